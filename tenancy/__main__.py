@@ -1,0 +1,3 @@
+from tenancy.cli import main
+
+main()

@@ -1,0 +1,68 @@
+"""The names that every layer shares: labels, annotations, tags, reserved words and length limits."""
+
+from __future__ import annotations
+
+PREFIX = "tenancy.gpu/"
+
+TENANT = PREFIX + "tenant"
+ENVIRONMENT = PREFIX + "environment"
+"""On every object of ours: an object without it was made by somebody else."""
+POOL = PREFIX + "pool"
+"""Label and taint of a node, and the toleration of whoever may use the pool."""
+
+# What the guards read. Annotations, because a list does not fit into a label value.
+ALLOWED_POOLS = PREFIX + "allowed-pools"
+ALLOWED_PRIORITIES = PREFIX + "allowed-priority-classes"
+ALLOWED_REGISTRIES = PREFIX + "allowed-registries"
+ALLOWED_RESOURCES = PREFIX + "allowed-resources"
+EXCEPTIONS = PREFIX + "exceptions"
+"""`<rule>=<date>` for each waiver in force, comma-separated."""
+GUARDS_VERSION = PREFIX + "guards-version"
+OWNER_MAIL = PREFIX + "owner-mail"
+TITLE = PREFIX + "title"
+
+AWS_TENANT_TAG = "tenancy:tenant"
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+PRODUCT = "gpu-tenancy"
+
+COST_LABELS = (
+    "team",
+    "owner",
+    "department",
+    "cost-center",
+    "product",
+    "env",
+    "tier",
+    "gpu-tier",
+)
+"""The keys that Kubecost and OpenCost read by default, and the two that say what a workload may ask for."""
+
+CHARGED_LABELS = (TENANT, "team", "department", "cost-center")
+"""What a bill is made from: a pod that carries one of these must carry its namespace's value."""
+
+PSA_ENFORCE = "pod-security.kubernetes.io/enforce"
+PSA_VERSION = "pod-security.kubernetes.io/enforce-version"
+
+PLATFORM_NAMESPACE = "tenancy-system"
+SYSTEM_NAMESPACES = ("kube-node-lease", "kube-public", "kube-system", PLATFORM_NAMESPACE)
+"""Where the guards judge nobody; an environment adds the platform's own."""
+
+SEPARATOR = "--"
+"""Between a tenant's name and the part: no name may hold it, so derived names are injective."""
+TENANT_LENGTH = 30
+PART_LENGTH = 31
+LABEL_LENGTH = 63
+
+RESERVED_NAMES = frozenset(
+    {"all", "cilium", "default", "gpu-operator", "karpenter", "kubecost", "kueue-system", "monitoring"}
+    | {"platform", "root", "shared", "system", "tenancy", "tenancy-system"}
+)
+"""Names that a tenant or an environment may not take; `kube-` and `system-` prefixes beside them."""
+
+RESERVED_PREFIXES = ("kube-", "system-", "eks-", "aws-", "tenancy-")
+
+
+def derived_name(tenant: str, part: str) -> str:
+    """The cluster-wide name of a tenant's part; at most 63 characters by the limits on both."""
+    return f"{tenant}{SEPARATOR}{part}"

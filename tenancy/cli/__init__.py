@@ -1,0 +1,44 @@
+"""`tenancy …`: each command lives in a module of its own and is imported only when it runs."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from tenancy import __version__
+
+COMMANDS = {
+    "validate": "read the spec files of an environment and say what is wrong with them",
+    "render": "write the objects of every tenant as YAML, without the engine",
+    "up": "preview with the policy pack, then update what changed",
+    "down": "remove the tenants of an environment",
+    "sample": "print the smallest pod or job that a tenant may run",
+    "verify": "attack the live cluster as its tenants and show who refused",
+    "rules": "list the rules and the planes that enforce each",
+    "schema": "print or write the JSON Schema of the spec files",
+    "lab": "the local control plane and its tools",
+}
+
+
+class _Commands(click.Group):
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        return importlib.import_module(f"tenancy.cli.{name}").command
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="gpu-tenancy")
+def main() -> None:
+    """GPU clusters on EKS that many teams share safely.
+
+    Exit codes: 0 fine, 1 a finding or a failed step, 2 bad input.
+    """

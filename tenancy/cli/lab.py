@@ -1,0 +1,185 @@
+"""`tenancy lab`: a Kubernetes control plane on this machine, without containers or cloud."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from io import BufferedReader
+
+COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "audit")
+
+
+@contextlib.contextmanager
+def _clear_errors() -> Iterator[None]:
+    from tenancy.lab.layout import LabError
+    from tenancy.lab.tools import ToolsError
+
+    try:
+        yield
+    except (LabError, ToolsError) as problem:
+        click.echo(f"Error: {problem}", err=True)
+        sys.exit(1)
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+@click.group()
+def command() -> None:
+    """A Kubernetes control plane on this machine.
+
+    Real API server, controllers and scheduler; the nodes are fake, so that a laptop holds a hundred
+    GPU machines. It lives in `.lab/` of the checkout; GPU_TENANCY_LAB names another folder.
+    """
+
+
+@command.command()
+@click.argument("environment", default="local", metavar="[ENV]")
+def up(environment: str) -> None:
+    """Bring the lab up with the GPU nodes of ENV (default: local).
+
+    Starts what does not run and leaves what does: it can be repeated, and repairs a lab of which a
+    part has died.
+    """
+    from tenancy.lab import control_plane
+
+    began = time.monotonic()
+    with _clear_errors():
+        group, nodes = _of_environment(environment)
+        lab = control_plane.up(platform_group=group, nodes=nodes, say=_say)
+        click.echo(f"The lab is up ({time.monotonic() - began:.1f} s). Next, in this shell:\n")
+        click.echo(f"  . {_short(lab.folder / 'env')}")
+
+
+@command.command()
+def down() -> None:
+    """End the lab and delete it.
+
+    Everything goes: the cluster, its logs and certificates, and the Pulumi state in `.lab/state`,
+    because a state that describes a cluster that is gone only misleads. The tools stay cached.
+    """
+    from tenancy.lab import control_plane
+
+    with _clear_errors():
+        there = control_plane.down()
+        click.echo("The lab and its Pulumi state are gone." if there else "There was no lab.")
+
+
+@command.command()
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def status(form: str) -> None:
+    """Show each component; exit code 1 if one is dead or does not answer."""
+    from tenancy.lab import control_plane
+
+    with _clear_errors():
+        rows = control_plane.status()
+    if form == "json":
+        import json
+
+        click.echo(json.dumps(control_plane.status_rows(rows), indent=2))
+    else:
+        _table(
+            ["component", "process", "port", "state"],
+            [
+                [
+                    row.component,
+                    str(row.pid or "–"),
+                    str(row.port or "–"),
+                    "answers" if row.answering else "alive, but does not answer" if row.alive else "dead",
+                ]
+                for row in rows
+            ],
+        )
+    sys.exit(0 if all(row.answering for row in rows) else 1)
+
+
+@command.command()
+@click.argument("component", type=click.Choice(COMPONENTS))
+@click.option("--follow", "-f", is_flag=True, help="Go on as the log grows.")
+@click.option("-n", "lines", type=click.IntRange(min=0), default=50, show_default=True, help="Last lines.")
+def logs(component: str, follow: bool, lines: int) -> None:
+    """Show the log of a component, or the API server's audit log."""
+    from tenancy.lab import control_plane
+
+    with _clear_errors():
+        path = control_plane.log_file(component)
+        if not path.exists():
+            raise control_plane.LabError(f"{component} has no log yet. Run `tenancy lab up` first.")
+    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+        _print_log(path, lines, follow)
+
+
+@command.command()
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def tools(form: str) -> None:
+    """Show every tool of the lab, its version and where it came from; get what is missing."""
+    from tenancy.lab import tools as lab_tools
+
+    with _clear_errors():
+        rows = lab_tools.table(lab_tools.ensure(_say))
+    if form == "json":
+        import json
+
+        names = ("tool", "version", "route", "path")
+        click.echo(json.dumps([dict(zip(names, map(str, row), strict=True)) for row in rows], indent=2))
+    else:
+        _table(["tool", "version", "from", "path"], [[str(cell) for cell in row] for row in rows])
+
+
+def _of_environment(name: str) -> tuple[str | None, list[dict[str, Any]] | None]:
+    """The platform group and the fake nodes that the environment asks for."""
+    try:
+        from tenancy.plan.pools import fake_nodes
+        from tenancy.spec import load
+    except ImportError:
+        return None, None
+    environment = load(name).environment
+    return environment.platform.group, fake_nodes(environment)
+
+
+def _print_log(path: Path, lines: int, follow: bool) -> None:
+    with path.open("rb") as file:
+        kept = file.read().splitlines(keepends=True)
+        sys.stdout.buffer.write(b"".join(kept[-lines:] if lines else []))
+        sys.stdout.flush()
+        while follow:
+            _print_rest(file)
+            time.sleep(0.2)
+            if path.exists() and path.stat().st_ino != _inode(file):
+                # Rotated: what is left of the old file has been shown.
+                return _print_log(path, sys.maxsize, follow)
+    return None
+
+
+def _print_rest(file: BufferedReader) -> None:
+    while chunk := file.read(65536):
+        sys.stdout.buffer.write(chunk)
+        sys.stdout.flush()
+
+
+def _inode(file: BufferedReader) -> int:
+    import os
+
+    return os.fstat(file.fileno()).st_ino
+
+
+def _table(header: list[str], rows: list[list[str]]) -> None:
+    widths = [max(len(cell) for cell in column) for column in zip(header, *rows, strict=True)]
+    for row in [header, *rows]:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _short(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

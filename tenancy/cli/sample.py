@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import click
+
+from tenancy.cli.common import (
+    environment_argument,
+    example,
+    load_or_exit,
+    print_json,
+    refuses_bad_input,
+    tenant_or_exit,
+)
+from tenancy.rules.catalogue import Violation
+
+
+@click.command("sample", epilog=example("tenancy sample pod local --tenant fraud --gpu a100=1 | kubectl create -f -"))
+@click.argument("kind", type=click.Choice(["pod", "job"]))
+@environment_argument
+@click.option("--tenant", required=True, help="Whose.")
+@click.option("--namespace", "part", help="Part of the tenant, such as train; absent: its first.")
+@click.option("--gpu", "gpus", multiple=True, metavar="FLAVOR=N", help="GPUs to ask for; absent: none.")
+@refuses_bad_input
+def command(kind: str, environment: str, tenant: str, part: str | None, gpus: tuple[str, ...]) -> None:
+    """Print, as JSON, the smallest pod or job that ENV admits from a tenant's developers."""
+    from tenancy.plan.samples import find_namespace, sample
+
+    loaded = load_or_exit(environment)
+    who = tenant_or_exit(loaded, tenant)
+    print_json(sample(kind, loaded.environment, who, find_namespace(who, part), _wanted(gpus)))
+
+
+def _wanted(gpus: tuple[str, ...]) -> dict[str, int]:
+    wanted = {}
+    for text in gpus:
+        flavor, _, count = text.partition("=")
+        if not (count or "1").isdigit() or int(count or "1") < 1:
+            raise Violation("build-01", f"--gpu {text}", "write --gpu FLAVOR=N with N of 1 or more")
+        wanted[flavor] = int(count or "1")
+    return wanted

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from tenancy.cli.common import example
+
+
+@click.command("schema", epilog=example("tenancy schema tenant"))
+@click.argument("kind", type=click.Choice(["environment", "tenant"]), required=False)
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write both into this folder.")
+def command(kind: str | None, out: Path | None) -> None:
+    """Print the JSON Schema of environment or tenant files, or write both into a folder."""
+    from tenancy.spec.schema import MODELS, schema
+
+    if out:
+        out.mkdir(parents=True, exist_ok=True)
+        for name in MODELS:
+            (out / f"{name}.json").write_text(json.dumps(schema(name), indent=1) + "\n", "utf-8")
+    for name in [kind] if kind else [] if out else list(MODELS):
+        click.echo(json.dumps(schema(name), indent=2))

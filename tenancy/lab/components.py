@@ -1,0 +1,160 @@
+"""What runs in a lab, with which arguments: pure functions of the lab's folder, ports and tools.
+
+The processes are started here rather than by kwokctl: that runs the scheduler and the controllers
+as `system:masters`, signs service account tokens with the admin's world-readable key, leaves etcd
+open to everyone on the machine and cannot move to other ports.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+
+from tenancy.lab.layout import Lab, write
+from tenancy.lab.pki import LOOPBACK
+
+# In the order they start; the later ones need the earlier ones.
+COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+
+# As EKS runs them. Not among them, as there: PodNodeSelector, PodTolerationRestriction,
+# AlwaysPullImages, EventRateLimit, DenyServiceExternalIPs.
+ADMISSION_PLUGINS = (
+    "CertificateApproval",
+    "CertificateSigning",
+    "CertificateSubjectRestriction",
+    "ClusterTrustBundleAttest",
+    "DefaultIngressClass",
+    "DefaultStorageClass",
+    "DefaultTolerationSeconds",
+    "ExtendedResourceToleration",
+    "LimitRanger",
+    "MutatingAdmissionWebhook",
+    "NamespaceLifecycle",
+    "NodeRestriction",
+    "PersistentVolumeClaimResize",
+    "PodSecurity",
+    "Priority",
+    "ResourceQuota",
+    "RuntimeClass",
+    "ServiceAccount",
+    "StorageObjectInUseProtection",
+    "TaintNodesByCondition",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionWebhook",
+)
+AUDIT_FILE_MEGABYTES = 20
+AUDIT_OLD_FILES = 2
+
+
+def write_config(lab: Lab, name: str) -> Path:
+    """Put a configuration file of the package into the lab under a name that holds its digest.
+
+    A changed file has another name, so that the component's arguments differ and it is restarted.
+    """
+    content = files("tenancy.lab").joinpath(name).read_bytes()
+    stem, _, suffix = name.rpartition(".")
+    path = lab.config / f"{stem}-{hashlib.sha256(content).hexdigest()[:8]}.{suffix}"
+    write(path, content)
+    return path
+
+
+def commands(lab: Lab, ports: Mapping[str, int], binaries: Mapping[str, Path]) -> dict[str, list[str]]:
+    """The command line of each component, in the order of starting."""
+    pki = lab.pki
+    serving = [f"--tls-cert-file={pki / 'serving.crt'}", f"--tls-private-key-file={pki / 'serving.key'}"]
+
+    def tls(prefix: str) -> list[str]:
+        return [
+            f"--{prefix}cert-file={pki / 'etcd.crt'}",
+            f"--{prefix}key-file={pki / 'etcd.key'}",
+            f"--{prefix}trusted-ca-file={pki / 'etcd-ca.crt'}",
+            f"--{prefix}client-cert-auth=true",
+        ]
+
+    def client(name: str) -> list[str]:
+        kubeconfig = pki / f"{name}.kubeconfig"
+        return [
+            f"--kubeconfig={kubeconfig}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+            f"--bind-address={LOOPBACK}",
+            f"--secure-port={ports[name]}",
+            "--leader-elect=false",
+            *serving,
+        ]
+
+    etcd, peer = (f"https://{LOOPBACK}:{ports[name]}" for name in ("etcd", "etcd-peer"))
+    arguments = {
+        "etcd": [
+            "--name=lab",
+            f"--data-dir={lab.folder / 'etcd'}",
+            f"--listen-client-urls={etcd}",
+            f"--advertise-client-urls={etcd}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=lab={peer}",
+            *tls(""),
+            *tls("peer-"),
+            # A killed process loses nothing by it; only a crash of the machine would.
+            "--unsafe-no-fsync=true",
+            "--auto-compaction-mode=periodic",
+            "--auto-compaction-retention=10m",
+            "--log-level=warn",
+        ],
+        "kube-apiserver": [
+            f"--etcd-servers={etcd}",
+            f"--etcd-cafile={pki / 'etcd-ca.crt'}",
+            f"--etcd-certfile={pki / 'kube-apiserver-etcd.crt'}",
+            f"--etcd-keyfile={pki / 'kube-apiserver-etcd.key'}",
+            f"--bind-address={LOOPBACK}",
+            f"--secure-port={ports['kube-apiserver']}",
+            # No pod ever connects, and a machine without a network has no other address to give.
+            f"--advertise-address={LOOPBACK}",
+            "--endpoint-reconciler-type=none",
+            *serving,
+            f"--client-ca-file={pki / 'ca.crt'}",
+            f"--service-account-key-file={pki / 'service-accounts.key'}",
+            f"--service-account-signing-key-file={pki / 'service-accounts.key'}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            "--service-cluster-ip-range=10.100.0.0/16",
+            "--authorization-mode=Node,RBAC",
+            "--allow-privileged=true",
+            f"--enable-admission-plugins={','.join(ADMISSION_PLUGINS)}",
+            f"--audit-policy-file={write_config(lab, 'audit-policy.yaml')}",
+            f"--audit-log-path={lab.logs / 'audit.log'}",
+            f"--audit-log-maxsize={AUDIT_FILE_MEGABYTES}",
+            f"--audit-log-maxbackup={AUDIT_OLD_FILES}",
+        ],
+        "kube-controller-manager": [
+            *client("kube-controller-manager"),
+            # As on EKS: each controller acts as its own service account.
+            "--use-service-account-credentials=true",
+            f"--service-account-private-key-file={pki / 'service-accounts.key'}",
+            f"--root-ca-file={pki / 'ca.crt'}",
+            f"--cluster-signing-cert-file={pki / 'ca.crt'}",
+            f"--cluster-signing-key-file={pki / 'ca.key'}",
+            # A laptop that slept must not find its pods evicted.
+            "--node-monitor-grace-period=1h",
+        ],
+        "kube-scheduler": client("kube-scheduler"),
+        "kwok": [
+            f"--kubeconfig={pki / 'kwok.kubeconfig'}",
+            f"--config={write_config(lab, 'stages.yaml')}",
+            "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+            "--node-lease-duration-seconds=40",
+            f"--server-address={LOOPBACK}:{ports['kwok']}",
+        ],
+    }
+    return {name: [str(binaries[name]), *arguments[name]] for name in COMPONENTS}
+
+
+# Where each component says that it works: the identity that asks, and the path.
+PROBES: dict[str, tuple[str | None, str]] = {
+    "etcd": ("kube-apiserver-etcd", "/health"),
+    "kube-apiserver": ("admin", "/readyz"),
+    "kube-controller-manager": ("admin", "/healthz"),
+    "kube-scheduler": ("admin", "/healthz"),
+    "kwok": (None, "/healthz"),
+}

@@ -1,0 +1,280 @@
+"""The local control plane: etcd, the API server, its controllers and scheduler, and fake kubelets."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import shlex
+import shutil
+import ssl
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tenancy.lab import pki, ports, processes
+from tenancy.lab.api import Api, ApiError
+from tenancy.lab.components import COMPONENTS, PROBES, commands
+from tenancy.lab.layout import (
+    KUBERNETES_PROVIDER_VERSION,
+    Lab,
+    LabError,
+    environ,
+    link,
+    write,
+    write_shell_file,
+)
+from tenancy.lab.nodes import apply_nodes
+
+__all__ = ["Lab", "LabError", "Status", "apply_nodes", "down", "environ", "status", "up"]
+
+DEFAULT_PLATFORM_GROUP = "platform-admins"
+LOGS = (*COMPONENTS, "audit")
+READY_SECONDS = 90.0
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+
+
+@dataclass(frozen=True)
+class Status:
+    """One component as it is now."""
+
+    component: str
+    pid: int | None
+    alive: bool
+    port: int | None
+    answering: bool
+
+
+def _quiet(_line: str) -> None:
+    pass
+
+
+def up(
+    *,
+    root: Path | None = None,
+    platform_group: str | None = None,
+    nodes: list[dict[str, Any]] | None = None,
+    say: Callable[[str], None] = _quiet,
+) -> Lab:
+    """Bring the lab up: start what is missing, leave what works; with `nodes`, set its fake nodes.
+
+    Without `platform_group` the group of an earlier `up` is kept.
+    """
+    from tenancy.lab import tools
+
+    lab = Lab.of(root)
+    _refuse_foreign_folder(lab)
+    toolbox = tools.ensure(say)
+    with _locked(lab):
+        group = platform_group or lab.recall().get("platform", {}).get("group") or DEFAULT_PLATFORM_GROUP
+        _prepare(lab, toolbox)
+        for attempt in (1, 2):
+            try:
+                _run(lab, toolbox, group, say)
+                break
+            except _PortTaken:
+                if attempt == 2:
+                    raise
+        _bootstrap(lab, group)
+        if nodes is not None:
+            say(f"{len(nodes)} fake nodes")
+            apply_nodes(nodes, lab)
+    return lab
+
+
+def down(*, root: Path | None = None) -> bool:
+    """End the processes and delete the cluster with the Pulumi state that describes it.
+
+    False if there was nothing.
+    """
+    lab = Lab.of(root)
+    if not lab.folder.exists():
+        return False
+    _refuse_foreign_folder(lab)
+    with _locked(lab):
+        found = processes.running(lab, COMPONENTS)
+        processes.stop([process for each in found.values() for process in each], at_once=True)
+        rest = [entry for entry in lab.folder.iterdir() if entry.name != "lock"]
+        # The mark goes last: an interrupted removal can be repeated.
+        for entry in sorted(rest, key=lambda entry: entry == lab.memory):
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+    return bool(found or rest)
+
+
+def status(*, root: Path | None = None) -> list[Status]:
+    """Each component: its process, and whether it answers."""
+    lab = Lab.of(root)
+    known = ports.remembered(lab)
+    found = processes.running(lab, COMPONENTS)
+    result = []
+    for name in COMPONENTS:
+        pid = found[name][0].pid if name in found else None
+        port = known.get(name)
+        answering = bool(pid and port and _answers(lab, name, port))
+        result.append(Status(name, pid, pid is not None, port, answering))
+    return result
+
+
+def status_rows(rows: list[Status]) -> list[dict[str, Any]]:
+    """The same as plain data."""
+    return [asdict(row) for row in rows]
+
+
+def log_file(component: str, *, root: Path | None = None) -> Path:
+    """The log of a component, or the audit log."""
+    return Lab.of(root).logs / f"{component}.log"
+
+
+class _PortTaken(LabError):
+    """Another process bound a port between the choice and the start."""
+
+
+@contextlib.contextmanager
+def _locked(lab: Lab) -> Iterator[None]:
+    lab.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (lab.folder / "lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _refuse_foreign_folder(lab: Lab) -> None:
+    """`down` deletes the folder's content: it must be one that a lab made."""
+    if lab.folder == lab.root / ".lab" or lab.memory.exists() or not lab.folder.exists():
+        return
+    if not lab.folder.is_dir() or any(entry.name != "lock" for entry in lab.folder.iterdir()):
+        raise LabError(
+            f"GPU_TENANCY_LAB names {lab.folder}, which holds other things than a lab; `lab down` would "
+            "delete them. Name a folder that is empty or does not exist."
+        )
+
+
+def _prepare(lab: Lab, toolbox: Any) -> None:
+    """Everything on disk that does not depend on ports."""
+    if not lab.memory.exists():
+        lab.remember(ports={})
+    for folder in (lab.pki, lab.logs, lab.config, lab.state):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    pki.ensure(lab)
+    plugin = lab.folder / "pulumi" / "plugins" / f"resource-kubernetes-v{KUBERNETES_PROVIDER_VERSION}"
+    link(plugin / "pulumi-resource-kubernetes", toolbox["pulumi-resource-kubernetes"])
+    _write_language_host(lab, toolbox)
+    link(lab.folder / "audit.log", Path("logs") / "audit.log")
+    write_shell_file(lab)
+
+
+def _write_language_host(lab: Lab, toolbox: Any) -> None:
+    wrapper = lab.folder / "bin" / "pulumi-language-python"
+    wrapper.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if toolbox.get("pulumi-language-python"):
+        wrapper.unlink(missing_ok=True)
+        return
+    host = Path(__file__).with_name("language_host.py")
+    runner = toolbox["pulumi-language-python-exec"]
+    # -I: what the caller's shell sets for its own Python is for the program, not for the host.
+    command = shlex.join([sys.executable, "-I", str(host), "--runner", str(runner)])
+    write(wrapper, f'#!/bin/sh\nexec {command} "$@"\n', mode=0o700)
+
+
+def _run(lab: Lab, toolbox: Any, group: str, say: Callable[[str], None]) -> None:
+    """Start what does not run as it should, and wait until all of it answers."""
+    before = ports.remembered(lab)
+    found = processes.running(lab, COMPONENTS)
+    keep = [name for name in before if name.removesuffix("-peer") in found]
+    chosen = ports.choose(lab, keep)
+    wanted = commands(lab, chosen, {name: toolbox[name] for name in COMPONENTS})
+    moved = bool(before) and chosen != before
+    if moved:
+        say("a port of the lab is taken by another process: moving to others")
+    stale = [
+        process
+        for name, each in found.items()
+        for position, process in enumerate(each)
+        # Kubeconfigs hold the API server's port, so a move restarts all.
+        if moved or position or list(process.argv) != wanted[name]
+    ]
+    processes.stop(stale)
+    pki.ensure_platform(lab, group)
+    pki.write_kubeconfigs(lab, chosen["kube-apiserver"])
+
+    alive = {name for name, each in found.items() if any(process not in stale for process in each)}
+    deadline = time.monotonic() + READY_SECONDS
+    for stage in (COMPONENTS[:2], COMPONENTS[2:]):
+        started = [name for name in stage if name not in alive]
+        if started:
+            say(f"{'starting' if not before else 'restarting'} {', '.join(started)}")
+        for name in started:
+            processes.start(lab, name, wanted[name])
+        for name in stage:
+            _wait(lab, name, chosen[name], deadline)
+
+
+def _wait(lab: Lab, name: str, port: int, deadline: float) -> None:
+    while not _answers(lab, name, port):
+        alive = name in processes.running(lab, (name,))
+        if alive and time.monotonic() < deadline:
+            time.sleep(0.05)
+            continue
+        log = processes.tail(lab, name)
+        if not alive and "address already in use" in log:
+            raise _PortTaken(f"port {port} of {name} is taken by another process, twice: run `lab up` again.")
+        what = f"does not answer on port {port} after {READY_SECONDS:.0f} s" if alive else "ended by itself"
+        raise LabError(
+            f"{name} {what}. The end of its log:\n\n{log}\n\n"
+            f"All of it: `tenancy lab logs {name}`. To start afresh: `tenancy lab down`, then `tenancy lab up`."
+        )
+
+
+def _answers(lab: Lab, name: str, port: int) -> bool:
+    identity, path = PROBES[name]
+    try:
+        if identity is None:
+            url, context = f"http://{pki.LOOPBACK}:{port}{path}", None
+        else:
+            authority = "etcd-ca" if name == "etcd" else "ca"
+            url = f"https://{pki.LOOPBACK}:{port}{path}"
+            context = ssl.create_default_context(cafile=str(lab.pki / f"{authority}.crt"))
+            context.load_cert_chain(lab.pki / f"{identity}.crt", lab.pki / f"{identity}.key")
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+        if context:
+            handlers.append(urllib.request.HTTPSHandler(context=context))
+        with urllib.request.build_opener(*handlers).open(url, timeout=5) as response:
+            return response.status == 200
+    except (OSError, urllib.error.URLError):
+        return False
+
+
+def _bootstrap(lab: Lab, group: str) -> None:
+    """What the cluster needs before anyone works in it, made as the admin."""
+    with Api(lab, ports.remembered(lab)["kube-apiserver"]) as api:
+        # On EKS an access entry names a Kubernetes group and a binding like this gives it its rights.
+        api.apply(BINDINGS, _binding("platform", "cluster-admin", "Group", group))
+        api.apply(BINDINGS, _binding("kubelets", "system:node", "User", pki.KUBELETS_USER))
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            # Until then every pod is refused for want of it.
+            with contextlib.suppress(ApiError):
+                api.get("/api/v1/namespaces/default/serviceaccounts/default")
+                return
+            time.sleep(0.05)
+    raise LabError(
+        "the controllers made no service account in namespace default: "
+        "see `tenancy lab logs kube-controller-manager`."
+    )
+
+
+def _binding(name: str, role: str, kind: str, subject: str) -> dict[str, Any]:
+    group = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": f"gpu-tenancy-lab:{name}"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": group, "kind": kind, "name": subject}],
+    }

@@ -1,0 +1,186 @@
+"""The release route: a file from its publisher, kept only if the publisher's checksum fits."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import socket
+import tarfile
+import urllib.error
+import urllib.parse
+import urllib.request
+import zipfile
+from http.client import HTTPException
+from pathlib import Path
+from typing import IO
+
+from .progress import Progress
+from .recipes import Checksums, Release, Tool
+
+CONNECT = 4.0  # seconds: a host that drops packets is given up soon, and asked once
+STALL = 30.0
+BLOCK = 1 << 18
+
+
+class RouteError(Exception):
+    """Why a route yields nothing, and what would open it."""
+
+    def __init__(
+        self,
+        reason: str,
+        remedy: str | None = None,
+        hosts: tuple[str, ...] = (),
+        go: tuple[int, ...] = (),
+        loud: bool = False,
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.remedy = remedy
+        self.hosts = hosts  # that would have to be reachable
+        self.go = go  # the Go version that would be needed
+        self.loud = loud  # said at once, even if another route then works
+
+
+class Downloads:
+    """One run's downloads: it remembers hosts that do not answer and archives already fetched."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._dead: dict[str, str] = {}
+        self._archives: dict[str, Path] = {}
+
+    def fetch_tool(self, tool: Tool, work: Path, target: Path) -> None:
+        """Puts the tool at `target`; `work` holds archives that several tools of a family share."""
+        if isinstance(tool.release, str):
+            raise RouteError(tool.release)
+        archive = self._archives.get(tool.release.url)
+        if archive is None or not archive.exists():
+            archive = work / tool.release.filename
+            expected = self._expected(tool.release)
+            self._download(tool, tool.release.url, archive)
+            found = _sha256(archive)
+            if found != expected:
+                archive.unlink()
+                raise RouteError(
+                    f"{tool.release.url} is refused: its SHA-256 is {found}, its publisher says {expected}",
+                    "look into the checksum mismatch before you trust that host or a proxy before it",
+                    loud=True,
+                )
+            self._archives[tool.release.url] = archive
+        if tool.release.member is None:
+            archive.replace(target)
+        else:
+            _extract(archive, tool.release.member, target)
+
+    def _expected(self, release: Release) -> str:
+        reasons: list[RouteError] = []
+        for checksums in release.checksums:
+            try:
+                text = self._read(checksums.url)
+            except RouteError as failed:
+                reasons.append(failed)
+                continue
+            value = checksum(text, checksums, release.filename)
+            if value:
+                return value
+            reasons.append(RouteError(f"{checksums.url} has no SHA-256 of {release.filename}"))
+        raise RouteError(
+            "; ".join(dict.fromkeys(r.reason for r in reasons)),
+            hosts=tuple(host for r in reasons for host in r.hosts),
+        )
+
+    def _read(self, url: str) -> str:
+        with self._open(url) as response:
+            return _block(response, url, 1 << 24).decode("utf-8", "replace")
+
+    def _download(self, tool: Tool, url: str, target: Path) -> None:
+        host = urllib.parse.urlsplit(url).netloc or "a file"
+        text = f"{tool}: downloading from {host}"
+        since = self._progress.begin(text)
+        done = 0
+        with self._open(url) as response, target.open("wb") as out:
+            while block := _block(response, url, BLOCK):
+                out.write(block)
+                done += len(block)
+                self._progress.tick(f"{text}, {done / 1e6:.0f} MB", since)
+
+    def _open(self, url: str) -> IO[bytes]:
+        host = urllib.parse.urlsplit(url).netloc
+        if host in self._dead:
+            raise RouteError(self._dead[host], hosts=(host,))
+        request = urllib.request.Request(url, headers={"User-Agent": "gpu-tenancy"})
+        try:
+            _probe(url)
+            return urllib.request.urlopen(request, timeout=STALL)
+        except urllib.error.HTTPError as error:
+            raise RouteError(f"{url} answers {error.code} {error.reason}") from error
+        except (OSError, HTTPException) as error:
+            cause = error.reason if isinstance(error, urllib.error.URLError) else error
+            if not host:
+                raise RouteError(f"{url} cannot be read ({cause})") from error
+            self._dead[host] = f"{host} cannot be reached ({cause})"
+            raise RouteError(self._dead[host], hosts=(host,)) from error
+
+
+def _block(response: IO[bytes], url: str, size: int) -> bytes:
+    try:
+        return response.read(size)
+    except (OSError, HTTPException) as error:
+        raise RouteError(f"{url} broke off ({error})", "try again") from error
+
+
+def _probe(url: str) -> None:
+    """A short try to connect: urlopen has one time-out for connecting and for a slow body."""
+    parts = urllib.parse.urlsplit(url)
+    host = parts.hostname
+    if host is None or (
+        parts.scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(host)
+    ):
+        return
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    socket.create_connection((host, port), timeout=CONNECT).close()
+
+
+def checksum(text: str, source: Checksums, filename: str) -> str | None:
+    """The SHA-256 of `filename` in a publisher's checksum file; shorter hashes are none."""
+    value = ""
+    if source.format == "bare":
+        value = next(iter(text.split()), "")
+    elif source.format == "list":
+        for fields in map(str.split, text.splitlines()):
+            if len(fields) == 2 and fields[1].lstrip("*").removeprefix("./") == filename:
+                value = fields[0]
+    elif source.format == "github":
+        try:
+            assets = json.loads(text)["assets"]
+            value = next((a["digest"] or "" for a in assets if a["name"] == filename), "")
+        except (ValueError, KeyError, TypeError):
+            return None
+        value = value.removeprefix("sha256:")
+    else:
+        raise ValueError(f"unknown checksum format {source.format!r}: one of list, bare, github")
+    return value.lower() if re.fullmatch(r"[0-9A-Fa-f]{64}", value) else None
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _extract(archive: Path, member: str, target: Path) -> None:
+    """Copies one named member out: nothing else of an archive reaches the disk."""
+    try:
+        if archive.suffix == ".zip":
+            with zipfile.ZipFile(archive) as packed, packed.open(member) as stream, target.open("wb") as out:
+                shutil.copyfileobj(stream, out)
+            return
+        with tarfile.open(archive) as packed:
+            stream = packed.extractfile(member)
+            if stream is None:
+                raise KeyError(member)
+            with stream, target.open("wb") as out:
+                shutil.copyfileobj(stream, out)
+    except (KeyError, tarfile.TarError, zipfile.BadZipFile) as error:
+        raise RouteError(f"{archive.name} has no file {member} ({error})") from error

@@ -1,0 +1,113 @@
+"""Fake GPU nodes: Node objects that kwok keeps ready and on which pods run without a machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from typing import Any
+from urllib.parse import quote
+
+from tenancy.lab import ports
+from tenancy.lab.api import Api
+from tenancy.lab.layout import Lab, LabError
+
+LABEL = "tenancy.gpu/lab"
+DIGEST = "tenancy.gpu/lab-digest"
+FAKE = "kwok.x-k8s.io/node"
+PATH = "/api/v1/nodes"
+READY_SECONDS = 30.0
+
+
+def apply_nodes(nodes: list[dict[str, Any]], lab: Lab | None = None) -> dict[str, int]:
+    """Make the lab's fake nodes exactly `nodes`; returns how many were written, removed and kept.
+
+    A node that was applied before and has not changed is not touched, so that what a test or a
+    person did to it (a cordon, a label) stays.
+    """
+    lab = lab or Lab.of()
+    wanted = {node["metadata"]["name"]: _complete(node) for node in nodes}
+    with Api(lab, ports.remembered(lab)["kube-apiserver"]) as api:
+        listed = api.get(PATH, labelSelector=f"{LABEL}=node")["items"]
+        there = {node["metadata"]["name"]: node for node in listed}
+        gone = sorted(there.keys() - wanted.keys())
+        for name in gone:
+            api.request("DELETE", f"{PATH}/{quote(name)}")
+        changed = [name for name, node in wanted.items() if _digest(there.get(name)) != _digest(node)]
+        for name in changed:
+            _write(api, wanted[name], there.get(name))
+        _wait_ready(api, set(wanted))
+    return {"written": len(changed), "removed": len(gone), "kept": len(wanted) - len(changed)}
+
+
+def _complete(node: dict[str, Any]) -> dict[str, Any]:
+    metadata = node["metadata"]
+    status = dict(node.get("status", {}))
+    status.setdefault("capacity", status.get("allocatable", {}))
+    status.setdefault("allocatable", status["capacity"])
+    if not status["allocatable"]:
+        raise LabError(
+            f"fake node {metadata['name']} has neither status.allocatable nor status.capacity: "
+            "no pod would ever fit on it."
+        )
+    digest = hashlib.sha256(json.dumps(node, sort_keys=True).encode()).hexdigest()[:16]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        **node,
+        "metadata": metadata
+        | {
+            "labels": {"kubernetes.io/hostname": metadata["name"]}
+            | metadata.get("labels", {})
+            | {LABEL: "node"},
+            "annotations": metadata.get("annotations", {}) | {FAKE: "fake", DIGEST: digest},
+        },
+        "status": status,
+    }
+
+
+def _digest(node: dict[str, Any] | None) -> str | None:
+    return node["metadata"].get("annotations", {}).get(DIGEST) if node else None
+
+
+def _write(api: Api, node: dict[str, Any], before: dict[str, Any] | None) -> None:
+    path = f"{PATH}/{quote(node['metadata']['name'])}"
+    body = {key: value for key, value in node.items() if key != "status"}
+    if before is None:
+        # A creation keeps the status it brings, as that of a kubelet that registers itself.
+        api.request("POST", f"{PATH}?fieldManager=gpu-tenancy-lab", node, "application/json")
+        return
+    status = dict(node["status"])
+    for kind in ("capacity", "allocatable"):
+        # A merge keeps what it does not name: a resource that is gone has to be named as null.
+        status[kind] = dict.fromkeys(before["status"].get(kind, {})) | status[kind]
+    api.request("PATCH", f"{path}/status", {"status": status})
+    old = before["metadata"]
+    metadata = body["metadata"]
+    labels = dict.fromkeys(set(old.get("labels", {})) - set(metadata["labels"])) | metadata["labels"]
+    for own in ("beta.kubernetes.io/arch", "beta.kubernetes.io/os", "kubernetes.io/arch", "kubernetes.io/os"):
+        if labels.get(own, "") is None:
+            del labels[own]
+    spec = {"taints": None} | body.get("spec", {})
+    api.request("PATCH", path, {"metadata": metadata | {"labels": labels}, "spec": spec})
+
+
+def _wait_ready(api: Api, names: set[str]) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while True:
+        listed = api.get(PATH, labelSelector=f"{LABEL}=node", resourceVersion="0")["items"]
+        ready = {
+            node["metadata"]["name"]
+            for node in listed
+            for condition in node.get("status", {}).get("conditions", [])
+            if condition["type"] == "Ready" and condition["status"] == "True"
+        }
+        if names <= ready:
+            return
+        if time.monotonic() > deadline:
+            missing = sorted(names - ready)
+            raise LabError(
+                f"{len(missing)} of {len(names)} fake nodes are not ready after {READY_SECONDS:.0f} s "
+                f"({', '.join(missing[:3])}…): see `tenancy lab logs kwok`."
+            )
+        time.sleep(0.1)

@@ -1,0 +1,56 @@
+"""Ports of a lab: chosen once, remembered, and chosen anew only where another process took one."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+from collections.abc import Iterable
+
+from tenancy.lab.layout import Lab, LabError
+
+NAMES = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+# Below the range the kernel takes the ports of outgoing connections from.
+RANGE = (20000, 29999)
+
+
+def remembered(lab: Lab) -> dict[str, int]:
+    """The ports this lab has, or nothing if it has none yet."""
+    ports = lab.recall().get("ports", {})
+    return ports if set(ports) == set(NAMES) else {}
+
+
+def choose(lab: Lab, keep: Iterable[str] = ()) -> dict[str, int]:
+    """The lab's ports: those named in `keep` as they were, the others as they were if they are free."""
+    ports = dict(remembered(lab))
+    with contextlib.ExitStack() as held:
+        for name in NAMES:
+            if name in keep and name in ports:
+                continue
+            if name in ports and _hold(held, ports[name]):
+                continue
+            ports[name] = _free(held, set(ports.values()))
+    lab.remember(ports=ports)
+    return ports
+
+
+def _free(held: contextlib.ExitStack, taken: set[int]) -> int:
+    for _ in range(200):
+        port = random.randint(*RANGE)
+        if port not in taken and _hold(held, port):
+            return port
+    raise LabError(f"no free port between {RANGE[0]} and {RANGE[1]} on the loopback address in 200 trials.")
+
+
+def _hold(held: contextlib.ExitStack, port: int) -> bool:
+    listener = socket.socket()
+    # As the components do: a connection of the last run that is not quite closed is no obstacle.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+        listener.listen(1)
+    except OSError:
+        listener.close()
+        return False
+    held.callback(listener.close)
+    return True

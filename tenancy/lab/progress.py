@@ -1,0 +1,47 @@
+"""What a person sees while a long step runs: a live line on a terminal, else a line now and then."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+EVERY = 30.0  # seconds between lines where there is no live line: a CI log shows life, not noise
+
+
+def duration(seconds: float) -> str:
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    return f"{whole}s" if whole < 60 else f"{whole // 60}m{whole % 60:02d}s"
+
+
+class Progress:
+    """Lines go to `say`, or to standard error, where a terminal also gets the live line."""
+
+    def __init__(self, say: Callable[[str], None] | None = None) -> None:
+        self._say = say
+        self._live = say is None and sys.stderr.isatty()
+        self._next = 0.0
+
+    def line(self, text: str) -> None:
+        if self._say is not None:
+            self._say(text)
+        else:
+            print(f"\r\x1b[K{text}" if self._live else text, file=sys.stderr, flush=True)
+
+    def begin(self, text: str) -> float:
+        """Starts a step and returns its time, to be handed to `tick`."""
+        if not self._live:
+            self.line(f"{text} …")
+        self._next = time.monotonic() + EVERY
+        return time.monotonic()
+
+    def tick(self, text: str, since: float) -> None:
+        now = time.monotonic()
+        if self._live:
+            sys.stderr.write(f"\r\x1b[K{text} … {duration(now - since)}")
+            sys.stderr.flush()
+        elif now >= self._next:
+            self._next = now + EVERY
+            self.line(f"{text} … {duration(now - since)}")

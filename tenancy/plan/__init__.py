@@ -1,0 +1,61 @@
+"""From what people write to what is made: a pure function, no engine, no network, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenancy.catalog import vocabulary as words
+from tenancy.plan.access import cluster_roles, role_bindings
+from tenancy.plan.guards import guard_objects, marker
+from tenancy.plan.labels import manifest, platform_labels
+from tenancy.plan.model import NamespacePlan, Plan, PlatformPlan, TenantPlan, digest
+from tenancy.plan.namespaces import namespace_object, pod_security
+from tenancy.plan.network import network_policies
+from tenancy.plan.priorities import priority_classes
+from tenancy.plan.quotas import limit_range, resource_quota
+from tenancy.spec.environment import Environment
+from tenancy.spec.tenant import Tenant
+
+__all__ = ["Plan", "PlatformPlan", "TenantPlan", "digest", "make_plan"]
+
+
+def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
+    """The plan of an environment, whatever the order of its tenants."""
+    ordered = sorted(tenants, key=lambda tenant: tenant.tenant)
+    return Plan(
+        environment=environment.environment,
+        context=environment.cluster.context,
+        platform=_platform(environment),
+        tenants=tuple(_tenant(environment, tenant) for tenant in ordered),
+    )
+
+
+def _platform(environment: Environment) -> PlatformPlan:
+    guards = guard_objects(environment)
+    labels = {**platform_labels(environment), **pod_security(environment.cluster.kubernetes)}
+    return PlatformPlan(
+        namespace=manifest("v1", "Namespace", words.PLATFORM_NAMESPACE, labels, {}),
+        priorities=priority_classes(environment),
+        roles=cluster_roles(environment),
+        guards=guards,
+        marker=marker(environment, guards),
+    )
+
+
+def _tenant(environment: Environment, tenant: Tenant) -> TenantPlan:
+    return TenantPlan(
+        name=tenant.tenant,
+        namespaces=tuple(
+            NamespacePlan(
+                namespace=namespace_object(environment, tenant, namespace),
+                isolation=(
+                    resource_quota(environment, tenant, namespace),
+                    limit_range(environment, tenant, namespace),
+                    *network_policies(environment, tenant, namespace),
+                ),
+                access=role_bindings(environment, tenant, namespace),
+            )
+            for namespace in tenant.namespaces
+        ),
+        adopt=tenant.adopt,
+    )

@@ -1,0 +1,87 @@
+"""What a plan is: plain Kubernetes objects in the order in which they are safe to make."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+Object = dict[str, Any]
+"""A Kubernetes object as the API takes it: apiVersion, kind, metadata and the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamespacePlan:
+    """One namespace. Made top to bottom: nobody gets in before the walls stand. Removed bottom to top."""
+
+    namespace: Object
+    isolation: tuple[Object, ...]
+    access: tuple[Object, ...]
+
+    @property
+    def name(self) -> str:
+        return self.namespace["metadata"]["name"]
+
+    def objects(self) -> Iterator[Object]:
+        yield self.namespace
+        yield from self.isolation
+        yield from self.access
+
+
+@dataclass(frozen=True, slots=True)
+class TenantPlan:
+    name: str
+    namespaces: tuple[NamespacePlan, ...]
+    adopt: bool
+    """Whether namespaces of these names that exist already are taken over."""
+
+    def objects(self) -> Iterator[Object]:
+        for namespace in self.namespaces:
+            yield from namespace.objects()
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformPlan:
+    """What is cluster-wide. `marker` is made last: while it stands, the guards do."""
+
+    namespace: Object
+    priorities: tuple[Object, ...]
+    roles: tuple[Object, ...]
+    guards: tuple[Object, ...]
+    marker: Object
+
+    def objects(self) -> Iterator[Object]:
+        yield self.namespace
+        yield from self.priorities
+        yield from self.roles
+        yield from self.guards
+        yield self.marker
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    environment: str
+    context: str
+    """Context of the kubeconfig that the environment is deployed through."""
+    platform: PlatformPlan
+    tenants: tuple[TenantPlan, ...]
+
+    def tenant(self, name: str) -> TenantPlan:
+        """The tenant of that name; KeyError if the environment has none."""
+        for tenant in self.tenants:
+            if tenant.name == name:
+                return tenant
+        raise KeyError(name)
+
+    def objects(self) -> Iterator[Object]:
+        yield from self.platform.objects()
+        for tenant in self.tenants:
+            yield from tenant.objects()
+
+
+def digest(objects: Iterator[Object] | list[Object]) -> str:
+    """Short hash of a list of objects: equal if and only if nothing would change."""
+    text = json.dumps(list(objects), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

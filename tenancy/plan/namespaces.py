@@ -1,0 +1,64 @@
+"""A tenant's namespaces: what the guards, the scheduler and the bill read about a workload."""
+
+from __future__ import annotations
+
+from tenancy.catalog import vocabulary as words
+from tenancy.plan.labels import manifest, tenant_labels
+from tenancy.plan.model import Object
+from tenancy.plan.priorities import allowed_classes
+from tenancy.spec.environment import Environment
+from tenancy.spec.tenant import Namespace, Tenant
+
+
+def pod_security(version: str, level: str = "restricted") -> dict[str, str]:
+    """Pod Security labels, pinned: `latest` would change under running tenants at an upgrade."""
+    prefix = words.PSA_ENFORCE.removesuffix("enforce")
+    modes = {"enforce": level, "audit": "restricted", "warn": "restricted"}
+    return {
+        **{prefix + mode: chosen for mode, chosen in modes.items()},
+        **{f"{prefix}{mode}-version": f"v{version}" for mode in modes},
+    }
+
+
+def granted_resources(environment: Environment, tenant: Tenant) -> list[str]:
+    """Extended resources that the tenant's pods may name."""
+    return sorted({environment.flavors[flavor].resource for flavor in tenant.gpus})
+
+
+def allowed_pools(environment: Environment, tenant: Tenant, tier: str) -> list[str]:
+    """Pools with a taint of their own that the tenant's pods of that tier may tolerate."""
+    return [
+        name
+        for name, pool in sorted(environment.pools.items())
+        if pool.restricted and pool.admits(tenant.tenant, frozenset({tier}))
+    ]
+
+
+def allowed_registries(environment: Environment, tenant: Tenant) -> list[str]:
+    return [prefix.replace("{tenant}", tenant.tenant) for prefix in environment.images.registries]
+
+
+def namespace_object(environment: Environment, tenant: Tenant, namespace: Namespace) -> Object:
+    tier = tenant.tier_of(namespace)
+    lists = {
+        words.ALLOWED_POOLS: allowed_pools(environment, tenant, tier),
+        words.ALLOWED_PRIORITIES: allowed_classes(environment, tier),
+        words.ALLOWED_REGISTRIES: allowed_registries(environment, tenant),
+        words.ALLOWED_RESOURCES: granted_resources(environment, tenant),
+    }
+    waived = [f"{w.rule}={w.until.isoformat()}" for w in tenant.exceptions if w.object == namespace.name]
+    annotations = {
+        **{key: ",".join(values) for key, values in lists.items()},
+        words.OWNER_MAIL: tenant.owner.mail,
+        **({words.TITLE: tenant.title} if tenant.title else {}),
+        **({words.PREFIX + "purpose": namespace.purpose} if namespace.purpose else {}),
+        **({words.EXCEPTIONS: ",".join(sorted(waived))} if waived else {}),
+        # An existing namespace's labels have other owners; adopting is taking them over.
+        **({"pulumi.com/patchForce": "true"} if tenant.adopt else {}),
+    }
+    labels = {
+        **tenant_labels(environment, tenant, namespace),
+        **pod_security(environment.cluster.kubernetes, namespace.pod_security.value),
+    }
+    name = tenant.namespace_name(namespace)
+    return manifest("v1", "Namespace", name, labels, {}, annotations=annotations)

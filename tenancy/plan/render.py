@@ -1,0 +1,78 @@
+"""The plan as files. The only module of the plan that touches a disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import yaml
+
+from tenancy.plan.model import Object, Plan
+
+HEADER = "# Rendered by gpu-tenancy; edit the spec files instead.\n"
+
+
+class ForeignFiles(Exception):
+    """The folder holds files that were not rendered here."""
+
+
+class _Dumper(yaml.CSafeDumper if hasattr(yaml, "CSafeDumper") else yaml.SafeDumper):  # type: ignore[misc]
+    def ignore_aliases(self, _data: object) -> bool:
+        return True
+
+
+def files(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
+    """Relative path and objects of each file, in the order in which they are safe to apply."""
+    platform = plan.platform
+    yield "platform/00-namespace.yaml", [platform.namespace]
+    yield "platform/10-priorities.yaml", _sorted(platform.priorities)
+    yield "platform/20-roles.yaml", _sorted(platform.roles)
+    yield "platform/30-guards.yaml", list(platform.guards)
+    yield "platform/40-marker.yaml", [platform.marker]
+    for tenant in plan.tenants:
+        spaces = tenant.namespaces
+        yield f"tenants/{tenant.name}/00-namespaces.yaml", _sorted(s.namespace for s in spaces)
+        yield f"tenants/{tenant.name}/10-isolation.yaml", _sorted(o for s in spaces for o in s.isolation)
+        yield f"tenants/{tenant.name}/20-access.yaml", _sorted(o for s in spaces for o in s.access)
+
+
+def _sorted(objects: Iterable[Object]) -> list[Object]:
+    return sorted(objects, key=lambda o: (o["metadata"].get("namespace", ""), o["kind"], o["metadata"]["name"]))
+
+
+def texts(plan: Plan) -> Mapping[str, str]:
+    """Relative path -> text."""
+    return {
+        path: HEADER + yaml.dump_all(objects, Dumper=_Dumper, sort_keys=True, width=120, explicit_start=True)
+        for path, objects in files(plan)
+        if objects
+    }
+
+
+def write(plan: Plan, out: Path) -> int:
+    """Write the files and remove those of a former run; the number of objects.
+
+    Raises ForeignFiles before anything is written if a file there is not ours.
+    """
+    wanted = texts(plan)
+    present = [path for path in sorted(out.rglob("*")) if path.is_file()]
+    foreign = [p for p in present if not p.read_text("utf-8", errors="replace").startswith(HEADER)]
+    if foreign:
+        raise ForeignFiles(
+            f"given --out {out}, which holds {foreign[0].relative_to(out)}; rule: a folder of rendered files alone; "
+            "change: name an empty folder"
+        )
+    for path in present:
+        if path.relative_to(out).as_posix() not in wanted:
+            path.unlink()
+    for name, text in wanted.items():
+        path = out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(path.name + ".part")
+        part.write_text(text, "utf-8")
+        os.replace(part, path)
+    for folder in sorted((p for p in out.rglob("*") if p.is_dir()), reverse=True):
+        if not any(folder.iterdir()):
+            folder.rmdir()
+    return sum(1 for _ in plan.objects())

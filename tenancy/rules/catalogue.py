@@ -1,0 +1,379 @@
+"""Every rule once: its id, why it is there and what to do when it says no.
+
+The faces of a rule (spec check, policy pack, guard, attack) refer to it by id; which of them exist is
+read off the code that implements them (`tenancy rules`), never written down twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    CRITICAL = "critical"  # another tenant's data or devices
+    HIGH = "high"  # another tenant's capacity, or a guard that can be stepped around
+    MEDIUM = "medium"  # the tenant's own safety, or a wrong bill
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`title` completes "this is refused because"; `fix` says what to write instead."""
+
+    id: str
+    title: str
+    why: str
+    fix: str
+    severity: Severity = Severity.HIGH
+    waivable: bool = False
+
+
+class Violation(ValueError):
+    """A value broke a rule. `given` is what was found, `change` what to write instead."""
+
+    def __init__(self, rule: str, given: str, change: str | None = None) -> None:
+        self.rule = RULES[rule]
+        self.given = given
+        self.change = change or self.rule.fix
+        super().__init__(f"given {given}; rule {rule}: {self.rule.title}; change: {self.change}")
+
+
+_CRITICAL, _HIGH, _MEDIUM = Severity.CRITICAL, Severity.HIGH, Severity.MEDIUM
+
+_ALL = (
+    # What people write
+    Rule(
+        "name-01",
+        "a name is a DNS label without '--', not reserved, at most 30 characters for a tenant and 31 for a part",
+        "derived names are <tenant>--<part>: any other form could make two tenants' names collide",
+        "use lower-case letters, digits and single dashes",
+        _CRITICAL,
+    ),
+    Rule(
+        "name-02",
+        "a name means one thing in an environment",
+        "two tenants with one name would own each other's objects",
+        "rename one of the two",
+        _CRITICAL,
+    ),
+    Rule(
+        "ref-01",
+        "what a file refers to is declared in the environment",
+        "a tier, flavor, pool or department that nobody declared has no limits",
+        "declare it in environment.yaml, or name one that is declared there",
+        _MEDIUM,
+    ),
+    Rule(
+        "rbac-05",
+        "access is given to people's own groups and users, never to system or platform identities",
+        "a binding to system:authenticated opens a tenant to everybody",
+        "name a group or user of the identity provider that belongs to this tenant alone",
+        _CRITICAL,
+    ),
+    Rule(
+        "net-05",
+        "an address range leads out of the cluster and is no wider than /8",
+        "a wide range opens the instance metadata service, the nodes and every other tenant",
+        "name the range of the service that the tenant needs",
+        _CRITICAL,
+    ),
+    Rule(
+        "net-06",
+        "host names need a CNI that can hold them",
+        "a plain NetworkPolicy knows addresses only, so the rule would be silently empty",
+        "set cluster.cni to cilium, or name the service's address range with cidr",
+        _MEDIUM,
+    ),
+    Rule(
+        "stor-01",
+        "a prefix is relative, ends with '/' and holds no wildcard or '..'",
+        "'teams/fraud' without the slash also matches 'teams/fraud-2'",
+        "write the prefix as 'teams/<tenant>/'",
+        _CRITICAL,
+    ),
+    Rule(
+        "stor-02",
+        "two tenants' prefixes do not overlap unless both only read",
+        "one tenant could read or overwrite the other's data",
+        "give each tenant a prefix of its own",
+        _CRITICAL,
+    ),
+    Rule(
+        "share-01",
+        "a share lends at most what is guaranteed, and lends or borrows only if its preset says so",
+        "a limit that the preset ignores promises something that never happens",
+        "choose sharing: lend or lend-and-borrow, or drop the limit",
+        _MEDIUM,
+    ),
+    Rule(
+        "pool-01",
+        "a tenant holds a flavor only if a pool that yields it admits the tenant",
+        "the GPUs would stay pending for ever",
+        "add the tenant or its tier to a pool that yields the flavor",
+        _MEDIUM,
+    ),
+    Rule(
+        "pool-02",
+        "a time-sliced or MPS pool serves exactly one tenant",
+        "replicas of one GPU share memory and faults: nothing isolates their users",
+        "name one tenant in the pool's tenants, or use MIG",
+        _CRITICAL,
+    ),
+    Rule(
+        "pool-03",
+        "what is guaranteed of a flavor does not exceed what its pools surely have",
+        "a guarantee above the supply is broken the day somebody calls it in",
+        "lower the guarantees or raise nodes (for an autoscaled pool its minimum counts)",
+    ),
+    Rule(
+        "mig-01",
+        "a MIG layout fits on the board",
+        "a layout that does not fit fails on the node, long after it was merged",
+        "choose counts whose memory and compute units fit",
+        _MEDIUM,
+    ),
+    Rule(
+        "exc-01",
+        "an exception names a waivable rule and ends on a date in the future",
+        "a waiver without an end is a policy change that nobody decided",
+        "renew the date after a review, or remove the exception and what needs it",
+    ),
+    Rule(
+        "build-01",
+        "an option is available in this version",
+        "an option that is read and then ignored is worse than one that is refused",
+        "use one of the available values",
+        _MEDIUM,
+    ),
+    # Namespaces
+    Rule(
+        "ns-01",
+        "labels and annotations of a tenant's namespace belong to the platform",
+        "quota, queue, guard and bill all follow the namespace's labels",
+        "ask the platform team; the spec file of the tenant is where they come from",
+        _CRITICAL,
+    ),
+    Rule(
+        "ns-02",
+        "a workload runs only in a namespace that belongs to a tenant or to the platform",
+        "an unlabelled namespace would have no guard data and no owner for its cost",
+        "create the namespace through a tenant file, or list it under platform.namespaces",
+        _CRITICAL,
+    ),
+    Rule(
+        "ns-03",
+        "a tenant's namespace enforces the restricted Pod Security level, pinned to a version",
+        "below restricted a pod can reach the node, and with it every tenant on it",
+        "set pod-security to restricted, or write an exception with an end date",
+        _CRITICAL,
+        waivable=True,
+    ),
+    Rule(
+        "ns-04",
+        "every tenant namespace has a quota, a limit range and a default-deny network policy",
+        "a namespace that lacks one is unlimited or open",
+        "create all three with the namespace",
+        _CRITICAL,
+    ),
+    Rule(
+        "cost-01",
+        "a workload is charged to the tenant of its namespace",
+        "a pod that claims another team's label sends that team the bill",
+        "drop the label; it is taken from the namespace",
+        _MEDIUM,
+    ),
+    Rule(
+        "cost-02",
+        "every tenant object carries the whole cost vocabulary",
+        "an unlabelled object is cost that nobody owns",
+        "set all of the labels " + "team, owner, department, cost-center, product, env, tier, gpu-tier",
+        _MEDIUM,
+    ),
+    # GPU devices
+    Rule(
+        "gpu-01",
+        "a pod does not choose its runtime class",
+        "the nvidia runtime classes hand out every GPU of the node",
+        "drop runtimeClassName; the node's default runtime gives the GPUs that were asked for",
+        _CRITICAL,
+    ),
+    Rule(
+        "gpu-02",
+        "a container does not choose devices by environment variable",
+        "NVIDIA_VISIBLE_DEVICES and its kin open GPUs that the scheduler gave to somebody else",
+        "drop the variable ('void' and 'none' are fine) and ask for GPUs under resources.limits",
+        _CRITICAL,
+    ),
+    Rule(
+        "gpu-03",
+        "envFrom has no prefix that completes to a device variable",
+        "prefix NVIDIA_ with key VISIBLE_DEVICES is NVIDIA_VISIBLE_DEVICES",
+        "drop the prefix or choose another",
+        _CRITICAL,
+    ),
+    Rule(
+        "gpu-04",
+        "a config map or secret has no key that is a device variable",
+        "envFrom would turn the key into the variable, unseen by the guard on pods",
+        "rename the key",
+        _CRITICAL,
+    ),
+    Rule(
+        "gpu-05",
+        "a pod has no CDI annotation",
+        "container runtimes inject any device that such an annotation names",
+        "drop annotations under cdi.k8s.io and nvidia.cdi.k8s.io",
+        _CRITICAL,
+    ),
+    Rule(
+        "gpu-06",
+        "a container asks only for extended resources that its tenant was granted",
+        "a resource that no quota names is unlimited",
+        "ask for a granted resource, or have the flavor added to the tenant file",
+        _CRITICAL,
+    ),
+    Rule(
+        "gpu-07",
+        "a pod makes no resource claims",
+        "a device claim steps around the quota on GPUs",
+        "ask for GPUs under resources.limits",
+        _CRITICAL,
+    ),
+    # Scheduling
+    Rule(
+        "sched-01",
+        "a pod tolerates only its own pools' taints, and a GPU taint only if it asks for that GPU",
+        "a toleration is the key to another tenant's nodes",
+        "drop the toleration; use operator Equal with one of your own pools",
+        _CRITICAL,
+    ),
+    Rule(
+        "sched-02",
+        "a pod does not name its node",
+        "nodeName skips the scheduler and with it every taint",
+        "drop nodeName; select nodes by label",
+        _CRITICAL,
+    ),
+    Rule(
+        "sched-04",
+        "a pod uses only the priority classes of its namespace",
+        "a higher class evicts other tenants",
+        "use a class that your namespace lists, or none",
+    ),
+    Rule(
+        "sched-05",
+        "a pod uses the cluster's scheduler",
+        "another scheduler would bind the pod past taints and queues",
+        "drop schedulerName",
+    ),
+    Rule(
+        "sched-06",
+        "required pod affinity stays in the pod's own namespace",
+        "required anti-affinity to all namespaces keeps everybody else off a node",
+        "drop namespaces and namespaceSelector from required terms",
+    ),
+    # Images, names, storage, services
+    Rule(
+        "img-01",
+        "images come from the environment's registries",
+        "an image from anywhere runs unscanned code next to other tenants",
+        "push the image to a registry that the environment lists",
+    ),
+    Rule(
+        "dns-01",
+        "a pod uses the cluster's DNS as it is",
+        "hostAliases and own resolvers step around the rules on host names",
+        "drop dnsPolicy, dnsConfig and hostAliases",
+        _MEDIUM,
+    ),
+    Rule(
+        "avail-01",
+        "a pod ends within ten minutes",
+        "a long grace period holds a GPU that its owner calls back",
+        "set terminationGracePeriodSeconds to 600 or less and write checkpoints on SIGTERM",
+        _MEDIUM,
+    ),
+    Rule(
+        "id-01",
+        "a service account names no AWS role",
+        "the annotation asks for another tenant's identity",
+        "the platform binds roles by Pod Identity; drop the annotation",
+    ),
+    Rule(
+        "id-02",
+        "no secret holds a service account's token",
+        "such a token never expires and works from anywhere",
+        "mount a projected token, which the kubelet renews",
+    ),
+    Rule(
+        "net-01",
+        "a service is of type ClusterIP, without external addresses or load-balancer annotations",
+        "load balancers, node ports and external addresses lead traffic past the network policies",
+        "use ClusterIP; the platform team publishes services",
+    ),
+    Rule(
+        "stor-03",
+        "a claim does not name its volume",
+        "volumeName binds a volume that another tenant left behind",
+        "drop volumeName; the storage class makes a volume",
+        _CRITICAL,
+    ),
+    # Objects that platform programs make
+    Rule(
+        "quota-01",
+        "a quota has only keys that the API server enforces",
+        "'limits.nvidia.com/gpu' and a bare 'nvidia.com/gpu' are stored and never counted",
+        "write extended resources as requests.<domain>/<name>",
+    ),
+    Rule(
+        "quota-02",
+        "a limit range names no GPU",
+        "a maximum becomes everybody's default: pods that want no GPU get one",
+        "cap GPUs by quota; drop them from the limit range",
+    ),
+    Rule(
+        "rbac-01",
+        "a tenant's role has no wildcard",
+        "'*' grants pods/status, namespaces and every resource that is installed later",
+        "list the resources and verbs",
+        _CRITICAL,
+    ),
+    Rule(
+        "rbac-02",
+        "a tenant's role cannot escalate, bind, impersonate, approve or mint tokens",
+        "each of these verbs is every other right",
+        "drop the verb or resource",
+        _CRITICAL,
+    ),
+    Rule(
+        "rbac-03",
+        "a tenant's role only reads what limits the tenant",
+        "who can write quotas, limit ranges, network policies or bindings has none",
+        "leave get, list and watch",
+        _CRITICAL,
+    ),
+    Rule(
+        "rbac-04",
+        "a tenant gets namespaced rights only",
+        "a ClusterRoleBinding to a tenant reaches all namespaces",
+        "bind the role with a RoleBinding in the tenant's namespaces",
+        _CRITICAL,
+    ),
+    Rule(
+        "net-02",
+        "a network policy in a tenant's namespace opens nothing to other namespaces",
+        "policies add up: one that admits all namespaces undoes the default-deny",
+        "select the tenant's own namespaces by the tenant label",
+        _CRITICAL,
+    ),
+    Rule(
+        "guard-01",
+        "an admission policy fails closed and its binding denies",
+        "with failurePolicy Ignore or only Audit, a typo admits everything",
+        "set failurePolicy to Fail and validationActions to [Deny]",
+        _CRITICAL,
+    ),
+)
+
+RULES: Mapping[str, Rule] = {rule.id: rule for rule in _ALL}

@@ -1,0 +1,102 @@
+"""Rules on plain values: what the spec checks when a file is read and the policy pack when a program runs.
+
+Each function answers with what was given that breaks its rule, or None.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Collection
+
+from tenancy.catalog import vocabulary as words
+
+DNS_LABEL = re.compile(r"^[a-z]([a-z0-9]|-(?!-))*(?<!-)$")
+
+_STANDARD_QUOTA_KEYS = frozenset(
+    {"configmaps", "cpu", "ephemeral-storage", "memory", "persistentvolumeclaims", "pods", "secrets"}
+    | {"limits.cpu", "limits.ephemeral-storage", "limits.memory", "replicationcontrollers"}
+    | {"requests.cpu", "requests.ephemeral-storage", "requests.memory", "requests.storage"}
+    | {"resourcequotas", "services", "services.loadbalancers", "services.nodeports"}
+)
+_ENFORCED_SUFFIXES = (
+    ".storageclass.storage.k8s.io/requests.storage",
+    ".storageclass.storage.k8s.io/persistentvolumeclaims",
+    ".deviceclass.resource.k8s.io/devices",
+)
+_PSA_LEVELS = ("privileged", "baseline", "restricted")
+_METADATA_SERVICES = tuple(
+    map(ipaddress.ip_network, ("169.254.0.0/16", "fd00:ec2::/32", "fe80::/10", "127.0.0.0/8", "::1/128"))
+)
+_WIDEST = {4: 8, 6: 32}
+
+
+def name_misfit(name: str, longest: int) -> str | None:
+    """name-01."""
+    if not DNS_LABEL.match(name):
+        return f"{name!r}, which is not a DNS label without '{words.SEPARATOR}'"
+    if len(name) > longest:
+        return f"{name!r}, {len(name)} characters of {longest}"
+    if name in words.RESERVED_NAMES or name.startswith(words.RESERVED_PREFIXES):
+        return f"{name!r}, which is reserved"
+    return None
+
+
+def unenforced_quota_keys(keys: Collection[str]) -> list[str]:
+    """quota-01: keys that the API server would store and never count."""
+
+    def counted(key: str) -> bool:
+        if "/" not in key:
+            return key in _STANDARD_QUOTA_KEYS or key.startswith("requests.hugepages-")
+        prefix, _, rest = key.partition("/")
+        if prefix == "count":
+            return bool(rest)
+        return (prefix.startswith("requests.") and bool(rest)) or key.endswith(_ENFORCED_SUFFIXES)
+
+    return [key for key in sorted(keys) if not counted(key)]
+
+
+def gpu_keys(keys: Collection[str]) -> list[str]:
+    """quota-02: extended resources, which a limit range must not name."""
+    return [key for key in sorted(keys) if "/" in key]
+
+
+def foreign_subject(kind: str, name: str, platform_group: str = "") -> str | None:
+    """rbac-05."""
+    if name.startswith("system:") and kind != "ServiceAccount":
+        return f"{kind} {name!r}"
+    if not name or name in {"*", platform_group}:
+        return f"{kind} {name!r}"
+    return None
+
+
+def unsafe_range(cidr: str) -> str | None:
+    """net-05: a range that is too wide or covers link-local, loopback or instance-metadata addresses."""
+    try:
+        network = ipaddress.ip_network(cidr)
+    except ValueError as error:
+        return f"{cidr!r}, no address range ({error})"
+    if network.prefixlen < _WIDEST[network.version]:
+        return f"{cidr!r}, wider than /{_WIDEST[network.version]}"
+    for service in _METADATA_SERVICES:
+        if service.version == network.version and service.overlaps(network):
+            return f"{cidr!r}, which holds {service}"
+    return None
+
+
+def unsafe_prefix(prefix: str) -> str | None:
+    """stor-01."""
+    if not prefix.endswith("/") or prefix.startswith("/"):
+        return f"{prefix!r}"
+    if any(part in {"", ".", ".."} for part in prefix[:-1].split("/")) or re.search(r"[*?$\\{}\s]", prefix):
+        return f"{prefix!r}"
+    return None
+
+
+def weak_pod_security(level: str | None) -> str | None:
+    """ns-03."""
+    return None if level == "restricted" else f"{level or 'no level'}"
+
+
+def pod_security_levels() -> tuple[str, ...]:
+    return _PSA_LEVELS
