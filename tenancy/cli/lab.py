@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from io import BufferedReader
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "audit")
+DEFAULT_ENVIRONMENT = "local"
 
 
 @contextlib.contextmanager
-def _clear_errors() -> Iterator[None]:
+def _clear_errors() -> Generator[None]:
     from tenancy.lab.layout import LabError
     from tenancy.lab.tools import ToolsError
 
@@ -43,8 +44,8 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("environment", default="local", metavar="[ENV]")
-def up(environment: str) -> None:
+@click.argument("environment", required=False, metavar="[ENV]")
+def up(environment: str | None) -> None:
     """Bring the lab up with the GPU nodes of ENV (default: local).
 
     Starts what does not run and leaves what does: it can be repeated, and repairs a lab of which a
@@ -135,14 +136,22 @@ def tools(form: str) -> None:
         _table(["tool", "version", "from", "path"], [[str(cell) for cell in row] for row in rows])
 
 
-def _of_environment(name: str) -> tuple[str | None, list[dict[str, Any]] | None]:
+def _of_environment(name: str | None) -> tuple[str | None, list[dict[str, Any]] | None]:
     """The platform group and the fake nodes that the environment asks for."""
+    from tenancy.lab.layout import find_root
+    from tenancy.plan.pools import fake_nodes
+    from tenancy.spec import SpecError, load
+
+    if name is None:
+        name = DEFAULT_ENVIRONMENT
+        if not (find_root() / "stacks" / name).is_dir():
+            _say(f"no environment `{name}` in this project: the lab gets no GPU nodes")
+            return None, None
     try:
-        from tenancy.plan.pools import fake_nodes
-        from tenancy.spec import load
-    except ImportError:
-        return None, None
-    environment = load(name).environment
+        environment = load(name).environment
+    except SpecError as problem:
+        click.echo(str(problem), err=True)
+        sys.exit(2)
     return environment.platform.group, fake_nodes(environment)
 
 

@@ -82,6 +82,9 @@ def commands(lab: Lab, ports: Mapping[str, int], binaries: Mapping[str, Path]) -
             f"--bind-address={LOOPBACK}",
             f"--secure-port={ports[name]}",
             "--leader-elect=false",
+            # At the default of 20 a second the controllers take 4 s to fetch their own tokens.
+            "--kube-api-qps=500",
+            "--kube-api-burst=1000",
             *serving,
         ]
 
@@ -115,6 +118,13 @@ def commands(lab: Lab, ports: Mapping[str, int], binaries: Mapping[str, Path]) -
             "--endpoint-reconciler-type=none",
             *serving,
             f"--client-ca-file={pki / 'ca.crt'}",
+            f"--requestheader-client-ca-file={pki / 'front-proxy-ca.crt'}",
+            "--requestheader-allowed-names=front-proxy",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            f"--proxy-client-cert-file={pki / 'front-proxy.crt'}",
+            f"--proxy-client-key-file={pki / 'front-proxy.key'}",
             f"--service-account-key-file={pki / 'service-accounts.key'}",
             f"--service-account-signing-key-file={pki / 'service-accounts.key'}",
             "--service-account-issuer=https://kubernetes.default.svc",

@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,9 +33,18 @@ from tenancy.lab.nodes import apply_nodes
 __all__ = ["Lab", "LabError", "Status", "apply_nodes", "down", "environ", "status", "up"]
 
 DEFAULT_PLATFORM_GROUP = "platform-admins"
-LOGS = (*COMPONENTS, "audit")
+SERVERS, CLIENTS = COMPONENTS[:2], COMPONENTS[2:]
 READY_SECONDS = 90.0
-BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+RBAC = "rbac.authorization.k8s.io"
+BINDINGS = f"/apis/{RBAC}/v1/clusterrolebindings"
+READ = ["get", "list", "watch"]
+KUBELETS_MAY = (
+    ("", ["nodes"], READ),
+    ("", ["nodes/status", "pods/status"], ["patch", "update"]),
+    ("", ["pods"], [*READ, "delete", "patch"]),
+    ("", ["events"], ["create", "patch"]),
+    ("coordination.k8s.io", ["leases"], [*READ, "create", "patch", "update"]),
+)
 
 
 @dataclass(frozen=True)
@@ -76,10 +85,9 @@ def up(
             try:
                 _run(lab, toolbox, group, say)
                 break
-            except _PortTaken:
+            except _PortTakenError:
                 if attempt == 2:
                     raise
-        _bootstrap(lab, group)
         if nodes is not None:
             say(f"{len(nodes)} fake nodes")
             apply_nodes(nodes, lab)
@@ -132,12 +140,12 @@ def log_file(component: str, *, root: Path | None = None) -> Path:
     return Lab.of(root).logs / f"{component}.log"
 
 
-class _PortTaken(LabError):
+class _PortTakenError(LabError):
     """Another process bound a port between the choice and the start."""
 
 
 @contextlib.contextmanager
-def _locked(lab: Lab) -> Iterator[None]:
+def _locked(lab: Lab) -> Generator[None]:
     lab.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (lab.folder / "lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -205,7 +213,7 @@ def _run(lab: Lab, toolbox: Any, group: str, say: Callable[[str], None]) -> None
 
     alive = {name for name, each in found.items() if any(process not in stale for process in each)}
     deadline = time.monotonic() + READY_SECONDS
-    for stage in (COMPONENTS[:2], COMPONENTS[2:]):
+    for stage in (SERVERS, CLIENTS):
         started = [name for name in stage if name not in alive]
         if started:
             say(f"{'starting' if not before else 'restarting'} {', '.join(started)}")
@@ -213,6 +221,9 @@ def _run(lab: Lab, toolbox: Any, group: str, say: Callable[[str], None]) -> None
             processes.start(lab, name, wanted[name])
         for name in stage:
             _wait(lab, name, chosen[name], deadline)
+        if stage is SERVERS:
+            _bind(lab, chosen["kube-apiserver"], group)
+    _wait_for_service_account(lab, chosen["kube-apiserver"])
 
 
 def _wait(lab: Lab, name: str, port: int, deadline: float) -> None:
@@ -223,11 +234,13 @@ def _wait(lab: Lab, name: str, port: int, deadline: float) -> None:
             continue
         log = processes.tail(lab, name)
         if not alive and "address already in use" in log:
-            raise _PortTaken(f"port {port} of {name} is taken by another process, twice: run `lab up` again.")
+            raise _PortTakenError(
+                f"port {port} of {name} is taken by another process, twice: run `lab up` again."
+            )
         what = f"does not answer on port {port} after {READY_SECONDS:.0f} s" if alive else "ended by itself"
         raise LabError(
             f"{name} {what}. The end of its log:\n\n{log}\n\n"
-            f"All of it: `tenancy lab logs {name}`. To start afresh: `tenancy lab down`, then `tenancy lab up`."
+            f"All of it: `tenancy lab logs {name}`. To start afresh: `tenancy lab down`, `tenancy lab up`."
         )
 
 
@@ -250,15 +263,29 @@ def _answers(lab: Lab, name: str, port: int) -> bool:
         return False
 
 
-def _bootstrap(lab: Lab, group: str) -> None:
-    """What the cluster needs before anyone works in it, made as the admin."""
-    with Api(lab, ports.remembered(lab)["kube-apiserver"]) as api:
+def _bind(lab: Lab, port: int, group: str) -> None:
+    """Give the platform group and the fake kubelets their rights, as the admin."""
+    with Api(lab, port) as api:
         # On EKS an access entry names a Kubernetes group and a binding like this gives it its rights.
         api.apply(BINDINGS, _binding("platform", "cluster-admin", "Group", group))
-        api.apply(BINDINGS, _binding("kubelets", "system:node", "User", pki.KUBELETS_USER))
-        deadline = time.monotonic() + READY_SECONDS
+        role = {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": "gpu-tenancy-lab:kubelets"},
+            "rules": [
+                {"apiGroups": [group], "resources": resources, "verbs": verbs}
+                for group, resources, verbs in KUBELETS_MAY
+            ],
+        }
+        api.apply(f"/apis/{RBAC}/v1/clusterroles", role)
+        api.apply(BINDINGS, _binding("kubelets", "gpu-tenancy-lab:kubelets", "User", pki.KUBELETS_USER))
+
+
+def _wait_for_service_account(lab: Lab, port: int) -> None:
+    """Without one in its namespace every pod is refused."""
+    deadline = time.monotonic() + READY_SECONDS
+    with Api(lab, port) as api:
         while time.monotonic() < deadline:
-            # Until then every pod is refused for want of it.
             with contextlib.suppress(ApiError):
                 api.get("/api/v1/namespaces/default/serviceaccounts/default")
                 return
@@ -270,11 +297,10 @@ def _bootstrap(lab: Lab, group: str) -> None:
 
 
 def _binding(name: str, role: str, kind: str, subject: str) -> dict[str, Any]:
-    group = "rbac.authorization.k8s.io"
     return {
-        "apiVersion": f"{group}/v1",
+        "apiVersion": f"{RBAC}/v1",
         "kind": "ClusterRoleBinding",
         "metadata": {"name": f"gpu-tenancy-lab:{name}"},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
-        "subjects": [{"apiGroup": group, "kind": kind, "name": subject}],
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": RBAC, "kind": kind, "name": subject}],
     }

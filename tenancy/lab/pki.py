@@ -6,8 +6,12 @@ import base64
 import datetime
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tenancy.lab.layout import CONTEXT, Lab, LabError, write
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 # The lab is younger than its certificates in any case; only the engineer's is meant to run out.
 COMPONENT_LIFE = datetime.timedelta(days=3650)
@@ -17,6 +21,8 @@ RENEW_BEFORE = datetime.timedelta(days=2)
 PLATFORM_USER = "platform-engineer"
 KUBELETS_USER = "gpu-tenancy-lab:kubelets"
 
+# Apart, so that whoever may talk to the API server can neither read its store nor name itself anyone.
+AUTHORITIES = ("ca", "etcd-ca", "front-proxy-ca")
 # name -> (user, groups) of the certificates the cluster's authority signs.
 CLUSTER_IDENTITIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "admin": ("gpu-tenancy-lab:admin", ("system:masters",)),
@@ -36,20 +42,19 @@ LOOPBACK = "127.0.0.1"
 
 def ensure(lab: Lab) -> None:
     """Make what is missing of the components' keys and certificates."""
-    wanted = [
-        "ca", "etcd-ca", "serving", "etcd", "kube-apiserver-etcd", "service-accounts", *CLUSTER_IDENTITIES
-    ]  # fmt: skip
+    etcd, proxy = ("etcd", "kube-apiserver-etcd"), "front-proxy"
+    wanted = (*AUTHORITIES, "serving", *etcd, proxy, *CLUSTER_IDENTITIES, "service-accounts")
     if all((lab.pki / f"{name}.key").is_file() for name in wanted):
         return
     from cryptography.hazmat.primitives.asymmetric import rsa
 
     lab.pki.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # etcd has an authority of its own: whoever may talk to the API server may not read its store.
-    for authority in ("ca", "etcd-ca"):
+    for authority in AUTHORITIES:
         _issue(lab, authority, f"gpu-tenancy-lab-{authority}", (), COMPONENT_LIFE, signer=None)
     _issue(lab, "serving", "kubernetes", (), COMPONENT_LIFE, serving=True)
-    for name in ("etcd", "kube-apiserver-etcd"):
+    for name in etcd:
         _issue(lab, name, name, (), COMPONENT_LIFE, serving=True, signer="etcd-ca")
+    _issue(lab, proxy, proxy, (), COMPONENT_LIFE, signer="front-proxy-ca")
     for name, (user, groups) in CLUSTER_IDENTITIES.items():
         _issue(lab, name, user, groups, COMPONENT_LIFE)
     # RSA, so that service account tokens are signed as those of EKS are.
@@ -112,7 +117,7 @@ def _write_kubeconfig(lab: Lab, path: Path, name: str, user: str, port: int) -> 
     write(path, json.dumps(content, indent=2) + "\n")
 
 
-def _write_key(path: Path, key) -> None:  # noqa: ANN001
+def _write_key(path: Path, key: PrivateKeyTypes) -> None:
     from cryptography.hazmat.primitives import serialization
 
     pem = key.private_bytes(

@@ -60,6 +60,9 @@ def start(lab: Lab, name: str, argv: list[str]) -> None:
             cwd=lab.folder,
             env=env,
         )
+    # For a moment the kernel shows the new process without arguments.
+    while child.poll() is None and not any(_table(child.pid)):
+        time.sleep(0.005)
     # It outlives this object; without a code of its own Python would warn about that.
     child.returncode = 0
 

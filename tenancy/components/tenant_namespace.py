@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pulumi
+
+from tenancy.components.manifest import Manifest, child_name
+from tenancy.plan.model import NamespacePlan
+
+
+class TenantNamespace(pulumi.ComponentResource):
+    """A namespace and its walls; who may enter comes last and goes first."""
+
+    def __init__(
+        self,
+        name: str,
+        plan: NamespacePlan,
+        after: Sequence[pulumi.Resource] = (),
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("gpu-tenancy:index:TenantNamespace", name, None, opts)
+        namespace = Manifest(
+            child_name(name, plan.namespace),
+            plan.namespace,
+            pulumi.ResourceOptions(parent=self, depends_on=list(after)),
+        )
+        walls = [
+            Manifest(child_name(name, wall), wall, pulumi.ResourceOptions(parent=self, depends_on=[namespace]))
+            for wall in plan.isolation
+        ]
+        for binding in plan.access:
+            Manifest(child_name(name, binding), binding, pulumi.ResourceOptions(parent=self, depends_on=walls))
+        self.register_outputs({"namespace": plan.name})

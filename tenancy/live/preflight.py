@@ -1,0 +1,70 @@
+"""Before anything is made: is this cluster ready for the plan, and is nothing of somebody else's in the way?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tenancy.catalog import vocabulary as words
+from tenancy.live.api import Api, collection, path_of
+from tenancy.plan.guards import VERSION
+from tenancy.plan.model import Object, Plan, PlatformPlan, TenantPlan
+
+
+class Refused(Exception):
+    """The cluster is not in the state that the plan needs; nothing was changed."""
+
+
+def check(api: Api, plan: Plan, platform: PlatformPlan | None, tenants: Sequence[TenantPlan]) -> None:
+    """Refuse what would take over foreign objects, and a tenant's stack on a cluster without guards."""
+    problems = [*_foreign(api, plan.environment, platform, tenants)]
+    if platform is None:
+        problems += _guards(api)
+    if problems:
+        raise Refused("\n".join(problems))
+
+
+def _foreign(
+    api: Api, environment: str, platform: PlatformPlan | None, tenants: Sequence[TenantPlan]
+) -> Iterator[str]:
+    planned: list[tuple[Object, bool]] = [
+        (namespace.namespace, tenant.adopt) for tenant in tenants for namespace in tenant.namespaces
+    ]
+    if platform:
+        planned += [(found, False) for found in platform.objects() if "namespace" not in found["metadata"]]
+    lists: dict[tuple[str, str], dict[str, Any]] = {}
+    for found, adopt in planned:
+        kind = (found["apiVersion"], found["kind"])
+        if kind not in lists:
+            lists[kind] = {item["metadata"]["name"]: item for item in api.items(collection(*kind))}
+        present = lists[kind].get(found["metadata"]["name"])
+        if present is None or adopt or _is_ours(present, environment):
+            continue
+        name = f"{found['kind']} {found['metadata']['name']}"
+        change = "delete or rename it"
+        if found["kind"] == "Namespace" and found["metadata"]["name"] != words.PLATFORM_NAMESPACE:
+            tenant = found["metadata"]["labels"][words.TENANT]
+            change += f", or write `adopt: true` into the file of tenant {tenant} to take it over"
+        yield (
+            f"given {name}, which exists and carries no {words.ENVIRONMENT}={environment}; "
+            f"rule: what somebody else made is not taken over silently; change: {change}"
+        )
+
+
+def _is_ours(present: Any, environment: str) -> bool:
+    return (present["metadata"].get("labels") or {}).get(words.ENVIRONMENT) == environment
+
+
+def _guards(api: Api) -> Iterator[str]:
+    from tenancy.plan.guards import MARKER
+
+    where = {"apiVersion": "v1", "kind": "ConfigMap"}
+    path = path_of({**where, "metadata": {"name": MARKER, "namespace": words.PLATFORM_NAMESPACE}})
+    answer = api.request("GET", path)
+    version = str((answer.body.get("data") or {}).get("version", "")) if answer.ok else ""
+    if not version.isdigit() or int(version) < VERSION:
+        found = f"guards of version {version}" if version else "no guards"
+        yield (
+            f"given a cluster with {found}; rule: a tenant is made only behind guards of version {VERSION} or newer; "
+            "change: update the platform stack of the environment first"
+        )
