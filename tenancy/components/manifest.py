@@ -25,4 +25,5 @@ class Manifest(pulumi.CustomResource):
 
 def child_name(parent: str, manifest: Object) -> str:
     """Unique among the children: a binding and its policy share a name, not a kind."""
-    return f"{parent}-{manifest['kind'].lower()}-{manifest['metadata']['name']}"
+    kind, name = manifest["kind"].lower(), manifest["metadata"]["name"]
+    return f"{parent}-{kind}" if name == parent else f"{parent}-{kind}-{name}"

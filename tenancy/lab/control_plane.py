@@ -20,7 +20,6 @@ from tenancy.lab import pki, ports, processes
 from tenancy.lab.api import Api, ApiError
 from tenancy.lab.components import COMPONENTS, PROBES, commands
 from tenancy.lab.layout import (
-    KUBERNETES_PROVIDER_VERSION,
     Lab,
     LabError,
     environ,
@@ -35,6 +34,8 @@ __all__ = ["Lab", "LabError", "Status", "apply_nodes", "down", "environ", "statu
 DEFAULT_PLATFORM_GROUP = "platform-admins"
 SERVERS, CLIENTS = COMPONENTS[:2], COMPONENTS[2:]
 READY_SECONDS = 90.0
+# The API server is back 2 s after etcd is.
+PATIENCE_SECONDS = 10.0
 RBAC = "rbac.authorization.k8s.io"
 BINDINGS = f"/apis/{RBAC}/v1/clusterrolebindings"
 READ = ["get", "list", "watch"]
@@ -170,24 +171,35 @@ def _prepare(lab: Lab, toolbox: Any) -> None:
     for folder in (lab.pki, lab.logs, lab.config, lab.state):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     pki.ensure(lab)
-    plugin = lab.folder / "pulumi" / "plugins" / f"resource-kubernetes-v{KUBERNETES_PROVIDER_VERSION}"
-    link(plugin / "pulumi-resource-kubernetes", toolbox["pulumi-resource-kubernetes"])
-    _write_language_host(lab, toolbox)
+    _link_plugins(lab, toolbox)
     link(lab.folder / "audit.log", Path("logs") / "audit.log")
     write_shell_file(lab)
 
 
-def _write_language_host(lab: Lab, toolbox: Any) -> None:
+def _link_plugins(lab: Lab, toolbox: Any) -> None:
+    """Put the engine's plugins where it looks: PULUMI_HOME, by kind, name and version."""
+    from tenancy.lab import tools
+
+    host = toolbox.get("pulumi-language-python")
     wrapper = lab.folder / "bin" / "pulumi-language-python"
     wrapper.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if toolbox.get("pulumi-language-python"):
+    if host:
         wrapper.unlink(missing_ok=True)
-        return
-    host = Path(__file__).with_name("language_host.py")
-    runner = toolbox["pulumi-language-python-exec"]
-    # -I: what the caller's shell sets for its own Python is for the program, not for the host.
-    command = shlex.join([sys.executable, "-I", str(host), "--runner", str(runner)])
-    write(wrapper, f'#!/bin/sh\nexec {command} "$@"\n', mode=0o700)
+    else:
+        host = wrapper
+        script = Path(__file__).with_name("language_host.py")
+        runner = toolbox["pulumi-language-python-exec"]
+        # -I: what the caller's shell sets for its own Python is for the program, not for the host.
+        command = shlex.join([sys.executable, "-I", str(script), "--runner", str(runner)])
+        write(wrapper, f'#!/bin/sh\nexec {command} "$@"\n', mode=0o700)
+    versions = {name: version for name, version, *_ in tools.table(toolbox)}
+    plugins = lab.folder / "pulumi" / "plugins"
+    provider = "pulumi-resource-kubernetes"
+    for kind, name, target, of in (
+        ("resource-kubernetes", provider, toolbox[provider], provider),
+        ("language-python", "pulumi-language-python", host, "pulumi"),
+    ):
+        link(plugins / f"{kind}-v{versions[of]}" / name, target)
 
 
 def _run(lab: Lab, toolbox: Any, group: str, say: Callable[[str], None]) -> None:
@@ -220,6 +232,10 @@ def _run(lab: Lab, toolbox: Any, group: str, say: Callable[[str], None]) -> None
         for name in started:
             processes.start(lab, name, wanted[name])
         for name in stage:
+            if name in alive and not _answers_soon(lab, name, chosen[name]):
+                say(f"restarting {name}, which is alive but does not answer")
+                processes.stop(processes.running(lab, (name,)).get(name, []), at_once=True)
+                processes.start(lab, name, wanted[name])
             _wait(lab, name, chosen[name], deadline)
         if stage is SERVERS:
             _bind(lab, chosen["kube-apiserver"], group)
@@ -242,6 +258,13 @@ def _wait(lab: Lab, name: str, port: int, deadline: float) -> None:
             f"{name} {what}. The end of its log:\n\n{log}\n\n"
             f"All of it: `tenancy lab logs {name}`. To start afresh: `tenancy lab down`, `tenancy lab up`."
         )
+
+
+def _answers_soon(lab: Lab, name: str, port: int) -> bool:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (answers := _answers(lab, name, port)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return answers
 
 
 def _answers(lab: Lab, name: str, port: int) -> bool:

@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-KUBERNETES_PROVIDER_VERSION = "4.25.0"
 CONTEXT = "gpu-tenancy-lab"
 
 
@@ -134,6 +133,8 @@ def variables(lab: Lab) -> dict[str, str]:
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS": "true",
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+        # Plugins come from PULUMI_HOME alone; the engine warns about every one it finds on PATH.
+        "PULUMI_IGNORE_AMBIENT_PLUGINS": "true",
         "PULUMI_SUPPRESS_NEO_LINK": "true",
     }
 

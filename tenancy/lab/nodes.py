@@ -17,6 +17,7 @@ DIGEST = "tenancy.gpu/lab-digest"
 FAKE = "kwok.x-k8s.io/node"
 PATH = "/api/v1/nodes"
 READY_SECONDS = 30.0
+SET_BY_KUBELETS = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
 
 
 def apply_nodes(nodes: list[dict[str, Any]], lab: Lab | None = None) -> dict[str, int]:
@@ -57,7 +58,8 @@ def _complete(node: dict[str, Any]) -> dict[str, Any]:
         **node,
         "metadata": metadata
         | {
-            "labels": {"kubernetes.io/hostname": metadata["name"]}
+            "labels": SET_BY_KUBELETS
+            | {"kubernetes.io/hostname": metadata["name"]}
             | metadata.get("labels", {})
             | {LABEL: "node"},
             "annotations": metadata.get("annotations", {}) | {FAKE: "fake", DIGEST: digest},
@@ -85,9 +87,6 @@ def _write(api: Api, node: dict[str, Any], before: dict[str, Any] | None) -> Non
     old = before["metadata"]
     metadata = body["metadata"]
     labels = dict.fromkeys(set(old.get("labels", {})) - set(metadata["labels"])) | metadata["labels"]
-    for own in ("beta.kubernetes.io/arch", "beta.kubernetes.io/os", "kubernetes.io/arch", "kubernetes.io/os"):
-        if labels.get(own, "") is None:
-            del labels[own]
     spec = {"taints": None} | body.get("spec", {})
     api.request("PATCH", path, {"metadata": metadata | {"labels": labels}, "spec": spec})
 

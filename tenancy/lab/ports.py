@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
+import time
 from collections.abc import Iterable
 
 from tenancy.lab.layout import Lab, LabError
@@ -27,7 +28,7 @@ def choose(lab: Lab, keep: Iterable[str] = ()) -> dict[str, int]:
         for name in NAMES:
             if name in keep and name in ports:
                 continue
-            if name in ports and _hold(held, ports[name]):
+            if name in ports and _hold_soon(held, ports[name]):
                 continue
             ports[name] = _free(held, set(ports.values()))
     lab.remember(ports=ports)
@@ -40,6 +41,14 @@ def _free(held: contextlib.ExitStack, taken: set[int]) -> int:
         if port not in taken and _hold(held, port):
             return port
     raise LabError(f"no free port between {RANGE[0]} and {RANGE[1]} on the loopback address in 200 trials.")
+
+
+def _hold_soon(held: contextlib.ExitStack, port: int) -> bool:
+    # A killed process is gone from the process table a moment before its sockets are.
+    deadline = time.monotonic() + 1
+    while not (holds := _hold(held, port)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return holds
 
 
 def _hold(held: contextlib.ExitStack, port: int) -> bool:

@@ -73,9 +73,9 @@ class Api:
         from urllib3.exceptions import HTTPError
 
         sent = HTTPHeaderDict({"Accept": "application/json", "Content-Type": content_type, **(headers or {})})
-        own: dict[str, str] = {}
-        self._client.update_params_for_auth(own, [], ["BearerToken"])
-        sent.extend(own)
+        for setting in self._client.configuration.auth_settings().values():
+            if setting["in"] == "header" and setting["value"]:
+                sent[setting["key"]] = setting["value"]
         for name, value in identity.headers() if identity else ():
             sent.add(name, value)
         data = None if body is None else json.dumps(body).encode()
@@ -92,7 +92,9 @@ class Api:
             parsed = json.loads(answer.data) if answer.data else {}
         except ValueError:
             parsed = {"message": answer.data.decode("utf-8", "replace")}
-        return Answer(answer.status, parsed if isinstance(parsed, dict) else {"items": parsed}, dict(answer.headers))
+        return Answer(
+            answer.status, parsed if isinstance(parsed, dict) else {"items": parsed}, dict(answer.headers)
+        )
 
     def items(self, path: str) -> list[dict[str, Any]]:
         """The objects of a list; Unreachable if the list is refused."""

@@ -106,6 +106,10 @@ _HAS_TENANT = {"ns-02": f"{_cel(words.TENANT)} in namespaceObject.metadata.label
 _KEYS = f"!has(object.data) || object.data.all(k, !(k in {_DEVICES}))"
 
 
+GUARDED = (*_HAS_TENANT, *_POD_RULES, "gpu-04", "id-01", "id-02", "net-01", "ns-01", "stor-03")
+"""Every rule that some guard enforces."""
+
+
 @dataclass(frozen=True, slots=True)
 class Guard:
     """One policy and its binding, over one kind of object."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -11,6 +15,43 @@ from tenancy.catalog import quantity
 from tenancy.catalog import vocabulary as words
 from tenancy.rules.catalogue import Violation
 from tenancy.rules.values import name_misfit
+from tenancy.spec.source import Location
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """What is wrong with a part of a spec, and where in it. `id` is empty where the form alone is wrong."""
+
+    where: Location
+    given: str
+    rule: str
+    change: str
+    id: str = ""
+
+    def __str__(self) -> str:
+        return f"given {self.given}; rule {f'{self.id}: ' if self.id else ''}{self.rule}; change: {self.change}"
+
+
+def broken(where: Location, rule: str, given: str, change: str | None = None) -> Mistake:
+    """A mistake against a rule of the catalogue."""
+    return found(where, Violation(rule, given, change))
+
+
+def found(where: Location, violation: Violation) -> Mistake:
+    return Mistake(where, violation.given, violation.rule.title, violation.change, violation.rule.id)
+
+
+class Mistakes(ValueError):
+    """All that a validator found, so that nobody mends a file one message at a time."""
+
+    def __init__(self, *mistakes: Mistake) -> None:
+        self.mistakes = mistakes
+        super().__init__("; ".join(map(str, mistakes)))
+
+
+def plain(given: str, rule: str, change: str, *where: str | int) -> Mistakes:
+    """One mistake in form."""
+    return Mistakes(Mistake(where, given, rule, change))
 
 
 class Spec(BaseModel):
@@ -23,7 +64,17 @@ class Spec(BaseModel):
         validate_by_name=False,
         validate_by_alias=True,
         str_strip_whitespace=False,
+        # Parts are compiled inside the file's own model: alone they would double the time to start.
+        defer_build=True,
     )
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """What is wrong with this part as a whole, though each field is right."""
+        return iter(())
+
+    def model_post_init(self, context: Any, /) -> None:  # noqa: ARG002
+        if all_of_them := tuple(self.mistakes()):
+            raise Mistakes(*all_of_them)
 
 
 def _named(longest: int) -> Any:
@@ -35,43 +86,135 @@ def _named(longest: int) -> Any:
     return AfterValidator(check)
 
 
-def _quantity(value: Any) -> Any:
-    # YAML reads `64` as a number; a float such as 0.1 would not come back as it was written.
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+def _form(pattern: str, rule: str, change: str, **limits: int) -> Any:
+    """A text of a form: the pattern for editors, words for people."""
+    form = re.compile(pattern)
+    longest = limits.get("max_length", 10_000)
+
+    def check(text: str) -> str:
+        if len(text) > longest:
+            raise plain(f"{len(text)} characters", f"at most {longest} characters", "shorten it")
+        if not form.fullmatch(text):
+            raise plain(repr(text), rule, change)
+        return text
+
+    return Annotated[str, AfterValidator(check), Field(json_schema_extra={"pattern": pattern, **_camel(limits)})]
 
 
-def _canonical(text: str) -> str:
-    number = quantity.parse(text)
+def _camel(limits: dict[str, int]) -> dict[str, int]:
+    return {"maxLength": limits["max_length"]} if limits else {}
+
+
+def one_line(longest: int) -> Any:
+    """Text that fits into a label's neighbour: an annotation, a subject's name."""
+    return _form(
+        r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$", "a text of one line", "drop control characters", max_length=longest
+    )
+
+
+def whole_number(least: int, most: int) -> Any:
+    def check(value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise plain(written(value), "a whole number is needed", "write digits alone, such as 8")
+        if not least <= value <= most:
+            raise plain(written(value), f"a whole number from {least} to {most}", "write one in that range")
+        return value
+
+    return Annotated[int, BeforeValidator(check), Field(json_schema_extra={"minimum": least, "maximum": most})]
+
+
+def written(value: Any) -> str:
+    """A value as a person would call it, short."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return f"the boolean {str(value).lower()}"
+        case dict():
+            return "a mapping" if value else "an empty mapping"
+        case list() | tuple():
+            return "a list" if value else "an empty list"
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _quantity(value: Any) -> str:
+    if isinstance(value, float):
+        raise plain(repr(value), "a quantity is a whole number or a text", f'quote it: "{value}"')
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise plain(written(value), "a quantity is needed", "write one such as 500m, 64 or 256Gi")
+    text = str(value)
+    try:
+        number = quantity.parse(text)
+    except ValueError as error:
+        change = f"write {text[:-1]} for bytes in powers of ten, {text[:-1]}i in powers of two"
+        with_b = text.endswith("B") and quantity.is_one(text[:-1])
+        generic = "write digits, with one suffix of m k M G T P E Ki Mi Gi Ti Pi Ei"
+        raise plain(written(value), str(error), change if with_b else generic) from None
     if number < 0:
-        raise ValueError("a quantity is not negative")
+        raise plain(text, "a quantity is not negative", "write 0 or more")
+    if number > quantity.LARGEST:
+        raise plain(written(value), "a quantity is less than 8Ei", "write a smaller one")
     return quantity.write(number)
 
 
-def _plain_int(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError("a whole number is needed here")
-    return value
+def _date(value: Any) -> Any:
+    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        return value
+    try:
+        if isinstance(value, str) and len(value) == len("2027-01-31"):
+            return dt.date.fromisoformat(value)
+    except ValueError:
+        pass
+    raise plain(written(value), "a date is needed", "write it as 2027-01-31")
 
+
+def _flag(value: Any) -> Any:
+    if isinstance(value, bool):
+        return value
+    raise plain(written(value), "true or false is needed", "write true or false, without quotes")
+
+
+_QUANTITY_SCHEMA = {
+    "anyOf": [
+        {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"},
+        {"type": "integer", "minimum": 0},
+    ]
+}
 
 TenantName = Annotated[str, _named(words.TENANT_LENGTH)]
 PartName = Annotated[str, _named(words.PART_LENGTH)]
-Slug = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
-LabelValue = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")]
-FlavorName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")]
-Mail = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$", max_length=254)]
-Count = Annotated[int, BeforeValidator(_plain_int), Field(ge=0, le=1_000_000)]
-Positive = Annotated[int, BeforeValidator(_plain_int), Field(ge=1, le=1_000_000)]
-Port = Annotated[int, BeforeValidator(_plain_int), Field(ge=1, le=65_535)]
-Quantity = Annotated[
-    str,
-    BeforeValidator(_quantity),
-    AfterValidator(_canonical),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 0}]}),
-]
+Slug = _form(
+    r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+    "lower-case letters, digits and dashes, at most 63",
+    "write it like fraud-detection",
+)
+LabelValue = _form(
+    r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$",
+    "letters, digits, '-', '_' and '.', at most 63, with a letter or digit at both ends",
+    "write it like CC-4411",
+)
+FlavorName = _form(
+    r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$",
+    "lower-case letters, digits, dashes and dots, at most 63",
+    "write it like a100-1g.5gb",
+)
+Mail = _form(
+    r"^[^@\s\x00-\x1f\x7f]+@[^@\s\x00-\x1f\x7f]+\.[^@\s\x00-\x1f\x7f]+$",
+    "a mail address",
+    "write it like team@bank.example",
+    max_length=254,
+)
+Flag = Annotated[bool, BeforeValidator(_flag)]
+Day = Annotated[dt.date, BeforeValidator(_date)]
+Count = whole_number(0, 1_000_000)
+Positive = whole_number(1, 1_000_000)
+Port = whole_number(1, 65_535)
+Quantity = Annotated[str, BeforeValidator(_quantity), WithJsonSchema(_QUANTITY_SCHEMA)]
+form = _form
+Check = Callable[[Any], Any]
 
 
 def amount(text: str) -> Decimal:
     """The number behind a validated quantity."""
     return quantity.parse(text)
-
-

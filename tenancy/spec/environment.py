@@ -47,7 +47,9 @@ class Platform(Spec):
     @model_validator(mode="after")
     def _is_no_system_group(self) -> Self:
         if given := foreign_subject("Group", self.group):
-            raise Violation("rbac-05", given, "name a group of the platform team; EKS gives nobody system:masters")
+            raise Violation(
+                "rbac-05", given, "name a group of the platform team; EKS gives nobody system:masters"
+            )
         return self
 
 
@@ -64,7 +66,9 @@ class Cluster(Spec):
         description="Context of the kubeconfig. A run whose kubeconfig lacks it stops, so that no shell left on "
         "another cluster is changed by accident.",
     )
-    kubernetes: str = Field("1.36", pattern=r"^1\.(3[0-9])$", description="Minor version of Kubernetes, 1.30 or newer.")
+    kubernetes: str = Field(
+        "1.36", pattern=r"^1\.(3[0-9])$", description="Minor version of Kubernetes, 1.30 or newer."
+    )
     cni: Cni = Field(Cni.VPC_CNI, description="Who enforces network policies.")
 
 
@@ -73,28 +77,38 @@ class Aws(Spec):
         False, description="Whether the AWS layer (roles, buckets, nodes) is built. Absent: it is not."
     )
     account: str = Field("", pattern=r"^([0-9]{12})?$", description="Account id, 12 digits.")
-    region: str = Field("", pattern=r"^([a-z]{2}(-[a-z]+)+-[0-9])?$", description="Region, such as eu-central-1.")
+    region: str = Field(
+        "", pattern=r"^([a-z]{2}(-[a-z]+)+-[0-9])?$", description="Region, such as eu-central-1."
+    )
 
     @model_validator(mode="after")
     def _is_off(self) -> Self:
         if self.enabled:
             raise Violation(
-                "build-01", "aws.enabled: true; this version builds the Kubernetes half", "set aws.enabled to false"
+                "build-01",
+                "aws.enabled: true; this version builds the Kubernetes half",
+                "set aws.enabled to false",
             )
         return self
 
 
 Registry = Annotated[
-    str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?/(([a-z0-9._-]+|\{tenant\})/)*$", max_length=200)
+    str,
+    Field(
+        pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?/(([a-z0-9._-]+|\{tenant\})/)*$", max_length=200
+    ),
 ]
 
 
 class Images(Spec):
     registries: tuple[Registry, ...] = Field(
-        min_length=1, description="Prefixes that tenants' images start with; each ends with '/', and {tenant} stands for the "
-        "tenant's name."
+        min_length=1,
+        description="Prefixes that tenants' images start with; each ends with '/', and {tenant} stands for the "
+        "tenant's name.",
     )
-    sample: str = Field(description="A small CUDA image in a registry open to all tenants, for `tenancy sample`.")
+    sample: str = Field(
+        description="A small CUDA image in a registry open to all tenants, for `tenancy sample`."
+    )
 
     @model_validator(mode="after")
     def _sample_is_allowed(self) -> Self:
@@ -110,7 +124,9 @@ class Quota(Spec):
     cpu_limit: Quantity | None = Field(None, description="CPU limits, cores; absent: twice cpu.")
     memory: Quantity = Field("256Gi", description="Memory requests, bytes.")
     memory_limit: Quantity | None = Field(None, description="Memory limits, bytes; absent: twice memory.")
-    ephemeral_storage: Quantity = Field("500Gi", description="Node-local storage, requests and limits, bytes.")
+    ephemeral_storage: Quantity = Field(
+        "500Gi", description="Node-local storage, requests and limits, bytes."
+    )
     pods: Count = Field(50, description="Pods that have not ended.")
     services: Count = Field(10, description="Services; load balancers and node ports stay at 0.")
     secrets: Count = Field(50, description="Secrets.")
@@ -141,10 +157,12 @@ class Container(Spec):
     """Limits of one container; a GPU is never among them."""
 
     default: dict[str, Quantity] = Field(
-        {"cpu": "2", "memory": "8Gi", "ephemeral-storage": "10Gi"}, description="Limits where none are written."
+        {"cpu": "2", "memory": "8Gi", "ephemeral-storage": "10Gi"},
+        description="Limits where none are written.",
     )
     default_request: dict[str, Quantity] = Field(
-        {"cpu": "500m", "memory": "2Gi", "ephemeral-storage": "1Gi"}, description="Requests where none are written."
+        {"cpu": "500m", "memory": "2Gi", "ephemeral-storage": "1Gi"},
+        description="Requests where none are written.",
     )
     min: dict[str, Quantity] = Field({"cpu": "10m", "memory": "16Mi"}, description="Least request.")
     max: dict[str, Quantity] = Field({"cpu": "96", "memory": "768Gi"}, description="Largest limit.")
@@ -252,11 +270,14 @@ class Pool(Spec):
             raise Violation(
                 "ref-01",
                 f"instance {self.instance!r}",
-                "use one of " + ", ".join(nearest(self.instance, gpus.INSTANCES))
+                "use one of "
+                + ", ".join(nearest(self.instance, gpus.INSTANCES))
                 + ", or add a row to tenancy/catalog/gpus.py",
             )
         if self.mig and self.share:
-            raise Violation("build-01", "mig and share in one pool", "choose one; sharing inside slices is not built")
+            raise Violation(
+                "build-01", "mig and share in one pool", "choose one; sharing inside slices is not built"
+            )
         board = gpus.INSTANCES[self.instance].gpu
         if self.mig and (misfit := gpus.layout_misfit(board, self.mig.layout)):
             raise Violation("mig-01", misfit)
@@ -279,6 +300,11 @@ def nearest(given: str, known: Any, count: int = 3) -> list[str]:
     return difflib.get_close_matches(given, list(known), n=count, cutoff=0.0)
 
 
+class Layout(StrEnum):
+    ONE = "one"  # one stack holds everything: best up to about five tenants
+    PER_TENANT = "per-tenant"  # a platform stack and one per tenant: a change runs 30 resources, not all
+
+
 class Environment(Spec):
     """One cluster and everything that its tenants share."""
 
@@ -286,11 +312,14 @@ class Environment(Spec):
     organisation: Organisation = Field(description="Whose departments share the cluster.")
     platform: Platform = Field(description="The team that runs it.")
     cluster: Cluster = Field(description="The Kubernetes side.")
+    stacks: Layout = Field(Layout.ONE, description="How the environment is split into stacks.")
     aws: Aws = Field(default_factory=Aws, description="The AWS side. Absent: switched off.")
     images: Images = Field(description="Where images come from.")
     buckets: tuple[Slug, ...] = Field((), description="Buckets that tenants may be given prefixes of.")
     tiers: dict[Slug, Tier] = Field(min_length=1, description="Kinds of tenant, by name.")
-    flavors: dict[FlavorName, Flavor] = Field(default_factory=dict, description="What tenants may ask for, by name.")
+    flavors: dict[FlavorName, Flavor] = Field(
+        default_factory=dict, description="What tenants may ask for, by name."
+    )
     pools: dict[PartName, Pool] = Field(default_factory=dict, description="Where it comes from, by name.")
 
     @model_validator(mode="after")
@@ -298,10 +327,14 @@ class Environment(Spec):
         for name, pool in self.pools.items():
             for tier in pool.tiers:
                 if tier not in self.tiers:
-                    raise Violation("ref-01", f"tier {tier!r} in pool {name}", f"use one of {', '.join(self.tiers)}")
+                    raise Violation(
+                        "ref-01", f"tier {tier!r} in pool {name}", f"use one of {', '.join(self.tiers)}"
+                    )
             if not self.flavors_of(name):
                 raise Violation(
-                    "ref-01", f"pool {name}, which yields no declared flavor", "declare its GPU or slices under flavors"
+                    "ref-01",
+                    f"pool {name}, which yields no declared flavor",
+                    "declare its GPU or slices under flavors",
                 )
         kinds: dict[tuple[object, ...], str] = {}
         for name, flavor in self.flavors.items():

@@ -1,0 +1,6 @@
+"""Starts the pack; the rules are importable beside it, because `PolicyPack` serves and never returns."""
+
+from pack import POLICIES
+from pulumi_policy import EnforcementLevel, PolicyPack
+
+PolicyPack(name="gpu-tenancy", enforcement_level=EnforcementLevel.MANDATORY, policies=POLICIES)

@@ -1,0 +1,40 @@
+"""Which part of a plan a stack owns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+from tenancy.catalog import vocabulary as words
+from tenancy.plan.model import Plan, PlatformPlan, TenantPlan
+from tenancy.spec.environment import Layout
+
+
+class Scope(StrEnum):
+    ALL = "all"  # a small environment: one stack
+    PLATFORM = "platform"  # what is cluster-wide
+    TENANT = "tenant"  # one tenant's own objects
+
+
+def default_scope(layout: Layout, tenant: str) -> Scope:
+    """What a stack owns whose config does not say: its name does."""
+    if tenant:
+        return Scope.TENANT
+    return Scope.ALL if layout is Layout.ONE else Scope.PLATFORM
+
+
+def stacks(plan: Plan, layout: Layout) -> Iterator[tuple[str, Scope, str | None]]:
+    """Name, scope and tenant of every stack, in the order in which they are made."""
+    if layout is Layout.ONE:
+        yield plan.environment, Scope.ALL, None
+        return
+    yield plan.environment, Scope.PLATFORM, None
+    for tenant in plan.tenants:
+        yield words.derived_name(plan.environment, tenant.name), Scope.TENANT, tenant.name
+
+
+def select(plan: Plan, scope: Scope, tenant: str | None) -> tuple[PlatformPlan | None, tuple[TenantPlan, ...]]:
+    """The part of the plan that a stack owns; KeyError if the tenant is unknown."""
+    if scope is Scope.TENANT:
+        return None, (plan.tenant(tenant or ""),)
+    return plan.platform, plan.tenants if scope is Scope.ALL else ()

@@ -1,0 +1,110 @@
+"""What a preview or an update did, in the words of tenants and objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenancy.catalog import vocabulary as words
+from tenancy.rules.objects import name_of
+
+PLATFORM = "platform"
+SAME, READ = "same", "read"
+_SIGNS = {"create": "+", "delete": "-", "update": "~", "replace": "±"}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One object that was or would be made, changed or removed."""
+
+    tenant: str
+    operation: str
+    object: str
+    details: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        details = f": {', '.join(self.details)}" if self.details else ""
+        return f"{_SIGNS.get(self.operation, self.operation)} {self.object}{details}"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Everything that one run of the engine said."""
+
+    changes: list[Change] = field(default_factory=list)
+    unchanged: int = 0
+    violations: list[str] = field(default_factory=list)
+    advice: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def listen(self, event: Any) -> None:
+        """Take in one event of the engine."""
+        if event.policy_event:
+            text = _plain(event.policy_event.message)
+            mandatory = event.policy_event.enforcement_level == "mandatory"
+            (self.violations if mandatory else self.advice).append(text)
+        if event.diagnostic_event and event.diagnostic_event.severity == "error":
+            self.errors.append(_plain(event.diagnostic_event.message))
+        if event.resource_pre_event:
+            self._step(event.resource_pre_event.metadata)
+
+    def _step(self, step: Any) -> None:
+        if not step.type.startswith("kubernetes:"):
+            return
+        operation = str(step.op.value)
+        if operation in {SAME, READ}:
+            self.unchanged += 1
+        elif operation in {"create", "delete", "update", "replace"}:
+            state = (step.new or step.old).inputs
+            labels = (state.get("metadata") or {}).get("labels") or {}
+            details = tuple(_details(step)) if operation in {"update", "replace"} else ()
+            kind = step.type.rpartition(":")[2]
+            item = {**state, "kind": kind}
+            self.changes.append(Change(labels.get(words.TENANT, PLATFORM), operation, name_of(item), details))
+
+    def by_tenant(self) -> Iterator[tuple[str, list[Change]]]:
+        for tenant in sorted({change.tenant for change in self.changes}, key=lambda t: (t != PLATFORM, t)):
+            yield tenant, [change for change in self.changes if change.tenant == tenant]
+
+
+def _plain(message: str) -> str:
+    """Without the engine's colour marks."""
+    import re
+
+    return re.sub(r"<\{%[^%]*%\}>", "", message).strip()
+
+
+def _details(step: Any) -> Iterable[str]:
+    old, new = step.old.inputs, step.new.inputs
+    for path in sorted(step.detailed_diff or step.diffs or ()):
+        before, after = _at(old, path), _at(new, path)
+        yield f"{path} {_short(before)} → {_short(after)}" if before != after else path
+
+
+def _at(value: Any, path: str) -> Any:
+    """The value at a path such as `spec.hard["requests.nvidia.com/gpu"]` or `spec.ports[0].port`."""
+    import re
+
+    for key, index, name in re.findall(r'\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]|([^.\[\]]+)', path):
+        try:
+            value = value[int(index)] if index else value[key or name]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def summary(outcome: Outcome) -> str:
+    """Counts by tenant, such as `platform +26, fraud +11 ~1; 40 unchanged`."""
+    parts = []
+    for tenant, changes in outcome.by_tenant():
+        counts = {op: sum(1 for c in changes if c.operation == op) for op in _SIGNS}
+        parts.append(tenant + "".join(f" {_SIGNS[op]}{count}" for op, count in counts.items() if count))
+    return "; ".join(part for part in (", ".join(parts), f"{outcome.unchanged} unchanged") if part)

@@ -1,0 +1,172 @@
+"""What an attack is: a request that must be refused, and its twin that must not be."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import quote
+
+from tenancy.live.api import Identity
+
+MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT = _Absent()
+"""Value of a field that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked, and by whom; `who` absent is the kubeconfig's own user: the platform."""
+
+    method: str
+    path: str
+    body: Any = None
+    who: Identity | None = None
+    content_type: str = "application/json"
+
+    def as_data(self) -> dict[str, Any]:
+        """Plain data, to be compared; who asks is one field, and where is another."""
+        who = {"user": self.who.user, "groups": list(self.who.groups)} if self.who else None
+        return {
+            "who": json.dumps(who),
+            "method": self.method,
+            "path": self.path,
+            "content_type": self.content_type,
+            "body": self.body,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """`rule` is what it proves: a rule's id, or the control itself where no rule of ours stands behind it."""
+
+    id: str
+    rule: str
+    attack: str
+    expected_denier: str
+    request: Request
+    twin: Request
+    twin_missing: bool = False
+    """The twin names an object that is not there: a 404 comes after authorization and admission."""
+    skipped: str = ""
+    """Why this environment cannot be asked; empty: it can."""
+
+
+NOTHING = Request("GET", "/version")
+
+
+def skipped(id: str, rule: str, attack: str, reason: str) -> Attack:
+    """An attack that this environment gives no occasion for."""
+    return Attack(id, rule, attack, "", NOTHING, NOTHING, skipped=reason)
+
+
+def put(document: Any, pointer: str, value: Any) -> Any:
+    """A copy of a JSON document with `value` at the JSON pointer, or without it if the value is ABSENT."""
+    result = copy.deepcopy(document)
+    *parents, last = (part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])
+    here = result
+    for key in parents:
+        here = here[int(key)] if isinstance(here, list) else here.setdefault(key, {})
+    if isinstance(here, list):
+        at = int(last)
+        here[at : at + 1] = [] if value is ABSENT else [copy.deepcopy(value)]
+    elif value is ABSENT:
+        here.pop(last, None)
+    else:
+        here[last] = copy.deepcopy(value)
+    return result
+
+
+def escaped(key: str) -> str:
+    """A key as a part of a JSON pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def differences(one: Any, other: Any, at: str = "") -> list[str]:
+    """JSON pointers of the fields in which two documents differ; a field that one lacks is one difference."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        found = []
+        for key in sorted({*one, *other}):
+            where = f"{at}/{escaped(key)}"
+            found += differences(one[key], other[key], where) if key in one and key in other else [where]
+        return found
+    if isinstance(one, list) and isinstance(other, list):
+        shared = [differences(a, b, f"{at}/{n}") for n, (a, b) in enumerate(zip(one, other, strict=False))]
+        length = range(min(len(one), len(other)), max(len(one), len(other)))
+        return [pointer for part in shared for pointer in part] + [f"{at}/{n}" for n in length]
+    return [] if one == other and type(one) is type(other) else [at]
+
+
+def attack(
+    id: str,
+    rule: str,
+    sentence: str,
+    denier: str,
+    request: Request,
+    *,
+    twin_who: Identity | None | _Absent = ABSENT,
+    twin_path: str | None = None,
+    twin_body: Any = ABSENT,
+    twin_missing: bool = False,
+) -> Attack:
+    """An attack whose twin is the same request but for one thing: who asks, where, or what."""
+    twin = request
+    if not isinstance(twin_who, _Absent):
+        twin = replace(twin, who=twin_who)
+    if twin_path is not None:
+        twin = replace(twin, path=twin_path)
+    if twin_body is not ABSENT:
+        twin = replace(twin, body=twin_body)
+    return Attack(id, rule, sentence, denier, request, twin, twin_missing)
+
+
+def core(namespace: str, *rest: str) -> str:
+    """Path of something in a namespace's core group."""
+    return "/".join([f"/api/v1/namespaces/{quote(namespace)}", *rest])
+
+
+def group(api_version: str, namespace: str | None, *rest: str) -> str:
+    """Path of something in a named API group."""
+    scope = [f"namespaces/{quote(namespace)}"] if namespace else []
+    return "/".join([f"/apis/{api_version}", *scope, *rest])
+
+
+def from_entries(entries: Sequence[Mapping[str, Any]]) -> Iterator[Attack]:
+    """Attacks that somebody wrote down; what the twin does not say is as in the attack.
+
+    ValueError names the entry and what it lacks.
+    """
+    for number, entry in enumerate(entries, start=1):
+        if not isinstance(entry, Mapping):
+            raise ValueError(f"given entry {number}, which is no mapping; change: write id, attack, as, method, path")
+        lacking = [key for key in ("id", "expected_denier", "path", "twin") if key not in entry]
+        if lacking or not isinstance(entry.get("twin"), Mapping):
+            raise ValueError(f"given entry {number} without {', '.join(lacking) or 'a mapping as twin'}; change: add it")
+        yield Attack(
+            str(entry["id"]),
+            str(entry.get("rule", "")),
+            str(entry.get("attack", entry["id"])),
+            str(entry["expected_denier"]),
+            _request(entry),
+            _request({**entry, **entry["twin"]}),
+        )
+
+
+def _request(entry: Mapping[str, Any]) -> Request:
+    method, body, who = str(entry.get("method", "GET")).upper(), entry.get("body"), entry.get("as")
+    plain = JSON_PATCH if isinstance(body, list) else MERGE
+    kind = entry.get("content-type", plain if method == "PATCH" else "application/json")
+    identity = Identity(str(who["user"]), tuple(map(str, who.get("groups") or ()))) if who else None
+    return Request(method, str(entry["path"]), body, identity, kind)

@@ -1,0 +1,100 @@
+"""Where attacks happen: the environment's namespaces, and who can be what in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tenancy.live.api import Identity
+from tenancy.plan.model import Object
+from tenancy.plan.samples import sample
+from tenancy.spec.environment import Environment
+from tenancy.spec.tenant import Namespace, Role, Tenant
+
+POD_NAME = "tenancy-verify"
+
+
+@dataclass(frozen=True)
+class Place:
+    """One tenant's namespace."""
+
+    environment: Environment
+    tenant: Tenant
+    namespace: Namespace
+
+    @property
+    def name(self) -> str:
+        return self.tenant.namespace_name(self.namespace)
+
+    def person(self, role: Role) -> Identity | None:
+        """Somebody with that role here: the first group that has it, or else the first user."""
+        found = [
+            person
+            for person in self.tenant.people
+            if person.role is role and (not person.namespaces or self.namespace.name in person.namespaces)
+        ]
+        for person in sorted(found, key=lambda person: person.kind):
+            if person.kind == "Group":
+                return Identity(f"verify-{role}@{self.tenant.tenant}", (person.name,))
+            return Identity(person.name)
+        return None
+
+    @cached_property
+    def developer(self) -> Identity | None:
+        """Somebody who runs workloads here."""
+        return self.person(Role.DEVELOPER) or self.person(Role.OWNER)
+
+    def pod(self, wanted: Mapping[str, int] | None = None) -> Object:
+        """The sample pod, to be asked for here or elsewhere: it names no namespace."""
+        pod = sample("pod", self.environment, self.tenant, self.namespace, wanted or {})
+        del pod["metadata"]["namespace"]
+        pod["metadata"]["name"] = POD_NAME
+        return pod
+
+    @cached_property
+    def held(self) -> dict[str, int]:
+        """GPUs by flavor that are guaranteed here."""
+        return {flavor: count for flavor, count in self.tenant.held_in(self.namespace).items() if count}
+
+
+@dataclass(frozen=True)
+class Scene:
+    environment: Environment
+    tenants: Sequence[Tenant]
+    runtime_classes: Sequence[str] = ()
+    """Of the cluster: a class that is not there is refused before any guard is asked."""
+
+    @cached_property
+    def places(self) -> list[Place]:
+        """Every namespace, the tenants in the order of their names."""
+        ordered = sorted(self.tenants, key=lambda tenant: tenant.tenant)
+        return [Place(self.environment, tenant, part) for tenant in ordered for part in tenant.namespaces]
+
+    @cached_property
+    def manned(self) -> list[Place]:
+        """Namespaces in which somebody may run workloads."""
+        return [place for place in self.places if place.developer]
+
+    @cached_property
+    def home(self) -> Place | None:
+        """Where the rules that are the same everywhere are attacked; with GPUs if any namespace has some."""
+        return next((place for place in self.manned if place.held), next(iter(self.manned), None))
+
+    def pairs(self) -> Iterator[tuple[Place, Place]]:
+        """Attacker and victim: each tenant and its neighbours, both ways, so that the number grows with tenants.
+
+        With up to three tenants these are all pairs.
+        """
+        fronts = list({place.tenant.tenant: place for place in reversed(self.manned)}.values())[::-1]
+        seen: set[tuple[str, str]] = set()
+        for at, place in enumerate(fronts):
+            for other in (fronts[at - 1], fronts[(at + 1) % len(fronts)]):
+                pair = (place.name, other.name)
+                if place is not other and pair not in seen:
+                    seen.add(pair)
+                    yield place, other
+
+    def other(self, place: Place) -> Place | None:
+        """A namespace of another tenant."""
+        return next((other for other in self.places if other.tenant.tenant != place.tenant.tenant), None)

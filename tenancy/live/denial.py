@@ -1,0 +1,141 @@
+"""Who said no: read from the answer, and once more, independently, from the audit log."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+RBAC = "RBAC"
+POD_SECURITY = "PodSecurity"
+LIMIT_RANGE = "LimitRange"
+API_VALIDATION = "API validation"
+NONE = "none"
+UNKNOWN = "unknown"
+ADMISSION_POLICY = "ValidatingAdmissionPolicy/"
+QUOTA = "ResourceQuota/"
+
+AUDIT_WAIT = 5.0
+"""Seconds that the audit log may lag behind the answers."""
+
+_POLICY = re.compile(r"ValidatingAdmissionPolicy '([^']+)' with binding '[^']+' denied request: (?:([a-z]+-\d+): )?")
+_QUOTA = re.compile(r"(?:exceeded|failed) quota: ([^,:]+)")
+_RBAC = re.compile(
+    r'User "[^"]*" cannot \S+ (?:resource|path) "|cannot impersonate resource "'
+    r"|attempting to grant RBAC permissions not currently held"
+)
+_LIMIT_RANGE = re.compile(r"(?:minimum|maximum) \S+ usage per |max limit to request ratio per ")
+
+
+def guard(policy: str, rule: str) -> str:
+    """The denier that a rule of an admission policy is."""
+    return f"{ADMISSION_POLICY}{policy}:{rule}"
+
+
+def quota(name: str) -> str:
+    """The denier that a ResourceQuota is."""
+    return f"{QUOTA}{name}"
+
+
+def denier(status: int, message: str) -> str:
+    """Which control refused: by the words that it alone uses. `none` if the request went through.
+
+    A refusal that is of no known kind, such as a missing object's 404, is `unknown`: it proves nothing.
+    """
+    if status < 400:
+        return NONE
+    if found := _POLICY.search(message):
+        return guard(found[1], found[2] or "")
+    if found := _QUOTA.search(message):
+        return quota(found[1].strip())
+    if 'violates PodSecurity "' in message:
+        return POD_SECURITY
+    if status == 403 and _RBAC.search(message):
+        return RBAC
+    if status == 403 and _LIMIT_RANGE.search(message):
+        return LIMIT_RANGE
+    if status in (400, 422):
+        return API_VALIDATION
+    return UNKNOWN
+
+
+def audit_disagreement(found: str, event: Mapping[str, Any] | None) -> str | None:
+    """What the audit log says against `found`; None if the two agree."""
+    if event is None:
+        return "the audit log has no event of this request"
+    notes = event.get("annotations") or {}
+    decision = notes.get("authorization.k8s.io/decision")
+    # A request that cannot be decoded never reaches authorization's annotation, so only `forbid` is compared.
+    if (decision == "forbid") != (found == RBAC):
+        return f"the audit log says authorization decided {decision!r}, the answer says {found}"
+    failures = _policies(notes.get("validation.policy.admission.k8s.io/validation_failure", ""))
+    if found.startswith(ADMISSION_POLICY):
+        policy = found.removeprefix(ADMISSION_POLICY).partition(":")[0]
+        if policy not in failures:
+            return f"the audit log names {', '.join(sorted(failures)) or 'no policy'}, the answer names {policy}"
+    elif found == NONE and failures:
+        return f"the audit log says {', '.join(sorted(failures))} failed, the answer says admitted"
+    return None
+
+
+def _policies(annotation: str) -> set[str]:
+    try:
+        entries = json.loads(annotation) if annotation else []
+    except ValueError:
+        return set()
+    return {str(entry.get("policy")) for entry in entries if isinstance(entry, dict)}
+
+
+class AuditLog:
+    """An audit log in JSON lines that the API server is writing, and may rotate, while it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        stat = path.stat()
+        self._inode, self._size = stat.st_ino, stat.st_size
+
+    def events(self, ids: Collection[str], timeout: float = AUDIT_WAIT) -> dict[str, dict[str, Any]]:
+        """Events with these audit ids that were written since this object was made; waits for late ones."""
+        wanted, deadline = set(ids), time.monotonic() + timeout
+        while True:
+            found = self._read(wanted)
+            if len(found) == len(wanted) or time.monotonic() > deadline:
+                return found
+            time.sleep(0.05)
+
+    def _read(self, wanted: set[str]) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        for line in self._fresh_bytes().splitlines():
+            event = _event(line)
+            # A long-running request has several stages; the last one is the one with the decisions.
+            if event and event.get("auditID") in wanted:
+                found[event["auditID"]] = event
+        return found
+
+    def _fresh_bytes(self) -> bytes:
+        files = [file for file in (self._path, *self._rotated()) if file.exists()]
+        # Oldest first: what was the log at the start, from where it ended then, and everything after it.
+        parts: list[bytes] = []
+        for file in files:
+            with file.open("rb") as stream:
+                same = file.stat().st_ino == self._inode
+                stream.seek(self._size if same else 0)
+                parts.insert(0, stream.read())
+            if same:
+                break
+        return b"".join(parts)
+
+    def _rotated(self) -> list[Path]:
+        real = self._path.resolve()
+        return sorted(real.parent.glob(f"{real.stem}-*{real.suffix}"), reverse=True)
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except ValueError:  # the line that is being written
+        return None
+    return event if isinstance(event, dict) else None

@@ -1,0 +1,346 @@
+"""Rules on Kubernetes objects: what the policy pack asks of a program, one object or all at once.
+
+An object is a dict as the API takes it, whoever made it and with whatever tool.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tenancy.catalog import vocabulary as words
+from tenancy.rules.catalogue import RULES
+from tenancy.rules.values import (
+    foreign_subject,
+    gpu_keys,
+    unenforced_quota_keys,
+    unsafe_range,
+    weak_pod_security,
+)
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A broken rule: where, and what was given."""
+
+    rule: str
+    object: str
+    given: str
+
+    def __str__(self) -> str:
+        found = RULES[self.rule]
+        return f"{self.rule}: {self.object}: given {self.given}; why: {found.why}; fix: {found.fix}"
+
+
+Given = Iterator[tuple[str, str]]
+"""(rule, what was given)."""
+
+
+def name_of(item: Object) -> str:
+    metadata = item.get("metadata") or {}
+    where = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+    return f"{item.get('kind')} {where}{metadata.get('name')}"
+
+
+def _labels(item: Object) -> Mapping[str, str]:
+    return (item.get("metadata") or {}).get("labels") or {}
+
+
+def _annotations(item: Object) -> Mapping[str, str]:
+    return (item.get("metadata") or {}).get("annotations") or {}
+
+
+def _spec(item: Object) -> Mapping[str, Any]:
+    return item.get("spec") or {}
+
+
+def is_tenants(item: Object) -> bool:
+    return words.TENANT in _labels(item)
+
+
+def is_ours(item: Object) -> bool:
+    return words.ENVIRONMENT in _labels(item) or is_tenants(item)
+
+
+def waived(item: Object, rule: str, today: dt.date | None = None) -> bool:
+    """Whether the object carries an exception from the rule that has not ended."""
+    for text in _annotations(item).get(words.EXCEPTIONS, "").split(","):
+        name, _, until = text.partition("=")
+        if name == rule and until:
+            return dt.date.fromisoformat(until) >= (today or dt.date.today())
+    return False
+
+
+def _namespace(item: Object) -> Given:
+    if not is_tenants(item):
+        return
+    labels = _labels(item)
+    level = labels.get(words.PSA_ENFORCE)
+    if (given := weak_pod_security(level)) and not waived(item, "ns-03"):
+        yield "ns-03", f"{words.PSA_ENFORCE}: {given}"
+    if not labels.get(words.PSA_VERSION, "latest").startswith("v1."):
+        yield "ns-03", f"{words.PSA_VERSION}: {labels.get(words.PSA_VERSION, 'none')}"
+    if missing := [key for key in words.COST_LABELS if not labels.get(key)]:
+        yield "cost-02", f"no label {', '.join(missing)}"
+
+
+def _quota(item: Object) -> Given:
+    if lost := unenforced_quota_keys(_spec(item).get("hard") or {}):
+        yield "quota-01", ", ".join(lost)
+
+
+def _limit_range(item: Object) -> Given:
+    fields = ("default", "defaultRequest", "min", "max", "maxLimitRequestRatio")
+    named = {
+        k for limit in _spec(item).get("limits") or () for f in fields for k in gpu_keys(limit.get(f) or {})
+    }
+    if named:
+        yield "quota-02", ", ".join(sorted(named))
+
+
+_ESCALATING_VERBS = frozenset({"bind", "escalate", "impersonate", "approve", "sign"})
+_POWERS = frozenset(
+    {
+        "serviceaccounts/token",
+        "pods/binding",
+        "pods/status",
+        "bindings",
+        "nodes/proxy",
+        "pods/proxy",
+        "services/proxy",
+    }
+    | {
+        "certificatesigningrequests",
+        "certificatesigningrequests/approval",
+        "tokenreviews",
+        "subjectaccessreviews",
+    }
+)
+_LIMITS = frozenset(
+    {"resourcequotas", "limitranges", "networkpolicies", "roles", "rolebindings", "namespaces", "endpoints"}
+    | {
+        "endpointslices",
+        "clusterroles",
+        "clusterrolebindings",
+        "priorityclasses",
+        "nodes",
+        "persistentvolumes",
+    }
+    | {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
+)
+_READ = frozenset({"get", "list", "watch"})
+
+
+def role_rules(item: Object) -> Given:
+    """rbac-01 to rbac-03 on a Role or ClusterRole that a tenant is bound to."""
+    for rule in item.get("rules") or ():
+        resources, verbs = set(rule.get("resources") or ()), set(rule.get("verbs") or ())
+        if "*" in resources | verbs | set(rule.get("apiGroups") or ()):
+            yield "rbac-01", f"rule {dict(rule)}"
+        if mighty := sorted(verbs & _ESCALATING_VERBS | resources & _POWERS):
+            yield "rbac-02", ", ".join(mighty)
+        if (held := sorted(resources & _LIMITS)) and not verbs <= _READ:
+            yield "rbac-03", f"{', '.join(sorted(verbs - _READ))} on {', '.join(held)}"
+
+
+def _role(item: Object) -> Given:
+    if is_ours(item):
+        yield from role_rules(item)
+
+
+def _binding(item: Object) -> Given:
+    if not is_tenants(item):
+        return
+    if item.get("kind") == "ClusterRoleBinding":
+        yield "rbac-04", f"ClusterRoleBinding to {(item.get('roleRef') or {}).get('name')}"
+    for subject in item.get("subjects") or ():
+        if given := foreign_subject(str(subject.get("kind")), str(subject.get("name", ""))):
+            yield "rbac-05", given
+
+
+def _network_policy(item: Object) -> Given:
+    if not is_tenants(item):
+        return
+    tenant = _labels(item)[words.TENANT]
+    for direction, side in (("ingress", "from"), ("egress", "to")):
+        for rule in _spec(item).get(direction) or ():
+            peers = rule.get(side)
+            if not peers:
+                yield "net-02", f"{direction} without '{side}', which is everybody"
+            for peer in peers or ():
+                block = peer.get("ipBlock")
+                if block and (given := unsafe_range(str(block.get("cidr")))):
+                    yield "net-05", f"{direction} {given}"
+                selector = peer.get("namespaceSelector")
+                if selector is not None and not _stays_home(selector, tenant, direction, rule):
+                    yield "net-02", f"{direction} namespaceSelector {_plain(selector)}"
+
+
+def _stays_home(selector: Object, tenant: str, direction: str, rule: Object) -> bool:
+    labels = selector.get("matchLabels") or {}
+    if labels.get(words.TENANT) == tenant:
+        return True
+    ports = {port.get("port") for port in rule.get("ports") or ()}
+    is_dns = labels.get("kubernetes.io/metadata.name") == "kube-system" and ports == {53}
+    return direction == "egress" and is_dns
+
+
+def _service(item: Object) -> Given:
+    if not is_tenants(item):
+        return
+    spec = _spec(item)
+    if spec.get("type", "ClusterIP") != "ClusterIP":
+        yield "net-01", f"type {spec['type']}"
+    if spec.get("externalIPs"):
+        yield "net-01", f"externalIPs {list(spec['externalIPs'])}"
+
+
+def _guard(item: Object) -> Given:
+    if _spec(item).get("failurePolicy", "Fail") != "Fail":
+        yield "guard-01", f"failurePolicy {_spec(item)['failurePolicy']}"
+
+
+def _guard_binding(item: Object) -> Given:
+    actions = _spec(item).get("validationActions") or []
+    if "Deny" not in actions:
+        yield "guard-01", f"validationActions {list(actions)}"
+
+
+_DEVICE_VARIABLE = "NVIDIA_VISIBLE_DEVICES"
+
+
+def _pod_spec(item: Object) -> Mapping[str, Any]:
+    spec = _spec(item)
+    if item.get("kind") == "CronJob":
+        spec = (spec.get("jobTemplate") or {}).get("spec") or {}
+    return spec if item.get("kind") == "Pod" else (spec.get("template") or {}).get("spec") or {}
+
+
+def _workload(item: Object) -> Given:
+    if not is_tenants(item):
+        return
+    spec = _pod_spec(item)
+    if spec.get("runtimeClassName"):
+        yield "gpu-01", f"runtimeClassName {spec['runtimeClassName']}"
+    if spec.get("nodeName"):
+        yield "sched-02", f"nodeName {spec['nodeName']}"
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        for variable in container.get("env") or ():
+            if variable.get("name") == _DEVICE_VARIABLE and variable.get("value") not in {"void", "none"}:
+                yield "gpu-02", f"env {_DEVICE_VARIABLE} in container {container.get('name')}"
+
+
+CHECKS: Mapping[str, Callable[[Object], Given]] = {
+    "ClusterRole": _role,
+    "ClusterRoleBinding": _binding,
+    "CronJob": _workload,
+    "DaemonSet": _workload,
+    "Deployment": _workload,
+    "Job": _workload,
+    "LimitRange": _limit_range,
+    "Namespace": _namespace,
+    "NetworkPolicy": _network_policy,
+    "Pod": _workload,
+    "ReplicaSet": _workload,
+    "ResourceQuota": _quota,
+    "Role": _role,
+    "RoleBinding": _binding,
+    "Service": _service,
+    "StatefulSet": _workload,
+    "ValidatingAdmissionPolicy": _guard,
+    "ValidatingAdmissionPolicyBinding": _guard_binding,
+}
+OBJECT_RULES = (
+    "cost-02 gpu-01 gpu-02 guard-01 net-01 net-02 net-05 ns-03 quota-01 quota-02 "
+    "rbac-01 rbac-02 rbac-03 rbac-04 rbac-05 sched-02"
+).split()
+STACK_RULES = "ns-04 rbac-01 rbac-02 rbac-03 rbac-04 rbac-05".split()
+
+
+def object_findings(item: Object) -> Iterator[Finding]:
+    """Everything that is wrong with one object on its own."""
+    check = CHECKS.get(str(item.get("kind")))
+    for rule, given in check(item) if check else ():
+        yield Finding(rule, name_of(item), given)
+
+
+def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:
+    """Everything that only shows when all objects of a program are seen together. One pass, one index."""
+    spaces: dict[str, Object] = {}
+    inside: dict[str, list[Object]] = {}
+    roles: dict[tuple[str, str, str], Object] = {}
+    cluster_bindings: list[Object] = []
+    for item in items:
+        kind, metadata = str(item.get("kind")), item.get("metadata") or {}
+        if kind == "Namespace" and is_tenants(item):
+            spaces[str(metadata.get("name"))] = item
+        elif kind in {"Role", "ClusterRole"}:
+            roles[kind, str(metadata.get("namespace", "")), str(metadata.get("name"))] = item
+        elif kind == "ClusterRoleBinding":
+            cluster_bindings.append(item)
+        if metadata.get("namespace"):
+            inside.setdefault(str(metadata["namespace"]), []).append(item)
+
+    owner_of: dict[tuple[str, str], str] = {}
+    for name, space in sorted(spaces.items()):
+        present = inside.get(name, [])
+        yield from _walls(name, space, present)
+        tenant = _labels(space)[words.TENANT]
+        for binding in (item for item in present if item.get("kind") == "RoleBinding"):
+            yield from _bound_role(binding, name, roles)
+            viewer = (binding.get("metadata") or {}).get("name") == "viewer"
+            for subject in () if viewer else binding.get("subjects") or ():
+                if subject.get("kind") == "Group":
+                    key = ("Group", str(subject.get("name")))
+                    first = owner_of.setdefault(key, tenant)
+                    if first != tenant:
+                        yield Finding(
+                            "rbac-05", name_of(binding), f"Group {key[1]!r}, which belongs to tenant {first}"
+                        )
+    for binding in cluster_bindings:
+        for subject in binding.get("subjects") or ():
+            tenant = owner_of.get((str(subject.get("kind")), str(subject.get("name"))))
+            if tenant:
+                yield Finding(
+                    "rbac-04", name_of(binding), f"{subject['kind']} {subject['name']!r} of tenant {tenant}"
+                )
+
+
+def _walls(name: str, space: Object, present: Iterable[Object]) -> Iterator[Finding]:
+    kinds = {str(item.get("kind")) for item in present}
+    missing = [kind for kind in ("ResourceQuota", "LimitRange") if kind not in kinds]
+    if not any(_denies_all(item) for item in present):
+        missing.append("default-deny NetworkPolicy")
+    if missing:
+        yield Finding("ns-04", name_of(space), f"no {', no '.join(missing)} in {name}")
+
+
+def _denies_all(item: Object) -> bool:
+    spec = _spec(item)
+    return (
+        item.get("kind") == "NetworkPolicy"
+        and not spec.get("podSelector")
+        and {"Ingress", "Egress"} <= set(spec.get("policyTypes") or ())
+        and not spec.get("ingress")
+        and not spec.get("egress")
+    )
+
+
+def _bound_role(
+    binding: Object, namespace: str, roles: Mapping[tuple[str, str, str], Object]
+) -> Iterator[Finding]:
+    reference = binding.get("roleRef") or {}
+    kind = str(reference.get("kind"))
+    role = roles.get((kind, namespace if kind == "Role" else "", str(reference.get("name"))))
+    if role is None or is_ours(role):
+        return  # not in this program, or judged on its own
+    for rule, given in role_rules(role):
+        yield Finding(rule, name_of(role), f"{given}, bound in {namespace}")
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value

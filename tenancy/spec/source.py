@@ -1,0 +1,288 @@
+"""A spec file as plain values, and where in the file each of them stands.
+
+YAML read strictly: what it would resolve silently (a key given twice, an octal number, a tag, aliases that
+multiply) is refused or stays text. Keys are always text, so that `on:` is the key `on`.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+Location = tuple[str | int, ...]
+"""Keys and indices that lead to a place in a file."""
+
+LARGEST_FILE = 1 << 20
+DEEPEST = 40
+MOST_VALUES = 200_000
+_SURELY_SHALLOW = 1000
+
+_STR, _SEQ, _MAP = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
+_NULL, _BOOL, _INT, _FLOAT, _MERGE = (f"tag:yaml.org,2002:{k}" for k in ("null", "bool", "int", "float", "merge"))
+
+# YAML 1.1's words, as the tools around read them; each in the three spellings that YAML knows.
+_WORDS = {"": _NULL, "~": _NULL, "<<": _MERGE} | {
+    spelling: tag
+    for tag, words in ((_NULL, ["null"]), (_BOOL, ["true", "false", "yes", "no", "on", "off"]))
+    for word in words
+    for spelling in (word, word.capitalize(), word.upper())
+}
+_TRUE = frozenset({"true", "yes", "on"})
+_NUMBER_START = frozenset("0123456789+-.")
+_WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]{0,999})")
+_BROKEN = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class Mark(NamedTuple):
+    """Line and column, both from 1."""
+
+    line: int
+    column: int
+
+
+class Refused(Exception):
+    """A file, or a place in it, that cannot be used."""
+
+    def __init__(self, mark: Mark, given: str, rule: str, change: str) -> None:
+        super().__init__(given)
+        self.mark, self.given, self.rule, self.change = mark, given, rule, change
+
+
+class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]
+    """Composes nodes; values are made from them by `_Reader`."""
+
+    def resolve(self, kind: type[Node], value: Any, implicit: Any) -> str:
+        if kind is ScalarNode:
+            if not implicit[0]:
+                return _STR
+            if tag := _WORDS.get(value):
+                return tag
+            if value[0] in _NUMBER_START:
+                if _WHOLE.fullmatch(value):
+                    return _INT
+                if _BROKEN.fullmatch(value):
+                    return _FLOAT
+            # 0644, 0x10, 1_000, 12:30 and dates stay text: what they are depends on who reads them.
+            return _STR
+        return _SEQ if kind is SequenceNode else _MAP
+
+
+def read_text(path: Path) -> str:
+    """The file's text; Refused if there is none to be had."""
+    top = Mark(1, 1)
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise Refused(top, "no regular file", "a spec is read from a file", "put a YAML file there")
+        if status.st_size > LARGEST_FILE:
+            given, rule = f"{status.st_size} bytes", f"a spec file has at most {LARGEST_FILE} bytes"
+            raise Refused(top, given, rule, "check what was written there")
+        data = path.read_bytes()
+    except OSError as error:
+        given = f"a file that cannot be read ({error.strerror or type(error).__name__})"
+        raise Refused(top, given, "a spec file is readable", "check the path and its permissions") from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8", "replace")
+        given = f"byte 0x{data[error.start]:02x}"
+        raise Refused(_mark_at(before), given, "a spec file is UTF-8", "save the file as UTF-8") from None
+    if found := _UNPRINTABLE.search(text):
+        given = f"character U+{ord(found[0]):04X}"
+        change = 'delete it, or write it as an escape in "…"'
+        raise Refused(_mark_at(text[: found.start()]), given, "a spec file holds printable text", change)
+    return text
+
+
+def _mark_at(before: str) -> Mark:
+    """The place right behind some text."""
+    lines = before.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return Mark(len(lines), len(lines[-1]) + 1)
+
+
+def _mark(mark: Any) -> Mark:
+    return Mark(mark.line + 1, mark.column + 1)
+
+
+def compose(text: str) -> Node | None:
+    """The file's nodes, None for an empty one; Refused where it is not YAML."""
+    try:
+        _refuse_depth(text)
+        loader = _Loader(text)
+        try:
+            return loader.get_single_node()
+        finally:
+            loader.dispose()
+    except yaml.YAMLError as error:
+        raise _syntax(text, error) from None
+    except RecursionError:
+        raise _too_deep(Mark(1, 1)) from None
+
+
+def _too_deep(mark: Mark) -> Refused:
+    return Refused(mark, f"more than {DEEPEST} levels", "a spec file is shallow", "check brackets and anchors here")
+
+
+def _refuse_depth(text: str) -> None:
+    """libyaml composes recursively and crashes the process past some 10,000 levels."""
+    longest = max(map(len, text.splitlines()), default=0)
+    if 2 * longest + text.count("[") + text.count("{") < _SURELY_SHALLOW:
+        return
+    depth = 0
+    for event in yaml.parse(text, _Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEEPEST:
+                raise _too_deep(_mark(event.start_mark))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _syntax(text: str, error: yaml.YAMLError) -> Refused:
+    problem = str(getattr(error, "problem", None) or "unreadable YAML")
+    at = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    around = getattr(error, "context_mark", None)
+    context = str(getattr(error, "context", None) or "")
+    mark = _mark(at) if at else Mark(1, 1)
+    lines = text.splitlines()
+    line = lines[at.line] if at and at.line < len(lines) else ""
+    rule = "a file is valid YAML"
+    if "another document" in problem:
+        return Refused(mark, "a second document", "a file holds one document", "give it a file of its own")
+    if "cannot start any token" in problem and at and line[at.column : at.column + 1] == "\t":
+        return Refused(mark, "a tab", "YAML is indented with spaces", "replace the tab by spaces")
+    if around and "flow" in context and "did not find expected" in problem:
+        closing = "}" if "mapping" in context else "]"
+        given = f"a bracket that is not closed before line {mark.line}"
+        return Refused(_mark(around), given, rule, f"close it with {closing}")
+    if around and "quoted scalar" in context:
+        return Refused(_mark(around), "a quote that is not closed", rule, "close the quote")
+    if "undefined alias" in problem:
+        return Refused(mark, "an alias without an anchor", rule, "write the value out, or quote a text with '*'")
+    if "mapping values are not allowed" in problem:
+        return Refused(mark, "a ':' where no key can stand", rule, "indent like its neighbours, or quote the text")
+    change = "mend the line: indent like its neighbours, quote texts with special characters"
+    return Refused(mark, f"{problem}{f' {context}' if context else ''}", rule, change)
+
+
+class _Reader:
+    """Values from nodes, with all keys that are given twice."""
+
+    __slots__ = ("left", "refused")
+
+    def __init__(self) -> None:
+        self.left = MOST_VALUES
+        self.refused: list[Refused] = []
+
+    def value(self, node: Node, depth: int = 0) -> Any:
+        self.left -= 1
+        if self.left < 0:
+            # Aliases of aliases: small on disk, endless once they are followed.
+            given, rule = f"more than {MOST_VALUES} values", "aliases do not multiply without end"
+            raise Refused(_mark(node.start_mark), given, rule, "write the values out")
+        if depth > DEEPEST:
+            raise _too_deep(_mark(node.start_mark))
+        if isinstance(node, ScalarNode):
+            return node.value if node.tag == _STR else self.scalar(node)
+        if node.tag not in {_SEQ, _MAP}:
+            return self.tagged(node)
+        if isinstance(node, MappingNode):
+            return self.mapping(node, depth)
+        return [self.value(child, depth + 1) for child in node.value]
+
+    def mapping(self, node: MappingNode, depth: int) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        merged: list[Node] = []
+        for key, child in node.value:
+            if not isinstance(key, ScalarNode):
+                self.refuse(key, "a list or mapping as a key", "a key is text", "write a name before the ':'")
+            elif key.tag == _MERGE:
+                merged += child.value if isinstance(child, SequenceNode) else [child]
+            elif key.value in values:
+                self.refuse(key, f"key {key.value!r} twice", "a key is given once", "keep one of the two")
+            else:
+                values[key.value] = self.value(child, depth + 1)
+        for other in merged:
+            if isinstance(other, MappingNode):
+                values = self.mapping(other, depth + 1) | values
+            else:
+                self.refuse(other, "'<<' without a mapping", "'<<' merges a mapping", "name an anchor of a mapping")
+        return values
+
+    def scalar(self, node: ScalarNode) -> Any:
+        match node.tag:
+            case "tag:yaml.org,2002:null":
+                return None
+            case "tag:yaml.org,2002:bool" if node.value in _WORDS:
+                return node.value.lower() in _TRUE
+            case "tag:yaml.org,2002:int" if _WHOLE.fullmatch(node.value):
+                return int(node.value)
+            case "tag:yaml.org,2002:float" if _BROKEN.fullmatch(node.value):
+                return float(node.value.lower().replace(".inf", "inf").replace(".nan", "nan"))
+        return self.tagged(node) if node.tag != _MERGE else node.value
+
+    def tagged(self, node: Node) -> Any:
+        self.refuse(node, f"tag {node.tag}", "values are plain", "drop the tag")
+        return None
+
+    def refuse(self, node: Node, given: str, rule: str, change: str) -> None:
+        self.refused.append(Refused(_mark(node.start_mark), given, rule, change))
+
+
+def values(node: Node | None) -> tuple[Any, list[Refused]]:
+    """The plain value of a file's nodes, and what in it is refused."""
+    reader = _Reader()
+    if node is None:
+        return None, []
+    value = reader.value(node)
+    # The same mistake is met again at each alias.
+    return value, list({refused.mark: refused for refused in reader.refused}.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a location leads. `depth` tells how much of it the file has; `written` is a plain scalar's text."""
+
+    key: Mark
+    value: Mark
+    depth: int
+    written: str | None
+
+
+def find(root: Node | None, where: Location) -> Place:
+    """The place of a value, or of the nearest thing around it that the file has."""
+    node, key, depth = root, None, 0
+    for part in where:
+        below = next(_children(node, part), None)
+        if below is None:
+            break
+        key, node = below
+        depth += 1
+    top = _mark(node.start_mark) if node else Mark(1, 1)
+    at_key = _mark(key.start_mark) if key else top
+    # A block stands a line below its key, an alias somewhere else: both are looked for at the key.
+    nearby = isinstance(node, ScalarNode) and not (key and node.start_mark.index < key.start_mark.index)
+    plain = isinstance(node, ScalarNode) and not node.style and node.tag != _STR
+    return Place(at_key, top if nearby or not key else at_key, depth, node.value if plain and node else None)
+
+
+def _children(node: Node | None, part: str | int) -> Iterator[tuple[Node | None, Node]]:
+    if isinstance(node, SequenceNode):
+        if isinstance(part, int) and part < len(node.value):
+            yield None, node.value[part]
+    elif isinstance(node, MappingNode):
+        for key, child in node.value:
+            if isinstance(key, ScalarNode) and key.tag != _MERGE and key.value == str(part):
+                yield key, child
+        for key, child in node.value:
+            if key.tag == _MERGE:
+                for other in child.value if isinstance(child, SequenceNode) else [child]:
+                    yield from _children(other, part)
