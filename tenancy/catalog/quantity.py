@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
-_FORM = re.compile(r"([+-]?[0-9]{1,40}(?:\.[0-9]{1,40})?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
+_FORM = re.compile(r"([+-]?[0-9]{1,40}(?:\.[0-9]{1,9})?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 _SCALE = {
     None: Decimal(1),
     "m": Decimal("0.001"),

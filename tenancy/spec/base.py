@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any
@@ -86,29 +86,25 @@ def _named(longest: int) -> Any:
     return AfterValidator(check)
 
 
-def _form(pattern: str, rule: str, change: str, **limits: int) -> Any:
+def form(pattern: str, rule: str, change: str, longest: int | None = None) -> Any:
     """A text of a form: the pattern for editors, words for people."""
-    form = re.compile(pattern)
-    longest = limits.get("max_length", 10_000)
+    compiled = re.compile(pattern)
+    extra: dict[str, Any] = {"pattern": pattern, **({"maxLength": longest} if longest else {})}
 
     def check(text: str) -> str:
-        if len(text) > longest:
+        if longest and len(text) > longest:
             raise plain(f"{len(text)} characters", f"at most {longest} characters", "shorten it")
-        if not form.fullmatch(text):
+        if not compiled.fullmatch(text):
             raise plain(repr(text), rule, change)
         return text
 
-    return Annotated[str, AfterValidator(check), Field(json_schema_extra={"pattern": pattern, **_camel(limits)})]
-
-
-def _camel(limits: dict[str, int]) -> dict[str, int]:
-    return {"maxLength": limits["max_length"]} if limits else {}
+    return Annotated[str, AfterValidator(check), Field(json_schema_extra=extra)]
 
 
 def one_line(longest: int) -> Any:
     """Text that fits into a label's neighbour: an annotation, a subject's name."""
-    return _form(
-        r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$", "a text of one line", "drop control characters", max_length=longest
+    return form(
+        r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$", "a text of one line", "drop control characters", longest
     )
 
 
@@ -184,26 +180,26 @@ _QUANTITY_SCHEMA = {
 
 TenantName = Annotated[str, _named(words.TENANT_LENGTH)]
 PartName = Annotated[str, _named(words.PART_LENGTH)]
-Slug = _form(
+Slug = form(
     r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
     "lower-case letters, digits and dashes, at most 63",
     "write it like fraud-detection",
 )
-LabelValue = _form(
+LabelValue = form(
     r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$",
     "letters, digits, '-', '_' and '.', at most 63, with a letter or digit at both ends",
     "write it like CC-4411",
 )
-FlavorName = _form(
+FlavorName = form(
     r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$",
     "lower-case letters, digits, dashes and dots, at most 63",
     "write it like a100-1g.5gb",
 )
-Mail = _form(
+Mail = form(
     r"^[^@\s\x00-\x1f\x7f]+@[^@\s\x00-\x1f\x7f]+\.[^@\s\x00-\x1f\x7f]+$",
     "a mail address",
     "write it like team@bank.example",
-    max_length=254,
+    254,
 )
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Day = Annotated[dt.date, BeforeValidator(_date)]
@@ -211,8 +207,6 @@ Count = whole_number(0, 1_000_000)
 Positive = whole_number(1, 1_000_000)
 Port = whole_number(1, 65_535)
 Quantity = Annotated[str, BeforeValidator(_quantity), WithJsonSchema(_QUANTITY_SCHEMA)]
-form = _form
-Check = Callable[[Any], Any]
 
 
 def amount(text: str) -> Decimal:

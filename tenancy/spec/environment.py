@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
+from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
-from tenancy.rules.catalogue import Violation
 from tenancy.rules.values import foreign_subject, gpu_keys, unenforced_quota_keys
-from tenancy.spec.base import Count, FlavorName, PartName, Positive, Quantity, Slug, Spec, amount
+from tenancy.spec.base import (
+    Count,
+    Flag,
+    FlavorName,
+    Mistake,
+    PartName,
+    Positive,
+    Quantity,
+    Slug,
+    Spec,
+    amount,
+    broken,
+    form,
+    one_line,
+    plain,
+    whole_number,
+    written,
+)
 
 
 class Department(Spec):
-    title: str = Field("", description="The department's name as people write it; an annotation.")
+    title: one_line(200) = Field("", description="The department's name as people write it; an annotation.")
 
 
 class Organisation(Spec):
@@ -25,11 +43,14 @@ class Organisation(Spec):
     )
 
 
+_Group = form(
+    r"^[A-Za-z0-9][A-Za-z0-9._:@/-]*$", "a group's name without spaces", "write it like gpu-platform-team", 253
+)
+_Address = form(r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$", "a path or address", "write it like docs/rules.md", 200)
+
+
 class Platform(Spec):
-    group: str = Field(
-        min_length=1,
-        max_length=253,
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@/-]*$",
+    group: _Group = Field(
         description="Group of the platform team, the one identity that may change tenants' namespaces. "
         "On EKS an access entry maps an IAM role to it.",
     )
@@ -38,9 +59,8 @@ class Platform(Spec):
         description="Namespaces of the platform's own services (monitoring, operators): guards judge nobody "
         f"there. Always among them: {', '.join(words.SYSTEM_NAMESPACES)}.",
     )
-    docs: str = Field(
+    docs: _Address = Field(
         "docs/rules.md",
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$",
         description="Where a tenant reads about a rule; the end of every refusal.",
     )
 
@@ -58,11 +78,14 @@ class Cni(StrEnum):
     CILIUM = "cilium"  # host names and clusterwide denies as well
 
 
+_Version = form(r"^1\.3[0-9]$", "a minor version from 1.30 to 1.39", 'write it like "1.36", with quotes')
+_Account = form(r"^([0-9]{12})?$", "an account id of 12 digits", 'write it like "111122223333", with quotes')
+_Region = form(r"^([a-z]{2}(-[a-z]+)+-[0-9])?$", "an AWS region", "write it like eu-central-1")
+
+
 class Cluster(Spec):
     name: Slug = Field(description="Name of the EKS cluster.")
-    context: str = Field(
-        min_length=1,
-        max_length=253,
+    context: form(r"^[^\s\x00-\x1f]+$", "a context's name without spaces", "see kubectl config get-contexts", 253) = Field(
         description="Context of the kubeconfig. A run whose kubeconfig lacks it stops, so that no shell left on "
         "another cluster is changed by accident.",
     )
@@ -73,10 +96,10 @@ class Cluster(Spec):
 
 
 class Aws(Spec):
-    enabled: bool = Field(
+    enabled: Flag = Field(
         False, description="Whether the AWS layer (roles, buckets, nodes) is built. Absent: it is not."
     )
-    account: str = Field("", pattern=r"^([0-9]{12})?$", description="Account id, 12 digits.")
+    account: _Account = Field("", description="Account id, 12 digits.")
     region: str = Field(
         "", pattern=r"^([a-z]{2}(-[a-z]+)+-[0-9])?$", description="Region, such as eu-central-1."
     )
@@ -110,11 +133,17 @@ class Images(Spec):
         description="A small CUDA image in a registry open to all tenants, for `tenancy sample`."
     )
 
-    @model_validator(mode="after")
-    def _sample_is_allowed(self) -> Self:
+    def mistakes(self) -> Iterator[Mistake]:
         if not self.sample.startswith(self.registries):
-            raise Violation("img-01", f"sample {self.sample!r} outside {', '.join(self.registries)}")
-        return self
+            yield broken(("sample",), "img-01", f"sample {self.sample!r} outside {', '.join(self.registries)}")
+
+
+OWN_QUOTA_KEYS = frozenset(
+    {"configmaps", "persistentvolumeclaims", "pods", "secrets", "services", "services.loadbalancers"}
+    | {"services.nodeports", "requests.storage", "cpu", "memory", "ephemeral-storage"}
+    | {f"{side}.{what}" for side in ("requests", "limits") for what in ("cpu", "memory", "ephemeral-storage")}
+    | {"count/jobs.batch", "count/cronjobs.batch", "count/deployments.apps", "count/statefulsets.apps"}
+)
 
 
 class Quota(Spec):
@@ -139,18 +168,42 @@ class Quota(Spec):
         default_factory=dict, description="Further keys of ResourceQuota, as the API server spells them."
     )
 
-    @model_validator(mode="after")
-    def _keys_are_enforced(self) -> Self:
-        if lost := unenforced_quota_keys(self.other):
-            raise Violation("quota-01", f"{', '.join(lost)}, which the API server stores and never counts")
-        return self
+    def mistakes(self) -> Iterator[Mistake]:
+        for key in unenforced_quota_keys(self.other):
+            yield broken(("other", key), "quota-01", f"{key}, which the API server stores and never counts")
+        for key in self.other:
+            if key in OWN_QUOTA_KEYS:
+                given, change = f"{key}, which has a field of its own", "use the quota's field, and drop it here"
+                yield Mistake(("other", key), given, "a limit is written once", change)
+            elif key.startswith(("requests.nvidia.com/", "requests." + gpus.EFA)):
+                given, change = f"{key}, which is granted as a flavor", "write it under the tenant's gpus"
+                yield Mistake(("other", key), given, "GPUs are counted per tenant", change)
+
+    def within(self, ceiling: Quota) -> Quota:
+        """This quota where it says something, the ceiling elsewhere."""
+        mine = {name: getattr(self, name) for name in self.model_fields_set}
+        if "other" in mine:
+            mine["other"] = {**ceiling.other, **self.other}
+        # A limit follows from its request: with a request of its own the ceiling's limit would be too wide.
+        for name in ("cpu", "memory"):
+            if name in mine and mine.get(f"{name}_limit") is None:
+                mine[f"{name}_limit"] = None
+        return ceiling.model_copy(update=mine)
+
+    def effective(self) -> dict[str, Decimal]:
+        """Every limit as a number, by the name that people write."""
+        numbers = {n: getattr(self, n) for n in type(self).model_fields if n != "other"}
+        limits = {n: amount(str(value)) for n, value in numbers.items() if value is not None}
+        for name in ("cpu", "memory"):
+            limits.setdefault(f"{name}_limit", 2 * limits[name])
+        return {n.replace("_", "-"): value for n, value in limits.items()} | {
+            f"other.{key}": amount(value) for key, value in self.other.items()
+        }
 
     def over(self, ceiling: Quota) -> list[str]:
         """Fields in which this quota asks for more than the ceiling has."""
-        names = [n for n in type(self).model_fields if n != "other" and getattr(self, n) is not None]
-        mine = {n: amount(str(getattr(self, n))) for n in names}
-        most = {n: amount(str(getattr(ceiling, n))) for n in names if getattr(ceiling, n) is not None}
-        return [n.replace("_", "-") for n in names if n in most and mine[n] > most[n]]
+        most = ceiling.effective()
+        return [name for name, value in self.within(ceiling).effective().items() if value > most.get(name, value)]
 
 
 class Container(Spec):
@@ -167,31 +220,41 @@ class Container(Spec):
     min: dict[str, Quantity] = Field({"cpu": "10m", "memory": "16Mi"}, description="Least request.")
     max: dict[str, Quantity] = Field({"cpu": "96", "memory": "768Gi"}, description="Largest limit.")
 
-    @model_validator(mode="after")
-    def _has_no_gpu_and_is_ordered(self) -> Self:
-        for field in ("default", "default_request", "min", "max"):
-            if named := gpu_keys(getattr(self, field)):
-                raise Violation("quota-02", f"{', '.join(named)} under {field.replace('_', '-')}")
-        order = ("min", "default_request", "default", "max")
-        for low, high in zip(order, order[1:], strict=False):
-            for key, text in getattr(self, low).items():
-                other = getattr(self, high).get(key)
-                if other is not None and amount(text) > amount(other):
-                    raise ValueError(
-                        f"{key}: {low.replace('_', '-')} {text} is above {high.replace('_', '-')} {other}"
-                    )
-        return self
+    def mistakes(self) -> Iterator[Mistake]:
+        for field in _CONTAINER_ORDER:
+            alias = field.replace("_", "-")
+            for key in gpu_keys(getattr(self, field)):
+                yield broken((alias, key), "quota-02", f"{key} under {alias}")
+        yield from _out_of_order({field.replace("_", "-"): getattr(self, field) for field in _CONTAINER_ORDER})
+
+
+_CONTAINER_ORDER = ("min", "default_request", "default", "max")
+
+
+def _out_of_order(steps: dict[str, dict[str, str]]) -> Iterator[Mistake]:
+    """Bounds by name, least first: the API server refuses a limit range whose bounds cross."""
+    for key in sorted({key for bounds in steps.values() for key in bounds}):
+        present = [(name, bounds[key]) for name, bounds in steps.items() if key in bounds]
+        for (low, least), (high, most) in zip(present, present[1:], strict=False):
+            if amount(least) > amount(most):
+                given = f"{low} {least} above {high} {most} of {key}"
+                rule = "min, default-request, default and max do not cross"
+                yield Mistake((low, key), given, rule, f"lower {low} or raise {high}; absent ones have defaults")
 
 
 class Claim(Spec):
     min: Quantity = Field("1Gi", description="Smallest volume claim, bytes.")
     max: Quantity = Field("500Gi", description="Largest volume claim, bytes.")
 
+    def mistakes(self) -> Iterator[Mistake]:
+        if amount(self.min) > amount(self.max):
+            yield Mistake(("min",), f"min {self.min} above max {self.max}", "min is at most max", "lower min or raise max")
+
 
 class Tier(Spec):
     """What tenants of a kind may have: the defaults of their namespaces and the ceiling over them."""
 
-    priority: Annotated[int, Field(ge=-1_000_000_000, le=1_000_000_000)] = Field(
+    priority: whole_number(-999_999_999, 1_000_000_000) = Field(
         description="Value of the tier's priority class. Pods may use the classes of their tier and of lower ones."
     )
     gpu_tier: Slug = Field("shared", description="Label gpu-tier of its namespaces, for cost reports.")
@@ -214,11 +277,12 @@ class Flavor(Spec):
     mig: str | None = Field(None, description="MIG profile; absent: the whole GPU.")
     share: Sharing | None = Field(None, description="How replicas share the GPU; absent: they do not.")
 
-    @model_validator(mode="after")
-    def _board_has_the_profile(self) -> Self:
-        if self.mig and (misfit := gpus.layout_misfit(self.gpu, {self.mig: 1})):
-            raise Violation("mig-01", misfit)
-        return self
+    def mistakes(self) -> Iterator[Mistake]:
+        if self.mig is not None and (misfit := gpus.layout_misfit(self.gpu, {self.mig: 1})):
+            yield broken(("mig",), "mig-01", misfit, f"use one of {_profiles(self.gpu)}")
+        if self.mig is not None and self.share:
+            change = "choose one; sharing inside slices is not built"
+            yield broken(("share",), "build-01", "mig and share in one flavor", change)
 
     @property
     def resource(self) -> str:
@@ -230,15 +294,21 @@ class Nodes(Spec):
     min: Count = Field(0, description="Nodes that are always there; only these back a guarantee.")
     max: Count = Field(description="Nodes at most.")
 
-    @model_validator(mode="after")
-    def _is_ordered(self) -> Self:
+    def mistakes(self) -> Iterator[Mistake]:
         if self.min > self.max:
-            raise ValueError(f"min {self.min} is above max {self.max}")
-        return self
+            yield Mistake(("min",), f"min {self.min} above max {self.max}", "min is at most max", "lower min or raise max")
 
 
 def _nodes(value: Any) -> Any:
-    return {"min": value, "max": value} if isinstance(value, int) and not isinstance(value, bool) else value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return {"min": value, "max": value}
+    if not isinstance(value, dict | Nodes):
+        raise plain(written(value), "a number of nodes, or a mapping of min and max", "write 8, or {min: 2, max: 8}")
+    return value
+
+
+def _profiles(board: str) -> str:
+    return ", ".join(gpus.BOARDS[board]) or "none: the board cannot be partitioned"
 
 
 class Mig(Spec):
@@ -247,7 +317,7 @@ class Mig(Spec):
 
 class Share(Spec):
     mode: Sharing = Field(description="How one GPU serves several pods.")
-    replicas: Annotated[int, Field(ge=2, le=48)] = Field(description="Pods per GPU.")
+    replicas: whole_number(2, 48) = Field(description="Pods per GPU.")
 
 
 class Pool(Spec):
@@ -264,27 +334,20 @@ class Pool(Spec):
     tenants: tuple[str, ...] = Field((), description="Tenants that may use the pool.")
     tiers: tuple[str, ...] = Field((), description="Tiers that may use the pool.")
 
-    @model_validator(mode="after")
-    def _fits_the_hardware(self) -> Self:
-        if self.instance not in gpus.INSTANCES:
-            raise Violation(
-                "ref-01",
-                f"instance {self.instance!r}",
-                "use one of "
-                + ", ".join(nearest(self.instance, gpus.INSTANCES))
-                + ", or add a row to tenancy/catalog/gpus.py",
-            )
+    def mistakes(self) -> Iterator[Mistake]:
         if self.mig and self.share:
-            raise Violation(
-                "build-01", "mig and share in one pool", "choose one; sharing inside slices is not built"
-            )
-        board = gpus.INSTANCES[self.instance].gpu
-        if self.mig and (misfit := gpus.layout_misfit(board, self.mig.layout)):
-            raise Violation("mig-01", misfit)
+            change = "choose one; sharing inside slices is not built"
+            yield broken(("share",), "build-01", "mig and share in one pool", change)
         if self.share and (len(self.tenants) != 1 or self.tiers):
             given = ", ".join((*self.tenants, *(f"tier {t}" for t in self.tiers))) or "everybody"
-            raise Violation("pool-02", f"a {self.share.mode} pool for {given}")
-        return self
+            yield broken(("share",), "pool-02", f"a {self.share.mode} pool for {given}")
+        instance = gpus.INSTANCES.get(self.instance)
+        if instance is None:
+            close = " or ".join(nearest(self.instance, gpus.INSTANCES))
+            change = f"use {close}, or add a row to tenancy/catalog/gpus.py"
+            yield broken(("instance",), "ref-01", f"instance {self.instance!r}", change)
+        elif self.mig and (misfit := gpus.layout_misfit(instance.gpu, self.mig.layout)):
+            yield broken(("mig", "layout"), "mig-01", misfit)
 
     @property
     def restricted(self) -> bool:
@@ -294,15 +357,16 @@ class Pool(Spec):
         return not self.restricted or tenant in self.tenants or not tiers.isdisjoint(self.tiers)
 
 
-def nearest(given: str, known: Any, count: int = 3) -> list[str]:
+def nearest(given: str, known: Iterable[str], count: int = 3) -> list[str]:
     import difflib  # only on the way to a message
 
     return difflib.get_close_matches(given, list(known), n=count, cutoff=0.0)
 
 
-class Layout(StrEnum):
-    ONE = "one"  # one stack holds everything: best up to about five tenants
-    PER_TENANT = "per-tenant"  # a platform stack and one per tenant: a change runs 30 resources, not all
+def undeclared(where: tuple[str | int, ...], what: str, given: str, known: Collection[str]) -> Mistake:
+    """A name that the environment does not have, with the nearest that it has."""
+    hint = f"use {' or '.join(nearest(given, known, 2))}" if known else "the environment declares none"
+    return broken(where, "ref-01", f"{what} {given!r}", f"{hint}, or declare it in environment.yaml")
 
 
 class Environment(Spec):
@@ -322,26 +386,20 @@ class Environment(Spec):
     )
     pools: dict[PartName, Pool] = Field(default_factory=dict, description="Where it comes from, by name.")
 
-    @model_validator(mode="after")
-    def _refers_to_what_it_declares(self) -> Self:
+    def mistakes(self) -> Iterator[Mistake]:
         for name, pool in self.pools.items():
-            for tier in pool.tiers:
+            for i, tier in enumerate(pool.tiers):
                 if tier not in self.tiers:
-                    raise Violation(
-                        "ref-01", f"tier {tier!r} in pool {name}", f"use one of {', '.join(self.tiers)}"
-                    )
+                    yield undeclared(("pools", name, "tiers", i), "tier", tier, self.tiers)
             if not self.flavors_of(name):
-                raise Violation(
-                    "ref-01",
-                    f"pool {name}, which yields no declared flavor",
-                    "declare its GPU or slices under flavors",
-                )
+                given = f"pool {name}, which yields no declared flavor"
+                yield broken(("pools", name), "ref-01", given, "declare its GPU or slices under flavors")
         kinds: dict[tuple[object, ...], str] = {}
         for name, flavor in self.flavors.items():
-            if twin := kinds.setdefault((flavor.gpu, flavor.mig, flavor.share), name):
-                if twin != name:
-                    raise Violation("name-02", f"flavors {twin} and {name}, which are the same thing")
-        return self
+            twin = kinds.setdefault((flavor.gpu, flavor.mig, flavor.share), name)
+            if twin != name:
+                given = f"flavors {twin} and {name}, which are the same thing"
+                yield broken(("flavors", name), "name-02", given, "keep one of the two")
 
     def flavors_of(self, pool: str) -> dict[str, int]:
         """Flavors that one node of a pool yields, with how many of each."""

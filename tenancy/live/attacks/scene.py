@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from tenancy.live import denial
 from tenancy.live.api import Identity
+from tenancy.plan.guards import guards
 from tenancy.plan.model import Object
 from tenancy.plan.samples import sample
 from tenancy.spec.environment import Environment
@@ -80,6 +82,20 @@ class Scene:
     def home(self) -> Place | None:
         """Where the rules that are the same everywhere are attacked; with GPUs if any namespace has some."""
         return next((place for place in self.manned if place.held), next(iter(self.manned), None))
+
+    @cached_property
+    def _policies(self) -> dict[tuple[str, str], str]:
+        return {
+            (rule, resource): guard.name
+            for guard in guards(self.environment)
+            for _, _, resources in guard.resources
+            for resource in resources
+            for rule in guard.rules
+        }
+
+    def guard(self, rule: str, resource: str) -> str:
+        """The denier that a rule is for a kind of object."""
+        return denial.guard(self._policies[rule, resource], rule)
 
     def pairs(self) -> Iterator[tuple[Place, Place]]:
         """Attacker and victim: each tenant and its neighbours, both ways, so that the number grows with tenants.

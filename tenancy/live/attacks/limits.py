@@ -1,0 +1,124 @@
+"""Attacks on quotas, limit ranges and Pod Security."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tenancy.live import denial
+from tenancy.live.attacks.model import ABSENT, Attack, Request, attack, core, skipped
+from tenancy.live.attacks.pods import LIMITS, SECURITY, Case, attack_of
+from tenancy.live.attacks.scene import POD_NAME, Place, Scene
+from tenancy.plan import quotas
+from tenancy.spec.tenant import PodSecurity
+
+_VOLUMES = "/spec/volumes"
+
+
+def limit_attacks(scene: Scene) -> Iterator[Attack]:
+    """Every namespace's own limits."""
+    for place in scene.manned:
+        yield from _quota(scene, place)
+        for case in _limit_range(place):
+            yield attack_of(scene, place, case, "Pod", denial.LIMIT_RANGE, f"@{place.name}")
+        yield _large_claim(place)
+        yield from _pod_security(scene, place)
+
+
+def _quota(scene: Scene, place: Place) -> Iterator[Attack]:
+    denier = denial.quota(quotas.NAME)
+    for flavor, share in place.tenant.held_in(place.namespace).items():
+        resource = place.environment.flavors[flavor].resource
+        at = f"{LIMITS}/{resource.replace('/', '~1')}"
+        base = {at.replace("limits", "requests"): ABSENT} if share else {}
+        wanted = {flavor: 1} if share else {}
+        sentence = f"take {share + 1} {flavor}, where {place.name} holds {share}"
+        case = Case("quota", flavor, sentence, at, str(share + 1), "1" if share else ABSENT, base, gpus=wanted)
+        yield attack_of(scene, place, case, "Pod", denier, f"@{place.name}")
+    if not place.tenant.gpus:
+        yield skipped(f"quota-pod-gpu@{place.name}", "quota", "take more GPUs", f"{place.tenant.tenant} has none")
+
+
+def _limit_range(place: Place) -> Iterator[Case]:
+    tier = place.environment.tiers[place.tenant.tier_of(place.namespace)]
+    most, least = tier.container.max, tier.container.min
+    # The request stays small, so that no quota on requests speaks first.
+    if "cpu" in most:
+        yield Case("limits", "cpu", "run a container larger than the largest", f"{LIMITS}/cpu", f"{most['cpu']}001m", "1")
+    if "memory" in least:
+        at = "/spec/containers/0/resources/requests/memory"
+        yield Case("limits", "memory", "ask for next to no memory and take a node's", at, "1Ki", least["memory"])
+
+
+def _large_claim(place: Place) -> Attack:
+    tier = place.environment.tiers[place.tenant.tier_of(place.namespace)]
+
+    def claim(size: str) -> dict[str, Any]:
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+        return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": POD_NAME}, "spec": spec}
+
+    over = claim(_just_above(tier.claim.max))
+    request = Request("POST", core(place.name, "persistentvolumeclaims"), over, place.developer)
+    sentence = f"claim a volume of more than {tier.claim.max}"
+    return attack(
+        f"limits-claim@{place.name}", "limits", sentence, denial.LIMIT_RANGE, request, twin_body=claim(tier.claim.min)
+    )
+
+
+def _just_above(size: str) -> str:
+    from tenancy.spec.base import amount
+
+    return str(int(amount(size)) + 1)
+
+
+def _pod_security(scene: Scene, place: Place) -> Iterator[Attack]:
+    rule = "pod-security"
+    volume = {_VOLUMES: [{"name": "data"}]}
+    ports = "/spec/containers/0/ports"
+    baseline = (
+        Case(rule, "host-network", "use the node's network", "/spec/hostNetwork", True),
+        Case(rule, "host-path", "mount the node's disk", f"{_VOLUMES}/0/hostPath", {"path": "/"}, base=volume),
+    )
+    more = (
+        Case(rule, "host-pid", "see the node's processes", "/spec/hostPID", True),
+        Case(rule, "host-ipc", "share the node's memory segments", "/spec/hostIPC", True),
+        Case(
+            rule, "host-port", "take a port of the node", f"{ports}/0/hostPort", 8080, base={ports: [{"containerPort": 8080}]}
+        ),
+        Case(rule, "capability", "add a capability", f"{SECURITY}/capabilities/add", ["NET_RAW"]),
+        Case(rule, "root", "run as root", f"{SECURITY}/runAsUser", 0, 1000),
+        Case(rule, "may-be-root", "drop the promise not to be root", "/spec/securityContext/runAsNonRoot", False, True),
+        Case(rule, "escalation", "gain privileges", f"{SECURITY}/allowPrivilegeEscalation", True, False),
+        Case(rule, "keeps-capabilities", "keep the default capabilities", f"{SECURITY}/capabilities/drop", ABSENT, ["ALL"]),
+        Case(
+            rule,
+            "seccomp",
+            "call the kernel unfiltered",
+            "/spec/securityContext/seccompProfile/type",
+            "Unconfined",
+            "RuntimeDefault",
+        ),
+        Case(
+            rule, "nfs", "mount a server of its choice", f"{_VOLUMES}/0/nfs", {"server": "h", "path": "/"}, base=volume
+        ),
+        Case(
+            rule,
+            "device-list",
+            "ask the toolkit for all GPUs by mounting its device list",
+            f"{_VOLUMES}/0/hostPath",
+            {"path": "/dev/null"},
+            base={
+                **volume,
+                "/spec/containers/0/volumeMounts": [
+                    {"name": "data", "mountPath": "/var/run/nvidia-container-devices/all"}
+                ],
+            },
+        ),
+    )
+    strict = place.namespace.pod_security is PodSecurity.RESTRICTED
+    for case in baseline if place is not scene.home or not strict else (*baseline, *more):
+        yield attack_of(scene, place, case, "Pod", denial.POD_SECURITY, f"@{place.name}")
+    if place is scene.home:
+        privileged = Case(rule, "privileged", "be as good as root on the node", f"{SECURITY}/privileged", True)
+        # The sample forbids escalation, and the two contradict each other: refused before Pod Security is asked.
+        yield attack_of(scene, place, privileged, "Pod", denial.API_VALIDATION)

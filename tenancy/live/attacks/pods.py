@@ -1,0 +1,281 @@
+"""Attacks through pods, and through everything that makes pods."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenancy.catalog import gpus
+from tenancy.catalog import vocabulary as words
+from tenancy.live.api import collection
+from tenancy.live.attacks.model import ABSENT, Attack, attack, put, skipped
+from tenancy.live.attacks.scene import Place, Scene
+from tenancy.plan.guards import DEVICE_VARIABLES
+from tenancy.plan.model import Object
+from tenancy.plan.namespaces import allowed_pools, allowed_registries, granted_resources
+from tenancy.plan.priorities import allowed_classes, class_name
+
+ALL_KINDS = ("Pod", "Job", "CronJob", "Deployment", "StatefulSet")
+_API = {"Pod": "v1", "Job": "batch/v1", "CronJob": "batch/v1"}
+
+ENV = "/spec/containers/0/env"
+INIT = "/spec/initContainers"
+LIMITS = "/spec/containers/0/resources/limits"
+SECURITY = "/spec/containers/0/securityContext"
+ANTI_AFFINITY = "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A pod with `bad` at the pointer `at`; its twin has `good` there. `base` is what both have beside that."""
+
+    rule: str
+    name: str
+    attack: str
+    at: str
+    bad: Any
+    good: Any = ABSENT
+    base: Mapping[str, Any] = field(default_factory=dict)
+    kinds: Sequence[str] = ("Pod",)
+    gpus: Mapping[str, int] = field(default_factory=dict)
+
+
+def workload(kind: str, pod: Object) -> Object:
+    """An object of that kind whose pods are like `pod`."""
+    if kind == "Pod":
+        return pod
+    name = pod["metadata"]["name"]
+    labels = {"app.kubernetes.io/name": name}
+    meta = copy.deepcopy(pod["metadata"])
+    del meta["name"]
+    meta["labels"] = {**meta.get("labels", {}), **labels}
+    template = {"metadata": meta, "spec": copy.deepcopy(pod["spec"])}
+    spec: dict[str, Any] = {"template": template}
+    if kind == "CronJob":
+        spec = {"schedule": "0 3 * * *", "jobTemplate": {"spec": spec}}
+    elif kind in ("Deployment", "StatefulSet"):
+        template["spec"]["restartPolicy"] = "Always"
+        spec["selector"] = {"matchLabels": labels}
+        if kind == "StatefulSet":
+            spec["serviceName"] = name
+    return {"apiVersion": _API.get(kind, "apps/v1"), "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def attack_of(scene: Scene, place: Place, case: Case, kind: str, denier: str = "", suffix: str = "") -> Attack:
+    """The attack that a case is through objects of a kind; the rule's guard refuses unless `denier` says who."""
+    pod = place.pod(case.gpus)
+    for pointer, value in case.base.items():
+        pod = put(pod, pointer, value)
+    bad, good = (workload(kind, put(pod, case.at, value)) for value in (case.bad, case.good))
+    path = collection(_API.get(kind, "apps/v1"), kind, place.name)
+    from tenancy.live.attacks.model import Request
+
+    return attack(
+        f"{case.rule}-{kind.lower()}-{case.name}{suffix}",
+        case.rule,
+        case.attack if kind == "Pod" else f"{case.attack}, through a {kind}",
+        denier or scene.guard(case.rule, path.rpartition("/")[2]),
+        Request("POST", path, bad, place.developer),
+        twin_body=good,
+    )
+
+
+def pod_attacks(scene: Scene) -> Iterator[Attack]:
+    """Every rule on pods, through every kind that makes pods; variants through pods alone."""
+    home = scene.home
+    if home is None:
+        yield skipped("pods", "gpu-02", "attack through pods", "no tenant has a developer or an owner")
+        return
+    for case in (*_devices(scene, home), *_scheduling(scene, home), *_rest(scene, home)):
+        for kind in case.kinds:
+            yield attack_of(scene, home, case, kind)
+    yield from _runtime_class(scene, home)
+    yield from _gpu_tolerations(scene, home)
+    for place in scene.manned:
+        for case in _of_namespace(scene, place):
+            yield attack_of(scene, place, case, "Pod", suffix=f"@{place.name}")
+        yield from _foreign_pools(scene, place)
+
+
+def _devices(_scene: Scene, place: Place) -> Iterator[Case]:
+    harmless = {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "all"}
+    visible = "NVIDIA_VISIBLE_DEVICES"
+    name, plain = f"{ENV}/0/name", harmless["name"]
+    env = {ENV: [harmless]}
+    yield Case("gpu-02", "env", "see all GPUs of the node by variable", name, visible, plain, env, ALL_KINDS)
+    first = place.pod()["spec"]["containers"][0]
+    init = {INIT: [{**first, "name": "first", "env": [harmless]}]}
+    yield Case("gpu-02", "init-env", "see all GPUs in an init container", f"{INIT}/0/env/0/name", visible, plain, init)
+    sidecar = {INIT: [{**first, "name": "first", "env": [harmless], "restartPolicy": "Always"}]}
+    yield Case("gpu-02", "sidecar-env", "see all GPUs in a sidecar", f"{INIT}/0/env/0/name", visible, plain, sidecar)
+    value = {ENV: [{"name": visible, "value": "void"}]}
+    yield Case("gpu-02", "env-index", "see one GPU by its index", f"{ENV}/0/value", "0", "none", value)
+    hidden = {ENV: [{"name": plain, "valueFrom": {"configMapKeyRef": {"name": "x", "key": "x"}}}]}
+    yield Case("gpu-02", "env-from-key", "see GPUs by a variable read from a config map", name, visible, plain, hidden)
+    for device in DEVICE_VARIABLES:
+        if device != visible:
+            slug = device.removeprefix("NVIDIA_").lower().replace("_", "-")
+            yield Case("gpu-02", f"env-{slug}", f"open devices by {device}", name, device, plain, env)
+    source = [{"prefix": "MODEL_", "configMapRef": {"name": "settings"}}]
+    prefixed = {"/spec/containers/0/envFrom": source}
+    at = "/spec/containers/0/envFrom/0/prefix"
+    complete = "complete a config map's keys to a device variable"
+    yield Case("gpu-03", "prefix", complete, at, "NVIDIA_", "MODEL_", prefixed, ALL_KINDS)
+    yield Case("gpu-03", "short-prefix", f"{complete} by one letter", at, "N", "M", prefixed)
+    yield Case("gpu-03", "long-prefix", f"{complete} but for one letter", at, f"{visible[:-1]}", "M", prefixed)
+    for slug, key, kinds in (
+        ("annotation", "nvidia.cdi.k8s.io/container.hello", ALL_KINDS),
+        ("plain-annotation", "cdi.k8s.io/anything", ("Pod",)),
+    ):
+        at = f"/metadata/annotations/{key.replace('/', '~1')}"
+        base = {"/metadata/annotations": {"bank.example/note": "hello"}}
+        yield Case("gpu-05", slug, "have a device injected by annotation", at, "nvidia.com/gpu=all", ABSENT, base, kinds)
+    granted = granted_resources(place.environment, place.tenant)
+    wanted = {"unknown": "nvidia.com/mig-99g.999gb", "efa": gpus.EFA, "other-vendor": "amd.com/gpu"}
+    for slug, resource in wanted.items():
+        if resource not in granted:
+            kinds = ALL_KINDS if slug == "unknown" else ("Pod",)
+            at = f"{LIMITS}/{resource.replace('/', '~1')}"
+            yield Case("gpu-06", slug, f"ask for {resource}, which no quota names", at, "1", kinds=kinds)
+    implicit = "deviceclass.resource.kubernetes.io~1gpu.nvidia.com"
+    yield Case("gpu-06", "device-class", "ask for a device class as a resource", f"{LIMITS}/{implicit}", "1")
+    claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
+    yield Case("gpu-07", "claim", "claim a device past the quota", "/spec/resourceClaims", claims, kinds=ALL_KINDS)
+
+
+def _scheduling(scene: Scene, place: Place) -> Iterator[Case]:
+    all_taints = [{"operator": "Exists"}]
+    yield Case("sched-01", "all", "tolerate every taint", "/spec/tolerations", all_taints, kinds=ALL_KINDS)
+    usual = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
+    exists = {"/spec/tolerations": [{**usual, "operator": "Exists"}]}
+    equal = {"/spec/tolerations": [{**usual, "operator": "Equal", "value": "somebody-elses"}]}
+    key = "/spec/tolerations/0/key"
+    yield Case("sched-01", "empty-key", "tolerate every taint of an effect", key, "", usual["key"], exists)
+    yield Case("sched-01", "any-pool", "tolerate every pool's taint", key, words.POOL, usual["key"], exists)
+    yield Case("sched-01", "a-pool", "tolerate somebody else's pool", key, words.POOL, usual["key"], equal)
+    cordon = "node.kubernetes.io/unschedulable"
+    yield Case("sched-01", "cordon", "run on nodes that are being drained", key, cordon, usual["key"], exists)
+    effect = "/spec/tolerations/0/effect"
+    yield Case("sched-01", "not-ready", "start on a node that is not ready", effect, "NoSchedule", "NoExecute", exists)
+    yield Case("sched-02", "node", "choose a node past the scheduler", "/spec/nodeName", "node-1", kinds=ALL_KINDS)
+    priority = "/spec/priorityClassName"
+    usual_class = allowed_classes(place.environment, place.tenant.tier_of(place.namespace))[-1]
+    for slug, name, kinds in (
+        ("system", "system-node-critical", ALL_KINDS),
+        ("cluster", "system-cluster-critical", ("Pod",)),
+    ):
+        yield Case("sched-04", slug, f"run with priority {name}", priority, name, usual_class, kinds=kinds)
+    scheduler = "/spec/schedulerName"
+    yield Case("sched-05", "own", "use a scheduler of its own", scheduler, "mine", "default-scheduler", kinds=ALL_KINDS)
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+    away = {ANTI_AFFINITY: [term]}
+    near = ANTI_AFFINITY.replace("podAntiAffinity", "podAffinity")
+    others = "keep all other tenants' pods off its node"
+    yield Case("sched-06", "all-namespaces", others, f"{ANTI_AFFINITY}/0/namespaceSelector", {}, base=away, kinds=ALL_KINDS)
+    named = other.name if (other := scene.other(place)) else "kube-system"
+    yield Case("sched-06", "named", f"keep {named}'s pods off its node", f"{ANTI_AFFINITY}/0/namespaces", [named], base=away)
+    yield Case("sched-06", "near", "sit beside other tenants' pods", f"{near}/0/namespaceSelector", {}, base={near: [term]})
+
+
+def _rest(scene: Scene, place: Place) -> Iterator[Case]:
+    image = place.environment.images.sample
+    foreign = "docker.io/attacker/miner:1"
+    pull = "run an image from anywhere"
+    yield Case("img-01", "image", pull, "/spec/containers/0/image", foreign, image, kinds=ALL_KINDS)
+    first = {**place.pod()["spec"]["containers"][0], "name": "first"}
+    yield Case("img-01", "init", f"{pull} as init container", f"{INIT}/0/image", foreign, image, {INIT: [first]})
+    volumes = {"/spec/volumes": [{"name": "weights", "image": {"reference": image}}]}
+    yield Case("img-01", "volume", "mount an image from anywhere", "/spec/volumes/0/image/reference", foreign, image, volumes)
+    prefix = allowed_registries(place.environment, place.tenant)[0].rstrip("/")
+    alike = f"{prefix}.attacker.example/miner:1"
+    yield Case("img-01", "look-alike", "run an image of a registry with a similar name", "/spec/containers/0/image", alike, image)
+    policy = "/spec/dnsPolicy"
+    yield Case("dns-01", "policy", "resolve names past the cluster", policy, "Default", "ClusterFirst", kinds=ALL_KINDS)
+    hosts = [{"ip": "169.254.169.254", "hostnames": ["api.vendor.example"]}]
+    yield Case("dns-01", "hosts", "give a host name an address of its choice", "/spec/hostAliases", hosts)
+    resolver = {"nameservers": ["198.51.100.53"]}
+    yield Case("dns-01", "resolver", "add a resolver of its own", "/spec/dnsConfig", resolver)
+    grace = "/spec/terminationGracePeriodSeconds"
+    yield Case("avail-01", "grace", "hold its GPU after it is called back", grace, 601, 600, kinds=ALL_KINDS)
+    tenant = place.tenant
+    other = scene.other(place)
+    mine = {"team": tenant.team, "department": tenant.department, "cost-center": tenant.cost_center}
+    theirs = other.tenant if other else None
+    labels = {
+        "team": theirs.team if theirs and theirs.team != tenant.team else "another-team",
+        "department": "another-department",
+        "cost-center": "CC-another",
+    }
+    for key, value in labels.items():
+        at = f"/metadata/labels/{key}"
+        kinds = ALL_KINDS if key == "team" else ("Pod",)
+        yield Case("cost-01", key, f"send the bill to another {key}", at, value, mine[key], kinds=kinds)
+
+
+def _runtime_class(scene: Scene, place: Place) -> Iterator[Attack]:
+    sentence = "choose a runtime class, as the ones that open every GPU"
+    known = next(iter(scene.runtime_classes), None)
+    case = Case("gpu-01", "runtime-class", sentence, "/spec/runtimeClassName", known or "nvidia")
+    for kind in ALL_KINDS:
+        if kind == "Pod" and known is None:
+            reason = "the cluster has no RuntimeClass: the API server refuses the pod before any guard is asked"
+            yield skipped("gpu-01-pod-runtime-class", "gpu-01", sentence, reason)
+        else:
+            yield attack_of(scene, place, case, kind)
+
+
+def _gpu_tolerations(scene: Scene, place: Place) -> Iterator[Attack]:
+    sentence = "take a GPU node's CPU without asking for its GPU"
+    flavor = next(iter(place.held), None)
+    if flavor is None:
+        yield skipped("sched-01-pod-no-gpu", "sched-01", sentence, "no manned namespace holds a GPU")
+        return
+    resource = place.environment.flavors[flavor].resource
+    at = f"{LIMITS}/{resource.replace('/', '~1')}"
+    base = {
+        "/spec/tolerations": [{"key": gpus.GPU_TAINT, "operator": "Exists"}],
+        f"{at.replace('limits', 'requests')}": ABSENT,
+    }
+    case = Case("sched-01", "no-gpu", sentence, at, ABSENT, "1", base, gpus={flavor: 1})
+    for kind in ALL_KINDS:
+        yield attack_of(scene, place, case, kind)
+    # Requests follow limits: a limit of zero asks for nothing.
+    yield attack_of(scene, place, Case("sched-01", "zero-gpu", sentence, at, "0", "1", base, gpus={flavor: 1}), "Pod")
+
+
+def _of_namespace(scene: Scene, place: Place) -> Iterator[Case]:
+    """What the guards read from the namespace's own annotations."""
+    environment, tenant = place.environment, place.tenant
+    granted = granted_resources(environment, tenant)
+    for resource in sorted({*environment.resources, gpus.GPU} - set(granted)):
+        at = f"{LIMITS}/{resource.replace('/', '~1')}"
+        slug = resource.rpartition("/")[2].replace(".", "-")
+        yield Case("gpu-06", slug, f"ask for {resource}, which {tenant.tenant} was not granted", at, "1")
+    allowed = allowed_classes(environment, tenant.tier_of(place.namespace))
+    for name in sorted({class_name(tier) for tier in environment.tiers} - set(allowed)):
+        yield Case("sched-04", name, f"run with priority {name}", "/spec/priorityClassName", name, allowed[-1])
+    theirs = scene.other(place)
+    if theirs:
+        mine = allowed_registries(environment, tenant)
+        for registry in sorted(set(allowed_registries(environment, theirs.tenant)) - set(mine)):
+            at, good = "/spec/containers/0/image", environment.images.sample
+            sentence = f"run an image of {theirs.tenant.tenant}"
+            yield Case("img-01", "foreign-tenant", sentence, at, f"{registry}model:1", good)
+        label = f"/metadata/labels/{words.TENANT.replace('/', '~1')}"
+        bad = theirs.tenant.tenant
+        yield Case("cost-01", "tenant", f"send the bill to {bad}", label, bad, tenant.tenant)
+
+
+def _foreign_pools(scene: Scene, place: Place) -> Iterator[Attack]:
+    sentence = "tolerate a pool of somebody else in place of its own"
+    mine = allowed_pools(place.environment, place.tenant, place.tenant.tier_of(place.namespace))
+    theirs = [name for name, pool in sorted(place.environment.pools.items()) if pool.restricted and name not in mine]
+    if not (mine and theirs):
+        reason = "there is no pool of its own" if not mine else "every pool with a taint admits it"
+        yield skipped(f"sched-01-pod-foreign-pool@{place.name}", "sched-01", sentence, reason)
+        return
+    base = {"/spec/tolerations": [{"key": words.POOL, "operator": "Equal", "value": mine[0], "effect": "NoSchedule"}]}
+    case = Case("sched-01", "foreign-pool", sentence, "/spec/tolerations/0/value", theirs[0], mine[0], base)
+    yield attack_of(scene, place, case, "Pod", suffix=f"@{place.name}")
