@@ -50,6 +50,7 @@ types: $(VENV)/ready
 
 docs: $(VENV)/ready ## the documentation as a site, in site/
 	@$(TENANCY) rules --markdown > docs/rules.md
+	@$(TENANCY) schema --markdown > docs/spec.md
 	@$(BIN)/mkdocs build --strict --quiet
 
 VENV_NEWEST := .venv-newest

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import click
@@ -75,3 +77,14 @@ def tenant_or_exit(loaded: Loaded, name: str) -> Any:
             return tenant
     known = ", ".join(t.tenant for t in loaded.tenants)
     fail(f"given tenant {name!r}; rule: a tenant of {loaded.environment.environment}; change: use one of {known}", 2)
+
+
+def enter_lab(context: str, root: Path) -> None:
+    """Take on the environment of the project's lab when its context is asked for, whatever the shell has set.
+
+    Nothing else has that context, and the shell's own backend is no place for the state of a lab.
+    """
+    from tenancy.lab.layout import CONTEXT, Lab, environ
+
+    if context == CONTEXT and Lab.of(root).kubeconfig.exists():
+        os.environ.update(environ(root))

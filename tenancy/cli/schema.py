@@ -10,11 +10,15 @@ from tenancy.cli.common import example
 
 @click.command("schema", epilog=example("tenancy schema tenant"))
 @click.argument("kind", type=click.Choice(["environment", "tenant"]), required=False)
+@click.option("--markdown", is_flag=True, help="Print the page docs/spec.md.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write both into this folder.")
-def command(kind: str | None, out: Path | None) -> None:
+def command(kind: str | None, markdown: bool, out: Path | None) -> None:
     """Print the JSON Schema of environment or tenant files, or write both into a folder."""
-    from tenancy.spec.schema import MODELS, schema
+    from tenancy.spec.schema import MODELS, reference, schema
 
+    if markdown:
+        click.echo(reference(), nl=False)
+        return
     if out:
         out.mkdir(parents=True, exist_ok=True)
         for name in MODELS:

@@ -1,18 +1,14 @@
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING
 
 import click
 
-from tenancy.cli.common import environment_argument, example, fail, load_or_exit
+from tenancy.cli.common import enter_lab, environment_argument, example, fail, load_or_exit
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tenancy.engine.changes import Outcome
-    from tenancy.plan import Plan
 
 SHOWN = 12
 
@@ -39,7 +35,7 @@ def command(environment: str, only_preview: bool) -> None:
     plan = make_plan(loaded.environment, loaded.tenants)
     try:
         root = find_root(loaded.folder.resolve())
-        use_lab(plan, root)
+        enter_lab(plan.context, root)
         api = Api(plan.context)
         driver = Driver(root, api, click.echo)
         click.echo(f"{plan.environment}: {len(plan.tenants)} tenants, {sum(1 for _ in plan.objects())} objects")
@@ -57,14 +53,6 @@ def command(environment: str, only_preview: bool) -> None:
     except (Unreachable, Refused, Failed, LabError) as error:
         fail(str(error))
     click.echo(f"{plan.environment}: done in {time.monotonic() - began:.1f} s")
-
-
-def use_lab(plan: Plan, root: Path) -> None:
-    """Work in the lab's environment if the plan is for the lab and the shell has not chosen another."""
-    from tenancy.lab.layout import CONTEXT, Lab, environ
-
-    if plan.context == CONTEXT and Lab.of(root).kubeconfig.exists() and "PULUMI_BACKEND_URL" not in os.environ:
-        os.environ.update(environ(root))
 
 
 def show(outcome: Outcome) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tenancy.catalog import vocabulary as words
 from tenancy.plan.access import cluster_roles, role_bindings
-from tenancy.plan.guards import guard_objects, marker
+from tenancy.plan.guards import guard_objects, marker, witness
 from tenancy.plan.labels import manifest, platform_labels
 from tenancy.plan.model import NamespacePlan, Plan, PlatformPlan, TenantPlan, digest
 from tenancy.plan.namespaces import namespace_object, pod_security
@@ -38,6 +38,7 @@ def _platform(environment: Environment) -> PlatformPlan:
         priorities=priority_classes(environment),
         roles=cluster_roles(environment),
         guards=guards,
+        witness=witness(environment, guards),
         marker=marker(environment, guards),
     )
 

@@ -22,6 +22,9 @@ from tenancy.spec.environment import Environment
 VERSION = 1
 """Raised when a tenant's objects need guards that older platforms lack."""
 MARKER = "guards"
+WITNESS = "tenancy-witness"
+QUESTION = "are-the-guards-in-force"
+"""Name of a ConfigMap that the witness always refuses: asked for in a dry run, it is never made."""
 
 DEVICE_VARIABLES = (
     "NVIDIA_VISIBLE_DEVICES",
@@ -336,6 +339,44 @@ def guard_objects(environment: Environment) -> tuple[Object, ...]:
         binding = {"policyName": guard.name, "validationActions": ["Deny", "Audit"]}
         bindings.append(manifest(api, "ValidatingAdmissionPolicyBinding", guard.name, labels, {"spec": binding}))
     return (*policies, *bindings)
+
+
+def standing(digest_of_guards: str) -> str:
+    """What the witness answers."""
+    return f"guards {digest_of_guards} are in force"
+
+
+def witness(environment: Environment, guard_list: tuple[Object, ...]) -> tuple[Object, ...]:
+    """A policy that refuses one name and says which guards stand; made after them.
+
+    An API server takes up new policies about a second after they are stored, all that it has seen at once
+    and in the order in which they were stored: one that knows the witness knows every guard.
+    """
+    api, labels = "admissionregistration.k8s.io/v1", platform_labels(environment)
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "matchPolicy": "Equivalent",
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": words.PLATFORM_NAMESPACE}},
+            "objectSelector": {},
+            "resourceRules": [
+                {
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "operations": ["CREATE"],
+                    "resources": ["configmaps"],
+                    "scope": "*",
+                }
+            ],
+        },
+        "matchConditions": [{"name": "question", "expression": f"object.metadata.name == {_cel(QUESTION)}"}],
+        "validations": [{"expression": "false", "message": standing(digest(list(guard_list))), "reason": "Forbidden"}],
+    }
+    binding = {"policyName": WITNESS, "validationActions": ["Deny"]}
+    return (
+        manifest(api, "ValidatingAdmissionPolicy", WITNESS, labels, {"spec": spec}),
+        manifest(api, "ValidatingAdmissionPolicyBinding", WITNESS, labels, {"spec": binding}),
+    )
 
 
 def marker(environment: Environment, guard_list: tuple[Object, ...]) -> Object:

@@ -44,12 +44,16 @@ class TenantPlan:
 
 @dataclass(frozen=True, slots=True)
 class PlatformPlan:
-    """What is cluster-wide. `marker` is made last: while it stands, the guards do."""
+    """What is cluster-wide, in the order in which it is made.
+
+    `witness` answers whether the guards are in force; while `marker` stands, they are stored.
+    """
 
     namespace: Object
     priorities: tuple[Object, ...]
     roles: tuple[Object, ...]
     guards: tuple[Object, ...]
+    witness: tuple[Object, ...]
     marker: Object
 
     def objects(self) -> Iterator[Object]:
@@ -57,6 +61,7 @@ class PlatformPlan:
         yield from self.priorities
         yield from self.roles
         yield from self.guards
+        yield from self.witness
         yield self.marker
 
 

@@ -29,7 +29,8 @@ def files(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
     yield "platform/10-priorities.yaml", _sorted(platform.priorities)
     yield "platform/20-roles.yaml", _sorted(platform.roles)
     yield "platform/30-guards.yaml", list(platform.guards)
-    yield "platform/40-marker.yaml", [platform.marker]
+    yield "platform/40-witness.yaml", list(platform.witness)
+    yield "platform/50-marker.yaml", [platform.marker]
     for tenant in plan.tenants:
         spaces = tenant.namespaces
         yield f"tenants/{tenant.name}/00-namespaces.yaml", _sorted(s.namespace for s in spaces)

@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 from tenancy.catalog import vocabulary as words
 
-DNS_LABEL = re.compile(r"^[a-z]([a-z0-9]|-(?!-))*(?<!-)$")
+DNS_LABEL = re.compile(r"[a-z]([a-z0-9]|-(?!-))*(?<!-)")
 
 _STANDARD_QUOTA_KEYS = frozenset(
     {"configmaps", "cpu", "ephemeral-storage", "memory", "persistentvolumeclaims", "pods", "secrets"}
@@ -33,7 +33,7 @@ _WIDEST = {4: 8, 6: 32}
 
 def name_misfit(name: str, longest: int) -> str | None:
     """name-01."""
-    if not DNS_LABEL.match(name):
+    if not DNS_LABEL.fullmatch(name):
         return f"{name!r}, which is not a DNS label without '{words.SEPARATOR}'"
     if len(name) > longest:
         return f"{name!r}, {len(name)} characters of {longest}"

@@ -18,6 +18,9 @@ from tenancy.rules.values import name_misfit
 from tenancy.spec.source import Location
 
 
+NEEDS_TEXT = "a text is needed"
+
+
 @dataclass(frozen=True, slots=True)
 class Mistake:
     """What is wrong with a part of a spec, and where in it. `id` is empty where the form alone is wrong."""
@@ -99,13 +102,6 @@ def form(pattern: str, rule: str, change: str, longest: int | None = None) -> An
         return text
 
     return Annotated[str, AfterValidator(check), Field(json_schema_extra=extra)]
-
-
-def one_line(longest: int) -> Any:
-    """Text that fits into a label's neighbour: an annotation, a subject's name."""
-    return form(
-        r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$", "a text of one line", "drop control characters", longest
-    )
 
 
 def whole_number(least: int, most: int) -> Any:
@@ -201,6 +197,8 @@ Mail = form(
     "write it like team@bank.example",
     254,
 )
+Line = form(r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$", "a text of one line", "drop control characters", 200)
+"""Text for people; an annotation."""
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Day = Annotated[dt.date, BeforeValidator(_date)]
 Count = whole_number(0, 1_000_000)

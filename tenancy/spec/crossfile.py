@@ -2,74 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from tenancy.rules.catalogue import Violation
 from tenancy.rules.values import foreign_subject
-from tenancy.spec.environment import Cni, Environment, nearest
+from tenancy.spec.base import Mistake, broken
+from tenancy.spec.environment import Cni, Environment, Pool, undeclared
+from tenancy.spec.source import Location
 from tenancy.spec.tenant import Access, Role, Storage, Tenant
 
-Location = tuple[str | int, ...]
-Found = tuple[int, Location, Violation]
-"""Index of the tenant, where in its file, and what is wrong."""
+Found = tuple[int, Mistake]
+"""Index of the tenant, or ENVIRONMENT, and what is wrong in its file."""
+ENVIRONMENT = -1
 
-_T = TypeVar("_T")
+_MOST_POOL_SETS = 256
 
 
-def crossfile(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Found]:
-    """Every broken rule; linear in the number of tenants."""
+def crossfile(
+    environment: Environment, tenants: Sequence[Tenant], unread: Collection[str] = ()
+) -> Iterator[Found]:
+    """Every broken rule that the environment has a part in; linear in the number of tenants.
+
+    `unread` names tenants whose files are broken: they exist, though nothing is known about them.
+    """
+    known = dict.fromkeys((*(t.tenant for t in tenants), *unread))
+    for name, pool in environment.pools.items():
+        for i, tenant in enumerate(pool.tenants):
+            if tenant not in known:
+                yield ENVIRONMENT, undeclared(("pools", name, "tenants", i), "tenant", tenant, known, "a tenant file")
+    offers = _offers(environment)
     for index, tenant in enumerate(tenants):
-        for where, violation in _references(environment, tenant):
-            yield index, where, violation
-    yield from _names(tenants)
-    yield from _groups(tenants)
-    yield from _prefixes(tenants)
-    yield from _guarantees(environment, tenants)
+        for mistake in (*_references(environment, tenant), *_shares(environment, offers, tenant)):
+            yield index, mistake
+    yield from _guarantees(offers, tenants)
 
 
-def _undeclared(what: str, given: str, known: Sequence[str]) -> Violation:
-    hint = f"use {' or '.join(nearest(given, known, 2))}" if known else "the environment declares none"
-    return Violation("ref-01", f"{what} {given!r}", f"{hint}, or declare it in environment.yaml")
+def between_tenants(tenants: Sequence[Tenant]) -> Iterator[Found]:
+    """Every rule that two tenants break together, whatever the environment says."""
+    again = {index: mistake for index, mistake in _names(tenants)}
+    yield from again.items()
+    # A second file of one tenant collides with the first in everything else too: said once is enough.
+    for index, mistake in (*_groups(tenants), *_prefixes(tenants)):
+        if index not in again:
+            yield index, mistake
 
 
-def _references(environment: Environment, tenant: Tenant) -> Iterator[tuple[Location, Violation]]:
-    if tenant.department not in environment.organisation.departments:
-        yield ("department",), _undeclared("department", tenant.department, [*environment.organisation.departments])
+def _references(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
+    departments = environment.organisation.departments
+    if tenant.department not in departments:
+        yield undeclared(("department",), "department", tenant.department, departments)
     if tenant.tier not in environment.tiers:
-        yield ("tier",), _undeclared("tier", tenant.tier, [*environment.tiers])
+        yield undeclared(("tier",), "tier", tenant.tier, environment.tiers)
     for i, namespace in enumerate(tenant.namespaces):
         if namespace.tier and namespace.tier not in environment.tiers:
-            yield ("namespaces", i, "tier"), _undeclared("tier", namespace.tier, [*environment.tiers])
+            yield undeclared(("namespaces", i, "tier"), "tier", namespace.tier, environment.tiers)
         tier = environment.tiers.get(tenant.tier_of(namespace))
-        if tier and namespace.quota and (over := namespace.quota.over(tier.quota)):
-            yield ("namespaces", i, "quota"), Violation(
-                "ref-01",
-                f"more {', '.join(over)} than tier {tenant.tier_of(namespace)} has",
-                "lower it to the tier's ceiling, or have the tier raised",
-            )
-    for flavor in tenant.gpus:
-        if flavor not in environment.flavors:
-            yield ("gpus", flavor), _undeclared("flavor", flavor, [*environment.flavors])
-        elif not any(
-            flavor in environment.flavors_of(name) and pool.admits(tenant.tenant, tenant.tiers)
-            for name, pool in environment.pools.items()
-        ):
-            yield ("gpus", flavor), Violation("pool-01", f"{flavor}, which no pool of {tenant.tenant} yields")
+        if tier and namespace.quota:
+            for field in namespace.quota.over(tier.quota):
+                given = f"more {field} than tier {tenant.tier_of(namespace)} has"
+                change = "lower it to the tier's ceiling, or have the tier raised"
+                yield broken(("namespaces", i, "quota", *field.split(".", 1)), "ref-01", given, change)
     for i, grant in enumerate(tenant.storage):
         if grant.bucket not in environment.buckets:
-            yield ("storage", i, "bucket"), _undeclared("bucket", grant.bucket, environment.buckets)
+            yield undeclared(("storage", i, "bucket"), "bucket", grant.bucket, environment.buckets)
     for i, place in enumerate(tenant.reach):
         if place.dns and environment.cluster.cni is not Cni.CILIUM:
-            yield ("reach", i, "dns"), Violation("net-06", f"dns: {place.dns} with cni {environment.cluster.cni}")
+            yield broken(("reach", i, "dns"), "net-06", f"dns: {place.dns} with cni {environment.cluster.cni}")
     for i, person in enumerate(tenant.people):
         if given := foreign_subject(person.kind, person.name, environment.platform.group):
-            yield ("people", i, person.kind.lower()), Violation("rbac-05", given)
+            yield broken(("people", i, person.kind.lower()), "rbac-05", given)
 
 
-def _first(tenants: Sequence[Tenant], key: Callable[[Tenant], Iterator[tuple[str, Location]]]) -> Iterator[
-    tuple[int, Location, str, str]
-]:
+class _Offer(NamedTuple):
+    """What one pool has of a flavor."""
+
+    pool: Pool
+    surely: int
+
+
+_Offers = Mapping[str, Mapping[str, _Offer]]
+"""Flavor -> pool -> offer."""
+
+
+def _offers(environment: Environment) -> _Offers:
+    offers: dict[str, dict[str, _Offer]] = {flavor: {} for flavor in environment.flavors}
+    for name, pool in environment.pools.items():
+        for flavor, each in environment.flavors_of(name).items():
+            offers[flavor][name] = _Offer(pool, each * pool.nodes.min)
+    return offers
+
+
+def _pools(offers: _Offers, flavor: str, tenant: str, tiers: frozenset[str]) -> frozenset[str]:
+    return frozenset(name for name, offer in offers[flavor].items() if offer.pool.admits(tenant, tiers))
+
+
+def _shares(environment: Environment, offers: _Offers, tenant: Tenant) -> Iterator[Mistake]:
+    for flavor in tenant.gpus:
+        if flavor not in offers:
+            yield undeclared(("gpus", flavor), "flavor", flavor, environment.flavors)
+        elif not _pools(offers, flavor, tenant.tenant, tenant.tiers):
+            yield broken(("gpus", flavor), "pool-01", f"{flavor}, which no pool yields to {tenant.tenant}")
+        else:
+            for i, namespace in enumerate(tenant.namespaces):
+                tier, held = tenant.tier_of(namespace), tenant.held_in(namespace)[flavor]
+                if held and not _pools(offers, flavor, tenant.tenant, frozenset({tier})):
+                    written = flavor in namespace.gpus
+                    where = ("namespaces", i, "gpus", flavor) if written else ("gpus", flavor)
+                    given = f"{held} {flavor} in part {namespace.name} of tier {tier}, to which no pool yields them"
+                    change = "claim them under the gpus of a part whose tier a pool admits"
+                    yield broken(where, "pool-01", given, change)
+
+
+def _first(
+    tenants: Sequence[Tenant], key: Callable[[Tenant], Iterator[tuple[str, Location]]]
+) -> Iterator[tuple[int, Location, str, str]]:
     """Keys that a second tenant uses again, with the tenant that had them first."""
     seen: dict[str, int] = {}
     for index, tenant in enumerate(tenants):
@@ -81,7 +127,7 @@ def _first(tenants: Sequence[Tenant], key: Callable[[Tenant], Iterator[tuple[str
 
 def _names(tenants: Sequence[Tenant]) -> Iterator[Found]:
     for index, where, name, _ in _first(tenants, lambda t: iter([(t.tenant, ("tenant",))])):
-        yield index, where, Violation("name-02", f"tenant {name!r}, which another file describes too")
+        yield index, broken(where, "name-02", f"tenant {name!r}, which another file describes too")
 
 
 def _groups(tenants: Sequence[Tenant]) -> Iterator[Found]:
@@ -92,42 +138,91 @@ def _groups(tenants: Sequence[Tenant]) -> Iterator[Found]:
                 yield person.group, ("people", i, "group")
 
     for index, where, name, first in _first(tenants, groups):
-        yield index, where, Violation("rbac-05", f"group {name!r}, which belongs to tenant {first}")
+        yield index, broken(where, "rbac-05", f"group {name!r}, which belongs to tenant {first}")
+
+
+class _Grant(NamedTuple):
+    tenant: int
+    number: int
+    storage: Storage
 
 
 def _prefixes(tenants: Sequence[Tenant]) -> Iterator[Found]:
-    grants: list[tuple[str, str, int, int, Storage]] = sorted(
-        (
-            (grant.bucket, grant.prefix, index, i, grant)
-            for index, tenant in enumerate(tenants)
-            for i, grant in enumerate(tenant.storage)
-        ),
-        key=lambda row: row[:4],
-    )
+    grants = [_Grant(t, i, s) for t, tenant in enumerate(tenants) for i, s in enumerate(tenant.storage)]
+    grants.sort(key=lambda g: (g.storage.bucket, g.storage.prefix, g.tenant, g.number))
     # In this order a prefix stands right before everything it holds, so a stack of open prefixes suffices.
-    around: list[tuple[str, str, int, int, Storage]] = []
-    for row in grants:
-        while around and not row[4].overlaps(around[-1][4]):
+    # With each: all grants around it and the writing ones, two tenants of each; so many readers cost nothing.
+    around: list[tuple[_Grant, tuple[_Grant, ...], tuple[_Grant, ...]]] = []
+    for grant in grants:
+        while around and not grant.storage.overlaps(around[-1][0].storage):
             around.pop()
-        for other in around:
-            both_read = row[4].access is other[4].access is Access.READ_ONLY
-            if other[2] != row[2] and not both_read:
-                late, early = (row, other) if row[2] > other[2] else (other, row)
-                given = f"{late[0]}/{late[1]}, which overlaps {early[0]}/{early[1]} of {tenants[early[2]].tenant}"
-                yield late[2], ("storage", late[3], "prefix"), Violation("stor-02", given)
-        around.append(row)
+        everybody, writers = (around[-1][1], around[-1][2]) if around else ((), ())
+        reads = grant.storage.access is Access.READ_ONLY
+        other = next((o for o in (writers if reads else everybody) if o.tenant != grant.tenant), None)
+        if other:
+            late, early = (grant, other) if grant.tenant > other.tenant else (other, grant)
+            given = f"{_path(late)}, which overlaps {_path(early)} of {tenants[early.tenant].tenant}"
+            yield late.tenant, broken(("storage", late.number, "prefix"), "stor-02", given)
+        around.append((grant, _two(everybody, grant), writers if reads else _two(writers, grant)))
 
 
-def _guarantees(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Found]:
-    supply: dict[str, int] = {}
-    for name, pool in environment.pools.items():
-        for flavor, each in environment.flavors_of(name).items():
-            supply[flavor] = supply.get(flavor, 0) + each * pool.nodes.min
-    for flavor in environment.flavors:
-        holders = [(i, t.gpus[flavor].guaranteed) for i, t in enumerate(tenants) if flavor in t.gpus]
-        total = sum(count for _, count in holders)
-        if total > supply.get(flavor, 0):
-            parts = " + ".join(f"{tenants[i].tenant} {count}" for i, count in holders if count)
-            given = f"{parts} = {total} guaranteed of {supply.get(flavor, 0)} {flavor}"
-            largest = max(holders, key=lambda row: row[1])[0]
-            yield largest, ("gpus", flavor, "guaranteed"), Violation("pool-03", given)
+def _path(grant: _Grant) -> str:
+    return f"{grant.storage.bucket}/{grant.storage.prefix}"
+
+
+def _two(grants: tuple[_Grant, ...], grant: _Grant) -> tuple[_Grant, ...]:
+    """Grants of at most two tenants: enough to find one that is another's."""
+    if len(grants) == 2 or any(g.tenant == grant.tenant for g in grants):
+        return grants
+    return (*grants, grant)
+
+
+def _guarantees(offers: _Offers, tenants: Sequence[Tenant]) -> Iterator[Found]:
+    claims_on: dict[str, dict[frozenset[str], list[tuple[int, int]]]] = {flavor: {} for flavor in offers}
+    counted: set[str] = set()
+    for index, tenant in enumerate(tenants):
+        if tenant.tenant in counted:
+            continue
+        counted.add(tenant.tenant)
+        for namespace in tenant.namespaces:
+            for flavor, held in tenant.held_in(namespace).items():
+                if held and flavor in offers:
+                    tiers = frozenset({tenant.tier_of(namespace)})
+                    pools = _pools(offers, flavor, tenant.tenant, tiers)
+                    claims_on[flavor].setdefault(pools, []).append((index, held))
+    for flavor, claims in claims_on.items():
+        claims.pop(frozenset(), None)
+        # Whoever fits into no pools but these must find room there (Hall): for every union of what some claim
+        # may use. The widest first; one message is enough.
+        for chosen in _unions(claims):
+            inside = [claim for admitted, some in claims.items() if admitted <= chosen for claim in some]
+            total, there = sum(count for _, count in inside), sum(offers[flavor][pool].surely for pool in chosen)
+            if total > there:
+                yield _oversold(tenants, flavor, inside, there, sorted(chosen))
+                break
+
+
+def _unions(claims: Collection[frozenset[str]]) -> list[frozenset[str]]:
+    unions: set[frozenset[str]] = set()
+    for pools in claims:
+        unions |= {pools} | {pools | other for other in unions}
+        if len(unions) > _MOST_POOL_SETS:
+            # Too many combinations to try: each on its own and all together.
+            unions = set(claims) | {frozenset().union(*claims)}
+            break
+    return sorted(unions, key=lambda pools: (-len(pools), sorted(pools)))
+
+
+def _oversold(
+    tenants: Sequence[Tenant], flavor: str, claims: Sequence[tuple[int, int]], there: int, pools: Sequence[str]
+) -> Found:
+    by_tenant: dict[int, int] = {}
+    for index, count in claims:
+        by_tenant[index] = by_tenant.get(index, 0) + count
+    largest = sorted(by_tenant, key=lambda i: (-by_tenant[i], i))
+    parts = [f"{tenants[i].tenant} {by_tenant[i]}" for i in largest[:5]]
+    more = f" + {len(largest) - 5} tenants {sum(by_tenant[i] for i in largest[5:])}" if len(largest) > 5 else ""
+    given = (
+        f"{' + '.join(parts)}{more} = {sum(by_tenant.values())} guaranteed of {there} {flavor} in {', '.join(pools)}"
+    )
+    return largest[0], broken(("gpus", flavor, "guaranteed"), "pool-03", given)

@@ -16,6 +16,7 @@ from tenancy.spec.base import (
     Count,
     Flag,
     FlavorName,
+    Line,
     Mistake,
     PartName,
     Positive,
@@ -25,15 +26,15 @@ from tenancy.spec.base import (
     amount,
     broken,
     form,
-    one_line,
     plain,
     whole_number,
     written,
 )
+from tenancy.spec.source import Location
 
 
 class Department(Spec):
-    title: one_line(200) = Field("", description="The department's name as people write it; an annotation.")
+    title: Line = Field("", description="The department's name as people write it; an annotation.")
 
 
 class Organisation(Spec):
@@ -64,13 +65,10 @@ class Platform(Spec):
         description="Where a tenant reads about a rule; the end of every refusal.",
     )
 
-    @model_validator(mode="after")
-    def _is_no_system_group(self) -> Self:
+    def mistakes(self) -> Iterator[Mistake]:
         if given := foreign_subject("Group", self.group):
-            raise Violation(
-                "rbac-05", given, "name a group of the platform team; EKS gives nobody system:masters"
-            )
-        return self
+            change = "name a group of the platform team; EKS gives nobody system:masters"
+            yield broken(("group",), "rbac-05", given, change)
 
 
 class Cni(StrEnum):
@@ -80,18 +78,17 @@ class Cni(StrEnum):
 
 _Version = form(r"^1\.3[0-9]$", "a minor version from 1.30 to 1.39", 'write it like "1.36", with quotes')
 _Account = form(r"^([0-9]{12})?$", "an account id of 12 digits", 'write it like "111122223333", with quotes')
+_Context = form(r"^[^\s\x00-\x1f]+$", "a context's name without spaces", "see kubectl config get-contexts", 253)
 _Region = form(r"^([a-z]{2}(-[a-z]+)+-[0-9])?$", "an AWS region", "write it like eu-central-1")
 
 
 class Cluster(Spec):
     name: Slug = Field(description="Name of the EKS cluster.")
-    context: form(r"^[^\s\x00-\x1f]+$", "a context's name without spaces", "see kubectl config get-contexts", 253) = Field(
+    context: _Context = Field(
         description="Context of the kubeconfig. A run whose kubeconfig lacks it stops, so that no shell left on "
         "another cluster is changed by accident.",
     )
-    kubernetes: str = Field(
-        "1.36", pattern=r"^1\.(3[0-9])$", description="Minor version of Kubernetes, 1.30 or newer."
-    )
+    kubernetes: _Version = Field("1.36", description="Minor version of Kubernetes, 1.30 or newer.")
     cni: Cni = Field(Cni.VPC_CNI, description="Who enforces network policies.")
 
 
@@ -100,36 +97,30 @@ class Aws(Spec):
         False, description="Whether the AWS layer (roles, buckets, nodes) is built. Absent: it is not."
     )
     account: _Account = Field("", description="Account id, 12 digits.")
-    region: str = Field(
-        "", pattern=r"^([a-z]{2}(-[a-z]+)+-[0-9])?$", description="Region, such as eu-central-1."
-    )
+    region: _Region = Field("", description="Region, such as eu-central-1.")
 
-    @model_validator(mode="after")
-    def _is_off(self) -> Self:
+    def mistakes(self) -> Iterator[Mistake]:
         if self.enabled:
-            raise Violation(
-                "build-01",
-                "aws.enabled: true; this version builds the Kubernetes half",
-                "set aws.enabled to false",
-            )
-        return self
+            given = "aws.enabled: true; this version builds the Kubernetes half"
+            yield broken(("enabled",), "build-01", given, "set aws.enabled to false")
 
 
-Registry = Annotated[
-    str,
-    Field(
-        pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?/(([a-z0-9._-]+|\{tenant\})/)*$", max_length=200
-    ),
-]
+_Registry = form(
+    r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?/(([a-z0-9._-]+|\{tenant\})/)*$",
+    "a prefix of image names: a registry's host and path, which ends with '/'",
+    "write it like registry.bank.example/teams/{tenant}/",
+    200,
+)
+_Image = form(r"^[^\s\x00-\x1f]+$", "an image's name without spaces", "write it like registry.example/cuda:13.0", 400)
 
 
 class Images(Spec):
-    registries: tuple[Registry, ...] = Field(
+    registries: tuple[_Registry, ...] = Field(
         min_length=1,
         description="Prefixes that tenants' images start with; each ends with '/', and {tenant} stands for the "
         "tenant's name.",
     )
-    sample: str = Field(
+    sample: _Image = Field(
         description="A small CUDA image in a registry open to all tenants, for `tenancy sample`."
     )
 
@@ -363,10 +354,17 @@ def nearest(given: str, known: Iterable[str], count: int = 3) -> list[str]:
     return difflib.get_close_matches(given, list(known), n=count, cutoff=0.0)
 
 
-def undeclared(where: tuple[str | int, ...], what: str, given: str, known: Collection[str]) -> Mistake:
+def undeclared(
+    where: Location, what: str, given: str, known: Collection[str], home: str = "environment.yaml"
+) -> Mistake:
     """A name that the environment does not have, with the nearest that it has."""
-    hint = f"use {' or '.join(nearest(given, known, 2))}" if known else "the environment declares none"
-    return broken(where, "ref-01", f"{what} {given!r}", f"{hint}, or declare it in environment.yaml")
+    hint = f"use {' or '.join(nearest(given, known, 2))}, or " if known else ""
+    return broken(where, "ref-01", f"{what} {given!r}", f"{hint}declare it in {home}")
+
+
+class Layout(StrEnum):
+    ONE = "one"  # one stack holds everything: best up to about five tenants
+    PER_TENANT = "per-tenant"  # a platform stack and one per tenant: a change runs 30 resources, not all
 
 
 class Environment(Spec):

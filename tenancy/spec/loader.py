@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
+from yaml.nodes import Node
 
-from tenancy.rules.catalogue import Violation
-from tenancy.spec.crossfile import Location, crossfile
-from tenancy.spec.environment import Environment
+from tenancy.spec.base import NEEDS_TEXT, Mistake, Spec, broken, written
+from tenancy.spec.crossfile import ENVIRONMENT, between_tenants, crossfile
+from tenancy.spec.environment import Environment, nearest
+from tenancy.spec.source import Location, Refused, compose, find, read_text, values
 from tenancy.spec.tenant import Tenant
 
 ENVIRONMENT_FILE = "environment.yaml"
 TENANTS_FOLDER = "tenants"
 STACKS_FOLDER = "stacks"
-LARGEST_FILE = 1 << 20
+SUFFIXES = (".yaml", ".yml")
+MOST_PROBLEMS = 100
+"""Of one file: whoever has more has one mistake that breaks everything below it."""
+
+_Model = TypeVar("_Model", bound=Spec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +41,10 @@ class Problem:
     id: str = ""
 
     def __str__(self) -> str:
-        at = f"{self.file}:{self.line}:{self.column}: {self.field}".rstrip(": ")
+        at = f"{self.file}:{self.line}:{self.column}:"
+        field = f" {self.field}:" if self.field else ""
         rule = f"{self.id}: {self.rule}" if self.id else self.rule
-        return f"{at}: given {self.given}; rule {rule}; change: {self.change}"
+        return f"{at}{field} given {self.given}; rule {rule}; change: {self.change}"
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -49,7 +54,8 @@ class SpecError(Exception):
     """The files of an environment cannot be used; `problems` says why, all at once."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(sorted(problems, key=lambda p: (p.file, p.line, p.column, p.field)))
+        unique = dict.fromkeys(problems)
+        self.problems = tuple(sorted(unique, key=lambda p: (p.file, p.line, p.column, p.field, p.given)))
         super().__init__("\n".join(map(str, self.problems)))
 
 
@@ -60,36 +66,79 @@ class Loaded:
     folder: Path
 
 
-class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]
-    """Refuses what YAML would silently resolve: a key given twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        mapping = super().construct_mapping(node, deep)
-        if len(mapping) < len(node.value) and not any(key.tag == "tag:yaml.org,2002:merge" for key, _ in node.value):
-            seen: set[Any] = set()
-            for key, _ in node.value:
-                name = self.construct_object(key, deep=True)
-                if name in seen:
-                    raise yaml.constructor.ConstructorError(None, None, f"key {name!r} given twice", key.start_mark)
-                seen.add(name)
-        return mapping
-
-
 def find_folder(name: str | os.PathLike[str], root: Path | None = None) -> Path:
     """The folder of an environment: a name under `stacks/` of the project, or a folder itself."""
-    given = Path(name)
-    for base in [root] if root else [Path.cwd(), *Path.cwd().parents]:
-        if given.name == str(name) and (base / STACKS_FOLDER / given / ENVIRONMENT_FILE).is_file():
-            return base / STACKS_FOLDER / given
-    if given.is_dir():
-        return given
-    known = [
-        path.parent.name
-        for base in [Path.cwd(), *Path.cwd().parents]
-        for path in sorted((base / STACKS_FOLDER).glob(f"*/{ENVIRONMENT_FILE}"))
-    ]
-    change = f"use one of {', '.join(known)}" if known else f"run it where {STACKS_FOLDER}/ lies, or name a folder"
-    raise SpecError([Problem(str(name), 1, 1, "", repr(str(name)), "no such environment", change)])
+    text = os.fspath(name)
+    bases = [root] if root else [Path.cwd(), *Path.cwd().parents]
+    word = text.rstrip("/")
+    if word and "/" not in word and word not in {".", ".."}:
+        for base in bases:
+            if os.path.isfile(base / STACKS_FOLDER / word / ENVIRONMENT_FILE):  # noqa: PTH113 - never raises
+                return base / STACKS_FOLDER / word
+    if text and os.path.isdir(text):  # noqa: PTH112
+        return Path(text)
+    known = [p.parent.name for base in bases for p in sorted((base / STACKS_FOLDER).glob(f"*/{ENVIRONMENT_FILE}"))]
+    if text and os.path.isfile(text):  # noqa: PTH113
+        change = "name the folder that holds it"
+    elif known:
+        change = f"use {' or '.join(nearest(word, known))}, or name a folder that holds {ENVIRONMENT_FILE}"
+    else:
+        change = f"run it where {STACKS_FOLDER}/ lies, or name a folder that holds {ENVIRONMENT_FILE}"
+    raise SpecError([Problem(_printable(text), 1, 1, "", repr(text), "an environment is a folder", change)])
+
+
+class _File(Generic[_Model]):
+    """One spec file, its model if it has one, and what is wrong with it."""
+
+    def __init__(self, path: Path, kind: type[_Model]) -> None:
+        self.path = path
+        self.model: _Model | None = None
+        self.document: Any = None
+        self._refused: list[Refused] = []
+        self._mistakes: list[tuple[Mistake, bool]] = []
+        try:
+            self.document, self._refused = values(compose(read_text(path)))
+        except Refused as refused:
+            self._refused = [refused]
+            return
+        if not isinstance(self.document, dict):
+            needed = [info.alias or name for name, info in kind.model_fields.items() if info.is_required()]
+            rule, change = "a file is a mapping of fields", f"write at least {', '.join(needed)}"
+            self.add(Mistake((), written(self.document), rule, change))
+            return
+        try:
+            self.model = kind.model_validate(self.document)
+        except ValidationError as error:
+            from tenancy.spec.messages import explain
+
+            self._mistakes += explain(kind, error)
+
+    def add(self, mistake: Mistake) -> None:
+        self._mistakes.append((mistake, False))
+
+    def problems(self) -> Iterator[Problem]:
+        """All of them with their places, which are looked up only now: most files have none."""
+        for refused in self._refused:
+            yield _problem(self.path, *refused.mark, (), refused.given, refused.rule, refused.change)
+        nodes = compose(read_text(self.path)) if self._mistakes else None
+        for mistake, on_key in self._mistakes[:MOST_PROBLEMS]:
+            place = find(nodes, mistake.where)
+            # A short form, such as a part's name alone: what it stands for is not in the file.
+            where = mistake.where[: place.depth] if place.scalar else mistake.where
+            given, change = mistake.given, mistake.change
+            if place.written and mistake.rule == NEEDS_TEXT:
+                given, change = place.written, change.replace(f'"{given}"', f'"{place.written}"')
+            mark = place.key if on_key else place.value
+            yield _problem(self.path, *mark, where, given, mistake.rule, change, mistake.id)
+        if more := len(self._mistakes[MOST_PROBLEMS:]):
+            rule, change = f"a file shows {MOST_PROBLEMS} problems at once", "mend the others first"
+            yield _problem(self.path, 10**6, 1, (), f"{more} problems more", rule, change)
+
+    @property
+    def name(self) -> str:
+        """What the tenant would be called, as far as one can tell."""
+        given = self.document.get("tenant") if isinstance(self.document, dict) else None
+        return given if isinstance(given, str) else self.path.stem
 
 
 def load(name: str | os.PathLike[str], root: Path | None = None) -> Loaded:
@@ -98,164 +147,77 @@ def load(name: str | os.PathLike[str], root: Path | None = None) -> Loaded:
     Raises SpecError with every problem found; files are shown relative to the working directory.
     """
     folder = find_folder(name, root)
-    problems: list[Problem] = []
-    environment = _read(folder / ENVIRONMENT_FILE, Environment, problems)
-    tenants, files = [], []
-    for path in _tenant_files(folder):
-        tenant = _read(path, Tenant, problems)
-        if tenant is not None:
-            tenants.append(tenant)
-            files.append(path)
-    if environment is not None:
-        if environment.environment != folder.resolve().name:
-            given = f"{environment.environment!r} in folder {folder.resolve().name}"
-            violation = Violation("name-02", given, "name the environment as its folder")
-            problems.append(_problem(folder / ENVIRONMENT_FILE, ("environment",), violation))
-        problems += [_problem(files[i], where, violation) for i, where, violation in crossfile(environment, tenants)]
-    if problems or environment is None:
+    environment = _environment(folder)
+    paths, problems = _tenant_files(folder)
+    files = [_File(path, Tenant) for path in paths]
+    read = [file for file in files if file.model]
+    tenants = [file.model for file in read if file.model]
+    for index, mistake in between_tenants(tenants):
+        read[index].add(mistake)
+    # Without the folder every reference to a tenant would be wrong, and say nothing new.
+    if environment.model and (files or not problems):
+        unread = [file.name for file in files if not file.model]
+        for index, mistake in crossfile(environment.model, tenants, unread):
+            (environment if index == ENVIRONMENT else read[index]).add(mistake)
+    problems += [problem for file in (environment, *files) for problem in file.problems()]
+    if problems or environment.model is None:
         raise SpecError(problems)
-    order = sorted(tenants, key=lambda t: t.tenant)
-    return Loaded(environment, tuple(order), folder)
+    return Loaded(environment.model, tuple(sorted(tenants, key=lambda t: t.tenant)), folder)
 
 
-def _tenant_files(folder: Path) -> list[Path]:
-    return sorted(p for p in (folder / TENANTS_FOLDER).glob("*.y*ml") if p.suffix in {".yaml", ".yml"})
+def _environment(folder: Path) -> _File[Environment]:
+    path = folder / ENVIRONMENT_FILE
+    if not os.path.lexists(path):
+        other = next((p.name for s in (".yml", ".YAML", ".YML") if (p := path.with_suffix(s)).exists()), None)
+        change = f"rename {other} to {ENVIRONMENT_FILE}" if other else f"create it, or name the folder that holds {ENVIRONMENT_FILE}"
+        raise SpecError([_problem(path, 1, 1, (), "no file", f"an environment has an {ENVIRONMENT_FILE}", change)])
+    file = _File(path, Environment)
+    called = folder.resolve().name
+    if file.model and file.model.environment != called:
+        given = f"{file.model.environment!r} in folder {called!r}"
+        file.add(broken(("environment",), "name-02", given, "name the environment as its folder"))
+    return file
 
 
-def _read(path: Path, model: type[Any], problems: list[Problem]) -> Any:
+def _tenant_files(folder: Path) -> tuple[list[Path], list[Problem]]:
+    """The tenants' files, and everything else that lies there: a file that is not read is a tenant that goes."""
+    home = folder / TENANTS_FOLDER
+    files: list[Path] = []
+    problems: list[Problem] = []
     try:
-        data = path.read_bytes()
-        if len(data) > LARGEST_FILE:
-            raise Violation("build-01", f"{len(data)} bytes", f"keep a file below {LARGEST_FILE} bytes")
-        document = yaml.load(data.decode("utf-8"), _Loader)
-        if not isinstance(document, dict):
-            what = "nothing" if document is None else f"a {type(document).__name__}"
-            problems.append(Problem(_shown(path), 1, 1, "", what, "a mapping of fields is needed", "see the docs"))
-            return None
-        return model.model_validate(document)
-    except FileNotFoundError:
-        change = f"create it, or name the folder that holds {ENVIRONMENT_FILE}"
-        problems.append(Problem(_shown(path), 1, 1, "", "no file", "an environment has one", change))
-    except (OSError, UnicodeDecodeError) as error:
-        problems.append(Problem(_shown(path), 1, 1, "", str(error), "a readable UTF-8 file", "mend the file"))
-    except Violation as violation:
-        problems.append(_problem(path, (), violation))
-    except yaml.YAMLError as error:
-        problems.append(_yaml_problem(path, error))
-    except RecursionError:
-        problems.append(Problem(_shown(path), 1, 1, "", "nesting without end", "plain YAML", "drop the anchors"))
-    except ValidationError as error:
-        problems += _validation_problems(path, model, error)
-    return None
-
-
-def _shown(path: Path) -> str:
-    return os.path.relpath(path)
-
-
-def _yaml_problem(path: Path, error: yaml.YAMLError) -> Problem:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-    what = getattr(error, "problem", None) or str(error).splitlines()[0]
-    return Problem(_shown(path), line, column, "", what, "a file is valid YAML with unique keys", "mend the line")
-
-
-def _problem(path: Path, where: Location, violation: Violation) -> Problem:
-    line, column = _position(path, where)
-    rule = violation.rule
-    return Problem(
-        _shown(path), line, column, _dotted(where), violation.given, rule.title, violation.change, rule.id
-    )
-
-
-def _validation_problems(path: Path, model: type[BaseModel], error: ValidationError) -> Iterator[Problem]:
-    for detail in error.errors(include_url=False):
-        where = tuple(detail["loc"])
-        cause = detail.get("ctx", {}).get("error")
-        if isinstance(cause, Violation):
-            yield _problem(path, where, cause)
+        names = sorted(os.listdir(home))
+    except OSError as error:
+        given = "no folder" if isinstance(error, FileNotFoundError) else f"no folder ({error.strerror})"
+        change = f"create {TENANTS_FOLDER}/, with a .gitkeep in it while there is no tenant"
+        return [], [_problem(home, 1, 1, (), given, f"tenants have their files in {TENANTS_FOLDER}/", change)]
+    for name in names:
+        path = home / name
+        if name.startswith(".") or name.endswith("~"):
             continue
-        given, rule, change = _plain(model, where, detail, cause)
-        line, column = _position(path, where, on_key=detail["type"] == "extra_forbidden")
-        yield Problem(_shown(path), line, column, _dotted(where), given, rule, change)
+        if path.suffix in SUFFIXES:
+            files.append(path)
+        elif path.is_dir() or path.suffix.lower() in {*SUFFIXES, ".json", ".jsonc", ".toml"}:
+            given = "a folder" if path.is_dir() else f"suffix {path.suffix!r}"
+            change = f"move its files up into {TENANTS_FOLDER}/" if path.is_dir() else "rename it to .yaml"
+            rule = f"{TENANTS_FOLDER}/ holds a .yaml file for each tenant"
+            problems.append(_problem(path, 1, 1, (), given, rule, change))
+    return files, problems
 
 
-def _plain(model: type[BaseModel], where: Location, detail: Any, cause: object) -> tuple[str, str, str]:
-    """What was given, the rule and the change, for what pydantic itself found."""
-    kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
-    if kind == "extra_forbidden":
-        known = _fields_at(model, where[:-1])
-        close = difflib.get_close_matches(str(where[-1]), known, n=1, cutoff=0.5)
-        change = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(known)}"
-        return f"key {str(where[-1])!r}", "only known keys are read", change
-    if kind == "missing":
-        return "nothing", f"{where[-1]!r} is required", f"add {where[-1]}"
-    if kind in {"enum", "literal_error"}:
-        expected = str(context.get("expected", ""))
-        names = [name.strip(" '") for name in expected.replace(" or ", ",").split(",")]
-        close = difflib.get_close_matches(str(value), names, n=1, cutoff=0.5)
-        change = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(names)}"
-        return _short(value), f"one of {', '.join(names)}", change
-    if kind == "string_type" and isinstance(value, bool | int | float):
-        return _short(value), "a text is needed", f'quote it: "{value}" (YAML reads it as {type(value).__name__})'
-    if kind == "string_pattern_mismatch":
-        return _short(value), f"has the form {context['pattern']}", "write it in that form"
-    message = str(cause) if cause else detail["msg"][:1].lower() + detail["msg"][1:]
-    return _short(value), message, "write a value that the rule admits"
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+def _problem(
+    path: Path, line: int, column: int, where: Location, given: str, rule: str, change: str, id: str = ""
+) -> Problem:
+    shown = _printable(os.path.relpath(path))
+    return Problem(shown, line, column, _dotted(where), _printable(given), rule, _printable(change), id)
 
 
 def _dotted(where: Location) -> str:
     out = ""
     for part in where:
-        out += f"[{part}]" if isinstance(part, int) else f".{part}" if out else str(part)
+        out += f"[{part}]" if isinstance(part, int) else f"{'.' if out else ''}{_printable(part)}"
     return out
 
 
-def _fields_at(model: type[BaseModel], where: Location) -> list[str]:
-    """The keys that a place in a file may have, found by walking the JSON Schema."""
-    schema = model.model_json_schema(by_alias=True)
-    node: Any = schema
-    for part in where:
-        node = _resolved(schema, node)
-        if isinstance(part, int):
-            node = node.get("items", {})
-        else:
-            node = node.get("properties", {}).get(part) or node.get("additionalProperties") or {}
-    return list(_resolved(schema, node).get("properties", {}))
-
-
-def _resolved(schema: Any, node: Any) -> Any:
-    for choice in [node, *node.get("anyOf", []), *node.get("allOf", [])]:
-        if "$ref" in choice:
-            return schema["$defs"][choice["$ref"].rsplit("/", 1)[1]]
-    return node
-
-
-def _position(path: Path, where: Location, on_key: bool = False) -> tuple[int, int]:
-    """Line and column, from 1, of a place in a file: of its value, or of the nearest thing around it."""
-    try:
-        node = yaml.compose(path.read_text("utf-8"), _Loader)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        return 1, 1
-    mark = node.start_mark if node else None
-    for depth, part in enumerate(where):
-        last = depth == len(where) - 1
-        if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-            node = node.value[part]
-            mark = node.start_mark
-        elif isinstance(node, yaml.MappingNode):
-            found = next(((k, v) for k, v in node.value if k.value == str(part)), None)
-            if found is None:
-                break
-            mark = found[0].start_mark
-            node = found[1]
-            if last and not on_key and isinstance(node, yaml.ScalarNode):
-                mark = node.start_mark
-        else:
-            break
-    return (mark.line + 1, mark.column + 1) if mark else (1, 1)
+def _printable(text: str) -> str:
+    """The text on one line: names and keys in it come from outside."""
+    return text if text.isprintable() else repr(text)[1:-1]

@@ -188,17 +188,19 @@ class _Reader:
             # Aliases of aliases: small on disk, endless once they are followed.
             given, rule = f"more than {MOST_VALUES} values", "aliases do not multiply without end"
             raise Refused(_mark(node.start_mark), given, rule, "write the values out")
-        if depth > DEEPEST:
-            raise _too_deep(_mark(node.start_mark))
         if isinstance(node, ScalarNode):
             return node.value if node.tag == _STR else self.scalar(node)
         if node.tag not in {_SEQ, _MAP}:
-            return self.tagged(node)
+            self.tagged(node)
         if isinstance(node, MappingNode):
             return self.mapping(node, depth)
+        if depth > DEEPEST:
+            raise _too_deep(_mark(node.start_mark))
         return [self.value(child, depth + 1) for child in node.value]
 
     def mapping(self, node: MappingNode, depth: int) -> dict[str, Any]:
+        if depth > DEEPEST:
+            raise _too_deep(_mark(node.start_mark))
         values: dict[str, Any] = {}
         merged: list[Node] = []
         for key, child in node.value:
@@ -227,11 +229,12 @@ class _Reader:
                 return int(node.value)
             case "tag:yaml.org,2002:float" if _BROKEN.fullmatch(node.value):
                 return float(node.value.lower().replace(".inf", "inf").replace(".nan", "nan"))
-        return self.tagged(node) if node.tag != _MERGE else node.value
+        if node.tag != _MERGE:
+            self.tagged(node)
+        return node.value
 
-    def tagged(self, node: Node) -> Any:
+    def tagged(self, node: Node) -> None:
         self.refuse(node, f"tag {node.tag}", "values are plain", "drop the tag")
-        return None
 
     def refuse(self, node: Node, given: str, rule: str, change: str) -> None:
         self.refused.append(Refused(_mark(node.start_mark), given, rule, change))
@@ -249,11 +252,13 @@ def values(node: Node | None) -> tuple[Any, list[Refused]]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a location leads. `depth` tells how much of it the file has; `written` is a plain scalar's text."""
+    """Where a location leads: `depth` parts of it are in the file, and end in a `scalar` whose text is `written`
+    if YAML made something else of it."""
 
     key: Mark
     value: Mark
     depth: int
+    scalar: bool
     written: str | None
 
 
@@ -269,9 +274,10 @@ def find(root: Node | None, where: Location) -> Place:
     top = _mark(node.start_mark) if node else Mark(1, 1)
     at_key = _mark(key.start_mark) if key else top
     # A block stands a line below its key, an alias somewhere else: both are looked for at the key.
-    nearby = isinstance(node, ScalarNode) and not (key and node.start_mark.index < key.start_mark.index)
-    plain = isinstance(node, ScalarNode) and not node.style and node.tag != _STR
-    return Place(at_key, top if nearby or not key else at_key, depth, node.value if plain and node else None)
+    scalar = isinstance(node, ScalarNode)
+    nearby = scalar and not (key and node.start_mark.index < key.start_mark.index)
+    text = node.value if isinstance(node, ScalarNode) and node.tag != _STR else None
+    return Place(at_key, top if nearby or not key else at_key, depth, scalar, text)
 
 
 def _children(node: Node | None, part: str | int) -> Iterator[tuple[Node | None, Node]]:

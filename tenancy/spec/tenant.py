@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from tenancy.catalog import vocabulary as words
-from tenancy.rules.catalogue import RULES, Violation
+from tenancy.rules.catalogue import RULES
 from tenancy.rules.values import foreign_subject, unsafe_prefix, unsafe_range, weak_pod_security
 from tenancy.spec.base import (
     Count,
+    Day,
+    Flag,
     FlavorName,
     LabelValue,
+    Line,
     Mail,
+    Mistake,
     PartName,
     Port,
     Positive,
     Slug,
     Spec,
     TenantName,
+    broken,
+    form,
+    plain,
+    written,
 )
 from tenancy.spec.environment import Quota
 
@@ -45,21 +55,28 @@ class Role(StrEnum):
     OWNER = "owner"  # developer who also manages service accounts and sees who has access
 
 
+_Subject = form(
+    r"^[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f])?$",
+    "a name as the identity provider spells it, without spaces around it",
+    "drop spaces and control characters",
+    253,
+)
+
+
 class Person(Spec):
     """A group or a single user of the identity provider, and what they are to the tenant."""
 
-    group: str | None = Field(None, max_length=253, description="Group. Either this or user.")
-    user: str | None = Field(None, max_length=253, description="User. Either this or group.")
+    group: _Subject | None = Field(None, description="Group. Either this or user.")
+    user: _Subject | None = Field(None, description="User. Either this or group.")
     role: Role = Field(description="What they may do.")
     namespaces: tuple[PartName, ...] = Field((), description="Parts that the role holds in; absent: all.")
 
-    @model_validator(mode="after")
-    def _is_somebody(self) -> Self:
+    def mistakes(self) -> Iterator[Mistake]:
         if (self.group is None) == (self.user is None):
-            raise ValueError("exactly one of group and user is needed")
-        if given := foreign_subject(self.kind, self.name):
-            raise Violation("rbac-05", given)
-        return self
+            given = "both group and user" if self.group else "neither group nor user"
+            yield Mistake((), given, "an entry is one group or one user", "write exactly one of group and user")
+        elif given := foreign_subject(self.kind, self.name):
+            yield broken((self.kind.lower(),), "rbac-05", given)
 
     @property
     def kind(self) -> Literal["Group", "User"]:
@@ -84,16 +101,17 @@ class GpuShare(Spec):
     lend_up_to: Count | None = Field(None, description="Lent at most; absent: nothing.")
     borrow_up_to: Count | None = Field(None, description="Borrowed on top of the guarantee at most; absent: nothing.")
 
-    @model_validator(mode="after")
-    def _keeps_to_its_preset(self) -> Self:
+    def mistakes(self) -> Iterator[Mistake]:
         if self.lend_up_to is not None:
+            where = ("lend-up-to",)
             if self.sharing is Preset.STRICT:
-                raise Violation("share-01", f"lend-up-to: {self.lend_up_to} with sharing: strict")
-            if self.lend_up_to > self.guaranteed:
-                raise Violation("share-01", f"lend-up-to: {self.lend_up_to} of {self.guaranteed} guaranteed")
+                yield broken(where, "share-01", f"lend-up-to: {self.lend_up_to} with sharing: strict")
+            elif self.lend_up_to > self.guaranteed:
+                given = f"lend-up-to: {self.lend_up_to} of {self.guaranteed} guaranteed"
+                yield broken(where, "share-01", given, "lend at most what is guaranteed")
         if self.borrow_up_to is not None and self.sharing is not Preset.LEND_AND_BORROW:
-            raise Violation("share-01", f"borrow-up-to: {self.borrow_up_to} with sharing: {self.sharing}")
-        return self
+            given = f"borrow-up-to: {self.borrow_up_to} with sharing: {self.sharing}"
+            yield broken(("borrow-up-to",), "share-01", given)
 
 
 class PodSecurity(StrEnum):
@@ -105,7 +123,7 @@ class Namespace(Spec):
     """A part of the tenant. Its namespace is called `<tenant>--<name>`."""
 
     name: PartName = Field(description="The part's name, such as train.")
-    purpose: str = Field("", max_length=200, description="What it is for; an annotation.")
+    purpose: Line = Field("", description="What it is for; an annotation.")
     tier: Slug | None = Field(None, description="Tier of this part; absent: the tenant's.")
     gpus: dict[FlavorName, Count] = Field(
         default_factory=dict,
@@ -122,16 +140,24 @@ class Access(StrEnum):
     WRITE_ONCE = "write-once"  # may write what is not there
 
 
+_Prefix = form(r"^[^\x00-\x1f\x7f]+$", "a prefix of object names", "write the prefix as 'teams/<tenant>/'", 512)
+_Host = form(
+    r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z]{2,}$",
+    "a full host name in lower case, without wildcard, scheme or port",
+    "write it like api.vendor.example",
+    253,
+)
+_Range = form(r"^[0-9a-f.:]+/[0-9]{1,3}$", "an address range with its length", "write it like 198.51.100.0/24", 60)
+
+
 class Storage(Spec):
     bucket: Slug = Field(description="A bucket of the environment.")
-    prefix: str = Field(min_length=1, max_length=512, description="Ends with '/'.")
+    prefix: _Prefix = Field(description="Ends with '/'.")
     access: Access = Field(Access.READ_ONLY, description="What the tenant's workloads may do there.")
 
-    @model_validator(mode="after")
-    def _prefix_is_exact(self) -> Self:
+    def mistakes(self) -> Iterator[Mistake]:
         if given := unsafe_prefix(self.prefix):
-            raise Violation("stor-01", given)
-        return self
+            yield broken(("prefix",), "stor-01", given)
 
     def overlaps(self, other: Storage) -> bool:
         return self.bucket == other.bucket and (
@@ -142,57 +168,62 @@ class Storage(Spec):
 class Reach(Spec):
     """Something outside the tenant that its pods may connect to. Everything else is denied."""
 
-    dns: str | None = Field(
-        None,
-        pattern=r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z]{2,}$",
-        description="Host name; needs cluster.cni cilium. Either this or cidr.",
+    dns: _Host | None = Field(
+        None, description="Host name; needs cluster.cni cilium. Either this or cidr."
     )
-    cidr: str | None = Field(None, description="Address range. Either this or dns.")
+    cidr: _Range | None = Field(None, description="Address range. Either this or dns.")
     port: Port = Field(description="Destination port.")
     protocol: Literal["TCP", "UDP"] = Field("TCP", description="Transport.")
 
-    @model_validator(mode="after")
-    def _is_one_place(self) -> Self:
+    def mistakes(self) -> Iterator[Mistake]:
         if (self.dns is None) == (self.cidr is None):
-            raise ValueError("exactly one of dns and cidr is needed")
-        if self.cidr is not None and (given := unsafe_range(self.cidr)):
-            raise Violation("net-05", given)
-        return self
+            given = "both dns and cidr" if self.dns else "neither dns nor cidr"
+            yield Mistake((), given, "an entry is one place", "write exactly one of dns and cidr")
+        elif self.cidr is not None and (given := unsafe_range(self.cidr)):
+            yield broken(("cidr",), "net-05", given)
 
 
 class Budget(Spec):
     monthly_usd: Positive = Field(description="Alerts start at half of it.")
 
 
+_Word = form(r"^[^\s\x00-\x1f]+$", "one word", "write it without spaces", 63)
+_Reason = form(
+    r"^[^\x00-\x1f\x7f]{10,500}$", "a sentence of 10 to 500 characters on one line", "say why, for an auditor to read"
+)
+
+
 class Waiver(Spec):
     """An exception from one rule for one object, with somebody who answers for it and an end."""
 
-    rule: str = Field(description="Id of a waivable rule.")
-    object: str = Field(min_length=1, description="What it holds for: a part of the tenant.")
-    reason: str = Field(min_length=10, description="Why, in a sentence an auditor reads.")
+    rule: _Word = Field(description="Id of a waivable rule.")
+    object: _Word = Field(description="What it holds for: a part of the tenant.")
+    reason: _Reason = Field(description="Why, in a sentence an auditor reads.")
     owner: Mail = Field(description="Who answers for it.")
-    until: dt.date = Field(description="Last day on which it holds.")
+    until: Day = Field(description="Last day on which it holds.")
 
-    @model_validator(mode="after")
-    def _holds(self) -> Self:
+    def mistakes(self) -> Iterator[Mistake]:
         rule = RULES.get(self.rule)
         if rule is None or not rule.waivable:
             known = ", ".join(r.id for r in RULES.values() if r.waivable)
-            raise Violation("exc-01", f"rule {self.rule!r}", f"only these can be waived: {known}")
+            yield broken(("rule",), "exc-01", f"rule {self.rule!r}", f"only these can be waived: {known}")
         if self.until < dt.date.today():
-            raise Violation("exc-01", f"until: {self.until}, which is past")
-        return self
+            yield broken(("until",), "exc-01", f"until: {self.until}, which is past")
 
 
 def _part(value: Any) -> Any:
-    return {"name": value} if isinstance(value, str) else value
+    if isinstance(value, str):
+        return {"name": value}
+    if not isinstance(value, dict | Namespace):
+        raise plain(written(value), "a part's name, or a mapping with its name", "write train, or {name: train}")
+    return value
 
 
 class Tenant(Spec):
     """One team, its people, its share and its limits."""
 
     tenant: TenantName = Field(description="Name; every derived name starts with it.")
-    title: str = Field("", max_length=200, description="Name as people write it; an annotation.")
+    title: Line = Field("", description="Name as people write it; an annotation.")
     team: Slug = Field(description="Cost label: the team.")
     owner: Owner = Field(description="Who answers for it.")
     department: Slug = Field(description="A department of the environment.")
@@ -201,7 +232,10 @@ class Tenant(Spec):
     tier: Slug = Field(description="A tier of the environment.")
     isolation: Isolation = Field(Isolation.NAMESPACE, description="How far apart from others it runs.")
     namespaces: tuple[Annotated[Namespace, BeforeValidator(_part, json_schema_input_type=str | Namespace)], ...] = Field(
-        (Namespace(name="main"),), min_length=1, max_length=20, description="Parts; absent: one called main."
+        default_factory=lambda: (Namespace(name="main"),),
+        min_length=1,
+        max_length=20,
+        description="Parts; absent: one called main.",
     )
     people: tuple[Person, ...] = Field((), description="Who may do what; absent: nobody but the platform.")
     gpus: dict[FlavorName, GpuShare] = Field(default_factory=dict, description="Shares by flavor; absent: none.")
@@ -209,39 +243,46 @@ class Tenant(Spec):
     reach: tuple[Reach, ...] = Field((), description="What leaves the tenant; absent: nothing but DNS.")
     budget: Budget | None = Field(None, description="What it may cost; absent: no alert.")
     exceptions: tuple[Waiver, ...] = Field((), description="Waivers in force; absent: none.")
-    adopt: bool = Field(
+    adopt: Flag = Field(
         False, description="Take over namespaces of these names that exist already; absent: refuse."
     )
 
-    @model_validator(mode="after")
-    def _is_consistent(self) -> Self:
+    def mistakes(self) -> Iterator[Mistake]:
         if self.isolation is not Isolation.NAMESPACE:
-            raise Violation("build-01", f"isolation: {self.isolation}", "use namespace")
-        parts = [n.name for n in self.namespaces]
-        for part in parts:
-            if parts.count(part) > 1:
-                raise Violation("name-02", f"namespace {part!r} twice")
-        for person in self.people:
-            for part in person.namespaces:
+            yield broken(("isolation",), "build-01", f"isolation: {self.isolation}", "use namespace")
+        parts: dict[str, Namespace] = {}
+        for i, namespace in enumerate(self.namespaces):
+            if parts.setdefault(namespace.name, namespace) is not namespace:
+                yield broken(("namespaces", i, "name"), "name-02", f"namespace {namespace.name!r} twice")
+        known = f"name a part: {', '.join(parts)}"
+        for i, person in enumerate(self.people):
+            for j, part in enumerate(person.namespaces):
                 if part not in parts:
-                    raise Violation("ref-01", f"namespace {part!r} of {person.kind.lower()} {person.name}")
-        for namespace in self.namespaces:
-            waived = any(w.rule == "ns-03" and w.object == namespace.name for w in self.exceptions)
-            if (given := weak_pod_security(namespace.pod_security)) and not waived:
-                raise Violation("ns-03", f"pod-security: {given} in {namespace.name}")
-        for waiver in self.exceptions:
+                    yield broken(("people", i, "namespaces", j), "ref-01", f"namespace {part!r}", known)
+        for i, waiver in enumerate(self.exceptions):
             if waiver.object not in parts:
-                raise Violation("exc-01", f"object {waiver.object!r}", f"name a part: {', '.join(parts)}")
-        for flavor in {f for n in self.namespaces for f in n.gpus}:
-            held = sum(n.gpus.get(flavor, 0) for n in self.namespaces)
-            guaranteed = self.gpus[flavor].guaranteed if flavor in self.gpus else 0
-            if held > guaranteed:
-                raise Violation(
-                    "share-01",
-                    f"{held} {flavor} in namespaces of {guaranteed} guaranteed",
-                    "lower the parts' gpus or raise the guarantee",
-                )
-        return self
+                yield broken(("exceptions", i, "object"), "exc-01", f"object {waiver.object!r}", known)
+        waived = {w.object for w in self.exceptions if w.rule == "ns-03"}
+        for i, namespace in enumerate(self.namespaces):
+            if (given := weak_pod_security(namespace.pod_security)) and namespace.name not in waived:
+                where = ("namespaces", i, "pod-security")
+                yield broken(where, "ns-03", f"pod-security: {given} in {namespace.name}")
+        yield from self._claims()
+
+    def _claims(self) -> Iterator[Mistake]:
+        claimed: Counter[str] = Counter()
+        for i, namespace in enumerate(self.namespaces):
+            for flavor, count in namespace.gpus.items():
+                where = ("namespaces", i, "gpus", flavor)
+                if flavor not in self.gpus:
+                    change = "write the tenant's share of it under gpus, or drop it here"
+                    yield broken(where, "share-01", f"{flavor}, of which the tenant has no share", change)
+                    continue
+                before, guaranteed = claimed[flavor], self.gpus[flavor].guaranteed
+                claimed[flavor] += count
+                if before <= guaranteed < claimed[flavor]:
+                    given = f"{before} + {count} = {claimed[flavor]} {flavor} in namespaces of {guaranteed} guaranteed"
+                    yield broken(where, "share-01", given, "lower the parts' gpus or raise the guarantee")
 
     def tier_of(self, namespace: Namespace) -> str:
         return namespace.tier or self.tier

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tenancy.catalog import quantity
 from tenancy.live import denial
 from tenancy.live.attacks.model import ABSENT, Attack, Request, attack, core, skipped
 from tenancy.live.attacks.pods import LIMITS, SECURITY, Case, attack_of
@@ -44,7 +45,8 @@ def _limit_range(place: Place) -> Iterator[Case]:
     most, least = tier.container.max, tier.container.min
     # The request stays small, so that no quota on requests speaks first.
     if "cpu" in most:
-        yield Case("limits", "cpu", "run a container larger than the largest", f"{LIMITS}/cpu", f"{most['cpu']}001m", "1")
+        enough = place.pod()["spec"]["containers"][0]["resources"]["limits"]["cpu"]
+        yield Case("limits", "cpu", "run a container larger than the largest", f"{LIMITS}/cpu", _just_above(most["cpu"]), enough)
     if "memory" in least:
         at = "/spec/containers/0/resources/requests/memory"
         yield Case("limits", "memory", "ask for next to no memory and take a node's", at, "1Ki", least["memory"])
@@ -66,9 +68,7 @@ def _large_claim(place: Place) -> Attack:
 
 
 def _just_above(size: str) -> str:
-    from tenancy.spec.base import amount
-
-    return str(int(amount(size)) + 1)
+    return quantity.write(quantity.parse(size) + 1)
 
 
 def _pod_security(scene: Scene, place: Place) -> Iterator[Attack]:

@@ -1,0 +1,149 @@
+"""The engine: a whole environment from nothing and again, against kubectl, and our program against a bare one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.generate import generate
+from tenancy.lab import control_plane
+from tenancy.lab.layout import environ
+from tenancy.plan import Plan, make_plan
+from tenancy.plan.model import Object
+from tenancy.plan.render import write
+from tenancy.spec import load
+
+TENANTS = 15
+ROUNDS = 5
+NAME = "bench"
+
+# Registers what it is told, from a file: no spec, no plan, no look at the cluster.
+_BARE = '''
+import json, pulumi, pulumi_kubernetes
+provider = pulumi_kubernetes.Provider("kubernetes", context="gpu-tenancy-lab")
+made = {}
+for kind, name, props, parent, after in json.load(open("resources.json")):
+    options = pulumi.ResourceOptions(
+        parent=made.get(parent),
+        depends_on=[made[a] for a in after],
+        providers=None if parent else [provider],
+    )
+    if props is None:
+        made[name] = pulumi.ComponentResource(kind, name, None, options)
+    else:
+        made[name] = pulumi.CustomResource(kind, name, props, options)
+'''
+
+
+def measure() -> str:
+    """The rows of the section, as Markdown."""
+    project = Path(__file__).parent.parent
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder).resolve()
+        for name in ("Pulumi.yaml", "__main__.py"):
+            shutil.copy(project / name, root)
+        (root / ".venv").symlink_to(project / ".venv")
+        shutil.copytree(project / "policy", root / "policy")
+        loaded = load(generate(root / "stacks" / NAME, TENANTS))
+        plan = make_plan(loaded.environment, loaded.tenants)
+        control_plane.up(root=root, platform_group=loaded.environment.platform.group, nodes=[])
+        try:
+            return _rows(root, plan, environ(root))
+        finally:
+            control_plane.down(root=root)
+
+
+def _rows(root: Path, plan: Plan, env: Mapping[str, str]) -> str:
+    rendered = root / "rendered"
+    count = write(plan, rendered)
+    bare = _bare_project(root / "bare", root / ".venv", plan)
+    for where in (root, bare):
+        _timed(where, env, "pulumi", "stack", "init", NAME)
+    ours, theirs, packed = [], [], []
+    for _ in range(ROUNDS):
+        theirs.append(_timed(bare, env, "pulumi", "preview", "--stack", NAME))
+        ours.append(_timed(root, env, "pulumi", "preview", "--stack", NAME))
+        packed.append(_timed(root, env, "pulumi", "preview", "--stack", NAME, "--policy-pack", "policy"))
+    rows = [
+        f"{TENANTS} tenants, {count} objects, file backend.",
+        "",
+        f"| preview from nothing, median of {ROUNDS} | seconds | ratio |",
+        "|---|---|---|",
+        _row("bare program with the same resources", theirs, theirs),
+        _row("our program", ours, theirs),
+        _row("our program with the policy pack", packed, theirs),
+    ]
+    apply = ("kubectl", "apply", "--server-side", "-R", "-f", str(rendered))
+    kubectl = [_timed(root, env, *apply), _timed(root, env, *apply)]
+    _timed(root, env, "kubectl", "delete", "-R", "-f", str(rendered), "--wait")
+    up = ("pulumi", "up", "--yes", "--skip-preview", "--stack", NAME)
+    pulumi = [_timed(root, env, *up), _timed(root, env, *up)]
+    return "\n".join(
+        [
+            *rows,
+            "",
+            "| update, one run | from nothing, s | unchanged, s |",
+            "|---|---|---|",
+            f"| `kubectl apply --server-side` of the rendered objects | {kubectl[0]:.1f} | {kubectl[1]:.1f} |",
+            f"| `pulumi up`, one stack | {pulumi[0]:.1f} | {pulumi[1]:.1f} |",
+            f"| ratio | {pulumi[0] / kubectl[0]:.1f} | {pulumi[1] / kubectl[1]:.1f} |",
+        ]
+    )
+
+
+def _row(what: str, seconds: list[float], base: list[float]) -> str:
+    median = statistics.median(seconds)
+    return f"| {what} | {median:.2f} | {median / statistics.median(base):.2f} |"
+
+
+def _timed(where: Path, env: Mapping[str, str], *command: str) -> float:
+    began = time.monotonic()
+    done = subprocess.run(command, cwd=where, env=dict(env), capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return time.monotonic() - began
+
+
+def _bare_project(folder: Path, venv: Path, plan: Plan) -> Path:
+    folder.mkdir()
+    (folder / ".venv").symlink_to(venv)
+    (folder / "Pulumi.yaml").write_text(
+        "name: bare\nruntime: {name: python, options: {virtualenv: .venv}}\n", "utf-8"
+    )
+    (folder / "__main__.py").write_text(_BARE, "utf-8")
+    (folder / "resources.json").write_text(json.dumps(_resources(plan)), "utf-8")
+    return folder
+
+
+def _resources(plan: Plan) -> list[tuple[str, str, Object | None, str | None, list[str]]]:
+    """Type, name, inputs (None for a component), parent and dependencies, as our program registers them."""
+    from tenancy.components.manifest import child_name, resource_type
+
+    rows: list[tuple[str, str, Object | None, str | None, list[str]]] = []
+
+    def add(parent: str, item: Object, after: list[str]) -> str:
+        name = child_name(parent, item)
+        rows.append((resource_type(item), name, item, parent, after))
+        return name
+
+    platform = plan.platform
+    rows.append(("gpu-tenancy:index:Platform", "platform", None, None, []))
+    before = [add("platform", item, []) for item in (platform.namespace, *platform.guards)]
+    for item in (*platform.priorities, *platform.roles):
+        add("platform", item, [])
+    marker = add("platform", platform.marker, before)
+    for tenant in plan.tenants:
+        rows.append(("gpu-tenancy:index:Tenant", tenant.name, None, None, []))
+        for space in tenant.namespaces:
+            rows.append(("gpu-tenancy:index:TenantNamespace", space.name, None, tenant.name, []))
+            namespace = add(space.name, space.namespace, [marker])
+            walls = [add(space.name, wall, [namespace]) for wall in space.isolation]
+            for binding in space.access:
+                add(space.name, binding, walls)
+    return rows

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tenancy.cli.common import (
+    BAD_INPUT,
+    FAILED,
+    environment_argument,
+    example,
+    fail,
+    format_option,
+    load_or_exit,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tenancy.live.api import Api
+    from tenancy.live.attacks import Attack
+    from tenancy.live.denial import AuditLog
+    from tenancy.live.verify import Result
+
+SHOWN_REFUSALS = 3
+
+
+@click.command("verify", epilog=example("tenancy verify local --only gpu-"))
+@environment_argument
+@format_option
+@click.option("--only", metavar="PREFIX", default="", help="Ask only the attacks whose id starts with this.")
+@click.option(
+    "--from",
+    "extra",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Attacks of your own in YAML or JSON, in place of the built-in ones.",
+)
+@click.option(
+    "--audit-log",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Audit log to check the answers against; absent: the lab's, if the lab is what is attacked.",
+)
+def command(environment: str, form: str, only: str, extra: Path | None, audit_log: Path | None) -> None:
+    """Attack the live cluster of ENV as its tenants, and show who refused.
+
+    Each attack has a twin that differs in one field and must be admitted: a cluster that refuses everything
+    proves nothing. An attack counts as refused only if the control that should refuse it did. Whatever would
+    write is asked as a dry run: nothing is made. Exit code 1 if anything got through, was refused by another
+    control than expected, or was refused though it should not be.
+    """
+    from tenancy.live.api import Api, Unreachable
+    from tenancy.live.attacks import all_attacks
+    from tenancy.live.denial import AuditLog
+    from tenancy.live.verify import NotDeployed, scene_of
+    from tenancy.plan import make_plan
+
+    loaded = load_or_exit(environment, form)
+    plan = make_plan(loaded.environment, loaded.tenants)
+    written = _read(extra) if extra else None
+    try:
+        api = Api(plan.context)
+        log = audit_log or _lab_log(api)
+        audit = AuditLog(log) if log else None
+        scene = scene_of(api, loaded, plan)
+        attacks = [attack for attack in written or all_attacks(scene) if attack.id.startswith(only)]
+        if not attacks:
+            fail(f"given --only {only}; rule: the start of an attack's id; change: run without --only to see them", 2)
+        results = _run(api, attacks, audit, form)
+    except (NotDeployed, Unreachable) as error:
+        fail(str(error))
+    if form == "json":
+        print_json([result.as_dict() for result in results])
+    else:
+        _show(results, audit is not None)
+    if any(result.gap for result in results):
+        sys.exit(FAILED)
+
+
+def _run(api: Api, attacks: list[Attack], audit: AuditLog | None, form: str) -> list[Result]:
+    from tenancy.live.verify import run
+
+    if form == "json" or not sys.stderr.isatty():
+        return run(api, attacks, audit)
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress
+
+    bar = Progress("attacks", BarColumn(), MofNCompleteColumn(), console=Console(stderr=True), transient=True)
+    with bar as progress:
+        task = progress.add_task("attacks", total=len(attacks))
+        return run(api, attacks, audit, done=lambda: progress.advance(task))
+
+
+def _read(file: Path) -> list[Attack]:
+    import yaml
+
+    from tenancy.live.attacks import from_entries
+
+    try:
+        entries = yaml.safe_load(file.read_text("utf-8"))
+        if not isinstance(entries, list):
+            raise ValueError("given no list; change: write a list of attacks")
+        return list(from_entries(entries))
+    except (ValueError, KeyError, yaml.YAMLError, UnicodeDecodeError) as error:
+        fail(f"{file}: {error}", BAD_INPUT)
+
+
+def _lab_log(api: Api) -> Path | None:
+    """The lab's audit log, if the lab of this project is what the kubeconfig leads to."""
+    from tenancy.lab.layout import Lab, LabError
+
+    try:
+        lab = Lab.of()
+        leads_there = lab.kubeconfig.is_file() and f'"{api.host}"' in lab.kubeconfig.read_text("utf-8")
+    except (LabError, OSError):
+        return None
+    log = lab.folder / "audit.log"
+    return log if leads_there and log.exists() else None
+
+
+def _show(results: list[Result], audited: bool) -> None:
+    from rich.console import Console
+
+    # A line is a case: wrapped cells would hide the gaps that come first.
+    console = Console(width=None if sys.stdout.isatty() else 200, soft_wrap=False, highlight=False)
+    _table(console, results)
+    asked = [result for result in results if not result.skipped]
+    gaps = [result for result in asked if result.gap]
+    for result in gaps:
+        console.print(f"[red]{result.attack.id}[/]: {_plain(_why(result))}", soft_wrap=True)
+    counts = (
+        f"{len(asked)} attacks: {sum(r.refused for r in asked)} refused by the expected control, "
+        f"{sum(r.twin_admitted for r in asked)} twins admitted, {len(gaps)} gap{'' if len(gaps) == 1 else 's'}"
+    )
+    skipped = len(results) - len(asked)
+    more = f", {skipped} skipped" if skipped else ""
+    log = "; the audit log agrees" if audited and not any(r.problem for r in asked) else ""
+    console.print(f"[{'red' if gaps else 'green'}]{counts}{more}[/]{log}", soft_wrap=True)
+    told = list({r.attack.rule: r for r in asked if not r.gap and "To change:" in r.message}.values())
+    if told:
+        console.print("What a tenant reads, for example:")
+    for result in told[:SHOWN_REFUSALS]:
+        console.print(f"  {_plain(result.message.partition('denied request: ')[2])}", soft_wrap=True)
+
+
+def _table(console: Console, results: list[Result]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for title in ("attack", "", "expected denier", "actual", "twin"):
+        table.add_column(title, no_wrap=True, overflow="ellipsis")
+    for result in sorted(results, key=lambda r: (not r.gap, bool(r.skipped))):
+        table.add_row(*map(_plain, _cells(result)), style="red" if result.gap else "dim" if result.skipped else None)
+    console.print(table)
+
+
+def _cells(result: Result) -> tuple[str, ...]:
+    attack = result.attack
+    if result.skipped:
+        return (attack.id, attack.attack, attack.expected_denier, f"skipped: {result.skipped}", "")
+    actual = "as expected" if result.refused else f"{result.status} {result.denier}"
+    twin = "admitted" if result.twin_admitted else f"refused: {result.twin_status}"
+    return (attack.id, attack.attack, attack.expected_denier, actual, twin)
+
+
+def _why(result: Result) -> str:
+    if result.problem:
+        return result.problem
+    if result.refused:
+        return f"its twin should be admitted: {result.twin_status} {result.twin_message}"
+    if result.status < 400:
+        return f"{result.status}: it got through; {result.attack.expected_denier} should have refused it"
+    return f"refused by {result.denier}, not by {result.attack.expected_denier}: {result.message}"
+
+
+def _plain(text: Any) -> str:
+    from rich.markup import escape
+
+    return escape(str(text))

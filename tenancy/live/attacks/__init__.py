@@ -1,0 +1,17 @@
+"""The attacks that `tenancy verify` asks, made from the environment's own files."""
+
+from __future__ import annotations
+
+from tenancy.live.attacks.access import access_attacks
+from tenancy.live.attacks.limits import limit_attacks
+from tenancy.live.attacks.model import Attack, Request, differences, from_entries
+from tenancy.live.attacks.objects import object_attacks
+from tenancy.live.attacks.pods import pod_attacks
+from tenancy.live.attacks.scene import Place, Scene
+
+__all__ = ["Attack", "Place", "Request", "Scene", "all_attacks", "differences", "from_entries"]
+
+
+def all_attacks(scene: Scene) -> tuple[Attack, ...]:
+    """Every attack that the environment gives an occasion for, and by name those that it does not."""
+    return (*pod_attacks(scene), *object_attacks(scene), *limit_attacks(scene), *access_attacks(scene))

@@ -1,0 +1,281 @@
+"""Attacks on rights: other tenants' objects, the walls around one's own namespace, the cluster itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tenancy.live import denial
+from tenancy.live.api import Identity
+from tenancy.live.attacks.model import MERGE, STRATEGIC, Attack, Request, attack, core, group, skipped
+from tenancy.live.attacks.scene import POD_NAME, Place, Scene
+from tenancy.plan import quotas
+from tenancy.plan.access import role_name
+from tenancy.plan.network import DEFAULT_DENY
+from tenancy.spec.tenant import Role
+
+RULE = "rbac"
+RBAC_API = "rbac.authorization.k8s.io/v1"
+GONE = f"{POD_NAME}-not-there"
+
+_PATCH = {"metadata": {"annotations": {"bank.example/note": "hello"}}}
+
+
+def access_attacks(scene: Scene) -> Iterator[Attack]:
+    """Everything that RBAC alone refuses."""
+    pairs = list(scene.pairs())
+    for one, other in pairs:
+        yield from _across(one, other)
+    if not pairs:
+        yield skipped("rbac-across", RULE, "reach another tenant", "the environment has no second tenant with people")
+    for place in scene.manned:
+        yield from _walls(place)
+    if home := scene.home:
+        yield from _own_namespace(home)
+        yield from _cluster(home)
+        yield from _workload(home)
+    yield from _personas(scene)
+
+
+def _rbac(id: str, sentence: str, request: Request, **twin: Any) -> Attack:
+    return attack(f"rbac-{id}", RULE, sentence, denial.RBAC, request, **twin)
+
+
+def _across(one: Place, other: Place) -> Iterator[Attack]:
+    """The same request where it is one's own is fine."""
+    pod = one.pod()
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": POD_NAME}, "stringData": {"a": "b"}}
+    job = {"template": {"spec": pod["spec"], "metadata": {}}}
+    requests: tuple[tuple[str, str, str, str, str, Any], ...] = (
+        ("list-pods", "see the pods", "GET", "", "pods", None),
+        ("list-secrets", "read the secrets", "GET", "", "secrets", None),
+        ("read-config", "read a config map", "GET", "", "configmaps/kube-root-ca.crt", None),
+        ("read-quota", "see the quota", "GET", "", f"resourcequotas/{quotas.NAME}", None),
+        ("list-claims", "see the volume claims", "GET", "", "persistentvolumeclaims", None),
+        ("list-events", "read the events", "GET", "", "events", None),
+        ("list-jobs", "see the jobs", "GET", "batch/v1", "jobs", None),
+        ("run-pod", "run a pod", "POST", "", "pods", pod),
+        ("run-job", "run a job", "POST", "batch/v1", "jobs", _object("batch/v1", "Job", spec=job)),
+        ("plant-secret", "plant a secret", "POST", "", "secrets", secret),
+        ("edit-config", "edit a config map", "PATCH", "", "configmaps/kube-root-ca.crt", _PATCH),
+        ("delete-pods", "delete the pods", "DELETE", "", "pods", None),
+    )
+    suffix = f"@{other.name}"
+    for name, sentence, method, api, what, body in requests:
+        theirs, mine = (
+            group(api, place.name, what) if api else core(place.name, what) for place in (other, one)
+        )
+        kind = MERGE if method == "PATCH" else "application/json"
+        request = Request(method, theirs, body, one.developer, kind)
+        text = f"{one.tenant.tenant}'s developer: {sentence} of {other.tenant.tenant}"
+        yield _rbac(f"{name}-as-{one.tenant.tenant}{suffix}", text, request, twin_path=mine)
+    # No such pod: in one's own namespace that is what the answer says.
+    for name, sentence, method, what, body in (
+        ("exec", "open a shell in a pod", "GET", "exec?command=id&stdout=true", None),
+        ("port-forward", "reach a port", "GET", "portforward?ports=80", None),
+        ("logs", "read the logs", "GET", "log", None),
+        ("debug", "add a debug container to a pod", "PATCH", "ephemeralcontainers", {"spec": {}}),
+    ):
+        theirs, mine = (core(place.name, "pods", GONE, what) for place in (other, one))
+        kind = STRATEGIC if method == "PATCH" else "application/json"
+        request = Request(method, theirs, body, one.developer, kind)
+        text = f"{one.tenant.tenant}'s developer: {sentence} of {other.tenant.tenant}"
+        yield _rbac(f"{name}-as-{one.tenant.tenant}{suffix}", text, request, twin_path=mine, twin_missing=True)
+
+
+def _object(api_version: str, kind: str, name: str = POD_NAME, **fields: Any) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **fields}
+
+
+def _binding(role: str, subject: str = "system:authenticated") -> dict[str, Any]:
+    return {
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": subject}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+    }
+
+
+def _walls(place: Place) -> Iterator[Attack]:
+    """What limits a namespace, changed by those whom it limits; the platform may."""
+    walls = {
+        "quota": core(place.name, "resourcequotas", quotas.NAME),
+        "limit-range": core(place.name, "limitranges", quotas.NAME),
+        "network-policy": group("networking.k8s.io/v1", place.name, "networkpolicies", DEFAULT_DENY),
+        "namespace": f"/api/v1/namespaces/{place.name}",
+    }
+    for name, path in walls.items():
+        if name != "namespace":
+            request = Request("DELETE", path, None, place.developer)
+            yield _rbac(f"delete-{name}@{place.name}", f"remove its {name}", request, twin_who=None)
+        request = Request("PATCH", path, _PATCH, place.developer, MERGE)
+        yield _rbac(f"patch-{name}@{place.name}", f"change its {name}", request, twin_who=None)
+
+
+def _own_namespace(place: Place) -> Iterator[Attack]:
+    """Rights that a role with wildcards would give inside one's own namespace."""
+    where, pod, account = place.name, place.pod(), "default"
+    allow_all = {"podSelector": {}, "ingress": [{}], "policyTypes": ["Ingress"]}
+    quota = _object("v1", "ResourceQuota", spec={"hard": {"pods": "1"}})
+    limits = _object("v1", "LimitRange", spec={"limits": [{"type": "Container", "max": {"cpu": "900"}}]})
+    policy = _object("networking.k8s.io/v1", "NetworkPolicy", spec=allow_all)
+    role = _object(RBAC_API, "Role", rules=[{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}])
+    binding = _object(RBAC_API, "RoleBinding", **_binding("cluster-admin"))
+    endpoints = _object("v1", "Endpoints", subsets=[])
+    slices = _object("discovery.k8s.io/v1", "EndpointSlice", addressType="IPv4", endpoints=[])
+    claim = _object("resource.k8s.io/v1", "ResourceClaim", spec={})
+    daemons = _object(
+        "apps/v1",
+        "DaemonSet",
+        spec={
+            "selector": {"matchLabels": {"app": "x"}},
+            "template": {"metadata": {"labels": {"app": "x"}}, "spec": {**pod["spec"], "restartPolicy": "Always"}},
+        },
+    )
+    creations = {
+        "add-quota": ("add a quota", core(where, "resourcequotas"), quota),
+        "add-limits": ("add a limit range with higher limits", core(where, "limitranges"), limits),
+        "add-policy": (
+            "let everybody in by a network policy",
+            group("networking.k8s.io/v1", where, "networkpolicies"),
+            policy,
+        ),
+        "add-role": ("write itself a role", group(RBAC_API, where, "roles"), role),
+        "add-binding": ("bind itself to cluster-admin", group(RBAC_API, where, "rolebindings"), binding),
+        "add-endpoints": ("send a service's traffic elsewhere", core(where, "endpoints"), endpoints),
+        "add-slices": (
+            "send a service's traffic elsewhere by slices",
+            group("discovery.k8s.io/v1", where, "endpointslices"),
+            slices,
+        ),
+        "add-claim": ("claim a device", group("resource.k8s.io/v1", where, "resourceclaims"), claim),
+        "add-daemons": ("run on every node", group("apps/v1", where, "daemonsets"), daemons),
+        "mint-token": (
+            "mint a service account's token",
+            core(where, "serviceaccounts", account, "token"),
+            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
+        ),
+    }
+    for name, (sentence, path, body) in creations.items():
+        yield _rbac(name, sentence, Request("POST", path, body, place.developer), twin_who=None)
+    binding_of_pod = _object("v1", "Binding", GONE, target={"kind": "Node", "name": "node-1"})
+    missing = {
+        "pod-status": (
+            "free its quota by a false status",
+            Request("PATCH", core(where, "pods", GONE, "status"), {"status": {"phase": "Succeeded"}}, place.developer, MERGE),
+        ),
+        "pod-binding": (
+            "bind a pod to a node past the scheduler",
+            Request("POST", core(where, "pods", GONE, "binding"), binding_of_pod, place.developer),
+        ),
+        "pod-proxy": ("reach past network policies by proxy", Request("GET", core(where, "pods", GONE, "proxy/"), None, place.developer)),
+        "pod-resize": (
+            "grow a running pod",
+            Request("PATCH", core(where, "pods", GONE, "resize"), {"spec": {}}, place.developer, STRATEGIC),
+        ),
+    }
+    for name, (sentence, request) in missing.items():
+        yield _rbac(name, sentence, request, twin_who=None, twin_missing=True)
+
+
+def _cluster(place: Place) -> Iterator[Attack]:
+    """The cluster's own objects."""
+    who = place.developer
+    for name, sentence, path in (
+        ("list-nodes", "list the nodes", "/api/v1/nodes"),
+        ("list-namespaces", "list the tenants", "/api/v1/namespaces"),
+        ("all-secrets", "read all secrets", "/api/v1/secrets"),
+        ("all-pods", "see all pods", "/api/v1/pods"),
+        ("list-volumes", "list all volumes", "/api/v1/persistentvolumes"),
+        ("system-secrets", "read the system's secrets", core("kube-system", "secrets")),
+        ("platform-config", "read the platform's config maps", core("tenancy-system", "configmaps")),
+        ("list-roles", "see who may do what", group(RBAC_API, None, "clusterroles")),
+        ("list-policies", "read the guards", group("admissionregistration.k8s.io/v1", None, "validatingadmissionpolicies")),
+        ("metrics", "read the API server's metrics", "/metrics"),
+    ):
+        yield _rbac(name, sentence, Request("GET", path, None, who), twin_who=None)
+    admission = "admissionregistration.k8s.io/v1"
+    bind_all = _object(RBAC_API, "ClusterRoleBinding", **_binding("cluster-admin"))
+    admin = _object(RBAC_API, "ClusterRole", rules=[{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])
+    urgent = _object("scheduling.k8s.io/v1", "PriorityClass", value=1000)
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "resourceRules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+            ]
+        },
+        "validations": [{"expression": "false"}],
+    }
+    deny_all = _object(admission, "ValidatingAdmissionPolicy", spec=spec)
+    hook = _object(admission, "MutatingWebhookConfiguration", webhooks=[])
+    runtime = _object("node.k8s.io/v1", "RuntimeClass", handler="nvidia")
+    source = {"hostPath": {"path": "/"}, "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
+    disk = _object("v1", "PersistentVolume", spec=source)
+    for name, sentence, path, body in (
+        ("bind-cluster-admin", "become cluster-admin", group(RBAC_API, None, "clusterrolebindings"), bind_all),
+        ("make-cluster-role", "write a role with every right", group(RBAC_API, None, "clusterroles"), admin),
+        (
+            "make-priority",
+            "make a priority class of its own",
+            group("scheduling.k8s.io/v1", None, "priorityclasses"),
+            urgent,
+        ),
+        ("make-policy", "refuse everybody's pods", group(admission, None, "validatingadmissionpolicies"), deny_all),
+        ("make-webhook", "rewrite everybody's pods", group(admission, None, "mutatingwebhookconfigurations"), hook),
+        ("make-runtime", "make a runtime class", group("node.k8s.io/v1", None, "runtimeclasses"), runtime),
+        ("make-volume", "make a volume of the node's disk", "/api/v1/persistentvolumes", disk),
+        ("make-namespace", "make a namespace", "/api/v1/namespaces", _object("v1", "Namespace")),
+    ):
+        yield _rbac(name, sentence, Request("POST", path, body, who), twin_who=None)
+    guard = group(admission, None, "validatingadmissionpolicybindings", "tenancy-pods")
+    yield _rbac("remove-guard", "remove the guard on pods", Request("DELETE", guard, None, who), twin_who=None)
+    role = group(RBAC_API, None, "clusterroles", role_name(Role.DEVELOPER))
+    request = Request("PATCH", role, _PATCH, who, MERGE)
+    yield _rbac("widen-role", "widen its own role", request, twin_who=None)
+
+
+def _workload(place: Place) -> Iterator[Attack]:
+    """What runs in a pod is somebody too; it may do nothing."""
+    name = f"system:serviceaccount:{place.name}:default"
+    pod = Identity(name, ("system:serviceaccounts", f"system:serviceaccounts:{place.name}"))
+    stranger = Identity("somebody-with-a-login")
+    for slug, sentence, who in (("workload", "a pod's own account", pod), ("stranger", "somebody of no tenant", stranger)):
+        for what in ("secrets", "pods"):
+            request = Request("GET", core(place.name, what), None, who)
+            yield _rbac(f"{slug}-{what}", f"{sentence}: read {what}", request, twin_who=place.developer)
+
+
+def _personas(scene: Scene) -> Iterator[Attack]:
+    """Each role stops where the next one begins."""
+    for role, name, sentence, method, what in (
+        (Role.VIEWER, "run", "run a pod", "POST", "pods"),
+        (Role.VIEWER, "secrets", "read secrets", "GET", "secrets"),
+        (Role.VIEWER, "delete", "delete pods", "DELETE", "pods"),
+        (Role.OPERATOR, "run", "run a pod", "POST", "pods"),
+        (Role.OPERATOR, "secrets", "read secrets", "GET", "secrets"),
+        (Role.OPERATOR, "config", "change a config map", "PATCH", "configmaps/kube-root-ca.crt"),
+    ):
+        place = next((place for place in scene.manned if place.person(role)), None)
+        id, text = f"{role}-{name}", f"{role}: {sentence}"
+        if place is None:
+            yield skipped(f"rbac-{id}", RULE, text, f"no tenant has both a {role} and a developer")
+            continue
+        body = {"POST": place.pod(), "PATCH": _PATCH}.get(method)
+        kind = MERGE if method == "PATCH" else "application/json"
+        request = Request(method, core(place.name, what), body, place.person(role), kind)
+        yield _rbac(id, text, request, twin_who=place.developer)
+    for role in (Role.DEVELOPER, Role.OWNER):
+        place = next((place for place in scene.places if place.person(role)), None)
+        if place is None:
+            yield skipped(f"rbac-{role}-binding", RULE, f"{role}: change who has access", f"no tenant has a {role}")
+            continue
+        there = group(RBAC_API, place.name, "rolebindings", role.value)
+        request = Request("PATCH", there, _PATCH, place.person(role), MERGE)
+        yield _rbac(f"{role}-binding", f"{role}: change who has access", request, twin_who=None)
+    place = next((place for place in scene.places if place.person(Role.OWNER) and place.person(Role.DEVELOPER)), None)
+    if place is None:
+        reason = "no tenant has both a developer and an owner"
+        yield skipped("rbac-developer-account", RULE, "developer: make a service account", reason)
+        return
+    account = _object("v1", "ServiceAccount")
+    request = Request("POST", core(place.name, "serviceaccounts"), account, place.person(Role.DEVELOPER))
+    yield _rbac("developer-account", "developer: make a service account", request, twin_who=place.person(Role.OWNER))

@@ -1,0 +1,217 @@
+"""Attacks through config maps, secrets, service accounts, services, claims and namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+from tenancy.catalog import vocabulary as words
+from tenancy.live.api import Identity
+from tenancy.live.attacks.model import (
+    ABSENT,
+    APPLY,
+    JSON_PATCH,
+    MERGE,
+    STRATEGIC,
+    Attack,
+    Request,
+    attack,
+    core,
+    escaped,
+    put,
+    skipped,
+)
+from tenancy.live.attacks.scene import POD_NAME, Place, Scene
+from tenancy.plan.guards import DEVICE_VARIABLES
+from tenancy.plan.namespaces import namespace_object
+from tenancy.spec.tenant import Role
+
+CLUSTER_ADMIN = Identity("verify-cluster-admin", ("system:masters",))
+"""Has every right that RBAC can give and is not the platform: what is left is the guard."""
+
+VISIBLE = DEVICE_VARIABLES[0]
+
+
+def object_attacks(scene: Scene) -> Iterator[Attack]:
+    """Everything in a namespace that is not a workload, and the namespace itself."""
+    home = scene.home
+    if home is None:
+        yield skipped("objects", "gpu-04", "attack through objects", "no tenant has a developer or an owner")
+    else:
+        yield from _keys(scene, home)
+        yield from _identities(scene, home)
+        yield from _services(scene, home)
+        yield from _claims(scene, home)
+    for place in scene.places:
+        yield from _namespace(scene, place)
+    if scene.places:
+        yield from _namespace_ways(scene, scene.places[0])
+
+
+def _body(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": POD_NAME}, **fields}
+
+
+def _create(
+    scene: Scene, place: Place, rule: str, name: str, sentence: str, twin: Any, at: str, bad: Any, who: Identity | None = None
+) -> Attack:
+    plural = twin["kind"].lower() + "s"
+    request = Request("POST", core(place.name, plural), put(twin, at, bad), who or place.developer)
+    slug = f"{rule}-{plural.removesuffix('s')}-{name}"
+    return attack(slug, rule, sentence, scene.guard(rule, plural), request, twin_body=twin)
+
+
+def _keys(scene: Scene, place: Place) -> Iterator[Attack]:
+    smuggle = "smuggle a device variable into envFrom"
+    plain = _body("ConfigMap", data={"MODE": "fast"})
+    yield _create(scene, place, "gpu-04", "key", f"{smuggle} by a config map", plain, f"/data/{VISIBLE}", "all")
+    yield _create(scene, place, "gpu-04", "imex", f"{smuggle} for IMEX", plain, "/data/NVIDIA_IMEX_CHANNELS", "0")
+    secret = _body("Secret", data={"MODE": "ZmFzdA=="})
+    yield _create(scene, place, "gpu-04", "key", f"{smuggle} by a secret", secret, f"/data/{VISIBLE}", "YWxs")
+    text = _body("Secret", stringData={"MODE": "fast"})
+    yield _create(scene, place, "gpu-04", "text", f"{smuggle} by a secret's text", text, f"/stringData/{VISIBLE}", "all")
+    # Every namespace has this one, so that an update can be tried without making anything.
+    there = core(place.name, "configmaps", "kube-root-ca.crt")
+    patch = {"data": {"MODE": "fast"}}
+    for name, kind, bad, good in (
+        ("merge", MERGE, put(patch, f"/data/{VISIBLE}", "all"), patch),
+        ("strategic", STRATEGIC, put(patch, f"/data/{VISIBLE}", "all"), patch),
+        (
+            "json",
+            JSON_PATCH,
+            [{"op": "add", "path": f"/data/{VISIBLE}", "value": "all"}],
+            [{"op": "add", "path": "/data/MODE", "value": "all"}],
+        ),
+    ):
+        yield attack(
+            f"gpu-04-configmap-patch-{name}",
+            "gpu-04",
+            f"{smuggle} by a {name} patch",
+            scene.guard("gpu-04", "configmaps"),
+            Request("PATCH", there, bad, place.developer, kind),
+            twin_body=good,
+        )
+    account = {"kubernetes.io/service-account.name": "default"}
+    token = put(_body("Secret", type="Opaque"), "/metadata/annotations", account)
+    kind = "kubernetes.io/service-account-token"
+    yield _create(scene, place, "id-02", "token", "make a token that never expires", token, "/type", kind)
+
+
+def _identities(scene: Scene, place: Place) -> Iterator[Attack]:
+    owned = next((found for found in scene.places if found.person(Role.OWNER)), None)
+    sentence = "take another tenant's AWS role by annotation"
+    if owned is None:
+        yield skipped("id-01-serviceaccount-role", "id-01", sentence, "no tenant has an owner")
+        return
+    owner = owned.person(Role.OWNER)
+    plain = _body("ServiceAccount")
+    plain["metadata"]["annotations"] = {"bank.example/note": "hello"}
+    at = f"/metadata/annotations/{escaped('eks.amazonaws.com/role-arn')}"
+    arn = "arn:aws:iam::111122223333:role/another-tenant"
+    yield _create(scene, owned, "id-01", "role", sentence, plain, at, arn, owner)
+    patch = {"metadata": {"annotations": {"bank.example/note": "hello"}}}
+    there = core(owned.name, "serviceaccounts", "default")
+    request = Request("PATCH", there, put(patch, at, arn), owner, MERGE)
+    denier = scene.guard("id-01", "serviceaccounts")
+    yield attack("id-01-serviceaccount-update", "id-01", f"{sentence} of its default account", denier, request, twin_body=patch)
+
+
+def _services(scene: Scene, place: Place) -> Iterator[Attack]:
+    spec = {"type": "ClusterIP", "selector": {"app": "x"}, "ports": [{"port": 80}]}
+    plain = _body("Service", spec=spec)
+    plain["metadata"]["annotations"] = {"bank.example/note": "hello"}
+    kind = "/spec/type"
+    yield _create(scene, place, "net-01", "node-port", "open a port on every node", plain, kind, "NodePort")
+    yield _create(scene, place, "net-01", "load-balancer", "publish itself to the internet", plain, kind, "LoadBalancer")
+    named = put(plain, "/spec/externalName", "kubernetes.default.svc.cluster.local")
+    sentence = "send clients to a name of its choice"
+    yield _create(scene, place, "net-01", "external-name", sentence, named, kind, "ExternalName")
+    sentence = "take over traffic to a foreign address"
+    yield _create(scene, place, "net-01", "external-ip", sentence, plain, "/spec/externalIPs", ["198.51.100.7"])
+    at = f"/metadata/annotations/{escaped('service.beta.kubernetes.io/aws-load-balancer-scheme')}"
+    sentence = "ask for an internet-facing load balancer"
+    yield _create(scene, place, "net-01", "annotation", sentence, plain, at, "internet-facing")
+
+
+def _claims(scene: Scene, place: Place) -> Iterator[Attack]:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    plain = _body("PersistentVolumeClaim", spec=spec)
+    sentence = "bind a volume that another tenant left"
+    yield _create(scene, place, "stor-03", "volume", sentence, plain, "/spec/volumeName", "pv-of-another-tenant")
+
+
+def _change(metadata: dict[str, Any]) -> dict[str, Any]:
+    return {"metadata": metadata}
+
+
+def _namespace(scene: Scene, place: Place) -> Iterator[Attack]:
+    """What would open a namespace, asked by somebody with every right."""
+    path = f"/api/v1/namespaces/{place.name}"
+    other = scene.other(place)
+    bad: dict[str, tuple[str, dict[str, Any]]] = {
+        "pod-security": ("allow privileged pods", {"labels": {words.PSA_ENFORCE: "privileged"}}),
+        "tenant": (
+            "charge and open it to another tenant",
+            {"labels": {words.TENANT: other.tenant.tenant if other else "somebody-else"}},
+        ),
+        "orphan": ("take the tenant's label off", {"labels": {words.TENANT: None}}),
+        "registries": ("allow images from anywhere", {"annotations": {words.ALLOWED_REGISTRIES: "docker.io/"}}),
+    }
+    for name, (sentence, metadata) in bad.items():
+        request = Request("PATCH", path, _change(metadata), CLUSTER_ADMIN, MERGE)
+        yield attack(
+            f"ns-01-namespace-{name}@{place.name}",
+            "ns-01",
+            f"{sentence}: {place.name}",
+            scene.guard("ns-01", "namespaces"),
+            request,
+            twin_who=None,
+        )
+
+
+def _namespace_ways(scene: Scene, place: Place) -> Iterator[Attack]:
+    """The other ways to write a namespace, and the other keys."""
+    path = f"/api/v1/namespaces/{place.name}"
+    guard = scene.guard("ns-01", "namespaces")
+    whole = namespace_object(place.environment, place.tenant, place.namespace)
+    harmless = {"note": "hello"}
+    loose = {words.PSA_ENFORCE: "privileged"}
+    pointer = f"/metadata/labels/{escaped(words.PSA_ENFORCE)}"
+    stripped = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place.name}}
+    applied = f"{path}?{urlencode({'fieldManager': 'verify', 'force': 'true'})}"
+    ways = {
+        "json-patch": Request(
+            "PATCH", path, [{"op": "replace", "path": pointer, "value": "privileged"}], CLUSTER_ADMIN, JSON_PATCH
+        ),
+        "strategic-patch": Request("PATCH", path, _change({"labels": loose}), CLUSTER_ADMIN, STRATEGIC),
+        "apply": Request("PATCH", applied, put(stripped, "/metadata/labels", loose), CLUSTER_ADMIN, APPLY),
+        "replace": Request("PUT", path, stripped, CLUSTER_ADMIN),
+        "status": Request("PATCH", f"{path}/status", _change({"labels": loose}), CLUSTER_ADMIN, MERGE),
+        "finalize": Request("PUT", f"{path}/finalize", {**stripped, "spec": {}}, CLUSTER_ADMIN),
+    }
+    for name, request in ways.items():
+        yield attack(f"ns-01-way-{name}", "ns-01", f"open a namespace by {name}", guard, request, twin_who=None)
+    for name, key in {
+        "admin-access": "resource.kubernetes.io/admin-access",
+        "kueue": "kueue.x-k8s.io/managed",
+        "cost-center": "cost-center",
+        "environment": words.ENVIRONMENT,
+        "pod-security-version": words.PSA_VERSION,
+    }.items():
+        body = _change({"labels": {**harmless, key: "v1.0" if key == words.PSA_VERSION else "true"}})
+        request = Request("PATCH", path, body, CLUSTER_ADMIN, MERGE)
+        good = _change({"labels": harmless})
+        yield attack(f"ns-01-label-{name}", "ns-01", f"set the label {key}", guard, request, twin_body=good)
+    fresh = put(whole, "/metadata/name", f"{POD_NAME}--extra")
+    request = Request("POST", "/api/v1/namespaces", fresh, CLUSTER_ADMIN)
+    sentence = "make a namespace that claims to be a tenant's"
+    yield attack("ns-01-new-namespace", "ns-01", sentence, guard, request, twin_who=None)
+    # Nobody's namespace that every cluster has.
+    request = Request("POST", core("default", "pods"), place.pod(), CLUSTER_ADMIN)
+    sentence = "run where no tenant's rules and bill apply"
+    home = core(place.name, "pods")
+    yield attack("ns-02-pod", "ns-02", sentence, scene.guard("ns-02", "pods"), request, twin_path=home)
+
+
+__all__ = ["ABSENT", "CLUSTER_ADMIN", "object_attacks"]

@@ -1,0 +1,157 @@
+"""Ask a live cluster for what it must refuse, and for what it must not, and compare who said no.
+
+Nothing is made: whatever would write is asked as a dry run, which passes every control that the real one does.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from tenancy.live import denial
+from tenancy.live.api import Answer, Api
+from tenancy.live.attacks import Attack, Request, Scene
+from tenancy.plan.model import Plan
+from tenancy.spec import Loaded
+
+AT_ONCE = 4
+"""Requests under way: enough to hide the way there and back, too few for the API server to queue them."""
+
+
+class NotDeployed(Exception):
+    """The cluster lacks what would be attacked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of an attack. `problem` says what the audit log held against it."""
+
+    attack: Attack
+    status: int = 0
+    denier: str = denial.NONE
+    message: str = ""
+    twin_status: int = 0
+    twin_message: str = ""
+    skipped: str = ""
+    problem: str = ""
+
+    @property
+    def refused(self) -> bool:
+        """By the control that should, and by no other."""
+        return self.status >= 400 and self.denier == self.attack.expected_denier and not self.problem
+
+    @property
+    def twin_admitted(self) -> bool:
+        missing = self.attack.twin_missing and self.twin_status == 404
+        return missing or 200 <= self.twin_status < 300
+
+    @property
+    def gap(self) -> bool:
+        return not self.skipped and not (self.refused and self.twin_admitted)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The record of `--format json`."""
+        said = {"message": self.message} if self.message else {}
+        if self.problem:
+            said["problem"] = self.problem
+        if not self.twin_admitted and self.twin_message:
+            said["twin_message"] = self.twin_message
+        return {
+            "id": self.attack.id,
+            "attack": self.attack.attack,
+            "expected_denier": self.attack.expected_denier,
+            "status": self.status,
+            "denier": self.denier,
+            "refused": self.refused,
+            "twin_admitted": self.twin_admitted,
+            "rule": self.attack.rule,
+            **({"skipped": self.skipped} if self.skipped else {}),
+            **said,
+        }
+
+
+def scene_of(api: Api, loaded: Loaded, plan: Plan) -> Scene:
+    """Where to attack; NotDeployed if a namespace of the plan is not there."""
+    there = {item["metadata"]["name"] for item in api.items("/api/v1/namespaces")}
+    planned = [namespace.name for tenant in plan.tenants for namespace in tenant.namespaces]
+    if lacking := [name for name in planned if name not in there]:
+        raise NotDeployed(
+            f"given a cluster without {', '.join(lacking[:5])}{' …' if len(lacking) > 5 else ''}; "
+            f"rule: attacks need the environment in place; change: run `tenancy up {plan.environment}` first"
+        )
+    classes = [item["metadata"]["name"] for item in api.items("/apis/node.k8s.io/v1/runtimeclasses")]
+    return Scene(loaded.environment, loaded.tenants, sorted(classes))
+
+
+def run(
+    api: Api,
+    attacks: Sequence[Attack],
+    audit: denial.AuditLog | None = None,
+    *,
+    twins: bool = True,
+    done: Callable[[], None] = lambda: None,
+) -> list[Result]:
+    """Ask every attack and its twin. Without `twins` these are taken for admitted."""
+    tag = f"tenancy-verify-{secrets.token_hex(6)}"
+    ids = {attack.id: f"{tag}-{number}" for number, attack in enumerate(attacks)}
+
+    def one(attack: Attack) -> Result:
+        result = _skip(attack) if attack.skipped else _ask_both(api, attack, ids[attack.id], twins)
+        done()
+        return result
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        results = list(pool.map(one, attacks))
+    return results if audit is None else _cross_checked(results, ids, audit)
+
+
+def ask(api: Api, request: Request, audit_id: str | None = None) -> Answer:
+    """The answer to a request; what would write is asked as a dry run."""
+    headers = {"Audit-ID": audit_id} if audit_id else {}
+    path = request.path if request.method == "GET" else _dry(request.path)
+    return api.request(request.method, path, request.body, request.who, request.content_type, headers)
+
+
+def _dry(path: str) -> str:
+    return path if "dryRun=All" in path else f"{path}{'&' if '?' in path else '?'}dryRun=All"
+
+
+def _skip(attack: Attack) -> Result:
+    return Result(attack, skipped=attack.skipped)
+
+
+def _ask_both(api: Api, attack: Attack, audit_id: str, twins: bool) -> Result:
+    answer = ask(api, attack.request, audit_id)
+    message = answer.message
+    found = denial.denier(answer.status, message)
+    if not twins:
+        return Result(attack, answer.status, found, message, 200)
+    twin = ask(api, attack.twin, f"{audit_id}-twin")
+    twin_message = "" if twin.ok else twin.message
+    full = denial.denier(twin.status, twin_message)
+    if full.startswith(denial.QUOTA) and found == attack.expected_denier:
+        return Result(
+            attack, answer.status, found, message, twin.status, twin_message, f"the twin finds {full} used up"
+        )
+    return Result(attack, answer.status, found, message, twin.status, twin_message)
+
+
+def _cross_checked(
+    results: Iterable[Result], ids: Mapping[str, str], audit: denial.AuditLog
+) -> list[Result]:
+    from dataclasses import replace
+
+    results = list(results)
+    asked = [ids[result.attack.id] for result in results if not result.attack.skipped]
+    events = audit.events(asked)
+    return [
+        result
+        if result.attack.skipped
+        else replace(
+            result, problem=denial.audit_disagreement(result.denier, events.get(ids[result.attack.id])) or ""
+        )
+        for result in results
+    ]

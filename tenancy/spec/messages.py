@@ -1,0 +1,123 @@
+"""What pydantic found, in the words of somebody who writes spec files. Imported only when there is a mistake."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from tenancy.rules.catalogue import Violation
+from tenancy.spec.base import NEEDS_TEXT, Mistake, Mistakes, found, written
+from tenancy.spec.source import Location
+
+_CLOSE = 0.6
+_READ_AS = {bool: "a boolean", int: "a number", float: "a number", type(None): "nothing"}
+
+
+def explain(model: type[BaseModel], error: ValidationError) -> Iterator[tuple[Mistake, bool]]:
+    """Every mistake, and whether it is the key that is wrong."""
+    details = error.errors(include_url=False)
+    misspelt = {
+        (*d["loc"][:-1], _nearest(str(d["loc"][-1]), _fields_at(model, d["loc"][:-1])))
+        for d in details
+        if d["type"] == "extra_forbidden"
+    }
+    for detail in details:
+        if detail["type"] == "missing" and detail["loc"] in misspelt:
+            continue  # it is there, under the name that is refused
+        # A key that breaks its own type is located at "[key]" below itself.
+        on_key = detail["loc"][-1:] == ("[key]",)
+        where = tuple(part for part in detail["loc"] if part != "[key]")
+        cause = detail.get("ctx", {}).get("error")
+        if isinstance(cause, Mistakes):
+            for mistake in cause.mistakes:
+                yield _within(where, mistake), on_key
+        elif isinstance(cause, Violation):
+            yield found(where, cause), on_key
+        else:
+            yield Mistake(where, *_plain(model, where, detail)), on_key or detail["type"] == "extra_forbidden"
+
+
+def _within(where: Location, mistake: Mistake) -> Mistake:
+    return Mistake((*where, *mistake.where), mistake.given, mistake.rule, mistake.change, mistake.id)
+
+
+def _plain(model: type[BaseModel], where: Location, detail: Any) -> tuple[str, str, str]:
+    """What was given, the rule and the change."""
+    kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
+    match kind:
+        case "extra_forbidden":
+            known = _fields_at(model, where[:-1])
+            return f"key {str(where[-1])!r}", "only known keys are read", _instead(str(where[-1]), known)
+        case "missing":
+            return "nothing", f"{where[-1]!r} is required", f"add {where[-1]}"
+        case "enum" | "literal_error":
+            names = re.findall(r"'([^']*)'", str(context.get("expected", "")))
+            return written(value), f"one of {', '.join(names)}", _instead(str(value), names)
+        case "string_type":
+            if isinstance(value, bool | int | float):
+                return _quoted(str(value), type(value))
+            change = "write a text, or drop the key" if value is None else "write a text"
+            return written(value), NEEDS_TEXT, change
+        case "model_type" | "model_attributes_type" | "dict_type":
+            names = _fields_at(model, where)
+            fields = f" of {', '.join(names)}" if names else ""
+            example = f"{{{names[0] if names else 'name'}: …}}"
+            return written(value), f"a mapping{fields} is needed", f"write it as {example}"
+        case "tuple_type" | "list_type":
+            return written(value), "a list is needed", "write it as [one, two], or with '-' on a line for each"
+        case "too_short":
+            least = context.get("min_length", 1)
+            change = "add one" if least == 1 else f"add up to {least}"
+            return written(value), f"at least {least} {_entries(least)}", change
+        case "too_long":
+            most = context.get("max_length")
+            return f"{context.get('actual_length', 'more')} entries", f"at most {most} entries", "drop some"
+    return written(value), detail["msg"][:1].lower() + detail["msg"][1:], "write a value that the rule admits"
+
+
+def _entries(count: int) -> str:
+    return "entry" if count == 1 else "entries"
+
+
+def _quoted(text: str, kind: type) -> tuple[str, str, str]:
+    return text, NEEDS_TEXT, f'quote it: "{text}" (YAML reads it as {_READ_AS[kind]})'
+
+
+def _nearest(given: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(given.lower().replace("_", "-"), known, n=1, cutoff=_CLOSE)
+    return close[0] if close else ""
+
+
+def _instead(given: str, known: Sequence[str]) -> str:
+    close = _nearest(given, known)
+    return f"did you mean {close!r}?" if close else f"use one of {', '.join(known)}" if known else "drop it"
+
+
+@functools.cache
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema(by_alias=True)
+
+
+def _fields_at(model: type[BaseModel], where: Location) -> list[str]:
+    """The keys that a place in a file may have, found by walking the JSON Schema."""
+    schema = _schema(model)
+    node: Any = schema
+    for part in where:
+        node = _resolved(schema, node)
+        if isinstance(part, int):
+            node = node.get("items", {})
+        else:
+            node = node.get("properties", {}).get(part) or node.get("additionalProperties") or {}
+    return list(_resolved(schema, node).get("properties", {}))
+
+
+def _resolved(schema: Any, node: Any) -> Any:
+    for choice in [node, *node.get("anyOf", []), *node.get("allOf", [])]:
+        if "$ref" in choice:
+            return schema["$defs"][choice["$ref"].rsplit("/", 1)[1]]
+    return node
