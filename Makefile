@@ -38,7 +38,8 @@ test: $(VENV)/ready ## unit, property, engine, cluster and attack tests
 	@$(TENANCY) lab tools
 	@$(BIN)/python -m pytest
 
-bench: lab ## timings into docs/benchmarks.md
+bench: $(VENV)/ready ## timings into docs/benchmarks.md
+	@$(TENANCY) lab tools >/dev/null
 	@$(BIN)/python -m bench
 
 lint: $(VENV)/ready
@@ -51,7 +52,7 @@ types: $(VENV)/ready
 docs: $(VENV)/ready ## the documentation as a site, in site/
 	@$(TENANCY) rules --markdown > docs/rules.md
 	@$(TENANCY) schema --markdown > docs/spec.md
-	@$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 VENV_NEWEST := .venv-newest
 $(VENV_NEWEST)/ready: requirements/newest.txt

@@ -1,26 +1,47 @@
 """The Pulumi program: read the stack's config, load, plan, look at the cluster, build."""
 
+import sys
+from typing import NoReturn
+
 import pulumi
 
 from tenancy.components.program import build
-from tenancy.components.scope import Scope, default_scope, select
+from tenancy.components.scope import scope_of, select
 from tenancy.live.api import Api, Unreachable
-from tenancy.live.preflight import Refused, check
+from tenancy.live.preflight import Refused, check, wait_for_guards
 from tenancy.plan import make_plan
 from tenancy.spec import SpecError, load
+
+SAID = 32
+"""Exit code that tells the engine's host that the message has been shown; after any other it adds its own."""
+
+
+def end(message: str) -> NoReturn:
+    pulumi.log.error(message)
+    sys.exit(SAID)
+
 
 config = pulumi.Config("gpu-tenancy")
 environment, _, tenant = pulumi.get_stack().partition("--")
 
 try:
     loaded = load(config.get("environment") or environment)
-    scope = Scope(config.get("scope") or default_scope(loaded.environment.stacks, tenant))
+    scope = scope_of(config.get("scope"), loaded.environment.stacks, tenant)
     plan = make_plan(loaded.environment, loaded.tenants)
     platform, tenants = select(plan, scope, config.get("tenant") or tenant)
-    check(Api(plan.context), plan, platform, tenants)
-except (SpecError, Unreachable, Refused) as error:
-    raise pulumi.RunError(str(error)) from None
+    api = Api(plan.context)
+    check(api, plan, platform, tenants)
+except (SpecError, Unreachable, Refused, ValueError) as error:
+    end(str(error))
 except KeyError as error:
-    raise pulumi.RunError(f"given tenant {error}; rule: a tenant of the environment; change: name one") from None
+    end(f"given tenant {error}; rule: a tenant of the environment; change: name one")
 
-build(plan, scope, platform, tenants)
+
+def in_force() -> None:
+    try:
+        wait_for_guards(api, plan.platform.marker["data"]["digest"])
+    except (Refused, Unreachable) as error:
+        raise pulumi.RunError(str(error)) from None
+
+
+build(plan, scope, platform, tenants, in_force)

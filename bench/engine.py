@@ -24,7 +24,7 @@ ROUNDS = 5
 NAME = "bench"
 
 # Registers what it is told, from a file: no spec, no plan, no look at the cluster.
-_BARE = '''
+_BARE = """
 import json, pulumi, pulumi_kubernetes
 provider = pulumi_kubernetes.Provider("kubernetes", context="gpu-tenancy-lab")
 made = {}
@@ -38,7 +38,7 @@ for kind, name, props, parent, after in json.load(open("resources.json")):
         made[name] = pulumi.ComponentResource(kind, name, None, options)
     else:
         made[name] = pulumi.CustomResource(kind, name, props, options)
-'''
+"""
 
 
 def measure() -> str:
@@ -113,9 +113,7 @@ def _timed(where: Path, env: Mapping[str, str], *command: str) -> float:
 def _bare_project(folder: Path, venv: Path, plan: Plan) -> Path:
     folder.mkdir()
     (folder / ".venv").symlink_to(venv)
-    (folder / "Pulumi.yaml").write_text(
-        "name: bare\nruntime: {name: python, options: {virtualenv: .venv}}\n", "utf-8"
-    )
+    (folder / "Pulumi.yaml").write_text("name: bare\nruntime: {name: python, options: {virtualenv: .venv}}\n", "utf-8")
     (folder / "__main__.py").write_text(_BARE, "utf-8")
     (folder / "resources.json").write_text(json.dumps(_resources(plan)), "utf-8")
     return folder

@@ -33,7 +33,7 @@ flavors:
   a100-3g.20gb: {{gpu: a100-40gb, mig: 3g.20gb}}
 pools:
   train-a100: {{instance: p4d.24xlarge, nodes: {nodes}}}
-  train-h100: {{instance: p5.48xlarge, nodes: {{min: {nodes}, max: {most}}}, tiers: [production, batch]}}
+  train-h100: {{instance: p5.48xlarge, nodes: {{min: {nodes}, max: {most}}}}}
   serve-mig:
     instance: p4d.24xlarge
     nodes: {{min: {nodes}, max: {most}}}

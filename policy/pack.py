@@ -7,11 +7,13 @@ which the spec files are checked with. Each rule's level can be set in the pack'
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pulumi_policy import (
     EnforcementLevel,
+    Policy,
     PolicyConfigSchema,
     ReportViolation,
     ResourceValidationArgs,
@@ -19,98 +21,158 @@ from pulumi_policy import (
     StackValidationArgs,
     StackValidationPolicy,
 )
+from pulumi_policy.proxy import UnknownValueError
 
-from tenancy.rules.objects import OBJECT_RULES, STACK_RULES, Finding, object_findings, stack_findings
+from tenancy.rules.objects import CHECKS, OBJECT_RULES, STACK_RULES, Finding, name_of, object_findings, stack_findings
 
 LEVELS = ("mandatory", "advisory", "disabled")
 _PREFIX = "kubernetes:"
 
 
+class Unknown(str):
+    """A value that a preview does not know yet: whatever is read out of it is not known either."""
+
+    __slots__ = ()
+    text = "not known until apply"
+
+    def __new__(cls) -> Unknown:
+        return super().__new__(cls, cls.text)
+
+    def __iter__(self) -> Iterator[Any]:
+        yield self
+
+    def get(self, _key: str, _default: Any = None) -> Unknown:
+        return self
+
+
 def manifest(resource_type: str, props: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The Kubernetes object of a resource; None if it is none. Its kind is the type's, whatever the inputs say."""
+    """The Kubernetes object of a resource; None if it is none. Its kind is the type's, whatever the inputs say.
+
+    A `NamespacePatch` is judged as the Namespace that it changes.
+    """
     if not resource_type.startswith(_PREFIX):
         return None
-    return {**{key: _plain(value) for key, value in props.items()}, "kind": resource_type.rpartition(":")[2]}
+    kind = resource_type.rpartition(":")[2]
+    changed = kind.removesuffix("Patch")
+    return {**_plain(props), "kind": changed if changed in CHECKS else kind}
 
 
 def _plain(value: Any) -> Any:
+    """As the rules read it; the SDK raises where a value is not known, and would skip the whole policy."""
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return {key: _known(value, key) for key in value}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_known(value, index) for index in range(len(value))]
     return value
 
 
-def _at_level(findings: Iterable[Finding], config: Mapping[str, str], level: str) -> Iterator[Finding]:
-    return (finding for finding in findings if config.get(finding.rule, LEVELS[0]) == level)
+def _known(container: Any, key: Any) -> Any:
+    try:
+        return _plain(container[key])
+    except UnknownValueError:
+        return Unknown()
+
+
+def unknown_fields(value: Any, path: str = "") -> Iterator[str]:
+    """Paths of what is not known."""
+    if isinstance(value, Unknown):
+        yield path
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from unknown_fields(item, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from unknown_fields(item, f"{path}[{index}]")
+
+
+def level_of(finding: Finding, config: Mapping[str, str]) -> str:
+    """A finding that rests on what is not known yet only advises: the apply knows, and judges before it makes."""
+    level = config.get(finding.rule, LEVELS[0])
+    return LEVELS[1] if level == LEVELS[0] and Unknown.text in finding.given else level
+
+
+def checked(config: Mapping[str, Any], rules: Iterable[str]) -> Mapping[str, str]:
+    """Rule -> level, as configured; ValueError if it names a rule or level that there is not."""
+    known = list(rules)
+    for rule, level in config.items():
+        if rule not in known:
+            raise ValueError(f"given rule {rule!r}; rule: one of this policy; change: use one of {', '.join(known)}")
+        if level not in LEVELS:
+            raise ValueError(f"given {rule}: {level!r}; rule: a level; change: use one of {', '.join(LEVELS)}")
+    return config
 
 
 def _schema(rules: Iterable[str]) -> PolicyConfigSchema:
     return PolicyConfigSchema(properties={rule: {"enum": list(LEVELS)} for rule in rules})
 
 
-# The SDK has one level per policy, so what is set to advisory is reported by an advisory twin of the policy,
-# which runs after it and reads the configuration that its twin was given.
-_configured: dict[str, Mapping[str, str]] = {}
+# The SDK has one level per policy, so what only advises is reported by an advisory twin of the policy,
+# which runs after it and says what its twin has left over.
+# The SDK judges resources side by side, all policies of one resource in one thread.
+class _Left(threading.local):
+    def __init__(self) -> None:
+        self.texts: list[str] = []
 
 
-def _config(
-    kind: str, level: str, args: ResourceValidationArgs | StackValidationArgs
-) -> Mapping[str, str] | None:
-    """Rule -> level; None for a twin that has nothing to report."""
-    if level == LEVELS[0]:
-        _configured[kind] = args.get_config() or {}
-    config = _configured.get(kind, {})
-    return config if level == LEVELS[0] or level in config.values() else None
+_left = _Left()
 
 
-def _resources(level: str) -> Any:
-    def judge(args: ResourceValidationArgs, report: ReportViolation) -> None:
-        config = _config("resource", level, args)
-        if config is None:
-            return
-        item = manifest(args.resource_type, args.props)
-        for finding in _at_level(object_findings(item), config, level) if item else ():
-            report(str(finding))
-
-    return judge
+def _judge(findings: Iterable[Finding], config: Mapping[str, str], report: ReportViolation) -> None:
+    for finding in findings:
+        level = level_of(finding, config)
+        if level == LEVELS[0]:
+            report(str(finding), None)
+        elif level == LEVELS[1]:
+            _left.texts.append(str(finding))
 
 
-def _stack(level: str) -> Any:
-    def judge(args: StackValidationArgs, report: ReportViolation) -> None:
-        config = _config("stack", level, args)
-        if config is None:
-            return
-        items = [found for r in args.resources if (found := manifest(r.resource_type, r.props))]
-        for finding in _at_level(stack_findings(items), config, level):
-            report(str(finding))
+def _resource(args: ResourceValidationArgs, report: ReportViolation) -> None:
+    _left.texts = []
+    config = checked(args.get_config() or {}, OBJECT_RULES)
+    item = manifest(args.resource_type, args.props)
+    if item is None:
+        return
+    _judge(object_findings(item), config, report)
+    unknown = list(unknown_fields(item)) if item["kind"] in CHECKS else ()
+    if unknown and not _left.texts:
+        _left.texts.append(f"{name_of(item)}: {', '.join(unknown)}: {Unknown.text}, and judged then")
 
-    return judge
+
+def _stack(args: StackValidationArgs, report: ReportViolation) -> None:
+    _left.texts = []
+    config = checked(args.get_config() or {}, STACK_RULES)
+    items = [found for r in args.resources if (found := manifest(r.resource_type, r.props))]
+    _judge(stack_findings(items), config, report)
 
 
-POLICIES = [
+def _rest(_args: ResourceValidationArgs | StackValidationArgs, report: ReportViolation) -> None:
+    for text in _left.texts:
+        report(text, None)
+
+
+POLICIES: list[Policy] = [
     ResourceValidationPolicy(
         name="isolation",
         description="No object weakens the isolation of a tenant",
-        validate=_resources("mandatory"),
+        validate=_resource,
         config_schema=_schema(OBJECT_RULES),
     ),
     StackValidationPolicy(
         name="isolation-stack",
         description="Every tenant namespace has its walls, and nobody is in two tenants",
-        validate=_stack("mandatory"),
+        validate=_stack,
         config_schema=_schema(STACK_RULES),
     ),
     ResourceValidationPolicy(
         name="isolation-advisory",
-        description="Rules of isolation that are set to advisory",
-        validate=_resources("advisory"),
+        description="What is set to advisory in isolation, or not known until apply",
+        validate=_rest,
         enforcement_level=EnforcementLevel.ADVISORY,
     ),
     StackValidationPolicy(
         name="isolation-stack-advisory",
-        description="Rules of isolation-stack that are set to advisory",
-        validate=_stack("advisory"),
+        description="What is set to advisory in isolation-stack, or not known until apply",
+        validate=_rest,
         enforcement_level=EnforcementLevel.ADVISORY,
     ),
 ]

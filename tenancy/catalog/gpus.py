@@ -20,6 +20,19 @@ ALWAYS_CAPPED = (GPU, GPU_SHARED, EFA)
 GPU_TAINT = GPU
 """Taint key of every GPU node: keeps pods without a GPU off it."""
 
+DEVICE_VARIABLES = (
+    "NVIDIA_VISIBLE_DEVICES",
+    "CUDA_VERSION",  # without NVIDIA_REQUIRE_CUDA it marks a legacy image, which gets all GPUs unasked
+    "NVIDIA_GDRCOPY",
+    "NVIDIA_GDS",
+    "NVIDIA_IMEX_CHANNELS",
+    "NVIDIA_MIG_CONFIG_DEVICES",
+    "NVIDIA_MIG_MONITOR_DEVICES",
+    "NVIDIA_MOFED",
+    "NVIDIA_NVSWITCH",
+)
+"""What the NVIDIA container toolkit picks devices by (container-toolkit v1.20 `internal/config/image`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:

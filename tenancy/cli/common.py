@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import os
 import sys
@@ -44,6 +45,9 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
 
 def load_or_exit(environment: str, form: str = "text") -> Loaded:
     """The environment's spec; with a mistake in it, every problem is printed and the exit code is 2."""
+    # Nothing that a command reads or plans is garbage before it ends: walking it all again and again would take
+    # as long as making it.
+    gc.set_threshold(100_000, 50, 1000)
     try:
         return load(environment)
     except SpecError as error:
@@ -79,12 +83,18 @@ def tenant_or_exit(loaded: Loaded, name: str) -> Any:
     fail(f"given tenant {name!r}; rule: a tenant of {loaded.environment.environment}; change: use one of {known}", 2)
 
 
-def enter_lab(context: str, root: Path) -> None:
+def enter_lab(context: str, root: Path | None = None) -> None:
     """Take on the environment of the project's lab when its context is asked for, whatever the shell has set.
 
     Nothing else has that context, and the shell's own backend is no place for the state of a lab.
     """
-    from tenancy.lab.layout import CONTEXT, Lab, environ
+    from tenancy.lab.layout import CONTEXT, Lab, LabError, environ
 
-    if context == CONTEXT and Lab.of(root).kubeconfig.exists():
-        os.environ.update(environ(root))
+    if context != CONTEXT:
+        return
+    try:
+        lab = Lab.of(root)
+    except LabError:
+        return  # outside of a project: what the shell has set is all there is
+    if lab.kubeconfig.exists():
+        os.environ.update(environ(lab.root))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import click
 
 from tenancy.cli.common import (
@@ -32,8 +34,8 @@ def command(kind: str, environment: str, tenant: str, part: str | None, gpus: tu
 def _wanted(gpus: tuple[str, ...]) -> dict[str, int]:
     wanted = {}
     for text in gpus:
-        flavor, _, count = text.partition("=")
-        if not (count or "1").isdigit() or int(count or "1") < 1:
+        flavor, given, count = text.partition("=")
+        if not flavor or (given and not re.fullmatch("[1-9][0-9]{0,5}", count)):
             raise Violation("build-01", f"--gpu {text}", "write --gpu FLAVOR=N with N of 1 or more")
         wanted[flavor] = int(count or "1")
     return wanted

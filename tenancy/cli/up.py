@@ -5,10 +5,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tenancy.catalog import vocabulary as words
 from tenancy.cli.common import enter_lab, environment_argument, example, fail, load_or_exit
 
 if TYPE_CHECKING:
     from tenancy.engine.changes import Outcome
+    from tenancy.engine.driver import Driver
+    from tenancy.plan import Plan
 
 SHOWN = 12
 
@@ -31,6 +34,8 @@ def command(environment: str, only_preview: bool) -> None:
     from tenancy.plan import make_plan
 
     began = time.monotonic()
+    failed: list[str] = []
+    guarded = True
     loaded = load_or_exit(environment)
     plan = make_plan(loaded.environment, loaded.tenants)
     try:
@@ -39,20 +44,70 @@ def command(environment: str, only_preview: bool) -> None:
         api = Api(plan.context)
         driver = Driver(root, api, click.echo)
         click.echo(f"{plan.environment}: {len(plan.tenants)} tenants, {sum(1 for _ in plan.objects())} objects")
-        for name, scope, tenant in stacks(plan, loaded.environment.stacks):
+        wanted = list(stacks(plan, loaded.environment.stacks))
+        _remove_former(driver, plan, {name for name, *_ in wanted}, only_preview)
+        for name, scope, tenant in wanted:
             if scope is not Scope.TENANT:
                 check(api, plan, *select(plan, scope, tenant))
-            stack = driver.select(name)
-            planned = driver.preview(stack)
-            if not planned.changes:
+            elif only_preview and not guarded:
+                click.echo(f"{name}: nothing to compare with before the platform stands")
                 continue
-            if only_preview:
-                show(planned)
-            else:
-                show(driver.update(stack))
+            try:
+                outcome = _bring_up(driver, plan, name, only_preview)
+                guarded = not only_preview or not outcome.changes
+            except Failed as error:
+                if scope is not Scope.TENANT:
+                    raise
+                # The other tenants do not wait for one whose stack cannot be made.
+                click.echo(f"tenancy: {error}", err=True)
+                failed.append(name)
     except (Unreachable, Refused, Failed, LabError) as error:
         fail(str(error))
+    if failed:
+        fail(f"{plan.environment}: {len(failed)} of {len(wanted)} stacks failed: {', '.join(failed)}")
     click.echo(f"{plan.environment}: done in {time.monotonic() - began:.1f} s")
+
+
+def _bring_up(driver: Driver, plan: Plan, name: str, only_preview: bool) -> Outcome:
+    from tenancy.engine.changes import lost_namespaces
+    from tenancy.engine.driver import Failed
+
+    stack = driver.select(name)
+    planned = driver.preview(stack)
+    if lost := lost_namespaces(planned, plan):
+        raise Failed(
+            f"given stack {name}, whose update would delete {', '.join(lost)} and all that is in it; rule: a namespace "
+            "that stands in the files is never removed; change: if the resource was renamed or belongs to another "
+            "stack by now, `pulumi state rename` or `pulumi state move` it; nothing was changed"
+        )
+    if planned.changes:
+        show(planned if only_preview else driver.update(stack))
+    return planned
+
+
+def _remove_former(driver: Driver, plan: Plan, wanted: set[str], only_preview: bool) -> None:
+    """Remove stacks of tenants whose file is gone; Failed if one holds a tenant that another stack would make."""
+    from tenancy.engine.driver import Failed
+
+    for name in driver.stacks(plan.environment):
+        if name in wanted:
+            continue
+        tenant = name.removeprefix(words.derived_name(plan.environment, ""))
+        if tenant in {found.name for found in plan.tenants}:
+            stack = driver.select(name)
+            if driver.resources(stack):
+                raise Failed(
+                    f"given stack {name}, which holds tenant {tenant}; rule: each object is in one stack; change: "
+                    f"`pulumi state move --source {name} --dest {plan.environment}` what it holds, then "
+                    f"`pulumi stack rm {name}`; or set stacks: per-tenant in environment.yaml"
+                )
+        elif only_preview:
+            click.echo(f"{name}: its tenant has no file: its namespaces would be removed with all that is in them")
+        else:
+            click.echo(f"{name}: its tenant has no file: removing its namespaces with all that is in them")
+            stack = driver.select(name)
+            show(driver.destroy(stack))
+            driver.forget(stack)
 
 
 def show(outcome: Outcome) -> None:

@@ -9,6 +9,7 @@ import click
 from tenancy.cli.common import (
     BAD_INPUT,
     FAILED,
+    enter_lab,
     environment_argument,
     example,
     fail,
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from tenancy.live.verify import Result
 
 SHOWN_REFUSALS = 3
+GUTTER = 2
+"""Characters between two columns."""
+SENTENCE = 40
+"""Characters of an attack's sentence that say what it is."""
 
 
 @click.command("verify", epilog=example("tenancy verify local --only gpu-"))
@@ -53,13 +58,14 @@ def command(environment: str, form: str, only: str, extra: Path | None, audit_lo
     """
     from tenancy.live.api import Api, Unreachable
     from tenancy.live.attacks import all_attacks
-    from tenancy.live.denial import AuditLog
-    from tenancy.live.verify import NotDeployed, scene_of
+    from tenancy.live.denial import AuditLog, ForeignLogError
+    from tenancy.live.verify import NotDeployedError, scene_of
     from tenancy.plan import make_plan
 
     loaded = load_or_exit(environment, form)
     plan = make_plan(loaded.environment, loaded.tenants)
     written = _read(extra) if extra else None
+    enter_lab(plan.context)
     try:
         api = Api(plan.context)
         log = audit_log or _lab_log(api)
@@ -69,7 +75,7 @@ def command(environment: str, form: str, only: str, extra: Path | None, audit_lo
         if not attacks:
             fail(f"given --only {only}; rule: the start of an attack's id; change: run without --only to see them", 2)
         results = _run(api, attacks, audit, form)
-    except (NotDeployed, Unreachable) as error:
+    except (ForeignLogError, NotDeployedError, Unreachable) as error:
         fail(str(error))
     if form == "json":
         print_json([result.as_dict() for result in results])
@@ -123,8 +129,7 @@ def _lab_log(api: Api) -> Path | None:
 def _show(results: list[Result], audited: bool) -> None:
     from rich.console import Console
 
-    # A line is a case: wrapped cells would hide the gaps that come first.
-    console = Console(width=None if sys.stdout.isatty() else 200, soft_wrap=False, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     _table(console, results)
     asked = [result for result in results if not result.skipped]
     gaps = [result for result in asked if result.gap]
@@ -148,20 +153,37 @@ def _show(results: list[Result], audited: bool) -> None:
 def _table(console: Console, results: list[Result]) -> None:
     from rich.table import Table
 
+    shown = [(result, _cells(result)) for result in sorted(results, key=_order)]
+    widths = [max(len(cells[column]) for _, cells in shown) for column in range(5)]
+    left = console.width - sum(widths[2:]) - 3 * GUTTER
+    # Who refused never gives way; on a narrow terminal the id does, which `--format json` and every gap tell too.
+    with_id = left - widths[0] - GUTTER >= SENTENCE
+    sentence = left - widths[0] - GUTTER if with_id else left
     table = Table(box=None, pad_edge=False)
-    for title in ("attack", "", "expected denier", "actual", "twin"):
-        table.add_column(title, no_wrap=True, overflow="ellipsis")
-    for result in sorted(results, key=lambda r: (not r.gap, bool(r.skipped))):
-        table.add_row(*map(_plain, _cells(result)), style="red" if result.gap else "dim" if result.skipped else None)
-    console.print(table)
+    if with_id:
+        table.add_column("id", no_wrap=True, min_width=widths[0])
+    table.add_column("attack", no_wrap=True, overflow="ellipsis", max_width=max(sentence, GUTTER))
+    for title, width in zip(("expected denier", "actual", "twin"), widths[2:], strict=True):
+        table.add_column(title, no_wrap=True, min_width=width)
+    for result, cells in shown:
+        style = "red" if result.gap else "dim" if result.skipped else None
+        table.add_row(*map(_plain, cells if with_id else cells[1:]), style=style)
+    console.print(table, soft_wrap=True)
+    for result, _ in shown:
+        if result.skipped:
+            console.print(f"skipped {result.attack.id}: {_plain(result.skipped)}", style="dim", soft_wrap=True)
+
+
+def _order(result: Result) -> tuple[bool, bool]:
+    return (not result.gap, bool(result.skipped))
 
 
 def _cells(result: Result) -> tuple[str, ...]:
     attack = result.attack
     if result.skipped:
-        return (attack.id, attack.attack, attack.expected_denier, f"skipped: {result.skipped}", "")
+        return (attack.id, attack.attack, attack.expected_denier, "skipped", "–")
     actual = "as expected" if result.refused else f"{result.status} {result.denier}"
-    twin = "admitted" if result.twin_admitted else f"refused: {result.twin_status}"
+    twin = "admitted" if result.twin_admitted else f"refused, {result.twin_status}"
     return (attack.id, attack.attack, attack.expected_denier, actual, twin)
 
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
 import pulumi
 
 from tenancy.components.manifest import Manifest, child_name
@@ -7,12 +10,19 @@ from tenancy.plan.model import Object, PlatformPlan
 
 
 class Platform(pulumi.ComponentResource):
-    """What is cluster-wide: priority classes, personas, guards, and the marker that says they stand."""
+    """What is cluster-wide: priority classes, personas, guards, and the marker that says they are stored."""
 
-    marker: pulumi.Resource
-    """The gate of every tenant: nobody's namespace is made before the guards that judge it."""
+    gate: pulumi.Output[pulumi.Resource]
+    """What every tenant's namespace depends on: nobody's is made before the guards judge in it."""
 
-    def __init__(self, name: str, plan: PlatformPlan, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        plan: PlatformPlan,
+        in_force: Callable[[], None],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """`in_force` returns when the guards are in force; it is asked in an update, once they are stored."""
         super().__init__("gpu-tenancy:index:Platform", name, None, opts)
 
         def make(manifest: Object, after: list[pulumi.Resource] | None = None) -> Manifest:
@@ -22,5 +32,14 @@ class Platform(pulumi.ComponentResource):
         namespace = make(plan.namespace)
         for manifest in (*plan.priorities, *plan.roles):
             make(manifest)
-        self.marker = make(plan.marker, [namespace, *(make(guard) for guard in plan.guards)])
+        guards = [make(guard) for guard in plan.guards]
+        witness = [make(manifest, guards) for manifest in plan.witness]
+        marker = make(plan.marker, [namespace, *witness])
+
+        async def stand(_: str) -> pulumi.Resource:
+            if not pulumi.runtime.is_dry_run():
+                await asyncio.to_thread(in_force)
+            return marker
+
+        self.gate = marker.id.apply(stand)
         self.register_outputs({"guards": plan.marker["data"]["version"]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 
 import pulumi
 import pulumi_kubernetes as kubernetes
@@ -14,8 +15,14 @@ from tenancy.plan import Plan
 from tenancy.plan.model import PlatformPlan, TenantPlan
 
 
-def build(plan: Plan, scope: Scope, platform: PlatformPlan | None, tenants: tuple[TenantPlan, ...]) -> None:
-    """Register the stack's resources."""
+def build(
+    plan: Plan,
+    scope: Scope,
+    platform: PlatformPlan | None,
+    tenants: tuple[TenantPlan, ...],
+    in_force: Callable[[], None],
+) -> None:
+    """Register the stack's resources; `in_force` returns when the guards that were made judge requests."""
     # The collector would walk all resources again and again: half of the time at a thousand of them.
     gc.collect()
     gc.freeze()
@@ -23,11 +30,11 @@ def build(plan: Plan, scope: Scope, platform: PlatformPlan | None, tenants: tupl
 
     provider = kubernetes.Provider("kubernetes", context=plan.context)
     inherited = pulumi.ResourceOptions(providers=[provider])
-    gate: list[pulumi.Resource] = []
+    gate: list[pulumi.Input[pulumi.Resource]] = []
     if platform:
         # A tenant's own stack stands on these guards: they go only when somebody unprotects them.
         protect = scope is Scope.PLATFORM
         options = pulumi.ResourceOptions(providers=[provider], protect=protect)
-        gate = [Platform("platform", platform, options).marker]
+        gate = [Platform("platform", platform, in_force, options).gate]
     for tenant in tenants:
         Tenant(tenant.name, tenant, gate, inherited)

@@ -16,8 +16,12 @@ class Scope(StrEnum):
     TENANT = "tenant"  # one tenant's own objects
 
 
-def default_scope(layout: Layout, tenant: str) -> Scope:
-    """What a stack owns whose config does not say: its name does."""
+def scope_of(given: str | None, layout: Layout, tenant: str) -> Scope:
+    """What a stack owns: what its config says, else what its name does. ValueError if there is no such scope."""
+    if given is not None and given not in list(Scope):
+        raise ValueError(f"given scope {given!r}; rule: a part of the plan; change: use one of {', '.join(Scope)}")
+    if given:
+        return Scope(given)
     if tenant:
         return Scope.TENANT
     return Scope.ALL if layout is Layout.ONE else Scope.PLATFORM

@@ -15,10 +15,10 @@ class Tenant(pulumi.ComponentResource):
         self,
         name: str,
         plan: TenantPlan,
-        after: Sequence[pulumi.Resource] = (),
+        after: Sequence[pulumi.Input[pulumi.Resource]] = (),
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("gpu-tenancy:index:Tenant", name, None, opts)
         for namespace in plan.namespaces:
-            TenantNamespace(namespace.name, namespace, after, pulumi.ResourceOptions(parent=self))
+            TenantNamespace(namespace.name, namespace, after, plan.adopt, pulumi.ResourceOptions(parent=self))
         self.register_outputs({"namespaces": [namespace.name for namespace in plan.namespaces]})

@@ -15,14 +15,16 @@ class TenantNamespace(pulumi.ComponentResource):
         self,
         name: str,
         plan: NamespacePlan,
-        after: Sequence[pulumi.Resource] = (),
+        after: Sequence[pulumi.Input[pulumi.Resource]] = (),
+        adopt: bool = False,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("gpu-tenancy:index:TenantNamespace", name, None, opts)
         namespace = Manifest(
             child_name(name, plan.namespace),
             plan.namespace,
-            pulumi.ResourceOptions(parent=self, depends_on=list(after)),
+            # What was there before the tenant is not ours to delete.
+            pulumi.ResourceOptions(parent=self, depends_on=list(after), retain_on_delete=adopt),
         )
         walls = [
             Manifest(child_name(name, wall), wall, pulumi.ResourceOptions(parent=self, depends_on=[namespace]))

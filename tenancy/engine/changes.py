@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.plan.model import Plan
 from tenancy.rules.objects import name_of
 
 PLATFORM = "platform"
@@ -66,6 +67,16 @@ class Outcome:
     def by_tenant(self) -> Iterator[tuple[str, list[Change]]]:
         for tenant in sorted({change.tenant for change in self.changes}, key=lambda t: (t != PLATFORM, t)):
             yield tenant, [change for change in self.changes if change.tenant == tenant]
+
+
+def lost_namespaces(outcome: Outcome, plan: Plan) -> list[str]:
+    """Namespaces of the plan that a preview would delete, now or to make them anew: with all that is in them.
+
+    It happens when a resource's logical name, its stack or the cluster behind the context changes, and is
+    never what a person meant: who wants a namespace gone takes it out of the files.
+    """
+    kept = {name_of(found) for found in plan.objects() if found["kind"] == "Namespace"}
+    return sorted({c.object for c in outcome.changes if c.operation in {"delete", "replace"} and c.object in kept})
 
 
 def _plain(message: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
+import re
 import time
 import warnings
 from collections.abc import Callable
@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tenancy.catalog import vocabulary as words
 from tenancy.engine.changes import Outcome, summary
-from tenancy.engine.recovery import Locked, dead_locks, settle
+from tenancy.engine.recovery import Locked, dead_locks, end_orphans, settled
 from tenancy.live.api import Api
 
 PROJECT = "gpu-tenancy"
 PACK = "policy"
+SILENT = "the engine ended without a word; run the command again, it goes on from there"
 
 
 class Failed(Exception):
@@ -44,11 +46,9 @@ class Driver:
             raise Failed(str(error)) from error
         if locks:
             self.say(f"{name}: taking over the lock of an engine that has died")
+            end_orphans(Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi"))
             stack.cancel()
-        deployment = stack.export_stack().deployment or {}
-        count = settle(deployment, self.api, lambda arguments: self._refresh(name, arguments))
-        if count:
-            self.say(f"{name}: settled {count} operations that an engine left unfinished")
+        self._settle(stack)
         return stack
 
     def preview(self, stack: Any) -> Outcome:
@@ -59,8 +59,39 @@ class Driver:
         """Make it so. Only after a preview: stack rules of a pack run when resources have been made."""
         return self._run(stack, stack.up, "update")
 
+    def stacks(self, environment: str) -> list[str]:
+        """Stacks of the environment that there are, its tenants' before its own."""
+        from pulumi import automation
+
+        try:
+            found = automation.LocalWorkspace(work_dir=str(self.root)).list_stacks()
+        except automation.CommandError as error:
+            raise Failed(f"the stacks of {environment} cannot be listed: {_reason(error)}") from error
+        names = sorted(stack.name for stack in found)
+        tenants = [name for name in names if name.startswith(words.derived_name(environment, ""))]
+        return [*tenants, *(name for name in names if name == environment)]
+
+    def resources(self, stack: Any) -> list[dict[str, Any]]:
+        """What the stack's state holds of the cluster."""
+        deployment = stack.export_stack().deployment or {}
+        return [found for found in deployment.get("resources") or () if found["type"].startswith("kubernetes:")]
+
     def destroy(self, stack: Any) -> Outcome:
+        """Remove everything that the stack holds, protected or not."""
+        exported = stack.export_stack()
+        deployment = exported.deployment or {}
+        if any(found.pop("protect", False) for found in deployment.get("resources") or ()):
+            stack.import_stack(exported)
         return self._run(stack, stack.destroy, "removal", pack=False)
+
+    def forget(self, stack: Any) -> None:
+        """Remove an empty stack and its settings."""
+        from pulumi import automation
+
+        try:
+            stack.workspace.remove_stack(stack.name)
+        except automation.CommandError as error:
+            raise Failed(f"stack {stack.name}: {_reason(error)}") from error
 
     def _run(self, stack: Any, action: Callable[..., Any], what: str, pack: bool = True) -> Outcome:
         from pulumi import automation
@@ -78,16 +109,24 @@ class Driver:
         self.say(f"{stack.name}: {what} in {time.monotonic() - began:.1f} s: {summary(outcome)}")
         return outcome
 
-    def _refresh(self, name: str, arguments: list[str]) -> None:
-        # The Automation API cannot hand over the ids of pending creations.
-        done = subprocess.run(
-            ["pulumi", "refresh", "--yes", "--skip-preview", "--non-interactive", "--stack", name, *arguments],
-            cwd=self.root,
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode:
-            raise Failed(f"stack {name}: what an engine left unfinished cannot be settled: {done.stderr.strip()}")
+    def _settle(self, stack: Any) -> None:
+        """Bring the state in line with the cluster where an engine died in the middle of something."""
+        from pulumi import automation
+
+        exported = stack.export_stack()
+        pending = (exported.deployment or {}).get("pending_operations")
+        if not pending:
+            return
+        deployment, stale = settled(exported.deployment, self.api)
+        try:
+            stack.import_stack(automation.Deployment(version=exported.version, deployment=deployment))
+            if stale:
+                stack.refresh(target=stale, suppress_progress=True, color="never")
+        except automation.CommandError as error:
+            raise Failed(
+                f"stack {stack.name}: what an engine left unfinished cannot be settled: {_reason(error)}"
+            ) from error
+        self.say(f"{stack.name}: settled {len(pending)} operations that an engine left unfinished")
 
 
 def _why(stack: str, what: str, outcome: Outcome, error: Exception) -> str:
@@ -101,7 +140,5 @@ def _why(stack: str, what: str, outcome: Outcome, error: Exception) -> str:
 
 
 def _reason(error: Exception) -> str:
-    errors = [line.strip() for line in str(error).splitlines() if line.strip().startswith("error:")]
-    if errors:
-        return errors[-1].removeprefix("error: ")
-    return "the engine ended without a word; run the command again, it goes on from there"
+    errors = re.findall(r"\berror: (.+)", str(error))
+    return errors[-1].strip() if errors else SILENT

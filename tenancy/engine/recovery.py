@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
 from tenancy.live.api import Api, path_of
+
+Row = tuple[int, int, str]
+"""(process, its parent, its command line)"""
 
 
 class Locked(Exception):
@@ -51,30 +57,59 @@ def _alive(pid: int) -> bool:
     return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def pending_creates(deployment: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """URN and inputs of what an engine was making when it died."""
+def settled(deployment: Mapping[str, Any], api: Api) -> tuple[dict[str, Any], list[str]]:
+    """The deployment without pending operations, and the URNs whose live state the engine has to read again.
+
+    What was being made and has reached the cluster is taken into the state, so that it is removed should its
+    tenant's file be gone by now; the rest never was. (`pulumi refresh --import-pending-creates` reports such
+    a resource as settled and drops it.)
+    """
+    resources = list(deployment.get("resources") or ())
+    known = {resource["urn"] for resource in resources}
+    stale = []
     for operation in deployment.get("pending_operations") or ():
-        if operation.get("type") == "creating":
-            yield operation["resource"]["urn"], operation["resource"].get("inputs") or {}
-
-
-def found_ids(deployment: Mapping[str, Any], api: Api) -> dict[str, str]:
-    """URN -> provider id of pending creations that did reach the cluster."""
-    found = {}
-    for urn, inputs in pending_creates(deployment):
-        if "metadata" in inputs and api.request("GET", path_of(inputs)).ok:
+        resource = operation["resource"]
+        urn, inputs = resource["urn"], resource.get("inputs") or {}
+        if urn not in known:
+            if operation.get("type") != "creating" or not _exists(inputs, api):
+                continue
             metadata = inputs["metadata"]
-            found[urn] = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
-    return found
+            name = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+            resources.append({**resource, "id": name, "outputs": inputs})
+            known.add(urn)
+        if resource.get("custom"):
+            stale.append(urn)
+    rest = {key: value for key, value in deployment.items() if key != "pending_operations"}
+    return {**rest, "resources": resources}, list(dict.fromkeys(stale))
 
 
-def settle(deployment: Mapping[str, Any], api: Api, refresh: Callable[[list[str]], None]) -> int:
-    """Take what reached the cluster into the state and drop the rest; the number of pending operations."""
-    pending = deployment.get("pending_operations") or ()
-    if pending:
-        ids = found_ids(deployment, api)
-        imports = [argument for pair in ids.items() for text in pair for argument in ("--import-pending-creates", text)]
-        if imports:
-            refresh(imports)
-        refresh(["--clear-pending-creates"])
-    return len(pending)
+def _exists(inputs: Mapping[str, Any], api: Api) -> bool:
+    return "metadata" in inputs and "kind" in inputs and api.request("GET", path_of(inputs)).ok
+
+
+def end_orphans(home: Path, table: Iterable[Row] | None = None) -> int:
+    """End plugins of an engine that was killed, which may still be writing to the cluster; their number.
+
+    A plugin's parent is the engine; once that is dead it belongs to init or to whatever reaps on the machine.
+    """
+    rows = list(_table() if table is None else table)
+    names = {pid: Path(command.split(" ", 1)[0]).name for pid, _, command in rows}
+    folders = {f"{folder}/" for folder in (home / "plugins", (home / "plugins").resolve())}
+    orphans = [
+        pid
+        for pid, parent, command in rows
+        if command.startswith(tuple(folders)) and not names.get(parent, "").startswith("pulumi")
+    ]
+    for pid in orphans:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    return len(orphans)
+
+
+def _table() -> Iterator[Row]:
+    listed = subprocess.run(
+        ["ps", "-A", "-ww", "-o", "pid=,ppid=,command="], capture_output=True, text=True, check=False
+    )
+    for line in listed.stdout.splitlines():
+        pid, parent, command = line.split(None, 2)
+        yield int(pid), int(parent), command

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,7 +52,11 @@ class Api:
         from kubernetes.config.config_exception import ConfigException
 
         try:
-            self._client = config.new_client_from_config(context=context)
+            self._client = config.new_client_from_config(
+                # The library reads the variable once, when it is imported.
+                config_file=os.environ.get("KUBECONFIG") or None,
+                context=context,
+            )
         except (ConfigException, OSError, KeyError) as error:
             raise Unreachable(
                 f"given kubeconfig without a usable context {context!r} ({str(error).strip()}); "
@@ -92,9 +97,7 @@ class Api:
             parsed = json.loads(answer.data) if answer.data else {}
         except ValueError:
             parsed = {"message": answer.data.decode("utf-8", "replace")}
-        return Answer(
-            answer.status, parsed if isinstance(parsed, dict) else {"items": parsed}, dict(answer.headers)
-        )
+        return Answer(answer.status, parsed if isinstance(parsed, dict) else {"items": parsed}, dict(answer.headers))
 
     def items(self, path: str) -> list[dict[str, Any]]:
         """The objects of a list; Unreachable if the list is refused."""

@@ -18,6 +18,8 @@ UNKNOWN = "unknown"
 ADMISSION_POLICY = "ValidatingAdmissionPolicy/"
 QUOTA = "ResourceQuota/"
 
+AUDIT_PREFIX = "tenancy-verify-"
+"""Of the audit ids that requests bring along."""
 AUDIT_WAIT = 5.0
 """Seconds that the audit log may lag behind the answers."""
 
@@ -89,6 +91,10 @@ def _policies(annotation: str) -> set[str]:
     return {str(entry.get("policy")) for entry in entries if isinstance(entry, dict)}
 
 
+class ForeignLogError(Exception):
+    """The audit log belongs to another API server, or records nothing."""
+
+
 class AuditLog:
     """An audit log in JSON lines that the API server is writing, and may rotate, while it is read."""
 
@@ -98,18 +104,28 @@ class AuditLog:
         self._inode, self._size = stat.st_ino, stat.st_size
 
     def events(self, ids: Collection[str], timeout: float = AUDIT_WAIT) -> dict[str, dict[str, Any]]:
-        """Events with these audit ids that were written since this object was made; waits for late ones."""
+        """Events with these audit ids that were written since this object was made; waits for late ones.
+
+        ForeignLogError if there is not a single one.
+        """
         wanted, deadline = set(ids), time.monotonic() + timeout
         while True:
             found = self._read(wanted)
-            if len(found) == len(wanted) or time.monotonic() > deadline:
+            late = time.monotonic() > deadline
+            if late and wanted and not found:
+                raise ForeignLogError(
+                    f"given {self._path}, which has no event of any of these {len(wanted)} requests; "
+                    "rule: the audit log of the API server that was asked; change: name its log with --audit-log"
+                )
+            if late or len(found) == len(wanted):
                 return found
             time.sleep(0.05)
 
     def _read(self, wanted: set[str]) -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
+        # Decoding is what takes time, and most of a busy log is somebody else's.
         for line in self._fresh_bytes().splitlines():
-            event = _event(line)
+            event = _event(line) if AUDIT_PREFIX.encode() in line else None
             # A long-running request has several stages; the last one is the one with the decisions.
             if event and event.get("auditID") in wanted:
                 found[event["auditID"]] = event

@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tenancy.live import denial
@@ -21,7 +21,7 @@ AT_ONCE = 4
 """Requests under way: enough to hide the way there and back, too few for the API server to queue them."""
 
 
-class NotDeployed(Exception):
+class NotDeployedError(Exception):
     """The cluster lacks what would be attacked."""
 
 
@@ -74,11 +74,11 @@ class Result:
 
 
 def scene_of(api: Api, loaded: Loaded, plan: Plan) -> Scene:
-    """Where to attack; NotDeployed if a namespace of the plan is not there."""
+    """Where to attack; NotDeployedError if a namespace of the plan is not there."""
     there = {item["metadata"]["name"] for item in api.items("/api/v1/namespaces")}
     planned = [namespace.name for tenant in plan.tenants for namespace in tenant.namespaces]
     if lacking := [name for name in planned if name not in there]:
-        raise NotDeployed(
+        raise NotDeployedError(
             f"given a cluster without {', '.join(lacking[:5])}{' …' if len(lacking) > 5 else ''}; "
             f"rule: attacks need the environment in place; change: run `tenancy up {plan.environment}` first"
         )
@@ -95,7 +95,7 @@ def run(
     done: Callable[[], None] = lambda: None,
 ) -> list[Result]:
     """Ask every attack and its twin. Without `twins` these are taken for admitted."""
-    tag = f"tenancy-verify-{secrets.token_hex(6)}"
+    tag = f"{denial.AUDIT_PREFIX}{secrets.token_hex(6)}"
     ids = {attack.id: f"{tag}-{number}" for number, attack in enumerate(attacks)}
 
     def one(attack: Attack) -> Result:
@@ -139,19 +139,13 @@ def _ask_both(api: Api, attack: Attack, audit_id: str, twins: bool) -> Result:
     return Result(attack, answer.status, found, message, twin.status, twin_message)
 
 
-def _cross_checked(
-    results: Iterable[Result], ids: Mapping[str, str], audit: denial.AuditLog
-) -> list[Result]:
-    from dataclasses import replace
-
+def _cross_checked(results: Iterable[Result], ids: Mapping[str, str], audit: denial.AuditLog) -> list[Result]:
     results = list(results)
     asked = [ids[result.attack.id] for result in results if not result.attack.skipped]
     events = audit.events(asked)
     return [
         result
         if result.attack.skipped
-        else replace(
-            result, problem=denial.audit_disagreement(result.denier, events.get(ids[result.attack.id])) or ""
-        )
+        else replace(result, problem=denial.audit_disagreement(result.denier, events.get(ids[result.attack.id])) or "")
         for result in results
     ]

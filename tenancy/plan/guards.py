@@ -26,17 +26,9 @@ WITNESS = "tenancy-witness"
 QUESTION = "are-the-guards-in-force"
 """Name of a ConfigMap that the witness always refuses: asked for in a dry run, it is never made."""
 
-DEVICE_VARIABLES = (
-    "NVIDIA_VISIBLE_DEVICES",
-    "NVIDIA_GDRCOPY",
-    "NVIDIA_GDS",
-    "NVIDIA_IMEX_CHANNELS",
-    "NVIDIA_MIG_CONFIG_DEVICES",
-    "NVIDIA_MIG_MONITOR_DEVICES",
-    "NVIDIA_MOFED",
-    "NVIDIA_NVSWITCH",
-)
-"""What the NVIDIA container toolkit picks devices by (container-toolkit v1.20 `internal/config/image`)."""
+HARMLESS_ANNOTATIONS = ("app.kubernetes.io/", "kubectl.kubernetes.io/")
+CONTROLLERS = ("kubernetes.io", "k8s.io", "k8s.aws", "amazonaws.com", "cilium.io")
+"""Domains of controllers that publish a service, name it or open it to other clusters by its annotations."""
 
 VOLUME_BINDER = "system:serviceaccount:kube-system:persistent-volume-binder"
 
@@ -46,7 +38,8 @@ def _cel(value: object) -> str:
     return json.dumps(value)
 
 
-_DEVICES = _cel(list(DEVICE_VARIABLES))
+_DEVICES = _cel(list(gpus.DEVICE_VARIABLES))
+_HARMLESS, _CONTROLLERS = _cel(list(HARMLESS_ANNOTATIONS)), _cel(list(CONTROLLERS))
 _CHARGED = _cel(list(words.CHARGED_LABELS))
 _PLAIN_RESOURCES = _cel(["cpu", "memory", "ephemeral-storage"])
 
@@ -97,6 +90,10 @@ _POD_RULES: Mapping[str, str] = {
             || (has(v.image.reference) && variables.allowedRegistries.exists(p, v.image.reference.startsWith(p)))))""",
     "dns-01": """(!has(variables.spec.dnsPolicy) || variables.spec.dnsPolicy in ['', 'ClusterFirst'])
         && !has(variables.spec.dnsConfig) && !has(variables.spec.hostAliases)""",
+    "pod-01": """(!has(variables.spec.os) || variables.spec.os.name == 'linux')
+        && (!has(variables.spec.hostUsers) || variables.spec.hostUsers)""",
+    "quota-03": "!has(variables.spec.resources)",
+    "stor-04": "!has(variables.spec.volumes) || variables.spec.volumes.all(v, !has(v.csi))",
     "avail-01": """!has(variables.spec.terminationGracePeriodSeconds)
         || variables.spec.terminationGracePeriodSeconds <= 600""",
     "cost-01": f"""{_CHARGED}.all(k, !(k in variables.podLabels)
@@ -109,7 +106,7 @@ _HAS_TENANT = {"ns-02": f"{_cel(words.TENANT)} in namespaceObject.metadata.label
 _KEYS = f"!has(object.data) || object.data.all(k, !(k in {_DEVICES}))"
 
 
-GUARDED = (*_HAS_TENANT, *_POD_RULES, "gpu-04", "id-01", "id-02", "net-01", "ns-01", "stor-03")
+GUARDED = (*_HAS_TENANT, *_POD_RULES, "avail-02", "gpu-04", "id-01", "id-02", "net-01", "ns-01", "stor-03")
 """Every rule that some guard enforces."""
 
 
@@ -225,10 +222,12 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
             "tenancy-services",
             [("", "v1", ["services"])],
             {
-                "net-01": """(!has(object.spec.type) || object.spec.type == 'ClusterIP')
+                "net-01": f"""(!has(object.spec.type) || object.spec.type == 'ClusterIP')
         && (!has(object.spec.externalIPs) || size(object.spec.externalIPs) == 0)
-        && (!has(object.metadata.annotations)
-            || object.metadata.annotations.all(k, !k.startsWith('service.beta.kubernetes.io/')))"""
+        && !has(object.spec.externalName)
+        && (!has(object.metadata.annotations) || object.metadata.annotations.all(k,
+            !k.contains('/') || {_HARMLESS}.exists(p, k.startsWith(p))
+            || !{_CONTROLLERS}.exists(d, k.split('/')[0].endsWith(d))))"""
             },
             {},
             _changed("spec", "metadata.annotations"),
@@ -237,10 +236,23 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
             "tenancy-claims",
             [("", "v1", ["persistentvolumeclaims"])],
             {
-                "stor-03": f"""!has(object.spec.volumeName) || object.spec.volumeName == ''
-        || request.userInfo.username == {_cel(VOLUME_BINDER)}
-        || (oldObject != null && has(oldObject.spec.volumeName)
-            && oldObject.spec.volumeName == object.spec.volumeName)"""
+                "stor-03": f"""has(object.spec.storageClassName) && object.spec.storageClassName != ''
+        && !has(object.spec.selector)
+        && (!has(object.spec.volumeName) || object.spec.volumeName == ''
+            || request.userInfo.username == {_cel(VOLUME_BINDER)}
+            || (oldObject != null && has(oldObject.spec.volumeName)
+                && oldObject.spec.volumeName == object.spec.volumeName))"""
+            },
+            {},
+            _changed("spec"),
+        ),
+        Guard(
+            "tenancy-budgets",
+            [("policy", "v1", ["poddisruptionbudgets"])],
+            {
+                "avail-02": """(!has(object.spec.maxUnavailable) || !(string(object.spec.maxUnavailable) in ['0', '0%']))
+        && (!has(object.spec.minAvailable) || !string(object.spec.minAvailable).endsWith('%')
+            || string(object.spec.minAvailable) != '100%')"""
             },
             {},
             _changed("spec"),

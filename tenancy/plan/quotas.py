@@ -24,12 +24,12 @@ def gpu_quota(environment: Environment, tenant: Tenant, namespace: Namespace) ->
     held = dict.fromkeys(sorted({*environment.resources, *gpus.ALWAYS_CAPPED}), 0)
     for flavor, count in tenant.held_in(namespace).items():
         held[environment.flavors[flavor].resource] += count
-    return {f"requests.{resource}": str(count) for resource, count in held.items()}
+    return {f"requests.{resource}": quantity.write_count(count) for resource, count in held.items()}
 
 
 def resource_quota(environment: Environment, tenant: Tenant, namespace: Namespace) -> Object:
     tier = environment.tiers[tenant.tier_of(namespace)]
-    quota = namespace.quota or tier.quota
+    quota = namespace.quota.within(tier.quota) if namespace.quota else tier.quota
     hard = {
         "requests.cpu": quota.cpu,
         "limits.cpu": quota.cpu_limit or quantity.write(2 * amount(quota.cpu)),
@@ -38,17 +38,17 @@ def resource_quota(environment: Environment, tenant: Tenant, namespace: Namespac
         "requests.ephemeral-storage": quota.ephemeral_storage,
         "limits.ephemeral-storage": quota.ephemeral_storage,
         "requests.storage": quota.storage,
-        "persistentvolumeclaims": str(quota.volume_claims),
-        "pods": str(quota.pods),
-        "services": str(quota.services),
+        "persistentvolumeclaims": quantity.write_count(quota.volume_claims),
+        "pods": quantity.write_count(quota.pods),
+        "services": quantity.write_count(quota.services),
         "services.loadbalancers": "0",
         "services.nodeports": "0",
-        "secrets": str(quota.secrets),
-        "configmaps": str(quota.config_maps),
-        "count/jobs.batch": str(quota.jobs),
-        "count/cronjobs.batch": str(quota.jobs),
-        "count/deployments.apps": str(quota.deployments),
-        "count/statefulsets.apps": str(quota.deployments),
+        "secrets": quantity.write_count(quota.secrets),
+        "configmaps": quantity.write_count(quota.config_maps),
+        "count/jobs.batch": quantity.write_count(quota.jobs),
+        "count/cronjobs.batch": quantity.write_count(quota.jobs),
+        "count/deployments.apps": quantity.write_count(quota.deployments),
+        "count/statefulsets.apps": quantity.write_count(quota.deployments),
         **quota.other,
         **gpu_quota(environment, tenant, namespace),
     }

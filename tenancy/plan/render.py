@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import yaml
 from tenancy.plan.model import Object, Plan
 
 HEADER = "# Rendered by gpu-tenancy; edit the spec files instead.\n"
+PART = ".yaml.part"
 
 
 class ForeignFiles(Exception):
@@ -57,23 +57,46 @@ def write(plan: Plan, out: Path) -> int:
     Raises ForeignFiles before anything is written if a file there is not ours.
     """
     wanted = texts(plan)
-    present = [path for path in sorted(out.rglob("*")) if path.is_file()]
-    foreign = [p for p in present if not p.read_text("utf-8", errors="replace").startswith(HEADER)]
-    if foreign:
-        raise ForeignFiles(
-            f"given --out {out}, which holds {foreign[0].relative_to(out)}; rule: a folder of rendered files alone; "
-            "change: name an empty folder"
-        )
+    present = []
+    for path in _entries(out):
+        if not _is_ours(path):
+            raise ForeignFiles(
+                f"given --out {out}, which holds {path.relative_to(out)}; rule: a folder of rendered files alone; "
+                "change: name an empty folder"
+            )
+        present.append(path)
     for path in present:
         if path.relative_to(out).as_posix() not in wanted:
             path.unlink()
+            _remove_empty(path.parent, out)
     for name, text in wanted.items():
         path = out / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(path.name + ".part")
+        part = path.with_suffix(PART)
         part.write_text(text, "utf-8")
-        os.replace(part, path)
-    for folder in sorted((p for p in out.rglob("*") if p.is_dir()), reverse=True):
-        if not any(folder.iterdir()):
-            folder.rmdir()
+        part.replace(path)
     return sum(1 for _ in plan.objects())
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    """Everything there but folders, one by one: the first that is not ours ends the search."""
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if path.is_dir() and not path.is_symlink():
+            yield from _entries(path)
+        else:
+            yield path
+
+
+def _is_ours(path: Path) -> bool:
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        start = file.read(len(HEADER))
+    # A run that was killed may have left a part of a file.
+    return start == HEADER.encode() or (path.name.endswith(PART) and HEADER.encode().startswith(start))
+
+
+def _remove_empty(folder: Path, out: Path) -> None:
+    while folder != out and not any(folder.iterdir()):
+        folder.rmdir()
+        folder = folder.parent

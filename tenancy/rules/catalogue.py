@@ -295,6 +295,25 @@ _ALL = (
         _MEDIUM,
     ),
     Rule(
+        "avail-02",
+        "a disruption budget leaves room for one eviction",
+        "a budget of none blocks the drain of a node that others share, at every upgrade",
+        "allow at least one pod to be unavailable",
+        _MEDIUM,
+    ),
+    Rule(
+        "pod-01",
+        "a pod runs on Linux and in the node's own user namespace",
+        "for other pods the restricted level drops its checks on root and capabilities",
+        "drop os and hostUsers",
+    ),
+    Rule(
+        "quota-03",
+        "resources are asked for by containers",
+        "a limit range does not see what is asked for by the pod as a whole",
+        "move spec.resources to the containers",
+    ),
+    Rule(
         "id-01",
         "a service account names no AWS role",
         "the annotation asks for another tenant's identity",
@@ -308,16 +327,22 @@ _ALL = (
     ),
     Rule(
         "net-01",
-        "a service is of type ClusterIP, without external addresses or load-balancer annotations",
-        "load balancers, node ports and external addresses lead traffic past the network policies",
+        "a service is of type ClusterIP, without external addresses, names or controllers' annotations",
+        "load balancers, node ports and external names lead traffic past the network policies",
         "use ClusterIP; the platform team publishes services",
     ),
     Rule(
         "stor-03",
-        "a claim does not name its volume",
-        "volumeName binds a volume that another tenant left behind",
-        "drop volumeName; the storage class makes a volume",
+        "a claim names a storage class and no volume",
+        "a volume name, a selector or an empty class binds a volume that another tenant left behind",
+        "set storageClassName; drop volumeName and selector",
         _CRITICAL,
+    ),
+    Rule(
+        "stor-04",
+        "a pod has no inline CSI volume",
+        "such a volume is mounted with the driver's own rights, past claims and quota",
+        "make a PersistentVolumeClaim",
     ),
     # Objects that platform programs make
     Rule(

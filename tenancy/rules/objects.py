@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.rules.catalogue import RULES
 from tenancy.rules.values import (
@@ -210,9 +211,6 @@ def _guard_binding(item: Object) -> Given:
         yield "guard-01", f"validationActions {list(actions)}"
 
 
-_DEVICE_VARIABLE = "NVIDIA_VISIBLE_DEVICES"
-
-
 def _pod_spec(item: Object) -> Mapping[str, Any]:
     spec = _spec(item)
     if item.get("kind") == "CronJob":
@@ -230,8 +228,10 @@ def _workload(item: Object) -> Given:
         yield "sched-02", f"nodeName {spec['nodeName']}"
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         for variable in container.get("env") or ():
-            if variable.get("name") == _DEVICE_VARIABLE and variable.get("value") not in {"void", "none"}:
-                yield "gpu-02", f"env {_DEVICE_VARIABLE} in container {container.get('name')}"
+            name = variable.get("name")
+            harmless = name == gpus.DEVICE_VARIABLES[0] and variable.get("value") in {"void", "none"}
+            if name in gpus.DEVICE_VARIABLES and not harmless:
+                yield "gpu-02", f"env {name} in container {container.get('name')}"
 
 
 CHECKS: Mapping[str, Callable[[Object], Given]] = {

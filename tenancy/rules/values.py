@@ -26,8 +26,12 @@ _ENFORCED_SUFFIXES = (
 )
 _PSA_LEVELS = ("privileged", "baseline", "restricted")
 _METADATA_SERVICES = tuple(
-    map(ipaddress.ip_network, ("169.254.0.0/16", "fd00:ec2::/32", "fe80::/10", "127.0.0.0/8", "::1/128"))
+    map(
+        ipaddress.ip_network,
+        ("169.254.0.0/16", "fd00:ec2::/32", "fe80::/10", "127.0.0.0/8", "::1/128", "::ffff:0:0/96", "64:ff9b::/96"),
+    )
 )
+"""The last two are IPv4 addresses in IPv6's clothes."""
 _WIDEST = {4: 8, 6: 32}
 
 
@@ -51,7 +55,7 @@ def unenforced_quota_keys(keys: Collection[str]) -> list[str]:
         prefix, _, rest = key.partition("/")
         if prefix == "count":
             return bool(rest)
-        return (prefix.startswith("requests.") and bool(rest)) or key.endswith(_ENFORCED_SUFFIXES)
+        return (len(prefix) > len("requests.") and prefix.startswith("requests.") and bool(rest)) or key.endswith(_ENFORCED_SUFFIXES)
 
     return [key for key in sorted(keys) if not counted(key)]
 
@@ -76,6 +80,8 @@ def unsafe_range(cidr: str) -> str | None:
         network = ipaddress.ip_network(cidr)
     except ValueError as error:
         return f"{cidr!r}, no address range ({error})"
+    if "/" not in cidr or cidr.rpartition("/")[2] != str(network.prefixlen):
+        return f"{cidr!r}, which has no length such as /24"
     if network.prefixlen < _WIDEST[network.version]:
         return f"{cidr!r}, wider than /{_WIDEST[network.version]}"
     for service in _METADATA_SERVICES:
@@ -88,7 +94,11 @@ def unsafe_prefix(prefix: str) -> str | None:
     """stor-01."""
     if not prefix.endswith("/") or prefix.startswith("/"):
         return f"{prefix!r}"
-    if any(part in {"", ".", ".."} for part in prefix[:-1].split("/")) or re.search(r"[*?$\\{}\s]", prefix):
+    if (
+        any(part in {"", ".", ".."} for part in prefix[:-1].split("/"))
+        or re.search(r"[*?$\\{}\s]", prefix)
+        or not prefix.isprintable()
+    ):
         return f"{prefix!r}"
     return None
 

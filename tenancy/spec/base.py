@@ -9,14 +9,22 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    WithJsonSchema,
+)
+from pydantic_core import CoreSchema, core_schema
 
 from tenancy.catalog import quantity
 from tenancy.catalog import vocabulary as words
 from tenancy.rules.catalogue import Violation
 from tenancy.rules.values import name_misfit
 from tenancy.spec.source import Location
-
 
 NEEDS_TEXT = "a text is needed"
 
@@ -89,30 +97,46 @@ def _named(longest: int) -> Any:
     return AfterValidator(check)
 
 
-def form(pattern: str, rule: str, change: str, longest: int | None = None) -> Any:
+class Form:
     """A text of a form: the pattern for editors, words for people."""
-    compiled = re.compile(pattern)
-    extra: dict[str, Any] = {"pattern": pattern, **({"maxLength": longest} if longest else {})}
 
-    def check(text: str) -> str:
-        if longest and len(text) > longest:
-            raise plain(f"{len(text)} characters", f"at most {longest} characters", "shorten it")
-        if not compiled.fullmatch(text):
-            raise plain(repr(text), rule, change)
+    def __init__(self, pattern: str, rule: str, change: str, longest: int | None = None) -> None:
+        self.compiled = re.compile(pattern)
+        self.rule, self.change, self.longest = rule, change, longest
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        longest = {"maxLength": self.longest} if self.longest else {}
+        return {**handler(schema), "pattern": self.compiled.pattern, **longest}
+
+    def check(self, text: str) -> str:
+        if self.longest and len(text) > self.longest:
+            raise plain(f"{len(text)} characters", f"at most {self.longest} characters", "shorten it")
+        if not self.compiled.fullmatch(text):
+            raise plain(repr(text), self.rule, self.change)
         return text
 
-    return Annotated[str, AfterValidator(check), Field(json_schema_extra=extra)]
 
+class Whole:
+    """A whole number in a range; booleans, texts and floats that look like one are refused."""
 
-def whole_number(least: int, most: int) -> Any:
-    def check(value: Any) -> Any:
+    def __init__(self, least: int, most: int) -> None:
+        self.least, self.most = least, most
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(schema), "minimum": self.least, "maximum": self.most}
+
+    def check(self, value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, int):
             raise plain(written(value), "a whole number is needed", "write digits alone, such as 8")
-        if not least <= value <= most:
-            raise plain(written(value), f"a whole number from {least} to {most}", "write one in that range")
+        if not self.least <= value <= self.most:
+            raise plain(written(value), f"a whole number from {self.least} to {self.most}", "write one in that range")
         return value
-
-    return Annotated[int, BeforeValidator(check), Field(json_schema_extra={"minimum": least, "maximum": most})]
 
 
 def written(value: Any) -> str:
@@ -176,34 +200,48 @@ _QUANTITY_SCHEMA = {
 
 TenantName = Annotated[str, _named(words.TENANT_LENGTH)]
 PartName = Annotated[str, _named(words.PART_LENGTH)]
-Slug = form(
-    r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-    "lower-case letters, digits and dashes, at most 63",
-    "write it like fraud-detection",
-)
-LabelValue = form(
-    r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$",
-    "letters, digits, '-', '_' and '.', at most 63, with a letter or digit at both ends",
-    "write it like CC-4411",
-)
-FlavorName = form(
-    r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$",
-    "lower-case letters, digits, dashes and dots, at most 63",
-    "write it like a100-1g.5gb",
-)
-Mail = form(
-    r"^[^@\s\x00-\x1f\x7f]+@[^@\s\x00-\x1f\x7f]+\.[^@\s\x00-\x1f\x7f]+$",
-    "a mail address",
-    "write it like team@bank.example",
-    254,
-)
-Line = form(r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$", "a text of one line", "drop control characters", 200)
+Slug = Annotated[
+    str,
+    Form(
+        r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+        "lower-case letters, digits and dashes, at most 63",
+        "write it like fraud-detection",
+    ),
+]
+LabelValue = Annotated[
+    str,
+    Form(
+        r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$",
+        "letters, digits, '-', '_' and '.', at most 63, with a letter or digit at both ends",
+        "write it like CC-4411",
+    ),
+]
+FlavorName = Annotated[
+    str,
+    Form(
+        r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$",
+        "lower-case letters, digits, dashes and dots, at most 63",
+        "write it like a100-1g.5gb",
+    ),
+]
+Mail = Annotated[
+    str,
+    Form(
+        r"^[^@\s\x00-\x1f\x7f]+@[^@\s\x00-\x1f\x7f]+\.[^@\s\x00-\x1f\x7f]+$",
+        "a mail address",
+        "write it like team@bank.example",
+        254,
+    ),
+]
+Line = Annotated[
+    str, Form(r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$", "a text of one line", "drop control characters", 200)
+]
 """Text for people; an annotation."""
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Day = Annotated[dt.date, BeforeValidator(_date)]
-Count = whole_number(0, 1_000_000)
-Positive = whole_number(1, 1_000_000)
-Port = whole_number(1, 65_535)
+Count = Annotated[int, Whole(0, 1_000_000)]
+Positive = Annotated[int, Whole(1, 1_000_000)]
+Port = Annotated[int, Whole(1, 65_535)]
 Quantity = Annotated[str, BeforeValidator(_quantity), WithJsonSchema(_QUANTITY_SCHEMA)]
 
 

@@ -18,9 +18,7 @@ ENVIRONMENT = -1
 _MOST_POOL_SETS = 256
 
 
-def crossfile(
-    environment: Environment, tenants: Sequence[Tenant], unread: Collection[str] = ()
-) -> Iterator[Found]:
+def crossfile(environment: Environment, tenants: Sequence[Tenant], unread: Collection[str] = ()) -> Iterator[Found]:
     """Every broken rule that the environment has a part in; linear in the number of tenants.
 
     `unread` names tenants whose files are broken: they exist, though nothing is known about them.
@@ -39,7 +37,7 @@ def crossfile(
 
 def between_tenants(tenants: Sequence[Tenant]) -> Iterator[Found]:
     """Every rule that two tenants break together, whatever the environment says."""
-    again = {index: mistake for index, mistake in _names(tenants)}
+    again = dict(_names(tenants))
     yield from again.items()
     # A second file of one tenant collides with the first in everything else too: said once is enough.
     for index, mistake in (*_groups(tenants), *_prefixes(tenants)):

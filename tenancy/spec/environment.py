@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from decimal import Decimal
 from enum import StrEnum
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -16,6 +17,7 @@ from tenancy.spec.base import (
     Count,
     Flag,
     FlavorName,
+    Form,
     Line,
     Mistake,
     PartName,
@@ -23,11 +25,10 @@ from tenancy.spec.base import (
     Quantity,
     Slug,
     Spec,
+    Whole,
     amount,
     broken,
-    form,
     plain,
-    whole_number,
     written,
 )
 from tenancy.spec.source import Location
@@ -44,10 +45,13 @@ class Organisation(Spec):
     )
 
 
-_Group = form(
-    r"^[A-Za-z0-9][A-Za-z0-9._:@/-]*$", "a group's name without spaces", "write it like gpu-platform-team", 253
-)
-_Address = form(r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$", "a path or address", "write it like docs/rules.md", 200)
+_Group = Annotated[
+    str,
+    Form(r"^[A-Za-z0-9][A-Za-z0-9._:@/-]*$", "a group's name without spaces", "write it like gpu-platform-team", 253),
+]
+_Address = Annotated[
+    str, Form(r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$", "a path or address", "write it like docs/rules.md", 200)
+]
 
 
 class Platform(Spec):
@@ -76,10 +80,16 @@ class Cni(StrEnum):
     CILIUM = "cilium"  # host names and clusterwide denies as well
 
 
-_Version = form(r"^1\.3[0-9]$", "a minor version from 1.30 to 1.39", 'write it like "1.36", with quotes')
-_Account = form(r"^([0-9]{12})?$", "an account id of 12 digits", 'write it like "111122223333", with quotes')
-_Context = form(r"^[^\s\x00-\x1f]+$", "a context's name without spaces", "see kubectl config get-contexts", 253)
-_Region = form(r"^([a-z]{2}(-[a-z]+)+-[0-9])?$", "an AWS region", "write it like eu-central-1")
+_Version = Annotated[
+    str, Form(r"^1\.3[0-9]$", "a minor version from 1.30 to 1.39", 'write it like "1.36", with quotes')
+]
+_Account = Annotated[
+    str, Form(r"^([0-9]{12})?$", "an account id of 12 digits", 'write it like "111122223333", with quotes')
+]
+_Context = Annotated[
+    str, Form(r"^[^\s\x00-\x1f]+$", "a context's name without spaces", "see kubectl config get-contexts", 253)
+]
+_Region = Annotated[str, Form(r"^([a-z]{2}(-[a-z]+)+-[0-9])?$", "an AWS region", "write it like eu-central-1")]
 
 
 class Cluster(Spec):
@@ -105,13 +115,18 @@ class Aws(Spec):
             yield broken(("enabled",), "build-01", given, "set aws.enabled to false")
 
 
-_Registry = form(
-    r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?/(([a-z0-9._-]+|\{tenant\})/)*$",
-    "a prefix of image names: a registry's host and path, which ends with '/'",
-    "write it like registry.bank.example/teams/{tenant}/",
-    200,
-)
-_Image = form(r"^[^\s\x00-\x1f]+$", "an image's name without spaces", "write it like registry.example/cuda:13.0", 400)
+_Registry = Annotated[
+    str,
+    Form(
+        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?/(([a-z0-9._-]+|\{tenant\})/)*$",
+        "a prefix of image names: a registry's host and path, which ends with '/'",
+        "write it like registry.bank.example/teams/{tenant}/",
+        200,
+    ),
+]
+_Image = Annotated[
+    str, Form(r"^[^\s\x00-\x1f]+$", "an image's name without spaces", "write it like registry.example/cuda:13.0", 400)
+]
 
 
 class Images(Spec):
@@ -120,9 +135,7 @@ class Images(Spec):
         description="Prefixes that tenants' images start with; each ends with '/', and {tenant} stands for the "
         "tenant's name.",
     )
-    sample: _Image = Field(
-        description="A small CUDA image in a registry open to all tenants, for `tenancy sample`."
-    )
+    sample: _Image = Field(description="A small CUDA image in a registry open to all tenants, for `tenancy sample`.")
 
     def mistakes(self) -> Iterator[Mistake]:
         if not self.sample.startswith(self.registries):
@@ -144,9 +157,7 @@ class Quota(Spec):
     cpu_limit: Quantity | None = Field(None, description="CPU limits, cores; absent: twice cpu.")
     memory: Quantity = Field("256Gi", description="Memory requests, bytes.")
     memory_limit: Quantity | None = Field(None, description="Memory limits, bytes; absent: twice memory.")
-    ephemeral_storage: Quantity = Field(
-        "500Gi", description="Node-local storage, requests and limits, bytes."
-    )
+    ephemeral_storage: Quantity = Field("500Gi", description="Node-local storage, requests and limits, bytes.")
     pods: Count = Field(50, description="Pods that have not ended.")
     services: Count = Field(10, description="Services; load balancers and node ports stay at 0.")
     secrets: Count = Field(50, description="Secrets.")
@@ -226,7 +237,7 @@ def _out_of_order(steps: dict[str, dict[str, str]]) -> Iterator[Mistake]:
     """Bounds by name, least first: the API server refuses a limit range whose bounds cross."""
     for key in sorted({key for bounds in steps.values() for key in bounds}):
         present = [(name, bounds[key]) for name, bounds in steps.items() if key in bounds]
-        for (low, least), (high, most) in zip(present, present[1:], strict=False):
+        for (low, least), (high, most) in pairwise(present):
             if amount(least) > amount(most):
                 given = f"{low} {least} above {high} {most} of {key}"
                 rule = "min, default-request, default and max do not cross"
@@ -239,13 +250,15 @@ class Claim(Spec):
 
     def mistakes(self) -> Iterator[Mistake]:
         if amount(self.min) > amount(self.max):
-            yield Mistake(("min",), f"min {self.min} above max {self.max}", "min is at most max", "lower min or raise max")
+            yield Mistake(
+                ("min",), f"min {self.min} above max {self.max}", "min is at most max", "lower min or raise max"
+            )
 
 
 class Tier(Spec):
     """What tenants of a kind may have: the defaults of their namespaces and the ceiling over them."""
 
-    priority: whole_number(-999_999_999, 1_000_000_000) = Field(
+    priority: Annotated[int, Whole(-999_999_999, 1_000_000_000)] = Field(
         description="Value of the tier's priority class. Pods may use the classes of their tier and of lower ones."
     )
     gpu_tier: Slug = Field("shared", description="Label gpu-tier of its namespaces, for cost reports.")
@@ -287,7 +300,9 @@ class Nodes(Spec):
 
     def mistakes(self) -> Iterator[Mistake]:
         if self.min > self.max:
-            yield Mistake(("min",), f"min {self.min} above max {self.max}", "min is at most max", "lower min or raise max")
+            yield Mistake(
+                ("min",), f"min {self.min} above max {self.max}", "min is at most max", "lower min or raise max"
+            )
 
 
 def _nodes(value: Any) -> Any:
@@ -308,7 +323,7 @@ class Mig(Spec):
 
 class Share(Spec):
     mode: Sharing = Field(description="How one GPU serves several pods.")
-    replicas: whole_number(2, 48) = Field(description="Pods per GPU.")
+    replicas: Annotated[int, Whole(2, 48)] = Field(description="Pods per GPU.")
 
 
 class Pool(Spec):
@@ -379,9 +394,7 @@ class Environment(Spec):
     images: Images = Field(description="Where images come from.")
     buckets: tuple[Slug, ...] = Field((), description="Buckets that tenants may be given prefixes of.")
     tiers: dict[Slug, Tier] = Field(min_length=1, description="Kinds of tenant, by name.")
-    flavors: dict[FlavorName, Flavor] = Field(
-        default_factory=dict, description="What tenants may ask for, by name."
-    )
+    flavors: dict[FlavorName, Flavor] = Field(default_factory=dict, description="What tenants may ask for, by name.")
     pools: dict[PartName, Pool] = Field(default_factory=dict, description="Where it comes from, by name.")
 
     def mistakes(self) -> Iterator[Mistake]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
-from yaml.nodes import Node
 
 from tenancy.spec.base import NEEDS_TEXT, Mistake, Spec, broken, written
 from tenancy.spec.crossfile import ENVIRONMENT, between_tenants, crossfile
@@ -169,14 +168,24 @@ def _environment(folder: Path) -> _File[Environment]:
     path = folder / ENVIRONMENT_FILE
     if not os.path.lexists(path):
         other = next((p.name for s in (".yml", ".YAML", ".YML") if (p := path.with_suffix(s)).exists()), None)
-        change = f"rename {other} to {ENVIRONMENT_FILE}" if other else f"create it, or name the folder that holds {ENVIRONMENT_FILE}"
+        change = (
+            f"rename {other} to {ENVIRONMENT_FILE}"
+            if other
+            else f"create it, or name the folder that holds {ENVIRONMENT_FILE}"
+        )
         raise SpecError([_problem(path, 1, 1, (), "no file", f"an environment has an {ENVIRONMENT_FILE}", change)])
     file = _File(path, Environment)
-    called = folder.resolve().name
-    if file.model and file.model.environment != called:
-        given = f"{file.model.environment!r} in folder {called!r}"
-        file.add(broken(("environment",), "name-02", given, "name the environment as its folder"))
+    if file.model:
+        for mistake in _misnamed(file.model, folder):
+            file.add(mistake)
     return file
+
+
+def _misnamed(environment: Environment, folder: Path) -> Iterator[Mistake]:
+    called = folder.resolve().name
+    if environment.environment != called:
+        given = f"{environment.environment!r} in folder {called!r}"
+        yield broken(("environment",), "name-02", given, "name the environment as its folder")
 
 
 def _tenant_files(folder: Path) -> tuple[list[Path], list[Problem]]:
@@ -185,14 +194,13 @@ def _tenant_files(folder: Path) -> tuple[list[Path], list[Problem]]:
     files: list[Path] = []
     problems: list[Problem] = []
     try:
-        names = sorted(os.listdir(home))
+        paths = sorted(home.iterdir())
     except OSError as error:
         given = "no folder" if isinstance(error, FileNotFoundError) else f"no folder ({error.strerror})"
         change = f"create {TENANTS_FOLDER}/, with a .gitkeep in it while there is no tenant"
         return [], [_problem(home, 1, 1, (), given, f"tenants have their files in {TENANTS_FOLDER}/", change)]
-    for name in names:
-        path = home / name
-        if name.startswith(".") or name.endswith("~"):
+    for path in paths:
+        if path.name.startswith(".") or path.name.endswith("~"):
             continue
         if path.suffix in SUFFIXES:
             files.append(path)

@@ -112,7 +112,8 @@ def _fields_at(model: type[BaseModel], where: Location) -> list[str]:
         if isinstance(part, int):
             node = node.get("items", {})
         else:
-            node = node.get("properties", {}).get(part) or node.get("additionalProperties") or {}
+            by_form = next(iter(node.get("patternProperties", {}).values()), None)
+            node = node.get("properties", {}).get(part) or by_form or node.get("additionalProperties") or {}
     return list(_resolved(schema, node).get("properties", {}))
 
 

@@ -61,7 +61,9 @@ def _type(field: dict[str, Any], document: dict[str, Any]) -> str:
     if "$ref" in field:
         name = field["$ref"].rsplit("/", 1)[1]
         definition = document["$defs"][name]
-        return " \\| ".join(f"`{v}`" for v in definition["enum"]) if "enum" in definition else f"[{name}](#{name.lower()})"
+        return (
+            " \\| ".join(f"`{v}`" for v in definition["enum"]) if "enum" in definition else f"[{name}](#{name.lower()})"
+        )
     if "const" in field or "enum" in field:
         return " \\| ".join(f"`{value}`" for value in field.get("enum", [field.get("const")]))
     if choices := field.get("anyOf"):

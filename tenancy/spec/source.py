@@ -180,27 +180,30 @@ class _Reader:
 
     def __init__(self) -> None:
         self.left = MOST_VALUES
-        self.refused: list[Refused] = []
+        self.refused: dict[Mark, Refused] = {}
 
     def value(self, node: Node, depth: int = 0) -> Any:
-        self.left -= 1
-        if self.left < 0:
-            # Aliases of aliases: small on disk, endless once they are followed.
-            given, rule = f"more than {MOST_VALUES} values", "aliases do not multiply without end"
-            raise Refused(_mark(node.start_mark), given, rule, "write the values out")
         if isinstance(node, ScalarNode):
+            self.left -= 1
             return node.value if node.tag == _STR else self.scalar(node)
         if node.tag not in {_SEQ, _MAP}:
             self.tagged(node)
         if isinstance(node, MappingNode):
             return self.mapping(node, depth)
-        if depth > DEEPEST:
-            raise _too_deep(_mark(node.start_mark))
+        self.spend(node, depth)
         return [self.value(child, depth + 1) for child in node.value]
 
-    def mapping(self, node: MappingNode, depth: int) -> dict[str, Any]:
+    def spend(self, node: Node, depth: int) -> None:
+        self.left -= 1
+        if self.left < 0:
+            # Aliases of aliases: small on disk, endless once they are followed.
+            given, rule = f"more than {MOST_VALUES} values", "aliases do not multiply without end"
+            raise Refused(_mark(node.start_mark), given, rule, "write the values out")
         if depth > DEEPEST:
             raise _too_deep(_mark(node.start_mark))
+
+    def mapping(self, node: MappingNode, depth: int) -> dict[str, Any]:
+        self.spend(node, depth)
         values: dict[str, Any] = {}
         merged: list[Node] = []
         for key, child in node.value:
@@ -237,7 +240,10 @@ class _Reader:
         self.refuse(node, f"tag {node.tag}", "values are plain", "drop the tag")
 
     def refuse(self, node: Node, given: str, rule: str, change: str) -> None:
-        self.refused.append(Refused(_mark(node.start_mark), given, rule, change))
+        # By place: the same mistake is met again at each alias.
+        self.left -= 1
+        mark = _mark(node.start_mark)
+        self.refused.setdefault(mark, Refused(mark, given, rule, change))
 
 
 def values(node: Node | None) -> tuple[Any, list[Refused]]:
@@ -246,8 +252,7 @@ def values(node: Node | None) -> tuple[Any, list[Refused]]:
     if node is None:
         return None, []
     value = reader.value(node)
-    # The same mistake is met again at each alias.
-    return value, list({refused.mark: refused for refused in reader.refused}.values())
+    return value, list(reader.refused.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,18 +18,18 @@ from tenancy.spec.base import (
     Day,
     Flag,
     FlavorName,
+    Form,
     LabelValue,
     Line,
     Mail,
     Mistake,
     PartName,
     Port,
-    Positive,
     Slug,
     Spec,
     TenantName,
+    Whole,
     broken,
-    form,
     plain,
     written,
 )
@@ -55,12 +55,15 @@ class Role(StrEnum):
     OWNER = "owner"  # developer who also manages service accounts and sees who has access
 
 
-_Subject = form(
-    r"^[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f])?$",
-    "a name as the identity provider spells it, without spaces around it",
-    "drop spaces and control characters",
-    253,
-)
+_Subject = Annotated[
+    str,
+    Form(
+        r"^[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f])?$",
+        "a name as the identity provider spells it, without spaces around it",
+        "drop spaces and control characters",
+        253,
+    ),
+]
 
 
 class Person(Spec):
@@ -140,14 +143,21 @@ class Access(StrEnum):
     WRITE_ONCE = "write-once"  # may write what is not there
 
 
-_Prefix = form(r"^[^\x00-\x1f\x7f]+$", "a prefix of object names", "write the prefix as 'teams/<tenant>/'", 512)
-_Host = form(
-    r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z]{2,}$",
-    "a full host name in lower case, without wildcard, scheme or port",
-    "write it like api.vendor.example",
-    253,
-)
-_Range = form(r"^[0-9a-f.:]+/[0-9]{1,3}$", "an address range with its length", "write it like 198.51.100.0/24", 60)
+_Prefix = Annotated[
+    str, Form(r"^[^\x00-\x1f\x7f]+$", "a prefix of object names", "write the prefix as 'teams/<tenant>/'", 512)
+]
+_Host = Annotated[
+    str,
+    Form(
+        r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z]{2,}$",
+        "a full host name in lower case, without wildcard, scheme or port",
+        "write it like api.vendor.example",
+        253,
+    ),
+]
+_Range = Annotated[
+    str, Form(r"^[0-9a-f.:]+/[0-9]{1,3}$", "an address range with its length", "write it like 198.51.100.0/24", 60)
+]
 
 
 class Storage(Spec):
@@ -168,9 +178,7 @@ class Storage(Spec):
 class Reach(Spec):
     """Something outside the tenant that its pods may connect to. Everything else is denied."""
 
-    dns: _Host | None = Field(
-        None, description="Host name; needs cluster.cni cilium. Either this or cidr."
-    )
+    dns: _Host | None = Field(None, description="Host name; needs cluster.cni cilium. Either this or cidr.")
     cidr: _Range | None = Field(None, description="Address range. Either this or dns.")
     port: Port = Field(description="Destination port.")
     protocol: Literal["TCP", "UDP"] = Field("TCP", description="Transport.")
@@ -184,13 +192,18 @@ class Reach(Spec):
 
 
 class Budget(Spec):
-    monthly_usd: Positive = Field(description="Alerts start at half of it.")
+    monthly_usd: Annotated[int, Whole(1, 1_000_000_000)] = Field(description="Alerts start at half of it.")
 
 
-_Word = form(r"^[^\s\x00-\x1f]+$", "one word", "write it without spaces", 63)
-_Reason = form(
-    r"^[^\x00-\x1f\x7f]{10,500}$", "a sentence of 10 to 500 characters on one line", "say why, for an auditor to read"
-)
+_Word = Annotated[str, Form(r"^[^\s\x00-\x1f]+$", "one word", "write it without spaces", 63)]
+_Reason = Annotated[
+    str,
+    Form(
+        r"^[^\x00-\x1f\x7f]{10,500}$",
+        "a sentence of 10 to 500 characters on one line",
+        "say why, for an auditor to read",
+    ),
+]
 
 
 class Waiver(Spec):
@@ -231,11 +244,13 @@ class Tenant(Spec):
     product: Slug | None = Field(None, description="Cost label: the product; absent: the team.")
     tier: Slug = Field(description="A tier of the environment.")
     isolation: Isolation = Field(Isolation.NAMESPACE, description="How far apart from others it runs.")
-    namespaces: tuple[Annotated[Namespace, BeforeValidator(_part, json_schema_input_type=str | Namespace)], ...] = Field(
-        default_factory=lambda: (Namespace(name="main"),),
-        min_length=1,
-        max_length=20,
-        description="Parts; absent: one called main.",
+    namespaces: tuple[Annotated[Namespace, BeforeValidator(_part, json_schema_input_type=str | Namespace)], ...] = (
+        Field(
+            default_factory=lambda: (Namespace(name="main"),),
+            min_length=1,
+            max_length=20,
+            description="Parts; absent: one called main.",
+        )
     )
     people: tuple[Person, ...] = Field((), description="Who may do what; absent: nobody but the platform.")
     gpus: dict[FlavorName, GpuShare] = Field(default_factory=dict, description="Shares by flavor; absent: none.")
@@ -243,9 +258,7 @@ class Tenant(Spec):
     reach: tuple[Reach, ...] = Field((), description="What leaves the tenant; absent: nothing but DNS.")
     budget: Budget | None = Field(None, description="What it may cost; absent: no alert.")
     exceptions: tuple[Waiver, ...] = Field((), description="Waivers in force; absent: none.")
-    adopt: Flag = Field(
-        False, description="Take over namespaces of these names that exist already; absent: refuse."
-    )
+    adopt: Flag = Field(False, description="Take over namespaces of these names that exist already; absent: refuse.")
 
     def mistakes(self) -> Iterator[Mistake]:
         if self.isolation is not Isolation.NAMESPACE:

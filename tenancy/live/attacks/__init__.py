@@ -8,8 +8,12 @@ from tenancy.live.attacks.model import Attack, Request, differences, from_entrie
 from tenancy.live.attacks.objects import object_attacks
 from tenancy.live.attacks.pods import pod_attacks
 from tenancy.live.attacks.scene import Place, Scene
+from tenancy.plan.guards import GUARDED
 
-__all__ = ["Attack", "Place", "Request", "Scene", "all_attacks", "differences", "from_entries"]
+RULES_ATTACKED = GUARDED
+"""Rules of the catalogue that attacks are aimed at; RBAC, quota and Pod Security have theirs beside them."""
+
+__all__ = ["RULES_ATTACKED", "Attack", "Place", "Request", "Scene", "all_attacks", "differences", "from_entries"]
 
 
 def all_attacks(scene: Scene) -> tuple[Attack, ...]:

@@ -62,9 +62,7 @@ def _across(one: Place, other: Place) -> Iterator[Attack]:
     )
     suffix = f"@{other.name}"
     for name, sentence, method, api, what, body in requests:
-        theirs, mine = (
-            group(api, place.name, what) if api else core(place.name, what) for place in (other, one)
-        )
+        theirs, mine = (group(api, place.name, what) if api else core(place.name, what) for place in (other, one))
         kind = MERGE if method == "PATCH" else "application/json"
         request = Request(method, theirs, body, one.developer, kind)
         text = f"{one.tenant.tenant}'s developer: {sentence} of {other.tenant.tenant}"
@@ -160,13 +158,18 @@ def _own_namespace(place: Place) -> Iterator[Attack]:
     missing = {
         "pod-status": (
             "free its quota by a false status",
-            Request("PATCH", core(where, "pods", GONE, "status"), {"status": {"phase": "Succeeded"}}, place.developer, MERGE),
+            Request(
+                "PATCH", core(where, "pods", GONE, "status"), {"status": {"phase": "Succeeded"}}, place.developer, MERGE
+            ),
         ),
         "pod-binding": (
             "bind a pod to a node past the scheduler",
             Request("POST", core(where, "pods", GONE, "binding"), binding_of_pod, place.developer),
         ),
-        "pod-proxy": ("reach past network policies by proxy", Request("GET", core(where, "pods", GONE, "proxy/"), None, place.developer)),
+        "pod-proxy": (
+            "reach past network policies by proxy",
+            Request("GET", core(where, "pods", GONE, "proxy/"), None, place.developer),
+        ),
         "pod-resize": (
             "grow a running pod",
             Request("PATCH", core(where, "pods", GONE, "resize"), {"spec": {}}, place.developer, STRATEGIC),
@@ -188,10 +191,16 @@ def _cluster(place: Place) -> Iterator[Attack]:
         ("system-secrets", "read the system's secrets", core("kube-system", "secrets")),
         ("platform-config", "read the platform's config maps", core("tenancy-system", "configmaps")),
         ("list-roles", "see who may do what", group(RBAC_API, None, "clusterroles")),
-        ("list-policies", "read the guards", group("admissionregistration.k8s.io/v1", None, "validatingadmissionpolicies")),
-        ("metrics", "read the API server's metrics", "/metrics"),
+        (
+            "list-policies",
+            "read the guards",
+            group("admissionregistration.k8s.io/v1", None, "validatingadmissionpolicies"),
+        ),
     ):
         yield _rbac(name, sentence, Request("GET", path, None, who), twin_who=None)
+    request = Request("GET", "/debug/pprof/", None, who)
+    # Switched off in some clusters: not found, then, for whoever may ask.
+    yield _rbac("profile", "read the API server's memory", request, twin_who=None, twin_missing=True)
     admission = "admissionregistration.k8s.io/v1"
     bind_all = _object(RBAC_API, "ClusterRoleBinding", **_binding("cluster-admin"))
     admin = _object(RBAC_API, "ClusterRole", rules=[{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])
@@ -238,7 +247,10 @@ def _workload(place: Place) -> Iterator[Attack]:
     name = f"system:serviceaccount:{place.name}:default"
     pod = Identity(name, ("system:serviceaccounts", f"system:serviceaccounts:{place.name}"))
     stranger = Identity("somebody-with-a-login")
-    for slug, sentence, who in (("workload", "a pod's own account", pod), ("stranger", "somebody of no tenant", stranger)):
+    for slug, sentence, who in (
+        ("workload", "a pod's own account", pod),
+        ("stranger", "somebody of no tenant", stranger),
+    ):
         for what in ("secrets", "pods"):
             request = Request("GET", core(place.name, what), None, who)
             yield _rbac(f"{slug}-{what}", f"{sentence}: read {what}", request, twin_who=place.developer)

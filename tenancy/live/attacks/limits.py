@@ -46,7 +46,14 @@ def _limit_range(place: Place) -> Iterator[Case]:
     # The request stays small, so that no quota on requests speaks first.
     if "cpu" in most:
         enough = place.pod()["spec"]["containers"][0]["resources"]["limits"]["cpu"]
-        yield Case("limits", "cpu", "run a container larger than the largest", f"{LIMITS}/cpu", _just_above(most["cpu"]), enough)
+        yield Case(
+            "limits",
+            "cpu",
+            "run a container larger than the largest",
+            f"{LIMITS}/cpu",
+            _just_above(most["cpu"]),
+            enough,
+        )
     if "memory" in least:
         at = "/spec/containers/0/resources/requests/memory"
         yield Case("limits", "memory", "ask for next to no memory and take a node's", at, "1Ki", least["memory"])
@@ -56,7 +63,8 @@ def _large_claim(place: Place) -> Attack:
     tier = place.environment.tiers[place.tenant.tier_of(place.namespace)]
 
     def claim(size: str) -> dict[str, Any]:
-        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+        spec: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+        spec["storageClassName"] = "gp3"
         return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": POD_NAME}, "spec": spec}
 
     over = claim(_just_above(tier.claim.max))
@@ -83,13 +91,25 @@ def _pod_security(scene: Scene, place: Place) -> Iterator[Attack]:
         Case(rule, "host-pid", "see the node's processes", "/spec/hostPID", True),
         Case(rule, "host-ipc", "share the node's memory segments", "/spec/hostIPC", True),
         Case(
-            rule, "host-port", "take a port of the node", f"{ports}/0/hostPort", 8080, base={ports: [{"containerPort": 8080}]}
+            rule,
+            "host-port",
+            "take a port of the node",
+            f"{ports}/0/hostPort",
+            8080,
+            base={ports: [{"containerPort": 8080}]},
         ),
         Case(rule, "capability", "add a capability", f"{SECURITY}/capabilities/add", ["NET_RAW"]),
         Case(rule, "root", "run as root", f"{SECURITY}/runAsUser", 0, 1000),
         Case(rule, "may-be-root", "drop the promise not to be root", "/spec/securityContext/runAsNonRoot", False, True),
         Case(rule, "escalation", "gain privileges", f"{SECURITY}/allowPrivilegeEscalation", True, False),
-        Case(rule, "keeps-capabilities", "keep the default capabilities", f"{SECURITY}/capabilities/drop", ABSENT, ["ALL"]),
+        Case(
+            rule,
+            "keeps-capabilities",
+            "keep the default capabilities",
+            f"{SECURITY}/capabilities/drop",
+            ABSENT,
+            ["ALL"],
+        ),
         Case(
             rule,
             "seccomp",
@@ -119,6 +139,8 @@ def _pod_security(scene: Scene, place: Place) -> Iterator[Attack]:
     for case in baseline if place is not scene.home or not strict else (*baseline, *more):
         yield attack_of(scene, place, case, "Pod", denial.POD_SECURITY, f"@{place.name}")
     if place is scene.home:
-        privileged = Case(rule, "privileged", "be as good as root on the node", f"{SECURITY}/privileged", True)
+        privileged = Case(
+            "api-validation", "privileged", "be as good as root on the node", f"{SECURITY}/privileged", True
+        )
         # The sample forbids escalation, and the two contradict each other: refused before Pod Security is asked.
         yield attack_of(scene, place, privileged, "Pod", denial.API_VALIDATION)

@@ -116,7 +116,7 @@ def attack(
     denier: str,
     request: Request,
     *,
-    twin_who: Identity | None | _Absent = ABSENT,
+    twin_who: Identity | _Absent | None = ABSENT,
     twin_path: str | None = None,
     twin_body: Any = ABSENT,
     twin_missing: bool = False,
@@ -153,7 +153,9 @@ def from_entries(entries: Sequence[Mapping[str, Any]]) -> Iterator[Attack]:
             raise ValueError(f"given entry {number}, which is no mapping; change: write id, attack, as, method, path")
         lacking = [key for key in ("id", "expected_denier", "path", "twin") if key not in entry]
         if lacking or not isinstance(entry.get("twin"), Mapping):
-            raise ValueError(f"given entry {number} without {', '.join(lacking) or 'a mapping as twin'}; change: add it")
+            raise ValueError(
+                f"given entry {number} without {', '.join(lacking) or 'a mapping as twin'}; change: add it"
+            )
         yield Attack(
             str(entry["id"]),
             str(entry.get("rule", "")),

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
 
+from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
-from tenancy.live.api import Identity
+from tenancy.live.api import Identity, collection
 from tenancy.live.attacks.model import (
-    ABSENT,
     APPLY,
     JSON_PATCH,
     MERGE,
@@ -23,14 +23,13 @@ from tenancy.live.attacks.model import (
     skipped,
 )
 from tenancy.live.attacks.scene import POD_NAME, Place, Scene
-from tenancy.plan.guards import DEVICE_VARIABLES
 from tenancy.plan.namespaces import namespace_object
 from tenancy.spec.tenant import Role
 
 CLUSTER_ADMIN = Identity("verify-cluster-admin", ("system:masters",))
 """Has every right that RBAC can give and is not the platform: what is left is the guard."""
 
-VISIBLE = DEVICE_VARIABLES[0]
+VISIBLE = gpus.DEVICE_VARIABLES[0]
 
 
 def object_attacks(scene: Scene) -> Iterator[Attack]:
@@ -40,9 +39,10 @@ def object_attacks(scene: Scene) -> Iterator[Attack]:
         yield skipped("objects", "gpu-04", "attack through objects", "no tenant has a developer or an owner")
     else:
         yield from _keys(scene, home)
-        yield from _identities(scene, home)
+        yield from _identities(scene)
         yield from _services(scene, home)
         yield from _claims(scene, home)
+        yield from _budgets(scene, home)
     for place in scene.places:
         yield from _namespace(scene, place)
     if scene.places:
@@ -54,7 +54,15 @@ def _body(kind: str, **fields: Any) -> dict[str, Any]:
 
 
 def _create(
-    scene: Scene, place: Place, rule: str, name: str, sentence: str, twin: Any, at: str, bad: Any, who: Identity | None = None
+    scene: Scene,
+    place: Place,
+    rule: str,
+    name: str,
+    sentence: str,
+    twin: Any,
+    at: str,
+    bad: Any,
+    who: Identity | None = None,
 ) -> Attack:
     plural = twin["kind"].lower() + "s"
     request = Request("POST", core(place.name, plural), put(twin, at, bad), who or place.developer)
@@ -70,7 +78,9 @@ def _keys(scene: Scene, place: Place) -> Iterator[Attack]:
     secret = _body("Secret", data={"MODE": "ZmFzdA=="})
     yield _create(scene, place, "gpu-04", "key", f"{smuggle} by a secret", secret, f"/data/{VISIBLE}", "YWxs")
     text = _body("Secret", stringData={"MODE": "fast"})
-    yield _create(scene, place, "gpu-04", "text", f"{smuggle} by a secret's text", text, f"/stringData/{VISIBLE}", "all")
+    yield _create(
+        scene, place, "gpu-04", "text", f"{smuggle} by a secret's text", text, f"/stringData/{VISIBLE}", "all"
+    )
     # Every namespace has this one, so that an update can be tried without making anything.
     there = core(place.name, "configmaps", "kube-root-ca.crt")
     patch = {"data": {"MODE": "fast"}}
@@ -98,7 +108,7 @@ def _keys(scene: Scene, place: Place) -> Iterator[Attack]:
     yield _create(scene, place, "id-02", "token", "make a token that never expires", token, "/type", kind)
 
 
-def _identities(scene: Scene, place: Place) -> Iterator[Attack]:
+def _identities(scene: Scene) -> Iterator[Attack]:
     owned = next((found for found in scene.places if found.person(Role.OWNER)), None)
     sentence = "take another tenant's AWS role by annotation"
     if owned is None:
@@ -114,7 +124,9 @@ def _identities(scene: Scene, place: Place) -> Iterator[Attack]:
     there = core(owned.name, "serviceaccounts", "default")
     request = Request("PATCH", there, put(patch, at, arn), owner, MERGE)
     denier = scene.guard("id-01", "serviceaccounts")
-    yield attack("id-01-serviceaccount-update", "id-01", f"{sentence} of its default account", denier, request, twin_body=patch)
+    yield attack(
+        "id-01-serviceaccount-update", "id-01", f"{sentence} of its default account", denier, request, twin_body=patch
+    )
 
 
 def _services(scene: Scene, place: Place) -> Iterator[Attack]:
@@ -123,22 +135,48 @@ def _services(scene: Scene, place: Place) -> Iterator[Attack]:
     plain["metadata"]["annotations"] = {"bank.example/note": "hello"}
     kind = "/spec/type"
     yield _create(scene, place, "net-01", "node-port", "open a port on every node", plain, kind, "NodePort")
-    yield _create(scene, place, "net-01", "load-balancer", "publish itself to the internet", plain, kind, "LoadBalancer")
-    named = put(plain, "/spec/externalName", "kubernetes.default.svc.cluster.local")
+    yield _create(
+        scene, place, "net-01", "load-balancer", "publish itself to the internet", plain, kind, "LoadBalancer"
+    )
     sentence = "send clients to a name of its choice"
-    yield _create(scene, place, "net-01", "external-name", sentence, named, kind, "ExternalName")
+    elsewhere = "payments.bank.example"
+    yield _create(scene, place, "net-01", "external-name", sentence, plain, "/spec/externalName", elsewhere)
     sentence = "take over traffic to a foreign address"
     yield _create(scene, place, "net-01", "external-ip", sentence, plain, "/spec/externalIPs", ["198.51.100.7"])
     at = f"/metadata/annotations/{escaped('service.beta.kubernetes.io/aws-load-balancer-scheme')}"
     sentence = "ask for an internet-facing load balancer"
     yield _create(scene, place, "net-01", "annotation", sentence, plain, at, "internet-facing")
+    at = f"/metadata/annotations/{escaped('external-dns.alpha.kubernetes.io/hostname')}"
+    sentence = "take over a host name of the company"
+    yield _create(scene, place, "net-01", "host-name", sentence, plain, at, "payments.bank.example")
 
 
 def _claims(scene: Scene, place: Place) -> Iterator[Attack]:
-    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "gp3",
+    }
     plain = _body("PersistentVolumeClaim", spec=spec)
     sentence = "bind a volume that another tenant left"
     yield _create(scene, place, "stor-03", "volume", sentence, plain, "/spec/volumeName", "pv-of-another-tenant")
+    anything = {"matchLabels": {"team": "another-team"}}
+    yield _create(scene, place, "stor-03", "selector", f"{sentence}, by its labels", plain, "/spec/selector", anything)
+    yield _create(scene, place, "stor-03", "classless", f"{sentence}, of no class", plain, "/spec/storageClassName", "")
+
+
+def _budgets(scene: Scene, place: Place) -> Iterator[Attack]:
+    twin = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": POD_NAME},
+        "spec": {"selector": {"matchLabels": {"app": "x"}}, "maxUnavailable": 1},
+    }
+    path = collection("policy/v1", "PodDisruptionBudget", place.name)
+    request = Request("POST", path, put(twin, "/spec/maxUnavailable", 0), place.developer)
+    guard = scene.guard("avail-02", "poddisruptionbudgets")
+    sentence = "keep a node from ever being drained"
+    yield attack("avail-02-budget-none", "avail-02", sentence, guard, request, twin_body=twin)
 
 
 def _change(metadata: dict[str, Any]) -> dict[str, Any]:
@@ -212,6 +250,3 @@ def _namespace_ways(scene: Scene, place: Place) -> Iterator[Attack]:
     sentence = "run where no tenant's rules and bill apply"
     home = core(place.name, "pods")
     yield attack("ns-02-pod", "ns-02", sentence, scene.guard("ns-02", "pods"), request, twin_path=home)
-
-
-__all__ = ["ABSENT", "CLUSTER_ADMIN", "object_attacks"]

@@ -10,9 +10,8 @@ from typing import Any
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.live.api import collection
-from tenancy.live.attacks.model import ABSENT, Attack, attack, put, skipped
+from tenancy.live.attacks.model import ABSENT, Attack, Request, attack, put, skipped
 from tenancy.live.attacks.scene import Place, Scene
-from tenancy.plan.guards import DEVICE_VARIABLES
 from tenancy.plan.model import Object
 from tenancy.plan.namespaces import allowed_pools, allowed_registries, granted_resources
 from tenancy.plan.priorities import allowed_classes, class_name
@@ -70,12 +69,10 @@ def attack_of(scene: Scene, place: Place, case: Case, kind: str, denier: str = "
         pod = put(pod, pointer, value)
     bad, good = (workload(kind, put(pod, case.at, value)) for value in (case.bad, case.good))
     path = collection(_API.get(kind, "apps/v1"), kind, place.name)
-    from tenancy.live.attacks.model import Request
-
     return attack(
         f"{case.rule}-{kind.lower()}-{case.name}{suffix}",
         case.rule,
-        case.attack if kind == "Pod" else f"{case.attack}, through a {kind}",
+        case.attack if kind == "Pod" else f"through a {kind}: {case.attack}",
         denier or scene.guard(case.rule, path.rpartition("/")[2]),
         Request("POST", path, bad, place.developer),
         twin_body=good,
@@ -114,7 +111,7 @@ def _devices(_scene: Scene, place: Place) -> Iterator[Case]:
     yield Case("gpu-02", "env-index", "see one GPU by its index", f"{ENV}/0/value", "0", "none", value)
     hidden = {ENV: [{"name": plain, "valueFrom": {"configMapKeyRef": {"name": "x", "key": "x"}}}]}
     yield Case("gpu-02", "env-from-key", "see GPUs by a variable read from a config map", name, visible, plain, hidden)
-    for device in DEVICE_VARIABLES:
+    for device in gpus.DEVICE_VARIABLES:
         if device != visible:
             slug = device.removeprefix("NVIDIA_").lower().replace("_", "-")
             yield Case("gpu-02", f"env-{slug}", f"open devices by {device}", name, device, plain, env)
@@ -131,7 +128,9 @@ def _devices(_scene: Scene, place: Place) -> Iterator[Case]:
     ):
         at = f"/metadata/annotations/{key.replace('/', '~1')}"
         base = {"/metadata/annotations": {"bank.example/note": "hello"}}
-        yield Case("gpu-05", slug, "have a device injected by annotation", at, "nvidia.com/gpu=all", ABSENT, base, kinds)
+        yield Case(
+            "gpu-05", slug, "have a device injected by annotation", at, "nvidia.com/gpu=all", ABSENT, base, kinds
+        )
     granted = granted_resources(place.environment, place.tenant)
     wanted = {"unknown": "nvidia.com/mig-99g.999gb", "efa": gpus.EFA, "other-vendor": "amd.com/gpu"}
     for slug, resource in wanted.items():
@@ -173,10 +172,16 @@ def _scheduling(scene: Scene, place: Place) -> Iterator[Case]:
     away = {ANTI_AFFINITY: [term]}
     near = ANTI_AFFINITY.replace("podAntiAffinity", "podAffinity")
     others = "keep all other tenants' pods off its node"
-    yield Case("sched-06", "all-namespaces", others, f"{ANTI_AFFINITY}/0/namespaceSelector", {}, base=away, kinds=ALL_KINDS)
+    yield Case(
+        "sched-06", "all-namespaces", others, f"{ANTI_AFFINITY}/0/namespaceSelector", {}, base=away, kinds=ALL_KINDS
+    )
     named = other.name if (other := scene.other(place)) else "kube-system"
-    yield Case("sched-06", "named", f"keep {named}'s pods off its node", f"{ANTI_AFFINITY}/0/namespaces", [named], base=away)
-    yield Case("sched-06", "near", "sit beside other tenants' pods", f"{near}/0/namespaceSelector", {}, base={near: [term]})
+    yield Case(
+        "sched-06", "named", f"keep {named}'s pods off its node", f"{ANTI_AFFINITY}/0/namespaces", [named], base=away
+    )
+    yield Case(
+        "sched-06", "near", "sit beside other tenants' pods", f"{near}/0/namespaceSelector", {}, base={near: [term]}
+    )
 
 
 def _rest(scene: Scene, place: Place) -> Iterator[Case]:
@@ -187,10 +192,19 @@ def _rest(scene: Scene, place: Place) -> Iterator[Case]:
     first = {**place.pod()["spec"]["containers"][0], "name": "first"}
     yield Case("img-01", "init", f"{pull} as init container", f"{INIT}/0/image", foreign, image, {INIT: [first]})
     volumes = {"/spec/volumes": [{"name": "weights", "image": {"reference": image}}]}
-    yield Case("img-01", "volume", "mount an image from anywhere", "/spec/volumes/0/image/reference", foreign, image, volumes)
+    yield Case(
+        "img-01", "volume", "mount an image from anywhere", "/spec/volumes/0/image/reference", foreign, image, volumes
+    )
     prefix = allowed_registries(place.environment, place.tenant)[0].rstrip("/")
     alike = f"{prefix}.attacker.example/miner:1"
-    yield Case("img-01", "look-alike", "run an image of a registry with a similar name", "/spec/containers/0/image", alike, image)
+    yield Case(
+        "img-01",
+        "look-alike",
+        "run an image of a registry with a similar name",
+        "/spec/containers/0/image",
+        alike,
+        image,
+    )
     policy = "/spec/dnsPolicy"
     yield Case("dns-01", "policy", "resolve names past the cluster", policy, "Default", "ClusterFirst", kinds=ALL_KINDS)
     hosts = [{"ip": "169.254.169.254", "hostnames": ["api.vendor.example"]}]
@@ -199,6 +213,11 @@ def _rest(scene: Scene, place: Place) -> Iterator[Case]:
     yield Case("dns-01", "resolver", "add a resolver of its own", "/spec/dnsConfig", resolver)
     grace = "/spec/terminationGracePeriodSeconds"
     yield Case("avail-01", "grace", "hold its GPU after it is called back", grace, 601, 600, kinds=ALL_KINDS)
+    yield Case("pod-01", "users", "run as root of a user namespace", "/spec/hostUsers", False, True, kinds=ALL_KINDS)
+    whole = {"limits": {"cpu": "1"}}
+    yield Case("quota-03", "pod-level", "ask past the limit range", "/spec/resources", whole, kinds=ALL_KINDS)
+    inline = [{"name": "data", "csi": {"driver": "s3.csi.aws.com"}}]
+    yield Case("stor-04", "inline", "mount with the driver's rights", "/spec/volumes", inline, kinds=ALL_KINDS)
     tenant = place.tenant
     other = scene.other(place)
     mine = {"team": tenant.team, "department": tenant.department, "cost-center": tenant.cost_center}

@@ -1,0 +1,471 @@
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+import yaml
+from attack_lab import ROOT, Cluster, until
+from click.testing import CliRunner, Result
+
+from tenancy.catalog import vocabulary as words
+from tenancy.cli import main
+from tenancy.live import denial
+from tenancy.live.api import collection, path_of
+from tenancy.live.attacks import Attack, Place, Request, Scene, all_attacks, differences
+from tenancy.live.attacks.model import APPLY, JSON_PATCH, MERGE, STRATEGIC, attack, put
+from tenancy.live.attacks.pods import workload
+from tenancy.live.denial import AuditLog
+from tenancy.live.verify import run
+from tenancy.plan import Plan
+from tenancy.plan.guards import guards
+from tenancy.rules.catalogue import RULES
+from tenancy.spec import Loaded, load
+
+GUARD_RULES = sorted({rule for guard in guards(load(ROOT / "stacks" / "local").environment) for rule in guard.rules})
+CONTROLS = {"rbac", "quota", "limits", "pod-security", "api-validation"}
+
+
+@pytest.fixture(scope="module")
+def offline(loaded: Loaded) -> tuple[Attack, ...]:
+    return all_attacks(Scene(loaded.environment, loaded.tenants, ["nvidia"]))
+
+
+# What the list of attacks is
+
+
+def test_there_are_many_attacks(offline: tuple[Attack, ...]) -> None:
+    assert len(offline) >= 60
+
+
+def test_attack_ids_are_unique(offline: tuple[Attack, ...]) -> None:
+    assert [id for id, count in Counter(a.id for a in offline).items() if count > 1] == []
+
+
+def test_every_twin_differs_in_exactly_one_field(offline: tuple[Attack, ...]) -> None:
+    found = {a.id: differences(a.request.as_data(), a.twin.as_data()) for a in offline if not a.skipped}
+    assert {id: fields for id, fields in found.items() if len(fields) != 1} == {}, "else the twin proves nothing"
+
+
+def test_every_attack_names_a_rule_or_a_control(offline: tuple[Attack, ...]) -> None:
+    assert {a.rule for a in offline} <= {*RULES, *CONTROLS}
+
+
+@pytest.mark.parametrize("rule", GUARD_RULES)
+def test_every_rule_of_the_guards_is_attacked(offline: tuple[Attack, ...], rule: str) -> None:
+    assert any(a.rule == rule and not a.skipped for a in offline)
+
+
+def test_every_rule_is_attacked_in_every_guard_that_has_it(offline: tuple[Attack, ...], loaded: Loaded) -> None:
+    asked = {a.expected_denier for a in offline if not a.skipped}
+    # Who may make anything there may do so in the platform's namespaces too: templates and cron jobs end as pods.
+    theirs = {
+        denial.guard(guard.name, rule)
+        for guard in guards(loaded.environment)
+        for rule in guard.rules
+        if rule != "ns-02" or guard.name == "tenancy-pods"
+    }
+    assert theirs - asked == set()
+
+
+def test_tenants_attack_each_other_both_ways(offline: tuple[Attack, ...], loaded: Loaded) -> None:
+    names = [tenant.tenant for tenant in loaded.tenants]
+    for one in names:
+        for other in names:
+            if one != other:
+                assert any(a.id.startswith(f"rbac-exec-as-{one}@{other}--") for a in offline), f"{one} -> {other}"
+
+
+def test_one_tenant_alone_is_attacked_too_and_what_needs_two_is_skipped_by_name(loaded: Loaded) -> None:
+    alone = all_attacks(Scene(loaded.environment, loaded.tenants[:1], ["nvidia"]))
+    skipped = {a.id: a.skipped for a in alone if a.skipped}
+    assert "rbac-across" in skipped
+    assert all(skipped.values())
+    assert {a.rule for a in alone if not a.skipped} >= set(GUARD_RULES)
+
+
+def test_a_tenant_without_people_or_gpus_is_no_reason_to_fail(loaded: Loaded) -> None:
+    nobody = loaded.tenants[0].model_copy(update={"people": (), "gpus": {}})
+    attacks = all_attacks(Scene(loaded.environment, [nobody]))
+    assert any(a.skipped for a in attacks), "what cannot be asked is counted, never dropped"
+    assert any(a.rule == "ns-01" and not a.skipped for a in attacks)
+
+
+# What the cluster says
+
+
+def test_every_attack_is_refused_by_its_own_control_and_every_twin_is_admitted(cluster: Cluster) -> None:
+    results = run(cluster.api, cluster.attacks, AuditLog(cluster.audit_log))
+    assert [result.as_dict() for result in results if result.gap] == []
+
+
+def test_asking_leaves_nothing_behind(cluster: Cluster) -> None:
+    def there() -> dict[str, list[str]]:
+        kinds = ("pods", "secrets", "configmaps", "services", "serviceaccounts", "persistentvolumeclaims", "namespaces")
+        items = {kind: cluster.api.items(f"/api/v1/{kind}") for kind in kinds}
+        return {kind: sorted(item["metadata"]["uid"] for item in found) for kind, found in items.items()}
+
+    before = there()
+    run(cluster.api, cluster.attacks)
+    assert there() == before
+
+
+@pytest.fixture(scope="module")
+def standing(cluster: Cluster) -> Iterator[Place]:
+    """Where a pod and a deployment stand, which an update needs."""
+    place = cluster.scene.home
+    assert place is not None
+    pod = put(place.pod(), "/metadata/name", "standing")
+    made = [pod, workload("Deployment", pod)]
+    for made_object in made:
+        path = collection(made_object["apiVersion"], made_object["kind"], place.name)
+        answer = cluster.api.request("POST", path, made_object, place.developer)
+        assert answer.ok, answer.message
+    yield place
+    for made_object in made:
+        path = path_of(put(made_object, "/metadata/namespace", place.name))
+        cluster.api.request("DELETE", f"{path}?gracePeriodSeconds=0", None)
+
+
+def _updates(cluster: Cluster, place: Place) -> Iterator[Attack]:
+    """What was admitted once, changed into what would not have been."""
+    pods, apps = f"/api/v1/namespaces/{place.name}/pods/standing", f"/apis/apps/v1/namespaces/{place.name}"
+    first = copy.deepcopy(place.pod()["spec"]["containers"][0])
+    foreign, image = "docker.io/attacker/miner:1", first["image"]
+    first.update(name="debug", env=[{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "all"}])
+    del first["resources"]
+
+    def update(name: str, rule: str, path: str, good: Any, at: str, bad: Any, kind: str, resource: str) -> Attack:
+        request = Request("PATCH", path, put(good, at, bad), place.developer, kind)
+        return attack(f"update-{name}", rule, name, cluster.scene.guard(rule, resource), request, twin_body=good)
+
+    debug = {"spec": {"ephemeralContainers": [first]}}
+    at = "/spec/ephemeralContainers/0"
+    variable = f"{at}/env/0/name"
+    on_debug = (f"{pods}/ephemeralcontainers", debug)
+    kind = "pods/ephemeralcontainers"
+    visible = "NVIDIA_VISIBLE_DEVICES"
+    yield update("debug-env", "gpu-02", *on_debug, variable, visible, STRATEGIC, kind)
+    yield update("debug-image", "img-01", *on_debug, f"{at}/image", foreign, STRATEGIC, kind)
+    containers = {"spec": {"containers": [{"name": "hello", "image": image}]}}
+    yield update("image", "img-01", pods, containers, "/spec/containers/0/image", foreign, STRATEGIC, "pods")
+    meta = {"metadata": {"annotations": {"bank.example/note": "x"}, "labels": {"team": place.tenant.team}}}
+    device = "/metadata/annotations/nvidia.cdi.k8s.io~1pod"
+    yield update("annotation", "gpu-05", pods, meta, device, "nvidia.com/gpu=all", MERGE, "pods")
+    yield update("label", "cost-01", pods, meta, "/metadata/labels/team", "another-team", MERGE, "pods")
+    usual = {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}
+    tolerate = [{"op": "add", "path": "/spec/tolerations/-", "value": usual}]
+    yield update("toleration", "sched-01", pods, tolerate, "/0/value/key", words.POOL, JSON_PATCH, "pods")
+    grace = {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 600}}}}
+    long = "/spec/template/spec/terminationGracePeriodSeconds"
+    where = f"{apps}/deployments/standing"
+    for kind in (MERGE, STRATEGIC):
+        yield update(f"grace-{kind}", "avail-01", where, grace, long, 601, kind, "deployments")
+    whole = put(
+        put(workload("Deployment", put(place.pod(), "/metadata/name", "standing")), long, 600), "/spec/replicas", 1
+    )
+    applied = f"{where}?fieldManager=verify&force=true"
+    yield update("grace-apply", "avail-01", applied, whole, long, 601, APPLY, "deployments")
+    request = Request("PUT", where, put(whole, long, 601), place.developer)
+    denier = cluster.scene.guard("avail-01", "deployments")
+    yield attack("update-grace-replace", "avail-01", "replace", denier, request, twin_body=whole)
+
+
+def test_what_stands_cannot_be_changed_into_what_would_be_refused(cluster: Cluster, standing: Place) -> None:
+    attacks = list(_updates(cluster, standing))
+    assert {a.id: d for a in attacks if len(d := differences(a.request.as_data(), a.twin.as_data())) != 1} == {}
+    results = run(cluster.api, attacks, AuditLog(cluster.audit_log))
+    assert [result.as_dict() for result in results if result.gap] == []
+
+
+def test_the_largest_legal_pod_does_not_exhaust_the_guards(cluster: Cluster) -> None:
+    place = cluster.scene.home
+    assert place is not None
+    pod = place.pod()
+    first = pod["spec"]["containers"][0]
+    little = {"cpu": "10m", "memory": "16Mi", "ephemeral-storage": "1Mi"}
+    env = [{"name": f"SETTING_{number}", "value": "x"} for number in range(256)]
+    many = [
+        {**first, "name": f"c{n}", "env": env, "resources": {"requests": little, "limits": little}} for n in range(64)
+    ]
+    path = f"/api/v1/namespaces/{place.name}/pods?dryRun=All"
+    answer = cluster.api.request("POST", path, put(pod, "/spec/containers", many), place.developer)
+    assert answer.ok, answer.message
+
+
+def test_what_runs_in_a_pod_cannot_impersonate_anybody(cluster: Cluster) -> None:
+    place = cluster.scene.home
+    assert place is not None
+    account = f"/api/v1/namespaces/{place.name}/serviceaccounts/default/token"
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    token = cluster.api.request("POST", account, body).body["status"]["token"]
+    client = {"authorization": f"Bearer {token}"}
+    path = f"{cluster.api.host}/api/v1/namespaces/{place.name}/configmaps"
+    with urllib3.PoolManager(ca_certs=str(cluster.authority)) as pool:
+        for whom in ({"Impersonate-User": "admin", "Impersonate-Group": "system:masters"}, {}):
+            answer = pool.request("GET", path, headers={**client, **whom})
+            message = answer.json()["message"]
+            assert denial.denier(answer.status, message) == denial.RBAC, message
+            assert ("impersonate" in message) == bool(whom)
+
+
+def test_a_namespace_that_lost_its_annotations_admits_nothing(cluster: Cluster) -> None:
+    place = cluster.scene.home
+    assert place is not None
+    namespace = next(n.namespace for t in cluster.plan.tenants for n in t.namespaces if n.name == place.name)
+    registries = namespace["metadata"]["annotations"][words.ALLOWED_REGISTRIES]
+    ask = Request("POST", f"/api/v1/namespaces/{place.name}/pods", place.pod(), place.developer)
+    denier = cluster.scene.guard("img-01", "pods")
+    probe = attack("damaged", "img-01", "", denier, ask, twin_who=place.developer)
+
+    def annotate(value: str | None) -> None:
+        body = {"metadata": {"annotations": {words.ALLOWED_REGISTRIES: value}}}
+        assert cluster.api.request("PATCH", path_of(namespace), body, content_type=MERGE).ok
+
+    try:
+        annotate(None)
+        until(lambda: not run(cluster.api, [probe], twins=False)[0].refused, "pods of the namespace are refused")
+    finally:
+        annotate(registries)
+        until(lambda: run(cluster.api, [probe], twins=False)[0].status >= 400, "pods of the namespace are admitted")
+
+
+def test_the_api_server_has_no_warning_about_any_guard(cluster: Cluster) -> None:
+    path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+
+    def unchecked() -> list[str]:
+        policies = cluster.api.items(path)
+        return [p["metadata"]["name"] for p in policies if "typeChecking" not in p.get("status", {})]
+
+    until(unchecked, "every guard's types have been checked")
+    assert [p["status"]["typeChecking"] for p in cluster.api.items(path) if p["status"]["typeChecking"]] == []
+
+
+# What the controls are worth: without one, exactly its own attacks get through
+
+
+class Mutant:
+    """A cluster with one rule of the guards switched off at a time."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._off = ""
+
+    def without(self, rule: str) -> None:
+        """Switch the rule off and the one before on again, and wait until the API server has noticed."""
+        before, self._off = self._off, rule
+        for policy in self._cluster.plan.platform.guards:
+            if policy["kind"] != "ValidatingAdmissionPolicy":
+                continue
+            validations = copy.deepcopy(policy["spec"]["validations"])
+            ids = [validation["message"].partition(":")[0] for validation in validations]
+            if not {rule, before} & set(ids):
+                continue
+            for id, validation in zip(ids, validations, strict=True):
+                if id == rule:
+                    # Not removed: a policy needs one validation at least.
+                    validation["expression"] = "true"
+            answer = self._cluster.api.request(
+                "PATCH", path_of(policy), {"spec": {"validations": validations}}, content_type=MERGE
+            )
+            assert answer.ok, answer.message
+        probes = {
+            (a.rule, a.expected_denier): a for a in self._cluster.attacks if a.rule in (rule, before) and not a.skipped
+        }
+
+        def unnoticed() -> list[Any]:
+            results = run(self._cluster.api, list(probes.values()), twins=False)
+            return [result.as_dict() for result in results if result.refused == (result.attack.rule == rule)]
+
+        until(unnoticed, f"{rule or 'nothing'} is off and {before or 'nothing'} is on again")
+
+
+@pytest.fixture(scope="module")
+def mutant(cluster: Cluster) -> Iterator[Mutant]:
+    mutant = Mutant(cluster)
+    yield mutant
+    mutant.without("")
+
+
+def _turned(cluster: Cluster) -> set[str]:
+    return {result.attack.id for result in run(cluster.api, cluster.attacks, twins=False) if result.gap}
+
+
+def _claim(cluster: Cluster, rule: str) -> set[str]:
+    return {attack.id for attack in cluster.attacks if attack.rule == rule and not attack.skipped}
+
+
+@pytest.mark.parametrize("rule", GUARD_RULES)
+def test_without_a_rule_exactly_its_attacks_get_through(cluster: Cluster, mutant: Mutant, rule: str) -> None:
+    mutant.without(rule)
+    assert _turned(cluster) == _claim(cluster, rule)
+
+
+@contextmanager
+def _removed(cluster: Cluster, kind: str, rule: str) -> Iterator[None]:
+    """Every namespace without its objects of a kind, for as long as it takes."""
+    found = [
+        wall
+        for tenant in cluster.plan.tenants
+        for namespace in tenant.namespaces
+        for wall in namespace.isolation
+        if wall["kind"] == kind
+    ]
+    try:
+        for wall in found:
+            assert cluster.api.request("DELETE", path_of(wall)).ok
+        yield
+    finally:
+        for wall in found:
+            path = path_of(wall).rpartition("/")[0]
+            assert cluster.api.request("POST", path, wall).ok
+        _settle(cluster, rule, refused=True)
+
+
+def _settle(cluster: Cluster, rule: str, refused: bool) -> None:
+    probes = [attack for attack in cluster.attacks if attack.rule == rule and not attack.skipped]
+
+    def unnoticed() -> list[Any]:
+        results = run(cluster.api, probes, twins=False)
+        return [result.as_dict() for result in results if result.refused is not refused]
+
+    until(unnoticed, f"attacks on {rule} {'are refused' if refused else 'get through'}")
+
+
+@pytest.mark.parametrize(("kind", "rule"), [("ResourceQuota", "quota"), ("LimitRange", "limits")])
+def test_without_a_limit_exactly_its_attacks_get_through(
+    cluster: Cluster, mutant: Mutant, kind: str, rule: str
+) -> None:
+    mutant.without("")
+    with _removed(cluster, kind, rule):
+        _settle(cluster, rule, refused=False)
+        assert _turned(cluster) == _claim(cluster, rule)
+
+
+def test_without_its_pod_security_label_exactly_those_attacks_get_through(cluster: Cluster, mutant: Mutant) -> None:
+    mutant.without("")
+    namespaces = [namespace.namespace for tenant in cluster.plan.tenants for namespace in tenant.namespaces]
+
+    def label(level: Callable[[dict[str, Any]], str | None]) -> None:
+        for namespace in namespaces:
+            body = {"metadata": {"labels": {words.PSA_ENFORCE: level(namespace)}}}
+            assert cluster.api.request("PATCH", path_of(namespace), body, content_type=MERGE).ok
+
+    try:
+        label(lambda _: None)
+        _settle(cluster, "pod-security", refused=False)
+        assert _turned(cluster) == _claim(cluster, "pod-security")
+    finally:
+        label(lambda namespace: namespace["metadata"]["labels"][words.PSA_ENFORCE])
+        _settle(cluster, "pod-security", refused=True)
+
+
+# The command
+
+
+def _verify(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["verify", *arguments])
+
+
+ENV = str(ROOT / "stacks" / "local")
+KEYS = {"id", "attack", "expected_denier", "status", "denier", "refused", "twin_admitted"}
+
+
+def test_the_command_prints_a_record_for_each_attack(cluster: Cluster) -> None:
+    result = _verify(ENV, "--format", "json", "--audit-log", str(cluster.audit_log))
+    records = json.loads(result.stdout)
+    assert result.exit_code == 0, result.output
+    assert len(records) == len(cluster.attacks)
+    assert all(record.keys() >= KEYS for record in records)
+
+
+def test_the_command_ends_with_a_count_and_what_a_tenant_reads(cluster: Cluster) -> None:
+    result = _verify(ENV, "--only", "gpu-")
+    count = sum(a.id.startswith("gpu-") for a in cluster.attacks)
+    assert result.exit_code == 0, result.output
+    assert f"{count} attacks: {count} refused by the expected control, {count} twins admitted, 0 gaps" in result.stdout
+    assert "To change:" in result.stdout
+
+
+def test_attacks_of_others_are_read_from_a_file_and_a_gap_is_exit_code_1(cluster: Cluster, tmp_path: Path) -> None:
+    place = cluster.scene.home
+    assert place is not None
+    assert place.developer is not None
+    who = {"user": place.developer.user, "groups": list(place.developer.groups)}
+    pods = f"/api/v1/namespaces/{place.name}/pods"
+    refused = {
+        "id": "mine-1",
+        "attack": "list pods of the system",
+        "as": who,
+        "method": "GET",
+        "path": "/api/v1/namespaces/kube-system/pods",
+        "expected_denier": "RBAC",
+        "twin": {"path": pods},
+    }
+    through = {**refused, "id": "mine-2", "attack": "make a pod that is fine", "method": "POST", "path": pods}
+    through |= {"body": place.pod(), "twin": {}}
+    file = tmp_path / "attacks.yaml"
+    file.write_text(yaml.safe_dump([refused, through]))
+    result = _verify(ENV, "--from", str(file), "--format", "json")
+    records = {record["id"]: record for record in json.loads(result.stdout)}
+    assert result.exit_code == 1
+    assert records["mine-1"]["refused"]
+    assert records["mine-2"]["denier"] == "none", "what gets through is a gap"
+    names = {item["metadata"]["name"] for item in cluster.api.items(pods)}
+    assert place.pod()["metadata"]["name"] not in names, "others' attacks are dry runs too"
+
+
+def test_a_file_that_is_no_list_of_attacks_is_bad_input(tmp_path: Path) -> None:
+    file = tmp_path / "attacks.yaml"
+    file.write_text("- {id: x}")
+    result = _verify(ENV, "--from", str(file))
+    assert result.exit_code == 2
+    assert "expected_denier" in result.output
+
+
+def test_a_refusal_by_another_control_is_a_gap(cluster: Cluster) -> None:
+    one = next(a for a in cluster.attacks if a.rule == "gpu-02")
+    wrong = Attack(one.id, one.rule, one.attack, denial.RBAC, one.request, one.twin)
+    assert [result.gap for result in run(cluster.api, [one, wrong])] == [False, True]
+
+
+def test_an_environment_that_is_not_deployed_is_one_message(cluster: Cluster, tmp_path: Path) -> None:
+    folder = tmp_path / "local"
+    (folder / "tenants").mkdir(parents=True)
+    for file in (ROOT / "stacks" / "local").rglob("*.yaml"):
+        text = file.read_text("utf-8")
+        (folder / file.relative_to(ROOT / "stacks" / "local")).write_text(text, "utf-8")
+    other = (folder / "tenants" / "research.yaml").read_text("utf-8")
+    (folder / "tenants" / "research.yaml").rename(folder / "tenants" / "newcomer.yaml")
+    (folder / "tenants" / "newcomer.yaml").write_text(other.replace("tenant: research", "tenant: newcomer"))
+    environment = (folder / "environment.yaml").read_text("utf-8").replace("tenants: [research]", "tenants: [newcomer]")
+    (folder / "environment.yaml").write_text(environment)
+    result = _verify(str(folder))
+    assert result.exit_code == 1, result.output
+    assert "tenancy up" in result.stderr
+    assert "newcomer--main" in result.stderr
+    assert cluster.api.host not in result.stdout
+
+
+def test_a_cluster_that_does_not_answer_is_one_message(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": plan.context, "context": {"cluster": "c", "user": "u"}}],
+    }
+    file = tmp_path / "kubeconfig"
+    file.write_text(json.dumps(nobody))
+    monkeypatch.setenv("KUBECONFIG", str(file))
+    result = _verify(ENV)
+    assert result.exit_code == 1
+    assert len(result.stderr.strip().splitlines()) == 1

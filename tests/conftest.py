@@ -1,0 +1,190 @@
+"""A small fixed environment that tests change one line at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tenancy.plan import Plan, make_plan
+from tenancy.spec import Environment, Loaded, Problem, SpecError, Tenant, load
+
+ENVIRONMENT = """\
+environment: small
+organisation:
+  name: bank
+  departments:
+    risk: {title: Risk and Compliance}
+    research: {}
+platform:
+  group: gpu-platform-team
+  namespaces: [monitoring]
+cluster:
+  name: small
+  context: small-context
+  kubernetes: "1.36"
+  cni: vpc-cni
+images:
+  registries: [registry.bank.example/shared/, "registry.bank.example/teams/{tenant}/"]
+  sample: registry.bank.example/shared/cuda-sample:13.0
+buckets: [datasets, models]
+tiers:
+  production:
+    priority: 1000
+    quota: {cpu: 128, memory: 512Gi, pods: 100, other: {count/ingresses.networking.k8s.io: 5}}
+  batch:
+    priority: 100
+    container:
+      max: {cpu: 32, memory: 128Gi}
+flavors:
+  a100: {gpu: a100-40gb}
+  a100-1g.5gb: {gpu: a100-40gb, mig: 1g.5gb}
+  l4-shared: {gpu: l4, share: time-slicing}
+pools:
+  train: {instance: p4d.24xlarge, nodes: 4}
+  serve:
+    instance: p4d.24xlarge
+    nodes: {min: 1, max: 3}
+    mig:
+      layout: {1g.5gb: 7}
+    tiers: [production]
+  notebooks:
+    instance: g6.12xlarge
+    nodes: 1
+    share: {mode: time-slicing, replicas: 4}
+    tenants: [research]
+"""
+
+FRAUD = """\
+tenant: fraud
+title: Fraud Detection
+team: fraud-detection
+owner: {name: fraud-leads, mail: fraud-leads@bank.example}
+department: risk
+cost-center: CC-4411
+tier: batch
+namespaces:
+  - {name: train, purpose: nightly retraining}
+  - {name: serve, tier: production, gpus: {a100-1g.5gb: 14}, quota: {cpu: 16, pods: 20}}
+people:
+  - {group: fraud-engineers, role: developer}
+  - {group: fraud-leads, role: owner, namespaces: [train]}
+  - {user: jane@bank.example, role: viewer}
+gpus:
+  a100: {guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16}
+  a100-1g.5gb: {guaranteed: 14}
+storage:
+  - {bucket: datasets, prefix: teams/fraud/, access: read-write}
+  - {bucket: datasets, prefix: shared/}
+reach:
+  - {cidr: 198.51.100.0/24, port: 8443}
+budget: {monthly-usd: 180000}
+"""
+
+RESEARCH = """\
+tenant: research
+team: quant-research
+owner: {name: research-leads, mail: research@bank.example}
+department: research
+cost-center: CC-9000
+tier: batch
+people:
+  - {group: researchers, role: developer}
+gpus:
+  a100: {guaranteed: 8}
+  l4-shared: {guaranteed: 16}
+storage:
+  - {bucket: datasets, prefix: shared/}
+"""
+
+FILES = {"environment.yaml": ENVIRONMENT, "tenants/fraud.yaml": FRAUD, "tenants/research.yaml": RESEARCH}
+
+
+class SpecFolder:
+    """The files of an environment on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        (path / "tenants").mkdir(parents=True)
+        for name, text in FILES.items():
+            self.write(name, text)
+
+    def write(self, name: str, content: str | bytes) -> None:
+        (self.path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        text = (self.path / name).read_text("utf-8")
+        assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in {name}"
+        self.write(name, text.replace(old, new))
+
+    def add(self, name: str, text: str) -> None:
+        with (self.path / name).open("a", encoding="utf-8") as file:
+            file.write(text)
+
+    def load(self) -> Loaded:
+        return load(self.path)
+
+    def problems(self) -> tuple[Problem, ...]:
+        try:
+            self.load()
+        except SpecError as error:
+            return error.problems
+        return ()
+
+    def problem(self) -> Problem:
+        problems = self.problems()
+        assert len(problems) == 1, f"one problem was expected: {[str(p) for p in problems]}"
+        return problems[0]
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> SpecFolder:
+    return SpecFolder(tmp_path / "small")
+
+
+@pytest.fixture(scope="session")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    return SpecFolder(tmp_path_factory.mktemp("session") / "small").load()
+
+
+@pytest.fixture(scope="session")
+def environment(loaded: Loaded) -> Environment:
+    return loaded.environment
+
+
+@pytest.fixture(scope="session")
+def fraud(loaded: Loaded) -> Tenant:
+    return loaded.tenants[0]
+
+
+@pytest.fixture(scope="session")
+def research(loaded: Loaded) -> Tenant:
+    return loaded.tenants[1]
+
+
+@pytest.fixture(scope="session")
+def plan(loaded: Loaded) -> Plan:
+    return make_plan(loaded.environment, loaded.tenants)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="Write the golden files anew.")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    return Golden(Path(__file__).parent / "unit" / "golden", request.config.getoption("--update-golden"))
+
+
+class Golden:
+    """What was made once, read by a person, and is now held to."""
+
+    def __init__(self, folder: Path, update: bool) -> None:
+        self.folder = folder
+        self.update = update
+
+    def check(self, name: str, text: str) -> None:
+        path = self.folder / name
+        if self.update:
+            path.write_text(text, "utf-8")
+        assert path.read_text("utf-8") == text, "read the difference, then: pytest --update-golden"

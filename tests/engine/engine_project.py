@@ -1,0 +1,287 @@
+"""A copy of the project with a lab of its own, driven as a person drives it: by its commands."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tenancy.catalog import vocabulary as words
+from tenancy.lab import control_plane, ports, processes
+from tenancy.lab.api import Api, ApiError
+from tenancy.lab.layout import Lab, environ
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = ("__main__.py", "Pulumi.yaml", "policy", "stacks", "tenancy")
+OURS = f"labelSelector={words.ENVIRONMENT}"
+PATIENCE = 60.0
+
+Key = tuple[str, str, str]
+"""(kind, namespace, name)"""
+
+COLLECTIONS = (
+    "/api/v1/namespaces",
+    "/api/v1/configmaps",
+    "/api/v1/limitranges",
+    "/api/v1/resourcequotas",
+    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+    "/apis/networking.k8s.io/v1/networkpolicies",
+    "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "/apis/rbac.authorization.k8s.io/v1/rolebindings",
+    "/apis/scheduling.k8s.io/v1/priorityclasses",
+)
+NEW_TENANT = """\
+tenant: {name}
+team: {name}-team
+owner: {{name: {name}-leads, mail: {name}@bank.example}}
+department: risk
+cost-center: CC-1
+tier: batch
+people:
+  - {{group: {name}-engineers, role: developer}}
+"""
+
+
+def until(fact: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
+    """Wait until it is true."""
+    deadline = time.monotonic() + seconds
+    while not fact():
+        assert time.monotonic() < deadline, f"after {seconds:.0f} s still not: {what}"
+        time.sleep(0.01)
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        return self.out + self.err
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request that the API server granted or refused, from its audit log."""
+
+    verb: str
+    resource: str
+    namespace: str
+    name: str
+    code: int
+    dry_run: bool
+
+
+@dataclass(frozen=True)
+class Project:
+    folder: Path
+
+    @property
+    def lab(self) -> Lab:
+        return Lab(self.folder, self.folder / ".lab")
+
+    @property
+    def environment(self) -> Path:
+        return self.folder / "stacks" / "local"
+
+    def fresh(self) -> None:
+        """An empty cluster, no state, and the files of the checkout."""
+        control_plane.down(root=self.folder)
+        shutil.rmtree(self.folder / "stacks", ignore_errors=True)
+        shutil.copytree(ROOT / "stacks", self.folder / "stacks")
+        control_plane.up(root=self.folder, platform_group="gpu-platform-team")
+
+    def write(self, name: str, text: str) -> None:
+        (self.environment / name).write_text(text, "utf-8")
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        text = (self.environment / name).read_text("utf-8")
+        assert old in text, f"{old!r} does not stand in {name}"
+        self.write(name, text.replace(old, new))
+
+    def remove(self, name: str) -> None:
+        (self.environment / name).unlink()
+
+    def environ(self) -> dict[str, str]:
+        base = {key: value for key, value in os.environ.items() if not key.startswith(("PULUMI_", "GPU_TENANCY_"))}
+        return environ(self.folder, base)
+
+    def start(self, *command: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env={**self.environ(), **(env or {})},
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def run(self, *command: str) -> Done:
+        began = time.monotonic()
+        process = self.start(*command)
+        out, err = process.communicate(timeout=300)
+        return Done(process.returncode, out, err, time.monotonic() - began)
+
+    def tenancy(self, *arguments: str) -> Done:
+        return self.run(sys.executable, "-m", "tenancy", *arguments)
+
+    def pulumi(self, *arguments: str) -> Done:
+        return self.run("pulumi", *arguments, "--non-interactive")
+
+    def up(self) -> Done:
+        """`tenancy up local`, which has to work."""
+        done = self.tenancy("up", "local")
+        assert done.code == 0, done.text
+        return done
+
+    def api(self, identity: str = "platform") -> Api:
+        return Api(self.lab, ports.remembered(self.lab)["kube-apiserver"], identity=identity)
+
+    def exists(self, path: str) -> bool:
+        with self.api() as api:
+            try:
+                api.get(path)
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                return False
+            return True
+
+    def until_made(self, path: str) -> None:
+        until(lambda: self.exists(path), f"{path} exists")
+
+    def objects(self) -> dict[Key, dict[str, Any]]:
+        """Everything on the cluster that carries our label."""
+        with self.api() as api:
+            found = [(path, item) for path in COLLECTIONS for item in api.get(f"{path}?{OURS}")["items"]]
+        return {
+            (path.rpartition("/")[2], item["metadata"].get("namespace", ""), item["metadata"]["name"]): item
+            for path, item in found
+        }
+
+    def versions(self) -> dict[Key, str]:
+        """What changes whenever an object is written."""
+        return {
+            key: item["metadata"]["uid"] + item["metadata"]["resourceVersion"] for key, item in self.objects().items()
+        }
+
+    def state(self, stack: str = "local") -> dict[str, Any]:
+        return json.loads(self.pulumi("stack", "export", "--stack", stack).out)["deployment"]
+
+    def held(self, *stacks: str) -> set[Key]:
+        """What the states say is on the cluster."""
+        keys = set()
+        for stack in stacks or ("local",):
+            for resource in self.state(stack).get("resources") or ():
+                if resource["type"].startswith("kubernetes:"):
+                    kind = resource["type"].rpartition(":")[2].lower()
+                    plural = kind[:-1] + "ies" if kind.endswith("y") else kind + ("es" if kind.endswith("s") else "s")
+                    namespace, _, name = resource["id"].rpartition("/")
+                    keys.add((plural, namespace, name))
+        return keys
+
+    def state_digest(self) -> str:
+        """Of all files of the backend, with their times."""
+        digest = hashlib.sha256()
+        for path in sorted((self.lab.state / ".pulumi" / "stacks").rglob("*")):
+            if path.is_file():
+                digest.update(f"{path} {path.stat().st_mtime_ns}".encode() + path.read_bytes())
+        return digest.hexdigest()
+
+    def audit_size(self) -> int:
+        return (self.lab.folder / "audit.log").stat().st_size
+
+    def audit(self, since: int = 0) -> Iterator[Asked]:
+        """What the platform's own identity asked for, in the order in which it was answered."""
+        with (self.lab.folder / "audit.log").open("rb") as file:
+            file.seek(since)
+            lines = file.read().splitlines()
+        events = [json.loads(line) for line in lines]
+        for event in sorted(events, key=lambda event: event["stageTimestamp"]):
+            asked = event.get("objectRef") or {}
+            if event["user"]["username"].startswith("system:") or event["verb"] in {"get", "list", "watch"}:
+                continue
+            yield Asked(
+                event["verb"],
+                asked.get("resource", ""),
+                asked.get("namespace", ""),
+                asked.get("name", ""),
+                event["responseStatus"]["code"],
+                "dryRun=All" in event["requestURI"],
+            )
+
+    def kill_server(self) -> None:
+        """End the API server at once, as a crash does."""
+        processes.stop(processes.running(self.lab, ("kube-apiserver",))["kube-apiserver"], at_once=True)
+
+    def mend_server(self) -> None:
+        control_plane.up(root=self.folder)
+
+    def engines(self) -> dict[int, str]:
+        """Processes of the engine and its plugins that work for this project."""
+        found = processes.running(self.lab, ("pulumi", "pulumi-resource-kubernetes"))
+        listed = subprocess.run(["ps", "-A", "-ww", "-o", "pid=,command="], capture_output=True, text=True, check=True)
+        rows = (line.strip().partition(" ") for line in listed.stdout.splitlines())
+        plugins = {int(pid): command for pid, _, command in rows if command.startswith(f"{self.lab.folder}/pulumi/")}
+        return plugins | {process.pid: " ".join(process.argv) for each in found.values() for process in each}
+
+
+def children(pid: int) -> list[int]:
+    """Processes that a process has started."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)
+    pairs = [tuple(map(int, line.split())) for line in listed.stdout.splitlines()]
+    return [child for child, parent in pairs if parent == pid]
+
+
+def kill_engine(process: subprocess.Popen[str]) -> None:
+    """Kill the engine that a `tenancy` command drives, and nothing else: the command itself goes on."""
+    engines = children(process.pid)
+    assert engines, "an engine is at work"
+    for pid in engines:
+        os.kill(pid, signal.SIGKILL)
+
+
+def canonical(item: Mapping[str, Any]) -> dict[str, Any]:
+    """An object without what every cluster and every writer fills in for itself."""
+    metadata = {
+        key: value
+        for key, value in item["metadata"].items()
+        if key not in {"creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"}
+    }
+    return {**{key: value for key, value in item.items() if key != "status"}, "metadata": metadata}
+
+
+def make_project(folder: Path) -> Project:
+    """The program as a checkout has it, without tests and git."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in PROGRAM:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, folder / name)
+    (folder / ".venv").symlink_to(sys.prefix)
+    return Project(folder)
+
+
+def end(project: Project) -> None:
+    """Leave nothing running."""
+    for pid in project.engines():
+        os.kill(pid, signal.SIGKILL)
+    control_plane.down(root=project.folder)

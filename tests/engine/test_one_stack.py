@@ -1,0 +1,272 @@
+"""A small environment in one stack: from nothing, unchanged, edited, refused, removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from engine_project import NEW_TENANT, Asked, Done, Project, canonical, until
+
+from tenancy.catalog import vocabulary as words
+from tenancy.plan.guards import QUESTION
+
+WALLS = {"limitranges", "networkpolicies", "resourcequotas"}
+pytestmark = pytest.mark.usefixtures("first")
+GUARDS = {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
+
+
+@pytest.fixture(scope="module")
+def first(project: Project) -> Done:
+    """`tenancy up local` on an empty cluster."""
+    return project.up()
+
+
+def written(asked: Iterator[Asked]) -> list[Asked]:
+    return [one for one in asked if not one.dry_run and one.code < 300]
+
+
+def test_from_nothing_every_namespace_carries_its_tenant(project: Project, first: Done) -> None:
+    assert "done in" in first.out
+    spaces = {
+        name: item["metadata"]["labels"].get(words.TENANT)
+        for (kind, _, name), item in project.objects().items()
+        if kind == "namespaces"
+    }
+    assert spaces == {
+        "fraud--serve": "fraud",
+        "fraud--train": "fraud",
+        "performance--train": "performance",
+        "research--main": "research",
+        words.PLATFORM_NAMESPACE: None,
+    }
+
+
+def test_bindings_are_named_after_the_persona(project: Project) -> None:
+    names = {key[2] for key in project.objects() if key[:2] == ("rolebindings", "fraud--train")}
+    assert names == {"developer", "operator", "owner", "viewer"}
+
+
+def test_the_state_and_the_cluster_hold_the_same(project: Project) -> None:
+    assert project.held() == set(project.objects())
+
+
+def test_nobody_gets_in_before_the_walls_of_the_namespace_stand(project: Project) -> None:
+    asked = written(project.audit())
+    for space in ("fraud--serve", "fraud--train", "performance--train", "research--main"):
+        inside = [one.resource for one in asked if one.namespace == space and one.resource in WALLS | {"rolebindings"}]
+        entry = inside.index("rolebindings")
+        assert set(inside[:entry]) >= WALLS, f"{space} was open before {WALLS - set(inside[:entry])}"
+        assert not WALLS & set(inside[entry:]), f"{space} got a wall after its door"
+
+
+def test_no_namespace_of_a_tenant_is_made_before_the_guards_are_in_force(project: Project) -> None:
+    asked = list(project.audit())
+    space = next(
+        i
+        for i, one in enumerate(asked)
+        if one.resource == "namespaces" and words.SEPARATOR in one.name and not one.dry_run
+    )
+    guards = [i for i, one in enumerate(asked) if one.resource in GUARDS and not one.dry_run]
+    assert guards, "guards were made"
+    assert max(guards) < space, "a guard was stored after a tenant's namespace"
+    answers = [one for one in asked[max(guards) : space] if one.resource == "configmaps" and one.dry_run]
+    answers = [one for one in answers if one.namespace == words.PLATFORM_NAMESPACE]
+    assert [one.code for one in answers][-10:] == [403] * 10, f"nobody asked whether {QUESTION}"
+
+
+def test_a_second_run_writes_nothing(project: Project) -> None:
+    versions, state, asked = project.versions(), project.state_digest(), project.audit_size()
+    done = project.up()
+    assert f"{len(versions)} unchanged" in done.out
+    assert project.versions() == versions
+    assert project.state_digest() == state, "the state was written"
+    assert written(project.audit(asked)) == []
+
+
+def test_the_plain_engine_sees_no_difference(project: Project) -> None:
+    done = project.pulumi("preview", "--stack", "local", "--policy-pack", "policy")
+    assert done.code == 0, done.text
+    assert "unchanged" in done.out
+    assert "to create" not in done.out
+    assert "to update" not in done.out
+
+
+def test_three_mistakes_end_it_before_the_engine_starts(project: Project) -> None:
+    versions, state = project.versions(), project.state_digest()
+    project.write(
+        "tenants/wrong.yaml",
+        NEW_TENANT.format(name="wrong").replace("role: developer", "role: king")
+        + "reach:\n  - {cidr: 0.0.0.0/0, port: 443}\nbudjet: {monthly-usd: 1}\n",
+    )
+    # First on the search path of a lab: whoever starts an engine starts this one.
+    fake = project.lab.folder / "bin" / "pulumi"
+    fake.write_text(f"#!/bin/sh\necho started >> {project.folder}/engine-started\nexit 1\n")
+    fake.chmod(0o700)
+    try:
+        done = project.tenancy("up", "local")
+        problems = [line for line in done.err.splitlines() if "wrong.yaml:" in line]
+        assert done.code == 2, done.text
+        assert len(problems) == 3, done.err
+        assert not (project.folder / "engine-started").exists()
+        project.remove("tenants/wrong.yaml")
+        assert project.tenancy("up", "local").code == 1
+        assert (project.folder / "engine-started").exists(), "with the mistakes mended the fake would have been found"
+    finally:
+        fake.unlink()
+    assert project.versions() == versions
+    assert project.state_digest() == state
+
+
+def test_the_plain_engine_says_in_one_message_what_is_wrong_with_a_file(project: Project) -> None:
+    project.write("tenants/wrong.yaml", NEW_TENANT.format(name="wrong").replace("tier: batch", "tier: gold"))
+    done = project.pulumi("preview", "--stack", "local")
+    project.remove("tenants/wrong.yaml")
+    assert done.code != 0
+    assert "wrong.yaml:6:7: tier: given tier 'gold'" in done.text
+    assert "Traceback" not in done.text
+    assert "1 error\n" in done.text, "one message"
+    assert "unhandled" not in done.text
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "name"),
+    [
+        ("/api/v1/namespaces", {"metadata": {"name": "wanted--main"}}, "Namespace wanted--main"),
+        (
+            "/apis/scheduling.k8s.io/v1/priorityclasses",
+            {"metadata": {"name": "tenancy-tier-gold"}, "value": 7},
+            "PriorityClass tenancy-tier-gold",
+        ),
+    ],
+)
+def test_what_somebody_else_made_is_refused_by_name(
+    project: Project, path: str, body: dict[str, object], name: str
+) -> None:
+    environment = (project.environment / "environment.yaml").read_text()
+    with project.api() as api:
+        api.request("POST", path, body, "application/json")
+    project.write("tenants/wanted.yaml", NEW_TENANT.format(name="wanted"))
+    project.edit("environment.yaml", "  research:\n    priority", "  gold: {priority: 50}\n  research:\n    priority")
+    versions, state = project.versions(), project.state_digest()
+    try:
+        done = project.tenancy("up", "local")
+    finally:
+        with project.api() as api:
+            api.request("DELETE", f"{path}/{name.split()[1]}")
+        project.remove("tenants/wanted.yaml")
+        project.write("environment.yaml", environment)
+    assert done.code == 1
+    assert f"given {name}, which exists" in done.err
+    assert "Traceback" not in done.text
+    assert project.versions() == versions
+    assert project.state_digest() == state
+
+
+def test_an_edit_and_two_new_tenants_leave_everybody_else_alone(project: Project) -> None:
+    with project.api() as api:
+        api.request("POST", "/api/v1/namespaces", {"metadata": {"name": "old--main"}}, "application/json")
+        path = "/api/v1/namespaces/old--main/configmaps"
+        api.request("POST", path, {"metadata": {"name": "kept"}, "data": {"was": "here"}}, "application/json")
+    before = project.versions()
+    project.edit("tenants/fraud.yaml", "a100: {guaranteed: 32", "a100: {guaranteed: 24")
+    project.write("tenants/new.yaml", NEW_TENANT.format(name="new"))
+    project.write("tenants/old.yaml", NEW_TENANT.format(name="old") + "adopt: true\n")
+    done = project.up()
+    after = project.versions()
+    changed = {key for key in before if after.get(key) != before[key]}
+    assert changed == {("resourcequotas", "fraud--train", "tenant")}
+    assert {key[1] or key[2] for key in after.keys() - before.keys()} == {"new--main", "old--main"}
+    line = next(line for line in done.out.splitlines() if "~" in line and "ResourceQuota" in line)
+    assert "ResourceQuota fraud--train/tenant" in line
+    assert 'spec.hard["requests.nvidia.com/gpu"] 32 → 24' in line
+
+
+def test_an_adopted_namespace_gets_its_walls_and_keeps_its_content(project: Project) -> None:
+    objects = project.objects()
+    labels = objects["namespaces", "", "old--main"]["metadata"]["labels"]
+    assert labels[words.TENANT] == "old"
+    assert labels[words.PSA_ENFORCE] == "restricted"
+    assert ("resourcequotas", "old--main", "tenant") in objects
+    assert project.exists("/api/v1/namespaces/old--main/configmaps/kept")
+
+
+def test_without_its_file_a_tenant_is_gone_and_what_was_adopted_stays(project: Project) -> None:
+    before, since = project.versions(), project.audit_size()
+    project.remove("tenants/new.yaml")
+    project.remove("tenants/old.yaml")
+    done = project.up()
+    after = project.versions()
+    assert "Namespace new--main" in done.out
+    assert not project.exists("/api/v1/namespaces/new--main")
+    assert project.exists("/api/v1/namespaces/old--main/configmaps/kept"), "it was there before the tenant"
+    assert {key: value for key, value in before.items() if key[1] not in {"new--main", "old--main"}} == {
+        **after,
+        ("namespaces", "", "new--main"): before["namespaces", "", "new--main"],
+    } | {("namespaces", "", "old--main"): before["namespaces", "", "old--main"]}
+    for space in ("new--main", "old--main"):
+        removed = [one.resource for one in written(project.audit(since)) if one.namespace == space]
+        doors = [i for i, resource in enumerate(removed) if resource == "rolebindings"]
+        walls = [i for i, resource in enumerate(removed) if resource in WALLS]
+        assert doors, f"the bindings of {space} were removed"
+        assert max(doors) < min(walls), f"a wall of {space} fell before its door was shut: {removed}"
+    with project.api() as api:
+        api.request("DELETE", "/api/v1/namespaces/old--main")
+    until(lambda: not project.exists("/api/v1/namespaces/old--main"), "the adopted namespace is gone")
+
+
+def test_an_update_that_would_delete_a_namespace_of_the_files_is_refused(project: Project) -> None:
+    program = project.folder / "tenancy" / "components" / "tenant_namespace.py"
+    text = program.read_text()
+    program.write_text(
+        text.replace("child_name(name, plan.namespace)", "child_name(name, plan.namespace) + '-renamed'")
+    )
+    versions = project.versions()
+    done = project.tenancy("up", "local")
+    program.write_text(text)
+    assert done.code == 1
+    assert "would delete Namespace fraud--serve" in done.err
+    assert project.versions() == versions
+
+
+def test_a_dead_api_server_is_one_message_and_no_change(project: Project) -> None:
+    state, held = project.state_digest(), project.state()["resources"]
+    project.kill_server()
+    try:
+        ours = project.tenancy("up", "local")
+        assert project.state_digest() == state
+        plain = project.pulumi("up", "--yes", "--skip-preview", "--stack", "local")
+    finally:
+        project.mend_server()
+    for done in (ours, plain):
+        assert "does not answer" in done.text
+        assert "Traceback" not in done.text
+        assert done.seconds < 10
+    assert ours.code == 1
+    assert len(ours.err.splitlines()) == 1, ours.err
+    assert plain.code != 0
+    assert project.state()["resources"] == held
+
+
+def test_removal_takes_the_doors_first_and_rendered_files_make_the_same(project: Project) -> None:
+    project.edit("tenants/fraud.yaml", "a100: {guaranteed: 24", "a100: {guaranteed: 32")
+    project.up()
+    made = {key: canonical(item) for key, item in project.objects().items()}
+    since = project.audit_size()
+    done = project.pulumi("destroy", "--yes", "--skip-preview", "--stack", "local")
+    assert done.code == 0, done.text
+    assert project.objects() == {}
+    removed = [one for one in written(project.audit(since)) if one.verb == "delete"]
+    for space in ("fraud--train", "fraud--serve", "performance--train", "research--main"):
+        order = [one.resource for one in removed if one.namespace == space]
+        doors = [i for i, resource in enumerate(order) if resource == "rolebindings"]
+        assert max(doors) < min(i for i, resource in enumerate(order) if resource in WALLS), order
+    last_space = max(i for i, one in enumerate(removed) if one.resource == "namespaces" and "--" in one.name)
+    first_guard = min(i for i, one in enumerate(removed) if one.resource in GUARDS)
+    assert last_space < first_guard, "a guard fell while a tenant's namespace stood"
+
+    assert project.tenancy("render", "local", "--out", "rendered").code == 0
+    for part in ("platform", "tenants"):
+        applied = project.run("kubectl", "apply", "--server-side", "--recursive", "-f", f"rendered/{part}")
+        assert applied.code == 0, applied.text
+    rendered = {key: canonical(item) for key, item in project.objects().items()}
+    assert rendered == made

@@ -1,0 +1,136 @@
+"""A platform stack and a stack for each tenant: the same objects, safe whoever runs which."""
+
+from __future__ import annotations
+
+import pytest
+from engine_project import Done, Project, canonical
+
+from tenancy.catalog import vocabulary as words
+from tenancy.plan import make_plan
+from tenancy.plan.model import Plan
+from tenancy.spec import load
+
+MARKER = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/guards"
+PER_TENANT = "environment: local\nstacks: per-tenant"
+
+
+def plain_up(project: Project, stack: str) -> Done:
+    """A stack that has no settings but its name."""
+    project.pulumi("stack", "init", stack)
+    return project.pulumi("up", "--yes", "--skip-preview", "--stack", stack)
+
+
+@pytest.fixture(scope="module")
+def plan(project: Project) -> Plan:
+    project.remove("tenants/performance.yaml")
+    project.edit("environment.yaml", "environment: local", PER_TENANT)
+    settings = project.folder / "stacks" / "Pulumi.local.yaml"
+    settings.write_text(settings.read_text().replace("scope: all", "scope: platform"))
+    loaded = load(project.environment)
+    return make_plan(loaded.environment, loaded.tenants)
+
+
+def test_a_tenant_is_not_made_on_a_cluster_without_guards(project: Project, plan: Plan) -> None:
+    done = plain_up(project, "local--fraud")
+    assert done.code != 0
+    assert "given a cluster with no guards" in done.text
+    assert "Traceback" not in done.text
+    assert project.objects() == {}
+
+
+def test_the_platform_stack_makes_the_guards_and_no_tenant(project: Project, plan: Plan) -> None:
+    done = plain_up(project, "local")
+    assert done.code == 0, done.text
+    assert project.exists(MARKER)
+    assert {key[2] for key in project.objects() if key[0] == "namespaces"} == {words.PLATFORM_NAMESPACE}
+
+
+def test_a_tenant_is_not_made_behind_older_guards(project: Project, plan: Plan) -> None:
+    newer = plan.platform.marker["data"]["version"]
+    with project.api() as api:
+        api.request("PATCH", MARKER, {"data": {"version": "0"}})
+        done = plain_up(project, "local--fraud")
+        api.request("PATCH", MARKER, {"data": {"version": newer}})
+    assert done.code != 0
+    assert "guards of version 0" in done.text
+    assert "update the platform stack of the environment first" in done.text
+
+
+def test_a_tenants_own_stack_is_known_by_its_name_alone(project: Project, plan: Plan) -> None:
+    done = plain_up(project, "local--fraud")
+    assert done.code == 0, done.text
+    spaces = {key[2] for key in project.objects() if key[0] == "namespaces"}
+    assert spaces == {words.PLATFORM_NAMESPACE, "fraud--serve", "fraud--train"}
+
+
+def test_a_stack_of_a_tenant_that_nobody_wrote_down_is_refused(project: Project, plan: Plan) -> None:
+    done = plain_up(project, "local--frod")
+    project.pulumi("stack", "rm", "--yes", "local--frod")
+    assert done.code != 0
+    assert "given tenant 'frod'" in done.text
+    assert "Traceback" not in done.text
+
+
+def test_all_stacks_together_make_what_one_stack_would(project: Project, plan: Plan) -> None:
+    versions = project.versions()
+    done = project.up()
+    after = project.versions()
+    assert {key: after[key] for key in versions} == versions, "what plain pulumi made is as it should be"
+    assert "local--research: update" in done.out
+    live = {
+        (item["metadata"].get("namespace", ""), item["metadata"]["name"], key[0]): canonical(item)
+        for key, item in project.objects().items()
+    }
+    wanted = list(plan.objects())
+    assert len(live) == len(wanted)
+    names = {(found["metadata"].get("namespace", ""), found["metadata"]["name"]) for found in wanted}
+    assert {key[:2] for key in live} == names
+    assert project.held("local", "local--fraud", "local--research") == set(project.objects())
+
+
+def test_the_platform_cannot_be_destroyed_by_mistake(project: Project, plan: Plan) -> None:
+    versions = project.versions()
+    done = project.pulumi("destroy", "--yes", "--skip-preview", "--stack", "local")
+    assert done.code != 0
+    assert "protected" in done.text
+    assert project.versions() == versions
+
+
+def test_without_its_file_a_tenants_stack_is_removed_before_anything_else(project: Project, plan: Plan) -> None:
+    project.remove("tenants/research.yaml")
+    done = project.up()
+    lines = done.out.splitlines()
+    removal = next(i for i, line in enumerate(lines) if "its tenant has no file" in line)
+    assert lines[removal].startswith("local--research:")
+    assert removal < next(i for i, line in enumerate(lines) if line.startswith("local: preview"))
+    assert not project.exists("/api/v1/namespaces/research--main")
+    assert "local--research" not in project.pulumi("stack", "ls").out
+    assert project.held("local", "local--fraud") == set(project.objects())
+
+
+def test_one_stack_for_all_does_not_take_tenants_out_of_their_own_stacks(project: Project, plan: Plan) -> None:
+    versions = project.versions()
+    project.edit("environment.yaml", PER_TENANT, "environment: local")
+    done = project.tenancy("up", "local")
+    project.edit("environment.yaml", "environment: local", PER_TENANT)
+    assert done.code == 1
+    assert "given stack local--fraud, which holds tenant fraud" in done.err
+    assert "pulumi state move" in done.err
+    assert project.versions() == versions
+
+
+def test_down_asks_first(project: Project, plan: Plan) -> None:
+    versions = project.versions()
+    done = project.tenancy("down", "local")
+    assert done.code == 1
+    assert "fraud--serve, fraud--train" in done.out
+    assert project.versions() == versions
+
+
+def test_down_removes_the_tenants_then_the_platform(project: Project, plan: Plan) -> None:
+    done = project.tenancy("down", "local", "--yes")
+    assert done.code == 0, done.text
+    assert done.out.index("local--fraud: removal") < done.out.index("local: removal")
+    assert project.objects() == {}
+    assert project.held() == set()
+    assert "there is nothing to remove" in project.tenancy("down", "local", "--yes").out

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from tenancy import __version__
+from tenancy.cli import COMMANDS, main
+
+FRAUD = "tenants/fraud.yaml"
+
+
+def run(*words: str) -> Result:
+    result = CliRunner().invoke(main, [str(word) for word in words])
+    assert result.exception is None or isinstance(result.exception, SystemExit), "no traceback, whatever is typed"
+    return result
+
+
+def _is_group(name: str) -> bool:
+    return isinstance(main.get_command(click.Context(main), name), click.Group)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if not _is_group(name)])
+def test_the_help_of_a_command_shows_an_example_that_can_be_pasted(name: str) -> None:
+    assert f"tenancy {name}" in run(name, "--help").stdout.partition("Example")[2]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_that_is_listed_is_there(name: str) -> None:
+    assert run(name, "--help").exit_code == 0
+
+
+def test_help_lists_every_command() -> None:
+    text = run("--help").stdout
+    assert all(name in text and about[:20] in text for name, about in COMMANDS.items())
+
+
+def test_the_version_is_said() -> None:
+    assert __version__ in run("--version").stdout
+
+
+@pytest.mark.parametrize("words", [["nonsense"], ["validate"], ["validate", "x", "--nonsense"], ["sample", "cat", "x"]])
+def test_what_is_typed_wrong_ends_with_2(words: list[str]) -> None:
+    assert run(*words).exit_code == 2
+
+
+def test_a_right_environment_ends_with_0(spec: Any) -> None:
+    result = run("validate", spec.path)
+    assert (result.exit_code, result.stdout) == (0, "small: 2 tenants, 3 namespaces, no problem\n")
+
+
+def test_a_right_environment_is_said_to_machines(spec: Any) -> None:
+    answer = json.loads(run("validate", spec.path, "--format", "json").stdout)
+    assert answer == {"environment": "small", "tenants": 2, "namespaces": 3, "problems": []}
+
+
+def test_a_wrong_environment_ends_with_2_and_says_so_on_stderr(spec: Any) -> None:
+    spec.edit(FRAUD, "tier: batch", "tier: bach")
+    result = run("validate", spec.path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "fraud.yaml:7:7: tier: given tier 'bach'" in result.stderr
+    assert result.stderr.endswith("1 problem; nothing was changed\n")
+
+
+def test_a_wrong_environment_is_said_to_machines(spec: Any) -> None:
+    spec.edit(FRAUD, "tier: batch", "tier: bach")
+    result = run("validate", spec.path, "--format", "json")
+    (problem,) = json.loads(result.stdout)["problems"]
+    assert result.exit_code == 2
+    assert (problem["line"], problem["column"], problem["field"], problem["id"]) == (7, 7, "tier", "ref-01")
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("name", ["nowhere", "", "../x", "x\ny", "y" * 5000])
+def test_an_unknown_environment_ends_with_2(name: str, form: str) -> None:
+    assert run("validate", name, "--format", form).exit_code == 2
+
+
+@pytest.mark.parametrize("command", [("render", "--out", "{out}"), ("sample", "pod", "--tenant", "fraud")])
+def test_no_command_works_on_a_wrong_environment(spec: Any, tmp_path: Path, command: tuple[str, ...]) -> None:
+    spec.edit(FRAUD, "tier: batch", "tier: bach")
+    name, *rest = (word.format(out=tmp_path / "out") for word in command)
+    words = [name, *rest, str(spec.path)] if name == "render" else [name, rest[0], str(spec.path), *rest[1:]]
+    assert run(*words).exit_code == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_rendering_says_how_many_objects_there_are(spec: Any, tmp_path: Path) -> None:
+    result = run("render", spec.path, "--out", tmp_path / "out")
+    assert result.exit_code == 0
+    assert result.stdout.endswith(f"objects in {tmp_path / 'out'}\n")
+
+
+def test_rendering_into_a_folder_of_somebody_else_ends_with_2(spec: Any, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine", "utf-8")
+    assert run("render", spec.path, "--out", tmp_path).exit_code == 2
+
+
+def test_rendering_onto_a_file_ends_with_2(spec: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine", "utf-8")
+    assert run("render", spec.path, "--out", tmp_path / "file").exit_code == 2
+
+
+def test_a_sample_is_an_object_as_json(spec: Any) -> None:
+    result = run("sample", "pod", spec.path, "--tenant", "fraud", "--gpu", "a100=2")
+    assert json.loads(result.stdout)["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "2"
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        ("--tenant", "frau"),
+        ("--tenant", "fraud", "--namespace", "trian"),
+        ("--tenant", "fraud", "--gpu", "a100=0"),
+        ("--tenant", "fraud", "--gpu", "a100=x"),
+        ("--tenant", "fraud", "--gpu", "a100=²"),
+        ("--tenant", "fraud", "--gpu", "=1"),
+        ("--tenant", "fraud", "--gpu", "l4-shared"),
+        ("--tenant", "fraud", "--gpu", "a100=17"),
+    ],
+)
+def test_a_sample_that_the_tenant_may_not_have_ends_with_2(spec: Any, rest: tuple[str, ...]) -> None:
+    result = run("sample", "pod", spec.path, *rest)
+    assert result.exit_code == 2
+    assert "change:" in result.stderr
+
+
+def test_the_schema_is_json() -> None:
+    assert json.loads(run("schema", "tenant").stdout)["properties"]["tenant"]
+
+
+def test_validating_imports_no_engine_no_client_and_no_screen(spec: Any) -> None:
+    code = (
+        "import sys; from tenancy.cli import main\n"
+        f"try: main(['validate', {str(spec.path)!r}])\n"
+        "except SystemExit as end: assert not end.code\n"
+        "print(sorted({name.split('.')[0] for name in sys.modules}), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    loaded = set(json.loads(done.stderr.replace("'", '"')))
+    assert loaded.isdisjoint({"pulumi", "pulumi_kubernetes", "kubernetes", "rich", "difflib", "requests", "grpc"})
+
+
+def test_the_module_runs_as_the_command_does(spec: Any) -> None:
+    done = subprocess.run([sys.executable, "-m", "tenancy", "validate", str(spec.path)], capture_output=True, check=False)
+    assert done.returncode == 0

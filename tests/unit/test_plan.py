@@ -1,0 +1,386 @@
+"""What every plan keeps to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from tenancy.catalog import gpus
+from tenancy.catalog import vocabulary as words
+from tenancy.plan import Plan, digest, make_plan
+from tenancy.plan.access import PERSONAS
+from tenancy.catalog.gpus import DEVICE_VARIABLES
+from tenancy.plan.guards import refusal
+from tenancy.plan.pools import fake_nodes, node_taints
+from tenancy.plan.priorities import DEFAULT_CLASS
+from tenancy.rules.catalogue import RULES
+from tenancy.rules.values import gpu_keys, unenforced_quota_keys
+from tenancy.spec import Environment, Loaded, Tenant
+
+
+def kinds(objects: Iterable[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [item for item in objects if item["kind"] == kind]
+
+
+READ = {"get", "list", "watch"}
+LIMITING = {"resourcequotas", "limitranges", "networkpolicies", "rolebindings", "roles"}
+
+
+def _quota(plan: Plan, namespace: str) -> dict[str, str]:
+    found = [q for q in kinds(plan.objects(), "ResourceQuota") if q["metadata"]["namespace"] == namespace]
+    assert len(found) == 1
+    return found[0]["spec"]["hard"]
+
+
+# Quotas and limits
+
+
+def test_no_limit_range_names_a_gpu(plan: Plan) -> None:
+    for item in kinds(plan.objects(), "LimitRange"):
+        for limit in item["spec"]["limits"]:
+            assert gpu_keys({key for bounds in limit.values() if isinstance(bounds, dict) for key in bounds}) == []
+
+
+def test_every_quota_key_is_one_that_the_api_server_counts(plan: Plan) -> None:
+    assert unenforced_quota_keys(set(chain.from_iterable(q["spec"]["hard"] for q in kinds(plan.objects(), "ResourceQuota")))) == []
+
+
+def test_every_resource_that_some_pool_yields_is_in_every_quota(plan: Plan, environment: Environment) -> None:
+    offered = {f"requests.{r}" for r in (*environment.resources, *gpus.ALWAYS_CAPPED)}
+    for item in kinds(plan.objects(), "ResourceQuota"):
+        assert offered <= set(item["spec"]["hard"]), "granted or zero, never absent: absent is unlimited"
+
+
+def test_what_a_tenant_was_not_granted_is_zero(plan: Plan) -> None:
+    assert _quota(plan, "fraud--train")["requests.nvidia.com/gpu.shared"] == "0"
+
+
+def test_a_part_holds_its_claim_and_the_first_part_the_rest(plan: Plan) -> None:
+    assert _quota(plan, "fraud--serve")["requests.nvidia.com/mig-1g.5gb"] == "14"
+    assert _quota(plan, "fraud--train")["requests.nvidia.com/mig-1g.5gb"] == "0"
+    assert _quota(plan, "fraud--train")["requests.nvidia.com/gpu"] == "16"
+
+
+def test_the_parts_together_hold_the_guarantee(loaded: Loaded) -> None:
+    for tenant in loaded.tenants:
+        held: Counter[str] = Counter()
+        for namespace in tenant.namespaces:
+            held.update(tenant.held_in(namespace))
+        assert held == Counter({flavor: share.guaranteed for flavor, share in tenant.gpus.items()})
+
+
+def test_a_quota_of_a_part_lowers_only_what_it_says(plan: Plan) -> None:
+    quota = _quota(plan, "fraud--serve")
+    assert (quota["requests.cpu"], quota["limits.cpu"], quota["pods"]) == ("16", "32", "20")
+    assert (quota["requests.memory"], quota["count/ingresses.networking.k8s.io"]) == ("512Gi", "5")
+
+
+def test_nobody_opens_ports_of_nodes_or_load_balancers(plan: Plan) -> None:
+    for item in kinds(plan.objects(), "ResourceQuota"):
+        assert item["spec"]["hard"]["services.loadbalancers"] == item["spec"]["hard"]["services.nodeports"] == "0"
+
+
+def test_numbers_are_spelt_as_the_api_server_spells_them(spec: Any) -> None:
+    spec.edit("environment.yaml", "pods: 100", "pods: 1000")
+    spec.edit("tenants/fraud.yaml", ", pods: 20", "")
+    loaded = spec.load()
+    assert _quota(make_plan(loaded.environment, loaded.tenants), "fraud--serve")["pods"] == "1k"
+
+
+# Roles
+
+
+def _rules(plan: Plan) -> list[tuple[str, dict[str, list[str]]]]:
+    return [(role["metadata"]["name"], rule) for role in plan.platform.roles for rule in role["rules"]]
+
+
+def test_no_role_has_a_wildcard(plan: Plan) -> None:
+    for name, rule in _rules(plan):
+        assert not any("*" in text for part in rule.values() for text in part), name
+
+
+def test_what_limits_a_tenant_is_only_read(plan: Plan) -> None:
+    for name, rule in _rules(plan):
+        if LIMITING & set(rule["resources"]):
+            assert set(rule["verbs"]) <= READ, f"{name} changes {rule['resources']}"
+
+
+@pytest.mark.parametrize("verb", ["escalate", "bind", "impersonate", "approve", "sign", "*"])
+def test_no_role_has_a_verb_that_is_every_other_right(plan: Plan, verb: str) -> None:
+    assert verb not in {v for _, rule in _rules(plan) for v in rule["verbs"]}
+
+
+@pytest.mark.parametrize(
+    "resource",
+    ["pods/status", "nodes", "namespaces", "serviceaccounts/token", "persistentvolumes", "pods/eviction", "events/status", "nodes/proxy"],
+)
+def test_no_role_reaches_beyond_its_namespaces_workloads(plan: Plan, resource: str) -> None:
+    assert resource not in {r for _, rule in _rules(plan) for r in rule["resources"]}
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator"])
+def test_who_only_looks_or_operates_reads_no_secret(plan: Plan, role: str) -> None:
+    assert "secrets" not in {r for name, rule in _rules(plan) if name == f"tenancy-{role}" for r in rule["resources"]}
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator"])
+def test_who_only_looks_or_operates_creates_no_workload(plan: Plan, role: str) -> None:
+    workloads = {"pods", "jobs", "cronjobs", "deployments", "statefulsets"}
+    for name, rule in _rules(plan):
+        if name == f"tenancy-{role}" and workloads & set(rule["resources"]):
+            assert "create" not in rule["verbs"]
+
+
+def test_there_is_a_role_for_each_persona(plan: Plan) -> None:
+    assert {r["metadata"]["name"] for r in plan.platform.roles} == {f"tenancy-{role}" for role in PERSONAS}
+
+
+def test_tenants_get_rights_in_namespaces_only(plan: Plan) -> None:
+    assert kinds(plan.objects(), "ClusterRoleBinding") == []
+
+
+def test_a_binding_is_in_its_tenants_namespace_and_to_our_roles(plan: Plan) -> None:
+    for tenant in plan.tenants:
+        for binding in kinds(tenant.objects(), "RoleBinding"):
+            assert binding["metadata"]["namespace"].startswith(tenant.name + words.SEPARATOR)
+            assert binding["roleRef"]["name"] in {r["metadata"]["name"] for r in plan.platform.roles}
+
+
+def test_a_person_for_some_parts_is_bound_there_alone(plan: Plan) -> None:
+    where = {
+        binding["metadata"]["namespace"]
+        for binding in kinds(plan.objects(), "RoleBinding")
+        if any(subject["name"] == "fraud-leads" for subject in binding["subjects"])
+    }
+    assert where == {"fraud--train"}
+
+
+# Labels and names
+
+
+def test_every_tenant_object_carries_the_whole_vocabulary(plan: Plan) -> None:
+    wanted = {*words.COST_LABELS, words.TENANT, words.ENVIRONMENT, words.MANAGED_BY}
+    for tenant in plan.tenants:
+        for item in tenant.objects():
+            labels = item["metadata"]["labels"]
+            assert wanted <= set(labels), item["kind"]
+            assert labels[words.TENANT] == tenant.name
+
+
+def test_every_label_value_is_one_that_kubernetes_takes(plan: Plan) -> None:
+    for item in plan.objects():
+        for value in item["metadata"]["labels"].values():
+            assert len(value) <= words.LABEL_LENGTH
+            assert value.replace("-", "").replace("_", "").replace(".", "").isalnum()
+
+
+def test_no_two_objects_are_one(plan: Plan) -> None:
+    seen = Counter((o["apiVersion"], o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in plan.objects())
+    assert max(seen.values()) == 1
+
+
+def test_every_namespace_has_a_quota_a_limit_range_and_a_default_deny(plan: Plan) -> None:
+    for tenant in plan.tenants:
+        for namespace in tenant.namespaces:
+            found = {(o["kind"], o["metadata"]["name"]) for o in namespace.isolation}
+            assert {("ResourceQuota", "tenant"), ("LimitRange", "tenant"), ("NetworkPolicy", "default-deny")} <= found
+
+
+def test_every_namespace_enforces_restricted_at_a_pinned_version(plan: Plan) -> None:
+    for item in kinds(chain.from_iterable(t.objects() for t in plan.tenants), "Namespace"):
+        labels = item["metadata"]["labels"]
+        assert (labels[words.PSA_ENFORCE], labels[words.PSA_VERSION]) == ("restricted", "v1.36")
+
+
+# Network
+
+
+def test_the_default_deny_denies_both_ways(plan: Plan) -> None:
+    for item in kinds(plan.objects(), "NetworkPolicy"):
+        if item["metadata"]["name"] == "default-deny":
+            assert item["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+
+
+def test_only_dns_leads_to_another_namespace(plan: Plan) -> None:
+    for item in kinds(plan.objects(), "NetworkPolicy"):
+        peers = [p for way in ("ingress", "egress") for rule in item["spec"].get(way, []) for p in rule.get("from", rule.get("to"))]
+        if item["metadata"]["name"] != "dns":
+            assert not any("namespaceSelector" in peer for peer in peers), item["metadata"]["name"]
+
+
+def test_only_declared_ranges_and_ports_lead_out(plan: Plan) -> None:
+    out = [
+        (peer["ipBlock"]["cidr"], [port["port"] for port in rule["ports"]])
+        for item in kinds(plan.objects(), "NetworkPolicy")
+        for rule in item["spec"].get("egress", [])
+        for peer in rule["to"]
+        if "ipBlock" in peer
+    ]
+    assert out == [("198.51.100.0/24", [8443])] * 2, "once for each part of fraud"
+
+
+# Guards
+
+
+def test_the_number_of_guards_does_not_grow_with_tenants(environment: Environment, loaded: Loaded) -> None:
+    none, all_of_them = make_plan(environment, ()), make_plan(environment, loaded.tenants)
+    assert none.platform == all_of_them.platform
+
+
+def test_every_guard_fails_closed_and_denies(plan: Plan) -> None:
+    for guard in plan.platform.guards:
+        spec = guard["spec"]
+        assert spec.get("failurePolicy", "Fail") == "Fail"
+        assert "Deny" in spec.get("validationActions", ["Deny"])
+
+
+def test_every_guard_is_bound(plan: Plan) -> None:
+    policies = {g["metadata"]["name"] for g in kinds(plan.platform.guards, "ValidatingAdmissionPolicy")}
+    bound = [g["spec"]["policyName"] for g in kinds(plan.platform.guards, "ValidatingAdmissionPolicyBinding")]
+    assert sorted(bound) == sorted(policies)
+
+
+def test_every_refusal_names_a_rule_of_the_catalogue(plan: Plan) -> None:
+    for guard in kinds(plan.platform.guards, "ValidatingAdmissionPolicy"):
+        for validation in guard["spec"]["validations"]:
+            assert validation["message"].partition(":")[0] in RULES
+
+
+def test_a_refusal_says_what_to_change_and_where_to_read() -> None:
+    text = refusal("gpu-01", "docs/rules.md")
+    assert text.startswith("gpu-01: ")
+    assert RULES["gpu-01"].fix in text
+    assert text.endswith("docs/rules.md#gpu-01")
+
+
+def test_no_text_of_a_tenant_enters_a_guard(environment: Environment, loaded: Loaded) -> None:
+    text = str(make_plan(environment, loaded.tenants).platform.guards)
+    assert not any(word in text for word in ("fraud", "research", "bank.example"))
+
+
+def test_guards_judge_nobody_in_system_namespaces_alone(plan: Plan, environment: Environment) -> None:
+    for guard in kinds(plan.platform.guards, "ValidatingAdmissionPolicy"):
+        (term,) = guard["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"]
+        assert (term["key"], term["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
+        assert set(term["values"]) == {*words.SYSTEM_NAMESPACES, "monitoring"}
+
+
+def test_the_marker_changes_with_the_guards(loaded: Loaded, spec: Any) -> None:
+    before = make_plan(loaded.environment, ()).platform.marker["data"]["digest"]
+    spec.edit("environment.yaml", "gpu-platform-team", "other-team")
+    assert make_plan(spec.load().environment, ()).platform.marker["data"]["digest"] != before
+
+
+def test_the_toolkits_variables_are_guarded() -> None:
+    assert "NVIDIA_VISIBLE_DEVICES" in DEVICE_VARIABLES
+
+
+# What the guards read
+
+
+def _annotations(plan: Plan, name: str) -> dict[str, str]:
+    (found,) = [o for o in kinds(plan.objects(), "Namespace") if o["metadata"]["name"] == name]
+    return found["metadata"]["annotations"]
+
+
+def test_a_part_may_use_the_pools_of_its_own_tier_alone(plan: Plan) -> None:
+    assert _annotations(plan, "fraud--serve")[words.ALLOWED_POOLS] == "serve"
+    assert _annotations(plan, "fraud--train")[words.ALLOWED_POOLS] == ""
+
+
+def test_a_part_may_use_the_priorities_of_its_tier_and_below(plan: Plan) -> None:
+    assert _annotations(plan, "fraud--train")[words.ALLOWED_PRIORITIES] == f"{DEFAULT_CLASS},tenancy-tier-batch"
+
+
+def test_a_tenants_own_registry_is_its_own(plan: Plan) -> None:
+    assert "registry.bank.example/teams/fraud/" in _annotations(plan, "fraud--train")[words.ALLOWED_REGISTRIES]
+    assert "teams/fraud/" not in _annotations(plan, "research--main")[words.ALLOWED_REGISTRIES]
+
+
+def test_only_granted_resources_are_allowed(plan: Plan) -> None:
+    assert _annotations(plan, "research--main")[words.ALLOWED_RESOURCES] == "nvidia.com/gpu,nvidia.com/gpu.shared"
+
+
+def test_a_waiver_in_force_stands_on_its_part_alone(spec: Any) -> None:
+    spec.add("tenants/fraud.yaml", "exceptions:\n  - {rule: ns-03, object: train, reason: needs a vendor image, owner: a@b.example, until: 2999-12-31}\n")
+    loaded = spec.load()
+    plan = make_plan(loaded.environment, loaded.tenants)
+    assert _annotations(plan, "fraud--train")[words.EXCEPTIONS] == "ns-03=2999-12-31"
+    assert words.EXCEPTIONS not in _annotations(plan, "fraud--serve")
+
+
+def test_adoption_is_asked_for_on_the_namespaces_alone(spec: Any) -> None:
+    spec.add("tenants/fraud.yaml", "adopt: true\n")
+    loaded = spec.load()
+    forced = [o["kind"] for o in make_plan(loaded.environment, loaded.tenants).objects() if "pulumi.com/patchForce" in str(o)]
+    assert set(forced) == {"Namespace"}
+
+
+# Pools and priorities
+
+
+def test_every_gpu_node_keeps_pods_without_a_gpu_off(environment: Environment) -> None:
+    for name, pool in environment.pools.items():
+        assert node_taints(name, pool)[0]["key"] == gpus.GPU_TAINT
+
+
+def test_a_pool_that_is_not_for_everybody_has_a_taint_of_its_own(environment: Environment) -> None:
+    tainted = {name for name, pool in environment.pools.items() if len(node_taints(name, pool)) == 2}
+    assert tainted == {"serve", "notebooks"}
+
+
+def test_the_labs_nodes_yield_what_the_pools_promise(environment: Environment) -> None:
+    total: Counter[str] = Counter()
+    for node in fake_nodes(environment):
+        total.update({k: int(v) for k, v in node["status"]["allocatable"].items() if k.startswith("nvidia.com/")})
+    assert total == {"nvidia.com/gpu": 32, "nvidia.com/mig-1g.5gb": 56, "nvidia.com/gpu.shared": 16}
+
+
+def test_no_priority_class_preempts(plan: Plan) -> None:
+    assert {p["preemptionPolicy"] for p in plan.platform.priorities} == {"Never"}
+
+
+def test_the_default_class_is_below_every_tier(plan: Plan) -> None:
+    values = {p["metadata"]["name"]: p["value"] for p in plan.platform.priorities}
+    default = values.pop(DEFAULT_CLASS)
+    assert default < min(values.values())
+    assert [p["metadata"]["name"] for p in plan.platform.priorities if p["globalDefault"]] == [DEFAULT_CLASS]
+
+
+# The plan as a whole
+
+
+def test_a_plan_has_one_tenant_by_name_or_none(plan: Plan) -> None:
+    assert plan.tenant("fraud").name == "fraud"
+    with pytest.raises(KeyError):
+        plan.tenant("frau")
+
+
+def test_a_digest_sees_any_change_and_no_order_of_keys(plan: Plan) -> None:
+    item = plan.platform.namespace
+    turned = dict(reversed(list(item.items())))
+    assert digest([item]) == digest([turned])
+    assert digest([item]) != digest([{**item, "kind": "Other"}])
+
+
+def test_a_plan_is_the_same_twice(environment: Environment, fraud: Tenant, research: Tenant) -> None:
+    one, other = (digest(make_plan(environment, (fraud, research)).objects()) for _ in range(2))
+    assert one == other
+
+
+def test_planning_leaves_the_spec_as_it_was(environment: Environment, fraud: Tenant) -> None:
+    before = (environment.model_dump_json(), fraud.model_dump_json())
+    plan = make_plan(environment, (fraud,))
+    next(iter(kinds(plan.objects(), "LimitRange")))["spec"]["limits"][0]["max"]["cpu"] = "1"
+    assert (environment.model_dump_json(), fraud.model_dump_json()) == before
+
+
+def test_a_plan_is_frozen(plan: Plan) -> None:
+    with pytest.raises(AttributeError):
+        plan.environment = "other"  # type: ignore[misc]
+    assert replace(plan, environment="other").environment == "other"

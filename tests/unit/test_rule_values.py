@@ -1,0 +1,137 @@
+"""The rules on plain values, as the policy pack uses them too."""
+
+from __future__ import annotations
+
+import pytest
+
+from tenancy.rules.catalogue import RULES, Violation
+from tenancy.rules.values import (
+    foreign_subject,
+    gpu_keys,
+    name_misfit,
+    unenforced_quota_keys,
+    unsafe_prefix,
+    unsafe_range,
+    weak_pod_security,
+)
+
+
+@pytest.mark.parametrize("name", ["a", "fraud", "fraud-2", "a" * 30, "x1-y2-z3", "alls", "systems"])
+def test_a_dns_label_without_double_dash_is_a_name(name: str) -> None:
+    assert name_misfit(name, 30) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "-a", "a-", "a--b", "A", "1a", "a_b", "a.b", "a b", "a\n", "ä", "a" * 31, "all", "system", "kube-x", "eks-1", "aws-x"],
+)
+def test_anything_else_is_no_name(name: str) -> None:
+    assert name_misfit(name, 30)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "requests.nvidia.com/gpu",
+        "requests.nvidia.com/mig-1g.5gb",
+        "requests.cpu",
+        "limits.memory",
+        "pods",
+        "count/jobs.batch",
+        "requests.hugepages-2Mi",
+        "gold.storageclass.storage.k8s.io/requests.storage",
+    ],
+)
+def test_a_quota_key_that_is_counted_passes(key: str) -> None:
+    assert unenforced_quota_keys([key]) == []
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["nvidia.com/gpu", "limits.nvidia.com/gpu", "requests.gpu", "gpus", "count/", "requests./gpu", "limits.hugepages-2Mi", "Pods"],
+)
+def test_a_quota_key_that_is_stored_and_never_counted_is_named(key: str) -> None:
+    assert unenforced_quota_keys(["pods", key]) == [key]
+
+
+def test_extended_resources_are_told_from_plain_ones() -> None:
+    assert gpu_keys(["cpu", "nvidia.com/gpu", "memory", "aws.amazon.com/neuron"]) == ["aws.amazon.com/neuron", "nvidia.com/gpu"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("Group", "system:masters"),
+        ("Group", "system:authenticated"),
+        ("Group", "system:serviceaccounts"),
+        ("User", "system:anonymous"),
+        ("Group", "*"),
+        ("Group", ""),
+        ("Group", "platform"),
+    ],
+)
+def test_identities_that_are_not_a_tenants_are_foreign(kind: str, name: str) -> None:
+    assert foreign_subject(kind, name, "platform")
+
+
+@pytest.mark.parametrize(("kind", "name"), [("Group", "fraud"), ("User", "jane@bank.example"), ("Group", "systems:x")])
+def test_peoples_own_identities_are_not_foreign(kind: str, name: str) -> None:
+    assert foreign_subject(kind, name, "platform") is None
+
+
+@pytest.mark.parametrize("cidr", ["198.51.100.0/24", "198.51.100.7/32", "11.0.0.0/8", "2001:db8::/32", "fd00:ec3::/32"])
+def test_a_narrow_range_is_safe(cidr: str) -> None:
+    assert unsafe_range(cidr) is None
+
+
+@pytest.mark.parametrize(
+    "cidr",
+    [
+        "0.0.0.0/0",
+        "::/0",
+        "10.0.0.0/7",
+        "169.254.169.254/32",
+        "169.254.0.0/15",
+        "127.0.0.1/32",
+        "fd00:ec2::254/128",
+        "fe80::/64",
+        "::1/128",
+        "::ffff:169.254.169.254/128",
+        "64:ff9b::a9fe:a9fe/128",
+        "198.51.100.1/24",
+        "198.51.100.7",
+        "198.51.100.0/255.255.255.0",
+        "198.51.100.0/33",
+        "everywhere",
+        "",
+    ],
+)
+def test_a_wide_special_or_broken_range_is_unsafe(cidr: str) -> None:
+    assert unsafe_range(cidr)
+
+
+@pytest.mark.parametrize("prefix", ["a/", "teams/fraud/", "teams/fraud-2/2026/", "teams/..fraud/", "ü/"])
+def test_an_exact_prefix_is_safe(prefix: str) -> None:
+    assert unsafe_prefix(prefix) is None
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    ["", "/", "a", "/a/", "a//b/", "../a/", "a/../b/", "./a/", "a/./", "*/", "a?/", "${x}/", "a b/", "a\n/", "a\\/", "a/\x00/"],
+)
+def test_a_prefix_that_could_match_more_is_unsafe(prefix: str) -> None:
+    assert unsafe_prefix(prefix) is not None
+
+
+@pytest.mark.parametrize(("level", "weak"), [("restricted", False), ("baseline", True), ("privileged", True), (None, True), ("", True)])
+def test_only_restricted_is_strong_enough(level: str | None, weak: bool) -> None:
+    assert bool(weak_pod_security(level)) is weak
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
+def test_a_rule_says_why_it_is_there_and_what_to_do(rule: object) -> None:
+    assert all(len(getattr(rule, field)) > 10 for field in ("title", "why", "fix"))
+
+
+def test_a_violation_says_what_was_given_which_rule_and_what_to_change() -> None:
+    assert str(Violation("gpu-01", "nvidia")).startswith("given nvidia; rule gpu-01: ")

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tenancy.catalog import vocabulary as words
+from tenancy.plan import make_plan
+from tenancy.plan.namespaces import allowed_pools, allowed_registries, granted_resources
+from tenancy.plan.samples import find_namespace, sample
+from tenancy.rules.catalogue import Violation
+from tenancy.spec import Environment, Loaded, Tenant
+
+
+@pytest.mark.parametrize("kind", ["pod", "job"])
+def test_every_tenant_gets_a_sample_of_every_flavor_that_it_holds(loaded: Loaded, kind: str) -> None:
+    for tenant in loaded.tenants:
+        for namespace in tenant.namespaces:
+            for flavor, held in tenant.held_in(namespace).items():
+                if held:
+                    made = sample(kind, loaded.environment, tenant, namespace, {flavor: held})
+                    assert made["metadata"]["namespace"] == tenant.namespace_name(namespace)
+
+
+def test_a_sample_asks_for_what_the_guards_let_through(loaded: Loaded) -> None:
+    environment = loaded.environment
+    for tenant in loaded.tenants:
+        for namespace in tenant.namespaces:
+            pools = allowed_pools(environment, tenant, tenant.tier_of(namespace))
+            for flavor in (f for f, held in tenant.held_in(namespace).items() if held):
+                spec = sample("pod", environment, tenant, namespace, {flavor: 1})["spec"]
+                (container,) = spec["containers"]
+                extended = {r for r in container["resources"]["limits"] if "/" in r}
+                assert extended <= set(granted_resources(environment, tenant))
+                assert container["image"].startswith(tuple(allowed_registries(environment, tenant)))
+                assert {t["value"] for t in spec["tolerations"] if t["key"] == words.POOL} <= set(pools)
+
+
+def test_a_sample_without_gpus_goes_to_no_pool(environment: Environment, fraud: Tenant) -> None:
+    spec = sample("pod", environment, fraud, fraud.namespaces[0], {})["spec"]
+    assert "tolerations" not in spec
+    assert "nodeSelector" not in spec
+
+
+def test_a_sample_keeps_to_the_restricted_level(environment: Environment, fraud: Tenant) -> None:
+    spec = sample("pod", environment, fraud, fraud.namespaces[0], {})["spec"]
+    assert spec["securityContext"]["runAsNonRoot"]
+    assert spec["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert spec["containers"][0]["securityContext"]["allowPrivilegeEscalation"] is False
+
+
+def test_a_job_is_a_pod_that_is_tidied_up(environment: Environment, fraud: Tenant) -> None:
+    job = sample("job", environment, fraud, fraud.namespaces[0], {"a100": 1})
+    pod = sample("pod", environment, fraud, fraud.namespaces[0], {"a100": 1})
+    assert job["spec"]["template"]["spec"] == pod["spec"]
+    assert job["spec"]["ttlSecondsAfterFinished"]
+
+
+@pytest.mark.parametrize(
+    ("part", "wanted", "rule"),
+    [
+        ("train", {"l4-shared": 1}, "gpu-06"),
+        ("train", {"a100": 17}, "share-01"),
+        ("train", {"a100-1g.5gb": 1}, "share-01"),
+        ("serve", {"a100-1g.5gb": 1, "a100": 0}, "build-01"),
+    ],
+)
+def test_what_the_tenant_may_not_have_is_refused(
+    environment: Environment, fraud: Tenant, part: str, wanted: dict[str, int], rule: str
+) -> None:
+    with pytest.raises(Violation) as error:
+        sample("pod", environment, fraud, find_namespace(fraud, part), wanted)
+    assert error.value.rule.id == rule
+
+
+@pytest.mark.parametrize("part", [None, "train", "fraud--train"])
+def test_a_part_is_found_by_either_name(fraud: Tenant, part: str | None) -> None:
+    assert find_namespace(fraud, part).name == "train"
+
+
+def test_an_unknown_part_is_answered_with_those_that_there_are(fraud: Tenant) -> None:
+    with pytest.raises(Violation, match="train, serve"):
+        find_namespace(fraud, "trian")
+
+
+def test_a_sample_runs_where_the_quota_has_room(loaded: Loaded, fraud: Tenant) -> None:
+    made: Any = sample("pod", loaded.environment, fraud, fraud.namespaces[0], {"a100": 16})
+    plan = make_plan(loaded.environment, loaded.tenants)
+    (quota,) = [o for o in plan.tenant("fraud").namespaces[0].isolation if o["kind"] == "ResourceQuota"]
+    wanted = made["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"]
+    assert int(wanted) <= int(quota["spec"]["hard"]["requests.nvidia.com/gpu"])

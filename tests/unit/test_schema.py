@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from tenancy.spec import Environment, Tenant
+from tenancy.spec.schema import MODELS, schema
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_committed_schema_is_the_generated_one(kind: str) -> None:
+    committed = json.loads((ROOT / "schemas" / f"{kind}.json").read_text("utf-8"))
+    assert committed == json.loads(json.dumps(schema(kind))), "tenancy schema --out schemas"
+
+
+def _models(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    found = {model.__name__: model}
+    text = json.dumps(model.model_json_schema())
+    for name in re.findall(r'"#/\$defs/(\w+)"', text):
+        for module in ("environment", "tenant"):
+            part = getattr(__import__(f"tenancy.spec.{module}", fromlist=[name]), name, None)
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                found[name] = part
+    return found
+
+
+FIELDS = [
+    pytest.param(info, id=f"{name}.{field}")
+    for model in (Environment, Tenant)
+    for name, part in _models(model).items()
+    for field, info in part.model_fields.items()
+]
+
+
+@pytest.mark.parametrize("info", FIELDS)
+def test_every_field_says_what_it_is(info: object) -> None:
+    assert getattr(info, "description", None)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_every_mapping_of_fields_is_closed(kind: str) -> None:
+    document = schema(kind)
+    open_ones = [
+        name
+        for name, definition in [(kind, document), *document["$defs"].items()]
+        if "properties" in definition and definition.get("additionalProperties") is not False
+    ]
+    assert open_ones == []
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_every_pattern_is_one_that_editors_can_compile(kind: str) -> None:
+    for pattern in re.findall(r'"pattern": "((?:[^"\\]|\\.)*)"', json.dumps(schema(kind))):
+        re.compile(json.loads(f'"{pattern}"'))
+
+
+def test_a_part_is_a_text_or_a_mapping_for_editors_too() -> None:
+    items = schema("tenant")["properties"]["namespaces"]["items"]
+    assert {"type": "string"} in items["anyOf"]
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("stacks/*/**/*.yaml")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_example_names_its_schema(path: Path) -> None:
+    first = path.read_text("utf-8").splitlines()[0]
+    kind = "environment" if path.name == "environment.yaml" else "tenant"
+    named = first.removeprefix("# yaml-language-server: $schema=")
+    assert (path.parent / named).resolve() == ROOT / "schemas" / f"{kind}.json"

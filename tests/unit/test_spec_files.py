@@ -1,0 +1,435 @@
+"""What people get wrong in a file: always a list of problems with their places, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenancy.spec import SpecError, load
+from tenancy.spec.loader import MOST_PROBLEMS, find_folder
+from tenancy.spec.source import LARGEST_FILE
+
+ENV, FRAUD, RESEARCH = "environment.yaml", "tenants/fraud.yaml", "tenants/research.yaml"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "line", "column", "field"),
+    [
+        (FRAUD, "team: fraud-detection", "taem: fraud-detection", 3, 1, "taem"),
+        (FRAUD, "tier: batch", "tier: 5", 7, 7, "tier"),
+        (FRAUD, "tier: batch", "tier:   bach", 7, 9, "tier"),
+        (FRAUD, "{name: train,", "{nam: train,", 9, 6, "namespaces[0].nam"),
+        (FRAUD, "role: viewer", "role: boss", 14, 37, "people[2].role"),
+        (FRAUD, "monthly-usd", "monthly_usd", 23, 10, "budget.monthly_usd"),
+        (FRAUD, "port: 8443", "port: 84430", 22, 35, "reach[0].port"),
+        (FRAUD, "title: Fraud Detection", "title: [a]", 2, 1, "title"),
+        (ENV, "    priority: 100\n", "    priority: none\n", 24, 15, "tiers.batch.priority"),
+        (ENV, "    priority: 100\n", "", 23, 3, "tiers.batch.priority"),
+        (ENV, "    risk: {title", "    Risk: {title", 5, 5, "organisation.departments.Risk"),
+        (ENV, "nodes: {min: 1, max: 3}", "nodes: {min: 4, max: 3}", 35, 18, "pools.serve.nodes.min"),
+    ],
+)
+def test_a_problem_stands_at_its_line_and_column(
+    spec: Any, file: str, old: str, new: str, line: int, column: int, field: str
+) -> None:
+    spec.edit(file, old, new)
+    assert (line, column, field) in [(p.line, p.column, p.field) for p in spec.problems()]
+
+
+def test_a_problem_reads_as_one_sentence(spec: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(spec.path.parent)
+    spec.edit(FRAUD, "tier: batch", "tier: bach")
+    assert str(spec.problem()) == (
+        "small/tenants/fraud.yaml:7:7: tier: given tier 'bach'; rule ref-01: what a file refers to is declared in "
+        "the environment; change: use batch or production, or declare it in environment.yaml"
+    )
+
+
+def test_all_files_are_reported_at_once_and_in_order(spec: Any) -> None:
+    spec.edit(ENV, "kubernetes: ", "kubernets: ")
+    spec.edit(FRAUD, "tier: batch", "tier: 5")
+    spec.edit(FRAUD, "port: 8443", "port: 0")
+    spec.edit(RESEARCH, "team: quant", "team: Quant")
+    found = [(Path(p.file).name, p.line) for p in spec.problems()]
+    assert found == [("environment.yaml", 13), ("fraud.yaml", 7), ("fraud.yaml", 22), ("research.yaml", 2)]
+
+
+def test_all_that_is_wrong_with_one_tenant_as_a_whole_is_said_at_once(spec: Any) -> None:
+    spec.edit(FRAUD, "namespaces: [train]", "namespaces: [trian]")
+    spec.edit(FRAUD, "a100-1g.5gb: 14}, quota", "a100-1g.5gb: 99}, quota")
+    assert [p.field for p in spec.problems()] == ["namespaces[1].gpus.a100-1g.5gb", "people[1].namespaces[0]"]
+
+
+def test_a_broken_environment_makes_no_noise_about_tenants(spec: Any) -> None:
+    spec.edit(ENV, "environment: small", "environment: 5")
+    assert [p.field for p in spec.problems()] == ["environment"]
+
+
+def test_a_broken_environment_hides_no_quarrel_between_tenants(spec: Any) -> None:
+    spec.edit(ENV, "environment: small", "environment: 5")
+    spec.edit(RESEARCH, "tenant: research", "tenant: fraud")
+    assert [p.field for p in spec.problems()] == ["environment", "tenant"]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "meant"),
+    [
+        (ENV, "buckets:", "bukets:", "buckets"),
+        (ENV, "  group: gpu", "  groop: gpu", "group"),
+        (ENV, "gpu: l4, share", "gpu: l4, shared", "share"),
+        (ENV, "layout: {1g", "lay-out: {1g", "layout"),
+        (ENV, "quota: {cpu: 128, memory", "quota: {cpu: 128, memori", "memory"),
+        (FRAUD, "cost-center:", "cost_center:", "cost-center"),
+        (FRAUD, "lend-up-to: 8", "lend-upto: 8", "lend-up-to"),
+        (FRAUD, "role: viewer", "roll: viewer", "role"),
+        (FRAUD, "cpu: 16", "cpus: 16", "cpu"),
+    ],
+)
+def test_a_misspelt_key_is_answered_once_with_the_key_that_was_meant(
+    spec: Any, file: str, old: str, new: str, meant: str
+) -> None:
+    spec.edit(file, old, new)
+    assert f"did you mean '{meant}'?" in [p.change for p in spec.problems()]
+    assert not [p for p in spec.problems() if p.rule == f"'{meant}' is required"], "it is there, misspelt"
+
+
+@pytest.mark.parametrize(
+    ("value", "given"),
+    [("no", "no"), ("on", "on"), ("Yes", "Yes"), ("1.50", "1.50"), ("007", None), ("12", "12"), (".inf", ".inf")],
+)
+def test_a_text_that_yaml_reads_otherwise_is_shown_as_it_was_written(spec: Any, value: str, given: str | None) -> None:
+    spec.edit(FRAUD, "department: risk", f"department: {value}")
+    if given:
+        assert (spec.problem().given, spec.problem().change.split(" (")[0]) == (given, f'quote it: "{given}"')
+    else:
+        assert spec.problem().id == "ref-01", "007 is no number in YAML 1.2 and stays text"
+
+
+@pytest.mark.parametrize("value", ["", "~", "null", "[]", "{}", "[risk]", "{risk: 1}"])
+def test_what_is_no_text_is_refused_where_text_is_needed(spec: Any, value: str) -> None:
+    spec.edit(FRAUD, "department: risk", f"department: {value}")
+    assert (spec.problem().field, spec.problem().rule) == ("department", "a text is needed")
+
+
+@pytest.mark.parametrize("value", ["true", "'8443'", "8443.0", "8_443", "0644", "0x10", "12:30", "-1", "65536", "9" * 60, "~"])
+def test_what_is_no_port_is_refused(spec: Any, value: str) -> None:
+    spec.edit(FRAUD, "port: 8443", f"port: {value}")
+    assert spec.problem().field == "reach[0].port"
+
+
+@pytest.mark.parametrize("value", ["1", "'true'", "~", "maybe"])
+def test_a_flag_is_true_or_false(spec: Any, value: str) -> None:
+    spec.add(FRAUD, f"adopt: {value}\n")
+    assert spec.problem().rule == "true or false is needed"
+
+
+@pytest.mark.parametrize("value", ["20991231", "2099-13-01", "2099-12-31 10:00:00", "soon", "1e9", "4102444800"])
+def test_the_end_of_an_exception_is_a_date(spec: Any, value: str) -> None:
+    spec.add(FRAUD, "exceptions:\n  - {rule: ns-03, object: train, reason: needs a vendor image, owner: a@b.example, ")
+    spec.add(FRAUD, f"until: {value}}}\n")
+    assert spec.problem().rule == "a date is needed"
+
+
+@pytest.mark.parametrize(
+    ("value", "change"),
+    [
+        ("1e3", "one suffix of"),
+        ("0.1", 'quote it: "0.1"'),
+        ("-5Gi", "0 or more"),
+        ("5GB", "5Gi in powers of two"),
+        ("5 Gi", "one suffix of"),
+        ("'5Gi\\n'", "one suffix of"),
+        ("'0.0001'", "one suffix of"),
+        ("yes", "such as 500m"),
+        ("[5Gi]", "such as 500m"),
+        ("99Ei", "a smaller one"),
+        ("9" * 80, "one suffix of"),
+    ],
+)
+def test_what_is_no_quantity_is_refused_with_a_way_out(spec: Any, value: str, change: str) -> None:
+    spec.edit(ENV, "memory: 512Gi", f"memory: {value}")
+    problem = next(p for p in spec.problems() if p.field == "tiers.production.quota.memory")
+    assert change in problem.change
+
+
+def test_a_quantity_may_be_a_plain_number(spec: Any) -> None:
+    spec.edit(ENV, "memory: 512Gi", "memory: 549755813888")
+    assert spec.load().environment.tiers["production"].quota.memory == "512Gi"
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        ("5", "namespaces[0]"),
+        ("Train", "namespaces[0]"),
+        ("[train]", "namespaces[0]"),
+        ("{name: train, name-: x}", "namespaces[0].name-"),
+        ("{tier: batch}", "namespaces[0].name"),
+    ],
+)
+def test_a_part_in_either_form_is_judged_by_that_form(spec: Any, value: str, field: str) -> None:
+    spec.edit(FRAUD, "- {name: train, purpose: nightly retraining}", f"- {value}")
+    assert field in [p.field for p in spec.problems()]
+    assert not any("union" in str(p).lower() or "Namespace" in p.field for p in spec.problems())
+
+
+@pytest.mark.parametrize("value", ["-2", "two", "[2]", "true", "2.5", "{min: -2, max: 2}", "{max: two}", "{min: 1}"])
+def test_nodes_in_either_form_are_judged_once(spec: Any, value: str) -> None:
+    spec.edit(ENV, "    nodes: 1\n", f"    nodes: {value}\n")
+    assert len([p for p in spec.problems() if p.field.startswith("pools.notebooks.nodes")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "line"),
+    [
+        (FRAUD, "tier: batch\n", "tier: batch\ntier: production\n", 8),
+        (FRAUD, "{monthly-usd: 180000}", "{monthly-usd: 1, monthly-usd: 2}", 23),
+        (ENV, "      layout: {1g.5gb: 7}", "      layout: {1g.5gb: 7, 1g.5gb: 7}", 37),
+        (ENV, "  batch:\n", "  batch: &batch\n    priority: 5\n", 25),
+        (ENV, "pools:\n", "pools:\n  more: {<<: {nodes: 1, nodes: 2}, instance: p4d.24xlarge}\n", 32),
+        (ENV, "pools:\n", "pools:\n  more: {<<: {nodes: 1}, instance: p4d.24xlarge, instance: g6.12xlarge}\n", 32),
+    ],
+)
+def test_a_key_given_twice_is_refused_at_the_second(spec: Any, file: str, old: str, new: str, line: int) -> None:
+    spec.edit(file, old, new)
+    assert [p.line for p in spec.problems() if p.rule == "a key is given once"] == [line]
+
+
+def test_a_merged_key_may_be_overridden(spec: Any) -> None:
+    spec.edit(ENV, "  batch:\n", "  batch: &batch\n")
+    spec.edit(ENV, "flavors:\n", "  other: {<<: *batch, priority: 5}\nflavors:\n")
+    tiers = spec.load().environment.tiers
+    assert (tiers["other"].priority, tiers["other"].container) == (5, tiers["batch"].container)
+
+
+def test_a_mistake_in_a_merged_mapping_is_found_in_the_mapping(spec: Any) -> None:
+    spec.edit(ENV, "  batch:\n", "  batch: &batch\n")
+    spec.edit(ENV, "priority: 100\n", "priority: high\n")
+    spec.edit(ENV, "flavors:\n", "  other: {<<: *batch}\nflavors:\n")
+    assert {(p.line, p.field) for p in spec.problems()} == {(24, "tiers.batch.priority"), (24, "tiers.other.priority")}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "given"),
+    [
+        ("", 1, 1, "nothing"),
+        ("# only a remark\n", 1, 1, "nothing"),
+        ("- tenant: fraud\n", 1, 1, "a list"),
+        ("fraud\n", 1, 1, "'fraud'"),
+        ("tenant: fraud\nowner:\n\tname: x\n", 3, 1, "a tab"),
+        ("tenant: fraud\nowner: {name: x\nteam: y\n", 2, 8, "a bracket that is not closed before line 3"),
+        ("people: [{a: b}\nteam: y\n", 1, 9, "a bracket that is not closed before line 2"),
+        ("tenant: 'fraud\nteam: x\n", 1, 9, "a quote that is not closed"),
+        ("tenant: fraud\n---\ntenant: x\n", 2, 1, "a second document"),
+        ("tenant: fraud: x\n", 1, 14, "a ':' where no key can stand"),
+        ("tenant: *fraud\n", 1, 9, "an alias without an anchor"),
+        ("tenant: !!python/object:os.system x\n", 1, 9, "tag tag:yaml.org,2002:python/object:os.system"),
+        ("? [a, b]\n: c\n", 1, 3, "a list or mapping as a key"),
+        ("tenant: a\x07b\n", 1, 10, "character U+0007"),
+        ("team: ü\ntenant: '\x9f'\n", 2, 10, "character U+009F"),
+    ],
+)
+def test_a_file_that_is_no_spec_is_refused_at_its_place(
+    spec: Any, text: str, line: int, column: int, given: str
+) -> None:
+    spec.write(FRAUD, text)
+    assert (line, column, given) in [(p.line, p.column, p.given) for p in spec.problems()]
+
+
+def test_a_file_that_is_not_utf8_is_refused_at_the_byte(spec: Any) -> None:
+    spec.write(FRAUD, b"tenant: fraud\r\nteam: \xc3\xbc\xfc\n")
+    assert (spec.problem().line, spec.problem().column, spec.problem().given) == (2, 8, "byte 0xfc")
+
+
+def test_a_byte_order_mark_moves_no_column(spec: Any) -> None:
+    spec.write(FRAUD, b"\xef\xbb\xbf" + (spec.path / FRAUD).read_bytes().replace(b"tenant: fraud", b"tenant: Fraud"))
+    assert (spec.problem().line, spec.problem().column) == (1, 9)
+
+
+@pytest.mark.parametrize("end", [b"\r\n", b"\r"])
+def test_line_ends_of_other_systems_are_read(spec: Any, end: bytes) -> None:
+    spec.write(FRAUD, (spec.path / FRAUD).read_bytes().replace(b"\n", end).replace(b"tier: batch", b"tier: bach"))
+    assert (spec.problem().line, spec.problem().column) == (7, 7)
+
+
+def test_a_byte_order_mark_and_other_line_ends_change_nothing(spec: Any) -> None:
+    before = spec.load().tenants
+    spec.write(FRAUD, b"\xef\xbb\xbf" + (spec.path / FRAUD).read_bytes().replace(b"\n", b"\r\n"))
+    assert spec.load().tenants == before
+
+
+def test_a_file_above_the_limit_is_refused_unread(spec: Any) -> None:
+    spec.add(FRAUD, "#" * LARGEST_FILE)
+    assert spec.problem().rule == f"a spec file has at most {LARGEST_FILE} bytes"
+
+
+def _laughs() -> str:
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"{c}: &{c} [{', '.join(['*' + p] * 9)}]" for p, c in zip("abcdefghijk", "bcdefghijkl", strict=True)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _laughs(),
+        _laughs().replace("[", "{<<: [").replace("]", "]}"),
+        "a: &a [*a]",
+        "a: &a {<<: *a}",
+        "a: &a {b: &b {c: *a, d: *b}}",
+        "[" * 500_000,
+        "{a: " * 200_000,
+        "- " * 500_000 + "x",
+        "? " * 500_000 + "x",
+        "a: " + "[" * 300 + "]" * 300,
+        "\n".join(" " * i + f"k{i}:" for i in range(1200)),
+    ],
+    ids=["laughs", "merged", "ring", "merge ring", "rings", "[[[", "{{{", "---", "???", "closed", "indented"],
+)
+def test_a_bomb_goes_off_nowhere(spec: Any, text: str) -> None:
+    spec.write(FRAUD, text)
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    assert spec.problems()
+    assert time.process_time() - start < 5, "it should be refused, not worked through"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000, "kilobytes"
+
+
+def test_a_file_with_endless_problems_shows_the_first_and_counts_the_rest(spec: Any) -> None:
+    spec.edit(FRAUD, "people:\n", "people:\n" + "  - {group: '', role: developer}\n" * 150)
+    problems = spec.problems()
+    assert (len(problems), problems[-1].given) == (MOST_PROBLEMS + 1, "50 problems more")
+
+
+def test_control_characters_in_a_key_stay_on_one_line(spec: Any) -> None:
+    spec.add(FRAUD, '"evil\\nkey\\e[31m": 1\n')
+    assert spec.problem().field == "evil\\nkey\\x1b[31m"
+
+
+def test_a_text_of_one_line_is_one_line(spec: Any) -> None:
+    spec.edit(FRAUD, "title: Fraud Detection", 'title: "Fraud\\nDetection"')
+    assert spec.problem().rule == "a text of one line"
+
+
+# Folders
+
+
+def test_a_name_is_looked_up_under_stacks_from_below(spec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "stacks").mkdir()
+    spec.path.rename(tmp_path / "stacks" / "small")
+    (tmp_path / "deep" / "down").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "deep" / "down")
+    assert load("small").environment.environment == "small"
+
+
+@pytest.mark.parametrize("name", ["small/", "./small", "../here/small", "small//"])
+def test_a_folder_is_named_in_any_spelling(spec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    (tmp_path / "here").mkdir()
+    spec.path.rename(tmp_path / "here" / "small")
+    monkeypatch.chdir(tmp_path / "here")
+    assert load(name).environment.environment == "small"
+
+
+@pytest.mark.parametrize("name", ["smal", "../x", "/nowhere", "", "x" * 5000, "a\nb", "small/environment.yaml", "."])
+def test_a_name_that_is_no_environment_is_refused(spec: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(spec.path.parent)
+    with pytest.raises(SpecError) as error:
+        load(name)
+    assert len(error.value.problems) == 1
+
+
+def test_an_unknown_environment_is_answered_with_those_that_there_are(
+    spec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "stacks").mkdir()
+    spec.path.rename(tmp_path / "stacks" / "small")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpecError, match="use small"):
+        find_folder("smal")
+
+
+def test_an_environment_file_of_another_suffix_is_to_be_renamed(spec: Any) -> None:
+    (spec.path / ENV).rename(spec.path / "environment.yml")
+    assert spec.problem().change == "rename environment.yml to environment.yaml"
+
+
+def test_a_missing_environment_file_is_said(spec: Any) -> None:
+    (spec.path / ENV).unlink()
+    assert spec.problem().given == "no file"
+
+
+def test_a_missing_tenants_folder_is_said_and_nothing_else(spec: Any) -> None:
+    shutil.rmtree(spec.path / "tenants")
+    assert spec.problem().rule == "tenants have their files in tenants/"
+
+
+def test_an_environment_may_have_no_tenant_yet(spec: Any) -> None:
+    spec.edit(ENV, "    tenants: [research]\n", "    tenants: [research]\n".replace("[research]", "[research]"))
+    for name in (FRAUD, RESEARCH):
+        (spec.path / name).unlink()
+    spec.edit(ENV, "  l4-shared: {gpu: l4, share: time-slicing}\n", "")
+    text = (spec.path / ENV).read_text("utf-8")
+    spec.write(ENV, text[: text.index("  notebooks:")])
+    assert spec.load().tenants == ()
+
+
+def test_a_tenant_file_may_be_called_yml(spec: Any) -> None:
+    (spec.path / FRAUD).rename(spec.path / "tenants/fraud.yml")
+    assert [t.tenant for t in spec.load().tenants] == ["fraud", "research"]
+
+
+@pytest.mark.parametrize("name", ["fraud.YAML", "fraud.json", "fraud.Yml"])
+def test_a_tenant_file_that_would_be_passed_over_is_refused(spec: Any, name: str) -> None:
+    (spec.path / FRAUD).rename(spec.path / "tenants" / name)
+    assert spec.problem().change == "rename it to .yaml"
+
+
+def test_a_folder_among_the_tenants_is_refused(spec: Any) -> None:
+    (spec.path / "tenants" / "risk").mkdir()
+    assert spec.problem().given == "a folder"
+
+
+@pytest.mark.parametrize("name", [".gitkeep", ".#fraud.yaml", "README.md", "fraud.yaml~", ".fraud.yaml.swp"])
+def test_files_of_editors_and_remarks_are_left_alone(spec: Any, name: str) -> None:
+    spec.write(f"tenants/{name}", "not: [a, tenant")
+    assert spec.problems() == ()
+
+
+def test_a_ring_of_links_is_no_file(spec: Any) -> None:
+    (spec.path / "tenants" / "ring.yaml").symlink_to("ring.yaml")
+    assert "cannot be read" in spec.problem().given
+
+
+def test_a_dangling_link_is_no_file(spec: Any) -> None:
+    (spec.path / "tenants" / "gone.yaml").symlink_to("nowhere.yaml")
+    assert "cannot be read" in spec.problem().given
+
+
+def test_a_folder_in_place_of_a_file_is_said(spec: Any) -> None:
+    (spec.path / "tenants" / "x.yaml").mkdir()
+    assert spec.problem().given == "no regular file"
+
+
+def test_a_pipe_is_not_waited_for(spec: Any) -> None:
+    os.mkfifo(spec.path / "tenants" / "x.yaml")
+    assert spec.problem().given == "no regular file"
+
+
+def test_a_file_without_permission_is_said(spec: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(_path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    assert "Permission denied" in spec.problems()[0].given
+
+
+def test_a_problem_becomes_json(spec: Any) -> None:
+    spec.edit(FRAUD, "tier: batch", "tier: bach")
+    fields = {"file", "line", "column", "field", "given", "rule", "change", "id"}
+    assert set(json.loads(json.dumps(spec.problem().as_dict()))) == fields

@@ -1,0 +1,228 @@
+"""Each rule that the files are judged by: an input that breaks it, its twin that does not, and a mutant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from tenancy.rules.catalogue import RULES
+from tenancy.spec import SPEC_RULES, base, crossfile, loader
+
+ENV, FRAUD, RESEARCH = "environment.yaml", "tenants/fraud.yaml", "tenants/research.yaml"
+
+WAIVER = "exceptions:\n  - {rule: %s, object: %s, reason: needs a vendor image, owner: a@bank.example, until: %s}\n"
+TRAIN = "{name: train, purpose: nightly retraining"
+
+
+class Case(NamedTuple):
+    """`old` in a file becomes `bad`, which breaks `rule` at `field`; `good` differs in that one value."""
+
+    about: str
+    rule: str
+    file: str
+    field: str
+    old: str
+    bad: str
+    good: str
+
+
+CASES = (
+    Case("double dash", "name-01", FRAUD, "tenant", "tenant: fraud", "tenant: fraud--x", "tenant: fraud-x"),
+    Case("dash at the end", "name-01", FRAUD, "tenant", "tenant: fraud", "tenant: fraud-", "tenant: fraud-1"),
+    Case("capital letter", "name-01", FRAUD, "tenant", "tenant: fraud", "tenant: Fraud", "tenant: f"),
+    Case("digit first", "name-01", FRAUD, "tenant", "tenant: fraud", "tenant: 1fraud", "tenant: f1raud"),
+    Case("line break", "name-01", FRAUD, "tenant", "tenant: fraud", r'tenant: "fraud\n"', 'tenant: "fraud"'),
+    Case("31 letters", "name-01", FRAUD, "tenant", "tenant: fraud", f"tenant: {'a' * 31}", f"tenant: {'a' * 30}"),
+    Case("reserved", "name-01", FRAUD, "tenant", "tenant: fraud", "tenant: default", "tenant: defaults"),
+    Case("reserved start", "name-01", FRAUD, "tenant", "tenant: fraud", "tenant: kube-fraud", "tenant: cube-fraud"),
+    Case("part", "name-01", FRAUD, "namespaces[0].name", "name: train", "name: Train", "name: train"),
+    Case("short part", "name-01", RESEARCH, "namespaces[0]", "people:", "namespaces: [Main]\npeople:", "namespaces: [main]\npeople:"),
+    Case("pool", "name-01", ENV, "pools.Train", "  train: {inst", "  Train: {inst", "  train: {inst"),
+    Case("two tenants, one name", "name-02", RESEARCH, "tenant", "tenant: research", "tenant: fraud", "tenant: research"),
+    Case("two parts, one name", "name-02", FRAUD, "namespaces[1].name", "name: serve", "name: train", "name: served"),
+    Case("twin flavors", "name-02", ENV, "flavors.again", "pools:", "  again: {gpu: l4, share: time-slicing}\npools:", "  again: {gpu: l4}\npools:"),
+    Case("other folder", "name-02", ENV, "environment", "environment: small", "environment: smal", "environment: small"),
+    Case("tier", "ref-01", FRAUD, "tier", "tier: batch", "tier: bach", "tier: batch"),
+    Case("tier of a part", "ref-01", FRAUD, "namespaces[0].tier", TRAIN, TRAIN + ", tier: prod", TRAIN + ", tier: batch"),
+    Case("department", "ref-01", FRAUD, "department", "department: risk", "department: rsik", "department: research"),
+    Case("bucket", "ref-01", FRAUD, "storage[0].bucket", "datasets, prefix: teams", "dataset, prefix: teams", "models, prefix: teams"),
+    Case("flavor", "ref-01", RESEARCH, "gpus.a10", "  a100:", "  a10:", "  a100:"),
+    Case("tier of a pool", "ref-01", ENV, "pools.serve.tiers[0]", "tiers: [production]", "tiers: [prod]", "tiers: [production]"),
+    Case("tenant of a pool", "ref-01", ENV, "pools.train.tenants[1]", "nodes: 4}", "nodes: 4, tenants: [fraud, reserch], tiers: [batch]}", "nodes: 4, tenants: [fraud, research], tiers: [batch]}"),
+    Case("pool without flavor", "ref-01", ENV, "pools.more", "  serve:\n", "  more: {instance: g5.12xlarge, nodes: 1}\n  serve:\n", "  more: {instance: p4d.24xlarge, nodes: 1}\n  serve:\n"),
+    Case("instance", "ref-01", ENV, "pools.train.instance", "train: {instance: p4d.24xlarge", "train: {instance: p4d.24xlrge", "train: {instance: p4d.24xlarge"),
+    Case("part of a person", "ref-01", FRAUD, "people[1].namespaces[0]", "namespaces: [train]", "namespaces: [trian]", "namespaces: [serve]"),
+    Case("quota above the tier's", "ref-01", FRAUD, "namespaces[1].quota.pods", "pods: 20", "pods: 101", "pods: 100"),
+    Case("limit above the tier's", "ref-01", FRAUD, "namespaces[1].quota.cpu-limit", "cpu: 16", "cpu-limit: 257", "cpu-limit: 256"),
+    Case("key above the tier's", "ref-01", FRAUD, "namespaces[1].quota.other.count/ingresses.networking.k8s.io", "cpu: 16", "other: {count/ingresses.networking.k8s.io: 6}", "other: {count/ingresses.networking.k8s.io: 5}"),
+    Case("everybody", "rbac-05", FRAUD, "people[0].group", "group: fraud-engineers", "group: system:authenticated", "group: engineers"),
+    Case("system user", "rbac-05", FRAUD, "people[2].user", "user: jane@bank.example", "user: system:admin", "user: admin@bank.example"),
+    Case("the platform's group", "rbac-05", FRAUD, "people[0].group", "group: fraud-engineers", "group: gpu-platform-team", "group: gpu-platform"),
+    Case("system group as platform", "rbac-05", ENV, "platform.group", "group: gpu-platform-team", "group: system:masters", "group: masters"),
+    Case("another tenant's group", "rbac-05", RESEARCH, "people[0].group", "group: researchers, role: developer", "group: fraud-engineers, role: developer", "group: fraud-engineers, role: viewer"),
+    Case("everywhere", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "0.0.0.0/0", "198.0.0.0/8"),
+    Case("instance metadata", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "169.254.169.254/32", "169.253.169.254/32"),
+    Case("around instance metadata", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "168.0.0.0/6", "168.0.0.0/8"),
+    Case("metadata in IPv6", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "'::ffff:169.254.169.254/128'", "'2001:db8::/64'"),
+    Case("host bits", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "198.51.100.7/24", "198.51.100.7/32"),
+    Case("host name", "net-06", FRAUD, "reach[0].dns", "cidr: 198.51.100.0/24", "dns: api.vendor.example", "cidr: 198.51.100.0/24"),
+    Case("prefix without slash", "stor-01", FRAUD, "storage[0].prefix", "teams/fraud/", "teams/fraud", "teams/fraud/"),
+    Case("absolute prefix", "stor-01", FRAUD, "storage[0].prefix", "teams/fraud/", "/teams/fraud/", "teams/fraud/"),
+    Case("prefix upwards", "stor-01", FRAUD, "storage[0].prefix", "teams/fraud/", "teams/../fraud/", "teams/..fraud/"),
+    Case("wildcard", "stor-01", FRAUD, "storage[0].prefix", "teams/fraud/", "teams/*/", "teams/x/"),
+    Case("policy variable", "stor-01", FRAUD, "storage[0].prefix", "teams/fraud/", "'teams/${aws:username}/'", "teams/username/"),
+    Case("one reads what the other writes", "stor-02", RESEARCH, "storage[0].prefix", "prefix: shared/", "prefix: teams/", "prefix: team/"),
+    Case("one prefix, one writer", "stor-02", RESEARCH, "storage[0].prefix", "prefix: shared/", "prefix: shared/, access: write-once", "prefix: shared/, access: read-only"),
+    Case("strict that lends", "share-01", RESEARCH, "gpus.a100.lend-up-to", "{guaranteed: 8}", "{guaranteed: 8, lend-up-to: 1}", "{guaranteed: 8, sharing: lend, lend-up-to: 1}"),
+    Case("lends too much", "share-01", FRAUD, "gpus.a100.lend-up-to", "lend-up-to: 8", "lend-up-to: 17", "lend-up-to: 16"),
+    Case("borrows without preset", "share-01", RESEARCH, "gpus.a100.borrow-up-to", "{guaranteed: 8}", "{guaranteed: 8, sharing: lend, borrow-up-to: 1}", "{guaranteed: 8, sharing: lend-and-borrow, borrow-up-to: 1}"),
+    Case("parts claim too much", "share-01", FRAUD, "namespaces[1].gpus.a100-1g.5gb", "a100-1g.5gb: 14}, quota", "a100-1g.5gb: 15}, quota", "a100-1g.5gb: 14, a100: 16}, quota"),
+    Case("part claims without a share", "share-01", FRAUD, "namespaces[1].gpus.l4-shared", "{a100-1g.5gb: 14}, quota", "{a100-1g.5gb: 14, l4-shared: 1}, quota", "{a100-1g.5gb: 14, a100: 1}, quota"),
+    Case("no pool admits the tenant", "pool-01", FRAUD, "gpus.l4-shared", "storage:", "  l4-shared: {guaranteed: 0}\nstorage:", "storage:"),
+    Case("no pool admits the part", "pool-01", FRAUD, "gpus.a100-1g.5gb", ", gpus: {a100-1g.5gb: 14}", "", ", gpus: {a100-1g.5gb: 14}"),
+    Case("replicas for two", "pool-02", ENV, "pools.notebooks.share", "tenants: [research]", "tenants: [research, fraud]", "tenants: [research]"),
+    Case("replicas for a tier", "pool-02", ENV, "pools.notebooks.share", "tenants: [research]", "tenants: [research]\n    tiers: [batch]", "tenants: [research]\n    tiers: []"),
+    Case("replicas for everybody", "pool-02", ENV, "pools.more.share", "  serve:\n", "  more: {instance: g6.12xlarge, nodes: 1, share: {mode: time-slicing, replicas: 2}}\n  serve:\n", "  more: {instance: g6.12xlarge, nodes: 1, share: {mode: time-slicing, replicas: 2}, tenants: [fraud]}\n  serve:\n"),
+    Case("more than the nodes have", "pool-03", FRAUD, "gpus.a100.guaranteed", "a100: {guaranteed: 16", "a100: {guaranteed: 25", "a100: {guaranteed: 24"),
+    Case("autoscaled beyond its minimum", "pool-03", ENV, "", "{min: 1, max: 3}", "{min: 0, max: 3}", "{min: 1, max: 1}"),
+    Case("enough, but in another's pool", "pool-03", ENV, "", "train: {instance: p4d.24xlarge, nodes: 4}", "train: {instance: p4d.24xlarge, nodes: 1}\n  more: {instance: p4d.24xlarge, nodes: 9, tenants: [research]}", "train: {instance: p4d.24xlarge, nodes: 2}\n  more: {instance: p4d.24xlarge, nodes: 1, tenants: [research]}"),
+    Case("memory", "mig-01", ENV, "pools.serve.mig.layout", "{1g.5gb: 7}", "{3g.20gb: 2, 1g.5gb: 1}", "{3g.20gb: 1, 1g.5gb: 4}"),
+    Case("too many slices", "mig-01", ENV, "pools.serve.mig.layout", "{1g.5gb: 7}", "{1g.5gb: 8}", "{1g.5gb: 7}"),
+    Case("profile of another board", "mig-01", ENV, "flavors.a100-1g.5gb.mig", "mig: 1g.5gb}", "mig: 1g.18gb}", "mig: 1g.5gb}"),
+    Case("board without MIG", "mig-01", ENV, "flavors.x.mig", "pools:", "  x: {gpu: l4, mig: 1g.5gb}\npools:", "  x: {gpu: l4}\npools:"),
+    Case("not waivable", "exc-01", FRAUD, "exceptions[0].rule", "budget:", WAIVER % ("ns-01", "train", "2999-12-31") + "budget:", WAIVER % ("ns-03", "train", "2999-12-31") + "budget:"),
+    Case("unknown part", "exc-01", FRAUD, "exceptions[0].object", "budget:", WAIVER % ("ns-03", "trian", "2999-12-31") + "budget:", WAIVER % ("ns-03", "train", "2999-12-31") + "budget:"),
+    Case("past", "exc-01", FRAUD, "exceptions[0].until", "budget:", WAIVER % ("ns-03", "train", "2020-12-31") + "budget:", WAIVER % ("ns-03", "train", "2999-12-31") + "budget:"),
+    Case("baseline", "ns-03", FRAUD, "namespaces[0].pod-security", TRAIN, TRAIN + ", pod-security: baseline", TRAIN + ", pod-security: restricted"),
+    Case("AWS half", "build-01", ENV, "aws.enabled", "buckets:", "aws: {enabled: true}\nbuckets:", "aws: {enabled: false}\nbuckets:"),
+    Case("isolation", "build-01", FRAUD, "isolation", "tier: batch", "tier: batch\nisolation: sandbox", "tier: batch\nisolation: namespace"),
+    Case("shared slices", "build-01", ENV, "flavors.x.share", "pools:", "  x: {gpu: a100-40gb, mig: 2g.10gb, share: mps}\npools:", "  x: {gpu: a100-40gb, mig: 2g.10gb}\npools:"),
+    Case("sliced and shared pool", "build-01", ENV, "pools.notebooks.share", "tenants: [research]", "mig: {layout: {1g.5gb: 1}}\n    tenants: [research]", "tenants: [research]"),
+    Case("sample from elsewhere", "img-01", ENV, "images.sample", "sample: registry.bank.example/shared/", "sample: docker.io/", "sample: registry.bank.example/shared/cuda/"),
+    Case("limits of a GPU", "quota-01", ENV, "tiers.production.quota.other.limits.nvidia.com/gpu", "other: {", "other: {limits.nvidia.com/gpu: 1, ", "other: {requests.example.com/fuse: 1, "),
+    Case("GPU in the limit range", "quota-02", ENV, "tiers.batch.container.max.nvidia.com/gpu", "memory: 128Gi}", "nvidia.com/gpu: 1}", "memory: 64Gi}"),
+)  # fmt: skip
+
+CONSEQUENCES = {
+    "part",  # the person who names it has no such part
+    "two tenants, one name",  # research is gone from its pool
+    "tier of a pool",  # production is gone from its pool
+    "instance",  # nothing is known of its GPUs
+    "parts claim too much",  # more than the pools have
+    "memory",  # the slices that fraud holds are gone
+    "profile of another board",  # no pool yields it
+    "sliced and shared pool",  # and the board has no slices
+}
+"""Cases whose input breaks a second rule once the first is off."""
+
+_IDS = [f"{case.rule} {case.about}" for case in CASES]
+ALONE = [case for case in CASES if case.about not in CONSEQUENCES]
+each = pytest.mark.parametrize("case", CASES, ids=_IDS)
+
+
+@each
+def test_the_broken_rule_is_named_where_it_is_broken(spec: Any, case: Case) -> None:
+    spec.edit(case.file, case.old, case.bad)
+    found = [(p.id, p.field) for p in spec.problems() if p.file.endswith(case.file) or not case.field]
+    assert case.rule in {rule for rule, _ in found}, f"{case.rule} should refuse {case.bad!r}"
+    if case.field:
+        assert (case.rule, case.field) in found, "the field is the one to change"
+
+
+@each
+def test_the_twin_is_admitted(spec: Any, case: Case) -> None:
+    spec.edit(case.file, case.old, case.good)
+    if case.rule == "name-01" and case.file == FRAUD:
+        assert all(p.id != "name-01" for p in spec.problems())
+    else:
+        assert spec.problems() == ()
+
+
+def _without(rule: str, found: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+    def filtered(*args: Any) -> Iterator[Any]:
+        return (item for item in found(*args) if (item[1] if isinstance(item, tuple) else item).id != rule)
+
+    return filtered
+
+
+@pytest.mark.parametrize("case", ALONE, ids=[f"{case.rule} {case.about}" for case in ALONE])
+def test_without_the_rule_nothing_else_says_that_it_was_broken(
+    spec: Any, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if case.rule == "name-01":
+        monkeypatch.setattr(base, "name_misfit", lambda *_: None)
+    init = base.Spec.model_post_init
+
+    def lenient(self: base.Spec, context: Any) -> None:
+        try:
+            init(self, context)
+        except base.Mistakes as error:
+            if rest := [m for m in error.mistakes if m.id != case.rule]:
+                raise base.Mistakes(*rest) from None
+
+    monkeypatch.setattr(base.Spec, "model_post_init", lenient)
+    for name in ("crossfile", "between_tenants"):
+        monkeypatch.setattr(loader, name, _without(case.rule, getattr(crossfile, name)))
+    if case.about == "other folder":
+        monkeypatch.setattr(loader, "_misnamed", lambda *_: iter(()))
+    spec.edit(case.file, case.old, case.bad)
+    assert spec.problems() == (), "the rule alone should stand against this input"
+
+
+def test_every_rule_that_reading_enforces_has_a_case_here() -> None:
+    assert {case.rule for case in ALONE} == set(SPEC_RULES)
+
+
+def test_every_rule_of_a_case_is_in_the_catalogue() -> None:
+    assert {case.rule for case in CASES} <= set(RULES)
+
+
+def test_a_waiver_admits_what_it_names(spec: Any) -> None:
+    spec.edit(FRAUD, TRAIN, TRAIN + ", pod-security: baseline")
+    spec.add(FRAUD, WAIVER % ("ns-03", "train", "2999-12-31"))
+    assert spec.problems() == ()
+
+
+def test_a_waiver_for_one_part_admits_nothing_in_another(spec: Any) -> None:
+    spec.edit(FRAUD, TRAIN, TRAIN + ", pod-security: baseline")
+    spec.add(FRAUD, WAIVER % ("ns-03", "serve", "2999-12-31"))
+    assert spec.problem().id == "ns-03"
+
+
+def test_a_mig_layout_that_does_not_fit_shows_its_sum(spec: Any) -> None:
+    spec.edit(ENV, "{1g.5gb: 7}", "{3g.20gb: 2, 1g.5gb: 1}")
+    assert "8 + 1 = 9 of 8" in spec.problems()[0].given
+
+
+def test_an_unknown_instance_is_answered_with_the_nearest(spec: Any) -> None:
+    spec.edit(ENV, "train: {instance: p4d.24xlarge", "train: {instance: p4d.24xlrge")
+    assert "p4d.24xlarge" in spec.problem().change
+
+
+def test_an_oversold_flavor_shows_who_holds_what(spec: Any) -> None:
+    spec.edit(FRAUD, "a100: {guaranteed: 16", "a100: {guaranteed: 99")
+    assert spec.problem().given == "fraud 99 + research 8 = 107 guaranteed of 32 a100 in train"
+
+
+def test_a_group_of_viewers_may_see_two_tenants(spec: Any) -> None:
+    for name in (FRAUD, RESEARCH):
+        spec.edit(name, "people:\n", "people:\n  - {group: auditors, role: viewer}\n")
+    assert spec.problems() == ()
+
+
+def test_a_second_file_of_one_tenant_is_one_problem(spec: Any) -> None:
+    spec.write("tenants/other.yaml", (spec.path / FRAUD).read_text("utf-8"))
+    assert spec.problem().id == "name-02"
+
+
+def test_a_pool_may_name_a_tenant_whose_file_is_broken(spec: Any) -> None:
+    spec.edit(RESEARCH, "team: quant-research", "team: 5")
+    assert [p.field for p in spec.problems()] == ["team"], "the environment is not to blame"
+
+
+def test_what_the_quota_of_a_part_does_not_say_is_the_tiers(spec: Any) -> None:
+    loaded = spec.load()
+    serve = loaded.tenants[0].namespaces[1]
+    assert serve.quota.within(loaded.environment.tiers["production"].quota).memory == "512Gi"
