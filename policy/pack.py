@@ -41,6 +41,9 @@ class Unknown(str):
     def __iter__(self) -> Iterator[Any]:
         yield self
 
+    def __getitem__(self, _key: Any) -> Unknown:
+        return self
+
     def get(self, _key: str, _default: Any = None) -> Unknown:
         return self
 

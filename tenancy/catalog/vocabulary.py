@@ -10,6 +10,11 @@ ENVIRONMENT = PREFIX + "environment"
 POOL = PREFIX + "pool"
 """Label and taint of a node, and the toleration of whoever may use the pool."""
 
+BOARD = PREFIX + "board"
+"""Label of a node: which GPU board it carries."""
+LAB_NODE = PREFIX + "lab"
+"""Label of the lab's fake nodes."""
+
 # What the guards read. Annotations, because a list does not fit into a label value.
 ALLOWED_POOLS = PREFIX + "allowed-pools"
 ALLOWED_PRIORITIES = PREFIX + "allowed-priority-classes"

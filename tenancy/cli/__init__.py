@@ -21,16 +21,16 @@ COMMANDS = {
 }
 
 
-class _Commands(click.Group):
-    def list_commands(self, _ctx: click.Context) -> list[str]:
+class _Commands(click.Group):  # click names the arguments, used or not
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
 
-    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
             return None
-        return importlib.import_module(f"tenancy.cli.{name}").command
+        return importlib.import_module(f"tenancy.cli.{cmd_name}").command
 
-    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 

@@ -47,7 +47,7 @@ def load_or_exit(environment: str, form: str = "text") -> Loaded:
     """The environment's spec; with a mistake in it, every problem is printed and the exit code is 2."""
     # Nothing that a command reads or plans is garbage before it ends: walking it all again and again would take
     # as long as making it.
-    gc.set_threshold(100_000, 50, 1000)
+    gc.set_threshold(500_000, 50, 1000)
     try:
         return load(environment)
     except SpecError as error:

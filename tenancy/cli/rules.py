@@ -25,7 +25,14 @@ def command(form: str, markdown: bool) -> None:
     elif form == "json":
         print_json(
             [
-                {"id": r.id, "title": r.title, "why": r.why, "fix": r.fix, "severity": r.severity, "faces": _of(r, faces)}
+                {
+                    "id": r.id,
+                    "title": r.title,
+                    "why": r.why,
+                    "fix": r.fix,
+                    "severity": r.severity,
+                    "faces": _of(r, faces),
+                }
                 for r in RULES.values()
             ]
         )

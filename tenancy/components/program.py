@@ -28,7 +28,8 @@ def build(
     gc.freeze()
     gc.set_threshold(100_000, 50, 1000)
 
-    provider = kubernetes.Provider("kubernetes", context=plan.context)
+    # Else a changed ConfigMap is deleted and made anew, and for a moment the marker is gone.
+    provider = kubernetes.Provider("kubernetes", context=plan.context, enable_config_map_mutable=True)
     inherited = pulumi.ResourceOptions(providers=[provider])
     gate: list[pulumi.Input[pulumi.Resource]] = []
     if platform:

@@ -89,8 +89,8 @@ def _plain(message: str) -> str:
 def _details(step: Any) -> Iterable[str]:
     old, new = step.old.inputs, step.new.inputs
     for path in sorted(step.detailed_diff or step.diffs or ()):
-        before, after = _at(old, path), _at(new, path)
-        yield f"{path} {_short(before)} → {_short(after)}" if before != after else path
+        before, after = _short(_at(old, path)), _short(_at(new, path))
+        yield f"{path} {before} → {after}" if before != after else path
 
 
 def _at(value: Any, path: str) -> Any:

@@ -79,8 +79,10 @@ class Driver:
     def destroy(self, stack: Any) -> Outcome:
         """Remove everything that the stack holds, protected or not."""
         exported = stack.export_stack()
-        deployment = exported.deployment or {}
-        if any(found.pop("protect", False) for found in deployment.get("resources") or ()):
+        protected = [
+            found for found in (exported.deployment or {}).get("resources") or () if found.pop("protect", False)
+        ]
+        if protected:
             stack.import_stack(exported)
         return self._run(stack, stack.destroy, "removal", pack=False)
 

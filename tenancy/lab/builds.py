@@ -83,9 +83,7 @@ class Builds:
         text = f"{tool}: reading {tool.module}"
         since = self._progress.begin(text)
         for command in (["list", "-m", "-json"], ["mod", "download", "-json"]):
-            output = self._run(
-                tool, text, [str(go.binary), *command, str(tool.module)], folder, env, lock, since
-            )
+            output = self._run(tool, text, [str(go.binary), *command, str(tool.module)], folder, env, lock, since)
             found = json.loads(output[output.index("{") : output.rindex("}") + 1]) if "{" in output else {}
             if found.get("Dir"):
                 return Path(found["Dir"])
@@ -182,9 +180,7 @@ def toolchains() -> Iterator[Go]:
             yield Go(binary, _numbers(found.group(1)), root)
 
 
-def ask(
-    binary: Path, arguments: list[str], env: Mapping[str, str] | None = None, timeout: float = 5.0
-) -> str | None:
+def ask(binary: Path, arguments: list[str], env: Mapping[str, str] | None = None, timeout: float = 5.0) -> str | None:
     """What a program prints, or None if it does not start, fails or takes too long."""
     try:
         child = subprocess.Popen(

@@ -250,9 +250,7 @@ def _wait(lab: Lab, name: str, port: int, deadline: float) -> None:
             continue
         log = processes.tail(lab, name)
         if not alive and "address already in use" in log:
-            raise _PortTakenError(
-                f"port {port} of {name} is taken by another process, twice: run `lab up` again."
-            )
+            raise _PortTakenError(f"port {port} of {name} is taken by another process, twice: run `lab up` again.")
         what = f"does not answer on port {port} after {READY_SECONDS:.0f} s" if alive else "ended by itself"
         raise LabError(
             f"{name} {what}. The end of its log:\n\n{log}\n\n"
@@ -314,8 +312,7 @@ def _wait_for_service_account(lab: Lab, port: int) -> None:
                 return
             time.sleep(0.05)
     raise LabError(
-        "the controllers made no service account in namespace default: "
-        "see `tenancy lab logs kube-controller-manager`."
+        "the controllers made no service account in namespace default: see `tenancy lab logs kube-controller-manager`."
     )
 
 

@@ -135,9 +135,7 @@ def _probe(url: str) -> None:
     """A short try to connect: urlopen has one time-out for connecting and for a slow body."""
     parts = urllib.parse.urlsplit(url)
     host = parts.hostname
-    if host is None or (
-        parts.scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(host)
-    ):
+    if host is None or (parts.scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(host)):
         return
     port = parts.port or (443 if parts.scheme == "https" else 80)
     socket.create_connection((host, port), timeout=CONNECT).close()

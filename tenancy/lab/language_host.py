@@ -256,9 +256,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
             for stream, data in self._output(child):
                 yield response(stdout=data) if stream == "stdout" else response(stderr=data)
             if code := child.wait():
-                context.abort(
-                    grpc.StatusCode.FAILED_PRECONDITION, f"`{' '.join(argv)}` ended with exit code {code}"
-                )
+                context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"`{' '.join(argv)}` ended with exit code {code}")
 
     def About(self, request: Any, context: Any) -> Any:
         try:
@@ -276,9 +274,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         except OptionError as problem:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(problem))
             raise
-        asked = subprocess.run(
-            [python, "-c", _DISTRIBUTIONS], capture_output=True, text=True, env=env, check=False
-        )
+        asked = subprocess.run([python, "-c", _DISTRIBUTIONS], capture_output=True, text=True, env=env, check=False)
         if asked.returncode:
             context.abort(grpc.StatusCode.INTERNAL, f"{python} cannot list its packages: {asked.stderr}")
         return language_pb2.GetProgramDependenciesResponse(

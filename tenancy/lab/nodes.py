@@ -8,12 +8,13 @@ import time
 from typing import Any
 from urllib.parse import quote
 
+from tenancy.catalog import vocabulary as words
 from tenancy.lab import ports
 from tenancy.lab.api import Api
 from tenancy.lab.layout import Lab, LabError
 
-LABEL = "tenancy.gpu/lab"
-DIGEST = "tenancy.gpu/lab-digest"
+LABEL = words.LAB_NODE
+DIGEST = words.LAB_NODE + "-digest"
 FAKE = "kwok.x-k8s.io/node"
 PATH = "/api/v1/nodes"
 READY_SECONDS = 30.0

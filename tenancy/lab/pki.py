@@ -120,9 +120,7 @@ def _write_kubeconfig(lab: Lab, path: Path, name: str, user: str, port: int) -> 
 def _write_key(path: Path, key: PrivateKeyTypes) -> None:
     from cryptography.hazmat.primitives import serialization
 
-    pem = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     write(path, pem)
 
 
@@ -173,9 +171,7 @@ def _issue(
         .not_valid_after(expires)
         .add_extension(x509.BasicConstraints(ca=signer is None, path_length=None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()), critical=False
-        )
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()), critical=False)
         .add_extension(
             x509.KeyUsage(
                 digital_signature=True,

@@ -81,9 +81,7 @@ class Tool:
     @cached_property
     def build_key(self) -> str:
         """Changes with anything that a build depends on, so that a moved pin builds again."""
-        recipe = hashlib.sha256(
-            repr((self.symbols, self.package, self.module, self.copy, self.embed)).encode()
-        )
+        recipe = hashlib.sha256(repr((self.symbols, self.package, self.module, self.copy, self.embed)).encode())
         for file in module_files(self.folder):
             recipe.update(file.name.encode() + b"\0" + file.read_bytes())
         return f"{self.release_key}-{recipe.hexdigest()[:10]}"
@@ -98,9 +96,7 @@ def module_files(folder: Path) -> list[Path]:
     return sorted(p for p in folder.glob("*") if p.name in ("go.mod", "go.sum") or p.suffix == ".go")
 
 
-def load(
-    file: Path = HERE / "tools.toml", folders: Path = HERE / "go", on: Platform | None = None
-) -> dict[str, Tool]:
+def load(file: Path = HERE / "tools.toml", folders: Path = HERE / "go", on: Platform | None = None) -> dict[str, Tool]:
     on = on or Platform.here()
     table = tomllib.loads(file.read_text(encoding="utf-8"))
     return {

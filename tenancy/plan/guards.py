@@ -67,7 +67,8 @@ _POD_RULES: Mapping[str, str] = {
         || (t.key == {_cel(words.POOL)} && (!has(t.operator) || t.operator in ['', 'Equal'])
             && has(t.value) && t.value in variables.allowedPools)
         || variables.containers.exists(c, has(c.resources) && has(c.resources.limits)
-            && c.resources.limits.exists(r, (r == t.key || (t.key == {_cel(gpus.GPU_TAINT)} && r.startsWith('nvidia.com/')))
+            && c.resources.limits.exists(r,
+                (r == t.key || (t.key == {_cel(gpus.GPU_TAINT)} && r.startsWith('nvidia.com/')))
                 && r in variables.allowedResources
                 && quantity(string(c.resources.limits[r])).isGreaterThan(quantity('0'))))))""",
     "sched-02": "!variables.placing || !has(variables.spec.nodeName) || variables.spec.nodeName == ''",
@@ -169,7 +170,10 @@ _META = ("metadata.labels", "metadata.annotations")
 
 def guards(environment: Environment) -> tuple[Guard, ...]:
     platform = f"{_cel(environment.platform.group)} in request.userInfo.groups"
-    templates = [("batch", "v1", ["jobs"]), ("apps", "v1", ["deployments", "statefulsets", "replicasets", "daemonsets"])]
+    templates = [
+        ("batch", "v1", ["jobs"]),
+        ("apps", "v1", ["deployments", "statefulsets", "replicasets", "daemonsets"]),
+    ]
     return (
         Guard(
             "tenancy-pods",
@@ -250,9 +254,9 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
             "tenancy-budgets",
             [("policy", "v1", ["poddisruptionbudgets"])],
             {
-                "avail-02": """(!has(object.spec.maxUnavailable) || !(string(object.spec.maxUnavailable) in ['0', '0%']))
-        && (!has(object.spec.minAvailable) || !string(object.spec.minAvailable).endsWith('%')
-            || string(object.spec.minAvailable) != '100%')"""
+                "avail-02": """(!has(object.spec.maxUnavailable)
+            || !(string(object.spec.maxUnavailable) in ['0', '0%']))
+        && (!has(object.spec.minAvailable) || string(object.spec.minAvailable) != '100%')"""
             },
             {},
             _changed("spec"),

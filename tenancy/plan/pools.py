@@ -14,7 +14,7 @@ def node_labels(name: str, pool: Pool) -> dict[str, str]:
         words.POOL: name,
         "node.kubernetes.io/instance-type": pool.instance,
         "nvidia.com/gpu.present": "true",
-        "tenancy.gpu/board": instance.gpu,
+        words.BOARD: instance.gpu,
     }
 
 
@@ -46,21 +46,23 @@ def pools_of(environment: Environment, flavor: str, tenant: str, tiers: frozense
 
 def fake_nodes(environment: Environment) -> list[Object]:
     """The pools' nodes at their minimum, as kwok plays them; a stand-in for EC2 in the lab."""
-    nodes: list[Object] = []
-    for name, pool in sorted(environment.pools.items()):
-        resources = {**node_resources(environment, name), "ephemeral-storage": "1Ti"}
-        for number in range(pool.nodes.min):
-            nodes.append(
-                {
-                    "apiVersion": "v1",
-                    "kind": "Node",
-                    "metadata": {
-                        "name": f"{name}-{number}",
-                        "labels": {**node_labels(name, pool), "tenancy.gpu/lab": "node"},
-                        "annotations": {"kwok.x-k8s.io/node": "fake"},
-                    },
-                    "spec": {"taints": node_taints(name, pool)},
-                    "status": {"allocatable": resources, "capacity": resources},
-                }
-            )
-    return nodes
+    return [
+        _fake_node(environment, name, pool, number)
+        for name, pool in sorted(environment.pools.items())
+        for number in range(pool.nodes.min)
+    ]
+
+
+def _fake_node(environment: Environment, name: str, pool: Pool, number: int) -> Object:
+    resources = {**node_resources(environment, name), "ephemeral-storage": "1Ti"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": f"{name}-{number}",
+            "labels": {**node_labels(name, pool), words.LAB_NODE: "node"},
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+        },
+        "spec": {"taints": node_taints(name, pool)},
+        "status": {"allocatable": resources, "capacity": resources},
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -17,7 +18,10 @@ class ForeignFiles(Exception):
     """The folder holds files that were not rendered here."""
 
 
-class _Dumper(yaml.CSafeDumper if hasattr(yaml, "CSafeDumper") else yaml.SafeDumper):  # type: ignore[misc]
+_SAFE: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class _Dumper(_SAFE):
     def ignore_aliases(self, _data: object) -> bool:
         return True
 

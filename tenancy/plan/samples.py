@@ -44,9 +44,7 @@ def sample(
             raise Violation("pool-01", f"{flavor}, which no pool yields to tier {tenant.tier_of(namespace)}")
         resources[environment.flavors[flavor].resource] = str(count)
         selector = {words.POOL: pools[0]}
-        tolerations = [
-            {"operator": "Equal", **taint} for taint in node_taints(pools[0], environment.pools[pools[0]])
-        ]
+        tolerations = [{"operator": "Equal", **taint} for taint in node_taints(pools[0], environment.pools[pools[0]])]
     if len(wanted) > 1:
         raise Violation("build-01", f"flavors {', '.join(wanted)}", "one pod runs on one pool: ask for one flavor")
     spec = {

@@ -178,7 +178,7 @@ def _network_policy(item: Object) -> Given:
                     yield "net-05", f"{direction} {given}"
                 selector = peer.get("namespaceSelector")
                 if selector is not None and not _stays_home(selector, tenant, direction, rule):
-                    yield "net-02", f"{direction} namespaceSelector {_plain(selector)}"
+                    yield "net-02", f"{direction} namespaceSelector {_plain(selector)} of tenant {tenant}"
 
 
 def _stays_home(selector: Object, tenant: str, direction: str, rule: Object) -> bool:
@@ -231,7 +231,8 @@ def _workload(item: Object) -> Given:
             name = variable.get("name")
             harmless = name == gpus.DEVICE_VARIABLES[0] and variable.get("value") in {"void", "none"}
             if name in gpus.DEVICE_VARIABLES and not harmless:
-                yield "gpu-02", f"env {name} in container {container.get('name')}"
+                given = variable.get("value", "a value from elsewhere")
+                yield "gpu-02", f"env {name}: {given} in container {container.get('name')}"
 
 
 CHECKS: Mapping[str, Callable[[Object], Given]] = {

@@ -55,7 +55,9 @@ def unenforced_quota_keys(keys: Collection[str]) -> list[str]:
         prefix, _, rest = key.partition("/")
         if prefix == "count":
             return bool(rest)
-        return (len(prefix) > len("requests.") and prefix.startswith("requests.") and bool(rest)) or key.endswith(_ENFORCED_SUFFIXES)
+        return (len(prefix) > len("requests.") and prefix.startswith("requests.") and bool(rest)) or key.endswith(
+            _ENFORCED_SUFFIXES
+        )
 
     return [key for key in sorted(keys) if not counted(key)]
 

@@ -83,7 +83,7 @@ class Spec(BaseModel):
         """What is wrong with this part as a whole, though each field is right."""
         return iter(())
 
-    def model_post_init(self, context: Any, /) -> None:  # noqa: ARG002
+    def model_post_init(self, context: Any, /) -> None:  # noqa: ARG002 - pydantic's signature
         if all_of_them := tuple(self.mistakes()):
             raise Mistakes(*all_of_them)
 

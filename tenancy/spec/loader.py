@@ -72,18 +72,26 @@ def find_folder(name: str | os.PathLike[str], root: Path | None = None) -> Path:
     word = text.rstrip("/")
     if word and "/" not in word and word not in {".", ".."}:
         for base in bases:
-            if os.path.isfile(base / STACKS_FOLDER / word / ENVIRONMENT_FILE):  # noqa: PTH113 - never raises
+            if _is_file(base / STACKS_FOLDER / word / ENVIRONMENT_FILE):
                 return base / STACKS_FOLDER / word
-    if text and os.path.isdir(text):  # noqa: PTH112
+    if text and _is_folder(text):
         return Path(text)
     known = [p.parent.name for base in bases for p in sorted((base / STACKS_FOLDER).glob(f"*/{ENVIRONMENT_FILE}"))]
-    if text and os.path.isfile(text):  # noqa: PTH113
+    if text and _is_file(text):
         change = "name the folder that holds it"
     elif known:
         change = f"use {' or '.join(nearest(word, known))}, or name a folder that holds {ENVIRONMENT_FILE}"
     else:
         change = f"run it where {STACKS_FOLDER}/ lies, or name a folder that holds {ENVIRONMENT_FILE}"
     raise SpecError([Problem(_printable(text), 1, 1, "", repr(text), "an environment is a folder", change)])
+
+
+def _is_file(path: str | os.PathLike[str]) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113 - a Path raises for a name that is too long
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 - likewise
 
 
 class _File(Generic[_Model]):

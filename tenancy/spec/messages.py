@@ -15,7 +15,7 @@ from tenancy.spec.base import NEEDS_TEXT, Mistake, Mistakes, found, written
 from tenancy.spec.source import Location
 
 _CLOSE = 0.6
-_READ_AS = {bool: "a boolean", int: "a number", float: "a number", type(None): "nothing"}
+_READ_AS: dict[type, str] = {bool: "a boolean", int: "a number", float: "a number", type(None): "nothing"}
 
 
 def explain(model: type[BaseModel], error: ValidationError) -> Iterator[tuple[Mistake, bool]]:

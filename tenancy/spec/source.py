@@ -56,7 +56,10 @@ class Refused(Exception):
         self.mark, self.given, self.rule, self.change = mark, given, rule, change
 
 
-class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]
+_SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_SAFE):
     """Composes nodes; values are made from them by `_Reader`."""
 
     def resolve(self, kind: type[Node], value: Any, implicit: Any) -> str:
@@ -269,7 +272,9 @@ class Place:
 
 def find(root: Node | None, where: Location) -> Place:
     """The place of a value, or of the nearest thing around it that the file has."""
-    node, key, depth = root, None, 0
+    node: Any = root
+    key: Any = None
+    depth = 0
     for part in where:
         below = next(_children(node, part), None)
         if below is None:
@@ -280,7 +285,7 @@ def find(root: Node | None, where: Location) -> Place:
     at_key = _mark(key.start_mark) if key else top
     # A block stands a line below its key, an alias somewhere else: both are looked for at the key.
     scalar = isinstance(node, ScalarNode)
-    nearby = scalar and not (key and node.start_mark.index < key.start_mark.index)
+    nearby = scalar and not (key and _mark(node.start_mark) < at_key)
     text = node.value if isinstance(node, ScalarNode) and node.tag != _STR else None
     return Place(at_key, top if nearby or not key else at_key, depth, scalar, text)
 

@@ -119,11 +119,7 @@ def test_the_platform_engineer_has_the_rights_of_the_group_and_is_no_master(engi
 
 
 def test_only_the_bootstrap_identity_is_a_master(lab: Lab) -> None:
-    users = {
-        event["user"]["username"]
-        for event in audited(lab)
-        if "system:masters" in event["user"].get("groups", [])
-    }
+    users = {event["user"]["username"] for event in audited(lab) if "system:masters" in event["user"].get("groups", [])}
     assert users <= {"gpu-tenancy-lab:admin", "system:apiserver"}, (
         "a guard that exempts masters would let through what the scheduler or a controller does"
     )
@@ -277,9 +273,7 @@ def test_the_shell_file_can_be_sourced_twice_from_any_folder(lab: Lab, shell: st
     assert seen["PATH"].startswith(expected["PATH"].split(os.pathsep)[0])
 
 
-def test_two_labs_stand_side_by_side_and_one_goes_without_the_other(
-    root: Path, lab: Lab, tmp_path: Path
-) -> None:
+def test_two_labs_stand_side_by_side_and_one_goes_without_the_other(root: Path, lab: Lab, tmp_path: Path) -> None:
     control_plane.up(root=root)
     other_root = project(tmp_path / "other")
     other = control_plane.up(root=other_root)

@@ -120,10 +120,16 @@ class Project:
         base = {key: value for key, value in os.environ.items() if not key.startswith(("PULUMI_", "GPU_TENANCY_"))}
         return environ(self.folder, base)
 
-    def start(self, *command: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    def ready(self) -> None:
+        """A lab in whatever state it is; started if there is none."""
+        control_plane.up(root=self.folder, platform_group="gpu-platform-team")
+
+    def start(
+        self, *command: str, env: Mapping[str, str] | None = None, folder: Path | None = None
+    ) -> subprocess.Popen[str]:
         return subprocess.Popen(
             command,
-            cwd=self.folder,
+            cwd=folder or self.folder,
             env={**self.environ(), **(env or {})},
             text=True,
             stdin=subprocess.DEVNULL,
@@ -132,9 +138,9 @@ class Project:
             start_new_session=True,
         )
 
-    def run(self, *command: str) -> Done:
+    def run(self, *command: str, env: Mapping[str, str] | None = None, folder: Path | None = None) -> Done:
         began = time.monotonic()
-        process = self.start(*command)
+        process = self.start(*command, env=env, folder=folder)
         out, err = process.communicate(timeout=300)
         return Done(process.returncode, out, err, time.monotonic() - began)
 

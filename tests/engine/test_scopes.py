@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from engine_project import Done, Project, canonical
+from engine_project import Done, Project
 
 from tenancy.catalog import vocabulary as words
 from tenancy.plan import make_plan
@@ -12,6 +12,7 @@ from tenancy.spec import load
 
 MARKER = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/guards"
 PER_TENANT = "environment: local\nstacks: per-tenant"
+pytestmark = pytest.mark.usefixtures("plan")
 
 
 def plain_up(project: Project, stack: str) -> Done:
@@ -22,7 +23,8 @@ def plain_up(project: Project, stack: str) -> Done:
 
 @pytest.fixture(scope="module")
 def plan(project: Project) -> Plan:
-    project.remove("tenants/performance.yaml")
+    project.remove("tenants/research.yaml")
+    project.edit("environment.yaml", "tenants: [research]", "tenants: [fraud]")
     project.edit("environment.yaml", "environment: local", PER_TENANT)
     settings = project.folder / "stacks" / "Pulumi.local.yaml"
     settings.write_text(settings.read_text().replace("scope: all", "scope: platform"))
@@ -30,7 +32,7 @@ def plan(project: Project) -> Plan:
     return make_plan(loaded.environment, loaded.tenants)
 
 
-def test_a_tenant_is_not_made_on_a_cluster_without_guards(project: Project, plan: Plan) -> None:
+def test_a_tenant_is_not_made_on_a_cluster_without_guards(project: Project) -> None:
     done = plain_up(project, "local--fraud")
     assert done.code != 0
     assert "given a cluster with no guards" in done.text
@@ -38,7 +40,7 @@ def test_a_tenant_is_not_made_on_a_cluster_without_guards(project: Project, plan
     assert project.objects() == {}
 
 
-def test_the_platform_stack_makes_the_guards_and_no_tenant(project: Project, plan: Plan) -> None:
+def test_the_platform_stack_makes_the_guards_and_no_tenant(project: Project) -> None:
     done = plain_up(project, "local")
     assert done.code == 0, done.text
     assert project.exists(MARKER)
@@ -56,14 +58,14 @@ def test_a_tenant_is_not_made_behind_older_guards(project: Project, plan: Plan) 
     assert "update the platform stack of the environment first" in done.text
 
 
-def test_a_tenants_own_stack_is_known_by_its_name_alone(project: Project, plan: Plan) -> None:
+def test_a_tenants_own_stack_is_known_by_its_name_alone(project: Project) -> None:
     done = plain_up(project, "local--fraud")
     assert done.code == 0, done.text
     spaces = {key[2] for key in project.objects() if key[0] == "namespaces"}
     assert spaces == {words.PLATFORM_NAMESPACE, "fraud--serve", "fraud--train"}
 
 
-def test_a_stack_of_a_tenant_that_nobody_wrote_down_is_refused(project: Project, plan: Plan) -> None:
+def test_a_stack_of_a_tenant_that_nobody_wrote_down_is_refused(project: Project) -> None:
     done = plain_up(project, "local--frod")
     project.pulumi("stack", "rm", "--yes", "local--frod")
     assert done.code != 0
@@ -76,19 +78,16 @@ def test_all_stacks_together_make_what_one_stack_would(project: Project, plan: P
     done = project.up()
     after = project.versions()
     assert {key: after[key] for key in versions} == versions, "what plain pulumi made is as it should be"
-    assert "local--research: update" in done.out
-    live = {
-        (item["metadata"].get("namespace", ""), item["metadata"]["name"], key[0]): canonical(item)
-        for key, item in project.objects().items()
-    }
-    wanted = list(plan.objects())
-    assert len(live) == len(wanted)
-    names = {(found["metadata"].get("namespace", ""), found["metadata"]["name"]) for found in wanted}
-    assert {key[:2] for key in live} == names
-    assert project.held("local", "local--fraud", "local--research") == set(project.objects())
+    assert "local--performance: update" in done.out
+    # What one stack makes of these files is what their rendering makes: test_one_stack.py.
+    assert project.tenancy("render", "local", "--out", "rendered").code == 0
+    difference = project.run("kubectl", "diff", "--server-side", "--force-conflicts", "--recursive", "-f", "rendered")
+    assert difference.code == 0, difference.text
+    assert len(after) == sum(1 for _ in plan.objects())
+    assert project.held("local", "local--fraud", "local--performance") == set(project.objects())
 
 
-def test_the_platform_cannot_be_destroyed_by_mistake(project: Project, plan: Plan) -> None:
+def test_the_platform_cannot_be_destroyed_by_mistake(project: Project) -> None:
     versions = project.versions()
     done = project.pulumi("destroy", "--yes", "--skip-preview", "--stack", "local")
     assert done.code != 0
@@ -96,19 +95,19 @@ def test_the_platform_cannot_be_destroyed_by_mistake(project: Project, plan: Pla
     assert project.versions() == versions
 
 
-def test_without_its_file_a_tenants_stack_is_removed_before_anything_else(project: Project, plan: Plan) -> None:
-    project.remove("tenants/research.yaml")
+def test_without_its_file_a_tenants_stack_is_removed_before_anything_else(project: Project) -> None:
+    project.remove("tenants/performance.yaml")
     done = project.up()
     lines = done.out.splitlines()
     removal = next(i for i, line in enumerate(lines) if "its tenant has no file" in line)
-    assert lines[removal].startswith("local--research:")
+    assert lines[removal].startswith("local--performance:")
     assert removal < next(i for i, line in enumerate(lines) if line.startswith("local: preview"))
-    assert not project.exists("/api/v1/namespaces/research--main")
-    assert "local--research" not in project.pulumi("stack", "ls").out
+    assert not project.exists("/api/v1/namespaces/performance--train")
+    assert "local--performance" not in project.pulumi("stack", "ls").out
     assert project.held("local", "local--fraud") == set(project.objects())
 
 
-def test_one_stack_for_all_does_not_take_tenants_out_of_their_own_stacks(project: Project, plan: Plan) -> None:
+def test_one_stack_for_all_does_not_take_tenants_out_of_their_own_stacks(project: Project) -> None:
     versions = project.versions()
     project.edit("environment.yaml", PER_TENANT, "environment: local")
     done = project.tenancy("up", "local")
@@ -119,7 +118,7 @@ def test_one_stack_for_all_does_not_take_tenants_out_of_their_own_stacks(project
     assert project.versions() == versions
 
 
-def test_down_asks_first(project: Project, plan: Plan) -> None:
+def test_down_asks_first(project: Project) -> None:
     versions = project.versions()
     done = project.tenancy("down", "local")
     assert done.code == 1
@@ -127,7 +126,7 @@ def test_down_asks_first(project: Project, plan: Plan) -> None:
     assert project.versions() == versions
 
 
-def test_down_removes_the_tenants_then_the_platform(project: Project, plan: Plan) -> None:
+def test_down_removes_the_tenants_then_the_platform(project: Project) -> None:
     done = project.tenancy("down", "local", "--yes")
     assert done.code == 0, done.text
     assert done.out.index("local--fraud: removal") < done.out.index("local: removal")

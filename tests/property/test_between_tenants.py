@@ -14,7 +14,9 @@ from tenancy.spec.tenant import Access
 
 PREFIXES = st.lists(st.sampled_from(["a", "b", "ab"]), min_size=1, max_size=3).map(lambda parts: "/".join(parts) + "/")
 GRANTS = st.lists(
-    st.fixed_dictionaries({"bucket": st.sampled_from(["x", "y"]), "prefix": PREFIXES, "access": st.sampled_from(list(Access))}),
+    st.fixed_dictionaries(
+        {"bucket": st.sampled_from(["x", "y"]), "prefix": PREFIXES, "access": st.sampled_from(list(Access))}
+    ),
     max_size=3,
 )
 

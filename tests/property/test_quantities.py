@@ -8,7 +8,9 @@ from kubernetes.utils.quantity import parse_quantity
 
 from tenancy.catalog.quantity import LARGEST, parse, write, write_count
 
-NUMBERS = st.one_of(st.integers(0, 10**7), st.integers(0, 10**6).map(lambda n: n * 1024), st.integers(0, 99).map(lambda n: n / 10))
+NUMBERS = st.one_of(
+    st.integers(0, 10**7), st.integers(0, 10**6).map(lambda n: n * 1024), st.integers(0, 99).map(lambda n: n / 10)
+)
 SUFFIXES = st.sampled_from(["", "m", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"])
 TEXTS = st.builds(lambda n, s: f"{int(n) if s == 'm' else n}{s}", NUMBERS, SUFFIXES)
 

@@ -148,5 +148,7 @@ def test_validating_imports_no_engine_no_client_and_no_screen(spec: Any) -> None
 
 
 def test_the_module_runs_as_the_command_does(spec: Any) -> None:
-    done = subprocess.run([sys.executable, "-m", "tenancy", "validate", str(spec.path)], capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "tenancy", "validate", str(spec.path)], capture_output=True, check=False
+    )
     assert done.returncode == 0

@@ -93,7 +93,10 @@ def test_the_lab_knows_nothing_of_tenants_when_it_is_imported() -> None:
 
 def test_commands_import_what_they_need_when_they_run() -> None:
     heavy = {"kubernetes", "rich", "pulumi"}
-    files = [PACKAGE / "cli" / name for name in ("__init__.py", "common.py", "validate.py", "render.py", "sample.py", "schema.py")]
+    files = [
+        PACKAGE / "cli" / name
+        for name in ("__init__.py", "common.py", "validate.py", "render.py", "sample.py", "schema.py")
+    ]
     wrong = [f for f in _imports(PACKAGE / "cli") if f.at_top and _top(f.module) in heavy and ROOT / f.file in files]
     assert wrong == []
 
@@ -103,7 +106,5 @@ def test_the_policy_pack_repeats_no_rule_of_the_files() -> None:
 
 
 def test_a_module_of_the_plan_but_one_touches_no_disk() -> None:
-    writers = {
-        f.file for f in _imports(PACKAGE / "plan") if _top(f.module) in {"pathlib", "os", "shutil", "tempfile"}
-    }
+    writers = {f.file for f in _imports(PACKAGE / "plan") if _top(f.module) in {"pathlib", "os", "shutil", "tempfile"}}
     assert writers <= {"tenancy/plan/render.py"}

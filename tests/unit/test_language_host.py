@@ -280,9 +280,7 @@ host = subprocess.Popen({command!r}, process_group=0)
 print(host.pid, file=sys.stderr, flush=True)
 host.wait()
 """
-    engine = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    engine = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert engine.stdout is not None
     assert engine.stderr is not None
     port = int(engine.stdout.readline())

@@ -12,9 +12,9 @@ import pytest
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.gpus import DEVICE_VARIABLES
 from tenancy.plan import Plan, digest, make_plan
 from tenancy.plan.access import PERSONAS
-from tenancy.catalog.gpus import DEVICE_VARIABLES
 from tenancy.plan.guards import refusal
 from tenancy.plan.pools import fake_nodes, node_taints
 from tenancy.plan.priorities import DEFAULT_CLASS
@@ -47,7 +47,12 @@ def test_no_limit_range_names_a_gpu(plan: Plan) -> None:
 
 
 def test_every_quota_key_is_one_that_the_api_server_counts(plan: Plan) -> None:
-    assert unenforced_quota_keys(set(chain.from_iterable(q["spec"]["hard"] for q in kinds(plan.objects(), "ResourceQuota")))) == []
+    assert (
+        unenforced_quota_keys(
+            set(chain.from_iterable(q["spec"]["hard"] for q in kinds(plan.objects(), "ResourceQuota")))
+        )
+        == []
+    )
 
 
 def test_every_resource_that_some_pool_yields_is_in_every_quota(plan: Plan, environment: Environment) -> None:
@@ -117,7 +122,16 @@ def test_no_role_has_a_verb_that_is_every_other_right(plan: Plan, verb: str) -> 
 
 @pytest.mark.parametrize(
     "resource",
-    ["pods/status", "nodes", "namespaces", "serviceaccounts/token", "persistentvolumes", "pods/eviction", "events/status", "nodes/proxy"],
+    [
+        "pods/status",
+        "nodes",
+        "namespaces",
+        "serviceaccounts/token",
+        "persistentvolumes",
+        "pods/eviction",
+        "events/status",
+        "nodes/proxy",
+    ],
 )
 def test_no_role_reaches_beyond_its_namespaces_workloads(plan: Plan, resource: str) -> None:
     assert resource not in {r for _, rule in _rules(plan) for r in rule["resources"]}
@@ -180,7 +194,9 @@ def test_every_label_value_is_one_that_kubernetes_takes(plan: Plan) -> None:
 
 
 def test_no_two_objects_are_one(plan: Plan) -> None:
-    seen = Counter((o["apiVersion"], o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in plan.objects())
+    seen = Counter(
+        (o["apiVersion"], o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in plan.objects()
+    )
     assert max(seen.values()) == 1
 
 
@@ -208,7 +224,12 @@ def test_the_default_deny_denies_both_ways(plan: Plan) -> None:
 
 def test_only_dns_leads_to_another_namespace(plan: Plan) -> None:
     for item in kinds(plan.objects(), "NetworkPolicy"):
-        peers = [p for way in ("ingress", "egress") for rule in item["spec"].get(way, []) for p in rule.get("from", rule.get("to"))]
+        peers = [
+            p
+            for way in ("ingress", "egress")
+            for rule in item["spec"].get(way, [])
+            for p in rule.get("from", rule.get("to"))
+        ]
         if item["metadata"]["name"] != "dns":
             assert not any("namespaceSelector" in peer for peer in peers), item["metadata"]["name"]
 
@@ -263,7 +284,7 @@ def test_no_text_of_a_tenant_enters_a_guard(environment: Environment, loaded: Lo
     assert not any(word in text for word in ("fraud", "research", "bank.example"))
 
 
-def test_guards_judge_nobody_in_system_namespaces_alone(plan: Plan, environment: Environment) -> None:
+def test_guards_judge_nobody_in_system_namespaces_alone(plan: Plan) -> None:
     for guard in kinds(plan.platform.guards, "ValidatingAdmissionPolicy"):
         (term,) = guard["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"]
         assert (term["key"], term["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
@@ -307,7 +328,11 @@ def test_only_granted_resources_are_allowed(plan: Plan) -> None:
 
 
 def test_a_waiver_in_force_stands_on_its_part_alone(spec: Any) -> None:
-    spec.add("tenants/fraud.yaml", "exceptions:\n  - {rule: ns-03, object: train, reason: needs a vendor image, owner: a@b.example, until: 2999-12-31}\n")
+    spec.add(
+        "tenants/fraud.yaml",
+        "exceptions:\n"
+        "  - {rule: ns-03, object: train, reason: needs a vendor image, owner: a@b.example, until: 2999-12-31}\n",
+    )
     loaded = spec.load()
     plan = make_plan(loaded.environment, loaded.tenants)
     assert _annotations(plan, "fraud--train")[words.EXCEPTIONS] == "ns-03=2999-12-31"
@@ -317,7 +342,9 @@ def test_a_waiver_in_force_stands_on_its_part_alone(spec: Any) -> None:
 def test_adoption_is_asked_for_on_the_namespaces_alone(spec: Any) -> None:
     spec.add("tenants/fraud.yaml", "adopt: true\n")
     loaded = spec.load()
-    forced = [o["kind"] for o in make_plan(loaded.environment, loaded.tenants).objects() if "pulumi.com/patchForce" in str(o)]
+    forced = [
+        o["kind"] for o in make_plan(loaded.environment, loaded.tenants).objects() if "pulumi.com/patchForce" in str(o)
+    ]
     assert set(forced) == {"Namespace"}
 
 

@@ -9,13 +9,23 @@ from tenancy.catalog.quantity import parse, write, write_count
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("0", "0"), ("500m", "0.5"), ("64", "64"), ("1.5", "1.5"), ("2k", "2000"), ("256Gi", "274877906944"), ("+1Ki", "1024")],
+    [
+        ("0", "0"),
+        ("500m", "0.5"),
+        ("64", "64"),
+        ("1.5", "1.5"),
+        ("2k", "2000"),
+        ("256Gi", "274877906944"),
+        ("+1Ki", "1024"),
+    ],
 )
 def test_a_quantity_means_its_number(text: str, number: str) -> None:
     assert parse(text) == Decimal(number)
 
 
-@pytest.mark.parametrize("text", ["", " 1", "1 ", "1\n", "1e3", "1E3", "1KB", "5GB", "1u", "0.0001", ".5", "5.", "--1", "١", "1K", "nan"])
+@pytest.mark.parametrize(
+    "text", ["", " 1", "1 ", "1\n", "1e3", "1E3", "1KB", "5GB", "1u", "0.0001", ".5", "5.", "--1", "١", "1K", "nan"]
+)
 def test_what_is_no_quantity_of_ours_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="quantity"):
         parse(text)

@@ -31,7 +31,11 @@ def test_every_object_is_in_exactly_one_file(plan: Plan) -> None:
 
 def test_what_is_written_reads_as_what_was_planned(plan: Plan, tmp_path: Path) -> None:
     write(plan, tmp_path / "out")
-    read = [item for path in sorted((tmp_path / "out").rglob("*.yaml")) for item in yaml.safe_load_all(path.read_text("utf-8"))]
+    read = [
+        item
+        for path in sorted((tmp_path / "out").rglob("*.yaml"))
+        for item in yaml.safe_load_all(path.read_text("utf-8"))
+    ]
     assert sorted(map(str, (sorted(o.items(), key=str) for o in read))) == sorted(
         map(str, (sorted(o.items(), key=str) for o in yaml.safe_load_all(yaml.safe_dump_all(list(plan.objects())))))
     )

@@ -23,7 +23,25 @@ def test_a_dns_label_without_double_dash_is_a_name(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "-a", "a-", "a--b", "A", "1a", "a_b", "a.b", "a b", "a\n", "ä", "a" * 31, "all", "system", "kube-x", "eks-1", "aws-x"],
+    [
+        "",
+        "-a",
+        "a-",
+        "a--b",
+        "A",
+        "1a",
+        "a_b",
+        "a.b",
+        "a b",
+        "a\n",
+        "ä",
+        "a" * 31,
+        "all",
+        "system",
+        "kube-x",
+        "eks-1",
+        "aws-x",
+    ],
 )
 def test_anything_else_is_no_name(name: str) -> None:
     assert name_misfit(name, 30)
@@ -48,14 +66,26 @@ def test_a_quota_key_that_is_counted_passes(key: str) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["nvidia.com/gpu", "limits.nvidia.com/gpu", "requests.gpu", "gpus", "count/", "requests./gpu", "limits.hugepages-2Mi", "Pods"],
+    [
+        "nvidia.com/gpu",
+        "limits.nvidia.com/gpu",
+        "requests.gpu",
+        "gpus",
+        "count/",
+        "requests./gpu",
+        "limits.hugepages-2Mi",
+        "Pods",
+    ],
 )
 def test_a_quota_key_that_is_stored_and_never_counted_is_named(key: str) -> None:
     assert unenforced_quota_keys(["pods", key]) == [key]
 
 
 def test_extended_resources_are_told_from_plain_ones() -> None:
-    assert gpu_keys(["cpu", "nvidia.com/gpu", "memory", "aws.amazon.com/neuron"]) == ["aws.amazon.com/neuron", "nvidia.com/gpu"]
+    assert gpu_keys(["cpu", "nvidia.com/gpu", "memory", "aws.amazon.com/neuron"]) == [
+        "aws.amazon.com/neuron",
+        "nvidia.com/gpu",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -117,13 +147,32 @@ def test_an_exact_prefix_is_safe(prefix: str) -> None:
 
 @pytest.mark.parametrize(
     "prefix",
-    ["", "/", "a", "/a/", "a//b/", "../a/", "a/../b/", "./a/", "a/./", "*/", "a?/", "${x}/", "a b/", "a\n/", "a\\/", "a/\x00/"],
+    [
+        "",
+        "/",
+        "a",
+        "/a/",
+        "a//b/",
+        "../a/",
+        "a/../b/",
+        "./a/",
+        "a/./",
+        "*/",
+        "a?/",
+        "${x}/",
+        "a b/",
+        "a\n/",
+        "a\\/",
+        "a/\x00/",
+    ],
 )
 def test_a_prefix_that_could_match_more_is_unsafe(prefix: str) -> None:
     assert unsafe_prefix(prefix) is not None
 
 
-@pytest.mark.parametrize(("level", "weak"), [("restricted", False), ("baseline", True), ("privileged", True), (None, True), ("", True)])
+@pytest.mark.parametrize(
+    ("level", "weak"), [("restricted", False), ("baseline", True), ("privileged", True), (None, True), ("", True)]
+)
 def test_only_restricted_is_strong_enough(level: str | None, weak: bool) -> None:
     assert bool(weak_pod_security(level)) is weak
 

@@ -118,7 +118,9 @@ def test_what_is_no_text_is_refused_where_text_is_needed(spec: Any, value: str) 
     assert (spec.problem().field, spec.problem().rule) == ("department", "a text is needed")
 
 
-@pytest.mark.parametrize("value", ["true", "'8443'", "8443.0", "8_443", "0644", "0x10", "12:30", "-1", "65536", "9" * 60, "~"])
+@pytest.mark.parametrize(
+    "value", ["true", "'8443'", "8443.0", "8_443", "0644", "0x10", "12:30", "-1", "65536", "9" * 60, "~"]
+)
 def test_what_is_no_port_is_refused(spec: Any, value: str) -> None:
     spec.edit(FRAUD, "port: 8443", f"port: {value}")
     assert spec.problem().field == "reach[0].port"
@@ -320,7 +322,9 @@ def test_a_text_of_one_line_is_one_line(spec: Any) -> None:
 # Folders
 
 
-def test_a_name_is_looked_up_under_stacks_from_below(spec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_is_looked_up_under_stacks_from_below(
+    spec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "stacks").mkdir()
     spec.path.rename(tmp_path / "stacks" / "small")
     (tmp_path / "deep" / "down").mkdir(parents=True)
@@ -329,7 +333,9 @@ def test_a_name_is_looked_up_under_stacks_from_below(spec: Any, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("name", ["small/", "./small", "../here/small", "small//"])
-def test_a_folder_is_named_in_any_spelling(spec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_folder_is_named_in_any_spelling(
+    spec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     (tmp_path / "here").mkdir()
     spec.path.rename(tmp_path / "here" / "small")
     monkeypatch.chdir(tmp_path / "here")

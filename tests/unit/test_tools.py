@@ -324,9 +324,7 @@ def test_a_missing_release_says_what_the_host_answered(
 ) -> None:
     lab.publish().unlink()
     monkeypatch.setenv("FAKE_FAIL", "1")
-    with pytest.raises(
-        tools.ToolsError, match=re.escape(f"{site[0]}/fam-1.2.3-linux-amd64.tar.gz answers 404")
-    ):
+    with pytest.raises(tools.ToolsError, match=re.escape(f"{site[0]}/fam-1.2.3-linux-amd64.tar.gz answers 404")):
         lab.ensure("alpha")
 
 
@@ -350,9 +348,7 @@ def test_a_checksum_is_read_as_published_or_not_at_all(form: str, text: str, fou
 # --- Go modules ---------------------------------------------------------------------------------
 
 
-def test_a_build_has_the_pinned_flags_and_not_those_of_the_shell(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_build_has_the_pinned_flags_and_not_those_of_the_shell(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOFLAGS", "-mod=mod")
     monkeypatch.setenv("GOOS", "plan9")
     monkeypatch.setenv("GOMODCACHE", "/somewhere")
@@ -400,9 +396,7 @@ def test_a_changed_recipe_builds_again(lab: Lab, change: str) -> None:
     assert tools.bin_dir() != links
 
 
-def test_a_failed_build_shows_its_last_lines_and_where_the_rest_is(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_build_shows_its_last_lines_and_where_the_rest_is(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_FAIL", "1")
     with pytest.raises(tools.ToolsError) as raised:
         lab.ensure("alpha")
@@ -415,9 +409,7 @@ def test_a_failed_build_shows_its_last_lines_and_where_the_rest_is(
     assert Path(log[1]).read_text().startswith("1\n2\n")
 
 
-def test_without_go_one_message_names_every_tool_and_what_helps(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_go_one_message_names_every_tool_and_what_helps(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     (lab.root / "path" / "go").unlink()
     monkeypatch.setenv("PATH", str(lab.root / "path"))
     with pytest.raises(tools.ToolsError) as raised:
@@ -437,9 +429,7 @@ def test_a_go_that_is_too_old_is_named(lab: Lab, monkeypatch: pytest.MonkeyPatch
         lab.ensure("alpha")
 
 
-def test_go_of_the_python_package_is_used_where_path_has_none(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_go_of_the_python_package_is_used_where_path_has_none(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     class Distribution:
         def locate_file(self, name: str) -> Path:
             return lab.root / "site-packages" / name

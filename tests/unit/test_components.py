@@ -1,0 +1,306 @@
+"""The shape of what the program registers, under mocks: names, parents, order, providers, protection."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pulumi.runtime.mocks import MockMonitor, Mocks, set_mocks
+from pulumi.runtime.stack import run_pulumi_func
+
+from bench.generate import generate
+from tenancy.catalog import vocabulary as words
+from tenancy.components.program import build
+from tenancy.components.scope import Scope, scope_of, select, stacks
+from tenancy.plan import Plan, make_plan
+from tenancy.spec import load
+from tenancy.spec.environment import Layout
+
+ROOT = Path(__file__).parents[2]
+MOST_EDGES = 6
+"""The SDK walks the closure of every edge: many of them are what makes a program slow."""
+
+
+class Echo(Mocks):
+    """Gives back what it is given; a program that asks something outside its files is stopped."""
+
+    def call(self, args: Any) -> Any:
+        raise AssertionError(f"the program called {args.token}")
+
+    def new_resource(self, args: Any) -> tuple[str, dict[str, Any]]:
+        return f"{args.name}-id", args.inputs
+
+
+@dataclass
+class Registered:
+    """What the engine would have been told."""
+
+    requests: dict[str, Any] = field(default_factory=dict)
+    """URN -> registration."""
+    outputs: dict[str, Any] = field(default_factory=dict)
+    repeated: list[str] = field(default_factory=list)
+    asked: list[int] = field(default_factory=list)
+    """How many resources there were when it was asked whether the guards are in force."""
+
+    def of(self, kind: str) -> dict[str, Any]:
+        return {urn: request for urn, request in self.requests.items() if request.type.rpartition(":")[2] == kind}
+
+    def kubernetes(self) -> dict[str, Any]:
+        return {urn: r for urn, r in self.requests.items() if r.type.startswith("kubernetes:")}
+
+    def parent(self, urn: str) -> Any:
+        return self.requests.get(self.requests[urn].parent)
+
+    def path(self, urn: str) -> str:
+        """What the engine makes a URN of: types from the outermost component inwards, and the name."""
+        types, at = [], urn
+        while at in self.requests:
+            types.append(self.requests[at].type)
+            at = self.requests[at].parent
+        return f"{'$'.join(reversed(types))}::{self.requests[urn].name}"
+
+
+class Monitor(MockMonitor):
+    def __init__(self, registered: Registered) -> None:
+        super().__init__(Echo())
+        self.registered = registered
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802 (the engine's name)
+        response = super().RegisterResource(request)
+        if request.type == "pulumi:pulumi:Stack":
+            return response
+        if response.urn in self.registered.requests:
+            self.registered.repeated.append(response.urn)
+        self.registered.requests[response.urn] = request
+        return response
+
+    def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802 (the engine's name)
+        self.registered.outputs[request.urn] = request.outputs
+        return super().RegisterResourceOutputs(request)
+
+
+def register(plan: Plan, scope: Scope = Scope.ALL, tenant: str | None = None, preview: bool = False) -> Registered:
+    """Run the program until everything has drained, on an event loop of its own."""
+    registered = Registered()
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    platform, tenants = select(plan, scope, tenant)
+
+    async def program() -> None:
+        build(plan, scope, platform, tenants, lambda: registered.asked.append(len(registered.requests)))
+
+    thresholds = gc.get_threshold()
+    try:
+        set_mocks(Echo(), project="gpu-tenancy", stack=plan.environment, preview=preview, monitor=Monitor(registered))
+        loop.run_until_complete(run_pulumi_func(program))
+    finally:
+        loop.close()
+        asyncio.set_event_loop(None)
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
+    return registered
+
+
+@pytest.fixture(scope="module")
+def local() -> Plan:
+    loaded = load(ROOT / "stacks" / "local")
+    return make_plan(loaded.environment, loaded.tenants)
+
+
+@pytest.fixture(scope="module")
+def whole(local: Plan) -> Registered:
+    return register(local)
+
+
+@pytest.fixture(scope="module", params=[3, 50])
+def generated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Registered]:
+    loaded = load(generate(tmp_path_factory.mktemp("generated") / "many", request.param))
+    plan = make_plan(loaded.environment, loaded.tenants)
+    return plan, register(plan)
+
+
+def test_every_object_of_the_plan_is_registered_once_and_as_it_is(local: Plan, whole: Registered) -> None:
+    from google.protobuf import json_format
+
+    sent = [json_format.MessageToDict(request.object) for request in whole.kubernetes().values()]
+    keyed = {(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]): o for o in sent}
+    wanted = list(local.objects())
+    assert len(sent) == len(keyed) == len(wanted)
+    for item in wanted:
+        assert keyed[item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"]] == item
+
+
+def test_no_two_resources_share_a_name(generated: tuple[Plan, Registered]) -> None:
+    plan, registered = generated
+    assert registered.repeated == []
+    assert len(registered.kubernetes()) == sum(1 for _ in plan.objects())
+    names = Counter(request.name for request in registered.kubernetes().values())
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_a_childs_name_starts_with_its_components(whole: Registered) -> None:
+    for urn, request in whole.kubernetes().items():
+        assert request.name.startswith(whole.parent(urn).name + "-"), request.name
+
+
+def test_every_object_has_a_component_for_a_parent(whole: Registered) -> None:
+    parents = {whole.parent(urn).type for urn in whole.kubernetes()}
+    assert parents == {"gpu-tenancy:index:Platform", "gpu-tenancy:index:TenantNamespace"}
+    for urn in whole.of("TenantNamespace"):
+        assert whole.parent(urn).type == "gpu-tenancy:index:Tenant"
+
+
+def test_every_component_says_that_it_is_complete(whole: Registered) -> None:
+    components = {urn for urn, request in whole.requests.items() if request.type.startswith("gpu-tenancy:")}
+    assert components
+    assert components <= whole.outputs.keys()
+
+
+def test_one_provider_serves_the_stack_and_every_object_names_it(generated: tuple[Plan, Registered]) -> None:
+    _, registered = generated
+    providers = [urn for urn, r in registered.requests.items() if r.type == "pulumi:providers:kubernetes"]
+    assert len(providers) == 1
+    used = {request.provider for request in registered.kubernetes().values()}
+    assert used == {f"{providers[0]}::kubernetes-id"}
+
+
+def test_edges_are_few_and_do_not_grow_with_tenants(generated: tuple[Plan, Registered]) -> None:
+    plan, registered = generated
+    guards = len(plan.platform.guards)
+    for urn, request in registered.kubernetes().items():
+        of_tenant = registered.parent(urn).type.endswith("TenantNamespace")
+        assert len(request.dependencies) <= (MOST_EDGES if of_tenant else guards), request.name
+
+
+def test_a_door_waits_for_every_wall_of_its_namespace(generated: tuple[Plan, Registered]) -> None:
+    _, registered = generated
+    walls: dict[str, set[str]] = {}
+    for urn, request in registered.kubernetes().items():
+        if request.type.rpartition(":")[2] not in {"Namespace", "RoleBinding"}:
+            walls.setdefault(request.parent, set()).add(urn)
+    doors = registered.of("RoleBinding")
+    assert doors
+    for request in doors.values():
+        assert set(request.dependencies) == walls[request.parent], request.name
+
+
+def test_a_wall_waits_for_its_namespace(whole: Registered) -> None:
+    spaces = {request.parent: urn for urn, request in whole.of("Namespace").items()}
+    for kind in ("ResourceQuota", "LimitRange", "NetworkPolicy"):
+        for request in whole.of(kind).values():
+            assert list(request.dependencies) == [spaces[request.parent]]
+
+
+def tenant_spaces(registered: Registered) -> dict[str, Any]:
+    return {urn: request for urn, request in registered.of("Namespace").items() if words.SEPARATOR in request.name}
+
+
+def test_a_namespace_waits_for_the_marker_and_the_marker_for_every_guard(whole: Registered) -> None:
+    (marker,) = whole.of("ConfigMap")
+    for request in tenant_spaces(whole).values():
+        assert list(request.dependencies) == [marker]
+    policies = {**whole.of("ValidatingAdmissionPolicy"), **whole.of("ValidatingAdmissionPolicyBinding")}
+    witness = {urn for urn, request in policies.items() if request.name.endswith("-witness")}
+    assert len(witness) == 2
+    assert witness <= set(whole.requests[marker].dependencies)
+    for urn in witness:
+        assert set(whole.requests[urn].dependencies) == policies.keys() - witness
+
+
+def test_no_namespace_is_registered_before_the_guards_are_said_to_be_in_force(whole: Registered) -> None:
+    order = list(whole.requests)
+    assert len(whole.asked) == 1
+    first = min(order.index(urn) for urn in tenant_spaces(whole))
+    (marker,) = whole.of("ConfigMap")
+    assert order.index(marker) < whole.asked[0] <= first
+
+
+def test_a_preview_does_not_wait_for_guards(local: Plan) -> None:
+    registered = register(local, preview=True)
+    assert registered.asked == []
+    assert len(registered.kubernetes()) == sum(1 for _ in local.objects())
+
+
+def test_the_guards_are_protected_in_a_stack_of_their_own_alone(local: Plan, whole: Registered) -> None:
+    alone = register(local, Scope.PLATFORM).kubernetes()
+    assert alone
+    assert all(request.protect for request in alone.values())
+    assert not any(request.protect for request in whole.kubernetes().values())
+
+
+def test_only_an_adopted_namespace_outlives_its_tenant(tmp_path: Path) -> None:
+    folder = generate(tmp_path / "two", 2)
+    file = folder / "tenants" / "team-0000.yaml"
+    file.write_text(file.read_text() + "adopt: true\n")
+    loaded = load(folder)
+    registered = register(make_plan(loaded.environment, loaded.tenants))
+    kept = {request.name for request in registered.kubernetes().values() if request.retainOnDelete}
+    assert kept == {f"team-0000--{part}-namespace" for part in ("notebooks", "serve", "train")}
+
+
+@pytest.mark.parametrize("tenant", ["fraud", "research"])
+def test_a_tenants_own_stack_registers_what_one_stack_registers_of_it(
+    local: Plan, whole: Registered, tenant: str
+) -> None:
+    alone = register(local, Scope.TENANT, tenant)
+    mine = {urn for urn in whole.kubernetes() if urn.rpartition("::")[2].startswith(f"{tenant}{words.SEPARATOR}")}
+    assert alone.kubernetes().keys() == mine
+    assert alone.asked == []
+
+
+def test_the_scopes_together_register_what_one_stack_does(local: Plan, whole: Registered) -> None:
+    names = [
+        request.name
+        for _, scope, tenant in stacks(local, Layout.PER_TENANT)
+        for request in register(local, scope, tenant).kubernetes().values()
+    ]
+    assert sorted(names) == sorted(request.name for request in whole.kubernetes().values())
+
+
+@pytest.mark.parametrize(
+    ("given", "layout", "tenant", "scope"),
+    [
+        (None, Layout.ONE, "", Scope.ALL),
+        (None, Layout.PER_TENANT, "", Scope.PLATFORM),
+        (None, Layout.ONE, "fraud", Scope.TENANT),
+        ("platform", Layout.ONE, "", Scope.PLATFORM),
+    ],
+)
+def test_a_stack_owns_what_its_settings_or_its_name_says(
+    given: str | None, layout: Layout, tenant: str, scope: Scope
+) -> None:
+    assert scope_of(given, layout, tenant) is scope
+
+
+def test_a_scope_that_there_is_not_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="given scope 'tenants'"):
+        scope_of("tenants", Layout.ONE, "")
+
+
+def test_logical_names_stay_as_they_are(whole: Registered, golden: Any) -> None:
+    """A resource whose logical name changes is made anew and the old one deleted: with it, a namespace."""
+    golden.check("logical-names.txt", "".join(sorted(f"{whole.path(urn)}\n" for urn in whole.requests)))
+
+
+def test_names_of_the_sdk_agree_with_the_type_of_every_object(local: Plan) -> None:
+    """Our own tokens are those of the SDK's classes: the provider knows no others."""
+    from pulumi_kubernetes import admissionregistration, core, networking, rbac, scheduling
+
+    from tenancy.components.manifest import resource_type
+
+    classes: list[Callable[..., Any]] = [
+        *(getattr(core.v1, name) for name in ("ConfigMap", "LimitRange", "Namespace", "ResourceQuota")),
+        admissionregistration.v1.ValidatingAdmissionPolicy,
+        admissionregistration.v1.ValidatingAdmissionPolicyBinding,
+        networking.v1.NetworkPolicy,
+        rbac.v1.ClusterRole,
+        rbac.v1.RoleBinding,
+        scheduling.v1.PriorityClass,
+    ]
+    assert {resource_type(item) for item in local.objects()} == {made.pulumi_type for made in classes}
