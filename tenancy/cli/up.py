@@ -80,7 +80,7 @@ def _bring_up(driver: Driver, plan: Plan, name: str, only_preview: bool) -> Outc
             "that stands in the files is never removed; change: if the resource was renamed or belongs to another "
             "stack by now, `pulumi state rename` or `pulumi state move` it; nothing was changed"
         )
-    if planned.changes:
+    if planned.changes or planned.others:
         show(planned if only_preview else driver.update(stack))
     return planned
 

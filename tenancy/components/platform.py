@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pulumi
 
@@ -25,8 +25,8 @@ class Platform(pulumi.ComponentResource):
         """`in_force` returns when the guards are in force; it is asked in an update, once they are stored."""
         super().__init__("gpu-tenancy:index:Platform", name, None, opts)
 
-        def make(manifest: Object, after: list[pulumi.Resource] | None = None) -> Manifest:
-            options = pulumi.ResourceOptions(parent=self, depends_on=after)
+        def make(manifest: Object, after: Sequence[pulumi.Resource] = ()) -> Manifest:
+            options = pulumi.ResourceOptions(parent=self, depends_on=list(after))
             return Manifest(child_name(name, manifest), manifest, options)
 
         namespace = make(plan.namespace)

@@ -35,6 +35,8 @@ class Outcome:
 
     changes: list[Change] = field(default_factory=list)
     unchanged: int = 0
+    others: int = 0
+    """Changes of what is no object of the cluster, such as the provider's context."""
     violations: list[str] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -51,10 +53,10 @@ class Outcome:
             self._step(event.resource_pre_event.metadata)
 
     def _step(self, step: Any) -> None:
-        if not step.type.startswith("kubernetes:"):
-            return
         operation = str(step.op.value)
-        if operation in {SAME, READ}:
+        if not step.type.startswith("kubernetes:"):
+            self.others += operation not in {SAME, READ}
+        elif operation in {SAME, READ}:
             self.unchanged += 1
         elif operation in {"create", "delete", "update", "replace"}:
             state = (step.new or step.old).inputs

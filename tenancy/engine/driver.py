@@ -40,13 +40,13 @@ class Driver:
             stack = automation.create_or_select_stack(name, work_dir=str(self.root))
         except automation.CommandError as error:
             raise Failed(f"stack {name}: {_reason(error)}") from error
+        end_orphans(Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi"))
         try:
             locks = dead_locks(os.environ.get("PULUMI_BACKEND_URL", ""), PROJECT, name)
         except Locked as error:
             raise Failed(str(error)) from error
         if locks:
             self.say(f"{name}: taking over the lock of an engine that has died")
-            end_orphans(Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi"))
             stack.cancel()
         self._settle(stack)
         return stack

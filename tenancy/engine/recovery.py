@@ -64,7 +64,7 @@ def settled(deployment: Mapping[str, Any], api: Api) -> tuple[dict[str, Any], li
     tenant's file be gone by now; the rest never was. (`pulumi refresh --import-pending-creates` reports such
     a resource as settled and drops it.)
     """
-    resources = list(deployment.get("resources") or ())
+    resources: list[dict[str, Any]] = list(deployment.get("resources") or ())
     known = {resource["urn"] for resource in resources}
     stale = []
     for operation in deployment.get("pending_operations") or ():
@@ -111,5 +111,5 @@ def _table() -> Iterator[Row]:
         ["ps", "-A", "-ww", "-o", "pid=,ppid=,command="], capture_output=True, text=True, check=False
     )
     for line in listed.stdout.splitlines():
-        pid, parent, command = line.split(None, 2)
-        yield int(pid), int(parent), command
+        pid, parent, *command = line.split(None, 2)
+        yield int(pid), int(parent), "".join(command)

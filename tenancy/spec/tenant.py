@@ -258,7 +258,11 @@ class Tenant(Spec):
     reach: tuple[Reach, ...] = Field((), description="What leaves the tenant; absent: nothing but DNS.")
     budget: Budget | None = Field(None, description="What it may cost; absent: no alert.")
     exceptions: tuple[Waiver, ...] = Field((), description="Waivers in force; absent: none.")
-    adopt: Flag = Field(False, description="Take over namespaces of these names that exist already; absent: refuse.")
+    adopt: Flag = Field(
+        False,
+        description="Take over namespaces of these names that exist already. While it is true, they and what is in them "
+        "stay when the tenant's file goes; its access and limits do not. Absent: refuse.",
+    )
 
     def mistakes(self) -> Iterator[Mistake]:
         if self.isolation is not Isolation.NAMESPACE:

