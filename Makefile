@@ -32,7 +32,7 @@ lab: $(VENV)/ready ## tools and control plane
 
 up: lab ## the example tenants on a live, guarded API server
 	@$(TENANCY) up $(ENV)
-	@$(TENANCY) verify $(ENV)
+	@$(TENANCY) verify $(ENV) --brief
 
 down: $(VENV)/ready ## stop the lab; nothing is left running
 	@$(TENANCY) lab down

@@ -36,6 +36,7 @@ SENTENCE = 40
 @click.command("verify", epilog=example("tenancy verify local --only gpu-"))
 @environment_argument
 @format_option
+@click.option("--brief", is_flag=True, help="One line per rule instead of one per attack; gaps in full.")
 @click.option("--only", metavar="PREFIX", default="", help="Ask only the attacks whose id starts with this.")
 @click.option(
     "--from",
@@ -48,7 +49,7 @@ SENTENCE = 40
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Audit log to check the answers against; absent: the lab's, if the lab is what is attacked.",
 )
-def command(environment: str, form: str, only: str, extra: Path | None, audit_log: Path | None) -> None:
+def command(environment: str, form: str, brief: bool, only: str, extra: Path | None, audit_log: Path | None) -> None:
     """Attack the live cluster of ENV as its tenants, and show who refused.
 
     Each attack has a twin that differs in one field and must be admitted: a cluster that refuses everything
@@ -80,7 +81,7 @@ def command(environment: str, form: str, only: str, extra: Path | None, audit_lo
     if form == "json":
         print_json([result.as_dict() for result in results])
     else:
-        _show(results, audit is not None)
+        _show(results, audit is not None, brief)
     if any(result.gap for result in results):
         sys.exit(FAILED)
 
@@ -126,11 +127,14 @@ def _lab_log(api: Api) -> Path | None:
     return log if leads_there and log.exists() else None
 
 
-def _show(results: list[Result], audited: bool) -> None:
+def _show(results: list[Result], audited: bool, brief: bool) -> None:
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
-    _table(console, results)
+    if brief:
+        _digest(console, results)
+    else:
+        _table(console, results)
     asked = [result for result in results if not result.skipped]
     gaps = [result for result in asked if result.gap]
     for result in gaps:
@@ -148,6 +152,27 @@ def _show(results: list[Result], audited: bool) -> None:
         console.print("What a tenant reads, for example:")
     for result in told[:SHOWN_REFUSALS]:
         console.print(f"  {_plain(result.message.partition('denied request: ')[2])}", soft_wrap=True)
+
+
+def _digest(console: Console, results: list[Result]) -> None:
+    """One line per rule and control: how many attacks, how many of them refused, and the first as an example."""
+    from rich.table import Table
+
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        if not result.skipped:
+            control = result.attack.expected_denier.partition("/")[0]
+            groups.setdefault((result.attack.rule, control), []).append(result)
+    table = Table(box=None, pad_edge=False)
+    for title in ("rule", "for example", "refused by", "attacks", "refused", "twins admitted"):
+        numeric = title in {"attacks", "refused", "twins admitted"}
+        table.add_column(title, justify="right" if numeric else "left", no_wrap=True)
+    for (rule, control), members in groups.items():
+        refused, admitted = sum(m.refused for m in members), sum(m.twin_admitted for m in members)
+        style = "red" if any(m.gap for m in members) else None
+        cells = (rule, _plain(members[0].attack.attack), control, str(len(members)), str(refused), str(admitted))
+        table.add_row(*cells, style=style)
+    console.print(table, soft_wrap=True)
 
 
 def _table(console: Console, results: list[Result]) -> None:
