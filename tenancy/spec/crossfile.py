@@ -103,7 +103,8 @@ def _shares(environment: Environment, offers: _Offers, tenant: Tenant) -> Iterat
         else:
             for i, namespace in enumerate(tenant.namespaces):
                 tier, held = tenant.tier_of(namespace), tenant.held_in(namespace)[flavor]
-                if held and not _pools(offers, flavor, tenant.tenant, frozenset({tier})):
+                # An undeclared tier is said on its own.
+                if held and tier in environment.tiers and not _pools(offers, flavor, tenant.tenant, frozenset({tier})):
                     written = flavor in namespace.gpus
                     where = ("namespaces", i, "gpus", flavor) if written else ("gpus", flavor)
                     given = f"{held} {flavor} in part {namespace.name} of tier {tier}, to which no pool yields them"

@@ -141,6 +141,14 @@ class _File(Generic[_Model]):
             rule, change = f"a file shows {MOST_PROBLEMS} problems at once", "mend the others first"
             yield _problem(self.path, 10**6, 1, (), f"{more} problems more", rule, change)
 
+    def salvage(self, environment: Environment) -> Tenant | None:
+        """What can be judged of a tenant all the same."""
+        if not isinstance(self.document, dict):
+            return None
+        from tenancy.spec.salvage import salvage
+
+        return salvage(self.document, environment)
+
     @property
     def name(self) -> str:
         """What the tenant would be called, as far as one can tell."""
@@ -163,9 +171,12 @@ def load(name: str | os.PathLike[str], root: Path | None = None) -> Loaded:
         read[index].add(mistake)
     # Without the folder every reference to a tenant would be wrong, and say nothing new.
     if environment.model and (files or not problems):
-        unread = [file.name for file in files if not file.model]
-        for index, mistake in crossfile(environment.model, tenants, unread):
-            (environment if index == ENVIRONMENT else read[index]).add(mistake)
+        broken_files = [file for file in files if not file.model]
+        saved = [(file, tenant) for file in broken_files if (tenant := file.salvage(environment.model))]
+        judged = [*read, *(file for file, _ in saved)]
+        unread = [file.name for file in broken_files]
+        for index, mistake in crossfile(environment.model, [*tenants, *(tenant for _, tenant in saved)], unread):
+            (environment if index == ENVIRONMENT else judged[index]).add(mistake)
     problems += [problem for file in (environment, *files) for problem in file.problems()]
     if problems or environment.model is None:
         raise SpecError(problems)

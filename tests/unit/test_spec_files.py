@@ -439,3 +439,15 @@ def test_a_problem_becomes_json(spec: Any) -> None:
     spec.edit(FRAUD, "tier: batch", "tier: bach")
     fields = {"file", "line", "column", "field", "given", "rule", "change", "id"}
     assert set(json.loads(json.dumps(spec.problem().as_dict()))) == fields
+
+
+def test_a_broken_file_shows_its_mistakes_across_files_at_once(spec: Any) -> None:
+    spec.edit(FRAUD, "department: risk", "department: rsik")
+    spec.edit(FRAUD, "tier: batch", "teir: batch")
+    spec.edit(FRAUD, "port: 8443", "port: 0")
+    assert [p.field for p in spec.problems()] == ["department", "teir", "reach[0].port"]
+
+
+def test_what_a_broken_file_lacks_makes_no_noise_across_files(spec: Any) -> None:
+    spec.edit(FRAUD, "tier: batch", "tier: 5")
+    assert [p.field for p in spec.problems()] == ["tier"]

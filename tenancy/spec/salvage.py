@@ -1,0 +1,62 @@
+"""What can still be judged of a tenant whose file has mistakes: so that those across files are shown at once too."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from pydantic import ValidationError
+
+from tenancy.spec.environment import Environment
+from tenancy.spec.messages import explain
+from tenancy.spec.source import Location
+from tenancy.spec.tenant import Tenant
+
+_ROUNDS = 5
+
+
+def salvage(document: dict[str, Any], environment: Environment) -> Tenant | None:
+    """The tenant without what is wrong in its file; None if too little is left.
+
+    What is missing is filled in with what no rule across files objects to. Nothing is shifted, so that places
+    in the result are places in the file.
+    """
+    rest = copy.deepcopy(document)
+    for _ in range(_ROUNDS):
+        try:
+            return Tenant.model_validate(rest)
+        except ValidationError as error:
+            for mistake, _ in explain(Tenant, error):
+                _drop(rest, mistake.where)
+        for key, value in _fillers(environment).items():
+            rest.setdefault(key, value)
+    return None
+
+
+def _fillers(environment: Environment) -> dict[str, Any]:
+    return {
+        "tenant": "unread",
+        "team": "unread",
+        "owner": {"name": "unread", "mail": "unread@bank.example"},
+        "department": next(iter(environment.organisation.departments)),
+        "cost-center": "unread",
+        "tier": next(iter(environment.tiers)),
+    }
+
+
+def _drop(document: dict[str, Any], where: Location) -> None:
+    if not where:
+        return
+    # Under a list the whole field goes: without one entry the others would have other places.
+    depth = next((i for i, part in enumerate(where) if isinstance(part, int)), len(where))
+    *path, last = where[:depth]
+    node: Any = document
+    for part in path:
+        node = node.get(part) if isinstance(node, dict) else None
+    if isinstance(node, dict) and last in node:
+        del node[last]
+    else:
+        _drop(document, tuple(path))
+    if where[0] in {"namespaces", "tier"}:
+        # Which pools admit a share depends on the tiers of the parts.
+        document.pop("gpus", None)
