@@ -37,7 +37,7 @@ up: lab ## the example tenants on a live, guarded API server
 down: $(VENV)/ready ## stop the lab; nothing is left running
 	@$(TENANCY) lab down
 
-test: $(VENV)/ready ## unit, property, engine, cluster and attack tests
+test: $(VENV)/ready test-newest ## unit, property, engine, cluster and attack tests
 	@$(TENANCY) lab tools
 	@$(BIN)/python -m pytest
 
@@ -67,8 +67,8 @@ $(VENV_NEWEST)/ready: requirements/newest.txt
 	@$(VENV_NEWEST)/bin/pip $(PIP_INSTALL) --require-hashes -r requirements/newest.txt
 	@touch $@
 
-test-newest: $(VENV_NEWEST)/ready ## the tests that need no cluster, with the newest SDKs
-	@PYTHONPATH=. $(VENV_NEWEST)/bin/python -m pytest tests/unit tests/property
+test-newest: $(VENV_NEWEST)/ready ## the program and the pack under mocks, with the newest SDKs
+	@PYTHONPATH=. $(VENV_NEWEST)/bin/python -m pytest tests/unit/test_components.py tests/unit/test_policy_pack.py
 
 # uv resolves for all platforms at once; what it writes, pip installs.
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tenancy.cli.common import example
+
 if TYPE_CHECKING:
     from io import BufferedReader
 
@@ -43,7 +45,7 @@ def command() -> None:
     """
 
 
-@command.command()
+@command.command(epilog=example("tenancy lab up local"))
 @click.argument("environment", required=False, metavar="[ENV]")
 def up(environment: str | None) -> None:
     """Bring the lab up with the GPU nodes of ENV (default: local).
@@ -61,21 +63,23 @@ def up(environment: str | None) -> None:
         click.echo(f"  . {_short(lab.folder / 'env')}")
 
 
-@command.command()
+@command.command(epilog=example("tenancy lab down"))
 def down() -> None:
     """End the lab and delete it.
 
     Everything goes: the cluster, its logs and certificates, and the Pulumi state in `.lab/state`,
     because a state that describes a cluster that is gone only misleads. The tools stay cached.
     """
+    from tenancy.engine.recovery import end_orphans
     from tenancy.lab import control_plane
 
     with _clear_errors():
+        end_orphans(control_plane.Lab.of().folder / "pulumi")
         there = control_plane.down()
         click.echo("The lab and its Pulumi state are gone." if there else "There was no lab.")
 
 
-@command.command()
+@command.command(epilog=example("tenancy lab status --format json"))
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def status(form: str) -> None:
     """Show each component; exit code 1 if one is dead or does not answer."""
@@ -103,7 +107,7 @@ def status(form: str) -> None:
     sys.exit(0 if all(row.answering for row in rows) else 1)
 
 
-@command.command()
+@command.command(epilog=example("tenancy lab logs kube-apiserver -n 20"))
 @click.argument("component", type=click.Choice(COMPONENTS))
 @click.option("--follow", "-f", is_flag=True, help="Go on as the log grows.")
 @click.option("-n", "lines", type=click.IntRange(min=0), default=50, show_default=True, help="Last lines.")
@@ -119,7 +123,7 @@ def logs(component: str, follow: bool, lines: int) -> None:
         _print_log(path, lines, follow)
 
 
-@command.command()
+@command.command(epilog=example("tenancy lab tools"))
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def tools(form: str) -> None:
     """Show every tool of the lab, its version and where it came from; get what is missing."""

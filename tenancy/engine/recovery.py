@@ -87,10 +87,14 @@ def _exists(inputs: Mapping[str, Any], api: Api) -> bool:
     return "metadata" in inputs and "kind" in inputs and api.request("GET", path_of(inputs)).ok
 
 
+_REAPERS = frozenset({"init", "launchd", "systemd", "tini"})
+
+
 def end_orphans(home: Path, table: Iterable[Row] | None = None) -> int:
     """End plugins of an engine that was killed, which may still be writing to the cluster; their number.
 
-    A plugin's parent is the engine; once that is dead it belongs to init or to whatever reaps on the machine.
+    A plugin's parent is the engine; once that is dead it belongs to init or the session's manager. Any other parent
+    may be alive and using it.
     """
     rows = list(_table() if table is None else table)
     names = {pid: Path(command.split(" ", 1)[0]).name for pid, _, command in rows}
@@ -98,7 +102,7 @@ def end_orphans(home: Path, table: Iterable[Row] | None = None) -> int:
     orphans = [
         pid
         for pid, parent, command in rows
-        if command.startswith(tuple(folders)) and not names.get(parent, "").startswith("pulumi")
+        if command.startswith(tuple(folders)) and (parent <= 1 or names.get(parent, "init") in _REAPERS)
     ]
     for pid in orphans:
         with contextlib.suppress(ProcessLookupError, PermissionError):

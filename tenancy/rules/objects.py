@@ -96,9 +96,7 @@ def _quota(item: Object) -> Given:
 
 def _limit_range(item: Object) -> Given:
     fields = ("default", "defaultRequest", "min", "max", "maxLimitRequestRatio")
-    named = {
-        k for limit in _spec(item).get("limits") or () for f in fields for k in gpu_keys(limit.get(f) or {})
-    }
+    named = {k for limit in _spec(item).get("limits") or () for f in fields for k in gpu_keys(limit.get(f) or {})}
     if named:
         yield "quota-02", ", ".join(sorted(named))
 
@@ -299,16 +297,12 @@ def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:
                     key = ("Group", str(subject.get("name")))
                     first = owner_of.setdefault(key, tenant)
                     if first != tenant:
-                        yield Finding(
-                            "rbac-05", name_of(binding), f"Group {key[1]!r}, which belongs to tenant {first}"
-                        )
+                        yield Finding("rbac-05", name_of(binding), f"Group {key[1]!r}, which belongs to tenant {first}")
     for binding in cluster_bindings:
         for subject in binding.get("subjects") or ():
             tenant = owner_of.get((str(subject.get("kind")), str(subject.get("name"))))
             if tenant:
-                yield Finding(
-                    "rbac-04", name_of(binding), f"{subject['kind']} {subject['name']!r} of tenant {tenant}"
-                )
+                yield Finding("rbac-04", name_of(binding), f"{subject['kind']} {subject['name']!r} of tenant {tenant}")
 
 
 def _walls(name: str, space: Object, present: Iterable[Object]) -> Iterator[Finding]:
@@ -331,9 +325,7 @@ def _denies_all(item: Object) -> bool:
     )
 
 
-def _bound_role(
-    binding: Object, namespace: str, roles: Mapping[tuple[str, str, str], Object]
-) -> Iterator[Finding]:
+def _bound_role(binding: Object, namespace: str, roles: Mapping[tuple[str, str, str], Object]) -> Iterator[Finding]:
     reference = binding.get("roleRef") or {}
     kind = str(reference.get("kind"))
     role = roles.get((kind, namespace if kind == "Role" else "", str(reference.get("name"))))

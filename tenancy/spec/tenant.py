@@ -260,8 +260,8 @@ class Tenant(Spec):
     exceptions: tuple[Waiver, ...] = Field((), description="Waivers in force; absent: none.")
     adopt: Flag = Field(
         False,
-        description="Take over namespaces of these names that exist already. While it is true, they and what is in them "
-        "stay when the tenant's file goes; its access and limits do not. Absent: refuse.",
+        description="Take over namespaces of these names that exist already. While it is true, they and what is in "
+        "them stay when the tenant's file goes; its access and limits do not. Absent: refuse.",
     )
 
     def mistakes(self) -> Iterator[Mistake]:

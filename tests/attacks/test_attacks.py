@@ -465,7 +465,8 @@ def test_a_cluster_that_does_not_answer_is_one_message(
     }
     file = tmp_path / "kubeconfig"
     file.write_text(json.dumps(nobody))
-    monkeypatch.setenv("KUBECONFIG", str(file))
+    # The environment is the lab's, and so is the kubeconfig: a lab whose API server is down.
+    monkeypatch.setenv("GPU_TENANCY_LAB", str(tmp_path))
     result = _verify(ENV)
     assert result.exit_code == 1
     assert len(result.stderr.strip().splitlines()) == 1
