@@ -71,3 +71,13 @@ def test_every_example_names_its_schema(path: Path) -> None:
     kind = "environment" if path.name == "environment.yaml" else "tenant"
     named = first.removeprefix("# yaml-language-server: $schema=")
     assert (path.parent / named).resolve() == ROOT / "schemas" / f"{kind}.json"
+
+
+@pytest.mark.parametrize(("command", "page"), [("rules", "rules.md"), ("schema", "spec.md")])
+def test_a_generated_page_is_what_its_command_prints(command: str, page: str) -> None:
+    from click.testing import CliRunner
+
+    from tenancy.cli import main
+
+    printed = CliRunner().invoke(main, [command, "--markdown"]).stdout
+    assert printed == (ROOT / "docs" / page).read_text("utf-8"), f"run make docs: docs/{page} is out of date"
