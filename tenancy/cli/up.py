@@ -1,12 +1,21 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tenancy.catalog import vocabulary as words
-from tenancy.cli.common import enter_lab, environment_argument, example, fail, load_or_exit
+from tenancy.cli.common import (
+    enter_lab,
+    environment_argument,
+    example,
+    fail,
+    format_option,
+    load_or_exit,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from tenancy.engine.changes import Outcome
@@ -19,12 +28,14 @@ SHOWN = 12
 @click.command("up", epilog=example("tenancy up local"))
 @environment_argument
 @click.option("--preview", "only_preview", is_flag=True, help="Show what would change and stop.")
-def command(environment: str, only_preview: bool) -> None:
+@format_option
+def command(environment: str, only_preview: bool, form: str) -> None:
     """Preview ENV with the policy pack, then make it so.
 
     Spec files with a mistake end it before the engine starts (exit code 2). A mandatory rule that is
     broken, an object in the way that somebody else made, or an API server that does not answer end it
-    before anything is changed (exit code 1).
+    before anything is changed (exit code 1). With `--format json` progress goes to stderr and the changes,
+    one record per object, to stdout.
     """
     from tenancy.components.scope import Scope, select, stacks
     from tenancy.engine.driver import Driver, Failed
@@ -36,24 +47,25 @@ def command(environment: str, only_preview: bool) -> None:
     began = time.monotonic()
     failed: list[str] = []
     guarded = True
-    loaded = load_or_exit(environment)
+    loaded = load_or_exit(environment, form)
+    report = _Report(form)
     plan = make_plan(loaded.environment, loaded.tenants)
     try:
         root = find_root(loaded.folder.resolve())
         enter_lab(plan.context, root)
         api = Api(plan.context)
-        driver = Driver(root, api, click.echo)
-        click.echo(f"{plan.environment}: {len(plan.tenants)} tenants, {sum(1 for _ in plan.objects())} objects")
+        driver = Driver(root, api, report.say)
+        report.say(f"{plan.environment}: {len(plan.tenants)} tenants, {sum(1 for _ in plan.objects())} objects")
         wanted = list(stacks(plan, loaded.environment.stacks))
-        _remove_former(driver, plan, {name for name, *_ in wanted}, only_preview)
+        _remove_former(driver, plan, report, {name for name, *_ in wanted}, only_preview)
         for name, scope, tenant in wanted:
             if scope is not Scope.TENANT:
                 check(api, plan, *select(plan, scope, tenant))
             elif only_preview and not guarded:
-                click.echo(f"{name}: nothing to compare with before the platform stands")
+                report.say(f"{name}: nothing to compare with before the platform stands")
                 continue
             try:
-                outcome = _bring_up(driver, plan, name, only_preview)
+                outcome = _bring_up(driver, plan, report, name, only_preview)
                 guarded = not only_preview or not outcome.changes
             except Failed as error:
                 if scope is not Scope.TENANT:
@@ -63,12 +75,34 @@ def command(environment: str, only_preview: bool) -> None:
                 failed.append(name)
     except (Unreachable, Refused, Failed, LabError) as error:
         fail(str(error))
+    report.end()
     if failed:
         fail(f"{plan.environment}: {len(failed)} of {len(wanted)} stacks failed: {', '.join(failed)}")
-    click.echo(f"{plan.environment}: done in {time.monotonic() - began:.1f} s")
+    report.say(f"{plan.environment}: done in {time.monotonic() - began:.1f} s")
 
 
-def _bring_up(driver: Driver, plan: Plan, name: str, only_preview: bool) -> Outcome:
+class _Report:
+    """Tells a person as it goes, or a machine at the end."""
+
+    def __init__(self, form: str) -> None:
+        self._json = form == "json"
+        self._records: list[dict[str, Any]] = []
+
+    def say(self, text: str) -> None:
+        click.echo(text, err=self._json)
+
+    def show(self, stack: str, outcome: Outcome) -> None:
+        if self._json:
+            self._records += [{"stack": stack, **asdict(change)} for change in outcome.changes]
+        else:
+            show(outcome)
+
+    def end(self) -> None:
+        if self._json:
+            print_json(self._records)
+
+
+def _bring_up(driver: Driver, plan: Plan, report: _Report, name: str, only_preview: bool) -> Outcome:
     from tenancy.engine.changes import lost_namespaces
     from tenancy.engine.driver import Failed
 
@@ -81,11 +115,11 @@ def _bring_up(driver: Driver, plan: Plan, name: str, only_preview: bool) -> Outc
             "stack by now, `pulumi state rename` or `pulumi state move` it; nothing was changed"
         )
     if planned.changes or planned.others:
-        show(planned if only_preview else driver.update(stack))
+        report.show(name, planned if only_preview else driver.update(stack))
     return planned
 
 
-def _remove_former(driver: Driver, plan: Plan, wanted: set[str], only_preview: bool) -> None:
+def _remove_former(driver: Driver, plan: Plan, report: _Report, wanted: set[str], only_preview: bool) -> None:
     """Remove stacks of tenants whose file is gone; Failed if one holds a tenant that another stack would make."""
     from tenancy.engine.driver import Failed
 
@@ -102,11 +136,11 @@ def _remove_former(driver: Driver, plan: Plan, wanted: set[str], only_preview: b
                     f"`pulumi stack rm {name}`; or set stacks: per-tenant in environment.yaml"
                 )
         elif only_preview:
-            click.echo(f"{name}: its tenant has no file: its namespaces would be removed with all that is in them")
+            report.say(f"{name}: its tenant has no file: its namespaces would be removed with all that is in them")
         else:
-            click.echo(f"{name}: its tenant has no file: removing its namespaces with all that is in them")
+            report.say(f"{name}: its tenant has no file: removing its namespaces with all that is in them")
             stack = driver.select(name)
-            show(driver.destroy(stack))
+            report.show(name, driver.destroy(stack))
             driver.forget(stack)
 
 

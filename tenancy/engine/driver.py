@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,7 +105,8 @@ class Driver:
         packs = {"policy_packs": [str(self.root / PACK)]} if pack else {}
         try:
             warnings.filterwarnings("ignore", "Error in event stream")  # it precedes the error that says why
-            action(on_event=outcome.listen, suppress_progress=True, color="never", **packs)
+            with _scratch(stack.workspace):
+                action(on_event=outcome.listen, suppress_progress=True, color="never", **packs)
         except automation.CommandError as error:
             raise Failed(_why(stack.name, what, outcome, error)) from error
         for text in outcome.advice:
@@ -129,6 +132,18 @@ class Driver:
                 f"stack {stack.name}: what an engine left unfinished cannot be settled: {_reason(error)}"
             ) from error
         self.say(f"{stack.name}: settled {len(pending)} operations that an engine left unfinished")
+
+
+@contextmanager
+def _scratch(workspace: Any) -> Generator[None]:
+    """A folder for temporary files: the Kubernetes provider leaves a copy of the kubeconfig there at every run."""
+    with tempfile.TemporaryDirectory() as folder:
+        before = workspace.env_vars
+        workspace.env_vars = {**before, "TMPDIR": folder}
+        try:
+            yield
+        finally:
+            workspace.env_vars = before
 
 
 def _why(stack: str, what: str, outcome: Outcome, error: Exception) -> str:
