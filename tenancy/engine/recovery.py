@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 import os
 import signal
@@ -14,6 +15,9 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from tenancy.live.api import Api, path_of
+
+CLOCK_SLACK = 2.0
+"""Seconds by which the boot time that the kernel tells may be off."""
 
 Row = tuple[int, int, str]
 """(process, its parent, its command line)"""
@@ -35,7 +39,9 @@ def dead_locks(backend: str, project: str, stack: str) -> list[Path]:
             lock = json.loads(path.read_text("utf-8"))
         except (OSError, ValueError):
             continue  # being written or removed right now
-        if lock.get("hostname") == socket.gethostname() and not _alive(int(lock.get("pid", 0))):
+        pid = int(lock.get("pid", 0))
+        here = lock.get("hostname") == socket.gethostname()
+        if here and (not _alive(pid) or _is_younger(pid, str(lock.get("timestamp", "")))):
             dead.append(path)
         else:
             raise Locked(
@@ -55,6 +61,18 @@ def _alive(pid: int) -> bool:
     stat = Path(f"/proc/{pid}/stat")
     # A zombie has ended; only its parent has not noticed.
     return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def _is_younger(pid: int, timestamp: str) -> bool:
+    """Whether the process was started after the lock was made: its number belonged to another one then."""
+    try:
+        ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+        lines = Path("/proc/stat").read_text().splitlines()
+        booted = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
+        locked = dt.datetime.fromisoformat(timestamp).timestamp()
+    except (OSError, ValueError, IndexError, StopIteration):
+        return False  # no such table on this system, or no time in the lock: the careful answer
+    return booted + ticks / os.sysconf("SC_CLK_TCK") > locked + CLOCK_SLACK
 
 
 def settled(deployment: Mapping[str, Any], api: Api) -> tuple[dict[str, Any], list[str]]:

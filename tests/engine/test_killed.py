@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import re
@@ -23,7 +24,8 @@ def write_lock(project: Project, pid: int, host: str) -> Path:
     folder = project.lab.state / ".pulumi" / "locks" / "organization" / "gpu-tenancy" / "local"
     folder.mkdir(parents=True, exist_ok=True)
     lock = folder / "11111111-2222-3333-4444-555555555555.json"
-    text = {"pid": pid, "username": "somebody", "hostname": host, "timestamp": "2026-01-02T03:04:05Z"}
+    made = dt.datetime.now(dt.UTC).isoformat()
+    text = {"pid": pid, "username": "somebody", "hostname": host, "timestamp": made}
     lock.write_text(json.dumps(text))
     return lock
 

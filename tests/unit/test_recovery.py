@@ -95,6 +95,19 @@ def test_a_lock_that_is_just_being_written_is_nobodys(backend: Path) -> None:
     assert locks(backend) == []
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs the process table of Linux")
+@pytest.mark.parametrize(("made", "dead"), [("2001-01-01T00:00:00.123456789Z", True), ("2999-01-01T00:00:00Z", False)])
+def test_a_lock_that_is_older_than_the_process_of_its_number_is_taken_over(
+    backend: Path, made: str, dead: bool
+) -> None:
+    path = lock(backend, {"pid": os.getpid(), "hostname": socket.gethostname(), "timestamp": made})
+    if dead:
+        assert locks(backend) == [path], "the number belongs to another process by now"
+    else:
+        with pytest.raises(Locked):
+            locks(backend)
+
+
 @pytest.mark.parametrize("url", ["", "s3://state", "https://api.pulumi.com"])
 def test_other_backends_say_themselves_who_holds_the_lock(url: str) -> None:
     assert dead_locks(url, "gpu-tenancy", "local") == []
