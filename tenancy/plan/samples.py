@@ -38,7 +38,7 @@ def sample(
         held = tenant.held_in(namespace)[flavor]
         if count > held:
             given = f"{count} {flavor}, while {tenant.namespace_name(namespace)} holds {held}"
-            raise Violation("share-01", given, "ask for less, or choose the namespace that holds them")
+            raise Violation("gpu-06", given, "ask for less, or choose the namespace that holds them")
         pools = pools_of(environment, flavor, tenant.tenant, frozenset({tenant.tier_of(namespace)}))
         if not pools:
             raise Violation("pool-01", f"{flavor}, which no pool yields to tier {tenant.tier_of(namespace)}")
