@@ -22,11 +22,8 @@ ALLOWED_REGISTRIES = PREFIX + "allowed-registries"
 ALLOWED_RESOURCES = PREFIX + "allowed-resources"
 EXCEPTIONS = PREFIX + "exceptions"
 """`<rule>=<date>` for each waiver in force, comma-separated."""
-GUARDS_VERSION = PREFIX + "guards-version"
 OWNER_MAIL = PREFIX + "owner-mail"
 TITLE = PREFIX + "title"
-
-AWS_TENANT_TAG = "tenancy:tenant"
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 PRODUCT = "gpu-tenancy"

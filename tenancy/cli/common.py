@@ -5,10 +5,8 @@ from __future__ import annotations
 import functools
 import gc
 import json
-import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import click
@@ -81,20 +79,3 @@ def tenant_or_exit(loaded: Loaded, name: str) -> Any:
             return tenant
     known = ", ".join(t.tenant for t in loaded.tenants)
     fail(f"given tenant {name!r}; rule: a tenant of {loaded.environment.environment}; change: use one of {known}", 2)
-
-
-def enter_lab(context: str, root: Path | None = None) -> None:
-    """Take on the environment of the project's lab when its context is asked for, whatever the shell has set.
-
-    Nothing else has that context, and the shell's own backend is no place for the state of a lab.
-    """
-    from tenancy.lab.layout import CONTEXT, Lab, LabError, environ
-
-    if context != CONTEXT:
-        return
-    try:
-        lab = Lab.of(root)
-    except LabError:
-        return  # outside of a project: what the shell has set is all there is
-    if lab.kubeconfig.exists():
-        os.environ.update(environ(lab.root))

@@ -8,7 +8,6 @@ import click
 
 from tenancy.catalog import vocabulary as words
 from tenancy.cli.common import (
-    enter_lab,
     environment_argument,
     example,
     fail,
@@ -39,8 +38,8 @@ def command(environment: str, only_preview: bool, form: str) -> None:
     """
     from tenancy.components.scope import Scope, select, stacks
     from tenancy.engine.driver import Driver, Failed
-    from tenancy.lab.layout import LabError, find_root
-    from tenancy.live.api import Api, Unreachable
+    from tenancy.lab.layout import LabError
+    from tenancy.live.api import Unreachable
     from tenancy.live.preflight import Refused, check
     from tenancy.plan import make_plan
 
@@ -51,16 +50,13 @@ def command(environment: str, only_preview: bool, form: str) -> None:
     report = _Report(form)
     plan = make_plan(loaded.environment, loaded.tenants)
     try:
-        root = find_root(loaded.folder.resolve())
-        enter_lab(plan.context, root)
-        api = Api(plan.context)
-        driver = Driver(root, api, report.say)
+        driver = Driver.of(loaded, report.say)
         report.say(f"{plan.environment}: {len(plan.tenants)} tenants, {sum(1 for _ in plan.objects())} objects")
         wanted = list(stacks(plan, loaded.environment.stacks))
         _remove_former(driver, plan, report, {name for name, *_ in wanted}, only_preview)
         for name, scope, tenant in wanted:
             if scope is not Scope.TENANT:
-                check(api, plan, *select(plan, scope, tenant))
+                check(driver.api, plan, *select(plan, scope, tenant))
             elif only_preview and not guarded:
                 report.say(f"{name}: nothing to compare with before the platform stands")
                 continue
@@ -74,6 +70,7 @@ def command(environment: str, only_preview: bool, form: str) -> None:
                 click.echo(f"tenancy: {error}", err=True)
                 failed.append(name)
     except (Unreachable, Refused, Failed, LabError) as error:
+        report.end()
         fail(str(error))
     report.end()
     if failed:

@@ -9,7 +9,6 @@ import click
 from tenancy.cli.common import (
     BAD_INPUT,
     FAILED,
-    enter_lab,
     environment_argument,
     example,
     fail,
@@ -57,6 +56,7 @@ def command(environment: str, form: str, brief: bool, only: str, extra: Path | N
     write is asked as a dry run: nothing is made. Exit code 1 if anything got through, was refused by another
     control than expected, or was refused though it should not be.
     """
+    from tenancy.lab.layout import enter_lab
     from tenancy.live.api import Api, Unreachable
     from tenancy.live.attacks import all_attacks
     from tenancy.live.denial import AuditLog, ForeignLogError

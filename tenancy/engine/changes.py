@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,8 +84,6 @@ def lost_namespaces(outcome: Outcome, plan: Plan) -> list[str]:
 
 def _plain(message: str) -> str:
     """Without the engine's colour marks."""
-    import re
-
     return re.sub(r"<\{%[^%]*%\}>", "", message).strip()
 
 
@@ -97,8 +96,6 @@ def _details(step: Any) -> Iterable[str]:
 
 def _at(value: Any, path: str) -> Any:
     """The value at a path such as `spec.hard["requests.nvidia.com/gpu"]` or `spec.ports[0].port`."""
-    import re
-
     for key, index, name in re.findall(r'\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]|([^.\[\]]+)', path):
         try:
             value = value[int(index)] if index else value[key or name]

@@ -16,7 +16,9 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.engine.changes import Outcome, summary
 from tenancy.engine.recovery import Locked, dead_locks, end_orphans, settled
+from tenancy.lab.layout import enter_lab, find_root
 from tenancy.live.api import Api
+from tenancy.spec import Loaded
 
 PROJECT = "gpu-tenancy"
 PACK = "policy"
@@ -33,6 +35,14 @@ class Driver:
     """The project's folder."""
     api: Api
     say: Callable[[str], None]
+
+    @classmethod
+    def of(cls, loaded: Loaded, say: Callable[[str], None]) -> Driver:
+        """Of the project that the environment's files lie in; LabError without one, Unreachable without a cluster."""
+        root = find_root(loaded.folder.resolve())
+        context = loaded.environment.cluster.context
+        enter_lab(context, root)
+        return cls(root, Api(context), say)
 
     def select(self, name: str) -> Any:
         """The stack, made if it is not there, and freed of what a dead engine left."""

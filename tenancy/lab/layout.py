@@ -148,6 +148,21 @@ def environ(root: Path | None = None, base: Mapping[str, str] | None = None) -> 
     return env | variables(lab) | {"PATH": os.pathsep.join([*ours, *others])}
 
 
+def enter_lab(context: str, root: Path | None = None) -> None:
+    """Take on the environment of the project's lab when its context is asked for, whatever the shell has set.
+
+    Nothing else has that context, and the shell's own backend is no place for the state of a lab.
+    """
+    if context != CONTEXT:
+        return
+    try:
+        lab = Lab.of(root)
+    except LabError:
+        return  # outside of a project: what the shell has set is all there is
+    if lab.kubeconfig.exists():
+        os.environ.update(environ(lab.root))
+
+
 def write_shell_file(lab: Lab) -> Path:
     """Write `.lab/env`, to be sourced by any POSIX shell from any folder."""
     path = os.pathsep.join(str(folder) for folder in search_path(lab))

@@ -122,7 +122,6 @@ class Guard:
     """Rule id -> CEL expression that must hold."""
     variables: Mapping[str, str]
     conditions: Mapping[str, str]
-    operations: Sequence[str] = ("CREATE", "UPDATE")
 
 
 def _listed(key: str) -> str:
@@ -157,12 +156,9 @@ def _pod_variables(spec: str, metadata: str, placing: str) -> dict[str, str]:
 
 def _changed(*fields: str) -> dict[str, str]:
     """Nothing is judged twice: a finalizer's removal or a status write passes, whatever the rules say now."""
-    same = " && ".join(f"(has({n}) == has({o}) && (!has({n}) || {n} == {o}))" for n, o in _pairs(fields))
+    pairs = [(f"object.{field}", f"oldObject.{field}") for field in fields]
+    same = " && ".join(f"(has({n}) == has({o}) && (!has({n}) || {n} == {o}))" for n, o in pairs)
     return {"changed": f"request.operation != 'UPDATE' || !({same})"}
-
-
-def _pairs(fields: Sequence[str]) -> list[tuple[str, str]]:
-    return [(f"object.{field}", f"oldObject.{field}") for field in fields]
 
 
 _META = ("metadata.labels", "metadata.annotations")
@@ -331,7 +327,7 @@ def guard_objects(environment: Environment) -> tuple[Object, ...]:
                     {
                         "apiGroups": [group],
                         "apiVersions": [version],
-                        "operations": list(guard.operations),
+                        "operations": ["CREATE", "UPDATE"],
                         "resources": list(resources),
                         "scope": "*",
                     }

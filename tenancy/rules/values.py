@@ -24,7 +24,6 @@ _ENFORCED_SUFFIXES = (
     ".storageclass.storage.k8s.io/persistentvolumeclaims",
     ".deviceclass.resource.k8s.io/devices",
 )
-_PSA_LEVELS = ("privileged", "baseline", "restricted")
 _METADATA_SERVICES = tuple(
     map(
         ipaddress.ip_network,
@@ -108,7 +107,3 @@ def unsafe_prefix(prefix: str) -> str | None:
 def weak_pod_security(level: str | None) -> str | None:
     """ns-03."""
     return None if level == "restricted" else f"{level or 'no level'}"
-
-
-def pod_security_levels() -> tuple[str, ...]:
-    return _PSA_LEVELS
