@@ -5,6 +5,8 @@ from __future__ import annotations
 PREFIX = "tenancy.gpu/"
 
 TENANT = PREFIX + "tenant"
+TENANT_TAG = "tenancy:tenant"
+"""The same on AWS, as a tag."""
 ENVIRONMENT = PREFIX + "environment"
 """On every object of ours: an object without it was made by somebody else."""
 POOL = PREFIX + "pool"
@@ -14,8 +16,11 @@ BOARD = PREFIX + "board"
 """Label of a node: which GPU board it carries."""
 LAB_NODE = PREFIX + "lab"
 """Label of the lab's fake nodes."""
+LAB_CONTEXT = "gpu-tenancy-lab"
+"""Context of the lab's kubeconfig; nothing else has it."""
 
 # What the guards read. Annotations, because a list does not fit into a label value.
+ALLOWED_DEVICE_CLASSES = PREFIX + "allowed-device-classes"
 ALLOWED_POOLS = PREFIX + "allowed-pools"
 ALLOWED_PRIORITIES = PREFIX + "allowed-priority-classes"
 ALLOWED_REGISTRIES = PREFIX + "allowed-registries"
@@ -47,6 +52,8 @@ PSA_ENFORCE = "pod-security.kubernetes.io/enforce"
 PSA_VERSION = "pod-security.kubernetes.io/enforce-version"
 
 PLATFORM_NAMESPACE = "tenancy-system"
+OPERATOR_NAMESPACE = "gpu-operator"
+"""Of NVIDIA's operator, on a cluster with machines."""
 SYSTEM_NAMESPACES = ("kube-node-lease", "kube-public", "kube-system", PLATFORM_NAMESPACE)
 """Where the guards judge nobody; an environment adds the platform's own."""
 

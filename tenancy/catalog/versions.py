@@ -1,0 +1,147 @@
+"""Every pin that is neither a Python package nor one of the lab's tools: charts, add-ons, node images.
+
+Read 2026-11-20; the source stands beside each. Nothing else names a version.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ChartPin:
+    """One release of a chart. A repository with `oci://` holds the chart's folder, not an index."""
+
+    repository: str
+    chart: str
+    version: str
+
+
+CHARTS: Mapping[str, ChartPin] = {
+    # NVIDIA/gpu-operator tag v26.7.0, 2026-08-20; that it is the supported line: cloud-native-docs platform-support.
+    "gpu-operator": ChartPin("https://helm.ngc.nvidia.com/nvidia", "gpu-operator", "v26.7.0"),
+    # aws/karpenter-provider-aws tag v1.14.1, 2026-08-21. The chart in that tag still says 1.13.0: releases rewrite it.
+    "karpenter": ChartPin("oci://public.ecr.aws/karpenter", "karpenter", "1.14.1"),
+    "karpenter-crd": ChartPin("oci://public.ecr.aws/karpenter", "karpenter-crd", "1.14.1"),
+    # A patch of 1.18 seen in use, 2026-07; the values are judged by the chart of 1.18.0 (Go module cilium v1.18.0).
+    "cilium": ChartPin("https://helm.cilium.io", "cilium", "1.18.11"),
+    # aws/eks-charts, 2026-08-03.
+    "aws-efa-k8s-device-plugin": ChartPin("https://aws.github.io/eks-charts", "aws-efa-k8s-device-plugin", "v0.5.30"),
+    # The one that gpu-operator v26.7.0 ships; kubernetes-sigs/dra-driver-nvidia-gpu.
+    "dra-driver-nvidia-gpu": ChartPin(
+        "oci://registry.k8s.io/dra-driver-nvidia/charts", "dra-driver-nvidia-gpu", "0.5.0"
+    ),
+}
+
+ADD_ONS: Mapping[str, str | None] = {
+    "vpc-cni": None,
+    "kube-proxy": None,
+    "eks-pod-identity-agent": None,
+    "coredns": None,
+    "metrics-server": None,
+    "aws-ebs-csi-driver": None,
+    "eks-node-monitoring-agent": None,
+}
+"""None: the version that EKS takes by default for the cluster's Kubernetes. An add-on's versions differ from minor to
+minor (kube-proxy's is the minor itself), so a pin here would refuse half of the clusters; EKS moves an installed add-on
+only when somebody asks (EKS user guide, "Updating an add-on"), so None does not drift. Write a version to hold one."""
+
+AMI_FLOORS: tuple[tuple[str, str], ...] = (
+    # awslabs/amazon-eks-ami#2706 compares v20260403 and v20260423.
+    ("v20260423", "an image's own NVIDIA_VISIBLE_DEVICES=all opens every GPU of the node"),
+    # v20260512 has 1.19.0: aws-samples/sample-eks-enterprise-quickstart docs/AMI_VERSIONS.md. v20260523 has 1.19.1: its
+    # release notes, second-hand.
+    ("v20260523", "the container toolkit, before 1.19.1, has the escape CVE-2026-24260"),
+    # AWS bulletin 2026-046. Inferred: ECS' AL2023 images got containerd 2.2.5 on 2026-07-10 (amazon-ecs-ami#737); no
+    # release note of the EKS images that was read names theirs.
+    ("v20260724", "containerd, before 2.2.5, runs what a label of an image says, as root on the node (CVE-2026-53488)"),
+)
+"""Releases of the AL2023 EKS images from which on a hole is closed, oldest first."""
+
+AMI_FLOOR = AMI_FLOORS[-1][0]
+AMI_DEFAULT = "v20260903"
+"""With kubelet 1.36.3. From v20260917 on an image picks one of two drivers at first boot (amazon-eks-ami#2768)."""
+
+_AMI_FORM = re.compile(r"v20\d{6}")
+
+
+def ami_release_misfit(release: str) -> str | None:
+    """What is wrong with a release of the node images."""
+    if not _AMI_FORM.fullmatch(release) or not _is_day(release[1:]):
+        return f"AMI release {release!r}, which is not v and a day, like {AMI_DEFAULT}"
+    if release < AMI_FLOOR:
+        return f"AMI release {release}, before {AMI_FLOOR}: {_open(release)}"
+    return None
+
+
+def _is_day(text: str) -> bool:
+    try:
+        datetime.strptime(text, "%Y%m%d")
+    except ValueError:
+        return False
+    return True
+
+
+def _open(release: str) -> str:
+    """The oldest hole that a release still has."""
+    return next(hole for floor, hole in AMI_FLOORS if release < floor)
+
+
+def ami_name(kubernetes: str, architecture: str, variant: str, release: str) -> str:
+    """Name of an AL2023 image: architecture x86_64 or arm64, variant nvidia, neuron or standard.
+
+    As the release notes list them. A node group's own release version, such as 1.36.3-20260903, holds the kubelet's
+    patch besides and follows from nothing that a file says.
+    """
+    return f"amazon-eks-node-al2023-{architecture}-{variant}-{kubernetes}-{release}"
+
+
+def karpenter_alias(release: str) -> str:
+    """What an EC2NodeClass calls a release; it takes the right architecture and variant by itself."""
+    return f"al2023@{release}"
+
+
+@dataclass(frozen=True, slots=True)
+class Minors:
+    """Kubernetes minors that something runs on."""
+
+    oldest: str
+    newest: str | None
+    """None: its makers name no end."""
+    why: str
+
+
+COMPATIBLE: Mapping[str, Minors] = {
+    # kubernetes `pkg/apis/admissionregistration`: v1 since 1.30.
+    "guards": Minors("1.30", None, "ValidatingAdmissionPolicy is stable there"),
+    # kubernetes KEP 4381: resource.k8s.io/v1 since 1.34. The driver's chart itself takes 1.32 with the beta API.
+    "dra": Minors("1.34", None, "resource.k8s.io/v1 is served there"),
+    # karpenter-provider-aws v1.14.1 `hack/docs/compatibilitymatrix_gen/compatibility.yaml` and `pkg/providers/version`.
+    "karpenter": Minors("1.26", "1.36", "Karpenter 1.14 supports 1.26 to 1.36"),
+    # kueue v0.19.2 README.
+    "kueue": Minors("1.29", None, "Kueue 0.19 requires 1.29"),
+    # amazon-eks-ami `nodeadm/internal/containerd/runtime_config_nvidia.go` turns CDI on from kubelet 1.32, and the
+    # operator is told to use CDI. Its chart itself takes any Kubernetes.
+    "gpu-operator": Minors("1.32", None, "EKS' node images switch device injection by CDI on there"),
+    # cilium v1.18.0 `Documentation/network/kubernetes/requirements.rst`: tested on 1.30 to 1.33; older have no support,
+    # newer "depend on the backward compatibility offered by Kubernetes".
+    "cilium": Minors("1.30", None, "Cilium 1.18 supports nothing older"),
+}
+
+
+def incompatible(kubernetes: str, what: str) -> str | None:
+    """What to change where a part of the platform does not run on a minor of Kubernetes."""
+    minors = COMPATIBLE[what]
+    if _minor(kubernetes) < _minor(minors.oldest):
+        return f"use Kubernetes {minors.oldest} or newer: {minors.why}"
+    if minors.newest and _minor(kubernetes) > _minor(minors.newest):
+        return f"use Kubernetes {minors.newest} or older: {minors.why}"
+    return None
+
+
+def _minor(version: str) -> tuple[int, int]:
+    major, minor = version.removeprefix("v").split(".")[:2]
+    return int(major), int(minor)

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from tenancy.catalog.versions import (
+    ADD_ONS,
+    AMI_DEFAULT,
+    AMI_FLOOR,
+    AMI_FLOORS,
+    CHARTS,
+    COMPATIBLE,
+    ami_name,
+    ami_release_misfit,
+    incompatible,
+    karpenter_alias,
+)
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_a_chart_is_pinned_to_one_release(name: str) -> None:
+    assert re.fullmatch(r"v?\d+\.\d+\.\d+", CHARTS[name].version), "no range, no tag that moves"
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_a_chart_comes_over_an_encrypted_road(name: str) -> None:
+    assert CHARTS[name].repository.startswith(("https://", "oci://"))
+
+
+def test_karpenter_and_its_crds_are_of_one_release() -> None:
+    assert CHARTS["karpenter"].version == CHARTS["karpenter-crd"].version
+
+
+@pytest.mark.parametrize("name", ADD_ONS)
+def test_an_add_on_is_eks_default_or_one_build(name: str) -> None:
+    version = ADD_ONS[name]
+    assert version is None or re.fullmatch(r"v\d+\.\d+\.\d+-eksbuild\.\d+", version)
+
+
+def test_floors_of_the_node_images_only_rise() -> None:
+    releases = [release for release, _ in AMI_FLOORS]
+    assert all(earlier < later for earlier, later in pairwise(releases))
+
+
+def test_the_floor_is_the_one_that_closes_every_hole() -> None:
+    assert max(release for release, _ in AMI_FLOORS) == AMI_FLOOR
+
+
+def test_the_floor_is_past_the_release_whose_toolkit_has_the_known_escape() -> None:
+    assert ami_release_misfit("v20260512"), "container toolkit 1.19.0"
+
+
+@pytest.mark.parametrize("release", [AMI_FLOOR, AMI_DEFAULT])
+def test_the_floor_and_the_default_fit(release: str) -> None:
+    assert ami_release_misfit(release) is None
+
+
+@pytest.mark.parametrize(("release", "hole"), [("v20260403", 0), ("v20260423", 1), ("v20260523", 2)])
+def test_a_release_below_the_floor_is_told_the_oldest_hole_it_has(release: str, hole: int) -> None:
+    assert ami_release_misfit(release) == f"AMI release {release}, before {AMI_FLOOR}: {AMI_FLOORS[hole][1]}"
+
+
+@pytest.mark.parametrize(
+    "release", ["", "latest", "20260903", "v20261399", "v2026090", "v202609031", "1.36.3-20260903"]
+)
+def test_a_release_is_v_and_a_day(release: str) -> None:
+    assert "not v and a day" in (ami_release_misfit(release) or "")
+
+
+def test_an_image_is_named_as_the_release_notes_list_it() -> None:
+    name = ami_name("1.36", "x86_64", "nvidia", "v20260903")
+    assert name == "amazon-eks-node-al2023-x86_64-nvidia-1.36-v20260903"
+
+
+def test_karpenter_asks_for_the_same_release() -> None:
+    assert karpenter_alias("v20260903") == "al2023@v20260903"
+
+
+@pytest.mark.parametrize("what", COMPATIBLE)
+def test_the_default_kubernetes_runs_everything(what: str) -> None:
+    assert incompatible("1.36", what) is None
+
+
+@pytest.mark.parametrize("what", COMPATIBLE)
+def test_a_range_of_minors_is_not_empty_and_says_why(what: str) -> None:
+    minors = COMPATIBLE[what]
+    assert incompatible(minors.oldest, what) is None
+    assert minors.newest is None or incompatible(minors.newest, what) is None
+    assert minors.why
+
+
+@pytest.mark.parametrize("what", COMPATIBLE)
+def test_the_minor_before_the_oldest_is_refused(what: str) -> None:
+    oldest = COMPATIBLE[what].oldest
+    before = f"1.{int(oldest.split('.')[1]) - 1}"
+    assert f"use Kubernetes {oldest} or newer" in (incompatible(before, what) or "")
+
+
+def test_a_minor_past_the_newest_is_refused() -> None:
+    assert (incompatible("1.37", "karpenter") or "").startswith("use Kubernetes 1.36 or older")
+
+
+def test_minors_are_numbers_and_not_text() -> None:
+    assert incompatible("1.9", "dra"), "as text 1.9 would be newer than 1.34"
+
+
+@pytest.mark.parametrize("written", ["1.34", "v1.34.2", "1.34.0"])
+def test_a_patch_is_of_its_minor(written: str) -> None:
+    assert incompatible(written, "dra") is None
