@@ -67,9 +67,17 @@ def table(toolbox: Toolbox) -> list[tuple[str, str, str, Path]]:
     return [(n, pins[n].version, toolbox.routes.get(n, ""), p) for n, p in toolbox.paths.items()]
 
 
-def ensure(say: Callable[[str], None] | None = None, only: Iterable[str] | None = None) -> Toolbox:
-    """Every tool, or those named by `only`. Progress goes to `say`, by default to standard error."""
-    pins = recipes.load()
+def ensure(
+    say: Callable[[str], None] | None = None,
+    only: Iterable[str] | None = None,
+    pins: Mapping[str, Tool] | None = None,
+) -> Toolbox:
+    """Every tool, or those named by `only`. Progress goes to `say`, by default to standard error.
+
+    `pins` are other recipes than the lab's.
+    """
+    lab = pins is None
+    pins = recipes.load() if pins is None else pins
     wanted = set(pins if only is None else only)
     if unknown := sorted(wanted - set(pins)):
         raise ToolsError(f"unknown tool: {', '.join(unknown)} (known: {', '.join(pins)})")
@@ -79,7 +87,8 @@ def ensure(say: Callable[[str], None] | None = None, only: Iterable[str] | None 
             for _, family in groupby((t for t in pins.values() if t.name in wanted), lambda t: t.family):
                 run.settle_family(list(family))
         run.remember()
-        _link(bin_dir(), run.found, complete=only is None)
+        if lab:
+            _link(bin_dir(), run.found, complete=only is None)
     except OSError as error:
         raise ToolsError(
             f"the tools cannot be kept under {cache_root()}: {error}. "
