@@ -1,0 +1,131 @@
+"""What AWS' own API says about the values in a resource: its enumerations, lengths, ranges and required members.
+
+From botocore's service models, where botocore is installed; without it nothing is said. Properties are matched to
+the API's members by name, whatever their case; `RENAMED` has those that Terraform calls otherwise. What has no
+member of that name is not judged here: `aws_double_types` has judged it already.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib.util
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import aws_double_facts as facts
+from aws_double_types import UNKNOWN, Mistake
+
+# Service, operation, and the member of its input in which the properties are.
+OPERATIONS = {
+    "aws:budgets/budget:Budget": ("budgets", "CreateBudget", "Budget"),
+    "aws:ec2/capacityReservation:CapacityReservation": ("ec2", "CreateCapacityReservation", ""),
+    "aws:ec2/eip:Eip": ("ec2", "AllocateAddress", ""),
+    "aws:ec2/launchTemplate:LaunchTemplate": ("ec2", "CreateLaunchTemplate", "LaunchTemplateData"),
+    "aws:ec2/natGateway:NatGateway": ("ec2", "CreateNatGateway", ""),
+    "aws:ec2/placementGroup:PlacementGroup": ("ec2", "CreatePlacementGroup", ""),
+    "aws:ec2/vpc:Vpc": ("ec2", "CreateVpc", ""),
+    "aws:ec2/vpcEndpoint:VpcEndpoint": ("ec2", "CreateVpcEndpoint", ""),
+    "aws:eks/accessEntry:AccessEntry": ("eks", "CreateAccessEntry", ""),
+    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": ("eks", "AssociateAccessPolicy", ""),
+    "aws:eks/addon:Addon": ("eks", "CreateAddon", ""),
+    "aws:eks/cluster:Cluster": ("eks", "CreateCluster", ""),
+    "aws:eks/nodeGroup:NodeGroup": ("eks", "CreateNodegroup", ""),
+    "aws:eks/podIdentityAssociation:PodIdentityAssociation": ("eks", "CreatePodIdentityAssociation", ""),
+    "aws:iam/instanceProfile:InstanceProfile": ("iam", "CreateInstanceProfile", ""),
+    "aws:iam/policy:Policy": ("iam", "CreatePolicy", ""),
+    "aws:iam/role:Role": ("iam", "CreateRole", ""),
+    "aws:kms/key:Key": ("kms", "CreateKey", ""),
+}
+RENAMED: Mapping[str, Mapping[str, str]] = {
+    "budgets": {"name": "BudgetName"},
+    "ec2": {"vpcSecurityGroupIds": "SecurityGroupIds", "strategy": "Strategy"},
+    "eks": {
+        "nodeRoleArn": "nodeRole",
+        "resolveConflictsOnCreate": "resolveConflicts",
+        "resolveConflictsOnUpdate": "resolveConflicts",
+        "sourceSecurityGroupIds": "sourceSecurityGroups",
+        "vpcConfig": "resourcesVpcConfig",
+    },
+    "iam": {"assumeRolePolicy": "AssumeRolePolicyDocument", "policy": "PolicyDocument"},
+    "kms": {"customerMasterKeySpec": "KeySpec"},
+}
+# The name that a resource has among its like, and members that only some types call otherwise.
+NAMES: Mapping[str, Mapping[str, str]] = {
+    "aws:ec2/placementGroup:PlacementGroup": {"name": "GroupName"},
+    "aws:eks/nodeGroup:NodeGroup": {"subnetIds": "subnets"},
+    "aws:iam/instanceProfile:InstanceProfile": {"name": "InstanceProfileName"},
+    "aws:iam/policy:Policy": {"name": "PolicyName"},
+    "aws:iam/role:Role": {"name": "RoleName"},
+}
+# Properties whose values stand in another operation or service: service and shape of each value.
+ELSEWHERE: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "aws:budgets/budget:Budget": {"notifications": ("budgets", "Notification")},
+    "aws:eks/cluster:Cluster": {"enabledClusterLogTypes": ("eks", "LogType")},
+    "aws:eks/nodeGroup:NodeGroup": {"instanceTypes": ("ec2", "InstanceType")},
+}
+
+
+@functools.cache
+def _model(service: str) -> Any:
+    from botocore.loaders import Loader
+    from botocore.model import ServiceModel
+
+    return ServiceModel(Loader().load_service_model(service, "service-2"))
+
+
+def mistakes(token: str, inputs: Mapping[str, Any]) -> list[Mistake]:
+    """Everything about these (plain) inputs that the API would refuse by its model alone."""
+    if token not in OPERATIONS or importlib.util.find_spec("botocore") is None:
+        return []
+    service, operation, member = OPERATIONS[token]
+    shape = _model(service).operation_model(operation).input_shape
+    shape = shape.members[member] if member else shape
+    renamed = {**RENAMED.get(service, {}), **NAMES.get(token, {})}
+    given = dict(inputs)
+    given.setdefault(facts.AUTONAMED.get(token, "name"), UNKNOWN)  # the provider makes a name
+    found = []
+    for name, (other, kind) in ELSEWHERE.get(token, {}).items():
+        values = given.pop(name, [])
+        for index, item in enumerate(values if isinstance(values, list) else []):
+            found += _judge(_model(other).shape_for(kind), item, f"{name}[{index}]", {})
+    return found + list(_structure(shape, given, "", renamed))
+
+
+def _structure(shape: Any, value: Mapping[str, Any], prefix: str, renamed: Mapping[str, str]) -> Iterator[Mistake]:
+    members = {name.lower(): name for name in shape.members}
+    met = set()
+    for key, item in value.items():
+        name = members.get(renamed.get(key, key).lower())
+        if name is not None:
+            met.add(name)
+        if name is not None and key != "tags":  # a map here; some APIs want a list of keys and values
+            yield from _judge(shape.members[name], item, prefix + key, renamed)
+    for name in shape.required_members:
+        if name not in met and shape.members[name].metadata.get("idempotencyToken") is None:
+            yield Mistake(prefix + name, f"the AWS API needs `{name}` in {shape.name}")
+
+
+def _judge(shape: Any, value: Any, path: str, renamed: Mapping[str, str]) -> Iterator[Mistake]:
+    if shape.type_name == "list" and isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _judge(shape.member, item, f"{path}[{index}]", renamed)
+    elif shape.type_name == "list" and isinstance(value, dict):  # a list of at most one
+        yield from _judge(shape.member, value, path, renamed)
+    elif shape.type_name == "structure" and isinstance(value, dict):
+        yield from _structure(shape, value, f"{path}.", renamed)
+    elif isinstance(value, str) and shape.type_name == "string":
+        enumeration = getattr(shape, "enum", None)
+        if enumeration and value not in enumeration:
+            near = difflib.get_close_matches(value, enumeration, 8, 0.0)
+            yield Mistake(path, f"the AWS API's {shape.name} knows {', '.join(near)} and not {value!r}")
+        else:
+            yield from _range(shape, len(value), path, f"{len(value)} characters")
+    elif isinstance(value, int | float) and not isinstance(value, bool) and shape.type_name in ("integer", "long"):
+        yield from _range(shape, value, path, str(value))
+
+
+def _range(shape: Any, size: float, path: str, given: str) -> Iterator[Mistake]:
+    low, high = shape.metadata.get("min"), shape.metadata.get("max")
+    if (low is not None and size < low) or (high is not None and size > high):
+        yield Mistake(path, f"the AWS API's {shape.name} is {low} to {high}, got {given}")
