@@ -34,6 +34,7 @@ tiers:
     quota: {cpu: 128, memory: 512Gi, pods: 100, other: {count/ingresses.networking.k8s.io: 5}}
   batch:
     priority: 100
+    interruptible: true
     container:
       max: {cpu: 32, memory: 128Gi}
 flavors:
@@ -51,7 +52,7 @@ pools:
   notebooks:
     instance: g6.12xlarge
     nodes: 1
-    share: {mode: time-slicing, replicas: 4}
+    share: {time-slicing: 4}
     tenants: [research]
 """
 

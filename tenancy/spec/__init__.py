@@ -1,13 +1,24 @@
 """What people write: one file per environment and one per tenant."""
 
 from tenancy.spec.environment import Environment
-from tenancy.spec.loader import Loaded, Problem, SpecError, load
+from tenancy.spec.loader import ON_LAB, Loaded, Problem, SpecError, load, on_lab
 from tenancy.spec.tenant import Tenant
 
 SPEC_RULES = tuple(
-    "build-01 exc-01 img-01 mig-01 name-01 name-02 net-05 net-06 ns-03 pool-01 pool-02 pool-03 "
-    "quota-01 quota-02 rbac-05 ref-01 share-01 stor-01 stor-02".split()
+    "ami-01 build-01 dra-01 eks-01 exc-01 img-01 mig-01 mig-02 mig-03 name-01 name-02 net-05 net-06 ns-03 "
+    "pool-01 pool-02 pool-03 pool-04 pool-05 pool-06 pool-07 pool-08 pool-09 quota-01 quota-02 rbac-05 ref-01 "
+    "share-01 stor-01 stor-02".split()
 )
 """Every rule that reading the files enforces."""
 
-__all__ = ["SPEC_RULES", "Environment", "Loaded", "Problem", "SpecError", "Tenant", "load"]
+__all__ = [
+    "ON_LAB",
+    "SPEC_RULES",
+    "Environment",
+    "Loaded",
+    "Problem",
+    "SpecError",
+    "Tenant",
+    "load",
+    "on_lab",
+]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 from tenancy.rules.values import foreign_subject
 from tenancy.spec.base import Mistake, broken
-from tenancy.spec.environment import Cni, Environment, Pool, undeclared
+from tenancy.spec.environment import Cni, Environment, undeclared
+from tenancy.spec.pools import Pool
 from tenancy.spec.source import Location
 from tenancy.spec.tenant import Access, Role, Storage, Tenant
 
@@ -24,10 +26,18 @@ def crossfile(environment: Environment, tenants: Sequence[Tenant], unread: Colle
     `unread` names tenants whose files are broken: they exist, though nothing is known about them.
     """
     known = dict.fromkeys((*(t.tenant for t in tenants), *unread))
+    tiers = {tenant.tenant: tenant.tiers for tenant in tenants}
     for name, pool in environment.pools.items():
         for i, tenant in enumerate(pool.tenants):
+            where = ("pools", name, "tenants", i)
             if tenant not in known:
-                yield ENVIRONMENT, undeclared(("pools", name, "tenants", i), "tenant", tenant, known, "a tenant file")
+                yield ENVIRONMENT, undeclared(where, "tenant", tenant, known, "a tenant file")
+            mine = [t for t in sorted(tiers.get(tenant, ())) if t in environment.tiers] if pool.uncertain else []
+            if firm := [tier for tier in mine if not environment.tiers[tier].interruptible]:
+                given = f"{tenant}, of tier {' and '.join(firm)}, on {pool.uncertain}"
+                yield ENVIRONMENT, broken(where, "pool-05", given)
+    yield from _withdrawn(environment, tenants)
+    yield from _ambiguous(environment, tenants)
     offers = _offers(environment)
     for index, tenant in enumerate(tenants):
         for mistake in (*_references(environment, tenant), *_shares(environment, offers, tenant)):
@@ -71,6 +81,51 @@ def _references(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
             yield broken(("people", i, person.kind.lower()), "rbac-05", given)
 
 
+def _withdrawn(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Found]:
+    """Flavors that no pool yields, or no longer, while tenants hold a share."""
+    yielded = {flavor for pool in environment.pools for flavor in environment.flavors_of(pool)}
+    holders: dict[str, list[str]] = {flavor: [] for flavor in environment.flavors if flavor not in yielded}
+    for tenant in tenants if holders else ():
+        for flavor in tenant.gpus:
+            if flavor in holders:
+                holders[flavor].append(tenant.tenant)
+    for flavor, names in holders.items():
+        if names:
+            given = f"flavor {flavor}, which no pool yields and {some(names)} hold{'s' * (len(names) == 1)} a share of"
+            change = "keep a pool that yields it, or take the shares out of the tenants' files first"
+            yield ENVIRONMENT, broken(("flavors", flavor), "pool-01", given, change)
+
+
+def _ambiguous(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Found]:
+    """Pools whose slices have one resource name, differ, and are open to one tenant: its quota would mix them."""
+    kinds: dict[str, dict[tuple[str, str | None], list[str]]] = {}
+    for name in environment.pools:
+        for flavor in environment.flavors_of(name):
+            found = environment.flavors[flavor]
+            if found.mig:
+                same = kinds.setdefault(environment.resource_of(flavor), {})
+                same.setdefault((found.gpu, found.mig), []).append(name)
+    for resource, slices in kinds.items():
+        for (first, ones), (second, others) in combinations(slices.items(), 2):
+            one, other = ones[0], others[0]
+            both = [
+                tenant.tenant
+                for tenant in tenants
+                if any(environment.resource_of(f) == resource for f in tenant.gpus if f in environment.flavors)
+                and any(environment.pools[p].admits(tenant.tenant, tenant.tiers) for p in ones)
+                and any(environment.pools[p].admits(tenant.tenant, tenant.tiers) for p in others)
+            ]
+            if both:
+                kinds_there = f"{first[1]} of {first[0]} in {one} and {second[1]} of {second[0]} in {other}"
+                given = f"{resource}, which is {kinds_there}, both open to {some(both)}"
+                yield ENVIRONMENT, broken(("pools", other), "mig-03", given)
+
+
+def some(names: Sequence[str], most: int = 5) -> str:
+    """The first names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 class _Offer(NamedTuple):
     """What one pool has of a flavor."""
 
@@ -98,6 +153,8 @@ def _shares(environment: Environment, offers: _Offers, tenant: Tenant) -> Iterat
     for flavor in tenant.gpus:
         if flavor not in offers:
             yield undeclared(("gpus", flavor), "flavor", flavor, environment.flavors)
+        elif not offers[flavor]:
+            continue  # said once, for all tenants
         elif not _pools(offers, flavor, tenant.tenant, tenant.tiers):
             yield broken(("gpus", flavor), "pool-01", f"{flavor}, which no pool yields to {tenant.tenant}")
         else:
@@ -224,4 +281,6 @@ def _oversold(
     given = (
         f"{' + '.join(parts)}{more} = {sum(by_tenant.values())} guaranteed of {there} {flavor} in {', '.join(pools)}"
     )
-    return largest[0], broken(("gpus", flavor, "guaranteed"), "pool-03", given)
+    over = sum(by_tenant.values()) - there
+    change = f"take back {over}, or raise nodes (for an autoscaled pool its minimum counts)"
+    return largest[0], broken(("gpus", flavor, "guaranteed"), "pool-03", given, change)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+import re
+from collections.abc import Collection, Iterator
 from decimal import Decimal
 from enum import StrEnum
+from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from tenancy.catalog import gpus
+from tenancy.catalog import boards, gpus, nodes
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.versions import incompatible
 from tenancy.rules.values import foreign_subject, gpu_keys, unenforced_quota_keys
+from tenancy.spec.aws import Aws
 from tenancy.spec.base import (
     Count,
     Flag,
@@ -28,8 +32,18 @@ from tenancy.spec.base import (
     Whole,
     amount,
     broken,
-    plain,
-    written,
+)
+from tenancy.spec.pools import (
+    BALANCED,
+    Cut,
+    Flavor,
+    Pool,
+    Provisioner,
+    Strategy,
+    layout_mistakes,
+    layout_of,
+    nearest,
+    resource_name,
 )
 from tenancy.spec.source import Location
 
@@ -54,6 +68,17 @@ _Address = Annotated[
 ]
 
 
+_Mirror = Annotated[
+    str,
+    Form(
+        r"^(oci|https?)://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9._-]+)*$",
+        "an OCI registry's path, or a chart repository's address",
+        "write it like oci://registry.bank.example/charts",
+        200,
+    ),
+]
+
+
 class Platform(Spec):
     group: _Group = Field(
         description="Group of the platform team, the one identity that may change tenants' namespaces. "
@@ -63,6 +88,11 @@ class Platform(Spec):
         (),
         description="Namespaces of the platform's own services (monitoring, operators): guards judge nobody "
         f"there. Always among them: {', '.join(words.SYSTEM_NAMESPACES)}.",
+    )
+    chart_mirror: _Mirror | None = Field(
+        None,
+        description="Where all Helm charts come from, such as oci://registry.bank.example/charts. Absent: each from "
+        "its own repository on the internet.",
     )
     docs: _Address = Field(
         "docs/rules.md",
@@ -83,13 +113,18 @@ class Cni(StrEnum):
 _Version = Annotated[
     str, Form(r"^1\.3[0-9]$", "a minor version from 1.30 to 1.39", 'write it like "1.36", with quotes')
 ]
-_Account = Annotated[
-    str, Form(r"^([0-9]{12})?$", "an account id of 12 digits", 'write it like "111122223333", with quotes')
-]
 _Context = Annotated[
     str, Form(r"^[^\s\x00-\x1f]+$", "a context's name without spaces", "see kubectl config get-contexts", 253)
 ]
-_Region = Annotated[str, Form(r"^([a-z]{2}(-[a-z]+)+-[0-9])?$", "an AWS region", "write it like eu-central-1")]
+
+
+class Devices(StrEnum):
+    PLUGIN = "plugin"  # NVIDIA's device plugin: extended resources such as nvidia.com/gpu
+    DRA = "dra"  # NVIDIA's DRA driver: device classes, one for each flavor
+
+
+DRIVER_DOMAIN = ".nvidia.com"
+DNS_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
 
 class Cluster(Spec):
@@ -100,19 +135,13 @@ class Cluster(Spec):
     )
     kubernetes: _Version = Field("1.36", description="Minor version of Kubernetes, 1.30 or newer.")
     cni: Cni = Field(Cni.VPC_CNI, description="Who enforces network policies.")
-
-
-class Aws(Spec):
-    enabled: Flag = Field(
-        False, description="Whether the AWS layer (roles, buckets, nodes) is built. Absent: it is not."
+    devices: Devices = Field(
+        Devices.PLUGIN, description="How pods ask for GPUs; dra needs Kubernetes 1.34, and pools without Karpenter."
     )
-    account: _Account = Field("", description="Account id, 12 digits.")
-    region: _Region = Field("", description="Region, such as eu-central-1.")
 
     def mistakes(self) -> Iterator[Mistake]:
-        if self.enabled:
-            given = "aws.enabled: true; this version builds the Kubernetes half"
-            yield broken(("enabled",), "build-01", given, "set aws.enabled to false")
+        if self.devices is Devices.DRA and (misfit := incompatible(self.kubernetes, "dra")):
+            yield broken(("devices",), "dra-01", f"devices: dra on Kubernetes {self.kubernetes}", misfit)
 
 
 _Registry = Annotated[
@@ -262,111 +291,18 @@ class Tier(Spec):
         description="Value of the tier's priority class. Pods may use the classes of their tier and of lower ones."
     )
     gpu_tier: Slug = Field("shared", description="Label gpu-tier of its namespaces, for cost reports.")
+    interruptible: Flag = Field(
+        False,
+        description="Whether its work bears to lose its GPU, or a neighbour's fault on it: only then may it use spot "
+        "nodes and shared GPUs. Absent: it does not.",
+    )
     quota: Quota = Field(default_factory=Quota, description="Per namespace: default and ceiling at once.")
     container: Container = Field(default_factory=Container, description="Per container.")
     claim: Claim = Field(default_factory=Claim, description="Per volume claim.")
 
 
-class Sharing(StrEnum):
-    TIME_SLICING = "time-slicing"  # no memory or fault isolation: one tenant per pool
-    MPS = "mps"  # soft memory limits, shared faults: one tenant per pool
-
-
-class Flavor(Spec):
-    """What the pools of one kind yield: a whole GPU, a MIG slice, or a replica of a shared GPU."""
-
-    gpu: Literal["a100-40gb", "a100-80gb", "h100-80gb", "h200-141gb", "a10g", "l4", "l40s", "t4"] = Field(
-        description="The board."
-    )
-    mig: str | None = Field(None, description="MIG profile; absent: the whole GPU.")
-    share: Sharing | None = Field(None, description="How replicas share the GPU; absent: they do not.")
-
-    def mistakes(self) -> Iterator[Mistake]:
-        if self.mig is not None and (misfit := gpus.layout_misfit(self.gpu, {self.mig: 1})):
-            yield broken(("mig",), "mig-01", misfit, f"use one of {_profiles(self.gpu)}")
-        if self.mig is not None and self.share:
-            change = "choose one; sharing inside slices is not built"
-            yield broken(("share",), "build-01", "mig and share in one flavor", change)
-
-    @property
-    def resource(self) -> str:
-        """The extended resource that a pod asks for."""
-        return gpus.resource_name(self.mig, self.share is not None)
-
-
-class Nodes(Spec):
-    min: Count = Field(0, description="Nodes that are always there; only these back a guarantee.")
-    max: Count = Field(description="Nodes at most.")
-
-    def mistakes(self) -> Iterator[Mistake]:
-        if self.min > self.max:
-            yield Mistake(
-                ("min",), f"min {self.min} above max {self.max}", "min is at most max", "lower min or raise max"
-            )
-
-
-def _nodes(value: Any) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return {"min": value, "max": value}
-    if not isinstance(value, dict | Nodes):
-        raise plain(written(value), "a number of nodes, or a mapping of min and max", "write 8, or {min: 2, max: 8}")
-    return value
-
-
-def _profiles(board: str) -> str:
-    return ", ".join(gpus.BOARDS[board]) or "none: the board cannot be partitioned"
-
-
-class Mig(Spec):
-    layout: dict[str, Positive] = Field(min_length=1, description="Slices per GPU, by profile.")
-
-
-class Share(Spec):
-    mode: Sharing = Field(description="How one GPU serves several pods.")
-    replicas: Annotated[int, Whole(2, 48)] = Field(description="Pods per GPU.")
-
-
-class Pool(Spec):
-    """Nodes of one instance type. Who may use it: the tenants named, the tiers named, or everybody."""
-
-    instance: str = Field(description="EC2 instance type.")
-    nodes: Annotated[
-        Nodes,
-        BeforeValidator(_nodes, json_schema_input_type=int | Nodes),
-        Field(description="A fixed number, or {min, max} of an autoscaled pool."),
-    ]
-    mig: Mig | None = Field(None, description="How each GPU is partitioned; absent: it is not.")
-    share: Share | None = Field(None, description="How each GPU is shared; absent: it is not.")
-    tenants: tuple[str, ...] = Field((), description="Tenants that may use the pool.")
-    tiers: tuple[str, ...] = Field((), description="Tiers that may use the pool.")
-
-    def mistakes(self) -> Iterator[Mistake]:
-        if self.mig and self.share:
-            change = "choose one; sharing inside slices is not built"
-            yield broken(("share",), "build-01", "mig and share in one pool", change)
-        if self.share and (len(self.tenants) != 1 or self.tiers):
-            given = ", ".join((*self.tenants, *(f"tier {t}" for t in self.tiers))) or "everybody"
-            yield broken(("share",), "pool-02", f"a {self.share.mode} pool for {given}")
-        instance = gpus.INSTANCES.get(self.instance)
-        if instance is None:
-            close = " or ".join(nearest(self.instance, gpus.INSTANCES))
-            change = f"use {close}, or add a row to tenancy/catalog/gpus.py"
-            yield broken(("instance",), "ref-01", f"instance {self.instance!r}", change)
-        elif self.mig and (misfit := gpus.layout_misfit(instance.gpu, self.mig.layout)):
-            yield broken(("mig", "layout"), "mig-01", misfit)
-
-    @property
-    def restricted(self) -> bool:
-        return bool(self.tenants or self.tiers)
-
-    def admits(self, tenant: str, tiers: frozenset[str]) -> bool:
-        return not self.restricted or tenant in self.tenants or not tiers.isdisjoint(self.tiers)
-
-
-def nearest(given: str, known: Iterable[str], count: int = 3) -> list[str]:
-    import difflib  # only on the way to a message
-
-    return difflib.get_close_matches(given, list(known), n=count, cutoff=0.0)
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def undeclared(
@@ -395,46 +331,185 @@ class Environment(Spec):
     buckets: tuple[Slug, ...] = Field((), description="Buckets that tenants may be given prefixes of.")
     tiers: dict[Slug, Tier] = Field(min_length=1, description="Kinds of tenant, by name.")
     flavors: dict[FlavorName, Flavor] = Field(default_factory=dict, description="What tenants may ask for, by name.")
+    mig_layouts: dict[Slug, dict[str, Positive]] = Field(
+        default_factory=dict, description="MIG layouts by name, slices per GPU, for pools that share one."
+    )
     pools: dict[PartName, Pool] = Field(default_factory=dict, description="Where it comes from, by name.")
 
     def mistakes(self) -> Iterator[Mistake]:
+        sound = True
         for name, pool in self.pools.items():
             for i, tier in enumerate(pool.tiers):
                 if tier not in self.tiers:
                     yield undeclared(("pools", name, "tiers", i), "tier", tier, self.tiers)
-            if not self.flavors_of(name):
-                given = f"pool {name}, which yields no declared flavor"
-                yield broken(("pools", name), "ref-01", given, "declare its GPU or slices under flavors")
+            for mistake in self._layout(name, pool):
+                sound = False
+                yield mistake
+            yield from self._placed(name, pool)
         kinds: dict[tuple[object, ...], str] = {}
         for name, flavor in self.flavors.items():
+            yield from self._claimed(name, flavor)
             twin = kinds.setdefault((flavor.gpu, flavor.mig, flavor.share), name)
             if twin != name:
                 given = f"flavors {twin} and {name}, which are the same thing"
                 yield broken(("flavors", name), "name-02", given, "keep one of the two")
+        if sound:
+            yield from self._yields()
+
+    def _claimed(self, name: str, flavor: Flavor) -> Iterator[Mistake]:
+        """A flavor that cannot be a device class of its own."""
+        if not self.devices_by_claim:
+            return
+        if flavor.share:
+            change = "drop the flavor, or set cluster.devices to plugin"
+            yield broken(("flavors", name), "dra-01", f"flavor {name} of GPUs shared by {flavor.share}", change)
+        if name.endswith(DRIVER_DOMAIN) or not DNS_NAME.fullmatch(name):
+            change = f"rename it: a class has a DNS name, and those that end with {DRIVER_DOMAIN} are the driver's"
+            yield broken(("flavors", name), "dra-01", f"flavor {name!r} as a device class", change)
+
+    def _layout(self, name: str, pool: Pool) -> Iterator[Mistake]:
+        """A named layout that nobody declared, or that does not fit on the pool's board."""
+        if not (pool.mig and pool.mig.named):
+            return
+        where, board = ("pools", name, "mig", "named"), pool.machine.gpu
+        layout = layout_of(pool.mig.named, board, self.mig_layouts)
+        if layout is None:
+            yield undeclared(where, "layout", pool.mig.named, [*self.mig_layouts, BALANCED])
+        else:
+            yield from layout_mistakes(where, board, layout)
+
+    def _placed(self, name: str, pool: Pool) -> Iterator[Mistake]:
+        for i, zone in enumerate(pool.zones):
+            if self.aws.enabled and zone not in self.aws.every_zone:
+                known = self.aws.every_zone
+                yield undeclared(("pools", name, "zones", i), "zone", zone, known, "aws.zones")
+        uncertain = pool.uncertain
+        for i, tier in enumerate(pool.tiers):
+            if uncertain and tier in self.tiers and not self.tiers[tier].interruptible:
+                yield broken(("pools", name, "tiers", i), "pool-05", f"tier {tier} on {uncertain}")
+        firm = [name for name, tier in self.tiers.items() if not tier.interruptible]
+        if uncertain and not pool.restricted and firm:
+            given = f"{uncertain} for everybody, tier {firm[0]} among them"
+            yield broken(("pools", name), "pool-05", given, "name interruptible tiers under tiers")
+        if self.cluster.devices is Devices.DRA:
+            if pool.machine.gpu not in boards.PRODUCTS:
+                given = f"{pool.instance} with devices: dra; what the driver calls a {pool.machine.gpu} is not known"
+                yield broken(("pools", name, "instance"), "dra-01", given)
+            if pool.made_by is Provisioner.KARPENTER:
+                yield broken(("pools", name, "nodes"), "dra-01", "a pool of Karpenter with devices: dra")
+            if pool.share:
+                change = "drop share, or set cluster.devices to plugin"
+                yield broken(("pools", name, "share"), "dra-01", f"{pool.share.mode} with devices: dra", change)
+
+    def _yields(self) -> Iterator[Mistake]:
+        """What pools yield, judged together: once every layout is known to fit."""
+        whole = [
+            name
+            for name, pool in self.pools.items()
+            if not pool.share and any(not slices for _, slices in self.cuts(name))
+        ]
+        strategies: dict[str, str] = {}
+        for name, pool in self.pools.items():
+            if not self.flavors_of(name):
+                given = f"pool {name}, which yields no declared flavor"
+                yield broken(("pools", name), "ref-01", given, "declare its GPU or slices under flavors")
+            cuts = self.cuts(name)
+            if pool.mig and pool.mig.strategy is Strategy.SINGLE:
+                where = ("pools", name, "mig", "strategy")
+                if len(cuts) != 1 or len(cuts[0][1]) != 1:
+                    parts = ", ".join(f"{count} x [{boards.write_layout(slices) or 'whole'}]" for count, slices in cuts)
+                    yield broken(where, "mig-02", f"strategy: single over {parts}")
+                if whole and not pool.share:
+                    given = f"strategy: single beside whole GPUs in {', '.join(whole)}, both called {gpus.GPU}"
+                    yield broken(where, "mig-02", given, "use strategy: mixed")
+            for flavor in self.flavors_of(name):
+                other = strategies.setdefault(flavor, name)
+                mine, theirs = pool.strategy, self.pools[other].strategy
+                if self.flavors[flavor].mig and mine is not theirs:
+                    given = f"flavor {flavor} as {mine} in {name} and as {theirs} in {other}"
+                    yield broken(("pools", name, "mig", "strategy"), "mig-02", given, "use one strategy for a flavor")
+            yield from self._pods(name, pool)
+
+    def _pods(self, name: str, pool: Pool) -> Iterator[Mistake]:
+        """More replicas or slices than pods: the last ones could never be used."""
+        per_gpu = [sum(slices.values()) or 1 for _, slices in self.cuts(name)]
+        units = sum(count * each for (count, _), each in zip(self.cuts(name), per_gpu, strict=True))
+        ours = self.daemonsets(name).pods
+        room = pool.most_pods - ours
+        replicas = pool.share.replicas if pool.share else 1
+        if units * replicas <= room:
+            return
+        what = counted(units, "slice" if pool.mig else "GPU")
+        given = (
+            f"{what} x {replicas} = {units * replicas} pods on {pool.instance}, which takes {pool.most_pods}, "
+            f"{ours} of them the platform's"
+        )
+        where = ("pools", name, "share") if pool.share else ("pools", name, "mig")
+        most = room // units
+        change = f"share by {most} at most" if pool.share and most > 1 else f"cut into {room} slices at most"
+        yield broken(where, "pool-04", given, change)
+
+    def cuts(self, pool: str) -> list[Cut]:
+        """Groups of a node's GPUs in order of their index, with the slices on each."""
+        return self.pools[pool].cuts(self.mig_layouts)
+
+    def daemonsets(self, pool: str) -> nodes.Resources:
+        """What the platform's own pods take of one node of a pool."""
+        spec, addon = self.pools[pool], nodes.Addon
+        wanted = {addon.VPC_CNI, addon.KUBE_PROXY, addon.POD_IDENTITY, addon.EBS_CSI, addon.NODE_MONITORING}
+        wanted |= {addon.GPU_OPERATOR, addon.DCGM_EXPORTER}
+        wanted |= {addon.CILIUM} if self.cluster.cni is Cni.CILIUM else set()
+        wanted |= {addon.EFA} if spec.efa else set()
+        return nodes.daemonset_reserve(wanted)
+
+    @property
+    def devices_by_claim(self) -> bool:
+        return self.cluster.devices is Devices.DRA
 
     def flavors_of(self, pool: str) -> dict[str, int]:
         """Flavors that one node of a pool yields, with how many of each."""
-        spec = self.pools[pool]
-        instance = gpus.INSTANCES[spec.instance]
-        found: dict[str, int] = {}
-        for name, flavor in self.flavors.items():
-            if flavor.gpu != instance.gpu:
-                continue
-            if spec.mig:
-                per_gpu = spec.mig.layout.get(flavor.mig or "", 0)
-            elif spec.share:
-                per_gpu = spec.share.replicas if flavor.share == spec.share.mode else 0
-            else:
-                per_gpu = 0 if flavor.mig or flavor.share else 1
-            if per_gpu:
-                found[name] = per_gpu * instance.gpus
-        return found
+        return self._yield_of[pool]
+
+    @cached_property
+    def _yield_of(self) -> dict[str, dict[str, int]]:
+        return {name: self._yield(name, pool) for name, pool in self.pools.items()}
+
+    def _yield(self, name: str, pool: Pool) -> dict[str, int]:
+        mode, replicas = (pool.share.mode, pool.share.replicas) if pool.share else (None, 1)
+        units: dict[str | None, int] = {}
+        for count, slices in self.cuts(name):
+            for profile, each in slices.items() or [(None, 1)]:
+                units[profile] = units.get(profile, 0) + count * each
+        return {
+            name: units[flavor.mig] * replicas
+            for name, flavor in self.flavors.items()
+            if flavor.gpu == pool.machine.gpu and flavor.share is mode and flavor.mig in units
+        }
+
+    def resource_of(self, flavor: str) -> str:
+        """The extended resource that a flavor is."""
+        return self._resource_of[flavor]
+
+    @cached_property
+    def _resource_of(self) -> dict[str, str]:
+        strategies = {flavor: pool.strategy for name, pool in self.pools.items() for flavor in self.flavors_of(name)}
+        return {
+            name: resource_name(flavor.mig, flavor.share is not None, strategies.get(name, Strategy.MIXED))
+            for name, flavor in self.flavors.items()
+        }
 
     @property
     def resources(self) -> frozenset[str]:
         """Every extended resource that some flavor is."""
-        return frozenset(flavor.resource for flavor in self.flavors.values())
+        return frozenset(self._resource_of.values())
+
+    @cached_property
+    def possible_slices(self) -> frozenset[str]:
+        """Resource names of every profile of every board that the environment names."""
+        named = {flavor.gpu for flavor in self.flavors.values()} | {pool.machine.gpu for pool in self.pools.values()}
+        return frozenset(resource_name(profile, False) for board in named for profile in boards.BOARDS[board].profiles)
 
     @property
     def system_namespaces(self) -> tuple[str, ...]:
-        return tuple(sorted({*words.SYSTEM_NAMESPACES, *self.platform.namespaces}))
+        installed = {words.OPERATOR_NAMESPACE} if self.aws.enabled else set()
+        return tuple(sorted({*words.SYSTEM_NAMESPACES, *self.platform.namespaces, *installed}))

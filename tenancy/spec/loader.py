@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
+from tenancy.catalog import vocabulary as words
 from tenancy.spec.base import NEEDS_TEXT, Mistake, Spec, broken, written
 from tenancy.spec.crossfile import ENVIRONMENT, between_tenants, crossfile
 from tenancy.spec.environment import Environment, nearest
@@ -63,6 +64,19 @@ class Loaded:
     environment: Environment
     tenants: tuple[Tenant, ...]
     folder: Path
+
+
+ON_LAB = "GPU_TENANCY_ON_LAB"
+"""Set for the program of a stack whose cluster the lab stands in for."""
+
+
+def on_lab(loaded: Loaded) -> Loaded:
+    """The environment as the lab plays it: the same tenants and pools on fake nodes, and nothing on AWS."""
+    environment = loaded.environment
+    cluster = environment.cluster.model_copy(update={"context": words.LAB_CONTEXT})
+    aws = environment.aws.model_copy(update={"enabled": False})
+    played = environment.model_copy(update={"cluster": cluster, "aws": aws})
+    return replace(loaded, environment=played)
 
 
 def find_folder(name: str | os.PathLike[str], root: Path | None = None) -> Path:

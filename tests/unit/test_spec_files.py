@@ -33,7 +33,7 @@ ENV, FRAUD, RESEARCH = "environment.yaml", "tenants/fraud.yaml", "tenants/resear
         (ENV, "    priority: 100\n", "    priority: none\n", 24, 15, "tiers.batch.priority"),
         (ENV, "    priority: 100\n", "", 23, 3, "tiers.batch.priority"),
         (ENV, "    risk: {title", "    Risk: {title", 5, 5, "organisation.departments.Risk"),
-        (ENV, "nodes: {min: 1, max: 3}", "nodes: {min: 4, max: 3}", 35, 18, "pools.serve.nodes.min"),
+        (ENV, "nodes: {min: 1, max: 3}", "nodes: {min: 4, max: 3}", 36, 18, "pools.serve.nodes.min"),
     ],
 )
 def test_a_problem_stands_at_its_line_and_column(
@@ -193,10 +193,10 @@ def test_nodes_in_either_form_are_judged_once(spec: Any, value: str) -> None:
     [
         (FRAUD, "tier: batch\n", "tier: batch\ntier: production\n", 8),
         (FRAUD, "{monthly-usd: 180000}", "{monthly-usd: 1, monthly-usd: 2}", 23),
-        (ENV, "      layout: {1g.5gb: 7}", "      layout: {1g.5gb: 7, 1g.5gb: 7}", 37),
+        (ENV, "      layout: {1g.5gb: 7}", "      layout: {1g.5gb: 7, 1g.5gb: 7}", 38),
         (ENV, "  batch:\n", "  batch: &batch\n    priority: 5\n", 25),
-        (ENV, "pools:\n", "pools:\n  more: {<<: {nodes: 1, nodes: 2}, instance: p4d.24xlarge}\n", 32),
-        (ENV, "pools:\n", "pools:\n  more: {<<: {nodes: 1}, instance: p4d.24xlarge, instance: g6.12xlarge}\n", 32),
+        (ENV, "pools:\n", "pools:\n  more: {<<: {nodes: 1, nodes: 2}, instance: p4d.24xlarge}\n", 33),
+        (ENV, "pools:\n", "pools:\n  more: {<<: {nodes: 1}, instance: p4d.24xlarge, instance: g6.12xlarge}\n", 33),
     ],
 )
 def test_a_key_given_twice_is_refused_at_the_second(spec: Any, file: str, old: str, new: str, line: int) -> None:

@@ -1,0 +1,383 @@
+"""Pools and flavors: which nodes there are, how their GPUs are cut or shared, and what that yields."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BeforeValidator, Field
+
+from tenancy.catalog import boards, gpus, nodes
+from tenancy.catalog.instances import INSTANCES, Instance
+from tenancy.catalog.versions import ami_release_misfit
+from tenancy.spec.base import (
+    Count,
+    Day,
+    Flag,
+    Form,
+    Mistake,
+    Positive,
+    Slug,
+    Spec,
+    Whole,
+    broken,
+    plain,
+    written,
+)
+
+
+class Sharing(StrEnum):
+    TIME_SLICING = "time-slicing"  # no memory or fault isolation: one tenant per pool
+    MPS = "mps"  # soft memory limits, shared faults: one tenant per pool
+
+
+class Strategy(StrEnum):
+    MIXED = "mixed"  # each profile is a resource of its own
+    SINGLE = "single"  # slices pose as whole GPUs: one profile per pool, and no whole GPUs beside it
+
+
+class Provisioner(StrEnum):
+    MANAGED = "managed"  # an EKS managed node group: always there
+    KARPENTER = "karpenter"  # the minimum as a managed group, the rest when pods ask for it
+
+
+class Market(StrEnum):
+    ON_DEMAND = "on-demand"
+    SPOT = "spot"  # taken away with two minutes' notice: interruptible tiers only
+
+
+class UpgradeStrategy(StrEnum):
+    SURGE = "surge"  # a new node first, then the old one goes
+    TERMINATE_FIRST = "terminate-first"  # where the reservation is full a new node has no place
+
+
+_Board = Annotated[
+    str, Form(r"^[a-z0-9]+(-[a-z0-9]+)*$", "a GPU board of the catalogue", "write it like a100-40gb; `tenancy catalog`")
+]
+
+
+class Flavor(Spec):
+    """What the pools of one kind yield: a whole GPU, a MIG slice, or a replica of a shared one."""
+
+    gpu: _Board = Field(description="The board.", json_schema_extra={"enum": list(boards.BOARDS)})
+    mig: str | None = Field(None, description="MIG profile; absent: the whole GPU.")
+    share: Sharing | None = Field(None, description="How replicas share the GPU or slice; absent: they do not.")
+
+    def mistakes(self) -> Iterator[Mistake]:
+        if self.gpu not in boards.BOARDS:
+            change = f"use {' or '.join(nearest(self.gpu, boards.BOARDS))}"
+            yield broken(("gpu",), "ref-01", f"board {self.gpu!r}", change)
+        elif self.mig is not None and (misfit := boards.layout_misfit(self.gpu, {self.mig: 1})):
+            yield broken(("mig",), "mig-01", misfit, f"use one of {_profiles(self.gpu)}")
+        if self.mig is not None and self.share is Sharing.MPS:
+            yield broken(("share",), "pool-08", f"share: mps of slices {self.mig}")
+
+
+class Nodes(Spec):
+    min: Count = Field(0, description="Nodes that are always there; only these back a guarantee.")
+    max: Count = Field(description="Nodes at most.")
+
+    def mistakes(self) -> Iterator[Mistake]:
+        if self.min > self.max:
+            yield Mistake(
+                ("min",), f"min {self.min} above max {self.max}", "min is at most max", "lower min or raise max"
+            )
+
+
+def _nodes(value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return {"min": value, "max": value}
+    if not isinstance(value, dict | Nodes):
+        raise plain(written(value), "a number of nodes, or a mapping of min and max", "write 8, or {min: 2, max: 8}")
+    return value
+
+
+def _profiles(board: str) -> str:
+    return ", ".join(boards.BOARDS[board].profiles) or "none: the board cannot be partitioned"
+
+
+class Cut(NamedTuple):
+    """GPUs of a node that are partitioned alike; without slices they are whole."""
+
+    gpus: int
+    slices: Mapping[str, int]
+
+
+class Part(Spec):
+    """Some GPUs of a node, all cut in the same way."""
+
+    gpus: Positive = Field(description="How many GPUs of a node; the first part takes the lowest indices.")
+    slices: dict[str, Positive] = Field(min_length=1, description="Slices per GPU, by profile.")
+
+
+class Mig(Spec):
+    """How a node's GPUs are partitioned: exactly one of layout, named and per-gpu."""
+
+    layout: dict[str, Positive] | None = Field(
+        None, min_length=1, description="Slices per GPU by profile, on every GPU."
+    )
+    named: Slug | None = Field(
+        None, description="A layout of mig-layouts, or all-balanced, on every GPU.", examples=["all-balanced"]
+    )
+    per_gpu: tuple[Part, ...] | None = Field(
+        None, min_length=1, description="Different layouts on one node. GPUs that no part takes stay whole."
+    )
+    strategy: Strategy = Field(Strategy.MIXED, description="How slices are named as resources.")
+
+    def mistakes(self) -> Iterator[Mistake]:
+        given = [name for name in ("layout", "named", "per_gpu") if getattr(self, name) is not None]
+        if len(given) != 1:
+            what = " and ".join(name.replace("_", "-") for name in given) or "none of layout, named and per-gpu"
+            yield Mistake((), what, "a pool is cut in one way", "write exactly one of layout, named and per-gpu")
+
+
+class Share(Spec):
+    """How many pods one GPU or slice serves: exactly one of time-slicing and mps."""
+
+    time_slicing: Annotated[int, Whole(2, 48)] | None = Field(None, description="Pods per GPU, taking turns.")
+    mps: Annotated[int, Whole(2, 48)] | None = Field(None, description="Pods per GPU, side by side.")
+
+    def mistakes(self) -> Iterator[Mistake]:
+        if (self.time_slicing is None) == (self.mps is None):
+            given = "both time-slicing and mps" if self.mps else "neither time-slicing nor mps"
+            yield Mistake((), given, "a pool is shared in one way", "write time-slicing: 4, or mps: 4")
+
+    @property
+    def mode(self) -> Sharing:
+        return Sharing.MPS if self.mps else Sharing.TIME_SLICING
+
+    @property
+    def replicas(self) -> int:
+        return self.mps or self.time_slicing or 1
+
+
+_Reservation = Annotated[str, Form(r"^cr-[0-9a-f]{8,17}$", "id of a capacity reservation", "write it like cr-0123abcd")]
+
+
+class Purchase(Spec):
+    """How the nodes are bought: exactly one of market, reservation and capacity-block."""
+
+    market: Market | None = Field(None, description="Bought as they come.")
+    reservation: _Reservation | None = Field(None, description="An on-demand capacity reservation, and nothing else.")
+    capacity_block: _Reservation | None = Field(None, description="A capacity block; needs ends.")
+    ends: Day | None = Field(None, description="Day on which a capacity block ends; its nodes go 30 minutes earlier.")
+
+    def mistakes(self) -> Iterator[Mistake]:
+        given = [n for n in ("market", "reservation", "capacity_block") if getattr(self, n) is not None]
+        if len(given) != 1:
+            what = " and ".join(n.replace("_", "-") for n in given) or "no way to buy"
+            change = "write on-demand, spot, {reservation: cr-…} or {capacity-block: cr-…, ends: …}"
+            yield Mistake((), what, "nodes are bought in one way", change)
+        if (self.capacity_block is None) != (self.ends is None):
+            what = "capacity-block without ends" if self.capacity_block else "ends without capacity-block"
+            yield Mistake(("ends",), what, "a capacity block ends on a day", "write both, or neither")
+        elif self.ends and self.ends < dt.date.today():
+            given = f"capacity block {self.capacity_block}, which ended on {self.ends}"
+            yield broken(("ends",), "pool-07", given, "name the block that follows, or remove the pool")
+
+    @property
+    def reserved(self) -> str | None:
+        """The reservation that the nodes come from, of either kind."""
+        return self.reservation or self.capacity_block
+
+    def __str__(self) -> str:
+        if self.capacity_block:
+            return f"capacity block {self.capacity_block} until {self.ends}"
+        return f"reservation {self.reservation}" if self.reservation else str(self.market)
+
+
+def _purchase(value: Any) -> Any:
+    return {"market": value} if isinstance(value, str) else value
+
+
+class Upgrade(Spec):
+    """How nodes are replaced when the image, the layout or a launch setting changes."""
+
+    strategy: UpgradeStrategy | None = Field(
+        None, description="Absent: surge, or terminate-first for a reservation, which has no room for one more."
+    )
+    at_once: Positive = Field(1, description="Nodes replaced at the same time.")
+    wave: Annotated[int, Whole(1, 20)] = Field(
+        1, description="Pools of a higher wave change only after those of a lower one have, and after the pause."
+    )
+
+
+Release = Annotated[str, Form(r"^v20[0-9]{6}$", "an AMI release", "write it like v20260724")]
+Zone = Annotated[str, Form(r"^[a-z]{2}(-[a-z]+)+-[0-9][a-z]$", "an availability zone", "write it like eu-central-1a")]
+
+
+class Pool(Spec):
+    """Nodes of one instance type. Who may use it: the tenants named, the tiers named, or everybody."""
+
+    instance: str = Field(description="EC2 instance type.")
+    nodes: Annotated[
+        Nodes,
+        BeforeValidator(_nodes, json_schema_input_type=int | Nodes),
+        Field(description="A fixed number, or {min, max} of an autoscaled pool."),
+    ]
+    provisioner: Provisioner | None = Field(
+        None, description="Who makes the nodes. Absent: managed for a fixed number, karpenter for a range."
+    )
+    purchase: Annotated[Purchase, BeforeValidator(_purchase, json_schema_input_type=Market | Purchase)] = Field(
+        default_factory=lambda: Purchase(market=Market.ON_DEMAND), description="How they are bought. Absent: on-demand."
+    )
+    efa: Flag = Field(
+        False,
+        description="Whether nodes have their EFA interfaces, for training over several nodes. No network policy sees "
+        "that traffic, so such a pool has one tenant. Absent: no.",
+    )
+    mig: Mig | None = Field(None, description="How each GPU is partitioned; absent: it is not.")
+    share: Share | None = Field(None, description="How each GPU or slice is shared; absent: it is not.")
+    tenants: tuple[str, ...] = Field((), description="Tenants that may use the pool.")
+    tiers: tuple[str, ...] = Field((), description="Tiers that may use the pool.")
+    zones: tuple[Zone, ...] = Field(
+        (), description="Availability zones. Absent: all of the environment's; a reservation or EFA needs one."
+    )
+    ami_release: Release | None = Field(None, description="Release of the node image; absent: the environment's.")
+    upgrade: Upgrade = Field(default_factory=Upgrade, description="How nodes are replaced. Absent: one by one.")
+
+    def mistakes(self) -> Iterator[Mistake]:
+        if self.share and (len(self.tenants) != 1 or self.tiers):
+            yield broken(("share",), "pool-02", f"a pool with {self.share.mode} for {self._users()}")
+        if self.share and self.share.mps and self.mig:
+            yield broken(("share", "mps"), "pool-08", "mps inside MIG slices")
+        instance = INSTANCES.get(self.instance)
+        if instance is None:
+            close = " or ".join(nearest(self.instance, INSTANCES))
+            change = f"use {close}, or add a row to tenancy/catalog/instances.py"
+            yield broken(("instance",), "ref-01", f"instance {self.instance!r}", change)
+            return
+        if instance.unsupported:
+            yield broken(("instance",), "pool-09", f"{self.instance}: {instance.unsupported}")
+        yield from self._cut(instance)
+        yield from self._bought(instance)
+        if self.ami_release and (misfit := ami_release_misfit(self.ami_release)):
+            yield broken(("ami-release",), "ami-01", misfit)
+
+    def _cut(self, instance: Instance) -> Iterator[Mistake]:
+        if self.mig and self.mig.layout:
+            yield from layout_mistakes(("mig", "layout"), instance.gpu, self.mig.layout)
+        parts: tuple[Part, ...] = (self.mig.per_gpu or ()) if self.mig else ()
+        for i, part in enumerate(parts):
+            yield from layout_mistakes(("mig", "per-gpu", i, "slices"), instance.gpu, part.slices)
+        if (asked := sum(part.gpus for part in parts)) > instance.gpus:
+            given = f"{' + '.join(str(part.gpus) for part in parts)} = {asked} GPUs of {instance.gpus} per node"
+            change = f"lower gpus until the parts hold at most {instance.gpus}"
+            yield broken(("mig", "per-gpu"), "mig-01", given, change)
+
+    def _bought(self, instance: Instance) -> Iterator[Mistake]:
+        if self.made_by is Provisioner.MANAGED and self.nodes.min != self.nodes.max:
+            given = f"nodes {self.nodes.min} to {self.nodes.max} with provisioner: managed"
+            change = "write a fixed number of nodes, or provisioner: karpenter"
+            yield broken(("provisioner",), "pool-07", given, change)
+        if self.provisioner is Provisioner.KARPENTER and self.nodes.min == self.nodes.max:
+            given = f"{self.nodes.max} nodes, fixed, with provisioner: karpenter"
+            change = "write a range {min, max}, or provisioner: managed"
+            yield broken(("provisioner",), "pool-07", given, change)
+        if self.purchase.market is Market.SPOT and self.nodes.min:
+            given = f"nodes.min {self.nodes.min} on spot"
+            change = "set nodes.min to 0: nobody can be promised a spot node"
+            yield broken(("nodes", "min"), "pool-07", given, change)
+        if self.purchase.reserved and len(self.zones) != 1:
+            given = f"{self.purchase} in {len(self.zones) or 'all'} zones"
+            yield broken(("zones",), "pool-07", given, "name the one zone that the reservation is in")
+        if self.efa:
+            if len(self.tenants) != 1 or self.tiers:
+                yield broken(("efa",), "pool-06", f"efa: on for {self._users()}")
+            if not instance.efa:
+                change = "drop efa, or use a type that has it, such as p4d.24xlarge"
+                yield broken(("efa",), "pool-06", f"efa: on for {self.instance}, which has no EFA interface", change)
+            if len(self.zones) != 1:
+                given = f"efa: on in {len(self.zones) or 'all'} zones"
+                yield broken(("zones",), "pool-06", given, "name one zone: EFA traffic does not leave it")
+
+    def _users(self) -> str:
+        return ", ".join((*self.tenants, *(f"tier {t}" for t in self.tiers))) or "everybody"
+
+    @property
+    def made_by(self) -> Provisioner:
+        """Who makes the nodes, given or by their number."""
+        if self.provisioner:
+            return self.provisioner
+        return Provisioner.MANAGED if self.nodes.min == self.nodes.max else Provisioner.KARPENTER
+
+    @property
+    def scales(self) -> bool:
+        """Whether Karpenter makes nodes of the pool above its minimum."""
+        return self.made_by is Provisioner.KARPENTER
+
+    @property
+    def terminates_first(self) -> bool:
+        """Whether an upgrade removes a node before it makes the next."""
+        if self.upgrade.strategy:
+            return self.upgrade.strategy is UpgradeStrategy.TERMINATE_FIRST
+        return self.purchase.reserved is not None
+
+    @property
+    def machine(self) -> Instance:
+        return INSTANCES[self.instance]
+
+    @property
+    def most_pods(self) -> int:
+        """Pods that a node of the pool takes, whoever makes it: a pool's nodes are all alike."""
+        managed = self.made_by is Provisioner.MANAGED or self.nodes.min > 0
+        return nodes.pods(self.machine, "managed" if managed else "karpenter")
+
+    @property
+    def strategy(self) -> Strategy:
+        return self.mig.strategy if self.mig else Strategy.MIXED
+
+    @property
+    def uncertain(self) -> str:
+        """Why work on the pool may lose its GPU, or a neighbour's fault hit it; empty if it may not."""
+        if self.purchase.market is Market.SPOT:
+            return "spot nodes"
+        return f"GPUs shared by {self.share.mode}" if self.share else ""
+
+    @property
+    def restricted(self) -> bool:
+        return bool(self.tenants or self.tiers)
+
+    def admits(self, tenant: str, tiers: frozenset[str]) -> bool:
+        return not self.restricted or tenant in self.tenants or not tiers.isdisjoint(self.tiers)
+
+    def cuts(self, named: Mapping[str, Mapping[str, int]]) -> list[Cut]:
+        """Groups of a node's GPUs in order of their index, with the slices on each."""
+        count = self.machine.gpus
+        if self.mig is None:
+            return [Cut(count, {})]
+        if self.mig.per_gpu is None:
+            return [Cut(count, self.mig.layout or layout_of(self.mig.named or "", self.machine.gpu, named) or {})]
+        cut = [Cut(part.gpus, part.slices) for part in self.mig.per_gpu]
+        rest = count - sum(part.gpus for part in self.mig.per_gpu)
+        return [*cut, Cut(rest, {})] if rest > 0 else cut
+
+
+def layout_of(name: str, board: str, named: Mapping[str, Mapping[str, int]]) -> Mapping[str, int] | None:
+    """A layout by name: of the environment, or one that the board itself defines."""
+    if name in named:
+        return named[name]
+    return boards.balanced(board) if name == BALANCED and boards.BOARDS[board].profiles else None
+
+
+BALANCED = "all-balanced"
+
+
+def layout_mistakes(where: tuple[str | int, ...], board: str, layout: Mapping[str, int]) -> Iterator[Mistake]:
+    """A layout that does not fit on a board, with the nearest that do."""
+    if misfit := boards.layout_misfit(board, layout):
+        near = [boards.write_layout(found) for found in boards.nearest_layouts(board, layout)]
+        yield broken(where, "mig-01", misfit, f"the nearest that fit: {'; '.join(near)}" if near else None)
+
+
+def nearest(given: str, known: Iterable[str], count: int = 3) -> list[str]:
+    import difflib  # only on the way to a message
+
+    return difflib.get_close_matches(given, list(known), n=count, cutoff=0.0)
+
+
+def resource_name(profile: str | None, shared: bool, strategy: Strategy = Strategy.MIXED) -> str:
+    """The extended resource that a whole GPU, a slice or a replica is."""
+    return gpus.resource_name(None if strategy is Strategy.SINGLE else profile, shared)
