@@ -6,13 +6,17 @@ from collections.abc import Sequence
 
 from tenancy.catalog import vocabulary as words
 from tenancy.plan.access import cluster_roles, role_bindings
+from tenancy.plan.cluster import cluster_plan
+from tenancy.plan.devices import device_classes
 from tenancy.plan.guards import guard_objects, marker, witness
+from tenancy.plan.karpenter import karpenter_objects
 from tenancy.plan.labels import manifest, platform_labels
 from tenancy.plan.model import NamespacePlan, Plan, PlatformPlan, TenantPlan, digest
 from tenancy.plan.namespaces import namespace_object, pod_security
 from tenancy.plan.network import network_policies
 from tenancy.plan.priorities import priority_classes
 from tenancy.plan.quotas import limit_range, resource_quota
+from tenancy.plan.releases import releases
 from tenancy.spec.environment import Environment
 from tenancy.spec.tenant import Tenant
 
@@ -27,6 +31,7 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
         context=environment.cluster.context,
         platform=_platform(environment),
         tenants=tuple(_tenant(environment, tenant) for tenant in ordered),
+        cluster=cluster_plan(environment),
     )
 
 
@@ -40,6 +45,9 @@ def _platform(environment: Environment) -> PlatformPlan:
         guards=guards,
         witness=witness(environment, guards),
         marker=marker(environment, guards),
+        device_classes=device_classes(environment),
+        charts=releases(environment),
+        nodes=karpenter_objects(environment) if environment.aws.enabled else (),
     )
 
 

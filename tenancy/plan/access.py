@@ -52,6 +52,10 @@ _OWN: Rights = {
     ("", ("serviceaccounts",)): CHANGE,
     ("rbac.authorization.k8s.io", ("rolebindings",)): READ,
 }
+_CLAIMS = ("resource.k8s.io", ("resourceclaims", "resourceclaimtemplates"))
+_VIEW_CLAIMS: Rights = {_CLAIMS: READ}
+_MAKE_CLAIMS: Rights = {_CLAIMS: ("create", "delete")}
+"""What a claim asks for never changes, and its status says which devices it got: that is the scheduler's."""
 
 PERSONAS: Mapping[Role, tuple[Rights, ...]] = {
     Role.VIEWER: (_VIEW,),
@@ -63,6 +67,13 @@ PERSONAS: Mapping[Role, tuple[Rights, ...]] = {
 
 def role_name(role: Role) -> str:
     return f"tenancy-{role}"
+
+
+def _rights(environment: Environment, role: Role) -> tuple[Rights, ...]:
+    if not environment.devices_by_claim:
+        return PERSONAS[role]
+    may_make = _DEVELOP in PERSONAS[role]
+    return (*PERSONAS[role], _VIEW_CLAIMS, *([_MAKE_CLAIMS] if may_make else []))
 
 
 def cluster_roles(environment: Environment) -> tuple[Object, ...]:
@@ -79,9 +90,9 @@ def cluster_roles(environment: Environment) -> tuple[Object, ...]:
             "ClusterRole",
             role_name(role),
             platform_labels(environment),
-            {"rules": rules(rights)},
+            {"rules": rules(_rights(environment, role))},
         )
-        for role, rights in PERSONAS.items()
+        for role in PERSONAS
     )
 
 

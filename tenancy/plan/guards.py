@@ -9,7 +9,7 @@ nothing. No text of a tenant file enters an expression.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tenancy.catalog import gpus
@@ -43,6 +43,18 @@ _HARMLESS, _CONTROLLERS = _cel(list(HARMLESS_ANNOTATIONS)), _cel(list(CONTROLLER
 _CHARGED = _cel(list(words.CHARGED_LABELS))
 _PLAIN_RESOURCES = _cel(["cpu", "memory", "ephemeral-storage"])
 
+_TOLERABLE = f"""(t.key in ['node.kubernetes.io/not-ready', 'node.kubernetes.io/unreachable']
+            && has(t.effect) && t.effect == 'NoExecute')
+        || (t.key == 'node.kubernetes.io/memory-pressure' && has(t.effect) && t.effect == 'NoSchedule')
+        || (t.key == {_cel(words.POOL)} && (!has(t.operator) || t.operator in ['', 'Equal'])
+            && has(t.value) && t.value in variables.allowedPools)
+        || variables.containers.exists(c, has(c.resources) && has(c.resources.limits)
+            && c.resources.limits.exists(r,
+                (r == t.key || (t.key == {_cel(gpus.GPU_TAINT)} && r.startsWith('nvidia.com/')))
+                && r in variables.allowedResources
+                && quantity(string(c.resources.limits[r])).isGreaterThan(quantity('0'))))"""
+"""What a toleration `t` may be."""
+
 # Rules on pods, over `variables.spec`, `.podLabels`, `.podAnnotations` and `.containers`. The same text
 # judges a pod and every template of one; what differs is the expression that yields these variables.
 _POD_RULES: Mapping[str, str] = {
@@ -61,16 +73,7 @@ _POD_RULES: Mapping[str, str] = {
     "gpu-07": "!has(variables.spec.resourceClaims) || size(variables.spec.resourceClaims) == 0",
     # EKS adds a toleration for each extended resource that a pod asks for, keyed by the resource.
     "sched-01": f"""!has(variables.spec.tolerations) || variables.spec.tolerations.all(t, has(t.key) && (
-        (t.key in ['node.kubernetes.io/not-ready', 'node.kubernetes.io/unreachable']
-            && has(t.effect) && t.effect == 'NoExecute')
-        || (t.key == 'node.kubernetes.io/memory-pressure' && has(t.effect) && t.effect == 'NoSchedule')
-        || (t.key == {_cel(words.POOL)} && (!has(t.operator) || t.operator in ['', 'Equal'])
-            && has(t.value) && t.value in variables.allowedPools)
-        || variables.containers.exists(c, has(c.resources) && has(c.resources.limits)
-            && c.resources.limits.exists(r,
-                (r == t.key || (t.key == {_cel(gpus.GPU_TAINT)} && r.startsWith('nvidia.com/')))
-                && r in variables.allowedResources
-                && quantity(string(c.resources.limits[r])).isGreaterThan(quantity('0'))))))""",
+        {_TOLERABLE}))""",
     "sched-02": "!variables.placing || !has(variables.spec.nodeName) || variables.spec.nodeName == ''",
     "sched-04": """!has(variables.spec.priorityClassName) || variables.spec.priorityClassName == ''
         || variables.spec.priorityClassName in variables.allowedPriorities""",
@@ -102,12 +105,43 @@ _POD_RULES: Mapping[str, str] = {
             && variables.podLabels[k] == namespaceObject.metadata.labels[k]))""",
 }
 
+# Where devices are claimed. What a claim may hold is judged on the claim (gpu-08), so a pod may name any of its
+# namespace; a third way to name one is refused until somebody has judged it. Nobody adds a toleration to a pod with
+# a claim, so it brings the GPU nodes' own: gpu-08 lets no claim be empty.
+_BY_CLAIM: Mapping[str, str] = {
+    "gpu-07": """!has(variables.spec.resourceClaims) || variables.spec.resourceClaims.all(c,
+        has(c.resourceClaimName) || has(c.resourceClaimTemplateName))""",
+    "sched-01": f"""!has(variables.spec.tolerations) || variables.spec.tolerations.all(t, has(t.key) && (
+        {_TOLERABLE}
+        || (t.key == {_cel(gpus.GPU_TAINT)}
+            && has(variables.spec.resourceClaims) && size(variables.spec.resourceClaims) > 0)))""",
+}
+
+MOST_DEVICES = 32
+"""Devices of one claim: no scheduler gives more (`AllocationResultsMaxSize`)."""
+
+# Over `variables.requests` and `.config`, the same of a claim and of a template of one.
+_CLAIM_RULES: Mapping[str, str] = {
+    # A request without `exactly` is a list of alternatives, or a form that nobody has judged.
+    "gpu-08": f"""size(variables.config) == 0 && size(variables.requests) > 0
+        && variables.requests.all(r, has(r.exactly)
+            && r.exactly.deviceClassName in variables.allowedClasses
+            && has(r.exactly.allocationMode) && r.exactly.allocationMode == 'ExactCount'
+            && has(r.exactly.count) && r.exactly.count <= {MOST_DEVICES}
+            && (!has(r.exactly.adminAccess) || !r.exactly.adminAccess)
+            && (!has(r.exactly.tolerations) || size(r.exactly.tolerations) == 0)
+            && !has(r.exactly.capacity))"""
+}
+
 _HAS_TENANT = {"ns-02": f"{_cel(words.TENANT)} in namespaceObject.metadata.labels"}
 
 _KEYS = f"!has(object.data) || object.data.all(k, !(k in {_DEVICES}))"
 
 
-GUARDED = (*_HAS_TENANT, *_POD_RULES, "avail-02", "gpu-04", "id-01", "id-02", "net-01", "ns-01", "stor-03")
+GUARDED = (
+    *(*_HAS_TENANT, *_POD_RULES, *_CLAIM_RULES),
+    *("avail-02", "gpu-04", "id-01", "id-02", "net-01", "ns-01", "stor-03"),
+)
 """Every rule that some guard enforces."""
 
 
@@ -170,25 +204,26 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
         ("batch", "v1", ["jobs"]),
         ("apps", "v1", ["deployments", "statefulsets", "replicasets", "daemonsets"]),
     ]
+    pod_rules = {**_HAS_TENANT, **_POD_RULES, **(_BY_CLAIM if environment.devices_by_claim else {})}
     return (
         Guard(
             "tenancy-pods",
             [("", "v1", ["pods", "pods/ephemeralcontainers"])],
-            {**_HAS_TENANT, **_POD_RULES},
+            pod_rules,
             _pod_variables("object.spec", "object.metadata", "request.operation == 'CREATE'"),
             _changed("spec", *_META),
         ),
         Guard(
             "tenancy-templates",
             [*templates, ("", "v1", ["replicationcontrollers"])],
-            {**_HAS_TENANT, **_POD_RULES},
+            pod_rules,
             _pod_variables("object.spec.template.spec", "object.spec.template.metadata", "true"),
             _changed("spec"),
         ),
         Guard(
             "tenancy-cronjobs",
             [("batch", "v1", ["cronjobs"])],
-            {**_HAS_TENANT, **_POD_RULES},
+            pod_rules,
             _pod_variables(
                 "object.spec.jobTemplate.spec.template.spec", "object.spec.jobTemplate.spec.template.metadata", "true"
             ),
@@ -264,7 +299,25 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
             _namespace_variables(),
             _changed(*_META),
         ),
+        *(_claim_guards() if environment.devices_by_claim else ()),
     )
+
+
+def _claim_guards() -> Iterator[Guard]:
+    """Claims of devices and their templates. What a pod's template makes is a claim, and is judged once more then."""
+    for what, spec in {"resourceclaims": "object.spec", "resourceclaimtemplates": "object.spec.spec"}.items():
+        lists = {field: f"{spec}.devices.{field}" for field in ("requests", "config")}
+        yield Guard(
+            f"tenancy-{what}",
+            [("resource.k8s.io", "v1", [what])],
+            _CLAIM_RULES,
+            {
+                # The API server hands over a list that nobody wrote as null.
+                **{name: f"has({at}) && {at} != null ? {at} : []" for name, at in lists.items()},
+                "allowedClasses": _listed(words.ALLOWED_DEVICE_CLASSES),
+            },
+            _changed("spec"),
+        )
 
 
 def _namespace_variables() -> dict[str, str]:

@@ -6,7 +6,11 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tenancy.plan.charts import Chart
+    from tenancy.plan.cluster import ClusterPlan
 
 Object = dict[str, Any]
 """A Kubernetes object as the API takes it: apiVersion, kind, metadata and the rest."""
@@ -46,7 +50,8 @@ class TenantPlan:
 class PlatformPlan:
     """What is cluster-wide, in the order in which it is made.
 
-    `witness` answers whether the guards are in force; while `marker` stands, they are stored.
+    `witness` answers whether the guards are in force; while `marker` stands, they are stored. `charts` and `nodes`,
+    what Karpenter makes nodes from, are for a cluster with machines: a lab has neither.
     """
 
     namespace: Object
@@ -55,11 +60,16 @@ class PlatformPlan:
     guards: tuple[Object, ...]
     witness: tuple[Object, ...]
     marker: Object
+    device_classes: tuple[Object, ...] = ()
+    charts: tuple[Chart, ...] = ()
+    nodes: tuple[Object, ...] = ()
 
     def objects(self) -> Iterator[Object]:
         yield self.namespace
         yield from self.priorities
         yield from self.roles
+        yield from self.device_classes
+        yield from self.nodes
         yield from self.guards
         yield from self.witness
         yield self.marker
@@ -72,6 +82,8 @@ class Plan:
     """Context of the kubeconfig that the environment is deployed through."""
     platform: PlatformPlan
     tenants: tuple[TenantPlan, ...]
+    cluster: ClusterPlan | None = None
+    """The AWS half; None where it is switched off."""
 
     def tenant(self, name: str) -> TenantPlan:
         """The tenant of that name; KeyError if the environment has none."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
+from tenancy.plan.devices import granted_classes
 from tenancy.plan.labels import manifest, tenant_labels
 from tenancy.plan.model import Object
 from tenancy.plan.priorities import allowed_classes
@@ -21,8 +23,12 @@ def pod_security(version: str, level: str = "restricted") -> dict[str, str]:
 
 
 def granted_resources(environment: Environment, tenant: Tenant) -> list[str]:
-    """Extended resources that the tenant's pods may name."""
-    return sorted({environment.flavors[flavor].resource for flavor in tenant.gpus})
+    """Extended resources that the tenant's pods may name; under DRA they claim devices instead."""
+    mine = [pool for pool in environment.pools.values() if pool.efa and pool.admits(tenant.tenant, tenant.tiers)]
+    efa = {gpus.EFA} if mine else set()
+    if environment.devices_by_claim:
+        return sorted(efa)
+    return sorted({environment.resource_of(flavor) for flavor in tenant.gpus} | efa)
 
 
 def allowed_pools(environment: Environment, tenant: Tenant, tier: str) -> list[str]:
@@ -46,6 +52,8 @@ def namespace_object(environment: Environment, tenant: Tenant, namespace: Namesp
         words.ALLOWED_REGISTRIES: allowed_registries(environment, tenant),
         words.ALLOWED_RESOURCES: granted_resources(environment, tenant),
     }
+    if environment.devices_by_claim:
+        lists[words.ALLOWED_DEVICE_CLASSES] = granted_classes(environment, tenant)
     waived = [f"{w.rule}={w.until.isoformat()}" for w in tenant.exceptions if w.object == namespace.name]
     annotations = {
         **{key: ",".join(values) for key, values in lists.items()},

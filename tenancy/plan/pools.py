@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from tenancy.catalog import gpus
+from typing import Any
+
+from tenancy.catalog import gpus, nodes
 from tenancy.catalog import vocabulary as words
 from tenancy.plan.model import Object
-from tenancy.spec.environment import Environment, Pool
+from tenancy.spec.environment import Cni, Environment
+from tenancy.spec.pools import Market, Pool, resource_name
+
+MIG_CONFIG = "nvidia.com/mig.config"
+"""Which layout of the mig-parted configuration a node has, from its birth."""
+PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
+
+Taint = dict[str, str]
+
+AGENT_NOT_READY: Taint = {"key": "node.cilium.io/agent-not-ready", "value": "true", "effect": "NoExecute"}
+"""Taken off by Cilium's agent: no pod starts on a node before its policies hold there."""
 
 
 def node_labels(name: str, pool: Pool) -> dict[str, str]:
-    instance = gpus.INSTANCES[pool.instance]
+    """Labels that a node of the pool is born with."""
     return {
         words.POOL: name,
+        words.BOARD: pool.machine.gpu,
         "node.kubernetes.io/instance-type": pool.instance,
         "nvidia.com/gpu.present": "true",
-        words.BOARD: instance.gpu,
+        **({MIG_CONFIG: name} if pool.mig else {}),
+        **({PLUGIN_CONFIG: name} if pool.mig or pool.share else {}),
     }
 
 
-def node_taints(name: str, pool: Pool) -> list[dict[str, str]]:
+def node_taints(name: str, pool: Pool) -> list[Taint]:
     """Every GPU node keeps pods without a GPU off; one that is not for everybody has a taint of its own."""
     taints = [{"key": gpus.GPU_TAINT, "value": "present", "effect": "NoSchedule"}]
     if pool.restricted:
@@ -26,13 +40,53 @@ def node_taints(name: str, pool: Pool) -> list[dict[str, str]]:
     return taints
 
 
-def node_resources(environment: Environment, name: str) -> dict[str, str]:
-    """Allocatable of one node: what is left of the machine, and the flavors it yields."""
-    pool = environment.pools[name]
-    yields = {
-        environment.flavors[flavor].resource: str(count) for flavor, count in environment.flavors_of(name).items()
+def startup_taints(environment: Environment) -> list[Taint]:
+    """Taints with which a node is born and that something takes off."""
+    return [AGENT_NOT_READY] if environment.cluster.cni is Cni.CILIUM else []
+
+
+def tolerations(environment: Environment) -> list[Taint]:
+    """What a daemonset of the platform tolerates: every taint of every pool, each once.
+
+    The one list that the charts and add-ons get: a taint that changes here changes everywhere.
+    """
+    taints = {
+        (taint["key"], taint["effect"]) for name, pool in environment.pools.items() for taint in node_taints(name, pool)
     }
-    return {**gpus.allocatable(gpus.INSTANCES[pool.instance]), **yields}
+    return [{"key": key, "operator": "Exists", "effect": effect} for key, effect in sorted(taints)]
+
+
+def node_extended(environment: Environment, name: str) -> dict[str, int]:
+    """Extended resources that the device plugins of one node advertise, granted to somebody or not.
+
+    Under DRA nothing but EFA.
+    """
+    pool = environment.pools[name]
+    found = {gpus.EFA: pool.machine.efa} if pool.efa else {}
+    if not environment.devices_by_claim:
+        for count, slices in environment.cuts(name):
+            for profile, each in slices.items() or [(None, 1)]:
+                resource = resource_name(profile, pool.share is not None, pool.strategy)
+                found[resource] = found.get(resource, 0) + count * each * (pool.share.replicas if pool.share else 1)
+    return found
+
+
+def node_allocatable(environment: Environment, name: str) -> nodes.Resources:
+    """What is left of the machine for pods, the platform's own among them."""
+    pool = environment.pools[name]
+    return nodes.allocatable(pool.machine, pool.most_pods, environment.aws.root_volume)
+
+
+def node_resources(environment: Environment, name: str) -> dict[str, str]:
+    """Allocatable of one node as its kubelet reports it."""
+    left = node_allocatable(environment, name)
+    return {
+        "cpu": f"{left.cpu}m",
+        "memory": f"{left.memory}Mi",
+        "ephemeral-storage": f"{left.ephemeral}Mi",
+        "pods": str(left.pods),
+        **{resource: str(count) for resource, count in node_extended(environment, name).items()},
+    }
 
 
 def pools_of(environment: Environment, flavor: str, tenant: str, tiers: frozenset[str]) -> list[str]:
@@ -42,6 +96,21 @@ def pools_of(environment: Environment, flavor: str, tenant: str, tiers: frozense
         for name, pool in sorted(environment.pools.items())
         if flavor in environment.flavors_of(name) and pool.admits(tenant, tiers)
     ]
+
+
+def efa_cards(pool: Pool) -> tuple[int, ...]:
+    """Network cards that have EFA: the last ones, where a machine has more cards than EFA interfaces."""
+    if not pool.efa:
+        return ()
+    machine = pool.machine
+    return tuple(range(machine.network_cards - machine.efa, machine.network_cards))
+
+
+def capacity_type(pool: Pool) -> str:
+    """The value of Karpenter's label `karpenter.sh/capacity-type`."""
+    if pool.purchase.reserved:
+        return "reserved"
+    return "spot" if pool.purchase.market is Market.SPOT else "on-demand"
 
 
 def fake_nodes(environment: Environment) -> list[Object]:
@@ -54,13 +123,20 @@ def fake_nodes(environment: Environment) -> list[Object]:
 
 
 def _fake_node(environment: Environment, name: str, pool: Pool, number: int) -> Object:
-    resources = {**node_resources(environment, name), "ephemeral-storage": "1Ti"}
+    resources = node_resources(environment, name)
+    zones = pool.zones or environment.aws.every_zone
+    zone: dict[str, Any] = {"topology.kubernetes.io/zone": zones[number % len(zones)]} if zones else {}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
             "name": f"{name}-{number}",
-            "labels": {**node_labels(name, pool), words.LAB_NODE: "node"},
+            "labels": {
+                **node_labels(name, pool),
+                "kubernetes.io/arch": pool.machine.architecture,
+                **zone,
+                words.LAB_NODE: "node",
+            },
             "annotations": {"kwok.x-k8s.io/node": "fake"},
         },
         "spec": {"taints": node_taints(name, pool)},

@@ -5,8 +5,11 @@ GPUs are capped at what is guaranteed: there is no queue that could call borrowe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tenancy.catalog import gpus, quantity
 from tenancy.catalog import vocabulary as words
+from tenancy.plan.devices import DRIVER_CLASSES, claimable, device_class
 from tenancy.plan.labels import manifest, tenant_labels
 from tenancy.plan.model import Object
 from tenancy.spec.base import amount
@@ -14,17 +17,56 @@ from tenancy.spec.environment import Environment
 from tenancy.spec.tenant import Namespace, Tenant
 
 NAME = "tenant"
+CLASS_QUOTA = ".deviceclass.resource.k8s.io/devices"
+CLASS_AS_RESOURCE = "requests.deviceclass.resource.kubernetes.io/"
+CLAIM_COUNTS = ("count/resourceclaims.resource.k8s.io", "count/resourceclaimtemplates.resource.k8s.io")
+CLAIMS = 200
+"""Device claims of one namespace: a runaway controller stops here, not at the cluster's limits."""
 
 
 def gpu_quota(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, str]:
-    """Every extended resource the environment knows, with what the namespace holds of it: granted or zero.
+    """Every extended resource that a node could bring, with what the namespace holds of it: granted or zero.
 
-    Only the `requests.` form is counted by the API server (quota-01).
+    All profiles of the environment's boards are among them, so that a new layout surprises nobody: it is in every
+    quota before the first node offers it. Only the `requests.` form is counted by the API server (quota-01).
     """
-    held = dict.fromkeys(sorted({*environment.resources, *gpus.ALWAYS_CAPPED}), 0)
+    held = dict.fromkeys(sorted({*environment.resources, *environment.possible_slices, *gpus.ALWAYS_CAPPED}), 0)
+    classes = {}
     for flavor, count in tenant.held_in(namespace).items():
-        held[environment.flavors[flavor].resource] += count
-    return {f"requests.{resource}": quantity.write_count(count) for resource, count in held.items()}
+        if environment.devices_by_claim:
+            classes[flavor] = count
+        else:
+            held[environment.resource_of(flavor)] += count
+    held[gpus.EFA] = efa_share(environment, tenant, namespace)
+    return {
+        **{f"requests.{resource}": quantity.write_count(count) for resource, count in held.items()},
+        **claim_quota(environment, classes),
+    }
+
+
+def claim_quota(environment: Environment, held: Mapping[str, int]) -> dict[str, str]:
+    """Devices by claim: of every class granted or zero; without DRA no claims at all, so that only one quota counts.
+
+    From Kubernetes 1.36 a container may name a class as a resource, which the class's own quota does not see. The
+    second key counts these and claims together, so both hold the same number.
+    """
+    if not environment.devices_by_claim:
+        return dict.fromkeys(CLAIM_COUNTS, "0")
+    most = dict.fromkeys(DRIVER_CLASSES, 0)
+    most |= {device_class(flavor): held.get(flavor, 0) for flavor in claimable(environment)}
+    keys = {key: count for name, count in most.items() for key in (f"{name}{CLASS_QUOTA}", CLASS_AS_RESOURCE + name)}
+    return {key: quantity.write_count(count) for key, count in (keys | dict.fromkeys(CLAIM_COUNTS, CLAIMS)).items()}
+
+
+def efa_share(environment: Environment, tenant: Tenant, namespace: Namespace) -> int:
+    """EFA interfaces that go with the GPUs held: those of as many nodes as the GPUs fill."""
+    tiers, interfaces = frozenset({tenant.tier_of(namespace)}), 0
+    for name, pool in environment.pools.items():
+        if pool.efa and pool.admits(tenant.tenant, tiers):
+            held = tenant.held_in(namespace)
+            filled = [-(-held.get(f, 0) // each) for f, each in environment.flavors_of(name).items()]
+            interfaces += min(max(filled, default=0), pool.nodes.max) * pool.machine.efa
+    return interfaces
 
 
 def resource_quota(environment: Environment, tenant: Tenant, namespace: Namespace) -> Object:

@@ -42,7 +42,7 @@ def sample(
         pools = pools_of(environment, flavor, tenant.tenant, frozenset({tenant.tier_of(namespace)}))
         if not pools:
             raise Violation("pool-01", f"{flavor}, which no pool yields to tier {tenant.tier_of(namespace)}")
-        resources[environment.flavors[flavor].resource] = str(count)
+        resources[environment.resource_of(flavor)] = str(count)
         selector = {words.POOL: pools[0]}
         tolerations = [{"operator": "Equal", **taint} for taint in node_taints(pools[0], environment.pools[pools[0]])]
     if len(wanted) > 1:

@@ -1,0 +1,119 @@
+"""What EKS is told about its add-ons; each key with where its schema was read (2026-11-20)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from tenancy.catalog.versions import ADD_ONS
+from tenancy.plan.addons import AddOn, add_ons
+from tenancy.plan.charts import SYSTEM_NODES
+
+GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+POOL = {"key": "tenancy.gpu/pool", "operator": "Exists", "effect": "NoSchedule"}
+
+SCHEMAS = {
+    # aws/eks-node-monitoring-agent `charts/configuration.schema.json`, the add-on's own schema (additionalProperties:
+    # false), and `charts/eks-node-monitoring-agent/values.yaml`, where dcgmAgent.tolerations is empty.
+    "eks-node-monitoring-agent": "monitoringAgent.tolerations dcgmAgent.tolerations",
+    # `describe-addon-configuration --addon-name coredns --addon-version v1.11.1-eksbuild.8` as terraform-aws-eks' docs
+    # print it (additionalProperties: false).
+    "coredns": "nodeSelector tolerations",
+    # No schema found. `create-addon --addon-name metrics-server --configuration-values` with both keys, in use.
+    "metrics-server": "nodeSelector tolerations",
+    # kubernetes-sigs/aws-ebs-csi-driver `charts/aws-ebs-csi-driver/values.schema.json`; the add-on with the
+    # controller's two keys in mitodl/ol-infrastructure.
+    "aws-ebs-csi-driver": "controller.nodeSelector controller.tolerations node.tolerateAllTaints",
+    # aws/amazon-vpc-cni-k8s `charts/aws-vpc-cni/values.yaml`; the add-on with both keys, as text, in use.
+    "vpc-cni": "enableNetworkPolicy env.NETWORK_POLICY_ENFORCING_MODE",
+    "kube-proxy": "",
+    "eks-pod-identity-agent": "",
+}
+"""Keys that the add-on takes. EKS refuses an add-on for one that it does not know."""
+
+
+def _made(**arguments: Any) -> dict[str, AddOn]:
+    return {add_on.name: add_on for add_on in add_ons([GPU, POOL], **{"cni": "vpc-cni", **arguments})}
+
+
+def _emitted(values: Mapping[str, Any], known: set[str], before: str = "") -> Iterator[str]:
+    for key, value in values.items():
+        path = f"{before}{key}"
+        if isinstance(value, dict) and path not in known:
+            yield from _emitted(value, known, f"{path}.")
+        else:
+            yield path
+
+
+@pytest.mark.parametrize("cni", ["vpc-cni", "cilium"])
+def test_the_add_ons_are_those_of_the_catalogue(cni: str) -> None:
+    assert {name: add_on.version for name, add_on in _made(cni=cni).items()} == dict(ADD_ONS)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_each_key_of_an_add_on_is_on_record(name: str) -> None:
+    known = set(SCHEMAS[name].split())
+    assert set(_emitted(_made()[name].configuration, known)) == known
+
+
+def test_the_vpc_cni_enforces_policies_where_it_is_the_enforcer() -> None:
+    assert _made()["vpc-cni"].configuration["enableNetworkPolicy"] == "true"
+
+
+def test_under_cilium_the_vpc_cni_gives_addresses_alone() -> None:
+    assert _made(cni="cilium")["vpc-cni"].configuration == {"enableNetworkPolicy": "false"}
+
+
+@pytest.mark.parametrize(("strict", "mode"), [(False, "standard"), (True, "strict")])
+def test_a_pod_starts_open_or_closed_as_asked(strict: bool, mode: str) -> None:
+    environment = _made(strict=strict)["vpc-cni"].configuration["env"]
+    assert environment == {"NETWORK_POLICY_ENFORCING_MODE": mode}
+
+
+@pytest.mark.parametrize("name", ["coredns", "metrics-server"])
+def test_what_runs_once_runs_on_the_systems_nodes(name: str) -> None:
+    configuration = _made()[name].configuration
+    assert configuration["nodeSelector"] == dict(SYSTEM_NODES)
+    assert configuration["tolerations"] == [{"key": "CriticalAddonsOnly", "operator": "Exists"}]
+
+
+@pytest.mark.parametrize("name", ["coredns", "metrics-server"])
+def test_what_runs_once_takes_no_room_on_a_gpu_node(name: str) -> None:
+    assert GPU not in _made()[name].configuration["tolerations"]
+
+
+def test_the_ebs_controller_runs_on_the_systems_nodes_and_its_daemonset_everywhere() -> None:
+    configuration = _made()["aws-ebs-csi-driver"].configuration
+    assert configuration["controller"]["nodeSelector"] == dict(SYSTEM_NODES)
+    assert GPU not in configuration["controller"]["tolerations"]
+    assert configuration["node"] == {"tolerateAllTaints": True}
+
+
+def test_the_systems_nodes_can_be_others() -> None:
+    made = _made(system={"role": "platform"})
+    assert made["coredns"].configuration["nodeSelector"] == {"role": "platform"}
+    assert made["aws-ebs-csi-driver"].configuration["controller"]["nodeSelector"] == {"role": "platform"}
+
+
+def test_gpus_are_watched_on_nodes_of_every_pool() -> None:
+    assert _made()["eks-node-monitoring-agent"].configuration["dcgmAgent"]["tolerations"] == [GPU, POOL]
+
+
+def test_before_the_first_node_there_is_what_makes_it_ready_and_nothing_that_waits_for_one() -> None:
+    early = {name for name, add_on in _made().items() if add_on.before_nodes}
+    assert early == {"vpc-cni", "kube-proxy", "eks-pod-identity-agent"}
+
+
+def test_an_add_on_that_calls_aws_has_a_role_and_the_others_have_none() -> None:
+    assert {name: add_on.role for name, add_on in _made().items() if add_on.role} == {
+        "vpc-cni": "vpc-cni",
+        "aws-ebs-csi-driver": "ebs-csi",
+    }
+
+
+def test_no_two_add_ons_share_a_list() -> None:
+    made = _made()
+    made["coredns"].configuration["tolerations"].clear()
+    assert made["metrics-server"].configuration["tolerations"], "one dict for two add-ons would change both"

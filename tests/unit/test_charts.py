@@ -1,0 +1,444 @@
+"""Values of the charts: each key with where it was read (2026-11-20), and the real charts rendered where they are."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import judges
+import pytest
+import yaml
+
+from tenancy.catalog import vocabulary as words
+from tenancy.catalog.versions import CHARTS
+from tenancy.lab import tools
+from tenancy.plan.addons import AddOn, add_ons
+from tenancy.plan.charts import (
+    SYSTEM_NODES,
+    UNSHARED,
+    Chart,
+    cilium,
+    dra_driver,
+    efa_plugin,
+    gpu_operator,
+    karpenter,
+    karpenter_crds,
+)
+
+GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+POOL = {"key": "tenancy.gpu/pool", "operator": "Exists", "effect": "NoSchedule"}
+LATER = {"key": "bank.example/embargo", "operator": "Exists", "effect": "NoExecute"}
+"""A taint that somebody adds to a pool one day."""
+SYSTEM = {"key": "CriticalAddonsOnly", "operator": "Exists"}
+
+SHARED = {"notebooks": {"version": "v1", "sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu"}]}}}}
+
+SOURCES: dict[str, dict[str, str]] = {
+    "gpu-operator": {
+        # The newest values.yaml that could be read, a few weeks before v26.7.0: same operand releases but for patches.
+        "NVIDIA/gpu-operator@25dba0408cf8388cfe8271904a15a2cf23cb42cc deployments/gpu-operator/values.yaml": """
+            clusterPolicy.deployCR gpuCluster.deployCR psa.enabled driver.enabled toolkit.enabled
+            cdi.enabled cdi.nriPluginEnabled mig.strategy
+            migManager.enabled
+            devicePlugin.enabled devicePlugin.config.create devicePlugin.config.name devicePlugin.config.default
+            devicePlugin.config.data
+            dcgmExporter.enabled dcgmExporter.hostNetwork dcgmExporter.enablePodLabels
+            dcgmExporter.podLabelAllowlistRegex dcgmExporter.service.internalTrafficPolicy
+            dcgmExporter.serviceMonitor.enabled
+            sandboxWorkloads.enabled ccManager.enabled gds.enabled gdrcopy.enabled
+            daemonsets.tolerations operator.tolerations operator.affinity nfd.enabled
+            node-feature-discovery.worker.tolerations
+        """,
+        # Of the chart inside the chart; the operator's own values name only some of them.
+        "node-feature-discovery@v0.18.2 deployment/helm/node-feature-discovery/values.yaml": """
+            node-feature-discovery.master.nodeSelector node-feature-discovery.master.tolerations
+            node-feature-discovery.gc.nodeSelector node-feature-discovery.gc.tolerations
+        """,
+    },
+    "aws-efa-k8s-device-plugin": {
+        "aws/eks-charts@7248e07287ab5906eaa5bc0a075872b13f08d6b9 stable/aws-efa-k8s-device-plugin/values.yaml": """
+            supportedInstanceLabels.keys supportedInstanceLabels.values tolerations
+        """,
+    },
+    "dra-driver-nvidia-gpu": {
+        "kubernetes-sigs/dra-driver-nvidia-gpu@3fe94879c9cfdbdc8fad4b62c712f0c7a1f9de22 "
+        "deployments/helm/dra-driver-nvidia-gpu/values.yaml": """
+            gpuResourcesEnabledOverride nvidiaDriverRoot resources.gpus.enabled resources.computeDomains.enabled
+            webhook.enabled kubeletPlugin.tolerations
+        """,
+    },
+    "karpenter": {
+        "aws/karpenter-provider-aws@v1.14.1 charts/karpenter/values.yaml": """
+            serviceAccount.create serviceAccount.name nodeSelector tolerations dnsPolicy
+            controller.env controller.resources settings.clusterName settings.interruptionQueue
+            settings.featureGates.nodeOverlay settings.featureGates.reservedCapacity
+            settings.featureGates.nodeRepair settings.featureGates.staticCapacity
+        """,
+    },
+    "karpenter-crd": {},
+    "cilium": {
+        "cilium/cilium@v1.18.0 install/kubernetes/cilium/values.yaml": """
+            cni.chainingMode cni.exclusive cni.enableRouteMTUForCNIChaining enableIPv4Masquerade routingMode
+            policyEnforcementMode encryption.enabled encryption.type l7Proxy envoy.enabled hubble.enabled
+            tolerations operator.nodeSelector operator.tolerations
+        """,
+    },
+}
+"""Keys that a chart has. Helm takes any other without a word, and nothing happens."""
+
+DAEMONSETS = {
+    "gpu-operator": ("daemonsets.tolerations", "node-feature-discovery.worker.tolerations"),
+    "aws-efa-k8s-device-plugin": ("tolerations",),
+    "dra-driver-nvidia-gpu": ("kubeletPlugin.tolerations",),
+    "cilium": ("tolerations",),
+    "eks-node-monitoring-agent": ("monitoringAgent.tolerations", "dcgmAgent.tolerations"),
+    "aws-ebs-csi-driver": ("node.tolerateAllTaints",),
+}
+"""Where the tolerations of each daemonset stand in the values."""
+TOLERATE_ALL = {
+    "kube-proxy": "EKS' manifest of kube-proxy: operator Exists",
+    "vpc-cni": "aws/amazon-vpc-cni-k8s charts/aws-vpc-cni/values.yaml: tolerations, operator Exists",
+    "eks-pod-identity-agent": "aws/eks-pod-identity-agent charts/…/values.yaml: tolerations, operator Exists",
+}
+"""Daemonsets that tolerate every taint as they come."""
+
+
+def _operator(*taints: Mapping[str, str], **changed: Any) -> Chart:
+    values = {"device_plugin_configs": SHARED, "dra": False, **changed}
+    return gpu_operator(list(taints or (GPU, POOL)), **values)
+
+
+def _all(*taints: Mapping[str, str]) -> dict[str, Chart]:
+    given = list(taints or (GPU, POOL))
+    charts = (
+        _operator(*given, metric_labels=("tenancy.gpu/tenant",)),
+        efa_plugin(given, ["train-efa", "other"]),
+        dra_driver(given),
+        karpenter(cluster="small", queue="small-karpenter", region="eu-central-1"),
+        karpenter_crds(),
+        cilium(wireguard=True),
+    )
+    return {chart.name: chart for chart in charts}
+
+
+def _emitted(values: Mapping[str, Any], known: set[str], before: str = "") -> Iterator[str]:
+    for key, value in values.items():
+        path = f"{before}{key}"
+        if isinstance(value, dict) and path not in known:
+            yield from _emitted(value, known, f"{path}.")
+        else:
+            yield path
+
+
+def _at(values: Mapping[str, Any], path: str) -> Any:
+    return functools.reduce(lambda found, key: found[key], path.split("."), values)
+
+
+# Keys
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_each_key_of_a_chart_is_on_record(name: str) -> None:
+    known = {path for paths in SOURCES[name].values() for path in paths.split()}
+    assert set(_emitted(_all()[name].values, known)) == known
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_a_chart_is_the_pinned_one(name: str) -> None:
+    chart, pin = _all()[name], CHARTS[name]
+    assert (chart.repository, chart.chart, chart.version) == (pin.repository, pin.chart, pin.version)
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_values_are_plain_json(name: str) -> None:
+    values = _all()[name].values
+    assert json.loads(json.dumps(values)) == values
+
+
+# One taint changes everything
+
+
+def _tolerates(tolerations: Any, taint: Mapping[str, str]) -> bool:
+    """As the scheduler judges; a daemonset may also have a switch for all taints."""
+    if isinstance(tolerations, bool):
+        return tolerations
+    return any(
+        toleration.get("key") in (None, taint["key"])
+        and toleration.get("effect") in (None, taint["effect"])
+        and toleration["operator"] == "Exists"
+        for toleration in tolerations
+    )
+
+
+def _platform(*taints: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Values and configurations of all charts and add-ons."""
+    made: list[Chart | AddOn] = [*_all(*taints).values(), *add_ons(list(taints), cni="cilium")]
+    return {part.name: part.values if isinstance(part, Chart) else part.configuration for part in made}
+
+
+def _lacking(platform: Mapping[str, Mapping[str, Any]], taint: Mapping[str, str]) -> set[str]:
+    places = [(name, path) for name, paths in DAEMONSETS.items() for path in paths]
+    return {f"{name} {path}" for name, path in places if not _tolerates(_at(platform[name], path), taint)}
+
+
+@pytest.mark.parametrize("taint", [GPU, POOL, LATER], ids=["gpu", "pool", "later"])
+def test_a_taint_reaches_every_daemonset_of_the_platform(taint: Mapping[str, str]) -> None:
+    assert _lacking(_platform(GPU, POOL, LATER), taint) == set()
+
+
+@pytest.mark.parametrize("place", [f"{name} {path}" for name, paths in DAEMONSETS.items() for path in paths])
+def test_one_daemonset_that_forgets_a_taint_is_noticed(place: str) -> None:
+    platform = copy.deepcopy(_platform(GPU, POOL, LATER))
+    name, path = place.split()
+    above, _, key = path.rpartition(".")
+    holder = _at(platform[name], above) if above else platform[name]
+    holder[key] = (
+        False if isinstance(holder[key], bool) else [t for t in holder[key] if t not in (LATER, {"operator": "Exists"})]
+    )
+    assert _lacking(platform, LATER) == {place}
+
+
+def test_a_taint_that_nobody_was_told_of_is_noticed() -> None:
+    assert len(_lacking(_platform(GPU, POOL), LATER)) == 5, "all but those that tolerate everything"
+
+
+def test_every_chart_and_add_on_is_judged_or_has_no_daemonset() -> None:
+    without = {"karpenter", "karpenter-crd", "coredns", "metrics-server"}
+    assert set(_platform(GPU)) == {*DAEMONSETS, *TOLERATE_ALL, *without}
+
+
+# GPU Operator
+
+
+def test_the_operator_leaves_driver_and_toolkit_to_the_image() -> None:
+    values = _operator().values
+    assert (values["driver"], values["toolkit"]) == ({"enabled": False}, {"enabled": False})
+
+
+def test_the_operator_injects_by_cdi_and_never_by_an_annotation() -> None:
+    assert _operator().values["cdi"] == {"enabled": True, "nriPluginEnabled": False}
+
+
+def test_nobody_cuts_the_gpus_of_a_node_that_runs() -> None:
+    assert _operator().values["migManager"] == {"enabled": False}
+
+
+def test_each_nodes_own_strategy_counts() -> None:
+    assert _operator().values["mig"] == {"strategy": ""}, "one of the operator's would win over the nodes'"
+
+
+def test_a_node_that_names_no_sharing_does_not_share() -> None:
+    config = _operator().values["devicePlugin"]["config"]
+    assert config["default"] == UNSHARED
+    assert yaml.safe_load(config["data"][UNSHARED]) == {"version": "v1", "flags": {"migStrategy": "none"}}
+    assert yaml.safe_load(config["data"]["notebooks"]) == SHARED["notebooks"]
+
+
+def test_no_pool_can_be_called_like_the_unshared_configuration() -> None:
+    assert "." in UNSHARED, "a pool's name is a DNS label"
+
+
+def test_without_sharing_the_plugin_has_no_configuration() -> None:
+    assert _operator(device_plugin_configs={}).values["devicePlugin"] == {"enabled": True}
+
+
+def test_claims_and_the_device_plugin_exclude_each_other() -> None:
+    assert _operator(dra=True).values["devicePlugin"] == {"enabled": False}
+    assert dra_driver([GPU]).values["gpuResourcesEnabledOverride"] is True
+
+
+def test_metrics_carry_no_label_of_a_pod_unless_it_is_named() -> None:
+    exporter = _operator().values["dcgmExporter"]
+    assert exporter["enablePodLabels"] is False
+    assert "podLabelAllowlistRegex" not in exporter
+
+
+def test_a_label_that_is_named_matches_itself_alone() -> None:
+    exporter = _operator(metric_labels=["tenancy.gpu/tenant"]).values["dcgmExporter"]
+    assert exporter["podLabelAllowlistRegex"] == [r"^tenancy\.gpu/tenant$"]
+    assert exporter["enablePodLabels"] is True
+
+
+def test_metrics_are_no_port_of_the_node() -> None:
+    assert _operator().values["dcgmExporter"]["hostNetwork"] is False
+
+
+@pytest.mark.parametrize("part", ["master", "gc"])
+def test_feature_discoverys_controllers_stay_off_gpu_nodes(part: str) -> None:
+    discovery = _operator().values["node-feature-discovery"]
+    assert discovery[part] == {"nodeSelector": dict(SYSTEM_NODES), "tolerations": [SYSTEM]}
+
+
+def test_the_operator_itself_stays_on_the_systems_nodes() -> None:
+    operator = _operator(system={"role": "platform"}).values["operator"]
+    required = operator["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert required["nodeSelectorTerms"] == [
+        {"matchExpressions": [{"key": "role", "operator": "In", "values": ["platform"]}]}
+    ]
+    assert operator["tolerations"] == [SYSTEM]
+
+
+# The others
+
+
+def test_efa_is_advertised_in_the_pools_given_and_nowhere_else() -> None:
+    values = efa_plugin([GPU], ["train-efa", "other", "train-efa"]).values
+    assert values["supportedInstanceLabels"] == {"keys": [words.POOL], "values": ["other", "train-efa"]}
+
+
+def test_the_dra_driver_runs_where_its_privileges_are_allowed() -> None:
+    assert dra_driver([GPU]).namespace == words.OPERATOR_NAMESPACE == _operator().namespace
+
+
+def test_cilium_alone_decides_what_wireguard_is_for() -> None:
+    plain, encrypted = cilium().values, cilium(wireguard=True).values
+    assert plain["encryption"]["enabled"] is plain["cni"]["enableRouteMTUForCNIChaining"] is False
+    assert encrypted["encryption"] == {"enabled": True, "type": "wireguard"}
+    assert encrypted["cni"]["enableRouteMTUForCNIChaining"] is True
+
+
+# The real charts
+
+Render = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="session")
+def render() -> Render:
+    """Objects that Helm makes of a chart's values; it refuses values against the chart's schema."""
+    helm = tools.ensure(only=["helm"])["helm"]
+
+    @functools.cache
+    def rendered(name: str, namespace: str, values: str) -> str:
+        where = judges.folder(f"chart-{name}")
+        command = [helm, "template", name, where, "-n", namespace, "--kube-version", "1.36.3", "-f", "-"]
+        made = subprocess.run(command, input=values, capture_output=True, text=True, check=False)
+        assert made.returncode == 0, made.stderr
+        return made.stdout
+
+    def objects(name: str, namespace: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return [found for found in yaml.safe_load_all(rendered(name, namespace, json.dumps(values))) if found]
+
+    return objects
+
+
+def _discovery(*taints: Mapping[str, str]) -> dict[str, Any]:
+    return _operator(*taints).values["node-feature-discovery"]
+
+
+REAL: dict[str, Callable[..., tuple[str, Mapping[str, Any]]]] = {
+    "cilium": lambda *_: ("kube-system", cilium(wireguard=True).values),
+    "node-feature-discovery": lambda *taints: (words.OPERATOR_NAMESPACE, _discovery(*taints)),
+    "karpenter": lambda *_: (
+        "kube-system",
+        karpenter(cluster="small", queue="small-karpenter", region="eu-central-1").values,
+    ),
+}
+
+
+def _kind(objects: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
+    """Pod specs of workloads, by name."""
+    return {o["metadata"]["name"]: o["spec"]["template"]["spec"] for o in objects if o["kind"] == kind}
+
+
+@pytest.mark.parametrize("name", ["cilium", "node-feature-discovery"])
+def test_every_daemonset_that_helm_makes_tolerates_every_taint(name: str, render: Render) -> None:
+    made = _kind(render(name, *REAL[name](GPU, POOL, LATER)), "DaemonSet")
+    assert made, "a chart whose daemonset is gone proves nothing"
+    for daemonset, pod in made.items():
+        assert [taint for taint in (GPU, POOL, LATER) if not _tolerates(pod["tolerations"], taint)] == [], daemonset
+
+
+def test_feature_discovery_without_the_taint_would_miss_it(render: Render) -> None:
+    (pod,) = _kind(render("node-feature-discovery", *REAL["node-feature-discovery"](GPU)), "DaemonSet").values()
+    assert not _tolerates(pod["tolerations"], POOL), "what the worker tolerates comes from us alone"
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_every_controller_that_helm_makes_runs_on_the_systems_nodes_alone(name: str, render: Render) -> None:
+    made = _kind(render(name, *REAL[name](GPU, POOL)), "Deployment")
+    assert made
+    for deployment, pod in made.items():
+        assert SYSTEM_NODES.items() <= pod["nodeSelector"].items(), deployment
+        assert SYSTEM in pod["tolerations"], deployment
+        assert not _tolerates(pod["tolerations"], GPU), f"{deployment} takes room of a GPU node"
+        assert not _tolerates(pod["tolerations"], POOL), deployment
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_key_of_ours_is_a_key_of_the_chart(name: str) -> None:
+    own = yaml.safe_load((judges.folder(f"chart-{name}") / "values.yaml").read_text("utf-8"))
+    recorded = {path for chart in SOURCES.values() for paths in chart.values() for path in paths.split()}
+    known = {path.removeprefix(f"{name}.") for path in recorded}
+    unknown = []
+    for path in _emitted(REAL[name]()[1], known):
+        above, _, key = path.rpartition(".")
+        holder = _at(own, above) if above else own
+        if key not in holder:
+            unknown.append(path)
+    assert unknown == []
+
+
+def test_karpenter_gets_the_gates_cluster_and_queue(render: Render) -> None:
+    (pod,) = _kind(render("karpenter", *REAL["karpenter"]()), "Deployment").values()
+    (controller,) = pod["containers"]
+    environment = {variable["name"]: variable.get("value") for variable in controller["env"]}
+    gates = dict(gate.split("=") for gate in environment["FEATURE_GATES"].split(","))
+    assert gates["NodeOverlay"] == gates["ReservedCapacity"] == gates["NodeRepair"] == "true"
+    assert gates["StaticCapacity"] == "false"
+    assert environment["CLUSTER_NAME"] == "small"
+    assert environment["INTERRUPTION_QUEUE"] == "small-karpenter"
+    assert environment["AWS_REGION"] == "eu-central-1"
+
+
+def test_karpenter_runs_as_the_account_that_pod_identity_knows(render: Render) -> None:
+    objects = render("karpenter", *REAL["karpenter"]())
+    (account,) = [o for o in objects if o["kind"] == "ServiceAccount"]
+    (pod,) = _kind(objects, "Deployment").values()
+    assert account["metadata"]["name"] == pod["serviceAccountName"] == "karpenter"
+    assert account["metadata"]["namespace"] == "kube-system"
+    assert "annotations" not in account["metadata"], "a role by annotation is IRSA's"
+
+
+def test_karpenter_does_not_run_on_nodes_that_it_makes(render: Render) -> None:
+    (pod,) = _kind(render("karpenter", *REAL["karpenter"]()), "Deployment").values()
+    required = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert {"key": "karpenter.sh/nodepool", "operator": "DoesNotExist"} in required["nodeSelectorTerms"][0][
+        "matchExpressions"
+    ], "the chart's own affinity stands"
+
+
+def test_the_crds_are_those_that_our_pools_are_made_of(render: Render) -> None:
+    chart = karpenter_crds()
+    names = {o["metadata"]["name"] for o in render(chart.name, chart.namespace, chart.values)}
+    assert {"nodepools.karpenter.sh", "nodeoverlays.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws"} <= names
+
+
+def test_cilium_enforces_behind_the_vpc_cni(render: Render) -> None:
+    (config,) = [
+        o
+        for o in render("cilium", *REAL["cilium"]())
+        if (o["kind"], o["metadata"]["name"]) == ("ConfigMap", "cilium-config")
+    ]
+    data = config["data"]
+    assert data["cni-chaining-mode"] == "aws-cni"
+    assert data["cni-exclusive"] == "false", "else it would remove the VPC CNI's configuration"
+    assert data["routing-mode"] == "native"
+    assert data["enable-ipv4-masquerade"] == "false"
+    assert data["enable-policy"] == "default"
+    assert data["enable-l7-proxy"] == "true"
+    assert data["enable-wireguard"] == "true"
+    assert data["enable-route-mtu-for-cni-chaining"] == "true"
+
+
+def test_cilium_renders_the_same_twice() -> None:
+    helm = tools.ensure(only=["helm"])["helm"]
+    command = [helm, "template", "cilium", judges.folder("chart-cilium"), "--kube-version", "1.36.3", "-f", "-"]
+    values = json.dumps(cilium().values)
+    first, second = (
+        subprocess.run(command, input=values, capture_output=True, text=True, check=True).stdout for _ in range(2)
+    )
+    assert first == second, "a certificate made anew is a change in every preview"

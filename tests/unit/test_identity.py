@@ -1,0 +1,330 @@
+"""IAM documents: who may become what, and nothing without a bound."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tenancy.plan.identity import (
+    INLINE_LENGTH,
+    MANAGED_COUNT,
+    TRUST_LENGTH,
+    Document,
+    Role,
+    interruption_events,
+    key_policy,
+    partition,
+    queue_policy,
+    roles,
+)
+from tenancy.plan.names import ROLE_LENGTH
+from tenancy.spec import Environment
+
+ACCOUNT = "111122223333"
+CLUSTER = f"arn:aws:eks:eu-central-1:{ACCOUNT}:cluster/small"
+AWS = {
+    "enabled": True,
+    "account": ACCOUNT,
+    "region": "eu-central-1",
+    "zones": ["eu-central-1a", "eu-central-1b"],
+    "platform-role": f"arn:aws:iam::{ACCOUNT}:role/platform",
+}
+SCALING = {"instance": "p4d.24xlarge", "nodes": {"min": 0, "max": 2}}
+
+
+def build(environment: Environment, pool: dict[str, Any] = SCALING, name: str = "small", **aws: Any) -> Environment:
+    written = environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    cluster = {**written["cluster"], "name": name}
+    return Environment.model_validate({**written, "aws": {**AWS, **aws}, "cluster": cluster, "pools": {"train": pool}})
+
+
+@pytest.fixture
+def small(environment: Environment) -> Environment:
+    return build(environment)
+
+
+def statements(*documents: Document) -> Iterator[Document]:
+    for document in documents:
+        assert document["Version"] == "2012-10-17"
+        yield from document["Statement"]
+
+
+def actions(statement: Document) -> list[str]:
+    found = statement["Action"]
+    return [found] if isinstance(found, str) else found
+
+
+def resources(statement: Document) -> list[str]:
+    found = statement["Resource"]
+    return [found] if isinstance(found, str) else found
+
+
+def granted(role: Role) -> dict[str, Document]:
+    """Statements of a role's own policies, by their name."""
+    found = {statement["Sid"]: statement for statement in statements(*role.inline.values())}
+    assert len(found) == sum(1 for _ in statements(*role.inline.values())), "two statements of one name"
+    return found
+
+
+def every_document(environment: Environment) -> list[Document]:
+    made = roles(environment).values()
+    inline = [document for role in made for document in role.inline.values()]
+    return [*(role.trust for role in made), *inline, queue_policy(environment), key_policy(environment)]
+
+
+def length(*documents: Document) -> int:
+    return sum(len(re.sub(r"\s", "", json.dumps(document))) for document in documents)
+
+
+# What holds for all
+
+
+def test_no_document_names_actions_by_a_pattern(small: Environment) -> None:
+    named = {action for statement in statements(*every_document(small)) for action in actions(statement)}
+    assert [action for action in named if not re.fullmatch(r"[a-z0-9-]+:[A-Za-z0-9]+", action)] == []
+
+
+def test_whatever_is_allowed_on_everything_only_reads_or_is_bound_by_a_condition(small: Environment) -> None:
+    """A key policy is about its own key alone: there `*` is that key."""
+    own = [document for role in roles(small).values() for document in role.inline.values()]
+    unbound = {
+        action
+        for statement in statements(*own)
+        if "*" in resources(statement) and "Condition" not in statement
+        for action in actions(statement)
+    }
+    assert unbound == {"iam:ListInstanceProfiles", "pricing:GetProducts"}, "neither knows a narrower resource or region"
+
+
+def test_every_resource_is_of_this_region_or_of_iam(small: Environment) -> None:
+    own = [document for role in roles(small).values() for document in role.inline.values()]
+    for statement in statements(*own):
+        for resource in resources(statement):
+            assert resource == "*" or resource.split(":")[3] in ("eu-central-1", ""), resource
+            assert resource == "*" or resource.split(":")[3] or resource.split(":")[2] == "iam", resource
+
+
+@pytest.mark.parametrize("purchase", ["on-demand", {"reservation": "cr-0123456789abcdef0"}])
+def test_every_role_is_within_the_limits_of_iam(environment: Environment, purchase: Any) -> None:
+    zones = ["ap-southeast-2a", "ap-southeast-2b"]
+    pool = {**SCALING, "purchase": purchase, "zones": zones[:1]}
+    longest = build(environment, pool, name="c" * 63, region="ap-southeast-2", zones=zones)
+    for purpose, role in roles(longest).items():
+        assert len(role.name) <= ROLE_LENGTH, purpose
+        assert length(role.trust) <= TRUST_LENGTH, purpose
+        assert length(*role.inline.values()) <= INLINE_LENGTH, purpose
+        assert len(role.managed) <= MANAGED_COUNT, purpose
+
+
+def test_two_clusters_of_one_account_share_no_role_and_no_rule(environment: Environment) -> None:
+    one, other = build(environment), build(environment, name="other")
+    assert {role.name for role in roles(one).values()}.isdisjoint(role.name for role in roles(other).values())
+    assert set(interruption_events(one)).isdisjoint(interruption_events(other))
+
+
+@pytest.mark.parametrize(
+    ("region", "expected"),
+    [("eu-central-1", "aws"), ("us-east-1", "aws"), ("us-gov-west-1", "aws-us-gov"), ("cn-north-1", "aws-cn")],
+)
+def test_the_partition_follows_from_the_region(region: str, expected: str) -> None:
+    assert partition(region) == expected
+
+
+def test_no_document_of_a_region_in_china_names_another_partition(environment: Environment) -> None:
+    china = build(environment, region="cn-north-1", zones=["cn-north-1a", "cn-north-1b"])
+    text = json.dumps([every_document(china), [role.managed for role in roles(china).values()]])
+    assert set(re.findall(r"arn:([a-z-]+):", text)) == {"aws-cn"}
+    assert "ec2.amazonaws.com.cn" in text
+
+
+# Who may become what
+
+
+def test_karpenter_has_a_role_only_where_a_pool_scales(environment: Environment) -> None:
+    assert set(roles(build(environment))) == {"cluster", "node", "vpc-cni", "ebs-csi", "karpenter"}
+    assert set(roles(build(environment, {**SCALING, "nodes": 2}))) == {"cluster", "node", "vpc-cni", "ebs-csi"}
+
+
+@pytest.mark.parametrize(
+    ("purpose", "account"),
+    [("vpc-cni", "aws-node"), ("ebs-csi", "ebs-csi-controller-sa"), ("karpenter", "karpenter")],
+)
+def test_a_service_account_of_another_cluster_or_namespace_gets_no_role(
+    small: Environment, purpose: str, account: str
+) -> None:
+    role = roles(small)[purpose]
+    assert role.service_account == ("kube-system", account)
+    (statement,) = statements(role.trust)
+    assert statement["Principal"] == {"Service": "pods.eks.amazonaws.com"}
+    assert statement["Action"] == ["sts:AssumeRole", "sts:TagSession"]
+    assert statement["Condition"] == {
+        "StringEquals": {
+            "aws:SourceAccount": ACCOUNT,
+            "aws:RequestTag/eks-cluster-name": "small",
+            "aws:RequestTag/kubernetes-namespace": "kube-system",
+            "aws:RequestTag/kubernetes-service-account": account,
+        },
+        "ArnEquals": {"aws:SourceArn": CLUSTER},
+    }
+
+
+def test_the_clusters_role_is_taken_for_this_cluster_alone(small: Environment) -> None:
+    role = roles(small)["cluster"]
+    (statement,) = statements(role.trust)
+    assert statement["Condition"]["ArnEquals"] == {"aws:SourceArn": CLUSTER}
+    assert (role.service_account, role.inline) == (None, {})
+
+
+def test_the_node_role_can_neither_change_the_network_nor_open_a_shell(small: Environment) -> None:
+    role = roles(small)["node"]
+    assert [arn.rpartition("/")[2] for arn in role.managed] == [
+        "AmazonEKSWorkerNodeMinimalPolicy",
+        "AmazonEC2ContainerRegistryPullOnly",
+    ]
+    (statement,) = statements(*role.inline.values())
+    assert statement["Action"] == ["ec2:DescribeInstances", "ec2:DescribeInstanceTypes"], (
+        "nodeadm of AL2023 does not start without the first, and the minimal policy lacks it"
+    )
+
+
+def test_the_network_is_the_cnis_and_volumes_are_the_drivers(small: Environment) -> None:
+    made = roles(small)
+    assert made["vpc-cni"].managed == ("arn:aws:iam::aws:policy/AmazonEKS_CNI_Policy",)
+    assert made["ebs-csi"].managed == ("arn:aws:iam::aws:policy/service-role/AmazonEBSCSIDriverPolicy",)
+
+
+# What Karpenter may do
+
+CREATED = {"aws:RequestTag/kubernetes.io/cluster/small": "owned", "aws:RequestTag/eks:eks-cluster-name": "small"}
+OWNED = {"aws:ResourceTag/kubernetes.io/cluster/small": "owned"}
+
+
+def test_karpenter_makes_only_what_carries_this_clusters_tags(small: Environment) -> None:
+    made = granted(roles(small)["karpenter"])
+    assert made["CreateTagged"]["Condition"]["StringEquals"] == CREATED
+    assert CREATED.items() <= made["TagWhatIsCreated"]["Condition"]["StringEquals"].items()
+
+
+def test_karpenter_ends_only_what_carries_this_clusters_tags(small: Environment) -> None:
+    made = granted(roles(small)["karpenter"])
+    ending = [s for s in made.values() if any("Terminate" in a or "ec2:Delete" in a for a in actions(s))]
+    assert [s["Condition"]["StringEquals"] for s in ending] == [OWNED]
+
+
+def test_karpenter_cannot_tag_a_foreign_instance_as_its_own(small: Environment) -> None:
+    made = granted(roles(small)["karpenter"])
+    tagging = {sid: s for sid, s in made.items() if "ec2:CreateTags" in actions(s)}
+    assert set(tagging) == {"TagWhatIsCreated", "NameOwnInstances"}
+    assert "ec2:CreateAction" in tagging["TagWhatIsCreated"]["Condition"]["StringEquals"]
+    later = tagging["NameOwnInstances"]["Condition"]
+    assert later["StringEquals"] == OWNED
+    assert not any("kubernetes.io/cluster" in key for key in later["ForAllValues:StringEquals"]["aws:TagKeys"])
+
+
+def test_karpenter_passes_the_nodes_role_and_no_other(small: Environment) -> None:
+    statement = granted(roles(small)["karpenter"])["PassNodeRole"]
+    assert statement["Resource"] == f"arn:aws:iam::{ACCOUNT}:role/small-node"
+    assert statement["Condition"] == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+
+
+def test_karpenter_changes_instance_profiles_in_its_own_path_alone(small: Environment) -> None:
+    made = granted(roles(small)["karpenter"])
+    changing = [s for s in made.values() if any(re.match("iam:(Add|Create|Delete|Remove|Tag)", a) for a in actions(s))]
+    own = f"arn:aws:iam::{ACCOUNT}:instance-profile/karpenter/eu-central-1/small/*"
+    assert [s["Resource"] for s in changing] == [own] * 3
+    assert all("Condition" in s for s in changing)
+
+
+def test_karpenter_uses_the_pools_reservations_and_no_others(environment: Environment) -> None:
+    def used(purchase: Any) -> list[str]:
+        pool = {**SCALING, "purchase": purchase, "zones": ["eu-central-1a"]}
+        statement = granted(roles(build(environment, pool))["karpenter"])["UseWhatIsThere"]
+        return [each for each in resources(statement) if "capacity-reservation" in each]
+
+    assert used({"reservation": "cr-0123abcd"}) == ["arn:aws:ec2:eu-central-1:*:capacity-reservation/cr-0123abcd"]
+    assert used("on-demand") == []
+
+
+def test_karpenter_calls_what_its_own_client_calls(small: Environment) -> None:
+    """`pkg/aws/sdk.go` of karpenter-provider-aws v1.14.1, without what a setting turns on that is off here."""
+    made = granted(roles(small)["karpenter"])
+    assert {action for statement in made.values() for action in actions(statement)} == {
+        *(f"ec2:{verb}" for verb in ("CreateFleet", "CreateLaunchTemplate", "CreateTags", "DeleteLaunchTemplate")),
+        *("ec2:RunInstances", "ec2:TerminateInstances", "ec2:DescribeCapacityReservations", "ec2:DescribeImages"),
+        *("ec2:DescribeInstances", "ec2:DescribeInstanceStatus", "ec2:DescribeInstanceTypeOfferings"),
+        *("ec2:DescribeInstanceTypes", "ec2:DescribeLaunchTemplates", "ec2:DescribeSecurityGroups"),
+        *("ec2:DescribeSpotPriceHistory", "ec2:DescribeSubnets"),
+        *("iam:AddRoleToInstanceProfile", "iam:CreateInstanceProfile", "iam:DeleteInstanceProfile"),
+        *("iam:GetInstanceProfile", "iam:ListInstanceProfiles", "iam:PassRole"),
+        *("iam:RemoveRoleFromInstanceProfile", "iam:TagInstanceProfile"),
+        *("eks:DescribeCluster", "pricing:GetProducts", "ssm:GetParameter"),
+        *("sqs:DeleteMessage", "sqs:GetQueueUrl", "sqs:ReceiveMessage"),
+    }
+
+
+# Interruptions
+
+
+def test_the_queue_takes_messages_of_this_clusters_rules_alone(small: Environment) -> None:
+    write, deny = statements(queue_policy(small))
+    assert write["Principal"] == {"Service": "events.amazonaws.com"}
+    assert write["Action"] == ["sqs:SendMessage"]
+    rules = write["Condition"]["ArnEquals"]["aws:SourceArn"]
+    assert rules == [f"arn:aws:events:eu-central-1:{ACCOUNT}:rule/{name}" for name in interruption_events(small)]
+    assert (deny["Effect"], deny["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
+
+
+def test_every_event_that_karpenter_understands_has_a_rule(small: Environment) -> None:
+    patterns = interruption_events(small).values()
+    assert {kind for pattern in patterns for kind in pattern["detail-type"]} == {
+        "AWS Health Event",
+        "EC2 Capacity Reservation Instance Interruption Warning",
+        "EC2 Instance Rebalance Recommendation",
+        "EC2 Instance State-change Notification",
+        "EC2 Spot Instance Interruption Warning",
+    }
+    assert all(len(name) <= 64 for name in interruption_events(small)), "EventBridge's limit"
+
+
+# The key
+
+
+def by_sid(document: Document) -> dict[str, Document]:
+    return {statement["Sid"]: statement for statement in statements(document)}
+
+
+def test_the_account_administers_the_key_and_reads_nothing_with_it(small: Environment) -> None:
+    statement = by_sid(key_policy(small))["Administer"]
+    assert statement["Principal"] == {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}
+    assert "kms:PutKeyPolicy" in statement["Action"], "without it nobody could ever change the policy"
+    assert {"kms:CreateGrant", "kms:DescribeKey"} <= set(statement["Action"]), "EKS asks for both for secrets"
+    assert not {"kms:Decrypt", "kms:GenerateDataKey"} & set(statement["Action"])
+
+
+def test_whoever_else_may_use_the_key_does_so_through_a_service_of_this_account(small: Environment) -> None:
+    for sid, statement in by_sid(key_policy(small)).items():
+        if statement["Principal"] == {"AWS": "*"}:
+            assert statement["Condition"]["StringEquals"]["kms:CallerAccount"] == ACCOUNT, sid
+            narrowed = {*statement["Condition"]["StringEquals"], *statement["Condition"].get("ArnEquals", {})}
+            assert narrowed & {"kms:ViaService", "aws:PrincipalArn"}, sid
+
+
+def test_volumes_of_karpenter_and_of_node_groups_can_be_encrypted(small: Environment) -> None:
+    made = by_sid(key_policy(small))
+    assert made["Volumes"]["Condition"]["StringEquals"]["kms:ViaService"] == "ec2.eu-central-1.amazonaws.com"
+    assert "kms:GenerateDataKeyWithoutPlaintext" in made["Volumes"]["Action"]
+    scaling = f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
+    assert made["VolumesOfNodeGroups"]["Condition"]["ArnEquals"] == {"aws:PrincipalArn": scaling}
+    assert made["GrantsOfNodeGroups"]["Condition"]["Bool"] == {"kms:GrantIsForAWSResource": "true"}
+
+
+def test_only_the_clusters_own_logs_are_encrypted_with_its_key(small: Environment) -> None:
+    statement = by_sid(key_policy(small))["Logs"]
+    assert statement["Principal"] == {"Service": "logs.eu-central-1.amazonaws.com"}
+    assert statement["Condition"]["ArnLike"] == {
+        "kms:EncryptionContext:aws:logs:arn": f"arn:aws:logs:eu-central-1:{ACCOUNT}:log-group:/aws/eks/small/*"
+    }
