@@ -1,16 +1,17 @@
 """The Pulumi program: read the stack's config, load, plan, look at the cluster, build."""
 
+import os
 import sys
 from typing import NoReturn
 
 import pulumi
 
 from tenancy.components.program import build
-from tenancy.components.scope import scope_of, select
+from tenancy.components.scope import Scope, names_of, scope_of, select
 from tenancy.live.api import Api, Unreachable
 from tenancy.live.preflight import Refused, check, wait_for_guards
 from tenancy.plan import make_plan
-from tenancy.spec import SpecError, load
+from tenancy.spec import ON_LAB, SpecError, load, on_lab
 
 SAID = 32
 """Exit code that tells the engine's host that the message has been shown; after any other it adds its own."""
@@ -22,15 +23,19 @@ def end(message: str) -> NoReturn:
 
 
 config = pulumi.Config("gpu-tenancy")
-environment, _, tenant = pulumi.get_stack().partition("--")
+stack = pulumi.get_stack()
+environment, tenant = names_of(stack)
 
 try:
     loaded = load(config.get("environment") or environment)
-    scope = scope_of(config.get("scope"), loaded.environment.stacks, tenant)
+    if os.environ.get(ON_LAB):
+        loaded = on_lab(loaded)
+    scope = scope_of(config.get("scope"), loaded.environment.stacks, stack)
     plan = make_plan(loaded.environment, loaded.tenants)
     platform, tenants = select(plan, scope, config.get("tenant") or tenant)
-    api = Api(plan.context)
-    check(api, plan, platform, tenants)
+    if scope is not Scope.CLUSTER:
+        api = Api(plan.context)
+        check(api, plan, platform, tenants)
 except (SpecError, Unreachable, Refused, ValueError) as error:
     end(str(error))
 except KeyError as error:

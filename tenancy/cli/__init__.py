@@ -15,6 +15,8 @@ COMMANDS = {
     "down": "remove the tenants of an environment",
     "sample": "print the smallest pod or job that a tenant may run",
     "verify": "attack the live cluster as its tenants and show who refused",
+    "report": "show supply, pools and what a failure costs",
+    "catalog": "list GPU instance types, or what a pool of one would yield",
     "rules": "list the rules and the planes that enforce each",
     "schema": "print or write the JSON Schema of the spec files",
     "lab": "the local control plane and its tools",

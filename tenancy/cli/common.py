@@ -12,7 +12,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 import click
 
 from tenancy.rules.catalogue import Violation
-from tenancy.spec import Loaded, SpecError, load
+from tenancy.spec import Loaded, SpecError, load, on_lab
 
 FAILED = 1
 BAD_INPUT = 2
@@ -21,6 +21,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 environment_argument = click.argument("environment", metavar="ENV")
+lab_option = click.option("--lab", is_flag=True, help="On this machine's lab, whatever cluster ENV is for.")
 format_option = click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", help="How to print the answer."
 )
@@ -41,13 +42,17 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
     sys.exit(code)
 
 
-def load_or_exit(environment: str, form: str = "text") -> Loaded:
-    """The environment's spec; with a mistake in it, every problem is printed and the exit code is 2."""
+def load_or_exit(environment: str, form: str = "text", lab: bool = False) -> Loaded:
+    """The environment's spec; with a mistake in it, every problem is printed and the exit code is 2.
+
+    With `lab` it is the environment as the lab plays it.
+    """
     # Nothing that a command reads or plans is garbage before it ends: walking it all again and again would take
     # as long as making it.
     gc.set_threshold(500_000, 50, 1000)
     try:
-        return load(environment)
+        loaded = load(environment)
+        return on_lab(loaded) if lab else loaded
     except SpecError as error:
         if form == "json":
             print_json({"problems": [problem.as_dict() for problem in error.problems]})

@@ -4,30 +4,37 @@ import time
 
 import click
 
-from tenancy.cli.common import environment_argument, example, fail, load_or_exit
+from tenancy.cli.common import environment_argument, example, fail, lab_option, load_or_exit
 
 
 @click.command("down", epilog=example("tenancy down local"))
 @environment_argument
+@lab_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def command(environment: str, yes: bool) -> None:
+def command(environment: str, lab: bool, yes: bool) -> None:
     """Remove everything of ENV from its cluster: tenants first, the guards last.
 
     With the namespaces goes what is in them; those of a tenant with `adopt: true` stay.
     """
     from tenancy.cli.up import show
+    from tenancy.components.scope import CLUSTER_SUFFIX
     from tenancy.engine.driver import Driver, Failed
     from tenancy.lab.layout import LabError
     from tenancy.live.api import Unreachable
 
     began = time.monotonic()
-    loaded = load_or_exit(environment)
+    loaded = load_or_exit(environment, lab=lab)
     name = loaded.environment.environment
     try:
         driver = Driver.of(loaded, click.echo)
+        there = driver.stacks(name)
+        if loaded.environment.aws.deletion_protection and name + CLUSTER_SUFFIX in there:
+            there.remove(name + CLUSTER_SUFFIX)
+            release = f"`aws.deletion-protection: false` and `tenancy up {name}` release it"
+            click.echo(f"{name}: the cluster stays; {release}")
         # An engine that waits for a dead cluster waits long.
         driver.api.items("/api/v1/namespaces?limit=1")
-        stacks = [driver.select(stack) for stack in driver.stacks(name)]
+        stacks = [driver.select(stack) for stack in there]
         held = {stack.name: driver.resources(stack) for stack in stacks}
         names = [r["id"] for found in held.values() for r in found if r["type"] == "kubernetes:core/v1:Namespace"]
         if not any(held.values()):

@@ -144,7 +144,7 @@ def _of_environment(name: str | None) -> tuple[str | None, list[dict[str, Any]] 
     """The platform group and the fake nodes that the environment asks for."""
     from tenancy.lab.layout import find_root
     from tenancy.plan.pools import fake_nodes
-    from tenancy.spec import SpecError, load
+    from tenancy.spec import SpecError, load, on_lab
 
     if name is None:
         name = DEFAULT_ENVIRONMENT
@@ -152,7 +152,7 @@ def _of_environment(name: str | None) -> tuple[str | None, list[dict[str, Any]] 
             _say(f"no environment `{name}` in this project: the lab gets no GPU nodes")
             return None, None
     try:
-        environment = load(name).environment
+        environment = on_lab(load(name)).environment
     except SpecError as problem:
         click.echo(str(problem), err=True)
         sys.exit(2)

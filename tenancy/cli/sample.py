@@ -7,6 +7,7 @@ import click
 from tenancy.cli.common import (
     environment_argument,
     example,
+    lab_option,
     load_or_exit,
     print_json,
     refuses_bad_input,
@@ -18,15 +19,16 @@ from tenancy.rules.catalogue import Violation
 @click.command("sample", epilog=example("tenancy sample pod local --tenant fraud --gpu a100=1 | kubectl create -f -"))
 @click.argument("kind", type=click.Choice(["pod", "job"]))
 @environment_argument
+@lab_option
 @click.option("--tenant", required=True, help="Whose.")
 @click.option("--namespace", "part", help="Part of the tenant, such as train; absent: its first.")
 @click.option("--gpu", "gpus", multiple=True, metavar="FLAVOR=N", help="GPUs to ask for; absent: none.")
 @refuses_bad_input
-def command(kind: str, environment: str, tenant: str, part: str | None, gpus: tuple[str, ...]) -> None:
+def command(kind: str, environment: str, lab: bool, tenant: str, part: str | None, gpus: tuple[str, ...]) -> None:
     """Print, as JSON, the smallest pod or job that ENV admits from a tenant's developers."""
     from tenancy.plan.samples import find_namespace, sample
 
-    loaded = load_or_exit(environment)
+    loaded = load_or_exit(environment, lab=lab)
     who = tenant_or_exit(loaded, tenant)
     print_json(sample(kind, loaded.environment, who, find_namespace(who, part), _wanted(gpus)))
 

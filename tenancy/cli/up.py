@@ -8,10 +8,12 @@ import click
 
 from tenancy.catalog import vocabulary as words
 from tenancy.cli.common import (
+    BAD_INPUT,
     environment_argument,
     example,
     fail,
     format_option,
+    lab_option,
     load_or_exit,
     print_json,
 )
@@ -22,13 +24,16 @@ if TYPE_CHECKING:
     from tenancy.plan import Plan
 
 SHOWN = 12
+CLUSTER_TYPE = "aws:eks/cluster:Cluster"
 
 
 @click.command("up", epilog=example("tenancy up local"))
 @environment_argument
+@lab_option
 @click.option("--preview", "only_preview", is_flag=True, help="Show what would change and stop.")
+@click.option("--stack", "chosen", multiple=True, metavar="STACK", help="Only this of ENV's stacks; repeatable.")
 @format_option
-def command(environment: str, only_preview: bool, form: str) -> None:
+def command(environment: str, lab: bool, only_preview: bool, chosen: tuple[str, ...], form: str) -> None:
     """Preview ENV with the policy pack, then make it so.
 
     Spec files with a mistake end it before the engine starts (exit code 2). A mandatory rule that is
@@ -46,15 +51,32 @@ def command(environment: str, only_preview: bool, form: str) -> None:
     began = time.monotonic()
     failed: list[str] = []
     guarded = True
-    loaded = load_or_exit(environment, form)
+    loaded = load_or_exit(environment, form, lab)
     report = _Report(form)
     plan = make_plan(loaded.environment, loaded.tenants)
     try:
         driver = Driver.of(loaded, report.say)
         report.say(f"{plan.environment}: {len(plan.tenants)} tenants, {sum(1 for _ in plan.objects())} objects")
         wanted = list(stacks(plan, loaded.environment.stacks))
-        _remove_former(driver, plan, report, {name for name, *_ in wanted}, only_preview)
+        if unknown := set(chosen) - {name for name, *_ in wanted}:
+            known, given = ", ".join(name for name, *_ in wanted), ", ".join(sorted(unknown))
+            fail(f"given --stack {given}; rule: a stack of {plan.environment}; change: use one of {known}", BAD_INPUT)
+        standing = plan.cluster is None or driver.holds(wanted[0][0], CLUSTER_TYPE)
+        if plan.cluster and standing:
+            # A slice that is new to the cluster is in every quota before the first node offers it.
+            wanted = [*wanted[1:], wanted[0]]
+        if standing and not chosen:
+            _remove_former(driver, plan, report, {name for name, *_ in wanted}, only_preview)
+        pause = 60 * loaded.environment.aws.upgrade_pause
         for name, scope, tenant in wanted:
+            if chosen and name not in chosen:
+                continue
+            if scope is Scope.CLUSTER:
+                _bring_up(driver, plan, report, name, only_preview, pause)
+                continue
+            if not standing:
+                _expect_cluster(driver, plan, only_preview)
+                standing = True
             if scope is not Scope.TENANT:
                 check(driver.api, plan, *select(plan, scope, tenant))
             elif only_preview and not guarded:
@@ -69,6 +91,8 @@ def command(environment: str, only_preview: bool, form: str) -> None:
                 # The other tenants do not wait for one whose stack cannot be made.
                 click.echo(f"tenancy: {error}", err=True)
                 failed.append(name)
+    except _NothingToCompare:
+        report.say(f"{plan.environment}: nothing to compare the rest with before the cluster stands")
     except (Unreachable, Refused, Failed, LabError) as error:
         report.end()
         fail(str(error))
@@ -99,7 +123,30 @@ class _Report:
             print_json(self._records)
 
 
-def _bring_up(driver: Driver, plan: Plan, report: _Report, name: str, only_preview: bool) -> Outcome:
+class _NothingToCompare(Exception):
+    """A preview of what stands on a cluster that there is not."""
+
+
+def _expect_cluster(driver: Driver, plan: Plan, only_preview: bool) -> None:
+    """The cluster was just made: only somebody with AWS' own tool can put it into the kubeconfig."""
+    from tenancy.engine.driver import Failed
+    from tenancy.live.api import Unreachable
+    from tenancy.plan.names import kubeconfig_command
+
+    if only_preview:
+        raise _NothingToCompare
+    try:
+        driver.api.items("/api/v1/namespaces?limit=1")
+    except Unreachable as error:
+        cluster = plan.cluster
+        command = kubeconfig_command(cluster.name, cluster.region, plan.context) if cluster else ""
+        raise Failed(
+            f"the cluster stands, and context {plan.context!r} does not reach it ({error}); rule: the rest goes "
+            f"through a context of the kubeconfig; change: `{command}`, then run this again"
+        ) from error
+
+
+def _bring_up(driver: Driver, plan: Plan, report: _Report, name: str, only_preview: bool, pause: float = 0) -> Outcome:
     from tenancy.engine.changes import lost_namespaces
     from tenancy.engine.driver import Failed
 
@@ -111,9 +158,30 @@ def _bring_up(driver: Driver, plan: Plan, report: _Report, name: str, only_previ
             "that stands in the files is never removed; change: if the resource was renamed or belongs to another "
             "stack by now, `pulumi state rename` or `pulumi state move` it; nothing was changed"
         )
-    if planned.changes or planned.others:
-        report.show(name, planned if only_preview else driver.update(stack))
+    if only_preview:
+        report.show(name, planned)
+    elif planned.changes or planned.others:
+        for wave, resources in _waves(plan, planned)[:-1]:
+            report.show(name, driver.update(stack, resources))
+            report.say(f"{name}: wave {wave} is done; the next in {pause / 60:.0f} min (Ctrl-C ends the run here)")
+            time.sleep(pause)
+        report.show(name, driver.update(stack))
     return planned
+
+
+def _waves(plan: Plan, planned: Outcome) -> list[tuple[int, list[str]]]:
+    """Resources of the node groups that would be changed, by wave."""
+    from tenancy.plan.names import node_group_names
+
+    if plan.cluster is None:
+        return []
+    changed = {change.object.rpartition(" ")[2] for change in planned.changes if change.operation != "create"}
+    waves: dict[int, list[str]] = {}
+    for group in plan.cluster.groups:
+        resources = node_group_names(plan.cluster.name, group.name)
+        if changed.intersection(resources):
+            waves.setdefault(group.wave, []).extend(resources)
+    return sorted(waves.items())
 
 
 def _remove_former(driver: Driver, plan: Plan, report: _Report, wanted: set[str], only_preview: bool) -> None:

@@ -13,6 +13,7 @@ from tenancy.cli.common import (
     example,
     fail,
     format_option,
+    lab_option,
     load_or_exit,
     print_json,
 )
@@ -34,6 +35,7 @@ SENTENCE = 40
 
 @click.command("verify", epilog=example("tenancy verify local --only gpu-"))
 @environment_argument
+@lab_option
 @format_option
 @click.option("--brief", is_flag=True, help="One line per rule instead of one per attack; gaps in full.")
 @click.option("--only", metavar="PREFIX", default="", help="Ask only the attacks whose id starts with this.")
@@ -48,7 +50,9 @@ SENTENCE = 40
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Audit log to check the answers against; absent: the lab's, if the lab is what is attacked.",
 )
-def command(environment: str, form: str, brief: bool, only: str, extra: Path | None, audit_log: Path | None) -> None:
+def command(
+    environment: str, lab: bool, form: str, brief: bool, only: str, extra: Path | None, audit_log: Path | None
+) -> None:
     """Attack the live cluster of ENV as its tenants, and show who refused.
 
     Each attack has a twin that differs in one field and must be admitted: a cluster that refuses everything
@@ -63,7 +67,7 @@ def command(environment: str, form: str, brief: bool, only: str, extra: Path | N
     from tenancy.live.verify import NotDeployedError, scene_of
     from tenancy.plan import make_plan
 
-    loaded = load_or_exit(environment, form)
+    loaded = load_or_exit(environment, form, lab)
     plan = make_plan(loaded.environment, loaded.tenants)
     written = _read(extra) if extra else None
     enter_lab(plan.context)

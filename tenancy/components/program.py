@@ -13,6 +13,7 @@ from tenancy.components.scope import Scope
 from tenancy.components.tenant import Tenant
 from tenancy.plan import Plan
 from tenancy.plan.model import PlatformPlan, TenantPlan
+from tenancy.plan.names import kubeconfig_command
 
 
 def build(
@@ -23,6 +24,9 @@ def build(
     in_force: Callable[[], None],
 ) -> None:
     """Register the stack's resources; `in_force` returns when the guards that were made judge requests."""
+    if scope is Scope.CLUSTER:
+        _build_cluster(plan)
+        return
     # The collector would walk all resources again and again: half of the time at a thousand of them.
     gc.collect()
     gc.freeze()
@@ -39,3 +43,22 @@ def build(
         gate = [Platform("platform", platform, in_force, options).gate]
     for tenant in tenants:
         Tenant(tenant.name, tenant, gate, inherited)
+
+
+def _build_cluster(plan: Plan) -> None:
+    import pulumi_aws as aws  # only here: no other stack talks to AWS
+
+    from tenancy.components.cluster import Cluster
+
+    cluster = plan.cluster
+    if cluster is None:
+        raise ValueError("given a stack for the cluster; rule: aws.enabled builds one; change: set it to true")
+    provider = aws.Provider(
+        "aws",
+        region=cluster.region,
+        # Credentials of another account end the run before anything is made.
+        allowed_account_ids=[cluster.account],
+        default_tags={"tags": cluster.tags},
+    )
+    Cluster(cluster.name, cluster, pulumi.ResourceOptions(providers=[provider]))
+    pulumi.export("kubeconfig", kubeconfig_command(cluster.name, cluster.region, plan.context))

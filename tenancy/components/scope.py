@@ -9,26 +9,40 @@ from tenancy.catalog import vocabulary as words
 from tenancy.plan.model import Plan, PlatformPlan, TenantPlan
 from tenancy.spec.environment import Layout
 
+CLUSTER_SUFFIX = ".cluster"
+"""No environment's or tenant's name holds a dot."""
+
 
 class Scope(StrEnum):
-    ALL = "all"  # a small environment: one stack
+    CLUSTER = "cluster"  # the AWS half: network, control plane, nodes
+    ALL = "all"  # all of the Kubernetes half: a small environment has no other stack for it
     PLATFORM = "platform"  # what is cluster-wide
     TENANT = "tenant"  # one tenant's own objects
 
 
-def scope_of(given: str | None, layout: Layout, tenant: str) -> Scope:
+def names_of(stack: str) -> tuple[str, str]:
+    """Environment and tenant that a stack's name says; no tenant for the environment's own stacks."""
+    environment, _, tenant = stack.removesuffix(CLUSTER_SUFFIX).partition(words.SEPARATOR)
+    return environment, tenant
+
+
+def scope_of(given: str | None, layout: Layout, stack: str) -> Scope:
     """What a stack owns: what its config says, else what its name does. ValueError if there is no such scope."""
     if given is not None and given not in list(Scope):
         raise ValueError(f"given scope {given!r}; rule: a part of the plan; change: use one of {', '.join(Scope)}")
     if given:
         return Scope(given)
-    if tenant:
+    if stack.endswith(CLUSTER_SUFFIX):
+        return Scope.CLUSTER
+    if names_of(stack)[1]:
         return Scope.TENANT
     return Scope.ALL if layout is Layout.ONE else Scope.PLATFORM
 
 
 def stacks(plan: Plan, layout: Layout) -> Iterator[tuple[str, Scope, str | None]]:
     """Name, scope and tenant of every stack, in the order in which they are made."""
+    if plan.cluster:
+        yield plan.environment + CLUSTER_SUFFIX, Scope.CLUSTER, None
     if layout is Layout.ONE:
         yield plan.environment, Scope.ALL, None
         return
@@ -38,7 +52,9 @@ def stacks(plan: Plan, layout: Layout) -> Iterator[tuple[str, Scope, str | None]
 
 
 def select(plan: Plan, scope: Scope, tenant: str | None) -> tuple[PlatformPlan | None, tuple[TenantPlan, ...]]:
-    """The part of the plan that a stack owns; KeyError if the tenant is unknown."""
+    """The Kubernetes part of the plan that a stack owns; KeyError if the tenant is unknown."""
+    if scope is Scope.CLUSTER:
+        return None, ()
     if scope is Scope.TENANT:
         return None, (plan.tenant(tenant or ""),)
     return plan.platform, plan.tenants if scope is Scope.ALL else ()

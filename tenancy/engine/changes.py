@@ -55,10 +55,16 @@ class Outcome:
 
     def _step(self, step: Any) -> None:
         operation = str(step.op.value)
-        if not step.type.startswith("kubernetes:"):
+        if not step.type.startswith(("kubernetes:", "aws:")):
             self.others += operation not in {SAME, READ}
         elif operation in {SAME, READ}:
             self.unchanged += 1
+        elif step.type.startswith("aws:") and operation in _SIGNS:
+            state = (step.new or step.old).inputs
+            tenant = (state.get("tags") or {}).get(words.TENANT_TAG, PLATFORM)
+            details = tuple(_details(step)) if operation in {"update", "replace"} else ()
+            name = f"{step.type.rpartition(':')[2]} {step.urn.rpartition('::')[2]}"
+            self.changes.append(Change(tenant, operation, name, details))
         elif operation in {"create", "delete", "update", "replace"}:
             state = (step.new or step.old).inputs
             labels = (state.get("metadata") or {}).get("labels") or {}

@@ -7,21 +7,24 @@ import re
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.components.scope import CLUSTER_SUFFIX
 from tenancy.engine.changes import Outcome, summary
 from tenancy.engine.recovery import Locked, dead_locks, end_orphans, settled
 from tenancy.lab.layout import enter_lab, find_root
 from tenancy.live.api import Api
-from tenancy.spec import Loaded
+from tenancy.spec import ON_LAB, Loaded
 
 PROJECT = "gpu-tenancy"
 PACK = "policy"
+OWN_TYPES = ("kubernetes:", "aws:")
 SILENT = "the engine ended without a word; run the command again, it goes on from there"
 
 
@@ -29,27 +32,34 @@ class Failed(Exception):
     """A run ended without doing what it should; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Driver:
     root: Path
     """The project's folder."""
-    api: Api
+    context: str
     say: Callable[[str], None]
+
+    @cached_property
+    def api(self) -> Api:
+        """The API server; Unreachable without one. A cluster that is still to be made has none."""
+        return Api(self.context)
 
     @classmethod
     def of(cls, loaded: Loaded, say: Callable[[str], None]) -> Driver:
-        """Of the project that the environment's files lie in; LabError without one, Unreachable without a cluster."""
+        """Of the project that the environment's files lie in; LabError without one."""
         root = find_root(loaded.folder.resolve())
         context = loaded.environment.cluster.context
         enter_lab(context, root)
-        return cls(root, Api(context), say)
+        return cls(root, context, say)
 
     def select(self, name: str) -> Any:
         """The stack, made if it is not there, and freed of what a dead engine left."""
         from pulumi import automation
 
+        lab = {ON_LAB: "true"} if self.context == words.LAB_CONTEXT else {}
         try:
-            stack = automation.create_or_select_stack(name, work_dir=str(self.root))
+            options = automation.LocalWorkspaceOptions(env_vars=lab)
+            stack = automation.create_or_select_stack(name, work_dir=str(self.root), opts=options)
         except automation.CommandError as error:
             raise Failed(f"stack {name}: {_reason(error)}") from error
         end_orphans(Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi"))
@@ -67,9 +77,13 @@ class Driver:
         """What would change; Failed if a mandatory rule of the pack is broken or the program fails."""
         return self._run(stack, stack.preview, "preview")
 
-    def update(self, stack: Any) -> Outcome:
-        """Make it so. Only after a preview: stack rules of a pack run when resources have been made."""
-        return self._run(stack, stack.up, "update")
+    def update(self, stack: Any, only: Sequence[str] = ()) -> Outcome:
+        """Make it so, or of it only what has these logical names.
+
+        Only after a preview: stack rules of a pack run when resources have been made.
+        """
+        targets = [f"**::{name}" for name in only]
+        return self._run(stack, partial(stack.up, target=targets or None), "update")
 
     def stacks(self, environment: str) -> list[str]:
         """Stacks of the environment that there are, its tenants' before its own."""
@@ -81,12 +95,20 @@ class Driver:
             raise Failed(f"the stacks of {environment} cannot be listed: {_reason(error)}") from error
         names = sorted(stack.name for stack in found)
         tenants = [name for name in names if name.startswith(words.derived_name(environment, ""))]
-        return [*tenants, *(name for name in names if name == environment)]
+        own = (environment, environment + CLUSTER_SUFFIX)
+        return [*tenants, *(name for name in own if name in names)]
+
+    def holds(self, name: str, kind: str) -> bool:
+        """Whether there is a stack of that name with a resource of that type."""
+        environment = name.removesuffix(CLUSTER_SUFFIX)
+        if name not in self.stacks(environment):
+            return False
+        return any(found["type"] == kind for found in self.resources(self.select(name)))
 
     def resources(self, stack: Any) -> list[dict[str, Any]]:
-        """What the stack's state holds of the cluster."""
+        """What the stack's state holds of the cluster and of AWS."""
         deployment = stack.export_stack().deployment or {}
-        return [found for found in deployment.get("resources") or () if found["type"].startswith("kubernetes:")]
+        return [found for found in deployment.get("resources") or () if found["type"].startswith(OWN_TYPES)]
 
     def destroy(self, stack: Any) -> Outcome:
         """Remove everything that the stack holds, protected or not."""
@@ -132,6 +154,13 @@ class Driver:
         pending = (exported.deployment or {}).get("pending_operations")
         if not pending:
             return
+        lost = [op["resource"]["urn"] for op in pending if op["type"] == "creating" and _on_aws(op["resource"])]
+        if lost:
+            names = ", ".join(urn.rpartition("::")[2] for urn in lost)
+            raise Failed(
+                f"given stack {stack.name}, whose engine was ended while AWS made {names}; rule: nothing on AWS is "
+                f"forgotten; change: `pulumi refresh --stack {stack.name}` asks for the id of each that is there"
+            )
         deployment, stale = settled(exported.deployment, self.api)
         try:
             stack.import_stack(automation.Deployment(version=exported.version, deployment=deployment))
@@ -142,6 +171,10 @@ class Driver:
                 f"stack {stack.name}: what an engine left unfinished cannot be settled: {_reason(error)}"
             ) from error
         self.say(f"{stack.name}: settled {len(pending)} operations that an engine left unfinished")
+
+
+def _on_aws(resource: dict[str, Any]) -> bool:
+    return str(resource["type"]).startswith("aws:")
 
 
 @contextmanager

@@ -12,7 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-CONTEXT = "gpu-tenancy-lab"
+from tenancy.catalog import vocabulary as words
+
+CONTEXT = words.LAB_CONTEXT
 
 
 class LabError(Exception):

@@ -99,13 +99,20 @@ class Api:
             parsed = {"message": answer.data.decode("utf-8", "replace")}
         return Answer(answer.status, parsed if isinstance(parsed, dict) else {"items": parsed}, dict(answer.headers))
 
-    def items(self, path: str) -> list[dict[str, Any]]:
-        """The objects of a list; Unreachable if the list is refused."""
+    def items(self, path: str, absent: bool = False) -> list[dict[str, Any]]:
+        """The objects of a list; Unreachable if the list is refused.
+
+        With `absent` a kind that the server does not know has none: a chart may bring it later.
+        """
         answer = self.request("GET", path)
+        if absent and answer.status == NOT_FOUND:
+            return []
         if not answer.ok:
             raise Unreachable(f"GET {path}: {answer.status} {answer.message}")
         return list(answer.body.get("items") or [])
 
+
+NOT_FOUND = 404
 
 _PLURALS = {"networkpolicy": "networkpolicies", "validatingadmissionpolicy": "validatingadmissionpolicies"}
 _CLUSTER_SCOPED = frozenset(

@@ -41,7 +41,7 @@ def _foreign(api: Api, environment: str, platform: PlatformPlan | None, tenants:
     for found, adopt in planned:
         kind = (found["apiVersion"], found["kind"])
         if kind not in lists:
-            lists[kind] = {item["metadata"]["name"]: item for item in api.items(collection(*kind))}
+            lists[kind] = {item["metadata"]["name"]: item for item in api.items(collection(*kind), absent=True)}
         present = lists[kind].get(found["metadata"]["name"])
         if present is None or adopt or _is_ours(present, environment):
             continue

@@ -264,23 +264,24 @@ def test_the_scopes_together_register_what_one_stack_does(local: Plan, whole: Re
 
 
 @pytest.mark.parametrize(
-    ("given", "layout", "tenant", "scope"),
+    ("given", "layout", "stack", "scope"),
     [
-        (None, Layout.ONE, "", Scope.ALL),
-        (None, Layout.PER_TENANT, "", Scope.PLATFORM),
-        (None, Layout.ONE, "fraud", Scope.TENANT),
-        ("platform", Layout.ONE, "", Scope.PLATFORM),
+        (None, Layout.ONE, "bank", Scope.ALL),
+        (None, Layout.PER_TENANT, "bank", Scope.PLATFORM),
+        (None, Layout.ONE, "bank--fraud", Scope.TENANT),
+        (None, Layout.PER_TENANT, "bank.cluster", Scope.CLUSTER),
+        ("platform", Layout.ONE, "bank", Scope.PLATFORM),
     ],
 )
 def test_a_stack_owns_what_its_settings_or_its_name_says(
-    given: str | None, layout: Layout, tenant: str, scope: Scope
+    given: str | None, layout: Layout, stack: str, scope: Scope
 ) -> None:
-    assert scope_of(given, layout, tenant) is scope
+    assert scope_of(given, layout, stack) is scope
 
 
 def test_a_scope_that_there_is_not_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="given scope 'tenants'"):
-        scope_of("tenants", Layout.ONE, "")
+        scope_of("tenants", Layout.ONE, "bank")
 
 
 def test_logical_names_stay_as_they_are(whole: Registered, golden: Any) -> None:

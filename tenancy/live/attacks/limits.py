@@ -29,7 +29,7 @@ def limit_attacks(scene: Scene) -> Iterator[Attack]:
 def _quota(scene: Scene, place: Place) -> Iterator[Attack]:
     denier = denial.quota(quotas.NAME)
     for flavor, share in place.tenant.held_in(place.namespace).items():
-        resource = place.environment.flavors[flavor].resource
+        resource = place.environment.resource_of(flavor)
         at = f"{LIMITS}/{resource.replace('/', '~1')}"
         base = {at.replace("limits", "requests"): ABSENT} if share else {}
         wanted = {flavor: 1} if share else {}

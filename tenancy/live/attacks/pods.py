@@ -251,7 +251,7 @@ def _gpu_tolerations(scene: Scene, place: Place) -> Iterator[Attack]:
     if flavor is None:
         yield skipped("sched-01-pod-no-gpu", "sched-01", sentence, "no manned namespace holds a GPU")
         return
-    resource = place.environment.flavors[flavor].resource
+    resource = place.environment.resource_of(flavor)
     at = f"{LIMITS}/{resource.replace('/', '~1')}"
     base = {
         "/spec/tolerations": [{"key": gpus.GPU_TAINT, "operator": "Exists"}],

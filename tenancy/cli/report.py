@@ -1,0 +1,315 @@
+"""`tenancy report`: what the files amount to, as tables, JSON or Markdown."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from tenancy.catalog.nodes import Resources
+from tenancy.cli.common import BAD_INPUT, environment_argument, example, fail, load_or_exit, print_json
+
+if TYPE_CHECKING:
+    from tenancy.plan.capacity import FlavorSupply, Loss, PoolYield, Unmet
+
+WIDTH = 100
+GUTTER = 2
+NARROWEST = 24
+"""Characters that a last column keeps, however wide the others are."""
+
+Cell = str | int | float | None
+
+
+class Table(NamedTuple):
+    """A part of a report: a title, columns, and remarks below them."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    remarks: Sequence[str] = ()
+
+
+report_format = click.option(
+    "--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text", help="How to print the answer."
+)
+
+
+@click.group()
+def command() -> None:
+    """Show what the files of an environment amount to: supply, pools, and what a failure costs.
+
+    Nothing is asked of a cluster: the same files always give the same report.
+    """
+
+
+@command.command(epilog=example("tenancy report capacity local"))
+@environment_argument
+@report_format
+def capacity(environment: str, form: str) -> None:
+    """Show what ENV has of each flavor, whose it is, and what may be lent.
+
+    Surely there are the nodes of nodes.min; only they back a guarantee. What is above comes by luck.
+    """
+    from tenancy.plan.capacity import supply
+
+    loaded = load_or_exit(environment, form)
+    found = supply(loaded.environment, loaded.tenants)
+    show(form, _capacity(loaded.environment.environment, found), {"flavors": as_json(found)})
+
+
+@command.command(epilog=example("tenancy report pools local train-a100"))
+@environment_argument
+@click.argument("pool", required=False, metavar="[POOL]")
+@report_format
+def pools(environment: str, pool: str | None, form: str) -> None:
+    """Show what the pools of ENV yield, and what one slice or GPU gets of its node.
+
+    With POOL also where the rest of a node goes: to its system, and to the platform's own pods.
+    """
+    from tenancy.plan.capacity import pool_yield
+
+    loaded = load_or_exit(environment, form)
+    known = loaded.environment.pools
+    if pool is not None and pool not in known:
+        _unknown_pool(pool, loaded.environment.environment, known)
+    names = known if pool is None else [pool]
+    found = [pool_yield(loaded.environment, name, loaded.tenants) for name in names]
+    show(form, [*_pools(found), *(map(_node, found) if pool else ())], {"pools": as_json(found)})
+
+
+@command.command(epilog=example("tenancy report failures local --rack 8"))
+@environment_argument
+@click.option("--rack", type=click.IntRange(min=1), help="Nodes of one rack; absent: 4, for AWS tells of no racks.")
+@report_format
+def failures(environment: str, rack: int | None, form: str) -> None:
+    """Show what a lost GPU, node, rack or zone of ENV costs, and whose guarantees then do not hold."""
+    from tenancy.plan.capacity import RACK, losses
+
+    loaded = load_or_exit(environment, form)
+    found = losses(loaded.environment, loaded.tenants, rack or RACK)
+    show(form, _failures(found, rack or RACK), {"rack": rack or RACK, "losses": as_json(found)})
+
+
+def _unknown_pool(given: str, environment: str, known: Iterable[str]) -> None:
+    from tenancy.spec.pools import nearest
+
+    close = nearest(given, known)
+    change = f"use {' or '.join(close)}" if close else "declare one under pools"
+    fail(f"given pool {given!r}; rule: a pool of {environment}; change: {change}", BAD_INPUT)
+
+
+# What each report says
+
+
+def _capacity(environment: str, flavors: Sequence[FlavorSupply]) -> list[Table]:
+    total = Table(
+        f"Supply of {environment}",
+        ("flavor", "surely", "at most", "guaranteed", "free", "lendable", "in an upgrade"),
+        [(f.flavor, f.surely, f.at_most, f.guaranteed, f.free, f.lendable, f.upgrading) for f in flavors],
+        [f"in an upgrade: {_missing(unmet)}" for f in flavors for unmet in f.unmet],
+    )
+    by_pool = Table(
+        "By pool",
+        ("flavor", "pool", "a node", "surely", "at most", "in an upgrade"),
+        [(f.flavor, p.pool, p.node, p.surely, p.at_most, p.upgrading) for f in flavors for p in f.pools],
+    )
+    by_tenant = Table(
+        "By tenant",
+        ("flavor", "tenant", "guaranteed", "lends", "may borrow", "there to borrow"),
+        [(f.flavor, t.tenant, t.guaranteed, t.lends, t.borrows, t.borrowable) for f in flavors for t in f.tenants],
+    )
+    return [total, by_pool, by_tenant]
+
+
+def _pools(found: Sequence[PoolYield]) -> list[Table]:
+    table = Table(
+        "Pools",
+        ("pool", "instance", "nodes", "by", "bought, and cut"),
+        [(p.pool, p.instance, _nodes(p), p.provisioner, f"{p.purchase}: {p.layout}") for p in found],
+    )
+    units = Table(
+        "What a node offers, and what of it one gets when all are in use",
+        ("pool", "flavor", "a node", "vCPU", "memory GiB", "disk GiB", "asked for as"),
+        [
+            (
+                p.pool,
+                u.flavor or f"none ({u.profile or 'GPU'})",
+                u.count,
+                cores(u.each.cpu),
+                gib(u.each.memory),
+                gib(u.each.ephemeral),
+                u.resource,
+            )
+            for p in found
+            for u in p.units
+        ],
+        [f"{p.pool}: {note}" for p in found for note in p.notes],
+    )
+    return [table, units]
+
+
+def _nodes(pool: PoolYield) -> str:
+    same = pool.nodes_min == pool.nodes_max
+    return str(pool.nodes_max) if same else f"{pool.nodes_min} to {pool.nodes_max}"
+
+
+def _node(pool: PoolYield) -> Table:
+    units = sum(unit.count for unit in pool.units)
+    return Table(
+        f"Where a node of {pool.pool} goes",
+        ("part", "vCPU", "memory GiB", "disk GiB", "pods"),
+        [
+            ("sold by EC2", float(pool.vcpu), float(pool.memory_gib), None, None),
+            ("allocatable", *_amounts(pool.allocatable), pool.allocatable.pods),
+            ("platform's pods", *_amounts(pool.daemonsets), pool.daemonsets.pods),
+            ("left for tenants", *_amounts(pool.left), pool.left.pods),
+            ("one pod for each GPU, slice or replica", None, None, None, units),
+            ("left beside them", None, None, None, pool.pods_left),
+        ],
+    )
+
+
+def _amounts(of: Resources) -> tuple[float, float, float]:
+    return cores(of.cpu), gib(of.memory), gib(of.ephemeral)
+
+
+def _failures(found: Sequence[Loss], rack: int) -> list[Table]:
+    from tenancy.spec.crossfile import some
+
+    lost = Table(
+        "What a failure takes, at worst",
+        ("lost", "of", "nodes", "GPUs", "guarantees", "of each flavor"),
+        [
+            (
+                loss.scope,
+                loss.where,
+                loss.nodes,
+                loss.gpus,
+                f"{missing} missing" if (missing := sum(unmet.missing for unmet in loss.unmet)) else "hold",
+                ", ".join(f"{count} {flavor}" for flavor, count in loss.units.items()),
+            )
+            for loss in found
+        ],
+        [
+            f"a rack is taken as {rack} nodes",
+            "a node with a broken GPU is repaired by being replaced: what is lost then is the node",
+        ],
+    )
+    unmet = Table(
+        "Guarantees that do not hold until it is repaired",
+        ("lost", "of", "flavor", "there", "guaranteed", "missing", "by tenant"),
+        [
+            (loss.scope, loss.where, u.flavor, u.there, u.guaranteed, u.missing, _largest(u))
+            for loss in found
+            for u in loss.unmet
+        ],
+    )
+    hit = Table(
+        "Who may have work there",
+        ("of", "tenants", "names"),
+        [
+            (where, len(names), some(names) or None)
+            for where, names in {loss.where: loss.tenants for loss in found}.items()
+        ],
+    )
+    return [lost, unmet, hit]
+
+
+def _missing(unmet: Unmet) -> str:
+    return (
+        f"{unmet.missing} of {unmet.guaranteed} {unmet.flavor} guaranteed are missing in {', '.join(unmet.pools)}: "
+        f"{_largest(unmet)}"
+    )
+
+
+def _largest(unmet: Unmet) -> str:
+    from tenancy.spec.crossfile import some
+
+    return some([f"{name} {count}" for name, count in sorted(unmet.tenants.items(), key=lambda t: (-t[1], t[0]))])
+
+
+# How it is printed
+
+
+def cores(millicores: int) -> float:
+    """Cores, rounded down to hundredths: what is shown is there."""
+    return millicores // 10 / 100
+
+
+def gib(mib: int) -> float:
+    """GiB, rounded down to hundredths."""
+    return mib * 100 // 1024 / 100
+
+
+def as_json(value: Any) -> Any:
+    """Dataclasses as JSON, with the numbers that the tables show."""
+    match value:
+        case Resources():
+            amounts = {"vcpu": cores(value.cpu), "memory_gib": gib(value.memory)}
+            return {**amounts, "disk_gib": gib(value.ephemeral), "pods": value.pods}
+        case Fraction():
+            return str(value)
+        case Mapping():
+            return {key: as_json(of) for key, of in value.items()}
+        case list() | tuple():
+            return [as_json(of) for of in value]
+    if dataclasses.is_dataclass(value):
+        return {field.name: as_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return value
+
+
+def show(form: str, tables: Sequence[Table], value: Any) -> None:
+    """Print a report in the form that was asked for."""
+    if form == "json":
+        print_json(value)
+        return
+    write = as_markdown if form == "markdown" else as_text
+    parts = [write(table) for table in tables if table.rows]
+    click.echo("\n\n".join(parts) or "Nothing: the environment declares no pools.")
+
+
+def as_text(table: Table) -> str:
+    """Columns with two spaces between them; the last one wraps where it would be too wide."""
+    cells, numeric = _written(table)
+    widths = [max(map(len, column)) for column in zip(table.header, *cells, strict=True)]
+    *ahead, last = widths
+    before = sum(ahead) + GUTTER * len(ahead)
+    room = max(WIDTH - before, NARROWEST)
+    lines = [f"{table.title}:"]
+    for row in (list(table.header), *cells):
+        first, *more = [row[-1]] if last <= room else textwrap.wrap(row[-1], room, break_on_hyphens=False) or [""]
+        padded = [_pad(cell, width, number) for cell, width, number in zip(row[:-1], ahead, numeric, strict=False)]
+        end = _pad(first, min(last, room), numeric[-1])
+        lines.append((" " * GUTTER).join([*padded, end]).rstrip())
+        lines += [" " * before + line for line in more]
+    for remark in table.remarks:
+        lines += textwrap.wrap(f"- {remark}", WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    return "\n".join(lines)
+
+
+def as_markdown(table: Table) -> str:
+    cells, numeric = _written(table)
+    rows = [table.header, ["---:" if number else "---" for number in numeric], *cells]
+    lines = [f"## {table.title}", "", *(f"| {' | '.join(row)} |" for row in rows)]
+    return "\n".join(lines + [""] * bool(table.remarks) + [f"- {remark}" for remark in table.remarks])
+
+
+def _written(table: Table) -> tuple[list[list[str]], list[bool]]:
+    """The cells as texts, and which columns hold numbers."""
+    columns = zip(*table.rows, strict=True)
+    numeric = [all(cell is None or isinstance(cell, int | float) for cell in column) for column in columns]
+    return [[_cell(cell) for cell in row] for row in table.rows], numeric
+
+
+def _cell(cell: Cell) -> str:
+    if cell is None:
+        return "–"
+    return f"{cell:.2f}" if isinstance(cell, float) else str(cell)
+
+
+def _pad(cell: str, width: int, number: bool) -> str:
+    return cell.rjust(width) if number else cell.ljust(width)

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import json
+
+import pulumi
+import pulumi_aws as aws
+
+from tenancy.plan.cluster import KarpenterPlan
+
+
+class Interruptions(pulumi.ComponentResource):
+    """The queue in which Karpenter reads which machines are about to go."""
+
+    def __init__(
+        self, name: str, plan: KarpenterPlan, tags: dict[str, str], opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("gpu-tenancy:index:Interruptions", name, None, opts)
+        below = pulumi.ResourceOptions(parent=self)
+        queue = aws.sqs.Queue(
+            f"{name}-queue",
+            name=plan.queue,
+            message_retention_seconds=300,
+            sqs_managed_sse_enabled=True,
+            tags=tags,
+            opts=below,
+        )
+        aws.sqs.QueuePolicy(f"{name}-queue", queue_url=queue.url, policy=json.dumps(plan.queue_policy), opts=below)
+        for event, pattern in plan.events.items():
+            rule = aws.cloudwatch.EventRule(
+                f"{name}-{event}", name=event, event_pattern=json.dumps(pattern), tags=tags, opts=below
+            )
+            aws.cloudwatch.EventTarget(f"{name}-{event}", rule=rule.name, arn=queue.arn, opts=below)
+        self.register_outputs({"queue": queue.name})

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+
+from tenancy.components.eks_cluster import EksCluster
+from tenancy.plan.cluster import ClusterPlan, NodeGroupPlan
+from tenancy.plan.names import node_group_names
+
+
+class NodeGroup(pulumi.ComponentResource):
+    """Managed nodes of a pool, alike from birth: image, disks, interfaces, labels, taints."""
+
+    group: aws.eks.NodeGroup
+
+    def __init__(
+        self,
+        name: str,
+        plan: NodeGroupPlan,
+        cluster: ClusterPlan,
+        control_plane: EksCluster,
+        role: pulumi.Input[str],
+        subnets: dict[str, pulumi.Output[str]],
+        wall: pulumi.Input[str] | None,
+        after: Sequence[pulumi.Resource],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("gpu-tenancy:index:NodeGroup", name, None, opts)
+        eks = control_plane.cluster
+        template_name, group_name = node_group_names(cluster.name, plan.name)
+        template = aws.ec2.LaunchTemplate(
+            template_name,
+            name=f"{cluster.name}-{plan.name}",
+            update_default_version=True,
+            instance_type=plan.instance,
+            metadata_options={
+                "http_endpoint": "enabled",
+                "http_tokens": "required",
+                # One hop: the node itself, no pod.
+                "http_put_response_hop_limit": 1,
+                "http_protocol_ipv6": "disabled",
+                "instance_metadata_tags": "disabled",
+            },
+            block_device_mappings=[
+                {
+                    "device_name": "/dev/xvda",
+                    "ebs": {
+                        "volume_size": cluster.root_volume,
+                        "volume_type": "gp3",
+                        "encrypted": "true",
+                        "kms_key_id": control_plane.key,
+                        "delete_on_termination": "true",
+                    },
+                }
+            ],
+            user_data=base64.b64encode(plan.user_data.encode()).decode(),
+            tag_specifications=[
+                {"resource_type": kind, "tags": {**plan.tags, "Name": f"{cluster.name}-{plan.name}"}}
+                for kind in ("instance", "volume", "network-interface")
+            ],
+            tags=plan.tags,
+            **_interfaces(plan, eks.vpc_config.cluster_security_group_id, wall),
+            **_bought(plan),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.group = aws.eks.NodeGroup(
+            group_name,
+            cluster_name=eks.name,
+            node_group_name=plan.name,
+            node_role_arn=role,
+            subnet_ids=[subnets[zone] for zone in plan.zones],
+            version=cluster.kubernetes,
+            ami_type=plan.ami_type,
+            release_version=aws.ssm.get_parameter_output(
+                name=plan.release, opts=pulumi.InvokeOptions(parent=self)
+            ).value,
+            capacity_type=plan.capacity_type,
+            scaling_config={"desired_size": plan.nodes, "min_size": plan.nodes, "max_size": plan.nodes},
+            update_config={
+                "max_unavailable": plan.at_once,
+                "update_strategy": "MINIMAL" if plan.terminates_first else "DEFAULT",
+            },
+            # What the monitoring agent finds (XID and ECC errors among it) costs the node its place.
+            node_repair_config={"enabled": True},
+            launch_template={"id": template.id, "version": template.latest_version.apply(str)},
+            labels=plan.labels,
+            taints=[dict(taint) for taint in plan.taints],  # ty: ignore[invalid-argument-type]
+            tags=plan.tags,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
+        )
+        self.register_outputs({"name": self.group.node_group_name})
+
+
+def _interfaces(
+    plan: NodeGroupPlan, cluster_group: pulumi.Input[str], wall: pulumi.Input[str] | None
+) -> dict[str, Any]:
+    """One interface with addresses; those for EFA alone carry the pool's wall and nothing else."""
+    if not plan.efa_cards:
+        return {}
+
+    def interface(card: int, device: int, kind: str, group: pulumi.Input[str] | None) -> dict[str, Any]:
+        return {
+            "network_card_index": card,
+            "device_index": device,
+            "interface_type": kind,
+            "security_groups": [group],
+            "delete_on_termination": "true",
+        }
+
+    efa = [interface(card, 0 if card else 1, "efa-only", wall) for card in plan.efa_cards]
+    return {"network_interfaces": [interface(0, 0, "interface", cluster_group), *efa]}
+
+
+def _bought(plan: NodeGroupPlan) -> dict[str, Any]:
+    """A reservation and nothing else; no placement group, which a reservation may lie outside of."""
+    if not plan.reservation:
+        return {}
+    bought: dict[str, Any] = {
+        "capacity_reservation_specification": {
+            "capacity_reservation_preference": "capacity-reservations-only",
+            "capacity_reservation_target": {"capacity_reservation_id": plan.reservation},
+        }
+    }
+    if plan.capacity_type == "CAPACITY_BLOCK":
+        bought["instance_market_options"] = {"market_type": "capacity-block"}
+    return bought

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pulumi
+
+from tenancy.plan.charts import Chart
+
+OCI = "oci://"
+PATIENCE = 900
+"""Seconds: the GPU Operator's daemonsets wait for one another on every node."""
+
+
+class Release(pulumi.CustomResource):
+    """A chart as a Helm release, so that its hooks run and `helm list` knows it."""
+
+    def __init__(self, name: str, chart: Chart, opts: pulumi.ResourceOptions) -> None:
+        oci = chart.repository.startswith(OCI)
+        where = (
+            {"chart": f"{chart.repository}/{chart.chart}"}
+            if oci
+            else {"chart": chart.chart, "repositoryOpts": {"repo": chart.repository}}
+        )
+        properties = {
+            **where,
+            "name": chart.name,
+            "namespace": chart.namespace,
+            "createNamespace": True,
+            "version": chart.version,
+            "values": chart.values,
+            # A release that fails is taken back: half an operator leaves nodes without GPUs.
+            "atomic": True,
+            "timeout": PATIENCE,
+        }
+        super().__init__("kubernetes:helm.sh/v3:Release", name, properties, opts)

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pulumi
+import pulumi_aws as aws
+
+from tenancy.plan.identity import Role
+
+
+class Roles(pulumi.ComponentResource):
+    """The IAM roles of the cluster, its nodes and the platform's services."""
+
+    arns: dict[str, pulumi.Output[str]]
+    """By purpose; known only when the policies are attached too, so that nobody uses a role that can do nothing."""
+
+    def __init__(
+        self,
+        name: str,
+        plan: Mapping[str, Role],
+        boundary: str,
+        tags: dict[str, str],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("gpu-tenancy:index:Roles", name, None, opts)
+        self.arns = {}
+        for purpose, planned in plan.items():
+            role = aws.iam.Role(
+                f"{name}-{purpose}",
+                name=planned.name,
+                assume_role_policy=json.dumps(planned.trust),
+                permissions_boundary=boundary or None,
+                tags=tags,
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+            below = pulumi.ResourceOptions(parent=role)
+            attached: list[pulumi.Output[str]] = [
+                aws.iam.RolePolicyAttachment(
+                    f"{name}-{purpose}-{arn.rpartition('/')[2]}", role=role.name, policy_arn=arn, opts=below
+                ).id
+                for arn in planned.managed
+            ]
+            attached += [
+                aws.iam.RolePolicy(
+                    f"{name}-{purpose}-{policy}", role=role.name, name=policy, policy=json.dumps(document), opts=below
+                ).id
+                for policy, document in planned.inline.items()
+            ]
+            self.arns[purpose] = pulumi.Output.all(role.arn, *attached).apply(lambda found: found[0])
+        self.register_outputs({"arns": self.arns})

@@ -1,0 +1,49 @@
+"""A Helm repository on this machine: real charts where their Go modules bring them, empty ones in place of the rest."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import judges
+
+from tenancy.catalog.versions import CHARTS
+from tenancy.lab import tools
+
+REAL = ("karpenter", "karpenter-crd", "cilium")
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """Tests print what matters."""
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """The address of a repository with every chart that the platform installs, made in `folder`."""
+    folder.mkdir(parents=True)
+    helm = tools.ensure(only=["helm"])["helm"]
+    for name, pin in CHARTS.items():
+        source = judges.folder(f"chart-{name}") if name in REAL else _stand_in(folder.parent / "stand-ins", name)
+        package = [helm, "package", source, "--version", pin.version.removeprefix("v"), "-d", folder]
+        subprocess.run(package, check=True, capture_output=True)
+    subprocess.run([helm, "repo", "index", folder], check=True, capture_output=True)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+
+
+def _stand_in(folder: Path, name: str) -> Path:
+    """A chart of that name that holds nothing: for what cannot be had here."""
+    chart = folder / name
+    (chart / "templates").mkdir(parents=True)
+    (chart / "Chart.yaml").write_text(f"apiVersion: v2\nname: {name}\nversion: 0.0.0\n", "utf-8")
+    return chart

@@ -1,0 +1,230 @@
+"""The AWS half in the real engine, against a double of AWS: what is asked for, in which order, and what a change does.
+
+The double says nothing about what AWS would answer; it refuses what the SDK's types and AWS' own API models refuse.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_double import AwsDouble
+from chart_repository import serving
+from engine_project import Done, Project, kill_engine
+
+CLUSTER, PLATFORM = "bank.cluster", "bank"
+RELEASE = "aws:ssm/getParameter:getParameter"
+
+
+def _release(arguments: dict[str, Any], region: str) -> dict[str, Any]:
+    """EKS' public parameter of an image: here the day that its name ends with."""
+    day = arguments["name"].split("/")[-2].rpartition("-v")[2]
+    value = {"value": f"1.36.3-{day}", "insecureValue": "", "type": "String", "version": 1, "arn": "arn:aws:ssm:::x"}
+    return {**value, "name": arguments["name"], "id": arguments["name"], "withDecryption": True, "region": region}
+
+
+class Bank:
+    """The bank's environment in a project whose AWS is the double and whose API server is the lab's."""
+
+    def __init__(self, project: Project, aws: AwsDouble, kubeconfig: Path) -> None:
+        self.project, self.aws, self.kubeconfig = project, aws, kubeconfig
+        self.file = project.folder / "stacks" / "bank" / "environment.yaml"
+
+    def edit(self, old: str, new: str) -> None:
+        text = self.file.read_text("utf-8")
+        assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times"
+        self.file.write_text(text.replace(old, new), "utf-8")
+
+    def run(self, *command: str, kubeconfig: bool = True) -> Done:
+        self.aws.calls.clear()
+        env = {**self.aws.environ, "KUBECONFIG": str(self.kubeconfig if kubeconfig else "/dev/null")}
+        return self.project.run(*command, env=env)
+
+    def tenancy(self, *arguments: str, kubeconfig: bool = True) -> Done:
+        return self.run(sys.executable, "-m", "tenancy", *arguments, kubeconfig=kubeconfig)
+
+    def steps(self, stack: str) -> dict[str, str]:
+        """What a preview would do: operation by `type name`."""
+        done = self.run("pulumi", "preview", "--json", "--stack", stack, "--non-interactive")
+        assert done.code == 0, done.text
+        steps = json.loads(done.out)["steps"]
+        return {f"{_type(s['urn'])} {s['urn'].rpartition('::')[2]}": s["op"] for s in steps}
+
+    def updated(self) -> list[str]:
+        return [call.name for call in self.aws.calls if call.kind == "update" and not call.preview]
+
+
+def _type(urn: str) -> str:
+    return urn.split("::")[2].rpartition("$")[2]
+
+
+@pytest.fixture(scope="module")
+def bank(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
+    folder = tmp_path_factory.mktemp("bank")
+    with serving(folder / "charts") as charts, AwsDouble() as aws:
+        aws.answers[RELEASE] = _release
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(project.lab.kubeconfig.read_text("utf-8").replace("gpu-tenancy-lab", "bank"), "utf-8")
+        found = Bank(project, aws, kubeconfig)
+        found.edit("platform:\n", f"platform:\n  chart-mirror: {charts}\n")
+        yield found
+
+
+def test_a_preview_shows_the_cluster_and_says_what_has_to_wait(bank: Bank) -> None:
+    done = bank.tenancy("up", "bank", "--preview", kubeconfig=False)
+    assert done.code == 0, done.text
+    assert "nothing to compare the rest with before the cluster stands" in done.out
+    assert [call for call in bank.aws.calls if call.kind == "create" and not call.preview] == []
+
+
+def test_the_clusters_resources_are_these(bank: Bank, golden: Any) -> None:
+    golden.check("bank-cluster.txt", "".join(f"{step}\n" for step in sorted(bank.steps(CLUSTER))))
+
+
+def test_the_platforms_resources_are_these(bank: Bank, golden: Any) -> None:
+    assert bank.run("pulumi", "stack", "init", PLATFORM).code == 0
+    golden.check("bank-platform.txt", "".join(f"{step}\n" for step in sorted(bank.steps(PLATFORM))))
+
+
+def test_a_run_without_the_new_clusters_context_ends_with_the_command_that_adds_it(bank: Bank) -> None:
+    done = bank.tenancy("up", "bank", kubeconfig=False)
+    assert done.code == 1
+    assert "aws eks update-kubeconfig --name bank --region eu-central-1 --alias bank" in done.err
+    assert bank.aws.live, "the cluster itself was made"
+
+
+def test_nodes_come_after_their_network_and_the_waves_one_after_another(bank: Bank) -> None:
+    state = bank.project.state(CLUSTER)
+    order = [resource["urn"].rpartition("::")[2] for resource in state["resources"]]
+    waves = [
+        "bank-vpc-cni",
+        "bank-system-nodes",
+        "bank-notebooks-nodes",
+        "bank-train-a100-nodes",
+        "bank-serve-mig-nodes",
+    ]
+    assert sorted(waves, key=order.index) == waves
+    assert order.index("bank-coredns") > order.index("bank-system-nodes"), "it needs somewhere to run"
+
+
+def test_a_role_is_used_only_with_its_policies(bank: Bank) -> None:
+    order = [resource["urn"].rpartition("::")[2] for resource in bank.project.state(CLUSTER)["resources"]]
+    of_cluster = [name for name in order if name.startswith("bank-role-cluster-")]
+    assert of_cluster
+    assert all(order.index(name) < order.index("bank-cluster") for name in of_cluster)
+
+
+def test_nobody_but_the_platforms_role_administers_the_cluster(bank: Bank) -> None:
+    cluster = bank.aws.find("::bank-cluster").inputs
+    assert cluster["accessConfig"] == {
+        "authenticationMode": "API",
+        "bootstrapClusterCreatorAdminPermissions": False,
+    }
+    entries = [call for call in bank.aws.live.values() if call.type == "aws:eks/accessEntry:AccessEntry"]
+    assert [entry.inputs["principalArn"].rpartition("/")[2] for entry in entries] == ["gpu-platform"]
+
+
+def test_every_node_keeps_its_metadata_from_pods(bank: Bank) -> None:
+    templates = [r for r in bank.aws.live.values() if r.type == "aws:ec2/launchTemplate:LaunchTemplate"]
+    assert len(templates) == 5
+    for template in templates:
+        options = template.inputs["metadataOptions"]
+        assert (options["httpTokens"], options["httpPutResponseHopLimit"]) == ("required", 1)
+        assert template.inputs["blockDeviceMappings"][0]["ebs"]["encrypted"] == "true"
+
+
+def test_efa_interfaces_carry_the_pools_own_group_and_no_other(bank: Bank) -> None:
+    wall = bank.aws.find("::bank-wall-train-efa-group").id
+    interfaces = bank.aws.find("::bank-train-efa-template").inputs["networkInterfaces"]
+    assert [one["interfaceType"] for one in interfaces] == ["interface", *["efa-only"] * 4]
+    assert {group for one in interfaces[1:] for group in one["securityGroups"]} == {wall}
+    assert interfaces[0]["securityGroups"] != [wall]
+
+
+def test_a_reservation_is_used_alone_and_without_a_placement_group(bank: Bank) -> None:
+    template = bank.aws.find("::bank-train-a100-template").inputs
+    wanted = template["capacityReservationSpecification"]
+    assert wanted["capacityReservationPreference"] == "capacity-reservations-only"
+    assert "placement" not in template
+
+
+def test_a_second_run_changes_nothing(bank: Bank) -> None:
+    assert set(bank.steps(CLUSTER).values()) == {"same"}
+
+
+def test_a_changed_layout_replaces_the_nodes_of_its_pool_alone(bank: Bank) -> None:
+    bank.edit("layout: {1g.5gb: 4, 3g.20gb: 1}", "layout: {1g.5gb: 5, 2g.10gb: 1}")
+    bank.edit("a100-3g.20gb: {gpu: a100-40gb, mig: 3g.20gb}", "a100-3g.20gb: {gpu: a100-40gb, mig: 2g.10gb}")
+    changed = {name: op for name, op in bank.steps(CLUSTER).items() if op != "same"}
+    assert changed == {
+        "aws:ec2/launchTemplate:LaunchTemplate bank-serve-mig-template": "update",
+        "aws:eks/nodeGroup:NodeGroup bank-serve-mig-nodes": "update",
+    }, "a new version of the template, to which EKS moves the group node by node"
+    bank.edit("layout: {1g.5gb: 5, 2g.10gb: 1}", "layout: {1g.5gb: 4, 3g.20gb: 1}")
+    bank.edit("a100-3g.20gb: {gpu: a100-40gb, mig: 2g.10gb}", "a100-3g.20gb: {gpu: a100-40gb, mig: 3g.20gb}")
+
+
+def test_a_new_image_goes_wave_by_wave(bank: Bank) -> None:
+    bank.edit("  platform-role:", "  ami-release: v20260912\n  upgrade-pause: 0\n  platform-role:")
+    done = bank.tenancy("up", "bank", "--stack", CLUSTER, kubeconfig=False)
+    groups = [name for name in bank.updated() if name.endswith("-nodes")]
+    assert groups[:2] == ["bank-system-nodes", "bank-notebooks-nodes"], done.text
+    assert set(groups[2:4]) == {"bank-train-a100-nodes", "bank-train-efa-nodes"}
+    assert groups[4:] == ["bank-serve-mig-nodes"]
+    assert done.out.count("is done; the next in 0 min") == 3
+
+
+def test_nodes_that_hold_a_full_reservation_go_before_the_next_comes(bank: Bank) -> None:
+    how = {name: bank.aws.find(f"::bank-{name}-nodes").inputs["updateConfig"] for name in ("train-a100", "notebooks")}
+    assert how["train-a100"] == {"maxUnavailable": 4, "updateStrategy": "MINIMAL"}
+    assert how["notebooks"] == {"maxUnavailable": 1, "updateStrategy": "DEFAULT"}
+
+
+def test_what_aws_was_making_when_the_engine_died_is_not_forgotten(bank: Bank) -> None:
+    bank.edit(
+        "  notebooks:\n",
+        "  more: {instance: g6.12xlarge, nodes: 1, share: {time-slicing: 4}, tenants: [notebooks-lab]}\n  notebooks:\n",
+    )
+    asked, go_on = threading.Event(), threading.Event()
+
+    def hold(call: Any) -> None:
+        if call.kind == "create" and call.name == "bank-more-nodes" and not call.preview:
+            asked.set()
+            go_on.wait(30)
+
+    bank.aws.on_call = hold
+    env = {**bank.aws.environ, "KUBECONFIG": "/dev/null"}
+    process = bank.project.start(sys.executable, "-m", "tenancy", "up", "bank", "--stack", CLUSTER, env=env)
+    assert asked.wait(60)
+    kill_engine(process)
+    go_on.set()
+    process.communicate(timeout=60)
+    bank.aws.on_call = None
+    done = bank.tenancy("up", "bank", "--stack", CLUSTER, kubeconfig=False)
+    assert done.code == 1, done.text
+    assert "bank-more-nodes; rule: nothing on AWS is forgotten" in done.err
+    assert f"pulumi refresh --stack {CLUSTER}" in done.err
+
+
+def test_a_stack_that_the_environment_has_not_is_named(bank: Bank) -> None:
+    done = bank.tenancy("up", "bank", "--stack", "bank.clutser", kubeconfig=False)
+    assert done.code == 2
+    assert "bank.clutser" in done.err
+    assert CLUSTER in done.err
+
+
+def test_credentials_of_another_account_end_the_run(bank: Bank) -> None:
+    provider = next(r for r in bank.project.state(CLUSTER)["resources"] if r["type"] == "pulumi:providers:aws")
+    assert json.loads(provider["inputs"]["allowedAccountIds"]) == ["111122223333"]
+
+
+def test_the_cluster_stays_when_the_environment_goes(bank: Bank) -> None:
+    done = bank.tenancy("down", "bank", "--yes")
+    assert done.code == 0, done.text
+    assert "the cluster stays" in done.out
+    assert bank.aws.find("::bank-cluster")

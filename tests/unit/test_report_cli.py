@@ -1,0 +1,369 @@
+"""`tenancy report` and `tenancy catalog`: what is printed, and how they end."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bench.generate import generate
+from tenancy.catalog import instances
+from tenancy.catalog.boards import BOARDS
+from tenancy.catalog.instances import INSTANCES
+from tenancy.cli import catalog, main, report
+from tenancy.plan.capacity import RACK
+from tests.conftest import SpecFolder
+
+ENV = "environment.yaml"
+TRAIN = "train: {instance: p4d.24xlarge, nodes: 4}"
+REPORTS = (("capacity",), ("pools",), ("failures",))
+SHORT = ("failures", "--rack", "2")
+
+
+def run(*words: object) -> Result:
+    result = CliRunner().invoke(main, [str(word) for word in words])
+    assert result.exception is None or isinstance(result.exception, SystemExit), "no traceback, whatever is typed"
+    return result
+
+
+def _report(spec: SpecFolder, name: str, *options: object) -> str:
+    result = run("report", name, spec.path, *options)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout
+
+
+def _said(spec: SpecFolder, name: str, *options: object) -> Any:
+    return json.loads(_report(spec, name, *options, "--format", "json"))
+
+
+def _tables(text: str) -> list[list[dict[str, str]]]:
+    """The tables of a Markdown report, row by row."""
+    tables = []
+    for part in text.split("## ")[1:]:
+        header, _, *rows = [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("|")]
+        tables.append([dict(zip(header, row, strict=True)) for row in rows])
+    return tables
+
+
+def _shown(spec: SpecFolder, name: str, *options: object) -> list[list[dict[str, str]]]:
+    return _tables(_report(spec, name, *options, "--format", "markdown"))
+
+
+def _numbers(row: dict[str, str]) -> list[float]:
+    return [float(cell) for cell in row.values() if re.fullmatch(r"[0-9.]+", cell)]
+
+
+# Reports
+
+
+@pytest.mark.parametrize("name", report.command.commands)
+def test_every_report_shows_an_example_that_can_be_pasted(name: str) -> None:
+    assert f"tenancy report {name}" in run("report", name, "--help").stdout.partition("Example")[2]
+
+
+def test_capacity_says_the_same_in_every_form(spec: SpecFolder) -> None:
+    flavors = _said(spec, "capacity")["flavors"]
+    total, by_pool, by_tenant = _shown(spec, "capacity")
+    keys = ("surely", "at_most", "guaranteed", "free", "lendable", "upgrading")
+    assert [_numbers(row) for row in total] == [[flavor[key] for key in keys] for flavor in flavors]
+    keys = ("node", "surely", "at_most", "upgrading")
+    assert [_numbers(row) for row in by_pool] == [[p[key] for key in keys] for f in flavors for p in f["pools"]]
+    keys = ("guaranteed", "lends", "borrows", "borrowable")
+    assert [_numbers(row) for row in by_tenant] == [[t[key] for key in keys] for f in flavors for t in f["tenants"]]
+
+
+def test_pools_say_the_same_in_every_form(spec: SpecFolder) -> None:
+    pools = _said(spec, "pools")["pools"]
+    _, units = _shown(spec, "pools")
+    keys = ("vcpu", "memory_gib", "disk_gib")
+    expected = [[unit["count"], *(unit["each"][key] for key in keys)] for pool in pools for unit in pool["units"]]
+    assert [_numbers(row) for row in units] == expected
+
+
+def test_a_node_says_the_same_in_every_form(spec: SpecFolder) -> None:
+    (pool,) = _said(spec, "pools", "serve")["pools"]
+    *_, node = _shown(spec, "pools", "serve")
+    keys = ("vcpu", "memory_gib", "disk_gib", "pods")
+    expected = [[pool["vcpu"], pool["memory_gib"]]]
+    expected += [[pool[part][key] for key in keys] for part in ("allocatable", "daemonsets", "left")]
+    expected += [[sum(unit["count"] for unit in pool["units"])], [pool["pods_left"]]]
+    assert [_numbers(row) for row in node] == expected
+
+
+def test_failures_say_the_same_in_every_form(spec: SpecFolder) -> None:
+    found = _said(spec, *SHORT)["losses"]
+    lost, unmet, hit = _shown(spec, *SHORT)
+    assert [_numbers(row) for row in lost] == [[loss["nodes"], loss["gpus"]] for loss in found]
+    units = [", ".join(f"{count} {flavor}" for flavor, count in loss["units"].items()) for loss in found]
+    assert [row["of each flavor"] for row in lost] == units
+    keys = ("there", "guaranteed", "missing")
+    assert [_numbers(row) for row in unmet] == [[one[key] for key in keys] for loss in found for one in loss["unmet"]]
+    assert {row["of"]: int(row["tenants"]) for row in hit} == {loss["where"]: len(loss["tenants"]) for loss in found}
+
+
+def test_text_and_markdown_hold_the_same_cells(spec: SpecFolder) -> None:
+    text = re.sub(r"\s+", " ", _report(spec, *SHORT))
+    for row in (row for table in _shown(spec, *SHORT) for row in table):
+        assert " ".join(row.values()) in text
+
+
+def test_what_an_upgrade_breaks_stands_below_the_table(spec: SpecFolder) -> None:
+    reserved = "purchase: {reservation: cr-0123abcd}, zones: [eu-central-1a], upgrade: {at-once: 2}"
+    spec.edit(ENV, TRAIN, TRAIN.replace("4}", f"4, {reserved}}}"))
+    text = re.sub(r"\s+", " ", _report(spec, "capacity"))
+    assert "in an upgrade: 8 of 24 a100 guaranteed are missing in train: fraud 16, research 8" in text
+
+
+@pytest.mark.parametrize("name", [*REPORTS, ("pools", "serve"), SHORT])
+def test_a_report_is_readable_at_100_columns(spec: SpecFolder, name: tuple[str, ...]) -> None:
+    block = "purchase: {capacity-block: cr-0123456789abcdef0, ends: 2999-01-31}, zones: [eu-central-1a]"
+    spec.edit(ENV, TRAIN, TRAIN.replace("4}", f"4, {block}}}"))
+    spec.edit(ENV, "      layout: {1g.5gb: 7}", "      per-gpu: [{gpus: 4, slices: {1g.5gb: 4, 3g.20gb: 1}}]")
+    assert max(map(len, _report(spec, *name).splitlines())) <= report.WIDTH
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_thousand_names_stay_on_few_lines(tmp_path: Path, name: tuple[str]) -> None:
+    result = run("report", *name, generate(tmp_path / "bench", 40), "--format", "text")
+    assert result.exit_code == 0
+    assert max(map(len, result.stdout.splitlines())) <= report.WIDTH
+
+
+def test_many_tenants_are_counted_and_the_first_named(tmp_path: Path) -> None:
+    result = run("report", "failures", generate(tmp_path / "bench", 40))
+    assert "and 35 more" in result.stdout
+
+
+def test_one_pool_alone_is_reported(spec: SpecFolder) -> None:
+    assert [pool["pool"] for pool in _said(spec, "pools", "train")["pools"]] == ["train"]
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+def test_an_unknown_pool_ends_with_2_and_the_nearest(spec: SpecFolder, form: str) -> None:
+    result = run("report", "pools", spec.path, "trian", "--format", form)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "given pool 'trian'; rule: a pool of small; change: use train" in result.stderr
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_no_report_is_made_of_wrong_files(spec: SpecFolder, name: tuple[str]) -> None:
+    spec.edit("tenants/fraud.yaml", "tier: batch", "tier: bach")
+    result = run("report", *name, spec.path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "given tier 'bach'" in result.stderr
+
+
+@pytest.mark.parametrize("rack", ["0", "-1", "x", "1.5"])
+def test_a_rack_has_a_number_of_nodes(spec: SpecFolder, rack: str) -> None:
+    assert run("report", "failures", spec.path, "--rack", rack).exit_code == 2
+
+
+def test_the_help_names_the_rack_that_is_taken(spec: SpecFolder) -> None:
+    assert f"absent: {RACK}" in re.sub(r"\s+", " ", run("report", "failures", "--help").stdout)
+    assert _said(spec, "failures")["rack"] == RACK
+
+
+@pytest.mark.parametrize("name", REPORTS)
+@pytest.mark.parametrize("form", ["text", "markdown"])
+def test_an_environment_without_pools_has_an_empty_report(spec: SpecFolder, name: tuple[str], form: str) -> None:
+    text = (spec.path / ENV).read_text("utf-8").partition("flavors:")[0]
+    spec.write(ENV, text)
+    for tenant in ("fraud", "research"):
+        (spec.path / f"tenants/{tenant}.yaml").unlink()
+    (spec.path / "tenants/.gitkeep").touch()
+    assert _report(spec, *name, "--format", form) == "Nothing: the environment declares no pools.\n"
+
+
+def test_reporting_imports_no_engine_no_client_and_no_screen(spec: SpecFolder) -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from tenancy.cli import main\n"
+        f"try: main(['report', 'failures', {str(spec.path)!r}])\n"
+        "except SystemExit as end: assert not end.code\n"
+        "print(*{name.split('.')[0] for name in sys.modules}, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert {"pulumi", "kubernetes", "rich", "requests", "difflib"}.isdisjoint(done.stderr.split())
+
+
+# Tables
+
+
+def test_numbers_stand_on_the_right_and_words_on_the_left() -> None:
+    table = report.Table("t", ("name", "n", "what"), [("a", 7, "x"), ("bcdefg", 1000, "y")])
+    assert report.as_text(table).splitlines()[1:] == ["name       n  what", "a          7  x", "bcdefg  1000  y"]
+
+
+def test_a_last_column_that_is_too_wide_wraps_below_itself() -> None:
+    table = report.Table("t", ("name", "what"), [("a" * 60, "word " * 20)])
+    lines = report.as_text(table).splitlines()[2:]
+    assert len(lines) > 1
+    assert all(len(line) <= report.WIDTH for line in lines)
+    assert all(line.startswith(" " * 62 + "word") for line in lines[1:])
+
+
+def test_what_is_shown_is_never_more_than_is_there() -> None:
+    assert (report.cores(11_939), report.gib(1023), report.gib(1024)) == (11.93, 0.99, 1.0)
+
+
+# The catalogue
+
+
+def _catalog(*words: object) -> Any:
+    result = run("catalog", *words, "--format", "json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_every_type_is_listed() -> None:
+    text = run("catalog").stdout
+    assert all(re.search(rf"^{re.escape(name)} ", text, re.MULTILINE) for name in INSTANCES)
+    assert [one["instance"] for one in _catalog()["instances"]] == list(INSTANCES)
+
+
+def test_the_list_is_readable_at_100_columns() -> None:
+    assert max(map(len, run("catalog").stdout.splitlines())) <= report.WIDTH
+
+
+def test_a_type_that_no_pool_can_be_made_of_says_why() -> None:
+    text = re.sub(r"\s+", " ", run("catalog").stdout)
+    for of in INSTANCES.values():
+        assert of.unsupported in text
+    (row,) = (line for line in run("catalog").stdout.splitlines() if line.startswith("g6f.large"))
+    assert row.endswith("no (2)")
+
+
+def test_what_nobody_publishes_is_not_shown_as_none() -> None:
+    (one,) = (one for one in _catalog()["instances"] if one["instance"] == "p6e-gb200.36xlarge")
+    assert (one["efa"], one["nvme_gb"], one["pods_managed"], one["pods_karpenter"]) == (None, None, None, None)
+
+
+def test_the_sources_are_those_of_the_tables() -> None:
+    assert instances.__doc__
+    for fact in ("moto 5.2.5", "2026-10-27", "karpenter-provider-aws v1.14.1", "2026-05-18"):
+        assert fact in instances.__doc__
+        assert fact in " ".join(catalog.SOURCES)
+    assert "2026-05-18" in run("catalog").stdout
+    assert "2026-05-18" in run("catalog", "p4d.24xlarge").stdout
+
+
+def test_a_type_shows_what_a_pool_of_it_yields() -> None:
+    found = _catalog("p4d.24xlarge")
+    assert found["yields"]["resources"] == {"nvidia.com/gpu": 8}
+    assert {of["profile"]: of["most"] for of in found["profiles"]} == {
+        name: profile.most for name, profile in BOARDS["a100-40gb"].profiles.items()
+    }
+
+
+def test_a_layout_is_shown_with_what_each_slice_gets() -> None:
+    found = _catalog("p4d.24xlarge", "--mig", "1g.5gb=4,3g.20gb=1")["yields"]
+    assert found["resources"] == {"nvidia.com/mig-1g.5gb": 32, "nvidia.com/mig-3g.20gb": 8}
+    small, big = found["units"]
+    assert big["each"]["vcpu"] == pytest.approx(3.5 * small["each"]["vcpu"], abs=0.05)
+
+
+def test_the_catalogue_and_a_report_agree(spec: SpecFolder) -> None:
+    spec.edit(ENV, "    nodes: {min: 1, max: 3}", "    nodes: 1")
+    (reported,) = _said(spec, "pools", "serve")["pools"]
+    found = _catalog("p4d.24xlarge", "--mig", "1g.5gb=7")["yields"]
+    same = ("allocatable", "daemonsets", "left", "pods_left", "vcpu", "memory_gib", "resources", "layout")
+    assert {key: found[key] for key in same} == {key: reported[key] for key in same}
+    assert [unit["each"] for unit in found["units"]] == [unit["each"] for unit in reported["units"]]
+
+
+def test_the_numbers_of_a_layout_are_the_same_in_text() -> None:
+    (unit,) = _catalog("p5.48xlarge", "--mig", "1g.10gb=7")["yields"]["units"]
+    text = run("catalog", "p5.48xlarge", "--mig", "1g.10gb=7").stdout
+    (row,) = (line.split() for line in text.splitlines() if line.startswith("nvidia.com/mig-1g.10gb"))
+    each = unit["each"]
+    assert row == [
+        "nvidia.com/mig-1g.10gb",
+        "56",
+        "1/7",
+        *(f"{each[key]:.2f}" for key in ("vcpu", "memory_gib", "disk_gib")),
+    ]
+
+
+@pytest.mark.parametrize(("provisioner", "pods"), [("managed", 250), ("karpenter", 737)])
+def test_who_makes_the_nodes_decides_how_many_pods_they_take(provisioner: str, pods: int) -> None:
+    found = _catalog("p4d.24xlarge", "--provisioner", provisioner)["yields"]
+    assert (found["allocatable"]["pods"], found["provisioner"]) == (pods, provisioner)
+
+
+def test_a_layout_by_name_is_known() -> None:
+    layout = _catalog("p4d.24xlarge", "--mig", "all-balanced")["yields"]["layout"]
+    assert layout == "8 x [2 x 1g.5gb + 1 x 2g.10gb + 1 x 3g.20gb]"
+
+
+@pytest.mark.parametrize("mode", ["time-slicing", "mps"])
+def test_a_shared_type_yields_replicas(mode: str) -> None:
+    found = _catalog("g6.12xlarge", "--share", f"{mode}=4")["yields"]
+    assert found["resources"] == {"nvidia.com/gpu.shared": 16}
+    assert found["units"][0]["share"] == "1/4"
+
+
+def test_slices_are_shared_too() -> None:
+    found = _catalog("p4d.24xlarge", "--mig", "3g.20gb=2", "--share", "time-slicing=2")["yields"]
+    assert found["resources"] == {"nvidia.com/mig-3g.20gb.shared": 32}
+
+
+def test_a_layout_that_does_not_fit_is_answered_with_the_sums_and_the_nearest() -> None:
+    result = run("catalog", "p4d.24xlarge", "--mig", "1g.5gb=5,3g.20gb=1")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "memory 1 + 1 + 1 + 1 + 1 + 4 = 9 of 8 units on a100-40gb; rule mig-01" in result.stderr
+    assert "change: the nearest that fit: 4 x 1g.5gb + 1 x 3g.20gb" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("p4d.24xlarg",), "change: use p4d.24xlarge"),
+        (("p4d.24xlarge", "--mig", "1g.10gb=9"), "mig-01"),
+        (("p4d.24xlarge", "--mig", "1g.7gb=1"), "mig-01"),
+        (("g6.xlarge", "--mig", "1g.5gb=1"), "mig-01"),
+        (("g6.xlarge", "--mig", "all-balanced"), "all-balanced"),
+        (("p4d.24xlarge", "--mig", "1g.5gb=0"), "--mig 1g.5gb=0"),
+        (("p4d.24xlarge", "--mig", "1g.5gb=1,1g.5gb=1"), "--mig"),
+        (("p4d.24xlarge", "--mig", "="), "--mig"),
+        (("p4d.24xlarge", "--mig", "1g.5gb=²"), "--mig"),
+        (("p4d.24xlarge", "--mig", "1g.5gb=7", "--share", "mps=2"), "pool-08"),
+        (("g6.xlarge", "--share", "turns=2"), "--share turns=2"),
+        (("g6.xlarge", "--share", "mps"), "--share mps"),
+        (("g6.xlarge", "--share", "mps=1"), "from 2 to 48"),
+        (("g4dn.xlarge", "--share", "time-slicing=48"), "pool-04"),
+        (("g6f.large", "--share", "mps=2"), "pool-09"),
+        (("--share", "mps=2"), "name an instance type"),
+    ],
+)
+def test_what_no_pool_can_be_ends_with_2(words: tuple[str, ...], said: str) -> None:
+    result = run("catalog", *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1, "one mistake, one message"
+
+
+def _supported() -> Iterator[str]:
+    return (name for name, of in INSTANCES.items() if not of.unsupported)
+
+
+@pytest.mark.parametrize("provisioner", ["managed", "karpenter"])
+def test_a_pool_can_be_made_of_every_type_that_says_so(provisioner: str) -> None:
+    for name in _supported():
+        found = _catalog(name, "--provisioner", provisioner)["yields"]
+        assert found["left"]["vcpu"] > 0, name
+        assert found["pods_left"] >= 0, name
+
+
+@pytest.mark.parametrize("name", [name for name, of in INSTANCES.items() if of.unsupported])
+def test_the_facts_of_a_type_without_pools_are_shown_with_the_reason(name: str) -> None:
+    result = run("catalog", name)
+    assert result.exit_code == 0
+    assert INSTANCES[name].unsupported in re.sub(r"\s+", " ", result.stdout)
+    assert _catalog(name)["yields"] is None
