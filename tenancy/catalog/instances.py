@@ -36,6 +36,9 @@ class Instance:
     pods: int
     """As the network interfaces allow, without prefix delegation."""
     network_cards: int = 1
+    addresses: int = 50
+    """IPv4 addresses of one interface, right where there is EFA: an interface for EFA alone on the default card takes
+    the place of one that would serve pods."""
     architecture: Literal["amd64", "arm64"] = "amd64"
     unsupported: str = ""
     """Why no pool can be made of it now; empty: one can."""
@@ -61,7 +64,7 @@ INSTANCES: Mapping[str, Instance] = MappingProxyType(
         "p4d.24xlarge": Instance("a100-40gb", 8, 96, 1152, 4, 8000, 737, network_cards=4),
         "p4de.24xlarge": Instance("a100-80gb", 8, 96, 1152, 4, 8000, 737, network_cards=4),
         # H100 and H200: moto, Karpenter, 2026-11-20.
-        "p5.4xlarge": Instance("h100-80gb", 1, 16, 256, 1, 3800, 118),
+        "p5.4xlarge": Instance("h100-80gb", 1, 16, 256, 1, 3800, 118, addresses=30),
         "p5.48xlarge": Instance("h100-80gb", 8, 192, 2048, 32, 30400, 100, network_cards=32),
         "p5e.48xlarge": Instance("h200-141gb", 8, 192, 2048, 32, 30400, 100, network_cards=32),
         "p5en.48xlarge": Instance("h200-141gb", 8, 192, 2048, 16, 30400, 198, network_cards=16),
@@ -77,17 +80,17 @@ INSTANCES: Mapping[str, Instance] = MappingProxyType(
         "g4dn.xlarge": Instance("t4", 1, 4, 16, 0, 125, 29),
         "g4dn.2xlarge": Instance("t4", 1, 8, 32, 0, 225, 29),
         "g4dn.4xlarge": Instance("t4", 1, 16, 64, 0, 225, 29),
-        "g4dn.8xlarge": Instance("t4", 1, 32, 128, 1, 900, 58),
-        "g4dn.12xlarge": Instance("t4", 4, 48, 192, 1, 900, 234),
-        "g4dn.16xlarge": Instance("t4", 1, 64, 256, 1, 900, 58),
+        "g4dn.8xlarge": Instance("t4", 1, 32, 128, 1, 900, 58, addresses=15),
+        "g4dn.12xlarge": Instance("t4", 4, 48, 192, 1, 900, 234, addresses=30),
+        "g4dn.16xlarge": Instance("t4", 1, 64, 256, 1, 900, 58, addresses=15),
         "g4dn.metal": Instance("t4", 8, 96, 384, 1, 1800, 737),
         # A10G: moto, Karpenter, 2026-11-20.
         "g5.xlarge": Instance("a10g", 1, 4, 16, 0, 250, 58),
         "g5.2xlarge": Instance("a10g", 1, 8, 32, 0, 450, 58),
         "g5.4xlarge": Instance("a10g", 1, 16, 64, 0, 600, 234),
-        "g5.8xlarge": Instance("a10g", 1, 32, 128, 1, 900, 234),
+        "g5.8xlarge": Instance("a10g", 1, 32, 128, 1, 900, 234, addresses=30),
         "g5.12xlarge": Instance("a10g", 4, 48, 192, 1, 3800, 737),
-        "g5.16xlarge": Instance("a10g", 1, 64, 256, 1, 1900, 234),
+        "g5.16xlarge": Instance("a10g", 1, 64, 256, 1, 1900, 234, addresses=30),
         "g5.24xlarge": Instance("a10g", 4, 96, 384, 1, 3800, 737),
         "g5.48xlarge": Instance("a10g", 8, 192, 768, 1, 7600, 345),
         # T4G, on Graviton: moto, Karpenter, 2026-11-20.
@@ -101,13 +104,13 @@ INSTANCES: Mapping[str, Instance] = MappingProxyType(
         "g6.xlarge": Instance("l4", 1, 4, 16, 0, 250, 58),
         "g6.2xlarge": Instance("l4", 1, 8, 32, 0, 450, 58),
         "g6.4xlarge": Instance("l4", 1, 16, 64, 0, 600, 234),
-        "g6.8xlarge": Instance("l4", 1, 32, 128, 1, 900, 234),
-        "g6.12xlarge": Instance("l4", 4, 48, 192, 1, 3760, 234),
+        "g6.8xlarge": Instance("l4", 1, 32, 128, 1, 900, 234, addresses=30),
+        "g6.12xlarge": Instance("l4", 4, 48, 192, 1, 3760, 234, addresses=30),
         "g6.16xlarge": Instance("l4", 1, 64, 256, 1, 1880, 737),
         "g6.24xlarge": Instance("l4", 4, 96, 384, 1, 3760, 737),
         "g6.48xlarge": Instance("l4", 8, 192, 768, 1, 7520, 737),
         "gr6.4xlarge": Instance("l4", 1, 16, 128, 0, 600, 234),
-        "gr6.8xlarge": Instance("l4", 1, 32, 256, 1, 900, 234),
+        "gr6.8xlarge": Instance("l4", 1, 32, 256, 1, 900, 234, addresses=30),
         # Parts of an L4, an eighth to a half: moto, Karpenter, 2026-11-20. EC2 counts 0 GPUs and one logical GPU.
         "g6f.large": Instance("l4", 1, 2, 8, 0, 100, 20, unsupported=_VGPU),
         "g6f.xlarge": Instance("l4", 1, 4, 16, 0, 100, 58, unsupported=_VGPU),
@@ -118,24 +121,26 @@ INSTANCES: Mapping[str, Instance] = MappingProxyType(
         "g6e.xlarge": Instance("l40s", 1, 4, 32, 0, 250, 58),
         "g6e.2xlarge": Instance("l40s", 1, 8, 64, 0, 450, 58),
         "g6e.4xlarge": Instance("l40s", 1, 16, 128, 0, 600, 234),
-        "g6e.8xlarge": Instance("l40s", 1, 32, 256, 1, 900, 234),
-        "g6e.12xlarge": Instance("l40s", 4, 48, 384, 1, 3800, 292),
+        "g6e.8xlarge": Instance("l40s", 1, 32, 256, 1, 900, 234, addresses=30),
+        "g6e.12xlarge": Instance("l40s", 4, 48, 384, 1, 3800, 292, addresses=30),
         "g6e.16xlarge": Instance("l40s", 1, 64, 512, 1, 1900, 737),
         "g6e.24xlarge": Instance("l40s", 4, 96, 768, 2, 3800, 492, network_cards=2),
         "g6e.48xlarge": Instance("l40s", 8, 192, 1536, 4, 7600, 492, network_cards=4),
         # RTX PRO 4500: moto, Karpenter, 2026-11-20; the driver: amazon-eks-ami `doc/usage/g7-ami.md`.
         "g7.2xlarge": Instance("rtx-pro-4500", 1, 8, 32, 0, 440, 254, unsupported=_CUSTOM_IMAGE),
         "g7.4xlarge": Instance("rtx-pro-4500", 1, 16, 64, 0, 875, 506, unsupported=_CUSTOM_IMAGE),
-        "g7.8xlarge": Instance("rtx-pro-4500", 1, 32, 128, 1, 930, 632, unsupported=_CUSTOM_IMAGE),
-        "g7.12xlarge": Instance("rtx-pro-4500", 2, 48, 192, 1, 1900, 758, unsupported=_CUSTOM_IMAGE),
-        "g7.24xlarge": Instance("rtx-pro-4500", 4, 96, 384, 1, 3800, 1514, unsupported=_CUSTOM_IMAGE),
-        "g7.48xlarge": Instance("rtx-pro-4500", 8, 192, 768, 2, 7600, 758, network_cards=2, unsupported=_CUSTOM_IMAGE),
+        "g7.8xlarge": Instance("rtx-pro-4500", 1, 32, 128, 1, 930, 632, unsupported=_CUSTOM_IMAGE, addresses=64),
+        "g7.12xlarge": Instance("rtx-pro-4500", 2, 48, 192, 1, 1900, 758, unsupported=_CUSTOM_IMAGE, addresses=64),
+        "g7.24xlarge": Instance("rtx-pro-4500", 4, 96, 384, 1, 3800, 1514, unsupported=_CUSTOM_IMAGE, addresses=64),
+        "g7.48xlarge": Instance(
+            "rtx-pro-4500", 8, 192, 768, 2, 7600, 758, network_cards=2, unsupported=_CUSTOM_IMAGE, addresses=64
+        ),
         # RTX PRO 6000 Blackwell Server Edition: moto, Karpenter, 2026-11-20.
         "g7e.2xlarge": Instance("rtx-pro-6000", 1, 8, 64, 0, 1900, 254),
         "g7e.4xlarge": Instance("rtx-pro-6000", 1, 16, 128, 0, 1900, 506),
-        "g7e.8xlarge": Instance("rtx-pro-6000", 1, 32, 256, 1, 1900, 506),
-        "g7e.12xlarge": Instance("rtx-pro-6000", 2, 48, 512, 1, 3800, 632),
-        "g7e.24xlarge": Instance("rtx-pro-6000", 4, 96, 1024, 2, 7600, 632, network_cards=2),
-        "g7e.48xlarge": Instance("rtx-pro-6000", 8, 192, 2048, 4, 15200, 632, network_cards=4),
+        "g7e.8xlarge": Instance("rtx-pro-6000", 1, 32, 256, 1, 1900, 506, addresses=64),
+        "g7e.12xlarge": Instance("rtx-pro-6000", 2, 48, 512, 1, 3800, 632, addresses=64),
+        "g7e.24xlarge": Instance("rtx-pro-6000", 4, 96, 1024, 2, 7600, 632, network_cards=2, addresses=64),
+        "g7e.48xlarge": Instance("rtx-pro-6000", 8, 192, 2048, 4, 15200, 632, network_cards=4, addresses=64),
     }
 )

@@ -2,7 +2,7 @@
 
 Sources, read 2026-11-20:
 
-- nodeadm: awslabs/amazon-eks-ami `nodeadm/internal/kubelet/config.go`, alike in v20240229 and in main: kubelet reserve
+- nodeadm: awslabs/amazon-eks-ami `nodeadm/internal/kubelet/config.go`, v20240229 and a newer copy: kubelet reserve
   and eviction thresholds;
 - Karpenter: karpenter-provider-aws v1.14.1 `pkg/providers/instancetype/types.go` and
   `pkg/operator/options/options.go`: the same reserve, and the memory that a machine never shows;
@@ -58,11 +58,16 @@ class Resources:
     ephemeral: int = 0
 
 
-def pods(instance: Instance, provisioner: Provisioner) -> int:
-    """How many pods the kubelet of a node admits, those of daemonsets included."""
+def pods(instance: Instance, provisioner: Provisioner, efa: bool = False) -> int:
+    """How many pods the kubelet of a node admits, those of daemonsets included.
+
+    With EFA, unless the default network card is one without it, an interface for EFA alone stands there.
+    """
+    taken = instance.addresses - 1 if efa and instance.network_cards == instance.efa else 0
+    addressed = instance.pods - taken
     if provisioner == "karpenter":
-        return instance.pods
-    return min(instance.pods, SMALL_POD_CAP if instance.vcpu < MANY_VCPU else LARGE_POD_CAP)
+        return addressed
+    return min(addressed, SMALL_POD_CAP if instance.vcpu < MANY_VCPU else LARGE_POD_CAP)
 
 
 def visible_memory(instance: Instance) -> int:

@@ -12,7 +12,7 @@ from tenancy.plan import identity, names, node_config
 from tenancy.plan.addons import AddOn, add_ons
 from tenancy.plan.charts import SYSTEM_NODES, SYSTEM_TOLERATIONS
 from tenancy.plan.pools import Taint, efa_cards, node_labels, node_taints, startup_taints, tolerations
-from tenancy.spec.aws import Endpoints
+from tenancy.spec.aws import MOST_ZONES, Endpoints
 from tenancy.spec.environment import Environment
 from tenancy.spec.pools import Market, Pool
 
@@ -20,7 +20,6 @@ LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 PRIVATE_SERVICES = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "monitoring", "sqs", "ssm", "sts")
 """What nodes and the platform's pods call beside S3. Only IAM and the price list are left to the internet."""
 ADMINISTRATOR = "AmazonEKSClusterAdminPolicy"
-MOST_ZONES = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,10 @@ _Cidr = Annotated[
 ]
 
 
+MOST_ZONES = 3
+"""Each gets a quarter of the VPC's range for private addresses; the last quarter is for the public ones."""
+
+
 class Endpoints(StrEnum):
     MADE = "made"  # the S3 gateway and the interface endpoints are part of the stack
     CHECKED = "checked"  # somebody else made them: a run stops where one is missing
@@ -164,6 +168,9 @@ class Aws(Spec):
             given = f"{len(self.every_zone)} zones"
             field = "network" if self.network.vpc else "zones"
             yield Mistake((field,), given, "EKS needs two availability zones at least", "name two or three")
+        if not self.network.vpc and len(self.zones) > MOST_ZONES:
+            given, rule = f"{len(self.zones)} zones", f"a VPC that is made has {MOST_ZONES} zones at most"
+            yield Mistake(("zones",), given, rule, f"name {MOST_ZONES}, or give a VPC with its subnets")
         for i, zone in enumerate(self.zones):
             if self.region and zone[:-1] != self.region:
                 yield broken(("zones", i), "ref-01", f"zone {zone} outside {self.region}", f"use {self.region}a")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tenancy.rules.values import foreign_subject
 from tenancy.spec.base import Mistake, broken
 from tenancy.spec.environment import Cni, Environment, undeclared
+from tenancy.spec.placement import placed
 from tenancy.spec.pools import Pool
 from tenancy.spec.source import Location
 from tenancy.spec.tenant import Access, Role, Storage, Tenant
@@ -16,8 +17,6 @@ from tenancy.spec.tenant import Access, Role, Storage, Tenant
 Found = tuple[int, Mistake]
 """Index of the tenant, or ENVIRONMENT, and what is wrong in its file."""
 ENVIRONMENT = -1
-
-_MOST_POOL_SETS = 256
 
 
 def crossfile(environment: Environment, tenants: Sequence[Tenant], unread: Collection[str] = ()) -> Iterator[Found]:
@@ -248,25 +247,12 @@ def _guarantees(offers: _Offers, tenants: Sequence[Tenant]) -> Iterator[Found]:
                     claims_on[flavor].setdefault(pools, []).append((index, held))
     for flavor, claims in claims_on.items():
         claims.pop(frozenset(), None)
-        # Whoever fits into no pools but these must find room there (Hall): for every union of what some claim
-        # may use. The widest first; one message is enough.
-        for chosen in _unions(claims):
-            inside = [claim for admitted, some in claims.items() if admitted <= chosen for claim in some]
-            total, there = sum(count for _, count in inside), sum(offers[flavor][pool].surely for pool in chosen)
-            if total > there:
-                yield _oversold(tenants, flavor, inside, there, sorted(chosen))
-                break
-
-
-def _unions(claims: Collection[frozenset[str]]) -> list[frozenset[str]]:
-    unions: set[frozenset[str]] = set()
-    for pools in claims:
-        unions |= {pools} | {pools | other for other in unions}
-        if len(unions) > _MOST_POOL_SETS:
-            # Too many combinations to try: each on its own and all together.
-            unions = set(claims) | {frozenset().union(*claims)}
-            break
-    return sorted(unions, key=lambda pools: (-len(pools), sorted(pools)))
+        there = {pool: offer.surely for pool, offer in offers[flavor].items()}
+        wanted = {admitted: sum(count for _, count in some) for admitted, some in claims.items()}
+        missing, full = placed(wanted, there)
+        if missing:
+            inside = [claim for admitted, some in claims.items() if admitted <= full for claim in some]
+            yield _oversold(tenants, flavor, inside, sum(there[pool] for pool in full), sorted(full))
 
 
 def _oversold(

@@ -323,7 +323,7 @@ class Pool(Spec):
     def most_pods(self) -> int:
         """Pods that a node of the pool takes, whoever makes it: a pool's nodes are all alike."""
         managed = self.made_by is Provisioner.MANAGED or self.nodes.min > 0
-        return nodes.pods(self.machine, "managed" if managed else "karpenter")
+        return nodes.pods(self.machine, "managed" if managed else "karpenter", self.efa)
 
     @property
     def strategy(self) -> Strategy:

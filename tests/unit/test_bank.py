@@ -281,7 +281,7 @@ def test_one_gpu_more_than_there_is_is_refused_with_the_sum(copy: Bank) -> None:
     copy.edit(FRAUD, "a100: {guaranteed: 64", f"a100: {{guaranteed: {64 + SPARE + 1}")
     found = problem(copy)
     assert found.id == "pool-03"
-    assert found.given.endswith("= 641 guaranteed of 640 a100 in train-a100, train-efa")
+    assert found.given.endswith("= 577 guaranteed of 576 a100 in train-a100")
     assert found.given in PAGE
 
 

@@ -102,6 +102,11 @@ def test_a_type_is_what_ec2_lists(name: str, listing: dict[str, Any]) -> None:
     assert ours == theirs
 
 
+@pytest.mark.parametrize("name", sorted(name for name in set(INSTANCES) - OFF_EC2S_LIST if INSTANCES[name].efa))
+def test_an_interface_has_the_addresses_that_ec2_lists(name: str, listing: dict[str, Any]) -> None:
+    assert INSTANCES[name].addresses == listing[name]["NetworkInfo"]["Ipv4AddressesPerInterface"]
+
+
 @pytest.mark.parametrize("name", sorted(set(INSTANCES) - OFF_EC2S_LIST - PARTS_OF_A_GPU))
 def test_a_types_board_is_the_gpu_that_ec2_lists(name: str, listing: dict[str, Any]) -> None:
     (gpu,) = listing[name]["GpuInfo"]["Gpus"]

@@ -125,3 +125,17 @@ def test_every_addon_puts_a_pod_on_a_node() -> None:
 @pytest.mark.parametrize("name", DAEMONSETS)
 def test_a_daemonset_names_its_source(name: str) -> None:
     assert DAEMONSETS[name].source
+
+
+@pytest.mark.parametrize(
+    ("name", "left"),
+    [
+        ("p4d.24xlarge", 688),
+        ("p5.48xlarge", 51),
+        ("p5en.48xlarge", 149),
+        ("p6-b300.48xlarge", 198),
+        ("g6.8xlarge", 205),
+    ],
+)
+def test_an_interface_for_efa_alone_takes_the_addresses_of_pods(name: str, left: int) -> None:
+    assert pods(INSTANCES[name], "karpenter", efa=True) == left
