@@ -16,8 +16,9 @@ def command(environment: str, out: Path) -> None:
     """Write the objects of ENV as YAML: the folder platform/ and one folder per tenant.
 
     The same objects as the engine makes, byte for byte the same at every run. Files are numbered in the
-    order in which they are safe to apply. Files of a former run that are no longer needed are removed;
-    a folder that holds anything else is refused.
+    order in which they are safe to apply. With `aws.enabled` also charts/, each chart with its values, and
+    cluster/, what AWS is asked for: to read and compare, not for kubectl. Files of a former run that are no
+    longer needed are removed; a folder that holds anything else is refused.
     """
     from tenancy.plan import make_plan
     from tenancy.plan.render import ForeignFiles, write

@@ -1,18 +1,15 @@
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-
 import pulumi
 import pulumi_aws as aws
 
+from tenancy.components.add_on import eks_add_on
 from tenancy.components.efa_wall import EfaWall
 from tenancy.components.eks_cluster import EksCluster
 from tenancy.components.interruptions import Interruptions
 from tenancy.components.network import Network
 from tenancy.components.node_group import NodeGroup
 from tenancy.components.roles import Roles
-from tenancy.plan.addons import AddOn
 from tenancy.plan.cluster import ClusterPlan
 
 
@@ -26,7 +23,17 @@ class Cluster(pulumi.ComponentResource):
         roles = Roles(f"{name}-role", plan.roles, plan.boundary, plan.tags, below)
         eks = EksCluster(name, plan, network, roles, below)
         # A node without a network never gets ready, and its group fails after twenty minutes.
-        first = [self._add_on(name, plan, add_on, eks, roles) for add_on in plan.add_ons if add_on.before_nodes]
+        first = [
+            eks_add_on(
+                f"{name}-{add_on.name}",
+                add_on,
+                eks.cluster.name,
+                _identity(plan, roles, add_on.role),
+                plan.tags,
+                pulumi.ResourceOptions(parent=self, depends_on=[eks.access]),
+            )
+            for add_on in plan.add_ons
+        ]
         shared = eks.cluster.vpc_config.cluster_security_group_id
         walls = {
             pool: EfaWall(f"{name}-wall-{pool}", pool, tags, network.vpc_id, shared, below)
@@ -50,10 +57,6 @@ class Cluster(pulumi.ComponentResource):
                 below,
             )
             groups.append(made.group)
-        system = groups[:1]
-        for add_on in plan.add_ons:
-            if not add_on.before_nodes:
-                self._add_on(name, plan, add_on, eks, roles, system)
         if plan.karpenter:
             Interruptions(f"{name}-interruptions", plan.karpenter, plan.tags, below)
             account = plan.roles["karpenter"].service_account
@@ -69,28 +72,7 @@ class Cluster(pulumi.ComponentResource):
                 )
         self.register_outputs({"name": eks.cluster.name, "endpoint": eks.cluster.endpoint})
 
-    def _add_on(
-        self,
-        name: str,
-        plan: ClusterPlan,
-        add_on: AddOn,
-        eks: EksCluster,
-        roles: Roles,
-        after: Sequence[pulumi.Resource] = (),
-    ) -> aws.eks.Addon:
-        account = plan.roles[add_on.role].service_account if add_on.role else None
-        identity = (
-            [{"role_arn": roles.arns[add_on.role], "service_account": account[1]}] if add_on.role and account else None
-        )
-        return aws.eks.Addon(
-            f"{name}-{add_on.name}",
-            cluster_name=eks.cluster.name,
-            addon_name=add_on.name,
-            addon_version=add_on.version,
-            configuration_values=json.dumps(add_on.configuration, sort_keys=True) if add_on.configuration else None,
-            pod_identity_associations=identity,  # ty: ignore[invalid-argument-type]
-            resolve_conflicts_on_create="OVERWRITE",
-            resolve_conflicts_on_update="OVERWRITE",
-            tags=plan.tags,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[eks.access, *after]),
-        )
+
+def _identity(plan: ClusterPlan, roles: Roles, purpose: str) -> tuple[pulumi.Input[str], str] | None:
+    account = plan.roles[purpose].service_account if purpose else None
+    return (roles.arns[purpose], account[1]) if account else None

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 import pulumi
 
 from tenancy.components.manifest import Manifest, child_name
-from tenancy.components.release import Release
 from tenancy.plan.model import Object, PlatformPlan
 
 
@@ -33,10 +32,6 @@ class Platform(pulumi.ComponentResource):
         namespace = make(plan.namespace)
         for manifest in (*plan.priorities, *plan.roles, *plan.device_classes):
             make(manifest)
-        below = pulumi.ResourceOptions(parent=self)
-        releases = [Release(f"{name}-{chart.name}", chart, below) for chart in plan.charts]
-        for manifest in plan.nodes:
-            make(manifest, releases)
         guards = [make(guard) for guard in plan.guards]
         witness = [make(manifest, guards) for manifest in plan.witness]
         marker = make(plan.marker, [namespace, *witness])

@@ -12,6 +12,7 @@ from tenancy.components.platform import Platform
 from tenancy.components.scope import Scope
 from tenancy.components.tenant import Tenant
 from tenancy.plan import Plan
+from tenancy.plan.cluster import ClusterPlan
 from tenancy.plan.model import PlatformPlan, TenantPlan
 from tenancy.plan.names import kubeconfig_command
 
@@ -41,24 +42,32 @@ def build(
         protect = scope is Scope.PLATFORM
         options = pulumi.ResourceOptions(providers=[provider], protect=protect)
         gate = [Platform("platform", platform, in_force, options).gate]
+        if platform.services and plan.cluster:
+            from tenancy.components.services import Services
+
+            both = [provider, _aws_provider(plan.cluster)]
+            Services("services", platform.services, pulumi.ResourceOptions(providers=both, protect=protect))
     for tenant in tenants:
         Tenant(tenant.name, tenant, gate, inherited)
 
 
 def _build_cluster(plan: Plan) -> None:
-    import pulumi_aws as aws  # only here: no other stack talks to AWS
-
     from tenancy.components.cluster import Cluster
 
     cluster = plan.cluster
     if cluster is None:
         raise ValueError("given a stack for the cluster; rule: aws.enabled builds one; change: set it to true")
-    provider = aws.Provider(
+    Cluster(cluster.name, cluster, pulumi.ResourceOptions(providers=[_aws_provider(cluster)]))
+    pulumi.export("kubeconfig", kubeconfig_command(cluster.name, cluster.region, plan.context))
+
+
+def _aws_provider(cluster: ClusterPlan) -> pulumi.ProviderResource:
+    import pulumi_aws as aws  # only where there is something on AWS: a tenant's stack does without
+
+    return aws.Provider(
         "aws",
         region=cluster.region,
         # Credentials of another account end the run before anything is made.
         allowed_account_ids=[cluster.account],
         default_tags={"tags": cluster.tags},
     )
-    Cluster(cluster.name, cluster, pulumi.ResourceOptions(providers=[provider]))
-    pulumi.export("kubeconfig", kubeconfig_command(cluster.name, cluster.region, plan.context))

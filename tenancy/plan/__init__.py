@@ -9,14 +9,13 @@ from tenancy.plan.access import cluster_roles, role_bindings
 from tenancy.plan.cluster import cluster_plan
 from tenancy.plan.devices import device_classes
 from tenancy.plan.guards import guard_objects, marker, witness
-from tenancy.plan.karpenter import karpenter_objects
 from tenancy.plan.labels import manifest, platform_labels
 from tenancy.plan.model import NamespacePlan, Plan, PlatformPlan, TenantPlan, digest
 from tenancy.plan.namespaces import namespace_object, pod_security
 from tenancy.plan.network import network_policies
 from tenancy.plan.priorities import priority_classes
 from tenancy.plan.quotas import limit_range, resource_quota
-from tenancy.plan.releases import releases
+from tenancy.plan.services import services_plan
 from tenancy.spec.environment import Environment
 from tenancy.spec.tenant import Tenant
 
@@ -46,8 +45,7 @@ def _platform(environment: Environment) -> PlatformPlan:
         witness=witness(environment, guards),
         marker=marker(environment, guards),
         device_classes=device_classes(environment),
-        charts=releases(environment),
-        nodes=karpenter_objects(environment) if environment.aws.enabled else (),
+        services=services_plan(environment),
     )
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import ami_name
 from tenancy.plan import identity, names, node_config
-from tenancy.plan.addons import AddOn, add_ons
+from tenancy.plan.addons import AddOn
 from tenancy.plan.charts import SYSTEM_NODES, SYSTEM_TOLERATIONS
-from tenancy.plan.pools import Taint, efa_cards, node_labels, node_taints, startup_taints, tolerations
+from tenancy.plan.pools import Taint, efa_cards, node_labels, node_taints, startup_taints
+from tenancy.plan.services import wanted_add_ons
 from tenancy.spec.aws import MOST_ZONES, Endpoints
 from tenancy.spec.environment import Environment
 from tenancy.spec.pools import Market, Pool
@@ -102,11 +104,14 @@ class ClusterPlan:
     platform_policy: str
     """ARN of the access policy that makes the platform's role an administrator."""
     add_ons: tuple[AddOn, ...]
+    """Those without which no node gets ready."""
     root_volume: int
     groups: tuple[NodeGroupPlan, ...]
     """In the order of their waves."""
     walls: dict[str, dict[str, str]]
     """Tags of the security group of each pool with EFA, by pool."""
+    mig_parted: dict[str, Any]
+    """Layouts by pool, for `nvidia-mig-parted assert` on a node."""
     karpenter: KarpenterPlan | None
     tags: dict[str, str]
 
@@ -136,10 +141,11 @@ def cluster_plan(environment: Environment) -> ClusterPlan | None:
         platform_role=aws.platform_role,
         platform_group=environment.platform.group,
         platform_policy=f"arn:{identity.partition(aws.region)}:eks::aws:cluster-access-policy/{ADMINISTRATOR}",
-        add_ons=add_ons(tolerations(environment), cni=environment.cluster.cni.value),
+        add_ons=tuple(add_on for add_on in wanted_add_ons(environment) if add_on.before_nodes),
         root_volume=aws.root_volume,
         groups=tuple(sorted(groups, key=lambda group: (group.wave, group.name))),
         walls={name: names.pool_tags(environment, name) for name, pool in environment.pools.items() if pool.efa},
+        mig_parted=node_config.mig_parted(environment),
         karpenter=_karpenter(environment) if scales else None,
         tags=names.tags(environment),
     )

@@ -64,6 +64,10 @@ def roles(environment: Environment) -> dict[str, Role]:
     return made
 
 
+def role_arn(environment: Environment, role: Role) -> str:
+    return _arn(environment, "iam", f"role/{role.name}", region="")
+
+
 def cluster_arn(environment: Environment) -> str:
     return _arn(environment, "eks", f"cluster/{environment.cluster.name}")
 

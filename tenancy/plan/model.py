@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tenancy.plan.charts import Chart
     from tenancy.plan.cluster import ClusterPlan
+    from tenancy.plan.services import ServicesPlan
 
 Object = dict[str, Any]
 """A Kubernetes object as the API takes it: apiVersion, kind, metadata and the rest."""
@@ -50,8 +50,7 @@ class TenantPlan:
 class PlatformPlan:
     """What is cluster-wide, in the order in which it is made.
 
-    `witness` answers whether the guards are in force; while `marker` stands, they are stored. `charts` and `nodes`,
-    what Karpenter makes nodes from, are for a cluster with machines: a lab has neither.
+    `witness` answers whether the guards are in force; while `marker` stands, they are stored.
     """
 
     namespace: Object
@@ -61,15 +60,16 @@ class PlatformPlan:
     witness: tuple[Object, ...]
     marker: Object
     device_classes: tuple[Object, ...] = ()
-    charts: tuple[Chart, ...] = ()
-    nodes: tuple[Object, ...] = ()
+    services: ServicesPlan | None = None
+    """What a cluster with machines runs; None in a lab."""
 
     def objects(self) -> Iterator[Object]:
         yield self.namespace
         yield from self.priorities
         yield from self.roles
         yield from self.device_classes
-        yield from self.nodes
+        if self.services:
+            yield from self.services.nodes
         yield from self.guards
         yield from self.witness
         yield self.marker

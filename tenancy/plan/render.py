@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +34,38 @@ def files(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
     yield "platform/00-namespace.yaml", [platform.namespace]
     yield "platform/10-priorities.yaml", _sorted(platform.priorities)
     yield "platform/20-roles.yaml", _sorted(platform.roles)
+    yield "platform/25-device-classes.yaml", _sorted(platform.device_classes)
     yield "platform/30-guards.yaml", list(platform.guards)
     yield "platform/40-witness.yaml", list(platform.witness)
     yield "platform/50-marker.yaml", [platform.marker]
+    yield "platform/60-nodes.yaml", _sorted(platform.services.nodes if platform.services else ())
     for tenant in plan.tenants:
         spaces = tenant.namespaces
         yield f"tenants/{tenant.name}/00-namespaces.yaml", _sorted(s.namespace for s in spaces)
         yield f"tenants/{tenant.name}/10-isolation.yaml", _sorted(o for s in spaces for o in s.isolation)
         yield f"tenants/{tenant.name}/20-access.yaml", _sorted(o for s in spaces for o in s.access)
+
+
+def papers(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
+    """What is no object of Kubernetes: the charts with their values, in the order in which they are installed, and
+    the AWS half as it is asked for. Only of an environment with machines."""
+    services = plan.platform.services
+    if services:
+        for number, chart in enumerate(services.charts):
+            yield f"charts/{number}0-{chart.name}.yaml", [asdict(chart)]
+        yield "cluster/add-ons.yaml", [_plain(asdict(add_on)) for add_on in services.add_ons]
+    if plan.cluster:
+        yield "cluster/cluster.yaml", [_plain(asdict(plan.cluster))]
+        yield "cluster/mig-parted.yaml", [plan.cluster.mig_parted]
+
+
+def _plain(value: Any) -> Any:
+    """Tuples as lists and enumerations as texts: what YAML can say."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value.value if isinstance(value, Enum) else value
 
 
 def _sorted(objects: Iterable[Object]) -> list[Object]:
@@ -50,7 +76,7 @@ def texts(plan: Plan) -> Mapping[str, str]:
     """Relative path -> text."""
     return {
         path: HEADER + yaml.dump_all(objects, Dumper=_Dumper, sort_keys=True, width=120, explicit_start=True)
-        for path, objects in files(plan)
+        for path, objects in (*files(plan), *papers(plan))
         if objects
     }
 

@@ -249,7 +249,7 @@ def test_an_upgrade_of_the_shared_pool_takes_less_than_what_is_spare(environment
 
 
 def test_karpenter_makes_the_other_8_nodes_for_serving(bank_plan: Plan) -> None:
-    pools = [item for item in bank_plan.platform.nodes if item["kind"] == "NodePool"]
+    pools = [item for item in bank_plan.platform.services.nodes if item["kind"] == "NodePool"]
     assert [(item["metadata"]["name"], item["spec"]["limits"]["nodes"]) for item in pools] == [("serve-mig", "8")]
 
 

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pulumi
+
+from tenancy.components.add_on import eks_add_on
+from tenancy.components.manifest import Manifest, child_name
+from tenancy.components.release import Release
+from tenancy.plan.services import ServicesPlan
+
+
+class Services(pulumi.ComponentResource):
+    """What a cluster with machines runs for its tenants, each on what it stands on."""
+
+    def __init__(self, name: str, plan: ServicesPlan, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:index:Services", name, None, opts)
+        releases: list[pulumi.Resource] = []
+        for chart in plan.charts:
+            options = pulumi.ResourceOptions(parent=self, depends_on=releases[-1:])
+            releases.append(Release(f"{name}-{chart.name}", chart, options))
+        for add_on in plan.add_ons:
+            identity = plan.identities.get(add_on.role)
+            eks_add_on(
+                f"{name}-{add_on.name}",
+                add_on,
+                plan.cluster,
+                (identity.role, identity.service_account) if identity else None,
+                plan.tags,
+                # The first chart is the network where the VPC's own is not all of it.
+                pulumi.ResourceOptions(parent=self, depends_on=releases[:1]),
+            )
+        for manifest in plan.nodes:
+            options = pulumi.ResourceOptions(parent=self, depends_on=releases[-1:])
+            Manifest(child_name(name, manifest), manifest, options)
+        self.register_outputs({"charts": [chart.name for chart in plan.charts]})

@@ -1,0 +1,83 @@
+"""What a cluster with machines runs for its tenants: add-ons, charts, and what Karpenter makes nodes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tenancy.plan import charts, identity, names, node_config
+from tenancy.plan.addons import AddOn, add_ons
+from tenancy.plan.charts import Chart
+from tenancy.plan.karpenter import karpenter_objects
+from tenancy.plan.model import Object
+from tenancy.plan.pools import tolerations
+from tenancy.spec.environment import Cni, Environment
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The role of a service account, by Pod Identity."""
+
+    role: str
+    """ARN."""
+    service_account: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServicesPlan:
+    cluster: str
+    charts: tuple[Chart, ...]
+    """In the order in which they are installed: each stands on those before it."""
+    add_ons: tuple[AddOn, ...]
+    """Those that wait for the network: under Cilium a pod that starts before its agent has no identity."""
+    identities: dict[str, Identity]
+    """By purpose."""
+    nodes: tuple[Object, ...]
+    """What Karpenter makes nodes from."""
+    tags: dict[str, str]
+
+
+def services_plan(environment: Environment) -> ServicesPlan | None:
+    """None where there are no machines."""
+    if not environment.aws.enabled:
+        return None
+    mirror = environment.platform.chart_mirror
+    return ServicesPlan(
+        cluster=environment.cluster.name,
+        charts=tuple(replace(chart, repository=mirror) if mirror else chart for chart in _charts(environment)),
+        add_ons=tuple(add_on for add_on in wanted_add_ons(environment) if not add_on.before_nodes),
+        identities={
+            purpose: Identity(identity.role_arn(environment, role), role.service_account[1])
+            for purpose, role in identity.roles(environment).items()
+            if role.service_account
+        },
+        nodes=karpenter_objects(environment),
+        tags=names.tags(environment),
+    )
+
+
+def wanted_add_ons(environment: Environment) -> tuple[AddOn, ...]:
+    """All of them; a part is needed before there are nodes, the rest after."""
+    return add_ons(tolerations(environment), cni=environment.cluster.cni.value)
+
+
+def _charts(environment: Environment) -> Iterator[Chart]:
+    pools, everywhere = environment.pools, tolerations(environment)
+    if environment.cluster.cni is Cni.CILIUM:
+        yield charts.cilium()
+    if any(pool.scales for pool in pools.values()):
+        yield charts.karpenter_crds()
+        yield charts.karpenter(
+            cluster=environment.cluster.name,
+            queue=names.karpenter_queue(environment),
+            region=environment.aws.region,
+        )
+    yield charts.gpu_operator(
+        everywhere,
+        device_plugin_configs=node_config.device_plugin_configs(environment),
+        dra=environment.devices_by_claim,
+    )
+    if environment.devices_by_claim:
+        yield charts.dra_driver(everywhere)
+    if with_efa := [name for name, pool in pools.items() if pool.efa]:
+        yield charts.efa_plugin(everywhere, with_efa)
