@@ -28,10 +28,10 @@ print(json.dumps([wall, cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]
 """
 
 # A fresh child per round, so that the peak of memory is its own.
-_VALIDATE = """
+_COMMAND = """
 import json, resource, subprocess, sys, time
 start = time.perf_counter()
-command = [sys.executable, "-m", "tenancy", "validate", sys.argv[1]]
+command = [sys.executable, "-m", "tenancy", *sys.argv[3:], sys.argv[1]]
 subprocess.run(command, check=sys.argv[2] == "0", capture_output=True)
 wall, used = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
 print(json.dumps([wall, used.ru_utime + used.ru_stime, used.ru_maxrss]))
@@ -55,15 +55,20 @@ def measure() -> str:
             path.write_text(path.read_text("utf-8").replace("tier: ", "tier: x", 1), "utf-8")
         parts = [
             _table("`tenancy validate`, the whole process", {n: _best(_validate, f) for n, f in folders.items()}),
+            _table("`tenancy report capacity`, likewise", {n: _best(_report, f) for n, f in folders.items()}),
             _table("The plan, in a process that has read the files", {n: _best(_plan, f) for n, f in folders.items()}),
         ]
-        wrong = _best(lambda folder: _run(_VALIDATE, folder, "1"), broken)
+        wrong = _best(lambda folder: _run(_COMMAND, folder, "1", "validate"), broken)
     last = f"{SIZES[-1]:,} files with a mistake each: {wrong.wall:.2f} s, {wrong.peak / 1024:.0f} MiB."
     return "\n\n".join([*parts, last, f"Best of {ROUNDS} runs each."])
 
 
 def _validate(folder: Path) -> Run:
-    return _run(_VALIDATE, folder, "0")
+    return _run(_COMMAND, folder, "0", "validate")
+
+
+def _report(folder: Path) -> Run:
+    return _run(_COMMAND, folder, "0", "report", "capacity")
 
 
 def _plan(folder: Path) -> Run:

@@ -58,7 +58,7 @@ def capacity(environment: str, form: str) -> None:
 
     loaded = load_or_exit(environment, form)
     found = supply(loaded.environment, loaded.tenants)
-    show(form, _capacity(loaded.environment.environment, found), {"flavors": as_json(found)})
+    show(form, capacity_tables(loaded.environment.environment, found), {"flavors": as_json(found)})
 
 
 @command.command(epilog=example("tenancy report pools local train-a100"))
@@ -102,10 +102,13 @@ def _unknown_pool(given: str, environment: str, known: Iterable[str]) -> None:
     fail(f"given pool {given!r}; rule: a pool of {environment}; change: {change}", BAD_INPUT)
 
 
+NO_QUEUE = "what is lent and borrowed needs a queue that calls it back: until there is one, quotas end at the guarantee"
+
+
 # What each report says
 
 
-def _capacity(environment: str, flavors: Sequence[FlavorSupply]) -> list[Table]:
+def capacity_tables(environment: str, flavors: Sequence[FlavorSupply]) -> list[Table]:
     total = Table(
         f"Supply of {environment}",
         ("flavor", "surely", "at most", "guaranteed", "free", "lendable", "in an upgrade"),
@@ -121,6 +124,7 @@ def _capacity(environment: str, flavors: Sequence[FlavorSupply]) -> list[Table]:
         "By tenant",
         ("flavor", "tenant", "guaranteed", "lends", "may borrow", "there to borrow"),
         [(f.flavor, t.tenant, t.guaranteed, t.lends, t.borrows, t.borrowable) for f in flavors for t in f.tenants],
+        [NO_QUEUE] if any(t.borrows for f in flavors for t in f.tenants) else [],
     )
     return [total, by_pool, by_tenant]
 

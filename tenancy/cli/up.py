@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tenancy.engine.changes import Outcome
     from tenancy.engine.driver import Driver
     from tenancy.plan import Plan
+    from tenancy.spec import Loaded
 
 SHOWN = 12
 CLUSTER_TYPE = "aws:eks/cluster:Cluster"
@@ -96,10 +97,21 @@ def command(environment: str, lab: bool, only_preview: bool, chosen: tuple[str, 
     except (Unreachable, Refused, Failed, LabError) as error:
         report.end()
         fail(str(error))
+    if only_preview and loaded.environment.flavors:
+        report.say(_supply(loaded))
     report.end()
     if failed:
         fail(f"{plan.environment}: {len(failed)} of {len(wanted)} stacks failed: {', '.join(failed)}")
     report.say(f"{plan.environment}: done in {time.monotonic() - began:.1f} s")
+
+
+def _supply(loaded: Loaded) -> str:
+    """What there is and what of it is promised: the part of `tenancy report capacity` that a reviewer reads."""
+    from tenancy.cli.report import as_text, capacity_tables
+    from tenancy.plan.capacity import supply
+
+    flavors = supply(loaded.environment, loaded.tenants)
+    return as_text(capacity_tables(loaded.environment.environment, flavors)[0])
 
 
 class _Report:
