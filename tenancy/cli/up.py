@@ -42,7 +42,7 @@ def command(environment: str, lab: bool, only_preview: bool, chosen: tuple[str, 
     before anything is changed (exit code 1). With `--format json` progress goes to stderr and the changes,
     one record per object, to stdout.
     """
-    from tenancy.components.scope import Scope, select, stacks
+    from tenancy.components.scope import Scope, in_order, select, stacks
     from tenancy.engine.driver import Driver, Failed
     from tenancy.lab.layout import LabError
     from tenancy.live.api import Unreachable
@@ -63,9 +63,7 @@ def command(environment: str, lab: bool, only_preview: bool, chosen: tuple[str, 
             known, given = ", ".join(name for name, *_ in wanted), ", ".join(sorted(unknown))
             fail(f"given --stack {given}; rule: a stack of {plan.environment}; change: use one of {known}", BAD_INPUT)
         standing = plan.cluster is None or driver.holds(wanted[0][0], CLUSTER_TYPE)
-        if plan.cluster and standing:
-            # A slice that is new to the cluster is in every quota before the first node offers it.
-            wanted = [*wanted[1:], wanted[0]]
+        wanted = in_order(wanted, standing)
         if standing and not chosen:
             _remove_former(driver, plan, report, {name for name, *_ in wanted}, only_preview)
         pause = 60 * loaded.environment.aws.upgrade_pause

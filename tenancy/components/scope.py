@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 from tenancy.catalog import vocabulary as words
@@ -18,6 +18,10 @@ class Scope(StrEnum):
     ALL = "all"  # all of the Kubernetes half: a small environment has no other stack for it
     PLATFORM = "platform"  # what is cluster-wide
     TENANT = "tenant"  # one tenant's own objects
+
+
+Stack = tuple[str, Scope, str | None]
+"""Name, scope and tenant."""
 
 
 def names_of(stack: str) -> tuple[str, str]:
@@ -39,8 +43,8 @@ def scope_of(given: str | None, layout: Layout, stack: str) -> Scope:
     return Scope.ALL if layout is Layout.ONE else Scope.PLATFORM
 
 
-def stacks(plan: Plan, layout: Layout) -> Iterator[tuple[str, Scope, str | None]]:
-    """Name, scope and tenant of every stack, in the order in which they are made."""
+def stacks(plan: Plan, layout: Layout) -> Iterator[Stack]:
+    """Every stack, in the order in which they are first made."""
     if plan.cluster:
         yield plan.environment + CLUSTER_SUFFIX, Scope.CLUSTER, None
     if layout is Layout.ONE:
@@ -49,6 +53,16 @@ def stacks(plan: Plan, layout: Layout) -> Iterator[tuple[str, Scope, str | None]
     yield plan.environment, Scope.PLATFORM, None
     for tenant in plan.tenants:
         yield words.derived_name(plan.environment, tenant.name), Scope.TENANT, tenant.name
+
+
+def in_order(wanted: Sequence[Stack], standing: bool) -> list[Stack]:
+    """Stacks in the order in which they run: a cluster that stands comes last.
+
+    A slice that is new to it is in every quota before the first node offers it.
+    """
+    cluster = [stack for stack in wanted if stack[1] is Scope.CLUSTER]
+    rest = [stack for stack in wanted if stack[1] is not Scope.CLUSTER]
+    return [*rest, *cluster] if standing else [*cluster, *rest]
 
 
 def select(plan: Plan, scope: Scope, tenant: str | None) -> tuple[PlatformPlan | None, tuple[TenantPlan, ...]]:

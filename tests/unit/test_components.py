@@ -17,7 +17,7 @@ from pulumi.runtime.stack import run_pulumi_func
 from bench.generate import generate
 from tenancy.catalog import vocabulary as words
 from tenancy.components.program import build
-from tenancy.components.scope import Scope, scope_of, select, stacks
+from tenancy.components.scope import Scope, in_order, scope_of, select, stacks
 from tenancy.plan import Plan, make_plan
 from tenancy.spec import load
 from tenancy.spec.environment import Layout
@@ -277,6 +277,12 @@ def test_a_stack_owns_what_its_settings_or_its_name_says(
     given: str | None, layout: Layout, stack: str, scope: Scope
 ) -> None:
     assert scope_of(given, layout, stack) is scope
+
+
+def test_the_cluster_is_made_first_and_changed_last() -> None:
+    wanted = [("bank.cluster", Scope.CLUSTER, None), ("bank", Scope.PLATFORM, None), ("bank--a", Scope.TENANT, "a")]
+    assert in_order(wanted, standing=False) == wanted
+    assert in_order(wanted, standing=True) == [*wanted[1:], wanted[0]], "quotas know a new slice before a node has it"
 
 
 def test_a_scope_that_there_is_not_is_refused_by_name() -> None:
