@@ -33,6 +33,8 @@ try:
     scope = scope_of(config.get("scope"), loaded.environment.stacks, stack)
     plan = make_plan(loaded.environment, loaded.tenants)
     platform, tenants = select(plan, scope, config.get("tenant") or tenant)
+    if scope is Scope.CLUSTER and plan.cluster is None:
+        raise ValueError(f"given stack {stack}; rule: aws.enabled builds the cluster; change: set it to true")
     if scope is not Scope.CLUSTER:
         api = Api(plan.context)
         check(api, plan, platform, tenants)

@@ -26,7 +26,8 @@ def build(
 ) -> None:
     """Register the stack's resources; `in_force` returns when the guards that were made judge requests."""
     if scope is Scope.CLUSTER:
-        _build_cluster(plan)
+        if plan.cluster:
+            _build_cluster(plan, plan.cluster)
         return
     # The collector would walk all resources again and again: half of the time at a thousand of them.
     gc.collect()
@@ -51,12 +52,9 @@ def build(
         Tenant(tenant.name, tenant, gate, inherited)
 
 
-def _build_cluster(plan: Plan) -> None:
+def _build_cluster(plan: Plan, cluster: ClusterPlan) -> None:
     from tenancy.components.cluster import Cluster
 
-    cluster = plan.cluster
-    if cluster is None:
-        raise ValueError("given a stack for the cluster; rule: aws.enabled builds one; change: set it to true")
     Cluster(cluster.name, cluster, pulumi.ResourceOptions(providers=[_aws_provider(cluster)]))
     pulumi.export("kubeconfig", kubeconfig_command(cluster.name, cluster.region, plan.context))
 

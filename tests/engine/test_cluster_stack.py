@@ -17,6 +17,9 @@ from aws_double import AwsDouble
 from chart_repository import serving
 from engine_project import Done, Project, kill_engine
 
+from tenancy.lab.nodes import apply_nodes
+from tenancy.plan.charts import SYSTEM_NODES
+
 CLUSTER, PLATFORM = "bank.cluster", "bank"
 RELEASE = "aws:ssm/getParameter:getParameter"
 
@@ -57,6 +60,17 @@ class Bank:
 
     def updated(self) -> list[str]:
         return [call.name for call in self.aws.calls if call.kind == "update" and not call.preview]
+
+
+def _system_node(number: int) -> dict[str, Any]:
+    """A node of the system's group, as kwok plays it."""
+    resources = {"cpu": "4", "memory": "16Gi", "pods": "58", "ephemeral-storage": "180Gi"}
+    labels = {**SYSTEM_NODES, "topology.kubernetes.io/zone": f"eu-central-1{'ab'[number]}"}
+    return {
+        "metadata": {"name": f"system-{number}", "labels": labels},
+        "spec": {"taints": [{"key": "CriticalAddonsOnly", "value": "true", "effect": "NoSchedule"}]},
+        "status": {"allocatable": resources, "capacity": resources},
+    }
 
 
 def _type(urn: str) -> str:
@@ -155,6 +169,26 @@ def test_a_reservation_is_used_alone_and_without_a_placement_group(bank: Bank) -
 
 def test_a_second_run_changes_nothing(bank: Bank) -> None:
     assert set(bank.steps(CLUSTER).values()) == {"same"}
+
+
+def test_the_charts_are_installed_and_karpenter_gets_its_pools(bank: Bank) -> None:
+    apply_nodes([_system_node(number) for number in range(2)], bank.project.lab)
+    done = bank.tenancy("up", "bank", "--stack", PLATFORM)
+    assert done.code == 0, done.text
+    listed = bank.run("kubectl", "get", "nodepools,ec2nodeclasses,nodeoverlays", "-o", "name").out
+    assert set(listed.split()) == {
+        "nodepool.karpenter.sh/serve-mig",
+        "ec2nodeclass.karpenter.k8s.aws/serve-mig",
+        "nodeoverlay.karpenter.sh/serve-mig",
+    }
+    deployed = bank.run("kubectl", "get", "deployments,daemonsets", "-n", "kube-system", "-o", "name").out.split()
+    assert {"deployment.apps/karpenter", "daemonset.apps/cilium"} <= set(deployed)
+
+
+def test_a_second_run_leaves_the_charts_alone(bank: Bank) -> None:
+    done = bank.tenancy("up", "bank", "--stack", PLATFORM)
+    assert done.code == 0, done.text
+    assert "update" not in done.out
 
 
 def test_a_changed_layout_replaces_the_nodes_of_its_pool_alone(bank: Bank) -> None:
