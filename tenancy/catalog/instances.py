@@ -24,7 +24,7 @@ class Instance:
     """An EC2 instance type."""
 
     gpu: str
-    """Key of `BOARDS`."""
+    """Key of `BOARDS`; empty: no GPU."""
     gpus: int
     vcpu: int
     memory: int
@@ -144,3 +144,40 @@ INSTANCES: Mapping[str, Instance] = MappingProxyType(
         "g7e.48xlarge": Instance("rtx-pro-6000", 8, 192, 2048, 4, 15200, 632, network_cards=4, addresses=64),
     }
 )
+
+_SIZES = {
+    "xlarge": (4, 58),
+    "2xlarge": (8, 58),
+    "4xlarge": (16, 234),
+    "8xlarge": (32, 234),
+    "12xlarge": (48, 234),
+    "16xlarge": (64, 737),
+    "24xlarge": (96, 737),
+    "48xlarge": (192, 737),
+}
+"""Processors and pods, which the sizes of one generation share."""
+
+
+def _general(family: str, gib: int, architecture: Literal["amd64", "arm64"], last: str) -> dict[str, Instance]:
+    """A family without GPUs, with `gib` GiB for each processor. What EFA its largest sizes have is not used."""
+    sizes = list(_SIZES)[: list(_SIZES).index(last) + 1]
+    return {
+        f"{family}.{size}": Instance("", 0, vcpu, gib * vcpu, 0, 0, pods, architecture=architecture)
+        for size, (vcpu, pods) in _SIZES.items()
+        if size in sizes
+    }
+
+
+GENERAL: Mapping[str, Instance] = MappingProxyType(
+    {
+        # moto, Karpenter, 2026-11-21.
+        **_general("m7i", 4, "amd64", "48xlarge"),
+        **_general("c7i", 2, "amd64", "48xlarge"),
+        **_general("r7i", 8, "amd64", "48xlarge"),
+        **_general("m7g", 4, "arm64", "16xlarge"),
+    }
+)
+"""Machines for work without GPUs, which GPU nodes keep off."""
+
+MACHINES: Mapping[str, Instance] = MappingProxyType({**INSTANCES, **GENERAL})
+"""All that a pool can be made of."""

@@ -152,6 +152,8 @@ def _layout(environment: Environment, name: str) -> str:
         f"{count} x [{boards.write_layout(slices)}]" if slices else _whole(count)
         for count, slices in environment.cuts(name)
     )
+    if not parts:
+        return "no GPUs"
     return f"{parts}, {pool.share.replicas} pods on each by {pool.share.mode}" if pool.share else parts
 
 

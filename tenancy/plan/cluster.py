@@ -199,17 +199,16 @@ def _pools(environment: Environment) -> Iterator[NodeGroupPlan]:
     for name, pool in sorted(environment.pools.items()):
         if not pool.nodes.min:
             continue
-        arm = pool.machine.architecture == "arm64"
+        architecture = "arm64" if pool.machine.architecture == "arm64" else "x86_64"
+        variant = "nvidia" if pool.machine.gpus else "standard"
         born_with = node_config.birth_labels(name, pool)
         labels = node_labels(name, pool)
         yield NodeGroupPlan(
             name=name,
             pool=name,
             instance=pool.instance,
-            ami_type=f"AL2023_{'ARM_64' if arm else 'x86_64'}_NVIDIA",
-            release=_release(
-                environment, "arm64" if arm else "x86_64", "nvidia", pool.ami_release or environment.aws.ami_release
-            ),
+            ami_type=f"AL2023_{'ARM_64' if architecture == 'arm64' else architecture}_{variant.upper()}",
+            release=_release(environment, architecture, variant, pool.ami_release or environment.aws.ami_release),
             nodes=pool.nodes.min,
             zones=pool.zones or environment.aws.every_zone,
             # Those of birth stand in the user data: changed there, they replace nodes instead of relabelling them.

@@ -182,7 +182,7 @@ def _overlay(environment: Environment, name: str, pool: Pool) -> dict[str, str]:
     that asks for one it would start node after node, and never call one of them initialised.
     """
     reported = _gpus(environment, name)
-    if reported == {gpus.GPU: pool.machine.gpus}:
+    if not pool.machine.gpus or reported == {gpus.GPU: pool.machine.gpus}:
         return {}
     return {resource: str(count) for resource, count in {gpus.GPU: 0, **reported}.items()}
 

@@ -22,11 +22,11 @@ AGENT_NOT_READY: Taint = {"key": "node.cilium.io/agent-not-ready", "value": "tru
 
 def node_labels(name: str, pool: Pool) -> dict[str, str]:
     """Labels that a node of the pool is born with."""
+    carries = {words.BOARD: pool.machine.gpu, "nvidia.com/gpu.present": "true"} if pool.machine.gpus else {}
     return {
         words.POOL: name,
-        words.BOARD: pool.machine.gpu,
         "node.kubernetes.io/instance-type": pool.instance,
-        "nvidia.com/gpu.present": "true",
+        **carries,
         **({MIG_CONFIG: name} if pool.mig else {}),
         **({PLUGIN_CONFIG: name} if pool.mig or pool.share else {}),
     }
@@ -34,7 +34,7 @@ def node_labels(name: str, pool: Pool) -> dict[str, str]:
 
 def node_taints(name: str, pool: Pool) -> list[Taint]:
     """Every GPU node keeps pods without a GPU off; one that is not for everybody has a taint of its own."""
-    taints = [{"key": gpus.GPU_TAINT, "value": "present", "effect": "NoSchedule"}]
+    taints = [{"key": gpus.GPU_TAINT, "value": "present", "effect": "NoSchedule"}] if pool.machine.gpus else []
     if pool.restricted:
         taints.append({"key": words.POOL, "value": name, "effect": "NoSchedule"})
     return taints

@@ -392,7 +392,7 @@ class Environment(Spec):
             given = f"{uncertain} for everybody, tier {firm[0]} among them"
             yield broken(("pools", name), "pool-05", given, "name interruptible tiers under tiers")
         if self.cluster.devices is Devices.DRA:
-            if pool.machine.gpu not in boards.PRODUCTS:
+            if pool.machine.gpus and pool.machine.gpu not in boards.PRODUCTS:
                 given = f"{pool.instance} with devices: dra; what the driver calls a {pool.machine.gpu} is not known"
                 yield broken(("pools", name, "instance"), "dra-01", given)
             if pool.made_by is Provisioner.KARPENTER:
@@ -410,7 +410,7 @@ class Environment(Spec):
         ]
         strategies: dict[str, str] = {}
         for name, pool in self.pools.items():
-            if not self.flavors_of(name):
+            if pool.machine.gpus and not self.flavors_of(name):
                 given = f"pool {name}, which yields no declared flavor"
                 yield broken(("pools", name), "ref-01", given, "declare its GPU or slices under flavors")
             cuts = self.cuts(name)
@@ -457,7 +457,7 @@ class Environment(Spec):
         """What the platform's own pods take of one node of a pool."""
         spec, addon = self.pools[pool], nodes.Addon
         wanted = {addon.VPC_CNI, addon.KUBE_PROXY, addon.POD_IDENTITY, addon.EBS_CSI, addon.NODE_MONITORING}
-        wanted |= {addon.GPU_OPERATOR, addon.DCGM_EXPORTER}
+        wanted |= {addon.GPU_OPERATOR, addon.DCGM_EXPORTER} if spec.machine.gpus else set()
         wanted |= {addon.CILIUM} if self.cluster.cni is Cni.CILIUM else set()
         wanted |= {addon.EFA} if spec.efa else set()
         return nodes.daemonset_reserve(wanted)
@@ -506,7 +506,8 @@ class Environment(Spec):
     @cached_property
     def possible_slices(self) -> frozenset[str]:
         """Resource names of every profile of every board that the environment names."""
-        named = {flavor.gpu for flavor in self.flavors.values()} | {pool.machine.gpu for pool in self.pools.values()}
+        sold = {pool.machine.gpu for pool in self.pools.values() if pool.machine.gpus}
+        named = sold | {flavor.gpu for flavor in self.flavors.values()}
         return frozenset(resource_name(profile, False) for board in named for profile in boards.BOARDS[board].profiles)
 
     @property

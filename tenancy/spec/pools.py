@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BeforeValidator, Field
 
 from tenancy.catalog import boards, gpus, nodes
-from tenancy.catalog.instances import INSTANCES, Instance
+from tenancy.catalog.instances import MACHINES, Instance
 from tenancy.catalog.versions import ami_release_misfit
 from tenancy.spec.base import (
     Count,
@@ -211,7 +211,7 @@ Zone = Annotated[str, Form(r"^[a-z]{2}(-[a-z]+)+-[0-9][a-z]$", "an availability 
 class Pool(Spec):
     """Nodes of one instance type. Who may use it: the tenants named, the tiers named, or everybody."""
 
-    instance: str = Field(description="EC2 instance type.")
+    instance: str = Field(description="EC2 instance type; one without GPUs for work that needs none.")
     nodes: Annotated[
         Nodes,
         BeforeValidator(_nodes, json_schema_input_type=int | Nodes),
@@ -243,9 +243,9 @@ class Pool(Spec):
             yield broken(("share",), "pool-02", f"a pool with {self.share.mode} for {self._users()}")
         if self.share and self.share.mps and self.mig:
             yield broken(("share", "mps"), "pool-08", "mps inside MIG slices")
-        instance = INSTANCES.get(self.instance)
+        instance = MACHINES.get(self.instance)
         if instance is None:
-            close = " or ".join(nearest(self.instance, INSTANCES))
+            close = " or ".join(nearest(self.instance, MACHINES))
             change = f"use {close}, or add a row to tenancy/catalog/instances.py"
             yield broken(("instance",), "ref-01", f"instance {self.instance!r}", change)
             return
@@ -257,6 +257,12 @@ class Pool(Spec):
             yield broken(("ami-release",), "ami-01", misfit)
 
     def _cut(self, instance: Instance) -> Iterator[Mistake]:
+        if not instance.gpus:
+            for field in ("mig", "share"):
+                if getattr(self, field) is not None:
+                    change = f"drop {field}, or choose a type with GPUs"
+                    yield broken((field,), "pool-09", f"{field} on {self.instance}, which has no GPU", change)
+            return
         if self.mig and self.mig.layout:
             yield from layout_mistakes(("mig", "layout"), instance.gpu, self.mig.layout)
         parts: tuple[Part, ...] = (self.mig.per_gpu or ()) if self.mig else ()
@@ -317,7 +323,7 @@ class Pool(Spec):
 
     @property
     def machine(self) -> Instance:
-        return INSTANCES[self.instance]
+        return MACHINES[self.instance]
 
     @property
     def most_pods(self) -> int:
@@ -346,8 +352,8 @@ class Pool(Spec):
     def cuts(self, named: Mapping[str, Mapping[str, int]]) -> list[Cut]:
         """Groups of a node's GPUs in order of their index, with the slices on each."""
         count = self.machine.gpus
-        if self.mig is None:
-            return [Cut(count, {})]
+        if self.mig is None or not count:
+            return [Cut(count, {})] if count else []
         if self.mig.per_gpu is None:
             return [Cut(count, self.mig.layout or layout_of(self.mig.named or "", self.machine.gpu, named) or {})]
         cut = [Cut(part.gpus, part.slices) for part in self.mig.per_gpu]

@@ -13,7 +13,7 @@ import judges
 import pytest
 
 from tenancy.catalog.boards import BOARDS
-from tenancy.catalog.instances import INSTANCES
+from tenancy.catalog.instances import GENERAL, INSTANCES
 
 OFF_EC2S_LIST = {"p3.2xlarge", "p3.8xlarge", "p3.16xlarge", "p6e-gb200.36xlarge"}
 OFF_KARPENTERS_TABLE = {"p6e-gb200.36xlarge"}
@@ -113,6 +113,18 @@ def test_a_types_board_is_the_gpu_that_ec2_lists(name: str, listing: dict[str, A
     assert BOARDS[INSTANCES[name].gpu].memory_mib == gpu["MemoryInfo"]["SizeInMiB"]
     slug = gpu["Name"].lower().replace(" server", "").replace(" ", "-")
     assert INSTANCES[name].gpu.startswith(slug)
+
+
+@pytest.mark.parametrize("name", GENERAL)
+def test_a_type_without_gpus_is_what_ec2_and_karpenter_list(
+    name: str, listing: dict[str, Any], interfaces: dict[str, tuple[int, int]]
+) -> None:
+    info, of = listing[name], GENERAL[name]
+    assert (of.gpus, of.gpu, of.nvme) == (0, "", 0)
+    assert of.vcpu == info["VCpuInfo"]["DefaultVCpus"]
+    assert of.memory * 1024 == info["MemoryInfo"]["SizeInMiB"]
+    assert (of.pods, of.network_cards) == interfaces[name]
+    assert {"x86_64": "amd64", "arm64": "arm64"}[info["ProcessorInfo"]["SupportedArchitectures"][0]] == of.architecture
 
 
 @pytest.mark.parametrize("name", INSTANCES)

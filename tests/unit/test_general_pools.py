@@ -1,0 +1,89 @@
+"""Pools without GPUs: where work runs that GPU nodes keep off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tenancy.catalog import gpus
+from tenancy.plan import make_plan
+from tenancy.plan.capacity import pool_yield
+from tenancy.plan.pools import fake_nodes, node_extended, node_labels, node_taints
+from tenancy.spec import Loaded
+
+ENV = "environment.yaml"
+AWS = """\
+aws:
+  enabled: true
+  account: "111122223333"
+  region: eu-central-1
+  zones: [eu-central-1a, eu-central-1b]
+  platform-role: arn:aws:iam::111122223333:role/platform
+buckets:"""
+GENERAL = "  general: {instance: m7i.8xlarge, nodes: {min: 1, max: 5}%s}\n  serve:\n"
+
+
+@pytest.fixture
+def loaded(spec: Any) -> Loaded:
+    spec.edit(ENV, "  serve:\n", GENERAL % "")
+    spec.edit(ENV, "buckets:", AWS)
+    return spec.load()
+
+
+def test_its_nodes_have_no_gpus_and_keep_nobody_off(loaded: Loaded) -> None:
+    pool = loaded.environment.pools["general"]
+    assert node_extended(loaded.environment, "general") == {}
+    assert node_taints("general", pool) == []
+    assert not {label for label in node_labels("general", pool) if label.startswith("nvidia.com/")}
+
+
+def test_a_restricted_one_keeps_others_off(spec: Any) -> None:
+    spec.edit(ENV, "  serve:\n", GENERAL % ", tenants: [research]")
+    (taint,) = node_taints("general", spec.load().environment.pools["general"])
+    assert taint["value"] == "general"
+
+
+def test_its_image_is_the_one_without_drivers(loaded: Loaded) -> None:
+    plan = make_plan(loaded.environment, loaded.tenants)
+    assert plan.cluster
+    (group,) = [group for group in plan.cluster.groups if group.name == "general"]
+    assert group.ami_type == "AL2023_x86_64_STANDARD"
+    assert "/x86_64/standard/" in group.release
+
+
+def test_karpenter_needs_no_overlay_for_it(loaded: Loaded) -> None:
+    plan = make_plan(loaded.environment, loaded.tenants)
+    assert plan.platform.services
+    kinds = [n["kind"] for n in plan.platform.services.nodes if n["metadata"]["name"] == "general"]
+    assert kinds == ["EC2NodeClass", "NodePool"]
+
+
+def test_it_is_in_the_lab_with_what_pods_get(loaded: Loaded) -> None:
+    (node,) = [n for n in fake_nodes(loaded.environment) if n["metadata"]["name"].startswith("general-")]
+    assert node["status"]["allocatable"].keys() == {"cpu", "memory", "ephemeral-storage", "pods"}
+
+
+def test_reports_say_that_it_has_none(loaded: Loaded) -> None:
+    found = pool_yield(loaded.environment, "general")
+    assert (found.units, found.layout) == ((), "no GPUs")
+
+
+@pytest.mark.parametrize("field", ["mig: {layout: {1g.5gb: 1}}", "share: {time-slicing: 2}, tenants: [research]"])
+def test_what_is_for_gpus_is_refused_on_it(spec: Any, field: str) -> None:
+    spec.edit(ENV, "  serve:\n", GENERAL % f", {field}")
+    assert spec.problem().id == "pool-09"
+
+
+def test_no_quota_changes_with_it(spec: Any) -> None:
+    before = make_plan(*_parts(spec.load()))
+    spec.edit(ENV, "  serve:\n", GENERAL % "")
+    assert list(make_plan(*_parts(spec.load())).objects()) == list(before.objects())
+
+
+def _parts(loaded: Loaded) -> tuple[Any, Any]:
+    return loaded.environment, loaded.tenants
+
+
+def test_the_taint_of_gpu_nodes_is_still_on_gpu_nodes(loaded: Loaded) -> None:
+    assert node_taints("train", loaded.environment.pools["train"])[0]["key"] == gpus.GPU_TAINT
