@@ -1,13 +1,10 @@
-"""The small environment, its GPUs handed out by claim: what the tests of device claims share."""
+"""The small environment, its GPUs handed out by claim."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from tests.conftest import SpecFolder
-
-Object = dict[str, Any]
 
 
 def by_claim(path: Path) -> SpecFolder:
@@ -19,11 +16,3 @@ def by_claim(path: Path) -> SpecFolder:
     folder.edit("environment.yaml", "    share: {time-slicing: 4}\n", "")
     folder.edit("tenants/research.yaml", "l4-shared: {guaranteed: 16}", "l4: {guaranteed: 4}")
     return folder
-
-
-def claim(device_class: str = "a100", count: int = 1, name: str = "gpu", template: bool = False) -> Object:
-    """A claim of devices, or the template of one."""
-    exactly = {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": count}
-    spec: Object = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
-    kind, body = ("ResourceClaimTemplate", {"spec": spec}) if template else ("ResourceClaim", spec)
-    return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": body}

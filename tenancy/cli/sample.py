@@ -25,12 +25,15 @@ from tenancy.rules.catalogue import Violation
 @click.option("--gpu", "gpus", multiple=True, metavar="FLAVOR=N", help="GPUs to ask for; absent: none.")
 @refuses_bad_input
 def command(kind: str, environment: str, lab: bool, tenant: str, part: str | None, gpus: tuple[str, ...]) -> None:
-    """Print, as JSON, the smallest pod or job that ENV admits from a tenant's developers."""
-    from tenancy.plan.samples import find_namespace, sample
+    """Print, as JSON, the smallest pod or job that ENV admits from a tenant's developers.
+
+    Where GPUs are claimed it comes as a List, behind the template of its claim.
+    """
+    from tenancy.plan.samples import find_namespace, sample_to_create
 
     loaded = load_or_exit(environment, lab=lab)
     who = tenant_or_exit(loaded, tenant)
-    print_json(sample(kind, loaded.environment, who, find_namespace(who, part), _wanted(gpus)))
+    print_json(sample_to_create(kind, loaded.environment, who, find_namespace(who, part), _wanted(gpus)))
 
 
 def _wanted(gpus: tuple[str, ...]) -> dict[str, int]:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tenancy.catalog import vocabulary as words
+from tenancy.plan.devices import device_class
+from tenancy.plan.guards import MOST_DEVICES
 from tenancy.plan.labels import manifest
 from tenancy.plan.model import Object
 from tenancy.plan.pools import node_taints, pools_of
 from tenancy.rules.catalogue import Violation
 from tenancy.spec.environment import Environment, nearest
 from tenancy.spec.tenant import Namespace, Tenant
+
+NAME = "hello-gpu"
+_LABELS = {"app.kubernetes.io/name": NAME}
 
 
 def find_namespace(tenant: Tenant, part: str | None) -> Namespace:
@@ -24,11 +29,41 @@ def find_namespace(tenant: Tenant, part: str | None) -> Namespace:
     raise Violation("ref-01", f"namespace {part!r} of tenant {tenant.tenant}", f"use one of {known}")
 
 
+def claim_spec(class_name: str, *counts: int) -> Object:
+    """What a claim asks for: a request of a device class for each count."""
+    requests = [
+        {
+            "name": f"gpu-{number}" if number else "gpu",
+            "exactly": {"deviceClassName": class_name, "allocationMode": "ExactCount", "count": count},
+        }
+        for number, count in enumerate(counts)
+    ]
+    return {"devices": {"requests": requests}}
+
+
+def sample_to_create(
+    kind: str, environment: Environment, tenant: Tenant, namespace: Namespace, wanted: Mapping[str, int]
+) -> Object:
+    """The `sample` as `kubectl create -f -` takes it: a List, where a template of its claim has to be there first."""
+    workload = sample(kind, environment, tenant, namespace, wanted)
+    if not (environment.devices_by_claim and wanted):
+        return workload
+    ((flavor, count),) = wanted.items()
+    body = {"spec": {"spec": claim_spec(device_class(flavor), count)}}
+    where = tenant.namespace_name(namespace)
+    template = manifest("resource.k8s.io/v1", "ResourceClaimTemplate", NAME, _LABELS, body, namespace=where)
+    return {"apiVersion": "v1", "kind": "List", "items": [template, workload]}
+
+
 def sample(
     kind: str, environment: Environment, tenant: Tenant, namespace: Namespace, wanted: Mapping[str, int]
 ) -> Object:
-    """A `pod` or `job` that asks for `wanted` GPUs by flavor; Violation if the tenant may not have them."""
+    """A `pod` or `job` that asks for `wanted` GPUs by flavor; Violation if the tenant may not have them.
+
+    Where GPUs are claimed it names the template of a claim, which `sample_to_create` brings along.
+    """
     resources = {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "64Mi"}
+    claimed = bool(environment.devices_by_claim and wanted)
     tolerations: list[dict[str, str]] = []
     selector: dict[str, str] = {}
     for flavor, count in wanted.items():
@@ -42,7 +77,10 @@ def sample(
         pools = pools_of(environment, flavor, tenant.tenant, frozenset({tenant.tier_of(namespace)}))
         if not pools:
             raise Violation("pool-01", f"{flavor}, which no pool yields to tier {tenant.tier_of(namespace)}")
-        resources[environment.resource_of(flavor)] = str(count)
+        if not claimed:
+            resources[environment.resource_of(flavor)] = str(count)
+        elif count > MOST_DEVICES:
+            raise Violation("gpu-08", f"a claim of {count} {flavor}", f"ask for {MOST_DEVICES} at most")
         selector = {words.POOL: pools[0]}
         tolerations = [{"operator": "Equal", **taint} for taint in node_taints(pools[0], environment.pools[pools[0]])]
     if len(wanted) > 1:
@@ -60,7 +98,11 @@ def sample(
                 "name": "hello",
                 "image": environment.images.sample,
                 "command": ["nvidia-smi", "-L"] if wanted else ["true"],
-                "resources": {"requests": dict(resources), "limits": dict(resources)},
+                "resources": {
+                    "requests": dict(resources),
+                    "limits": dict(resources),
+                    **({"claims": [{"name": "gpu"}]} if claimed else {}),
+                },
                 "securityContext": {
                     "allowPrivilegeEscalation": False,
                     "capabilities": {"drop": ["ALL"]},
@@ -68,12 +110,12 @@ def sample(
                 },
             }
         ],
+        **({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": NAME}]} if claimed else {}),
         **({"tolerations": tolerations, "nodeSelector": selector} if wanted else {}),
     }
-    labels = {"app.kubernetes.io/name": "hello-gpu"}
     where = tenant.namespace_name(namespace)
     if kind == "pod":
-        return manifest("v1", "Pod", "hello-gpu", labels, {"spec": spec}, namespace=where)
-    template = {"metadata": {"labels": labels}, "spec": spec}
+        return manifest("v1", "Pod", NAME, _LABELS, {"spec": spec}, namespace=where)
+    template = {"metadata": {"labels": dict(_LABELS)}, "spec": spec}
     body = {"spec": {"backoffLimit": 0, "ttlSecondsAfterFinished": 600, "template": template}}
-    return manifest("batch/v1", "Job", "hello-gpu", labels, body, namespace=where)
+    return manifest("batch/v1", "Job", NAME, _LABELS, body, namespace=where)

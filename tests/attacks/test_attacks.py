@@ -18,7 +18,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.cli import main
 from tenancy.live import denial
 from tenancy.live.api import collection, path_of
-from tenancy.live.attacks import Attack, Place, Request, Scene, all_attacks, differences
+from tenancy.live.attacks import RULES_ATTACKED, Attack, Place, Request, Scene, all_attacks, differences
 from tenancy.live.attacks.model import APPLY, JSON_PATCH, MERGE, STRATEGIC, attack, put
 from tenancy.live.attacks.pods import workload
 from tenancy.live.denial import AuditLog
@@ -27,13 +27,24 @@ from tenancy.plan import Plan
 from tenancy.plan.guards import guards
 from tenancy.rules.catalogue import RULES
 from tenancy.spec import Loaded, load
+from tests.claims import by_claim
 
 GUARD_RULES = sorted({rule for guard in guards(load(ROOT / "stacks" / "local").environment) for rule in guard.rules})
 CONTROLS = {"rbac", "quota", "limits", "pod-security", "api-validation"}
 
 
+@pytest.fixture(scope="module", params=["plugin", "claims"])
+def either(request: pytest.FixtureRequest, loaded: Loaded, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    """One that hands out GPUs by device plugin, and one by claim."""
+    return loaded if request.param == "plugin" else by_claim(tmp_path_factory.mktemp("claims") / "small").load()
+
+
 @pytest.fixture(scope="module")
-def offline(loaded: Loaded) -> tuple[Attack, ...]:
+def offline(either: Loaded) -> tuple[Attack, ...]:
+    return _all(either)
+
+
+def _all(loaded: Loaded) -> tuple[Attack, ...]:
     return all_attacks(Scene(loaded.environment, loaded.tenants, ["nvidia"]))
 
 
@@ -57,25 +68,30 @@ def test_every_attack_names_a_rule_or_a_control(offline: tuple[Attack, ...]) -> 
     assert {a.rule for a in offline} <= {*RULES, *CONTROLS}
 
 
-@pytest.mark.parametrize("rule", GUARD_RULES)
-def test_every_rule_of_the_guards_is_attacked(offline: tuple[Attack, ...], rule: str) -> None:
-    assert any(a.rule == rule and not a.skipped for a in offline)
+def test_the_catalogue_says_which_rules_are_attacked(loaded: Loaded, tmp_path: Path) -> None:
+    both = (*_all(loaded), *_all(by_claim(tmp_path / "small").load()))
+    assert {a.rule for a in both if not a.skipped} - CONTROLS == {*RULES_ATTACKED}
 
 
-def test_every_rule_is_attacked_in_every_guard_that_has_it(offline: tuple[Attack, ...], loaded: Loaded) -> None:
+UNREACHABLE = "gpu-07"
+"""Where GPUs are claimed: a pod names a claim or a template, and anything else is no pod to the API server."""
+
+
+def test_every_rule_is_attacked_in_every_guard_that_has_it(offline: tuple[Attack, ...], either: Loaded) -> None:
     asked = {a.expected_denier for a in offline if not a.skipped}
     # Who may make anything there may do so in the platform's namespaces too: templates and cron jobs end as pods.
     theirs = {
         denial.guard(guard.name, rule)
-        for guard in guards(loaded.environment)
+        for guard in guards(either.environment)
         for rule in guard.rules
         if rule != "ns-02" or guard.name == "tenancy-pods"
+        if rule != UNREACHABLE or not either.environment.devices_by_claim
     }
     assert theirs - asked == set()
 
 
-def test_tenants_attack_each_other_both_ways(offline: tuple[Attack, ...], loaded: Loaded) -> None:
-    names = [tenant.tenant for tenant in loaded.tenants]
+def test_tenants_attack_each_other_both_ways(offline: tuple[Attack, ...], either: Loaded) -> None:
+    names = [tenant.tenant for tenant in either.tenants]
     for one in names:
         for other in names:
             if one != other:
@@ -90,9 +106,18 @@ def test_one_tenant_alone_is_attacked_too_and_what_needs_two_is_skipped_by_name(
     assert {a.rule for a in alone if not a.skipped} >= set(GUARD_RULES)
 
 
-def test_a_tenant_without_people_or_gpus_is_no_reason_to_fail(loaded: Loaded) -> None:
-    nobody = loaded.tenants[0].model_copy(update={"people": (), "gpus": {}})
-    attacks = all_attacks(Scene(loaded.environment, [nobody]))
+def test_a_cluster_older_than_claims_is_not_asked_about_them(loaded: Loaded) -> None:
+    cluster = loaded.environment.cluster.model_copy(update={"kubernetes": "1.33"})
+    old = loaded.environment.model_copy(update={"cluster": cluster})
+    attacks = all_attacks(Scene(old, loaded.tenants))
+    assert [a.id for a in attacks if "resource.k8s.io" in a.request.path] == []
+    assert [a.skipped for a in attacks if a.id == "claims"] != [], "what cannot be asked is counted, never dropped"
+
+
+@pytest.mark.parametrize("without", [{"people": (), "gpus": {}}, {"gpus": {}}])
+def test_a_tenant_without_people_or_gpus_is_no_reason_to_fail(either: Loaded, without: dict[str, Any]) -> None:
+    nobody = either.tenants[0].model_copy(update=without)
+    attacks = all_attacks(Scene(either.environment, [nobody]))
     assert any(a.skipped for a in attacks), "what cannot be asked is counted, never dropped"
     assert any(a.rule == "ns-01" and not a.skipped for a in attacks)
 
@@ -103,6 +128,7 @@ def test_a_tenant_without_people_or_gpus_is_no_reason_to_fail(loaded: Loaded) ->
 def test_every_attack_is_refused_by_its_own_control_and_every_twin_is_admitted(cluster: Cluster) -> None:
     results = run(cluster.api, cluster.attacks, AuditLog(cluster.audit_log))
     assert [result.as_dict() for result in results if result.gap] == []
+    assert [result.as_dict() for result in results if result.skipped and not result.attack.skipped] == []
 
 
 def test_asking_leaves_nothing_behind(cluster: Cluster) -> None:
@@ -387,7 +413,7 @@ def test_the_command_prints_a_record_for_each_attack(cluster: Cluster) -> None:
 
 def test_the_command_ends_with_a_count_and_what_a_tenant_reads(cluster: Cluster) -> None:
     result = _verify(ENV, "--only", "gpu-")
-    count = sum(a.id.startswith("gpu-") for a in cluster.attacks)
+    count = sum(a.id.startswith("gpu-") and not a.skipped for a in cluster.attacks)
     assert result.exit_code == 0, result.output
     assert f"{count} attacks: {count} refused by the expected control, {count} twins admitted, 0 gaps" in result.stdout
     assert "To change:" in result.stdout

@@ -4,42 +4,56 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import subprocess
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+from click.testing import CliRunner
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
+from tenancy.cli import main
 from tenancy.lab import control_plane
 from tenancy.lab.layout import environ
 from tenancy.live import denial
-from tenancy.live.api import Api, Identity, path_of
-from tenancy.live.attacks import Attack, Place, Request, Scene
-from tenancy.live.attacks.model import ABSENT, MERGE, attack, core, group, put
-from tenancy.live.attacks.pods import LIMITS, workload
+from tenancy.live.api import Api, path_of
+from tenancy.live.attacks import Attack, Place, Request, Scene, all_attacks
+from tenancy.live.attacks.claims import (
+    API,
+    CLAIMS,
+    EXACTLY,
+    FORMS,
+    QUOTA,
+    TEMPLATES,
+    admin_access,
+    claim,
+    claim_form,
+    foreign_class,
+    no_claims,
+    over_quota,
+)
+from tenancy.live.attacks.model import MERGE, attack, core, group, put
+from tenancy.live.attacks.pods import ALL_KINDS, LIMITS, workload
 from tenancy.live.denial import AuditLog
 from tenancy.live.verify import run
 from tenancy.plan import Plan, make_plan
 from tenancy.plan.devices import DRIVER
-from tenancy.plan.pools import fake_nodes, node_taints
+from tenancy.plan.pools import fake_nodes
 from tenancy.plan.quotas import CLAIM_COUNTS, CLASS_AS_RESOURCE, CLASS_QUOTA
-from tenancy.spec import Loaded
 from tenancy.spec.tenant import Role
 from tests.attacks.attack_lab import until
-from tests.claims import by_claim, claim
+from tests.claims import by_claim
 from tests.conftest import SpecFolder
 
 Object = dict[str, Any]
 
-API = "resource.k8s.io/v1"
-QUOTA = denial.quota("tenant")
-REQUEST = "/devices/requests/0"
-EXACTLY = f"{REQUEST}/exactly"
+COUNT = f"/spec{EXACTLY}/count"
 
 
 @dataclass(frozen=True)
@@ -49,13 +63,18 @@ class Cluster:
     api: Api
     plan: Plan
     scene: Scene
-    audit_log: Path
+    spec: Path
+    lab: Path
+
+    @property
+    def attacks(self) -> list[Attack]:
+        return list(all_attacks(self.scene))
 
     def place(self, name: str) -> Place:
         return next(place for place in self.scene.places if place.name == name)
 
     def audit(self) -> AuditLog:
-        return AuditLog(self.audit_log)
+        return AuditLog(self.lab / "audit.log")
 
     def gaps(self, attacks: list[Attack]) -> list[Object]:
         return [result.as_dict() for result in run(self.api, attacks, self.audit()) if result.gap]
@@ -66,7 +85,8 @@ class Cluster:
 
 
 @contextmanager
-def deployed(loaded: Loaded, root: Path) -> Generator[Cluster]:
+def deployed(spec: SpecFolder, root: Path) -> Generator[Cluster]:
+    loaded = spec.load()
     plan = make_plan(loaded.environment, loaded.tenants)
     root.mkdir()
     (root / "Pulumi.yaml").write_text("name: scratch\nruntime: python\n")
@@ -83,10 +103,11 @@ def deployed(loaded: Loaded, root: Path) -> Generator[Cluster]:
             witness = f"{core(words.PLATFORM_NAMESPACE, 'configmaps')}?dryRun=All"
             until(lambda: api.request("POST", witness, question).ok, "the guards are in force")
             quotas = [path_of(o) for o in plan.objects() if o["kind"] == "ResourceQuota"]
-            accounts = [core(n.name, "serviceaccounts", "default") for t in plan.tenants for n in t.namespaces]
+            given = ("serviceaccounts/default", "configmaps/kube-root-ca.crt")
+            controllers = [core(n.name, what) for t in plan.tenants for n in t.namespaces for what in given]
             until(lambda: [p for p in quotas if "used" not in _status(api, p)], "every quota is counted")
-            until(lambda: [p for p in accounts if not api.request("GET", p).ok], "every namespace has its account")
-            yield Cluster(api, plan, Scene(loaded.environment, loaded.tenants), lab.folder / "audit.log")
+            until(lambda: [p for p in controllers if not api.request("GET", p).ok], "controllers have been everywhere")
+            yield Cluster(api, plan, Scene(loaded.environment, loaded.tenants), spec.path, lab.folder)
         finally:
             control_plane.down(root=root)
 
@@ -106,7 +127,7 @@ def dra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("dra")
     spec = by_claim(folder / "small")
     spec.edit("environment.yaml", "context: small-context", f"context: {words.LAB_CONTEXT}")
-    with deployed(spec.load(), folder / "lab") as cluster:
+    with deployed(spec, folder / "lab") as cluster:
         yield cluster
 
 
@@ -115,7 +136,7 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("plugin")
     spec = SpecFolder(folder / "small")
     spec.edit("environment.yaml", "context: small-context", f"context: {words.LAB_CONTEXT}")
-    with deployed(spec.load(), folder / "lab") as cluster:
+    with deployed(spec, folder / "lab") as cluster:
         yield cluster
 
 
@@ -187,77 +208,94 @@ def standing(cluster: Cluster, place: Place, *items: Object) -> Generator[None]:
         until(lambda: _used(cluster, place) != before, "what stood is gone, and the quota has noticed")
 
 
+# The attacks of `tenancy verify`
+
+
+def tenancy(cluster: Cluster, *arguments: str) -> str:
+    """What the command prints; it takes on the environment of the lab, and this process gives it back."""
+    with mock.patch.dict(os.environ, {"GPU_TENANCY_LAB": str(cluster.lab)}):
+        result = CliRunner().invoke(main, list(arguments))
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+NO_OCCASION = {
+    "dra": {"gpu-01-pod-runtime-class", "gpu-07-pod-claim", "rbac-operator-resourceclaim"},
+    "plugin": {"gpu-01-pod-runtime-class", "gpu-08-resourceclaim"},
+}
+"""Attacks on claims and devices that an environment of that kind is not asked."""
+
+
+def _devices(cluster: Cluster) -> set[str]:
+    kinds = (*FORMS, "deviceclasses", "resourceslices")
+    return {item["metadata"]["uid"] for kind in kinds for item in cluster.api.items(group(API, None, kind))}
+
+
+@pytest.mark.parametrize("devices", ["dra", "plugin"])
+def test_verify_finds_no_gap_and_skips_nothing_but_what_has_no_occasion(
+    request: pytest.FixtureRequest, devices: str
+) -> None:
+    cluster: Cluster = request.getfixturevalue(devices)
+    before = _devices(cluster)
+    records = json.loads(tenancy(cluster, "verify", str(cluster.spec), "--format", "json"))
+    assert len(records) == len(cluster.attacks)
+    assert [r for r in records if not r.get("skipped") and not (r["refused"] and r["twin_admitted"])] == []
+    skipped = {r["id"] for r in records if r.get("skipped")}
+    assert {id for id in skipped if "claim" in id or id.startswith("gpu-")} == NO_OCCASION[devices]
+    assert skipped <= {a.id for a in cluster.attacks if a.skipped}, "no twin finds a quota used up"
+    assert _devices(cluster) == before, "nothing is made"
+
+
+@pytest.mark.parametrize("rule", ["gpu-06", "gpu-08", "sched-01"])
+def test_without_a_rule_exactly_its_attacks_get_through(dra: Cluster, rule: str) -> None:
+    attacks = [a for a in dra.attacks if not a.skipped]
+    mine = [a for a in attacks if a.rule == rule]
+    assert {a.request.path.rpartition("/")[2] for a in mine} >= (set(FORMS) if rule == "gpu-08" else {"pods"})
+    with without_rules(dra, {rule}, mine):
+        assert dra.through(attacks) == {a.id for a in mine}
+
+
+@pytest.mark.parametrize("devices", ["dra", "plugin"])
+def test_without_its_quota_exactly_the_attacks_on_it_get_through(request: pytest.FixtureRequest, devices: str) -> None:
+    cluster: Cluster = request.getfixturevalue(devices)
+    place, attacks = cluster.place("fraud--train"), [a for a in cluster.attacks if not a.skipped]
+    mine = [a for a in attacks if a.rule == "quota" and f"/namespaces/{place.name}/" in a.request.path]
+    with without_quota(cluster, place, mine):
+        assert cluster.through(attacks) == {a.id for a in mine}
+
+
+def test_where_no_claim_of_the_tenants_is_admitted_the_twin_is_the_platforms(dra: Cluster) -> None:
+    place = dra.place("fraud--train")
+    poor = replace(place, tenant=place.tenant.model_copy(update={"gpus": {}}))
+    attacks = [*foreign_class(dra.scene, poor, "l4"), over_quota(poor, "a100-1g.5gb", 0)]
+    assert {a.twin.path.split("/")[5] for a in attacks} == {words.PLATFORM_NAMESPACE}
+    assert dra.gaps(attacks) == []
+
+
 # What a claim may say
 
 
-def _of_claims(
-    cluster: Cluster, place: Place, name: str, at: str, bad: Any, good: Any = ABSENT, base: dict[str, Any] | None = None
-) -> Generator[Attack]:
-    """An attack on gpu-08 through a claim and through a template of one; `at` is below the claim's spec."""
-    for template, plural in ((False, "resourceclaims"), (True, "resourceclaimtemplates")):
-        whole, root = claim(template=template), "/spec/spec" if template else "/spec"
-        for pointer, value in (base or {}).items():
-            whole = put(whole, root + pointer, value)
-        request = Request("POST", group(API, place.name, plural), put(whole, root + at, bad), place.developer)
-        denier = cluster.scene.guard("gpu-08", plural)
-        yield attack(f"{plural}-{name}", "gpu-08", name, denier, request, twin_body=put(whole, root + at, good))
-
-
-SETTINGS = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharing": {"strategy": "TimeSlicing"}}
-SECOND = {"name": "any", "firstAvailable": [{"name": "a", "deviceClassName": "a100"}]}
-
-
-def _claim_attacks(cluster: Cluster, place: Place) -> list[Attack]:
-    def each(*arguments: Any, **more: Any) -> Iterator[Attack]:
-        return _of_claims(cluster, place, *arguments, **more)
-
-    named, counted = f"{EXACTLY}/deviceClassName", {f"{EXACTLY}/count": ABSENT}
-    one = claim()["spec"]["devices"]["requests"]
-    more, second = "/devices/requests/1", {**one[0], "name": "any"}
-    return [
-        *each("foreign-class", named, "l4", "a100"),
-        *each("any-gpu", named, "gpu.nvidia.com", "a100"),
-        *each("any-slice", named, "mig.nvidia.com", "a100"),
-        *each("unknown-class", named, "somebody-elses", "a100"),
-        *each("all", f"{EXACTLY}/allocationMode", "All", "ExactCount", base=counted),
-        *each(
-            "alternatives", "/devices/requests/1", SECOND, {**one[0], "name": "any"}, base={"/devices/requests": one}
-        ),
-        *each("nothing", "/devices/requests", [], one),
-        *each("no-requests", "/devices/requests", ABSENT, one),
-        *each("no-devices", "/devices", ABSENT, {"requests": one}),
-        *each("count", f"{EXACTLY}/count", 33, 16),
-        *each("toleration", f"{EXACTLY}/tolerations", [{"operator": "Exists"}]),
-        *each("part-of-a-gpu", f"{EXACTLY}/capacity", {"requests": {"memory": "1Gi"}}),
-        *each("settings", "/devices/config", [{"opaque": {"driver": DRIVER, "parameters": SETTINGS}}]),
-        *each("second-request", f"{more}/exactly/deviceClassName", "l4", "a100", base={more: second}),
-    ]
-
-
-def test_a_claim_says_a_count_of_a_granted_class_and_no_more(dra: Cluster) -> None:
-    assert dra.gaps(_claim_attacks(dra, dra.place("fraud--train"))) == []
-
-
 def test_without_its_guard_every_one_of_those_claims_gets_past_it(dra: Cluster) -> None:
-    attacks = _claim_attacks(dra, dra.place("fraud--train"))
+    attacks = [a for a in dra.attacks if a.rule == "gpu-08" and f"/namespaces/fraud--train/{CLAIMS}" in a.request.path]
     with without_rules(dra, {"gpu-08"}, attacks):
         results = {r.attack.id: r.denier for r in run(dra.api, attacks, twins=False)}
-    refused = {id.removeprefix("resourceclaims-"): denier for id, denier in results.items() if denier != denial.NONE}
-    second_wall = ("foreign-class", "any-gpu", "any-slice", "all", "count", "second-request")
+    refused = {id.removeprefix("gpu-08-resourceclaim-"): d for id, d in results.items() if d != denial.NONE}
+    classes = ("gpu-nvidia-com", "mig-nvidia-com", "vfio-gpu-nvidia-com", "l4@fraud--train")
+    second_wall = (*classes, "all", "count", "second-request")
     assert refused == dict.fromkeys(second_wall, QUOTA), "what the quota does not see, the guard alone refuses"
 
 
 def test_a_selector_of_its_own_only_narrows_what_a_claim_gets(dra: Cluster) -> None:
     place = dra.place("fraud--train")
     narrow = [{"cel": {"expression": f"device.attributes['{DRIVER}'].uuid == 'GPU-1'"}}]
-    body = put(claim(), f"/spec{EXACTLY}/selectors", narrow)
+    body = put(claim("a100"), f"/spec{EXACTLY}/selectors", narrow)
     answer = dra.api.request("POST", f"{group(API, place.name, 'resourceclaims')}?dryRun=All", body, place.developer)
     assert answer.ok, answer.message
 
 
 def test_admin_access_is_refused_even_in_a_namespace_that_is_labelled_for_it(dra: Cluster) -> None:
     place, key = dra.place("fraud--train"), "resource.kubernetes.io/admin-access"
-    attacks = list(_of_claims(dra, place, "admin", f"{EXACTLY}/adminAccess", True, False))
+    attacks = [claim_form(dra.scene, place, admin_access("gpu-08"), "a100", plural) for plural in FORMS]
 
     def label(value: str | None) -> None:
         body = {"metadata": {"labels": {key: value}}}
@@ -276,8 +314,8 @@ def test_admin_access_is_refused_even_in_a_namespace_that_is_labelled_for_it(dra
 def test_a_namespace_that_lost_its_list_of_classes_admits_no_claim(dra: Cluster) -> None:
     place = dra.place("research--main")
     (namespace,) = [n.namespace for t in dra.plan.tenants for n in t.namespaces if n.name == place.name]
-    request = Request("POST", group(API, place.name, "resourceclaims"), claim(), place.developer)
-    probe = attack("damaged", "gpu-08", "", dra.scene.guard("gpu-08", "resourceclaims"), request, twin_body=claim())
+    request = Request("POST", group(API, place.name, CLAIMS), claim("a100"), place.developer)
+    probe = attack("damaged", "gpu-08", "", dra.scene.guard("gpu-08", CLAIMS), request, twin_who=None)
 
     def annotate(value: str | None) -> None:
         body = {"metadata": {"annotations": {words.ALLOWED_DEVICE_CLASSES: value}}}
@@ -305,17 +343,12 @@ def test_the_api_server_has_no_warning_about_any_guard(dra: Cluster) -> None:
 
 
 def _claiming(place: Place, flavor: str, name: str = "gpu", template: bool = False) -> Object:
-    """A pod with a claim, kept on the pool that yields the flavor."""
-    environment = place.environment
-    pool = next(pool for pool in environment.pools if flavor in environment.flavors_of(pool))
-    taints = node_taints(pool, environment.pools[pool])
-    pod = put(place.pod(), "/spec/tolerations", [{"operator": "Equal", **taint} for taint in taints])
+    """The sample pod of a flavor with a claim or a template of that name."""
     source = "resourceClaimTemplateName" if template else "resourceClaimName"
-    pod = put(pod, "/spec/resourceClaims", [{"name": "gpu", source: name}])
-    return put(pod, "/spec/containers/0/resources/claims", [{"name": "gpu"}])
+    return put(place.pod({flavor: 1}), "/spec/resourceClaims", [{"name": "gpu", source: name}])
 
 
-@pytest.mark.parametrize("kind", ["Pod", "Job", "CronJob", "Deployment", "StatefulSet"])
+@pytest.mark.parametrize("kind", ALL_KINDS)
 @pytest.mark.parametrize("template", [False, True])
 def test_a_workload_with_a_claim_of_its_namespace_is_admitted(dra: Cluster, kind: str, template: bool) -> None:
     place = dra.place("fraud--train")
@@ -348,6 +381,32 @@ def test_where_devices_are_claimed_no_pod_asks_for_one_as_a_resource(dra: Cluste
     assert dra.gaps(_resource_attacks(dra, dra.place("fraud--train"))) == []
 
 
+@pytest.mark.parametrize("kind", ["pod", "job"])
+def test_the_sample_of_a_claim_is_admitted_as_its_developer_creates_it(dra: Cluster, kind: str) -> None:
+    place = dra.place("fraud--train")
+    text = tenancy(dra, "sample", kind, str(dra.spec), "--tenant", "fraud", "--gpu", "a100=2")
+    assert place.developer is not None
+    asking = [f"--as={place.developer.user}", *(f"--as-group={g}" for g in place.developer.groups)]
+    create, env = ["kubectl", "create", "-f", "-", *asking], environ(dra.lab.parent)
+
+    def created(*more: str) -> str:
+        done = subprocess.run([*create, *more], input=text, env=env, text=True, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert created("--dry-run=server").count("created (server dry run)") == 2
+    before = _used(dra, place)
+    template, workload = json.loads(text)["items"]
+    try:
+        assert created().count("created") == 2
+        until(lambda: _used(dra, place)[f"a100{CLASS_QUOTA}"] != "2", "the claim of the template is made and counted")
+    finally:
+        for item in (workload, template):
+            path = f"{path_of(item)}?gracePeriodSeconds=0&propagationPolicy=Background"
+            dra.api.request("DELETE", path)
+        until(lambda: _used(dra, place) != before, "what was created is gone, and the quota has noticed")
+
+
 BLIND = {"gpu-06", "sched-01"}
 """Both, because the API server gives a pod with a GPU the toleration of that name, which sched-01 refuses."""
 
@@ -365,47 +424,35 @@ def test_without_those_rules_a_class_as_a_resource_counts_together_with_claims(d
     more = attack("more", "quota", "ten and seven of sixteen", QUOTA, request, twin_body=put(place.pod(), at, "6"))
     with without_rules(dra, BLIND, _resource_attacks(dra, place)):
         assert dra.through([more]) == {"more"}, "alone it is admitted"
-        with standing(dra, place, claim(count=10)):
+        with standing(dra, place, claim("a100", 10)):
             assert dra.gaps([more]) == []
-
-
-def _toleration(cluster: Cluster, place: Place) -> Attack:
-    pod = _claiming(place, "a100")
-    bad = put(put(pod, "/spec/containers/0/resources/claims", ABSENT), "/spec/resourceClaims", ABSENT)
-    twin = put(bad, "/spec/resourceClaims", pod["spec"]["resourceClaims"])
-    request = Request("POST", core(place.name, "pods"), bad, place.developer)
-    denier = cluster.scene.guard("sched-01", "pods")
-    return attack("no-claim", "sched-01", "take a GPU node's CPU without a claim", denier, request, twin_body=twin)
-
-
-def test_a_gpu_nodes_taint_is_tolerated_with_a_claim_only(dra: Cluster) -> None:
-    assert dra.gaps([_toleration(dra, dra.place("fraud--train"))]) == []
 
 
 # One quota counts
 
 
-def _over(place: Place, device_class: str, held: int) -> Attack:
-    at, path = f"/spec{EXACTLY}/count", group(API, place.name, "resourceclaims")
-    body = claim(device_class)
-    request = Request("POST", path, put(body, at, held + 1), place.developer)
-    return attack(f"over-{device_class}", "quota", "one too many", QUOTA, request, twin_body=put(body, at, held))
-
-
-def test_a_claim_of_more_than_the_part_holds_is_refused_by_its_quota(dra: Cluster) -> None:
+@pytest.mark.parametrize("held", [31, 32, 63, 100, 1023])
+def test_an_attack_on_a_large_quota_is_bounded_by_what_a_claim_may_say(dra: Cluster, held: int) -> None:
     place = dra.place("fraud--train")
-    elsewhere = group(API, "fraud--serve", "resourceclaims")
-    other = Request("POST", group(API, place.name, "resourceclaims"), claim("a100-1g.5gb"), place.developer)
-    not_held = attack("not-held", "quota", "granted to another part", QUOTA, other, twin_path=elsewhere)
-    attacks = [_over(place, "a100", 16), not_held]
-    assert dra.gaps(attacks) == []
-    with without_quota(dra, place, attacks):
-        assert dra.through(attacks) == {"over-a100", "not-held"}
+    (quota,) = (o for o in dra.plan.objects() if path_of(o) == core(place.name, "resourcequotas", "tenant"))
+    keys = (f"a100{CLASS_QUOTA}", f"{CLASS_AS_RESOURCE}a100")
+
+    def cap(count: str) -> None:
+        body = {"spec": {"hard": dict.fromkeys(keys, count)}}
+        assert dra.api.request("PATCH", path_of(quota), body, content_type=MERGE).ok
+        until(lambda: _status(dra.api, path_of(quota))["hard"][keys[0]] != count, "the quota's bound has moved")
+
+    try:
+        cap(str(held))
+        assert dra.gaps([over_quota(place, "a100", held)]) == []
+    finally:
+        cap(quota["spec"]["hard"][keys[0]])
+    assert over_quota(place, "a100", 1024).skipped
 
 
 def test_a_claim_counts_as_device_and_as_resource_alike_and_in_no_plugins_quota(dra: Cluster) -> None:
     place = dra.place("fraud--train")
-    with standing(dra, place, claim(count=10)):
+    with standing(dra, place, claim("a100", 10)):
         until(lambda: _used(dra, place)[f"a100{CLASS_QUOTA}"] != "10", "the claim is counted")
         used = _used(dra, place)
         assert used[f"{CLASS_AS_RESOURCE}a100"] == "10"
@@ -416,18 +463,18 @@ def test_a_claim_counts_as_device_and_as_resource_alike_and_in_no_plugins_quota(
 def test_the_second_claim_is_refused_when_both_together_are_too_much(dra: Cluster) -> None:
     place = dra.place("fraud--train")
     path = group(API, place.name, "resourceclaims")
-    at = f"/spec{EXACTLY}/count"
-    second = claim(name="second")
-    request = Request("POST", path, put(second, at, 7), place.developer)
-    more = attack("second", "quota", "ten and seven of sixteen", QUOTA, request, twin_body=put(second, at, 6))
+    second = claim("a100", name="second")
+    request = Request("POST", path, put(second, COUNT, 7), place.developer)
+    more = attack("second", "quota", "ten and seven of sixteen", QUOTA, request, twin_body=put(second, COUNT, 6))
     assert dra.through([more]) == {"second"}, "alone it is admitted"
-    with standing(dra, place, claim(count=10)):
+    with standing(dra, place, claim("a100", 10)):
         assert dra.gaps([more]) == []
 
 
 def test_a_templates_claim_is_refused_by_the_quota_when_a_pod_asks_for_it(dra: Cluster) -> None:
     place = dra.place("fraud--train")
-    too_many, pod = claim(count=17, name="many", template=True), _claiming(place, "a100", "many", template=True)
+    too_many = claim("a100", 17, name="many", plural=TEMPLATES)
+    pod = _claiming(place, "a100", "many", template=True)
     with standing(dra, place, too_many, pod):
         until(lambda: "exceeded quota: tenant" not in _events(dra, place), "the claim's maker has met the quota")
         assert dra.api.items(group(API, place.name, "resourceclaims")) == []
@@ -436,52 +483,9 @@ def test_a_templates_claim_is_refused_by_the_quota_when_a_pod_asks_for_it(dra: C
 # Rights
 
 
-def test_who_claims_changes_no_status_no_class_and_no_slice(dra: Cluster) -> None:
+def test_a_viewer_sees_claims(dra: Cluster) -> None:
     place = dra.place("fraud--train")
-    who, gone = place.developer, group(API, place.name, "resourceclaims", "not-there")
-    offered = {"apiVersion": API, "kind": "DeviceClass", "metadata": {"name": "mine"}, "spec": {}}
-    published = {"apiVersion": API, "kind": "ResourceSlice", "metadata": {"name": "mine"}}
-    published["spec"] = {"driver": DRIVER, "nodeName": "train-0", "pool": {"name": "p", "resourceSliceCount": 1}}
-    published = put(published, "/spec/devices", [])
-    classes, slices = (group(API, None, what) for what in ("deviceclasses", "resourceslices"))
-
-    def refused(name: str, request: Request, missing: bool = False) -> Attack:
-        return attack(name, "rbac", name, denial.RBAC, request, twin_who=None, twin_missing=missing)
-
-    patch = {"metadata": {"annotations": {"bank.example/note": "x"}}}
-    attacks = [
-        refused("status", Request("PATCH", f"{gone}/status", {"status": {}}, who, MERGE), missing=True),
-        refused("patch", Request("PATCH", gone, patch, who, MERGE), missing=True),
-        refused("class", Request("POST", classes, offered, who)),
-        refused("widen", Request("PATCH", f"{classes}/a100", patch, who, MERGE)),
-        refused("slice", Request("POST", slices, published, who)),
-        refused("see-slices", Request("GET", slices, None, who)),
-    ]
-    assert dra.gaps(attacks) == []
-
-
-def test_a_viewer_sees_claims_and_makes_none(dra: Cluster) -> None:
-    place = dra.place("fraud--train")
-    viewer, path = place.person(Role.VIEWER), group(API, place.name, "resourceclaims")
-    request = Request("POST", path, claim(), viewer)
-    make = attack("viewer", "rbac", "make a claim", denial.RBAC, request, twin_who=place.developer)
-    assert dra.gaps([make]) == []
-    assert dra.api.request("GET", path, None, viewer).ok
-
-
-def test_nobody_claims_in_another_tenants_namespace(dra: Cluster) -> None:
-    mine, theirs = (group(API, name, "resourceclaims") for name in ("fraud--train", "research--main"))
-    who = dra.place("fraud--train").developer
-    make = attack("across", "rbac", "", denial.RBAC, Request("POST", theirs, claim(), who), twin_path=mine)
-    assert dra.gaps([make]) == []
-
-
-def test_the_pods_own_account_claims_nothing(dra: Cluster) -> None:
-    place = dra.place("fraud--train")
-    account = Identity(f"system:serviceaccount:{place.name}:default", ("system:serviceaccounts",))
-    request = Request("POST", group(API, place.name, "resourceclaims"), claim(), account)
-    make = attack("pod", "rbac", "", denial.RBAC, request, twin_who=place.developer)
-    assert dra.gaps([make]) == []
+    assert dra.api.request("GET", group(API, place.name, CLAIMS), None, place.person(Role.VIEWER)).ok
 
 
 # What a class holds
@@ -526,7 +530,7 @@ def test_the_scheduler_gives_a_claim_the_one_device_of_its_class(
         for item in slices:
             answer = dra.api.request("POST", group(API, None, "resourceslices"), item)
             assert answer.ok, answer.message
-        with standing(dra, place, claim(flavor), _claiming(place, flavor)):
+        with standing(dra, place, claim(flavor, name="gpu"), _claiming(place, flavor)):
             until(
                 lambda: "allocation" not in _status(dra.api, found) and [_events(dra, place)], "the claim has a device"
             )
@@ -540,50 +544,17 @@ def test_the_scheduler_gives_a_claim_the_one_device_of_its_class(
 # The other way round: extended resources, and no claims
 
 
-def _plugin_attacks(place: Place) -> list[Attack]:
-    """Whoever may make anything: what is left is the quota. Nobody's namespace has none."""
-    attacks = []
-    for template, plural in ((False, "resourceclaims"), (True, "resourceclaimtemplates")):
-        request = Request("POST", group(API, place.name, plural), claim(template=template))
-        elsewhere = group(API, "default", plural)
-        attacks.append(attack(plural, "quota", "claim past the quota on GPUs", QUOTA, request, twin_path=elsewhere))
-    return attacks
-
-
 def test_with_the_device_plugin_not_even_the_platform_makes_a_claim_in_a_tenants_namespace(plugin: Cluster) -> None:
     place = plugin.place("fraud--train")
-    attacks = _plugin_attacks(place)
-    assert plugin.gaps(attacks) == []
-    said = run(plugin.api, attacks, twins=False)
+    said = run(plugin.api, list(no_claims(place)), twins=False)
     for result, key in zip(said, CLAIM_COUNTS, strict=True):
         assert (result.status, f"limited: {key}=0" in result.message) == (403, True), result.message
-    with without_quota(plugin, place, attacks):
-        assert plugin.through(attacks) == {"resourceclaims", "resourceclaimtemplates"}
 
 
 def test_with_the_device_plugin_no_tenant_may_claim(plugin: Cluster) -> None:
     place = plugin.place("fraud--train")
-    claims = group(API, place.name, "resourceclaims")
-    request = Request("GET", claims, None, place.developer)
-    see = attack("see", "rbac", "see claims", denial.RBAC, request, twin_who=None)
-    # The platform's rights end at the quota, so its twin here is a claim that is not there.
-    gone = Request("DELETE", f"{claims}/not-there", None, place.developer)
-    remove = attack("remove", "rbac", "remove one", denial.RBAC, gone, twin_who=None, twin_missing=True)
-    assert plugin.gaps([see, remove]) == []
-    answer = plugin.api.request("POST", claims, claim(), place.developer)
-    assert denial.denier(answer.status, answer.message) == denial.RBAC
-
-
-def test_with_the_device_plugin_a_pod_with_a_claim_is_refused_and_one_with_a_gpu_is_counted(plugin: Cluster) -> None:
-    place = plugin.place("fraud--train")
-    pods, denier = core(place.name, "pods"), plugin.scene.guard("gpu-07", "pods")
-    wanted = [{"name": "gpu", "resourceClaimName": "gpu"}]
-    with_claim = Request("POST", pods, put(place.pod(), "/spec/resourceClaims", wanted), place.developer)
-    claiming = attack("claim", "gpu-07", "", denier, with_claim, twin_body=place.pod())
-    at = f"{LIMITS}/nvidia.com~1gpu"
-    plain = put(place.pod({"a100": 1}), at.replace("limits", "requests"), ABSENT)
-    too_many = Request("POST", pods, put(plain, at, "17"), place.developer)
-    over = attack("over", "quota", "", QUOTA, too_many, twin_body=put(plain, at, "16"))
-    assert plugin.gaps([claiming, over]) == []
-    with without_rules(plugin, {"gpu-07"}, [claiming]):
-        assert plugin.through([claiming, over]) == {"claim"}
+    for plural in FORMS:
+        answer = plugin.api.request(
+            "POST", group(API, place.name, plural), claim("a100", plural=plural), place.developer
+        )
+        assert denial.denier(answer.status, answer.message) == denial.RBAC, answer.message

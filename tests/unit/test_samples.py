@@ -1,15 +1,21 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
+from tenancy.cli import main
 from tenancy.plan import make_plan
 from tenancy.plan.namespaces import allowed_pools, allowed_registries, granted_resources
-from tenancy.plan.samples import find_namespace, sample
+from tenancy.plan.samples import find_namespace, sample, sample_to_create
 from tenancy.rules.catalogue import Violation
 from tenancy.spec import Environment, Loaded, Tenant
+from tests.claims import by_claim
 
 
 @pytest.mark.parametrize("kind", ["pod", "job"])
@@ -89,3 +95,75 @@ def test_a_sample_runs_where_the_quota_has_room(loaded: Loaded, fraud: Tenant) -
     (quota,) = [o for o in plan.tenant("fraud").namespaces[0].isolation if o["kind"] == "ResourceQuota"]
     wanted = made["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"]
     assert int(wanted) <= int(quota["spec"]["hard"]["requests.nvidia.com/gpu"])
+
+
+# Where GPUs are claimed
+
+
+@pytest.fixture(scope="module")
+def claimed(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    return by_claim(tmp_path_factory.mktemp("claims") / "small").load()
+
+
+def _pod_spec(workload: Any) -> Any:
+    return workload["spec"]["template"]["spec"] if workload["kind"] == "Job" else workload["spec"]
+
+
+@pytest.mark.parametrize("kind", ["pod", "job"])
+def test_a_sample_claims_what_the_part_holds_by_a_template_that_comes_first(claimed: Loaded, kind: str) -> None:
+    for tenant in claimed.tenants:
+        for namespace in tenant.namespaces:
+            for flavor, held in tenant.held_in(namespace).items():
+                if held:
+                    made = sample_to_create(kind, claimed.environment, tenant, namespace, {flavor: held})
+                    template, workload = made["items"]
+                    (request,) = template["spec"]["spec"]["devices"]["requests"]
+                    assert request["exactly"] == {
+                        "deviceClassName": flavor,
+                        "allocationMode": "ExactCount",
+                        "count": held,
+                    }
+                    (claim,) = _pod_spec(workload)["resourceClaims"]
+                    assert claim["resourceClaimTemplateName"] == template["metadata"]["name"]
+                    where = {item["metadata"]["namespace"] for item in (template, workload)}
+                    assert where == {tenant.namespace_name(namespace)}
+
+
+def test_a_sample_with_a_claim_asks_for_no_extended_resource(claimed: Loaded) -> None:
+    fraud = claimed.tenants[0]
+    spec = sample("pod", claimed.environment, fraud, fraud.namespaces[0], {"a100": 1})["spec"]
+    (container,) = spec["containers"]
+    assert [name for name in container["resources"]["limits"] if "/" in name] == []
+    assert container["resources"]["claims"] == [{"name": spec["resourceClaims"][0]["name"]}]
+    assert gpus.GPU_TAINT in {toleration["key"] for toleration in spec["tolerations"]}
+
+
+def test_a_sample_without_gpus_claims_nothing_and_comes_alone(claimed: Loaded) -> None:
+    fraud = claimed.tenants[0]
+    made = sample_to_create("pod", claimed.environment, fraud, fraud.namespaces[0], {})
+    assert made == sample("pod", claimed.environment, fraud, fraud.namespaces[0], {})
+    assert "resourceClaims" not in made["spec"]
+    assert "claims" not in made["spec"]["containers"][0]["resources"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "rule"), [({"a100": 33}, "gpu-08"), ({"a100": 41}, "gpu-06"), ({"l4": 1}, "gpu-06")]
+)
+def test_a_claim_that_would_be_refused_is_no_sample(tmp_path: Path, wanted: dict[str, int], rule: str) -> None:
+    folder = by_claim(tmp_path / "small")
+    folder.edit("environment.yaml", "nodes: 4}", "nodes: 10}")
+    guaranteed = "a100: {guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16}"
+    folder.edit("tenants/fraud.yaml", guaranteed, "a100: {guaranteed: 40}")
+    loaded = folder.load()
+    fraud = loaded.tenants[0]
+    with pytest.raises(Violation) as error:
+        sample_to_create("pod", loaded.environment, fraud, fraud.namespaces[0], wanted)
+    assert error.value.rule.id == rule
+
+
+def test_the_command_prints_template_and_pod_as_one_list(tmp_path: Path) -> None:
+    folder = by_claim(tmp_path / "small")
+    arguments = ["sample", "pod", str(folder.path), "--tenant", "fraud", "--gpu", "a100=2"]
+    made = json.loads(CliRunner().invoke(main, arguments).stdout)
+    assert (made["apiVersion"], made["kind"]) == ("v1", "List")
+    assert [item["kind"] for item in made["items"]] == ["ResourceClaimTemplate", "Pod"]

@@ -119,7 +119,6 @@ def _own_namespace(place: Place) -> Iterator[Attack]:
     binding = _object(RBAC_API, "RoleBinding", **_binding("cluster-admin"))
     endpoints = _object("v1", "Endpoints", subsets=[])
     slices = _object("discovery.k8s.io/v1", "EndpointSlice", addressType="IPv4", endpoints=[])
-    claim = _object("resource.k8s.io/v1", "ResourceClaim", spec={})
     daemons = _object(
         "apps/v1",
         "DaemonSet",
@@ -144,7 +143,6 @@ def _own_namespace(place: Place) -> Iterator[Attack]:
             group("discovery.k8s.io/v1", where, "endpointslices"),
             slices,
         ),
-        "add-claim": ("claim a device", group("resource.k8s.io/v1", where, "resourceclaims"), claim),
         "add-daemons": ("run on every node", group("apps/v1", where, "daemonsets"), daemons),
         "mint-token": (
             "mint a service account's token",

@@ -28,7 +28,8 @@ def limit_attacks(scene: Scene) -> Iterator[Attack]:
 
 def _quota(scene: Scene, place: Place) -> Iterator[Attack]:
     denier = denial.quota(quotas.NAME)
-    for flavor, share in place.tenant.held_in(place.namespace).items():
+    by_resource = {} if place.environment.devices_by_claim else place.tenant.held_in(place.namespace)
+    for flavor, share in by_resource.items():
         resource = place.environment.resource_of(flavor)
         at = f"{LIMITS}/{resource.replace('/', '~1')}"
         base = {at.replace("limits", "requests"): ABSENT} if share else {}

@@ -89,7 +89,8 @@ def pod_attacks(scene: Scene) -> Iterator[Attack]:
         for kind in case.kinds:
             yield attack_of(scene, home, case, kind)
     yield from _runtime_class(scene, home)
-    yield from _gpu_tolerations(scene, home)
+    if not home.environment.devices_by_claim:
+        yield from _gpu_tolerations(scene, home)
     for place in scene.manned:
         for case in _of_namespace(scene, place):
             yield attack_of(scene, place, case, "Pod", suffix=f"@{place.name}")
@@ -140,8 +141,6 @@ def _devices(_scene: Scene, place: Place) -> Iterator[Case]:
             yield Case("gpu-06", slug, f"ask for {resource}, which no quota names", at, "1", kinds=kinds)
     implicit = "deviceclass.resource.kubernetes.io~1gpu.nvidia.com"
     yield Case("gpu-06", "device-class", "ask for a device class as a resource", f"{LIMITS}/{implicit}", "1")
-    claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
-    yield Case("gpu-07", "claim", "claim a device past the quota", "/spec/resourceClaims", claims, kinds=ALL_KINDS)
 
 
 def _scheduling(scene: Scene, place: Place) -> Iterator[Case]:

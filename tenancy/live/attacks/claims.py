@@ -1,0 +1,318 @@
+"""Attacks through device claims: where GPUs are claimed, and where the device plugin hands them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tenancy.catalog import gpus
+from tenancy.catalog import vocabulary as words
+from tenancy.catalog.versions import incompatible
+from tenancy.live import denial
+from tenancy.live.api import Identity
+from tenancy.live.attacks.model import ABSENT, MERGE, Attack, Request, attack, group, put, skipped
+from tenancy.live.attacks.pods import ALL_KINDS, LIMITS, Case, attack_of
+from tenancy.live.attacks.scene import POD_NAME, Place, Scene
+from tenancy.plan import quotas
+from tenancy.plan.devices import DRIVER, DRIVER_CLASSES, claimable, device_class, granted_classes
+from tenancy.plan.guards import MOST_DEVICES
+from tenancy.plan.model import Object
+from tenancy.plan.samples import claim_spec
+from tenancy.spec.tenant import Role
+
+API = "resource.k8s.io/v1"
+FORMS = {"resourceclaims": "/spec", "resourceclaimtemplates": "/spec/spec"}
+"""Where a claim's own spec stands, in a claim and in a template of one."""
+CLAIMS, TEMPLATES = FORMS
+
+REQUESTS = "/devices/requests"
+EXACTLY = f"{REQUESTS}/0/exactly"
+MOST_REQUESTS = 32
+"""Requests of one claim: `DeviceRequestsMaxSize`."""
+QUOTA = denial.quota(quotas.NAME)
+SETTINGS = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharing": {"strategy": "TimeSlicing"}}
+CLAIMED = [{"name": "gpu", "resourceClaimName": "gpu"}]
+
+_GONE = f"{POD_NAME}-not-there"
+_NOTE = {"metadata": {"annotations": {"bank.example/note": "hello"}}}
+
+
+def claim(class_name: str, *counts: int, name: str = POD_NAME, plural: str = CLAIMS) -> Object:
+    """A claim of devices, or the template of one: a request for each count, one device if there is none."""
+    kind = "ResourceClaim" if plural == CLAIMS else "ResourceClaimTemplate"
+    empty = {"apiVersion": API, "kind": kind, "metadata": {"name": name}}
+    return put(empty, FORMS[plural], claim_spec(class_name, *(counts or (1,))))
+
+
+def claim_attacks(scene: Scene) -> Iterator[Attack]:
+    """What claims could be misused for; each mode of handing out GPUs has attacks of its own."""
+    home, sentence = scene.home, "attack through device claims"
+    if home is None:
+        yield skipped("claims", "gpu-07", sentence, "no tenant has a developer or an owner")
+        return
+    version = home.environment.cluster.kubernetes
+    if incompatible(version, "dra"):
+        reason = f"Kubernetes {version} serves no {API} and drops what a pod says about claims"
+        yield skipped("claims", "gpu-07", sentence, reason)
+        return
+    yield from device_rights(home)
+    if home.environment.devices_by_claim:
+        yield from _with_claims(scene, home)
+    else:
+        yield from _without_claims(scene, home)
+
+
+def _with_claims(scene: Scene, home: Place) -> Iterator[Attack]:
+    yield from said_by_claims(scene, home)
+    yield from said_by_pods(scene, home)
+    for place in scene.manned:
+        environment, tenant = place.environment, place.tenant
+        for name in sorted({*map(device_class, claimable(environment))} - {*granted_classes(environment, tenant)}):
+            yield from foreign_class(scene, place, name)
+        for flavor, held in tenant.held_in(place.namespace).items():
+            yield over_quota(place, flavor, held)
+    yield from claim_rights(scene)
+
+
+def _without_claims(scene: Scene, home: Place) -> Iterator[Attack]:
+    sentence = "claim a device past the quota"
+    for kind in ALL_KINDS:
+        yield attack_of(scene, home, Case("gpu-07", "claim", sentence, "/spec/resourceClaims", CLAIMED), kind)
+    reason = "GPUs are extended resources here: the quota refuses every claim, whatever it says"
+    yield skipped("gpu-08-resourceclaim", "gpu-08", "claim more than was granted", reason)
+    for place in scene.manned:
+        yield from no_claims(place)
+    yield from no_rights(home)
+
+
+# What a claim may say
+
+
+def claim_form(
+    scene: Scene, place: Place, case: Case, flavor: str, plural: str, *, denier: str = "", suffix: str = ""
+) -> Attack:
+    """A case through a claim of a flavor or through a template of one; its pointers are below the claim's own spec."""
+    root, whole = FORMS[plural], claim(device_class(flavor), plural=plural)
+    for pointer, value in case.base.items():
+        whole = put(whole, root + pointer, value)
+    bad, good = (put(whole, root + case.at, value) for value in (case.bad, case.good))
+    return attack(
+        f"{case.rule}-{_singular(plural)}-{case.name}{suffix}",
+        case.rule,
+        case.attack if plural == CLAIMS else f"by a template: {case.attack}",
+        denier or scene.guard(case.rule, plural),
+        Request("POST", group(API, place.name, plural), bad, place.developer),
+        twin_body=good,
+    )
+
+
+def _singular(plural: str) -> str:
+    return plural.removesuffix("s")
+
+
+def said_by_claims(scene: Scene, place: Place) -> Iterator[Attack]:
+    """Everything in a claim that is more than a count of a granted class."""
+    flavor = next(iter(place.held), None)
+    if flavor is None:
+        reason = "no manned namespace holds a GPU, so no claim would be admitted"
+        yield skipped("gpu-08-resourceclaim", "gpu-08", "claim more than was granted", reason)
+        return
+    for case in _claim_cases(device_class(flavor)):
+        for plural in FORMS:
+            yield claim_form(scene, place, case, flavor, plural)
+    for plural in FORMS:
+        # Without the namespace's label, which ns-01 keeps, the API server refuses before the guard is asked.
+        yield claim_form(scene, place, admin_access("api-validation"), flavor, plural, denier=denial.API_VALIDATION)
+
+
+def _claim_cases(mine: str) -> Iterator[Case]:
+    """The twin of each claims one device of the class."""
+    one = claim_spec(mine, 1)["devices"]["requests"]
+    requested = {REQUESTS: one}
+    named = f"{EXACTLY}/deviceClassName"
+    for name in DRIVER_CLASSES:
+        yield Case("gpu-08", name.replace(".", "-"), f"claim of {name}, whatever there is", named, name, mine)
+    yield Case("gpu-08", "unknown-class", "claim of a class that nobody granted", named, "somebody-elses", mine)
+    mode, uncounted = f"{EXACTLY}/allocationMode", {f"{EXACTLY}/count": ABSENT}
+    yield Case("gpu-08", "all", "claim every device that fits", mode, "All", "ExactCount", uncounted)
+    empty = "tolerate GPU nodes by a claim of nothing"
+    yield Case("gpu-08", "nothing", empty, REQUESTS, [], one)
+    yield Case("gpu-08", "no-requests", f"{empty}, not even a list", REQUESTS, ABSENT, one)
+    yield Case("gpu-08", "no-devices", f"{empty}, not even devices", "/devices", ABSENT, {"requests": one})
+    sentence = f"claim more than {MOST_DEVICES} devices at once"
+    yield Case("gpu-08", "count", sentence, f"{EXACTLY}/count", MOST_DEVICES + 1, 1)
+    everything = [{"operator": "Exists"}]
+    yield Case("gpu-08", "toleration", "claim devices that are tainted", f"{EXACTLY}/tolerations", everything)
+    part = {"requests": {"memory": "1Gi"}}
+    yield Case("gpu-08", "part-of-a-gpu", "claim a part, which no quota counts", f"{EXACTLY}/capacity", part)
+    opaque = [{"opaque": {"driver": DRIVER, "parameters": SETTINGS}}]
+    yield Case("gpu-08", "settings", "share a GPU by settings of its own", "/devices/config", opaque)
+    second = f"{REQUESTS}/1"
+    either = {"name": "either", "firstAvailable": [{"name": "a", "deviceClassName": mine}]}
+    yield Case("gpu-08", "alternatives", "claim one thing or another", second, either, base=requested)
+    _, foreign = claim_spec(DRIVER_CLASSES[0], 1, 1)["devices"]["requests"]
+    sentence = "hide a foreign class behind one of its own"
+    yield Case("gpu-08", "second-request", sentence, second, foreign, base=requested)
+
+
+def admin_access(rule: str) -> Case:
+    """Devices that others use, as a monitor of the platform's may claim them."""
+    return Case(rule, "admin", "claim devices that others are using", f"{EXACTLY}/adminAccess", True, False)
+
+
+def foreign_class(scene: Scene, place: Place, name: str) -> Iterator[Attack]:
+    """A class of the environment that somebody else was granted."""
+    sentence = f"claim of {name}, which {place.tenant.tenant} was not granted"
+    flavor, at = next(iter(place.held), None), f"{EXACTLY}/deviceClassName"
+    for plural in FORMS:
+        if flavor:
+            case = Case("gpu-08", name, sentence, at, name, device_class(flavor))
+            yield claim_form(scene, place, case, flavor, plural, suffix=f"@{place.name}")
+        else:
+            slug = f"gpu-08-{_singular(plural)}-{name}@{place.name}"
+            yield _by_platform(
+                slug, "gpu-08", sentence, scene.guard("gpu-08", plural), place, claim(name, plural=plural)
+            )
+
+
+def _by_platform(id: str, rule: str, sentence: str, denier: str, place: Place, body: Object) -> Attack:
+    """Where none of the tenant's claims would be admitted: the platform asks, and its own namespace is the twin."""
+    plural = f"{body['kind'].lower()}s"
+    request = Request("POST", group(API, place.name, plural), body)
+    return attack(id, rule, sentence, denier, request, twin_path=group(API, words.PLATFORM_NAMESPACE, plural))
+
+
+# What a pod may say about claims
+
+
+def said_by_pods(scene: Scene, place: Place) -> Iterator[Attack]:
+    sentence, at = "take a GPU node's CPU without a claim", "/spec/resourceClaims"
+    tolerant = {"/spec/tolerations": [{"key": gpus.GPU_TAINT, "operator": "Exists"}]}
+    for kind in ALL_KINDS:
+        yield attack_of(scene, place, Case("sched-01", "no-claim", sentence, at, ABSENT, CLAIMED, tolerant), kind)
+    yield attack_of(scene, place, Case("sched-01", "empty-claims", sentence, at, [], CLAIMED, tolerant), "Pod")
+    for name in granted_classes(place.environment, place.tenant):
+        as_resource = f"{LIMITS}/deviceclass.resource.kubernetes.io~1{name}"
+        case = Case("gpu-06", f"class-{name}", f"ask for class {name} as a resource, past its quota", as_resource, "1")
+        yield attack_of(scene, place, case, "Pod")
+    sentence = "claim a device by neither a claim nor a template"
+    which, claimed = f"{at}/0/resourceClaimName", {at: CLAIMED}
+    neither = Case("api-validation", "nameless-claim", sentence, which, ABSENT, "gpu", claimed)
+    for kind in ALL_KINDS:
+        yield attack_of(scene, place, neither, kind, denial.API_VALIDATION)
+    reason = "a claim or a template of one is all that this API can name; anything else never reaches the guard"
+    yield skipped("gpu-07-pod-claim", "gpu-07", "claim a device in a third way", reason)
+
+
+# What counts claims
+
+
+def over_quota(place: Place, flavor: str, held: int) -> Attack:
+    """One device more than the namespace holds."""
+    id, name = f"quota-resourceclaim-{flavor}@{place.name}", device_class(flavor)
+    sentence = f"claim {held + 1} {flavor}, where {place.name} holds {held}"
+    if held:
+        # gpu-08 bounds a request. The twin takes as little of the last one as it can: others may run there.
+        last = min(held + 1, MOST_DEVICES)
+        full, rest = divmod(held + 1 - last, MOST_DEVICES)
+        counts = [*[MOST_DEVICES] * full, *([rest] if rest else []), last]
+        if len(counts) > MOST_REQUESTS:
+            return skipped(id, "quota", sentence, f"a claim has {MOST_REQUESTS} requests of {MOST_DEVICES} at most")
+        body = claim(name, *counts)
+        twin = put(body, f"/spec{REQUESTS}/{len(counts) - 1}/exactly/count", 1)
+    elif place.held:
+        body = claim(name)
+        twin = put(body, f"/spec{EXACTLY}/deviceClassName", device_class(next(iter(place.held))))
+    else:
+        return _by_platform(id, "quota", sentence, QUOTA, place, claim(name))
+    request = Request("POST", group(API, place.name, CLAIMS), body, place.developer)
+    return attack(id, "quota", sentence, QUOTA, request, twin_body=twin)
+
+
+def no_claims(place: Place) -> Iterator[Attack]:
+    """Whoever may make anything, where a claim would count in no quota of GPUs: what is left is the count of claims."""
+    for plural in FORMS:
+        id = f"quota-{_singular(plural)}@{place.name}"
+        body = claim(DRIVER_CLASSES[0], plural=plural)
+        yield _by_platform(id, "quota", f"claim past the quota on GPUs, by {plural}", QUOTA, place, body)
+
+
+# Who may do what with claims
+
+
+def _rbac(id: str, sentence: str, request: Request, **twin: Any) -> Attack:
+    return attack(f"rbac-{id}", "rbac", sentence, denial.RBAC, request, **twin)
+
+
+def device_rights(place: Place) -> Iterator[Attack]:
+    """What a device is and who got it is the driver's, the platform's and the scheduler's to say."""
+    who, gone = place.developer, group(API, place.name, CLAIMS, _GONE)
+    classes, slices = (group(API, None, what) for what in ("deviceclasses", "resourceslices"))
+    offered: Object = {"apiVersion": API, "kind": "DeviceClass", "metadata": {"name": POD_NAME}, "spec": {}}
+    pool = {"name": POD_NAME, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": POD_NAME, "pool": pool, "devices": []}
+    published: Object = {"apiVersion": API, "kind": "ResourceSlice", "metadata": {"name": POD_NAME}, "spec": spec}
+    # Where the device plugin hands out GPUs there is no class of ours.
+    known = next(iter(claimable(place.environment)), _GONE)
+    status = {"status": {}}
+    for name, sentence, request in (
+        (
+            "device-status",
+            "give itself a device by a claim's status",
+            Request("PATCH", f"{gone}/status", status, who, MERGE),
+        ),
+        ("device-claim", "change a claim", Request("PATCH", gone, _NOTE, who, MERGE)),
+        ("device-class", "make a device class", Request("POST", classes, offered, who)),
+        ("device-widen", "widen a device class", Request("PATCH", f"{classes}/{known}", _NOTE, who, MERGE)),
+        ("device-slice", "publish devices of its own", Request("POST", slices, published, who)),
+        ("device-list", "list the cluster's devices", Request("GET", slices, None, who)),
+    ):
+        yield _rbac(name, sentence, request, twin_who=None, twin_missing=_GONE in request.path)
+
+
+def no_rights(place: Place) -> Iterator[Attack]:
+    """Where claims are not how GPUs are asked for, nobody sees or removes one."""
+    for plural in FORMS:
+        where, slug = group(API, place.name, plural), _singular(plural)
+        yield _rbac(f"list-{slug}", f"list {plural}", Request("GET", where, None, place.developer), twin_who=None)
+        # Of making one there is no twin: the quota refuses even the platform's.
+        request = Request("DELETE", f"{where}/{_GONE}", None, place.developer)
+        yield _rbac(f"delete-{slug}", f"remove one of the {plural}", request, twin_who=None, twin_missing=True)
+
+
+def claim_rights(scene: Scene) -> Iterator[Attack]:
+    """Claims are made by developers, each in namespaces of their own tenant."""
+    for one, other in scene.pairs():
+        who, suffix = one.developer, f"as-{one.tenant.tenant}@{other.name}"
+        for plural in FORMS:
+            theirs, mine = (group(API, place.name, plural) for place in (other, one))
+            slug, text = _singular(plural), f"{one.tenant.tenant}'s developer: {{}} {plural} of {other.tenant.tenant}"
+            request = Request("GET", theirs, None, who)
+            yield _rbac(f"list-{slug}-{suffix}", text.format("see the"), request, twin_path=mine)
+            flavor = next(iter(one.held), None)
+            if flavor is None:
+                reason = f"{one.name} holds no GPU, so its own claim would not be admitted"
+                yield skipped(f"rbac-make-{slug}-{suffix}", "rbac", text.format("make"), reason)
+                continue
+            request = Request("POST", theirs, claim(device_class(flavor), plural=plural), who)
+            yield _rbac(f"make-{slug}-{suffix}", text.format("make"), request, twin_path=mine)
+    for role in (Role.VIEWER, Role.OPERATOR):
+        place = next((place for place in scene.manned if place.held and place.person(role)), None)
+        id, sentence = f"{role}-resourceclaim", f"{role}: claim a device"
+        if place is None:
+            yield skipped(f"rbac-{id}", "rbac", sentence, f"no namespace with GPUs has both a {role} and a developer")
+        else:
+            yield _claimed_by(id, sentence, place, place.person(role))
+    place = scene.home
+    if place and place.held:
+        name = f"system:serviceaccount:{place.name}:default"
+        account = Identity(name, ("system:serviceaccounts", f"system:serviceaccounts:{place.name}"))
+        yield _claimed_by("workload-resourceclaim", "a pod's own account: claim a device", place, account)
+    else:
+        reason = "no manned namespace holds a GPU"
+        yield skipped("rbac-workload-resourceclaim", "rbac", "a pod's own account: claim a device", reason)
+
+
+def _claimed_by(id: str, sentence: str, place: Place, who: Identity | None) -> Attack:
+    body = claim(device_class(next(iter(place.held))))
+    return _rbac(id, sentence, Request("POST", group(API, place.name, CLAIMS), body, who), twin_who=place.developer)
