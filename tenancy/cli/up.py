@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tenancy.spec import Loaded
 
 SHOWN = 12
-CLUSTER_TYPE = "aws:eks/cluster:Cluster"
 
 
 @click.command("up", epilog=example("tenancy up local"))
@@ -62,7 +61,8 @@ def command(environment: str, lab: bool, only_preview: bool, chosen: tuple[str, 
         if unknown := set(chosen) - {name for name, *_ in wanted}:
             known, given = ", ".join(name for name, *_ in wanted), ", ".join(sorted(unknown))
             fail(f"given --stack {given}; rule: a stack of {plan.environment}; change: use one of {known}", BAD_INPUT)
-        standing = plan.cluster is None or driver.holds(wanted[0][0], CLUSTER_TYPE)
+        # With the system's nodes the rest has somewhere to run; without them a cluster is half made.
+        standing = plan.cluster is None or driver.holds(wanted[0][0], plan.cluster.system)
         wanted = in_order(wanted, standing)
         if standing and not chosen:
             _remove_former(driver, plan, report, {name for name, *_ in wanted}, only_preview)
@@ -171,27 +171,30 @@ def _bring_up(driver: Driver, plan: Plan, report: _Report, name: str, only_previ
     if only_preview:
         report.show(name, planned)
     elif planned.changes or planned.others:
-        for wave, resources in _waves(plan, planned)[:-1]:
+        for part, resources in _waves(plan, planned)[:-1]:
             report.show(name, driver.update(stack, resources))
-            report.say(f"{name}: wave {wave} is done; the next in {pause / 60:.0f} min (Ctrl-C ends the run here)")
+            report.say(f"{name}: {part} is done; the next in {pause / 60:.0f} min (Ctrl-C ends the run here)")
             time.sleep(pause)
         report.show(name, driver.update(stack))
     return planned
 
 
-def _waves(plan: Plan, planned: Outcome) -> list[tuple[int, list[str]]]:
-    """Resources of the node groups that would be changed, by wave."""
-    from tenancy.plan.names import node_group_names
+def _waves(plan: Plan, planned: Outcome) -> list[tuple[str, list[str]]]:
+    """Resources that are changed one group after another: the control plane, than which no node may be newer, then
+    the node groups by wave."""
+    from tenancy.plan.names import control_plane_name, node_group_names
 
     if plan.cluster is None:
         return []
     changed = {change.object.rpartition(" ")[2] for change in planned.changes if change.operation != "create"}
+    control_plane = control_plane_name(plan.cluster.name)
+    first = [("the control plane", [control_plane])] if control_plane in changed else []
     waves: dict[int, list[str]] = {}
     for group in plan.cluster.groups:
         resources = node_group_names(plan.cluster.name, group.name)
         if changed.intersection(resources):
             waves.setdefault(group.wave, []).extend(resources)
-    return sorted(waves.items())
+    return first + [(f"wave {wave}", resources) for wave, resources in sorted(waves.items())]
 
 
 def _remove_former(driver: Driver, plan: Plan, report: _Report, wanted: set[str], only_preview: bool) -> None:

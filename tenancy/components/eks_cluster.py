@@ -8,6 +8,7 @@ import pulumi_aws as aws
 from tenancy.components.network import Network
 from tenancy.components.roles import Roles
 from tenancy.plan.cluster import LOG_TYPES, ClusterPlan
+from tenancy.plan.names import control_plane_name
 
 
 class EksCluster(pulumi.ComponentResource):
@@ -53,7 +54,7 @@ class EksCluster(pulumi.ComponentResource):
             opts=below,
         )
         self.cluster = aws.eks.Cluster(
-            f"{name}-cluster",
+            control_plane_name(plan.name),
             name=plan.name,
             version=plan.kubernetes,
             role_arn=roles.arns["cluster"],

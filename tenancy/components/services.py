@@ -28,7 +28,11 @@ class Services(pulumi.ComponentResource):
                 # The first chart is the network where the VPC's own is not all of it.
                 pulumi.ResourceOptions(parent=self, depends_on=releases[:1]),
             )
-        for manifest in plan.nodes:
-            options = pulumi.ResourceOptions(parent=self, depends_on=releases[-1:])
-            Manifest(child_name(name, manifest), manifest, options)
+        # A pool that Karpenter sees before its overlay offers no slices, and one before its class is not ready.
+        ground = releases[-1:]
+        for manifest in sorted(plan.nodes, key=lambda manifest: manifest["kind"] == "NodePool"):
+            stands_on = ground if manifest["kind"] == "NodePool" else releases[-1:]
+            options = pulumi.ResourceOptions(parent=self, depends_on=stands_on)
+            made = Manifest(child_name(name, manifest), manifest, options)
+            ground = ground if manifest["kind"] == "NodePool" else [*ground, made]
         self.register_outputs({"charts": [chart.name for chart in plan.charts]})

@@ -98,12 +98,12 @@ class Driver:
         own = (environment, environment + CLUSTER_SUFFIX)
         return [*tenants, *(name for name in own if name in names)]
 
-    def holds(self, name: str, kind: str) -> bool:
-        """Whether there is a stack of that name with a resource of that type."""
+    def holds(self, name: str, resource: str) -> bool:
+        """Whether there is a stack of that name with a resource of that logical name."""
         environment = name.removesuffix(CLUSTER_SUFFIX)
         if name not in self.stacks(environment):
             return False
-        return any(found["type"] == kind for found in self.resources(self.select(name)))
+        return any(found["urn"].endswith(f"::{resource}") for found in self.resources(self.select(name)))
 
     def resources(self, stack: Any) -> list[dict[str, Any]]:
         """What the stack's state holds of the cluster and of AWS."""

@@ -115,6 +115,11 @@ class ClusterPlan:
     karpenter: KarpenterPlan | None
     tags: dict[str, str]
 
+    @property
+    def system(self) -> str:
+        """Logical name of the system's node group."""
+        return names.node_group_names(self.name, SYSTEM_NODES[words.POOL])[1]
+
 
 def cluster_plan(environment: Environment) -> ClusterPlan | None:
     """The AWS half of an environment; None where it is switched off."""

@@ -60,6 +60,11 @@ def pool_tags(environment: Environment, name: str) -> dict[str, str]:
     return {**tags(environment, name), **owner}
 
 
+def control_plane_name(cluster: str) -> str:
+    """Logical name of the control plane."""
+    return f"{cluster}-cluster"
+
+
 def node_group_names(cluster: str, group: str) -> tuple[str, str]:
     """Logical names of a node group's launch template and of the group itself."""
     return f"{cluster}-{group}-template", f"{cluster}-{group}-nodes"

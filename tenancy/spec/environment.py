@@ -346,6 +346,7 @@ class Environment(Spec):
                 sound = False
                 yield mistake
             yield from self._placed(name, pool)
+        yield from self._supported()
         kinds: dict[tuple[object, ...], str] = {}
         for name, flavor in self.flavors.items():
             yield from self._claimed(name, flavor)
@@ -355,6 +356,18 @@ class Environment(Spec):
                 yield broken(("flavors", name), "name-02", given, "keep one of the two")
         if sound:
             yield from self._yields()
+
+    def _supported(self) -> Iterator[Mistake]:
+        """Parts of the platform that do not run on the cluster's Kubernetes."""
+        if not self.aws.enabled:
+            return
+        installed = ["guards", "gpu-operator"]
+        installed += ["karpenter"] if any(pool.scales for pool in self.pools.values()) else []
+        installed += ["cilium"] if self.cluster.cni is Cni.CILIUM else []
+        for what in installed:
+            if change := incompatible(self.cluster.kubernetes, what):
+                given = f"Kubernetes {self.cluster.kubernetes} with {what}"
+                yield broken(("cluster", "kubernetes"), "ver-01", given, change)
 
     def _claimed(self, name: str, flavor: Flavor) -> Iterator[Mistake]:
         """A flavor that cannot be a device class of its own."""

@@ -213,6 +213,14 @@ def test_a_new_image_goes_wave_by_wave(bank: Bank) -> None:
     assert done.out.count("is done; the next in 0 min") == 3
 
 
+def test_no_node_is_newer_than_its_control_plane(bank: Bank) -> None:
+    bank.edit('kubernetes: "1.36"', 'kubernetes: "1.35"')  # backwards, which the double knows no better
+    done = bank.tenancy("up", "bank", "--stack", CLUSTER, kubeconfig=False)
+    assert done.code == 0, done.text
+    assert bank.updated()[0] == "bank-cluster"
+    assert "the control plane is done" in done.out
+
+
 def test_nodes_that_hold_a_full_reservation_go_before_the_next_comes(bank: Bank) -> None:
     how = {name: bank.aws.find(f"::bank-{name}-nodes").inputs["updateConfig"] for name in ("train-a100", "notebooks")}
     assert how["train-a100"] == {"maxUnavailable": 4, "updateStrategy": "MINIMAL"}

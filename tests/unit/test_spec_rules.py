@@ -41,6 +41,22 @@ TWO_BOARDS = (
 )
 
 
+ON_AWS = """\
+  kubernetes: "1.36"
+  cni: vpc-cni
+images:"""
+ON_AWS_TOO = """\
+  kubernetes: "%s"
+  cni: vpc-cni
+aws:
+  enabled: true
+  account: "111122223333"
+  region: eu-central-1
+  zones: [eu-central-1a, eu-central-1b]
+  platform-role: arn:aws:iam::111122223333:role/platform
+images:"""
+
+
 class Case(NamedTuple):
     """`old` in a file becomes `bad`, which breaks `rule` at `field`; `good` differs in that one value."""
 
@@ -137,6 +153,7 @@ CASES = (
     Case("old image of a pool", "ami-01", ENV, "pools.more.ami-release", "  serve:\n", MORE % "nodes: 1, ami-release: v20260423", MORE % "nodes: 1, ami-release: v20260903"),
     Case("old image", "ami-01", ENV, "aws.ami-release", "buckets:", "aws: {ami-release: v20250101}\nbuckets:", "aws: {ami-release: v20260903}\nbuckets:"),
     Case("API server for everybody", "eks-01", ENV, "aws.public-access[0]", "buckets:", "aws: {public-access: [0.0.0.0/0]}\nbuckets:", "aws: {public-access: [198.51.100.0/24]}\nbuckets:"),
+    Case("Karpenter on a Kubernetes to come", "ver-01", ENV, "cluster.kubernetes", ON_AWS, ON_AWS_TOO % "1.37", ON_AWS_TOO % "1.36"),
     Case("claims on an old cluster", "dra-01", ENV, "cluster.devices", 'kubernetes: "1.36"', 'kubernetes: "1.33"\n  devices: dra', 'kubernetes: "1.33"\n  devices: plugin'),
     Case("sample from elsewhere", "img-01", ENV, "images.sample", "sample: registry.bank.example/shared/", "sample: docker.io/", "sample: registry.bank.example/shared/cuda/"),
     Case("limits of a GPU", "quota-01", ENV, "tiers.production.quota.other.limits.nvidia.com/gpu", "other: {", "other: {limits.nvidia.com/gpu: 1, ", "other: {requests.example.com/fuse: 1, "),
