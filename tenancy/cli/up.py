@@ -94,13 +94,23 @@ def command(environment: str, lab: bool, only_preview: bool, chosen: tuple[str, 
         report.say(f"{plan.environment}: nothing to compare the rest with before the cluster stands")
     except (Unreachable, Refused, Failed, LabError) as error:
         report.end()
-        fail(str(error))
+        fail(f"{error}{_hint(plan) if isinstance(error, Unreachable) else ''}")
     if only_preview and loaded.environment.flavors:
         report.say(_supply(loaded))
     report.end()
     if failed:
         fail(f"{plan.environment}: {len(failed)} of {len(wanted)} stacks failed: {', '.join(failed)}")
     report.say(f"{plan.environment}: done in {time.monotonic() - began:.1f} s")
+
+
+def _hint(plan: Plan) -> str:
+    """How a cluster of ours gets into the kubeconfig."""
+    from tenancy.plan.names import kubeconfig_command
+
+    if plan.cluster is None:
+        return ""
+    command = kubeconfig_command(plan.cluster.name, plan.cluster.region, plan.context)
+    return f"; for {plan.cluster.name}: `{command}`"
 
 
 def _supply(loaded: Loaded) -> str:

@@ -14,9 +14,11 @@ class Services(pulumi.ComponentResource):
     def __init__(self, name: str, plan: ServicesPlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:index:Services", name, None, opts)
         releases: list[pulumi.Resource] = []
+        network: list[pulumi.Resource] = []
         for chart in plan.charts:
             options = pulumi.ResourceOptions(parent=self, depends_on=releases[-1:])
             releases.append(Release(f"{name}-{chart.name}", chart, options))
+            network += releases[-1:] if chart.name == plan.network else []
         for add_on in plan.add_ons:
             identity = plan.identities.get(add_on.role)
             eks_add_on(
@@ -25,8 +27,7 @@ class Services(pulumi.ComponentResource):
                 plan.cluster,
                 (identity.role, identity.service_account) if identity else None,
                 plan.tags,
-                # The first chart is the network where the VPC's own is not all of it.
-                pulumi.ResourceOptions(parent=self, depends_on=releases[:1]),
+                pulumi.ResourceOptions(parent=self, depends_on=network),
             )
         # A pool that Karpenter sees before its overlay offers no slices, and one before its class is not ready.
         ground = releases[-1:]

@@ -159,9 +159,12 @@ class Driver:
             names = ", ".join(urn.rpartition("::")[2] for urn in lost)
             raise Failed(
                 f"given stack {stack.name}, whose engine was ended while AWS made {names}; rule: nothing on AWS is "
-                f"forgotten; change: `pulumi refresh --stack {stack.name}` asks for the id of each that is there"
+                f"forgotten; change: `pulumi import` into {stack.name} what is there, then `pulumi refresh --stack "
+                f"{stack.name} --clear-pending-creates`"
             )
-        deployment, stale = settled(exported.deployment, self.api)
+        # Of AWS nothing is asked here: a run on the cluster's stack alone needs no API server.
+        asked = any(not _on_aws(operation["resource"]) for operation in pending)
+        deployment, stale = settled(exported.deployment, self.api if asked else None)
         try:
             stack.import_stack(automation.Deployment(version=exported.version, deployment=deployment))
             if stale:

@@ -75,7 +75,7 @@ def _is_younger(pid: int, timestamp: str) -> bool:
     return booted + ticks / os.sysconf("SC_CLK_TCK") > locked + CLOCK_SLACK
 
 
-def settled(deployment: Mapping[str, Any], api: Api) -> tuple[dict[str, Any], list[str]]:
+def settled(deployment: Mapping[str, Any], api: Api | None) -> tuple[dict[str, Any], list[str]]:
     """The deployment without pending operations, and the URNs whose live state the engine has to read again.
 
     What was being made and has reached the cluster is taken into the state, so that it is removed should its
@@ -89,7 +89,7 @@ def settled(deployment: Mapping[str, Any], api: Api) -> tuple[dict[str, Any], li
         resource = operation["resource"]
         urn, inputs = resource["urn"], resource.get("inputs") or {}
         if urn not in known:
-            if operation.get("type") != "creating" or not _exists(inputs, api):
+            if operation.get("type") != "creating" or api is None or not _exists(inputs, api):
                 continue
             metadata = inputs["metadata"]
             name = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))

@@ -28,8 +28,10 @@ class ServicesPlan:
     cluster: str
     charts: tuple[Chart, ...]
     """In the order in which they are installed: each stands on those before it."""
+    network: str
+    """The chart that pods need before they start: under Cilium one that comes before its agent has no identity."""
     add_ons: tuple[AddOn, ...]
-    """Those that wait for the network: under Cilium a pod that starts before its agent has no identity."""
+    """Those that need a network."""
     identities: dict[str, Identity]
     """By purpose."""
     nodes: tuple[Object, ...]
@@ -45,6 +47,7 @@ def services_plan(environment: Environment) -> ServicesPlan | None:
     return ServicesPlan(
         cluster=environment.cluster.name,
         charts=tuple(replace(chart, repository=mirror) if mirror else chart for chart in _charts(environment)),
+        network="cilium" if environment.cluster.cni is Cni.CILIUM else "",
         add_ons=tuple(add_on for add_on in wanted_add_ons(environment) if not add_on.before_nodes),
         identities={
             purpose: Identity(identity.role_arn(environment, role), role.service_account[1])

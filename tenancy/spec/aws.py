@@ -77,6 +77,9 @@ class Network(Spec):
             yield Mistake((), given, "an existing VPC comes with its private subnets", "write both, or neither")
         if self.vpc and "cidr" in self.model_fields_set:
             yield Mistake(("cidr",), "cidr beside vpc", "a VPC is made or given", "drop one of the two")
+        if self.endpoints is Endpoints.CHECKED and not self.vpc:
+            rule = "endpoints are checked in a VPC that is there"
+            yield Mistake(("endpoints",), "endpoints: checked without vpc", rule, "name the vpc, or drop endpoints")
         try:
             network = ipaddress.IPv4Network(self.cidr)
         except ValueError as error:

@@ -250,7 +250,7 @@ def test_what_aws_was_making_when_the_engine_died_is_not_forgotten(bank: Bank) -
     done = bank.tenancy("up", "bank", "--stack", CLUSTER, kubeconfig=False)
     assert done.code == 1, done.text
     assert "bank-more-nodes; rule: nothing on AWS is forgotten" in done.err
-    assert f"pulumi refresh --stack {CLUSTER}" in done.err
+    assert f"pulumi refresh --stack {CLUSTER} --clear-pending-creates" in done.err
 
 
 def test_a_stack_that_the_environment_has_not_is_named(bank: Bank) -> None:
