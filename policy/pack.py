@@ -15,6 +15,7 @@ from pulumi_policy import (
     EnforcementLevel,
     Policy,
     PolicyConfigSchema,
+    PolicyResource,
     ReportViolation,
     ResourceValidationArgs,
     ResourceValidationPolicy,
@@ -23,7 +24,10 @@ from pulumi_policy import (
 )
 from pulumi_policy.proxy import UnknownValueError
 
-from tenancy.rules.objects import CHECKS, OBJECT_RULES, STACK_RULES, Finding, name_of, object_findings, stack_findings
+from tenancy.rules import aws
+from tenancy.rules.catalogue import RULES
+from tenancy.rules.found import UNKNOWN, Finding, name_of
+from tenancy.rules.objects import CHECKS, MACHINES, OBJECT_RULES, STACK_RULES, object_findings, stack_findings
 
 LEVELS = ("mandatory", "advisory", "disabled")
 _PREFIX = "kubernetes:"
@@ -33,10 +37,9 @@ class Unknown(str):
     """A value that a preview does not know yet: whatever is read out of it is not known either."""
 
     __slots__ = ()
-    text = "not known until apply"
 
     def __new__(cls) -> Unknown:
-        return super().__new__(cls, cls.text)
+        return super().__new__(cls, UNKNOWN)
 
     def __iter__(self) -> Iterator[Any]:
         yield self
@@ -48,16 +51,32 @@ class Unknown(str):
         return self
 
 
-def manifest(resource_type: str, props: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The Kubernetes object of a resource; None if it is none. Its kind is the type's, whatever the inputs say.
+def object_of(resource_type: str, props: Mapping[str, Any], name: str = "") -> dict[str, Any] | None:
+    """The object of Kubernetes or AWS that a resource is; None if no rule reads it. Its kind is the type's.
 
     A `NamespacePatch` is judged as the Namespace that it changes.
     """
+    if resource_type in aws.KINDS:
+        return {**_plain(props), "kind": resource_type, "metadata": {"name": name}}
     if not resource_type.startswith(_PREFIX):
         return None
     kind = resource_type.rpartition(":")[2]
     changed = kind.removesuffix("Patch")
-    return {**_plain(props), "kind": changed if changed in CHECKS else kind}
+    item = {**_plain(props), "kind": changed if changed in CHECKS else kind}
+    if kind == "Release":
+        item["metadata"] = {"name": item.get("name") or name, "namespace": item.get("namespace")}
+    return item
+
+
+def _in_stack(resource: PolicyResource) -> dict[str, Any] | None:
+    """The same, with what shows only among all resources: where a node group's launch template comes from."""
+    item = object_of(resource.resource_type, resource.props, resource.name)
+    if item and item["kind"] == aws.GROUP:
+        sources = resource.property_dependencies.get("launchTemplate", ())
+        item[aws.TEMPLATES] = [
+            object_of(s.resource_type, s.props, s.name) for s in sources if s.resource_type == aws.TEMPLATE
+        ]
+    return item
 
 
 def _plain(value: Any) -> Any:
@@ -90,8 +109,8 @@ def unknown_fields(value: Any, path: str = "") -> Iterator[str]:
 
 def level_of(finding: Finding, config: Mapping[str, str]) -> str:
     """A finding that rests on what is not known yet only advises: the apply knows, and judges before it makes."""
-    level = config.get(finding.rule, LEVELS[0])
-    return LEVELS[1] if level == LEVELS[0] and Unknown.text in finding.given else level
+    level = config.get(finding.rule, LEVELS[1 if RULES[finding.rule].advises else 0])
+    return LEVELS[1] if level == LEVELS[0] and UNKNOWN in finding.given else level
 
 
 def checked(config: Mapping[str, Any], rules: Iterable[str]) -> Mapping[str, str]:
@@ -132,20 +151,19 @@ def _judge(findings: Iterable[Finding], config: Mapping[str, str], report: Repor
 def _resource(args: ResourceValidationArgs, report: ReportViolation) -> None:
     _left.texts = []
     config = checked(args.get_config() or {}, OBJECT_RULES)
-    item = manifest(args.resource_type, args.props)
+    item = object_of(args.resource_type, args.props, args.name)
     if item is None:
         return
     _judge(object_findings(item), config, report)
-    unknown = list(unknown_fields(item)) if item["kind"] in CHECKS else ()
+    unknown = list(unknown_fields(item)) if item["kind"] in CHECKS and item["kind"] not in MACHINES else ()
     if unknown and not _left.texts:
-        _left.texts.append(f"{name_of(item)}: {', '.join(unknown)}: {Unknown.text}, and judged then")
+        _left.texts.append(f"{name_of(item)}: {', '.join(unknown)}: {UNKNOWN}, and judged then")
 
 
 def _stack(args: StackValidationArgs, report: ReportViolation) -> None:
     _left.texts = []
     config = checked(args.get_config() or {}, STACK_RULES)
-    items = [found for r in args.resources if (found := manifest(r.resource_type, r.props))]
-    _judge(stack_findings(items), config, report)
+    _judge(stack_findings(found for r in args.resources if (found := _in_stack(r))), config, report)
 
 
 def _rest(_args: ResourceValidationArgs | StackValidationArgs, report: ReportViolation) -> None:
@@ -156,13 +174,13 @@ def _rest(_args: ResourceValidationArgs | StackValidationArgs, report: ReportVio
 POLICIES: list[Policy] = [
     ResourceValidationPolicy(
         name="isolation",
-        description="No object weakens the isolation of a tenant",
+        description="No object weakens the isolation of a tenant, and no machine that of all",
         validate=_resource,
         config_schema=_schema(OBJECT_RULES),
     ),
     StackValidationPolicy(
         name="isolation-stack",
-        description="Every tenant namespace has its walls, and nobody is in two tenants",
+        description="Every tenant namespace has its walls, nobody is in two tenants, and pools are apart",
         validate=_stack,
         config_schema=_schema(STACK_RULES),
     ),

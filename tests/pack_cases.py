@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import copy
+import json
 from dataclasses import dataclass
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.components.manifest import resource_type
+from tenancy.rules import aws
+from tenancy.rules.nodes import MIG_CONFIG
 
 Object = dict[str, Any]
 
 RBAC = "rbac.authorization.k8s.io"
+DEVICES = "resource.k8s.io"
+OPERATORS = words.OPERATOR_NAMESPACE
 ADMISSION = "admissionregistration.k8s.io/v1"
 
 
@@ -41,6 +47,29 @@ def manifest(
     if namespace:
         metadata["namespace"] = namespace
     return {"apiVersion": api, "kind": kind, "metadata": metadata, **(body or {})}
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A case's object as a program sends it to the engine."""
+
+    type: str
+    name: str
+    inputs: Object
+    template: str | None = None
+    """Name of the launch template that a node group takes its own from."""
+
+
+def resource(item: Object) -> Resource:
+    metadata = item["metadata"]
+    name = metadata["name"] if isinstance(metadata, dict) else "unknown"
+    if ":" not in item["kind"] and item["kind"] != "Release":
+        return Resource(resource_type(item), name, item)
+    inputs = {key: value for key, value in item.items() if key not in {"apiVersion", "kind", "metadata", aws.TEMPLATES}}
+    if item["kind"] == "Release":
+        return Resource(resource_type(item), name, {**inputs, "name": name, "namespace": OPERATORS})
+    templates = item.get(aws.TEMPLATES)
+    return Resource(item["kind"], name, inputs, templates[0]["metadata"]["name"] if templates else None)
 
 
 def with_field(item: Object, path: tuple[Any, ...], value: Any) -> Object:
@@ -115,6 +144,128 @@ def _policy(rule: str, name: str, spec: Object, path: tuple[Any, ...], mended: A
     return _one(rule, item, path, mended)
 
 
+def on_aws(kind: str, name: str, body: Object) -> Object:
+    return {"kind": kind, "metadata": {"name": name}, **body}
+
+
+def cluster(name: str, vpc: Object | None = None, access: Object | None = None) -> Object:
+    private = {"endpointPublicAccess": False} if vpc is None else vpc
+    entries = {"authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": False}
+    body = {"roleArn": "arn:aws:iam::111122223333:role/c", "vpcConfig": {"subnetIds": ["subnet-0a"], **private}}
+    return on_aws(aws.CLUSTER, name, {**body, "accessConfig": entries if access is None else access})
+
+
+def group(name: str, **body: Any) -> Object:
+    """A node group without GPUs, if nothing else is given."""
+    base = {
+        "clusterName": "c",
+        "nodeRoleArn": "arn:aws:iam::111122223333:role/n",
+        "subnetIds": ["subnet-0a"],
+        "scalingConfig": {"desiredSize": 1, "minSize": 1, "maxSize": 1},
+        "launchTemplate": {"id": "lt-0a", "version": "1"},
+        "releaseVersion": "1.36.3-20260903",
+    }
+    return on_aws(aws.GROUP, name, {key: value for key, value in {**base, **body}.items() if value is not None})
+
+
+def template(name: str, **body: Any) -> Object:
+    base = {
+        "metadataOptions": {"httpTokens": "required", "httpPutResponseHopLimit": 1},
+        "blockDeviceMappings": [{"deviceName": "/dev/xvda", "ebs": {"encrypted": "true"}}],
+    }
+    return on_aws(aws.TEMPLATE, name, {**base, **body})
+
+
+def efa_template(name: str, wall: str) -> Object:
+    interface = {"deviceIndex": 0, "interfaceType": "interface", "securityGroups": ["sg-0c"]}
+    efa = {"deviceIndex": 1, "interfaceType": "efa-only", "securityGroups": [wall]}
+    return template(name, instanceType="p5.48xlarge", networkInterfaces=[interface, efa])
+
+
+def node_class(name: str, **spec: Any) -> Object:
+    base = {"amiSelectorTerms": [{"alias": "al2023@v20260903"}], "role": "n"}
+    return manifest("karpenter.k8s.aws/v1", "EC2NodeClass", name, {"spec": {**base, **spec}}, None)
+
+
+def efa_class(name: str, term: Object) -> Object:
+    return node_class(
+        name,
+        networkInterfaces=[{"networkCardIndex": 0, "deviceIndex": 1, "interfaceType": "efa-only"}],
+        securityGroupSelectorTerms=[term],
+    )
+
+
+GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+_POOL_TAINT = {"key": words.POOL, "value": "a", "effect": "NoSchedule"}
+
+
+def node_pool(name: str, requirement: Object, taints: list[Object], labels: Object | None = None) -> Object:
+    spec = {
+        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": name},
+        "requirements": [requirement],
+        "taints": taints,
+    }
+    body = {"spec": {"template": {"metadata": {"labels": labels or {}}, "spec": spec}}}
+    return manifest("karpenter.sh/v1", "NodePool", name, body, None)
+
+
+def one_of(key: str, *values: str) -> Object:
+    return {"key": key, "operator": "In", "values": list(values)}
+
+
+P5 = one_of("node.kubernetes.io/instance-type", "p5.48xlarge")
+
+
+def overlay(name: str, pool: str) -> Object:
+    spec = {"requirements": [one_of("karpenter.sh/nodepool", pool)], "capacity": {"nvidia.com/mig-1g.10gb": "56"}}
+    return manifest("karpenter.sh/v1alpha1", "NodeOverlay", name, {"spec": spec}, None)
+
+
+def release(name: str, values: Object) -> Object:
+    everywhere = {"tolerations": [{"operator": "Exists"}]}
+    tolerant = {"daemonsets": everywhere, "node-feature-discovery": {"worker": everywhere}}
+    body = {"chart": "gpu-operator", "values": {**tolerant, **values}}
+    item = manifest("helm.sh/v3", "Release", name, body, None, OPERATORS)
+    del item["metadata"]["labels"]
+    return item
+
+
+def _tolerant(*keys: str) -> list[Object]:
+    return [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in keys]
+
+
+_BOTH = _tolerant("nvidia.com/gpu", words.POOL)
+_GPU_ONLY = _tolerant("nvidia.com/gpu")
+
+
+def _operated(name: str, daemonsets: list[Object], discovery: list[Object]) -> Object:
+    worker = {"worker": {"tolerations": discovery}}
+    return release(name, {"daemonsets": {"tolerations": daemonsets}, "node-feature-discovery": worker})
+
+
+def sharing(**settings: bool) -> str:
+    replicas = {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}], **settings}
+    return json.dumps({"version": "v1", "sharing": {"timeSlicing": replicas}})
+
+
+_NAMED = sharing(renameByDefault=True, failRequestsGreaterThanOne=True)
+_TWICE = sharing(renameByDefault=True)
+_NAMELESS = sharing(failRequestsGreaterThanOne=True)
+_VOLUME = [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": "200Gi"}}]
+_VOLUME_PATH = ("blockDeviceMappings", 0, "ebs", "encrypted")
+_RESERVED = {"capacityReservationTarget": {"capacityReservationId": "cr-0a"}}
+_TAINTED = ("spec", "template", "spec", "taints")
+_READER = release("reader", {"devicePlugin": {"config": {"name": "sharing"}}})
+_BY_TEMPLATE = template("p5-by-template", instanceType="p5.48xlarge")
+_ARN = "arn:aws:iam::111122223333:role/people"
+_ENTRY = {"clusterName": "c", "principalArn": _ARN, "kubernetesGroups": ["owned-people"]}
+_VIEW = {
+    "clusterName": "c",
+    "principalArn": _ARN,
+    "policyArn": "arn:aws:eks::aws:cluster-access-policy/AmazonEKSViewPolicy",
+    "accessScope": {"type": "cluster"},
+}
+_IN_NAMESPACE = {"type": "namespace", "namespaces": ["owned"]}
 _CRON = {"jobTemplate": {"spec": {"template": {"spec": {"containers": [], "runtimeClassName": "nvidia"}}}}}
 _SUBJECTS = ("subjects", 0, "name")
 _LABELS = ("metadata", "labels")
@@ -217,7 +368,12 @@ OBJECT_CASES = (
     _role("rbac-01", "all", "", "*", "get", ("rules", 0, "resources"), ["pods"]),
     _role("rbac-02", "climbing", "", "pods", "escalate", ("rules", 0, "verbs"), ["get"]),
     _role("rbac-02", "minting", "", "serviceaccounts/token", "create", ("rules", 0, "resources"), ["pods"]),
+    _role(
+        "rbac-02", "lying", DEVICES, "resourceclaims/status", "update", ("rules", 0, "resources"), ["resourceclaims"]
+    ),
     _role("rbac-03", "unlimited", "", "resourcequotas", "delete", ("rules", 0, "verbs"), ["get"]),
+    _role("rbac-03", "classless", DEVICES, "deviceclasses", "create", ("rules", 0, "verbs"), ["get"]),
+    _role("rbac-03", "inventive", DEVICES, "resourceslices", "update", ("rules", 0, "verbs"), ["list"]),
     _one(
         "rbac-04",
         manifest(f"{RBAC}/v1", "ClusterRoleBinding", "wide", with_field(_WIDE, _SUBJECTS, "x")),
@@ -229,6 +385,196 @@ OBJECT_CASES = (
         binding("anybody", "acme--main", "acme", "tenancy-viewer", "system:authenticated", "ClusterRole"),
         _SUBJECTS,
         "acme-people",
+    ),
+)
+MACHINE_CASES = (
+    _one("ami-01", group("old", releaseVersion="1.36.3-20260512"), ("releaseVersion",), "1.36.3-20260903"),
+    _one("ami-01", group("formless", releaseVersion="latest"), ("releaseVersion",), "1.36.3-20260903"),
+    _one(
+        "ami-01",
+        node_class("old", amiSelectorTerms=[{"alias": "al2023@v20260512"}]),
+        ("spec", "amiSelectorTerms", 0, "alias"),
+        "al2023@v20260903",
+    ),
+    _one(
+        "ami-02",
+        group("unpinned", amiType="AL2023_x86_64_STANDARD", releaseVersion=None),
+        ("releaseVersion",),
+        "1.36.3-20260903",
+    ),
+    _one(
+        "ami-02",
+        node_class("unpinned", amiSelectorTerms=[{"alias": "al2023@latest"}]),
+        ("spec", "amiSelectorTerms", 0, "alias"),
+        "al2023@v20260903",
+    ),
+    _one("eks-01", cluster("open", {}), ("vpcConfig", "endpointPublicAccess"), False),
+    _one(
+        "eks-01",
+        cluster("wide", {"endpointPublicAccess": True, "publicAccessCidrs": ["0.0.0.0/0"]}),
+        ("vpcConfig", "publicAccessCidrs"),
+        ["198.51.100.0/24"],
+    ),
+    _one(
+        "eks-02",
+        cluster("mapped", None, {"bootstrapClusterCreatorAdminPermissions": False}),
+        ("accessConfig", "authenticationMode"),
+        "API",
+    ),
+    _one(
+        "eks-02",
+        cluster("creators", None, {"authenticationMode": "API"}),
+        ("accessConfig", "bootstrapClusterCreatorAdminPermissions"),
+        False,
+    ),
+    _one(
+        "node-01",
+        template("tokenless", metadataOptions={"httpPutResponseHopLimit": 1}),
+        ("metadataOptions", "httpTokens"),
+        "required",
+    ),
+    _one(
+        "node-01",
+        template("far", metadataOptions={"httpTokens": "required", "httpPutResponseHopLimit": 2}),
+        ("metadataOptions", "httpPutResponseHopLimit"),
+        1,
+    ),
+    _one(
+        "node-01",
+        node_class("far", metadataOptions={"httpPutResponseHopLimit": 2}),
+        ("spec", "metadataOptions", "httpPutResponseHopLimit"),
+        1,
+    ),
+    _one(
+        "node-02",
+        template("plain", blockDeviceMappings=[{"deviceName": "/dev/xvda", "ebs": {"volumeSize": 200}}]),
+        _VOLUME_PATH,
+        "true",
+    ),
+    _one(
+        "node-02",
+        with_field(template("default"), ("blockDeviceMappings",), None),
+        ("blockDeviceMappings",),
+        [{"deviceName": "/dev/xvda", "ebs": {"encrypted": "true"}}],
+    ),
+    _one("node-02", node_class("plain", blockDeviceMappings=_VOLUME), ("spec", *_VOLUME_PATH), True),
+    _one("node-02", group("default", launchTemplate=None), ("launchTemplate",), {"id": "lt-0a", "version": "1"}),
+    _one(
+        "node-03",
+        group("bare", instanceTypes=["p5.48xlarge"]),
+        ("taints",),
+        [{"key": "nvidia.com/gpu", "effect": "NO_SCHEDULE"}],
+    ),
+    _one(
+        "node-03",
+        group(
+            "soft", amiType="AL2023_x86_64_NVIDIA", taints=[{"key": "nvidia.com/gpu", "effect": "PREFER_NO_SCHEDULE"}]
+        ),
+        ("taints", 0, "effect"),
+        "NO_SCHEDULE",
+    ),
+    _one("node-03", node_pool("bare", P5, []), _TAINTED, [GPU_TAINT]),
+    _one(
+        "node-03",
+        node_pool("family", one_of("karpenter.k8s.aws/instance-family", "m7i", "g6"), []),
+        ("spec", "template", "spec", "requirements", 0, "values"),
+        ["m7i"],
+    ),
+    _one(
+        "node-04",
+        template("placed", capacityReservationSpecification=_RESERVED, placement={"groupName": "near"}),
+        ("placement",),
+        None,
+    ),
+    _one(
+        "node-04",
+        node_class(
+            "placed", capacityReservationSelectorTerms=[{"id": "cr-0a"}], placementGroupSelector={"name": "near"}
+        ),
+        ("spec", "placementGroupSelector"),
+        None,
+    ),
+    _one(
+        "gpu-09",
+        release("nri", {"cdi": {"enabled": True, "nriPluginEnabled": True}}),
+        ("values", "cdi", "nriPluginEnabled"),
+        False,
+    ),
+    _one(
+        "gpu-09",
+        manifest("nvidia.com/v1", "ClusterPolicy", "nri", {"spec": {"cdi": {"nriPluginEnabled": True}}}, None),
+        ("spec", "cdi", "nriPluginEnabled"),
+        False,
+    ),
+    _one(
+        "share-02",
+        release("nameless", {"devicePlugin": {"config": {"create": True, "data": {"any": _NAMELESS}}}}),
+        ("values", "devicePlugin", "config", "data", "any"),
+        _NAMED,
+    ),
+)
+STACK_MACHINE_CASES = (
+    Case(
+        "pool-06",
+        (efa_template("efa-a", "sg-0a"), efa_template("efa-b", "sg-0a")),
+        (efa_template("efa-a", "sg-0a"), efa_template("efa-b", "sg-0b")),
+        f"{aws.TEMPLATE} efa-b",
+    ),
+    Case(
+        "pool-06",
+        (efa_template("efa-m", "sg-0m"), efa_class("efa-n", {"id": "sg-0m"})),
+        (efa_template("efa-m", "sg-0m"), efa_class("efa-n", {"id": "sg-0n"})),
+        "EC2NodeClass efa-n",
+    ),
+    Case(
+        "pool-06",
+        (efa_class("efa-x", {"tags": {"x": "1", "pool": "a"}}), efa_class("efa-y", {"tags": {"x": "1"}})),
+        (efa_class("efa-x", {"tags": {"x": "1", "pool": "a"}}), efa_class("efa-y", {"tags": {"x": "2"}})),
+        "EC2NodeClass efa-y",
+    ),
+    Case(
+        "mig-04",
+        (node_pool("cut", P5, [GPU_TAINT], {MIG_CONFIG: "cut"}), overlay("o", "other")),
+        (node_pool("cut", P5, [GPU_TAINT], {MIG_CONFIG: "cut"}), overlay("o", "cut")),
+        "NodePool cut",
+    ),
+    Case(
+        "node-03",
+        (_BY_TEMPLATE, group("bare-by-template", templates=[_BY_TEMPLATE])),
+        (
+            _BY_TEMPLATE,
+            group(
+                "bare-by-template",
+                templates=[_BY_TEMPLATE],
+                taints=[{"key": "nvidia.com/gpu", "effect": "NO_SCHEDULE"}],
+            ),
+        ),
+        f"{aws.GROUP} bare-by-template",
+    ),
+    *(
+        Case(
+            "node-05",
+            (node_pool(name, P5, [GPU_TAINT, _POOL_TAINT]), _operated(name, *broken)),
+            (node_pool(name, P5, [GPU_TAINT, _POOL_TAINT]), _operated(name, _BOTH, _BOTH)),
+            f"Release {OPERATORS}/{name}",
+        )
+        for name, broken in (("unplugged", (_GPU_ONLY, _BOTH)), ("undiscovered", (_BOTH, _GPU_ONLY)))
+    ),
+    Case(
+        "share-02",
+        (_READER, manifest("v1", "ConfigMap", "sharing", {"data": {"any": _TWICE}}, None, OPERATORS)),
+        (_READER, manifest("v1", "ConfigMap", "sharing", {"data": {"any": _NAMED}}, None, OPERATORS)),
+        f"ConfigMap {OPERATORS}/sharing",
+    ),
+    Case(
+        "rbac-04",
+        (*_OWNED, on_aws(aws.ENTRY, "people", _ENTRY), on_aws(aws.ASSOCIATION, "people", _VIEW)),
+        (
+            *_OWNED,
+            on_aws(aws.ENTRY, "people", _ENTRY),
+            on_aws(aws.ASSOCIATION, "people", {**_VIEW, "accessScope": _IN_NAMESPACE}),
+        ),
+        f"{aws.ASSOCIATION} people",
     ),
 )
 STACK_CASES = (
@@ -260,4 +606,6 @@ STACK_CASES = (
         "RoleBinding right/developer",
     ),
 )
-CASES = (*OBJECT_CASES, *STACK_CASES)
+ALONE_CASES = (*OBJECT_CASES, *MACHINE_CASES)
+TOGETHER_CASES = (*STACK_CASES, *STACK_MACHINE_CASES)
+CASES = (*ALONE_CASES, *TOGETHER_CASES)

@@ -27,6 +27,8 @@ class Rule:
     fix: str
     severity: Severity = Severity.HIGH
     waivable: bool = False
+    advises: bool = False
+    """The policy pack warns and refuses nothing, unless it is configured to: what is meant well can look like this."""
 
 
 class Violation(ValueError):
@@ -189,6 +191,19 @@ _ALL = (
         _MEDIUM,
     ),
     Rule(
+        "mig-04",
+        "Karpenter is told what a node with cut GPUs will offer",
+        "EC2 knows of whole GPUs only: pods for slices stay pending, pods for whole GPUs start node after node",
+        "make a NodeOverlay for the pool, with nvidia.com/mig-<profile> of one node under capacity",
+        _MEDIUM,
+    ),
+    Rule(
+        "share-02",
+        "a replica of a GPU has a name of its own, and nobody gets two of them",
+        "a replica that is called nvidia.com/gpu is taken for a whole GPU, and two of them may be one GPU twice",
+        "set renameByDefault and, for time slicing, failRequestsGreaterThanOne to true",
+    ),
+    Rule(
         "ami-01",
         "node images are no older than the release that closes the known ways out of a container",
         "older container toolkits open every GPU of a node to an image that asks, older runtimes the node itself",
@@ -196,11 +211,67 @@ _ALL = (
         _CRITICAL,
     ),
     Rule(
+        "ami-02",
+        "a node image is named by its release",
+        "the newest image of the day changes nodes when nobody asked; the newest of the first day is never renewed",
+        "name a release, such as releaseVersion 1.36.3-20260903 or alias al2023@v20260903",
+        _MEDIUM,
+        advises=True,
+    ),
+    Rule(
         "eks-01",
         "the API server is private, or open to named ranges",
         "an endpoint that the whole internet reaches is one leaked credential away from every tenant",
         "list the ranges of your offices and runners, or leave it private",
         _CRITICAL,
+    ),
+    Rule(
+        "eks-02",
+        "access to the cluster is given by access entries alone, and none comes by itself",
+        "whoever edits the config map aws-auth, or made the cluster, administers it, and no list of entries shows it",
+        "set authenticationMode to API and bootstrapClusterCreatorAdminPermissions to false when the cluster is made",
+    ),
+    Rule(
+        "node-01",
+        "a node's metadata service answers the node itself and no pod",
+        "a pod that reaches it has the node's role, and user data with it",
+        "set httpTokens to required and httpPutResponseHopLimit to 1 under metadataOptions",
+        _CRITICAL,
+    ),
+    Rule(
+        "node-02",
+        "volumes of nodes are encrypted, whatever the account's default is",
+        "a node's disk holds images, scratch data and secrets of every tenant that ran there",
+        "set encrypted on every ebs under blockDeviceMappings, the root volume among them",
+        _MEDIUM,
+    ),
+    Rule(
+        "node-03",
+        "a node with GPUs keeps pods off that want none",
+        "pods without a GPU fill its processors and memory, and the GPUs idle beside them",
+        "give the group or NodePool a taint, nvidia.com/gpu=present:NoSchedule",
+    ),
+    Rule(
+        "node-04",
+        "a reservation is used without a placement group, unless it was made in that group",
+        "EC2 looks for capacity in the group, finds none of the reservation there, and starts nothing",
+        "drop the placement group, or make the reservation in it",
+        _MEDIUM,
+        advises=True,
+    ),
+    Rule(
+        "node-05",
+        "NVIDIA's operator and its feature discovery tolerate the taints of every pool with GPUs",
+        "nodes that they keep away from have GPUs that nobody can ask for",
+        "list the taint under daemonsets.tolerations and under node-feature-discovery.worker.tolerations",
+        _MEDIUM,
+    ),
+    Rule(
+        "ver-01",
+        "what the platform installs supports the cluster's Kubernetes",
+        "an operator on a version that its makers do not support fails at the next upgrade, on every node at once",
+        "use a Kubernetes that all of it supports",
+        _MEDIUM,
     ),
     Rule(
         "dra-01",
@@ -251,6 +322,12 @@ _ALL = (
         "a namespace that lacks one is unlimited or open",
         "create all three with the namespace",
         _CRITICAL,
+    ),
+    Rule(
+        "ns-05",
+        "a tenant's namespace is deleted by the platform alone",
+        "everything of the tenant goes with it, and whoever has every right can mistype a name",
+        "remove the tenant's file and run tenancy up, as the platform's group",
     ),
     Rule(
         "cost-01",
@@ -323,6 +400,13 @@ _ALL = (
         "name a granted class and a count under exactly; drop config, adminAccess, capacity and tolerations",
         _CRITICAL,
     ),
+    Rule(
+        "gpu-09",
+        "GPUs come from the device plugin or by claim, and not by NRI",
+        "with NVIDIA's NRI plugin an annotation of a pod names the GPUs that it gets",
+        "set cdi.nriPluginEnabled to false",
+        _CRITICAL,
+    ),
     # Scheduling
     Rule(
         "sched-01",
@@ -385,6 +469,20 @@ _ALL = (
         _MEDIUM,
     ),
     Rule(
+        "avail-03",
+        "a pod has no finalizers of its own",
+        "with one that nobody takes off, neither the pod nor its namespace ever goes",
+        "drop metadata.finalizers; end with a preStop hook or on SIGTERM",
+        _MEDIUM,
+    ),
+    Rule(
+        "avail-04",
+        "a pod lets its node be emptied",
+        "one pod that forbids it keeps a node, and the flaws of its image, for as long as it likes",
+        "drop karpenter.sh/do-not-disrupt and cluster-autoscaler.kubernetes.io/safe-to-evict; use a disruption budget",
+        _MEDIUM,
+    ),
+    Rule(
         "pod-01",
         "a pod runs on Linux and in the node's own user namespace",
         "for other pods the restricted level drops its checks on root and capabilities",
@@ -409,10 +507,23 @@ _ALL = (
         "mount a projected token, which the kubelet renews",
     ),
     Rule(
+        "id-03",
+        "a projected token is for the API server or for AWS, and lives a day at most",
+        "a token for another audience is a log-in to whatever trusts the cluster, under a name that it takes for ours",
+        "drop audience, or use sts.amazonaws.com or pods.eks.amazonaws.com; set expirationSeconds to 86400 or less",
+    ),
+    Rule(
         "net-01",
         "a service is of type ClusterIP, without external addresses, names or controllers' annotations",
         "load balancers, node ports and external names lead traffic past the network policies",
         "use ClusterIP; the platform team publishes services",
+    ),
+    Rule(
+        "net-07",
+        "a pod's annotations choose no network, address, device or sandbox of the node",
+        "network plugins and runtimes obey them: a foreign network or address, a way past policies, another hypervisor",
+        "drop the annotation; kubernetes.io/ingress-bandwidth and egress-bandwidth are fine",
+        _CRITICAL,
     ),
     Rule(
         "stor-03",

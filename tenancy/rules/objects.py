@@ -1,18 +1,19 @@
-"""Rules on Kubernetes objects: what the policy pack asks of a program, one object or all at once.
+"""What the policy pack asks of a program, of one object or all at once.
 
-An object is a dict as the API takes it, whoever made it and with whatever tool.
+An object is a dict as the API takes it, whoever made it and with whatever tool. The rules on tenants' objects are here,
+those on machines in `aws` and `nodes`.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
-from tenancy.rules.catalogue import RULES
+from tenancy.rules import aws, nodes
+from tenancy.rules.found import Finding, Given, Object, name_of
 from tenancy.rules.values import (
     foreign_subject,
     gpu_keys,
@@ -20,31 +21,6 @@ from tenancy.rules.values import (
     unsafe_range,
     weak_pod_security,
 )
-
-Object = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A broken rule: where, and what was given."""
-
-    rule: str
-    object: str
-    given: str
-
-    def __str__(self) -> str:
-        found = RULES[self.rule]
-        return f"{self.rule}: {self.object}: given {self.given}; why: {found.why}; fix: {found.fix}"
-
-
-Given = Iterator[tuple[str, str]]
-"""(rule, what was given)."""
-
-
-def name_of(item: Object) -> str:
-    metadata = item.get("metadata") or {}
-    where = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
-    return f"{item.get('kind')} {where}{metadata.get('name')}"
 
 
 def _labels(item: Object) -> Mapping[str, str]:
@@ -115,6 +91,7 @@ _POWERS = frozenset(
     | {
         "certificatesigningrequests",
         "certificatesigningrequests/approval",
+        "resourceclaims/status",
         "tokenreviews",
         "subjectaccessreviews",
     }
@@ -125,9 +102,11 @@ _LIMITS = frozenset(
         "endpointslices",
         "clusterroles",
         "clusterrolebindings",
+        "deviceclasses",
         "priorityclasses",
         "nodes",
         "persistentvolumes",
+        "resourceslices",
     }
     | {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
 )
@@ -252,12 +231,18 @@ CHECKS: Mapping[str, Callable[[Object], Given]] = {
     "StatefulSet": _workload,
     "ValidatingAdmissionPolicy": _guard,
     "ValidatingAdmissionPolicyBinding": _guard_binding,
+    **aws.CHECKS,
+    **nodes.CHECKS,
 }
-OBJECT_RULES = (
+MACHINES = frozenset({*aws.CHECKS, *nodes.CHECKS})
+"""Kinds whose rules say themselves what is not known; of the others any unknown field is told of."""
+_ALONE = (
     "cost-02 gpu-01 gpu-02 guard-01 net-01 net-02 net-05 ns-03 quota-01 quota-02 "
     "rbac-01 rbac-02 rbac-03 rbac-04 rbac-05 sched-02"
 ).split()
-STACK_RULES = "ns-04 rbac-01 rbac-02 rbac-03 rbac-04 rbac-05".split()
+_TOGETHER = "ns-04 rbac-01 rbac-02 rbac-03 rbac-04 rbac-05".split()
+OBJECT_RULES = sorted({*_ALONE, *aws.RULES_ALONE, *nodes.RULES_ALONE})
+STACK_RULES = sorted({*_TOGETHER, *nodes.RULES_TOGETHER})
 
 
 def object_findings(item: Object) -> Iterator[Finding]:
@@ -273,6 +258,8 @@ def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:
     inside: dict[str, list[Object]] = {}
     roles: dict[tuple[str, str, str], Object] = {}
     cluster_bindings: list[Object] = []
+    items = list(items)
+    yield from nodes.findings_together(items)
     for item in items:
         kind, metadata = str(item.get("kind")), item.get("metadata") or {}
         if kind == "Namespace" and is_tenants(item):
@@ -303,6 +290,8 @@ def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:
             tenant = owner_of.get((str(subject.get("kind")), str(subject.get("name"))))
             if tenant:
                 yield Finding("rbac-04", name_of(binding), f"{subject['kind']} {subject['name']!r} of tenant {tenant}")
+    for item, given in aws.cluster_wide(items, owner_of):
+        yield Finding("rbac-04", name_of(item), given)
 
 
 def _walls(name: str, space: Object, present: Iterable[Object]) -> Iterator[Finding]:

@@ -91,6 +91,17 @@ def unsafe_range(cidr: str) -> str | None:
     return None
 
 
+def wide_range(cidr: str) -> str | None:
+    """eks-01: a range that is no named one."""
+    try:
+        network = ipaddress.ip_network(cidr, strict=False)
+    except ValueError as error:
+        return f"{cidr!r}, no address range ({error})"
+    if network.prefixlen < _WIDEST[network.version]:
+        return f"{cidr!r}, wider than /{_WIDEST[network.version]}"
+    return None
+
+
 def unsafe_prefix(prefix: str) -> str | None:
     """stor-01."""
     if not prefix.endswith("/") or prefix.startswith("/"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -9,13 +10,43 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from pack_cases import CASES, OBJECT_CASES, STACK_CASES, Case, binding, manifest, namespace, walls, with_field
+from pack_cases import (
+    ALONE_CASES,
+    CASES,
+    GPU_TAINT,
+    MACHINE_CASES,
+    MIG_CONFIG,
+    OBJECT_CASES,
+    P5,
+    STACK_CASES,
+    STACK_MACHINE_CASES,
+    TOGETHER_CASES,
+    Case,
+    binding,
+    cluster,
+    efa_class,
+    efa_template,
+    group,
+    manifest,
+    namespace,
+    node_class,
+    node_pool,
+    one_of,
+    overlay,
+    release,
+    resource,
+    template,
+    walls,
+    with_field,
+)
 
 from tenancy.catalog import vocabulary as words
-from tenancy.components.manifest import resource_type
-from tenancy.plan import Plan, make_plan
+from tenancy.plan import Plan, make_plan, pools
+from tenancy.rules import aws, nodes
 from tenancy.rules.catalogue import RULES
-from tenancy.rules.objects import CHECKS, OBJECT_RULES, STACK_RULES, Finding, object_findings, stack_findings
+from tenancy.rules.found import UNKNOWN as UNKNOWN_TEXT
+from tenancy.rules.found import Finding
+from tenancy.rules.objects import CHECKS, OBJECT_RULES, STACK_RULES, object_findings, stack_findings
 from tenancy.spec import load
 
 ROOT = Path(__file__).parents[2]
@@ -57,16 +88,21 @@ def judged(pack: ModuleType, items: list[Object], config: Mapping[str, Any] | No
     def report(name: str) -> Callable[..., None]:
         return lambda text, _urn=None: said[name].append(text)
 
-    resources = [(resource_type(item), unknown_checking_proxy(item)) for item in items]
+    sent = [resource(item) for item in items]
     each, each_rest = (p for p in pack.POLICIES if p.name in {"isolation", "isolation-advisory"})
-    for kind, props in resources:
-        args = ResourceValidationArgs(kind, props, "urn", "name", None, None, dict(config or {}), {})
+    stack: dict[tuple[str, str, int], Any] = {}
+    for index, one in enumerate(sent):
+        props = unknown_checking_proxy(one.inputs)
+        args = ResourceValidationArgs(one.type, props, "urn", one.name, None, None, dict(config or {}), {})
         for policy in (each, each_rest):
             policy.validate(args, report(policy.name))
-    stack = [PolicyResource(kind, props, "urn", "name", None, None, None, [], {}) for kind, props in resources]
+        behind = [r for (kind, name, _), r in stack.items() if (kind, name) == (aws.TEMPLATE, one.template)]
+        stack[one.type, one.name, index] = PolicyResource(
+            one.type, props, "urn", one.name, None, None, None, [], {"launchTemplate": behind}
+        )
     for policy in (p for p in pack.POLICIES if p.name.startswith("isolation-stack")):
         known = {rule: level for rule, level in (config or {}).items() if rule in STACK_RULES}
-        policy.validate(StackValidationArgs(stack, known, {}), report(policy.name))
+        policy.validate(StackValidationArgs(list(stack.values()), known, {}), report(policy.name))
     return said
 
 
@@ -79,8 +115,8 @@ def test_a_broken_rule_is_found_and_its_twin_passes(case: Case) -> None:
 
 
 def test_every_rule_of_the_pack_has_a_case() -> None:
-    assert {case.rule for case in OBJECT_CASES} == set(OBJECT_RULES)
-    assert {case.rule for case in STACK_CASES} == set(STACK_RULES)
+    assert {case.rule for case in ALONE_CASES} == set(OBJECT_RULES)
+    assert {case.rule for case in TOGETHER_CASES} == set(STACK_RULES)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
@@ -153,11 +189,11 @@ def test_whatever_wall_of_the_plan_falls_its_rule_is_named(local: Plan) -> None:
 
 def test_kinds_that_are_no_objects_are_no_findings(pack: ModuleType) -> None:
     for token in ("kubernetes:core/v1:NamespaceList", "kubernetes:helm.sh/v3:Release", "kubernetes:yaml:ConfigFile"):
-        item = pack.manifest(token, {"items": [{"metadata": None}]})
+        item = pack.object_of(token, {"items": [{"metadata": None}]})
         assert list(object_findings(item)) == []
         assert list(stack_findings([item])) == []
-    assert pack.manifest("aws:s3/bucket:Bucket", {}) is None
-    assert pack.manifest("pulumi:providers:kubernetes", {"kind": "Namespace"}) is None
+    assert pack.object_of("aws:s3/bucket:Bucket", {}) is None
+    assert pack.object_of("pulumi:providers:kubernetes", {"kind": "Namespace"}) is None
 
 
 @pytest.mark.parametrize("kind", sorted(CHECKS))
@@ -170,12 +206,12 @@ def test_no_kind_stumbles_over_what_is_not_there(kind: str, inputs: Object) -> N
 
 
 def test_a_patch_is_judged_as_what_it_changes(pack: ModuleType) -> None:
-    item = pack.manifest("kubernetes:core/v1:ResourceQuotaPatch", {"spec": {"hard": {"nvidia.com/gpu": "1"}}})
+    item = pack.object_of("kubernetes:core/v1:ResourceQuotaPatch", {"spec": {"hard": {"nvidia.com/gpu": "1"}}})
     assert [found.rule for found in object_findings(item)] == ["quota-01"]
 
 
 def test_the_kind_is_the_types_whatever_the_inputs_say(pack: ModuleType) -> None:
-    assert pack.manifest("kubernetes:core/v1:Pod", {"kind": "ConfigMap"})["kind"] == "Pod"
+    assert pack.object_of("kubernetes:core/v1:Pod", {"kind": "ConfigMap"})["kind"] == "Pod"
 
 
 def test_a_broken_rule_is_mandatory_unless_configured(pack: ModuleType) -> None:
@@ -211,7 +247,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(item, (*path, key))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", [*OBJECT_CASES, *STACK_CASES], ids=lambda case: case.id)
 def test_no_value_that_is_not_known_yet_stops_a_preview_by_mistake(pack: ModuleType, case: Case) -> None:
     item = case.mended[-1]
     for path in places(item):
@@ -246,3 +282,275 @@ def test_two_groups_that_are_not_known_are_not_taken_for_one(pack: ModuleType) -
         )
     ]
     assert judged(pack, items)["isolation-stack"] == []
+
+
+# Machines
+
+
+@pytest.fixture(scope="module")
+def machines() -> list[Object]:
+    """What the bank's environment installs to make nodes, without AWS' own half."""
+    loaded = load(ROOT / "stacks" / "bank")
+    services = make_plan(loaded.environment, loaded.tenants).platform.services
+    assert services
+    made = [
+        {**release(chart.name, chart.values), "chart": chart.chart, "values": chart.values} for chart in services.charts
+    ]
+    return [*services.nodes, *made]
+
+
+def test_types_are_those_of_the_sdk() -> None:
+    import pulumi_aws
+
+    classes = (
+        pulumi_aws.eks.Cluster,
+        pulumi_aws.eks.NodeGroup,
+        pulumi_aws.ec2.LaunchTemplate,
+        pulumi_aws.eks.AccessEntry,
+        pulumi_aws.eks.AccessPolicyAssociation,
+    )
+    assert {kind.pulumi_type for kind in classes} == aws.KINDS
+    assert pools.MIG_CONFIG == MIG_CONFIG
+
+
+def test_a_pack_without_aws_sdk_starts_fast() -> None:
+    code = "import sys, pack; print([name for name in sys.modules if name.startswith(('pulumi_aws', 'pulumi_kub'))])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT / "policy", env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_the_banks_machines_break_no_rule(machines: list[Object]) -> None:
+    assert {item["kind"] for item in machines} == {"EC2NodeClass", "NodeOverlay", "NodePool", "Release"}
+    assert findings(machines) == []
+
+
+def machine_mutants(item: Object) -> Iterator[tuple[str, str, Object | None]]:
+    def put(path: tuple[Any, ...], value: Any) -> Object:
+        return with_field(item, path, value)
+
+    if item["kind"] == "EC2NodeClass":
+        yield "old", "ami-01", put(("spec", "amiSelectorTerms", 0, "alias"), "al2023@v20260401")
+        yield "unpinned", "ami-02", put(("spec", "amiSelectorTerms", 0, "alias"), "al2023@latest")
+        yield "without tokens", "node-01", put(("spec", "metadataOptions", "httpTokens"), "optional")
+        yield "two hops", "node-01", put(("spec", "metadataOptions", "httpPutResponseHopLimit"), 2)
+        yield "not encrypted", "node-02", put(("spec", "blockDeviceMappings", 0, "ebs", "encrypted"), None)
+    if item["kind"] == "NodePool":
+        yield "without taints", "node-03", put(("spec", "template", "spec", "taints"), None)
+        more = {"key": "other", "effect": "NoExecute"}
+        taints = [*item["spec"]["template"]["spec"]["taints"], more]
+        yield "with a taint of its own", "node-05", put(("spec", "template", "spec", "taints"), taints)
+    if item["kind"] == "NodeOverlay":
+        yield "removed", "mig-04", None
+    if item.get("chart") == "gpu-operator":
+        yield "with NRI", "gpu-09", put(("values", "cdi", "nriPluginEnabled"), True)
+        yield "as the chart tolerates", "node-05", put(("values", "daemonsets"), None)
+        yield "undiscovered", "node-05", put(("values", "node-feature-discovery", "worker", "tolerations"), [])
+        for name, text in item["values"]["devicePlugin"]["config"]["data"].items():
+            if "sharing" in text:
+                nameless = text.replace("renameByDefault: true", "renameByDefault: false")
+                yield name, "share-02", put(("values", "devicePlugin", "config", "data", name), nameless)
+
+
+def test_whatever_is_weakened_of_the_machines_its_rule_is_named(machines: list[Object]) -> None:
+    missed, count = [], 0
+    sliced = {
+        name
+        for item in machines
+        if item["kind"] == "NodePool" and MIG_CONFIG in item["spec"]["template"]["metadata"]["labels"]
+        for name in [item["metadata"]["name"]]
+    }
+    for index, item in enumerate(machines):
+        for what, rule, mutant in machine_mutants(item):
+            if rule == "mig-04" and item["metadata"]["name"] not in sliced:
+                continue  # for replicas, which no label of a layout speaks of
+            count += 1
+            items = [*machines[:index], *([mutant] if mutant else []), *machines[index + 1 :]]
+            if rule not in {found.rule for found in findings(items)}:
+                missed.append(f"{item['kind']} {item['metadata']['name']} {what}")
+    assert count >= 8
+    assert missed == []
+
+
+def changed(broken: Any, mended: Any, path: tuple[Any, ...] = ()) -> tuple[Any, ...]:
+    """Where two objects differ, down to the field that both have the parent of."""
+    keys: list[Any] = []
+    if isinstance(broken, dict) and isinstance(mended, dict):
+        keys = [key for key in {**broken, **mended} if broken.get(key) != mended.get(key)]
+    elif isinstance(broken, list) and isinstance(mended, list) and len(broken) == len(mended):
+        keys = [index for index, pair in enumerate(zip(broken, mended, strict=True)) if pair[0] != pair[1]]
+    if len(keys) != 1 or (isinstance(broken, dict) and (keys[0] not in broken or keys[0] not in mended)):
+        return (*path, keys[0]) if len(keys) == 1 else path
+    return changed(broken[keys[0]], mended[keys[0]], (*path, keys[0]))
+
+
+@pytest.mark.parametrize("case", [*MACHINE_CASES, *STACK_MACHINE_CASES], ids=lambda case: case.id)
+def test_a_machines_value_that_is_not_known_is_told_of_and_stops_nothing(pack: ModuleType, case: Case) -> None:
+    item = case.mended[-1]
+    path = changed(case.broken[-1], item)
+    assert path
+    if case.rule == "node-04":
+        path = (*path[:-1], "placement") if item["kind"] == aws.TEMPLATE else path
+    for length in range(1, len(path) + 1):
+        if path[:length] in {("spec",), ("launchTemplate",)}:
+            continue
+        said = judged(pack, [*case.mended[:-1], unknown_at(item, path[:length])])
+        mandatory = said["isolation"] + said["isolation-stack"]
+        assert mandatory == [], f"{path[:length]} is not known and may turn out well"
+        told = said["isolation-advisory"] + said["isolation-stack-advisory"]
+        assert any(UNKNOWN_TEXT in text for text in told), path[:length]
+
+
+@pytest.mark.parametrize("case", [*MACHINE_CASES, *STACK_MACHINE_CASES], ids=lambda case: case.id)
+def test_nothing_else_that_is_not_known_of_a_machine_stops_a_preview(pack: ModuleType, case: Case) -> None:
+    item = case.mended[-1]
+    for path in places(item):
+        if path[0] in {"apiVersion", "kind", "templates"} or path[:2] in {
+            ("metadata", "namespace"),
+            ("metadata", "name"),
+        }:
+            continue
+        said = judged(pack, [*case.mended[:-1], unknown_at(item, path)])
+        assert said["isolation"] == [], path
+
+
+def test_what_no_rule_reads_may_stay_unknown_in_silence(pack: ModuleType) -> None:
+    made = [
+        unknown_at(cluster("c"), ("vpcConfig", "subnetIds")),
+        unknown_at(group("g"), ("launchTemplate", "id")),
+        unknown_at(template("t", imageId="ami-0a"), ("imageId",)),
+        unknown_at(node_class("n"), ("spec", "role")),
+    ]
+    assert not any(judged(pack, made).values())
+
+
+def test_a_rule_that_advises_refuses_where_it_is_configured_to(pack: ModuleType) -> None:
+    latest = node_class("n", amiSelectorTerms=[{"alias": "al2023@latest"}])
+    said = judged(pack, [latest])
+    assert said["isolation"] == []
+    assert [text[:6] for text in said["isolation-advisory"]] == ["ami-02"]
+    assert len(judged(pack, [latest], {"ami-02": "mandatory"})["isolation"]) == 1
+    assert not any(judged(pack, [latest], {"ami-02": "disabled"}).values())
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        group("custom", amiType="CUSTOM", releaseVersion=None),
+        group("whatever", releaseVersion=None),
+        group("bottlerocket", amiType="BOTTLEROCKET_x86_64", releaseVersion="1.50.0-20fd0ae1"),
+        node_class("by-tag", amiSelectorTerms=[{"tags": {"team": "images"}}]),
+        node_class("bottlerocket", amiSelectorTerms=[{"alias": "bottlerocket@v1.50.0"}]),
+        node_class("defaults", metadataOptions={"httpProtocolIPv6": "disabled"}),
+        template("deaf", metadataOptions={"httpEndpoint": "disabled"}),
+        template("reserved", capacityReservationSpecification={"capacityReservationPreference": "open"}),
+        template("grouped", placement={"groupName": "near"}),
+        group("evicting", instanceTypes=["g6.xlarge"], taints=[{"key": "gpu", "effect": "NO_EXECUTE"}]),
+        node_pool("cpu", one_of("karpenter.k8s.aws/instance-category", "c", "m"), []),
+        node_pool("none", {"key": "karpenter.k8s.aws/instance-gpu-count", "operator": "DoesNotExist"}, []),
+        node_pool("whole", P5, [GPU_TAINT], {MIG_CONFIG: "all-disabled"}),
+        cluster("named", {"publicAccessCidrs": ["198.51.100.7/32"]}),
+        {**release("else", {"cdi": {"nriPluginEnabled": True}}), "chart": "some-operator"},
+    ],
+    ids=lambda item: f"{item['kind']} {item['metadata']['name']}",
+)
+def test_what_is_well_or_cannot_be_judged_is_no_finding(item: Object) -> None:
+    assert findings([item]) == []
+
+
+@pytest.mark.parametrize(
+    ("requirement", "gpus"),
+    [
+        (one_of("node.kubernetes.io/instance-type", "m7i.large"), False),
+        (one_of("node.kubernetes.io/instance-type", "m7i.large", "g6.xlarge"), True),
+        (one_of("karpenter.k8s.aws/instance-category", "g"), True),
+        (one_of("karpenter.k8s.aws/instance-gpu-name", "h100"), True),
+        ({"key": "karpenter.k8s.aws/instance-gpu-count", "operator": "Gt", "values": ["0"]}, True),
+        (one_of("karpenter.k8s.aws/instance-gpu-count", "0"), False),
+        ({"key": "karpenter.k8s.aws/instance-family", "operator": "NotIn", "values": ["g6"]}, False),
+    ],
+)
+def test_a_pool_has_gpus_where_its_requirements_say_so(requirement: Object, gpus: bool) -> None:
+    assert bool(nodes.pool_gpus(node_pool("p", requirement, []))) is gpus
+
+
+@pytest.mark.parametrize(
+    ("toleration", "enough"),
+    [
+        ({"operator": "Exists"}, True),
+        ({"key": "nvidia.com/gpu", "operator": "Exists"}, True),
+        ({"key": "nvidia.com/gpu", "value": "present"}, True),
+        ({"key": "nvidia.com/gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"}, True),
+        ({"key": "nvidia.com/gpu", "value": "true"}, False),
+        ({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "gpu", "operator": "Exists"}, False),
+    ],
+)
+def test_a_taint_is_tolerated_as_the_scheduler_says(toleration: Object, enough: bool) -> None:
+    pool = node_pool("p", P5, [GPU_TAINT])
+    operator = release("o", {"daemonsets": {"tolerations": [toleration]}})
+    assert (findings([pool, operator]) == []) is enough
+
+
+def test_the_operator_tolerates_nvidias_taint_by_itself_and_no_other() -> None:
+    operator = {**release("o", {}), "values": {}}
+    assert findings([node_pool("p", P5, [GPU_TAINT]), operator]) == []
+    own = node_pool("p", P5, [GPU_TAINT, {"key": "team", "value": "a", "effect": "NoSchedule"}])
+    assert [found.rule for found in findings([own, operator])] == ["node-05", "node-05"]
+    assert len(findings([own, {**operator, "values": {"nfd": {"enabled": False}}}])) == 1
+    assert findings([own, {**operator, "valueYamlFiles": [{}]}]) == [], "the files may say so"
+
+
+def test_a_taint_of_a_managed_group_has_to_be_tolerated_too() -> None:
+    taints = [{"key": "team", "value": "a", "effect": "NO_SCHEDULE"}]
+    gpu, plain = (group("g", instanceTypes=[name], taints=taints) for name in ("p5.48xlarge", "m7i.large"))
+    operator = {**release("o", {}), "values": {}}
+    assert [found.rule for found in findings([gpu, operator])] == ["node-05", "node-05"]
+    assert findings([plain, operator]) == []
+
+
+def test_two_templates_of_one_tenant_may_share_a_wall() -> None:
+    mine = {"tags": {words.TENANT_TAG: "fraud"}}
+    theirs = {"tags": {words.TENANT_TAG: "risk"}}
+    left, right = efa_template("a", "sg-0a"), efa_template("b", "sg-0a")
+    assert findings([{**left, **mine}, {**right, **mine}]) == []
+    assert [found.rule for found in findings([{**left, **mine}, {**right, **theirs}])] == ["pool-06"]
+
+
+def test_two_walls_that_are_not_known_yet_are_told_of(pack: ModuleType) -> None:
+    path = ("networkInterfaces", 1, "securityGroups", 0)
+    left, right = (unknown_at(efa_template(name, "sg-0a"), path) for name in "ab")
+    said = judged(pack, [left, right])
+    assert said["isolation-stack"] == []
+    assert [text[:7] for text in said["isolation-stack-advisory"]] == ["pool-06"]
+    assert not any(judged(pack, [left]).values()), "one alone has nothing to share"
+
+
+def test_interfaces_without_a_group_share_the_default_one() -> None:
+    left, right = (with_field(efa_template(n, "x"), ("networkInterfaces", 1, "securityGroups"), None) for n in "ab")
+    assert [found.rule for found in findings([left, right])] == ["pool-06"]
+
+
+def test_classes_without_efa_may_choose_the_same_group() -> None:
+    term = {"tags": {"aws:eks:cluster-name": "c"}}
+    both = [node_class(name, securityGroupSelectorTerms=[term]) for name in "ab"]
+    assert findings(both) == []
+    assert [found.rule for found in findings([efa_class(name, term) for name in "ab"])] == ["pool-06"]
+
+
+def test_an_overlay_for_the_type_is_one_for_the_pool() -> None:
+    pool = node_pool("p", P5, [GPU_TAINT], {MIG_CONFIG: "all-1g.10gb"})
+    by_type = with_field(overlay("o", "p"), ("spec", "requirements"), [P5])
+    other_type = with_field(
+        overlay("o", "p"), ("spec", "requirements"), [one_of("node.kubernetes.io/instance-type", "p4d.24xlarge")]
+    )
+    priced = with_field(overlay("o", "p"), ("spec", "capacity"), {"smarter-devices/fuse": "1"})
+    assert findings([pool, by_type]) == []
+    for useless in (other_type, priced):
+        assert [found.rule for found in findings([pool, useless])] == ["mig-04"]
+
+
+def test_a_configuration_that_is_none_is_named() -> None:
+    broken = release("o", {"devicePlugin": {"config": {"create": True, "data": {"any": "sharing: ["}}}})
+    assert [found.rule for found in findings([broken])] == ["share-02"]

@@ -13,6 +13,7 @@ from tenancy.rules.values import (
     unsafe_prefix,
     unsafe_range,
     weak_pod_security,
+    wide_range,
 )
 
 
@@ -138,6 +139,24 @@ def test_a_narrow_range_is_safe(cidr: str) -> None:
 )
 def test_a_wide_special_or_broken_range_is_unsafe(cidr: str) -> None:
     assert unsafe_range(cidr)
+
+
+@pytest.mark.parametrize(
+    ("cidr", "wide"),
+    [
+        ("198.51.100.7/32", False),
+        ("198.51.100.7/24", False),
+        ("11.0.0.0/8", False),
+        ("2001:db8::/32", False),
+        ("0.0.0.0/0", True),
+        ("128.0.0.0/1", True),
+        ("::/0", True),
+        ("anywhere", True),
+        ("", True),
+    ],
+)
+def test_a_range_that_names_nobody_is_wide(cidr: str, wide: bool) -> None:
+    assert bool(wide_range(cidr)) is wide
 
 
 @pytest.mark.parametrize("prefix", ["a/", "teams/fraud/", "teams/fraud-2/2026/", "teams/..fraud/", "ü/"])

@@ -1,0 +1,182 @@
+"""Rules on AWS' half of a cluster, as the engine's resources have it: control plane, node groups, launch templates.
+
+A value that is not known is neither safe nor GPU-less: it is part of what is given, and the finding only advises.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tenancy.catalog import vocabulary as words
+from tenancy.catalog.instances import INSTANCES
+from tenancy.catalog.versions import AMI_DEFAULT, ami_release_misfit
+from tenancy.rules.found import UNKNOWN, Given, Object, at, many
+from tenancy.rules.values import wide_range
+
+CLUSTER = "aws:eks/cluster:Cluster"
+GROUP = "aws:eks/nodeGroup:NodeGroup"
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+ENTRY = "aws:eks/accessEntry:AccessEntry"
+ASSOCIATION = "aws:eks/accessPolicyAssociation:AccessPolicyAssociation"
+
+TEMPLATES = "templates"
+"""Of a node group among all resources: the launch templates that its inputs come from."""
+
+FAMILIES = frozenset(name.partition(".")[0] for name in INSTANCES)
+_EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
+_BARS = frozenset({"NoSchedule", "NoExecute"})
+_RELEASE = re.compile(r"\d+\.\d+\.\d+-(20\d{6})")
+_OTHER_SYSTEMS = ("BOTTLEROCKET", "WINDOWS")
+_EFA = frozenset({"efa", "efa-only"})
+
+
+def _cluster(item: Object) -> Given:
+    vpc = item.get("vpcConfig")
+    public = at(vpc, "endpointPublicAccess")
+    if public not in {False, "false"}:  # AWS' default is an endpoint that everybody reaches
+        ranges = many(at(vpc, "publicAccessCidrs"))
+        wide = [text for cidr in ranges if (text := wide_range(str(cidr)))]
+        if wide or not ranges:
+            yield (
+                "eks-01",
+                f"endpointPublicAccess {_or(public, 'true, the default')} to {', '.join(wide) or 'everybody'}",
+            )
+    access = item.get("accessConfig")
+    if (mode := at(access, "authenticationMode")) != "API":
+        yield "eks-02", f"authenticationMode {_or(mode, 'CONFIG_MAP, the default')}"
+    if (creator := at(access, "bootstrapClusterCreatorAdminPermissions")) not in {False, "false"}:
+        yield "eks-02", f"bootstrapClusterCreatorAdminPermissions {_or(creator, 'true, the default')}"
+
+
+def _group(item: Object) -> Given:
+    yield from _release(item)
+    if not item.get("launchTemplate"):
+        yield "node-02", "no launchTemplate, and the one that EKS makes encrypts only where the account's default does"
+    if machines := group_gpus(item):
+        yield from unbarred(item.get("taints"), machines)
+
+
+def _release(item: Object) -> Given:
+    release, system = item.get("releaseVersion"), str(item.get("amiType") or "")
+    if release is None:
+        # An image of the group's own template has no release, and what it is, nobody can tell from here.
+        if (system and system != "CUSTOM") or not item.get("launchTemplate"):
+            yield "ami-02", f"no releaseVersion{f' of {system}' if system else ''}"
+    elif found := _RELEASE.fullmatch(release):
+        if misfit := ami_release_misfit(f"v{found[1]}"):
+            yield "ami-01", f"releaseVersion {release}: {misfit}"
+    elif not system.startswith(_OTHER_SYSTEMS):
+        yield "ami-01", f"releaseVersion {release!r}, which is not like 1.36.3-{AMI_DEFAULT[1:]}"
+
+
+def group_gpus(item: Object) -> list[str]:
+    """What of a node group says that its machines have GPUs, or may turn out to say so."""
+    found = gpu_types(item.get("instanceTypes"))
+    image = str(item.get("amiType") or "")
+    return [*found, image] if "NVIDIA" in image or image.endswith("_GPU") or image == UNKNOWN else found
+
+
+def gpu_types(types: Any) -> list[str]:
+    return [name for name in map(str, many(types)) if name.partition(".")[0] in FAMILIES or name == UNKNOWN]
+
+
+def taints_of(given: Any) -> list[Mapping[str, Any]]:
+    """Taints in Kubernetes' words; EKS has words of its own for the effects."""
+    return [
+        {"key": t.get("key"), "value": t.get("value"), "effect": _EFFECTS.get(t.get("effect"), t.get("effect"))}
+        for t in many(given)
+    ]
+
+
+def bars(taint: Mapping[str, Any]) -> bool:
+    return taint["effect"] in _BARS
+
+
+def unbarred(given: Any, machines: list[str]) -> Given:
+    """node-03."""
+    taints = taints_of(given)
+    if not any(map(bars, taints)):
+        yield "node-03", f"{shown(taints)} on {', '.join(machines)}"
+
+
+def shown(taints: list[Mapping[str, Any]]) -> str:
+    texts = [f"{t['key']}{'=' + str(t['value']) if t['value'] else ''}:{t['effect']}" for t in taints]
+    return f"taints {', '.join(texts)}" if texts else "no taint"
+
+
+def _template(item: Object) -> Given:
+    options = item.get("metadataOptions")
+    if at(options, "httpEndpoint") != "disabled":
+        yield from weak_metadata(options, safe_default=False)
+    if not item.get("blockDeviceMappings"):
+        yield "node-02", "no blockDeviceMappings"
+    yield from open_volumes(item.get("blockDeviceMappings"))
+    group = at(item, "placement", "groupName") or at(item, "placement", "groupId")
+    target = at(item, "capacityReservationSpecification", "capacityReservationTarget")
+    reserved = at(target, "capacityReservationId") or at(target, "capacityReservationResourceGroupArn")
+    block = at(item, "instanceMarketOptions", "marketType") == "capacity-block"
+    if group and (reserved or block):
+        yield "node-04", f"placement group {group} beside {reserved or 'a capacity block'}"
+
+
+def weak_metadata(options: Any, *, safe_default: bool) -> Given:
+    """node-01. EC2 takes an option that is not set from the image or the account; Karpenter sets the safe one."""
+    unset = (None,) if safe_default else ()
+    safe = {"httpTokens": ("required", *unset), "httpPutResponseHopLimit": (1, "1", *unset)}
+    weak = [
+        f"{key} {_or(at(options, key), 'not set')}" for key, values in safe.items() if at(options, key) not in values
+    ]
+    if weak:
+        yield "node-01", f"metadataOptions: {', '.join(weak)}"
+
+
+def open_volumes(mappings: Any) -> Given:
+    """node-02."""
+    for mapping in many(mappings):
+        volume = mapping.get("ebs")
+        if volume is not None and (given := volume.get("encrypted")) not in {True, "true"}:
+            yield "node-02", f"{mapping.get('deviceName')}: encrypted {_or(given, 'not set')}"
+
+
+def efa_groups(item: Object) -> set[str]:
+    """Security groups of a template's EFA interfaces; empty: it has no such interface."""
+    found: set[str] = set()
+    for interface in many(item.get("networkInterfaces")):
+        kind = interface.get("interfaceType")
+        if kind in _EFA or kind == UNKNOWN:
+            groups = many(interface.get("securityGroups")) or many(item.get("vpcSecurityGroupIds"))
+            found |= set(map(str, groups)) or {"that is the default where none is named"}
+    return found
+
+
+def tenant_of(item: Object) -> str | None:
+    """The one tenant that a template's machines are for, by its tag."""
+    tenant = at(item, "tags", words.TENANT_TAG)
+    return None if tenant == UNKNOWN else tenant
+
+
+def cluster_wide(items: list[Object], owner_of: Mapping[tuple[str, str], str]) -> Iterator[tuple[Object, str]]:
+    """rbac-04: policies on the whole cluster for a principal that is in a tenant's group."""
+    groups: dict[str, list[str]] = {}
+    for entry in (item for item in items if item.get("kind") == ENTRY):
+        groups.setdefault(str(entry.get("principalArn")), []).extend(map(str, many(entry.get("kubernetesGroups"))))
+    for item in items:
+        scope, principal = at(item, "accessScope", "type"), str(item.get("principalArn"))
+        if item.get("kind") != ASSOCIATION or scope not in {"cluster", UNKNOWN}:
+            continue
+        for group in groups.get(principal, ()):
+            if tenant := owner_of.get(("Group", group)):
+                policy = str(item.get("policyArn")).rpartition("/")[2]
+                yield item, f"{policy} with scope {scope} for {principal} in Group {group!r} of tenant {tenant}"
+
+
+def _or(value: Any, absent: str) -> str:
+    return absent if value is None else value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+CHECKS: Mapping[str, Callable[[Object], Given]] = {CLUSTER: _cluster, GROUP: _group, TEMPLATE: _template}
+KINDS = frozenset({*CHECKS, ENTRY, ASSOCIATION})
+RULES_ALONE = "ami-01 ami-02 eks-01 eks-02 node-01 node-02 node-03 node-04".split()

@@ -1,0 +1,286 @@
+"""Rules on what Karpenter makes nodes from, on NVIDIA's operator, and on both together with AWS' node groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import combinations, product
+from typing import Any
+
+import yaml
+
+from tenancy.catalog import gpus
+from tenancy.catalog.instances import INSTANCES
+from tenancy.catalog.versions import ami_release_misfit
+from tenancy.rules import aws
+from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, many, name_of
+
+MIG_CONFIG = "nvidia.com/mig.config"
+_UNCUT = "all-disabled"
+"""The layout of nodes whose GPUs stay whole."""
+_NODE_POOL = "karpenter.sh/nodepool"
+_GPU_VALUES: Mapping[str, frozenset[str]] = {
+    "node.kubernetes.io/instance-type": frozenset(INSTANCES),
+    "karpenter.k8s.aws/instance-family": aws.FAMILIES,
+    "karpenter.k8s.aws/instance-category": frozenset({"g", "gr", "p"}),
+}
+_GPU_KEYS = "karpenter.k8s.aws/instance-gpu-"
+OPERATOR = "gpu-operator"
+_OPERATORS_OWN = ({"key": gpus.GPU_TAINT, "operator": "Exists", "effect": "NoSchedule"},)
+"""What the operator's chart tolerates by itself, its daemonsets and those of feature discovery."""
+_RENAME, _ONE = "renameByDefault", "failRequestsGreaterThanOne"
+_SHARING = {"timeSlicing": (_RENAME, _ONE), "mps": (_RENAME,)}
+"""What must be true; with MPS the plugin itself lets nobody ask for two."""
+
+
+def _node_class(item: Object) -> Given:
+    spec = item.get("spec")
+    for term in many(at(spec, "amiSelectorTerms")):
+        alias, name = term.get("alias"), str(term.get("name") or "")
+        system, _, release = str(alias or "").partition("@")
+        if release == "latest" or name.endswith("*"):
+            yield "ami-02", f"amiSelectorTerms {alias or name}"
+        elif alias == UNKNOWN:
+            yield "ami-01", f"amiSelectorTerms alias {alias}"
+        elif system.startswith("al2") and (misfit := ami_release_misfit(release)):
+            yield "ami-01", f"amiSelectorTerms {alias}: {misfit}"
+    yield from aws.weak_metadata(at(spec, "metadataOptions"), safe_default=True)
+    yield from aws.open_volumes(at(spec, "blockDeviceMappings"))
+    group, reserved = at(spec, "placementGroupSelector"), at(spec, "capacityReservationSelectorTerms")
+    if group and reserved:
+        yield "node-04", f"placementGroupSelector {_plain(group)} beside capacityReservationSelectorTerms"
+
+
+def _node_pool(item: Object) -> Given:
+    if machines := pool_gpus(item):
+        yield from aws.unbarred(at(item, "spec", "template", "spec", "taints"), machines)
+
+
+def pool_gpus(item: Object) -> list[str]:
+    """Requirements of a NodePool that lead to machines with GPUs, or may turn out to."""
+    found = []
+    for requirement in many(at(item, "spec", "template", "spec", "requirements")):
+        key, operator = str(requirement.get("key")), requirement.get("operator")
+        values = set(map(str, many(requirement.get("values"))))
+        if key.startswith(_GPU_KEYS):
+            if operator == "DoesNotExist" or (operator == "In" and values == {"0"}):
+                return []
+            if operator in {"In", "Exists", "Gt", "Gte"}:
+                found.append(f"{key} {operator}")
+        elif key == UNKNOWN:
+            found.append(key)
+        elif key in _GPU_VALUES and operator in {"In", UNKNOWN}:
+            found += sorted(values & {*_GPU_VALUES[key], UNKNOWN})
+    return found
+
+
+def _release(item: Object) -> Given:
+    values = item.get("values")
+    if is_operator(item):
+        yield from _operator(values)
+        data = at(values, "devicePlugin", "config", "data")
+        yield from shared_without_a_name(data)
+
+
+def _cluster_policy(item: Object) -> Given:
+    yield from _operator(item.get("spec"))
+
+
+def is_operator(item: Object) -> bool:
+    """Whether a Helm release is NVIDIA's operator, from whichever repository."""
+    chart = str(item.get("chart") or "").rstrip("/").rpartition("/")[2]
+    return item.get("kind") == "Release" and (chart == OPERATOR or chart.startswith(f"{OPERATOR}-v"))
+
+
+def _operator(values: Any) -> Given:
+    nri = at(values, "cdi", "nriPluginEnabled")
+    if nri not in (None, False, "false"):
+        yield "gpu-09", f"cdi.nriPluginEnabled {'true' if nri is True else nri}"
+
+
+def shared_without_a_name(data: Any) -> Given:
+    """share-02 on the device plugin's configurations, by their names."""
+    for name, text in data.items() if isinstance(data, Mapping) else [("data", data)] if data else ():
+        try:
+            config = yaml.safe_load(text) if isinstance(text, str) else text
+        except yaml.YAMLError:
+            config = text
+        if config is not None and not isinstance(config, Mapping):
+            yield "share-02", f"{name}, which is no configuration: {text!r}"
+        for mode, needed in _SHARING.items():
+            part = at(config, "sharing", mode)
+            missing = [key for key in needed if at(part, key) is not True]
+            if many(at(part, "resources")) and missing:
+                yield "share-02", f"{name}: {mode} without {', '.join(missing)}"
+
+
+CHECKS: Mapping[str, Callable[[Object], Given]] = {
+    "ClusterPolicy": _cluster_policy,
+    "EC2NodeClass": _node_class,
+    "NodePool": _node_pool,
+    "Release": _release,
+}
+RULES_ALONE = "ami-01 ami-02 gpu-09 node-01 node-02 node-03 node-04 share-02".split()
+RULES_TOGETHER = "mig-04 node-03 node-05 pool-06 share-02".split()
+
+
+def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
+    """What shows only when all machines of a program are seen together."""
+    by_kind: dict[str, list[Object]] = {}
+    for item in items:
+        by_kind.setdefault(str(item.get("kind")), []).append(item)
+    yield from _shared_walls([*by_kind.get(aws.TEMPLATE, ()), *by_kind.get("EC2NodeClass", ())])
+    yield from _unforeseen_slices(by_kind.get("NodePool", ()), by_kind.get("NodeOverlay", ()))
+    tainted: list[tuple[Object, list[Mapping[str, Any]]]] = []
+    for group in by_kind.get(aws.GROUP, ()):
+        # What AWS fills in is unknown in a preview of these outputs; unknown inputs are told of one by one.
+        machines = [name for name in aws.group_gpus(group) if name != UNKNOWN]
+        if not machines:
+            types = [template.get("instanceType") for template in many(group.get(aws.TEMPLATES))]
+            machines = aws.gpu_types([name for name in types if name])
+            for rule, given in aws.unbarred(group.get("taints"), machines) if machines else ():
+                yield Finding(rule, name_of(group), given)
+        if machines:
+            tainted.append((group, aws.taints_of(group.get("taints"))))
+    pools = filter(pool_gpus, by_kind.get("NodePool", ()))
+    tainted += [(pool, aws.taints_of(at(pool, "spec", "template", "spec", "taints"))) for pool in pools]
+    for release in filter(is_operator, by_kind.get("Release", ())):
+        yield from _untolerated(release, tainted)
+        yield from _configured(release, by_kind.get("ConfigMap", ()))
+
+
+def _shared_walls(makers: Iterable[Object]) -> Iterator[Finding]:
+    """pool-06: two launch templates, or two node classes, whose EFA traffic one security group lets through."""
+    walls: list[tuple[Object, str | None, Any]] = []
+    # Resources come in no order: of two the finding always names the same one.
+    for item in sorted(makers, key=lambda maker: (maker.get("kind") != aws.TEMPLATE, name_of(maker))):
+        if item.get("kind") == aws.TEMPLATE:
+            walls.append((item, aws.tenant_of(item), aws.efa_groups(item)))
+        else:
+            spec = item.get("spec") or {}
+            kinds = {interface.get("interfaceType") for interface in many(at(spec, "networkInterfaces"))}
+            terms = many(at(spec, "securityGroupSelectorTerms")) if kinds & {"efa", "efa-only", UNKNOWN} else ()
+            walls.append((item, aws.tenant_of(spec), terms))
+    for (one, tenant, left), (other, same, right) in combinations(walls, 2):
+        if (tenant is None or tenant != same) and (shared := _both(left, right)):
+            yield Finding("pool-06", name_of(other), f"security group {shared}, as {name_of(one)}")
+
+
+def _both(left: Any, right: Any) -> str:
+    """A security group that is sure to be of both, or may turn out to be."""
+    if not left or not right:
+        return ""
+    if isinstance(left, set) or isinstance(right, set):
+        first, second = (
+            found if isinstance(found, set) else {str(term["id"]) for term in found if term.get("id")}
+            for found in (left, right)
+        )
+        return ", ".join(first & second) or (UNKNOWN if first and second and UNKNOWN in first | second else "")
+    for one, other in product(left, right):
+        for key in ("id", "name"):
+            mine, theirs = at(one, key), at(other, key)
+            if mine and theirs and (mine == theirs or UNKNOWN in (mine, theirs)):
+                return mine if mine == theirs else UNKNOWN
+        tags, more = at(one, "tags"), at(other, "tags")
+        if tags and more and (_within(tags, more) or _within(more, tags)):
+            return f"with tags {_plain(tags)} and {_plain(more)}"
+    return ""
+
+
+def _within(tags: Any, more: Any) -> bool:
+    """Whether one choice by tags takes everything that the other takes, or may turn out to."""
+    if UNKNOWN in (tags, more):
+        return True
+    return all(
+        key in more and (value in ("*", UNKNOWN) or more[key] in (value, UNKNOWN)) for key, value in tags.items()
+    )
+
+
+def _unforeseen_slices(pools: Iterable[Object], overlays: Iterable[Object]) -> Iterator[Finding]:
+    """mig-04."""
+    told = [(overlay, list(map(str, many(at(overlay, "spec", "capacity"))))) for overlay in overlays]
+    for pool in pools:
+        layouts = _values_of(pool).get(MIG_CONFIG, set()) - {_UNCUT}
+        offered = [key for overlay, keys in told if _is_for(overlay, pool) for key in keys]
+        if layouts and not any(key.startswith("nvidia.com/") for key in offered):
+            there = [f"{name_of(item)} with {', '.join(keys) or 'nothing'} on {_chosen(item)}" for item, keys in told]
+            given = f"label {MIG_CONFIG}: {', '.join(sorted(layouts))} and {'; '.join(there) or 'no NodeOverlay'}"
+            yield Finding("mig-04", name_of(pool), given)
+
+
+def _values_of(pool: Object) -> dict[str, set[str]]:
+    """What the nodes of a pool have as labels, where it says so."""
+    template = at(pool, "spec", "template")
+    labels = at(template, "metadata", "labels")
+    found = {str(key): {str(value)} for key, value in labels.items()} if isinstance(labels, Mapping) else {}
+    if labels == UNKNOWN:
+        found[MIG_CONFIG] = {UNKNOWN}
+    for requirement in many(at(template, "spec", "requirements")):
+        if requirement.get("operator") == "In":
+            found.setdefault(str(requirement.get("key")), set(map(str, many(requirement.get("values")))))
+    found[_NODE_POOL] = {str(at(pool, "metadata", "name"))}
+    return found
+
+
+def _is_for(overlay: Object, pool: Object) -> bool:
+    """Whether an overlay is for nodes of a pool: nothing that both say keeps them apart, and nothing is unknown."""
+    have = _values_of(pool)
+    for requirement in many(at(overlay, "spec", "requirements")):
+        mine = have.get(str(requirement.get("key")))
+        values = set(map(str, many(requirement.get("values"))))
+        if UNKNOWN in {requirement.get("key"), requirement.get("operator"), *values}:
+            return False
+        if mine and requirement.get("operator") == "In" and not mine & values:
+            return False
+        if mine and requirement.get("operator") == "NotIn" and mine <= values:
+            return False
+    return True
+
+
+def _chosen(overlay: Object) -> str:
+    requirements = many(at(overlay, "spec", "requirements"))
+    return " and ".join(", ".join(map(str, many(one.get("values")))) for one in requirements) or "all nodes"
+
+
+def _untolerated(release: Object, tainted: Iterable[tuple[Object, list[Mapping[str, Any]]]]) -> Iterator[Finding]:
+    """node-05."""
+    values = release.get("values")
+    places = ["daemonsets"]
+    if at(values, "nfd", "enabled") not in (False, "false"):
+        places.append("node-feature-discovery.worker")
+    for place in places:
+        tolerations = at(values, *place.split("."), "tolerations")
+        if tolerations is None:
+            if release.get("valueYamlFiles"):
+                continue  # they may say so, and nobody reads them here
+            tolerations = _OPERATORS_OWN
+        for pool, taints in tainted:
+            missing = [t for t in taints if aws.bars(t) and not any(_tolerates(one, t) for one in many(tolerations))]
+            if missing:
+                given = f"{place}.tolerations {[_plain(one) for one in many(tolerations)]} on {name_of(pool)} with "
+                yield Finding("node-05", name_of(release), given + aws.shown(missing))
+
+
+def _tolerates(toleration: Any, taint: Mapping[str, Any]) -> bool:
+    key, effect = toleration.get("key"), toleration.get("effect")
+    if effect not in (None, "", taint["effect"]):
+        return False
+    if toleration.get("operator") == "Exists":
+        return key in (None, "") or (key == taint["key"] and key != UNKNOWN)
+    return key != UNKNOWN and key == taint["key"] and (toleration.get("value") or "") == (taint["value"] or "")
+
+
+def _configured(release: Object, maps: Iterable[Object]) -> Iterator[Finding]:
+    """share-02 on the config map that the operator's device plugin reads."""
+    config = at(release, "values", "devicePlugin", "config")
+    if at(config, "create") is True or not at(config, "name"):
+        return
+    home = at(release, "metadata", "namespace") or "default"
+    for item in maps:
+        metadata = item.get("metadata") or {}
+        if (metadata.get("name"), metadata.get("namespace") or home) == (at(config, "name"), home):
+            for rule, given in shared_without_a_name(item.get("data")):
+                yield Finding(rule, name_of(item), given)
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value
