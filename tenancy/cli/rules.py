@@ -69,6 +69,8 @@ def _page(faces: Mapping[str, Collection[str]]) -> str:
     for rule in RULES.values():
         lines += ["", f"## {rule.id}", "", f"{rule.title[0].upper()}{rule.title[1:]}.", ""]
         lines += [f"- Why: {rule.why}.", f"- What to do: {rule.fix}.", f"- Severity: {rule.severity}."]
+        if rule.advises:
+            lines.append("- The policy pack advises: it refuses only where its configuration says mandatory.")
         if rule.waivable:
             lines.append("- An exception in the tenant file, with an end date, waives it.")
     return "\n".join(lines) + "\n"

@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tenancy.catalog.versions import AMI_DEFAULT, ami_release_misfit
+from tenancy.rules.values import wide_range
 from tenancy.spec.base import Flag, Form, Mistake, Positive, Spec, Whole, broken
 from tenancy.spec.pools import Release, Zone
 
@@ -107,13 +108,6 @@ _LOG_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096
 """What CloudWatch Logs accepts as retentionInDays (PutRetentionPolicy)."""
 
 
-def _wide(text: str) -> bool:
-    try:
-        return ipaddress.IPv4Network(text, strict=False).prefixlen < 8
-    except ValueError:
-        return True
-
-
 class Aws(Spec):
     enabled: Flag = Field(
         False, description="Whether the AWS layer (network, cluster, nodes) is built. Absent: it is not."
@@ -152,8 +146,8 @@ class Aws(Spec):
 
     def mistakes(self) -> Iterator[Mistake]:
         for i, text in enumerate(self.public_access):
-            if _wide(text):
-                yield broken(("public-access", i), "eks-01", f"public-access: {text}")
+            if given := wide_range(text):
+                yield broken(("public-access", i), "eks-01", given)
         if misfit := ami_release_misfit(self.ami_release):
             yield broken(("ami-release",), "ami-01", misfit)
         if self.log_days not in _LOG_DAYS:
