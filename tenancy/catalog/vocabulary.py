@@ -45,8 +45,11 @@ COST_LABELS = (
 )
 """The keys that Kubecost and OpenCost read by default, and the two that say what a workload may ask for."""
 
-CHARGED_LABELS = (TENANT, "team", "department", "cost-center")
-"""What a bill is made from: a pod that carries one of these must carry its namespace's value."""
+CHARGED_LABELS = (TENANT, "team", "owner", "department", "cost-center", "product", "gpu-tier")
+"""What a bill is made from: a pod that carries one of these must carry its namespace's value.
+
+Not `env` and `tier`: charts put them on pods for reasons of their own, and no bill is read by them alone.
+"""
 
 PSA_ENFORCE = "pod-security.kubernetes.io/enforce"
 PSA_VERSION = "pod-security.kubernetes.io/enforce-version"

@@ -31,6 +31,44 @@ CONTROLLERS = ("kubernetes.io", "k8s.io", "k8s.aws", "amazonaws.com", "cilium.io
 """Domains of controllers that publish a service, name it or open it to other clusters by its annotations."""
 
 VOLUME_BINDER = "system:serviceaccount:kube-system:persistent-volume-binder"
+NAMESPACE_CONTROLLERS = (
+    "system:serviceaccount:kube-system:generic-garbage-collector",
+    "system:serviceaccount:kube-system:namespace-controller",
+)
+JOB_CONTROLLERS = ("system:kube-controller-manager", "system:serviceaccount:kube-system:job-controller")
+"""The second wherever controllers have accounts of their own, as on EKS."""
+JOB_FINALIZER = "batch.kubernetes.io/job-tracking"
+"""The job controller puts it on pods that it makes. Nobody takes it off pods of another controller, and no template
+needs it. Kueue's on plain pods (kueue.x-k8s.io/managed) has no place here: where no Kueue runs, it stays for ever.
+"""
+
+# Annotations of pods that a network or a runtime obeys. Network plugins, by domain (a domain covers those below it):
+#   k8s.v1.cni.cncf.io, v1.multus-cni.io   more networks, the default one: Multus, docs/configuration.md
+#   vpc.amazonaws.com, k8s.amazonaws.com   ENIs, addresses that load balancers believe: amazon-vpc-cni-k8s README
+#   cni.projectcalico.org                  addresses, pools, allowed source prefixes: Calico, "pod annotations"
+#   k8s.ovn.org, ovn.kubernetes.io         OVN-Kubernetes; Kube-OVN, addresses and gateways
+#   cilium.io                              policy.cilium.io/no-track-port, ipam.cilium.io/ip-pool, bandwidth.cilium.io:
+#                                          cilium pkg/annotation/k8s.go
+# and runtimes:
+#   cri-o.io, crio.io                      seccomp, processors: CRI-O, pkg/annotations
+#   nri.io, noderesource.dev               devices and mounts: containerd/nri, plugins/device-injector
+#   containerd.io                          where the restart monitor writes: containerd, core/runtime/restart
+NETWORK_DOMAINS = (
+    *("cilium.io", "cni.projectcalico.org", "k8s.amazonaws.com", "k8s.ovn.org", "k8s.v1.cni.cncf.io"),
+    *("ovn.kubernetes.io", "v1.multus-cni.io", "vpc.amazonaws.com"),
+)
+RUNTIME_DOMAINS = ("containerd.io", "cri-o.io", "crio.io", "noderesource.dev", "nri.io")
+# Keys without a domain, by how they begin: Kata's hypervisor (kata-containers, docs/how-to/how-to-set-sandbox-config),
+# CRI-O's devices and containerd's untrusted runtime, gVisor's mounts, Cilium's older names.
+SANDBOX_PREFIXES = ("dev.gvisor.", "io.cilium.", "io.katacontainers.", "io.kubernetes.cri-o.", "io.kubernetes.cri.")
+
+STEADFAST = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true", "karpenter.sh/do-not-disrupt": "false"}
+"""What autoscalers ask before they take a node, and the one answer that holds none (Karpenter takes durations too)."""
+
+AUDIENCES = ("", "pods.eks.amazonaws.com", "sts.amazonaws.com")
+"""Of tokens: the API server, and those that EKS' own webhook mounts (aws/amazon-eks-pod-identity-webhook)."""
+TOKEN_SECONDS = 86400
+"""What the same webhook asks for."""
 
 
 def _cel(value: object) -> str:
@@ -41,6 +79,7 @@ def _cel(value: object) -> str:
 _DEVICES = _cel(list(gpus.DEVICE_VARIABLES))
 _HARMLESS, _CONTROLLERS = _cel(list(HARMLESS_ANNOTATIONS)), _cel(list(CONTROLLERS))
 _CHARGED = _cel(list(words.CHARGED_LABELS))
+_DOMAINS = _cel([f".{domain}" for domain in (*NETWORK_DOMAINS, *RUNTIME_DOMAINS)])
 _PLAIN_RESOURCES = _cel(["cpu", "memory", "ephemeral-storage"])
 
 _TOLERABLE = f"""(t.key in ['node.kubernetes.io/not-ready', 'node.kubernetes.io/unreachable']
@@ -55,8 +94,9 @@ _TOLERABLE = f"""(t.key in ['node.kubernetes.io/not-ready', 'node.kubernetes.io/
                 && quantity(string(c.resources.limits[r])).isGreaterThan(quantity('0'))))"""
 """What a toleration `t` may be."""
 
-# Rules on pods, over `variables.spec`, `.podLabels`, `.podAnnotations` and `.containers`. The same text
-# judges a pod and every template of one; what differs is the expression that yields these variables.
+# Rules on pods, over `variables.spec`, `.podLabels`, `.podAnnotations`, `.newAnnotations`, `.newFinalizers` and
+# `.containers`. The same text judges a pod and every template of one; what differs is the expression that yields these
+# variables.
 _POD_RULES: Mapping[str, str] = {
     "gpu-01": "!has(variables.spec.runtimeClassName) || variables.spec.runtimeClassName == ''",
     "gpu-02": f"""variables.containers.all(c, !has(c.env) || c.env.all(e, !(e.name in {_DEVICES})
@@ -100,6 +140,18 @@ _POD_RULES: Mapping[str, str] = {
     "stor-04": "!has(variables.spec.volumes) || variables.spec.volumes.all(v, !has(v.csi))",
     "avail-01": """!has(variables.spec.terminationGracePeriodSeconds)
         || variables.spec.terminationGracePeriodSeconds <= 600""",
+    "avail-03": "size(variables.newFinalizers) == 0",
+    "avail-04": f"""{_cel(STEADFAST)}.all(k, !(k in variables.podAnnotations)
+        || variables.podAnnotations[k] == {_cel(STEADFAST)}[k])""",
+    "id-03": f"""!has(variables.spec.volumes) || variables.spec.volumes.all(v,
+        !has(v.projected) || !has(v.projected.sources) || v.projected.sources.all(s,
+            !has(s.serviceAccountToken) || (
+                (!has(s.serviceAccountToken.audience) || s.serviceAccountToken.audience in {_cel(list(AUDIENCES))})
+                && (!has(s.serviceAccountToken.expirationSeconds)
+                    || s.serviceAccountToken.expirationSeconds <= {TOKEN_SECONDS}))))""",
+    "net-07": f"""variables.newAnnotations.all(k,
+        !{_cel(list(SANDBOX_PREFIXES))}.exists(p, k.startsWith(p))
+        && !{_DOMAINS}.exists(d, ('.' + k.split('/')[0]).endsWith(d)))""",
     "cost-01": f"""{_CHARGED}.all(k, !(k in variables.podLabels)
         || (k in namespaceObject.metadata.labels
             && variables.podLabels[k] == namespaceObject.metadata.labels[k]))""",
@@ -140,7 +192,7 @@ _KEYS = f"!has(object.data) || object.data.all(k, !(k in {_DEVICES}))"
 
 GUARDED = (
     *(*_HAS_TENANT, *_POD_RULES, *_CLAIM_RULES),
-    *("avail-02", "gpu-04", "id-01", "id-02", "net-01", "ns-01", "stor-03"),
+    *("avail-02", "gpu-04", "id-01", "id-02", "net-01", "ns-01", "ns-05", "stor-03"),
 )
 """Every rule that some guard enforces."""
 
@@ -156,6 +208,7 @@ class Guard:
     """Rule id -> CEL expression that must hold."""
     variables: Mapping[str, str]
     conditions: Mapping[str, str]
+    operations: Sequence[str] = ("CREATE", "UPDATE")
 
 
 def _listed(key: str) -> str:
@@ -164,19 +217,38 @@ def _listed(key: str) -> str:
     return f"{known} ? {at}.split(',').filter(x, x != '') : []"
 
 
+# What a pod has already is judged no more: a network's agent has written there how the pod is connected, and whoever
+# takes one finalizer off leaves the others. Agents of the system write onto pods that stand; those that its controllers
+# create hold what a tenant's template says.
+_OF_SYSTEM = """('system:serviceaccounts:kube-system' in request.userInfo.groups
+    || request.userInfo.username.startsWith('eks:'))"""
+_NEW_ANNOTATIONS = f"""variables.podAnnotations.filter(k, request.operation == 'CREATE' || (!{_OF_SYSTEM}
+    && !(has(oldObject.metadata.annotations) && k in oldObject.metadata.annotations
+        && oldObject.metadata.annotations[k] == variables.podAnnotations[k])))"""
+_NEW_FINALIZERS = f"""(has(object.metadata.finalizers) ? object.metadata.finalizers : []).filter(f,
+    !(f == {_cel(JOB_FINALIZER)} && request.userInfo.username in {_cel(list(JOB_CONTROLLERS))})
+    && (request.operation == 'CREATE'
+        || !(has(oldObject.metadata.finalizers) && f in oldObject.metadata.finalizers)))"""
+_NO_NEW_FINALIZER = """(!has(object.metadata.finalizers) || object.metadata.finalizers.all(f,
+    has(oldObject.metadata.finalizers) && f in oldObject.metadata.finalizers))"""
+
+
 def _pod_variables(spec: str, metadata: str, placing: str) -> dict[str, str]:
     """`spec` and `metadata` yield the pod's; `placing` holds while the scheduler has not seen it."""
 
     def either(field: str) -> str:
         return f"has({metadata}.{field}) ? {metadata}.{field} : {{}}"
 
-    parent, _, last = metadata.rpartition(".")
-    optional = f"has({metadata}) && " if last != "metadata" or parent != "object" else ""
+    of_pod = metadata == "object.metadata"
+    optional = "" if of_pod else f"has({metadata}) && "
     labels, annotations = (f"{optional}{either(f)}" for f in ("labels", "annotations"))
+    finalizers = f"{optional}has({metadata}.finalizers) ? {metadata}.finalizers : []"
     return {
         "spec": spec,
         "podLabels": labels,
         "podAnnotations": annotations,
+        "newAnnotations": _NEW_ANNOTATIONS if of_pod else "variables.podAnnotations.filter(k, true)",
+        "newFinalizers": _NEW_FINALIZERS if of_pod else finalizers,
         "placing": placing,
         "containers": "variables.spec.containers"
         " + (has(variables.spec.initContainers) ? variables.spec.initContainers : [])"
@@ -188,10 +260,14 @@ def _pod_variables(spec: str, metadata: str, placing: str) -> dict[str, str]:
     }
 
 
-def _changed(*fields: str) -> dict[str, str]:
-    """Nothing is judged twice: a finalizer's removal or a status write passes, whatever the rules say now."""
+def _changed(*fields: str, also: str = "") -> dict[str, str]:
+    """Nothing is judged twice: a finalizer's removal or a status write passes, whatever the rules say now.
+
+    `also` is what must hold beside for nothing to have changed.
+    """
     pairs = [(f"object.{field}", f"oldObject.{field}") for field in fields]
     same = " && ".join(f"(has({n}) == has({o}) && (!has({n}) || {n} == {o}))" for n, o in pairs)
+    same += f" && {also}" if also else ""
     return {"changed": f"request.operation != 'UPDATE' || !({same})"}
 
 
@@ -211,7 +287,7 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
             [("", "v1", ["pods", "pods/ephemeralcontainers"])],
             pod_rules,
             _pod_variables("object.spec", "object.metadata", "request.operation == 'CREATE'"),
-            _changed("spec", *_META),
+            _changed("spec", *_META, also=_NO_NEW_FINALIZER),
         ),
         Guard(
             "tenancy-templates",
@@ -299,6 +375,14 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
             _namespace_variables(),
             _changed(*_META),
         ),
+        Guard(
+            "tenancy-removals",
+            [("", "v1", ["namespaces"])],
+            {"ns-05": f"{platform} || request.userInfo.username in {_cel(list(NAMESPACE_CONTROLLERS))}"},
+            {},
+            {"tenants": f"has(oldObject.metadata.labels) && {_cel(words.TENANT)} in oldObject.metadata.labels"},
+            operations=("DELETE",),
+        ),
         *(_claim_guards() if environment.devices_by_claim else ()),
     )
 
@@ -380,7 +464,7 @@ def guard_objects(environment: Environment) -> tuple[Object, ...]:
                     {
                         "apiGroups": [group],
                         "apiVersions": [version],
-                        "operations": ["CREATE", "UPDATE"],
+                        "operations": list(guard.operations),
                         "resources": list(resources),
                         "scope": "*",
                     }

@@ -22,6 +22,8 @@ CLASS_AS_RESOURCE = "requests.deviceclass.resource.kubernetes.io/"
 CLAIM_COUNTS = ("count/resourceclaims.resource.k8s.io", "count/resourceclaimtemplates.resource.k8s.io")
 CLAIMS = 200
 """Device claims of one namespace: a runaway controller stops here, not at the cluster's limits."""
+REPLICA_SETS = 12
+"""Of one Deployment: ten old ones by default (`revisionHistoryLimit`), the one that stands and the next."""
 
 
 def gpu_quota(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, str]:
@@ -91,6 +93,9 @@ def resource_quota(environment: Environment, tenant: Tenant, namespace: Namespac
         "count/cronjobs.batch": quantity.write_count(quota.jobs),
         "count/deployments.apps": quantity.write_count(quota.deployments),
         "count/statefulsets.apps": quantity.write_count(quota.deployments),
+        "count/poddisruptionbudgets.policy": quantity.write_count(2 * quota.deployments),
+        "count/horizontalpodautoscalers.autoscaling": quantity.write_count(2 * quota.deployments),
+        "count/replicasets.apps": quantity.write_count(REPLICA_SETS * quota.deployments),
         **quota.other,
         **gpu_quota(environment, tenant, namespace),
     }

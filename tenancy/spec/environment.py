@@ -176,6 +176,7 @@ OWN_QUOTA_KEYS = frozenset(
     | {"services.nodeports", "requests.storage", "cpu", "memory", "ephemeral-storage"}
     | {f"{side}.{what}" for side in ("requests", "limits") for what in ("cpu", "memory", "ephemeral-storage")}
     | {"count/jobs.batch", "count/cronjobs.batch", "count/deployments.apps", "count/statefulsets.apps"}
+    | {"count/horizontalpodautoscalers.autoscaling", "count/poddisruptionbudgets.policy", "count/replicasets.apps"}
 )
 
 
@@ -192,7 +193,11 @@ class Quota(Spec):
     secrets: Count = Field(50, description="Secrets.")
     config_maps: Count = Field(50, description="ConfigMaps.")
     jobs: Count = Field(500, description="Jobs, ended ones included.")
-    deployments: Count = Field(50, description="Deployments, and StatefulSets as many again.")
+    deployments: Count = Field(
+        50,
+        description="Deployments, and StatefulSets as many again; a disruption budget and an autoscaler for each, and "
+        "12 ReplicaSets for each Deployment.",
+    )
     volume_claims: Count = Field(20, description="PersistentVolumeClaims.")
     storage: Quantity = Field("2Ti", description="Sum of all claims, bytes.")
     other: dict[str, Quantity] = Field(

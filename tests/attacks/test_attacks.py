@@ -17,14 +17,15 @@ from click.testing import CliRunner, Result
 from tenancy.catalog import vocabulary as words
 from tenancy.cli import main
 from tenancy.live import denial
-from tenancy.live.api import collection, path_of
+from tenancy.live.api import Identity, collection, path_of
 from tenancy.live.attacks import RULES_ATTACKED, Attack, Place, Request, Scene, all_attacks, differences
 from tenancy.live.attacks.model import APPLY, JSON_PATCH, MERGE, STRATEGIC, attack, put
-from tenancy.live.attacks.pods import workload
+from tenancy.live.attacks.objects import CLUSTER_ADMIN
+from tenancy.live.attacks.pods import JOB_CONTROLLER, OBEYED, workload
 from tenancy.live.denial import AuditLog
 from tenancy.live.verify import run
-from tenancy.plan import Plan
-from tenancy.plan.guards import guards
+from tenancy.plan import Plan, quotas
+from tenancy.plan.guards import JOB_FINALIZER, NETWORK_DOMAINS, RUNTIME_DOMAINS, SANDBOX_PREFIXES, guards
 from tenancy.rules.catalogue import RULES
 from tenancy.spec import Loaded, load
 from tests.claims import by_claim
@@ -88,6 +89,17 @@ def test_every_rule_is_attacked_in_every_guard_that_has_it(offline: tuple[Attack
         if rule != UNREACHABLE or not either.environment.devices_by_claim
     }
     assert theirs - asked == set()
+
+
+def test_every_annotation_that_a_network_or_runtime_obeys_is_attacked_once() -> None:
+    keys = [key for _, key in OBEYED.values()]
+    found = Counter(
+        name
+        for key in keys
+        for name in (*NETWORK_DOMAINS, *RUNTIME_DOMAINS, *SANDBOX_PREFIXES)
+        if key.startswith(name) or f".{key.split('/')[0]}".endswith(f".{name}")
+    )
+    assert set(found) == {*NETWORK_DOMAINS, *RUNTIME_DOMAINS, *SANDBOX_PREFIXES}
 
 
 def test_tenants_attack_each_other_both_ways(offline: tuple[Attack, ...], either: Loaded) -> None:
@@ -159,6 +171,9 @@ def standing(cluster: Cluster) -> Iterator[Place]:
         cluster.api.request("DELETE", f"{path}?gracePeriodSeconds=0", None)
 
 
+KUBE_SYSTEM = "system:serviceaccounts:kube-system"
+
+
 def _updates(cluster: Cluster, place: Place) -> Iterator[Attack]:
     """What was admitted once, changed into what would not have been."""
     pods, apps = f"/api/v1/namespaces/{place.name}/pods/standing", f"/apis/apps/v1/namespaces/{place.name}"
@@ -185,6 +200,17 @@ def _updates(cluster: Cluster, place: Place) -> Iterator[Attack]:
     device = "/metadata/annotations/nvidia.cdi.k8s.io~1pod"
     yield update("annotation", "gpu-05", pods, meta, device, "nvidia.com/gpu=all", MERGE, "pods")
     yield update("label", "cost-01", pods, meta, "/metadata/labels/team", "another-team", MERGE, "pods")
+    yield update("finalizer", "avail-03", pods, meta, "/metadata/finalizers", ["bank.example/keep"], MERGE, "pods")
+    hold = "/metadata/annotations/karpenter.sh~1do-not-disrupt"
+    yield update("hold", "avail-04", pods, meta, hold, "true", MERGE, "pods")
+    network = "/metadata/annotations/k8s.v1.cni.cncf.io~1networks"
+    yield update("network", "net-07", pods, meta, network, "x", MERGE, "pods")
+    # A network's agent writes what the pod's connection is, onto a pod that stands.
+    connected = {"metadata": {"annotations": {"vpc.amazonaws.com/pod-ips": "10.0.0.1"}}}
+    agent = Identity("system:serviceaccount:kube-system:aws-node", ("system:masters", KUBE_SYSTEM))
+    request = Request("PATCH", pods, connected, CLUSTER_ADMIN, MERGE)
+    guard = cluster.scene.guard("net-07", "pods")
+    yield attack("update-connection", "net-07", "claim another's address", guard, request, twin_who=agent)
     usual = {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}
     tolerate = [{"op": "add", "path": "/spec/tolerations/-", "value": usual}]
     yield update("toleration", "sched-01", pods, tolerate, "/0/value/key", words.POOL, JSON_PATCH, "pods")
@@ -208,6 +234,71 @@ def test_what_stands_cannot_be_changed_into_what_would_be_refused(cluster: Clust
     assert {a.id: d for a in attacks if len(d := differences(a.request.as_data(), a.twin.as_data())) != 1} == {}
     results = run(cluster.api, attacks, AuditLog(cluster.audit_log))
     assert [result.as_dict() for result in results if result.gap] == []
+
+
+def test_what_a_controller_wrote_onto_a_pod_stays_and_a_finalizer_is_taken_off(cluster: Cluster) -> None:
+    place = cluster.scene.home
+    assert place is not None
+    pod = put(put(place.pod(), "/metadata/name", "tracked"), "/metadata/finalizers", [JOB_FINALIZER])
+    pods = collection("v1", "Pod", place.name)
+    # Of a controller that is no job: from a pod of nobody the job controller takes its finalizer off at once.
+    root = cluster.api.request("GET", f"/api/v1/namespaces/{place.name}/configmaps/kube-root-ca.crt").body["metadata"]
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": root["name"], "uid": root["uid"], "controller": True}
+    pod = put(pod, "/metadata/ownerReferences", [owner])
+    path = f"{pods}/tracked"
+    answer = cluster.api.request("POST", pods, pod, JOB_CONTROLLER)
+    assert answer.ok, answer.message
+    agent = Identity("eks:vpc-resource-controller", ("system:masters",))
+    connected = {"metadata": {"annotations": {"vpc.amazonaws.com/pod-eni": "[]"}}}
+    try:
+        answer = cluster.api.request("PATCH", path, connected, agent, MERGE)
+        assert answer.ok, answer.message
+        labels = {"metadata": {"labels": {"note": "hello"}, "finalizers": [JOB_FINALIZER]}}
+        another = put(labels, "/metadata/finalizers", [JOB_FINALIZER, "bank.example/keep"])
+        request = Request("PATCH", path, another, place.developer, MERGE)
+        denier = cluster.scene.guard("avail-03", "pods")
+        added = attack("one-more", "avail-03", "", denier, request, twin_body=labels)
+        assert [result.as_dict() for result in run(cluster.api, [added]) if result.gap] == []
+    finally:
+        cluster.api.request("DELETE", f"{path}?gracePeriodSeconds=0")
+        answer = cluster.api.request("PATCH", path, {"metadata": {"finalizers": None}}, JOB_CONTROLLER, MERGE)
+    assert answer.ok, answer.message
+    assert cluster.api.request("GET", path).status == 404
+
+
+COUNTED = {
+    "count/poddisruptionbudgets.policy": ("policy/v1", "PodDisruptionBudget"),
+    "count/horizontalpodautoscalers.autoscaling": ("autoscaling/v2", "HorizontalPodAutoscaler"),
+    "count/replicasets.apps": ("apps/v1", "ReplicaSet"),
+}
+
+
+@pytest.mark.parametrize("key", COUNTED)
+def test_a_quota_counts_what_comes_with_deployments(cluster: Cluster, key: str) -> None:
+    place = cluster.scene.home
+    assert place is not None
+    api, kind = COUNTED[key]
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"}
+    spec: dict[str, Any] = {
+        "PodDisruptionBudget": {"selector": {"matchLabels": {"app": "x"}}, "maxUnavailable": 1},
+        "HorizontalPodAutoscaler": {"scaleTargetRef": target, "maxReplicas": 2},
+    }.get(kind) or workload("Deployment", place.pod())["spec"]
+    body = {"apiVersion": api, "kind": kind, "metadata": {"name": "counted"}, "spec": spec}
+    ask = Request("POST", collection(api, kind, place.name), body)
+    quota = f"/api/v1/namespaces/{place.name}/resourcequotas/{quotas.NAME}"
+    most = cluster.api.request("GET", quota).body["spec"]["hard"][key]
+    probe = attack("counted", "quota", "", denial.quota(quotas.NAME), ask)
+
+    def allow(value: str) -> None:
+        assert cluster.api.request("PATCH", quota, {"spec": {"hard": {key: value}}}, content_type=MERGE).ok
+
+    assert run(cluster.api, [probe], twins=False)[0].status < 300, "there is room at first"
+    allow("0")
+    try:
+        until(lambda: not run(cluster.api, [probe], twins=False)[0].refused, f"{key} is enforced")
+    finally:
+        allow(most)
+        until(lambda: run(cluster.api, [probe], twins=False)[0].status >= 400, f"{key} has room again")
 
 
 def test_the_largest_legal_pod_does_not_exhaust_the_guards(cluster: Cluster) -> None:

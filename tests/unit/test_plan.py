@@ -18,9 +18,11 @@ from tenancy.plan.access import PERSONAS
 from tenancy.plan.guards import refusal
 from tenancy.plan.pools import fake_nodes, node_taints
 from tenancy.plan.priorities import DEFAULT_CLASS
+from tenancy.plan.quotas import CLAIM_COUNTS
 from tenancy.rules.catalogue import RULES
 from tenancy.rules.values import gpu_keys, unenforced_quota_keys
 from tenancy.spec import Environment, Loaded, Tenant
+from tenancy.spec.environment import OWN_QUOTA_KEYS
 
 
 def kinds(objects: Iterable[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
@@ -83,6 +85,19 @@ def test_a_quota_of_a_part_lowers_only_what_it_says(plan: Plan) -> None:
     quota = _quota(plan, "fraud--serve")
     assert (quota["requests.cpu"], quota["limits.cpu"], quota["pods"]) == ("16", "32", "20")
     assert (quota["requests.memory"], quota["count/ingresses.networking.k8s.io"]) == ("512Gi", "5")
+
+
+def test_what_comes_with_deployments_is_counted_by_them(plan: Plan) -> None:
+    quota = _quota(plan, "fraud--train")
+    assert quota["count/deployments.apps"] == quota["count/statefulsets.apps"] == "50"
+    assert quota["count/poddisruptionbudgets.policy"] == quota["count/horizontalpodautoscalers.autoscaling"] == "100"
+    assert quota["count/replicasets.apps"] == "600", "ten old ones are kept of each, beside the last and the next"
+
+
+def test_a_limit_that_the_plan_writes_is_none_of_the_further_keys(plan: Plan) -> None:
+    written = {key for key in _quota(plan, "fraud--train") if not key.startswith("requests.") or "/" not in key}
+    further = {"count/ingresses.networking.k8s.io"}
+    assert written - further - {*CLAIM_COUNTS} <= OWN_QUOTA_KEYS, "or the spec file's number would be lost"
 
 
 def test_nobody_opens_ports_of_nodes_or_load_balancers(plan: Plan) -> None:
@@ -246,6 +261,21 @@ def test_only_declared_ranges_and_ports_lead_out(plan: Plan) -> None:
 
 
 # Guards
+
+
+def test_a_label_that_is_charged_by_is_one_of_the_namespace(plan: Plan) -> None:
+    for item in kinds(chain.from_iterable(t.objects() for t in plan.tenants), "Namespace"):
+        assert {*words.CHARGED_LABELS} <= set(item["metadata"]["labels"]), "else nobody may carry it at all"
+
+
+def test_namespaces_are_guarded_against_removal_by_an_own_guard(plan: Plan) -> None:
+    found = {
+        guard["metadata"]["name"]: rule["operations"]
+        for guard in kinds(plan.platform.guards, "ValidatingAdmissionPolicy")
+        for rule in guard["spec"]["matchConstraints"]["resourceRules"]
+        if rule["resources"][0] == "namespaces"
+    }
+    assert found == {"tenancy-namespaces": ["CREATE", "UPDATE"], "tenancy-removals": ["DELETE"]}
 
 
 def test_the_number_of_guards_does_not_grow_with_tenants(environment: Environment, loaded: Loaded) -> None:

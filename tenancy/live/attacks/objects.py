@@ -206,6 +206,14 @@ def _namespace(scene: Scene, place: Place) -> Iterator[Attack]:
             request,
             twin_who=None,
         )
+    yield attack(
+        f"ns-05-namespace-delete@{place.name}",
+        "ns-05",
+        f"delete the namespace, and all that is in it: {place.name}",
+        scene.guard("ns-05", "namespaces"),
+        Request("DELETE", path, None, CLUSTER_ADMIN),
+        twin_who=None,
+    )
 
 
 def _namespace_ways(scene: Scene, place: Place) -> Iterator[Attack]:

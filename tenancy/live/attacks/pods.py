@@ -9,9 +9,11 @@ from typing import Any
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
-from tenancy.live.api import collection
-from tenancy.live.attacks.model import ABSENT, Attack, Request, attack, put, skipped
+from tenancy.live.api import Identity, collection
+from tenancy.live.attacks.model import ABSENT, Attack, Request, attack, escaped, put, skipped
 from tenancy.live.attacks.scene import Place, Scene
+from tenancy.plan.guards import JOB_FINALIZER, TOKEN_SECONDS
+from tenancy.plan.labels import tenant_labels
 from tenancy.plan.model import Object
 from tenancy.plan.namespaces import allowed_pools, allowed_registries, granted_resources
 from tenancy.plan.priorities import allowed_classes, class_name
@@ -23,7 +25,34 @@ ENV = "/spec/containers/0/env"
 INIT = "/spec/initContainers"
 LIMITS = "/spec/containers/0/resources/limits"
 SECURITY = "/spec/containers/0/securityContext"
+FINALIZERS = "/metadata/finalizers"
+TOKEN = "/spec/volumes/0/projected/sources/0/serviceAccountToken"
 ANTI_AFFINITY = "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution"
+
+
+JOB_CONTROLLER = Identity("system:serviceaccount:kube-system:job-controller", ("system:serviceaccounts:kube-system",))
+
+OBEYED = {
+    "networks": ("join another network", "k8s.v1.cni.cncf.io/networks"),
+    "default-network": ("leave the cluster's network", "v1.multus-cni.io/default-network"),
+    "pod-ips": ("have load balancers take it for somebody else", "vpc.amazonaws.com/pod-ips"),
+    "eni-config": ("choose its subnet and security groups", "k8s.amazonaws.com/eniConfig"),
+    "calico-address": ("take another pod's address", "cni.projectcalico.org/ipAddrs"),
+    "ovn": ("write its own network's settings", "k8s.ovn.org/pod-networks"),
+    "kube-ovn-address": ("take another pod's address", "ovn.kubernetes.io/ip_address"),
+    "cilium-tracking": ("have its connections not tracked", "policy.cilium.io/no-track-port"),
+    "cilium-tracking-old": ("have its connections not tracked", "io.cilium.no-track-port"),
+    "kata": ("choose the hypervisor that the node starts", "io.katacontainers.config.hypervisor.path"),
+    "untrusted": ("choose its runtime without a class", "io.kubernetes.cri.untrusted-workload"),
+    "crio-devices": ("have the node's devices injected", "io.kubernetes.cri-o.Devices"),
+    "crio-seccomp": ("choose its system calls", "seccomp-profile.kubernetes.cri-o.io"),
+    "crio-processors": ("take processors past its limit", "cpu-quota.crio.io"),
+    "nri-mounts": ("mount the node's disk", "mounts.nri.io/container.hello"),
+    "nri-devices": ("have the node's devices injected", "devices.noderesource.dev/container.hello"),
+    "gvisor": ("share its sandbox's mounts", "dev.gvisor.spec.mount.data.share"),
+    "containerd": ("have the node run a program as its log", "containerd.io/restart.loguri"),
+}
+"""What networks and runtimes would do if told by an annotation; each domain and prefix of net-07 once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +114,11 @@ def pod_attacks(scene: Scene) -> Iterator[Attack]:
     if home is None:
         yield skipped("pods", "gpu-02", "attack through pods", "no tenant has a developer or an owner")
         return
-    for case in (*_devices(scene, home), *_scheduling(scene, home), *_rest(scene, home)):
+    for case in (*_devices(scene, home), *_scheduling(scene, home), *_rest(scene, home), *_around(scene, home)):
         for kind in case.kinds:
             yield attack_of(scene, home, case, kind)
     yield from _runtime_class(scene, home)
+    yield _tracked(scene, home)
     if not home.environment.devices_by_claim:
         yield from _gpu_tolerations(scene, home)
     for place in scene.manned:
@@ -219,17 +249,62 @@ def _rest(scene: Scene, place: Place) -> Iterator[Case]:
     yield Case("stor-04", "inline", "mount with the driver's rights", "/spec/volumes", inline, kinds=ALL_KINDS)
     tenant = place.tenant
     other = scene.other(place)
-    mine = {"team": tenant.team, "department": tenant.department, "cost-center": tenant.cost_center}
+    mine = tenant_labels(place.environment, tenant, place.namespace)
     theirs = other.tenant if other else None
     labels = {
         "team": theirs.team if theirs and theirs.team != tenant.team else "another-team",
         "department": "another-department",
         "cost-center": "CC-another",
+        "owner": "another-owner",
+        "product": "another-product",
+        "gpu-tier": "another-gpu-tier",
     }
     for key, value in labels.items():
         at = f"/metadata/labels/{key}"
         kinds = ALL_KINDS if key == "team" else ("Pod",)
         yield Case("cost-01", key, f"send the bill to another {key}", at, value, mine[key], kinds=kinds)
+
+
+def _around(_scene: Scene, _place: Place) -> Iterator[Case]:
+    """What a pod would do to its node, its network and those who trust its name."""
+    keep = "keep its node and its namespace from ever going"
+    yield Case("avail-03", "finalizer", keep, FINALIZERS, ["bank.example/keep"], kinds=ALL_KINDS)
+    tracked = f"{keep}, by the job controller's own finalizer"
+    yield Case("avail-03", "job-template", tracked, FINALIZERS, [JOB_FINALIZER], kinds=("Job", "Deployment"))
+    note = {"/metadata/annotations": {"bank.example/note": "hello"}}
+    hold = "hold its node, old image and all"
+    karpenter = "/metadata/annotations/karpenter.sh~1do-not-disrupt"
+    yield Case("avail-04", "do-not-disrupt", hold, karpenter, "true", "false", note, ALL_KINDS)
+    yield Case("avail-04", "for-a-year", f"{hold}, for a time", karpenter, "8760h", "false", note)
+    autoscaler = "/metadata/annotations/cluster-autoscaler.kubernetes.io~1safe-to-evict"
+    yield Case("avail-04", "safe-to-evict", hold, autoscaler, "false", "true", note, ALL_KINDS)
+    # The twin keeps an annotation that limits the pod alone.
+    bandwidth = {"/metadata/annotations": {"kubernetes.io/egress-bandwidth": "1G"}}
+    for slug, (sentence, key) in OBEYED.items():
+        at = f"/metadata/annotations/{escaped(key)}"
+        kinds = ALL_KINDS if slug in ("networks", "kata") else ("Pod",)
+        yield Case("net-07", slug, sentence, at, "x", ABSENT, bandwidth, kinds)
+    token = {"path": "token", "audience": "sts.amazonaws.com", "expirationSeconds": TOKEN_SECONDS}
+    mounted = {"/spec/volumes": [{"name": "token", "projected": {"sources": [{"serviceAccountToken": token}]}}]}
+    audience, life = f"{TOKEN}/audience", f"{TOKEN}/expirationSeconds"
+    log_in = "log in to a service that trusts the cluster"
+    yield Case("id-03", "audience", log_in, audience, "vault.bank.example", token["audience"], mounted, ALL_KINDS)
+    yield Case("id-03", "look-alike", log_in, audience, "sts.amazonaws.com.evil.example", ABSENT, mounted)
+    long = "carry away a token that outlives the day"
+    yield Case("id-03", "life", long, life, TOKEN_SECONDS + 1, TOKEN_SECONDS, mounted)
+
+
+def _tracked(scene: Scene, place: Place) -> Attack:
+    """The job controller's finalizer, by somebody else: nobody takes it off a pod of another controller."""
+    pod = put(place.pod(), FINALIZERS, [JOB_FINALIZER])
+    return attack(
+        "avail-03-pod-job",
+        "avail-03",
+        "keep a pod by the job controller's own finalizer",
+        scene.guard("avail-03", "pods"),
+        Request("POST", collection("v1", "Pod", place.name), pod, place.developer),
+        twin_who=JOB_CONTROLLER,
+    )
 
 
 def _runtime_class(scene: Scene, place: Place) -> Iterator[Attack]:
