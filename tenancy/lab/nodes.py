@@ -17,6 +17,7 @@ LABEL = words.LAB_NODE
 DIGEST = words.LAB_NODE + "-digest"
 FAKE = "kwok.x-k8s.io/node"
 PATH = "/api/v1/nodes"
+NOT_READY = "node.kubernetes.io/not-ready"
 READY_SECONDS = 30.0
 SET_BY_KUBELETS = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
 
@@ -96,12 +97,7 @@ def _wait_ready(api: Api, names: set[str]) -> None:
     deadline = time.monotonic() + READY_SECONDS
     while True:
         listed = api.get(PATH, labelSelector=f"{LABEL}=node", resourceVersion="0")["items"]
-        ready = {
-            node["metadata"]["name"]
-            for node in listed
-            for condition in node.get("status", {}).get("conditions", [])
-            if condition["type"] == "Ready" and condition["status"] == "True"
-        }
+        ready = {node["metadata"]["name"] for node in listed if _takes_pods(node)}
         if names <= ready:
             return
         if time.monotonic() > deadline:
@@ -111,3 +107,10 @@ def _wait_ready(api: Api, names: set[str]) -> None:
                 f"({', '.join(missing[:3])}…): see `tenancy lab logs kwok`."
             )
         time.sleep(0.1)
+
+
+def _takes_pods(node: dict[str, Any]) -> bool:
+    """Whether the node is ready, and the controller that keeps pods off it until then has noticed."""
+    conditions = {each["type"]: each["status"] for each in node.get("status", {}).get("conditions", [])}
+    kept_off = any(taint["key"] == NOT_READY for taint in node["spec"].get("taints", []))
+    return conditions.get("Ready") == "True" and not kept_off

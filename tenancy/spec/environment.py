@@ -523,10 +523,16 @@ class Environment(Spec):
 
     @cached_property
     def possible_slices(self) -> frozenset[str]:
-        """Resource names of every profile of every board that the environment names."""
+        """Resource names of every profile of every board that the environment names, and of shared slices of those
+        that a pool cuts and shares."""
         sold = {pool.machine.gpu for pool in self.pools.values() if pool.machine.gpus}
-        named = sold | {flavor.gpu for flavor in self.flavors.values()}
-        return frozenset(resource_name(profile, False) for board in named for profile in boards.BOARDS[board].profiles)
+        whole = {(board, False) for board in sold | {flavor.gpu for flavor in self.flavors.values()}}
+        shared = {(pool.machine.gpu, True) for pool in self.pools.values() if pool.mig and pool.share}
+        return frozenset(
+            resource_name(profile, replicas)
+            for board, replicas in whole | shared
+            for profile in boards.BOARDS[board].profiles
+        )
 
     @property
     def system_namespaces(self) -> tuple[str, ...]:
