@@ -39,12 +39,11 @@ class Cluster(pulumi.ComponentResource):
             pool: EfaWall(f"{name}-wall-{pool}", pool, tags, network.vpc_id, shared, below)
             for pool, tags in plan.walls.items()
         }
-        earlier: list[pulumi.Resource] = []
-        wave = -1
-        groups: list[pulumi.Resource] = []
+        earlier: list[pulumi.Resource] = [*first]
+        wave, same = -1, list[pulumi.Resource]()
         for planned in plan.groups:
             if planned.wave != wave:
-                wave, earlier = planned.wave, [*first, *groups]
+                wave, earlier, same = planned.wave, same or earlier, []
             made = NodeGroup(
                 f"{name}-{planned.name}",
                 planned,
@@ -56,7 +55,7 @@ class Cluster(pulumi.ComponentResource):
                 earlier,
                 below,
             )
-            groups.append(made.group)
+            same.append(made.group)
         if plan.karpenter:
             Interruptions(f"{name}-interruptions", plan.karpenter, plan.tags, below)
             account = plan.roles["karpenter"].service_account

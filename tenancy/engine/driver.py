@@ -17,7 +17,7 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.components.scope import CLUSTER_SUFFIX
 from tenancy.engine.changes import Outcome, summary
-from tenancy.engine.recovery import Locked, dead_locks, end_orphans, settled
+from tenancy.engine.recovery import Locked, dead_locks, end_orphans, mend_backend, settled
 from tenancy.lab.layout import enter_lab, find_root
 from tenancy.live.api import Api
 from tenancy.spec import ON_LAB, Loaded
@@ -50,6 +50,7 @@ class Driver:
         root = find_root(loaded.folder.resolve())
         context = loaded.environment.cluster.context
         enter_lab(context, root)
+        mend_backend(_backend())
         return cls(root, context, say)
 
     def select(self, name: str) -> Any:
@@ -64,7 +65,7 @@ class Driver:
             raise Failed(f"stack {name}: {_reason(error)}") from error
         end_orphans(Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi"))
         try:
-            locks = dead_locks(os.environ.get("PULUMI_BACKEND_URL", ""), PROJECT, name)
+            locks = dead_locks(_backend(), PROJECT, name)
         except Locked as error:
             raise Failed(str(error)) from error
         if locks:
@@ -174,6 +175,10 @@ class Driver:
                 f"stack {stack.name}: what an engine left unfinished cannot be settled: {_reason(error)}"
             ) from error
         self.say(f"{stack.name}: settled {len(pending)} operations that an engine left unfinished")
+
+
+def _backend() -> str:
+    return os.environ.get("PULUMI_BACKEND_URL", "")
 
 
 def _on_aws(resource: dict[str, Any]) -> bool:

@@ -27,12 +27,31 @@ class Locked(Exception):
     """Another engine works on the stack."""
 
 
+def mend_backend(backend: str) -> int:
+    """Remove what an engine that was killed began to write beside a state in a file backend; how many files.
+
+    The attributes of a state are written in place, unlike the state itself: an empty file of them hides the stack from
+    every command ("EOF"), and none at all means the same as the one that would have been written.
+    """
+    root = _root(backend)
+    torn = [path for path in (root / "stacks").rglob("*.attrs") if path.stat().st_size == 0] if root else []
+    for path in torn:
+        path.unlink(missing_ok=True)
+    return len(torn)
+
+
+def _root(backend: str) -> Path | None:
+    """The folder of a file backend."""
+    url = urlparse(backend)
+    return Path(unquote(url.path)) / ".pulumi" if url.scheme == "file" else None
+
+
 def dead_locks(backend: str, project: str, stack: str) -> list[Path]:
     """Locks of a file backend whose process has died on this machine; Locked if one may be alive."""
-    url = urlparse(backend)
-    if url.scheme != "file":
+    root = _root(backend)
+    if root is None:
         return []  # other backends say themselves who holds the lock
-    folder = Path(unquote(url.path)) / ".pulumi" / "locks" / "organization" / project / stack
+    folder = root / "locks" / "organization" / project / stack
     dead = []
     for path in sorted(folder.glob("*.json")):
         try:

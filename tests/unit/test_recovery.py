@@ -15,7 +15,7 @@ import pytest
 from tenancy.engine import recovery
 from tenancy.engine.changes import Change, Outcome, lost_namespaces, summary
 from tenancy.engine.driver import SILENT, _reason
-from tenancy.engine.recovery import Locked, dead_locks, end_orphans, settled
+from tenancy.engine.recovery import Locked, dead_locks, end_orphans, mend_backend, settled
 from tenancy.live.api import Answer, Api
 from tenancy.plan import Plan
 
@@ -50,6 +50,20 @@ def operation(kind: str, name: str, what: str = "creating", namespace: str | Non
 def backend(tmp_path: Path) -> Path:
     (tmp_path / ".pulumi" / "locks" / "organization" / "gpu-tenancy" / "local").mkdir(parents=True)
     return tmp_path
+
+
+def test_attributes_of_a_state_that_were_not_written_are_removed(backend: Path) -> None:
+    folder = backend / ".pulumi" / "stacks" / "gpu-tenancy"
+    folder.mkdir(parents=True)
+    texts = {"a.json": "{}", "a.json.attrs": "", "b.json": "{}", "b.json.attrs": '{"md5": ""}', "c.json": ""}
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    assert mend_backend(backend.as_uri()) == 1
+    assert {path.name for path in folder.iterdir()} == set(texts) - {"a.json.attrs"}
+
+
+def test_another_kind_of_backend_is_left_alone() -> None:
+    assert mend_backend("s3://bucket/state") == 0
 
 
 def lock(backend: Path, content: object) -> Path:
