@@ -47,7 +47,7 @@ class EksCluster(pulumi.ComponentResource):
         logs = aws.cloudwatch.LogGroup(
             f"{name}-logs",
             # EKS writes to a group of this name, and would make one that keeps everything for ever.
-            name=f"/aws/eks/{plan.name}/cluster",
+            name=plan.log_group,
             retention_in_days=plan.log_days,
             kms_key_id=self.key,
             tags=plan.tags,

@@ -115,7 +115,7 @@ class Network(pulumi.ComponentResource):
         aws.ec2.VpcEndpoint(
             f"{name}-s3",
             vpc_id=self.vpc_id,
-            service_name=f"com.amazonaws.{plan.region}.s3",
+            service_name=_service(plan, "s3"),
             vpc_endpoint_type="Gateway",
             route_table_ids=tables,
             tags=self._tagged("s3"),
@@ -134,7 +134,7 @@ class Network(pulumi.ComponentResource):
             aws.ec2.VpcEndpoint(
                 f"{name}-{service}",
                 vpc_id=self.vpc_id,
-                service_name=f"com.amazonaws.{plan.region}.{service}",
+                service_name=_service(plan, service),
                 vpc_endpoint_type="Interface",
                 private_dns_enabled=True,
                 subnet_ids=list(self.subnets.values()),
@@ -146,5 +146,9 @@ class Network(pulumi.ComponentResource):
 
 def _must_exist(plan: NetworkPlan, service: str, opts: pulumi.InvokeOptions) -> None:
     """Ends the run where the VPC has no endpoint of the service: its nodes would talk over the internet."""
-    name = f"com.amazonaws.{plan.region}.{service}"
-    aws.ec2.get_vpc_endpoint(vpc_id=plan.vpc, service_name=name, state="available", opts=opts)
+    aws.ec2.get_vpc_endpoint(vpc_id=plan.vpc, service_name=_service(plan, service), state="available", opts=opts)
+
+
+def _service(plan: NetworkPlan, short: str) -> str:
+    """A service as endpoints name it."""
+    return f"com.amazonaws.{plan.region}.{short}"

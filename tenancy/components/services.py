@@ -5,6 +5,7 @@ import pulumi
 from tenancy.components.add_on import eks_add_on
 from tenancy.components.manifest import Manifest, child_name
 from tenancy.components.release import Release
+from tenancy.plan.model import Object
 from tenancy.plan.services import ServicesPlan
 
 
@@ -29,11 +30,15 @@ class Services(pulumi.ComponentResource):
                 plan.tags,
                 pulumi.ResourceOptions(parent=self, depends_on=network),
             )
+
+        def make(manifest: Object, after: list[pulumi.Resource]) -> Manifest:
+            options = pulumi.ResourceOptions(parent=self, depends_on=after)
+            return Manifest(child_name(name, manifest), manifest, options)
+
         # A pool that Karpenter sees before its overlay offers no slices, and one before its class is not ready.
-        ground = releases[-1:]
-        for manifest in sorted(plan.nodes, key=lambda manifest: manifest["kind"] == "NodePool"):
-            stands_on = ground if manifest["kind"] == "NodePool" else releases[-1:]
-            options = pulumi.ResourceOptions(parent=self, depends_on=stands_on)
-            made = Manifest(child_name(name, manifest), manifest, options)
-            ground = ground if manifest["kind"] == "NodePool" else [*ground, made]
+        installed = releases[-1:]
+        ground = [make(manifest, installed) for manifest in plan.nodes if manifest["kind"] != "NodePool"]
+        for manifest in plan.nodes:
+            if manifest["kind"] == "NodePool":
+                make(manifest, [*installed, *ground])
         self.register_outputs({"charts": [chart.name for chart in plan.charts]})

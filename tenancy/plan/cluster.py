@@ -95,6 +95,7 @@ class ClusterPlan:
     """ARN of a given key; empty: one is made, with `key_policy`."""
     key_policy: identity.Document
     key_alias: str
+    log_group: str
     log_days: int
     public_access: tuple[str, ...]
     deletion_protection: bool
@@ -139,6 +140,7 @@ def cluster_plan(environment: Environment) -> ClusterPlan | None:
         key=aws.encryption_key or "",
         key_policy=identity.key_policy(environment),
         key_alias=identity.key_alias(environment),
+        log_group=identity.log_group_prefix(environment) + "cluster",
         log_days=aws.log_days,
         public_access=aws.public_access,
         deletion_protection=aws.deletion_protection,

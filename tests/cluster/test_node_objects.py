@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import copy
-import os
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
+import judges
 import pytest
 import yaml
 
@@ -18,7 +17,6 @@ from tenancy.plan.karpenter import karpenter_objects
 from tenancy.plan.model import Object
 from tenancy.spec import Environment
 
-MODULE = "github.com/aws/karpenter-provider-aws@v1.14.1"
 CREATE = "application/json"
 ACCOUNT = "111122223333"
 AWS = {
@@ -77,19 +75,13 @@ POOLS: dict[str, dict[str, Any]] = {
 }
 
 
-def karpenter_crds() -> Path:
-    """Folder of the CRDs that Karpenter's own release carries."""
-    modules = Path(os.environ.get("GOMODCACHE") or Path.home() / "go" / "pkg" / "mod")
-    folder = modules / MODULE / "pkg" / "apis" / "crds"
-    if not folder.is_dir():
-        pytest.skip(f"needs {MODULE} in the module cache")
-    return folder
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """A lab of the tests' own that knows Karpenter's kinds."""
-    crds = [yaml.safe_load(path.read_text("utf-8")) for path in sorted(karpenter_crds().glob("karpenter*.yaml"))]
+    crds = [
+        yaml.safe_load(path.read_text("utf-8"))
+        for path in sorted(judges.folder("schemas-karpenter").glob("karpenter*.yaml"))
+    ]
     root = tmp_path_factory.mktemp("karpenter")
     (root / "Pulumi.yaml").write_text("name: scratch\nruntime: python\n")
     with pytest.MonkeyPatch.context() as patch:

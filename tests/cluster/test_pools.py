@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -266,12 +263,7 @@ def karpenter() -> Karpenter:
 
 @pytest.fixture(scope="module")
 def ec2() -> dict[str, Any]:
-    """EC2's DescribeInstanceTypes by instance type, as moto keeps it."""
-    try:
-        path = Path(str(distribution("moto").locate_file("moto/ec2/resources/instance_types.json.gz")))
-    except PackageNotFoundError:
-        pytest.skip("moto is not installed")
-    return json.loads(gzip.decompress(path.read_bytes()))
+    return judges.ec2_types()
 
 
 TYPES = sorted(

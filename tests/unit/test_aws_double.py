@@ -215,13 +215,11 @@ def test_settings_of_the_provider_are_judged_too(engine: Engine) -> None:
 def test_a_value_that_the_api_does_not_know_is_refused(
     engine: Engine, token: str, property: str, bad: Any, path: str, good: Any
 ) -> None:
-    pytest.importorskip("botocore")
     assert list(engine.wrong(token, **{property: bad})) == [path]
     assert engine.wrong(token, **{property: good}) == {}
 
 
 def test_every_operation_of_the_api_is_there_and_knows_its_renamed_members() -> None:
-    pytest.importorskip("botocore")
     for token, (service, operation, member) in aws_double_api.OPERATIONS.items():
         shape = aws_double_api._model(service).operation_model(operation).input_shape
         members = (shape.members[member] if member else shape).members

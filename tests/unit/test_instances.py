@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +43,7 @@ def interfaces(karpenter_tables: Path) -> dict[str, tuple[int, int]]:
 
 @pytest.fixture(scope="module")
 def listing() -> dict[str, Any]:
-    """DescribeInstanceTypes by instance type, read as a file: importing moto takes seconds."""
-    try:
-        path = Path(str(distribution("moto").locate_file("moto/ec2/resources/instance_types.json.gz")))
-    except PackageNotFoundError:
-        pytest.skip("moto is not installed")
-    return json.loads(gzip.decompress(path.read_bytes()))
+    return judges.ec2_types()
 
 
 def test_every_type_is_in_karpenters_table_but_those_known_to_be_missing(
