@@ -6,11 +6,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
+from tenancy.catalog import quantity
 from tenancy.rules.values import foreign_subject
-from tenancy.spec.base import Mistake, broken
-from tenancy.spec.environment import Cni, Environment, undeclared
+from tenancy.spec.base import Mistake, amount, broken
+from tenancy.spec.environment import Cni, Environment, Tier, undeclared
 from tenancy.spec.placement import placed
 from tenancy.spec.pools import Pool
+from tenancy.spec.queues import Preset
 from tenancy.spec.source import Location
 from tenancy.spec.tenant import Access, Role, Storage, Tenant
 
@@ -39,7 +41,11 @@ def crossfile(environment: Environment, tenants: Sequence[Tenant], unread: Colle
     yield from _ambiguous(environment, tenants)
     offers = _offers(environment)
     for index, tenant in enumerate(tenants):
-        for mistake in (*_references(environment, tenant), *_shares(environment, offers, tenant)):
+        for mistake in (
+            *_references(environment, tenant),
+            *_shares(environment, offers, tenant),
+            *_queued(environment, tenant),
+        ):
             yield index, mistake
     yield from _guarantees(offers, tenants)
 
@@ -166,6 +172,51 @@ def _shares(environment: Environment, offers: _Offers, tenant: Tenant) -> Iterat
                     given = f"{held} {flavor} in part {namespace.name} of tier {tier}, to which no pool yields them"
                     change = "claim them under the gpus of a part whose tier a pool admits"
                     yield broken(where, "pool-01", given, change)
+
+
+def _queued(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
+    """What a tenant's queues could not do."""
+    firm = [tier for tier in sorted(tenant.tiers) if tier in environment.tiers and not environment.tiers[tier].borrows]
+    for flavor, share in tenant.gpus.items():
+        if share.sharing is not Preset.STRICT and not environment.queued:
+            yield broken(("gpus", flavor, "sharing"), "share-04", f"sharing: {share.sharing} with scheduler: none")
+        elif share.borrow_up_to and len(firm) == len(tenant.tiers):
+            given = f"borrow-up-to: {share.borrow_up_to} with tier {' and '.join(firm)}, which does not borrow"
+            yield broken(("gpus", flavor, "borrow-up-to"), "share-03", given)
+    if not environment.queued:
+        return
+    spanned = [
+        name
+        for name, pool in environment.pools.items()
+        if pool.admits(tenant.tenant, tenant.tiers) and tenant.gpus.keys() & environment.flavors_of(name).keys()
+    ]
+    if len(spanned) > MOST_FLAVORS:
+        given = f"{len(spanned)} pools that yield what {tenant.tenant} has a share of"
+        yield broken(("gpus",), "queue-01", given)
+    for i, namespace in enumerate(tenant.namespaces):
+        tier = environment.tiers.get(tenant.tier_of(namespace))
+        if tier:
+            yield from _default_containers(tenant, i, tier)
+
+
+MOST_FLAVORS = 64
+"""Of one queue: Kueue v0.19 `ResourceGroup.flavors`."""
+
+
+def _default_containers(tenant: Tenant, number: int, tier: Tier) -> Iterator[Mistake]:
+    """A quota that a container for each promised GPU would not fit into, though each asked for the default alone."""
+    namespace = tenant.namespaces[number]
+    quota = (namespace.quota.within(tier.quota) if namespace.quota else tier.quota).effective()
+    gpus = sum(tenant.held_in(namespace).values())
+    for what in ("cpu", "memory", "ephemeral-storage"):
+        each = amount(tier.container.default_request.get(what, "0"))
+        if gpus * each > quota[what]:
+            where = ("namespaces", number, "quota") if namespace.quota else ("tier",)
+            given = (
+                f"{what} {quantity.write(quota[what])} for {gpus} GPUs that part {namespace.name} is promised, at "
+                f"{quantity.write(each)} each by default"
+            )
+            yield broken(where, "queue-02", given)
 
 
 def _first(

@@ -8,12 +8,13 @@ from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from tenancy.catalog import boards, gpus, nodes
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.catalog.versions import incompatible
 from tenancy.rules.values import foreign_subject, gpu_keys, unenforced_quota_keys
 from tenancy.spec.aws import Aws
@@ -32,6 +33,8 @@ from tenancy.spec.base import (
     Whole,
     amount,
     broken,
+    plain,
+    written,
 )
 from tenancy.spec.pools import (
     BALANCED,
@@ -45,11 +48,18 @@ from tenancy.spec.pools import (
     nearest,
     resource_name,
 )
+from tenancy.spec.queues import Duration, Order, Preset, Queues, Scheduler, Weight
 from tenancy.spec.source import Location
 
 
 class Department(Spec):
     title: Line = Field("", description="The department's name as people write it; an annotation.")
+    sharing: Preset = Field(
+        Preset.STRICT,
+        description="What its tenants lend to and borrow from other departments, and whether they may use what nobody "
+        "is promised. Absent: neither; within the department their own files hold.",
+    )
+    weight: Weight = Field(1, description="Of what several departments borrow, each gets its weight's share.")
 
 
 class Organisation(Spec):
@@ -177,6 +187,7 @@ OWN_QUOTA_KEYS = frozenset(
     | {f"{side}.{what}" for side in ("requests", "limits") for what in ("cpu", "memory", "ephemeral-storage")}
     | {"count/jobs.batch", "count/cronjobs.batch", "count/deployments.apps", "count/statefulsets.apps"}
     | {"count/horizontalpodautoscalers.autoscaling", "count/poddisruptionbudgets.policy", "count/replicasets.apps"}
+    | {"count/workloads.kueue.x-k8s.io"}
 )
 
 
@@ -289,6 +300,16 @@ class Claim(Spec):
             )
 
 
+TierName = Annotated[
+    str,
+    Form(
+        r"^(?!.*--)[a-z0-9]([a-z0-9-]{0,29}[a-z0-9])?$",
+        "lower-case letters, digits and single dashes, at most 31",  # a queue is called <tenant>--<tier>, in a label
+        "write it like production",
+    ),
+]
+
+
 class Tier(Spec):
     """What tenants of a kind may have: the defaults of their namespaces and the ceiling over them."""
 
@@ -300,6 +321,15 @@ class Tier(Spec):
         False,
         description="Whether its work bears to lose its GPU, or a neighbour's fault on it: only then may it use spot "
         "nodes and shared GPUs. Absent: it does not.",
+    )
+    borrows: Flag = Field(
+        True,
+        description="Whether its work may run on borrowed GPUs, which their owners call back by evicting it. False: it "
+        "holds what is guaranteed, and nobody evicts it but the tenant's own more urgent work.",
+    )
+    order: Order = Field(Order.BEST_EFFORT, description="Whether who fits may overtake who came first.")
+    max_run_time: Duration | None = Field(
+        None, description="Longest run of a job; every job says its own, up to this. Absent: no limit."
     )
     quota: Quota = Field(default_factory=Quota, description="Per namespace: default and ceiling at once.")
     container: Container = Field(default_factory=Container, description="Per container.")
@@ -318,6 +348,23 @@ def undeclared(
     return broken(where, "ref-01", f"{what} {given!r}", f"{hint}declare it in {home}")
 
 
+def _price(value: Any) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        raise plain(written(value), "a price is needed", "write it like 2.50")
+    try:
+        price = Decimal(str(value))
+    except ArithmeticError:
+        price = Decimal(-1)
+    if not (price.is_finite() and 0 < price <= 100_000 and price == round(price, 6)):
+        raise plain(written(value), "a price is above 0, at most 100,000, with six decimals at most", "write 2.50")
+    return price
+
+
+Price = Annotated[
+    Decimal, BeforeValidator(_price), WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": 100_000})
+]
+
+
 class Layout(StrEnum):
     ONE = "one"  # one stack holds everything: best up to about five tenants
     PER_TENANT = "per-tenant"  # a platform stack and one per tenant: a change runs 30 resources, not all
@@ -333,8 +380,14 @@ class Environment(Spec):
     stacks: Layout = Field(Layout.ONE, description="How the environment is split into stacks.")
     aws: Aws = Field(default_factory=Aws, description="The AWS side. Absent: switched off.")
     images: Images = Field(description="Where images come from.")
+    queues: Queues = Field(default_factory=Queues, description="How GPUs are shared over time.")
+    prices: dict[str, Price] = Field(
+        default_factory=dict,
+        description="Dollars for an hour of a whole GPU, by board: what makes shares of different boards comparable. "
+        "Either all boards of the flavors, or none.",
+    )
     buckets: tuple[Slug, ...] = Field((), description="Buckets that tenants may be given prefixes of.")
-    tiers: dict[Slug, Tier] = Field(min_length=1, description="Kinds of tenant, by name.")
+    tiers: dict[TierName, Tier] = Field(min_length=1, description="Kinds of tenant, by name.")
     flavors: dict[FlavorName, Flavor] = Field(default_factory=dict, description="What tenants may ask for, by name.")
     mig_layouts: dict[Slug, dict[str, Positive]] = Field(
         default_factory=dict, description="MIG layouts by name, slices per GPU, for pools that share one."
@@ -352,6 +405,7 @@ class Environment(Spec):
                 yield mistake
             yield from self._placed(name, pool)
         yield from self._supported()
+        yield from self._priced()
         kinds: dict[tuple[object, ...], str] = {}
         for name, flavor in self.flavors.items():
             yield from self._claimed(name, flavor)
@@ -367,12 +421,22 @@ class Environment(Spec):
         if not self.aws.enabled:
             return
         installed = ["guards", "gpu-operator"]
+        installed += ["kueue"] if self.queued else []
         installed += ["karpenter"] if any(pool.scales for pool in self.pools.values()) else []
         installed += ["cilium"] if self.cluster.cni is Cni.CILIUM else []
         for what in installed:
             if change := incompatible(self.cluster.kubernetes, what):
                 given = f"Kubernetes {self.cluster.kubernetes} with {what}"
                 yield broken(("cluster", "kubernetes"), "ver-01", given, change)
+
+    def _priced(self) -> Iterator[Mistake]:
+        """Prices of boards that nobody names, and boards without a price beside others that have one."""
+        used = {flavor.gpu for flavor in self.flavors.values()}
+        for board in self.prices:
+            if board not in boards.BOARDS:
+                yield undeclared(("prices", board), "board", board, used, "flavors")
+        if missing := sorted(used - self.prices.keys()) if self.prices else []:
+            yield broken(("prices",), "price-01", f"prices without {', '.join(missing)}")
 
     def _claimed(self, name: str, flavor: Flavor) -> Iterator[Mistake]:
         """A flavor that cannot be a device class of its own."""
@@ -481,6 +545,11 @@ class Environment(Spec):
         return nodes.daemonset_reserve(wanted)
 
     @property
+    def queued(self) -> bool:
+        """Whether a queue decides when work starts."""
+        return self.queues.scheduler is Scheduler.KUEUE
+
+    @property
     def devices_by_claim(self) -> bool:
         return self.cluster.devices is Devices.DRA
 
@@ -537,4 +606,6 @@ class Environment(Spec):
     @property
     def system_namespaces(self) -> tuple[str, ...]:
         installed = {words.OPERATOR_NAMESPACE} if self.aws.enabled else set()
+        if self.queued:
+            installed |= {words.QUEUE_NAMESPACE, *(FRAMEWORKS[kind].namespace for kind in self.queues.kinds)}
         return tuple(sorted({*words.SYSTEM_NAMESPACES, *self.platform.namespaces, *installed}))

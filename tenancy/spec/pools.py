@@ -182,6 +182,10 @@ class Purchase(Spec):
         """The reservation that the nodes come from, of either kind."""
         return self.reservation or self.capacity_block
 
+    def over_in(self, days: int) -> bool:
+        """Whether a capacity block ends within so many days."""
+        return self.ends is not None and self.ends - dt.date.today() <= dt.timedelta(days=days)
+
     def __str__(self) -> str:
         if self.capacity_block:
             return f"capacity block {self.capacity_block} until {self.ends}"
@@ -320,6 +324,12 @@ class Pool(Spec):
         if self.upgrade.strategy:
             return self.upgrade.strategy is UpgradeStrategy.TERMINATE_FIRST
         return self.purchase.reserved is not None
+
+    def preference(self, name: str) -> tuple[bool, int, str]:
+        """Sort key: pools that are not for everybody first, so that they are used; then what is paid for anyway, and
+        spot last."""
+        bought = 0 if self.purchase.reserved else 2 if self.purchase.market is Market.SPOT else 1
+        return (not self.restricted, bought, name)
 
     @property
     def machine(self) -> Instance:

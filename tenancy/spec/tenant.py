@@ -34,6 +34,7 @@ from tenancy.spec.base import (
     written,
 )
 from tenancy.spec.environment import Quota
+from tenancy.spec.queues import Gate, Preset, Weight
 
 
 class Owner(Spec):
@@ -90,12 +91,6 @@ class Person(Spec):
         return self.group if self.group is not None else self.user or ""
 
 
-class Preset(StrEnum):
-    STRICT = "strict"  # neither lends nor borrows
-    LEND = "lend"  # lends what is idle, takes it back at once
-    LEND_AND_BORROW = "lend-and-borrow"
-
-
 class GpuShare(Spec):
     """How much of a flavor is the tenant's. Counts are GPUs, slices or replicas of the flavor."""
 
@@ -132,6 +127,12 @@ class Namespace(Spec):
         default_factory=dict,
         description="GPUs of the tenant's guarantee that this part holds. What no part claims is the first part's.",
     )
+    queues: dict[Slug, Weight] = Field(
+        default_factory=dict,
+        description="Queues beside the one called default, with their weights: among a tenant's queues of one tier, "
+        "who has used less for its weight goes first.",
+    )
+    weight: Weight = Field(1, description="Weight of the part's own queue, called default.")
     quota: Quota | None = Field(None, description="Less than the tier's quota; absent: the tier's.")
     pod_security: PodSecurity = Field(PodSecurity.RESTRICTED, description="Pod Security level.")
 
@@ -254,6 +255,10 @@ class Tenant(Spec):
     )
     people: tuple[Person, ...] = Field((), description="Who may do what; absent: nobody but the platform.")
     gpus: dict[FlavorName, GpuShare] = Field(default_factory=dict, description="Shares by flavor; absent: none.")
+    weight: Weight = Field(
+        1, description="Of what several tenants of a department borrow, each gets its weight's share."
+    )
+    queue: Gate = Field(Gate.OPEN, description="Whether new work starts; drain also evicts what runs. Absent: open.")
     storage: tuple[Storage, ...] = Field((), description="Prefixes in the environment's buckets; absent: none.")
     reach: tuple[Reach, ...] = Field((), description="What leaves the tenant; absent: nothing but DNS.")
     budget: Budget | None = Field(None, description="What it may cost; absent: no alert.")
@@ -279,6 +284,11 @@ class Tenant(Spec):
         for i, waiver in enumerate(self.exceptions):
             if waiver.object not in parts:
                 yield broken(("exceptions", i, "object"), "exc-01", f"object {waiver.object!r}", known)
+        for i, namespace in enumerate(self.namespaces):
+            if words.DEFAULT_QUEUE in namespace.queues:
+                given = f"a queue {words.DEFAULT_QUEUE}, which every part has"
+                where = ("namespaces", i, "queues", words.DEFAULT_QUEUE)
+                yield broken(where, "name-02", given, "write its weight as the part's weight")
         waived = {w.object for w in self.exceptions if w.rule == "ns-03"}
         for i, namespace in enumerate(self.namespaces):
             if (given := weak_pod_security(namespace.pod_security)) and namespace.name not in waived:
