@@ -30,6 +30,8 @@ CHARTS: Mapping[str, ChartPin] = {
     "cilium": ChartPin("https://helm.cilium.io", "cilium", "1.18.11"),
     # aws/eks-charts, 2026-08-03.
     "aws-efa-k8s-device-plugin": ChartPin("https://aws.github.io/eks-charts", "aws-efa-k8s-device-plugin", "v0.5.30"),
+    # The chart in the Go module v0.19.2 takes images of a staging registry; the published one those of the release.
+    "kueue": ChartPin("oci://registry.k8s.io/kueue/charts", "kueue", "0.19.2"),
     # The one that gpu-operator v26.7.0 ships; kubernetes-sigs/dra-driver-nvidia-gpu.
     "dra-driver-nvidia-gpu": ChartPin(
         "oci://registry.k8s.io/dra-driver-nvidia/charts", "dra-driver-nvidia-gpu", "0.5.0"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tenancy.catalog import vocabulary as words
 from tenancy.plan.access import cluster_roles, role_bindings
@@ -14,8 +15,9 @@ from tenancy.plan.model import NamespacePlan, Plan, PlatformPlan, TenantPlan, di
 from tenancy.plan.namespaces import namespace_object, pod_security
 from tenancy.plan.network import network_policies
 from tenancy.plan.priorities import priority_classes
+from tenancy.plan.queues import Ledger, local_queues, platform_queues, shares, tenant_queues
 from tenancy.plan.quotas import limit_range, resource_quota
-from tenancy.plan.services import services_plan
+from tenancy.plan.services import queue_chart, services_plan
 from tenancy.spec.environment import Environment
 from tenancy.spec.tenant import Tenant
 
@@ -25,11 +27,21 @@ __all__ = ["Plan", "PlatformPlan", "TenantPlan", "digest", "make_plan"]
 def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
     """The plan of an environment, whatever the order of its tenants."""
     ordered = sorted(tenants, key=lambda tenant: tenant.tenant)
+    found, ledger = (shares(environment, ordered), Ledger(environment)) if environment.queued else ({}, None)
     return Plan(
         environment=environment.environment,
         context=environment.cluster.context,
-        platform=_platform(environment),
-        tenants=tuple(_tenant(environment, tenant) for tenant in ordered),
+        platform=replace(
+            _platform(environment),
+            queues=tuple(platform_queues(environment, ordered, found, ledger)) if ledger else (),
+        ),
+        tenants=tuple(
+            replace(
+                _tenant(environment, tenant),
+                queues=tenant_queues(environment, tenant, found[tenant.tenant], ledger) if ledger else (),
+            )
+            for tenant in ordered
+        ),
         cluster=cluster_plan(environment),
     )
 
@@ -45,6 +57,7 @@ def _platform(environment: Environment) -> PlatformPlan:
         witness=witness(environment, guards),
         marker=marker(environment, guards),
         device_classes=device_classes(environment),
+        queue_chart=queue_chart(environment),
         services=services_plan(environment),
     )
 
@@ -59,6 +72,7 @@ def _tenant(environment: Environment, tenant: Tenant) -> TenantPlan:
                     resource_quota(environment, tenant, namespace),
                     limit_range(environment, tenant, namespace),
                     *network_policies(environment, tenant, namespace),
+                    *local_queues(environment, tenant, namespace),
                 ),
                 access=role_bindings(environment, tenant, namespace),
             )

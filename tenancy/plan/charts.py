@@ -227,6 +227,36 @@ def cilium(*, wireguard: bool = False, system: Mapping[str, str] = SYSTEM_NODES)
     )
 
 
+def kueue(configuration: Mapping[str, Any], *, system: Mapping[str, str] = SYSTEM_NODES) -> Chart:
+    """The queue. Its definitions are templates of the chart: removing the release removes every queue with it."""
+    version = CHARTS["kueue"].version
+    return _chart(
+        "kueue",
+        words.QUEUE_NAMESPACE,
+        {
+            "managerConfig": {"controllerManagerConfigYaml": _yaml(configuration)},
+            "controllerManager": {
+                # Nothing starts while it is away: one leads, one waits.
+                "replicas": 2,
+                "podDisruptionBudget": {"enabled": True, "minAvailable": 1},
+                "manager": {
+                    "image": {
+                        "repository": "registry.k8s.io/kueue/kueue",
+                        "tag": f"v{version}",
+                        "pullPolicy": "IfNotPresent",
+                    },
+                    "priorityClassName": "system-cluster-critical",
+                    "resources": {
+                        "requests": {"cpu": "500m", "memory": "1Gi"},
+                        "limits": {"cpu": "2", "memory": "1Gi"},
+                    },
+                },
+                **at_home(system),
+            },
+        },
+    )
+
+
 def dra_driver(tolerations: Sequence[Toleration]) -> Chart:
     """Devices by claim instead of by the device plugin, which is off then."""
     return _chart(

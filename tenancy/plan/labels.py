@@ -17,7 +17,11 @@ def platform_labels(environment: Environment) -> dict[str, str]:
 
 def tenant_labels(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, str]:
     """Labels of everything in a tenant's namespace; what `cost-02` asks for."""
-    tier = tenant.tier_of(namespace)
+    return tier_labels(environment, tenant, tenant.tier_of(namespace))
+
+
+def tier_labels(environment: Environment, tenant: Tenant, tier: str) -> dict[str, str]:
+    """Labels of what belongs to all parts of a tenant that have one tier."""
     return {
         **platform_labels(environment),
         words.TENANT: tenant.tenant,

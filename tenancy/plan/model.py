@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tenancy.plan.charts import Chart
     from tenancy.plan.cluster import ClusterPlan
     from tenancy.plan.services import ServicesPlan
 
@@ -40,8 +41,11 @@ class TenantPlan:
     namespaces: tuple[NamespacePlan, ...]
     adopt: bool
     """Whether namespaces of these names that exist already are taken over."""
+    queues: tuple[Object, ...] = ()
+    """Its Cohort and what its namespaces' queues lead to; made before them, and removed when their work is gone."""
 
     def objects(self) -> Iterator[Object]:
+        yield from self.queues
         for namespace in self.namespaces:
             yield from namespace.objects()
 
@@ -60,6 +64,10 @@ class PlatformPlan:
     witness: tuple[Object, ...]
     marker: Object
     device_classes: tuple[Object, ...] = ()
+    queues: tuple[Object, ...] = ()
+    """What tenants' queues stand on, in the order in which it is made; Kueue has to be there."""
+    queue_chart: Chart | None = None
+    """Kueue; None where nobody queues."""
     services: ServicesPlan | None = None
     """What a cluster with machines runs; None in a lab."""
 
@@ -73,6 +81,7 @@ class PlatformPlan:
         yield from self.guards
         yield from self.witness
         yield self.marker
+        yield from self.queues
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,9 +90,9 @@ def node_resources(environment: Environment, name: str) -> dict[str, str]:
 
 
 def pools_of(environment: Environment, flavor: str, tenant: str, tiers: frozenset[str]) -> list[str]:
-    """Pools that yield a flavor to a tenant; those that are not for everybody first, so that they are used."""
-    own_first = sorted(environment.pools.items(), key=lambda item: (not item[1].restricted, item[0]))
-    return [name for name, pool in own_first if flavor in environment.flavors_of(name) and pool.admits(tenant, tiers)]
+    """Pools that yield a flavor to a tenant, the preferred first."""
+    best_first = sorted(environment.pools.items(), key=lambda item: item[1].preference(item[0]))
+    return [name for name, pool in best_first if flavor in environment.flavors_of(name) and pool.admits(tenant, tiers)]
 
 
 def efa_cards(pool: Pool) -> tuple[int, ...]:

@@ -16,18 +16,24 @@ def class_name(tier: str) -> str:
     return f"tenancy-tier-{tier}"
 
 
-def priority_classes(environment: Environment) -> tuple[Object, ...]:
+def priorities(environment: Environment) -> dict[str, int]:
+    """Every class with its value, the default first."""
     lowest = min(tier.priority for tier in environment.tiers.values())
+    tiers = {class_name(name): tier.priority for name, tier in sorted(environment.tiers.items())}
+    return {DEFAULT_CLASS: max(lowest - 1, -1_000_000_000), **tiers}
 
+
+def priority_classes(environment: Environment) -> tuple[Object, ...]:
     def make(name: str, value: int, default: bool, text: str) -> Object:
         body = {"value": value, "globalDefault": default, "preemptionPolicy": "Never", "description": text}
         return manifest("scheduling.k8s.io/v1", "PriorityClass", name, platform_labels(environment), body)
 
+    values = priorities(environment)
     return (
-        make(DEFAULT_CLASS, max(lowest - 1, -1_000_000_000), True, "Whatever names no class."),
+        make(DEFAULT_CLASS, values[DEFAULT_CLASS], True, "Whatever names no class."),
         *(
-            make(class_name(name), tier.priority, False, f"Workloads of tier {name}.")
-            for name, tier in sorted(environment.tiers.items())
+            make(class_name(name), values[class_name(name)], False, f"Workloads of tier {name}.")
+            for name in sorted(environment.tiers)
         ),
     )
 

@@ -1,6 +1,8 @@
 """ResourceQuota and LimitRange of a namespace.
 
-GPUs are capped at what is guaranteed: there is no queue that could call borrowed GPUs back.
+Where there is a queue, it holds a tenant to its share, and the quota stands under it, should the queue be stepped
+around: at the most that the queue could give. Without one, GPUs are capped at what is guaranteed: nobody could call
+borrowed ones back.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.plan.devices import DRIVER_CLASSES, claimable, device_class
 from tenancy.plan.labels import manifest, tenant_labels
 from tenancy.plan.model import Object
+from tenancy.plan.queues import most_held
 from tenancy.spec.base import amount
 from tenancy.spec.environment import Environment
 from tenancy.spec.tenant import Namespace, Tenant
@@ -22,6 +25,7 @@ CLASS_AS_RESOURCE = "requests.deviceclass.resource.kubernetes.io/"
 CLAIM_COUNTS = ("count/resourceclaims.resource.k8s.io", "count/resourceclaimtemplates.resource.k8s.io")
 CLAIMS = 200
 """Device claims of one namespace: a runaway controller stops here, not at the cluster's limits."""
+WORKLOADS = "count/workloads.kueue.x-k8s.io"
 REPLICA_SETS = 12
 """Of one Deployment: ten old ones by default (`revisionHistoryLimit`), the one that stands and the next."""
 
@@ -34,7 +38,7 @@ def gpu_quota(environment: Environment, tenant: Tenant, namespace: Namespace) ->
     """
     held = dict.fromkeys(sorted({*environment.resources, *environment.possible_slices, *gpus.ALWAYS_CAPPED}), 0)
     classes = {}
-    for flavor, count in tenant.held_in(namespace).items():
+    for flavor, count in most_held(environment, tenant, namespace).items():
         if environment.devices_by_claim:
             classes[flavor] = count
         else:
@@ -61,11 +65,11 @@ def claim_quota(environment: Environment, held: Mapping[str, int]) -> dict[str, 
 
 
 def efa_share(environment: Environment, tenant: Tenant, namespace: Namespace) -> int:
-    """EFA interfaces that go with the GPUs held: those of as many nodes as the GPUs fill."""
+    """EFA interfaces that go with the GPUs that may be held: those of as many nodes as the GPUs fill."""
     tiers, interfaces = frozenset({tenant.tier_of(namespace)}), 0
+    held = most_held(environment, tenant, namespace)
     for name, pool in environment.pools.items():
         if pool.efa and pool.admits(tenant.tenant, tiers):
-            held = tenant.held_in(namespace)
             filled = [-(-held.get(f, 0) // each) for f, each in environment.flavors_of(name).items()]
             interfaces += min(max(filled, default=0), pool.nodes.max) * pool.machine.efa
     return interfaces
@@ -96,6 +100,8 @@ def resource_quota(environment: Environment, tenant: Tenant, namespace: Namespac
         "count/poddisruptionbudgets.policy": quantity.write_count(2 * quota.deployments),
         "count/horizontalpodautoscalers.autoscaling": quantity.write_count(2 * quota.deployments),
         "count/replicasets.apps": quantity.write_count(REPLICA_SETS * quota.deployments),
+        # A workload for each pod that is queued by itself, and for each job.
+        **({WORKLOADS: quantity.write_count(quota.pods + quota.jobs)} if environment.queued else {}),
         **quota.other,
         **gpu_quota(environment, tenant, namespace),
     }

@@ -38,9 +38,11 @@ def files(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
     yield "platform/30-guards.yaml", list(platform.guards)
     yield "platform/40-witness.yaml", list(platform.witness)
     yield "platform/50-marker.yaml", [platform.marker]
+    yield "platform/55-queues.yaml", list(platform.queues)
     yield "platform/60-nodes.yaml", _sorted(platform.services.nodes if platform.services else ())
     for tenant in plan.tenants:
         spaces = tenant.namespaces
+        yield f"tenants/{tenant.name}/00-queues.yaml", list(tenant.queues)
         yield f"tenants/{tenant.name}/00-namespaces.yaml", _sorted(s.namespace for s in spaces)
         yield f"tenants/{tenant.name}/10-isolation.yaml", _sorted(o for s in spaces for o in s.isolation)
         yield f"tenants/{tenant.name}/20-access.yaml", _sorted(o for s in spaces for o in s.access)
@@ -48,12 +50,14 @@ def files(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
 
 def papers(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
     """What is no object of Kubernetes: the charts with their values, in the order in which they are installed, and
-    the AWS half as it is asked for. Only of an environment with machines."""
+    the AWS half as it is asked for."""
     services = plan.platform.services
     if services:
         for number, chart in enumerate(services.charts):
             yield f"charts/{number}0-{chart.name}.yaml", [asdict(chart)]
         yield "cluster/add-ons.yaml", [_plain(asdict(add_on)) for add_on in services.add_ons]
+    elif plan.platform.queue_chart:
+        yield "charts/00-kueue.yaml", [asdict(plan.platform.queue_chart)]
     if plan.cluster:
         yield "cluster/cluster.yaml", [_plain(asdict(plan.cluster))]
         yield "cluster/mig-parted.yaml", [plan.cluster.mig_parted]

@@ -9,6 +9,7 @@ from tenancy.plan import charts, identity, names, node_config
 from tenancy.plan.addons import AddOn, add_ons
 from tenancy.plan.charts import Chart
 from tenancy.plan.karpenter import karpenter_objects
+from tenancy.plan.kueue import configuration
 from tenancy.plan.model import Object
 from tenancy.plan.pools import tolerations
 from tenancy.spec.environment import Cni, Environment
@@ -30,6 +31,8 @@ class ServicesPlan:
     """In the order in which they are installed: each stands on those before it."""
     network: str
     """The chart that pods need before they start: under Cilium one that comes before its agent has no identity."""
+    queue: str
+    """The chart that brings the queue; empty where nobody queues."""
     add_ons: tuple[AddOn, ...]
     """Those that need a network."""
     identities: dict[str, Identity]
@@ -43,11 +46,11 @@ def services_plan(environment: Environment) -> ServicesPlan | None:
     """None where there are no machines."""
     if not environment.aws.enabled:
         return None
-    mirror = environment.platform.chart_mirror
     return ServicesPlan(
         cluster=environment.cluster.name,
-        charts=tuple(replace(chart, repository=mirror) if mirror else chart for chart in _charts(environment)),
+        charts=tuple(_mirrored(environment, chart) for chart in _charts(environment)),
         network="cilium" if environment.cluster.cni is Cni.CILIUM else "",
+        queue="kueue" if environment.queued else "",
         add_ons=tuple(add_on for add_on in wanted_add_ons(environment) if not add_on.before_nodes),
         identities={
             purpose: Identity(identity.role_arn(environment, role), role.service_account[1])
@@ -59,6 +62,16 @@ def services_plan(environment: Environment) -> ServicesPlan | None:
     )
 
 
+def queue_chart(environment: Environment) -> Chart | None:
+    """Kueue's chart; None where nobody queues. A lab runs it, and whoever makes clusters without us installs it."""
+    return _mirrored(environment, charts.kueue(configuration(environment))) if environment.queued else None
+
+
+def _mirrored(environment: Environment, chart: Chart) -> Chart:
+    mirror = environment.platform.chart_mirror
+    return replace(chart, repository=mirror) if mirror else chart
+
+
 def wanted_add_ons(environment: Environment) -> tuple[AddOn, ...]:
     """All of them; a part is needed before there are nodes, the rest after."""
     return add_ons(tolerations(environment), cni=environment.cluster.cni.value)
@@ -68,6 +81,8 @@ def _charts(environment: Environment) -> Iterator[Chart]:
     pools, everywhere = environment.pools, tolerations(environment)
     if environment.cluster.cni is Cni.CILIUM:
         yield charts.cilium()
+    if environment.queued:
+        yield charts.kueue(configuration(environment))
     if any(pool.scales for pool in pools.values()):
         yield charts.karpenter_crds()
         yield charts.karpenter(
