@@ -16,7 +16,7 @@ from tenancy.cli.common import example
 if TYPE_CHECKING:
     from io import BufferedReader
 
-COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "audit")
+COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "kueue", "audit")
 DEFAULT_ENVIRONMENT = "local"
 
 
@@ -57,8 +57,8 @@ def up(environment: str | None) -> None:
 
     began = time.monotonic()
     with _clear_errors():
-        group, nodes = _of_environment(environment)
-        lab = control_plane.up(platform_group=group, nodes=nodes, say=_say)
+        group, nodes, queues = _of_environment(environment)
+        lab = control_plane.up(platform_group=group, nodes=nodes, queues=queues, say=_say)
         click.echo(f"The lab is up ({time.monotonic() - began:.1f} s). Next, in this shell:\n")
         click.echo(f"  . {_short(lab.folder / 'env')}")
 
@@ -140,23 +140,25 @@ def tools(form: str) -> None:
         _table(["tool", "version", "from", "path"], [[str(cell) for cell in row] for row in rows])
 
 
-def _of_environment(name: str | None) -> tuple[str | None, list[dict[str, Any]] | None]:
-    """The platform group and the fake nodes that the environment asks for."""
+def _of_environment(name: str | None) -> tuple[str | None, list[dict[str, Any]] | None, dict[str, Any] | None]:
+    """The platform group, the fake nodes and the values of Kueue's chart that the environment asks for."""
     from tenancy.lab.layout import find_root
     from tenancy.plan.pools import fake_nodes
+    from tenancy.plan.services import queue_chart
     from tenancy.spec import SpecError, load, on_lab
 
     if name is None:
         name = DEFAULT_ENVIRONMENT
         if not (find_root() / "stacks" / name).is_dir():
             _say(f"no environment `{name}` in this project: the lab gets no GPU nodes")
-            return None, None
+            return None, None, None
     try:
         environment = on_lab(load(name)).environment
     except SpecError as problem:
         click.echo(str(problem), err=True)
         sys.exit(2)
-    return environment.platform.group, fake_nodes(environment)
+    chart = queue_chart(environment)
+    return environment.platform.group, fake_nodes(environment), chart.values if chart else {}
 
 
 def _print_log(path: Path, lines: int, follow: bool) -> None:

@@ -13,6 +13,11 @@ def resource_type(manifest: Object) -> str:
     return f"kubernetes:{version if '/' in version else 'core/' + version}:{manifest['kind']}"
 
 
+FIXED = {"LocalQueue": ["spec.clusterQueue"]}
+"""Fields that the API server lets nobody change, so the object is made anew. Other fixed fields of Kueue's objects
+follow from their names."""
+
+
 class Manifest(pulumi.CustomResource):
     """Sends the object as the plan has it.
 
@@ -20,6 +25,9 @@ class Manifest(pulumi.CustomResource):
     """
 
     def __init__(self, name: str, manifest: Object, opts: pulumi.ResourceOptions) -> None:
+        if fixed := FIXED.get(manifest["kind"]):
+            made_anew = pulumi.ResourceOptions(replace_on_changes=fixed, delete_before_replace=True)
+            opts = pulumi.ResourceOptions.merge(opts, made_anew)
         super().__init__(resource_type(manifest), name, manifest, opts)
 
 

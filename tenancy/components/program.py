@@ -9,6 +9,7 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 
 from tenancy.components.platform import Platform
+from tenancy.components.queues import Queues
 from tenancy.components.scope import Scope
 from tenancy.components.tenant import Tenant
 from tenancy.plan import Plan
@@ -43,11 +44,15 @@ def build(
         protect = scope is Scope.PLATFORM
         options = pulumi.ResourceOptions(providers=[provider], protect=protect)
         gate = [Platform("platform", platform, in_force, options).gate]
+        kueue: list[pulumi.Resource] = []
         if platform.services and plan.cluster:
             from tenancy.components.services import Services
 
             both = [provider, _aws_provider(plan.cluster)]
-            Services("services", platform.services, pulumi.ResourceOptions(providers=both, protect=protect))
+            services = Services("services", platform.services, pulumi.ResourceOptions(providers=both, protect=protect))
+            kueue = services.queue
+        if platform.queues:
+            gate += Queues("queues", platform.queues, kueue, options).made
     for tenant in tenants:
         Tenant(tenant.name, tenant, gate, inherited)
 

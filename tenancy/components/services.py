@@ -12,14 +12,19 @@ from tenancy.plan.services import ServicesPlan
 class Services(pulumi.ComponentResource):
     """What a cluster with machines runs for its tenants, each on what it stands on."""
 
+    queue: list[pulumi.Resource]
+    """The release that knows what a queue is; none where nobody queues."""
+
     def __init__(self, name: str, plan: ServicesPlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:index:Services", name, None, opts)
         releases: list[pulumi.Resource] = []
         network: list[pulumi.Resource] = []
+        self.queue = []
         for chart in plan.charts:
             options = pulumi.ResourceOptions(parent=self, depends_on=releases[-1:])
             releases.append(Release(f"{name}-{chart.name}", chart, options))
             network += releases[-1:] if chart.name == plan.network else []
+            self.queue += releases[-1:] if chart.name == plan.queue else []
         for add_on in plan.add_ons:
             identity = plan.identities.get(add_on.role)
             eks_add_on(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pulumi
 
+from tenancy.components.manifest import Manifest, child_name
 from tenancy.components.tenant_namespace import TenantNamespace
 from tenancy.plan.model import TenantPlan
 
@@ -19,6 +20,12 @@ class Tenant(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("gpu-tenancy:index:Tenant", name, None, opts)
+        queues = [
+            Manifest(child_name(name, queue), queue, pulumi.ResourceOptions(parent=self, depends_on=list(after)))
+            for queue in plan.queues
+        ]
+        # Their work ends with the namespaces, and a queue goes only when it has none.
+        behind = [*after, *queues]
         for namespace in plan.namespaces:
-            TenantNamespace(namespace.name, namespace, after, plan.adopt, pulumi.ResourceOptions(parent=self))
+            TenantNamespace(namespace.name, namespace, behind, plan.adopt, pulumi.ResourceOptions(parent=self))
         self.register_outputs({"namespaces": [namespace.name for namespace in plan.namespaces]})

@@ -114,7 +114,11 @@ class Api:
 
 NOT_FOUND = 404
 
-_PLURALS = {"networkpolicy": "networkpolicies", "validatingadmissionpolicy": "validatingadmissionpolicies"}
+_PLURALS = {
+    "networkpolicy": "networkpolicies",
+    "topology": "topologies",
+    "validatingadmissionpolicy": "validatingadmissionpolicies",
+}
 _CLUSTER_SCOPED = frozenset(
     {"ClusterRole", "Namespace", "PriorityClass"}
     | {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "Node"}

@@ -8,6 +8,7 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.live.api import Api, collection, path_of
+from tenancy.live.queues import queue_problems
 from tenancy.plan.guards import MARKER, QUESTION, VERSION, standing
 from tenancy.plan.model import Object, Plan, PlatformPlan, TenantPlan
 
@@ -24,7 +25,10 @@ class Refused(Exception):
 
 def check(api: Api, plan: Plan, platform: PlatformPlan | None, tenants: Sequence[TenantPlan]) -> None:
     """Refuse what would take over foreign objects, and a tenant's stack on a cluster without guards."""
-    problems = [*_foreign(api, plan.environment, platform, tenants)]
+    problems = [
+        *_foreign(api, plan.environment, platform, tenants),
+        *queue_problems(api, plan, platform, tenants),
+    ]
     if platform is None:
         problems += _guards(api)
     if problems:
@@ -35,6 +39,7 @@ def _foreign(api: Api, environment: str, platform: PlatformPlan | None, tenants:
     planned: list[tuple[Object, bool]] = [
         (namespace.namespace, tenant.adopt) for tenant in tenants for namespace in tenant.namespaces
     ]
+    planned += [(queue, False) for tenant in tenants for queue in tenant.queues]
     if platform:
         planned += [(found, False) for found in platform.objects() if "namespace" not in found["metadata"]]
     lists: dict[tuple[str, str], dict[str, Any]] = {}
