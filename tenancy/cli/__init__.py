@@ -14,6 +14,8 @@ COMMANDS = {
     "up": "preview with the policy pack, then update what changed",
     "down": "remove the tenants of an environment",
     "sample": "print the smallest pod or job that a tenant may run",
+    "queues": "show what each queue is guaranteed, holds, borrows and lets wait",
+    "why": "say in one sentence why a job waits",
     "verify": "attack the live cluster as its tenants and show who refused",
     "report": "show supply, pools and what a failure costs",
     "catalog": "list GPU instance types, or what a pool of one would yield",

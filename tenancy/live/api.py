@@ -44,9 +44,9 @@ class Identity:
 
 
 class Api:
-    """One kept connection to the API server of a context."""
+    """One kept connection to the API server of a context; None: of the current one."""
 
-    def __init__(self, context: str) -> None:
+    def __init__(self, context: str | None) -> None:
         # Takes 0.2 s to import: only commands that ask a cluster pay for it.
         from kubernetes import config
         from kubernetes.config.config_exception import ConfigException

@@ -207,6 +207,16 @@ def _up(number: Fraction) -> int:
     return -(-number.numerator // number.denominator)
 
 
+def part_of_node(environment: Environment, pool: str, flavor: str) -> Fraction:
+    """The part of a node that goes with one GPU, slice or replica: all that it yields make up the node."""
+
+    def part(name: str) -> Fraction:
+        profile = environment.flavors[name].mig
+        return boards.share_of(environment.flavors[name].gpu, profile) if profile else Fraction(1)
+
+    return part(flavor) / sum(part(name) * each for name, each in environment.flavors_of(pool).items())
+
+
 @dataclass(frozen=True, slots=True)
 class Worth:
     """What one unit of a flavor in a pool is to the queues."""
@@ -227,11 +237,9 @@ class Ledger:
         self._worth: dict[tuple[str, str], Worth] = {}
         for name in environment.pools:
             yielded = environment.flavors_of(name)
-            parts = {flavor: self._part(flavor) for flavor in yielded}
-            whole = sum(parts[flavor] * each for flavor, each in yielded.items())
             left, ours = node_allocatable(environment, name), environment.daemonsets(name)
             for flavor in yielded:
-                part = parts[flavor] / whole
+                part = part_of_node(environment, name, flavor)
                 compute, memory = self._units.get(environment.resource_of(flavor), (0, 0))
                 self._worth[name, flavor] = Worth(
                     int((left.cpu - ours.cpu) * part),
@@ -240,10 +248,6 @@ class Ledger:
                     compute,
                     memory,
                 )
-
-    def _part(self, flavor: str) -> Fraction:
-        of, profile = self.environment.flavors[flavor].gpu, self.environment.flavors[flavor].mig
-        return boards.share_of(of, profile) if profile else Fraction(1)
 
     def resources(self, flavors: Iterable[str]) -> list[str]:
         """Resources that a queue of these flavors covers, in one order everywhere."""

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from tenancy.cli.common import environment_argument, example, fail, lab_option, load_or_exit, print_json
+
+
+@click.command("queues", epilog=example("tenancy queues local"))
+@environment_argument
+@lab_option
+@click.option("--brief", is_flag=True, help="Only queues that hold or wait for something, and the sum.")
+@click.option("--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text", help="How to print.")
+def command(environment: str, lab: bool, brief: bool, form: str) -> None:
+    """Show what each queue of ENV is guaranteed, holds, borrows and lets wait.
+
+    Borrowed is what a queue holds above its guarantee: other tenants', nobody's, or the tenant's own of another tier.
+    """
+    from tenancy.cli.report import Table, show
+    from tenancy.live.api import Api, Unreachable
+    from tenancy.live.usage import holdings
+
+    loaded = load_or_exit(environment, "json" if form == "json" else "text", lab)
+    if not loaded.environment.queued:
+        fail(f"given {environment}, with scheduler: none; rule: GPUs are lent and borrowed through a queue")
+    try:
+        found = holdings(Api(loaded.environment.cluster.context), loaded.environment)
+    except Unreachable as error:
+        fail(str(error))
+    if form == "json":
+        print_json([{**asdict(h), "dollars": None if h.dollars is None else float(h.dollars)} for h in found])
+        return
+    waiting = {(h.tenant, h.tier): h.waiting for h in found}
+    shown = [h for h in found if h.held or h.waiting] if brief else found
+    held, borrowed = sum(h.held for h in found), sum(h.borrowed for h in found)
+    remarks = [
+        f"{len(waiting)} queues: {held} GPUs, slices and replicas held, {borrowed} of them borrowed; "
+        f"{sum(waiting.values())} waiting"
+    ]
+    if any(h.dollars is not None for h in found):
+        remarks.append(f"what is held costs ${sum(h.dollars or 0 for h in found)} an hour")
+    remarks += sorted({f"{h.tenant}, {h.tier}: {h.state}" for h in found if h.state != "open"})
+    header = ("tenant", "tier", "flavor", "pool", "guaranteed", "may borrow", "held", "borrowed", "waiting")
+    rows = [
+        (h.tenant, h.tier, h.flavor, h.pool, h.guaranteed, h.may_borrow, h.held, h.borrowed, h.waiting) for h in shown
+    ]
+    show(form, [Table(f"Queues of {loaded.environment.environment}", header, rows, remarks)], {})

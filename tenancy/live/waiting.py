@@ -1,0 +1,274 @@
+"""Why a piece of work waits, in one sentence, asked with the rights of whoever asks.
+
+What Kueue writes into the work's Workload is taken apart (v0.19.2 `pkg/scheduler/flavorassigner`, `scheduler.go`,
+`pkg/cache/scheduler/tas_flavor_snapshot.go`, `pkg/controller/core`) and said in a tenant's words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.live.api import Api, collection
+from tenancy.plan.queues import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, TOPOLOGY
+
+KINDS: Mapping[str, tuple[str, str]] = {
+    "job": ("batch/v1", "Job"),
+    "pod": ("v1", "Pod"),
+    "deployment": ("apps/v1", "Deployment"),
+    "statefulset": ("apps/v1", "StatefulSet"),
+    **{name: (f"{f.group}/{f.version}", f.kind) for name, f in FRAMEWORKS.items()},
+}
+"""What can be asked about: as people write it -> API version and kind."""
+
+Object = Mapping[str, Any]
+
+
+class NotFound(Exception):
+    """There is no such work, or who asks may not see it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    state: str
+    """`waits`, `runs`, `stuck` (the queue let it start, and its pods do not), `evicted` or `ended`."""
+    sentence: str
+    said: str
+    """What the sentence was made of, word for word."""
+    ahead: int | None
+    """Work of the same queue that came earlier or is more urgent, and waits too; None once it has started."""
+
+
+def explain(api: Api, namespace: str, kind: str, name: str) -> Explanation:
+    """Why the work does not run, or that it does. NotFound if there is none of that name."""
+    version, what = KINDS[kind]
+    answer = api.request("GET", f"{collection(version, what, namespace)}/{name}")
+    if not answer.ok:
+        raise NotFound(answer.message or f"no {kind} {name} in {namespace}")
+    workloads = api.items(collection(API, "Workload", namespace))
+    found = _workload(api, namespace, answer.body, workloads)
+    if found is None:
+        return _unqueued(api, namespace, answer.body)
+    conditions = {c["type"]: c for c in (found.get("status") or {}).get("conditions") or ()}
+    if _holds(conditions, "Finished"):
+        said = conditions["Finished"].get("message", "")
+        return Explanation("ended", f"It has ended: {conditions['Finished']['reason'].lower()}.", said, None)
+    if _holds(conditions, "Admitted"):
+        return _started(api, namespace, found, answer.body)
+    ahead = _ahead(found, workloads)
+    reserved = conditions.get("QuotaReserved", {})
+    said = reserved.get("message", "") if reserved.get("status") == "False" else ""
+    if _holds(conditions, "QuotaReserved"):
+        said, sentence = reserved["message"], "Its GPUs are set aside; it waits for machines to be made."
+    elif _holds(conditions, "Evicted") and not (found.get("spec") or {}).get("active", True):
+        said = conditions["Evicted"]["message"]
+        return Explanation("evicted", f"{_evicted(conditions['Evicted'])} It does not come back by itself.", said, None)
+    else:
+        sentence = waits(said)
+    if _holds(conditions, "Evicted"):
+        return Explanation("evicted", f"{_evicted(conditions['Evicted'])} {sentence}", said, ahead)
+    return Explanation("waits", sentence, said, ahead)
+
+
+def _holds(conditions: Mapping[str, Object], kind: str) -> bool:
+    return conditions.get(kind, {}).get("status") == "True"
+
+
+def _workload(api: Api, namespace: str, work: Object, workloads: Sequence[Object]) -> Object | None:
+    """The newest Workload of the work or of what it made, one that waits before one that runs."""
+    mine = {work["metadata"]["uid"]}
+    for version, kind in (("apps/v1", "ReplicaSet"), ("v1", "Pod")):
+        if any(_owned(workload, mine) for workload in workloads):
+            break
+        children = api.items(collection(version, kind, namespace))
+        mine |= {child["metadata"]["uid"] for child in children if _owned(child, mine)}
+    owned = [workload for workload in workloads if _owned(workload, mine)]
+    return min(owned, key=lambda w: (_admitted(w), -_order(w)), default=None)
+
+
+def _owned(child: Object, owners: set[str]) -> bool:
+    return any(owner["uid"] in owners for owner in child["metadata"].get("ownerReferences") or ())
+
+
+def _admitted(workload: Object) -> bool:
+    return any(
+        c["type"] in {"Admitted", "Finished"} and c["status"] == "True"
+        for c in (workload.get("status") or {}).get("conditions") or ()
+    )
+
+
+def _order(workload: Object) -> float:
+    import datetime as dt
+
+    return dt.datetime.fromisoformat(workload["metadata"]["creationTimestamp"].replace("Z", "+00:00")).timestamp()
+
+
+def _ahead(workload: Object, workloads: Sequence[Object]) -> int:
+    def rank(one: Object) -> tuple[int, float]:
+        return -(one["spec"].get("priority") or 0), _order(one)
+
+    queue = workload["spec"].get("queueName")
+    return sum(
+        1
+        for one in workloads
+        if one["spec"].get("queueName") == queue and not _admitted(one) and rank(one) < rank(workload)
+    )
+
+
+Say = Callable[[re.Match[str]], str]
+
+
+def _pool(flavor: str) -> str:
+    return "" if flavor == ANY_POOL else f" in pool {flavor.removesuffix(f'.{TOPOLOGY}')}"
+
+
+def _resource(name: str) -> str:
+    return {BOARD_COMPUTE: "of a board's compute", BOARD_MEMORY: "of a board's memory"}.get(name, name)
+
+
+_WAITS: Sequence[tuple[str, Say]] = (
+    (
+        r"Pending the preemption of (\d+) workload",
+        lambda m: f"It starts when {m[1]} other that borrowed its GPUs {'is' if m[1] == '1' else 'are'} gone: now.",
+    ),
+    (
+        r"insufficient quota for (\S+) in flavor (\S+),.*?(?:request \((\S+?)\))? > maximum capacity \((\S+?)\)",
+        lambda m: (
+            f"It never starts{_pool(m[2])} as it is: it asks for {m[3] or 'more'} {_resource(m[1])} at once, and "
+            f"its queue may hold {m[4]} at most; ask for less, or for a larger share."
+        ),
+    ),
+    (
+        r"insufficient unused quota for (\S+) in flavor (\S+?), (\S+) more needed",
+        lambda m: (
+            f"It waits for {m[3]} more {_resource(m[1])}{_pool(m[2])}: its queue's own are in use, and nobody "
+            "lends that many."
+        ),
+    ),
+    (
+        r"resource (\S+) unavailable in ClusterQueue",
+        lambda m: f"It never starts: its queue has no {m[1]}; ask for what the tenant has a share of.",
+    ),
+    (
+        r'topology "[^"]+" (?:allows to fit only (\d+) out of (\d+)|doesn\'t allow to fit any of (\d+))',
+        lambda m: (
+            f"There are enough GPUs, and they are too far apart: {m[1] or 0} of its {m[2] or m[3]} pods fit where "
+            "where its topology asks; it starts when nodes that are close together are free."
+        ),
+    ),
+    (
+        r"flavor (\S+) doesn't match node affinity",
+        lambda m: (
+            f"It never starts{_pool(m[1])}: its node selector or affinity names other nodes; drop it, the queue "
+            "chooses the pool."
+        ),
+    ),
+    (r"untolerated taint .* in flavor (\S+)", lambda m: f"It never starts{_pool(m[1])}: that pool is not for it."),
+    (
+        r"requests must not exceed its limits",
+        lambda _: (
+            "It never starts: a container asks for more than the default limit of its namespace; write its limits too."
+        ),
+    ),
+    (
+        r"LimitRange",
+        lambda _: (
+            "It never starts: a container is larger or smaller than its namespace allows; see `kubectl describe "
+            "limitrange`."
+        ),
+    ),
+    (
+        r"LocalQueue (\S+) (?:doesn't exist|is terminating or missing)",
+        lambda m: (
+            f"It never starts: there is no queue {m[1]} in its namespace; drop the label "
+            "kueue.x-k8s.io/queue-name, or name one of `kubectl get localqueues`."
+        ),
+    ),
+    (
+        r"(?:LocalQueue|ClusterQueue) \S+ (?:is stopped|is inactive|doesn't exist|not found|is terminating or missing)",
+        lambda _: "Its queue is on hold: nothing new starts in it until the platform team opens it again.",
+    ),
+    (r"namespace doesn't match", lambda _: "It never starts: its queue belongs to another tenant."),
+    (
+        r"no longer fits|overlapping preemption|was already considered",
+        lambda _: "Others were first this time; it is looked at again within seconds.",
+    ),
+)
+
+
+def waits(said: str) -> str:
+    """A tenant's sentence for what Kueue says of work that does not start."""
+    if not said:
+        return "It was queued a moment ago, and nobody has looked at it yet."
+    for pattern, say in _WAITS:
+        if found := re.search(pattern, said, re.DOTALL):
+            return say(found)
+    return f"It waits. Kueue says: {said}"
+
+
+_EVICTED: Mapping[str, str] = {
+    "PodsReadyTimeout": "Its pods were not ready in time, so its GPUs went to others.",
+    "AdmissionCheck": "No machines could be made for it.",
+    "ClusterQueueStopped": "Its queue was emptied by the platform team.",
+    "LocalQueueStopped": "Its queue was emptied by the platform team.",
+    "Deactivated": "It was stopped.",
+    "DeactivatedDueToRequeuingLimitExceeded": "It failed to start too many times.",
+    "DeactivatedDueToMaximumExecutionTimeExceeded": "It ran longer than it said it would.",
+    "NodeFailures": "A machine that it ran on failed.",
+}
+
+
+def _evicted(condition: Object) -> str:
+    if condition["reason"] == "Preempted":
+        said = condition.get("message", "")
+        if "ClusterQueue" in said and "cohort" not in said.lower():
+            return "More urgent work of its own tenant took its place."
+        return "It ran on borrowed GPUs, and their owner called them back."
+    return _EVICTED.get(condition["reason"], f"It was evicted ({condition['reason']}).")
+
+
+def _started(api: Api, namespace: str, workload: Object, work: Object) -> Explanation:
+    """The queue has let it start. Do its pods?"""
+    flavors = sorted(
+        {
+            flavor.removesuffix(f".{TOPOLOGY}")
+            for podset in workload["status"]["admission"]["podSetAssignments"]
+            for flavor in (podset.get("flavors") or {}).values()
+            if flavor != ANY_POOL
+        }
+    )
+    where = f" in pool {', '.join(flavors)}" if flavors else ""
+    uid = work["metadata"]["uid"]
+    if refused := _last_warning(api, namespace, uid, "FailedCreate"):
+        return Explanation(
+            "stuck", f"The queue let it start{where}, and its pods are refused: {refused}", refused, None
+        )
+    pods = [pod for pod in api.items(collection("v1", "Pod", namespace)) if _owned(pod, {uid})]
+    for pod in [*pods, work] if work["kind"] == "Pod" else pods:
+        for condition in (pod.get("status") or {}).get("conditions") or ():
+            if condition["type"] == "PodScheduled" and condition["status"] == "False":
+                said = condition.get("message", "")
+                return Explanation("stuck", f"The queue let it start{where}, and no node takes it: {said}", said, None)
+    return Explanation("runs", f"It runs{where}.", "", None)
+
+
+def _unqueued(api: Api, namespace: str, work: Object) -> Explanation:
+    refused = _last_warning(api, namespace, work["metadata"]["uid"], "")
+    if refused:
+        return Explanation("stuck", f"Nobody has queued it, and something refuses it: {refused}", refused, None)
+    replicas = (work.get("spec") or {}).get("replicas")
+    if replicas == 0:
+        return Explanation("ended", "It asks for nothing: its replicas are 0.", "", None)
+    if (work.get("spec") or {}).get("suspend") is False or work["kind"] == "Pod":
+        return Explanation("runs", "No queue has anything to do with it.", "", None)
+    return Explanation("waits", waits(""), "", None)
+
+
+def _last_warning(api: Api, namespace: str, uid: str, reason: str) -> str:
+    selector = f"?fieldSelector=involvedObject.uid={uid},type=Warning"
+    events = [e for e in api.items(collection("v1", "Event", namespace) + selector) if reason in e.get("reason", "")]
+    events.sort(key=lambda e: str(e.get("lastTimestamp") or e.get("eventTime") or ""))
+    return str(events[-1].get("message", "")) if events else ""
