@@ -17,6 +17,8 @@ from tenancy.lab.pki import LOOPBACK
 
 # In the order they start; the later ones need the earlier ones.
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+# Only in a lab with queues; starts last.
+KUEUE = "kueue"
 
 # As EKS runs them. Not among them, as there: PodNodeSelector, PodTolerationRestriction,
 # AlwaysPullImages, EventRateLimit, DenyServiceExternalIPs.
@@ -167,4 +169,6 @@ PROBES: dict[str, tuple[str | None, str]] = {
     "kube-controller-manager": ("admin", "/healthz"),
     "kube-scheduler": ("admin", "/healthz"),
     "kwok": (None, "/healthz"),
+    # Healthy it is before its webhooks listen, ready only then.
+    KUEUE: (None, "/readyz"),
 }

@@ -11,14 +11,14 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tenancy.lab import pki, ports, processes
+from tenancy.lab import kueue, pki, ports, processes
 from tenancy.lab.api import Api, ApiError
-from tenancy.lab.components import COMPONENTS, PROBES, commands
+from tenancy.lab.components import COMPONENTS, KUEUE, PROBES, commands
 from tenancy.lab.layout import (
     Lab,
     LabError,
@@ -33,11 +33,13 @@ __all__ = ["Lab", "LabError", "Status", "apply_nodes", "down", "environ", "statu
 
 DEFAULT_PLATFORM_GROUP = "platform-admins"
 SERVERS, CLIENTS = COMPONENTS[:2], COMPONENTS[2:]
+EVERYTHING = (*COMPONENTS, KUEUE)
 READY_SECONDS = 90.0
 # The API server is back 2 s after etcd is.
 PATIENCE_SECONDS = 10.0
 RBAC = "rbac.authorization.k8s.io"
 BINDINGS = f"/apis/{RBAC}/v1/clusterrolebindings"
+NODE_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 READ = ["get", "list", "watch"]
 KUBELETS_MAY = (
     ("", ["nodes"], READ),
@@ -68,11 +70,13 @@ def up(
     root: Path | None = None,
     platform_group: str | None = None,
     nodes: list[dict[str, Any]] | None = None,
+    queues: Mapping[str, Any] | None = None,
     say: Callable[[str], None] = _quiet,
 ) -> Lab:
     """Bring the lab up: start what is missing, leave what works; with `nodes`, set its fake nodes.
 
-    Without `platform_group` the group of an earlier `up` is kept.
+    `queues` are the values of Kueue's chart; empty, Kueue goes, with all queues and workloads.
+    Without `platform_group` or `queues` those of an earlier `up` are kept.
     """
     from tenancy.lab import tools
 
@@ -82,6 +86,8 @@ def up(
     with _locked(lab):
         group = platform_group or lab.recall().get("platform", {}).get("group") or DEFAULT_PLATFORM_GROUP
         _prepare(lab, toolbox)
+        if queues is not None:
+            lab.remember(queues=dict(queues))
         for attempt in (1, 2):
             try:
                 _run(lab, toolbox, group, say)
@@ -105,7 +111,7 @@ def down(*, root: Path | None = None) -> bool:
         return False
     _refuse_foreign_folder(lab)
     with _locked(lab):
-        found = processes.running(lab, COMPONENTS)
+        found = processes.running(lab, EVERYTHING)
         processes.stop([process for each in found.values() for process in each], at_once=True)
         rest = [entry for entry in lab.folder.iterdir() if entry.name != "lock"]
         # The mark goes last: an interrupted removal can be repeated.
@@ -121,9 +127,9 @@ def status(*, root: Path | None = None) -> list[Status]:
     """Each component: its process, and whether it answers."""
     lab = Lab.of(root)
     known = ports.remembered(lab)
-    found = processes.running(lab, COMPONENTS)
+    found = processes.running(lab, EVERYTHING)
     result = []
-    for name in COMPONENTS:
+    for name in EVERYTHING if lab.recall().get("queues") else COMPONENTS:
         pid = found[name][0].pid if name in found else None
         port = known.get(name)
         answering = bool(pid and port and _answers(lab, name, port))
@@ -205,19 +211,21 @@ def _link_plugins(lab: Lab, toolbox: Any) -> None:
 def _run(lab: Lab, toolbox: Any, group: str, say: Callable[[str], None]) -> None:
     """Start what does not run as it should, and wait until all of it answers."""
     before = ports.remembered(lab)
-    found = processes.running(lab, COMPONENTS)
-    keep = [name for name in before if name.removesuffix("-peer") in found]
-    chosen = ports.choose(lab, keep)
+    queues = lab.recall().get("queues")
+    found = processes.running(lab, EVERYTHING)
+    keep = [name for name in before if ports.component(name) in found]
+    chosen = ports.choose(lab, keep, [*ports.NAMES, *(ports.QUEUES if queues else ())])
     wanted = commands(lab, chosen, {name: toolbox[name] for name in COMPONENTS})
-    moved = bool(before) and chosen != before
+    moved = {name for name, port in before.items() if chosen[name] != port}
     if moved:
         say("a port of the lab is taken by another process: moving to others")
     stale = [
         process
         for name, each in found.items()
+        if name in wanted
         for position, process in enumerate(each)
-        # Kubeconfigs hold the API server's port, so a move restarts all.
-        if moved or position or list(process.argv) != wanted[name]
+        # Kubeconfigs hold the API server's port; the other ports stand in arguments.
+        if "kube-apiserver" in moved or position or list(process.argv) != wanted[name]
     ]
     processes.stop(stale)
     pki.ensure_platform(lab, group)
@@ -230,20 +238,68 @@ def _run(lab: Lab, toolbox: Any, group: str, say: Callable[[str], None]) -> None
         if started:
             say(f"{'starting' if not before else 'restarting'} {', '.join(started)}")
         for name in started:
-            processes.start(lab, name, wanted[name])
+            _start(lab, name, wanted[name], chosen["kube-apiserver"])
         for name in stage:
             if name in alive and not _answers_soon(lab, name, chosen[name]):
                 say(f"restarting {name}, which is alive but does not answer")
                 processes.stop(processes.running(lab, (name,)).get(name, []), at_once=True)
-                processes.start(lab, name, wanted[name])
+                _start(lab, name, wanted[name], chosen["kube-apiserver"])
             _wait(lab, name, chosen[name], deadline)
         if stage is SERVERS:
             _bind(lab, chosen["kube-apiserver"], group)
     _wait_for_service_account(lab, chosen["kube-apiserver"])
+    with Api(lab, chosen["kube-apiserver"]) as api:
+        if queues:
+            _run_kueue(lab, api, toolbox, chosen, queues, say)
+        else:
+            processes.stop(found.get(KUEUE, []), at_once=True)
+            kueue.remove(lab, api)
 
 
-def _wait(lab: Lab, name: str, port: int, deadline: float) -> None:
+def _start(lab: Lab, name: str, argv: list[str], api_port: int) -> None:
+    if name == "kwok":
+        # A new kwok waits until the leases of the one before run out: for 40 s no pod would start or end.
+        with Api(lab, api_port) as api, contextlib.suppress(ApiError):
+            api.request("DELETE", NODE_LEASES)
+    processes.start(lab, name, argv)
+
+
+def _run_kueue(
+    lab: Lab, api: Api, toolbox: Any, chosen: Mapping[str, int], values: Mapping[str, Any], say: Callable[[str], None]
+) -> None:
+    """Have Kueue run with these values, and wait until its webhooks answer."""
+    deadline = time.monotonic() + READY_SECONDS
+    tools = {name: toolbox[name] for name in (KUEUE, "kueue-chart", "helm")}
+    key = kueue.digest(tools, chosen, values)
+    wanted = kueue.command(lab, tools[KUEUE], key, values)
+    found = processes.running(lab, (KUEUE,)).get(KUEUE, [])
+    kept = [process for process in found if list(process.argv) == wanted][:1]
+    if not kueue.is_applied(lab, api, key):
+        say("writing Kueue's kinds, rights and webhooks")
+        kueue.apply(lab, api, tools, chosen, values, key)
+        kept = []
+    kueue.fetch_certificates(lab, api)
+    if kept and not _answers_soon(lab, KUEUE, chosen[KUEUE]):
+        say("restarting kueue, which is alive but does not answer")
+        kept = []
+    # It keeps nothing that the API server does not hold.
+    processes.stop([process for process in found if process not in kept], at_once=True)
+    if not kept:
+        say(f"{'restarting' if found else 'starting'} {KUEUE}")
+        kueue.write_identity(lab, api, chosen["kube-apiserver"])
+        processes.start(lab, KUEUE, wanted)
+    _wait(lab, KUEUE, chosen[KUEUE], deadline, lambda: kueue.fetch_certificates(lab, api))
+    while not kueue.webhooks_answer(api):
+        if time.monotonic() > deadline:
+            raise LabError("the API server does not reach Kueue's webhooks: see `tenancy lab logs kube-apiserver`.")
+        time.sleep(0.05)
+    if not kept:
+        kueue.wait_for_queues(api)
+
+
+def _wait(lab: Lab, name: str, port: int, deadline: float, meanwhile: Callable[[], None] = lambda: None) -> None:
     while not _answers(lab, name, port):
+        meanwhile()
         alive = name in processes.running(lab, (name,))
         if alive and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -48,6 +48,11 @@ class Lab:
         return self.folder / "config"
 
     @cached_property
+    def kueue(self) -> Path:
+        """What Kueue needs, while the lab has queues."""
+        return self.folder / "kueue"
+
+    @cached_property
     def kubeconfig(self) -> Path:
         return self.folder / "kubeconfig"
 

@@ -86,7 +86,18 @@ def write_kubeconfigs(lab: Lab, port: int) -> None:
             _write_kubeconfig(lab, lab.pki / f"{name}.kubeconfig", name, name, port)
 
 
-def _write_kubeconfig(lab: Lab, path: Path, name: str, user: str, port: int) -> None:
+def write_service_account(lab: Lab, name: str, token: str, port: int) -> Path:
+    """Write the kubeconfig of a component that acts as its service account, as it would in a cluster."""
+    file = lab.pki / f"{name}.token"
+    write(file, token)
+    path = lab.pki / f"{name}.kubeconfig"
+    _write_kubeconfig(lab, path, name, name, port, {"tokenFile": str(file)})
+    return path
+
+
+def _write_kubeconfig(
+    lab: Lab, path: Path, name: str, user: str, port: int, credentials: dict[str, str] | None = None
+) -> None:
     def data(file: str) -> str:
         return base64.b64encode((lab.pki / file).read_bytes()).decode()
 
@@ -106,10 +117,8 @@ def _write_kubeconfig(lab: Lab, path: Path, name: str, user: str, port: int) -> 
         "users": [
             {
                 "name": user,
-                "user": {
-                    "client-certificate-data": data(f"{name}.crt"),
-                    "client-key-data": data(f"{name}.key"),
-                },
+                "user": credentials
+                or {"client-certificate-data": data(f"{name}.crt"), "client-key-data": data(f"{name}.key")},
             }
         ],
         "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": user}}],

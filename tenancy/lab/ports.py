@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from tenancy.lab.layout import Lab, LabError
 
 NAMES = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+# Only a lab with queues has them.
+QUEUES = ("kueue", "kueue-webhook", "kueue-metrics")
 # Below the range the kernel takes the ports of outgoing connections from.
 RANGE = (20000, 29999)
 
@@ -18,14 +20,19 @@ RANGE = (20000, 29999)
 def remembered(lab: Lab) -> dict[str, int]:
     """The ports this lab has, or nothing if it has none yet."""
     ports = lab.recall().get("ports", {})
-    return ports if set(ports) == set(NAMES) else {}
+    return ports if set(NAMES) <= set(ports) <= {*NAMES, *QUEUES} else {}
 
 
-def choose(lab: Lab, keep: Iterable[str] = ()) -> dict[str, int]:
+def component(name: str) -> str:
+    """The component that listens on a port."""
+    return "kueue" if name in QUEUES else name.removesuffix("-peer")
+
+
+def choose(lab: Lab, keep: Iterable[str] = (), names: Iterable[str] = NAMES) -> dict[str, int]:
     """The lab's ports: those named in `keep` as they were, the others as they were if they are free."""
     ports = dict(remembered(lab))
     with contextlib.ExitStack() as held:
-        for name in NAMES:
+        for name in names:
             if name in keep and name in ports:
                 continue
             if name in ports and _hold_soon(held, ports[name]):

@@ -1,0 +1,308 @@
+"""Kueue as a process of the lab: what its chart makes of the given values, but for where it runs.
+
+In a cluster it is a Deployment that mounts its configuration and its certificates. Here the API
+server dials the loopback address instead of a Service, and the lab does what the mounts would.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tenancy.catalog import vocabulary as words
+from tenancy.lab import pki
+from tenancy.lab.api import MERGE, Api, ApiError
+from tenancy.lab.components import KUEUE
+from tenancy.lab.layout import Lab, LabError, write
+
+Object = dict[str, Any]
+
+NAMESPACE = words.QUEUE_NAMESPACE
+SERVICE_ACCOUNT = "kueue-controller-manager"
+WEBHOOK_SERVICE = "kueue-webhook-service"
+CERTIFICATES = "kueue-webhook-server-cert"
+CONFIGURATION = "kueue-manager-config"
+DIGEST = words.LAB_NODE + "-digest"
+# What only a cluster has a place for: the pods of Kueue, and its own API server for pending workloads,
+# which asks for the configuration of a pod.
+LEFT_OUT = frozenset({"APIService", "Deployment", "PodDisruptionBudget"})
+# The operators that these talk to do not run here.
+SWITCHED_OFF = ("enableCertManager", "enableKueueViz", "enablePrometheus")
+CRD = "CustomResourceDefinition"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+QUEUES = "/apis/kueue.x-k8s.io/v1beta2"
+PROBE = "lab-probe"
+WAIT_SECONDS = 60.0
+# As long as the components' certificates: a token of an hour would end the queues of a long run.
+TOKEN_SECONDS = int(pki.COMPONENT_LIFE.total_seconds())
+
+
+def digest(tools: Mapping[str, Path], ports: Mapping[str, int], values: Mapping[str, Any]) -> str:
+    """Of all that decides what is applied and how the process is started."""
+    facts = [str(tools["kueue-chart"]), str(tools[KUEUE]), dict(sorted(ports.items())), values]
+    text = json.dumps(facts, sort_keys=True) + Path(__file__).read_text(encoding="utf-8")
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def command(lab: Lab, binary: Path, key: str, values: Mapping[str, Any]) -> list[str]:
+    """The command line; the configuration's name holds the digest, so that a changed one restarts the process."""
+    level = values.get("controllerManager", {}).get("manager", {}).get("logLevel", 2)
+    return [
+        str(binary),
+        f"--config={_configuration_file(lab, key)}",
+        f"--kubeconfig={lab.pki / KUEUE}.kubeconfig",
+        f"--zap-log-level={level}",
+    ]
+
+
+def is_applied(lab: Lab, api: Api, key: str) -> bool:
+    """Whether the cluster holds what belongs to this digest, all of it."""
+    if not _configuration_file(lab, key).exists():
+        return False
+    namespace = _get(api, f"/api/v1/namespaces/{NAMESPACE}")
+    return bool(namespace) and namespace["metadata"].get("annotations", {}).get(DIGEST) == key
+
+
+def apply(
+    lab: Lab, api: Api, tools: Mapping[str, Path], ports: Mapping[str, int], values: Mapping[str, Any], key: str
+) -> None:
+    """Render the chart and apply it, with the changes that a process needs."""
+    items = [_local(item, ports["kueue-webhook"]) for item in _render(tools, values) if item["kind"] not in LEFT_OUT]
+    before = _applied(lab)
+    paths = [_path(item) for item in items]
+    # Before and after: whatever was applied by a run that was interrupted can be removed.
+    _remember_applied(lab, [*paths, *(path for path in before if path not in paths)])
+    namespace: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    api.apply("/api/v1/namespaces", namespace)
+    crds = [item for item in items if item["kind"] == CRD]
+    for item in [*crds, *(item for item in items if item["kind"] != CRD)]:
+        api.apply(_path(item).rpartition("/")[0], item)
+    _delete(api, [path for path in before if path not in paths])
+    _remember_applied(lab, paths)
+    names = {item["metadata"]["name"] for item in crds}
+    _wait("the queues' kinds are not established", lambda: names <= _established(api))
+
+    (text,) = [i["data"]["controller_manager_config.yaml"] for i in items if i["metadata"]["name"] == CONFIGURATION]
+    for stale in lab.kueue.glob("configuration-*.json"):
+        stale.unlink()
+    content = _configuration(text, values, ports, _certificates(lab))
+    write(_configuration_file(lab, key), json.dumps(content, indent=2) + "\n")
+    # Last: it says that all of the above is done.
+    api.apply("/api/v1/namespaces", {**namespace, "metadata": {"name": NAMESPACE, "annotations": {DIGEST: key}}})
+
+
+def write_identity(lab: Lab, api: Api, port: int) -> None:
+    """A token of Kueue's own service account, so that RBAC, guards and the audit log see who it is."""
+    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{SERVICE_ACCOUNT}/token"
+    spec = {"expirationSeconds": TOKEN_SECONDS}
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+    token = api.request("POST", path, request, "application/json")["status"]["token"]
+    pki.write_service_account(lab, KUEUE, token, port)
+
+
+def fetch_certificates(lab: Lab, api: Api) -> None:
+    """Put what Kueue wrote into its Secret where a pod would have it mounted; Kueue looks for changes itself."""
+    data = _get(api, f"/api/v1/namespaces/{NAMESPACE}/secrets/{CERTIFICATES}").get("data") or {}
+    # Kueue goes on as soon as there is a certificate, so its key comes first.
+    for name in sorted(data, key=lambda name: name.endswith(".crt")):
+        file, content = _certificates(lab) / name, base64.b64decode(data[name])
+        if not file.exists() or file.read_bytes() != content:
+            write(file, content)
+
+
+def webhooks_answer(api: Api) -> bool:
+    """Whether the API server reaches Kueue and trusts it: a flavor that is never made passes both kinds of webhook."""
+    flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": PROBE}}
+    try:
+        made = api.request("POST", f"{QUEUES}/resourceflavors?dryRun=All", flavor, "application/json")
+    except ApiError as refused:
+        # A guard that refuses it has seen it after the mutating webhooks.
+        return refused.status in {403, 422}
+    return bool(made["metadata"].get("finalizers"))
+
+
+def wait_for_queues(api: Api) -> None:
+    """Wait until Kueue has read the queues that there are.
+
+    Its webhooks answer before; a job that came then would be taken for one without a queue, and wait for ever.
+    """
+    path = f"{QUEUES}/namespaces/{NAMESPACE}/localqueues"
+    _delete(api, [f"{path}/{PROBE}"])
+    queue = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": {"name": PROBE}}
+    api.apply(path, queue | {"spec": {"clusterQueue": PROBE}})
+    # Queues are read in one go, this one with the others or after them.
+    _wait("Kueue does not read its queues", lambda: "conditions" in api.get(f"{path}/{PROBE}").get("status", {}))
+    _delete(api, [f"{path}/{PROBE}"])
+
+
+def remove(lab: Lab, api: Api) -> None:
+    """Take away what `apply` made, the queues and workloads with it; nothing if there is nothing.
+
+    Nobody would ever take off their finalizers, so they go with their kinds. Jobs that wait stay suspended.
+    """
+    if not lab.kueue.exists():
+        return
+    paths = _applied(lab)
+    # First, because they fail closed for everybody else.
+    _delete(api, [path for path in paths if "admissionregistration.k8s.io" in path])
+    crds = [path for path in paths if path.startswith(CRDS)]
+    _wait("queues and workloads keep their finalizers", lambda: all(_freed(api, path) for path in crds))
+    _delete(api, [path for path in paths if "admissionregistration.k8s.io" not in path])
+    # Once more for each: somebody may have made another in between.
+    _wait("the queues' kinds do not go", lambda: not [path for path in crds if _freed(api, path) and _get(api, path)])
+    _free(api, "/api/v1", "pods", labelSelector="kueue.x-k8s.io/managed=true")
+    # The namespace stays: to come again it would first have to be gone, which takes longer than all else.
+    if _get(api, f"/api/v1/namespaces/{NAMESPACE}"):
+        api.request("PATCH", f"/api/v1/namespaces/{NAMESPACE}", {"metadata": {"annotations": {DIGEST: None}}})
+    for secret in ("token", "kubeconfig"):
+        (lab.pki / f"{KUEUE}.{secret}").unlink(missing_ok=True)
+    shutil.rmtree(lab.kueue)
+
+
+def _render(tools: Mapping[str, Path], values: Mapping[str, Any]) -> list[Object]:
+    import yaml
+
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    off = [f"--set={name}=false" for name in SWITCHED_OFF]
+    argv = [str(tools["helm"]), "template", KUEUE, str(tools["kueue-chart"]), "-n", NAMESPACE, "--values=-", *off]
+    done = subprocess.run(argv, input=json.dumps(values), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LabError(
+            f"helm cannot render Kueue's chart with the values that the lab was given: {done.stderr.strip()}"
+        )
+    return [item for item in yaml.load_all(done.stdout, loader) if item]
+
+
+def _local(item: Object, port: int) -> Object:
+    """An object of the chart as it is where Kueue listens on a port of this machine."""
+    kind = item["kind"]
+    if kind.endswith("WebhookConfiguration"):
+        # The chart gives these a namespace, which they do not have.
+        item["metadata"].pop("namespace", None)
+        for webhook in item["webhooks"]:
+            webhook["clientConfig"]["service"]["port"] = port
+    elif kind == CRD and "webhook" in item["spec"].get("conversion", {}):
+        item["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["port"] = port
+    elif kind == "Service" and item["metadata"]["name"] == WEBHOOK_SERVICE:
+        # The API server dials this name, and asks for a certificate of the Service's.
+        item["spec"] = {"type": "ExternalName", "externalName": "localhost"}
+    return item
+
+
+def _configuration(text: str, values: Mapping[str, Any], ports: Mapping[str, int], certificates: Path) -> Object:
+    import yaml
+
+    given: Object = yaml.safe_load(text)
+    # In a cluster the chart hands these over as arguments, and Kueue takes them from one place only.
+    arguments = values.get("controllerManager", {}).get("featureGates") or []
+    gates = {gate["name"]: gate["enabled"] for gate in arguments}
+    # It would listen on every address.
+    given.pop("pprofBindAddress", None)
+    changed: dict[str, Object] = {
+        "leaderElection": {"leaderElect": False},
+        "health": {"healthProbeBindAddress": f"{pki.LOOPBACK}:{ports[KUEUE]}"},
+        "metrics": {"bindAddress": f"{pki.LOOPBACK}:{ports['kueue-metrics']}"},
+        "webhook": {"host": pki.LOOPBACK, "port": ports["kueue-webhook"], "certDir": str(certificates)},
+        "internalCertManagement": {
+            "enable": True,
+            "webhookServiceName": WEBHOOK_SERVICE,
+            "webhookSecretName": CERTIFICATES,
+        },
+        "featureGates": {**gates, "VisibilityOnDemand": False},
+    }
+    return given | {name: (given.get(name) or {}) | facts for name, facts in changed.items()}
+
+
+def _configuration_file(lab: Lab, key: str) -> Path:
+    return lab.kueue / f"configuration-{key}.json"
+
+
+def _certificates(lab: Lab) -> Path:
+    return lab.kueue / "certificates"
+
+
+def _applied(lab: Lab) -> list[str]:
+    try:
+        return json.loads((lab.kueue / "applied.json").read_text())
+    except FileNotFoundError:
+        return []
+
+
+def _remember_applied(lab: Lab, paths: list[str]) -> None:
+    _certificates(lab).mkdir(mode=0o700, parents=True, exist_ok=True)
+    write(lab.kueue / "applied.json", json.dumps(paths, indent=2) + "\n")
+
+
+def _path(item: Object) -> str:
+    metadata, version = item["metadata"], item["apiVersion"]
+    kind = item["kind"].lower()
+    plural = kind[:-1] + "ies" if kind.endswith("y") else kind + ("es" if kind.endswith("s") else "s")
+    where = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+    return f"/{'apis' if '/' in version else 'api'}/{version}{where}/{plural}/{metadata['name']}"
+
+
+def _get(api: Api, path: str) -> Object:
+    try:
+        return api.get(path)
+    except ApiError as refused:
+        if refused.status != 404:
+            raise
+        return {}
+
+
+def _delete(api: Api, paths: Iterable[str]) -> None:
+    for path in paths:
+        try:
+            api.request("DELETE", path)
+        except ApiError as refused:
+            if refused.status != 404:
+                raise
+
+
+def _freed(api: Api, path: str) -> bool:
+    """Take the finalizers off the objects of a kind; False while the API server does not serve it."""
+    if crd := _get(api, path):
+        stored = next(version["name"] for version in crd["spec"]["versions"] if version["storage"])
+        try:
+            _free(api, f"/apis/{crd['spec']['group']}/{stored}", crd["spec"]["names"]["plural"])
+        except ApiError as refused:
+            # A kind that has just changed is busy for a moment; one that has just gone is not found.
+            return refused.status == 404
+    return True
+
+
+def _free(api: Api, root: str, plural: str, **query: str) -> None:
+    """Take Kueue's finalizers off the objects of a kind."""
+    for item in api.get(f"{root}/{plural}", **query).get("items", []):
+        metadata = item["metadata"]
+        held = metadata.get("finalizers", [])
+        kept = [name for name in held if not name.startswith("kueue.x-k8s.io/")]
+        if kept != held:
+            where = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+            patch = {"metadata": {"finalizers": kept or None}}
+            with contextlib.suppress(ApiError):  # it may have gone in between
+                api.request("PATCH", f"{root}{where}/{plural}/{metadata['name']}", patch, MERGE)
+
+
+def _established(api: Api) -> set[str]:
+    def holds(crd: Object) -> bool:
+        conditions = crd.get("status", {}).get("conditions", [])
+        return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+
+    return {crd["metadata"]["name"] for crd in api.get(CRDS)["items"] if holds(crd)}
+
+
+def _wait(problem: str, fact: Any) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not fact():
+        if time.monotonic() > deadline:
+            raise LabError(f"{problem} after {WAIT_SECONDS:.0f} s: see `tenancy lab logs kube-apiserver`.")
+        time.sleep(0.05)
