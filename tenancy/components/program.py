@@ -52,7 +52,7 @@ def build(
             services = Services("services", platform.services, pulumi.ResourceOptions(providers=both, protect=protect))
             kueue = services.queue
         if platform.queues:
-            gate += Queues("queues", platform.queues, kueue, options).made
+            gate += Queues("queues", platform.queues, kueue, options).gate
     for tenant in tenants:
         Tenant(tenant.name, tenant, gate, inherited)
 

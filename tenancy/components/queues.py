@@ -11,7 +11,8 @@ from tenancy.plan.model import Object
 class Queues(pulumi.ComponentResource):
     """What tenants' queues stand on: flavors, priorities, and the tree of who lends to whom."""
 
-    made: list[pulumi.Resource]
+    gate: list[pulumi.Resource]
+    """The last of them, made after all others: who waits for it waits for one, not for each."""
 
     def __init__(
         self,
@@ -21,8 +22,10 @@ class Queues(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("gpu-tenancy:index:Queues", name, None, opts)
-        self.made = [
-            Manifest(child_name(name, manifest), manifest, pulumi.ResourceOptions(parent=self, depends_on=list(after)))
-            for manifest in plan
-        ]
-        self.register_outputs({"queues": len(self.made)})
+        made: list[pulumi.Resource] = []
+        for number, manifest in enumerate(plan, 1):
+            ground = made if number == len(plan) else []
+            options = pulumi.ResourceOptions(parent=self, depends_on=[*after, *ground])
+            made.append(Manifest(child_name(name, manifest), manifest, options))
+        self.gate = made[-1:]
+        self.register_outputs({"queues": len(made)})

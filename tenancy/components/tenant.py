@@ -24,8 +24,8 @@ class Tenant(pulumi.ComponentResource):
             Manifest(child_name(name, queue), queue, pulumi.ResourceOptions(parent=self, depends_on=list(after)))
             for queue in plan.queues
         ]
-        # Their work ends with the namespaces, and a queue goes only when it has none.
-        behind = [*after, *queues]
+        # Their work ends with the namespaces, and a queue goes only when it has none. The queues stand on the rest.
+        behind = queues or after
         for namespace in plan.namespaces:
             TenantNamespace(namespace.name, namespace, behind, plan.adopt, pulumi.ResourceOptions(parent=self))
         self.register_outputs({"namespaces": [namespace.name for namespace in plan.namespaces]})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
@@ -15,30 +15,56 @@ def queue_problems(api: Api, plan: Plan, platform: PlatformPlan | None, tenants:
     """A cluster without Kueue, and queues that work still names."""
     if not plan.platform.queues:
         return
-    if api.request("GET", f"/apis/{API}").ok:
-        for tenant in tenants:
-            yield from _in_use(api, tenant)
-    elif platform is None or platform.services is None:
+    if not api.request("GET", f"/apis/{API}").ok:
+        if platform is None or platform.services is None:
+            yield (
+                f"given a cluster that does not serve {API}; rule: GPUs are lent and borrowed through a queue; change: "
+                f"install Kueue with the values of charts/00-kueue.yaml of `tenancy render {plan.environment}` (for "
+                "the lab: `tenancy lab up`), or set queues.scheduler to none"
+            )
+        return
+    local = _ours(api, "LocalQueue", plan, lambda metadata: metadata["namespace"])
+    leading = _ours(api, "ClusterQueue", plan, lambda metadata: metadata["labels"].get(words.TENANT, ""))
+    for tenant in tenants:
+        yield from _in_use(tenant, local)
+        yield from _in_two_places(tenant, {queue["metadata"]["name"] for queue in leading.get(tenant.name, ())})
+
+
+def _ours(api: Api, kind: str, plan: Plan, by: Callable[[Any], str]) -> dict[str, list[Any]]:
+    """What the environment has of a kind now, in one question whatever the number of tenants."""
+    found: dict[str, list[Any]] = {}
+    for item in api.items(collection(API, kind)):
+        if (item["metadata"].get("labels") or {}).get(words.ENVIRONMENT) == plan.environment:
+            found.setdefault(by(item["metadata"]), []).append(item)
+    return found
+
+
+def _in_two_places(tenant: TenantPlan, present: set[str]) -> Iterator[str]:
+    """A tier that goes while another comes: for a moment the promise stands in both, and work that starts then holds
+    what belongs to others until it ends."""
+    planned = {o["metadata"]["name"]: o["spec"]["stopPolicy"] for o in tenant.queues if o["kind"] == "ClusterQueue"}
+    going, coming = sorted(present - planned.keys()), sorted(planned.keys() - present)
+    if going and any(planned[name] == "None" for name in coming):
         yield (
-            f"given a cluster that does not serve {API}; rule: GPUs are lent and borrowed through a queue; change: "
-            f"install Kueue with the values of charts/00-kueue.yaml of `tenancy render {plan.environment}` (for the "
-            "lab: `tenancy lab up`), or set queues.scheduler to none"
+            f"given tenant {tenant.name}, whose queue {', '.join(going)} makes room for {', '.join(coming)}; rule: a "
+            "promise stands in one queue at a time; change: write `queue: hold` into the tenant's file for this run, "
+            "and take it out in the next"
         )
 
 
-def _in_use(api: Api, tenant: TenantPlan) -> Iterator[str]:
+def _in_use(tenant: TenantPlan, present: Mapping[str, Sequence[Any]]) -> Iterator[str]:
     """Queues that would be removed, or lead elsewhere, while work is in them: it would wait for ever, or be counted
     where it does not run."""
     for namespace in tenant.namespaces:
         planned = {o["metadata"]["name"]: o["spec"] for o in namespace.isolation if o["kind"] == "LocalQueue"}
-        for present in api.items(collection(API, "LocalQueue", namespace.name), absent=True):
-            name, status = present["metadata"]["name"], present.get("status") or {}
+        for queue in present.get(namespace.name, ()):
+            name, status = queue["metadata"]["name"], queue.get("status") or {}
             running, waiting = status.get("reservingWorkloads") or 0, status.get("pendingWorkloads") or 0
-            if words.ENVIRONMENT not in (present["metadata"].get("labels") or {}) or not running + waiting:
+            if not running + waiting:
                 continue
             if name not in planned:
                 yield _refusal(namespace.name, name, running, waiting, "leave the file", "keep it in the part's queues")
-            elif running and (leads := planned[name]["clusterQueue"]) != present["spec"]["clusterQueue"]:
+            elif running and (leads := planned[name]["clusterQueue"]) != queue["spec"]["clusterQueue"]:
                 yield _refusal(namespace.name, name, running, waiting, f"lead to {leads}", "leave the part's tier")
 
 
