@@ -1,4 +1,4 @@
-# make up     tools, lab, three example tenants, attacks refused
+# make up     tools, lab, three example tenants, attacks refused, queues
 # make test   everything that proves it
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -33,6 +33,7 @@ lab: $(VENV)/ready ## tools and control plane
 up: lab ## the example tenants on a live, guarded API server
 	@$(TENANCY) up $(ENV)
 	@$(TENANCY) verify $(ENV) --brief
+	@$(TENANCY) queues $(ENV)
 
 down: $(VENV)/ready ## stop the lab; nothing is left running
 	@$(TENANCY) lab down

@@ -52,7 +52,13 @@ def measure() -> str:
         shutil.copytree(project / "policy", root / "policy")
         loaded = load(generate(root / "stacks" / NAME, TENANTS))
         plan = make_plan(loaded.environment, loaded.tenants)
-        control_plane.up(root=root, platform_group=loaded.environment.platform.group, nodes=[])
+        chart = plan.platform.queue_chart
+        control_plane.up(
+            root=root,
+            platform_group=loaded.environment.platform.group,
+            nodes=[],
+            queues=chart.values if chart else None,
+        )
         try:
             return _rows(root, plan, environ(root))
         finally:
@@ -135,12 +141,15 @@ def _resources(plan: Plan) -> list[tuple[str, str, Object | None, str | None, li
     before = [add("platform", item, []) for item in (platform.namespace, *platform.guards)]
     for item in (*platform.priorities, *platform.roles):
         add("platform", item, [])
-    marker = add("platform", platform.marker, before)
+    gate = [add("platform", platform.marker, before)]
+    rows.append(("gpu-tenancy:index:Queues", "queues", None, None, []))
+    gate += [add("queues", item, []) for item in platform.queues]
     for tenant in plan.tenants:
         rows.append(("gpu-tenancy:index:Tenant", tenant.name, None, None, []))
+        behind = [*gate, *(add(tenant.name, item, gate) for item in tenant.queues)]
         for space in tenant.namespaces:
             rows.append(("gpu-tenancy:index:TenantNamespace", space.name, None, tenant.name, []))
-            namespace = add(space.name, space.namespace, [marker])
+            namespace = add(space.name, space.namespace, behind)
             walls = [add(space.name, wall, [namespace]) for wall in space.isolation]
             for binding in space.access:
                 add(space.name, binding, walls)
