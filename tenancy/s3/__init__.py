@@ -1,0 +1,46 @@
+"""A tenant's own prefix of a shared bucket, for the tenant's own code.
+
+A convenience that keeps code in its prefix and data whole. Isolation is IAM's: nothing here is a security boundary.
+"""
+
+from tenancy.s3.client import Entry, Prefix, Source, Stored
+from tenancy.s3.errors import (
+    BadName,
+    Changed,
+    Corrupt,
+    Denied,
+    Exists,
+    NoClient,
+    NotFound,
+    Refused,
+    S3Error,
+    Throttled,
+    TooLarge,
+    Unreachable,
+    UnsafeKey,
+)
+from tenancy.s3.named import Datasets, File, Manifest, Models
+
+__all__ = [
+    "BadName",
+    "Changed",
+    "Corrupt",
+    "Datasets",
+    "Denied",
+    "Entry",
+    "Exists",
+    "File",
+    "Manifest",
+    "Models",
+    "NoClient",
+    "NotFound",
+    "Prefix",
+    "Refused",
+    "S3Error",
+    "Source",
+    "Stored",
+    "Throttled",
+    "TooLarge",
+    "Unreachable",
+    "UnsafeKey",
+]

@@ -1,0 +1,122 @@
+"""What can go wrong, typed. Every message says what was given or asked, why it failed and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+THROTTLED = frozenset("SlowDown Throttling ThrottlingException TooManyRequests RequestLimitExceeded 503".split())
+CONFLICT = frozenset("ConditionalRequestConflict OperationAborted".split())
+"""Another write to the same key was under way: to be tried again, it says nothing of who won."""
+_ABSENT = frozenset("NoSuchKey NoSuchBucket NoSuchUpload NotFound 404".split())
+_CREDENTIALS = frozenset(
+    "ExpiredToken InvalidAccessKeyId InvalidToken SignatureDoesNotMatch TokenRefreshRequired".split()
+)
+
+
+class S3Error(Exception):
+    """Anything this package raises."""
+
+    code = ""
+    """S3's own error code, where S3 answered."""
+    retried = False
+    """Whether the client sent the request more than once: an earlier try may have had its effect."""
+
+
+class NoClient(S3Error):
+    """boto3 is not installed, or finds no region."""
+
+
+class Refused(S3Error):
+    """Refused here: no request was sent."""
+
+    def __init__(self, given: str, rule: str, change: str) -> None:
+        super().__init__(f"given {given}; rule: {rule}; change: {change}")
+        self.given, self.rule, self.change = given, rule, change
+
+
+class UnsafeKey(Refused):
+    """A key or prefix that could mean another place to some reader of it."""
+
+
+class BadName(Refused):
+    """The name of a dataset, a model, a version or an alias."""
+
+
+class NotFound(S3Error):
+    """No such object, version, alias or bucket."""
+
+
+class Denied(S3Error):
+    """AWS refused. `action` is the IAM action, `where` the object's s3:// address."""
+
+    def __init__(self, action: str, where: str, said: str) -> None:
+        hint = "storage in the tenant's file names the bucket, the prefix and read-only or read-write"
+        if action == "s3:GetObject":
+            hint += "; where listing is not granted, a key that does not exist is answered like this too"
+        if "kms:" in said:
+            hint = "the role needs this use of the KMS key as well, in its own policy and in the key's"
+        super().__init__(f"{action} on {where} was denied ({said}); change: {hint}")
+        self.action, self.where = action, where
+
+
+class Exists(S3Error):
+    """A write-once key, version or folder is taken."""
+
+
+class Changed(S3Error):
+    """Somebody else wrote in between. Read again, then decide."""
+
+
+class Throttled(S3Error):
+    """S3 still asked to slow down after the last retry."""
+
+
+class TooLarge(S3Error):
+    """Over a stated limit."""
+
+
+class Corrupt(S3Error):
+    """What arrived is not what was stored, or what was stored is not what its manifest says."""
+
+
+class Unreachable(S3Error):
+    """No answer, or a body that kept breaking, after the last retry."""
+
+
+@contextmanager
+def translated(action: str, where: str, asked: Mapping[str, Any]) -> Generator[None]:
+    """botocore's errors as ours. `asked` are the request's parameters: what a failed condition means is in them."""
+    from botocore import exceptions as aws
+
+    try:
+        yield
+    except aws.ClientError as error:
+        raise _answered(error.response, action, where, asked) from error
+    except (aws.NoCredentialsError, aws.PartialCredentialsError, aws.CredentialRetrievalError) as error:
+        raise Denied(action, where, f"no credentials: {error}") from error
+    except aws.BotoCoreError as error:
+        raise Unreachable(f"{action} on {where}: {error}; change: look at the network, the endpoint, region") from error
+
+
+def _answered(response: Mapping[str, Any], action: str, where: str, asked: Mapping[str, Any]) -> S3Error:
+    code = str(response.get("Error", {}).get("Code", ""))
+    said = f"{code}: {response.get('Error', {}).get('Message', '')}"
+    about = response.get("ResponseMetadata", {})
+    status = about.get("HTTPStatusCode")
+    error: S3Error
+    if code in THROTTLED:
+        error = Throttled(f"{action} on {where}: {said}; change: fewer workers, or more attempts")
+    elif code in {"PreconditionFailed", "412"} and "IfNoneMatch" in asked:
+        error = Exists(f"{where} is there already and was left as it is; change: choose another key")
+    elif code in {"PreconditionFailed", "412"} | CONFLICT or (code in _ABSENT and "IfMatch" in asked):
+        error = Changed(f"{where} was written or removed by somebody else ({said}); change: read it again, then decide")
+    elif code in _ABSENT:
+        error = NotFound(f"{where} does not exist ({said})")
+    elif status == 403 or code in _CREDENTIALS:
+        error = Denied(action, where, said)
+    else:
+        error = S3Error(f"{action} on {where}: {said}")
+    error.code, error.retried = code, about.get("RetryAttempts", 0) > 0
+    return error
