@@ -117,6 +117,7 @@ def _measured(cluster: Cluster, loaded: Loaded, made: list[Object], gpus: int) -
     # Without its flavor no queue takes work, and with it all take it at once.
     opens = [item for item in made if item["kind"] == "ResourceFlavor" and item["metadata"]["name"] == POOL]
     cluster.make(item for item in made if item not in opens)
+    driver = _Driver(cluster)
     base = dt.datetime.now(dt.UTC).replace(microsecond=0) - dt.timedelta(seconds=BACKLOG)
     others = [tenant.tenant for tenant in loaded.tenants if tenant.tenant != LENDER]
     for number in range(BACKLOG):
@@ -128,7 +129,6 @@ def _measured(cluster: Cluster, loaded: Loaded, made: list[Object], gpus: int) -
         if time.monotonic() > deadline:
             raise SystemExit(f"Kueue knows {seen} workloads of {BACKLOG} after 600 s")
         time.sleep(0.1)
-    driver = _Driver(cluster)
     began = time.monotonic()
     cluster.make(opens)
     driver.follow_until(lambda: len(driver.admitted) >= gpus)
@@ -171,9 +171,9 @@ def _workload(loaded: Loaded, tenant: str, gpus: int, number: int, base: dt.date
 def _generate(folder: Path, nodes: int) -> Path:
     (folder / "tenants").mkdir(parents=True)
     (folder / "environment.yaml").write_text(_ENVIRONMENT.format(name=folder.name, nodes=nodes), "utf-8")
-    guaranteed = nodes * 8 // TENANTS
+    each, more = divmod(nodes * 8, TENANTS)
     for number in range(TENANTS):
-        name = f"team-{number:04d}"
+        name, guaranteed = f"team-{number:04d}", each + (number < more)
         text = _TENANT.format(
             name=name, department=_DEPARTMENTS[number % 3], guaranteed=guaranteed, most=nodes * 8 - guaranteed
         )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
+from tenancy.catalog import quantity
 from tenancy.plan import Plan, make_plan
+from tenancy.plan.model import Object
 from tenancy.spec import Environment, Loaded, Problem, SpecError, Tenant, load
 
 ENVIRONMENT = """\
@@ -189,3 +192,14 @@ class Golden:
         if self.update:
             path.write_text(text, "utf-8")
         assert path.read_text("utf-8") == text, "read the difference, then: pytest --update-golden"
+
+
+def amounts(queue: Object, limit: str = "nominalQuota") -> dict[tuple[str, str], Decimal]:
+    """What a ClusterQueue or Cohort has of each resource in each of Kueue's flavors; absent ones are left out."""
+    return {
+        (flavor["name"], resource["name"]): quantity.parse(resource[limit])
+        for group in queue["spec"]["resourceGroups"]
+        for flavor in group["flavors"]
+        for resource in flavor["resources"]
+        if limit in resource
+    }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import gzip
 import json
+import subprocess
 from functools import cache
 from importlib.metadata import distribution
 from pathlib import Path
@@ -25,3 +27,23 @@ def ec2_types() -> dict[str, Any]:
     """EC2's DescribeInstanceTypes by instance type, as moto keeps it; read as a file, importing moto takes seconds."""
     path = Path(str(distribution("moto").locate_file("moto/ec2/resources/instance_types.json.gz")))
     return json.loads(gzip.decompress(path.read_bytes()))
+
+
+@cache
+def _kueue() -> subprocess.Popen[str]:
+    """Kueue's checks as a process that answers line by line; starting it takes longer than a hundred answers."""
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([folder("judge-kueue")], stdin=pipe, stdout=pipe, text=True)
+    atexit.register(process.kill)
+    return process
+
+
+def kueue(item: dict[str, Any]) -> list[str]:
+    """What Kueue v0.19.2 says against one of its objects, or against its configuration: unknown fields, and what its
+    webhooks and its start refuse. What the schemas in its definitions refuse, only an API server says."""
+    process = _kueue()
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write(json.dumps(item) + "\n")
+    process.stdin.flush()
+    return json.loads(process.stdout.readline())

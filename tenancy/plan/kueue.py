@@ -8,7 +8,14 @@ from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import BUILT_IN, FRAMEWORKS
 from tenancy.plan.devices import claimable, device_class
-from tenancy.plan.queues import BOARD_COMPUTE, BOARD_MEMORY, board_units, queue_resource
+from tenancy.plan.queues import (
+    BOARD_COMPUTE,
+    BOARD_MEMORY,
+    CORES,
+    board_units,
+    machine_resources,
+    queue_resource,
+)
 from tenancy.spec.environment import Environment
 from tenancy.spec.queues import seconds
 
@@ -73,7 +80,7 @@ def _duration(text: str) -> str:
 
 def _weights(environment: Environment) -> dict[str, float]:
     """What counts as use: boards. At the default of 1 for everything the bytes of memory would drown the GPUs."""
-    ignored = ["cpu", "memory"]
+    ignored = sorted({"cpu", "memory", *machine_resources(environment).values()})
     if environment.devices_by_claim:
         counted = {queue_resource(environment, flavor): 1.0 for flavor in claimable(environment)}
     else:
@@ -101,5 +108,10 @@ def _resources(environment: Environment) -> dict[str, Any]:
                 "outputs": {BOARD_COMPUTE: str(compute), BOARD_MEMORY: str(memory)},
             }
             for resource, (compute, memory) in sorted(board_units(environment).items())
+        ]
+        + [
+            {"input": resource, "strategy": "Replace", "outputs": {named: "1000" if named == CORES else "1"}}
+            for resource, named in machine_resources(environment).items()
+            if named != resource
         ],
     }

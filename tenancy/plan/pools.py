@@ -13,6 +13,8 @@ from tenancy.spec.pools import Market, Pool, resource_name
 MIG_CONFIG = "nvidia.com/mig.config"
 """Which layout of the mig-parted configuration a node has, from its birth."""
 PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
+NETWORK_LAYER = "topology.k8s.aws/network-node-layer-"
+"""With the layer's number, broadest first: what EKS says of where in the network a node is."""
 
 Taint = dict[str, str]
 
@@ -91,8 +93,7 @@ def node_resources(environment: Environment, name: str) -> dict[str, str]:
 
 def pools_of(environment: Environment, flavor: str, tenant: str, tiers: frozenset[str]) -> list[str]:
     """Pools that yield a flavor to a tenant, the preferred first."""
-    best_first = sorted(environment.pools.items(), key=lambda item: item[1].preference(item[0]))
-    return [name for name, pool in best_first if flavor in environment.flavors_of(name) and pool.admits(tenant, tiers)]
+    return [name for name, pool in environment.pools_by_flavor.get(flavor, ()) if pool.admits(tenant, tiers)]
 
 
 def efa_cards(pool: Pool) -> tuple[int, ...]:
@@ -119,6 +120,12 @@ def fake_nodes(environment: Environment) -> list[Object]:
     ]
 
 
+def _place(pool: str, number: int) -> dict[str, str]:
+    """Where in the network a node is: 4 share a switch of the lowest layer, 16 one of the next."""
+    near = {1: 64, 2: 16, 3: 4}
+    return {f"{NETWORK_LAYER}{layer}": f"nn-{pool}-{layer}-{number // many}" for layer, many in near.items()}
+
+
 def _fake_node(environment: Environment, name: str, pool: Pool, number: int) -> Object:
     resources = node_resources(environment, name)
     zones = pool.zones or environment.aws.every_zone
@@ -132,6 +139,7 @@ def _fake_node(environment: Environment, name: str, pool: Pool, number: int) -> 
                 **node_labels(name, pool),
                 "kubernetes.io/arch": pool.machine.architecture,
                 **zone,
+                **(_place(name, number) if pool.efa else {}),
                 words.LAB_NODE: "node",
             },
             "annotations": {"kwok.x-k8s.io/node": "fake"},

@@ -41,6 +41,10 @@ TOPOLOGY_LEVELS = (*(f"topology.k8s.aws/network-node-layer-{n}" for n in (1, 2, 
 """Broadest first; labels that EKS puts on nodes whose types report their place (EKS user guide, "topology aware
 scheduling"). Kueue minds node taints only where the last one is the host's name."""
 PROVISIONING = "provisioning"
+CORES = words.PREFIX + "millicores"
+MEMORY = words.PREFIX + "memory"
+"""CPU in thousandths and memory in bytes under names that no pod asks for. Kueue refuses work that asks for a topology
+as soon as a flavor without one has anything that its pods ask for (`tas_flavorassigner.go`, "does not support")."""
 
 BOARD = 56
 """Units of a whole board: a multiple of 7 and 8, so that every share of a board is a whole number of them."""
@@ -165,17 +169,21 @@ def most_held(environment: Environment, tenant: Tenant, namespace: Namespace) ->
     """The most that one part may hold at once, by flavor: what stands under the queue if the queue fails.
 
     All that its tier's queue is promised, and for a tier that borrows also what the tenant's other tiers leave idle
-    and what the tenant may borrow. Without a queue, what the part itself is promised.
+    and what the tenant may borrow, in each pool again: Kueue knows no limit over several. Wherever others' guarantees
+    stand, it is enough, so that nobody's quota changes with them. Without a queue, what the part itself is promised.
     """
     if not environment.queued:
         return tenant.held_in(namespace)
     tier = tenant.tier_of(namespace)
     most = dict.fromkeys(tenant.gpus, 0)
+    borrowing = frozenset(borrowing_tiers(environment, tenant))
     for flavor, share in tenant.gpus.items():
         if not pools_of(environment, flavor, tenant.tenant, frozenset({tier})):
             continue
         if environment.tiers[tier].borrows:
-            most[flavor] = share.guaranteed + (share.borrow_up_to or 0)
+            pools = pools_of(environment, flavor, tenant.tenant, borrowing)
+            there = [environment.flavors_of(pool)[flavor] * environment.pools[pool].nodes.max for pool in pools]
+            most[flavor] = share.guaranteed + sum(min(share.borrow_up_to or 0, count) for count in there)
         else:
             parts = [part for part in tenant.namespaces if tenant.tier_of(part) == tier]
             most[flavor] = sum(tenant.held_in(part)[flavor] for part in parts)
@@ -287,9 +295,11 @@ class Ledger:
 
 @cache
 def _written(resource: str, count: int) -> str:
+    if resource == CORES:
+        return quantity.write_count(count)
     if resource == "cpu":
-        return str(count // 1000) if count % 1000 == 0 else f"{count}m"
-    if resource == "memory":
+        return quantity.write_count(count // 1000) if count % 1000 == 0 else f"{count}m"
+    if resource in {"memory", MEMORY}:
         return quantity.write(amount(f"{count}Mi"))
     return quantity.write_count(count)
 
@@ -304,17 +314,17 @@ def _groups(
             "name": name,
             "resources": [
                 {
-                    "name": resource,
-                    "nominalQuota": _written(resource, nominal.get((pool, resource), 0)),
-                    **{limit: _written(resource, of.get((pool, resource), 0)) for limit, of in limits.items()},
+                    "name": (named := machines.get(resource, resource)),
+                    "nominalQuota": _written(named, nominal.get((pool, resource), 0)),
+                    **{limit: _written(named, of.get((pool, resource), 0)) for limit, of in limits.items()},
                 }
                 for resource in covered
             ],
         }
 
-    machines = ("cpu", "memory")
+    machines = machine_resources(environment)
     groups: list[dict[str, object]] = [
-        {"coveredResources": list(machines), "flavors": [flavor(ANY_POOL, ANY_POOL, machines)]},
+        {"coveredResources": list(machines.values()), "flavors": [flavor(ANY_POOL, ANY_POOL, list(machines))]},
     ]
     if pools:
         flavors = [flavor(pool, flavor_name(environment, pool), resources) for pool in pools]
@@ -345,6 +355,12 @@ def platform_queues(
 def _has_topology(environment: Environment, pool: Pool) -> bool:
     # Kueue places no pods with claims of devices.
     return pool.efa and not environment.devices_by_claim
+
+
+def machine_resources(environment: Environment) -> dict[str, str]:
+    """What CPU and memory are called in the queues."""
+    places = any(_has_topology(environment, pool) for pool in environment.pools.values())
+    return {"cpu": CORES, "memory": MEMORY} if places else {"cpu": "cpu", "memory": "memory"}
 
 
 def _flavor(environment: Environment, name: str, pool: Pool) -> Object:

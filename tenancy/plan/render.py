@@ -43,7 +43,7 @@ def files(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
     for tenant in plan.tenants:
         spaces = tenant.namespaces
         yield f"tenants/{tenant.name}/00-queues.yaml", list(tenant.queues)
-        yield f"tenants/{tenant.name}/00-namespaces.yaml", _sorted(s.namespace for s in spaces)
+        yield f"tenants/{tenant.name}/05-namespaces.yaml", _sorted(s.namespace for s in spaces)
         yield f"tenants/{tenant.name}/10-isolation.yaml", _sorted(o for s in spaces for o in s.isolation)
         yield f"tenants/{tenant.name}/20-access.yaml", _sorted(o for s in spaces for o in s.access)
 

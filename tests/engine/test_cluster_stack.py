@@ -17,8 +17,11 @@ from aws_double import AwsDouble
 from chart_repository import serving
 from engine_project import Done, Project, kill_engine
 
+from tenancy.lab import control_plane
 from tenancy.lab.nodes import apply_nodes
 from tenancy.plan.charts import SYSTEM_NODES
+from tenancy.plan.services import queue_chart
+from tenancy.spec import load
 
 CLUSTER, PLATFORM = "bank.cluster", "bank"
 RELEASE = "aws:ssm/getParameter:getParameter"
@@ -86,6 +89,10 @@ def bank(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         kubeconfig.write_text(project.lab.kubeconfig.read_text("utf-8").replace("gpu-tenancy-lab", "bank"), "utf-8")
         found = Bank(project, aws, kubeconfig)
         found.edit("platform:\n", f"platform:\n  chart-mirror: {charts}\n")
+        # Kueue's pods do not run here: the lab runs it as a process, and its release is an empty one.
+        chart = queue_chart(load(found.file.parent).environment)
+        assert chart
+        control_plane.up(root=project.folder, queues=chart.values)
         yield found
 
 

@@ -169,9 +169,9 @@ def test_a_limit_by_default_that_is_more_than_a_slice_gets_is_said(spec: SpecFol
 
 
 def test_a_tier_that_the_pool_does_not_admit_is_not_judged(spec: SpecFolder) -> None:
-    spec.edit(
-        ENV, "    priority: 100\n", "    priority: 100\n    container: {default-request: {memory: 20Gi}, default: {}}\n"
-    )
+    asked = "container: {default-request: {memory: 20Gi}, default: {}}"
+    # As much as 24 GPUs ask for by default, or the files would be refused.
+    spec.edit(ENV, "    priority: 100\n", f"    priority: 100\n    quota: {{memory: 512Gi}}\n    {asked}\n")
     spec.edit(ENV, "    container:\n      max: {cpu: 32, memory: 128Gi}\n", "")
     assert not [note for note in _yield_of(spec, "serve").notes if "batch" in note]
     assert [note for note in _yield_of(spec, "notebooks").notes if "batch" in note], "research is of that tier"

@@ -7,6 +7,7 @@ import functools
 import json
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import judges
@@ -27,7 +28,10 @@ from tenancy.plan.charts import (
     gpu_operator,
     karpenter,
     karpenter_crds,
+    kueue,
 )
+from tenancy.plan.kueue import MANAGED, configuration
+from tenancy.spec import Environment
 
 GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 POOL = {"key": "tenancy.gpu/pool", "operator": "Exists", "effect": "NoSchedule"}
@@ -87,6 +91,15 @@ SOURCES: dict[str, dict[str, str]] = {
             tolerations operator.nodeSelector operator.tolerations
         """,
     },
+    "kueue": {
+        "kubernetes-sigs/kueue@v0.19.2 charts/kueue/values.yaml": """
+            managerConfig.controllerManagerConfigYaml controllerManager.replicas
+            controllerManager.podDisruptionBudget.enabled controllerManager.podDisruptionBudget.minAvailable
+            controllerManager.manager.image.repository controllerManager.manager.image.tag
+            controllerManager.manager.image.pullPolicy controllerManager.manager.priorityClassName
+            controllerManager.manager.resources controllerManager.nodeSelector controllerManager.tolerations
+        """,
+    },
 }
 """Keys that a chart has. Helm takes any other without a word, and nothing happens."""
 
@@ -121,6 +134,7 @@ def _all(*taints: Mapping[str, str]) -> dict[str, Chart]:
         karpenter(cluster="small", queue="small-karpenter", region="eu-central-1"),
         karpenter_crds(),
         cilium(wireguard=True),
+        kueue({"kind": "Configuration"}),
     )
     return {chart.name: chart for chart in charts}
 
@@ -207,7 +221,7 @@ def test_a_taint_that_nobody_was_told_of_is_noticed() -> None:
 
 
 def test_every_chart_and_add_on_is_judged_or_has_no_daemonset() -> None:
-    without = {"karpenter", "karpenter-crd", "coredns", "metrics-server"}
+    without = {"karpenter", "karpenter-crd", "kueue", "coredns", "metrics-server"}
     assert set(_platform(GPU)) == {*DAEMONSETS, *TOLERATE_ALL, *without}
 
 
@@ -306,6 +320,11 @@ def test_cilium_alone_decides_what_wireguard_is_for() -> None:
 Render = Callable[..., list[dict[str, Any]]]
 
 
+def chart_folder(name: str) -> Path:
+    """Kueue's is a tool of the lab's, which runs it."""
+    return tools.ensure(only=["kueue-chart"])["kueue-chart"] if name == "kueue" else judges.folder(f"chart-{name}")
+
+
 @pytest.fixture(scope="session")
 def render() -> Render:
     """Objects that Helm makes of a chart's values; it refuses values against the chart's schema."""
@@ -313,7 +332,7 @@ def render() -> Render:
 
     @functools.cache
     def rendered(name: str, namespace: str, values: str) -> str:
-        where = judges.folder(f"chart-{name}")
+        where = chart_folder(name)
         command = [helm, "template", name, where, "-n", namespace, "--kube-version", "1.36.3", "-f", "-"]
         made = subprocess.run(command, input=values, capture_output=True, text=True, check=False)
         assert made.returncode == 0, made.stderr
@@ -336,6 +355,7 @@ REAL: dict[str, Callable[..., tuple[str, Mapping[str, Any]]]] = {
         "kube-system",
         karpenter(cluster="small", queue="small-karpenter", region="eu-central-1").values,
     ),
+    "kueue": lambda *_: (words.QUEUE_NAMESPACE, kueue({"managedJobsNamespaceSelector": MANAGED}).values),
 }
 
 
@@ -370,7 +390,7 @@ def test_every_controller_that_helm_makes_runs_on_the_systems_nodes_alone(name: 
 
 @pytest.mark.parametrize("name", REAL)
 def test_a_key_of_ours_is_a_key_of_the_chart(name: str) -> None:
-    own = yaml.safe_load((judges.folder(f"chart-{name}") / "values.yaml").read_text("utf-8"))
+    own = yaml.safe_load((chart_folder(name) / "values.yaml").read_text("utf-8"))
     recorded = {path for chart in SOURCES.values() for paths in chart.values() for path in paths.split()}
     known = {path.removeprefix(f"{name}.") for path in recorded}
     unknown = []
@@ -442,3 +462,58 @@ def test_cilium_renders_the_same_twice() -> None:
         subprocess.run(command, input=values, capture_output=True, text=True, check=True).stdout for _ in range(2)
     )
     assert first == second, "a certificate made anew is a change in every preview"
+
+
+# The queue
+
+
+@pytest.fixture
+def queue(render: Render, environment: Environment) -> list[dict[str, Any]]:
+    chart = kueue(configuration(environment))
+    return render(chart.name, chart.namespace, chart.values)
+
+
+def test_kueue_reads_the_configuration_that_the_environment_makes(
+    queue: list[dict[str, Any]], environment: Environment
+) -> None:
+    (found,) = [o["data"] for o in queue if o["kind"] == "ConfigMap" and "manager-config" in o["metadata"]["name"]]
+    (text,) = found.values()
+    read = yaml.safe_load(text)
+    assert read.pop("internalCertManagement")["enable"] is True, "the chart's own part"
+    assert read == configuration(environment)
+
+
+def test_kueues_image_is_the_release_and_not_the_branch(queue: list[dict[str, Any]]) -> None:
+    (pod,) = _kind(queue, "Deployment").values()
+    images = {container["image"] for container in pod["containers"]}
+    assert images == {f"registry.k8s.io/kueue/kueue:v{CHARTS['kueue'].version}"}, "the chart's own is staging's"
+
+
+def test_the_system_starts_while_kueue_is_away(queue: list[dict[str, Any]]) -> None:
+    """Its webhooks fail closed; they judge jobs and pods of tenants, and of nobody else."""
+    judging = [
+        webhook
+        for item in queue
+        if item["kind"].endswith("WebhookConfiguration")
+        for webhook in item["webhooks"]
+        if any("kueue.x-k8s.io" not in rule["apiGroups"] for rule in webhook["rules"])
+    ]
+    judged = {resource for webhook in judging for rule in webhook["rules"] for resource in rule["resources"]}
+    assert {"pods", "jobs", "deployments", "statefulsets"} <= judged
+    for webhook in judging:
+        assert webhook["namespaceSelector"] == MANAGED, webhook["name"]
+
+
+def test_one_of_two_kueues_is_always_there(queue: list[dict[str, Any]]) -> None:
+    (deployment,) = [o["spec"] for o in queue if o["kind"] == "Deployment"]
+    (budget,) = [o["spec"] for o in queue if o["kind"] == "PodDisruptionBudget"]
+    assert (deployment["replicas"], budget["minAvailable"]) == (2, 1)
+    pod = deployment["template"]["spec"]
+    assert pod["priorityClassName"] == "system-cluster-critical"
+    assert not [c for c in pod["containers"] if "cpu" not in c["resources"]["requests"]]
+
+
+def test_kueues_kinds_go_with_its_release(queue: list[dict[str, Any]]) -> None:
+    """What is said of removing it: its definitions are templates, so every queue goes too."""
+    names = {o["metadata"]["name"] for o in queue if o["kind"] == "CustomResourceDefinition"}
+    assert {f"{kind}.kueue.x-k8s.io" for kind in ("clusterqueues", "localqueues", "cohorts", "topologies")} <= names

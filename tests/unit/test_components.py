@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pulumi
 import pytest
 from pulumi.runtime.mocks import MockMonitor, Mocks, set_mocks
 from pulumi.runtime.stack import run_pulumi_func
@@ -23,7 +26,7 @@ from tenancy.spec import load
 from tenancy.spec.environment import Layout
 
 ROOT = Path(__file__).parents[2]
-MOST_EDGES = 6
+MOST_EDGES = 7
 """The SDK walks the closure of every edge: many of them are what makes a program slow."""
 
 
@@ -150,8 +153,8 @@ def test_a_childs_name_starts_with_its_components(whole: Registered) -> None:
 
 
 def test_every_object_has_a_component_for_a_parent(whole: Registered) -> None:
-    parents = {whole.parent(urn).type for urn in whole.kubernetes()}
-    assert parents == {"gpu-tenancy:index:Platform", "gpu-tenancy:index:TenantNamespace"}
+    parents = {whole.parent(urn).type.rpartition(":")[2] for urn in whole.kubernetes()}
+    assert parents == {"Platform", "Queues", "Tenant", "TenantNamespace"}
     for urn in whole.of("TenantNamespace"):
         assert whole.parent(urn).type == "gpu-tenancy:index:Tenant"
 
@@ -172,10 +175,10 @@ def test_one_provider_serves_the_stack_and_every_object_names_it(generated: tupl
 
 def test_edges_are_few_and_do_not_grow_with_tenants(generated: tuple[Plan, Registered]) -> None:
     plan, registered = generated
-    guards = len(plan.platform.guards)
+    gates = max(len(plan.platform.guards), len(plan.platform.queues))
     for urn, request in registered.kubernetes().items():
-        of_tenant = registered.parent(urn).type.endswith("TenantNamespace")
-        assert len(request.dependencies) <= (MOST_EDGES if of_tenant else guards), request.name
+        of_tenant = registered.parent(urn).type.endswith((":Tenant", ":TenantNamespace"))
+        assert len(request.dependencies) <= (MOST_EDGES if of_tenant else gates), request.name
 
 
 def test_a_door_waits_for_every_wall_of_its_namespace(generated: tuple[Plan, Registered]) -> None:
@@ -192,7 +195,7 @@ def test_a_door_waits_for_every_wall_of_its_namespace(generated: tuple[Plan, Reg
 
 def test_a_wall_waits_for_its_namespace(whole: Registered) -> None:
     spaces = {request.parent: urn for urn, request in whole.of("Namespace").items()}
-    for kind in ("ResourceQuota", "LimitRange", "NetworkPolicy"):
+    for kind in ("ResourceQuota", "LimitRange", "NetworkPolicy", "LocalQueue"):
         for request in whole.of(kind).values():
             assert list(request.dependencies) == [spaces[request.parent]]
 
@@ -201,10 +204,57 @@ def tenant_spaces(registered: Registered) -> dict[str, Any]:
     return {urn: request for urn, request in registered.of("Namespace").items() if words.SEPARATOR in request.name}
 
 
-def test_a_namespace_waits_for_the_marker_and_the_marker_for_every_guard(whole: Registered) -> None:
+def tenant_queues(registered: Registered, tenant: str) -> set[str]:
+    """URNs of a tenant's own Cohort and ClusterQueues."""
+    (component,) = [urn for urn, request in registered.of("Tenant").items() if request.name == tenant]
+    return {urn for urn, request in registered.kubernetes().items() if request.parent == component}
+
+
+def test_a_namespace_waits_for_its_tenants_queues_and_these_for_the_marker(whole: Registered) -> None:
+    """So a queue goes after all that was in it, and nobody enters before the guards stand."""
     (marker,) = whole.of("ConfigMap")
     for request in tenant_spaces(whole).values():
+        queues = tenant_queues(whole, request.name.partition(words.SEPARATOR)[0])
+        assert {whole.requests[urn].type.rpartition(":")[2] for urn in queues} == {"Cohort", "ClusterQueue"}
+        assert set(request.dependencies) == queues
+        for urn in queues:
+            assert marker in whole.requests[urn].dependencies
+
+
+def test_a_queue_waits_for_all_that_queues_stand_on(whole: Registered) -> None:
+    ground = [urn for urn in whole.kubernetes() if whole.parent(urn).type.endswith(":Queues")]
+    *others, last = ground
+    assert set(whole.requests[last].dependencies) == set(others)
+    for tenant in ("fraud", "performance", "research"):
+        for urn in tenant_queues(whole, tenant):
+            assert last in whole.requests[urn].dependencies
+
+
+def test_without_a_queue_a_namespace_waits_for_the_marker(tmp_path: Path) -> None:
+    folder = shutil.copytree(ROOT / "stacks" / "local", tmp_path / "local")
+    environment = folder / "environment.yaml"
+    environment.write_text(environment.read_text("utf-8") + "queues: {scheduler: none}\n", "utf-8")
+    for file in (folder / "tenants").iterdir():
+        file.write_text(re.sub(r", sharing: .*}", "}", file.read_text("utf-8")), "utf-8")
+    loaded = load(folder)
+    registered = register(make_plan(loaded.environment, loaded.tenants))
+    (marker,) = registered.of("ConfigMap")
+    assert tenant_spaces(registered)
+    for request in tenant_spaces(registered).values():
         assert list(request.dependencies) == [marker]
+    assert not [urn for urn in registered.kubernetes() if "kueue" in urn]
+
+
+def test_a_local_queue_that_leads_elsewhere_is_made_anew(whole: Registered) -> None:
+    """The API server lets nobody change where it leads."""
+    for urn, request in whole.kubernetes().items():
+        queue = request.type.endswith(":LocalQueue")
+        assert list(request.replaceOnChanges) == (["spec.clusterQueue"] if queue else []), urn
+        assert request.deleteBeforeReplace == queue
+
+
+def test_the_marker_waits_for_every_guard(whole: Registered) -> None:
+    (marker,) = whole.of("ConfigMap")
     policies = {**whole.of("ValidatingAdmissionPolicy"), **whole.of("ValidatingAdmissionPolicyBinding")}
     witness = {urn for urn, request in policies.items() if request.name.endswith("-witness")}
     assert len(witness) == 2
@@ -249,7 +299,11 @@ def test_a_tenants_own_stack_registers_what_one_stack_registers_of_it(
     local: Plan, whole: Registered, tenant: str
 ) -> None:
     alone = register(local, Scope.TENANT, tenant)
-    mine = {urn for urn in whole.kubernetes() if urn.rpartition("::")[2].startswith(f"{tenant}{words.SEPARATOR}")}
+    mine = {
+        urn
+        for urn, request in whole.kubernetes().items()
+        if request.name.startswith(f"{tenant}{words.SEPARATOR}") or urn in tenant_queues(whole, tenant)
+    }
     assert alone.kubernetes().keys() == mine
     assert alone.asked == []
 
@@ -296,10 +350,12 @@ def test_logical_names_stay_as_they_are(whole: Registered, golden: Any) -> None:
 
 
 def test_names_of_the_sdk_agree_with_the_type_of_every_object(local: Plan) -> None:
-    """Our own tokens are those of the SDK's classes: the provider knows no others."""
+    """Our own tokens are those of the SDK's classes: the provider knows no others. What a cluster defines itself has
+    no class; its token is made of version and kind by the one class for all of these."""
     from pulumi_kubernetes import admissionregistration, core, networking, rbac, scheduling
 
     from tenancy.components.manifest import resource_type
+    from tenancy.plan.queues import API
 
     classes: list[Callable[..., Any]] = [
         *(getattr(core.v1, name) for name in ("ConfigMap", "LimitRange", "Namespace", "ResourceQuota")),
@@ -310,4 +366,17 @@ def test_names_of_the_sdk_agree_with_the_type_of_every_object(local: Plan) -> No
         rbac.v1.RoleBinding,
         scheduling.v1.PriorityClass,
     ]
-    assert {resource_type(item) for item in local.objects()} == {made.pulumi_type for made in classes}
+    kinds = ("Cohort", "ClusterQueue", "LocalQueue", "ResourceFlavor", "WorkloadPriorityClass")
+    defined = {custom_type(API, kind) for kind in kinds}
+    assert {resource_type(item) for item in local.objects()} == {made.pulumi_type for made in classes} | defined
+
+
+def custom_type(version: str, kind: str) -> str:
+    """The token that the SDK gives an object of a cluster's own definitions."""
+    from pulumi_kubernetes.apiextensions import CustomResource
+
+    seen: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pulumi.CustomResource, "__init__", lambda _self, token, *_args, **_more: seen.append(token))
+        CustomResource("any", api_version=version, kind=kind)
+    return seen[0]

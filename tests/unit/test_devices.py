@@ -119,7 +119,7 @@ def test_every_class_is_in_every_quota_as_device_and_as_resource(dra: Plan, clai
 @pytest.mark.parametrize(
     ("namespace", "device_class", "count"),
     [
-        ("fraud--train", "a100", "16"),
+        ("fraud--train", "a100", "32"),  # 16 and 16 borrowed
         ("fraud--train", "a100-1g.5gb", "0"),
         ("fraud--serve", "a100-1g.5gb", "14"),
         ("research--main", "a100-1g.5gb", "0"),

@@ -75,10 +75,43 @@ def test_what_is_for_gpus_is_refused_on_it(spec: Any, field: str) -> None:
     assert spec.problem().id == "pool-09"
 
 
-def test_no_quota_changes_with_it(spec: Any) -> None:
-    before = make_plan(*_parts(spec.load()))
-    spec.edit(ENV, "  serve:\n", GENERAL % "")
-    assert list(make_plan(*_parts(spec.load())).objects()) == list(before.objects())
+def _changed(spec: Any, users: str) -> tuple[list[str], list[str]]:
+    """What a pool without GPUs changes: names of objects, and what moves in their queues."""
+    before = list(make_plan(*_parts(spec.load())).objects())
+    spec.edit(ENV, "  serve:\n", GENERAL % users)
+    after = list(make_plan(*_parts(spec.load())).objects())
+    assert len(before) == len(after)
+    changed = [(one, other) for one, other in zip(before, after, strict=True) if one != other]
+    pairs = [pair for pair in changed if "resourceGroups" in pair[0].get("spec", {})]
+    moved = {
+        f"{flavor['name']} {resource['name']} {field}"
+        for pair in pairs
+        for one, other in [[item["spec"].pop("resourceGroups") for item in pair]]
+        for old, new in zip(one, other, strict=True)
+        for flavor, then in zip(old["flavors"], new["flavors"], strict=True)
+        for resource, now in zip(flavor["resources"], then["resources"], strict=True)
+        for field in resource
+        if resource[field] != now[field]
+    }
+    assert all(one == other for one, other in pairs), "but for amounts"
+    return [f"{one['kind']}/{one['metadata']['name']}" for one, _ in changed], sorted(moved)
+
+
+OF_MACHINES = [f"any.pool {what} {field}" for what in ("cpu", "memory") for field in ("lendingLimit", "nominalQuota")]
+BORROWED = [f"any.pool {what} borrowingLimit" for what in ("cpu", "memory")]
+
+
+def test_cpu_and_memory_of_queues_alone_change_with_it(spec: Any) -> None:
+    """What parts may have without a GPU is theirs in the queue too; a tenant's tiers lend it to each other."""
+    names, moved = _changed(spec, "")
+    assert names == [f"ClusterQueue/{queue}" for queue in ("fraud--batch", "fraud--production", "research--batch")]
+    assert moved == sorted(OF_MACHINES + BORROWED)
+
+
+def test_a_restricted_one_changes_its_tenants_queues_alone(spec: Any) -> None:
+    names, moved = _changed(spec, ", tenants: [research]")
+    assert names == ["ClusterQueue/research--batch", "Namespace/research--main"]
+    assert moved == OF_MACHINES
 
 
 def _parts(loaded: Loaded) -> tuple[Any, Any]:

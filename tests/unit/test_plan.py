@@ -70,7 +70,19 @@ def test_what_a_tenant_was_not_granted_is_zero(plan: Plan) -> None:
 def test_a_part_holds_its_claim_and_the_first_part_the_rest(plan: Plan) -> None:
     assert _quota(plan, "fraud--serve")["requests.nvidia.com/mig-1g.5gb"] == "14"
     assert _quota(plan, "fraud--train")["requests.nvidia.com/mig-1g.5gb"] == "0"
+    assert _quota(plan, "fraud--train")["requests.nvidia.com/gpu"] == "32", "16 of its own and 16 borrowed"
+    assert _quota(plan, "fraud--serve")["requests.nvidia.com/gpu"] == "32", (
+        "what its queue might give it, should it fail"
+    )
+
+
+def test_without_a_queue_a_part_holds_what_it_is_promised_and_no_more(spec: Any) -> None:
+    spec.add("environment.yaml", "queues: {scheduler: none}\n")
+    spec.edit("tenants/fraud.yaml", ", sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16", "")
+    loaded = spec.load()
+    plan = make_plan(loaded.environment, loaded.tenants)
     assert _quota(plan, "fraud--train")["requests.nvidia.com/gpu"] == "16"
+    assert _quota(plan, "fraud--serve")["requests.nvidia.com/gpu"] == "0"
 
 
 def test_the_parts_together_hold_the_guarantee(loaded: Loaded) -> None:
@@ -279,8 +291,10 @@ def test_namespaces_are_guarded_against_removal_by_an_own_guard(plan: Plan) -> N
 
 
 def test_the_number_of_guards_does_not_grow_with_tenants(environment: Environment, loaded: Loaded) -> None:
-    none, all_of_them = make_plan(environment, ()), make_plan(environment, loaded.tenants)
-    assert none.platform == all_of_them.platform
+    none, all_of_them = (make_plan(environment, tenants).platform for tenants in ((), loaded.tenants))
+    assert replace(none, queues=()) == replace(all_of_them, queues=())
+    names = [[(o["kind"], o["metadata"]["name"]) for o in platform.queues] for platform in (none, all_of_them)]
+    assert names[0] == names[1]
 
 
 def test_every_guard_fails_closed_and_denies(plan: Plan) -> None:
@@ -318,7 +332,7 @@ def test_guards_judge_nobody_in_system_namespaces_alone(plan: Plan) -> None:
     for guard in kinds(plan.platform.guards, "ValidatingAdmissionPolicy"):
         (term,) = guard["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"]
         assert (term["key"], term["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
-        assert set(term["values"]) == {*words.SYSTEM_NAMESPACES, "monitoring"}
+        assert set(term["values"]) == {*words.SYSTEM_NAMESPACES, "monitoring", "kueue-system"}
 
 
 def test_the_marker_changes_with_the_guards(loaded: Loaded, spec: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tenancy.plan import Plan, make_plan
-from tenancy.plan.render import HEADER, ForeignFiles, files, texts, write
+from tenancy.plan.render import HEADER, ForeignFiles, files, papers, texts, write
 
 
 def _tree(folder: Path) -> dict[str, bytes]:
@@ -36,9 +36,16 @@ def test_what_is_written_reads_as_what_was_planned(plan: Plan, tmp_path: Path) -
         for path in sorted((tmp_path / "out").rglob("*.yaml"))
         for item in yaml.safe_load_all(path.read_text("utf-8"))
     ]
+    planned = [*plan.objects(), *(item for _, items in papers(plan) for item in items)]
     assert sorted(map(str, (sorted(o.items(), key=str) for o in read))) == sorted(
-        map(str, (sorted(o.items(), key=str) for o in yaml.safe_load_all(yaml.safe_dump_all(list(plan.objects())))))
+        map(str, (sorted(o.items(), key=str) for o in yaml.safe_load_all(yaml.safe_dump_all(planned))))
     )
+
+
+def test_kueues_values_are_there_for_who_installs_it(plan: Plan) -> None:
+    (chart,) = yaml.safe_load_all(texts(plan)["charts/00-kueue.yaml"])
+    configuration = yaml.safe_load(chart["values"]["managerConfig"]["controllerManagerConfigYaml"])
+    assert (chart["name"], configuration["kind"]) == ("kueue", "Configuration")
 
 
 @pytest.mark.parametrize("seed", ["0", "1", "4711"])
@@ -116,6 +123,8 @@ def test_nothing_is_left_half_written(plan: Plan, tmp_path: Path) -> None:
 
 def test_the_files_are_numbered_in_the_order_in_which_they_are_safe_to_apply(plan: Plan) -> None:
     by_file = {path: {o["kind"] for o in objects} for path, objects in files(plan)}
-    assert by_file["tenants/fraud/00-namespaces.yaml"] == {"Namespace"}
+    assert by_file["tenants/fraud/05-namespaces.yaml"] == {"Namespace"}
     assert by_file["tenants/fraud/20-access.yaml"] == {"RoleBinding"}
+    (queues,) = (kinds for path, kinds in by_file.items() if path.startswith("tenants/fraud/") and "queues" in path)
+    assert queues == {"Cohort", "ClusterQueue"}
     assert list(by_file) == sorted(by_file)

@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from tenancy.spec import SpecError, load
 from tenancy.spec.loader import MOST_PROBLEMS, find_folder
+from tenancy.spec.queues import seconds
 from tenancy.spec.source import LARGEST_FILE
 
 ENV, FRAUD, RESEARCH = "environment.yaml", "tenants/fraud.yaml", "tenants/research.yaml"
@@ -130,6 +132,83 @@ def test_what_is_no_port_is_refused(spec: Any, value: str) -> None:
 def test_a_flag_is_true_or_false(spec: Any, value: str) -> None:
     spec.add(FRAUD, f"adopt: {value}\n")
     assert spec.problem().rule == "true or false is needed"
+
+
+@pytest.mark.parametrize(
+    "value", ["20", "20s", "0m", "20M", "1.5h", "-1d", "1w", "100000m", "1h30m", "' 20m'", "~", "[1d]"]
+)
+def test_a_length_of_time_is_minutes_hours_or_days(spec: Any, value: str) -> None:
+    spec.add(ENV, f"queues: {{pods-ready-within: {value}}}\n")
+    assert spec.problem().field == "queues.pods-ready-within"
+
+
+@pytest.mark.parametrize(("value", "length"), [("1m", 60), ("36h", 129_600), ("99999d", 8_639_913_600)])
+def test_a_length_of_time_that_is_one_is_read(spec: Any, value: str, length: int) -> None:
+    spec.add(ENV, f"queues: {{pods-ready-within: {value}}}\n")
+    assert seconds(spec.load().environment.queues.pods_ready_within) == length
+
+
+PRICES = ["0", "-1", "100000.01", "0.0000001", ".nan", ".inf", "free", "'2,50'", "true", "~", "[1]", "{usd: 1}", "''"]
+
+
+@pytest.mark.parametrize("value", PRICES)
+def test_what_is_no_price_is_refused(spec: Any, value: str) -> None:
+    spec.add(ENV, f"prices: {{l4: 0.8, a100-40gb: {value}}}\n")
+    assert spec.problem().field == "prices.a100-40gb"
+
+
+@pytest.mark.parametrize("value", ["2.50", "'2.50'", "2.5", "0.000001", "100000", "3", "1e2"])
+def test_a_price_is_read_to_the_cent_and_beyond(spec: Any, value: str) -> None:
+    spec.add(ENV, f"prices: {{l4: 0.8, a100-40gb: {value}}}\n")
+    assert spec.load().environment.prices["a100-40gb"] == Decimal(value.strip("'"))
+
+
+@pytest.mark.parametrize("value", ["0", "1001", "1.5", "'2'", "true", "-1", "~"])
+@pytest.mark.parametrize("file", [ENV, FRAUD])
+def test_a_weight_is_a_whole_number_up_to_a_thousand(spec: Any, file: str, value: str) -> None:
+    if file == ENV:
+        spec.edit(ENV, "    research: {}", f"    research: {{weight: {value}}}")
+    else:
+        spec.add(FRAUD, f"weight: {value}\n")
+    assert spec.problem().field.endswith("weight")
+
+
+@pytest.mark.parametrize("name", ["Batch", "batch--x", "-batch", "batch-", "b" * 32, "batch_x", "5", "''"])
+def test_a_tiers_name_fits_into_a_queues_name(spec: Any, name: str) -> None:
+    spec.edit(ENV, "  batch:\n", f"  extra: {{priority: 1}}\n  {name}:\n")
+    assert [p for p in spec.problems() if p.field.startswith("tiers.")] or "5" in name
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("scheduler", "slurm"),
+        ("provisioning-class", "Check Capacity"),
+        ("provisioning-class", "'a_b'"),
+        ("hold-before-end", "1"),
+        ("kinds", "raycluster"),
+        ("fair", "true"),
+    ],
+)
+def test_what_is_no_setting_of_the_queues_is_refused(spec: Any, field: str, value: str) -> None:
+    spec.add(ENV, f"queues: {{{field}: {value}}}\n")
+    assert spec.problem().field.startswith(f"queues.{field}")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "field"),
+    [
+        (FRAUD, "tier: batch\n", "tier: batch\nqueue: stop\n", "queue"),
+        (FRAUD, "sharing: lend-and-borrow", "sharing: borrow", "gpus.a100.sharing"),
+        (ENV, "risk: {title", "risk: {sharing: all, title", "organisation.departments.risk.sharing"),
+        (ENV, "    priority: 100\n", "    priority: 100\n    order: fifo\n", "tiers.batch.order"),
+        (ENV, "    priority: 100\n", "    priority: 100\n    borrows: often\n", "tiers.batch.borrows"),
+        (ENV, "    priority: 100\n", "    priority: 100\n    max-run-time: 36\n", "tiers.batch.max-run-time"),
+    ],
+)
+def test_a_word_that_sharing_does_not_know_is_refused(spec: Any, file: str, old: str, new: str, field: str) -> None:
+    spec.edit(file, old, new)
+    assert spec.problem().field == field
 
 
 @pytest.mark.parametrize("value", ["20991231", "2099-13-01", "2099-12-31 10:00:00", "soon", "1e9", "4102444800"])

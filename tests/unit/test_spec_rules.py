@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tenancy.catalog.boards import BOARDS
 from tenancy.rules.catalogue import RULES
 from tenancy.spec import SPEC_RULES, base, crossfile, loader
 
@@ -55,6 +56,21 @@ aws:
   zones: [eu-central-1a, eu-central-1b]
   platform-role: arn:aws:iam::111122223333:role/platform
 images:"""
+
+
+TIERS = """\
+  production:
+    priority: 1000
+    quota: {cpu: 128, memory: 512Gi, pods: 100, other: {count/ingresses.networking.k8s.io: 5}}
+  batch:
+    priority: 100
+"""
+FIRM_TIERS = TIERS.replace("    quota", "    borrows: false\n    quota") + "    borrows: %s\n"
+
+
+def more_pools(count: int) -> str:
+    """So many pools of one node."""
+    return "".join(f"  more-{i}: {{instance: p4d.24xlarge, nodes: 1}}\n" for i in range(count)) + "  serve:\n"
 
 
 class Case(NamedTuple):
@@ -158,6 +174,16 @@ CASES = (
     Case("sample from elsewhere", "img-01", ENV, "images.sample", "sample: registry.bank.example/shared/", "sample: docker.io/", "sample: registry.bank.example/shared/cuda/"),
     Case("limits of a GPU", "quota-01", ENV, "tiers.production.quota.other.limits.nvidia.com/gpu", "other: {", "other: {limits.nvidia.com/gpu: 1, ", "other: {requests.example.com/fuse: 1, "),
     Case("GPU in the limit range", "quota-02", ENV, "tiers.batch.container.max.nvidia.com/gpu", "memory: 128Gi}", "nvidia.com/gpu: 1}", "memory: 64Gi}"),
+    Case("borrows with no tier that may", "share-03", ENV, "", TIERS, FIRM_TIERS % "false", FIRM_TIERS % "true"),
+    Case("lends and borrows without a queue", "share-04", ENV, "", "buckets:", "queues: {scheduler: none}\nbuckets:", "queues: {scheduler: kueue}\nbuckets:"),
+    Case("price of a board that nobody makes", "ref-01", ENV, "prices.l5", "buckets:", "prices: {l4: 0.8, a100-40gb: 2.50, l5: 1}\nbuckets:", "prices: {l4: 0.8, a100-40gb: 2.50, l40s: 1}\nbuckets:"),
+    Case("a board without a price", "price-01", ENV, "prices", "buckets:", "prices: {l4: 0.8}\nbuckets:", "prices: {l4: 0.8, a100-40gb: 2.50}\nbuckets:"),
+    Case("kind of work", "ref-01", ENV, "queues.kinds[0]", "buckets:", "queues: {kinds: [rayclusters]}\nbuckets:", "queues: {kinds: [raycluster]}\nbuckets:"),
+    Case("kind without what it is made of", "ref-01", ENV, "queues.kinds[0]", "buckets:", "queues: {kinds: [rayjob]}\nbuckets:", "queues: {kinds: [rayjob, raycluster]}\nbuckets:"),
+    Case("queue called default", "name-02", FRAUD, "namespaces[0].queues.default", TRAIN, TRAIN + ", queues: {default: 2}", TRAIN + ", queues: {urgent: 2}, weight: 2"),
+    Case("65 pools with GPUs", "queue-01", ENV, "pools", "  serve:\n", more_pools(62), more_pools(61)),
+    Case("a part's quota without room for the default", "queue-02", RESEARCH, "namespaces[0].quota", "people:", "namespaces: [{name: main, quota: {cpu: 11}}]\npeople:", "namespaces: [{name: main, quota: {cpu: 12}}]\npeople:"),
+    Case("a tier's quota without room for the default", "queue-02", ENV, "", "max: {cpu: 32, memory: 128Gi}", "default: {cpu: 4}\n      default-request: {cpu: 3}", "default: {cpu: 4}\n      default-request: {cpu: 2}"),
 )  # fmt: skip
 
 CONSEQUENCES = {
@@ -283,3 +309,52 @@ def test_what_the_quota_of_a_part_does_not_say_is_the_tiers(spec: Any) -> None:
     loaded = spec.load()
     serve = loaded.tenants[0].namespaces[1]
     assert serve.quota.within(loaded.environment.tiers["production"].quota).memory == "512Gi"
+
+
+PROFILES = ("1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb")
+
+
+@pytest.mark.parametrize(("pools", "refused"), [(50, True), (49, False)])
+def test_a_queue_has_at_most_512_amounts(spec: Any, pools: int, refused: bool) -> None:
+    """With two pools of the files' own: pools times eight resources and two shares of boards."""
+    flavors = "".join(f"  cut-{i}: {{gpu: a100-40gb, mig: {name}}}\n" for i, name in enumerate(PROFILES[1:]))
+    cut = "mig: {layout: {1g.5gb: 1, 1g.5gb+me: 1, 1g.10gb: 1}}"
+    more = "".join(f"  more-{i}: {{instance: p4d.24xlarge, nodes: 1, {cut}}}\n" for i in range(pools - 3))
+    layouts = "".join(
+        f"  once-{i}: {{instance: p4d.24xlarge, nodes: 1, mig: {{layout: {{{name}: 1}}}}}}\n"
+        for i, name in enumerate(PROFILES[3:])
+    )
+    spec.edit(ENV, "  l4-shared:", f"{flavors}  l4-shared:")
+    spec.edit(ENV, "  serve:\n", f"{more}{layouts}  serve:\n")
+    held = "".join(f"  cut-{i}: {{guaranteed: 0}}\n" for i in range(len(PROFILES) - 1))
+    spec.edit(RESEARCH, "  l4-shared: {guaranteed: 16}\n", f"  a100-1g.5gb: {{guaranteed: 0}}\n{held}")
+    found = [(problem.id, problem.field) for problem in spec.problems()]
+    assert found == ([("queue-01", "gpus")] if refused else [])
+    if refused:
+        assert "52 pools x 10 resources = 520 amounts of 512" in spec.problem().given
+
+
+@pytest.mark.parametrize(("flavors", "refused"), [(62, True), (61, False)])
+def test_the_organisation_has_at_most_64_resources(spec: Any, flavors: int, refused: bool) -> None:
+    """By claim each flavor is one; these are three with the files' own."""
+    profiles = [(board, profile) for board, found in BOARDS.items() for profile in found.profiles]
+    more = [pair for pair in profiles if pair != ("a100-40gb", "1g.5gb")][:flavors]
+    spec.edit(ENV, "  cni: vpc-cni", "  cni: vpc-cni\n  devices: dra")
+    spec.edit(ENV, "nodes: {min: 1, max: 3}", "nodes: 3")
+    spec.edit(ENV, "    share: {time-slicing: 4}\n", "")
+    spec.edit(RESEARCH, "  l4-shared: {guaranteed: 16}\n", "  l4: {guaranteed: 4}\n")
+    written = "".join(f"  more-{i}: {{gpu: {board}, mig: {profile}}}\n" for i, (board, profile) in enumerate(more))
+    spec.edit(ENV, "  l4-shared: {gpu: l4, share: time-slicing}\n", f"  l4: {{gpu: l4}}\n{written}")
+    found = [(problem.id, problem.field) for problem in spec.problems()]
+    assert len(more) == flavors
+    assert found == ([("queue-01", "flavors")] if refused else [])
+
+
+def test_a_share_that_one_of_two_tiers_may_borrow_for_stands(spec: Any) -> None:
+    spec.edit(ENV, "    interruptible: true\n", "    interruptible: true\n    borrows: false\n")
+    assert spec.problems() == (), "fraud's part in production borrows"
+
+
+def test_the_default_container_is_counted_for_promised_gpus_alone(spec: Any) -> None:
+    spec.edit(FRAUD, "borrow-up-to: 16", "borrow-up-to: 10000")
+    assert spec.problems() == (), "who borrows may get less"

@@ -19,6 +19,7 @@ from tenancy.plan import pools as plan_pools
 from tenancy.plan.addons import AddOn
 from tenancy.plan.charts import Chart
 from tenancy.plan.pools import Taint, fake_nodes, node_taints, pools_of, startup_taints, tolerations
+from tenancy.plan.queues import flavor_name
 from tenancy.plan.samples import sample
 from tenancy.spec import Environment, Tenant, load
 from tenancy.spec.environment import Cni
@@ -36,7 +37,7 @@ GPU = "nvidia.com/gpu"
 NEW = {"key": "bank.example/embargo", "value": "yes", "effect": "NoExecute"}
 """A taint that somebody adds one day."""
 
-CONTROLLERS_ONLY = {"karpenter", "karpenter-crd", "coredns", "metrics-server"}
+CONTROLLERS_ONLY = {"karpenter", "karpenter-crd", "kueue", "coredns", "metrics-server"}
 OPERATORS = {"gpu-operator daemonsets.tolerations", "gpu-operator node-feature-discovery.worker.tolerations"}
 MONITORING = "eks-node-monitoring-agent dcgmAgent.tolerations"
 EFA_PLUGIN = "aws-efa-k8s-device-plugin tolerations"
@@ -166,6 +167,8 @@ OF_THE_POOL = {
     "plan platform services nodes [NodePool/spare] spec template spec taints",
     "lab [Node/spare-0] spec taints",
     "lab [Node/spare-1] spec taints",
+    "plan platform queues [ResourceFlavor/spare] spec nodeTaints",
+    "plan platform queues [ResourceFlavor/spare] spec tolerations",
 }
 OF_THE_BILL = {
     "plan cluster groups [spare] tags tenancy:tenant",
@@ -186,7 +189,12 @@ OF_THE_PLATFORM = {
     "plan platform services charts [gpu-operator] values node-feature-discovery worker tolerations",
     "plan platform services add_ons [eks-node-monitoring-agent] configuration dcgmAgent tolerations",
 }
-ALWAYS = OF_THE_POOL | OF_THE_BILL | OF_THE_SAMPLES | OF_ITS_TENANT
+OF_OTHERS_QUEUES = {
+    f"plan tenants [research] queues [{name}] spec resourceGroups"
+    for name in ("Cohort/tenant--research", "ClusterQueue/research--batch")
+}
+"""A queue spans the pools that its tenant may use."""
+ALWAYS = OF_THE_POOL | OF_THE_BILL | OF_THE_SAMPLES | OF_ITS_TENANT | OF_OTHERS_QUEUES
 
 
 def test_a_pool_that_is_restricted_changes_its_nodes_and_its_tenants_namespaces(spec: SpecFolder) -> None:
@@ -222,8 +230,20 @@ def test_a_pool_that_changes_hands_changes_no_toleration_of_the_platform(spec: S
         for where in ("fraud--train", "research--main")
         for field in ("tolerations", f"nodeSelector {words.POOL}")
     }
+    queues = {
+        f"plan tenants [{tenant}] queues [{kind}/{name}] spec resourceGroups"
+        for tenant, queues in {"fraud": ("batch", "production"), "research": ("batch",)}.items()
+        for kind, name in [("Cohort", f"tenant--{tenant}"), *(("ClusterQueue", f"{tenant}--{tier}") for tier in queues)]
+    }
+    # Fraud's guarantee stood in the pool, and what nobody is promised is elsewhere now.
+    queues.add("plan platform queues [Cohort/organisation] spec resourceGroups")
+    # Fraud may borrow in one pool less.
+    quotas = {
+        f"plan tenants [fraud] namespaces [{name}] isolation [ResourceQuota/{name}/tenant] spec hard requests.{GPU}"
+        for name in ("fraud--train", "fraud--serve")
+    }
     found = changed(facts(environment, tenants), facts(other, tenants))
-    assert found == OF_THE_BILL | OF_ITS_TENANT | {theirs} | samples
+    assert found == OF_THE_BILL | OF_ITS_TENANT | {theirs} | samples | queues | quotas
 
 
 # A taint of a new kind
@@ -256,7 +276,7 @@ def embargo(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 def nodes_of(environment: Environment) -> set[str]:
-    """Paths of the taints of all of the pools' nodes real and fake."""
+    """Paths of the taints of all of the pools' nodes, real and fake, and of what the queue knows of them."""
     pools = environment.pools.items()
     groups = {f"plan cluster groups [{name}] taints" for name, pool in pools if pool.nodes.min}
     karpenter = {
@@ -265,7 +285,13 @@ def nodes_of(environment: Environment) -> set[str]:
         if pool.scales
     }
     fake = {f"lab [Node/{name}-{number}] spec taints" for name, pool in pools for number in range(pool.nodes.min)}
-    return groups | karpenter | fake
+    flavors = {
+        f"plan platform queues [ResourceFlavor/{flavor_name(environment, name)}] spec {field}"
+        for name, pool in pools
+        for field in ("nodeTaints", "tolerations")
+        if pool.machine.gpus
+    }
+    return groups | karpenter | fake | flavors
 
 
 def test_a_new_taint_reaches_every_node_and_daemonset_of_the_bank_and_nothing_else(

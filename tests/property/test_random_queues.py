@@ -1,0 +1,289 @@
+"""Queues over random pools, tenants and shares: Kueue takes them, they add up, and no quota stands in their way."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+
+import judges
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+from test_random_pools import FIRM, NAME, PODS_AND_NAMES, SOFT, Spec, bounds, environments, units_of
+
+from tenancy.catalog import quantity
+from tenancy.catalog.instances import MACHINES
+from tenancy.plan import Plan, digest, make_plan
+from tenancy.plan.kueue import configuration
+from tenancy.plan.model import Object
+from tenancy.plan.pools import node_allocatable
+from tenancy.plan.queues import (
+    ANY_POOL,
+    BOARD_COMPUTE,
+    BOARD_MEMORY,
+    CORES,
+    ROOT,
+    board_units,
+    flavor_name,
+    machine_resources,
+    queue_resource,
+)
+from tenancy.spec import Environment, Loaded, SpecError, Tenant, load
+from tests.conftest import amounts
+
+PRESETS = st.sampled_from(["strict", "lend", "lend-and-borrow"])
+QUOTA = {"cpu": "100k", "memory": "1Pi", "ephemeral-storage": "1Pi", "pods": 1000}
+
+
+@st.composite
+def tenancies(draw: st.DrawFn) -> Spec:
+    """An environment with tenants whose guarantees fit by construction: each is taken out of some pool."""
+    spec = copy.deepcopy(draw(environments()))
+    spec.pop("shares")
+    for tier in spec["tiers"].values():
+        tier |= {"borrows": draw(st.booleans()), "order": draw(st.sampled_from(["strict", "best-effort"]))}
+        tier["quota"] = QUOTA
+    departments = {name: {"sharing": draw(PRESETS), "weight": draw(st.integers(1, 9))} for name in ("risk", "retail")}
+    spec["organisation"]["departments"] = departments
+    left = {(pool, flavor): count for flavor in spec["flavors"] for pool, count in _surely(spec, flavor).items()}
+    spec["files"] = []
+    for name in ("casual", "steady", "third", "fourth")[: draw(st.integers(2, 4))]:
+        spec["files"].append(draw(tenant_files(spec, name, left)))
+    return spec
+
+
+def _surely(spec: Spec, flavor: str) -> dict[str, int]:
+    """How many of a flavor each pool always has."""
+    wanted = spec["flavors"][flavor]
+    found = {}
+    for name, pool in spec["pools"].items():
+        same = MACHINES[pool["instance"]].gpu == wanted["gpu"]
+        mode = next(iter(pool.get("share", {})), None)
+        if same and mode == wanted.get("share"):
+            each = units_of(pool, spec.get("mig-layouts", {})).get(wanted.get("mig", ""), 0)
+            if each:
+                found[name] = each * bounds(pool)[0]
+    return found
+
+
+@st.composite
+def tenant_files(draw: st.DrawFn, spec: Spec, name: str, left: dict[tuple[str, str], int]) -> Spec:
+    tiers = [SOFT] if name == "casual" else draw(st.lists(st.sampled_from([FIRM, SOFT]), min_size=1, max_size=3))
+    parts = [{"name": f"part-{i}", "tier": tier, "gpus": {}} for i, tier in enumerate(tiers)]
+    shares: dict[str, Spec] = {}
+    for flavor in spec["flavors"]:
+        pools = _surely(spec, flavor)
+        for part in parts:
+            mine = [pool for pool in pools if _admits(spec["pools"][pool], name, part["tier"])]
+            if mine and draw(st.booleans()):
+                pool = draw(st.sampled_from(mine))
+                taken = draw(st.integers(0, left[pool, flavor]))
+                left[pool, flavor] -= taken
+                part["gpus"][flavor] = taken
+        if any(flavor in part["gpus"] for part in parts):
+            guaranteed = sum(part["gpus"].get(flavor, 0) for part in parts)
+            shares[flavor] = draw(gpu_shares(guaranteed, any(spec["tiers"][tier]["borrows"] for tier in tiers)))
+    return {
+        "tenant": name,
+        "team": f"{name}-team",
+        "owner": {"name": f"{name}-leads", "mail": f"{name}@bank.example"},
+        "department": draw(st.sampled_from(["risk", "retail"])),
+        "cost-center": "CC-1",
+        "tier": tiers[0],
+        "namespaces": parts,
+        "gpus": shares,
+        "weight": draw(st.integers(1, 9)),
+        "queue": draw(st.sampled_from(["open", "hold", "drain"])),
+    }
+
+
+def _admits(pool: Spec, tenant: str, tier: str) -> bool:
+    names, tiers = pool.get("tenants", []), pool.get("tiers", [])
+    return not (names or tiers) or tenant in names or tier in tiers
+
+
+@st.composite
+def gpu_shares(draw: st.DrawFn, guaranteed: int, may_borrow: bool) -> Spec:
+    preset = draw(PRESETS)
+    share: Spec = {"guaranteed": guaranteed, "sharing": preset}
+    if preset != "strict" and draw(st.booleans()):
+        share["lend-up-to"] = draw(st.integers(0, guaranteed))
+    if preset == "lend-and-borrow" and may_borrow and draw(st.booleans()):
+        share["borrow-up-to"] = draw(st.integers(0, 40))
+    return share
+
+
+Reader = Callable[[Spec], Loaded | SpecError]
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    folder = tmp_path_factory.mktemp("queues") / NAME
+    (folder / "tenants").mkdir(parents=True)
+
+    def written(spec: Spec) -> Loaded | SpecError:
+        for old in (folder / "tenants").iterdir():
+            old.unlink()
+        text = json.dumps({key: value for key, value in spec.items() if key != "files"})
+        (folder / "environment.yaml").write_text(text, "utf-8")
+        for file in spec["files"]:
+            (folder / "tenants" / f"{file['tenant']}.yaml").write_text(json.dumps(file), "utf-8")
+        try:
+            return load(folder)
+        except SpecError as refusal:
+            return refusal
+
+    return written
+
+
+def cluster_queues(plan: Plan) -> dict[str, Object]:
+    return {o["metadata"]["name"]: o for tenant in plan.tenants for o in tenant.queues if o["kind"] == "ClusterQueue"}
+
+
+def cohorts(plan: Plan) -> Iterator[Object]:
+    for item in (*plan.platform.queues, *(o for tenant in plan.tenants for o in tenant.queues)):
+        if item["kind"] == "Cohort":
+            yield item
+
+
+@settings(deadline=None, max_examples=320, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(spec=tenancies())
+def test_queues_of_whatever_is_accepted(read: Reader, spec: Spec) -> None:
+    outcome = read(spec)
+    event(type(outcome).__name__)
+    if isinstance(outcome, SpecError):
+        assert {problem.id for problem in outcome.problems} <= PODS_AND_NAMES, str(outcome)
+        return
+    environment, tenants = outcome.environment, outcome.tenants
+    plan = make_plan(environment, tenants)
+    kueue_takes_it(environment, plan)
+    nothing_is_lost(environment, tenants, plan)
+    limits_hold(environment, tenants, plan)
+    no_quota_is_below_its_queue(environment, tenants, plan)
+    others_change_nothing(environment, tenants, plan)
+
+
+def kueue_takes_it(environment: Environment, plan: Plan) -> None:
+    for item in plan.objects():
+        if item["apiVersion"].startswith("kueue"):
+            assert judges.kueue(item) == [], item["metadata"]["name"]
+            for group in item.get("spec", {}).get("resourceGroups", ()):
+                assert len(group["flavors"]) <= 64
+                assert len(group["coveredResources"]) <= 64
+                for limit in ("nominalQuota", "borrowingLimit", "lendingLimit"):
+                    written = {r[limit] for f in group["flavors"] for r in f["resources"] if limit in r}
+                    assert not {text for text in written if text.rstrip("m").endswith("000")}, "Kueue writes it anew"
+    assert judges.kueue(configuration(environment)) == []
+
+
+def nothing_is_lost(environment: Environment, tenants: tuple[Tenant, ...], plan: Plan) -> None:
+    """What is promised and what nobody is promised are all that there may be, to the unit."""
+    (root,) = (cohort for cohort in cohorts(plan) if cohort["metadata"]["name"] == ROOT)
+    total: Counter[tuple[str, str]] = Counter()
+    for item in (root, *cluster_queues(plan).values()):
+        for where, amount in amounts(item).items():
+            assert amount >= 0, where
+            total[where] += Fraction(amount)
+    units = {} if environment.devices_by_claim else board_units(environment)
+    for name, pool in environment.pools.items():
+        expected: Counter[str] = Counter()
+        for flavor, each in environment.flavors_of(name).items():
+            count = each * pool.nodes.max
+            expected[queue_resource(environment, flavor)] += count
+            compute, memory = units.get(environment.resource_of(flavor), (0, 0))
+            expected[BOARD_COMPUTE] += count * compute
+            expected[BOARD_MEMORY] += count * memory
+        kueues = flavor_name(environment, name)
+        assert {r: n for (pool, r), n in total.items() if pool == kueues and n} == +expected
+    general = [pool for pool in environment.pools.values() if not pool.machine.gpus]
+    parts = sum(
+        any(pool.admits(tenant.tenant, frozenset({tenant.tier_of(part)})) for pool in general)
+        for tenant in tenants
+        for part in tenant.namespaces
+    )
+    nodes = [
+        (node_allocatable(environment, name), pool.nodes.max)
+        for name, pool in environment.pools.items()
+        if pool.machine.gpus
+    ]
+    of_quotas = {what: parts * quantity.parse(str(QUOTA[what])) for what in ("cpu", "memory")}
+    names = machine_resources(environment)
+    of_quotas["cpu"] *= 1000 if names["cpu"] == CORES else 1
+    cpu = sum(Fraction(left.cpu * count, 1 if names["cpu"] == CORES else 1000) for left, count in nodes)
+    memory = sum(left.memory * count * 2**20 for left, count in nodes)
+    assert total[ANY_POOL, names["cpu"]] <= cpu + Fraction(of_quotas["cpu"]), "more than the nodes have"
+    assert total[ANY_POOL, names["memory"]] <= memory + Fraction(of_quotas["memory"])
+
+
+def limits_hold(environment: Environment, tenants: tuple[Tenant, ...], plan: Plan) -> None:
+    """Every limit is written below the root; a strict share neither lends nor borrows, a firm tier never borrows."""
+    queues, machines = cluster_queues(plan), machine_resources(environment).values()
+    for item in (*queues.values(), *cohorts(plan)):
+        if item["metadata"]["name"] != ROOT:
+            assert (
+                amounts(item).keys() == amounts(item, "lendingLimit").keys() == amounts(item, "borrowingLimit").keys()
+            )
+    for tenant in tenants:
+        cohort = next(o for o in plan.tenant(tenant.tenant).queues if o["kind"] == "Cohort")
+        lent, borrowed = amounts(cohort, "lendingLimit"), amounts(cohort, "borrowingLimit")
+        for resource in {queue_resource(environment, flavor) for flavor in tenant.gpus}:
+            same = [share for f, share in tenant.gpus.items() if queue_resource(environment, f) == resource]
+            total = sum(amount for (_, r), amount in lent.items() if r == resource)
+            assert total <= sum((share.lend_up_to or 0) for share in same if share.sharing.lends)
+            for (_, r), amount in borrowed.items():
+                assert r != resource or amount <= sum(
+                    (share.borrow_up_to or 0) for share in same if share.sharing.borrows
+                )
+        for tier in tenant.tiers:
+            queue = queues[f"{tenant.tenant}--{tier}"]
+            assert environment.tiers[tier].borrows or set(amounts(queue, "borrowingLimit").values()) <= {0}
+            promised: Counter[str] = Counter()
+            for part in tenant.namespaces:
+                promised.update(tenant.held_in(part) if tenant.tier_of(part) == tier else {})
+            resources: Counter[str] = Counter()
+            for flavor, count in promised.items():
+                resources[queue_resource(environment, flavor)] += count
+            found: Counter[str] = Counter()
+            for (_, resource), amount in amounts(queue).items():
+                if resource not in (*machines, BOARD_COMPUTE, BOARD_MEMORY):
+                    found[resource] += int(amount)
+            assert +found == +resources, "a queue is promised what its parts hold"
+
+
+def no_quota_is_below_its_queue(environment: Environment, tenants: tuple[Tenant, ...], plan: Plan) -> None:
+    """Or the queue would start work whose pods the quota refuses."""
+    queues = cluster_queues(plan)
+    hard = {o["metadata"]["namespace"]: o["spec"]["hard"] for o in plan.objects() if o["kind"] == "ResourceQuota"}
+    for tenant in tenants:
+        for part in tenant.namespaces:
+            queue = queues[f"{tenant.tenant}--{tenant.tier_of(part)}"]
+            gives: Counter[str] = Counter()
+            for limit in ("nominalQuota", "borrowingLimit"):
+                for (_, resource), amount in amounts(queue, limit).items():
+                    gives[resource] += int(amount)
+            for flavor in tenant.gpus:
+                resource = queue_resource(environment, flavor)
+                keys = (
+                    [f"{flavor}.deviceclass.resource.k8s.io/devices"]
+                    if environment.devices_by_claim
+                    else [f"requests.{resource}"]
+                )
+                for key in keys:
+                    limit = quantity.parse(hard[tenant.namespace_name(part)][key])
+                    assert limit >= gives[resource], f"{key} of {part.name}"
+
+
+def others_change_nothing(environment: Environment, tenants: tuple[Tenant, ...], plan: Plan) -> None:
+    """Of a tenant's namespaces; of its queues, where no flavor that it is promised comes from two pools."""
+    assert digest(make_plan(environment, tenants[::-1]).objects()) == digest(plan.objects())
+    for tenant in tenants:
+        alone = make_plan(environment, [tenant]).tenants[0]
+        with_others = plan.tenant(tenant.tenant)
+        assert alone.namespaces == with_others.namespaces
+        shape = [[(o["kind"], o["metadata"], *sorted(amounts(o))) for o in t.queues] for t in (alone, with_others)]
+        assert shape[0] == shape[1], "only amounts may move"
+        if all(len(environment.pools_by_flavor[flavor]) == 1 for flavor in tenant.gpus):
+            assert alone.queues == with_others.queues

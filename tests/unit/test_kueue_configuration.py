@@ -1,0 +1,147 @@
+"""Kueue's configuration, judged by Kueue's own loader and checks."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import judges
+import pytest
+
+from tenancy.catalog.frameworks import BUILT_IN, FRAMEWORKS
+from tenancy.plan.kueue import MANAGED, configuration
+from tenancy.plan.queues import BOARD_COMPUTE, BOARD_MEMORY
+from tenancy.spec import Environment, load
+from tests.conftest import SpecFolder
+
+STACKS = Path(__file__).parents[2] / "stacks"
+ENV = "environment.yaml"
+QUEUES = "queues: {%s}\nbuckets:"
+
+
+def by_claim(spec: SpecFolder) -> Environment:
+    spec.edit(ENV, "  cni: vpc-cni", "  cni: vpc-cni\n  devices: dra")
+    spec.edit(ENV, "nodes: {min: 1, max: 3}", "nodes: 3")
+    spec.edit(ENV, "  l4-shared: {gpu: l4, share: time-slicing}", "  l4: {gpu: l4}")
+    spec.edit(ENV, "    share: {time-slicing: 4}\n", "")
+    spec.edit("tenants/research.yaml", "  l4-shared: {guaranteed: 16}", "  l4: {guaranteed: 4}")
+    return spec.load().environment
+
+
+def with_queues(spec: SpecFolder, settings: str) -> dict[str, Any]:
+    spec.edit(ENV, "buckets:", QUEUES % settings)
+    return configuration(spec.load().environment)
+
+
+# Kueue reads it
+
+
+def test_kueue_starts_with_it(environment: Environment) -> None:
+    assert judges.kueue(configuration(environment)) == []
+
+
+@pytest.mark.parametrize("stack", ["bank", "local"])
+def test_kueue_starts_with_that_of_every_example(stack: str) -> None:
+    assert judges.kueue(configuration(load(STACKS / stack).environment)) == []
+
+
+def test_kueue_starts_with_that_of_devices_by_claim(spec: SpecFolder) -> None:
+    assert judges.kueue(configuration(by_claim(spec))) == []
+
+
+def test_kueue_starts_with_every_kind_of_work(spec: SpecFolder) -> None:
+    found = with_queues(spec, f"kinds: [{', '.join(FRAMEWORKS)}]")
+    assert judges.kueue(found) == []
+    wanted = {*BUILT_IN, *(framework.integration for framework in FRAMEWORKS.values())}
+    assert set(found["integrations"]["frameworks"]) == wanted
+
+
+def test_kueue_starts_with_lengths_of_every_unit(spec: SpecFolder) -> None:
+    found = with_queues(spec, "usage-half-life: 99999d, pods-ready-within: 1m, keep-finished: 36h")
+    assert judges.kueue(found) == []
+    assert found["admissionFairSharing"]["usageHalfLifeTime"] == f"{99999 * 24 * 60}m"
+    assert found["waitForPodsReady"]["timeout"] == found["waitForPodsReady"]["recoveryTimeout"] == "1m"
+    assert found["objectRetentionPolicies"]["workloads"] == {"afterFinished": "2160m"}
+
+
+WRONG: list[tuple[str, Any, str]] = [
+    ("fairSharing.preemptionStrategies", ["LessThanInitialShare", "LessThanOrEqualToFinalShare"], "preemptionStrat"),
+    ("integrations.frameworks", ["batch/jobs"], "supported values"),
+    ("integrations.framework", ["batch/job"], "unknown field"),
+    ("admissionFairSharing.usageHalfLifeTime", "7d", "unknown unit"),
+    ("admissionFairSharing.resourceWeights", {"cpu": -1.0}, "greater than or equal to 0"),
+    ("managedJobsNamespaceSelector.matchExpressions", [{"key": "a b", "operator": "Exists"}], "matchExpressions"),
+    ("waitForPodsReady.requeuingStrategy.timestamp", "Never", "timestamp"),
+    ("resources.transformations", [{"input": "a", "strategy": "Keep"}], "strategy"),
+    ("resources.transformations", [{"input": "a", "strategy": "Retain"}] * 2, "Duplicate"),
+    ("objectRetentionPolicies.workloads.afterFinished", "-1m", "afterFinished"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "says"), WRONG, ids=[f"{path}={value}" for path, value, _ in WRONG])
+def test_kueue_would_say_what_is_wrong(environment: Environment, path: str, value: Any, says: str) -> None:
+    """So that its silence above means something."""
+    found = copy.deepcopy(configuration(environment))
+    *above, key = path.split(".")
+    holder = found
+    for name in above:
+        holder = holder[name]
+    holder[key] = value
+    (problem,) = judges.kueue(found)
+    assert says in problem
+
+
+# What it says
+
+
+def test_nothing_of_a_tenant_starts_without_the_queue(environment: Environment) -> None:
+    found = configuration(environment)
+    assert found["manageJobsWithoutQueueName"] is True
+    assert found["managedJobsNamespaceSelector"] == MANAGED
+    assert MANAGED == {"matchExpressions": [{"key": "tenancy.gpu/tenant", "operator": "Exists"}]}
+
+
+def test_what_is_used_is_counted_in_boards_alone(environment: Environment) -> None:
+    weights = configuration(environment)["admissionFairSharing"]["resourceWeights"]
+    assert {name for name, weight in weights.items() if weight} == {BOARD_COMPUTE}
+    assert {"cpu", "memory", BOARD_MEMORY, *environment.resources} <= weights.keys(), "an absent one counts as one"
+
+
+def test_what_is_used_by_claim_is_counted_in_devices_alone(spec: SpecFolder) -> None:
+    weights = configuration(by_claim(spec))["admissionFairSharing"]["resourceWeights"]
+    assert {name for name, weight in weights.items() if weight} == {
+        f"tenancy.gpu/{flavor}" for flavor in ("a100", "a100-1g.5gb", "l4")
+    }
+
+
+def test_every_resource_that_some_pool_offers_is_changed_into_boards_and_kept(environment: Environment) -> None:
+    made = {each["input"]: each for each in configuration(environment)["resources"]["transformations"]}
+    assert made.keys() == {"nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "nvidia.com/gpu.shared"}
+    assert {each["strategy"] for each in made.values()} == {"Retain"}
+    assert made["nvidia.com/gpu"]["outputs"] == {BOARD_COMPUTE: "56", BOARD_MEMORY: "56"}
+    assert made["nvidia.com/mig-1g.5gb"]["outputs"] == {BOARD_COMPUTE: "8", BOARD_MEMORY: "7"}
+    assert made["nvidia.com/gpu.shared"]["outputs"] == {BOARD_COMPUTE: "14", BOARD_MEMORY: "14"}
+
+
+def test_devices_by_claim_have_names_instead(spec: SpecFolder) -> None:
+    resources = configuration(by_claim(spec))["resources"]
+    assert "transformations" not in resources
+    assert resources["deviceClassMappings"] == [
+        {"name": f"tenancy.gpu/{flavor}", "deviceClassNames": [flavor]} for flavor in ("a100", "a100-1g.5gb", "l4")
+    ]
+
+
+def test_no_gpu_is_left_out_of_what_the_queue_counts(environment: Environment) -> None:
+    left_out = configuration(environment)["resources"]["excludeResourcePrefixes"]
+    assert left_out == ["ephemeral-storage", "vpc.amazonaws.com/efa"]
+    assert not [r for r in (*environment.resources, BOARD_COMPUTE, "cpu", "memory") if r.startswith(tuple(left_out))]
+
+
+def test_who_lends_is_given_back_by_both_fair_strategies(environment: Environment) -> None:
+    strategies = configuration(environment)["fairSharing"]["preemptionStrategies"]
+    assert strategies == ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
+
+
+def test_two_environments_of_the_same_file_say_the_same(spec: SpecFolder) -> None:
+    assert configuration(spec.load().environment) == configuration(spec.load().environment)
