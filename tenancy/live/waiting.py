@@ -256,8 +256,13 @@ def _started(api: Api, namespace: str, workload: Object, work: Object) -> Explan
 
 
 def _unqueued(api: Api, namespace: str, work: Object) -> Explanation:
-    refused = _last_warning(api, namespace, work["metadata"]["uid"], "")
-    if refused:
+    uid = work["metadata"]["uid"]
+    # A Deployment's pods are refused to its ReplicaSets.
+    children = api.items(collection("apps/v1", "ReplicaSet", namespace)) if work["kind"] == "Deployment" else []
+    for made in [work, *(child for child in children if _owned(child, {uid}))]:
+        refused = _last_warning(api, namespace, made["metadata"]["uid"], "")
+        if not refused:
+            continue
         return Explanation("stuck", f"Nobody has queued it, and something refuses it: {refused}", refused, None)
     replicas = (work.get("spec") or {}).get("replicas")
     if replicas == 0:
