@@ -250,7 +250,13 @@ def _run(lab: Lab, toolbox: Any, group: str, say: Callable[[str], None]) -> None
     _wait_for_service_account(lab, chosen["kube-apiserver"])
     with Api(lab, chosen["kube-apiserver"]) as api:
         if queues:
-            _run_kueue(lab, api, toolbox, chosen, queues, say)
+            if _run_kueue(lab, api, toolbox, chosen, queues, say):
+                # It looks for new kinds when it starts. Later it would take minutes to count workloads, and until then
+                # whoever has a quota on them can make none.
+                name = "kube-controller-manager"
+                processes.stop(processes.running(lab, (name,)).get(name, []))
+                _start(lab, name, wanted[name], chosen["kube-apiserver"])
+                _wait(lab, name, chosen[name], deadline)
         else:
             processes.stop(found.get(KUEUE, []), at_once=True)
             kueue.remove(lab, api)
@@ -266,15 +272,16 @@ def _start(lab: Lab, name: str, argv: list[str], api_port: int) -> None:
 
 def _run_kueue(
     lab: Lab, api: Api, toolbox: Any, chosen: Mapping[str, int], values: Mapping[str, Any], say: Callable[[str], None]
-) -> None:
-    """Have Kueue run with these values, and wait until its webhooks answer."""
+) -> bool:
+    """Have Kueue run with these values, and wait until its webhooks answer; whether its kinds were written anew."""
     deadline = time.monotonic() + READY_SECONDS
     tools = {name: toolbox[name] for name in (KUEUE, "kueue-chart", "helm")}
     key = kueue.digest(tools, chosen, values)
     wanted = kueue.command(lab, tools[KUEUE], key, values)
     found = processes.running(lab, (KUEUE,)).get(KUEUE, [])
     kept = [process for process in found if list(process.argv) == wanted][:1]
-    if not kueue.is_applied(lab, api, key):
+    new = not kueue.is_applied(lab, api, key)
+    if new:
         say("writing Kueue's kinds, rights and webhooks")
         kueue.apply(lab, api, tools, chosen, values, key)
         kept = []
@@ -295,6 +302,7 @@ def _run_kueue(
         time.sleep(0.05)
     if not kept:
         kueue.wait_for_queues(api)
+    return new
 
 
 def _wait(lab: Lab, name: str, port: int, deadline: float, meanwhile: Callable[[], None] = lambda: None) -> None:
