@@ -18,6 +18,7 @@ COMMANDS = {
     "why": "say in one sentence why a job waits",
     "verify": "attack the live cluster as its tenants and show who refused",
     "report": "show supply, pools and what a failure costs",
+    "simulate": "run a day of work under the quotas, before a change and after it",
     "catalog": "list GPU instance types, or what a pool of one would yield",
     "rules": "list the rules and the planes that enforce each",
     "schema": "print or write the JSON Schema of the spec files",

@@ -1,0 +1,173 @@
+"""`tenancy simulate`: a day of work on the real Kueue, before a change and after it."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from tenancy.cli.common import BAD_INPUT, environment_argument, example, fail, load_or_exit, refuses_bad_input
+
+if TYPE_CHECKING:
+    from tenancy.simulation.report import Report
+    from tenancy.spec import SpecError
+
+
+@click.command(
+    epilog=example("tenancy simulate bank --change fraud:gpus.a100.guaranteed=96 --out page.html"),
+)
+@environment_argument
+@click.option(
+    "--trace", type=click.Path(path_type=Path), help="CSV of jobs; absent: made from --jobs, --hours, --seed."
+)
+@click.option("--map", "mapped", multiple=True, metavar="NAME=TENANT", help="Which tenant a user of the trace is.")
+@click.option("--jobs", type=click.IntRange(1, 100_000), default=2000, show_default=True, help="Jobs of a made trace.")
+@click.option("--hours", type=click.IntRange(1, 24 * 31), default=24, show_default=True, help="Hours of a made trace.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Same seed, same trace.")
+@click.option("--change", "changes", multiple=True, metavar="WHAT", help="Second run: tenant:path=value, or a folder.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write a page to look at.")
+@click.option("--write-trace", type=click.Path(path_type=Path, dir_okay=False), help="Write the trace and end.")
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", help="How to print the answer."
+)
+@click.option(
+    "--speed",
+    default="auto",
+    show_default=True,
+    metavar="auto|N",
+    help="N simulated seconds in a real one while work waits: a start may be found so late.",
+)
+@refuses_bad_input
+def command(
+    environment: str,
+    trace: Path | None,
+    mapped: tuple[str, ...],
+    jobs: int,
+    hours: int,
+    seed: int,
+    changes: tuple[str, ...],
+    out: Path | None,
+    write_trace: Path | None,
+    form: str,
+    speed: str,
+) -> None:
+    """Run a trace of work under the quotas of ENV on a Kueue of its own, and again with what --change says.
+
+    Kueue decides; nothing else is real. It needs no cluster and no lab, and takes some minutes for a day of work.
+    """
+    from tenancy.spec import SpecError
+
+    window = _window(speed)
+    loaded = load_or_exit(environment, "json" if form == "json" else "text")
+    if not loaded.environment.queued:
+        fail(
+            f"given {environment}, where nobody queues; rule: a simulation is one of queues; change: drop "
+            "queues.scheduler: none",
+            BAD_INPUT,
+        )
+    from tenancy.simulation import trace as traces
+    from tenancy.simulation.changes import changed
+    from tenancy.simulation.generate import generate
+    from tenancy.simulation.report import run_both
+
+    try:
+        after = changed(loaded, changes) if changes else None
+        if trace:
+            found = traces.read(trace, loaded, _mapping(mapped))
+        else:
+            made = generate(loaded, jobs, hours, seed)
+            if not made:
+                fail(f"given {environment}, whose tenants have no GPUs; rule: work needs some", BAD_INPUT)
+            found = traces.Trace(tuple(made), (f"made with seed {seed}",))
+        if after is not None:
+            traces.must_fit(found, after)
+    except SpecError as error:
+        _refuse(error, form)
+    if write_trace:
+        write_trace.write_text(traces.write(found.jobs), "utf-8")
+        click.echo(f"{write_trace}: {len(found.jobs)} jobs", err=True)
+        return
+    seconds = hours * 3600 if not trace else max(job.submit for job in found.jobs) + 1
+    report = _guarded(
+        lambda: run_both(
+            loaded, after, found, -(-seconds // 3600) * 3600, window, changes, lambda line: click.echo(line, err=True)
+        )
+    )
+    _show(report, form)
+    if out:
+        from tenancy.simulation.page import page
+
+        out.write_text(page(report), "utf-8")
+        click.echo(f"{out}: {out.stat().st_size // 1024} KiB", err=True)
+
+
+def _window(speed: str) -> int | None:
+    if speed == "auto":
+        return None
+    if not (speed.isascii() and speed.isdigit() and int(speed)):
+        fail(f"given --speed {speed!r}; rule: auto or a whole number above 0; change: write --speed 360", BAD_INPUT)
+    return int(speed)
+
+
+def _mapping(given: tuple[str, ...]) -> dict[str, str]:
+    for text in given:
+        if not all(text.partition("=")):
+            fail(f"given --map {text!r}; rule: a name and a tenant; change: write --map user42=fraud", BAD_INPUT)
+    return {name: tenant for name, _, tenant in (text.partition("=") for text in given)}
+
+
+def _refuse(error: SpecError, form: str) -> NoReturn:
+    if form == "json":
+        click.echo(json.dumps({"problems": [problem.as_dict() for problem in error.problems]}, indent=2))
+    for problem in error.problems if form != "json" else ():
+        click.echo(str(problem), err=True)
+    count = len(error.problems)
+    click.echo(f"tenancy: {count} problem{'s' * (count > 1)}; nothing was started", err=True)
+    sys.exit(BAD_INPUT)
+
+
+def _guarded(work: Any) -> Report:
+    """The work; whoever ends it, what it started ends with it."""
+    from tenancy.lab.layout import LabError
+    from tenancy.lab.tools import ToolsError
+
+    def end(number: int, _frame: Any) -> NoReturn:
+        # A second signal must not interrupt the clearing up.
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt(number)
+
+    before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        return work()
+    except KeyboardInterrupt:
+        click.echo("tenancy: ended early; nothing is left running", err=True)
+        sys.exit(130)
+    except (LabError, ToolsError) as problem:
+        fail(str(problem))
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _show(report: Report, form: str) -> None:
+    if form == "json":
+        click.echo(json.dumps(report.as_json(), indent=2))
+        return
+    if form == "csv":
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        for row in report.rows():
+            writer.writerow(row)
+        click.echo(out.getvalue(), nl=False)
+        return
+    from tenancy.cli.report import Table, as_text
+
+    click.echo("\n\n".join(as_text(Table(*dataclasses.astuple(table))) for table in report.tables() if table.rows))

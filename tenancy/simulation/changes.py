@@ -1,0 +1,140 @@
+"""What differs in the second run: settings of spec files, or other files, read and judged as any others."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+
+from tenancy.rules.catalogue import Violation
+from tenancy.spec import Loaded, SpecError, load
+from tenancy.spec.loader import ENVIRONMENT_FILE, SUFFIXES, TENANTS_FOLDER
+
+ENVIRONMENT = "environment"
+FORM = "write it like fraud:gpus.a100.guaranteed=96, environment:pools.train-a100.nodes=64, or name a folder"
+
+
+def changed(loaded: Loaded, changes: Sequence[str]) -> Loaded:
+    """The environment with these changes; SpecError if it is none any more, with the places in the files given."""
+    with tempfile.TemporaryDirectory(prefix="gpu-tenancy-change-") as scratch:
+        copy = Path(scratch) / loaded.environment.environment
+        origins: dict[Path, Path] = {}
+        _overlay(loaded.folder, copy, origins)
+        for change in changes:
+            if os.path.isdir(change):  # noqa: PTH112 - a Path raises for a name that is too long
+                folder = Path(change)
+                if (folder / ENVIRONMENT_FILE).is_file():
+                    shutil.rmtree(copy)
+                    origins.clear()
+                    copy = Path(scratch) / folder.resolve().name
+                _overlay(folder, copy, origins)
+            else:
+                _set(copy, change)
+        shown = {os.path.relpath(path): f"{os.path.relpath(origin)} (changed)" for path, origin in origins.items()}
+        try:
+            return load(copy)
+        except SpecError as error:
+            problems = [replace(each, file=shown.get(each.file, each.file)) for each in error.problems]
+            raise SpecError(problems) from None
+
+
+def _overlay(folder: Path, copy: Path, origins: dict[Path, Path]) -> None:
+    (copy / TENANTS_FOLDER).mkdir(parents=True, exist_ok=True)
+    found = [path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
+    home = folder / TENANTS_FOLDER
+    found += sorted(home.iterdir()) if home.is_dir() else []
+    for path in found:
+        if not path.is_file():
+            continue
+        target = copy / path.name if path.name == ENVIRONMENT_FILE else copy / TENANTS_FOLDER / path.name
+        shutil.copyfile(path, target)
+        origins[target] = path
+
+
+def _set(copy: Path, change: str) -> None:
+    """Write one value into the file that it belongs to, and leave every line of it where it was."""
+    place, equals, value = change.partition("=")
+    whose, colon, dotted = place.partition(":")
+    if not (equals and colon and whose and dotted):
+        raise Violation("ref-01", f"--change {change!r}", FORM)
+    path = copy / ENVIRONMENT_FILE if whose == ENVIRONMENT else _tenant_file(copy, whose, change)
+    text = path.read_text("utf-8")
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    path.write_text(_written(text, root, _keys(root, dotted), value.strip(), change), "utf-8")
+
+
+def _tenant_file(copy: Path, tenant: str, change: str) -> Path:
+    names = []
+    for path in sorted((copy / TENANTS_FOLDER).iterdir()):
+        if path.suffix in SUFFIXES:
+            document = yaml.safe_load(path.read_text("utf-8"))
+            names.append(document.get("tenant") if isinstance(document, dict) else None)
+            if names[-1] == tenant:
+                return path
+    known = ", ".join([ENVIRONMENT, *(str(name) for name in names if name)])
+    raise Violation("ref-01", f"--change {change!r}, which names {tenant!r}", f"use one of {known}")
+
+
+def _keys(node: yaml.Node | None, dotted: str) -> list[str]:
+    """The path, part by part: a key may hold a dot itself, as a100-1g.5gb does."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if dotted == key.value:
+                return [key.value]
+            if dotted.startswith(f"{key.value}."):
+                return [key.value, *_keys(value, dotted.removeprefix(f"{key.value}."))]
+    if isinstance(node, yaml.SequenceNode):
+        head, _, rest = dotted.partition(".")
+        if head.isdigit() and int(head) < len(node.value):
+            return [head, *(_keys(node.value[int(head)], rest) if rest else [])]
+    head, _, rest = dotted.partition(".")
+    return [head, *(_keys(None, rest) if rest else [])]
+
+
+def _written(text: str, node: yaml.Node | None, keys: Sequence[str], value: str, change: str) -> str:
+    head, *rest = keys
+    if isinstance(node, yaml.SequenceNode) and head.isdigit():
+        return _replaced(text, node.value[int(head)], rest, value, change)
+    if not isinstance(node, yaml.MappingNode):
+        raise Violation(
+            "ref-01", f"--change {change!r}: {head} stands in no mapping", "write out the whole value above it"
+        )
+    for key, below in node.value:
+        if key.value == head:
+            return _replaced(text, below, rest, value, change)
+    new = value
+    for key in reversed(rest):
+        new = f"{{{key}: {new}}}"
+    begin, end = _marks(node)
+    if node.flow_style:
+        end -= 1
+        return f"{text[:end]}{', ' if node.value else ''}{head}: {new}{text[end:]}"
+    last = _marks(node.value[-1][1])[1]
+    indent = " " * (begin - text.rfind("\n", 0, begin) - 1)
+    while last > 0 and text[last - 1] in " \n":
+        last -= 1
+    line = text.find("\n", last)
+    last = len(text) if line < 0 else line
+    return f"{text[:last]}\n{indent}{head}: {new}{text[last:]}"
+
+
+def _replaced(text: str, node: yaml.Node, rest: Sequence[str], value: str, change: str) -> str:
+    if rest:
+        return _written(text, node, rest, value, change)
+    begin, end = _marks(node)
+    if not isinstance(node, yaml.ScalarNode) and not getattr(node, "flow_style", True):
+        raise Violation(
+            "ref-01", f"--change {change!r}, which replaces several lines", "name one of the fields below it"
+        )
+    return f"{text[:begin]}{value}{text[end:]}"
+
+
+def _marks(node: yaml.Node) -> tuple[int, int]:
+    assert node.start_mark is not None
+    assert node.end_mark is not None
+    return node.start_mark.index, node.end_mark.index

@@ -1,0 +1,186 @@
+"""A day of work that could be: made from the tenants' guarantees and a seed, the same for the same seed."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from tenancy.plan.pools import pools_of
+from tenancy.plan.queues import most_held
+from tenancy.simulation.trace import Job, per_node, pods_of
+from tenancy.spec import Loaded
+from tenancy.spec.tenant import Namespace, Tenant
+
+HOUR, DAY = 3600, 86400
+SIZES = ((1, 40), (2, 18), (4, 16), (8, 16), (16, 5), (32, 3), (64, 2))
+"""Devices and how many of a hundred jobs ask for so many. Public traces agree: most jobs are small, most of the GPU
+time is in the few large ones (Helios SC'21, PAI NSDI'22, Philly ATC'19)."""
+MEDIAN, SPREAD = 22 * 60, 1.35
+"""Of run times, log-normal; a job of more devices runs longer."""
+SHORTEST, LONGEST = 60, 20 * HOUR
+CHECKPOINT = 30 * 60
+LOAD = 0.4
+"""Part of the GPU hours of the guarantees that everyday work asks for: what such teams use on their own."""
+BURST = 200
+"""Jobs of the team that submits everything at once."""
+
+
+def generate(loaded: Loaded, jobs: int, hours: int, seed: int) -> list[Job]:
+    """`jobs` jobs over `hours` hours, in the order of their submission.
+
+    Beside the everyday work there are three things that queues are for: a large job that borrows and stays long, a
+    burst of one team, and production work of a lender that arrives when others have what it lent.
+    """
+    dice = random.Random(f"gpu-tenancy {seed}")
+    places = list(_places(loaded))
+    if not places or not jobs:
+        return []
+    special = [*_long(places, hours), *_production(places, hours), *_burst(places, hours, jobs)][: max(0, jobs // 4)]
+    everyday = jobs - len(special)
+    weights = [math.sqrt(place.guaranteed) if place.guaranteed else 0.7 for place in places]
+    made = []
+    for _ in range(everyday):
+        place = dice.choices(places, weights)[0]
+        made.append(_job(dice, place, hours))
+    made = _to_load(made, places, hours)
+    made = sorted(
+        [*made, *special], key=lambda job: (job.submit, job.tenant, job.part, job.flavor, job.gpus, job.duration)
+    )
+    return [replace(job, name=job.name or f"{job.tenant}-{number:04d}") for number, job in enumerate(made)]
+
+
+class _Place:
+    """A part of a tenant, and a flavor that it may have there."""
+
+    def __init__(self, loaded: Loaded, tenant: Tenant, part: Namespace, flavor: str) -> None:
+        environment = loaded.environment
+        self.tenant, self.part, self.flavor = tenant.tenant, part.name, flavor
+        self.tier = tenant.tier_of(part)
+        self.most = most_held(environment, tenant, part)[flavor]
+        self.guaranteed = tenant.held_in(part)[flavor]
+        self.borrowed = tenant.gpus[flavor].borrow_up_to or 0 if environment.tiers[self.tier].borrows else 0
+        self.lent = tenant.gpus[flavor].lend_up_to or 0 if tenant.gpus[flavor].sharing.lends else 0
+        self.priority = environment.tiers[self.tier].priority
+        self.node = per_node(environment, flavor)
+        # A job is in one pool.
+        self.largest = min(
+            self.most,
+            max(
+                environment.pools[pool].nodes.max * environment.flavors_of(pool)[flavor]
+                for pool in pools_of(environment, flavor, tenant.tenant, frozenset({self.tier}))
+            ),
+        )
+        # A slice serves: it is asked for one by one.
+        self.whole = environment.flavors[flavor].mig is None and environment.flavors[flavor].share is None
+
+
+def _places(loaded: Loaded) -> Iterator[_Place]:
+    for tenant in loaded.tenants:
+        for part in tenant.namespaces:
+            for flavor in sorted(tenant.gpus):
+                tiers = frozenset({tenant.tier_of(part)})
+                if pools_of(loaded.environment, flavor, tenant.tenant, tiers):
+                    place = _Place(loaded, tenant, part, flavor)
+                    if place.most:
+                        yield place
+
+
+def _job(dice: random.Random, place: _Place, hours: int) -> Job:
+    sizes = [
+        (size, weight) for size, weight in SIZES if size <= max(1, place.largest // 2) and (place.whole or size <= 2)
+    ]
+    gpus = dice.choices([size for size, _ in sizes], [weight for _, weight in sizes])[0]
+    grown = MEDIAN * gpus**0.25
+    duration = min(LONGEST, max(SHORTEST, round(dice.lognormvariate(math.log(grown), SPREAD))))
+    return Job(
+        name="",
+        submit=_arrival(dice, hours),
+        tenant=place.tenant,
+        part=place.part,
+        flavor=place.flavor,
+        gpus=gpus,
+        gpus_per_pod=pods_of(gpus, place.node),
+        duration=duration,
+        tier=place.tier,
+        checkpoint=CHECKPOINT if duration > 2 * CHECKPOINT else None,
+    )
+
+
+def _arrival(dice: random.Random, hours: int) -> int:
+    """By day more than by night: twice the average at two in the afternoon, a fifth of it in the small hours."""
+    while True:
+        second = dice.randrange(hours * HOUR)
+        if dice.random() < 0.6 + 0.4 * math.sin(2 * math.pi * (second / DAY - 8 / 24)):
+            return second
+
+
+def _to_load(jobs: list[Job], places: Sequence[_Place], hours: int) -> list[Job]:
+    """Run times such that each flavor is asked for as much as is usual, whatever the number of jobs."""
+    found = []
+    for flavor in sorted({place.flavor for place in places}):
+        mine = [job for job in jobs if job.flavor == flavor]
+        asked = sum(job.gpus * job.duration for job in mine)
+        there = sum(place.guaranteed for place in places if place.flavor == flavor) * hours * HOUR
+        factor = LOAD * there / asked if asked else 1.0
+        found += [replace(job, duration=min(LONGEST, max(SHORTEST, round(job.duration * factor)))) for job in mine]
+    return found
+
+
+def _long(places: Sequence[_Place], hours: int) -> Iterator[Job]:
+    """The largest that somebody may borrow, for a day and a half."""
+    place = max(places, key=lambda place: (place.borrowed, place.tenant))
+    if place.borrowed > place.node:
+        gpus = min(place.borrowed, place.largest) // place.node * place.node
+        yield Job(
+            f"{place.tenant}-fine-tuning",
+            hours * HOUR // 24,
+            place.tenant,
+            place.part,
+            place.flavor,
+            gpus,
+            place.node,
+            36 * HOUR,
+            place.tier,
+            2 * HOUR,
+        )
+
+
+def _production(places: Sequence[_Place], hours: int) -> Iterator[Job]:
+    """The most urgent lender wants half of its guarantee at noon, when all of it is lent."""
+    lenders = [place for place in places if place.guaranteed and place.lent and place.borrowed and place.whole]
+    if lenders:
+        place = max(lenders, key=lambda place: (place.priority, place.borrowed, place.guaranteed, place.tenant))
+        gpus = max(1, place.guaranteed // 2)
+        yield Job(
+            f"{place.tenant}-retraining",
+            hours * HOUR * 13 // 24,
+            place.tenant,
+            place.part,
+            place.flavor,
+            gpus,
+            pods_of(gpus, place.node),
+            6 * HOUR,
+            place.tier,
+            CHECKPOINT,
+        )
+
+
+def _burst(places: Sequence[_Place], hours: int, jobs: int) -> Iterator[Job]:
+    """One of the smaller teams submits everything that it has at once."""
+    borrowers = [place for place in places if place.borrowed and place.whole and place.guaranteed]
+    if borrowers:
+        place = min(borrowers, key=lambda place: (place.guaranteed, place.tenant))
+        for number in range(min(BURST, jobs // 10)):
+            yield Job(
+                f"{place.tenant}-sweep-{number:03d}",
+                hours * HOUR * 10 // 24,
+                place.tenant,
+                place.part,
+                place.flavor,
+                1,
+                1,
+                20 * 60,
+                place.tier,
+            )

@@ -1,0 +1,318 @@
+"""The answer to "what if": one run, or two on the same trace side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tenancy.simulation.events import Run
+from tenancy.simulation.objects import OVERRIDES
+from tenancy.simulation.results import Group, Results, evaluate
+from tenancy.simulation.runner import simulate, window_of
+from tenancy.simulation.trace import Trace
+from tenancy.spec import Loaded
+
+LEFT_OUT = (
+    "Kueue and its queues are real and of the environment's own configuration; jobs, nodes and the clock are not",
+    "run times are those of the trace: no loading of data, no slower network, no failure, no restart but an eviction's",
+    "an evicted job leaves at once, without its grace period, and starts again without a cost but the lost work",
+    "an autoscaled pool has all the nodes that it may have",
+    "a pool is a number of GPUs: how jobs lie on its nodes, and what does not fit beside it, is not modelled",
+    f"overridden for the run: {'; '.join(OVERRIDES)}",
+)
+
+Cell = str | int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    remarks: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    environment: str
+    changes: tuple[str, ...]
+    notes: tuple[str, ...]
+    before: Results
+    after: Results | None
+    runs: tuple[Run, ...]
+    window: int
+    pools: tuple[str, ...] = field(default=())
+
+    @property
+    def remarks(self) -> list[str]:
+        return [*(f"trace: {note}" for note in self.notes), *LEFT_OUT, *self.tolerance]
+
+    @property
+    def tolerance(self) -> list[str]:
+        late = max(run.latest for run in self.runs)
+        return [
+            f"a start may be found up to {self.window} s late ({late} s at most here): Kueue takes a second to look at "
+            "who waits again, and ends within that time share one look"
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        found = {"before": self.before} | ({"after": self.after} if self.after else {})
+        return {
+            "environment": self.environment,
+            "changes": list(self.changes),
+            "remarks": self.remarks,
+            "runs": [{"seconds": round(r.seconds, 1), "looks": r.looks, "latest": r.latest} for r in self.runs],
+            **{name: _rounded(asdict(results)) for name, results in found.items()},
+        }
+
+    def rows(self) -> Iterator[Sequence[Cell]]:
+        """Tenants and tiers as one flat table."""
+        yield (
+            "run",
+            "kind",
+            "name",
+            "jobs",
+            "never",
+            "wait p50 s",
+            "wait p95 s",
+            "wait max s",
+            "wait mean s",
+            "GPU hours",
+            "guaranteed",
+            "borrowed",
+            "lent",
+            "evictions",
+            "lost GPU hours",
+        )
+        for run, results in (("before", self.before), ("after", self.after)):
+            for kind, groups in (("tenant", results.tenants), ("tier", results.tiers)) if results else ():
+                for g in groups:
+                    w = g.waits
+                    amounts = (round(x, 3) for x in (g.used, g.guaranteed, g.borrowed, g.lent))
+                    yield (
+                        run,
+                        kind,
+                        g.name,
+                        w.jobs,
+                        w.never,
+                        w.p50,
+                        w.p95,
+                        w.max,
+                        w.mean,
+                        *amounts,
+                        g.evictions,
+                        round(g.lost, 3),
+                    )
+
+    def tables(self) -> Iterator[Table]:
+        of = f"Simulation of {self.environment}"
+        if self.after is None:
+            yield _alone(f"{of}: tenants", self.before.tenants)
+            yield _alone_tiers("Tiers", self.before.tiers)
+        else:
+            yield _both(f"{of}: before and after {', '.join(self.changes)}", self.before.tenants, self.after.tenants)
+            yield _both("Tiers", self.before.tiers, self.after.tiers)
+        yield self._pools()
+        yield self._evictions()
+        last = self.after or self.before
+        yield Table(
+            f"Who waited longest{' after the change' if self.after else ''}",
+            ("job", "GPUs", "came", "waited", "above their guarantee then", "Kueue's reason"),
+            [
+                (
+                    w.job,
+                    w.gpus,
+                    clock(w.submit),
+                    time(w.waited) + ("" if w.started else ", never started"),
+                    ", ".join(f"{name} {count:g}" for name, count in w.above.items()) or "nobody",
+                    shortened(w.reason),
+                )
+                for w in last.longest[:5]
+            ],
+            self.remarks,
+        )
+
+    def _pools(self) -> Table:
+        after = {pool.name: pool for pool in self.after.pools} if self.after else {}
+        both = bool(after)
+        return Table(
+            "Pools",
+            ("pool", "GPUs", "in use", "at most", *(("in use after", "at most after") if both else ())),
+            [
+                (
+                    pool.name,
+                    _gpus(pool.gpus),
+                    f"{pool.share:.0%}",
+                    _gpus(pool.most),
+                    *((f"{after[pool.name].share:.0%}", _gpus(after[pool.name].most)) if pool.name in after else ()),
+                )
+                for pool in self.before.pools
+                if not both or pool.name in after
+            ],
+            [
+                f"evenness of what is borrowed (Jain's index, 1 is even): {_fair(self.before)}"
+                + (f" before, {_fair(self.after)} after" if self.after else "")
+            ],
+        )
+
+    def _evictions(self) -> Table:
+        pairs = sorted(
+            {(by, of) for r in (self.before, self.after) if r for by, found in r.evictions.items() for of in found}
+        )
+        counted = [
+            (by, of, *(r.evictions.get(by, {}).get(of, 0) for r in (self.before, self.after) if r)) for by, of in pairs
+        ]
+        counted.sort(key=lambda row: (-max(row[2:]), row[:2]))
+        header = ("for", "from", "before", "after") if self.after else ("for", "from", "evictions")
+        more = [f"and {len(counted) - 12} more pairs"] if len(counted) > 12 else []
+        return Table("Evictions", header, counted[:12], more)
+
+
+def run_both(
+    before: Loaded,
+    after: Loaded | None,
+    trace: Trace,
+    seconds: int,
+    window: int | None,
+    changes: Sequence[str],
+    say: Callable[[str], None],
+) -> Report:
+    """Simulate a trace, and again after a change."""
+    runs, results = [], []
+    for name, loaded in (("before", before), ("after", after)):
+        if loaded is not None:
+            say(f"{name} the change: {len(trace.jobs)} jobs" if after else f"{len(trace.jobs)} jobs")
+            runs.append(simulate(loaded, trace.jobs, say, window))
+            results.append(evaluate(loaded, trace.jobs, runs[-1], seconds))
+            say(f"done in {runs[-1].seconds:.0f} s")
+    return Report(
+        environment=before.environment.environment,
+        changes=tuple(changes),
+        notes=trace.notes,
+        before=results[0],
+        after=results[1] if after else None,
+        runs=tuple(runs),
+        window=window_of(trace.jobs, window),
+    )
+
+
+def _alone(title: str, groups: Sequence[Group]) -> Table:
+    header = (
+        "tenant",
+        "jobs",
+        "p50",
+        "p95",
+        "longest",
+        "GPU hours",
+        "guaranteed",
+        "borrowed",
+        "lent",
+        "evicted",
+        "lost",
+    )
+    rows = [
+        (
+            g.name,
+            g.waits.jobs,
+            time(g.waits.p50),
+            time(g.waits.p95),
+            time(g.waits.max),
+            round(g.used),
+            round(g.guaranteed),
+            round(g.borrowed),
+            round(g.lent),
+            g.evictions,
+            round(g.lost),
+        )
+        for g in groups
+    ]
+    return Table(title, header, rows, ["p50, p95, longest: from submission to the first start", *_never(groups)])
+
+
+def _alone_tiers(title: str, groups: Sequence[Group]) -> Table:
+    rows = [
+        (
+            g.name,
+            g.waits.jobs,
+            time(g.waits.p50),
+            time(g.waits.p95),
+            time(g.waits.max),
+            round(g.used),
+            g.evictions,
+            round(g.lost),
+        )
+        for g in groups
+    ]
+    return Table(title, ("tier", "jobs", "p50", "p95", "longest", "GPU hours", "evicted", "lost"), rows)
+
+
+def _both(title: str, before: Sequence[Group], after: Sequence[Group]) -> Table:
+    later = {group.name: group for group in after}
+    rows = []
+    for g in before:
+        a = later.get(g.name)
+        if a is not None:
+            rows.append(
+                (
+                    g.name,
+                    g.waits.jobs,
+                    arrow(time(g.waits.p50), time(a.waits.p50)),
+                    arrow(time(g.waits.p95), time(a.waits.p95)),
+                    arrow(time(g.waits.max), time(a.waits.max)),
+                    arrow(round(g.used), round(a.used)),
+                    arrow(round(g.borrowed), round(a.borrowed)),
+                    arrow(round(g.lent), round(a.lent)),
+                    arrow(g.evictions, a.evictions),
+                    arrow(round(g.lost), round(a.lost)),
+                )
+            )
+    header = ("name", "jobs", "p50", "p95", "longest", "GPU hours", "borrowed", "lent", "evicted", "lost")
+    return Table(title, header, rows, [*_never(before), *_never(after)])
+
+
+def _never(groups: Sequence[Group]) -> list[str]:
+    found = [f"{g.name} {g.waits.never}" for g in groups if g.waits.never]
+    return [f"never started: {', '.join(found)}"] if found else []
+
+
+def arrow(before: Cell, after: Cell) -> str:
+    return str(before) if before == after else f"{before} → {after}"
+
+
+def time(seconds: int | None) -> str:
+    """A length of time as a person says it."""
+    if seconds is None:
+        return "–"
+    if seconds < 60:
+        return f"{seconds}s"
+    minutes = round(seconds / 60)
+    return f"{minutes}m" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02d}"
+
+
+def clock(seconds: int) -> str:
+    return f"{seconds // 3600:02d}:{seconds % 3600 // 60:02d}"
+
+
+def shortened(reason: str, length: int = 160) -> str:
+    """Kueue repeats itself for each resource: the first says it."""
+    first = reason.removeprefix("couldn't assign flavors to pod set main: ").split(", insufficient")[0]
+    return first if len(first) <= length else f"{first[: length - 1]}…"
+
+
+def _gpus(count: float) -> str:
+    return f"{count:g}" if count == int(count) else f"{count:.1f}"
+
+
+def _fair(results: Results) -> str:
+    return "–" if results.mean_fairness is None else f"{results.mean_fairness:.2f}"
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 4)
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(each) for each in value]
+    return value

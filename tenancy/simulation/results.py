@@ -1,0 +1,451 @@
+"""What a run amounts to: who waited, who used whose GPUs, what evictions cost, how evenly it was shared."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from tenancy.catalog import boards
+from tenancy.plan.queues import Share, shares, supply
+from tenancy.simulation.events import Kind, Run
+from tenancy.simulation.trace import Job
+from tenancy.spec import Loaded
+from tenancy.spec.environment import Environment
+
+HOUR = 3600
+BINS = 96
+"""Parts of the time for what is shown over it; of a day, quarters of an hour."""
+LONGEST_WAITS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Seconds from submission to the first start."""
+
+    jobs: int
+    never: int
+    """Jobs that did not start at all."""
+    p50: int | None
+    p95: int | None
+    max: int | None
+    mean: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A tenant, or a tier."""
+
+    name: str
+    waits: Waits
+    used: float
+    """GPU hours; a slice counts as its part of a GPU."""
+    guaranteed: float
+    """Of these, under the own guarantee."""
+    borrowed: float
+    lent: float
+    """GPU hours of the own guarantee that others used."""
+    evictions: int
+    lost: float
+    """GPU hours of work that evictions threw away."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    name: str
+    gpus: float
+    used: float
+    """GPU hours."""
+    share: float
+    """Of all that there was, from 0 to 1."""
+    most: float
+    """GPUs in use at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One job that waited long, and why."""
+
+    job: str
+    tenant: str
+    gpus: int
+    flavor: str
+    submit: int
+    waited: int
+    started: bool
+    reason: str
+    """Kueue's last words before it started."""
+    above: dict[str, float]
+    """Who had more than its guarantee of that flavor when the job came, and how many GPUs more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    hours: float
+    jobs: int
+    tenants: tuple[Group, ...]
+    tiers: tuple[Group, ...]
+    pools: tuple[PoolUse, ...]
+    evictions: dict[str, dict[str, int]]
+    """For whom -> from whom -> how often."""
+    longest: tuple[Wait, ...]
+    bin_seconds: float
+    use: dict[str, tuple[float, ...]]
+    """Tenant -> GPUs in use, the average of each part of the time."""
+    pool_use: dict[str, tuple[float, ...]]
+    """Pool -> part of its GPUs in use."""
+    borrowing: dict[str, tuple[float, ...]]
+    waiting: tuple[float, ...]
+    """GPUs that are waited for."""
+    evicted: tuple[int, ...]
+    fairness: tuple[float | None, ...]
+    """Jain's index of what is borrowed for its weight, among who borrows or waits to; None where nobody does."""
+    all_waits: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Tenant -> every waiting time, ascending."""
+    capacity: float = 0.0
+    """GPUs of all pools."""
+
+    @property
+    def mean_fairness(self) -> float | None:
+        known = [value for value in self.fairness if value is not None]
+        return sum(known) / len(known) if known else None
+
+
+def gpu_part(environment: Environment, pool: str, flavor: str) -> Fraction:
+    """How much of a GPU one of a flavor is."""
+    of, shared = environment.flavors[flavor], environment.pools[pool].share
+    if of.mig:
+        board = boards.BOARDS[of.gpu]
+        return Fraction(board.profiles[of.mig].compute, board.compute_slices)
+    return Fraction(1, shared.replicas) if shared else Fraction(1)
+
+
+def percentile(values: Sequence[int], part: float) -> int | None:
+    """By nearest rank: a value that was there; `values` ascend."""
+    return values[max(0, math.ceil(part * len(values)) - 1)] if values else None
+
+
+def jain(values: Iterable[float]) -> float | None:
+    """1 where all have the same, 1/n where one of n has everything."""
+    found = list(values)
+    squares = sum(value * value for value in found)
+    return sum(found) ** 2 / (len(found) * squares) if squares else None
+
+
+def lending(idle: Mapping[str, float], borrowed: float, spare: float) -> dict[str, float]:
+    """Whose idle guarantees are in use by others: what nobody is promised goes first, then each in proportion."""
+    out, there = max(0.0, borrowed - spare), sum(idle.values())
+    return {name: count * min(1.0, out / there) for name, count in idle.items()} if there else {}
+
+
+def evaluate(loaded: Loaded, jobs: Sequence[Job], run: Run, seconds: int) -> Results:
+    """The results of a run, over `seconds` from its start; waiting times are those of every job."""
+    return _Evaluation(loaded, jobs, run, seconds).results()
+
+
+class _Evaluation:
+    def __init__(self, loaded: Loaded, jobs: Sequence[Job], run: Run, seconds: int) -> None:
+        self.environment, self.jobs, self.run, self.end = loaded.environment, jobs, run, max(1, seconds)
+        self.tenants = {tenant.tenant: tenant for tenant in loaded.tenants if tenant.gpus}
+        self.shares: dict[str, Share] = shares(self.environment, sorted(loaded.tenants, key=lambda t: t.tenant))
+        most = supply(self.environment, surely=False)
+        self.there = {(pool, flavor): count for flavor, pools in most.items() for pool, count in pools.items()}
+        self.part = {key: float(gpu_part(self.environment, *key)) for key in self.there}
+        promised: Counter[tuple[str, str]] = Counter()
+        for share in self.shares.values():
+            for key in self.there:
+                promised[key] += share.guaranteed(*key)
+        self.spare = {key: max(0, count - promised[key]) for key, count in self.there.items()}
+        self.bin = self.end / BINS
+
+    def results(self) -> Results:
+        self._sweep()
+        first = self._starts()
+        waits: dict[str, list[int]] = defaultdict(list)
+        tier_waits: dict[str, list[int]] = defaultdict(list)
+        never: Counter[str] = Counter()
+        for number, job in enumerate(self.jobs):
+            if number in first:
+                waits[job.tenant].append(first[number] - job.submit)
+                tier_waits[job.tier].append(first[number] - job.submit)
+            else:
+                never[job.tenant] += 1
+                never[f"tier {job.tier}"] += 1
+        capacity = sum(count * self.part[key] for key, count in self.there.items())
+        names = sorted({job.tenant for job in self.jobs} | {name for name in self.tenants if self.lent_hours[name] > 0})
+        return Results(
+            hours=self.end / HOUR,
+            jobs=len(self.jobs),
+            tenants=tuple(self._group(name, waits[name], never[name]) for name in names),
+            tiers=tuple(
+                self._tier(name, tier_waits[name], never[f"tier {name}"])
+                for name in sorted({job.tier for job in self.jobs})
+            ),
+            pools=tuple(self._pools()),
+            evictions={by: dict(sorted(found.items())) for by, found in sorted(self._evictions().items())},
+            longest=tuple(self._longest(first)),
+            bin_seconds=self.bin,
+            use={name: tuple(values) for name, values in sorted(self.use_bins.items())},
+            pool_use={name: tuple(values) for name, values in sorted(self.pool_bins.items())},
+            borrowing={name: tuple(values) for name, values in sorted(self.borrow_bins.items())},
+            waiting=tuple(self.wait_bins),
+            evicted=tuple(self.evicted_bins),
+            fairness=tuple(self._fairness()),
+            all_waits={name: tuple(sorted(values)) for name, values in sorted(waits.items())},
+            capacity=capacity,
+        )
+
+    # Over time
+
+    def _sweep(self) -> None:
+        """Once through the events, adding up what is in use between each and the next."""
+        used: Counter[tuple[str, str, str]] = Counter()
+        waiting: dict[int, None] = {}
+        self.hours: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self.tier_hours: defaultdict[str, float] = defaultdict(float)
+        self.guarantee_hours: defaultdict[str, float] = defaultdict(float)
+        self.borrowed_hours: defaultdict[str, float] = defaultdict(float)
+        self.lent_hours: defaultdict[str, float] = defaultdict(float)
+        self.most: defaultdict[str, float] = defaultdict(float)
+        self.use_bins: dict[str, list[float]] = defaultdict(lambda: [0.0] * BINS)
+        self.borrow_bins: dict[str, list[float]] = defaultdict(lambda: [0.0] * BINS)
+        self.wanting: list[set[str]] = [set() for _ in range(BINS)]
+        self.pool_bins = {pool: [0.0] * BINS for pool, _ in self.there}
+        self.wait_bins, self.evicted_bins = [0.0] * BINS, [0] * BINS
+        self.tier_lost: defaultdict[str, float] = defaultdict(float)
+        self.tier_evictions: Counter[str] = Counter()
+        self.lost: defaultdict[str, float] = defaultdict(float)
+        self.evictions: Counter[str] = Counter()
+        self.above: dict[int, dict[str, float]] = {}
+        running: dict[int, str] = {}
+        tiers: defaultdict[str, float] = defaultdict(float)
+        before = 0
+        for event in self.run.events:
+            self._between(before, event.time, used, waiting, tiers)
+            before, job = event.time, self.jobs[event.job]
+            if event.kind is Kind.SUBMIT:
+                waiting[event.job] = None
+                self.above[event.job] = self._above(used, job.flavor)
+            elif event.kind is Kind.START:
+                waiting.pop(event.job, None)
+                running[event.job] = event.pool
+                used[job.tenant, event.pool, job.flavor] += job.gpus
+                tiers[job.tier] += job.gpus * self._worth(event.pool, job.flavor)
+                self.most[event.pool] = max(self.most[event.pool], self._in_pool(used, event.pool))
+            elif event.kind in {Kind.EVICT, Kind.FINISH} and event.job in running:
+                pool = running.pop(event.job)
+                used[job.tenant, pool, job.flavor] -= job.gpus
+                tiers[job.tier] -= job.gpus * self._worth(pool, job.flavor)
+                if event.kind is Kind.EVICT:
+                    waiting[event.job] = None
+                    lost = event.lost * job.gpus * self._worth(pool, job.flavor) / HOUR
+                    self.lost[job.tenant] += lost
+                    self.evictions[job.tenant] += 1
+                    self.tier_lost[job.tier] += lost
+                    self.tier_evictions[job.tier] += 1
+                    if event.time < self.end:
+                        self.evicted_bins[int(event.time / self.bin)] += 1
+        self._between(before, self.end, used, waiting, tiers)
+
+    def _worth(self, pool: str, flavor: str) -> float:
+        return self.part[pool, flavor]
+
+    def _in_pool(self, used: Mapping[tuple[str, str, str], int], pool: str) -> float:
+        return sum(count * self._worth(pool, flavor) for (_, where, flavor), count in used.items() if where == pool)
+
+    def _between(
+        self,
+        begin: int,
+        end: int,
+        used: Mapping[tuple[str, str, str], int],
+        waiting: Mapping[int, None],
+        tiers: Mapping[str, float],
+    ) -> None:
+        end = min(end, self.end)
+        if end <= begin:
+            return
+        held, borrowed, lent = self._balance(used)
+        hours = (end - begin) / HOUR
+        spans = list(self._spans(begin, end))
+        for (tenant, pool, flavor), count in used.items():
+            if count:
+                gpus = count * self._worth(pool, flavor)
+                self.hours[tenant, pool] += gpus * hours
+                for place, part in spans:
+                    self.use_bins[tenant][place] += gpus * part
+                    self.pool_bins[pool][place] += gpus * part
+        for tier, gpus in tiers.items():
+            self.tier_hours[tier] += gpus * hours
+        for tenant in self.tenants:
+            self.guarantee_hours[tenant] += held[tenant] * hours
+            self.borrowed_hours[tenant] += borrowed[tenant] * hours
+            self.lent_hours[tenant] += lent[tenant] * hours
+            if borrowed[tenant]:
+                for place, part in spans:
+                    self.borrow_bins[tenant][place] += borrowed[tenant] * part
+                    self.wanting[place].add(tenant)
+        for number in waiting:
+            job = self.jobs[number]
+            for place, part in spans:
+                self.wait_bins[place] += job.gpus * part
+                tenant = self.tenants.get(job.tenant)
+                if tenant is not None and tenant.gpus[job.flavor].borrow_up_to:
+                    self.wanting[place].add(job.tenant)
+
+    def _spans(self, begin: int, end: int) -> Iterable[tuple[int, float]]:
+        """The bins that a span touches, and how much of each it fills."""
+        place = int(begin / self.bin)
+        while place < BINS and place * self.bin < end:
+            yield place, (min(end, (place + 1) * self.bin) - max(begin, place * self.bin)) / self.bin
+            place += 1
+
+    def _balance(
+        self, used: Mapping[tuple[str, str, str], int]
+    ) -> tuple[Mapping[str, float], Mapping[str, float], Mapping[str, float]]:
+        """GPUs in use under the guarantees, above them, and whose idle ones those are."""
+        held: defaultdict[str, float] = defaultdict(float)
+        borrowed: defaultdict[str, float] = defaultdict(float)
+        lent: defaultdict[str, float] = defaultdict(float)
+        for (pool, flavor), part in self.part.items():
+            over, idle = 0, {}
+            for tenant, share in self.shares.items():
+                own, count = share.guaranteed(pool, flavor), used.get((tenant, pool, flavor), 0)
+                held[tenant] += min(own, count) * part
+                borrowed[tenant] += max(0, count - own) * part
+                over += max(0, count - own)
+                if left := min(max(0, own - count), share.lent.get(pool, {}).get(flavor, 0)):
+                    idle[tenant] = float(left)
+            for tenant, count in lending(idle, over, self.spare[pool, flavor]).items():
+                lent[tenant] += count * part
+        return held, borrowed, lent
+
+    def _above(self, used: Mapping[tuple[str, str, str], int], flavor: str) -> dict[str, float]:
+        """Who has more of a flavor than its guarantee, the largest first."""
+        over: Counter[str] = Counter()
+        for (tenant, pool, which), count in used.items():
+            more = count - self.shares[tenant].guaranteed(pool, flavor) if which == flavor else 0
+            if more > 0:
+                over[tenant] += more
+        return dict(sorted(over.items(), key=lambda item: (-item[1], item[0]))[:3])
+
+    def _fairness(self) -> Iterable[float | None]:
+        for place in range(BINS):
+            wanting = self.wanting[place]
+            if len(wanting) < 2:
+                yield None
+                continue
+            weights = self._weights(wanting)
+            yield jain(
+                self.borrow_bins[name][place] / weights[name] if name in self.borrow_bins else 0.0 for name in wanting
+            )
+
+    def _weights(self, names: Iterable[str]) -> dict[str, float]:
+        """A tenant's part: of its department's weight, its own weight's share among those that want some."""
+        names = list(names)
+        within: Counter[str] = Counter()
+        for name in names:
+            within[self.tenants[name].department] += self.tenants[name].weight
+        departments = self.environment.organisation.departments
+        return {
+            name: departments[self.tenants[name].department].weight
+            * self.tenants[name].weight
+            / within[self.tenants[name].department]
+            for name in names
+        }
+
+    # Sums
+
+    def _starts(self) -> dict[int, int]:
+        first: dict[int, int] = {}
+        for event in self.run.events:
+            if event.kind is Kind.START:
+                first.setdefault(event.job, event.time)
+        return first
+
+    def _group(self, name: str, waits: list[int], never: int) -> Group:
+        used = sum(hours for (tenant, _), hours in self.hours.items() if tenant == name)
+        return Group(
+            name,
+            _waits(waits, never),
+            used,
+            self.guarantee_hours[name],
+            self.borrowed_hours[name],
+            self.lent_hours[name],
+            self.evictions[name],
+            self.lost[name],
+        )
+
+    def _tier(self, name: str, waits: list[int], never: int) -> Group:
+        return Group(
+            name,
+            _waits(waits, never),
+            self.tier_hours[name],
+            0.0,
+            0.0,
+            0.0,
+            self.tier_evictions[name],
+            self.tier_lost[name],
+        )
+
+    def _pools(self) -> Iterable[PoolUse]:
+        for pool in sorted({pool for pool, _ in self.there}):
+            gpus = sum(count * self.part[key] for key, count in self.there.items() if key[0] == pool)
+            if not gpus:
+                continue
+            used = sum(hours for (_, where), hours in self.hours.items() if where == pool)
+            self.pool_bins[pool] = [value / gpus for value in self.pool_bins[pool]]
+            yield PoolUse(pool, gpus, used, used / (gpus * self.end / HOUR), self.most[pool])
+
+    def _evictions(self) -> dict[str, Counter[str]]:
+        found: dict[str, Counter[str]] = defaultdict(Counter)
+        for event in self.run.events:
+            if event.kind is Kind.EVICT:
+                by = self.jobs[event.by].tenant if event.by is not None and event.by < len(self.jobs) else "?"
+                found[by][self.jobs[event.job].tenant] += 1
+        return found
+
+    def _longest(self, first: Mapping[int, int]) -> Iterable[Wait]:
+        reasons: dict[int, str] = {}
+        for event in self.run.events:
+            if event.kind is Kind.WAIT and event.time <= first.get(event.job, event.time):
+                reasons[event.job] = event.text
+        last = max([event.time for event in self.run.events], default=0)
+        waited = {number: first.get(number, last) - job.submit for number, job in enumerate(self.jobs)}
+        for number in sorted(waited, key=lambda number: (-waited[number], number))[:LONGEST_WAITS]:
+            if not waited[number]:
+                return
+            job = self.jobs[number]
+            same = next(
+                (reasons[other] for other in reasons if self._same(self.jobs[other], job)),
+                "nothing: it waits for its like",
+            )
+            yield Wait(
+                job.name,
+                job.tenant,
+                job.gpus,
+                job.flavor,
+                job.submit,
+                waited[number],
+                number in first,
+                reasons.get(number, same),
+                self.above.get(number, {}),
+            )
+
+    @staticmethod
+    def _same(one: Job, other: Job) -> bool:
+        return (one.tenant, one.part, one.flavor, one.gpus) == (other.tenant, other.part, other.flavor, other.gpus)
+
+
+def _waits(values: list[int], never: int) -> Waits:
+    values = sorted(values)
+    mean = round(sum(values) / len(values)) if values else None
+    return Waits(
+        len(values) + never,
+        never,
+        percentile(values, 0.5),
+        percentile(values, 0.95),
+        values[-1] if values else None,
+        mean,
+    )

@@ -1,0 +1,481 @@
+"""Traces of work: our columns, and those of the public ones.
+
+Sources of the names: Alibaba cluster-trace-gpu-v2020 (`pai_task_table`: without a header; `plan_gpu` in hundredths of a
+GPU for each instance; times in seconds), SenseTime Helios and Acme (`cluster_log.csv`, `trace_*.csv`), Microsoft Philly
+(`cluster_job_log`, which is JSON).
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import hashlib
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from tenancy.plan.pools import pools_of
+from tenancy.spec import Loaded
+from tenancy.spec.environment import Environment, nearest
+from tenancy.spec.loader import Problem, SpecError
+from tenancy.spec.tenant import Namespace, Tenant
+
+MOST_PROBLEMS = 50
+
+ALIASES = {
+    "submit": ("submit", "submit_time", "submitted_time", "start_time"),
+    "tenant": ("tenant", "vc", "user", "group"),
+    "part": ("part",),
+    "flavor": ("flavor",),
+    "gpus": ("gpus", "gpu_num", "plan_gpu", "num_gpus"),
+    "gpus-per-pod": ("gpus-per-pod", "gpus_per_pod"),
+    "duration": ("duration", "run_time", "runtime"),
+    "tier": ("tier", "priority"),
+    "name": ("name", "job_name", "job_id", "jobid"),
+    "checkpoint": ("checkpoint",),
+    "queue": ("queue",),
+}
+"""Our columns and what others call them, the first that is there counts."""
+PAI_TASKS = "job_name task_name inst_num status start_time end_time plan_cpu plan_mem plan_gpu gpu_type".split()
+OWN = tuple(names[0] for names in ALIASES.values() if names[0] != "queue")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Something that asks for GPUs once, all at once, and keeps them until it is done."""
+
+    name: str
+    submit: int
+    """Seconds from the start of the trace."""
+    tenant: str
+    part: str
+    flavor: str
+    gpus: int
+    gpus_per_pod: int
+    duration: int
+    """Seconds that it runs when nobody evicts it."""
+    tier: str
+    """Whose priority class it has."""
+    checkpoint: int | None = None
+    """Seconds between checkpoints; an eviction loses what came after the last one. Absent: all of it."""
+    queue: str | None = None
+    """A queue of its part; absent: the one called default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    jobs: tuple[Job, ...]
+    notes: tuple[str, ...] = ()
+    """What was assumed where the file does not say it."""
+
+
+def pods_of(gpus: int, node: int) -> int:
+    """Devices of each pod: as many as one node has, or the most that go evenly into the whole."""
+    return next(each for each in range(min(gpus, node), 0, -1) if gpus % each == 0)
+
+
+def per_node(environment: Environment, flavor: str) -> int:
+    """Most devices of a flavor on one node, so the most that one pod can ask for."""
+    return max((environment.flavors_of(pool).get(flavor, 0) for pool in environment.pools), default=0)
+
+
+def write(jobs: Iterable[Job]) -> str:
+    """A trace as CSV in our own columns."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    names = [
+        "submit",
+        "name",
+        "tenant",
+        "part",
+        "flavor",
+        "gpus",
+        "gpus-per-pod",
+        "duration",
+        "tier",
+        "checkpoint",
+        "queue",
+    ]
+    writer.writerow(names)
+    known = {field.name for field in fields(Job)}
+    for job in jobs:
+        values = {name: getattr(job, name.replace("-", "_")) for name in names if name.replace("-", "_") in known}
+        writer.writerow(["" if values[name] is None else values[name] for name in names])
+    return out.getvalue()
+
+
+def read(path: Path, loaded: Loaded, mapped: Mapping[str, str] | None = None) -> Trace:
+    """The jobs of a file, or SpecError with everything that is wrong in it.
+
+    `mapped` says which tenant a name of the file is; other names go to the tenants by their hash, and a note says so.
+    """
+    return _Reader(path, loaded, mapped or {}).read()
+
+
+class _Reader:
+    def __init__(self, path: Path, loaded: Loaded, mapped: Mapping[str, str]) -> None:
+        self.path, self.environment = path, loaded.environment
+        self._tenants = {tenant.tenant: tenant for tenant in loaded.tenants if tenant.gpus}
+        self._mapped = mapped
+        self._problems: list[Problem] = []
+        self._notes: dict[str, None] = {}
+        self._hashed: set[str] = set()
+        self._left_out = 0
+        self._dated = False
+        self._columns: dict[str, int] = {}
+
+    def read(self) -> Trace:
+        for name, tenant in self._mapped.items():
+            if tenant not in self._tenants:
+                self._wrong(
+                    1, 1, "--map", f"{name}={tenant}", "a name goes to a tenant that has GPUs", self._known(tenant)
+                )
+        rows = list(self._rows())
+        drafts = [draft for number, row in rows if (draft := self._draft(number, row)) is not None]
+        if self._problems:
+            raise SpecError(self._problems)
+        # Seconds from the start are that; of other times the first is the start.
+        begin = min((draft.submit for draft in drafts), default=0.0) if self._dated else 0.0
+        jobs = [_job(draft, begin) for draft in drafts]
+        jobs.sort(key=lambda job: job.submit)
+        if not jobs:
+            self._wrong(1, 1, "", "no job that asks for a GPU", "a trace has jobs", "write one line for each")
+            raise SpecError(self._problems)
+        if self._left_out:
+            self._note(f"{self._left_out} lines left out: they ask for no GPU or ran for no time")
+        if self._hashed:
+            self._note(
+                f"{len(self._hashed)} names of the file are no tenants: each went to one by its hash (see --map)"
+            )
+        return Trace(tuple(jobs), tuple(self._notes))
+
+    # Rows
+
+    def _rows(self) -> Iterator[tuple[int, list[str]]]:
+        try:
+            text = self.path.read_text("utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+            self._wrong(1, 1, "", str(reason), "a trace is a CSV file", "name a file that can be read")
+            return
+        if text.lstrip()[:1] == "[":
+            yield from self._philly(text)
+            return
+        reader = csv.reader(io.StringIO(text))
+        try:
+            first = next(reader, None)
+            if not first:
+                self._wrong(1, 1, "", "an empty file", "the first line names the columns", f"write {','.join(OWN)}")
+                return
+            header = [cell.strip().lower() for cell in first]
+            if len(first) == len(PAI_TASKS) and not {"job_name", "submit", "duration"} & set(header):
+                self._note("no header and ten columns: read as pai_task_table of Alibaba's trace of 2020")
+                self._name(PAI_TASKS)
+                yield reader.line_num, first
+            else:
+                self._name(header)
+            if self._problems:
+                return
+            for row in reader:
+                if any(cell.strip() for cell in row):
+                    yield reader.line_num, row
+        except csv.Error as error:
+            self._wrong(reader.line_num, 1, "", str(error), "a trace is a CSV file", "mend the line")
+
+    def _philly(self, text: str) -> Iterator[tuple[int, list[str]]]:
+        """Microsoft's trace: a list of jobs with their attempts."""
+        try:
+            found = json.loads(text)
+            assert isinstance(found, list)
+        except (ValueError, AssertionError) as error:
+            line, column = getattr(error, "lineno", 1), getattr(error, "colno", 1)
+            self._wrong(line, column, "", "no list of jobs", "a JSON trace is Philly's cluster_job_log", "mend it")
+            return
+        self._note("Philly: a job's time is that of all of its attempts, its GPUs those of the last one")
+        self._name(["submitted_time", "vc", "jobid", "gpu_num", "duration"])
+        for number, job in enumerate(found, 1):
+            attempts = [a for a in job.get("attempts", ()) if a.get("start_time") and a.get("end_time")]
+            if not attempts or not job.get("submitted_time"):
+                self._left_out += 1
+                continue
+            gpus = sum(len(machine.get("gpus", ())) for machine in attempts[-1].get("detail", ()))
+            times = [(_moment(a["start_time"]), _moment(a["end_time"])) for a in attempts]
+            duration = sum(end - start for start, end in times if start is not None and end is not None)
+            name = job.get("jobid", f"job-{number}")
+            yield number, [str(job["submitted_time"]), str(job.get("vc", "")), str(name), str(gpus), str(duration)]
+
+    def _name(self, header: Sequence[str]) -> None:
+        there = {name: position for position, name in enumerate(header)}
+        self._columns = {
+            ours: there[next(name for name in names if name in there)]
+            for ours, names in ALIASES.items()
+            if any(name in there for name in names)
+        }
+        self._there = there
+        self._dated = "submit" not in there
+        if "queue" in self._columns and "submit_time" in there:
+            # Of Slurm, in Helios and Acme: its waiting time or its partition.
+            del self._columns["queue"]
+        if (
+            "submit" in self._columns
+            and "start_time" in there
+            and not {"submit", "submit_time", "submitted_time"} & set(there)
+        ):
+            self._note("no time of submission in the file: jobs are submitted when they started")
+        if "tenant" not in self._columns and "name" in self._columns:
+            self._columns["tenant"] = self._columns["name"]
+            self._note("no tenant, vc or user in the file: jobs go to tenants by the hash of their names")
+        for ours in ("submit", "tenant", "gpus", "duration"):
+            if ours in self._columns or (ours == "duration" and {"start_time", "end_time"} <= set(there)):
+                continue
+            close = nearest(ours, header)
+            change = (
+                f"rename {' or '.join(close)}" if close else f"add it; also known as {', '.join(ALIASES[ours][1:])}"
+            )
+            self._wrong(
+                1,
+                1,
+                ours,
+                "no such column",
+                f"a trace has {', '.join(('submit', 'tenant', 'gpus', 'duration'))}",
+                change,
+            )
+
+    # One job
+
+    def _draft(self, line: int, row: list[str]) -> _Draft | None:
+        if len(self._problems) >= MOST_PROBLEMS:
+            return None
+        before = len(self._problems)
+        submit = self._time(line, row, "submit")
+        gpus = self._gpus(line, row)
+        duration = self._duration(line, row)
+        if len(self._problems) > before:
+            return None
+        if submit is None or not gpus or not duration:
+            self._left_out += 1
+            return None
+        placed = self._place(line, row)
+        if placed is None:
+            return None
+        tenant, part, flavor, tier = placed
+        node = per_node(self.environment, flavor)
+        each = self._number(line, row, "gpus-per-pod") or pods_of(gpus, node)
+        if each > node or gpus % each:
+            rule = f"pods of one size, each on one node, which has {node} {flavor}"
+            self._bad(
+                line, row, "gpus-per-pod", f"{each} of {gpus}", rule, f"write {pods_of(gpus, node)}, or leave it out"
+            )
+        checkpoint = self._number(line, row, "checkpoint")
+        name = self._cell(row, "name") or f"{tenant.tenant}-{line:04d}"
+        queue = self._cell(row, "queue") or None
+        if queue not in {None, "default", *part.queues}:
+            known = f"use default{''.join(f' or {q}' for q in part.queues)}"
+            self._bad(line, row, "queue", repr(queue), f"a queue of {tenant.tenant}'s part {part.name}", known)
+        if len(self._problems) > before:
+            return None
+        return _Draft(name, submit, tenant.tenant, part.name, flavor, gpus, each, duration, tier, checkpoint, queue)
+
+    def _place(self, line: int, row: list[str]) -> tuple[Tenant, Namespace, str, str] | None:
+        tenant = self._tenant(line, row)
+        if tenant is None:
+            return None
+        flavor = self._cell(row, "flavor") or next(iter(tenant.gpus))
+        if flavor not in tenant.gpus:
+            known = f"use {' or '.join(tenant.gpus)}"
+            self._bad(line, row, "flavor", repr(flavor), f"a flavor of which {tenant.tenant} has a share", known)
+            return None
+        tier = self._cell(row, "tier")
+        if tier and tier not in self.environment.tiers:
+            self._bad(
+                line, row, "tier", repr(tier), "a tier of the environment", f"use {' or '.join(self.environment.tiers)}"
+            )
+            return None
+        asked = self._cell(row, "part")
+        parts = [part for part in tenant.namespaces if asked in {"", part.name}]
+        if not parts:
+            known = f"use {' or '.join(part.name for part in tenant.namespaces)}"
+            self._bad(line, row, "part", repr(asked), f"a part of {tenant.tenant}", known)
+            return None
+        able = [p for p in parts if pools_of(self.environment, flavor, tenant.tenant, frozenset({tenant.tier_of(p)}))]
+        if not able:
+            given = f"{flavor} for {', '.join(p.name for p in parts)} of {tenant.tenant}"
+            where = "part" if asked else "flavor"
+            self._bad(line, row, where, given, "a pool admits the part's tier", "name another part or flavor")
+            return None
+        own = [part for part in able if tenant.tier_of(part) == tier]
+        part = (own or able)[0]
+        ceiling = self.environment.tiers[tenant.tier_of(part)].priority
+        if tier and self.environment.tiers[tier].priority > ceiling:
+            self._bad(line, row, "tier", tier, f"no tier above {part.name}'s own, {tenant.tier_of(part)}", "lower it")
+            return None
+        return tenant, part, flavor, tier or tenant.tier_of(part)
+
+    def _tenant(self, line: int, row: list[str]) -> Tenant | None:
+        name = self._cell(row, "tenant")
+        if name in self._mapped:
+            return self._tenants[self._mapped[name]]
+        if name in self._tenants:
+            return self._tenants[name]
+        own = self._columns["tenant"] == self._there.get("tenant")
+        if own or not name or not self._tenants:
+            self._bad(line, row, "tenant", repr(name), "a tenant that has GPUs", self._known(name))
+            return None
+        self._hashed.add(name)
+        number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
+        return self._tenants[sorted(self._tenants)[number % len(self._tenants)]]
+
+    def _known(self, name: str) -> str:
+        return f"use {' or '.join(nearest(name, self._tenants) or sorted(self._tenants))}"
+
+    def _cell(self, row: list[str], column: str) -> str:
+        position = self._columns.get(column)
+        return row[position].strip() if position is not None and position < len(row) else ""
+
+    def _gpus(self, line: int, row: list[str]) -> int | None:
+        text = self._cell(row, "gpus")
+        if not text:
+            return None
+        number = _number(text)
+        if self._columns["gpus"] == self._there.get("plan_gpu"):
+            # Hundredths of a GPU for each instance; what is less than one is one: nobody shares a device here.
+            position = self._there.get("inst_num")
+            instances = _number(row[position]) if position is not None and position < len(row) and row[position] else 1
+            if number is not None and instances is not None:
+                self._note("plan_gpu is in hundredths, and a part of a GPU counts as a whole one")
+                number = math.ceil(number / 100) * instances
+        if number is None or number < 0 or number != int(number):
+            self._bad(line, row, "gpus", repr(text), "a whole number", "write it like 8")
+            return None
+        return int(number)
+
+    def _duration(self, line: int, row: list[str]) -> int | None:
+        if text := self._cell(row, "duration"):
+            number = _number(text)
+            if number is None or number < 0:
+                self._bad(line, row, "duration", repr(text), "seconds", "write it like 3600")
+                return None
+            return math.ceil(number)
+        if "duration" in self._columns:
+            return None
+        start, end = (
+            _moment(row[self._there[name]]) if self._there[name] < len(row) else None
+            for name in ("start_time", "end_time")
+        )
+        return None if start is None or end is None or end <= start else math.ceil(end - start)
+
+    def _time(self, line: int, row: list[str], column: str) -> float | None:
+        text = self._cell(row, column)
+        if not text:
+            return None
+        moment = _moment(text)
+        self._dated |= _number(text) is None
+        if moment is None:
+            self._bad(
+                line,
+                row,
+                column,
+                repr(text),
+                "seconds from the start, or a time",
+                "write it like 3600 or 2026-01-31T08:00:00",
+            )
+        return moment
+
+    def _number(self, line: int, row: list[str], column: str) -> int | None:
+        text = self._cell(row, column)
+        if not text:
+            return None
+        if not text.isascii() or not text.isdigit() or int(text) < 1:
+            self._bad(line, row, column, repr(text), "a whole number above 0", "write it like 8")
+            return None
+        return int(text)
+
+    # What is said
+
+    def _note(self, text: str) -> None:
+        self._notes[text] = None
+
+    def _bad(self, line: int, row: list[str], column: str, given: str, rule: str, change: str) -> None:
+        position = self._columns.get(column, 0)
+        at = 1 + sum(len(cell) + 1 for cell in row[:position])
+        self._wrong(line, at, column, given, rule, change)
+
+    def _wrong(self, line: int, at: int, column: str, given: str, rule: str, change: str) -> None:
+        self._problems.append(Problem(str(self.path), line, at, column, given, rule, change))
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    name: str
+    submit: float
+    tenant: str
+    part: str
+    flavor: str
+    gpus: int
+    gpus_per_pod: int
+    duration: int
+    tier: str
+    checkpoint: int | None
+    queue: str | None
+
+
+def _job(draft: _Draft, begin: float) -> Job:
+    values: dict[str, Any] = {each.name: getattr(draft, each.name) for each in fields(Job)}
+    values["submit"] = round(draft.submit - begin)
+    return Job(**values)
+
+
+def _number(text: Any) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _moment(text: str) -> float | None:
+    """Seconds: a number as it is, a time since 1970; of a time without a zone, as in UTC."""
+    number = _number(text)
+    if number is not None:
+        return number
+    try:
+        moment = dt.datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp()
+
+
+def must_fit(trace: Trace, loaded: Loaded) -> None:
+    """SpecError if a job has no place in an environment that the trace was not made for."""
+    parts = {
+        (tenant.tenant, part.name, flavor): part
+        for tenant in loaded.tenants
+        for part in tenant.namespaces
+        for flavor in tenant.gpus
+        if pools_of(loaded.environment, flavor, tenant.tenant, frozenset({tenant.tier_of(part)}))
+    }
+    wrong: dict[tuple[str, str, str], Job] = {}
+    for job in trace.jobs:
+        key = (job.tenant, job.part, job.flavor)
+        if key not in parts or job.tier not in loaded.environment.tiers:
+            wrong.setdefault(key, job)
+    if wrong:
+        rule = "the same work runs before the change and after it"
+        raise SpecError(
+            [
+                Problem(
+                    "--change",
+                    1,
+                    1,
+                    "",
+                    f"no place for job {job.name} of {tenant}: {flavor} in {part}",
+                    rule,
+                    "keep it",
+                )
+                for (tenant, part, flavor), job in wrong.items()
+            ]
+        )

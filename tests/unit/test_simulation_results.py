@@ -1,0 +1,187 @@
+"""What a run amounts to, on events made by hand, against arithmetic made by hand."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tenancy.simulation.events import Event, Kind, Run
+from tenancy.simulation.page import page
+from tenancy.simulation.quotas import Quotas
+from tenancy.simulation.report import Report, shortened, time
+from tenancy.simulation.results import BINS, Results, evaluate, jain, lending, percentile
+from tenancy.simulation.trace import Job, Trace, must_fit
+from tenancy.spec import Loaded, SpecError
+
+HOUR = 3600
+
+
+def job(tenant: str, gpus: int, submit: int = 0, flavor: str = "a100", part: str = "train", tier: str = "batch") -> Job:
+    return Job(f"{tenant}-{submit}", submit, tenant, part, flavor, gpus, 1, 2 * HOUR, tier)
+
+
+JOBS = (
+    job("fraud", 24),
+    job("research", 8, HOUR, part="main"),
+    job("fraud", 16, 2 * HOUR),
+    job("fraud", 2, 0, "a100-1g.5gb", "serve", "production"),
+)
+EVENTS = (
+    Event(0, Kind.SUBMIT, 0),
+    Event(0, Kind.START, 0, "train"),
+    Event(0, Kind.SUBMIT, 3),
+    Event(0, Kind.START, 3, "serve"),
+    Event(HOUR, Kind.SUBMIT, 1),
+    Event(HOUR, Kind.WAIT, 1, text="no room"),
+    Event(HOUR + 600, Kind.EVICT, 0, "train", "Preempted", HOUR + 600, 1),
+    Event(HOUR + 600, Kind.START, 1, "train"),
+    Event(2 * HOUR, Kind.SUBMIT, 2),
+    Event(2 * HOUR, Kind.START, 2, "train"),
+    Event(2 * HOUR, Kind.FINISH, 3, "serve"),
+    Event(3 * HOUR, Kind.FINISH, 1, "train"),
+    Event(4 * HOUR, Kind.FINISH, 2, "train"),
+)
+
+
+@pytest.fixture(scope="module")
+def results(loaded: Loaded) -> Results:
+    return evaluate(loaded, JOBS, Run(EVENTS, 1.0, 2, 30), 4 * HOUR)
+
+
+def group(results: Results, name: str):
+    return next(each for each in (*results.tenants, *results.tiers) if each.name == name)
+
+
+def test_hours_are_split_at_the_guarantee(results: Results) -> None:
+    fraud = group(results, "fraud")
+    # 24 GPUs for 70 minutes, 16 for two hours, and two sevenths of a GPU for two hours.
+    assert fraud.used == pytest.approx(24 * 70 / 60 + 16 * 2 + 2 * 2 / 7)
+    # Of 24 the guarantee is 16.
+    assert fraud.borrowed == pytest.approx(8 * 70 / 60)
+    assert fraud.guaranteed == pytest.approx(fraud.used - fraud.borrowed)
+
+
+def test_what_nobody_is_promised_is_lent_by_nobody(results: Results) -> None:
+    assert group(results, "research").lent == 0, "32 GPUs, 24 promised: the 8 borrowed were nobody's"
+
+
+def test_idle_guarantees_are_lent_in_proportion_after_what_is_spare() -> None:
+    assert lending({"a": 6.0, "b": 2.0}, 7.0, 3.0) == {"a": 3.0, "b": 1.0}
+    assert lending({"a": 6.0, "b": 2.0}, 3.0, 3.0) == {"a": 0.0, "b": 0.0}
+    assert lending({"a": 1.0}, 9.0, 3.0) == {"a": 1.0}, "no more than is idle"
+    assert lending({}, 9.0, 3.0) == {}
+
+
+def test_a_wait_ends_at_the_first_start(results: Results) -> None:
+    research = group(results, "research").waits
+    assert (research.jobs, research.never, research.p50, research.max) == (1, 0, 600, 600)
+    assert group(results, "fraud").waits.max == 0, "what was evicted had started"
+    assert group(results, "batch").waits.jobs == 3
+
+
+def test_an_eviction_counts_what_it_threw_away_and_for_whom(results: Results) -> None:
+    fraud = group(results, "fraud")
+    assert fraud.evictions == 1
+    assert fraud.lost == pytest.approx(24 * (HOUR + 600) / HOUR)
+    assert results.evictions == {"research": {"fraud": 1}}
+    assert sum(results.evicted) == 1
+
+
+def test_a_pool_is_used_by_the_area_under_its_jobs(results: Results) -> None:
+    (train,) = (pool for pool in results.pools if pool.name == "train")
+    assert train.gpus == 32
+    assert train.used == pytest.approx(24 * 70 / 60 + 8 * 110 / 60 + 16 * 2)
+    assert train.share == pytest.approx(train.used / (32 * 4))
+    assert train.most == 24, "16 and 8 at once"
+    (serve,) = (pool for pool in results.pools if pool.name == "serve")
+    assert serve.gpus == pytest.approx(24), "seven slices are a whole GPU"
+
+
+def test_parts_of_the_time_add_up_to_the_whole(results: Results) -> None:
+    for name in ("fraud", "research"):
+        assert sum(results.use[name]) * results.bin_seconds / HOUR == pytest.approx(group(results, name).used)
+    assert len(results.fairness) == BINS
+
+
+def test_who_waited_longest_comes_with_the_reason_and_who_had_more(results: Results) -> None:
+    (first, *_rest) = results.longest
+    assert (first.job, first.waited, first.reason) == (f"research-{HOUR}", 600, "no room")
+    assert first.above == {"fraud": 8}
+
+
+def test_a_percentile_is_a_value_that_was_there() -> None:
+    values = list(range(1, 21))
+    assert [percentile(values, part) for part in (0.5, 0.95, 1.0)] == [10, 19, 20]
+    assert percentile([7], 0.5) == 7
+    assert percentile([], 0.5) is None
+
+
+def test_jain_is_one_where_all_have_the_same() -> None:
+    assert jain([3, 3, 3]) == pytest.approx(1)
+    assert jain([1, 0, 0, 0]) == pytest.approx(1 / 4)
+    assert jain([1, 2]) == pytest.approx(9 / 10)
+    assert jain([0, 0]) is None
+
+
+def test_a_job_that_never_started_is_said(loaded: Loaded) -> None:
+    found = evaluate(loaded, JOBS[:1], Run((Event(0, Kind.SUBMIT, 0),), 1.0, 0, 0), HOUR)
+    assert group(found, "fraud").waits.never == 1
+    assert group(found, "fraud").waits.p50 is None
+
+
+def test_the_page_holds_everything_and_asks_nobody(results: Results) -> None:
+    report = Report("small", ("fraud:weight=2",), (), results, results, (Run(EVENTS, 1.0, 2, 30),) * 2, 30)
+    text = page(report)
+    assert not re.search(r"(src|href)=|https?://|@import|<script", text), "one file, no network"
+    assert "prefers-color-scheme: dark" in text
+    assert text.count("<svg") == 9, "four pairs and the waiting times"
+    json.dumps(report.as_json())
+    assert len({len(row) for row in report.rows()}) == 1
+
+
+def test_lengths_of_time_read_as_people_say_them() -> None:
+    assert [time(seconds) for seconds in (None, 5, 90, 3600, 25200 + 120)] == ["–", "5s", "2m", "1h00", "7h02"]
+    assert shortened("couldn't assign flavors to pod set main: a, insufficient b") == "a"
+
+
+def test_work_without_a_place_after_the_change_is_refused(loaded: Loaded) -> None:
+    must_fit(Trace(JOBS), loaded)
+    with pytest.raises(SpecError, match="no place for job"):
+        must_fit(Trace((job("fraud", 1, flavor="l4-shared"),)), loaded)
+
+
+def limits(nominal: int, borrowing: int | None = None, lending_limit: int | None = None) -> list[dict[str, object]]:
+    resource: dict[str, object] = {"name": "gpu", "nominalQuota": str(nominal)}
+    resource |= {} if borrowing is None else {"borrowingLimit": str(borrowing)}
+    resource |= {} if lending_limit is None else {"lendingLimit": str(lending_limit)}
+    return [{"flavors": [{"name": "pool", "resources": [resource]}]}]
+
+
+def test_quotas_say_who_could_start_without_an_eviction() -> None:
+    def node(kind: str, name: str, above: str | None, groups: object) -> dict[str, object]:
+        field = "cohortName" if kind == "ClusterQueue" else "parentName"
+        return {
+            "kind": kind,
+            "metadata": {"name": name},
+            "spec": {"resourceGroups": groups} | ({field: above} if above else {}),
+        }
+
+    made = [
+        node("Cohort", "root", None, limits(4)),
+        node("ClusterQueue", "lender", "root", limits(8, 0, 6)),
+        node("ClusterQueue", "borrower", "root", limits(2, 5, 2)),
+    ]
+    quotas = Quotas(made, ["gpu"])
+    assert quotas.fits("borrower", "gpu", 7), "its 2, and 5 of the 10 that others let it have"
+    assert not quotas.fits("borrower", "gpu", 8), "its limit"
+    quotas.use("lender", "pool", "gpu", 8)
+    assert quotas.fits("borrower", "gpu", 6), "its 2 and the root's 4"
+    assert not quotas.fits("borrower", "gpu", 7)
+    quotas.use("borrower", "pool", "gpu", 6)
+    assert not quotas.fits("lender", "gpu", 1)
+    quotas.use("lender", "pool", "gpu", -8)
+    assert quotas.fits("lender", "gpu", 8), "what is its own was never anybody else's"
+    quotas.use("borrower", "pool", "gpu", -6)
+    assert quotas.fits("borrower", "gpu", 7)

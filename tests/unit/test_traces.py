@@ -1,0 +1,211 @@
+"""Traces: our own columns, those of public traces, and what is said about a wrong one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tenancy.rules.catalogue import Violation
+from tenancy.simulation import trace
+from tenancy.simulation.changes import changed
+from tenancy.simulation.generate import generate
+from tenancy.simulation.trace import Job, Trace
+from tenancy.spec import Loaded, Problem, SpecError
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "trace.csv"
+
+
+def read(file: Path, loaded: Loaded, text: str, **mapped: str) -> Trace:
+    file.write_text(text, "utf-8")
+    return trace.read(file, loaded, mapped)
+
+
+def problems(file: Path, loaded: Loaded, text: str, **mapped: str) -> tuple[Problem, ...]:
+    with pytest.raises(SpecError) as refused:
+        read(file, loaded, text, **mapped)
+    return refused.value.problems
+
+
+def test_four_columns_are_a_trace(file: Path, loaded: Loaded) -> None:
+    found = read(file, loaded, "submit,tenant,gpus,duration\n10,fraud,16,600\n0,research,2,60\n")
+    first, second = found.jobs
+    assert (first.tenant, first.part, first.flavor, first.gpus, first.gpus_per_pod) == (
+        "research",
+        "main",
+        "a100",
+        2,
+        2,
+    )
+    assert (second.submit, second.part, second.gpus_per_pod, second.tier) == (10, "train", 8, "batch"), (
+        "8 GPUs on a node"
+    )
+    assert first.checkpoint is None
+
+
+def test_what_is_written_is_read_again(file: Path, loaded: Loaded) -> None:
+    jobs = (
+        Job("a", 0, "fraud", "train", "a100", 12, 6, 100, "batch", 10),
+        Job("b", 5, "fraud", "serve", "a100-1g.5gb", 2, 1, 7, "production", None, "default"),
+    )
+    assert read(file, loaded, trace.write(jobs)).jobs == jobs
+
+
+def test_pods_are_as_large_as_goes_evenly() -> None:
+    assert [trace.pods_of(gpus, 8) for gpus in (1, 8, 12, 16, 200, 7, 11)] == [1, 8, 6, 8, 8, 7, 1]
+
+
+def test_times_with_a_date_count_from_the_first(file: Path, loaded: Loaded) -> None:
+    text = "submit,tenant,gpus,duration\n2026-01-31T08:00:00+01:00,fraud,1,60\n2026-01-31 07:30:00,fraud,1,60\n"
+    assert [job.submit for job in read(file, loaded, text).jobs] == [0, 1800]
+
+
+def test_helios_is_read_as_it_comes(file: Path, loaded: Loaded) -> None:
+    text = (
+        "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
+        "j1,u1,vcA,8,64,1,COMPLETED,2020-04-01 00:00:00,2020-04-01 00:00:05,2020-04-01 01:00:05,3600,5\n"
+        "j2,u1,vcA,0,64,1,COMPLETED,2020-04-01 00:00:01,2020-04-01 00:00:05,2020-04-01 01:00:05,3600,5\n"
+    )
+    found = read(file, loaded, text, vcA="fraud")
+    (job,) = found.jobs
+    assert (job.name, job.tenant, job.gpus, job.duration, job.queue) == ("j1", "fraud", 8, 3600, None)
+    assert any("1 lines left out" in note for note in found.notes)
+
+
+def test_acme_has_users_and_no_virtual_clusters(file: Path, loaded: Loaded) -> None:
+    text = (
+        "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time\n"
+        "d1,uf794,2,16,64,Other,FAILED,2023-05-17 11:00:58+00:00,2023-05-17 11:00:59+00:00,,18,0,288\n"
+    )
+    found = read(file, loaded, text)
+    assert found.jobs[0].gpus == 16
+    assert any("went to one by its hash" in note for note in found.notes), "the rule is said in the report"
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_pai_counts_hundredths_for_each_instance(file: Path, loaded: Loaded, header: bool) -> None:
+    names = "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type\n"
+    text = "a1,worker,3.0,Terminated,100.0,400.5,600.0,29.3,50.0,T4\na2,ps,1.0,Terminated,90.0,95.0,600.0,29.3,,\n"
+    found = read(file, loaded, (names if header else "") + text)
+    (job,) = found.jobs
+    assert (job.name, job.gpus, job.duration) == ("a1", 3, 301), "a part of a GPU is a whole one here"
+    assert any("submitted when they started" in note for note in found.notes)
+
+
+def test_philly_is_json_with_attempts(file: Path, loaded: Loaded) -> None:
+    machines = [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}, {"ip": "m2", "gpus": ["gpu0", "gpu1"]}]
+    job = {
+        "status": "Pass",
+        "vc": "ee9e8c",
+        "jobid": "application_1",
+        "submitted_time": "2017-10-01 00:00:00",
+        "user": "ce2ab1",
+        "attempts": [
+            {"start_time": "2017-10-01 00:01:00", "end_time": "2017-10-01 00:02:00", "detail": machines[:1]},
+            {"start_time": "2017-10-01 00:03:00", "end_time": "2017-10-01 00:05:00", "detail": machines},
+        ],
+    }
+    (found,) = read(file, loaded, json.dumps([job])).jobs
+    assert (found.name, found.gpus, found.duration) == ("application_1", 4, 180)
+
+
+def test_a_name_goes_to_the_same_tenant_every_time(file: Path, loaded: Loaded) -> None:
+    text = "submit,user,gpus,duration\n" + "".join(f"{n},user{n % 7},1,60\n" for n in range(28))
+    first, again = read(file, loaded, text), read(file, loaded, text)
+    assert first == again
+    assert len({job.tenant for job in first.jobs}) == 2, "both tenants get some"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "1:1: given an empty file"),
+        ("submit,tenant,gpus\n0,fraud,1\n", "1:1: duration: given no such column"),
+        ("submit,tenant,gpus,duration\n0,froud,1,60\n", "2:3: tenant: given 'froud'; rule a tenant that has GPUs"),
+        ("submit,tenant,gpus,duration\n0,fraud,eight,60\n", "2:9: gpus: given 'eight'; rule a whole number"),
+        ("submit,tenant,gpus,duration\n0,fraud,1.5,60\n", "2:9: gpus: given '1.5'"),
+        ("submit,tenant,gpus,duration\nsoon,fraud,1,60\n", "2:1: submit: given 'soon'"),
+        ("submit,tenant,gpus,duration\n0,fraud,1,-6\n", "2:11: duration: given '-6'; rule seconds"),
+        ("submit,tenant,gpus,duration,flavor\n0,fraud,1,60,h100\n", "2:14: flavor: given 'h100'"),
+        ("submit,tenant,gpus,duration,tier\n0,fraud,1,60,gold\n", "2:14: tier: given 'gold'; rule a tier"),
+        (
+            "submit,tenant,gpus,duration,tier,part\n0,fraud,1,60,production,train\n",
+            "2:14: tier: given production; rule no",
+        ),
+        ("submit,tenant,gpus,duration,part\n0,fraud,1,60,nowhere\n", "2:14: part: given 'nowhere'"),
+        ("submit,tenant,gpus,duration,gpus-per-pod\n0,fraud,16,60,5\n", "2:15: gpus-per-pod: given 5 of 16"),
+        ("submit,tenant,gpus,duration,checkpoint\n0,fraud,1,60,0\n", "2:14: checkpoint: given '0'"),
+        ("submit,tenant,gpus,duration,queue\n0,fraud,1,60,fast\n", "2:14: queue: given 'fast'"),
+        ("submit,tenant,gpus,duration\n0,fraud,0,60\n", "no job that asks for a GPU"),
+        ("[1, 2", "no list of jobs"),
+    ],
+)
+def test_a_wrong_trace_names_its_line_and_column(file: Path, loaded: Loaded, text: str, expected: str) -> None:
+    found = [str(problem) for problem in problems(file, loaded, text)]
+    assert any(expected in text for text in found), found
+
+
+def test_a_mapping_names_a_tenant(file: Path, loaded: Loaded) -> None:
+    (problem,) = problems(file, loaded, "submit,user,gpus,duration\n0,u,1,60\n", u="nobody")
+    assert "--map" in problem.field
+
+
+def test_a_file_that_is_not_there_is_a_problem(tmp_path: Path, loaded: Loaded) -> None:
+    with pytest.raises(SpecError, match="name a file that can be read"):
+        trace.read(tmp_path / "none.csv", loaded)
+
+
+def test_the_same_seed_makes_the_same_bytes(loaded: Loaded) -> None:
+    assert trace.write(generate(loaded, 300, 24, 7)) == trace.write(generate(loaded, 300, 24, 7))
+    assert trace.write(generate(loaded, 300, 24, 7)) != trace.write(generate(loaded, 300, 24, 8))
+
+
+def test_a_made_trace_is_one_that_is_read(file: Path, loaded: Loaded) -> None:
+    made = generate(loaded, 400, 24, 1)
+    assert len(made) == 400
+    assert all(0 <= job.submit < 24 * 3600 for job in made)
+    assert list(read(file, loaded, trace.write(made)).jobs) == made
+
+
+def test_a_made_trace_has_the_borrower_the_lender_and_the_burst(loaded: Loaded) -> None:
+    made = generate(loaded, 400, 24, 1)
+    retraining = [job for job in made if job.name == "fraud-retraining"]
+    assert [job.gpus for job in retraining] == [8], "half of what the lender is promised"
+    sweep = [job for job in made if "-sweep-" in job.name]
+    assert len(sweep) == 40
+    assert len({job.submit for job in sweep}) == 1, "a tenth of the jobs at once"
+
+
+def test_a_change_is_judged_like_any_file(loaded: Loaded) -> None:
+    more = changed(loaded, ["fraud:gpus.a100.guaranteed=17", "environment:pools.train.nodes=5"])
+    fraud = more.tenants[0]
+    assert fraud.gpus["a100"].guaranteed == 17
+    assert more.environment.pools["train"].nodes.max == 5
+    assert changed(loaded, ["research:weight=3"]).tenants[1].weight == 3, "a field that was not written before"
+    assert changed(loaded, ["fraud:gpus.a100-1g.5gb.guaranteed=7", "fraud:namespaces.1.gpus.a100-1g.5gb=7"]).tenants
+    with pytest.raises(SpecError) as refused:
+        changed(loaded, ["fraud:gpus.a100.guaranteed=320"])
+    assert "pool-03" in [problem.id for problem in refused.value.problems]
+    assert {Path(problem.file).name for problem in refused.value.problems} <= {
+        "fraud.yaml (changed)",
+        "research.yaml (changed)",
+        "environment.yaml (changed)",
+    }, "a person knows the file, not the copy"
+
+
+@pytest.mark.parametrize("change", ["fraud", "fraud:weight", "nobody:weight=2", "fraud:people=[]", "fraud:team.x=1"])
+def test_a_change_that_is_none_says_how_to_write_one(loaded: Loaded, change: str) -> None:
+    with pytest.raises(Violation):
+        changed(loaded, [change])
+
+
+def test_a_folder_of_files_is_a_change(loaded: Loaded, tmp_path: Path) -> None:
+    text = (loaded.folder / "tenants" / "research.yaml").read_text("utf-8")
+    (tmp_path / "tenants").mkdir()
+    (tmp_path / "tenants" / "research.yaml").write_text(text + "weight: 5\n", "utf-8")
+    assert changed(loaded, [str(tmp_path)]).tenants[1].weight == 5
+    assert changed(loaded, [str(loaded.folder)]).tenants == loaded.tenants
