@@ -122,7 +122,7 @@ def test_a_sample_is_an_object_as_json(spec: Any) -> None:
         ("--tenant", "fraud", "--gpu", "a100=²"),
         ("--tenant", "fraud", "--gpu", "=1"),
         ("--tenant", "fraud", "--gpu", "l4-shared"),
-        ("--tenant", "fraud", "--gpu", "a100=17"),
+        ("--tenant", "fraud", "--gpu", "a100=33"),
     ],
 )
 def test_a_sample_that_the_tenant_may_not_have_ends_with_2(spec: Any, rest: tuple[str, ...]) -> None:
