@@ -13,7 +13,7 @@ from typing import Any
 
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.live.api import Api, collection
-from tenancy.plan.queues import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, TOPOLOGY
+from tenancy.plan.queues import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, CORES, MEMORY, TOPOLOGY
 
 KINDS: Mapping[str, tuple[str, str]] = {
     "job": ("batch/v1", "Job"),
@@ -60,7 +60,7 @@ def explain(api: Api, namespace: str, kind: str, name: str) -> Explanation:
         return _started(api, namespace, found, answer.body)
     ahead = _ahead(found, workloads)
     reserved = conditions.get("QuotaReserved", {})
-    said = reserved.get("message", "") if reserved.get("status") == "False" else ""
+    said = _not_reserved(found) or _said_of_its_like(found, workloads)
     if _holds(conditions, "QuotaReserved"):
         said, sentence = reserved["message"], "Its GPUs are set aside; it waits for machines to be made."
     elif _holds(conditions, "Evicted") and not (found.get("spec") or {}).get("active", True):
@@ -75,6 +75,27 @@ def explain(api: Api, namespace: str, kind: str, name: str) -> Explanation:
 
 def _holds(conditions: Mapping[str, Object], kind: str) -> bool:
     return conditions.get(kind, {}).get("status") == "True"
+
+
+def _not_reserved(workload: Object) -> str:
+    for condition in (workload.get("status") or {}).get("conditions") or ():
+        if condition["type"] == "QuotaReserved" and condition["status"] == "False":
+            return str(condition.get("message", ""))
+    return ""
+
+
+def _said_of_its_like(workload: Object, workloads: Sequence[Object]) -> str:
+    """Of work that is the same to the queue Kueue looks at one piece, and says nothing of the others."""
+
+    def asked(one: Object) -> object:
+        spec = one["spec"]
+        pods = [
+            (p["count"], [c.get("resources") for c in p["template"]["spec"]["containers"]]) for p in spec["podSets"]
+        ]
+        return spec.get("queueName"), spec.get("priority"), pods
+
+    alike = (_not_reserved(one) for one in workloads if not _admitted(one) and asked(one) == asked(workload))
+    return next(filter(None, alike), "")
 
 
 def _workload(api: Api, namespace: str, work: Object, workloads: Sequence[Object]) -> Object | None:
@@ -126,7 +147,8 @@ def _pool(flavor: str) -> str:
 
 
 def _resource(name: str) -> str:
-    return {BOARD_COMPUTE: "of a board's compute", BOARD_MEMORY: "of a board's memory"}.get(name, name)
+    said = {BOARD_COMPUTE: "of a board's compute", BOARD_MEMORY: "of a board's memory"}
+    return (said | {CORES: "thousandths of a core", MEMORY: "of memory"}).get(name, name)
 
 
 _WAITS: Sequence[tuple[str, Say]] = (
@@ -155,8 +177,15 @@ _WAITS: Sequence[tuple[str, Say]] = (
     (
         r'topology "[^"]+" (?:allows to fit only (\d+) out of (\d+)|doesn\'t allow to fit any of (\d+))',
         lambda m: (
-            f"There are enough GPUs, and they are too far apart: {m[1] or 0} of its {m[2] or m[3]} pods fit where "
+            f"There are enough GPUs, and they are too far apart: {m[1] or 0} of its {m[2] or m[3]} pods fit "
             "where its topology asks; it starts when nodes that are close together are free."
+        ),
+    ),
+    (
+        r'Flavor "([^"]+)" supports only TopologyAwareScheduling, flavor \S+ doesn\'t match node affinity',
+        lambda m: (
+            f"It never starts{_pool(m[1])}: work there says how near its pods are to each other; write the annotation "
+            'kueue.x-k8s.io/podset-unconstrained-topology: "true" into its pod template, or drop its node selector.'
         ),
     ),
     (
@@ -192,6 +221,7 @@ _WAITS: Sequence[tuple[str, Say]] = (
         lambda _: "Its queue is on hold: nothing new starts in it until the platform team opens it again.",
     ),
     (r"namespace doesn't match", lambda _: "It never starts: its queue belongs to another tenant."),
+    (r"^Preempted to accommodate", lambda _: "It is in the queue again."),
     (
         r"no longer fits|overlapping preemption|was already considered",
         lambda _: "Others were first this time; it is looked at again within seconds.",
@@ -199,12 +229,20 @@ _WAITS: Sequence[tuple[str, Say]] = (
 )
 
 
+def _where_it_fits(said: str) -> str:
+    """Without the pools that are too small for it for ever, if there is one in which it only waits."""
+    reason = r"insufficient quota for \S+ in flavor (\S+), .*?> maximum capacity \(\S+?\)(?:, )?"
+    never = {found[1] for found in re.finditer(reason, said)}
+    later = {found[1] for found in re.finditer(r"insufficient unused quota for \S+ in flavor (\S+?),", said)}
+    return re.sub(reason, "", said) if later - never - {ANY_POOL} else said
+
+
 def waits(said: str) -> str:
     """A tenant's sentence for what Kueue says of work that does not start."""
     if not said:
         return "It was queued a moment ago, and nobody has looked at it yet."
     for pattern, say in _WAITS:
-        if found := re.search(pattern, said, re.DOTALL):
+        if found := re.search(pattern, _where_it_fits(said), re.DOTALL):
             return say(found)
     return f"It waits. Kueue says: {said}"
 
@@ -249,7 +287,9 @@ def _started(api: Api, namespace: str, workload: Object, work: Object) -> Explan
     pods = [pod for pod in api.items(collection("v1", "Pod", namespace)) if _owned(pod, {uid})]
     for pod in [*pods, work] if work["kind"] == "Pod" else pods:
         for condition in (pod.get("status") or {}).get("conditions") or ():
-            if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            # The gate of a pod that was let start goes within a second.
+            gated = condition.get("reason") == "SchedulingGated"
+            if condition["type"] == "PodScheduled" and condition["status"] == "False" and not gated:
                 said = condition.get("message", "")
                 return Explanation("stuck", f"The queue let it start{where}, and no node takes it: {said}", said, None)
     return Explanation("runs", f"It runs{where}.", "", None)

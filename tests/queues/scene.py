@@ -1,0 +1,348 @@
+"""A cluster on which people share GPUs: an environment's own objects on a running Kueue, and what tenants ask of it.
+
+Nodes are played, and pods run for as many seconds as they say, or until they are deleted. Everything else is real: the
+API server with the guards, its controllers, the scheduler and Kueue under its own configuration.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenancy.catalog import vocabulary as words
+from tenancy.lab import control_plane, processes
+from tenancy.lab.layout import Lab
+from tenancy.live.api import Answer, Api, Identity, collection, path_of
+from tenancy.live.usage import Holding, holdings
+from tenancy.live.waiting import Explanation, explain
+from tenancy.plan import Plan, make_plan
+from tenancy.plan.kueue import configuration
+from tenancy.plan.pools import fake_nodes
+from tenancy.plan.queues import API, queue_name
+from tenancy.plan.quotas import WORKLOADS
+from tenancy.plan.samples import sample
+from tenancy.spec import Loaded, load, on_lab
+from tenancy.spec.tenant import Role, Tenant
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60.0
+CONTROLLERS = "kube-controller-manager"
+GPU = "nvidia.com/gpu"
+QUEUE = "kueue.x-k8s.io/queue-name"
+REQUIRED_TOPOLOGY = "kueue.x-k8s.io/podset-required-topology"
+ANY_TOPOLOGY = "kueue.x-k8s.io/podset-unconstrained-topology"
+LEAST_PODS = "kueue.x-k8s.io/job-min-parallelism"
+PLATFORM = Identity("engineer@bank.example", ("system:masters",))
+LEFT_OUT = frozenset({"NetworkPolicy"})
+"""Of a plan: what nobody enforces here."""
+ORDERED = ("Namespace", "PriorityClass", "Topology", "ResourceFlavor", "WorkloadPriorityClass", "Cohort")
+"""What others stand on, one kind after another; the rest goes in any order."""
+
+Object = dict[str, Any]
+
+
+def until(fact: Callable[[], object], what: str, seconds: float = PATIENCE) -> float:
+    """Wait until it is true; how many seconds that took."""
+    began = time.monotonic()
+    while not fact():
+        assert time.monotonic() - began < seconds, f"after {seconds:.0f} s still not: {what}"
+        time.sleep(0.1)
+    return time.monotonic() - began
+
+
+def condition(item: Mapping[str, Any] | None, kind: str) -> Mapping[str, Any]:
+    """A condition of an object; empty if it has none of that kind."""
+    found = ((item or {}).get("status") or {}).get("conditions") or ()
+    return next((each for each in found if each["type"] == kind), {})
+
+
+def holds(item: Mapping[str, Any] | None, kind: str) -> bool:
+    return condition(item, kind).get("status") == "True"
+
+
+class Scene:
+    """One environment on one lab."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.root, self.folder = root, folder
+        self.lab = Lab.of(root)
+        self.loaded: Loaded
+        self.plan: Plan
+        self.read()
+        self.api = Api(self.plan.context)
+
+    def read(self) -> None:
+        """What the files say now."""
+        self.loaded = on_lab(load(self.folder))
+        self.plan = make_plan(self.loaded.environment, self.loaded.tenants)
+
+    # What the platform does
+
+    def apply(self, *kinds: str) -> None:
+        """Make what the files say; of these kinds alone, if some are named."""
+        self.read()
+        wanted = [o for o in self.plan.objects() if o["kind"] not in LEFT_OUT and (not kinds or o["kind"] in kinds)]
+        for kind in ORDERED:
+            self._apply([o for o in wanted if o["kind"] == kind])
+        self._apply([o for o in wanted if o["kind"] not in ORDERED])
+
+    def _apply(self, items: Iterable[Object]) -> None:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(self.put, items))
+
+    def put(self, item: Object) -> None:
+        """Apply one object as the platform."""
+        where = path_of(item) + "?fieldManager=test&force=true"
+        answer = self.api.request("PATCH", where, item, content_type="application/apply-patch+yaml")
+        assert answer.ok, f"{path_of(item)}: {answer.status} {answer.message}"
+
+    def settle(self) -> None:
+        """Wait until queues take work and namespaces take pods."""
+        spaces = [space.name for tenant in self.plan.tenants for space in tenant.namespaces]
+        until(lambda: all(holds(q, "Active") for q in self.items("ClusterQueue")), "every queue is open")
+        until(lambda: all(holds(q, "Active") for q in self.items("LocalQueue")), "every part's queue is open")
+        quotas = lambda: self.items("ResourceQuota", None, "v1")  # noqa: E731
+        until(lambda: all(WORKLOADS in q.get("status", {}).get("used", {}) for q in quotas()), "quotas are counted")
+        accounts = [f"/api/v1/namespaces/{space}/serviceaccounts/default" for space in spaces]
+        until(lambda: all(self.api.request("GET", path).ok for path in accounts), "every namespace takes pods")
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        """Change a file of the environment, as an engineer does."""
+        path = self.folder / name
+        text = path.read_text("utf-8")
+        assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in {name}"
+        path.write_text(text.replace(old, new), "utf-8")
+
+    def kill_kueue(self) -> None:
+        processes.stop(processes.running(self.lab, ("kueue",))["kueue"], at_once=True)
+
+    def start_kueue(self) -> None:
+        control_plane.up(root=self.root)
+
+    # What tenants do
+
+    def tenant(self, name: str) -> Tenant:
+        return next(tenant for tenant in self.loaded.tenants if tenant.tenant == name)
+
+    def space(self, tenant: str, part: str | None = None) -> str:
+        found = self.tenant(tenant)
+        return found.namespace_name(next(n for n in found.namespaces if part in {None, n.name}))
+
+    def developer(self, tenant: str) -> Identity:
+        groups = [p.name for p in self.tenant(tenant).people if p.role is Role.DEVELOPER]
+        return Identity(f"somebody@{tenant}.example", groups)
+
+    def job(
+        self,
+        tenant: str,
+        name: str,
+        gpus: int,
+        pods: int = 1,
+        *,
+        part: str | None = None,
+        flavor: str = "a100",
+        queue: str | None = None,
+        priority: str | None = None,
+        seconds: float = 3600,
+        notes: Mapping[str, str] | None = None,
+        pod_notes: Mapping[str, str] | None = None,
+        cpu: str | None = None,
+    ) -> Object:
+        """A job of that many pods, each with that many GPUs; the product's own sample, grown."""
+        owner = self.tenant(tenant)
+        space = next(n for n in owner.namespaces if part in {None, n.name})
+        job = copy.deepcopy(sample("job", self.loaded.environment, owner, space, {}))
+        job["metadata"]["name"] = name
+        job["metadata"]["annotations"] = dict(notes or {})
+        job["metadata"]["labels"] = {QUEUE: queue} if queue else {}
+        job["spec"] |= {"parallelism": pods, "completions": pods}
+        template = job["spec"]["template"]
+        template["metadata"]["annotations"] = {words.LAB_SECONDS: str(seconds), **(pod_notes or {})}
+        for amounts in template["spec"]["containers"][0]["resources"].values():
+            amounts |= {self.loaded.environment.resource_of(flavor): str(gpus)} if gpus else {}
+            amounts |= {"cpu": cpu} if cpu else {}
+        if priority:
+            template["spec"]["priorityClassName"] = f"tenancy-tier-{priority}"
+        return job
+
+    def submit(self, tenant: str, name: str, gpus: int, pods: int = 1, **more: Any) -> str:
+        """Have a developer of the tenant make a job; its namespace."""
+        job = self.job(tenant, name, gpus, pods, **more)
+        answer = self.ask(tenant, job)
+        assert answer.ok, f"{name} of {tenant}: {answer.status} {answer.message}"
+        return job["metadata"]["namespace"]
+
+    def ask(self, tenant: str, item: Object, query: str = "") -> Answer:
+        """What the API server says to a developer of the tenant who makes that."""
+        where = collection(item["apiVersion"], item["kind"], item["metadata"]["namespace"])
+        return self.api.request("POST", where + query, item, self.developer(tenant))
+
+    def change(self, tenant: str, path: str, patch: Object) -> None:
+        kind = "application/merge-patch+json"
+        answer = self.api.request("PATCH", path, patch, self.developer(tenant), kind)
+        assert answer.ok, f"{path}: {answer.status} {answer.message}"
+
+    # What is seen
+
+    def items(self, kind: str, namespace: str | None = None, version: str = API) -> list[Object]:
+        return self.api.items(collection(version, kind, namespace))
+
+    def workloads(self, namespace: str | None = None) -> dict[str, Object]:
+        """Workloads by the name of what they belong to, the newest of each."""
+        found = sorted(self.items("Workload", namespace), key=lambda w: w["metadata"]["creationTimestamp"])
+        return {owner["name"]: w for w in found for owner in w["metadata"].get("ownerReferences") or ()}
+
+    def workload(self, namespace: str, name: str) -> Object | None:
+        return self.workloads(namespace).get(name)
+
+    def runs(self, namespace: str, *names: str) -> bool:
+        """Whether the queue let each of these start."""
+        found = self.workloads(namespace)
+        return all(holds(found.get(name), "Admitted") for name in names)
+
+    def waits(self, namespace: str, *names: str) -> bool:
+        """Whether Kueue looked at each of these and let none start."""
+        found = self.workloads(namespace)
+        return all(condition(found.get(name), "QuotaReserved").get("status") == "False" for name in names)
+
+    def until_runs(self, namespace: str, *names: str) -> float:
+        missing = lambda: [n for n in names if not self.runs(namespace, n)]  # noqa: E731
+        return until(lambda: not missing(), f"{', '.join(names)} of {namespace} run")
+
+    def until_waits(self, namespace: str, *names: str) -> None:
+        until(lambda: self.waits(namespace, *names), f"{', '.join(names)} of {namespace} wait")
+
+    def evictions(self, namespace: str | None = None, reason: str = "Preempted") -> dict[str, int]:
+        """Work by name -> how often it was evicted for that reason, ever."""
+        counts: Counter[str] = Counter()
+        for name, workload in self.workloads(namespace).items():
+            for stat in ((workload.get("status") or {}).get("schedulingStats") or {}).get("evictions") or ():
+                if stat["reason"] == reason:
+                    counts[name] += stat["count"]
+        return dict(counts)
+
+    def holdings(self) -> list[Holding]:
+        """What `tenancy queues` says."""
+        return holdings(self.api, self.loaded.environment)
+
+    def held(self, tenant: str, pool: str | None = None, flavor: str = "a100") -> int:
+        mine = [h for h in self.holdings() if h.tenant == tenant and h.flavor == flavor]
+        return sum(h.held for h in mine if pool in {None, h.pool})
+
+    def borrowed(self, tenant: str, flavor: str = "a100") -> int:
+        return sum(h.borrowed for h in self.holdings() if h.tenant == tenant and h.flavor == flavor)
+
+    def until_held(self, tenant: str, count: int, pool: str | None = None, flavor: str = "a100") -> None:
+        until(lambda: self.held(tenant, pool, flavor) == count, f"{tenant} holds {count} {flavor} ({pool or 'any'})")
+
+    def until_borrowed(self, tenant: str, count: int, flavor: str = "a100") -> None:
+        until(lambda: self.borrowed(tenant, flavor) == count, f"{tenant} borrows {count} {flavor}")
+
+    def why(self, namespace: str, name: str, kind: str = "job") -> Explanation:
+        """What `tenancy why` says."""
+        return explain(self.api, namespace, kind, name)
+
+    def until_said(self, namespace: str, name: str, words: str, kind: str = "job") -> str:
+        """Wait until `tenancy why` says these words; the whole sentence."""
+        until(
+            lambda: words in self.why(namespace, name, kind).sentence,
+            f"why {name}: {words!r}; it says {self.why(namespace, name, kind).sentence!r}",
+        )
+        return self.why(namespace, name, kind).sentence
+
+    def pods(self, namespace: str, phase: str = "Running") -> list[Object]:
+        found = self.items("Pod", namespace, "v1")
+        return [p for p in found if p["status"].get("phase") == phase and not p["metadata"].get("deletionTimestamp")]
+
+    def queue(self, tenant: str, tier: str) -> Object:
+        path = f"{collection(API, 'ClusterQueue')}/{queue_name(tenant, tier)}"
+        return dict(self.api.request("GET", path).body)
+
+    # Between two stories
+
+    def clear(self, *tenants: str) -> None:
+        """Take away all work of these tenants, or of all, and wait until nobody holds anything of it."""
+        chosen = [t for t in self.plan.tenants if not tenants or t.name in tenants]
+        spaces = [space.name for tenant in chosen for space in tenant.namespaces]
+        for space in spaces:
+            end_work(self.api, space)
+        until(lambda: not any(self.items("Workload", space) for space in spaces), "no workload is left")
+        until(lambda: not any(self.items("Pod", space, "v1") for space in spaces), "no pod is left")
+        names = {tenant.name for tenant in chosen}
+        until(lambda: not any(h.held for h in self.holdings() if h.tenant in names), "nobody holds anything of it")
+
+
+def kueue_values(loaded: Loaded, **more: Any) -> dict[str, Any]:
+    """What Kueue's chart is given for the environment, with settings of the test on top."""
+    said = configuration(loaded.environment)
+    for name, value in more.items():
+        said[name] = {**said[name], **value}
+    return {"managerConfig": {"controllerManagerConfigYaml": json.dumps(said)}}
+
+
+def end_work(api: Api, space: str) -> None:
+    """Take away all work of a namespace, piece by piece: a hundred in one request can take longer than it may."""
+    for version, kind in (("batch/v1", "Job"), ("apps/v1", "Deployment"), ("apps/v1", "StatefulSet"), ("v1", "Pod")):
+        where = collection(version, kind, space)
+        query = "?propagationPolicy=Background&gracePeriodSeconds=0"
+        paths = [f"{where}/{item['metadata']['name']}{query}" for item in api.items(where)]
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda path: api.request("DELETE", path), paths))
+
+
+def strip(api: Api) -> None:
+    """Take an environment off the cluster: people's work, then the queues, then all else."""
+    ours = f"?labelSelector={words.ENVIRONMENT}"
+    spaces = [n["metadata"]["name"] for n in api.items(f"/api/v1/namespaces{ours},{words.TENANT}")]
+    for space in spaces:
+        end_work(api, space)
+        api.request("DELETE", f"/api/v1/namespaces/{space}")
+    until(lambda: not api.items(f"/api/v1/namespaces{ours},{words.TENANT}"), "no namespace of a tenant is left")
+    guards = ("ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy")
+    kinds = [(API, "ClusterQueue"), (API, "Cohort"), (API, "ResourceFlavor"), (API, "Topology")]
+    kinds += [(API, "WorkloadPriorityClass"), ("scheduling.k8s.io/v1", "PriorityClass")]
+    kinds += [("admissionregistration.k8s.io/v1", kind) for kind in guards]
+    for version, kind in kinds:
+        for item in api.items(collection(version, kind) + ours):
+            api.request("DELETE", path_of({"apiVersion": version, "kind": kind, **item}))
+    until(lambda: not any(api.items(collection(API, kind) + ours) for _, kind in kinds[:4]), "no queue is left")
+
+
+@contextmanager
+def on_stage(home: Path, folder: Path, crds: Iterable[Object] = (), **settings: Any) -> Iterator[Scene]:
+    """The environment of a folder on the lab in `home`, which is started if it is not there.
+
+    `crds` are of operators; Kueue waits for those of its kinds.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("GPU_TENANCY_LAB", raising=False)
+        loaded = on_lab(load(folder))
+        wanted = {"nodes": fake_nodes(loaded.environment), "queues": kueue_values(loaded, **settings)}
+        fresh = not control_plane.Lab.of(home).kueue.exists()
+        lab = control_plane.up(root=home, platform_group=loaded.environment.platform.group, **wanted)
+        patch.setenv("KUBECONFIG", str(lab.kubeconfig))
+        api = Api(words.LAB_CONTEXT)
+        for crd in crds:
+            answer = api.request("POST", collection(crd["apiVersion"], crd["kind"]), crd)
+            assert answer.ok or answer.status == 409, answer.message
+        if fresh or crds:
+            # The controller of quotas asks every 30 s which kinds there are, and counts in quotas that it has seen
+            # before every 5 min: until then nobody queues. A new one asks at once.
+            processes.stop(processes.running(lab, (CONTROLLERS,))[CONTROLLERS])
+            control_plane.up(root=home)
+        scene = Scene(home, folder)
+        try:
+            scene.apply()
+            scene.settle()
+            yield scene
+        finally:
+            strip(scene.api)

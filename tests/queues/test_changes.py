@@ -1,0 +1,233 @@
+"""What a change of the files does to work that runs and waits: nothing stops but what the change says."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+
+import pytest
+import town
+from scene import ANY_TOPOLOGY, Scene, collection, kueue_values, until
+
+from tenancy.catalog import vocabulary as words
+from tenancy.lab import control_plane
+from tenancy.plan.queues import API
+
+SHARE = "guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 16, borrow-up-to: 16"
+BLOCK = """\
+  block:
+    instance: p4d.24xlarge
+    nodes: 2
+    zones: [eu-central-1a]
+    tenants: [burst]
+    purchase: {capacity-block: cr-0a1b2c3d4e5f60718, ends: %s}
+"""
+
+
+def ends_in(days: int) -> str:
+    return (dt.date.today() + dt.timedelta(days=days)).isoformat()
+
+
+FILES = {
+    "environment.yaml": town.ENVIRONMENT + BLOCK % ends_in(30),
+    "tenants/fraud.yaml": town.tenant("fraud", "risk", SHARE),
+    "tenants/pricing.yaml": town.tenant("pricing", "markets", SHARE),
+    "tenants/burst.yaml": town.tenant("burst", "research", "guaranteed: 0, sharing: lend-and-borrow, borrow-up-to: 16"),
+    "tenants/leaver.yaml": town.tenant("leaver", "research", "guaranteed: 8"),
+}
+
+
+@pytest.fixture
+def town_hall(scene: Scene) -> Iterator[Scene]:
+    """Afterwards the files and the queues are what they were, and nobody works."""
+    before = {path: path.read_text("utf-8") for path in scene.folder.rglob("*.yaml")}
+    yield scene
+    for path, text in before.items():
+        path.write_text(text, "utf-8")
+    scene.apply()
+    scene.clear()
+    scene.settle()
+
+
+def test_a_guarantee_lowered_under_use_evicts_nobody(town_hall: Scene) -> None:
+    """fraud runs on all of its 16. Lowered to 8, it goes on: 8 of the 16 are borrowed from now on, which others may
+    call back, and nothing new starts on top of what it may borrow."""
+    home = town_hall.submit("fraud", "one", 8)
+    town_hall.submit("fraud", "two", 8)
+    town_hall.until_runs(home, "one", "two")
+    town_hall.until_held("fraud", 16)
+    assert town_hall.borrowed("fraud") == 0
+    town_hall.edit("tenants/fraud.yaml", SHARE, "guaranteed: 8, sharing: lend-and-borrow, lend-up-to: 8")
+    town_hall.apply("Cohort", "ClusterQueue")
+    town_hall.until_borrowed("fraud", 8)
+    assert town_hall.held("fraud") == 16
+    town_hall.submit("fraud", "three", 8)
+    town_hall.until_waits(home, "three")
+    assert town_hall.runs(home, "one", "two")
+    assert town_hall.evictions() == {}
+
+
+def test_a_department_that_may_not_borrow_any_more_keeps_what_runs(town_hall: Scene) -> None:
+    """pricing runs on 16 of its own and 8 borrowed. markets may only lend from now on: what runs goes on, and the next
+    job waits while GPUs are idle."""
+    home = town_hall.submit("pricing", "one", 8, 3)
+    town_hall.until_runs(home, "one")
+    town_hall.until_borrowed("pricing", 8)
+    town_hall.edit("environment.yaml", "markets: {sharing: lend-and-borrow, weight: 1}", "markets: {sharing: lend}")
+    town_hall.apply("Cohort", "ClusterQueue")
+    town_hall.submit("pricing", "two", 8)
+    town_hall.until_said(home, "two", "waits for")
+    assert town_hall.runs(home, "one")
+    assert town_hall.evictions() == {}
+
+
+def test_a_tenant_that_moves_to_another_department_keeps_what_runs(town_hall: Scene) -> None:
+    """fraud moves from risk to markets while it runs on 16 of its own and 8 borrowed: it holds the same as before, and
+    the next job is judged in its new department."""
+    home = town_hall.submit("fraud", "one", 8, 3)
+    town_hall.until_runs(home, "one")
+    town_hall.edit("tenants/fraud.yaml", "department: risk", "department: markets")
+    town_hall.apply("Cohort", "ClusterQueue", "Namespace")
+    parents = {c["metadata"]["name"]: c["spec"].get("parentName") for c in town_hall.items("Cohort")}
+    assert parents["tenant--fraud"] == "department--markets"
+    town_hall.submit("fraud", "two", 8)
+    town_hall.until_runs(home, "two")
+    town_hall.until_held("fraud", 32)
+    town_hall.until_borrowed("fraud", 16)
+    assert town_hall.evictions() == {}
+
+
+def test_hold_keeps_what_runs_and_starts_nothing(town_hall: Scene) -> None:
+    home = town_hall.submit("fraud", "one", 8)
+    town_hall.until_runs(home, "one")
+    town_hall.edit("tenants/fraud.yaml", "tier: batch", "tier: batch\nqueue: hold")
+    town_hall.apply("ClusterQueue")
+    until(lambda: town_hall.holdings()[0] and _state(town_hall) != "open", "the queue is closed")
+    town_hall.submit("fraud", "two", 8)
+    town_hall.until_said(home, "two", "Its queue is on hold")
+    assert town_hall.runs(home, "one")
+    town_hall.edit("tenants/fraud.yaml", "queue: hold", "queue: open")
+    town_hall.apply("ClusterQueue")
+    town_hall.until_runs(home, "two")
+
+
+def test_drain_evicts_what_runs_and_gives_it_back_its_place(town_hall: Scene) -> None:
+    home = town_hall.submit("fraud", "one", 8)
+    town_hall.until_runs(home, "one")
+    town_hall.edit("tenants/fraud.yaml", "tier: batch", "tier: batch\nqueue: drain")
+    town_hall.apply("ClusterQueue")
+    town_hall.until_held("fraud", 0)
+    until(lambda: town_hall.evictions(reason="ClusterQueueStopped") == {"one": 1}, "it was evicted once")
+    sentence = town_hall.until_said(home, "one", "Its queue was emptied by the platform team.")
+    assert sentence.endswith("until the platform team opens it again.")
+    until(lambda: not town_hall.pods(home), "its pods are gone")
+    town_hall.edit("tenants/fraud.yaml", "queue: drain", "queue: open")
+    town_hall.apply("ClusterQueue")
+    town_hall.until_runs(home, "one")
+
+
+def _state(scene: Scene) -> str:
+    return next(h.state for h in scene.holdings() if h.tenant == "fraud")
+
+
+def test_nothing_new_starts_on_a_capacity_block_that_ends(town_hall: Scene) -> None:
+    """burst has a block of 16 GPUs to itself and prefers it. A day before the block ends, what runs there goes on,
+    and its next job starts in train."""
+    home = town_hall.submit("burst", "one", 8)
+    town_hall.until_runs(home, "one")
+    town_hall.until_held("burst", 8, "block")
+    town_hall.edit("environment.yaml", ends_in(30), ends_in(1))
+    town_hall.apply("Cohort", "ClusterQueue")
+    town_hall.submit("burst", "two", 8)
+    town_hall.until_runs(home, "two")
+    town_hall.until_held("burst", 8, "train")
+    town_hall.until_held("burst", 8, "block")
+
+
+def test_a_pool_that_gets_efa_afterwards_has_a_new_flavor(town_hall: Scene) -> None:
+    """Nobody can give a flavor a topology afterwards. The pool is called the same in `tenancy queues`, its flavor
+    block.eks-network; who asks for a topology gets it."""
+    town_hall.edit("environment.yaml", "    tenants: [burst]\n", "    tenants: [burst]\n    efa: true\n")
+    town_hall.read()
+    _with_its_configuration(town_hall)
+    try:
+        town_hall.apply()
+        flavors = {found["metadata"]["name"] for found in town_hall.items("ResourceFlavor")}
+        assert "block.eks-network" in flavors
+        home = town_hall.submit("burst", "near", 8, 2, pod_notes={ANY_TOPOLOGY: "true"})
+        town_hall.until_runs(home, "near")
+        town_hall.until_held("burst", 16, "block")
+        town_hall.submit("burst", "far", 8)
+        town_hall.until_runs(home, "far")
+        town_hall.until_held("burst", 8, "train")
+        town_hall.clear("burst")
+        town_hall.api.request("DELETE", f"{collection(API, 'ResourceFlavor')}/block")
+        gone = lambda: "block" not in {f["metadata"]["name"] for f in town_hall.items("ResourceFlavor")}  # noqa: E731
+        until(gone, "the old flavor goes")
+    finally:
+        town_hall.edit("environment.yaml", "    efa: true\n", "")
+        town_hall.read()
+        _with_its_configuration(town_hall)
+
+
+def _with_its_configuration(scene: Scene) -> None:
+    from tenancy.plan.pools import fake_nodes
+
+    nodes = fake_nodes(scene.loaded.environment)
+    control_plane.up(root=scene.root, nodes=nodes, queues=kueue_values(scene.loaded))
+
+
+# A tenant that leaves
+
+
+def leave(scene: Scene, tenant: str) -> None:
+    """What the engine does when a tenant's file is gone, in its order: namespaces, then queues."""
+    (plan,) = [found for found in scene.plan.tenants if found.name == tenant]
+    for space in plan.namespaces:
+        scene.api.request("DELETE", f"/api/v1/namespaces/{space.name}")
+
+
+def _is_there(scene: Scene, space: str) -> bool:
+    return scene.api.request("GET", f"/api/v1/namespaces/{space}").ok
+
+
+def test_a_tenant_that_leaves_takes_its_work_along(town_hall: Scene) -> None:
+    """One job of it runs and one waits. Its namespace goes, and its GPUs are others'."""
+    home = town_hall.submit("leaver", "runs", 8)
+    town_hall.until_runs(home, "runs")
+    town_hall.submit("leaver", "waits", 8)
+    town_hall.until_waits(home, "waits")
+    leave(town_hall, "leaver")
+    until(lambda: not _is_there(town_hall, home), "its namespace is gone")
+    town_hall.until_held("leaver", 0)
+
+
+def test_without_kueue_a_tenant_cannot_leave_and_the_namespace_says_why(town_hall: Scene) -> None:
+    """Kueue's finalizers hold its Workload and its LocalQueue, and only Kueue takes them off. The namespace's own
+    status names them; with Kueue back it goes."""
+    home = town_hall.submit("leaver", "runs", 8)
+    town_hall.until_runs(home, "runs")
+    town_hall.kill_kueue()
+    try:
+        leave(town_hall, "leaver")
+        until(lambda: "kueue.x-k8s.io/resource-in-use" in _held_by(town_hall, home), "its status says who holds it")
+        assert _is_there(town_hall, home)
+    finally:
+        town_hall.start_kueue()
+    until(lambda: not _is_there(town_hall, home), "its namespace is gone")
+    town_hall.until_held("leaver", 0)
+
+
+def _held_by(scene: Scene, space: str) -> str:
+    found = scene.api.request("GET", f"/api/v1/namespaces/{space}").body
+    conditions = (found.get("status") or {}).get("conditions") or ()
+    return " ".join(c["message"] for c in conditions if c["type"] == "NamespaceFinalizersRemaining")
+
+
+def test_the_labels_of_a_tenants_work_say_whose_it_is(town_hall: Scene) -> None:
+    """By these the bill is split: Kueue writes the queue's name on every pod."""
+    home = town_hall.submit("fraud", "one", 8)
+    until(lambda: len(town_hall.pods(home)) == 1, "it runs")
+    labels = town_hall.pods(home)[0]["metadata"]["labels"]
+    assert labels["kueue.x-k8s.io/cluster-queue-name"] == "fraud--batch"
+    assert labels["kueue.x-k8s.io/local-queue-name"] == words.DEFAULT_QUEUE

@@ -1,0 +1,116 @@
+"""Queues that change through the real engine: refused while somebody's work is in them, replaced when it is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+
+import pytest
+import town
+from scene import CONTROLLERS, ROOT, Scene, condition, until
+
+from tenancy.lab import control_plane, processes
+from tenancy.plan.queues import API
+
+sys.path.append(str(ROOT / "tests" / "engine"))
+from engine_project import Project, make_project
+
+FILE = "tenants/fraud.yaml"
+ENVIRONMENT = (
+    town.ENVIRONMENT.replace("environment: town", "environment: local")
+    .replace("context: town", "context: gpu-tenancy-lab")
+    .replace("tiers:\n", "tiers:\n  urgent: {priority: 2000}\n")
+)
+NAMESPACES = """\
+namespaces:
+  - {name: train, tier: batch, queues: {nightly: 2}}
+  - {name: serve, tier: production}
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """The town, deployed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("GPU_TENANCY_LAB", raising=False)
+        made = make_project(tmp_path_factory.mktemp("engine") / "project")
+        try:
+            for tenant in ("performance", "research"):
+                made.remove(f"tenants/{tenant}.yaml")
+            made.write("environment.yaml", ENVIRONMENT)
+            made.write(FILE, town.tenant("fraud", "risk", "guaranteed: 16", more=NAMESPACES))
+            done = made.tenancy("lab", "up", "local")
+            assert done.code == 0, done.text
+            processes.stop(processes.running(made.lab, (CONTROLLERS,))[CONTROLLERS])
+            control_plane.up(root=made.folder)
+            made.up()
+            yield made
+        finally:
+            for pid in made.engines():
+                os.kill(pid, signal.SIGKILL)
+            control_plane.down(root=made.folder)
+
+
+@pytest.fixture
+def scene(project: Project) -> Iterator[Scene]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("GPU_TENANCY_LAB", raising=False)
+        patch.setenv("KUBECONFIG", str(project.lab.kubeconfig))
+        found = Scene(project.folder, project.environment)
+        until(lambda: all(_counted(q) for q in found.items("ResourceQuota", None, "v1")), "quotas are counted")
+        yield found
+
+
+def _counted(quota: dict[str, object]) -> bool:
+    return "count/workloads.kueue.x-k8s.io" in json.dumps(quota.get("status") or {})
+
+
+def test_a_queue_that_goes_is_refused_while_work_is_in_it(project: Project, scene: Scene) -> None:
+    """A job of queue nightly runs: the file without that queue is refused, and names the queue. When the job has
+    ended, the queue goes."""
+    home = scene.submit("fraud", "one", 1, part="train", queue="nightly")
+    scene.until_runs(home, "one")
+    until(lambda: _local(scene, home, "nightly")["status"].get("reservingWorkloads") == 1, "its queue counts it")
+    project.edit(FILE, ", queues: {nightly: 2}", "")
+    done = project.tenancy("up", "local")
+    assert done.code == 1, done.text
+    assert f"given queue nightly of {home}, which would leave the file with 1 running and 0 waiting in it" in done.err
+    assert scene.runs(home, "one")
+    scene.clear()
+    project.up()
+    assert {q["metadata"]["name"] for q in scene.items("LocalQueue", home)} == {"default"}
+
+
+def test_a_part_changes_its_tier_when_its_queue_is_empty(project: Project, scene: Scene) -> None:
+    """Where a LocalQueue leads is fixed for its life. With work that runs in it the new tier is refused; drained, the
+    work waits, the queue is replaced, and the work starts in the new tier's queue when it opens."""
+    home = scene.submit("fraud", "one", 1, part="train")
+    scene.until_runs(home, "one")
+    until(lambda: _local(scene, home, "default")["status"].get("reservingWorkloads") == 1, "its queue counts it")
+    project.edit(FILE, "{name: train, tier: batch}", "{name: train, tier: urgent}")
+    done = project.tenancy("up", "local")
+    assert done.code == 1, done.text
+    assert f"given queue default of {home}, which would lead to fraud--urgent" in done.err
+    assert scene.runs(home, "one")
+
+    project.edit(FILE, "{name: train, tier: urgent}", "{name: train, tier: batch}")
+    project.edit(FILE, "namespaces:", "queue: drain\nnamespaces:")
+    project.up()
+    until(lambda: not scene.runs(home, "one"), "it is evicted")
+    until(lambda: _local(scene, home, "default")["status"].get("reservingWorkloads") == 0, "nothing runs in its queue")
+    project.edit(FILE, "{name: train, tier: batch}", "{name: train, tier: urgent}")
+    project.up()
+    assert _local(scene, home, "default")["spec"]["clusterQueue"] == "fraud--urgent"
+    project.edit(FILE, "queue: drain\n", "")
+    project.up()
+    scene.until_runs(home, "one")
+    admitted = (scene.workload(home, "one") or {})["status"]["admission"]
+    assert admitted["clusterQueue"] == "fraud--urgent"
+    assert condition(scene.workload(home, "one"), "Evicted").get("status") == "False"
+
+
+def _local(scene: Scene, home: str, name: str) -> dict[str, dict[str, object]]:
+    return next(q for q in scene.items("LocalQueue", home, API) if q["metadata"]["name"] == name)

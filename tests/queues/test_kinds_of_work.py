@@ -1,0 +1,224 @@
+"""Every kind of work queues: it waits suspended, is counted in its tenant's queue, and starts when it is let.
+
+Of kinds with an operator Kueue's part is seen: the operators do not run here, so there are no pods of them. Kinds are
+those of the modules that Kueue is built with, from Go's module cache.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import town
+import yaml
+from scene import Object, Scene, collection, condition, holds, until
+
+from tenancy.catalog.frameworks import FRAMEWORKS
+
+SHARE = "guaranteed: 8, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16"
+KINDS = ("jobset", "leaderworkerset", "mpijob", "raycluster", "rayjob", "trainjob")
+FILES = {
+    "environment.yaml": town.ENVIRONMENT.replace("nodes: 8", "nodes: 3") + f"queues: {{kinds: [{', '.join(KINDS)}]}}\n",
+    "tenants/fraud.yaml": town.tenant("fraud", "risk", SHARE),
+    "tenants/owner.yaml": town.tenant("owner", "markets", "guaranteed: 16, sharing: lend, lend-up-to: 16"),
+}
+WHERE = (
+    "sigs.k8s.io/jobset@v0.12.0/config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml",
+    "sigs.k8s.io/lws@v0.9.0/config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml",
+    "github.com/ray-project/kuberay/ray-operator@v1.6.2/config/crd/bases/ray.io_rayclusters.yaml",
+    "github.com/ray-project/kuberay/ray-operator@v1.6.2/config/crd/bases/ray.io_rayjobs.yaml",
+    "github.com/kubeflow/trainer/v2@v2.2.1/manifests/base/crds/trainer.kubeflow.org_clustertrainingruntimes.yaml",
+    "github.com/kubeflow/trainer/v2@v2.2.1/manifests/base/crds/trainer.kubeflow.org_trainingruntimes.yaml",
+    "github.com/kubeflow/trainer/v2@v2.2.1/manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml",
+    "github.com/kubeflow/mpi-operator@v0.8.2/manifests/base/kubeflow.org_mpijobs.yaml",
+)
+
+
+def crds() -> list[Object]:
+    found = subprocess.run(["go", "env", "GOMODCACHE"], capture_output=True, text=True, check=False)
+    cache = Path(found.stdout.strip() or "/nowhere")
+    if missing := [where for where in WHERE if not (cache / where).exists()]:
+        pytest.skip(f"not in Go's module cache: {', '.join(missing)}")
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    items = [item for where in WHERE for item in yaml.load_all((cache / where).read_text("utf-8"), loader) if item]
+    for item in items:
+        item["metadata"] = {key: item["metadata"][key] for key in ("name", "annotations") if key in item["metadata"]}
+        item.pop("status", None)
+    return items
+
+
+def template(scene: Scene, gpus: int, restart: str = "Always") -> Object:
+    """A pod of fraud's with so many GPUs."""
+    found = scene.job("fraud", "any", gpus)["spec"]["template"]
+    labels = {"app": "any"}
+    return {"metadata": {"labels": labels}, "spec": {**found["spec"], "restartPolicy": restart}}
+
+
+def serving(scene: Scene, kind: str, name: str, replicas: int, gpus: int = 8) -> str:
+    pods = template(scene, gpus)
+    pods["metadata"]["labels"] = {"app": name}
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": pods}
+    if kind == "StatefulSet":
+        spec |= {"serviceName": name, "podManagementPolicy": "Parallel"}
+    where = scene.space("fraud")
+    item = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name, "namespace": where}, "spec": spec}
+    answer = scene.ask("fraud", item)
+    assert answer.ok, answer.message
+    return where
+
+
+def scale(scene: Scene, kind: str, name: str, replicas: int) -> None:
+    where = f"{collection('apps/v1', kind, scene.space('fraud'))}/{name}"
+    scene.change("fraud", where, {"spec": {"replicas": replicas}})
+
+
+def test_a_deployment_is_scaled_within_the_queue(scene: Scene) -> None:
+    """Every replica is a piece of work: one runs, a second, and the first alone again."""
+    scene.clear()
+    home = serving(scene, "Deployment", "scorer", 1)
+    for replicas in (1, 2, 1):
+        scale(scene, "Deployment", "scorer", replicas)
+        until(lambda replicas=replicas: len(scene.pods(home)) == replicas, f"{replicas} replicas run")
+        scene.until_held("fraud", 8 * replicas)
+
+
+def test_a_stateful_set_keeps_its_size(scene: Scene) -> None:
+    """Its replicas are one piece of work, whose size Kueue holds fixed: another one is refused. Stopped, it holds
+    nothing, and back at its size it runs again."""
+    scene.clear()
+    home = serving(scene, "StatefulSet", "scorer", 2)
+    until(lambda: len(scene.pods(home)) == 2, "two replicas run")
+    where = f"{collection('apps/v1', 'StatefulSet', home)}/scorer"
+    kind = "application/merge-patch+json"
+    refused = scene.api.request("PATCH", where, {"spec": {"replicas": 1}}, scene.developer("fraud"), kind)
+    assert (refused.status, "vstatefulset.kb.io" in refused.message) == (403, True)
+    scale(scene, "StatefulSet", "scorer", 0)
+    until(lambda: not scene.items("Pod", home, "v1"), "no pod is left")
+    scene.until_held("fraud", 0)
+    scale(scene, "StatefulSet", "scorer", 2)
+    until(lambda: len(scene.pods(home)) == 2, "two replicas run again")
+    scene.until_held("fraud", 16)
+
+
+def test_a_replica_on_borrowed_gpus_goes_back_into_the_queue(scene: Scene) -> None:
+    """A Deployment of three replicas: 8 GPUs are fraud's own and 16 the owner's. The owner takes its 16: two replicas
+    wait, one goes on; when the owner is done, they run again."""
+    scene.clear()
+    home = serving(scene, "Deployment", "scorer", 3)
+    until(lambda: len(scene.pods(home)) == 3, "three replicas run")
+    there = scene.submit("owner", "all", 8, 2)
+    scene.until_runs(there, "all")
+    scene.until_held("fraud", 8)
+    until(lambda: len(scene.pods(home)) == 1, "one replica goes on")
+    scene.until_said(home, "scorer", "waits for 8 more nvidia.com/gpu in pool train", "deployment")
+    scene.api.request("DELETE", f"{collection('batch/v1', 'Job', there)}/all?propagationPolicy=Background")
+    until(lambda: len(scene.pods(home)) == 3, "three replicas run again")
+    scene.until_said(home, "scorer", "It runs", "deployment")
+
+
+def manifests(scene: Scene) -> dict[str, tuple[Object, int]]:
+    """Kind -> its spec, and how many GPUs it asks for."""
+    plain, once = template(scene, 2), template(scene, 2, "Never")
+    job = {"spec": {"backoffLimit": 0, "parallelism": 2, "completions": 2, "template": once}}
+    head, worker = {"rayStartParams": {}, "template": template(scene, 0)}, template(scene, 2)
+    ray = {
+        "headGroupSpec": head,
+        "workerGroupSpecs": [
+            {"groupName": "gpus", "replicas": 2, "minReplicas": 2, "maxReplicas": 2, "rayStartParams": {}}
+            | {"template": worker}
+        ],
+    }
+    rollout = {"type": "RollingUpdate", "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 0}}
+    # What its operator's webhook would fill in.
+    group = {"replicas": 1, "rolloutStrategy": rollout, "startupPolicy": "LeaderCreated"}
+    mpi = {"Launcher": {"replicas": 1, "template": template(scene, 0, "Never")}}
+    return {
+        "jobset": ({"replicatedJobs": [{"name": "workers", "replicas": 2, "template": job}]}, 8),
+        "leaderworkerset": ({"leaderWorkerTemplate": {"size": 2, "workerTemplate": plain}, **group}, 4),
+        "mpijob": ({"slotsPerWorker": 2, "mpiReplicaSpecs": {**mpi, "Worker": {"replicas": 2, "template": once}}}, 4),
+        "raycluster": (ray, 4),
+        "rayjob": ({"entrypoint": "true", "shutdownAfterJobFinishes": True, "rayClusterSpec": ray}, 4),
+        "trainjob": (
+            {
+                "runtimeRef": {"name": "plain"},
+                "trainer": {"numNodes": 2, "resourcesPerNode": once["spec"]["containers"][0]["resources"]},
+            },
+            4,
+        ),
+    }
+
+
+def make(scene: Scene, kind: str, name: str) -> Object:
+    framework, (spec, _) = FRAMEWORKS[kind], manifests(scene)[kind]
+    metadata = {"name": name, "namespace": scene.space("fraud")}
+    item = {"apiVersion": f"{framework.group}/{framework.version}", "kind": framework.kind, "metadata": metadata}
+    item |= {"spec": spec}
+    if kind == "trainjob":
+        scene.put(_runtime(scene))
+    answer = scene.ask("fraud", item)
+    assert answer.ok, answer.message
+    return item
+
+
+def _runtime(scene: Scene) -> Object:
+    """What a TrainJob is made into; the platform's."""
+    pods = template(scene, 2, "Never")
+    pods["spec"]["containers"][0]["name"] = "node"
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    job = {"name": "node", "template": {"metadata": {"labels": labels}, "spec": {"template": pods}}}
+    spec = {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": [job]}}}
+    where = {"name": "plain", "labels": {"trainer.kubeflow.org/framework": "plain"}}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "ClusterTrainingRuntime",
+        "metadata": where,
+        "spec": spec,
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_work_of_an_operator_waits_suspended_and_is_let_start(scene: Scene, kind: str) -> None:
+    """It is counted in fraud's queue with the GPUs of all of its pods, and its priority is that of its pods' class."""
+    scene.clear()
+    home = scene.submit("fraud", "before", 8, 3)
+    scene.until_runs(home, "before")
+    item = make(scene, kind, "work")
+    try:
+        until(lambda: _of(scene, home), "it has a workload")
+        until(lambda: condition(_of(scene, home), "QuotaReserved").get("status") == "False", "it waits")
+        spec = (_of(scene, home) or {})["spec"]
+        assert spec["queueName"] == "default"
+        assert _gpus(spec) == manifests(scene)[kind][1]
+        assert spec["priority"] == 99, "of the class that everything has which names none"
+        if kind != "leaderworkerset":
+            assert _suspended(scene, item) is True
+        assert "It waits for" in scene.until_said(home, "work", "waits for", kind)
+        scene.api.request("DELETE", f"{collection('batch/v1', 'Job', home)}/before?propagationPolicy=Background")
+        until(lambda: holds(_of(scene, home), "Admitted"), "it is admitted")
+        if kind != "leaderworkerset":
+            until(lambda: _suspended(scene, item) is False, "it is let start")
+        scene.until_held("fraud", manifests(scene)[kind][1])
+    finally:
+        where = collection(item["apiVersion"], item["kind"], home)
+        scene.api.request("DELETE", f"{where}/work?propagationPolicy=Background")
+
+
+def _of(scene: Scene, home: str) -> Object | None:
+    found = scene.workloads(home)
+    return next((w for name, w in found.items() if name != "before"), None)
+
+
+def _gpus(spec: Object) -> int:
+    total = 0
+    for pods in spec["podSets"]:
+        for container in pods["template"]["spec"]["containers"]:
+            total += pods["count"] * int(container["resources"].get("limits", {}).get("nvidia.com/gpu", 0))
+    return total
+
+
+def _suspended(scene: Scene, item: Object) -> bool:
+    where = f"{collection(item['apiVersion'], item['kind'], item['metadata']['namespace'])}/work"
+    spec = scene.api.request("GET", where).body["spec"]
+    return bool(spec["runPolicy"]["suspend"] if item["kind"] == "MPIJob" else spec.get("suspend"))
