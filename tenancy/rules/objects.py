@@ -151,7 +151,8 @@ def _network_policy(item: Object) -> Given:
                 yield "net-02", f"{direction} without '{side}', which is everybody"
             for peer in peers or ():
                 block = peer.get("ipBlock")
-                if block and (given := unsafe_range(str(block.get("cidr")))):
+                mine = direction == "egress" and block and block.get("cidr") == words.IDENTITY_AGENT
+                if block and not mine and (given := unsafe_range(str(block.get("cidr")))):
                     yield "net-05", f"{direction} {given}"
                 selector = peer.get("namespaceSelector")
                 if selector is not None and not _stays_home(selector, tenant, direction, rule):

@@ -66,9 +66,15 @@ def gpu_keys(keys: Collection[str]) -> list[str]:
     return [key for key in sorted(keys) if "/" in key]
 
 
-def foreign_subject(kind: str, name: str, platform_group: str = "") -> str | None:
-    """rbac-05."""
-    if name.startswith("system:") and kind != "ServiceAccount":
+_OTHERS_GROUPS = ("system:", "eks:", "aws:", "amazon:", "iam:")
+"""Kubernetes' own, and EKS', which its access entries refuse."""
+
+
+def foreign_subject(kind: str, name: str, platform_group: str = "", *, person: bool = False) -> str | None:
+    """rbac-05; a person's group is no pipeline's either."""
+    if person and name.startswith("tenancy:"):
+        return f"{kind} {name!r}"
+    if name.startswith(_OTHERS_GROUPS) and kind != "ServiceAccount":
         return f"{kind} {name!r}"
     if not name or name in {"*", platform_group}:
         return f"{kind} {name!r}"
@@ -112,6 +118,31 @@ def unsafe_prefix(prefix: str) -> str | None:
         or not prefix.isprintable()
     ):
         return f"{prefix!r}"
+    return None
+
+
+def foreign_arn(arn: str, account: str, region: str) -> str | None:
+    """aws-01: an ARN of another account, partition or region; those of AWS itself and without a region are fine."""
+    _, partition, _, where, whose, *_ = [*arn.split(":", 5), *[""] * 6]
+    chinese, government = region.startswith("cn-"), region.startswith("us-gov-")
+    if partition != ("aws-cn" if chinese else "aws-us-gov" if government else "aws"):
+        return f"{arn}, of partition {partition}"
+    if whose not in {account, "aws"}:
+        return f"{arn}, of account {whose}"
+    if where not in {"", region}:
+        return f"{arn}, of region {where}"
+    return None
+
+
+_BROAD = re.compile(r"[*?${}\s]")
+
+
+def broad_subject(text: str, *, path: bool) -> str | None:
+    """aws-05: a part of an OIDC subject that stands for more than one thing, or that could pretend to be two parts."""
+    if _BROAD.search(text) or ":" in text or not text.isascii() or not text.isprintable():
+        return repr(text)
+    if path and (len(text.split("/")) < 2 or any(part in {"", ".", ".."} for part in text.split("/"))):
+        return repr(text)
     return None
 
 

@@ -10,9 +10,11 @@ from typing import Annotated
 from pydantic import Field
 
 from tenancy.catalog.versions import AMI_DEFAULT, ami_release_misfit
-from tenancy.rules.values import wide_range
+from tenancy.rules.values import foreign_arn, unsafe_range, wide_range
 from tenancy.spec.base import Flag, Form, Mistake, Positive, Spec, Whole, broken
+from tenancy.spec.identity import Identities, PodIdentity
 from tenancy.spec.pools import Release, Zone
+from tenancy.spec.source import Location
 
 _Account = Annotated[
     str, Form(r"^([0-9]{12})?$", "an account id of 12 digits", 'write it like "111122223333", with quotes')
@@ -71,11 +73,19 @@ class Network(Spec):
     endpoints: Endpoints | None = Field(
         None, description="S3, ECR, STS, EC2 and CloudWatch without the internet. Absent: made, in a given VPC checked."
     )
+    service_ranges: tuple[_Cidr, ...] = Field(
+        (),
+        description="Ranges at which pods with an identity on AWS reach its services, port 443: those of interface "
+        "endpoints, and of the prefix list of S3's gateway. Absent: none, and what a tenant's reach opens.",
+    )
 
     def mistakes(self) -> Iterator[Mistake]:
         if bool(self.vpc) != bool(self.subnets):
             given = "vpc without subnets" if self.vpc else "subnets without vpc"
             yield Mistake((), given, "an existing VPC comes with its private subnets", "write both, or neither")
+        for i, text in enumerate(self.service_ranges):
+            if given := unsafe_range(text):
+                yield broken(("service-ranges", i), "net-05", given)
         if self.vpc and "cidr" in self.model_fields_set:
             yield Mistake(("cidr",), "cidr beside vpc", "a VPC is made or given", "drop one of the two")
         if self.endpoints is Endpoints.CHECKED and not self.vpc:
@@ -108,7 +118,7 @@ _LOG_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096
 """What CloudWatch Logs accepts as retentionInDays (PutRetentionPolicy)."""
 
 
-class Aws(Spec):
+class Aws(Identities):
     enabled: Flag = Field(
         False, description="Whether the AWS layer (network, cluster, nodes) is built. Absent: it is not."
     )
@@ -143,6 +153,23 @@ class Aws(Spec):
     upgrade_pause: Annotated[int, Whole(0, 1440)] = Field(
         30, description="Minutes between two waves of node upgrades, in which somebody may stop the run."
     )
+
+    def identity_mistakes(self, platform_group: str) -> Iterator[Mistake]:
+        """What is wrong with who is who; the platform's group is another part of the file."""
+        yield from self.people_mistakes(platform_group, self.platform_role)
+        if not self.enabled:
+            return
+        named: list[tuple[Location, str]] = [(("people", group), role) for group, role in self.people.items()]
+        named.append((("permissions-boundary",), self.permissions_boundary or ""))
+        for where, arn in named:
+            if arn and (given := foreign_arn(arn, self.account, self.region)):
+                yield broken(where, "aws-01", given)
+        if self.identity is PodIdentity.IRSA and not (self.irsa and self.oidc_issuer):
+            given = "identity: irsa without " + " and ".join(
+                name for name, there in (("irsa: true", self.irsa), ("oidc-issuer", self.oidc_issuer)) if not there
+            )
+            rule = "the roles' trust names the cluster's provider"
+            yield Mistake(("identity",), given, rule, "make the cluster with irsa: true, then write its issuer")
 
     def mistakes(self) -> Iterator[Mistake]:
         for i, text in enumerate(self.public_access):

@@ -10,6 +10,7 @@ from tenancy.catalog import quantity
 from tenancy.rules.values import foreign_subject
 from tenancy.spec.base import Mistake, amount, broken
 from tenancy.spec.environment import Cni, Environment, Tier, undeclared
+from tenancy.spec.holdings import holdings
 from tenancy.spec.placement import placed
 from tenancy.spec.pools import Pool
 from tenancy.spec.queues import Preset
@@ -38,6 +39,7 @@ def crossfile(environment: Environment, tenants: Sequence[Tenant], unread: Colle
                 given = f"{tenant}, of tier {' and '.join(firm)}, on {pool.uncertain}"
                 yield ENVIRONMENT, broken(where, "pool-05", given)
     yield from _withdrawn(environment, tenants)
+    yield from _organisation(environment)
     yield from _ambiguous(environment, tenants)
     offers = _offers(environment)
     for index, tenant in enumerate(tenants):
@@ -48,6 +50,7 @@ def crossfile(environment: Environment, tenants: Sequence[Tenant], unread: Colle
         ):
             yield index, mistake
     yield from _guarantees(offers, tenants)
+    yield from holdings(environment, tenants)
 
 
 def between_tenants(tenants: Sequence[Tenant]) -> Iterator[Found]:
@@ -190,9 +193,10 @@ def _queued(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
         for name, pool in environment.pools.items()
         if pool.admits(tenant.tenant, tenant.tiers) and tenant.gpus.keys() & environment.flavors_of(name).keys()
     ]
-    if len(spanned) > MOST_FLAVORS:
-        given = f"{len(spanned)} pools that yield what {tenant.tenant} has a share of"
-        yield broken(("gpus",), "queue-01", given)
+    resources = _resources(environment, tenant.gpus.keys() & environment.flavors.keys())
+    if len(spanned) * resources > MOST_AMOUNTS:
+        given = f"{len(spanned)} pools x {resources} resources = {len(spanned) * resources} amounts of {MOST_AMOUNTS}"
+        yield broken(("gpus",), "queue-01", given, "open fewer pools to the tenant, or give it fewer flavors")
     for i, namespace in enumerate(tenant.namespaces):
         tier = environment.tiers.get(tenant.tier_of(namespace))
         if tier:
@@ -200,7 +204,31 @@ def _queued(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
 
 
 MOST_FLAVORS = 64
-"""Of one queue: Kueue v0.19 `ResourceGroup.flavors`."""
+"""Of one queue, and as many resources: Kueue v0.19 `ResourceGroup`."""
+MOST_AMOUNTS = 512
+"""Of one queue, flavors times resources: its webhook."""
+
+
+def _resources(environment: Environment, flavors: Collection[str]) -> int:
+    """Resources of a queue of these flavors. By claim each has a name of its own; else shares of boards, in compute
+    and in memory, stand beside those that are asked for."""
+    if environment.devices_by_claim or not flavors:
+        return len(flavors)
+    return len({environment.resource_of(flavor) for flavor in flavors}) + 2
+
+
+def _organisation(environment: Environment) -> Iterator[Found]:
+    """More than the root of the queues can hold: it has all pools and all resources."""
+    if not environment.queued:
+        return
+    change = "make two clusters of it, or set queues.scheduler to none"
+    pools = sum(pool.machine.gpus > 0 for pool in environment.pools.values())
+    if pools > MOST_FLAVORS:
+        given = f"{pools} pools with GPUs, all of them the organisation's"
+        yield ENVIRONMENT, broken(("pools",), "queue-01", given, change)
+    if (resources := _resources(environment, environment.flavors)) > MOST_FLAVORS:
+        given = f"{resources} resources of {MOST_FLAVORS}, all of them the organisation's"
+        yield ENVIRONMENT, broken(("flavors",), "queue-01", given, f"declare fewer flavors, {change}")
 
 
 def _default_containers(tenant: Tenant, number: int, tier: Tier) -> Iterator[Mistake]:

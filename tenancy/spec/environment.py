@@ -36,6 +36,7 @@ from tenancy.spec.base import (
     plain,
     written,
 )
+from tenancy.spec.data import Access, Buckets
 from tenancy.spec.pools import (
     BALANCED,
     Cut,
@@ -331,6 +332,9 @@ class Tier(Spec):
     max_run_time: Duration | None = Field(
         None, description="Longest run of a job; every job says its own, up to this. Absent: no limit."
     )
+    storage_access: Access = Field(
+        Access.READ_WRITE, description="The widest access to buckets that its tenants' grants may have."
+    )
     quota: Quota = Field(default_factory=Quota, description="Per namespace: default and ceiling at once.")
     container: Container = Field(default_factory=Container, description="Per container.")
     claim: Claim = Field(default_factory=Claim, description="Per volume claim.")
@@ -386,7 +390,10 @@ class Environment(Spec):
         description="Dollars for an hour of a whole GPU, by board: what makes shares of different boards comparable. "
         "Either all boards of the flavors, or none.",
     )
-    buckets: tuple[Slug, ...] = Field((), description="Buckets that tenants may be given prefixes of.")
+    buckets: Buckets = Field(
+        default_factory=dict,
+        description="Buckets that tenants may be given prefixes of: a list of names, or a mapping with more to say.",
+    )
     tiers: dict[TierName, Tier] = Field(min_length=1, description="Kinds of tenant, by name.")
     flavors: dict[FlavorName, Flavor] = Field(default_factory=dict, description="What tenants may ask for, by name.")
     mig_layouts: dict[Slug, dict[str, Positive]] = Field(
@@ -406,6 +413,8 @@ class Environment(Spec):
             yield from self._placed(name, pool)
         yield from self._supported()
         yield from self._priced()
+        for mistake in self.aws.identity_mistakes(self.platform.group):
+            yield Mistake(("aws", *mistake.where), mistake.given, mistake.rule, mistake.change, mistake.id)
         kinds: dict[tuple[object, ...], str] = {}
         for name, flavor in self.flavors.items():
             yield from self._claimed(name, flavor)
@@ -556,6 +565,15 @@ class Environment(Spec):
     def flavors_of(self, pool: str) -> dict[str, int]:
         """Flavors that one node of a pool yields, with how many of each."""
         return self._yield_of[pool]
+
+    @cached_property
+    def pools_by_flavor(self) -> dict[str, list[tuple[str, Pool]]]:
+        """Pools that yield each flavor, the preferred first."""
+        best_first = sorted(self.pools.items(), key=lambda item: item[1].preference(item[0]))
+        return {
+            flavor: [(name, pool) for name, pool in best_first if flavor in self.flavors_of(name)]
+            for flavor in self.flavors
+        }
 
     @cached_property
     def _yield_of(self) -> dict[str, dict[str, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -33,8 +33,11 @@ from tenancy.spec.base import (
     plain,
     written,
 )
+from tenancy.spec.data import Access, Days, Uses
 from tenancy.spec.environment import Quota
+from tenancy.spec.identity import Ci
 from tenancy.spec.queues import Gate, Preset, Weight
+from tenancy.spec.source import Location
 
 
 class Owner(Spec):
@@ -79,7 +82,7 @@ class Person(Spec):
         if (self.group is None) == (self.user is None):
             given = "both group and user" if self.group else "neither group nor user"
             yield Mistake((), given, "an entry is one group or one user", "write exactly one of group and user")
-        elif given := foreign_subject(self.kind, self.name):
+        elif given := foreign_subject(self.kind, self.name, person=True):
             yield broken((self.kind.lower(),), "rbac-05", given)
 
     @property
@@ -117,6 +120,16 @@ class PodSecurity(StrEnum):
     BASELINE = "baseline"  # needs an exception from ns-03
 
 
+_Account = Annotated[
+    str,
+    Form(
+        r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+        "lower-case letters, digits and dashes, at most 63",
+        "write it like workload",
+    ),
+]
+
+
 class Namespace(Spec):
     """A part of the tenant. Its namespace is called `<tenant>--<name>`."""
 
@@ -135,13 +148,14 @@ class Namespace(Spec):
     weight: Weight = Field(1, description="Weight of the part's own queue, called default.")
     quota: Quota | None = Field(None, description="Less than the tier's quota; absent: the tier's.")
     pod_security: PodSecurity = Field(PodSecurity.RESTRICTED, description="Pod Security level.")
+    service_account: _Account = Field(
+        words.WORKLOAD_ACCOUNT,
+        description="Service account whose pods have the part's grants on AWS. It is made where there are any.",
+    )
 
-
-class Access(StrEnum):
-    READ_ONLY = "read-only"
-    READ_WRITE = "read-write"
-    APPEND_ONLY = "append-only"  # may write, may not delete
-    WRITE_ONCE = "write-once"  # may write what is not there
+    def mistakes(self) -> Iterator[Mistake]:
+        if self.service_account == "default":
+            yield broken(("service-account",), "aws-07", "service-account: default")
 
 
 _Prefix = Annotated[
@@ -165,10 +179,17 @@ class Storage(Spec):
     bucket: Slug = Field(description="A bucket of the environment.")
     prefix: _Prefix = Field(description="Ends with '/'.")
     access: Access = Field(Access.READ_ONLY, description="What the tenant's workloads may do there.")
+    namespaces: tuple[PartName, ...] = Field((), description="Parts whose pods may; absent: all.")
+    expire_after: Days | None = Field(
+        None, description="Days after which objects under the prefix go; absent: as the bucket says."
+    )
 
     def mistakes(self) -> Iterator[Mistake]:
         if given := unsafe_prefix(self.prefix):
             yield broken(("prefix",), "stor-01", given)
+        if self.expire_after and self.access is Access.READ_ONLY:
+            rule = "only who writes says when it goes"
+            yield Mistake(("expire-after",), "expire-after with access: read-only", rule, "drop it")
 
     def overlaps(self, other: Storage) -> bool:
         return self.bucket == other.bucket and (
@@ -225,6 +246,11 @@ class Waiver(Spec):
             yield broken(("until",), "exc-01", f"until: {self.until}, which is past")
 
 
+def held(names: Collection[str], namespace: Namespace) -> bool:
+    """Whether a part is among those that something is limited to; without names it is all of them."""
+    return not names or namespace.name in names
+
+
 def _part(value: Any) -> Any:
     if isinstance(value, str):
         return {"name": value}
@@ -260,6 +286,8 @@ class Tenant(Spec):
     )
     queue: Gate = Field(Gate.OPEN, description="Whether new work starts; drain also evicts what runs. Absent: open.")
     storage: tuple[Storage, ...] = Field((), description="Prefixes in the environment's buckets; absent: none.")
+    uses: Uses = Field(default_factory=Uses, description="What else on AWS is its alone; absent: nothing.")
+    ci: Ci | None = Field(None, description="Its pipeline's identity; absent: none.")
     reach: tuple[Reach, ...] = Field((), description="What leaves the tenant; absent: nothing but DNS.")
     budget: Budget | None = Field(None, description="What it may cost; absent: no alert.")
     exceptions: tuple[Waiver, ...] = Field((), description="Waivers in force; absent: none.")
@@ -281,6 +309,9 @@ class Tenant(Spec):
             for j, part in enumerate(person.namespaces):
                 if part not in parts:
                     yield broken(("people", i, "namespaces", j), "ref-01", f"namespace {part!r}", known)
+        for where, given in self._limited():
+            if given not in parts:
+                yield broken(where, "ref-01", f"namespace {given!r}", known)
         for i, waiver in enumerate(self.exceptions):
             if waiver.object not in parts:
                 yield broken(("exceptions", i, "object"), "exc-01", f"object {waiver.object!r}", known)
@@ -310,6 +341,28 @@ class Tenant(Spec):
                 if before <= guaranteed < claimed[flavor]:
                     given = f"{before} + {count} = {claimed[flavor]} {flavor} in namespaces of {guaranteed} guaranteed"
                     yield broken(where, "share-01", given, "lower the parts' gpus or raise the guarantee")
+
+    def _limited(self) -> Iterator[tuple[Location, str]]:
+        """Every part that something on AWS is limited to, and where it is written."""
+        some: list[tuple[Location, tuple[str, ...]]] = [
+            *((("storage", i), grant.namespaces) for i, grant in enumerate(self.storage)),
+            *((("uses", "files", i), files.namespaces) for i, files in enumerate(self.uses.files)),
+            (("ci",), self.ci.namespaces if self.ci else ()),
+        ]
+        for kind in ("secrets", "logs", "queues"):
+            some += [(("uses", kind, name), use.namespaces) for name, use in getattr(self.uses, kind).items()]
+        for where, names in some:
+            for j, name in enumerate(names):
+                yield (*where, "namespaces", j), name
+
+    def grants_of(self, namespace: Namespace) -> tuple[Storage, ...]:
+        """What the part's pods may reach in buckets."""
+        return tuple(grant for grant in self.storage if held(grant.namespaces, namespace))
+
+    def has_identity(self, namespace: Namespace) -> bool:
+        """Whether the part's pods are somebody on AWS: where they have a grant, or use something."""
+        some = [*self.uses.secrets.values(), *self.uses.logs.values(), *self.uses.queues.values(), *self.uses.files]
+        return bool(self.grants_of(namespace)) or any(held(use.namespaces, namespace) for use in some)
 
     def tier_of(self, namespace: Namespace) -> str:
         return namespace.tier or self.tier

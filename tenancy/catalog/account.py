@@ -1,0 +1,51 @@
+"""How much an AWS account holds, and how long its policies may be. Read 2026-11-21.
+
+Sources: IAM user guide "IAM and AWS STS quotas"; EKS user guide "Amazon EKS service quotas", "EKS Pod Identity" and
+best practices "Known limits and service quotas"; S3 user guide "Access points restrictions and limitations", "Setting
+lifecycle configuration", "Bucket policies"; KMS developer guide "Resource quotas"; AWS cost management "Quotas and
+restrictions"; SQS, Secrets Manager and ECR "Endpoints and quotas". The values are the defaults of a new account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    title: str
+    default: int
+    most: int | None = None
+    """What AWS raises it to without a talk; None: not known, 0: it is fixed."""
+
+
+QUOTAS: Mapping[str, Quota] = {
+    "roles": Quota("IAM roles of an account", 1000, 10_000),
+    "policies": Quota("customer managed policies of an account", 1500, 10_000),
+    "oidc-providers": Quota("OIDC providers of an account", 100, 700),
+    "associations": Quota("Pod Identity associations of a cluster", 5000, 0),
+    "access-points": Quota("S3 access points of an account in a region", 10_000),
+    "buckets": Quota("S3 buckets of an account", 10_000, 1_000_000),
+    "keys": Quota("KMS keys of an account in a region", 100_000),
+    "budgets": Quota("budgets of an account", 20_000),
+    "secrets": Quota("secrets of an account in a region", 500_000, 0),
+    "repositories": Quota("ECR repositories of an account in a region", 100_000),
+}
+"""What tenants fill up, by the name that `aws.quotas` raises it by."""
+
+INLINE_LENGTH = 10_240
+"""Characters of a role's inline policies together, white space not counted; fixed."""
+TRUST_LENGTH = 2048
+"""Characters of a trust policy, unless raised."""
+MANAGED_LENGTH = 6144
+"""Characters of a managed policy, white space not counted; fixed."""
+BUCKET_POLICY_LENGTH = 20_480
+"""Bytes of a bucket's policy, and of an access point's; fixed."""
+LIFECYCLE_RULES = 1000
+"""Of a bucket; fixed."""
+ROLE_NAME, QUEUE_NAME, ACCESS_POINT_NAME, BUDGET_NAME, REPOSITORY_NAME = 64, 80, 50, 100, 256
+POLICY_NAME = 128
+TOPIC_NAME = 256
+RULE_NAME = 64
+"""Most characters of a name."""
