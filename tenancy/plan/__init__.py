@@ -11,15 +11,18 @@ from tenancy.plan.cluster import cluster_plan
 from tenancy.plan.devices import device_classes
 from tenancy.plan.guards import guard_objects, marker, witness
 from tenancy.plan.labels import manifest, platform_labels
-from tenancy.plan.model import NamespacePlan, Plan, PlatformPlan, TenantPlan, digest
+from tenancy.plan.model import NamespacePlan, Object, Plan, PlatformPlan, TenantPlan, digest
 from tenancy.plan.namespaces import namespace_object, pod_security
 from tenancy.plan.network import network_policies
 from tenancy.plan.priorities import priority_classes
 from tenancy.plan.queues import Ledger, local_queues, platform_queues, shares, tenant_queues
 from tenancy.plan.quotas import limit_range, resource_quota
 from tenancy.plan.services import queue_chart, services_plan
+from tenancy.plan.shared_aws import data_plan
+from tenancy.plan.tenants_own import tenant_aws_plan
+from tenancy.plan.workloads import service_account
 from tenancy.spec.environment import Environment
-from tenancy.spec.tenant import Tenant
+from tenancy.spec.tenant import Namespace, Tenant
 
 __all__ = ["Plan", "PlatformPlan", "TenantPlan", "digest", "make_plan"]
 
@@ -34,6 +37,7 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
         platform=replace(
             _platform(environment),
             queues=tuple(platform_queues(environment, ordered, found, ledger)) if ledger else (),
+            data=data_plan(environment, ordered),
         ),
         tenants=tuple(
             replace(
@@ -74,9 +78,15 @@ def _tenant(environment: Environment, tenant: Tenant) -> TenantPlan:
                     *network_policies(environment, tenant, namespace),
                     *local_queues(environment, tenant, namespace),
                 ),
-                access=role_bindings(environment, tenant, namespace),
+                access=(*_accounts(environment, tenant, namespace), *role_bindings(environment, tenant, namespace)),
             )
             for namespace in tenant.namespaces
         ),
         adopt=tenant.adopt,
+        aws=tenant_aws_plan(environment, tenant),
     )
+
+
+def _accounts(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[Object, ...]:
+    account = service_account(environment, tenant, namespace)
+    return (account,) if account else ()

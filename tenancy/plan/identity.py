@@ -12,19 +12,19 @@ cluster's resources carry. Sources, read 2026-11-20:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.account import INLINE_LENGTH as INLINE_LENGTH
+from tenancy.catalog.account import TRUST_LENGTH as TRUST_LENGTH
+from tenancy.plan.documents import Document as Document
+from tenancy.plan.documents import allow as _allow
+from tenancy.plan.documents import arn as _arn
+from tenancy.plan.documents import document as _document
+from tenancy.plan.documents import partition as partition
+from tenancy.plan.documents import suffix as _suffix
 from tenancy.plan.names import aws_name, karpenter_queue, node_role
 from tenancy.spec.environment import Environment
 
-Document = dict[str, Any]
-"""An IAM policy, or a part of one."""
-
-INLINE_LENGTH = 10_240
-"""Most characters of a role's inline policies together, white space not counted."""
-TRUST_LENGTH = 2048
-"""Most characters of a trust policy, unless the account's quota is raised."""
 MANAGED_COUNT = 10
 """Most managed policies of a role, unless the account's quota is raised."""
 
@@ -40,13 +40,6 @@ class Role:
     inline: dict[str, Document] = field(default_factory=dict)
     service_account: tuple[str, str] | None = None
     """Namespace and name of the service account that gets it by Pod Identity; None: AWS itself takes it."""
-
-
-def partition(region: str) -> str:
-    """The part of AWS that a region lies in; the second word of every ARN."""
-    if region.startswith("cn-"):
-        return "aws-cn"
-    return "aws-us-gov" if region.startswith("us-gov-") else "aws"
 
 
 def roles(environment: Environment) -> dict[str, Role]:
@@ -367,15 +360,6 @@ def key_policy(environment: Environment) -> Document:
     )
 
 
-def _document(*statements: Document) -> Document:
-    return {"Version": "2012-10-17", "Statement": list(statements)}
-
-
-def _allow(sid: str, actions: list[str], resource: str | list[str], condition: Document | None = None) -> Document:
-    statement = {"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": resource}
-    return {**statement, "Condition": condition} if condition else statement
-
-
 def _trust(service: str, actions: str | list[str], condition: Document | None = None) -> Document:
     statement = {"Effect": "Allow", "Principal": {"Service": service}, "Action": actions}
     return _document({**statement, "Condition": condition} if condition else statement)
@@ -391,17 +375,3 @@ def _managed(environment: Environment, name: str) -> str:
 
 def _queue_arn(environment: Environment) -> str:
     return _arn(environment, "sqs", karpenter_queue(environment))
-
-
-def _suffix(environment: Environment) -> str:
-    return "amazonaws.com.cn" if partition(environment.aws.region) == "aws-cn" else "amazonaws.com"
-
-
-def _arn(
-    environment: Environment, service: str, resource: str, *, region: str | None = None, account: str | None = None
-) -> str:
-    """ARN of the environment's region and account, but for what is given."""
-    aws = environment.aws
-    where = aws.region if region is None else region
-    whose = aws.account if account is None else account
-    return f"arn:{partition(aws.region)}:{service}:{where}:{whose}:{resource}"

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tenancy.plan.charts import Chart
     from tenancy.plan.cluster import ClusterPlan
+    from tenancy.plan.data import DataPlan
     from tenancy.plan.services import ServicesPlan
+    from tenancy.plan.tenant_aws import TenantAwsPlan
 
 Object = dict[str, Any]
 """A Kubernetes object as the API takes it: apiVersion, kind, metadata and the rest."""
@@ -43,6 +45,8 @@ class TenantPlan:
     """Whether namespaces of these names that exist already are taken over."""
     queues: tuple[Object, ...] = ()
     """Its Cohort and what its namespaces' queues lead to; made before them, and removed when their work is gone."""
+    aws: TenantAwsPlan | None = None
+    """Its half on AWS; None where that is switched off."""
 
     def objects(self) -> Iterator[Object]:
         yield from self.queues
@@ -70,6 +74,8 @@ class PlatformPlan:
     """Kueue; None where nobody queues."""
     services: ServicesPlan | None = None
     """What a cluster with machines runs; None in a lab."""
+    data: DataPlan | None = None
+    """What tenants share on AWS; None where that is switched off."""
 
     def objects(self) -> Iterator[Object]:
         yield self.namespace

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 from enum import StrEnum
 
+from tenancy.catalog import account
 from tenancy.catalog import vocabulary as words
+from tenancy.plan.labels import tier_labels
 from tenancy.spec.environment import Environment
+from tenancy.spec.tenant import Tenant
 
-ROLE_LENGTH = 64
+ROLE_LENGTH = account.ROLE_NAME
 """IAM's limit on role names; every other name here is allowed to be longer."""
 
 CLUSTER_TAG = "tenancy:cluster"
@@ -73,3 +76,94 @@ def node_group_names(cluster: str, group: str) -> tuple[str, str]:
 def kubeconfig_command(cluster: str, region: str, context: str) -> str:
     """What puts a cluster into the kubeconfig under the name of the environment's context."""
     return f"aws eks update-kubeconfig --name {cluster} --region {region} --alias {context}"
+
+
+def tenants_path(environment: Environment) -> str:
+    """IAM path of everything that tenants become, and of nothing else."""
+    return f"/tenancy/{environment.environment}/"
+
+
+def tenant_path(environment: Environment, tenant: Tenant) -> str:
+    return f"{tenants_path(environment)}{tenant.tenant}/"
+
+
+def platform_path(environment: Environment) -> str:
+    """IAM path of what only the platform has; beside the tenants' and not above."""
+    return f"/tenancy-platform/{environment.environment}/"
+
+
+def tenant_role(environment: Environment, tenant: Tenant, part: str) -> str:
+    """Role of a part's pods. A name that is cut holds a dot, one that is not holds none: no two are the same."""
+    return fitted(_own(environment, tenant, part), account.ROLE_NAME, ".")
+
+
+def ci_role(environment: Environment, tenant: Tenant) -> str:
+    """Role of the tenant's pipeline; `.ci` is neither a part nor a hash."""
+    whole = f"{environment.cluster.name}{words.SEPARATOR}{tenant.tenant}"
+    return f"{fitted(whole, account.ROLE_NAME - 3, '.')}.ci"
+
+
+def tenant_queue(environment: Environment, tenant: Tenant, name: str) -> str:
+    """SQS allows no dots: an underscore marks what is cut."""
+    return fitted(_own(environment, tenant, name), account.QUEUE_NAME, "_")
+
+
+def tenant_access_point(environment: Environment, tenant: Tenant, bucket: str) -> str:
+    """S3 allows neither; the whole name is told by its hash, and all of them have one."""
+    whole = f"{environment.environment}/{environment.cluster.name}/{tenant.tenant}/{bucket}"
+    return f"{tenant.tenant}-{_hash(whole)}"
+
+
+def tenant_budget(environment: Environment, tenant: Tenant) -> str:
+    return fitted(f"{environment.cluster.name}{words.SEPARATOR}{tenant.tenant}", account.BUDGET_NAME, ".")
+
+
+def tenant_secret(environment: Environment, tenant: Tenant, name: str) -> str:
+    return f"tenancy/{environment.environment}/{tenant.tenant}/{name}"
+
+
+def tenant_log_group(environment: Environment, tenant: Tenant, name: str) -> str:
+    return f"/tenancy/{environment.environment}/{tenant.tenant}/{name}"
+
+
+def tenant_repository(environment: Environment, tenant: Tenant, name: str) -> str:
+    return f"{environment.environment}/{tenant.tenant}/{name}"
+
+
+def shared_repositories(environment: Environment) -> str:
+    """What all pipelines may read; no tenant is called `shared`."""
+    return f"{environment.environment}/shared/"
+
+
+def bucket_key_alias(environment: Environment, bucket: str) -> str:
+    return f"alias/tenancy/{environment.environment}/bucket/{bucket}"
+
+
+def tenant_key_alias(environment: Environment, tenant: Tenant) -> str:
+    return f"alias/tenancy/{environment.environment}/tenant/{tenant.tenant}"
+
+
+def tenant_tags(environment: Environment, tenant: Tenant, tier: str) -> dict[str, str]:
+    """Tags of what is a tenant's: the vocabulary of its labels."""
+    labels = tier_labels(environment, tenant, tier)
+    return {
+        **tags(environment),
+        words.TENANT_TAG: tenant.tenant,
+        **{key: labels[key] for key in words.COST_LABELS},
+    }
+
+
+def fitted(whole: str, longest: int, mark: str) -> str:
+    """The name if it is short enough; else its beginning, a mark that no whole name holds, and a hash of all of it."""
+    if len(whole) <= longest:
+        return whole
+    kept = _hash(whole)
+    return f"{whole[: longest - len(kept) - 1]}{mark}{kept}"
+
+
+def _own(environment: Environment, tenant: Tenant, name: str) -> str:
+    return words.SEPARATOR.join((environment.cluster.name, tenant.tenant, name))
+
+
+def _hash(whole: str) -> str:
+    return hashlib.sha256(whole.encode()).hexdigest()[:12]
