@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tenancy.catalog import vocabulary as words
+from tenancy.plan.guards import frameworks
 from tenancy.plan.labels import manifest, platform_labels, tenant_labels
 from tenancy.plan.model import Object
 from tenancy.spec.environment import Environment
-from tenancy.spec.tenant import Namespace, Role, Tenant
+from tenancy.spec.tenant import Namespace, Role, Tenant, held
 
 READ = ("get", "list", "watch")
 CHANGE = ("create", "update", "patch", "delete", "deletecollection")
@@ -57,6 +58,12 @@ _VIEW_CLAIMS: Rights = {_CLAIMS: READ}
 _MAKE_CLAIMS: Rights = {_CLAIMS: ("create", "delete")}
 """What a claim asks for never changes, and its status says which devices it got: that is the scheduler's."""
 
+_VIEW_QUEUES: Rights = {
+    ("kueue.x-k8s.io", ("localqueues", "workloads")): READ,
+    ("visibility.kueue.x-k8s.io", ("localqueues/pendingworkloads",)): ("get",),
+}
+"""Nobody of a tenant's writes there: a Workload's status is what was admitted, a queue's spec whose share it spends."""
+
 PERSONAS: Mapping[Role, tuple[Rights, ...]] = {
     Role.VIEWER: (_VIEW,),
     Role.OPERATOR: (_VIEW, _OPERATE),
@@ -70,10 +77,16 @@ def role_name(role: Role) -> str:
 
 
 def _rights(environment: Environment, role: Role) -> tuple[Rights, ...]:
-    if not environment.devices_by_claim:
-        return PERSONAS[role]
-    may_make = _DEVELOP in PERSONAS[role]
-    return (*PERSONAS[role], _VIEW_CLAIMS, *([_MAKE_CLAIMS] if may_make else []))
+    rights: list[Rights] = [*PERSONAS[role]]
+    may_make, may_end = _DEVELOP in PERSONAS[role], _OPERATE in PERSONAS[role]
+    if environment.devices_by_claim:
+        rights += [_VIEW_CLAIMS, *([_MAKE_CLAIMS] if may_make else [])]
+    if environment.queued:
+        rights.append(_VIEW_QUEUES)
+    for framework in frameworks(environment):
+        verbs = READ + (CHANGE if may_make else ("delete",) if may_end else ())
+        rights.append({(framework.group, (framework.resource,)): verbs})
+    return tuple(rights)
 
 
 def cluster_roles(environment: Environment) -> tuple[Object, ...]:
@@ -105,7 +118,7 @@ def role_bindings(environment: Environment, tenant: Tenant, namespace: Namespace
             for person in tenant.people
             if person.role is role and (not person.namespaces or namespace.name in person.namespaces)
         ]
-        subjects = sorted({(p.kind, p.name) for p in people})
+        subjects = sorted({*((p.kind, p.name) for p in people), *_pipeline(tenant, namespace, role)})
         if not subjects:
             continue
         body = {
@@ -129,3 +142,10 @@ def role_bindings(environment: Environment, tenant: Tenant, namespace: Namespace
             )
         )
     return tuple(bindings)
+
+
+def _pipeline(tenant: Tenant, namespace: Namespace, role: Role) -> list[tuple[str, str]]:
+    """The group of the tenant's pipeline, if that has the role there."""
+    ci = tenant.ci
+    there = ci and ci.role == role and held(ci.namespaces, namespace)
+    return [("Group", words.CI_GROUP.format(tenant=tenant.tenant))] if there else []

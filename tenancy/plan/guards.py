@@ -9,11 +9,13 @@ nothing. No text of a tenant file enters an expression.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.frameworks import FRAMEWORKS, Framework
 from tenancy.plan.labels import manifest, platform_labels
 from tenancy.plan.model import Object, digest
 from tenancy.rules.catalogue import RULES
@@ -39,8 +41,74 @@ JOB_CONTROLLERS = ("system:kube-controller-manager", "system:serviceaccount:kube
 """The second wherever controllers have accounts of their own, as on EKS."""
 JOB_FINALIZER = "batch.kubernetes.io/job-tracking"
 """The job controller puts it on pods that it makes. Nobody takes it off pods of another controller, and no template
-needs it. Kueue's on plain pods (kueue.x-k8s.io/managed) has no place here: where no Kueue runs, it stays for ever.
+needs it."""
+
+KUEUE = f"system:serviceaccount:{words.QUEUE_NAMESPACE}:kueue-controller-manager"
+WORKLOAD_CONTROLLERS = (
+    "system:kube-controller-manager",
+    *(
+        f"system:serviceaccount:kube-system:{name}"
+        for name in (
+            *("cronjob-controller", "daemon-set-controller", "deployment-controller", "generic-garbage-collector"),
+            *("job-controller", "replicaset-controller", "replication-controller", "statefulset-controller"),
+        )
+    ),
+)
+"""Who makes objects of objects; what tenants write went through a guard as a template."""
+
+DOMAIN = "kueue.x-k8s.io/"
+QUEUE = DOMAIN + "queue-name"
+URGENCY = DOMAIN + "priority-class"
+RUN_TIME = DOMAIN + "max-exec-time-seconds"
+MANAGED = DOMAIN + "managed"
+"""Label and finalizer of a pod that the queue starts."""
+HELD = DOMAIN + "admission"
+"""Gate of a pod that waits for the queue."""
+PLACED = DOMAIN + "topology"
+"""Gate of a pod that waits for its place in the network."""
+PARENT = DOMAIN + "pod-suspending-parent"
+
+WRITABLE = (
+    *(QUEUE, URGENCY, RUN_TIME),
+    *(DOMAIN + f"job-{name}" for name in ("completions-equal-parallelism", "min-parallelism")),
+    *(
+        DOMAIN + f"podset-{name}"
+        for name in (
+            *("group-name", "preferred-topology", "required-topology", "slice-required-topology"),
+            *("slice-required-topology-constraints", "slice-size", "unconstrained-topology"),
+        )
+    ),
+)
+"""Labels and annotations of Kueue's that ask it for something and tell it nothing; the rest of v0.19.2 is refused:
+
+prebuilt-workload-name, multikueue-origin[-uid] (pkg/controller/constants, apis/kueue/v1beta2/multikueue_types.go)
+    runs under quota that other work was given, or is nobody's to count
+pod-group-name, -total-count, -fast-admission, -serving, role-hash, retriable-in-group, pod-group-pod-index[-label]
+    (pkg/controller/jobs/pod/constants) pods of one `role-hash` are counted as if all were like the first: one that
+    asks for no GPU makes eight free. The queue believes a hash that is there, and nobody can see who wrote it. Groups
+    are made by Kueue itself, for StatefulSets and LeaderWorkerSets
+managed, pod-suspending-parent, podset, cluster-queue-name, local-queue-name, workload, workload-slice-name,
+pod-index-offset, stopping, raycluster-* (pkg/constants, topology_types.go, jobs/job, jobs/raycluster/common.go)
+    Kueue's own notes; without the first two it takes a pod for none of its own
+elastic-job (pkg/constants) work that grows while it runs; nobody has judged how it is counted
+safe-to-forcefully-delete, admission-gated-by (pkg/controller/constants), provreq.kueue.x-k8s.io/* (the autoscaler's)
 """
+GATED: Mapping[str, Mapping[str, str]] = {
+    "pods": {MANAGED: "true", DOMAIN + "role-hash": ""},
+    "deployments": {MANAGED: "true", PARENT: "deployment"},
+    "statefulsets": {PARENT: "statefulset"},
+    "leaderworkersets": {
+        PARENT: "leaderworkerset.x-k8s.io/leaderworkerset",
+        DOMAIN + "pod-group-serving": "true",
+        DOMAIN + "pod-index-offset": "1",
+    },
+}
+"""What Kueue's webhooks write before a guard sees the object, as if its maker had; empty: any value."""
+OWN_CONTROLLERS = (
+    *("batch.kubernetes.io/job-controller", "jobset.sigs.k8s.io/jobset-controller", "kubeflow.org/mpi-operator"),
+    *("kubernetes.io/job-controller", "ray.io/kuberay-operator", "trainer.kubeflow.org/trainjob-controller"),
+)
+"""What `managedBy` may say: the controller that is meant anyway."""
 
 # Annotations of pods that a network or a runtime obeys. Network plugins, by domain (a domain covers those below it):
 #   k8s.v1.cni.cncf.io, v1.multus-cni.io   more networks, the default one: Multus, docs/configuration.md
@@ -185,6 +253,62 @@ _CLAIM_RULES: Mapping[str, str] = {
             && !has(r.exactly.capacity))"""
 }
 
+
+def _but_by_controllers(rules: Mapping[str, str]) -> dict[str, str]:
+    """What controllers make was judged as a template, and what the queue changes is its own."""
+    return {rule: f"variables.byController || ({text})" for rule, text in rules.items()}
+
+
+# Rules on everything that queues, over what `_queue_variables` yields.
+_QUEUE_RULES: Mapping[str, str] = _but_by_controllers(
+    {
+        "kueue-01": f"""(!variables.queues || variables.owned || {_cel(QUEUE)} in variables.workLabels)
+        && variables.marks.all(m, !({_cel(QUEUE)} in m) || m[{_cel(QUEUE)}] in variables.allowedQueues)""",
+        "kueue-02": "size(variables.newOwners) == 0",
+        "kueue-03": "variables.gates.all(g, g in variables.usualGates)",
+        "kueue-06": f"""variables.marks.all(m, !({_cel(URGENCY)} in m)
+            || m[{_cel(URGENCY)}] in variables.allowedPriorities)""",
+        "kueue-08": f"""variables.marks.all(m, m.all(k, !k.contains({_cel(DOMAIN)}) || k in {_cel(list(WRITABLE))}
+            || (k in variables.given && (variables.given[k] == '' || variables.given[k] == m[k]))
+            || variables.oldMarks.exists(o, k in o && o[k] == m[k])))
+        && variables.oldMarks.all(o, o.all(k, !k.contains({_cel(DOMAIN)}) || k in {_cel(list(WRITABLE))}
+            || variables.marks.exists(m, k in m)))""",
+        "kueue-10": f"""variables.mostSeconds == '' || !variables.ends || variables.owned
+        || ({_cel(RUN_TIME)} in variables.workLabels
+            && variables.workLabels[{_cel(RUN_TIME)}].matches('^[1-9][0-9]{{0,8}}$')
+            && int(variables.workLabels[{_cel(RUN_TIME)}]) <= int(variables.mostSeconds))""",
+    }
+)
+_QUEUED_PODS: Mapping[str, str] = {
+    **_QUEUE_RULES,
+    # Nobody puts a gate on a pod that is there, and whoever took the queue's off would start past it.
+    "kueue-03": f"""({_QUEUE_RULES["kueue-03"]})
+        && (variables.byQueue || request.operation != 'UPDATE' || !has(oldObject.spec.schedulingGates)
+            || oldObject.spec.schedulingGates.all(g,
+                g.name in variables.gates || !g.name.startsWith({_cel(DOMAIN)})))""",
+    "kueue-07": """request.operation != 'CREATE' || (variables.spec.containers
+        + (has(variables.spec.initContainers) ? variables.spec.initContainers : [])).all(c,
+            has(c.resources) && has(c.resources.requests)
+            && 'cpu' in c.resources.requests && 'memory' in c.resources.requests)""",
+    # A Deployment's and a StatefulSet's pods wait each by itself, those of other work with it.
+    "kueue-09": f"""request.operation != 'CREATE' || variables.byRunner || {_cel(HELD)} in variables.gates""",
+}
+# Kueue reads a template before anybody has filled in what its pods will get.
+_TEMPLATE_LIMITS: Mapping[str, str] = _but_by_controllers(
+    {
+        "quota-04": """variables.containers.all(c, !has(c.resources) || !has(c.resources.requests)
+        || variables.defaultLimits.all(d, !(d.split('=')[0] in c.resources.requests)
+            || (has(c.resources.limits) && d.split('=')[0] in c.resources.limits)
+            || !quantity(string(c.resources.requests[d.split('=')[0]])).isGreaterThan(quantity(d.split('=')[1]))))"""
+    }
+)
+_SUSPENSION: Mapping[str, str] = {
+    "kueue-04": f"""variables.byRunner || (
+        variables.controllers.all(c, c in {_cel(list(OWN_CONTROLLERS))})
+        && (!variables.waits || variables.suspended
+            || (request.operation == 'UPDATE' && !variables.wasSuspended)))"""
+}
+
 _HAS_TENANT = {"ns-02": f"{_cel(words.TENANT)} in namespaceObject.metadata.labels"}
 
 _KEYS = f"!has(object.data) || object.data.all(k, !(k in {_DEVICES}))"
@@ -192,9 +316,12 @@ _KEYS = f"!has(object.data) || object.data.all(k, !(k in {_DEVICES}))"
 
 GUARDED = (
     *(*_HAS_TENANT, *_POD_RULES, *_CLAIM_RULES),
+    *(*_QUEUED_PODS, *_TEMPLATE_LIMITS, *_SUSPENSION, "kueue-05"),
     *("avail-02", "gpu-04", "id-01", "id-02", "net-01", "ns-01", "ns-05", "stor-03"),
 )
-"""Every rule that some guard enforces."""
+"""Every rule that some guard enforces, those that stand only where there is a queue among them."""
+BACKSTOPS = ("kueue-07", "kueue-09")
+"""Rules that no request comes to as long as another control stands: a limit range, Kueue's own webhooks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +338,22 @@ class Guard:
     operations: Sequence[str] = ("CREATE", "UPDATE")
 
 
+def _noted(key: str) -> str:
+    """An annotation of the namespace; empty if it is not there."""
+    at = f"namespaceObject.metadata.annotations[{_cel(key)}]"
+    known = f"has(namespaceObject.metadata.annotations) && {_cel(key)} in namespaceObject.metadata.annotations"
+    return f"{known} ? {at} : ''"
+
+
 def _listed(key: str) -> str:
     at = f"namespaceObject.metadata.annotations[{_cel(key)}]"
     known = f"has(namespaceObject.metadata.annotations) && {_cel(key)} in namespaceObject.metadata.annotations"
     return f"{known} ? {at}.split(',').filter(x, x != '') : []"
+
+
+def _untyped(text: str) -> str:
+    """Fields of whatever object is asked about: one guard reads what only some of its kinds have."""
+    return re.sub(r"\b(object|oldObject)(?=\.)", r"dyn(\1)", text)
 
 
 # What a pod has already is judged no more: a network's agent has written there how the pod is connected, and whoever
@@ -225,6 +364,9 @@ _OF_SYSTEM = """('system:serviceaccounts:kube-system' in request.userInfo.groups
 _NEW_ANNOTATIONS = f"""variables.podAnnotations.filter(k, request.operation == 'CREATE' || (!{_OF_SYSTEM}
     && !(has(oldObject.metadata.annotations) && k in oldObject.metadata.annotations
         && oldObject.metadata.annotations[k] == variables.podAnnotations[k])))"""
+_IN_PLACE = f"""
+    && !(f == {_cel(MANAGED)} && {_cel(MANAGED)} in variables.podLabels)"""
+"""Kueue's finalizer goes when the work has ended; where no Kueue runs, it would stay for ever."""
 _NEW_FINALIZERS = f"""(has(object.metadata.finalizers) ? object.metadata.finalizers : []).filter(f,
     !(f == {_cel(JOB_FINALIZER)} && request.userInfo.username in {_cel(list(JOB_CONTROLLERS))})
     && (request.operation == 'CREATE'
@@ -233,7 +375,7 @@ _NO_NEW_FINALIZER = """(!has(object.metadata.finalizers) || object.metadata.fina
     has(oldObject.metadata.finalizers) && f in oldObject.metadata.finalizers))"""
 
 
-def _pod_variables(spec: str, metadata: str, placing: str) -> dict[str, str]:
+def _pod_variables(spec: str, metadata: str, placing: str, queued: bool = False) -> dict[str, str]:
     """`spec` and `metadata` yield the pod's; `placing` holds while the scheduler has not seen it."""
 
     def either(field: str) -> str:
@@ -248,16 +390,213 @@ def _pod_variables(spec: str, metadata: str, placing: str) -> dict[str, str]:
         "podLabels": labels,
         "podAnnotations": annotations,
         "newAnnotations": _NEW_ANNOTATIONS if of_pod else "variables.podAnnotations.filter(k, true)",
-        "newFinalizers": _NEW_FINALIZERS if of_pod else finalizers,
+        "newFinalizers": _NEW_FINALIZERS + (f".filter(f, true{_IN_PLACE})" if queued else "") if of_pod else finalizers,
         "placing": placing,
         "containers": "variables.spec.containers"
         " + (has(variables.spec.initContainers) ? variables.spec.initContainers : [])"
         " + (has(variables.spec.ephemeralContainers) ? variables.spec.ephemeralContainers : [])",
-        "allowedPools": _listed(words.ALLOWED_POOLS),
-        "allowedPriorities": _listed(words.ALLOWED_PRIORITIES),
-        "allowedRegistries": _listed(words.ALLOWED_REGISTRIES),
-        "allowedResources": _listed(words.ALLOWED_RESOURCES),
+        **_LISTS,
     }
+
+
+def _map(at: str, optional: Sequence[str]) -> str:
+    """A map that may not be there, nor what it stands in."""
+    there = " && ".join([*(f"has({part})" for part in optional), f"has({at})"])
+    return f"({there} ? {at} : {{}})"
+
+
+def _marks(root: str, optional: Sequence[str] = ()) -> list[str]:
+    return [_map(f"{root}.{field}", optional) for field in ("labels", "annotations")]
+
+
+_OWN = "{0}.metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Where a kind of object says what the queue reads. Expressions, of which `{0}` is the object."""
+
+    work: str
+    """Metadata of what is queued."""
+    template: str = ""
+    """A pod's template in it."""
+    queues: str = "true"
+    """Whether it is queued by itself, and not only the pods that it makes."""
+    ends: str = "true"
+    """Whether the queue keeps its run time."""
+    given: str = "{}"
+    usual: tuple[str, ...] = (PLACED,)
+
+
+def _queue_variables(environment: Environment, of: _Work) -> dict[str, str]:
+    def optional(root: str) -> list[str]:
+        """An object's own metadata is always there."""
+        return [] if of.work == _OWN else [of.work.format(root)]
+
+    def found(root: str) -> str:
+        pods = f"{of.template.format(root)}.metadata"
+        return ", ".join(
+            [*_marks(of.work.format(root), optional(root)), *(_marks(pods, [pods]) if of.template else [])]
+        )
+
+    spec = f"{of.template.format('object')}.spec" if of.template else "object.spec"
+    return {
+        **_who(environment),
+        "workLabels": _map(f"{of.work.format('object')}.labels", optional("object")),
+        "marks": f"[{found('object')}]",
+        "oldMarks": f"request.operation == 'UPDATE' ? [{found('oldObject')}] : []",
+        "queues": of.queues,
+        "ends": of.ends,
+        "given": of.given,
+        "gates": f"has({spec}.schedulingGates) ? {spec}.schedulingGates.map(g, g.name) : []",
+        "usualGates": _cel(list(of.usual)),
+    }
+
+
+def _who(environment: Environment) -> dict[str, str]:
+    operators = sorted({framework.operator for framework in frameworks(environment)})
+
+    def by(*names: str) -> str:
+        return f"request.userInfo.username in {_cel(list(names))}"
+
+    return {
+        "byQueue": by(KUEUE),
+        "byRunner": by(KUEUE, *JOB_CONTROLLERS, *operators),
+        "byController": by(KUEUE, *WORKLOAD_CONTROLLERS, *operators),
+        "owned": f"has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(o, {_CONTROLS})",
+        "newOwners": f"""(has(object.metadata.ownerReferences) ? object.metadata.ownerReferences : []).filter(o,
+    {_CONTROLS} && !(request.operation == 'UPDATE' && has(oldObject.metadata.ownerReferences)
+        && oldObject.metadata.ownerReferences.exists(b, b.uid == o.uid && has(b.controller) && b.controller)))""",
+        "allowedQueues": _listed(words.ALLOWED_QUEUES),
+        "defaultLimits": _listed(words.DEFAULT_LIMITS),
+        "mostSeconds": _noted(words.MAX_RUN_SECONDS),
+    }
+
+
+_CONTROLS = "has(o.controller) && o.controller"
+_LISTS: Mapping[str, str] = {
+    "allowedPools": _listed(words.ALLOWED_POOLS),
+    "allowedPriorities": _listed(words.ALLOWED_PRIORITIES),
+    "allowedRegistries": _listed(words.ALLOWED_REGISTRIES),
+    "allowedResources": _listed(words.ALLOWED_RESOURCES),
+}
+
+
+def _suspension(suspend: str, managed_by: str, waits: str = "true") -> dict[str, str]:
+    """Where work says that it waits, and who runs it: paths below the object."""
+
+    def at(root: str, path: str) -> str:
+        parts = path.split(".")
+        return " && ".join(f"has({root}.{'.'.join(parts[: n + 1])})" for n in range(len(parts)))
+
+    return {
+        "waits": waits,
+        "suspended": f"{at('object', suspend)} && object.{suspend}",
+        "wasSuspended": f"{at('oldObject', suspend)} && oldObject.{suspend}",
+        "controllers": f"{at('object', managed_by)} ? [object.{managed_by}] : []",
+    }
+
+
+def frameworks(environment: Environment) -> tuple[Framework, ...]:
+    """Kinds that the environment installs and queues."""
+    return tuple(FRAMEWORKS[kind] for kind in sorted(environment.queues.kinds)) if environment.queued else ()
+
+
+# Pod templates of a kind, as a list. A TrainJob has none: what it overrides of a runtime's is judged on its pods.
+_RAY = """([{0}.headGroupSpec.template]
+    + (has({0}.workerGroupSpecs) ? {0}.workerGroupSpecs.map(w, w.template) : []))"""
+_TEMPLATES: Mapping[str, str] = {
+    "JobSet": """(has({0}.spec.replicatedJobs)
+        ? {0}.spec.replicatedJobs.map(j, j.template.spec.template) : [])""",
+    "LeaderWorkerSet": """([{0}.spec.leaderWorkerTemplate.workerTemplate]
+        + (has({0}.spec.leaderWorkerTemplate.leaderTemplate) ? [{0}.spec.leaderWorkerTemplate.leaderTemplate] : []))""",
+    "MPIJob": "{0}.spec.mpiReplicaSpecs.map(r, {0}.spec.mpiReplicaSpecs[r].template)",
+    "RayCluster": _RAY.format("{0}.spec"),
+    "RayJob": f"""((has({{0}}.spec.rayClusterSpec) ? {_RAY.format("{0}.spec.rayClusterSpec")} : [])
+        + (has({{0}}.spec.submitterPodTemplate) ? [{{0}}.spec.submitterPodTemplate] : []))""",
+}
+_OF_POD = re.compile(r"variables\.(spec|podLabels|podAnnotations|newAnnotations|newFinalizers|containers)\b")
+
+
+def _for_each_pod(rule: str) -> str:
+    """A rule on one pod as a rule on all of `variables.pods`."""
+    text = _OF_POD.sub(r"pod.\1", rule)
+    return f"variables.pods.all(pod, {text})"
+
+
+def _framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> Guard:
+    """Kinds of others: one guard for all, because what it reads of each is a list of templates."""
+    kinds = frameworks(environment)
+
+    def templates(root: str) -> str:
+        chosen = "[]"
+        for framework in kinds:
+            if text := _TEMPLATES.get(framework.kind):
+                # Nobody's schema: the guard reads what several kinds have in different places.
+                chosen = f"object.kind == {_cel(framework.kind)} ? {text.format(f'dyn({root})')} : {chosen}"
+        return f"({chosen})"
+
+    def either(at: str) -> str:
+        return f"has(t.metadata) && has(t.metadata.{at}) ? t.metadata.{at} : {{}}"
+
+    pods = {
+        "spec": "t.spec",
+        "podLabels": either("labels"),
+        "podAnnotations": either("annotations"),
+        "newAnnotations": f"({either('annotations')}).filter(k, true)",
+        "newFinalizers": "has(t.metadata) && has(t.metadata.finalizers) ? t.metadata.finalizers : []",
+        "containers": """(has(t.spec.containers) ? t.spec.containers : [])
+            + (has(t.spec.initContainers) ? t.spec.initContainers : [])""",
+    }
+
+    def marks(root: str) -> str:
+        own = ", ".join(_marks(f"{root}.metadata"))
+        lists = " + ".join(
+            f"{templates(root)}.map(t, has(t.metadata) && has(t.metadata.{field}) ? t.metadata.{field} : {{}})"
+            for field in ("labels", "annotations")
+        )
+        return f"[{own}] + {lists}"
+
+    def of_kind(values: Mapping[str, str], otherwise: str) -> str:
+        chosen = otherwise
+        for kind, text in values.items():
+            chosen = f"object.kind == {_cel(kind)} ? {text} : {chosen}"
+        return chosen
+
+    variables = {
+        "templates": templates("object"),
+        "pods": f"variables.templates.map(t, {{{', '.join(f'{_cel(k)}: dyn({v})' for k, v in pods.items())}}})",
+        "placing": "true",
+        **_LISTS,
+        **_queue_variables(environment, _Work(_OWN)),
+        "marks": marks("object"),
+        "oldMarks": f"request.operation == 'UPDATE' ? {marks('oldObject')} : []",
+        "ends": "object.kind != 'LeaderWorkerSet'",
+        "given": of_kind({"LeaderWorkerSet": _cel(GATED["leaderworkersets"])}, "{}"),
+        "gates": """variables.templates.filter(t, has(t.spec.schedulingGates))
+            .map(t, t.spec.schedulingGates.map(g, g.name))""",
+        **_suspension("spec.suspend", "spec.managedBy"),
+    }
+    mpi = _suspension("spec.runPolicy.suspend", "spec.runPolicy.managedBy")
+    for name in ("suspended", "wasSuspended", "controllers"):
+        here, there = (re.sub(r"\b(object|oldObject)\b(?=\.)", r"dyn(\1)", x[name]) for x in (variables, mpi))
+        variables[name] = f"object.kind == 'MPIJob' ? ({there}) : ({here})"
+    variables["waits"] = "object.kind != 'LeaderWorkerSet'"
+    # A list of gates for each template here.
+    gates = _but_by_controllers({"kueue-03": "variables.gates.all(l, l.all(g, g in variables.usualGates))"})
+    return Guard(
+        "tenancy-frameworks",
+        [(framework.group, framework.version, [framework.resource]) for framework in kinds],
+        {
+            **_HAS_TENANT,
+            **{rule: _for_each_pod(text) for rule, text in {**pod_rules, **_TEMPLATE_LIMITS}.items()},
+            **_QUEUE_RULES,
+            **gates,
+            **_SUSPENSION,
+        },
+        variables,
+        _changed("spec", *_META, "metadata.ownerReferences"),
+    )
 
 
 def _changed(*fields: str, also: str = "") -> dict[str, str]:
@@ -274,37 +613,93 @@ def _changed(*fields: str, also: str = "") -> dict[str, str]:
 _META = ("metadata.labels", "metadata.annotations")
 
 
+def _by_resource(values: Mapping[str, Mapping[str, str]]) -> str:
+    """What a guard over several resources yields for the one that is asked for."""
+    chosen = "{}"
+    for resource, value in values.items():
+        chosen = f"request.resource.resource == {_cel(resource)} ? {_cel(value)} : {chosen}"
+    return chosen
+
+
 def guards(environment: Environment) -> tuple[Guard, ...]:
     platform = f"{_cel(environment.platform.group)} in request.userInfo.groups"
     templates = [
         ("batch", "v1", ["jobs"]),
         ("apps", "v1", ["deployments", "statefulsets", "replicasets", "daemonsets"]),
     ]
-    pod_rules = {**_HAS_TENANT, **_POD_RULES, **(_BY_CLAIM if environment.devices_by_claim else {})}
+    pod_rules = {**_POD_RULES, **(_BY_CLAIM if environment.devices_by_claim else {})}
+    queued = environment.queued
+
+    def of_queue(rules: Mapping[str, str], of: _Work, **more: str) -> tuple[dict[str, str], dict[str, str]]:
+        return ({**rules}, {**_queue_variables(environment, of), **more}) if queued else ({}, {})
+
+    by_hand = "request.resource.resource in ['jobs', 'deployments', 'statefulsets']"
+    on_pods = of_queue(
+        _QUEUED_PODS,
+        _Work(
+            _OWN,
+            # A pod of other work carries what that work's template says.
+            given=f"request.operation == 'CREATE' ? {_cel(GATED['pods'])} : {{}}",
+            usual=(HELD, PLACED),
+        ),
+    )
+    is_job = "request.resource.resource == 'jobs'"
+    on_templates = of_queue(
+        {**_QUEUE_RULES, **_TEMPLATE_LIMITS, **_SUSPENSION},
+        _Work(
+            *(_OWN, "{0}.spec.template"),
+            queues=by_hand,
+            ends=is_job,
+            given=_by_resource({kind: GATED[kind] for kind in ("deployments", "statefulsets")}),
+        ),
+        **{k: f"{is_job} && ({_untyped(v)})" for k, v in _suspension("spec.suspend", "").items() if k != "controllers"},
+        controllers=f"{is_job} && has(dyn(object).spec.managedBy) ? [dyn(object).spec.managedBy] : []",
+    )
+    on_cronjobs = of_queue(
+        {**_QUEUE_RULES, **_TEMPLATE_LIMITS, **_SUSPENSION},
+        _Work("{0}.spec.jobTemplate.metadata", "{0}.spec.jobTemplate.spec.template", queues="false"),
+        # Whether it makes Jobs now is its own; each of them waits.
+        waits="false",
+        suspended="true",
+        wasSuspended="true",
+        controllers="has(object.spec.jobTemplate.spec.managedBy) ? [object.spec.jobTemplate.spec.managedBy] : []",
+    )
+    seen = ("spec", *_META, "metadata.ownerReferences") if queued else ("spec",)
     return (
         Guard(
             "tenancy-pods",
-            [("", "v1", ["pods", "pods/ephemeralcontainers"])],
-            pod_rules,
-            _pod_variables("object.spec", "object.metadata", "request.operation == 'CREATE'"),
-            _changed("spec", *_META, also=_NO_NEW_FINALIZER),
+            # A pod's marks can be written by its status too.
+            [("", "v1", ["pods", "pods/ephemeralcontainers", *(["pods/status"] if queued else [])])],
+            {**_HAS_TENANT, **pod_rules, **on_pods[0]},
+            {**_pod_variables("object.spec", "object.metadata", "request.operation == 'CREATE'", queued), **on_pods[1]},
+            _changed("spec", *_META, *seen[3:], also=_NO_NEW_FINALIZER),
         ),
         Guard(
             "tenancy-templates",
             [*templates, ("", "v1", ["replicationcontrollers"])],
-            pod_rules,
-            _pod_variables("object.spec.template.spec", "object.spec.template.metadata", "true"),
-            _changed("spec"),
+            {**_HAS_TENANT, **pod_rules, **on_templates[0]},
+            {
+                **_pod_variables("object.spec.template.spec", "object.spec.template.metadata", "true"),
+                **on_templates[1],
+            },
+            _changed(*seen),
         ),
         Guard(
             "tenancy-cronjobs",
             [("batch", "v1", ["cronjobs"])],
-            pod_rules,
-            _pod_variables(
-                "object.spec.jobTemplate.spec.template.spec", "object.spec.jobTemplate.spec.template.metadata", "true"
-            ),
-            _changed("spec"),
+            {**_HAS_TENANT, **pod_rules, **on_cronjobs[0]},
+            {
+                **_pod_variables(
+                    "object.spec.jobTemplate.spec.template.spec",
+                    "object.spec.jobTemplate.spec.template.metadata",
+                    "true",
+                ),
+                **on_cronjobs[1],
+            },
+            _changed(*seen),
         ),
+        *((_framework_guard(environment, pod_rules),) if frameworks(environment) else ()),
+        *((_queue_guard(),) if queued else ()),
         Guard(
             "tenancy-configmaps",
             [("", "v1", ["configmaps"])],
@@ -384,6 +779,21 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
             operations=("DELETE",),
         ),
         *(_claim_guards() if environment.devices_by_claim else ()),
+    )
+
+
+def _queue_guard() -> Guard:
+    """Whoever makes a queue, it leads to the tenant's own share."""
+    tenant = f"namespaceObject.metadata.labels[{_cel(words.TENANT)}]"
+    return Guard(
+        "tenancy-queues",
+        [("kueue.x-k8s.io", "v1beta2", ["localqueues"])],
+        {
+            "kueue-05": f"""{_HAS_TENANT["ns-02"]}
+        && object.spec.clusterQueue.startsWith({tenant} + {_cel(words.SEPARATOR)})"""
+        },
+        {},
+        _changed("spec"),
     )
 
 

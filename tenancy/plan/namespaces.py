@@ -9,6 +9,7 @@ from tenancy.plan.labels import manifest, tenant_labels
 from tenancy.plan.model import Object
 from tenancy.plan.priorities import allowed_classes
 from tenancy.spec.environment import Environment
+from tenancy.spec.queues import seconds
 from tenancy.spec.tenant import Namespace, Tenant
 
 
@@ -44,6 +45,18 @@ def allowed_registries(environment: Environment, tenant: Tenant) -> list[str]:
     return [prefix.replace("{tenant}", tenant.tenant) for prefix in environment.images.registries]
 
 
+def queue_notes(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, str]:
+    """What the guards know of the namespace's queues; nothing without a queue."""
+    if not environment.queued:
+        return {}
+    tier = environment.tiers[tenant.tier_of(namespace)]
+    notes = {
+        words.ALLOWED_QUEUES: ",".join([words.DEFAULT_QUEUE, *sorted(namespace.queues)]),
+        words.DEFAULT_LIMITS: ",".join(f"{what}={size}" for what, size in sorted(tier.container.default.items())),
+    }
+    return notes | ({words.MAX_RUN_SECONDS: str(seconds(tier.max_run_time))} if tier.max_run_time else {})
+
+
 def namespace_object(environment: Environment, tenant: Tenant, namespace: Namespace) -> Object:
     tier = tenant.tier_of(namespace)
     lists = {
@@ -57,6 +70,7 @@ def namespace_object(environment: Environment, tenant: Tenant, namespace: Namesp
     waived = [f"{w.rule}={w.until.isoformat()}" for w in tenant.exceptions if w.object == namespace.name]
     annotations = {
         **{key: ",".join(values) for key, values in lists.items()},
+        **queue_notes(environment, tenant, namespace),
         words.OWNER_MAIL: tenant.owner.mail,
         **({words.TITLE: tenant.title} if tenant.title else {}),
         **({words.PREFIX + "purpose": namespace.purpose} if namespace.purpose else {}),

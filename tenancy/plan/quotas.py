@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from tenancy.catalog import gpus, quantity
 from tenancy.catalog import vocabulary as words
 from tenancy.plan.devices import DRIVER_CLASSES, claimable, device_class
+from tenancy.plan.guards import frameworks
 from tenancy.plan.labels import manifest, tenant_labels
 from tenancy.plan.model import Object
 from tenancy.plan.queues import most_held
@@ -102,6 +103,7 @@ def resource_quota(environment: Environment, tenant: Tenant, namespace: Namespac
         "count/replicasets.apps": quantity.write_count(REPLICA_SETS * quota.deployments),
         # A workload for each pod that is queued by itself, and for each job.
         **({WORKLOADS: quantity.write_count(quota.pods + quota.jobs)} if environment.queued else {}),
+        **{f"count/{f.resource}.{f.group}": quantity.write_count(quota.jobs) for f in frameworks(environment)},
         **quota.other,
         **gpu_quota(environment, tenant, namespace),
     }

@@ -6,15 +6,18 @@ from collections.abc import Mapping
 
 from tenancy.catalog import vocabulary as words
 from tenancy.plan.devices import device_class
-from tenancy.plan.guards import MOST_DEVICES
+from tenancy.plan.guards import MOST_DEVICES, RUN_TIME
 from tenancy.plan.labels import manifest
 from tenancy.plan.model import Object
 from tenancy.plan.pools import node_taints, pools_of
+from tenancy.plan.queues import most_held
 from tenancy.rules.catalogue import Violation
 from tenancy.spec.environment import Environment, nearest
+from tenancy.spec.queues import seconds
 from tenancy.spec.tenant import Namespace, Tenant
 
 NAME = "hello-gpu"
+SAMPLE_SECONDS = 3600
 _LABELS = {"app.kubernetes.io/name": NAME}
 
 
@@ -70,9 +73,9 @@ def sample(
         if flavor not in tenant.gpus:
             known = ", ".join(nearest(flavor, tenant.gpus)) or "no flavor at all"
             raise Violation("gpu-06", f"{flavor} for {tenant.tenant}", f"{tenant.tenant} has {known}")
-        held = tenant.held_in(namespace)[flavor]
-        if count > held:
-            given = f"{count} {flavor}, while {tenant.namespace_name(namespace)} holds {held}"
+        most = most_held(environment, tenant, namespace)[flavor]
+        if count > most:
+            given = f"{count} {flavor}, while {tenant.namespace_name(namespace)} holds {most} at most"
             raise Violation("gpu-06", given, "ask for less, or choose the namespace that holds them")
         pools = pools_of(environment, flavor, tenant.tenant, frozenset({tenant.tier_of(namespace)}))
         if not pools:
@@ -114,8 +117,15 @@ def sample(
         **({"tolerations": tolerations, "nodeSelector": selector} if wanted else {}),
     }
     where = tenant.namespace_name(namespace)
+    labels = {**_LABELS, **run_time(environment, tenant, namespace)}
     if kind == "pod":
-        return manifest("v1", "Pod", NAME, _LABELS, {"spec": spec}, namespace=where)
+        return manifest("v1", "Pod", NAME, labels, {"spec": spec}, namespace=where)
     template = {"metadata": {"labels": dict(_LABELS)}, "spec": spec}
     body = {"spec": {"backoffLimit": 0, "ttlSecondsAfterFinished": 600, "template": template}}
-    return manifest("batch/v1", "Job", NAME, _LABELS, body, namespace=where)
+    return manifest("batch/v1", "Job", NAME, labels, body, namespace=where)
+
+
+def run_time(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, str]:
+    """The label by which work says how long it may run, where its tier asks for one."""
+    most = environment.tiers[tenant.tier_of(namespace)].max_run_time
+    return {RUN_TIME: str(min(seconds(most), SAMPLE_SECONDS))} if environment.queued and most else {}

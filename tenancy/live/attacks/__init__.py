@@ -8,14 +8,15 @@ from tenancy.live.attacks.limits import limit_attacks
 from tenancy.live.attacks.model import Attack, Request, differences, from_entries
 from tenancy.live.attacks.objects import object_attacks
 from tenancy.live.attacks.pods import pod_attacks
+from tenancy.live.attacks.queues import queue_attacks
 from tenancy.live.attacks.scene import Place, Scene
-from tenancy.plan.guards import GUARDED
+from tenancy.plan.guards import BACKSTOPS, GUARDED
 
-RULES_ATTACKED = GUARDED
+RULES_ATTACKED = tuple(rule for rule in GUARDED if rule not in BACKSTOPS)
 """Rules of the catalogue that attacks are aimed at; RBAC, quota and Pod Security have theirs beside them.
 
-No one environment gives occasion for all of them: what a claim may say (gpu-08) is attacked where GPUs are claimed, and
-a pod with a claim (gpu-07) where they are not.
+No one environment gives occasion for all of them: what a claim may say (gpu-08) is attacked where GPUs are claimed, a
+pod with a claim (gpu-07) where they are not, and the queue where there is one.
 """
 
 __all__ = ["RULES_ATTACKED", "Attack", "Place", "Request", "Scene", "all_attacks", "differences", "from_entries"]
@@ -28,5 +29,6 @@ def all_attacks(scene: Scene) -> tuple[Attack, ...]:
         *claim_attacks(scene),
         *object_attacks(scene),
         *limit_attacks(scene),
+        *queue_attacks(scene),
         *access_attacks(scene),
     )

@@ -11,7 +11,7 @@ from tenancy.catalog.versions import incompatible
 from tenancy.live import denial
 from tenancy.live.api import Identity
 from tenancy.live.attacks.model import ABSENT, MERGE, Attack, Request, attack, group, put, skipped
-from tenancy.live.attacks.pods import ALL_KINDS, LIMITS, Case, attack_of
+from tenancy.live.attacks.pods import ALL_KINDS, LIMITS, Case, attack_of, kinds_of
 from tenancy.live.attacks.scene import POD_NAME, Place, Scene
 from tenancy.plan import quotas
 from tenancy.plan.devices import DRIVER, DRIVER_CLASSES, claimable, device_class, granted_classes
@@ -69,14 +69,14 @@ def _with_claims(scene: Scene, home: Place) -> Iterator[Attack]:
         environment, tenant = place.environment, place.tenant
         for name in sorted({*map(device_class, claimable(environment))} - {*granted_classes(environment, tenant)}):
             yield from foreign_class(scene, place, name)
-        for flavor, held in tenant.held_in(place.namespace).items():
+        for flavor, held in place.most.items():
             yield over_quota(place, flavor, held)
     yield from claim_rights(scene)
 
 
 def _without_claims(scene: Scene, home: Place) -> Iterator[Attack]:
     sentence = "claim a device past the quota"
-    for kind in ALL_KINDS:
+    for kind in kinds_of(home):
         yield attack_of(scene, home, Case("gpu-07", "claim", sentence, "/spec/resourceClaims", CLAIMED), kind)
     reason = "GPUs are extended resources here: the quota refuses every claim, whatever it says"
     yield skipped("gpu-08-resourceclaim", "gpu-08", "claim more than was granted", reason)
@@ -188,7 +188,7 @@ def _by_platform(id: str, rule: str, sentence: str, denier: str, place: Place, b
 def said_by_pods(scene: Scene, place: Place) -> Iterator[Attack]:
     sentence, at = "take a GPU node's CPU without a claim", "/spec/resourceClaims"
     tolerant = {"/spec/tolerations": [{"key": gpus.GPU_TAINT, "operator": "Exists"}]}
-    for kind in ALL_KINDS:
+    for kind in kinds_of(place):
         yield attack_of(scene, place, Case("sched-01", "no-claim", sentence, at, ABSENT, CLAIMED, tolerant), kind)
     yield attack_of(scene, place, Case("sched-01", "empty-claims", sentence, at, [], CLAIMED, tolerant), "Pod")
     for name in granted_classes(place.environment, place.tenant):

@@ -28,14 +28,18 @@ def limit_attacks(scene: Scene) -> Iterator[Attack]:
 
 def _quota(scene: Scene, place: Place) -> Iterator[Attack]:
     denier = denial.quota(quotas.NAME)
-    by_resource = {} if place.environment.devices_by_claim else place.tenant.held_in(place.namespace)
-    for flavor, share in by_resource.items():
+    by_resource = {} if place.environment.devices_by_claim else place.most
+    hard = quotas.gpu_quota(place.environment, place.tenant, place.namespace)
+    for flavor in by_resource:
         resource = place.environment.resource_of(flavor)
+        # Two boards may have one name.
+        share = int(quantity.parse(hard[f"requests.{resource}"]))
         at = f"{LIMITS}/{resource.replace('/', '~1')}"
-        base = {at.replace("limits", "requests"): ABSENT} if share else {}
-        wanted = {flavor: 1} if share else {}
+        mine = place.most[flavor]
+        base = {at.replace("limits", "requests"): ABSENT} if mine else {}
+        wanted = {flavor: 1} if mine else {}
         sentence = f"take {share + 1} {flavor}, where {place.name} holds {share}"
-        case = Case("quota", flavor, sentence, at, str(share + 1), "1" if share else ABSENT, base, gpus=wanted)
+        case = Case("quota", flavor, sentence, at, str(share + 1), "1" if mine else ABSENT, base, gpus=wanted)
         yield attack_of(scene, place, case, "Pod", denier, f"@{place.name}")
     if not place.tenant.gpus:
         yield skipped(f"quota-pod-gpu@{place.name}", "quota", "take more GPUs", f"{place.tenant.tenant} has none")

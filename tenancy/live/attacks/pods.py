@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.live import denial
 from tenancy.live.api import Identity, collection
 from tenancy.live.attacks.model import ABSENT, Attack, Request, attack, escaped, put, skipped
 from tenancy.live.attacks.scene import Place, Scene
-from tenancy.plan.guards import JOB_FINALIZER, TOKEN_SECONDS
+from tenancy.plan.guards import JOB_FINALIZER, RUN_TIME, TOKEN_SECONDS, frameworks
 from tenancy.plan.labels import tenant_labels
 from tenancy.plan.model import Object
 from tenancy.plan.namespaces import allowed_pools, allowed_registries, granted_resources
 from tenancy.plan.priorities import allowed_classes, class_name
 
 ALL_KINDS = ("Pod", "Job", "CronJob", "Deployment", "StatefulSet")
-_API = {"Pod": "v1", "Job": "batch/v1", "CronJob": "batch/v1"}
+"""Kinds that every cluster has; where others are queued, what goes through all of these goes through them too."""
+_API = {
+    "Pod": "v1",
+    "Job": "batch/v1",
+    "CronJob": "batch/v1",
+    **{framework.kind: f"{framework.group}/{framework.version}" for framework in FRAMEWORKS.values()},
+}
 
 ENV = "/spec/containers/0/env"
 INIT = "/spec/initContainers"
@@ -79,16 +87,58 @@ def workload(kind: str, pod: Object) -> Object:
     meta = copy.deepcopy(pod["metadata"])
     del meta["name"]
     meta["labels"] = {**meta.get("labels", {}), **labels}
+    # How long it may run is said by what is queued.
+    run_time = meta["labels"].pop(RUN_TIME, None)
+    of_work = {"labels": {RUN_TIME: run_time}} if run_time else {}
     template = {"metadata": meta, "spec": copy.deepcopy(pod["spec"])}
     spec: dict[str, Any] = {"template": template}
     if kind == "CronJob":
-        spec = {"schedule": "0 3 * * *", "jobTemplate": {"spec": spec}}
+        spec = {"schedule": "0 3 * * *", "jobTemplate": {"spec": spec, "metadata": of_work}}
     elif kind in ("Deployment", "StatefulSet"):
         template["spec"]["restartPolicy"] = "Always"
         spec["selector"] = {"matchLabels": labels}
         if kind == "StatefulSet":
             spec["serviceName"] = name
-    return {"apiVersion": _API.get(kind, "apps/v1"), "kind": kind, "metadata": {"name": name}, "spec": spec}
+    elif kind in _OTHERS:
+        spec = _OTHERS[kind](template)
+    of_work = of_work if kind in ENDING and kind != "CronJob" else {}
+    metadata = {"name": name, **of_work}
+    return {"apiVersion": of_api(kind), "kind": kind, "metadata": metadata, "spec": spec}
+
+
+ENDING = ("Pod", "Job", "CronJob", "JobSet", "MPIJob", "RayCluster", "RayJob", "TrainJob")
+"""Kinds of which the queue keeps the run time."""
+
+
+def _ray_cluster(template: Object) -> Object:
+    return {"headGroupSpec": {"rayStartParams": {}, "template": template}}
+
+
+_OTHERS: Mapping[str, Callable[[Object], Object]] = {
+    "JobSet": lambda template: {"replicatedJobs": [{"name": "w", "template": {"spec": {"template": template}}}]},
+    "LeaderWorkerSet": lambda template: {"leaderWorkerTemplate": {"size": 1, "workerTemplate": template}},
+    "MPIJob": lambda template: {
+        "mpiReplicaSpecs": {role: {"replicas": 1, "template": template} for role in ("Launcher", "Worker")}
+    },
+    "RayCluster": _ray_cluster,
+    "RayJob": lambda template: {
+        "entrypoint": "true",
+        "shutdownAfterJobFinishes": True,
+        "rayClusterSpec": _ray_cluster(template),
+    },
+}
+"""The least spec of each of the kinds of others that hold pod templates."""
+
+
+def of_api(kind: str) -> str:
+    """API version of a kind."""
+    return _API.get(kind, "apps/v1")
+
+
+def kinds_of(place: Place, kinds: Sequence[str] = ALL_KINDS) -> list[str]:
+    """Kinds to go through: with all of Kubernetes', those of others that the environment queues."""
+    found = [f.kind for f in frameworks(place.environment) if f.kind in _OTHERS] if kinds == ALL_KINDS else []
+    return [*kinds, *found]
 
 
 def attack_of(scene: Scene, place: Place, case: Case, kind: str, denier: str = "", suffix: str = "") -> Attack:
@@ -97,7 +147,7 @@ def attack_of(scene: Scene, place: Place, case: Case, kind: str, denier: str = "
     for pointer, value in case.base.items():
         pod = put(pod, pointer, value)
     bad, good = (workload(kind, put(pod, case.at, value)) for value in (case.bad, case.good))
-    path = collection(_API.get(kind, "apps/v1"), kind, place.name)
+    path = collection(of_api(kind), kind, place.name)
     return attack(
         f"{case.rule}-{kind.lower()}-{case.name}{suffix}",
         case.rule,
@@ -115,8 +165,9 @@ def pod_attacks(scene: Scene) -> Iterator[Attack]:
         yield skipped("pods", "gpu-02", "attack through pods", "no tenant has a developer or an owner")
         return
     for case in (*_devices(scene, home), *_scheduling(scene, home), *_rest(scene, home), *_around(scene, home)):
-        for kind in case.kinds:
+        for kind in kinds_of(home, case.kinds):
             yield attack_of(scene, home, case, kind)
+    yield _named_node(scene, home)
     yield from _runtime_class(scene, home)
     yield _tracked(scene, home)
     if not home.environment.devices_by_claim:
@@ -187,7 +238,8 @@ def _scheduling(scene: Scene, place: Place) -> Iterator[Case]:
     yield Case("sched-01", "cordon", "run on nodes that are being drained", key, cordon, usual["key"], exists)
     effect = "/spec/tolerations/0/effect"
     yield Case("sched-01", "not-ready", "start on a node that is not ready", effect, "NoSchedule", "NoExecute", exists)
-    yield Case("sched-02", "node", "choose a node past the scheduler", "/spec/nodeName", "node-1", kinds=ALL_KINDS)
+    others = tuple(kind for kind in kinds_of(place) if kind != "Pod")
+    yield Case("sched-02", "node", "choose a node past the scheduler", "/spec/nodeName", "node-1", kinds=others)
     priority = "/spec/priorityClassName"
     usual_class = allowed_classes(place.environment, place.tenant.tier_of(place.namespace))[-1]
     for slug, name, kinds in (
@@ -294,6 +346,14 @@ def _around(_scene: Scene, _place: Place) -> Iterator[Case]:
     yield Case("id-03", "life", long, life, TOKEN_SECONDS + 1, TOKEN_SECONDS, mounted)
 
 
+def _named_node(scene: Scene, place: Place) -> Attack:
+    case = Case("sched-02", "node", "choose a node past the scheduler", "/spec/nodeName", "node-1")
+    if not place.environment.queued:
+        return attack_of(scene, place, case, "Pod")
+    # The queue's gate is on every pod by then, and the API server lets no pod with a gate name its node.
+    return attack_of(scene, place, replace(case, rule="api-validation"), "Pod", denial.API_VALIDATION)
+
+
 def _tracked(scene: Scene, place: Place) -> Attack:
     """The job controller's finalizer, by somebody else: nobody takes it off a pod of another controller."""
     pod = put(place.pod(), FINALIZERS, [JOB_FINALIZER])
@@ -311,7 +371,7 @@ def _runtime_class(scene: Scene, place: Place) -> Iterator[Attack]:
     sentence = "choose a runtime class, as the ones that open every GPU"
     known = next(iter(scene.runtime_classes), None)
     case = Case("gpu-01", "runtime-class", sentence, "/spec/runtimeClassName", known or "nvidia")
-    for kind in ALL_KINDS:
+    for kind in kinds_of(place):
         if kind == "Pod" and known is None:
             reason = "the cluster has no RuntimeClass: the API server refuses the pod before any guard is asked"
             yield skipped("gpu-01-pod-runtime-class", "gpu-01", sentence, reason)
@@ -332,7 +392,7 @@ def _gpu_tolerations(scene: Scene, place: Place) -> Iterator[Attack]:
         f"{at.replace('limits', 'requests')}": ABSENT,
     }
     case = Case("sched-01", "no-gpu", sentence, at, ABSENT, "1", base, gpus={flavor: 1})
-    for kind in ALL_KINDS:
+    for kind in kinds_of(place):
         yield attack_of(scene, place, case, kind)
     # Requests follow limits: a limit of zero asks for nothing.
     yield attack_of(scene, place, Case("sched-01", "zero-gpu", sentence, at, "0", "1", base, gpus={flavor: 1}), "Pod")

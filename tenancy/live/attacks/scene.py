@@ -10,6 +10,7 @@ from tenancy.live import denial
 from tenancy.live.api import Identity
 from tenancy.plan.guards import guards
 from tenancy.plan.model import Object
+from tenancy.plan.queues import most_held
 from tenancy.plan.samples import sample
 from tenancy.spec.environment import Environment
 from tenancy.spec.tenant import Namespace, Role, Tenant
@@ -55,9 +56,14 @@ class Place:
         return pod
 
     @cached_property
+    def most(self) -> dict[str, int]:
+        """The most GPUs by flavor that may run here at once."""
+        return most_held(self.environment, self.tenant, self.namespace)
+
+    @cached_property
     def held(self) -> dict[str, int]:
-        """GPUs by flavor that are guaranteed here."""
-        return {flavor: count for flavor, count in self.tenant.held_in(self.namespace).items() if count}
+        """Flavors of which some may run here."""
+        return {flavor: count for flavor, count in self.most.items() if count}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,375 @@
+"""Attacks on the queue: work that starts past it, is counted for less than it is, or spends another's share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tenancy.catalog import quantity
+from tenancy.catalog import vocabulary as words
+from tenancy.live import denial
+from tenancy.live.api import Identity, collection
+from tenancy.live.attacks.model import ABSENT, MERGE, Attack, Request, attack, escaped, group, put, skipped
+from tenancy.live.attacks.objects import CLUSTER_ADMIN
+from tenancy.live.attacks.pods import ENDING, LIMITS, Case, attack_of, kinds_of, of_api, workload
+from tenancy.live.attacks.scene import POD_NAME, Place, Scene
+from tenancy.plan.guards import DOMAIN, HELD, QUEUE, RUN_TIME, URGENCY, frameworks
+from tenancy.plan.model import Object
+from tenancy.plan.namespaces import queue_notes
+from tenancy.plan.priorities import allowed_classes, class_name
+from tenancy.plan.queues import API, queue_name
+from tenancy.spec.tenant import Role
+
+GATES = "/spec/schedulingGates"
+REQUESTS = "/spec/containers/0/resources/requests"
+GONE = f"{POD_NAME}-not-there"
+OWNER = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "name": "kube-root-ca.crt",
+    "uid": "0b1c0000-0000-4000-8000-000000000000",
+}
+"""Nothing that the queue knows: it would take no work for a part of it, whatever the guard says."""
+
+NOTES: dict[str, tuple[str, str, str, Sequence[str]]] = {
+    "prebuilt": ("run under quota that other work was given", "labels", "prebuilt-workload-name", ()),
+    "prebuilt-note": (
+        "run under quota that other work was given, by annotation",
+        "annotations",
+        "prebuilt-workload-name",
+        ("Pod", "Job"),
+    ),
+    "origin": ("pass for work of another cluster, which nobody counts here", "labels", "multikueue-origin", ()),
+    "group": ("be counted like a smaller pod of its group", "labels", "pod-group-name", ("Pod",)),
+    "group-note": (
+        "be counted like a smaller pod of its group, by annotation",
+        "annotations",
+        "pod-group-name",
+        ("Pod",),
+    ),
+    "group-size": ("say how large its group is", "annotations", "pod-group-total-count", ("Pod",)),
+    "group-fast": ("be admitted before its group is there", "annotations", "pod-group-fast-admission", ("Pod",)),
+    "parent": ("pass for a part of other work", "annotations", "pod-suspending-parent", ("Pod",)),
+    "podset": ("pass for a part of other work by label", "labels", "podset", ("Pod", "Job")),
+    "workload": ("take another pod's place in the network", "annotations", "workload", ("Pod", "Job")),
+    "elastic": ("grow while it runs", "annotations", "elastic-job", ("Job",)),
+    "stopping": ("keep the queue from stopping it", "annotations", "stopping", ("Job",)),
+    "force": ("have its pods taken for dead", "annotations", "safe-to-forcefully-delete", ("Pod",)),
+}
+"""What Kueue notes about work, written by whoever makes the work; without kinds: through all of them."""
+
+
+def queue_attacks(scene: Scene) -> Iterator[Attack]:
+    home, sentence = scene.home, "start work past the queue"
+    if home is None:
+        yield skipped("queues", "kueue-01", sentence, "no tenant has a developer or an owner")
+        return
+    if not home.environment.queued:
+        yield skipped("queues", "kueue-01", sentence, "the environment has no queue")
+        return
+    yield from _names(scene, home)
+    yield from _owners(scene, home)
+    yield from _gates(scene, home)
+    yield from _suspension(scene, home)
+    yield from _urgency(scene, home)
+    yield from _notes(scene, home)
+    yield from _run_time(scene)
+    yield from _limits(scene, home)
+    for one, other in scene.pairs():
+        yield from _shares(scene, one, other)
+    yield from _rights(home)
+    if unread := [f.kind for f in frameworks(home.environment) if f.kind not in kinds_of(home)]:
+        reason = f"{', '.join(unread)} has no pod template of its own: its pods are judged"
+        yield skipped("kueue-template", "quota-04", "hide a pod in a template", reason)
+
+
+def of_work(kind: str) -> str:
+    """Where the metadata of what is queued stands."""
+    return "/spec/jobTemplate/metadata" if kind == "CronJob" else "/metadata"
+
+
+def work(place: Place, kind: str) -> Object:
+    """Admitted work, without pods' metadata that only attacks would change."""
+    if kind == "TrainJob":
+        name = {"name": POD_NAME, **({"labels": labels} if (labels := _timed(place)) else {})}
+        return {"apiVersion": of_api(kind), "kind": kind, "metadata": name, "spec": {"runtimeRef": {"name": "none"}}}
+    return workload(kind, place.pod())
+
+
+def _timed(place: Place) -> dict[str, str]:
+    labels = place.pod()["metadata"].get("labels") or {}
+    return {RUN_TIME: labels[RUN_TIME]} if RUN_TIME in labels else {}
+
+
+def all_kinds(place: Place) -> list[str]:
+    """Kinds that queue, those without a pod's template among them."""
+    others = [f.kind for f in frameworks(place.environment)]
+    return list(dict.fromkeys([*kinds_of(place), *others]))
+
+
+def _through(
+    scene: Scene,
+    place: Place,
+    rule: str,
+    name: str,
+    sentence: str,
+    kind: str,
+    at: str,
+    bad: Any,
+    good: Any = ABSENT,
+    suffix: str = "",
+    base: Object | None = None,
+) -> Attack:
+    """Work of a kind with `bad` at the pointer, which is one into the object; `good` in its twin."""
+    made = base or work(place, kind)
+    path = collection(of_api(kind), kind, place.name)
+    return attack(
+        f"{rule}-{kind.lower()}-{name}{suffix}",
+        rule,
+        sentence if kind == "Pod" else f"through a {kind}: {sentence}",
+        scene.guard(rule, path.rpartition("/")[2]),
+        Request("POST", path, put(made, at, bad), place.developer),
+        twin_body=put(made, at, good),
+    )
+
+
+def _label(kind: str, key: str, field: str = "labels") -> str:
+    return f"{of_work(kind)}/{field}/{escaped(key)}"
+
+
+def _labelled(place: Place, kind: str, field: str = "labels") -> Object:
+    """Work with a label or annotation of somebody's, so that the twin differs in one key."""
+    return put(work(place, kind), _label(kind, "bank.example/note", field), "hello")
+
+
+def _names(scene: Scene, place: Place) -> Iterator[Attack]:
+    sentence = "wait in a queue that is not its namespace's"
+    for kind in all_kinds(place):
+        at, mine = _label(kind, QUEUE), words.DEFAULT_QUEUE
+        yield _through(scene, place, "kueue-01", "queue", sentence, kind, at, "somebody-elses", mine)
+    for name in (f"{words.DEFAULT_QUEUE}-2", words.DEFAULT_QUEUE[:-1], "a" * 63):
+        at = _label("Pod", QUEUE)
+        yield _through(scene, place, "kueue-01", f"like-{name}", sentence, "Pod", at, name, words.DEFAULT_QUEUE)
+    hidden = f"{sentence}, by its template"
+    at = f"/metadata/labels/{escaped(QUEUE)}"
+    case = Case("kueue-01", "template", hidden, at, "somebody-elses", words.DEFAULT_QUEUE)
+    for kind in ("Job", "CronJob", "StatefulSet"):
+        yield attack_of(scene, place, case, kind)
+
+
+def _owners(scene: Scene, place: Place) -> Iterator[Attack]:
+    sentence = "pass for a part of work that runs"
+    for kind in all_kinds(place):
+        made = put(work(place, kind), "/metadata/ownerReferences", [{**OWNER, "controller": False}])
+        at = "/metadata/ownerReferences/0/controller"
+        yield _through(scene, place, "kueue-02", "owner", sentence, kind, at, True, False, base=made)
+
+
+def _gates(scene: Scene, place: Place) -> Iterator[Attack]:
+    hold, own = "hold GPUs with pods that never start", [{"name": "bank.example/wait"}]
+    for kind in kinds_of(place):
+        yield attack_of(scene, place, Case("kueue-03", "own", hold, GATES, own), kind)
+    forged = "put the queue's own gate into a template"
+    for kind in ("Job", "CronJob", "Deployment"):
+        yield attack_of(scene, place, Case("kueue-03", "queues", forged, GATES, [{"name": HELD}]), kind)
+    elastic = [{"name": f"{DOMAIN}elastic-job"}]
+    yield attack_of(scene, place, Case("kueue-03", "elastic", hold, GATES, elastic), "Pod")
+
+
+def _suspension(scene: Scene, place: Place) -> Iterator[Attack]:
+    sentence, other = "be run by a controller that no queue knows", f"{DOMAIN}multikueue"
+    where = {
+        "Job": "/spec/managedBy",
+        "CronJob": "/spec/jobTemplate/spec/managedBy",
+        "MPIJob": "/spec/runPolicy/managedBy",
+        **dict.fromkeys(("JobSet", "RayCluster", "RayJob", "TrainJob"), "/spec/managedBy"),
+    }
+    for kind in all_kinds(place):
+        if kind in where:
+            yield _through(scene, place, "kueue-04", "managed-by", sentence, kind, where[kind], other)
+    reason = "only work that is there can be unsuspended, and nothing is made; Kueue suspends what is new by itself"
+    yield skipped("kueue-04-unsuspend", "kueue-04", "start suspended work past the queue", reason)
+
+
+def _urgency(scene: Scene, place: Place) -> Iterator[Attack]:
+    jump = "go first in the queue"
+    mine = allowed_classes(place.environment, place.tenant.tier_of(place.namespace))[-1]
+    for kind in all_kinds(place):
+        at = _label(kind, URGENCY)
+        yield _through(scene, place, "kueue-06", "unknown", jump, kind, at, "tenancy-tier-of-nobody", mine)
+    case = Case(
+        "kueue-06", "template", f"{jump}, by its template", f"/metadata/labels/{escaped(URGENCY)}", "system", mine
+    )
+    for kind in ("Job", "CronJob", "Deployment", "StatefulSet"):
+        yield attack_of(scene, place, case, kind)
+    for there in scene.manned:
+        allowed = allowed_classes(there.environment, there.tenant.tier_of(there.namespace))
+        for name in sorted({class_name(tier) for tier in there.environment.tiers} - set(allowed)):
+            sentence, at = f"{jump} with {name}", _label("Pod", URGENCY)
+            yield _through(scene, there, "kueue-06", name, sentence, "Pod", at, name, allowed[-1], f"@{there.name}")
+
+
+def _notes(scene: Scene, place: Place) -> Iterator[Attack]:
+    for slug, (sentence, field, name, kinds) in NOTES.items():
+        for kind in kinds or all_kinds(place):
+            at, made = _label(kind, DOMAIN + name, field), _in_queue(kind, _labelled(place, kind, field))
+            yield _through(scene, place, "kueue-08", slug, sentence, kind, at, "1", base=made)
+    at = _label("Pod", "provreq.kueue.x-k8s.io/ValidUntilSeconds", "annotations")
+    tell = "tell the autoscaler how long to hold machines for it"
+    made = _labelled(place, "Pod", "annotations")
+    yield _through(scene, place, "kueue-08", "provisioning", tell, "Pod", at, "604800", base=made)
+    note = {"/metadata/annotations": {"bank.example/note": "hello"}}
+    at = f"/metadata/annotations/{escaped(DOMAIN + 'role-hash')}"
+    alike = Case("kueue-08", "role-hash", "have its pods counted as if they were smaller", at, "abcd1234", base=note)
+    for kind in kinds_of(place):
+        # On a pod of one's own the hash is the queue's: without a group it says nothing.
+        if kind != "Pod":
+            yield attack_of(scene, place, alike, kind)
+    at = f"/metadata/annotations/{escaped(DOMAIN + 'pod-suspending-parent')}"
+    parent = "leaderworkerset.x-k8s.io/leaderworkerset"
+    escape = "pass for a part of what another controller queues"
+    for kind in ("Job", "CronJob", "StatefulSet"):
+        pod = put(place.pod(), "/metadata/annotations", note["/metadata/annotations"])
+        made = _in_queue(kind, workload(kind, pod))
+        at = ("/spec/jobTemplate" if kind == "CronJob" else "") + "/spec/template/metadata/annotations/"
+        at += escaped(DOMAIN + "pod-suspending-parent")
+        yield _through(scene, place, "kueue-08", "other-parent", escape, kind, at, parent, base=made)
+
+
+def _in_queue(kind: str, made: Object) -> Object:
+    """Work that says its queue: Kueue says it of none that it takes for a part of other work."""
+    return put(made, _label(kind, QUEUE), words.DEFAULT_QUEUE)
+
+
+def _run_time(scene: Scene) -> Iterator[Attack]:
+    sentence = "run for longer than its tier allows"
+    timed = [(place, int(most)) for place in scene.manned if (most := _most_seconds(place))]
+    if not timed:
+        yield skipped("kueue-10", "kueue-10", sentence, "no manned namespace is of a tier with max-run-time")
+    for place, most in timed:
+        suffix = f"@{place.name}"
+        for kind in all_kinds(place) if place is timed[0][0] else ("Pod", "Job"):
+            if kind in ENDING:
+                at = _label(kind, RUN_TIME)
+                yield _through(
+                    scene, place, "kueue-10", "too-long", sentence, kind, at, str(most + 1), str(most), suffix
+                )
+                made = put(_labelled(place, kind), at, ABSENT)
+                silent = f"{sentence}: it does not say how long"
+                yield _through(scene, place, "kueue-10", "silent", silent, kind, at, ABSENT, "60", suffix, made)
+
+
+def _most_seconds(place: Place) -> str:
+    return queue_notes(place.environment, place.tenant, place.namespace).get(words.MAX_RUN_SECONDS, "")
+
+
+def _limits(scene: Scene, place: Place) -> Iterator[Attack]:
+    default = place.environment.tiers[place.tenant.tier_of(place.namespace)].container.default
+    sentence = "block its queue with work that nobody can start"
+    if "cpu" not in default:
+        reason = "its tier has no default limit of cpu"
+        yield skipped("quota-04-job-limit", "quota-04", sentence, reason)
+        return
+    more = quantity.write(quantity.parse(default["cpu"]) + 1)
+    case = Case("quota-04", "limit", sentence, f"{LIMITS}/cpu", ABSENT, more, {f"{REQUESTS}/cpu": more})
+    for kind in kinds_of(place):
+        # A pod's limit is filled in before anybody reads it; the API server then compares the two.
+        if kind != "Pod":
+            yield attack_of(scene, place, case, kind)
+
+
+def local_queue(leads_to: str) -> Object:
+    spec = {"clusterQueue": leads_to}
+    return {"apiVersion": API, "kind": "LocalQueue", "metadata": {"name": POD_NAME}, "spec": spec}
+
+
+def _shares(scene: Scene, one: Place, other: Place) -> Iterator[Attack]:
+    """Whoever may make a queue, and whoever may not."""
+    theirs, mine = (queue_name(p.tenant.tenant, p.tenant.tier_of(p.namespace)) for p in (other, one))
+    queues, guard = group(API, one.name, "localqueues"), scene.guard("kueue-05", "localqueues")
+    own = local_queue(mine)
+    tenant, tier = one.tenant.tenant, one.tenant.tier_of(one.namespace)
+    for slug, name in (
+        (f"share-of-{other.tenant.tenant}", theirs),
+        (f"like-{tenant}-beside-{other.tenant.tenant}", f"{tenant}-2--{tier}"),
+        (f"longer-{tenant}-beside-{other.tenant.tenant}", f"{tenant}x--{tier}"),
+    ):
+        request = Request("POST", queues, put(own, "/spec/clusterQueue", name), CLUSTER_ADMIN)
+        text = f"a queue in {one.name} that spends {name}"
+        yield attack(f"kueue-05-localqueue-{slug}@{one.name}", "kueue-05", text, guard, request, twin_body=own)
+    who, suffix = one.developer, f"as-{tenant}@{other.name}"
+    for what in ("localqueues", "workloads"):
+        path, home = (group(API, place.name, what) for place in (other, one))
+        text = f"{tenant}'s developer: see the {what} of {other.tenant.tenant}"
+        yield _rbac(f"list-{what}-{suffix}", text, Request("GET", path, None, who), twin_path=home)
+
+
+def _rbac(id: str, sentence: str, request: Request, **twin: Any) -> Attack:
+    return attack(f"rbac-{id}", "rbac", sentence, denial.RBAC, request, **twin)
+
+
+def _rights(place: Place) -> Iterator[Attack]:
+    """The queue's own objects are Kueue's and the platform's."""
+    who, mine = place.developer, queue_name(place.tenant.tenant, place.tenant.tier_of(place.namespace))
+    queues, works = (group(API, place.name, what) for what in ("localqueues", "workloads"))
+    note = {"metadata": {"annotations": {"bank.example/note": "hello"}}}
+    stop = {"spec": {"stopPolicy": "None"}}
+    status = {"status": {"conditions": []}}
+    spec = {"podSets": [{"name": "main", "count": 1, "template": {"spec": place.pod()["spec"]}}]}
+    own: Object = {"apiVersion": API, "kind": "Workload", "metadata": {"name": POD_NAME}, "spec": spec}
+    urgent: Object = {"apiVersion": API, "kind": "WorkloadPriorityClass", "metadata": {"name": POD_NAME}, "value": 9}
+    for name, sentence, request in (
+        ("make-queue", "make itself a queue", Request("POST", queues, local_queue(mine), who)),
+        (
+            "open-queue",
+            "open a queue that is on hold",
+            Request("PATCH", f"{queues}/{words.DEFAULT_QUEUE}", stop, who, MERGE),
+        ),
+        ("drop-queue", "remove its queue", Request("DELETE", f"{queues}/{words.DEFAULT_QUEUE}", None, who)),
+        ("make-workload", "make work of the queue's own", Request("POST", works, own, who)),
+        ("admit", "admit itself", Request("PATCH", f"{works}/{GONE}/status", status, who, MERGE)),
+        ("change-workload", "change its place in the queue", Request("PATCH", f"{works}/{GONE}", note, who, MERGE)),
+        ("drop-workload", "remove work from the queue", Request("DELETE", f"{works}/{GONE}", None, who)),
+        ("list-shares", "see everybody's share", Request("GET", group(API, None, "clusterqueues"), None, who)),
+        ("list-cohorts", "see who lends to whom", Request("GET", group(API, None, "cohorts"), None, who)),
+        (
+            "widen-share",
+            "take a larger share",
+            Request("PATCH", group(API, None, "clusterqueues", mine), note, who, MERGE),
+        ),
+        (
+            "make-urgency",
+            "make a class that goes first",
+            Request("POST", group(API, None, "workloadpriorityclasses"), urgent, who),
+        ),
+        (
+            "others-pending",
+            "see what waits in a whole share",
+            Request(
+                "GET",
+                group("visibility.kueue.x-k8s.io/v1beta2", None, "clusterqueues", mine, "pendingworkloads"),
+                None,
+                who,
+            ),
+        ),
+    ):
+        # The lab runs no visibility server.
+        missing = GONE in request.path or "visibility" in request.path
+        yield _rbac(
+            f"queue-{name}",
+            f"{place.tenant.tenant}'s developer: {sentence}",
+            request,
+            twin_who=None,
+            twin_missing=missing,
+        )
+    for framework in frameworks(place.environment):
+        path = group(f"{framework.group}/{framework.version}", place.name, framework.resource)
+        account = f"system:serviceaccount:{place.name}:default"
+        pod = Identity(account, ("system:serviceaccounts", f"system:serviceaccounts:{place.name}"))
+        request = Request("GET", path, None, pod)
+        yield _rbac(
+            f"workload-{framework.resource}", f"a pod's own account: see {framework.resource}", request, twin_who=who
+        )
+        if viewer := place.person(Role.VIEWER):
+            request = Request("POST", path, work(place, framework.kind), viewer)
+            yield _rbac(f"viewer-{framework.resource}", f"viewer: make {framework.resource}", request, twin_who=who)
