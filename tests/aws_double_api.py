@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib.util
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,6 +20,8 @@ from aws_double_types import UNKNOWN, Mistake
 # Service, operation, and the member of its input in which the properties are.
 OPERATIONS = {
     "aws:budgets/budget:Budget": ("budgets", "CreateBudget", "Budget"),
+    "aws:cloudwatch/eventRule:EventRule": ("events", "PutRule", ""),
+    "aws:cloudwatch/logGroup:LogGroup": ("logs", "CreateLogGroup", ""),
     "aws:ec2/capacityReservation:CapacityReservation": ("ec2", "CreateCapacityReservation", ""),
     "aws:ec2/eip:Eip": ("ec2", "AllocateAddress", ""),
     "aws:ec2/launchTemplate:LaunchTemplate": ("ec2", "CreateLaunchTemplate", "LaunchTemplateData"),
@@ -26,6 +29,8 @@ OPERATIONS = {
     "aws:ec2/placementGroup:PlacementGroup": ("ec2", "CreatePlacementGroup", ""),
     "aws:ec2/vpc:Vpc": ("ec2", "CreateVpc", ""),
     "aws:ec2/vpcEndpoint:VpcEndpoint": ("ec2", "CreateVpcEndpoint", ""),
+    "aws:ecr/repository:Repository": ("ecr", "CreateRepository", ""),
+    "aws:ecr/repositoryPolicy:RepositoryPolicy": ("ecr", "SetRepositoryPolicy", ""),
     "aws:eks/accessEntry:AccessEntry": ("eks", "CreateAccessEntry", ""),
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": ("eks", "AssociateAccessPolicy", ""),
     "aws:eks/addon:Addon": ("eks", "CreateAddon", ""),
@@ -33,13 +38,46 @@ OPERATIONS = {
     "aws:eks/nodeGroup:NodeGroup": ("eks", "CreateNodegroup", ""),
     "aws:eks/podIdentityAssociation:PodIdentityAssociation": ("eks", "CreatePodIdentityAssociation", ""),
     "aws:iam/instanceProfile:InstanceProfile": ("iam", "CreateInstanceProfile", ""),
+    "aws:iam/openIdConnectProvider:OpenIdConnectProvider": ("iam", "CreateOpenIDConnectProvider", ""),
     "aws:iam/policy:Policy": ("iam", "CreatePolicy", ""),
     "aws:iam/role:Role": ("iam", "CreateRole", ""),
+    "aws:iam/rolePolicy:RolePolicy": ("iam", "PutRolePolicy", ""),
+    "aws:kms/alias:Alias": ("kms", "CreateAlias", ""),
     "aws:kms/key:Key": ("kms", "CreateKey", ""),
+    "aws:s3/accessPoint:AccessPoint": ("s3control", "CreateAccessPoint", ""),
+    "aws:s3/bucket:Bucket": ("s3", "CreateBucket", ""),
+    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": (
+        "s3",
+        "PutBucketLifecycleConfiguration",
+        "LifecycleConfiguration",
+    ),
+    "aws:s3/bucketOwnershipControls:BucketOwnershipControls": (
+        "s3",
+        "PutBucketOwnershipControls",
+        "OwnershipControls",
+    ),
+    "aws:s3/bucketPolicy:BucketPolicy": ("s3", "PutBucketPolicy", ""),
+    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": (
+        "s3",
+        "PutPublicAccessBlock",
+        "PublicAccessBlockConfiguration",
+    ),
+    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": (
+        "s3",
+        "PutBucketEncryption",
+        "ServerSideEncryptionConfiguration",
+    ),
+    "aws:s3/bucketVersioning:BucketVersioning": ("s3", "PutBucketVersioning", ""),
+    "aws:secretsmanager/secret:Secret": ("secretsmanager", "CreateSecret", ""),
+    "aws:secretsmanager/secretPolicy:SecretPolicy": ("secretsmanager", "PutResourcePolicy", ""),
+    "aws:sns/topic:Topic": ("sns", "CreateTopic", ""),
+    "aws:sns/topicSubscription:TopicSubscription": ("sns", "Subscribe", ""),
+    "aws:sqs/queue:Queue": ("sqs", "CreateQueue", ""),
 }
 RENAMED: Mapping[str, Mapping[str, str]] = {
     "budgets": {"name": "BudgetName"},
     "ec2": {"vpcSecurityGroupIds": "SecurityGroupIds", "strategy": "Strategy"},
+    "ecr": {"name": "repositoryName", "repository": "repositoryName", "policy": "policyText"},
     "eks": {
         "nodeRoleArn": "nodeRole",
         "resolveConflictsOnCreate": "resolveConflicts",
@@ -47,8 +85,18 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
         "sourceSecurityGroupIds": "sourceSecurityGroups",
         "vpcConfig": "resourcesVpcConfig",
     },
-    "iam": {"assumeRolePolicy": "AssumeRolePolicyDocument", "policy": "PolicyDocument"},
+    "iam": {
+        "assumeRolePolicy": "AssumeRolePolicyDocument",
+        "clientIdLists": "ClientIDList",
+        "permissionsBoundary": "PermissionsBoundary",
+        "policy": "PolicyDocument",
+        "thumbprintLists": "ThumbprintList",
+    },
     "kms": {"customerMasterKeySpec": "KeySpec"},
+    "logs": {"name": "logGroupName"},
+    "s3": {"rule": "Rules"},
+    "secretsmanager": {"secretArn": "SecretId", "policy": "ResourcePolicy"},
+    "sns": {"topic": "TopicArn"},
 }
 # The name that a resource has among its like, and members that only some types call otherwise.
 NAMES: Mapping[str, Mapping[str, str]] = {
@@ -57,13 +105,21 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     "aws:iam/instanceProfile:InstanceProfile": {"name": "InstanceProfileName"},
     "aws:iam/policy:Policy": {"name": "PolicyName"},
     "aws:iam/role:Role": {"name": "RoleName"},
+    "aws:iam/rolePolicy:RolePolicy": {"name": "PolicyName", "role": "RoleName"},
+    "aws:kms/alias:Alias": {"name": "AliasName"},
+    "aws:sqs/queue:Queue": {"name": "QueueName"},
 }
+# What the provider fills in when the program does not say it, beside names.
+FILLED = {"aws:s3/accessPoint:AccessPoint": "accountId"}
 # Properties whose values stand in another operation or service: service and shape of each value.
 ELSEWHERE: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "aws:budgets/budget:Budget": {"notifications": ("budgets", "Notification")},
     "aws:eks/cluster:Cluster": {"enabledClusterLogTypes": ("eks", "LogType")},
     "aws:eks/nodeGroup:NodeGroup": {"instanceTypes": ("ec2", "InstanceType")},
 }
+
+
+DOCUMENTS = {"assumeRolePolicy", "eventPattern", "policy"}
 
 
 @functools.cache
@@ -76,6 +132,22 @@ def _model(service: str) -> Any:
 
 def mistakes(token: str, inputs: Mapping[str, Any]) -> list[Mistake]:
     """Everything about these (plain) inputs that the API would refuse by its model alone."""
+    return [*_documents(inputs), *_by_model(token, inputs)]
+
+
+def _documents(inputs: Mapping[str, Any]) -> Iterator[Mistake]:
+    """Policies and patterns travel as text: it has to be an object of JSON."""
+    for name in DOCUMENTS & inputs.keys():
+        if isinstance(inputs[name], str):
+            try:
+                found = json.loads(inputs[name])
+            except ValueError:
+                found = None
+            if not isinstance(found, dict):
+                yield Mistake(name, f"wants a JSON document, got {inputs[name][:40]!r}")
+
+
+def _by_model(token: str, inputs: Mapping[str, Any]) -> list[Mistake]:
     if token not in OPERATIONS or importlib.util.find_spec("botocore") is None:
         return []
     service, operation, member = OPERATIONS[token]
@@ -84,6 +156,8 @@ def mistakes(token: str, inputs: Mapping[str, Any]) -> list[Mistake]:
     renamed = {**RENAMED.get(service, {}), **NAMES.get(token, {})}
     given = dict(inputs)
     given.setdefault(facts.AUTONAMED.get(token, "name"), UNKNOWN)  # the provider makes a name
+    if token in FILLED:
+        given.setdefault(FILLED[token], UNKNOWN)
     found = []
     for name, (other, kind) in ELSEWHERE.get(token, {}).items():
         values = given.pop(name, [])

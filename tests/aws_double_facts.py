@@ -24,6 +24,7 @@ REPLACES: Mapping[str, str] = {
     "aws:cloudwatch/eventRule:EventRule": "eventBusName name namePrefix",
     "aws:cloudwatch/eventTarget:EventTarget": "eventBusName rule targetId",
     "aws:cloudwatch/logGroup:LogGroup": "logGroupClass name namePrefix",
+    "aws:costexplorer/costAllocationTag:CostAllocationTag": "tagKey",
     "aws:ec2/capacityReservation:CapacityReservation": (
         "availabilityZone ebsOptimized ephemeralStorage instanceMatchCriteria instancePlatform instanceType tenancy"
     ),
@@ -48,6 +49,8 @@ REPLACES: Mapping[str, str] = {
         "dnsOptions.privateDnsPreference dnsOptions.privateDnsSpecifiedDomains resourceConfigurationArn serviceName "
         "serviceNetworkArn serviceRegion vpcEndpointType vpcId"
     ),
+    "aws:ecr/repository:Repository": "encryptionConfigurations name",
+    "aws:ecr/repositoryPolicy:RepositoryPolicy": "repository",
     "aws:eks/accessEntry:AccessEntry": "clusterName principalArn type",
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": "accessScope clusterName policyArn principalArn",
     "aws:eks/addon:Addon": "addonName clusterName",
@@ -70,15 +73,22 @@ REPLACES: Mapping[str, str] = {
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": "policyArn role",
     "aws:kms/alias:Alias": "name namePrefix",
     "aws:kms/key:Key": "customKeyStoreId customerMasterKeySpec keyUsage multiRegion xksKeyId",
+    "aws:s3/accessPoint:AccessPoint": "accountId bucket bucketAccountId name vpcConfiguration",
     "aws:s3/bucket:Bucket": "bucket bucketPrefix objectLockEnabled",
+    "aws:secretsmanager/secret:Secret": "name namePrefix type",
+    "aws:secretsmanager/secretPolicy:SecretPolicy": "secretArn",
+    "aws:sns/topic:Topic": "fifoTopic name namePrefix",
+    "aws:sns/topicPolicy:TopicPolicy": "arn",
+    "aws:sns/topicSubscription:TopicSubscription": "endpoint protocol topic",
     "aws:sqs/queue:Queue": "fifoQueue name namePrefix",
+    "aws:sqs/queuePolicy:QueuePolicy": "queueUrl",
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": "securityGroupId",
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": "securityGroupId",
 }
 # Sets to AWS and to the provider: another order is no change.
 SETS = set(
-    "egress enabledClusterLogTypes ingress kubernetesGroups managedPolicyArns namespaces podIdentityAssociations "
-    "publicAccessCidrs routeTableIds routes securityGroupIds securityGroups subnetIds taints "
+    "clientIdLists egress enabledClusterLogTypes ingress kubernetesGroups managedPolicyArns namespaces "
+    "podIdentityAssociations publicAccessCidrs routeTableIds routes securityGroupIds securityGroups subnetIds taints "
     "vpcSecurityGroupIds".split()
 )
 # Named after the resource when the program gives no name; an optional `name` is, everywhere but here.
@@ -96,7 +106,15 @@ DELETES_FIRST = {
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
 }
 # Made again over what is there, without an error.
-PUTS = {"aws:iam/rolePolicy:RolePolicy", "aws:iam/rolePolicyAttachment:RolePolicyAttachment"}
+PUTS = {
+    "aws:costexplorer/costAllocationTag:CostAllocationTag",
+    "aws:ecr/repositoryPolicy:RepositoryPolicy",
+    "aws:iam/rolePolicy:RolePolicy",
+    "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
+    "aws:secretsmanager/secretPolicy:SecretPolicy",
+    "aws:sns/topicPolicy:TopicPolicy",
+    "aws:sqs/queuePolicy:QueuePolicy",
+}
 
 # Ids that AWS draws. All others that matter are in IDS.
 PREFIXES = {
@@ -121,8 +139,11 @@ IDS = {
     "aws:cloudwatch/eventRule:EventRule": "{name}",
     "aws:cloudwatch/eventTarget:EventTarget": "{rule}-{targetId}",
     "aws:cloudwatch/logGroup:LogGroup": "{name}",
+    "aws:costexplorer/costAllocationTag:CostAllocationTag": "{tagKey}",
     "aws:ec2/keyPair:KeyPair": "{keyName}",
     "aws:ec2/placementGroup:PlacementGroup": "{name}",
+    "aws:ecr/repository:Repository": "{name}",
+    "aws:ecr/repositoryPolicy:RepositoryPolicy": "{repository}",
     "aws:eks/accessEntry:AccessEntry": "{clusterName}:{principalArn}",
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": "{clusterName}#{principalArn}#{policyArn}",
     "aws:eks/addon:Addon": "{clusterName}:{addonName}",
@@ -137,7 +158,14 @@ IDS = {
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": "{role}/{policyArn}",
     "aws:kms/alias:Alias": "{name}",
     "aws:kms/key:Key": "{uuid}",
+    "aws:s3/accessPoint:AccessPoint": "{account}:{name}",
+    "aws:secretsmanager/secret:Secret": "{arn}",
+    "aws:secretsmanager/secretPolicy:SecretPolicy": "{secretArn}",
+    "aws:sns/topic:Topic": "{arn}",
+    "aws:sns/topicPolicy:TopicPolicy": "{arn}",
+    "aws:sns/topicSubscription:TopicSubscription": "{arn}",
     "aws:sqs/queue:Queue": "https://sqs.{region}.amazonaws.com/{account}/{name}",
+    "aws:sqs/queuePolicy:QueuePolicy": "{queueUrl}",
 }
 ARNS = {
     "aws:budgets/budget:Budget": "arn:aws:budgets::{account}:budget/{name}",
@@ -145,6 +173,7 @@ ARNS = {
     "aws:cloudwatch/logGroup:LogGroup": "arn:aws:logs:{region}:{account}:log-group:{name}",
     "aws:ec2/eip:Eip": "arn:aws:ec2:{region}:{account}:elastic-ip/{id}",
     "aws:ec2/natGateway:NatGateway": "arn:aws:ec2:{region}:{account}:natgateway/{id}",
+    "aws:ecr/repository:Repository": "arn:aws:ecr:{region}:{account}:repository/{name}",
     "aws:eks/accessEntry:AccessEntry": "arn:aws:eks:{region}:{account}:access-entry/{clusterName}/{uuid}",
     "aws:eks/addon:Addon": "arn:aws:eks:{region}:{account}:addon/{clusterName}/{addonName}/{uuid}",
     "aws:eks/nodeGroup:NodeGroup": "arn:aws:eks:{region}:{account}:nodegroup/{clusterName}/{nodeGroupName}/{uuid}",
@@ -156,7 +185,12 @@ ARNS = {
     "aws:iam/policy:Policy": "arn:aws:iam::{account}:policy{path}{name}",
     "aws:iam/role:Role": "arn:aws:iam::{account}:role{path}{name}",
     "aws:kms/alias:Alias": "arn:aws:kms:{region}:{account}:{name}",
+    "aws:s3/accessPoint:AccessPoint": "arn:aws:s3:{region}:{account}:accesspoint/{name}",
     "aws:s3/bucket:Bucket": "arn:aws:s3:::{bucket}",
+    "aws:secretsmanager/secret:Secret": "arn:aws:secretsmanager:{region}:{account}:secret:{name}-{uuid}",
+    "aws:sns/topic:Topic": "arn:aws:sns:{region}:{account}:{name}",
+    "aws:sns/topicPolicy:TopicPolicy": "{arn}",
+    "aws:sns/topicSubscription:TopicSubscription": "{topic}:{uuid}",
     "aws:sqs/queue:Queue": "arn:aws:sqs:{region}:{account}:{name}",
 }
 

@@ -132,7 +132,8 @@ def resource_class(token: str) -> type | None:
 def arguments_class(resource: type) -> type:
     """`NodeGroupArgs` of `NodeGroup`."""
     module = sys.modules[resource.__module__]
-    names = (f"{resource.__name__}Args", f"{resource.__name__}InitArgs")
+    # Where both are there, the short name is that of a part of another resource.
+    names = (f"{resource.__name__}InitArgs", f"{resource.__name__}Args")
     found = next((getattr(module, name) for name in names if hasattr(module, name)), None)
     assert found is not None, f"{resource.__module__} has none of {names}"
     return found

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from tenancy.components.data import Data
 from tenancy.components.platform import Platform
 from tenancy.components.queues import Queues
 from tenancy.components.scope import Scope
@@ -37,24 +38,29 @@ def build(
 
     # Else a changed ConfigMap is deleted and made anew, and for a moment the marker is gone.
     provider = kubernetes.Provider("kubernetes", context=plan.context, enable_config_map_mutable=True)
-    inherited = pulumi.ResourceOptions(providers=[provider])
+    on_aws = (platform and (platform.services or platform.data)) or any(tenant.aws for tenant in tenants)
+    both = [provider, *([_aws_provider(plan.cluster)] if plan.cluster and on_aws else [])]
+    inherited = pulumi.ResourceOptions(providers=both)
+    data: Data | None = None
     gate: list[pulumi.Input[pulumi.Resource]] = []
     if platform:
         # A tenant's own stack stands on these guards: they go only when somebody unprotects them.
         protect = scope is Scope.PLATFORM
         options = pulumi.ResourceOptions(providers=[provider], protect=protect)
         gate = [Platform("platform", platform, in_force, options).gate]
+        if platform.data:
+            # What in it is data protects itself, whatever the stack.
+            data = Data("data", platform.data, gate, inherited)
         kueue: list[pulumi.Resource] = []
         if platform.services and plan.cluster:
             from tenancy.components.services import Services
 
-            both = [provider, _aws_provider(plan.cluster)]
             services = Services("services", platform.services, pulumi.ResourceOptions(providers=both, protect=protect))
             kueue = services.queue
         if platform.queues:
             gate += Queues("queues", platform.queues, kueue, options).gate
     for tenant in tenants:
-        Tenant(tenant.name, tenant, gate, inherited)
+        Tenant(tenant.name, tenant, gate, data, inherited)
 
 
 def _build_cluster(plan: Plan, cluster: ClusterPlan) -> None:
@@ -65,7 +71,7 @@ def _build_cluster(plan: Plan, cluster: ClusterPlan) -> None:
 
 
 def _aws_provider(cluster: ClusterPlan) -> pulumi.ProviderResource:
-    import pulumi_aws as aws  # only where there is something on AWS: a tenant's stack does without
+    import pulumi_aws as aws  # only where there is something on AWS: the lab does without
 
     return aws.Provider(
         "aws",

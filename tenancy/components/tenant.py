@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 import pulumi
 
+from tenancy.components.data import Data
 from tenancy.components.manifest import Manifest, child_name
+from tenancy.components.tenant_aws import TenantAws
 from tenancy.components.tenant_namespace import TenantNamespace
 from tenancy.plan.model import TenantPlan
 
@@ -17,8 +19,10 @@ class Tenant(pulumi.ComponentResource):
         name: str,
         plan: TenantPlan,
         after: Sequence[pulumi.Input[pulumi.Resource]] = (),
+        data: Data | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
+        """`data` is what tenants share on AWS, where this stack makes it."""
         super().__init__("gpu-tenancy:index:Tenant", name, None, opts)
         queues = [
             Manifest(child_name(name, queue), queue, pulumi.ResourceOptions(parent=self, depends_on=list(after)))
@@ -26,6 +30,10 @@ class Tenant(pulumi.ComponentResource):
         ]
         # Their work ends with the namespaces, and a queue goes only when it has none. The queues stand on the rest.
         behind = queues or after
-        for namespace in plan.namespaces:
-            TenantNamespace(namespace.name, namespace, behind, plan.adopt, pulumi.ResourceOptions(parent=self))
+        namespaces = {
+            each.name: TenantNamespace(each.name, each, behind, plan.adopt, pulumi.ResourceOptions(parent=self))
+            for each in plan.namespaces
+        }
+        if plan.aws:
+            TenantAws(f"{name}-aws", plan.aws, namespaces, data, pulumi.ResourceOptions(parent=self))
         self.register_outputs({"namespaces": [namespace.name for namespace in plan.namespaces]})

@@ -11,6 +11,9 @@ from tenancy.plan.model import NamespacePlan
 class TenantNamespace(pulumi.ComponentResource):
     """A namespace and its walls; who may enter comes last and goes first."""
 
+    namespace: pulumi.Resource
+    walls: list[pulumi.Resource]
+
     def __init__(
         self,
         name: str,
@@ -20,16 +23,16 @@ class TenantNamespace(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("gpu-tenancy:index:TenantNamespace", name, None, opts)
-        namespace = Manifest(
+        self.namespace = Manifest(
             child_name(name, plan.namespace),
             plan.namespace,
             # What was there before the tenant is not ours to delete.
             pulumi.ResourceOptions(parent=self, depends_on=list(after), retain_on_delete=adopt),
         )
-        walls = [
-            Manifest(child_name(name, wall), wall, pulumi.ResourceOptions(parent=self, depends_on=[namespace]))
+        self.walls = [
+            Manifest(child_name(name, wall), wall, pulumi.ResourceOptions(parent=self, depends_on=[self.namespace]))
             for wall in plan.isolation
         ]
         for binding in plan.access:
-            Manifest(child_name(name, binding), binding, pulumi.ResourceOptions(parent=self, depends_on=walls))
+            Manifest(child_name(name, binding), binding, pulumi.ResourceOptions(parent=self, depends_on=self.walls))
         self.register_outputs({"namespace": plan.name})

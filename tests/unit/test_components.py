@@ -185,9 +185,9 @@ def test_a_door_waits_for_every_wall_of_its_namespace(generated: tuple[Plan, Reg
     _, registered = generated
     walls: dict[str, set[str]] = {}
     for urn, request in registered.kubernetes().items():
-        if request.type.rpartition(":")[2] not in {"Namespace", "RoleBinding"}:
+        if request.type.rpartition(":")[2] not in {"Namespace", "RoleBinding", "ServiceAccount"}:
             walls.setdefault(request.parent, set()).add(urn)
-    doors = registered.of("RoleBinding")
+    doors = {**registered.of("RoleBinding"), **registered.of("ServiceAccount")}
     assert doors
     for request in doors.values():
         assert set(request.dependencies) == walls[request.parent], request.name
@@ -358,7 +358,10 @@ def test_names_of_the_sdk_agree_with_the_type_of_every_object(local: Plan) -> No
     from tenancy.plan.queues import API
 
     classes: list[Callable[..., Any]] = [
-        *(getattr(core.v1, name) for name in ("ConfigMap", "LimitRange", "Namespace", "ResourceQuota")),
+        *(
+            getattr(core.v1, name)
+            for name in ("ConfigMap", "LimitRange", "Namespace", "ResourceQuota", "ServiceAccount")
+        ),
         admissionregistration.v1.ValidatingAdmissionPolicy,
         admissionregistration.v1.ValidatingAdmissionPolicyBinding,
         networking.v1.NetworkPolicy,

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pulumi
+
+from tenancy.components.access_entry import access_entry
+from tenancy.components.aws_resource import AwsResource, last, text
+from tenancy.components.break_glass import BreakGlass
+from tenancy.components.bucket import Bucket
+from tenancy.components.identity import Identity
+from tenancy.components.key import Key
+from tenancy.plan.data import DataPlan
+
+
+class Data(pulumi.ComponentResource):
+    """What tenants share on AWS: keys, buckets behind their policies, the boundary of all roles, and who gets in."""
+
+    gate: list[pulumi.Resource]
+    """What every role of a tenant waits for: the buckets' own locks are shut before anybody has a key."""
+    roles: dict[str, pulumi.Output[str]]
+    """The shared roles, by the ARN that the plan knows them by."""
+
+    def __init__(
+        self,
+        name: str,
+        plan: DataPlan,
+        after: Sequence[pulumi.Input[pulumi.Resource]] = (),
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """`after` are the cluster's guards, behind which people are let in."""
+        super().__init__("gpu-tenancy:index:Data", name, None, opts)
+        below = pulumi.ResourceOptions(parent=self)
+        keys = {key.alias: Key(f"{name}-{last(key.alias)}", key, below) for key in plan.keys}
+        self.gate = [
+            Bucket(f"{name}-{bucket.name}", bucket, keys[bucket.key].arn, below).policy for bucket in plan.buckets
+        ]
+        if plan.boundary:
+            boundary = AwsResource(
+                "iam/policy:Policy",
+                f"{name}-boundary",
+                {
+                    "name": plan.boundary.name,
+                    "path": plan.boundary.path,
+                    "policy": text(plan.boundary.document),
+                    "tags": plan.boundary.tags,
+                },
+                pulumi.ResourceOptions(parent=self, depends_on=self.gate),
+            )
+            self.gate = [boundary]
+        self.roles = {
+            role.arn: Identity(f"{name}-{role.name}", role, self.gate, below).arn for role in plan.shared_roles
+        }
+        for provider in plan.providers:
+            if not provider.existing:
+                AwsResource(
+                    "iam/openIdConnectProvider:OpenIdConnectProvider",
+                    f"{name}-{provider.url.removeprefix('https://')}",
+                    {"url": provider.url, "clientIdLists": [provider.audience], "tags": provider.tags},
+                    below,
+                )
+        for entry in plan.access_entries:
+            access_entry(f"{name}-{last(entry.principal)}", entry, entry.principal, after, self)
+        if plan.break_glass:
+            BreakGlass(f"{name}-break-glass", plan.break_glass, below)
+        for tag in plan.cost_tags:
+            AwsResource(
+                "costexplorer/costAllocationTag:CostAllocationTag",
+                f"{name}-tag-{tag}",
+                {"tagKey": tag, "status": "Active"},
+                below,
+            )
+        self.register_outputs({"buckets": [bucket.name for bucket in plan.buckets]})

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pulumi
+
+from tenancy.components.aws_resource import AwsResource, text
+from tenancy.plan.tenant_aws import TenantRole
+
+
+class Identity(pulumi.ComponentResource):
+    """An IAM role and what it may do."""
+
+    arn: pulumi.Output[str]
+    """Known only with its policies: nobody gets a role that can do nothing yet."""
+
+    def __init__(
+        self,
+        name: str,
+        plan: TenantRole,
+        after: Sequence[pulumi.Input[pulumi.Resource]] = (),
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("gpu-tenancy:index:Identity", name, None, opts)
+        role = AwsResource(
+            "iam/role:Role",
+            f"{name}-role",
+            {
+                "name": plan.name,
+                "path": plan.path,
+                "assumeRolePolicy": text(plan.trust),
+                "permissionsBoundary": plan.boundary or None,
+                "maxSessionDuration": plan.session_seconds,
+                "tags": plan.tags,
+            },
+            pulumi.ResourceOptions(parent=self, depends_on=list(after)),
+        )
+        # By the role's id, not by its name: a role that is made anew takes its policies along.
+        policies = [
+            AwsResource(
+                "iam/rolePolicy:RolePolicy",
+                f"{name}-{policy}",
+                {"name": policy, "role": role.id, "policy": text(document)},
+                pulumi.ResourceOptions(parent=role),
+            ).id
+            for policy, document in plan.policies.items()
+        ]
+        self.arn = pulumi.Output.all(role.id, *policies).apply(lambda _: plan.arn)
+        self.register_outputs({"arn": self.arn})

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pulumi
+
+from tenancy.components.aws_resource import AwsResource, kept, text
+from tenancy.plan import tenant_aws
+
+
+class Key(pulumi.ComponentResource):
+    """A key and the name that it is known by. It stays: without it, all that it encrypted is lost."""
+
+    arn: pulumi.Output[str]
+
+    def __init__(self, name: str, plan: tenant_aws.Key, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:index:Key", name, None, opts)
+        key = AwsResource(
+            "kms/key:Key",
+            f"{name}-key",
+            {
+                "description": plan.description,
+                "enableKeyRotation": plan.rotates,
+                "deletionWindowInDays": plan.deletion_days,
+                "policy": text(plan.policy),
+                "tags": plan.tags,
+            },
+            kept(self, protect=True),
+        )
+        AwsResource("kms/alias:Alias", f"{name}-alias", {"name": plan.alias, "targetKeyId": key.id}, kept(self))
+        self.arn = key.arn
+        self.register_outputs({"arn": key.arn})

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pulumi
+
+from tenancy.components.access_entry import access_entry
+from tenancy.components.aws_resource import AwsResource, last
+from tenancy.components.data import Data
+from tenancy.components.holdings import Holdings
+from tenancy.components.identity import Identity
+from tenancy.components.key import Key
+from tenancy.components.tenant_namespace import TenantNamespace
+from tenancy.plan.tenant_aws import TenantAwsPlan
+
+
+class TenantAws(pulumi.ComponentResource):
+    """A tenant's half on AWS. Whoever gets a role is there before it, and outlives it: associations, entries and
+    roles go first, then walls and namespaces."""
+
+    def __init__(
+        self,
+        name: str,
+        plan: TenantAwsPlan,
+        namespaces: Mapping[str, TenantNamespace],
+        data: Data | None = None,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """`data` is what tenants share, where this stack makes it; a stack of the tenant's own finds it there."""
+        super().__init__("gpu-tenancy:index:TenantAws", name, None, opts)
+        below = pulumi.ResourceOptions(parent=self)
+        for key in plan.keys:
+            Key(f"{name}-{last(key.alias)}", key, below)
+        gate = data.gate if data else []
+        ground = [*gate, *(space.namespace for space in namespaces.values())]
+        roles = dict(data.roles) if data else {}
+        roles |= {role.arn: Identity(f"{name}-{role.name}", role, ground, below).arn for role in plan.roles}
+        Holdings(f"{name}-own", plan, gate, below)
+        for each in plan.associations:
+            AwsResource(
+                "eks/podIdentityAssociation:PodIdentityAssociation",
+                f"{name}-{each.namespace}-{each.service_account}",
+                {
+                    "clusterName": each.cluster,
+                    "namespace": each.namespace,
+                    "serviceAccount": each.service_account,
+                    "roleArn": roles.get(each.role, each.role),
+                    "disableSessionTags": each.disable_session_tags,
+                    "tags": each.tags,
+                },
+                pulumi.ResourceOptions(parent=self, depends_on=namespaces[each.namespace].walls),
+            )
+        walls = [wall for space in namespaces.values() for wall in space.walls]
+        for entry in plan.access_entries:
+            principal = roles.get(entry.principal, entry.principal)
+            access_entry(f"{name}-{last(entry.principal)}", entry, principal, walls, self)
+        self.register_outputs({"roles": [role.name for role in plan.roles]})

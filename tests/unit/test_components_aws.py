@@ -1,0 +1,270 @@
+"""The AWS halves of tenants and of what they share as the program registers them, under mocks: names, order,
+protection, and what the double's judges say of every input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import aws_double_api
+import aws_double_types as sdk
+import pytest
+from aws_double_types import from_struct, plain
+from test_components import Registered, register
+
+from tenancy.catalog import vocabulary as words
+from tenancy.components.scope import Scope
+from tenancy.plan import Plan, make_plan
+from tenancy.spec import load
+
+ROOT = Path(__file__).parents[2]
+TENANT = "fraud"
+DATA = {"Key", "Bucket", "Repository", "Secret"}
+"""Of AWS' types those that hold what cannot be made again."""
+KEPT = {
+    *("Key", "Alias", "Repository", "RepositoryPolicy", "LogGroup", "Bucket", "BucketLifecycleConfiguration"),
+    *("BucketOwnershipControls", "BucketPolicy", "BucketPublicAccessBlock", "BucketVersioning"),
+    "BucketServerSideEncryptionConfiguration",
+}
+
+
+def kind(request: Any) -> str:
+    return request.type.rpartition(":")[2]
+
+
+def on_aws(registered: Registered) -> dict[str, Any]:
+    return {urn: request for urn, request in registered.requests.items() if request.type.startswith("aws:")}
+
+
+def inputs(request: Any) -> dict[str, Any]:
+    return plain(from_struct(request.object))
+
+
+def of(registered: Registered, *kinds: str) -> dict[str, Any]:
+    return {urn: request for urn, request in on_aws(registered).items() if kind(request) in kinds}
+
+
+def behind(registered: Registered, urn: str) -> set[str]:
+    """URNs of all that stands before a resource is made, and until it is gone."""
+    found: set[str] = set()
+    waiting = [urn]
+    while waiting:
+        request = registered.requests[waiting.pop()]
+        new = {*request.dependencies, *([request.parent] if request.parent in registered.requests else [])} - found
+        found |= new
+        waiting += new
+    return found
+
+
+@pytest.fixture(scope="module")
+def bank() -> Plan:
+    loaded = load(ROOT / "stacks" / "bank")
+    return make_plan(loaded.environment, loaded.tenants)
+
+
+@pytest.fixture(scope="module")
+def tenant(bank: Plan) -> Registered:
+    return register(bank, Scope.TENANT, TENANT)
+
+
+@pytest.fixture(scope="module")
+def platform(bank: Plan) -> Registered:
+    return register(bank, Scope.PLATFORM)
+
+
+@pytest.fixture(scope="module")
+def whole(bank: Plan) -> Registered:
+    return register(bank)
+
+
+def test_every_input_is_one_that_the_sdk_and_the_api_know(whole: Registered) -> None:
+    wrong = {
+        request.name: found
+        for request in on_aws(whole).values()
+        if (
+            found := [
+                *sdk.check_resource(request.type, inputs(request)),
+                *aws_double_api.mistakes(request.type, inputs(request)),
+            ]
+        )
+    }
+    assert wrong == {}
+
+
+def test_the_judges_know_every_type_by_its_operation_or_it_is_one_of_these(whole: Registered) -> None:
+    """Of the others only the SDK's types are asked: AWS calls their properties otherwise."""
+    unknown = {request.type for request in on_aws(whole).values()} - aws_double_api.OPERATIONS.keys()
+    assert {token.rpartition(":")[2] for token in unknown} == {"EventTarget", "QueuePolicy", "TopicPolicy"}
+
+
+def test_no_two_resources_share_a_name(whole: Registered) -> None:
+    assert whole.repeated == []
+
+
+def test_a_childs_name_starts_with_its_components(whole: Registered) -> None:
+    for urn, request in on_aws(whole).items():
+        at = whole.parent(urn)
+        while not at.type.startswith("gpu-tenancy:"):
+            at = whole.requests[at.parent]
+        assert request.name.startswith(at.name + "-"), request.name
+
+
+def test_every_component_says_that_it_is_complete(whole: Registered) -> None:
+    components = {urn for urn, request in whole.requests.items() if request.type.startswith("gpu-tenancy:")}
+    kinds = {kind(whole.requests[urn]) for urn in components}
+    assert {"Data", "Bucket", "Key", "BreakGlass", "Alarm", "TenantAws", "Identity", "Holdings"} <= kinds
+    assert components <= whole.outputs.keys()
+
+
+def test_everything_that_can_carry_tags_says_whose_it_is(whole: Registered) -> None:
+    tagged, tenants = 0, [request.name for request in whole.of("Tenant").values()]
+    for urn, request in on_aws(whole).items():
+        if "tags" not in sdk.fields(sdk.arguments_class(sdk.resource_class(request.type) or object)):
+            continue
+        path = whole.path(urn)
+        if ":Services$" in path:
+            continue
+        tags, tagged = inputs(request)["tags"], tagged + 1
+        assert tags["managed-by"] == words.PRODUCT, request.name
+        owner = next(
+            (tenant for tenant in tenants if ":TenantAws$" in path and request.name.startswith(f"{tenant}-aws-")), None
+        )
+        assert tags.get(words.TENANT_TAG) == owner, request.name
+    assert tagged > 50
+
+
+def test_data_is_protected_and_roles_are_not(whole: Registered) -> None:
+    assert of(whole, *DATA)
+    assert {kind(request) for request in on_aws(whole).values() if request.protect} == DATA
+    assert all(request.protect for request in of(whole, *DATA).values())
+
+
+def test_a_platforms_own_stack_does_not_protect_its_roles_either(platform: Registered) -> None:
+    of_data = {urn for urn in on_aws(platform) if "gpu-tenancy:index:Data" in platform.path(urn)}
+    protected = {kind(platform.requests[urn]) for urn in of_data if platform.requests[urn].protect}
+    assert protected == {"Bucket", "Key"}
+
+
+def test_what_holds_data_outlives_its_stack_with_its_walls_around_it(whole: Registered) -> None:
+    outliving = {kind(request) for request in on_aws(whole).values() if request.retainOnDelete}
+    assert outliving == KEPT, "a bucket that stays without its policy stands open"
+    assert all(request.retainOnDelete for request in of(whole, *KEPT).values())
+
+
+def test_nothing_of_it_is_a_secret_value(whole: Registered) -> None:
+    assert of(whole, "Secret")
+    assert of(whole, "SecretVersion") == {}
+    for request in on_aws(whole).values():
+        assert list(request.additionalSecretOutputs) == []
+        assert sdk._SIGNATURE not in json.dumps(from_struct(request.object)), request.name
+
+
+def test_the_buckets_locks_are_shut_before_any_role_is_there(whole: Registered) -> None:
+    policies = of(whole, "BucketPolicy").keys()
+    (boundary,) = [urn for urn, request in of(whole, "Policy").items() if request.name == "data-boundary"]
+    roles = {urn for urn in of(whole, "Role") if "TenantAws" in whole.path(urn)}
+    assert policies
+    assert roles
+    for urn in roles:
+        assert boundary in whole.requests[urn].dependencies
+        assert policies <= behind(whole, urn)
+
+
+def test_a_buckets_policy_comes_when_the_public_is_shut_out(platform: Registered) -> None:
+    for request in of(platform, "BucketPolicy").values():
+        assert {kind(platform.requests[urn]) for urn in request.dependencies} == {"Bucket", "BucketPublicAccessBlock"}
+
+
+def test_a_bucket_encrypts_by_its_own_key(platform: Registered) -> None:
+    for request in of(platform, "BucketServerSideEncryptionConfiguration").values():
+        keys = [urn for urn in request.dependencies if kind(platform.requests[urn]) == "Key"]
+        whose = [platform.requests[urn].name.removesuffix("-key") for urn in keys]
+        assert whose == [request.name.removesuffix("-encryption")]
+
+
+def test_an_association_waits_for_its_namespaces_walls_and_its_roles_policies(tenant: Registered) -> None:
+    associations = of(tenant, "PodIdentityAssociation")
+    assert len(associations) == 2
+    for urn, request in associations.items():
+        space = inputs(request)["namespace"]
+        before = behind(tenant, urn)
+        walls = {u for u, r in tenant.kubernetes().items() if tenant.parent(u).name == space and kind(r) in WALLS}
+        assert walls
+        assert walls <= set(request.dependencies)
+        role = next(u for u in before if u in of(tenant, "Role"))
+        assert {u for u, r in of(tenant, "RolePolicy").items() if r.parent == role} <= before
+
+
+WALLS = {"LimitRange", "LocalQueue", "NetworkPolicy", "ResourceQuota"}
+
+
+def test_a_pipelines_entry_waits_for_every_wall(tenant: Registered) -> None:
+    (entry,) = of(tenant, "AccessEntry")
+    walls = {urn for urn, request in tenant.kubernetes().items() if kind(request) in WALLS}
+    assert walls <= set(tenant.requests[entry].dependencies)
+
+
+def test_a_role_goes_before_the_namespaces_do(tenant: Registered) -> None:
+    spaces = tenant.of("Namespace").keys()
+    assert len(of(tenant, "Role")) == 3
+    for urn in of(tenant, "Role"):
+        assert spaces <= behind(tenant, urn)
+
+
+def test_a_policy_goes_with_its_role_and_an_entry_with_its_principal(tenant: Registered) -> None:
+    """By property, not by order alone: the engine makes anew with a role what was on it."""
+    wanted = {"RolePolicy": "role", "PodIdentityAssociation": "roleArn", "AccessEntry": "principalArn"}
+    for name, key in wanted.items():
+        for request in of(tenant, name).values():
+            on = request.propertyDependencies[key].urns
+            assert any(kind(tenant.requests[urn]) == "Role" for urn in on), request.name
+
+
+def test_people_get_in_only_behind_the_guards(platform: Registered) -> None:
+    (marker,) = platform.of("ConfigMap")
+    people = {urn: r for urn, r in of(platform, "AccessEntry").items() if "BreakGlass" not in platform.path(urn)}
+    assert len(people) == 8
+    for request in people.values():
+        assert marker in request.dependencies
+
+
+def test_nobody_breaks_the_glass_unheard(platform: Registered) -> None:
+    (role,) = [urn for urn in of(platform, "Role") if "BreakGlass" in platform.path(urn)]
+    assert of(platform, "EventTarget", "TopicSubscription", "TopicPolicy").keys() <= behind(platform, role)
+
+
+def test_a_tenants_stack_has_a_provider_for_aws_only_if_it_has_something_there(bank: Plan) -> None:
+    from dataclasses import replace
+
+    from tenancy.plan.tenant_aws import TenantAwsPlan
+
+    def providers(registered: Registered) -> set[str]:
+        return {r.type for r in registered.requests.values() if r.type.startswith("pulumi:providers:")}
+
+    both = {"pulumi:providers:aws", "pulumi:providers:kubernetes"}
+    assert providers(register(bank, Scope.TENANT, TENANT)) == both
+    without = replace(bank, tenants=(replace(bank.tenant(TENANT), aws=TenantAwsPlan()),))
+    alone = register(without, Scope.TENANT, TENANT)
+    assert providers(alone) == {"pulumi:providers:kubernetes"}
+    assert on_aws(alone) == {}
+
+
+def test_one_provider_makes_all_of_it(whole: Registered) -> None:
+    assert len({request.provider for request in on_aws(whole).values()}) == 1
+
+
+def test_the_scopes_together_register_what_one_stack_does(bank: Plan, whole: Registered, platform: Registered) -> None:
+    apart = [platform, *(register(bank, Scope.TENANT, found.name) for found in bank.tenants)]
+    paths = sorted(each.path(urn) for each in apart for urn in on_aws(each))
+    assert paths == sorted(whole.path(urn) for urn in on_aws(whole))
+
+
+def test_a_tenants_stack_does_not_import_the_sdk_of_services() -> None:
+    """They take longer to import than the rest of the program."""
+    import subprocess
+    import sys
+
+    code = "import sys, tenancy.components.program; print([m for m in sys.modules if m.startswith('pulumi_aws')])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
