@@ -1,0 +1,1 @@
+"""Judges of IAM policies: what AWS documents of its decision, run on requests and on whole languages of requests."""

@@ -1,0 +1,424 @@
+"""Patterns, policy variables and condition operators of IAM, as AWS' user guide documents them.
+
+Sources (docs.aws.amazon.com/IAM/latest/UserGuide/, read 2026-11-21), cited below by their short names:
+
+- operators: reference_policies_elements_condition_operators.html;
+- sets: reference_policies_condition-single-vs-multi-valued-context-keys.html;
+- variables: reference_policies_variables.html;
+- resource: reference_policies_elements_resource.html.
+
+Where they leave an answer open, `Undocumented` is raised: a judge that guesses is none.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import operator as compare
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+Value = str | bytes | tuple[str, ...]
+"""Value of a key in a request; a tuple is a key of many values."""
+Keys = Mapping[str, Value]
+"""What is known of a request: names in lower case, for names of keys have no case (variables, operators)."""
+Matcher = Callable[[Any, Keys], bool]
+
+
+class PolicyError(ValueError):
+    """A policy that IAM would not take, or that this evaluator does not read."""
+
+
+class Undocumented(Exception):
+    """AWS' documentation does not say what the answer is."""
+
+
+# Patterns
+
+
+class Wild(Enum):
+    STAR = "*"
+    ANY = "?"
+    SEGMENT_STAR = "[^:]*"  # in an ARN before its fifth colon, not at the end of a segment
+    SEGMENT_ANY = "[^:]"
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    key: str
+    default: str | None
+
+
+Piece = str | Wild | Variable
+Resolved = tuple[str | Wild, ...]
+
+_VARIABLE = re.compile(r"\s*([^\s,']+)\s*(?:,\s*'(.*)'\s*)?", re.DOTALL)
+
+
+def pieces(text: str, *, variables: bool, wildcards: bool) -> tuple[Piece, ...]:
+    """A text of a policy taken apart. Without `variables`, `${` is plain text (Version before 2012-10-17)."""
+    found: list[Piece] = []
+    at = 0
+    while at < len(text):
+        if variables and text.startswith("${", at):
+            end = text.find("}", at)
+            if end < 0:
+                raise PolicyError(f"a variable without its closing brace (given {text!r})")
+            found.append(variable(text[at + 2 : end]))
+            at = end + 1
+            continue
+        letter = text[at]
+        found.append(Wild(letter) if wildcards and letter in "*?" else letter)
+        at += 1
+    return tuple(found)
+
+
+def variable(inside: str) -> Piece:
+    """`${*}`, `${?}` and `${$}` are the letters themselves (variables, "Special characters")."""
+    if inside in ("*", "?", "$"):
+        return inside
+    parts = _VARIABLE.fullmatch(inside)
+    if not parts:
+        raise PolicyError(f"not a policy variable (given ${{{inside}}})")
+    return Variable(parts[1].lower(), parts[2])
+
+
+def in_segments(found: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    """Before the fifth colon a wildcard stays in its segment, but for a `*` at the segment's end (resource)."""
+    made: list[Piece] = []
+    colons = 0
+    for at, piece in enumerate(found):
+        last = at + 1 == len(found) or found[at + 1] == ":"
+        colons += piece == ":"
+        if colons < 5 and piece is Wild.STAR and not last:
+            made.append(Wild.SEGMENT_STAR)
+        elif colons < 5 and piece is Wild.ANY:
+            made.append(Wild.SEGMENT_ANY)
+        else:
+            made.append(piece)
+    return tuple(made)
+
+
+def resolve(found: tuple[Piece, ...], keys: Keys) -> Resolved | None:
+    """Values in the place of variables; None where one has no value (variables, "Policy variables with no value").
+
+    A value is text: a `*` in it matches a `*`. AWS does not say so, and lets no tag or session name hold one.
+    """
+    made: list[str | Wild] = []
+    for piece in found:
+        if not isinstance(piece, Variable):
+            made.append(piece)
+            continue
+        value = variable_value(piece, keys)
+        if value is None:
+            return None
+        made.extend(value)
+    return tuple(made)
+
+
+def variable_value(wanted: Variable, keys: Keys) -> str | None:
+    """Keys of many values are no variables (sets, "Key points"), so they leave one without value."""
+    value = keys.get(wanted.key)
+    if value == "":
+        raise Undocumented(f"whether ${{{wanted.key}}} has a value when that is empty")
+    return value if isinstance(value, str) else wanted.default
+
+
+@lru_cache(maxsize=20_000)
+def regex(resolved: Resolved, ignore_case: bool = False) -> re.Pattern[str]:
+    parts = (
+        re.escape(piece) if isinstance(piece, str) else {"*": ".*", "?": "."}.get(piece.value, piece.value)
+        for piece in resolved
+    )
+    return re.compile("".join(parts), re.DOTALL | (re.IGNORECASE | re.ASCII if ignore_case else re.NOFLAG))
+
+
+def matcher(found: tuple[Piece, ...], *, ignore_case: bool = False) -> Matcher:
+    """Does a value match? Never, where a variable has no value."""
+    if not any(isinstance(piece, Variable) for piece in found):
+        whole = regex(tuple(piece for piece in found if not isinstance(piece, Variable)), ignore_case).fullmatch
+        return lambda value, _keys: whole(value) is not None
+
+    def match(value: str, keys: Keys) -> bool:
+        resolved = resolve(found, keys)
+        return resolved is not None and regex(resolved, ignore_case).fullmatch(value) is not None
+
+    return match
+
+
+def action_matcher(text: str) -> Matcher:
+    """Prefix and name of an action have no case (reference_policies_elements_action.html)."""
+    return matcher(pieces(text, variables=False, wildcards=True), ignore_case=True)
+
+
+def resource_pieces(text: str, variables: bool) -> tuple[Piece, ...]:
+    found = pieces(text, variables=variables, wildcards=True)
+    colons = 0
+    for piece in found:
+        colons += piece == ":"
+        if isinstance(piece, Variable) and colons < 5:
+            raise PolicyError(f"a variable stands behind the fifth colon of an ARN alone (given {text!r})")
+    return in_segments(found)
+
+
+def resource_matcher(text: str, variables: bool) -> Matcher:
+    """Case counts in a resource (resource)."""
+    return matcher(resource_pieces(text, variables))
+
+
+# Operators: what a policy's value makes of a request's value
+
+
+def _string_equals(text: str, variables: bool) -> Matcher:
+    return matcher(pieces(text, variables=variables, wildcards=False))
+
+
+def _string_equals_ignore_case(text: str, variables: bool) -> Matcher:
+    return matcher(pieces(text, variables=variables, wildcards=False), ignore_case=True)
+
+
+def _string_like(text: str, variables: bool) -> Matcher:
+    return matcher(pieces(text, variables=variables, wildcards=True))
+
+
+def _arn_like(text: str, variables: bool) -> Matcher:
+    """Each of the six components by itself; ArnEquals is the same (operators, "ARN condition operators")."""
+    found = pieces(text, variables=variables, wildcards=True)
+
+    def match(value: str, keys: Keys) -> bool:
+        resolved = resolve(found, keys)
+        if resolved is None:
+            return False
+        wanted, given = _components(resolved), value.split(":", 5)
+        return len(wanted) == len(given) == 6 and all(
+            regex(part).fullmatch(word) for part, word in zip(wanted, given, strict=True)
+        )
+
+    return match
+
+
+def _components(resolved: Resolved) -> list[Resolved]:
+    parts: list[list[str | Wild]] = [[]]
+    for piece in resolved:
+        if piece == ":" and len(parts) < 6:
+            parts.append([])
+        else:
+            parts[-1].append(piece)
+    return [tuple(part) for part in parts]
+
+
+def _number(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise ValueError(f"not a number (given {text!r})") from None
+
+
+def _date(text: str) -> Decimal:
+    """Seconds since 1970: the W3C's forms of ISO 8601, or epoch time (operators, "Date condition operators")."""
+    if re.fullmatch(r"\d{5,}(\.\d+)?", text):
+        return Decimal(text)
+    whole = text + "-01-01"[3 * (len(text) == 7) :] if len(text) in (4, 7) else text
+    moment = datetime.fromisoformat(whole)
+    return Decimal(str((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()))
+
+
+def _ordered(read: Callable[[str], Decimal], test: Callable[[Any, Any], bool]) -> Callable[[str, bool], Matcher]:
+    def prepare(text: str, _variables: bool) -> Matcher:
+        bound = read(text)
+        return lambda value, _keys: test(read(value), bound)
+
+    return prepare
+
+
+def _bool(text: str, _variables: bool) -> Matcher:
+    wanted = text.lower()
+    return lambda value, _keys: value.lower() == wanted
+
+
+def _binary(text: str, _variables: bool) -> Matcher:
+    """Byte for byte against what the policy gives in base64."""
+    wanted = base64.b64decode(text, validate=True)
+    return lambda value, _keys: value == wanted
+
+
+def _ip_address(text: str, _variables: bool) -> Matcher:
+    """Without a prefix length: the one address."""
+    network = ipaddress.ip_network(text, strict=False)
+    return lambda value, _keys: ipaddress.ip_address(value) in network
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    prepare: Callable[[str, bool], Matcher]
+    negated: bool = False
+
+
+_NUMBERS = {
+    "Equals": compare.eq,
+    "LessThan": compare.lt,
+    "LessThanEquals": compare.le,
+    "GreaterThan": compare.gt,
+    "GreaterThanEquals": compare.ge,
+}
+
+OPERATORS: dict[str, Operator] = {
+    "StringEquals": Operator(_string_equals),
+    "StringNotEquals": Operator(_string_equals, negated=True),
+    "StringEqualsIgnoreCase": Operator(_string_equals_ignore_case),
+    "StringNotEqualsIgnoreCase": Operator(_string_equals_ignore_case, negated=True),
+    "StringLike": Operator(_string_like),
+    "StringNotLike": Operator(_string_like, negated=True),
+    **{f"Numeric{name}": Operator(_ordered(_number, test)) for name, test in _NUMBERS.items()},
+    "NumericNotEquals": Operator(_ordered(_number, compare.eq), negated=True),
+    **{f"Date{name}": Operator(_ordered(_date, test)) for name, test in _NUMBERS.items()},
+    "DateNotEquals": Operator(_ordered(_date, compare.eq), negated=True),
+    "Bool": Operator(_bool),
+    "BinaryEquals": Operator(_binary),
+    "IpAddress": Operator(_ip_address),
+    "NotIpAddress": Operator(_ip_address, negated=True),
+    "ArnEquals": Operator(_arn_like),
+    "ArnLike": Operator(_arn_like),
+    "ArnNotEquals": Operator(_arn_like, negated=True),
+    "ArnNotLike": Operator(_arn_like, negated=True),
+}
+FOR_ALL, FOR_ANY = "ForAllValues", "ForAnyValue"
+
+
+def takes_variables(name: str) -> bool:
+    """String and ARN operators alone (variables, "Condition element")."""
+    return name.startswith(("String", "Arn"))
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """An operator's name in a policy, taken apart."""
+
+    base: str
+    qualifier: str | None
+    if_exists: bool
+
+
+def operator_name(text: str) -> Name:
+    qualifier, _, rest = text.rpartition(":")
+    base = rest.removesuffix("IfExists")
+    if qualifier not in ("", FOR_ALL, FOR_ANY) or (base not in OPERATORS and rest != "Null"):
+        raise PolicyError(f"no condition operator (given {text!r})")
+    if base == "Null" and text != "Null":
+        raise PolicyError(f"Null stands alone (given {text!r})")
+    return Name(base, qualifier or None, base != rest)
+
+
+# Conditions
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    key: str
+    name: Name
+    negated: bool
+    matchers: tuple[Matcher, ...]
+
+    def holds(self, keys: Keys) -> bool:
+        value = keys.get(self.key)
+        if value is None:
+            return when_absent(self.name, self.negated)
+        if self.name.qualifier is None:
+            if isinstance(value, tuple):
+                raise Undocumented(f"{self.key} has many values, and {self.name.base} no set operator")
+            return meets(self, value, keys)
+        values = given_values(value)
+        if not values:
+            return when_empty(self.name)
+        over = for_all if self.name.qualifier == FOR_ALL else for_any
+        return over(meets(self, each, keys) for each in values)
+
+
+@dataclass(frozen=True, slots=True)
+class Null:
+    key: str
+    wanted: frozenset[bool]
+
+    def holds(self, keys: Keys) -> bool:
+        return is_null(self.key, keys) in self.wanted
+
+
+def meets(condition: Condition, value: str | bytes, keys: Keys) -> bool:
+    """Any of the policy's values; for a negated operator none of them (…condition-logic-multiple-context-keys…)."""
+    return any(match(value, keys) for match in condition.matchers) != condition.negated
+
+
+def when_absent(name: Name, negated: bool) -> bool:
+    """The answer for a key that the request does not have (operators, "Important"; sets)."""
+    if name.qualifier == FOR_ALL:
+        return True
+    if name.qualifier == FOR_ANY:
+        if name.if_exists:
+            raise Undocumented("ForAnyValue is false and IfExists is true where there is no key")
+        return False
+    return name.if_exists or negated
+
+
+def when_empty(name: Name) -> bool:
+    """Values that "resolve to a null dataset, such as an empty string" (sets)."""
+    return name.qualifier == FOR_ALL
+
+
+def given_values(value: Value) -> tuple[str | bytes, ...]:
+    values = value if isinstance(value, tuple) else (value,)
+    return values if any(values) else ()
+
+
+def for_all(results: Iterable[bool]) -> bool:
+    return all(results)
+
+
+def for_any(results: Iterable[bool]) -> bool:
+    return any(results)
+
+
+def is_null(key: str, keys: Keys) -> bool:
+    """Not there, or without a value (operators, "Condition operator to check existence")."""
+    value = keys.get(key)
+    if value == "":
+        raise Undocumented(f"whether {key} is null when it is empty")
+    return value is None or value == ()
+
+
+def conditions(block: Mapping[str, Mapping[str, Any]], variables: bool) -> tuple[Condition | Null, ...]:
+    """A Condition element: all of it must hold."""
+    made: list[Condition | Null] = []
+    for written, tests in block.items():
+        name = operator_name(written)
+        for key, value in tests.items():
+            values = texts(value)
+            if name.base == "Null":
+                if not {each.lower() for each in values} <= {"true", "false"}:
+                    raise PolicyError(f"Null asks for true or false (given {value!r})")
+                made.append(Null(condition_key(key), frozenset(each.lower() == "true" for each in values)))
+                continue
+            found = OPERATORS[name.base]
+            if variables and not takes_variables(name.base) and any("${" in each for each in values):
+                raise PolicyError(f"{name.base} takes no variable (given {value!r})")
+            matchers = tuple(found.prepare(each, variables) for each in values)
+            made.append(Condition(condition_key(key), name, found.negated, matchers))
+    return tuple(made)
+
+
+def condition_key(name: str) -> str:
+    """Names of keys have no case (reference_policies_elements_condition.html)."""
+    return name.lower()
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """What JSON lets stand alone, as a list; numbers and booleans are texts to IAM."""
+    return tuple(
+        ("true" if each else "false") if isinstance(each, bool) else str(each)
+        for each in (value if isinstance(value, list | tuple) else [value])
+    )

@@ -1,0 +1,363 @@
+"""The cluster's roles, as AWS would decide on them: beside a refusal what is allowed and differs in one field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenancy.plan import identity, make_plan
+from tenancy.plan.names import node_role
+from tenancy.spec import load
+from tenancy.spec.environment import Environment
+from tests.iam import evaluator
+from tests.iam.evaluator import Decision, Guard, Policies, Principal, all_of, request, role_session, service, user
+from tests.iam.symbolic import Region, counterexample
+
+BANK = Path(__file__).parents[2] / "stacks" / "bank"
+ACCOUNT, REGION, CLUSTER = "111122223333", "eu-central-1", "bank"
+PODS = service("pods.eks.amazonaws.com")
+REFUSED = "implicit deny: no {} policy allows it"
+BY_IDENTITY, BY_TRUST = REFUSED.format("identity"), REFUSED.format("resource")
+PURPOSES = ["vpc-cni", "ebs-csi", "karpenter"]
+
+
+@pytest.fixture(scope="module")
+def environment() -> Environment:
+    return load(BANK).environment
+
+
+@pytest.fixture(scope="module")
+def roles() -> Mapping[str, identity.Role]:
+    loaded = load(BANK)
+    cluster = make_plan(loaded.environment, loaded.tenants).cluster
+    assert cluster is not None
+    return cluster.roles
+
+
+@pytest.fixture(scope="module")
+def karpenter(roles: Mapping[str, identity.Role]) -> tuple[Policies, Principal]:
+    role = roles["karpenter"]
+    return Policies(identity=list(role.inline.values())), role_session(f"arn:aws:iam::{ACCOUNT}:role/{role.name}")
+
+
+def ask(
+    of: tuple[Policies, Principal], action: str, resource: str, context: Mapping[str, Any] | None = None
+) -> Decision:
+    policies, who = of
+    return evaluator.compile(policies)(request(who, action, resource, context, resource_account=ACCOUNT))
+
+
+def ec2(kind: str) -> str:
+    return f"arn:aws:ec2:{REGION}:{ACCOUNT}:{kind}"
+
+
+# Becoming a role
+
+
+def taken(role: identity.Role, who: Principal, context: Mapping[str, Any], own: Any = ()) -> Decision:
+    """Pod Identity asks for both: the role, and tags on its session."""
+    decide = evaluator.compile(Policies(identity=own, resource=role.trust, guard=Guard.TRUST))
+    arn = f"arn:aws:iam::{ACCOUNT}:role/{role.name}"
+    return all_of(decide, [request(who, f"sts:{each}", arn, context) for each in ("AssumeRole", "TagSession")])
+
+
+def of_pod(role: identity.Role) -> dict[str, str]:
+    assert role.service_account is not None
+    namespace, account = role.service_account
+    return {
+        "aws:SourceAccount": ACCOUNT,
+        "aws:SourceArn": f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{CLUSTER}",
+        "aws:RequestTag/eks-cluster-name": CLUSTER,
+        "aws:RequestTag/kubernetes-namespace": namespace,
+        "aws:RequestTag/kubernetes-service-account": account,
+    }
+
+
+OTHERS = {
+    "aws:SourceAccount": "444455556666",
+    "aws:SourceArn": f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{CLUSTER}-2",
+    "aws:RequestTag/eks-cluster-name": f"{CLUSTER}-2",
+    "aws:RequestTag/kubernetes-namespace": "fraud",
+    "aws:RequestTag/kubernetes-service-account": "default",
+}
+
+
+@pytest.mark.parametrize("field", OTHERS)
+@pytest.mark.parametrize("purpose", PURPOSES)
+def test_a_pod_takes_its_role_and_none_of_another_place(
+    roles: Mapping[str, identity.Role], purpose: str, field: str
+) -> None:
+    role = roles[purpose]
+    own = of_pod(role)
+    assert taken(role, PODS, own).allowed
+    assert str(taken(role, PODS, {**own, field: OTHERS[field]})) == BY_TRUST
+    assert str(taken(role, PODS, {name: value for name, value in own.items() if name != field})) == BY_TRUST
+
+
+@pytest.mark.parametrize("purpose", PURPOSES)
+def test_nobody_but_pods_takes_a_role_of_pods(roles: Mapping[str, identity.Role], purpose: str) -> None:
+    role = roles[purpose]
+    anything = {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}
+    assert taken(role, PODS, of_pod(role)).allowed
+    assert str(taken(role, service("eks.amazonaws.com"), of_pod(role))) == BY_TRUST
+    assert str(taken(role, service("ec2.amazonaws.com"), of_pod(role))) == BY_TRUST
+    for who in (role_session(f"arn:aws:iam::{ACCOUNT}:role/admin"), user(f"arn:aws:iam::{ACCOUNT}:user/admin")):
+        assert str(taken(role, who, of_pod(role), own=[anything])) == BY_TRUST, "an administrator is no pod"
+
+
+@pytest.mark.parametrize("field", OTHERS)
+@pytest.mark.parametrize("purpose", PURPOSES)
+def test_no_value_of_a_field_but_its_own_opens_a_role_of_pods(
+    roles: Mapping[str, identity.Role], purpose: str, field: str
+) -> None:
+    """With its own value denied nothing is left, whatever else is said."""
+    role = roles[purpose]
+    own = {"StringEquals": {field: of_pod(role)[field]}}
+    deny = {"Effect": "Deny", "Principal": "*", "Action": "*", "Condition": own}
+    statements = role.trust["Statement"]
+    trust = {"Version": "2012-10-17", "Statement": [*statements, deny]}
+    assert counterexample(Policies(resource=role.trust, guard=Guard.TRUST), PODS, Region()) is not None
+    assert counterexample(Policies(resource=trust, guard=Guard.TRUST), PODS, Region()) is None
+
+
+def test_nodes_take_the_nodes_role_and_this_cluster_its_own(roles: Mapping[str, identity.Role]) -> None:
+    def assumed(purpose: str, who: str, context: Mapping[str, str]) -> Decision:
+        policies = Policies(resource=roles[purpose].trust, guard=Guard.TRUST)
+        return ask((policies, service(who)), "sts:AssumeRole", f"arn:aws:iam::{ACCOUNT}:role/x", context)
+
+    here = {"aws:SourceAccount": ACCOUNT, "aws:SourceArn": f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{CLUSTER}"}
+    assert assumed("node", "ec2.amazonaws.com", {}).allowed
+    assert str(assumed("node", "pods.eks.amazonaws.com", {})) == BY_TRUST
+    assert assumed("cluster", "eks.amazonaws.com", here).allowed
+    assert str(assumed("cluster", "eks.amazonaws.com", {**here, "aws:SourceArn": OTHERS["aws:SourceArn"]})) == BY_TRUST
+    assert str(assumed("cluster", "pods.eks.amazonaws.com", here)) == BY_TRUST
+
+
+# What nodes may do
+
+
+def test_a_node_describes_its_own_region_and_reaches_nothing_else(roles: Mapping[str, identity.Role]) -> None:
+    """By the policies that are ours: of AWS' own managed policies there is no copy here."""
+    role = roles["node"]
+    node = Policies(identity=list(role.inline.values())), role_session(f"arn:aws:iam::{ACCOUNT}:role/{role.name}")
+    here = {"aws:RequestedRegion": REGION}
+    assert ask(node, "ec2:DescribeInstances", "*", here).allowed
+    assert str(ask(node, "ec2:DescribeInstances", "*", {"aws:RequestedRegion": "eu-west-1"})) == BY_IDENTITY
+    for action in ("s3:*", "kms:*", "sts:*", "iam:*", "secretsmanager:*", "ec2:Run*", "ec2:Create*", "eks:*"):
+        assert counterexample(*node, Region(actions=(action,), resources=("*",))) is None, action
+    assert counterexample(*node, Region(actions=("ec2:Describe*",), resources=("*",))) is not None
+
+
+# What Karpenter may do
+
+
+def test_karpenter_passes_the_nodes_role_to_instances(
+    karpenter: tuple[Policies, Principal], environment: Environment
+) -> None:
+    def passed(role: str, to: str) -> Decision:
+        return ask(karpenter, "iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/{role}", {"iam:PassedToService": to})
+
+    own = node_role(environment)
+    assert passed(own, "ec2.amazonaws.com").allowed
+    assert str(passed("admin", "ec2.amazonaws.com")) == BY_IDENTITY
+    assert str(passed(f"{own}-2", "ec2.amazonaws.com")) == BY_IDENTITY
+    assert str(passed(own, "lambda.amazonaws.com")) == BY_IDENTITY
+
+
+def test_karpenter_passes_no_other_role_at_all(karpenter: tuple[Policies, Principal], environment: Environment) -> None:
+    policies, who = karpenter
+    passing = Region(actions=("iam:PassRole",), resources=("*",))
+    own = f"arn:aws:iam::{ACCOUNT}:role/{node_role(environment)}"
+    deny = {"Effect": "Deny", "Action": "iam:PassRole", "Resource": own}
+    without = Policies(identity=[*policies.identity, {"Version": "2012-10-17", "Statement": deny}])
+    found = counterexample(policies, who, passing)
+    assert found is not None
+    assert found.request.resource == own
+    assert counterexample(without, who, passing) is None
+
+
+@pytest.mark.parametrize(
+    "action", ["s3:*", "kms:*", "sts:*", "secretsmanager:*", "iam:*Role*", "iam:*Polic*", "iam:*User*", "eks:*Access*"]
+)
+def test_karpenter_reaches_nothing_that_is_not_its_work(
+    karpenter: tuple[Policies, Principal], environment: Environment, action: str
+) -> None:
+    policies, who = karpenter
+    profiles, own = (
+        f"arn:aws:iam::{ACCOUNT}:instance-profile/*",
+        f"arn:aws:iam::{ACCOUNT}:role/{node_role(environment)}",
+    )
+    work = {"Effect": "Deny", "Action": "iam:*", "Resource": [profiles, own]}
+    beside = Policies(identity=[*policies.identity, {"Version": "2012-10-17", "Statement": work}])
+    assert counterexample(beside, who, Region(actions=(action,), resources=("*",))) is None
+    assert counterexample(beside, who, Region(actions=("ec2:*",), resources=("*",))) is not None
+
+
+OWNED = {
+    f"aws:ResourceTag/kubernetes.io/cluster/{CLUSTER}": "owned",
+    "aws:ResourceTag/karpenter.sh/nodepool": "train",
+}
+ASKED = {
+    f"aws:RequestTag/kubernetes.io/cluster/{CLUSTER}": "owned",
+    "aws:RequestTag/eks:eks-cluster-name": CLUSTER,
+    "aws:RequestTag/karpenter.sh/nodepool": "train",
+}
+
+
+def test_karpenter_ends_its_own_instances_and_no_others(karpenter: tuple[Policies, Principal]) -> None:
+    def ended(tags: Mapping[str, str]) -> str:
+        return str(ask(karpenter, "ec2:TerminateInstances", ec2("instance/i-1"), tags))
+
+    other = {f"aws:ResourceTag/kubernetes.io/cluster/{CLUSTER}-2": "owned"}
+    assert ended(OWNED) == "allowed by identity policy DeleteOwn"
+    assert ended({}) == BY_IDENTITY
+    for name in OWNED:
+        assert ended({tag: value for tag, value in OWNED.items() if tag != name}) == BY_IDENTITY, name
+    assert ended({**other, "aws:ResourceTag/karpenter.sh/nodepool": "train"}) == BY_IDENTITY
+
+
+@pytest.mark.parametrize("name", OWNED)
+def test_karpenter_changes_no_instance_without_its_tags(karpenter: tuple[Policies, Principal], name: str) -> None:
+    """Whatever else a request says."""
+    instances = Region(
+        actions=("ec2:Terminate*", "ec2:Stop*", "ec2:Modify*", "ec2:Start*", "ec2:Reboot*", "ec2:Detach*"),
+        resources=("arn:*:instance/*",),
+    )
+    assert counterexample(*karpenter, instances) is not None
+    assert counterexample(*karpenter, instances, choices={name: (None,)}) is None
+
+
+def test_karpenter_makes_instances_with_its_tags_alone(karpenter: tuple[Policies, Principal]) -> None:
+    def made(tags: Mapping[str, str]) -> str:
+        return str(ask(karpenter, "ec2:RunInstances", ec2("instance/*"), tags))
+
+    assert made(ASKED) == "allowed by identity policy CreateTagged"
+    for name in ASKED:
+        assert made({tag: value for tag, value in ASKED.items() if tag != name}) == BY_IDENTITY, name
+    assert made({**ASKED, "aws:RequestTag/eks:eks-cluster-name": f"{CLUSTER}-2"}) == BY_IDENTITY
+
+
+def test_karpenter_uses_its_own_templates(karpenter: tuple[Policies, Principal]) -> None:
+    template = ec2("launch-template/lt-1")
+    assert str(ask(karpenter, "ec2:CreateFleet", template, OWNED)) == "allowed by identity policy UseOwnTemplates"
+    assert str(ask(karpenter, "ec2:CreateFleet", template)) == BY_IDENTITY
+
+
+def test_karpenter_tags_what_it_makes_and_names_its_own(karpenter: tuple[Policies, Principal]) -> None:
+    def tagged(context: Mapping[str, Any]) -> str:
+        return str(ask(karpenter, "ec2:CreateTags", ec2("instance/i-1"), context))
+
+    birth = {**ASKED, "ec2:CreateAction": "RunInstances", "aws:TagKeys": ["Name"]}
+    assert tagged(birth) == "allowed by identity policy TagWhatIsCreated"
+    assert tagged({**birth, "ec2:CreateAction": "CreateTags"}) == BY_IDENTITY
+    assert tagged({**OWNED, "aws:TagKeys": ["Name"]}) == "allowed by identity policy NameOwnInstances"
+    stolen = {**OWNED, "aws:TagKeys": ["Name", f"kubernetes.io/cluster/{CLUSTER}"]}
+    assert tagged(stolen) == BY_IDENTITY, "it cannot hand an instance to another cluster"
+    foreign = {"aws:TagKeys": ["Name"]}
+    assert tagged(foreign) == BY_IDENTITY
+
+
+def test_karpenter_makes_profiles_in_its_own_path(karpenter: tuple[Policies, Principal]) -> None:
+    tags = {
+        f"aws:RequestTag/kubernetes.io/cluster/{CLUSTER}": "owned",
+        "aws:RequestTag/eks:eks-cluster-name": CLUSTER,
+        "aws:RequestTag/topology.kubernetes.io/region": REGION,
+        "aws:RequestTag/karpenter.k8s.aws/ec2nodeclass": "train",
+    }
+
+    def made(path: str, context: Mapping[str, str]) -> str:
+        profile = f"arn:aws:iam::{ACCOUNT}:instance-profile/{path}"
+        return str(ask(karpenter, "iam:CreateInstanceProfile", profile, context))
+
+    own = f"karpenter/{REGION}/{CLUSTER}/p"
+    assert made(own, tags) == "allowed by identity policy CreateProfiles"
+    assert made(f"karpenter/{REGION}/{CLUSTER}-2/p", tags) == BY_IDENTITY
+    assert made("p", tags) == BY_IDENTITY
+    for name in tags:
+        assert made(own, {tag: value for tag, value in tags.items() if tag != name}) == BY_IDENTITY, name
+
+
+def test_karpenter_reads_its_own_queue(karpenter: tuple[Policies, Principal], environment: Environment) -> None:
+    queue = identity.queue_policy(environment)["Statement"][0]["Resource"]
+    assert ask(karpenter, "sqs:ReceiveMessage", queue).allowed
+    assert str(ask(karpenter, "sqs:ReceiveMessage", f"{queue}-2")) == BY_IDENTITY
+    assert str(ask(karpenter, "sqs:SendMessage", queue)) == BY_IDENTITY
+
+
+# Queue and key
+
+
+def test_the_queue_is_written_by_its_own_rules_and_encrypted(environment: Environment) -> None:
+    policy = identity.queue_policy(environment)
+    queue = policy["Statement"][0]["Resource"]
+    rules = policy["Statement"][0]["Condition"]["ArnEquals"]["aws:SourceArn"]
+
+    def written(who: Principal, context: Mapping[str, Any]) -> str:
+        return str(ask((Policies(resource=policy), who), "sqs:SendMessage", queue, context))
+
+    events, own = service("events.amazonaws.com"), {"aws:SourceArn": rules[0], "aws:SecureTransport": True}
+    assert written(events, own) == "allowed by resource policy WriteFromOwnRules"
+    assert written(events, {**own, "aws:SourceArn": f"{rules[0]}-2"}) == BY_TRUST
+    assert written(events, {**own, "aws:SecureTransport": False}) == (
+        "explicit deny by resource policy NothingUnencrypted"
+    )
+    assert written(service("sns.amazonaws.com"), own) == BY_TRUST
+    assert written(role_session("arn:aws:iam::444455556666:role/other"), own) == BY_TRUST
+
+
+PLATFORM = role_session(f"arn:aws:iam::{ACCOUNT}:role/gpu-platform")
+KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1"
+ANY_KEY = {"Version": "2012-10-17", "Statement": {"Sid": "Any", "Effect": "Allow", "Action": "kms:*", "Resource": "*"}}
+
+
+def of_key(environment: Environment, who: Principal, action: str, context: Mapping[str, Any] | None = None) -> str:
+    own = [ANY_KEY] if who.account else []
+    policies = Policies(identity=own, resource=identity.key_policy(environment), guard=Guard.KEY)
+    return str(ask((policies, who), action, KEY, context))
+
+
+def test_the_key_is_administered_by_identity_policies_and_read_by_none(environment: Environment) -> None:
+    assert of_key(environment, PLATFORM, "kms:CreateGrant") == "allowed by identity policy Any"
+    assert of_key(environment, PLATFORM, "kms:ScheduleKeyDeletion") == "allowed by identity policy Any"
+    assert of_key(environment, PLATFORM, "kms:Decrypt") == BY_TRUST, "not even by who may do all with keys"
+    stranger = role_session("arn:aws:iam::444455556666:role/admin")
+    assert of_key(environment, stranger, "kms:CreateGrant") == BY_TRUST
+
+
+def test_volumes_open_the_key_through_ec2_of_this_region(environment: Environment) -> None:
+    def opened(**change: str) -> str:
+        via = {"kms:CallerAccount": ACCOUNT, "kms:ViaService": f"ec2.{REGION}.amazonaws.com"}
+        return of_key(environment, PLATFORM, "kms:Decrypt", {**via, **{f"kms:{k}": v for k, v in change.items()}})
+
+    assert opened() == "allowed by resource policy Volumes"
+    assert opened(ViaService=f"s3.{REGION}.amazonaws.com") == BY_TRUST
+    assert opened(ViaService="ec2.eu-west-1.amazonaws.com") == BY_TRUST
+    assert opened(CallerAccount="444455556666") == BY_TRUST
+
+
+def test_auto_scaling_grants_the_key_to_aws_alone(environment: Environment) -> None:
+    path = "aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
+    scaling = role_session(f"arn:aws:iam::{ACCOUNT}:role/{path}")
+    for_aws = {"kms:CallerAccount": ACCOUNT, "kms:GrantIsForAWSResource": True}
+    policies = Policies(resource=identity.key_policy(environment), guard=Guard.KEY)
+    granted = ask((policies, scaling), "kms:CreateGrant", KEY, for_aws)
+    assert str(granted) == "allowed by resource policy GrantsOfNodeGroups"
+    for_itself = {**for_aws, "kms:GrantIsForAWSResource": False}
+    refused = ask((policies, scaling), "kms:CreateGrant", KEY, for_itself)
+    assert str(refused) == BY_IDENTITY, "the account's name leaves it to identity policies, of which it has none"
+
+
+def test_logs_of_this_cluster_are_encrypted_by_its_key(environment: Environment) -> None:
+    logs = service(f"logs.{REGION}.amazonaws.com")
+
+    def encrypted(group: str, who: Principal = logs) -> str:
+        arn = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:{group}"
+        return of_key(environment, who, "kms:Encrypt", {"kms:EncryptionContext:aws:logs:arn": arn})
+
+    own = f"{identity.log_group_prefix(environment)}cluster"
+    assert encrypted(own) == "allowed by resource policy Logs"
+    assert encrypted(f"/aws/eks/{CLUSTER}-2/cluster") == BY_TRUST
+    assert encrypted(own, service("logs.eu-west-1.amazonaws.com")) == BY_TRUST
