@@ -35,7 +35,13 @@ def cluster(loaded: Loaded, plan: Plan, tmp_path_factory: pytest.TempPathFactory
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPU_TENANCY_LAB", str(tmp_path_factory.mktemp("attacks") / "lab"))
         group = loaded.environment.platform.group
-        lab = control_plane.up(root=ROOT, platform_group=group, nodes=fake_nodes(loaded.environment))
+        chart = plan.platform.queue_chart
+        lab = control_plane.up(
+            root=ROOT,
+            platform_group=group,
+            nodes=fake_nodes(loaded.environment),
+            queues=chart.values if chart else None,
+        )
         try:
             patch.setenv("KUBECONFIG", str(lab.kubeconfig))
             # The NVIDIA operator brings such a class; without one no guard is asked about it.

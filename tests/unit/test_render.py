@@ -124,7 +124,7 @@ def test_nothing_is_left_half_written(plan: Plan, tmp_path: Path) -> None:
 def test_the_files_are_numbered_in_the_order_in_which_they_are_safe_to_apply(plan: Plan) -> None:
     by_file = {path: {o["kind"] for o in objects} for path, objects in files(plan)}
     assert by_file["tenants/fraud/05-namespaces.yaml"] == {"Namespace"}
-    assert by_file["tenants/fraud/20-access.yaml"] == {"RoleBinding"}
+    assert by_file["tenants/fraud/20-access.yaml"] == {"RoleBinding", "ServiceAccount"}
     (queues,) = (kinds for path, kinds in by_file.items() if path.startswith("tenants/fraud/") and "queues" in path)
     assert queues == {"Cohort", "ClusterQueue"}
     assert list(by_file) == sorted(by_file)

@@ -66,7 +66,7 @@ def test_a_job_is_a_pod_that_is_tidied_up(environment: Environment, fraud: Tenan
     ("part", "wanted", "rule"),
     [
         ("train", {"l4-shared": 1}, "gpu-06"),
-        ("train", {"a100": 17}, "gpu-06"),
+        ("train", {"a100": 200}, "gpu-06"),
         ("train", {"a100-1g.5gb": 1}, "gpu-06"),
         ("serve", {"a100-1g.5gb": 1, "a100": 0}, "build-01"),
     ],
