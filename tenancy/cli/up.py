@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tenancy.spec import Loaded
 
 SHOWN = 12
+MOST = 60
+"""Lines of a table of grants."""
 
 
 @click.command("up", epilog=example("tenancy up local"))
@@ -246,3 +248,9 @@ def show(outcome: Outcome) -> None:
                 kinds[kind] = kinds.get(kind, 0) + 1
             text = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
             click.echo(f"  {tenant:<14} + {text}")
+    if outcome.grants:
+        from tenancy.cli.report import Table, as_text
+
+        rows, header = sorted(outcome.grants), ("tenant", "part", "at", "before", "after")
+        more = [f"and {len(rows) - MOST} more: see `tenancy who-can`"] if len(rows) > MOST else []
+        click.echo(as_text(Table("Grants on AWS", header, rows[:MOST], more)))

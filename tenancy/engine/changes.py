@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.iam.rights import Changed, changed
 from tenancy.plan.model import Plan
 from tenancy.rules.objects import name_of
 
 PLATFORM = "platform"
+ROLE_POLICY, OF_TENANTS = "aws:iam/rolePolicy:RolePolicy", "gpu-tenancy:index:Identity$"
 SAME, READ = "same", "read"
 _SIGNS = {"create": "+", "delete": "-", "update": "~", "replace": "±"}
 
@@ -41,6 +44,8 @@ class Outcome:
     violations: list[str] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    grants: list[Changed] = field(default_factory=list)
+    """What roles of tenants gain and lose on AWS."""
 
     def listen(self, event: Any) -> None:
         """Take in one event of the engine."""
@@ -64,6 +69,9 @@ class Outcome:
             tenant = (state.get("tags") or {}).get(words.TENANT_TAG, PLATFORM)
             details = tuple(_details(step)) if operation in {"update", "replace"} else ()
             name = f"{step.type.rpartition(':')[2]} {step.urn.rpartition('::')[2]}"
+            if step.type == ROLE_POLICY and OF_TENANTS in step.urn:
+                role = step.urn.rpartition("::")[2].removesuffix(f"-{state.get('name')}")
+                self.grants += changed(_document(step.old), _document(step.new), role)
             self.changes.append(Change(tenant, operation, name, details))
         elif operation in {"create", "delete", "update", "replace"}:
             state = (step.new or step.old).inputs
@@ -86,6 +94,14 @@ def lost_namespaces(outcome: Outcome, plan: Plan) -> list[str]:
     """
     kept = {name_of(found) for found in plan.objects() if found["kind"] == "Namespace"}
     return sorted({c.object for c in outcome.changes if c.operation in {"delete", "replace"} and c.object in kept})
+
+
+def _document(state: Any) -> Any:
+    """The policy that a state of a role's policy has; None where there is none, or none that is known yet."""
+    try:
+        return json.loads(state.inputs["policy"]) if state else None
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _plain(message: str) -> str:

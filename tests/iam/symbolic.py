@@ -24,9 +24,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from tests.iam import conditions, evaluator
-from tests.iam.conditions import FOR_ALL, FOR_ANY, Piece, Resolved, Variable, Wild, operator_name, texts
-from tests.iam.evaluator import Document, Grant, Guard, Kind, Layer, Policies, Principal
+from tenancy.iam import conditions, evaluator
+from tenancy.iam.conditions import FOR_ALL, FOR_ANY, Piece, Resolved, Variable, Wild, operator_name, texts
+from tenancy.iam.evaluator import Document, Grant, Guard, Kind, Layer, Policies, Principal
 
 # Words
 

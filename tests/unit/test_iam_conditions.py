@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.iam import conditions
-from tests.iam.conditions import OPERATORS, PolicyError, Wild, operator_name, pieces, resolve
+from tenancy.iam import conditions
+from tenancy.iam.conditions import OPERATORS, PolicyError, Wild, operator_name, pieces, resolve
 from tests.iam.vectors import vectors
 
 VECTORS = {name: vector for name, vector in vectors().items() if vector.table == "conditions"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.iam import evaluator
-from tests.iam.conditions import PolicyError
-from tests.iam.evaluator import Guard, Layer, Policies, all_of, request, role_session
+from tenancy.iam import evaluator
+from tenancy.iam.conditions import PolicyError
+from tenancy.iam.evaluator import Guard, Layer, Policies, all_of, request, role_session
 from tests.iam.vectors import FRAUD, SOURCES, vectors
 
 VECTORS = vectors()

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.iam import conditions, evaluator
-from tests.iam.conditions import OPERATORS, Name, Operator, Wild, operator_name
-from tests.iam.evaluator import Grant, Guard, Kind, Layer
+from tenancy.iam import conditions, evaluator
+from tenancy.iam.conditions import OPERATORS, Name, Operator, Wild, operator_name
+from tenancy.iam.evaluator import Grant, Guard, Kind, Layer
 from tests.iam.vectors import Vector, vectors
 
 VECTORS = vectors()

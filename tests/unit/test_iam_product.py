@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from tenancy.iam import evaluator
+from tenancy.iam.evaluator import Decision, Guard, Policies, Principal, all_of, request, role_session, service, user
 from tenancy.plan import identity, make_plan
 from tenancy.plan.names import node_role
 from tenancy.spec import load
 from tenancy.spec.environment import Environment
-from tests.iam import evaluator
-from tests.iam.evaluator import Decision, Guard, Policies, Principal, all_of, request, role_session, service, user
 from tests.iam.symbolic import Region, counterexample
 
 BANK = Path(__file__).parents[2] / "stacks" / "bank"

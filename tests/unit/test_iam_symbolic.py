@@ -13,9 +13,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
-from tests.iam import evaluator, symbolic
-from tests.iam.conditions import Undocumented
-from tests.iam.evaluator import ANONYMOUS, Grant, Guard, Policies, Principal, request, role_session, service, user
+from tenancy.iam import evaluator
+from tenancy.iam.conditions import Undocumented
+from tenancy.iam.evaluator import ANONYMOUS, Grant, Guard, Policies, Principal, request, role_session, service, user
+from tests.iam import symbolic
 from tests.iam.symbolic import (
     CannotTell,
     Region,

@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from tests.iam import evaluator
-from tests.iam.conditions import PolicyError, Undocumented
+from tenancy.iam import evaluator
+from tenancy.iam.conditions import PolicyError, Undocumented
 
 FRAUD = "arn:aws:iam::111122223333:role/fraud"
 

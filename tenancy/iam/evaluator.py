@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any
 
-from tests.iam.conditions import (
+from tenancy.iam.conditions import (
     Condition,
     Keys,
     Matcher,

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from tenancy.cli.common import BAD_INPUT, FAILED, example, fail, load_or_exit, print_json
+
+if TYPE_CHECKING:
+    from tenancy.iam.account import Account, Identity
+    from tenancy.iam.answers import Target
+    from tenancy.spec import Loaded
+
+optional_environment = click.argument("environment", metavar="[ENV]", required=False)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the answer for machines.")
+
+
+@click.command("can", epilog=example("tenancy can fraud s3:GetObject s3://bank-datasets/teams/fraud/x bank"))
+@click.argument("tenant", metavar="TENANT[/PART]")
+@click.argument("action")
+@click.argument("resource")
+@optional_environment
+@json_option
+def command(tenant: str, action: str, resource: str, environment: str | None, as_json: bool) -> None:
+    """Say whether TENANT may do ACTION on RESOURCE, and which statements decide.
+
+    RESOURCE is s3://bucket/key or an ARN; ACTION is one of IAM's. The answer comes from the files of ENV alone, for
+    each part and the pipeline: exit code 0 if one of them may, 1 if none. Without ENV it is the one with AWS on.
+    """
+    from tenancy.iam.answers import can
+
+    account = account_of(environment)
+    about = target_or_exit(account, resource)
+    if not re.fullmatch(r"[a-z0-9-]+:[A-Za-z0-9]+", action):
+        change = "write it like s3:GetObject"
+        fail(f"given action {action!r}; rule: one action of IAM, without a wildcard; change: {change}", BAD_INPUT)
+    found = [(who, can(account, who, action, about)) for who in _identities(account, tenant)]
+    if as_json:
+        print_json(
+            [
+                {
+                    "tenant": who.tenant,
+                    "part": who.part,
+                    "role": who.role.arn,
+                    "allowed": verdict.answer.allowed,
+                    "condition": verdict.condition or None,
+                    "because": list(verdict.answer.reasons()),
+                }
+                for who, verdict in found
+            ]
+        )
+    else:
+        for who, verdict in found:
+            click.echo(f"{who}: {verdict.word}")
+            for reason in verdict.answer.reasons():
+                click.echo(f"  {reason}")
+        if not found:
+            click.echo(f"{tenant}: no\n  it has no identity on AWS: no grants, and no pipeline")
+    if not any(verdict.answer.allowed for _, verdict in found):
+        raise SystemExit(FAILED)
+
+
+def account_of(environment: str | None) -> Account:
+    """The account as the files of an environment make it."""
+    from tenancy.iam.account import Account
+    from tenancy.plan import make_plan
+
+    loaded = load_or_exit(environment) if environment else _the_one()
+    if not loaded.environment.aws.enabled:
+        given = f"{loaded.environment.environment}, with aws.enabled: false"
+        fail(f"given {given}; rule: a plan has identities where AWS is on; change: name such an environment", BAD_INPUT)
+    return Account(loaded.environment, loaded.tenants, make_plan(loaded.environment, loaded.tenants))
+
+
+def _the_one() -> Loaded:
+    """The one environment of the project that has AWS on."""
+    folders = {
+        path.parent.name: str(path.parent)
+        for base in (Path.cwd(), *Path.cwd().parents)
+        for path in sorted(base.glob("stacks/*/environment.yaml"))
+    }
+    found = {
+        name: loaded for name, folder in folders.items() if (loaded := load_or_exit(folder)).environment.aws.enabled
+    }
+    if len(found) != 1:
+        known = ", ".join(found) or "none"
+        fail(f"given no ENV; rule: one of the environments with AWS, here {known}; change: name it last", BAD_INPUT)
+    return next(iter(found.values()))
+
+
+def target_or_exit(account: Account, resource: str) -> Target:
+    from tenancy.iam.answers import target
+
+    about = target(account, resource)
+    if about is None:
+        change = "write s3://bank-models/fraud/x, or an ARN"
+        fail(f"given {resource!r}; rule: a place on S3 or an ARN; change: {change}", BAD_INPUT)
+    if about.bucket and about.bucket not in account.environment.buckets:
+        unknown("bucket", about.bucket, account.environment.buckets)
+    return about
+
+
+def _identities(account: Account, text: str) -> list[Identity]:
+    name, _, part = text.partition("/")
+    tenants = [tenant.tenant for tenant in account.tenants]
+    if name not in tenants:
+        unknown("tenant", name, tenants)
+    found = list(account.of_tenant(name))
+    if part and part not in (parts := [who.part for who in found]):
+        unknown(f"identity of {name}", part, parts)
+    return [who for who in found if not part or who.part == part]
+
+
+def unknown(what: str, given: str, known: Iterable[str]) -> NoReturn:
+    names = list(known)
+    close = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    change = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(names) or 'none: there are none'}"
+    fail(f"given {what} {given!r}; rule: one that the files name; change: {change}", BAD_INPUT)

@@ -1,0 +1,148 @@
+"""Whose key opens what: the plan's answer in the words of whoever asks, with the statements that decide."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tenancy.iam.account import Account, Answer, Identity
+from tenancy.plan import grants
+
+S3 = "s3://"
+NEW = {"s3:if-none-match": "*", grants.CREATED_AT_ONCE: "true"}
+"""What S3 is told of a write that must not replace anything."""
+OVER = {grants.CREATED_AT_ONCE: "true"}
+IF_NEW = "if nothing is there yet"
+
+SERVICES: Mapping[str, Mapping[str, str]] = {
+    "s3": {"list": "s3:ListBucket", "read": "s3:GetObject", "write": "s3:PutObject", "delete": "s3:DeleteObject"},
+    "secretsmanager": {"read": "secretsmanager:GetSecretValue"},
+    "logs": {"write": "logs:PutLogEvents"},
+    "sqs": {"send": "sqs:SendMessage", "receive": "sqs:ReceiveMessage"},
+    "ecr": {"pull": "ecr:BatchGetImage", "push": "ecr:PutImage"},
+}
+"""What can be done with a thing of a service, and the action that stands for it."""
+
+
+class Target(NamedTuple):
+    """What is asked about."""
+
+    arn: str
+    bucket: str = ""
+    key: str = ""
+
+
+def target(account: Account, text: str) -> Target | None:
+    """`s3://bucket/key` or an ARN, also that of a secret without its last six characters and of a whole log group.
+
+    None: neither. Whether there is such a thing is another question.
+    """
+    if text.startswith(S3):
+        bucket, _, key = text.removeprefix(S3).partition("/")
+        whole = grants.bucket_arn(account.environment, bucket)
+        return Target(f"{whole}/{key}" if key else whole, bucket, key) if bucket else None
+    if not re.fullmatch(r"arn:[^:]+:[^:]+:[^:]*:[^:]*:.+", text):
+        return None
+    service = text.split(":")[2]
+    if service == "s3" and ":s3:::" in text:
+        bucket, _, key = text.partition(":::")[2].partition("/")
+        return Target(text, bucket, key)
+    if service == "secretsmanager" and account.thing(f"{text}-000000").policy:
+        return Target(f"{text}-000000")
+    if service == "logs" and ":log-stream:" not in text:
+        return Target(f"{text.removesuffix(':*')}:log-stream:any")
+    return Target(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer to one call of one identity."""
+
+    answer: Answer
+    condition: str = ""
+    """What the call must say for it, if it is allowed only so."""
+
+    @property
+    def word(self) -> str:
+        return "no" if not self.answer.allowed else f"yes, {self.condition}" if self.condition else "yes"
+
+
+def can(account: Account, who: Identity, action: str, about: Target) -> Verdict:
+    """A list is asked for with what is behind the bucket as its prefix; a write also as one of something new."""
+    arn, context = about.arn, dict(account.ambient)
+    name = action.lower()
+    if about.bucket and name.startswith("s3:listbucket"):
+        arn = grants.bucket_arn(account.environment, about.bucket)
+        context |= {"s3:prefix": about.key} if about.key else {}
+    if name == "s3:putobject":
+        over = account.ask(who, action, arn, {**context, **OVER})
+        new = account.ask(who, action, arn, {**context, **NEW})
+        return Verdict(new, IF_NEW) if new.allowed and not over.allowed else Verdict(over)
+    return Verdict(account.ask(who, action, arn, context))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one identity may do under one prefix, or with one thing."""
+
+    who: Identity
+    under: str
+    verdicts: Mapping[str, Verdict]
+    """Those that are allowed, by the words of `SERVICES`."""
+
+    @property
+    def what(self) -> str:
+        return ", ".join(f"{word} {v.condition}" if v.condition else word for word, v in self.verdicts.items())
+
+    def statements(self) -> str:
+        """Sids that allow it, by their documents."""
+        found: dict[str, dict[str, None]] = {}
+        for verdict in self.verdicts.values():
+            for document, sid in verdict.answer.allowing():
+                found.setdefault(document, {})[sid] = None
+        return "; ".join(f"{document}: {', '.join(sids)}" for document, sids in found.items())
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "tenant": self.who.tenant,
+            "part": self.who.part,
+            "role": self.who.role.arn,
+            "under": self.under,
+            "may": {
+                word: {"condition": verdict.condition or None, "because": list(verdict.answer.reasons())}
+                for word, verdict in self.verdicts.items()
+            },
+        }
+
+
+def who_can(account: Account, about: Target) -> Iterator[Held]:
+    """Everybody who may anything there. Of a folder also what they may in parts of it."""
+    service = about.arn.split(":")[2]
+    for who in account.identities:
+        for under in _places(account, who, about):
+            place = _placed(account, about, under)
+            verdicts = {word: can(account, who, action, place) for word, action in SERVICES[service].items()}
+            allowed = {word: verdict for word, verdict in verdicts.items() if verdict.answer.allowed}
+            if allowed:
+                yield Held(who, under, allowed)
+
+
+def _places(account: Account, who: Identity, about: Target) -> list[str]:
+    """Prefixes to look at: what is asked for, and in a folder those that a role's own policies name in it."""
+    if not about.bucket:
+        return [""]
+    if about.key and not about.key.endswith("/"):
+        return [about.key]
+    inside = [place for place in account.places(who, about.bucket) if place.startswith(about.key)]
+    around = any(about.key.startswith(place) for place in account.places(who, about.bucket))
+    return sorted({*inside, *([about.key] if around else [])})
+
+
+def _placed(account: Account, about: Target, under: str) -> Target:
+    """A folder stands for anything in it, so something in it is asked for."""
+    if not about.bucket:
+        return about
+    key = f"{under}any" if not under or under.endswith("/") else under
+    return Target(f"{grants.bucket_arn(account.environment, about.bucket)}/{key}", about.bucket, key)

@@ -1,0 +1,93 @@
+"""What policies give, as places and words, and what a change of them gives and takes: of the documents alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from tenancy.catalog.vocabulary import SEPARATOR
+from tenancy.iam.conditions import texts
+
+WORDS = {
+    "s3:ListBucket": "list",
+    "s3:GetObject": "read",
+    "s3:PutObject": "write",
+    "s3:DeleteObject": "delete",
+    "secretsmanager:GetSecretValue": "read",
+    "logs:PutLogEvents": "write",
+    "sqs:ReceiveMessage": "receive",
+    "sqs:SendMessage": "send",
+    "ecr:BatchGetImage": "pull",
+    "ecr:PutImage": "push",
+    "elasticfilesystem:ClientMount": "mount",
+    "elasticfilesystem:ClientWrite": "write",
+}
+"""Of an action that stands for others with it; who has it has those."""
+ORDER = list(dict.fromkeys(WORDS.values()))
+NEW = "write if nothing is there yet"
+_ORDER = {word: at for at, word in enumerate([*ORDER[:3], NEW, *ORDER[3:]])}
+
+
+class Changed(NamedTuple):
+    """A place of which a role has other rights than before."""
+
+    tenant: str
+    part: str
+    place: str
+    before: str
+    after: str
+
+
+def rights(document: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Words by place, of what a role's policy allows."""
+    found: dict[str, set[str]] = {}
+    for statement in document["Statement"]:
+        if statement["Effect"] != "Allow":
+            continue
+        words = {WORDS[action] for action in texts(statement["Action"]) if action in WORDS}
+        condition = statement.get("Condition", {})
+        if "write" in words and "s3:PutObject" in texts(statement["Action"]) and condition:
+            # Pieces of an upload are part of the write that ends it.
+            words = {NEW} if "Null" in condition else words - {"write"}
+        for place in _places(statement):
+            if words:
+                found.setdefault(place, set()).update(words)
+    return found
+
+
+def _places(statement: Mapping[str, Any]) -> Iterator[str]:
+    listed = statement.get("Condition", {}).get("StringLike", {}).get("s3:prefix")
+    for resource in texts(statement["Resource"]):
+        if ":accesspoint/" in resource:
+            continue  # what is behind it stands beside it
+        service, rest = resource.split(":", 5)[2::3] if resource.count(":") >= 5 else ("", resource)
+        if service != "s3":
+            yield f"{service} {rest.removesuffix('-??????').removesuffix(':log-stream:*')}".strip()
+        elif listed:
+            yield from (f"s3://{rest}/{prefix.removesuffix('*')}" for prefix in texts(listed))
+        else:
+            yield f"s3://{rest.removesuffix('*')}"
+
+
+def changed(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, role: str) -> Iterator[Changed]:
+    """Row by row what one policy of a role gives and takes."""
+    old, new = (rights(document) if document else {} for document in (before, after))
+    tenant, part = _owner(role)
+    for place in sorted({*old, *new}):
+        was, will = old.get(place, set()), new.get(place, set())
+        if was != will:
+            yield Changed(tenant, part, place, _said(was), _said(will))
+
+
+def _said(words: Iterable[str]) -> str:
+    return ", ".join(sorted(words, key=_ORDER.__getitem__)) or "nothing"
+
+
+def _owner(role: str) -> tuple[str, str]:
+    """Tenant and part by a role's name; of one that is cut or shared the name itself."""
+    parts = role.split(SEPARATOR)
+    if len(parts) == 3 and "." not in role:
+        return parts[1], parts[2]
+    if len(parts) == 2 and parts[1].endswith(".ci"):
+        return parts[1].removesuffix(".ci"), "its pipeline"
+    return role, ""

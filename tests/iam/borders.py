@@ -1,0 +1,108 @@
+"""What is another tenant's alone, as languages of requests; from the files, and nothing of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from tenancy.iam.account import PLATFORM, Account, Identity, Thing
+from tenancy.iam.evaluator import Guard
+from tenancy.spec.tenant import Tenant
+from tests.iam.symbolic import Region, Witness, counterexample
+
+S3 = ("s3:*",)
+
+
+class Border(NamedTuple):
+    """What nobody but its tenants touches, and the policy that guards it."""
+
+    title: str
+    region: Region
+    thing: Thing
+
+
+def _overlap(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
+
+
+def _foreign(tenant: str, tenants: Sequence[Tenant], bucket: str) -> list[str]:
+    """Prefixes of others in the bucket that the tenant has no grant around, in or on."""
+    own = [
+        grant.prefix for each in tenants if each.tenant == tenant for grant in each.storage if grant.bucket == bucket
+    ]
+    return sorted(
+        {
+            grant.prefix
+            for each in tenants
+            if each.tenant != tenant
+            for grant in each.storage
+            if grant.bucket == bucket and not any(_overlap(grant.prefix, prefix) for prefix in own)
+        }
+    )
+
+
+def borders(account: Account, who: Identity) -> Iterator[Border]:
+    """Everything of every other tenant, by kind: one proof for all of them."""
+    aws, tenants = account.environment.aws, account.tenants
+    env, cluster = account.environment.environment, account.environment.cluster.name
+
+    def arn(service: str, rest: str) -> str:
+        return f"arn:aws:{service}:{aws.region}:{aws.account}:{rest}"
+
+    for bucket in account.environment.buckets:
+        prefixes = _foreign(who.tenant, tenants, bucket)
+        whole = f"arn:aws:s3:::{bucket}"
+        if not prefixes:
+            continue
+        thing = account.thing(whole)
+        objects = tuple(f"{whole}/{prefix}*" for prefix in prefixes)
+        yield Border(f"objects in {bucket}", Region(S3, objects), thing)
+        # A list with less than the prefix shows what is in it as well.
+        around = {prefix[:length] for prefix in prefixes for length in range(len(prefix))}
+        listed = (None, *sorted(around), *(f"{prefix}*" for prefix in prefixes))
+        lists = Region(("s3:List*",), (whole,), {"s3:prefix": listed})
+        yield Border(f"lists of {bucket}", lists, thing)
+        if own := account._point(who.tenant, bucket):
+            inside = tuple(f"{own}/object/{prefix}*" for prefix in prefixes)
+            yield Border(f"objects in {bucket}, by its point", Region(S3, inside), account.thing(own))
+            yield Border(f"lists of {bucket}, by its point", replace(lists, resources=(own,)), account.thing(own))
+    others = [plan for plan in account.plan.tenants if plan.name != who.tenant and plan.aws]
+    for title, actions, own in (
+        ("secrets", ("secretsmanager:*",), [arn("secretsmanager", f"secret:tenancy/{env}/{o.name}/*") for o in others]),
+        ("log groups", ("logs:*",), [arn("logs", f"log-group:/tenancy/{env}/{o.name}/*") for o in others]),
+        ("queues", ("sqs:*",), [arn("sqs", f"{cluster}--{o.name}--*") for o in others]),
+        ("repositories", ("ecr:*",), [arn("ecr", f"repository/{env}/{o.name}/*") for o in others]),
+        ("roles", ("sts:*", "iam:*"), [f"arn:aws:iam::{aws.account}:role/tenancy/{env}/{o.name}/*" for o in others]),
+    ):
+        if own:
+            yield Border(f"{title} of others", Region(actions, tuple(own)), Thing(title))
+    for other in others:
+        name = other.name
+        if other.aws is None:
+            continue
+        for point in other.aws.access_points:
+            through = Region(S3, (point.arn, f"{point.arn}/*"))
+            yield Border(f"access point {point.name} of {name}", through, account.thing(point.arn))
+        for key in other.aws.keys:
+            opened = Region(("kms:*",), (arn("kms", "key/*"),))
+            yield Border(f"key of {name}", opened, Thing(key.alias, key.policy, Guard.KEY))
+
+
+WITHOUT_RESOURCE = {"Effect": "Deny", "Action": "ecr:GetAuthorizationToken", "Resource": "*"}
+"""Logging in to the registry is about no repository, though a policy says `*`."""
+
+
+def crossed(account: Account, who: Identity, border: Border, without: Sequence[Any] = ()) -> Witness | None:
+    """The shortest request by which somebody gets over; None: there is none. `without` are statements that deny."""
+    policies = account.policies(who, border.thing)
+    denied = {"Version": "2012-10-17", "Statement": [WITHOUT_RESOURCE, *without]}
+    policies = replace(policies, identity=[*policies.identity, denied])
+    return counterexample(policies, who.principal, border.region, resource_account=account.environment.aws.account)
+
+
+def crossings(account: Account) -> Iterator[tuple[Identity, Border, Witness | None]]:
+    for who in account.identities:
+        if who.tenant != PLATFORM:
+            for border in borders(account, who):
+                yield who, border, crossed(account, who, border)

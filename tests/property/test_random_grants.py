@@ -1,0 +1,356 @@
+"""Random tenants with names and prefixes that are made to be confused: nobody reaches a neighbour's, and everybody what
+the file promises. What is promised comes from the files, what is allowed from the plan's documents."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+
+from tenancy.iam.account import PIPELINE, PLATFORM, Account, Identity, Step, Thing, key_arn
+from tenancy.iam.evaluator import Decide, compile, request
+from tests.iam import worlds
+from tests.iam.worlds import Call, World, grants_of, owned, promised, use_promised, world
+
+WORLDS = 60
+CALLS = 1700
+SOME = range(0, WORLDS, 10)
+"""Enough for what is tried on all of a world; of every form of identity as many."""
+LEAST = 100_000
+"""Calls that are judged; each is one to three requests."""
+
+OBJECT_ACTIONS = [
+    *("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:GetObjectVersion", "s3:AbortMultipartUpload"),
+    *("s3:ListMultipartUploadParts", "s3:DeleteObjectVersion", "s3:PutObjectAcl", "s3:GetObjectAcl"),
+    *("s3:PutObjectTagging", "s3:RestoreObject", "s3:PutObjectRetention", "s3:BypassGovernanceRetention"),
+    *("s3:GetObjectTagging", "S3:getobject"),
+]
+BUCKET_ACTIONS = [
+    *("s3:ListBucket", "s3:ListBucketVersions", "s3:ListBucketMultipartUploads", "s3:PutBucketPolicy"),
+    *("s3:GetBucketPolicy", "s3:DeleteBucket", "s3:DeleteBucketPolicy", "s3:PutLifecycleConfiguration"),
+    *("s3:PutEncryptionConfiguration", "s3:PutReplicationConfiguration", "s3:GetBucketAcl"),
+]
+ENCRYPTION = "s3:x-amz-server-side-encryption"
+CONTEXTS: list[dict[str, Any]] = [
+    *({}, {}, {}),
+    {"s3:if-none-match": "*", "s3:ObjectCreationOperation": "true"},
+    {"s3:ObjectCreationOperation": "true"},
+    {"s3:ObjectCreationOperation": "false"},
+    {ENCRYPTION: "AES256"},
+    {ENCRYPTION: "aws:kms"},
+    {f"{ENCRYPTION}-customer-algorithm": "AES256"},
+    {"s3:x-amz-copy-source": "plain/teams/fraud/x"},
+]
+
+
+class Told(NamedTuple):
+    """What differs, and enough to see it again."""
+
+    seed: int
+    who: str
+    call: Any
+    promised: bool
+    answer: tuple[str, ...]
+
+
+def _texts(made: World, bucket: str) -> list[str]:
+    """Keys and prefixes inside, around, beside and nearly in what anybody holds."""
+    found = {"", "x", "teams/", "teams", "reference", "."}
+    prefixes = {grant["prefix"] for file in made.files for grant in file["storage"] if grant["bucket"] == bucket}
+    prefixes |= {grant["prefix"] for file in made.files for grant in file["storage"][:1]}
+    for prefix in prefixes:
+        bare = prefix[:-1]
+        found |= {prefix, bare, f"{prefix}x", f"{prefix}a/b", f"{bare}-2/x", f"{bare}2", prefix.upper(), f"/{prefix}x"}
+        found |= {
+            prefix[: len(prefix) // 2],
+            prefix.partition("/")[0] + "/",
+            f"x/{prefix}x",
+            f"{bare}/../x",
+            f"{bare}*",
+        }
+    return sorted(found)
+
+
+def _calls(random: Random, made: World, count: int) -> Iterator[tuple[Identity, Call]]:
+    """Half of them anywhere, half of them in what is granted to who calls."""
+    everybody = [each for each in made.account.identities if each.tenant != PLATFORM]
+    texts = {bucket: _texts(made, bucket) for bucket in made.buckets}
+    for _ in range(count):
+        who = random.choice(everybody)
+        own = grants_of(made.file(who.tenant), who.part) if who.part != PIPELINE else []
+        grant = random.choice(own) if own and random.random() < 0.5 else None
+        bucket = grant["bucket"] if grant else random.choice(list(made.buckets))
+        text = f"{grant['prefix']}{random.choice(['', 'x', 'a/b', '../x'])}" if grant else random.choice(texts[bucket])
+        secure, inside = random.random() < 0.95, random.random() < 0.95
+        if random.random() < 0.35:
+            asked = {} if random.random() < 0.1 else {"s3:prefix": text}
+            asked |= {"s3:delimiter": "/"} if random.random() < 0.3 else {}
+            call = Call(random.choice(BUCKET_ACTIONS[:2] * 5 + BUCKET_ACTIONS), bucket, None, asked, secure, inside)
+        else:
+            action = random.choice(OBJECT_ACTIONS[:5] * 5 + OBJECT_ACTIONS)
+            call = Call(action, bucket, text or "x", random.choice(CONTEXTS), secure, inside)
+        yield who, call
+
+
+def _asked(made: World, who: Identity, call: Call) -> tuple[bool, tuple[str, ...]]:
+    resource = f"arn:aws:s3:::{call.bucket}{'' if call.key is None else '/' + call.key}"
+    context = {"aws:SecureTransport": str(call.secure).lower(), **call.context}
+    context |= {"aws:VpceAccount": worlds.ACCOUNT} if call.inside else {}
+    answer = made.account.ask(who, call.action, resource, context)
+    return answer.allowed, tuple(answer.reasons())
+
+
+def _expected(made: World, who: Identity, call: Call) -> bool:
+    usual = call._replace(action="s3:GetObject") if call.action == "S3:getobject" else call
+    return promised(made.file(who.tenant), who.part, usual)
+
+
+@pytest.fixture(scope="module")
+def judged() -> Counter[str]:
+    return Counter()
+
+
+def test_a_role_may_what_its_tenants_file_promises_and_nothing_else(judged: Counter[str]) -> None:
+    wrong: list[Told] = []
+    for seed in range(WORLDS):
+        made, random = world(seed), Random(seed)
+        for who, call in _calls(random, made, CALLS):
+            expected = _expected(made, who, call)
+            allowed, reasons = _asked(made, who, call)
+            judged["calls"] += 1
+            judged[f"allowed {made.identity}"] += allowed
+            if allowed != expected:
+                wrong.append(Told(seed, str(who), call, expected, reasons))
+    assert not wrong, f"{len(wrong)} of {judged['calls']}: {wrong[:5]}"
+    assert judged["calls"] >= LEAST
+    for identity in ("pod-identity", "irsa", "shared"):
+        assert judged[f"allowed {identity}"] > 1000, "a test in which nobody may anything shows nothing"
+
+
+def test_every_grant_of_a_file_works_for_every_part_that_has_it() -> None:
+    """All of them, not a sample: on its first object, and on one far below."""
+    count = 0
+    for seed in SOME:
+        made = world(seed)
+        for who in made.account.identities:
+            if who.tenant == PLATFORM or who.part == PIPELINE:
+                continue
+            for grant in grants_of(made.file(who.tenant), who.part):
+                for call in _granted(grant):
+                    if promised(made.file(who.tenant), who.part, call):
+                        allowed, reasons = _asked(made, who, call)
+                        assert allowed, Told(seed, str(who), call, True, reasons)
+                        count += 1
+    assert count > 1000
+
+
+def _granted(grant: Any) -> Iterator[Call]:
+    new = {"s3:if-none-match": "*", "s3:ObjectCreationOperation": "true"}
+    for text in (grant["prefix"], f"{grant['prefix']}a", f"{grant['prefix']}a/b/c"):
+        for action in OBJECT_ACTIONS:
+            for context in ({}, new, {"s3:ObjectCreationOperation": "false"}):
+                yield Call(action, grant["bucket"], text, context)
+        for action in BUCKET_ACTIONS:
+            yield Call(action, grant["bucket"], None, {"s3:prefix": text})
+
+
+ANYTHING = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
+
+
+def test_a_role_whose_policies_somebody_widened_still_reaches_no_neighbour() -> None:
+    """The second lock alone: policies of buckets. Where tenants come through access points it is each its own point's,
+    which knows nothing of prefixes that are not its tenant's: there the roles' own policies are the one lock."""
+    count = 0
+    for seed in SOME:
+        made = world(seed)
+        account = made.account
+        for who in account.identities:
+            if who.tenant == PLATFORM or made.identity == "shared":
+                continue  # a shared role is one principal to a bucket
+            for file in made.files:
+                for grant in file["storage"]:
+                    bucket, text = grant["bucket"], f"{grant['prefix']}x"
+                    own = [g for g in made.file(who.tenant)["storage"] if g["bucket"] == bucket]
+                    if worlds.BUCKETS[bucket].get("existing") or any(worlds.overlap(g["prefix"], text) for g in own):
+                        continue
+                    if worlds.BUCKETS[bucket].get("access-points"):
+                        continue
+                    for action in OBJECT_ACTIONS:
+                        step = _step(made, who, action, f"arn:aws:s3:::{bucket}/{text}", account.ambient)
+                        assert not _widened(made, who, step), (seed, str(who), action, text)
+                        count += 1
+                    for asked in ({"s3:prefix": grant["prefix"]}, {"s3:prefix": ""}, {}):
+                        step = _step(made, who, "s3:ListBucket", f"arn:aws:s3:::{bucket}", {**account.ambient, **asked})
+                        assert not _widened(made, who, step), (seed, str(who), asked)
+                        count += 1
+    assert count > 1000
+
+
+def _step(made: World, who: Identity, action: str, resource: str, context: Any) -> Step:
+    asked = request(who.principal, action, resource, context, resource_account=worlds.ACCOUNT)
+    return Step(made.account.thing(resource), asked)
+
+
+def _widened(made: World, who: Identity, step: Step) -> bool:
+    return _anything(made.account, who, step.thing)(step.asked).allowed
+
+
+_READ: dict[tuple[int, str, str], Decide] = {}
+
+
+def _anything(account: Account, who: Identity, thing: Thing) -> Decide:
+    """Decisions on somebody whose own policies allow everything."""
+    known = (id(account), who.role.arn, thing.title)
+    if known not in _READ:
+        _READ[known] = compile(dataclasses.replace(account.policies(who, thing), identity=[ANYTHING]))
+    return _READ[known]
+
+
+def test_nobody_comes_past_the_access_points_or_through_a_neighbours() -> None:
+    count = 0
+    for seed in SOME:
+        made = world(seed)
+        account, points = made.account, {}
+        for tenant in account.plan.tenants:
+            points |= {point.arn: tenant.name for point in (tenant.aws.access_points if tenant.aws else ())}
+        for who in account.identities:
+            if who.tenant == PLATFORM:
+                continue
+            for arn, owner in points.items():
+                for grant in made.file(owner)["storage"]:
+                    for action, rest in (("s3:GetObject", f"/object/{grant['prefix']}x"), ("s3:ListBucket", "")):
+                        step = _step(made, who, action, arn + rest, {**account.ambient, "s3:prefix": grant["prefix"]})
+                        if who.tenant != owner:
+                            assert not account.decide(who, step).allowed
+                            assert not _widened(made, who, step), "the point's own policy"
+                            count += 1
+            for grant in made.file(who.tenant)["storage"]:
+                if worlds.BUCKETS[grant["bucket"]].get("access-points"):
+                    direct = f"arn:aws:s3:::{grant['bucket']}/{grant['prefix']}x"
+                    step = _step(made, who, "s3:GetObject", direct, account.ambient)
+                    assert str(account.decide(who, step)).endswith("resource policy OnlyThroughAccessPoints")
+                    count += 1
+    assert count > 100
+
+
+def test_what_a_tenant_has_alone_is_used_by_its_own_parts_and_by_nobody_else() -> None:
+    count, allowed_count = 0, 0
+    for seed in SOME:
+        made = world(seed)
+        account, there = made.account, {thing.arn for thing in owned(made.files)}
+        for thing in owned(made.files):
+            actions = (
+                [*worlds.PULLS, *worlds.PUSHES, "ecr:BatchDeleteImage", "ecr:SetRepositoryPolicy"]
+                if thing.kind == "repositories"
+                else [*worlds.USES[thing.kind], *worlds.OTHERS[thing.kind]]
+            )
+            for who in account.identities:
+                if who.tenant == PLATFORM:
+                    continue
+                for action in actions:
+                    for near in {thing.arn, _beside(thing.arn)} - (there - {thing.arn}):
+                        step = _step(made, who, action, near, account.ambient)
+                        told = near == thing.arn and use_promised(made.file(who.tenant), who.part, action, thing)
+                        decision = account.decide(who, step)
+                        assert decision.allowed == told, (seed, str(who), action, near, str(decision))
+                        count, allowed_count = count + 1, allowed_count + decision.allowed
+    assert count > 5_000
+    assert allowed_count > 100
+
+
+def _beside(arn: str) -> str:
+    """The name of something else that begins alike."""
+    if ":secret:" in arn:
+        return f"{arn[:-7]}-2{arn[-7:]}"
+    return f"{arn.replace(':log-stream:pod', '')}-2{':log-stream:pod' if ':log-stream:' in arn else ''}"
+
+
+def test_a_key_opens_for_whom_a_file_lets_into_its_bucket_and_through_s3_alone() -> None:
+    count, allowed_count = 0, 0
+    for seed in SOME:
+        made = world(seed)
+        account = made.account
+        aliases = [key.alias for key in (account.plan.platform.data.keys if account.plan.platform.data else ())]
+        aliases += [key.alias for tenant in account.plan.tenants if tenant.aws for key in tenant.aws.keys]
+        for who in account.identities:
+            if who.tenant == PLATFORM:
+                continue
+            for alias in aliases:
+                for bucket in made.buckets:
+                    for action in ("kms:Decrypt", "kms:GenerateDataKey", "kms:CreateGrant", "kms:Encrypt"):
+                        for via in ("s3", "secretsmanager"):
+                            told = _opens(made, who, alias, bucket, action) and via == "s3"
+                            context = {
+                                "kms:ViaService": f"{via}.{worlds.REGION}.amazonaws.com",
+                                "kms:CallerAccount": worlds.ACCOUNT,
+                                "kms:EncryptionContext:aws:s3:arn": f"arn:aws:s3:::{bucket}",
+                                "kms:ResourceAliases": [alias],
+                            }
+                            asked = request(who.principal, action, key_arn(account.environment, alias), context)
+                            decision = account.decide(who, Step(account._things[alias], asked))
+                            assert decision.allowed == told, (seed, str(who), alias, bucket, action, str(decision))
+                            count, allowed_count = count + 1, allowed_count + decision.allowed
+    assert count > 5_000
+    assert allowed_count > 50
+
+
+def _opens(made: World, who: Identity, alias: str, bucket: str, action: str) -> bool:
+    """By the files: the bucket's key for who has a grant in it; a tenant's own for what its parts write, and read."""
+    kind, _, name = alias.removeprefix("alias/tenancy/bank/").partition("/")
+    if action not in {"kms:Decrypt", "kms:GenerateDataKey"} or who.part == PIPELINE:
+        return False
+    file = made.file(who.tenant)
+    mine = [grant for grant in grants_of(file, who.part) if grant["bucket"] == bucket]
+    writes = any(grant["access"] != "read-only" for grant in mine)
+    reads_only = any(grant["access"] == "read-only" for grant in mine)
+    per_tenant = worlds.BUCKETS[bucket].get("key") == "tenant"
+    if kind == "bucket":
+        if name != bucket or not mine:
+            return False
+        return (reads_only and action == "kms:Decrypt") if per_tenant else (writes or action == "kms:Decrypt")
+    if name != who.tenant or not per_tenant:
+        return False
+    written = [g["prefix"] for g in file["storage"] if g["bucket"] == bucket and g["access"] != "read-only"]
+    reads_own = any(
+        worlds.overlap(grant["prefix"], prefix)
+        for grant in mine
+        if grant["access"] == "read-only"
+        for prefix in written
+    )
+    return writes or (reads_own and action == "kms:Decrypt")
+
+
+ELSEWHERE = [
+    *("sts:AssumeRole", "iam:PassRole", "iam:CreatePolicyVersion", "iam:AttachRolePolicy", "iam:PutRolePolicy"),
+    *("ec2:RunInstances", "ec2:CreateTags", "eks:CreateAccessEntry", "eks:CreatePodIdentityAssociation"),
+    *("organizations:LeaveOrganization", "kms:CreateGrant", "kms:PutKeyPolicy", "kms:CreateAlias", "s3:CreateBucket"),
+    *("s3:CreateAccessPoint", "s3:PutAccessPointPolicy", "s3:PutAccountPublicAccessBlock", "logs:PutResourcePolicy"),
+    *("eks-auth:AssumeRoleForPodIdentity", "ecr:CreateRepository", "secretsmanager:ListSecrets", "sqs:CreateQueue"),
+    *("s3:ListAllMyBuckets", "ssm:StartSession", "lambda:CreateFunction", "sts:GetFederationToken"),
+]
+
+
+def test_no_tenant_may_anything_on_the_account_itself() -> None:
+    count = 0
+    for seed in SOME:
+        made = world(seed)
+        account = made.account
+        targets = ["*", *(who.role.arn for who in account.identities), f"arn:aws:s3:::{next(iter(made.buckets))}"]
+        for who in account.identities:
+            if who.tenant == PLATFORM:
+                continue
+            for action in ELSEWHERE:
+                for target in targets:
+                    decision = account.decide(who, _step(made, who, action, target, account.ambient))
+                    assert not decision.allowed, (seed, str(who), action, target, str(decision))
+                    count += 1
+            cluster = f"arn:aws:eks:{worlds.REGION}:{worlds.ACCOUNT}:cluster/{worlds.CLUSTER}"
+            found = account.decide(who, _step(made, who, "eks:DescribeCluster", cluster, account.ambient))
+            assert found.allowed == (who.part == PIPELINE)
+            other = account.decide(who, _step(made, who, "eks:DescribeCluster", f"{cluster}-2", account.ambient))
+            assert not other.allowed
+    assert count > 3_000

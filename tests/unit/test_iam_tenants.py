@@ -1,0 +1,538 @@
+"""The tenants' roles, for all strings: what a role may touch and what is a neighbour's have nothing in common.
+
+Beside it who becomes such a role: pods by Pod Identity or by the cluster's tokens, pipelines by their forge's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tenancy.iam import evaluator
+from tenancy.iam.account import PIPELINE, PLATFORM, Account, Identity, Thing
+from tenancy.iam.evaluator import (
+    Decision,
+    Guard,
+    Policies,
+    Principal,
+    all_of,
+    federated,
+    request,
+    role_session,
+    service,
+    user,
+)
+from tenancy.plan import make_plan
+from tenancy.plan.tenant_aws import Association, TenantRole
+from tenancy.spec import load
+from tests.iam import worlds
+from tests.iam.borders import S3, Border, borders, crossed, crossings
+from tests.iam.symbolic import Region
+from tests.iam.worlds import ACCOUNT, CLUSTER, REGION, World, tenant_file, world
+
+BANK = Path(__file__).parents[2] / "stacks" / "bank"
+NO_POLICY = "implicit deny: no resource policy allows it"
+
+
+def _bank() -> Account:
+    loaded = load(BANK)
+    return Account(loaded.environment, loaded.tenants, make_plan(loaded.environment, loaded.tenants))
+
+
+@pytest.fixture(scope="module")
+def bank() -> Account:
+    return _bank()
+
+
+def _who(account: Account, tenant: str, part: str) -> Identity:
+    return next(each for each in account.identities if (each.tenant, each.part) == (tenant, part))
+
+
+# Nobody reaches a neighbour, whatever is asked
+
+
+def _proven(account: Account) -> int:
+    count = 0
+    for who, border, found in crossings(account):
+        assert found is None, f"{who} reaches {border.title}: {found}"
+        count += 1
+    return count
+
+
+def test_no_role_of_the_bank_reaches_anything_of_another_tenant(bank: Account) -> None:
+    """15 tenants: every pair of them, and every string that a request can hold."""
+    assert _proven(bank) > 250
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_no_role_reaches_anything_of_a_tenant_that_is_called_nearly_the_same(seed: int) -> None:
+    assert _proven(world(seed).account) > 10
+
+
+READS = ["s3:GetObject"]
+WRITER = ["s3:AbortMultipartUpload", "s3:GetObjectVersion", "s3:ListMultipartUploadParts", "s3:PutObject"]
+GIVES = {
+    "read-only": READS,
+    "write-once": [*READS, *WRITER],
+    "append-only": [*READS, *WRITER],
+    "read-write": [*READS, *WRITER, "s3:DeleteObject"],
+}
+"""The most that a grant gives on objects."""
+
+
+def _without(account: Account, who: Identity, made: World) -> list[dict[str, Any]]:
+    """Statements that take away what the file promises."""
+    found: list[dict[str, Any]] = []
+    for grant in worlds.grants_of(made.file(who.tenant), who.part):
+        wholes = [f"arn:aws:s3:::{grant['bucket']}"]
+        objects = [f"{wholes[0]}/{grant['prefix']}*"]
+        if point := account._point(who.tenant, grant["bucket"]):
+            wholes.append(point)
+            objects.append(f"{point}/object/{grant['prefix']}*")
+        lists = ["s3:ListBucket", *(["s3:ListBucketVersions"] if grant["access"] != "read-only" else [])]
+        within = {"StringLike": {"s3:prefix": f"{grant['prefix']}*"}}
+        found.append({"Effect": "Deny", "Action": GIVES[grant["access"]], "Resource": objects})
+        found.append({"Effect": "Deny", "Action": lists, "Resource": wholes, "Condition": within})
+    return found
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_a_role_may_nothing_on_s3_but_what_its_file_says(seed: int) -> None:
+    """By its own policies and the boundary alone, before any bucket has a say: take away what is promised, and of all
+    requests to S3 none is left."""
+    made = world(seed)
+    everything = Border("S3", Region(S3, ("*",)), Thing("S3"))
+    some = 0
+    for who in made.account.identities:
+        if who.tenant == PLATFORM or who.part == PIPELINE:
+            continue
+        without = _without(made.account, who, made)
+        assert crossed(made.account, who, everything, without) is None, str(who)
+        if without:
+            assert crossed(made.account, who, everything) is not None, "what is promised is something"
+            some += 1
+    assert some
+
+
+# A mistake is found, and shown
+
+
+def _broken(who: Identity, old: str, new: str) -> Identity:
+    """The same with a text in its policies that is another."""
+    policies = {name: _replaced(document, old, new) for name, document in who.role.policies.items()}
+    assert policies != who.role.policies, f"{old!r} stands nowhere"
+    return replace(who, role=replace(who.role, policies=policies))
+
+
+def _replaced(value: Any, old: str, new: str) -> Any:
+    if isinstance(value, str):
+        return value.replace(old, new)
+    if isinstance(value, dict):
+        return {_replaced(key, old, new): _replaced(each, old, new) for key, each in value.items()}
+    return [_replaced(each, old, new) for each in value] if isinstance(value, list) else value
+
+
+TWINS = World(
+    (
+        tenant_file(
+            "fraud",
+            namespaces=[{"name": "train"}],
+            storage=[
+                {"bucket": "given", "prefix": "teams/fraud/", "access": "read-write"},
+                {"bucket": "plain", "prefix": "teams/fraud/", "access": "read-write"},
+            ],
+        ),
+        tenant_file(
+            "fraud-2",
+            namespaces=[{"name": "train"}],
+            storage=[
+                {"bucket": "given", "prefix": "teams/fraud-2/", "access": "read-write"},
+                {"bucket": "plain", "prefix": "teams/fraud-2/", "access": "read-write"},
+            ],
+        ),
+    )
+)
+
+
+def test_a_prefix_without_its_slash_is_shown_by_the_shortest_request_that_crosses() -> None:
+    account = TWINS.account
+    broken = _broken(_who(account, "fraud", "train"), "teams/fraud/*", "teams/fraud*")
+    found = {border.title: crossed(account, broken, border) for border in borders(account, broken)}
+    witness = found["objects in given"]
+    assert str(witness) == "s3:getobject on arn:aws:s3:::given/teams/fraud-2/: allowed by identity policy Read0, " + (
+        "permissions boundary Objects"
+    )
+    assert found["objects in plain"] is None, "there the bucket's own policy is the second lock"
+    assert found["lists of given"] is not None
+
+
+@pytest.mark.parametrize("old", ["StringLike", "s3:prefix"])
+def test_a_list_without_its_condition_is_found(old: str) -> None:
+    account = TWINS.account
+    new = "StringLikeIfExists" if old == "StringLike" else "s3:delimiter"
+    broken = _broken(_who(account, "fraud", "train"), old, new)
+    lists = next(border for border in borders(account, broken) if border.title == "lists of given")
+    assert crossed(account, _who(account, "fraud", "train"), lists) is None
+    assert crossed(account, broken, lists) is not None
+
+
+def _damaged(random: Random, who: Identity) -> Identity:
+    """Its policies with a slash, a condition or a statement gone, or a star for a word."""
+    policies = {}
+    for name, document in who.role.policies.items():
+        statements = []
+        for statement in document["Statement"]:
+            changed = dict(statement)
+            fault = random.choice(["slash", "condition", "statement", "star", "effect", "none", "none"])
+            if fault == "slash":
+                changed = _replaced(changed, "/*", "*")
+            elif fault == "condition":
+                changed.pop("Condition", None)
+            elif fault == "star":
+                changed = _replaced(changed, "teams/", "*/")
+            elif fault == "effect" and random.random() < 0.3:
+                changed["Effect"] = "Deny"
+            if fault != "statement":
+                statements.append(changed)
+        policies[name] = {"Version": "2012-10-17", "Statement": statements}
+    return replace(who, role=replace(who.role, policies=policies))
+
+
+def test_prover_and_evaluator_agree_on_damaged_policies() -> None:
+    """What the prover finds the evaluator allows; where it finds nothing, the evaluator allows none of many."""
+    random, found, excluded = Random(7), 0, 0
+    for seed in range(1, 22, 3):
+        account = world(seed).account
+        for sound in account.identities:
+            if sound.tenant == PLATFORM or sound.part == PIPELINE:
+                continue
+            who = _damaged(random, sound)
+            for border in borders(account, who):
+                if not border.title.startswith(("objects", "lists")):
+                    continue
+                decide = evaluator.compile(account.policies(who, border.thing))
+                witness = crossed(account, who, border)
+                if witness:
+                    assert decide(witness.request).allowed, str(witness)
+                    found += 1
+                    continue
+                for _ in range(8):
+                    asked = _within(random, border, who.principal)
+                    assert not decide(asked).allowed, asked
+                    excluded += 1
+    assert found > 10
+    assert excluded > 200
+
+
+def _within(random: Random, border: Border, who: Principal) -> evaluator.Request:
+    """A request of the border's language."""
+    region = border.region
+    resource = random.choice(region.resources).replace("*", random.choice(["", "x", "a/b"]))
+    actions = ["s3:ListBucket", "s3:ListBucketVersions"] if region.keys else ["s3:GetObject", "s3:PutObject"]
+    context: dict[str, Any] = {"aws:SecureTransport": "true", "aws:VpceAccount": ACCOUNT}
+    if region.keys and (prefix := random.choice(region.keys["s3:prefix"])) is not None:
+        context["s3:prefix"] = prefix.replace("*", random.choice(["", "x"]))
+    return request(who, random.choice(actions), resource, context, resource_account=ACCOUNT)
+
+
+# Who becomes a tenant's role
+
+
+PODS = service("pods.eks.amazonaws.com")
+CLUSTER_ARN = f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{CLUSTER}"
+FILES = (
+    tenant_file(
+        "fraud",
+        namespaces=[{"name": "train"}, {"name": "serve"}],
+        storage=[
+            {"bucket": "plain", "prefix": "fraud--train/", "access": "read-write", "namespaces": ["train"]},
+            {"bucket": "plain", "prefix": "reference/"},
+        ],
+        ci={"github": "bank/fraud-models", "branch": "main"},
+    ),
+    tenant_file(
+        "fraud-2",
+        namespaces=[{"name": "train"}],
+        storage=[{"bucket": "plain", "prefix": "fraud-2--train/", "access": "read-write"}],
+        ci={"gitlab": "bank/risk/fraud-2", "branch": "main"},
+    ),
+)
+FORMS = {form: World(FILES, form) for form in ("pod-identity", "irsa", "shared")}
+
+
+def _taken(role: TenantRole, who: Principal, context: Mapping[str, Any], *actions: str, own: Any = ()) -> Decision:
+    decide = evaluator.compile(Policies(identity=own, resource=role.trust, guard=Guard.TRUST))
+    return all_of(decide, [request(who, f"sts:{each}", role.arn, context) for each in actions])
+
+
+def _by_pods(role: TenantRole, who: Principal, context: Mapping[str, Any], own: Any = ()) -> Decision:
+    """Pod Identity asks for both: the role, and tags on its session."""
+    return _taken(role, who, context, "AssumeRole", "TagSession", own=own)
+
+
+def _told(namespace: str, account: str = "workload") -> dict[str, str]:
+    """What EKS says when a pod asks for its role."""
+    return {
+        "aws:SourceAccount": ACCOUNT,
+        "aws:SourceArn": CLUSTER_ARN,
+        "aws:RequestTag/eks-cluster-arn": CLUSTER_ARN,
+        "aws:RequestTag/eks-cluster-name": CLUSTER,
+        "aws:RequestTag/kubernetes-namespace": namespace,
+        "aws:RequestTag/kubernetes-service-account": account,
+    }
+
+
+def _association(made: World, namespace: str) -> tuple[TenantRole, Association]:
+    for who in made.account.identities:
+        aws = next((plan.aws for plan in made.account.plan.tenants if plan.name == who.tenant), None)
+        for each in aws.associations if aws else ():
+            if each.namespace == namespace and each.role == who.role.arn:
+                return who.role, each
+    raise AssertionError(namespace)
+
+
+OTHER_PODS = {
+    "another part's namespace": {"aws:RequestTag/kubernetes-namespace": "fraud--serve"},
+    "a tenant's that is called nearly the same": {"aws:RequestTag/kubernetes-namespace": "fraud-2--train"},
+    "a namespace of no tenant": {"aws:RequestTag/kubernetes-namespace": "default"},
+    "another service account": {"aws:RequestTag/kubernetes-service-account": "default"},
+    "a service account in other case": {"aws:RequestTag/kubernetes-service-account": "Workload"},
+    "another cluster, by its tag": {"aws:RequestTag/eks-cluster-arn": f"{CLUSTER_ARN}-2"},
+    "another cluster, by the source": {"aws:SourceArn": f"{CLUSTER_ARN}-2"},
+    "a cluster of that name elsewhere": {"aws:SourceArn": CLUSTER_ARN.replace(REGION, "eu-west-1")},
+    "another account": {"aws:SourceAccount": worlds.OTHER_ACCOUNT},
+}
+
+
+@pytest.mark.parametrize("other", OTHER_PODS)
+def test_a_pod_of_another_place_does_not_become_a_tenants_role(other: str) -> None:
+    role, _ = _association(FORMS["pod-identity"], "fraud--train")
+    assert _by_pods(role, PODS, _told("fraud--train")).allowed
+    assert str(_by_pods(role, PODS, {**_told("fraud--train"), **OTHER_PODS[other]})) == NO_POLICY
+
+
+ASKED_FOR = [name for name in _told("fraud--train") if name != "aws:RequestTag/eks-cluster-name"]
+
+
+@pytest.mark.parametrize("missing", ASKED_FOR)
+@pytest.mark.parametrize("form", ["pod-identity", "shared"])
+def test_without_a_session_tag_or_a_source_there_is_no_role(form: str, missing: str) -> None:
+    """So with `disableSessionTags` there is none either: all tags are missing then."""
+    role, _ = _association(FORMS[form], "fraud--train")
+    told = _told("fraud--train")
+    assert _by_pods(role, PODS, told).allowed
+    assert str(_by_pods(role, PODS, {name: value for name, value in told.items() if name != missing})) == NO_POLICY
+
+
+@pytest.mark.parametrize("form", ["pod-identity", "shared"])
+def test_an_association_that_sets_no_tags_gives_no_role_and_none_is_planned(form: str) -> None:
+    made = FORMS[form]
+    role, association = _association(made, "fraud--train")
+    untagged = {name: value for name, value in _told("fraud--train").items() if "RequestTag" not in name}
+    assert str(_by_pods(role, PODS, untagged)) == NO_POLICY
+    assert association.disable_session_tags is False
+
+
+ANYTHING = {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}
+PEOPLE = {
+    "an administrator": role_session(f"arn:aws:iam::{ACCOUNT}:role/admin"),
+    "the platform's own role": role_session(worlds.PLATFORM_ROLE),
+    "a user": user(f"arn:aws:iam::{ACCOUNT}:user/admin"),
+    "another account's administrator": role_session(f"arn:aws:iam::{worlds.OTHER_ACCOUNT}:role/admin"),
+    "a neighbour's pods": role_session(f"arn:aws:iam::{ACCOUNT}:role/tenancy/bank/fraud-2/{CLUSTER}--fraud-2--train"),
+}
+
+
+@pytest.mark.parametrize("who", PEOPLE)
+@pytest.mark.parametrize("form", FORMS)
+def test_nobody_but_pods_and_pipelines_becomes_a_tenants_role(form: str, who: str) -> None:
+    """Though their own policies allow everything: tags can be set by whoever is trusted, and nobody else is."""
+    for identity in FORMS[form].account.identities:
+        if identity.tenant != PLATFORM:
+            asked = _by_pods(identity.role, PEOPLE[who], _told("fraud--train"), own=[ANYTHING])
+            assert str(asked) == NO_POLICY, str(identity)
+
+
+@pytest.mark.parametrize("name", ["eks.amazonaws.com", "ec2.amazonaws.com", "lambda.amazonaws.com"])
+def test_no_other_service_becomes_a_tenants_role(name: str) -> None:
+    role, _ = _association(FORMS["pod-identity"], "fraud--train")
+    assert str(_by_pods(role, service(name), _told("fraud--train"))) == NO_POLICY
+
+
+def test_a_shared_role_is_taken_by_parts_of_tenants_alone_and_each_sees_its_own_prefix() -> None:
+    made = FORMS["shared"]
+    role, _ = _association(made, "fraud--train")
+    assert _by_pods(role, PODS, _told("fraud--train")).allowed
+    for namespace in ("default", "kube-system", "fraud"):
+        assert str(_by_pods(role, PODS, _told(namespace))) == NO_POLICY, namespace
+    assert str(_by_pods(role, PODS, _told("fraud--train", "default"))) == NO_POLICY
+    account = made.account
+    fraud, twin = _who(account, "fraud", "train"), _who(account, "fraud-2", "train")
+    for who, mine, theirs in ((fraud, "fraud--train", "fraud-2--train"), (twin, "fraud-2--train", "fraud--train")):
+        assert account.ask(who, "s3:GetObject", f"arn:aws:s3:::plain/{mine}/x").allowed
+        assert not account.ask(who, "s3:GetObject", f"arn:aws:s3:::plain/{theirs}/x").allowed
+
+
+def test_a_shared_role_without_its_tags_reaches_no_prefix_of_a_part() -> None:
+    """As if the trust had let it: a variable without a value matches nothing."""
+    made = FORMS["shared"]
+    account = made.account
+    who = _who(account, "fraud", "train")
+    bare = replace(who, principal=role_session(who.role.arn, organisation=worlds.ORGANISATION))
+    assert account.ask(who, "s3:GetObject", "arn:aws:s3:::plain/fraud--train/x").allowed
+    for text in ("fraud--train/x", "/x", "${aws:PrincipalTag/kubernetes-namespace}/x", "x"):
+        assert not account.ask(bare, "s3:GetObject", f"arn:aws:s3:::plain/{text}").allowed, text
+    assert account.ask(bare, "s3:GetObject", "arn:aws:s3:::plain/reference/x").allowed, "what all of them read"
+
+
+# By token
+
+
+EKS = federated(f"arn:aws:iam::{ACCOUNT}:oidc-provider/{worlds.ISSUER}")
+
+
+def _claims(issuer: str, **claims: str) -> dict[str, str]:
+    return {f"{issuer}:{name}": value for name, value in claims.items()}
+
+
+POD = {"sub": "system:serviceaccount:fraud--train:workload", "aud": "sts.amazonaws.com"}
+OTHER_TOKENS = {
+    "another part": {"sub": "system:serviceaccount:fraud--serve:workload"},
+    "a tenant that is called nearly the same": {"sub": "system:serviceaccount:fraud-2--train:workload"},
+    "another service account": {"sub": "system:serviceaccount:fraud--train:default"},
+    "a service account that begins alike": {"sub": "system:serviceaccount:fraud--train:workload-2"},
+    "a namespace that ends alike": {"sub": "system:serviceaccount:x-fraud--train:workload"},
+    "a wildcard as text": {"sub": "system:serviceaccount:fraud--train:*"},
+    "the API server's audience": {"aud": "https://kubernetes.default.svc"},
+    "no audience of this kind": {"aud": ""},
+}
+
+
+def _irsa() -> TenantRole:
+    return _who(FORMS["irsa"].account, "fraud", "train").role
+
+
+def _by_token(role: TenantRole, who: Principal, claims: Mapping[str, str]) -> Decision:
+    return _taken(role, who, claims, "AssumeRoleWithWebIdentity")
+
+
+@pytest.mark.parametrize("other", OTHER_TOKENS)
+def test_a_token_of_another_service_account_does_not_become_a_tenants_role(other: str) -> None:
+    role = _irsa()
+    assert _by_token(role, EKS, _claims(worlds.ISSUER, **POD)).allowed
+    assert str(_by_token(role, EKS, _claims(worlds.ISSUER, **{**POD, **OTHER_TOKENS[other]}))) == NO_POLICY
+
+
+@pytest.mark.parametrize("missing", POD)
+def test_a_token_without_a_claim_does_not_become_a_tenants_role(missing: str) -> None:
+    claims = {name: value for name, value in POD.items() if name != missing}
+    assert str(_by_token(_irsa(), EKS, _claims(worlds.ISSUER, **claims))) == NO_POLICY
+
+
+def test_the_same_token_of_another_cluster_does_not_become_a_tenants_role() -> None:
+    other = worlds.ISSUER[:-1] + "A"
+    provider = federated(f"arn:aws:iam::{ACCOUNT}:oidc-provider/{other}")
+    assert str(_by_token(_irsa(), provider, _claims(other, **POD))) == NO_POLICY
+    assert str(_by_token(_irsa(), provider, _claims(worlds.ISSUER, **POD))) == NO_POLICY
+    elsewhere = federated(EKS.arn.replace(ACCOUNT, worlds.OTHER_ACCOUNT))
+    assert str(_by_token(_irsa(), elsewhere, _claims(worlds.ISSUER, **POD))) == NO_POLICY
+
+
+# Pipelines
+
+
+GITHUB, GITLAB = "token.actions.githubusercontent.com", "gitlab.com"
+MAIN = {"sub": "repo:bank/fraud-models:ref:refs/heads/main", "aud": "sts.amazonaws.com"}
+OTHER_RUNS = {
+    "another branch": {"sub": "repo:bank/fraud-models:ref:refs/heads/dev"},
+    "a branch that begins alike": {"sub": "repo:bank/fraud-models:ref:refs/heads/main-2"},
+    "a tag called like the branch": {"sub": "repo:bank/fraud-models:ref:refs/tags/main"},
+    "a pull request, from a fork for one": {"sub": "repo:bank/fraud-models:pull_request"},
+    "an environment": {"sub": "repo:bank/fraud-models:environment:main"},
+    "a fork": {"sub": "repo:mallory/fraud-models:ref:refs/heads/main"},
+    "a repository that begins alike": {"sub": "repo:bank/fraud-models-2:ref:refs/heads/main"},
+    "an owner that ends alike": {"sub": "repo:x-bank/fraud-models:ref:refs/heads/main"},
+    "another case": {"sub": "repo:Bank/fraud-models:ref:refs/heads/main"},
+    "another audience": {"aud": "https://github.com/bank"},
+}
+
+
+def _forge(issuer: str) -> Principal:
+    return federated(f"arn:aws:iam::{ACCOUNT}:oidc-provider/{issuer}")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("other", OTHER_RUNS)
+def test_only_the_one_repository_and_branch_becomes_the_pipelines_role(other: str, form: str) -> None:
+    role = _who(FORMS[form].account, "fraud", PIPELINE).role
+    assert _by_token(role, _forge(GITHUB), _claims(GITHUB, **MAIN)).allowed
+    assert str(_by_token(role, _forge(GITHUB), _claims(GITHUB, **{**MAIN, **OTHER_RUNS[other]}))) == NO_POLICY
+
+
+@pytest.mark.parametrize(
+    ("sub", "allowed"),
+    [
+        ("project_path:bank/risk/fraud-2:ref_type:branch:ref:main", True),
+        ("project_path:bank/risk/fraud-2:ref_type:tag:ref:main", False),
+        ("project_path:bank/risk/fraud-2:ref_type:branch:ref:main2", False),
+        ("project_path:bank/risk/fraud:ref_type:branch:ref:main", False),
+        ("project_path:mallory/bank/risk/fraud-2:ref_type:branch:ref:main", False),
+    ],
+)
+def test_on_gitlab_too(sub: str, allowed: bool) -> None:
+    role = _who(FORMS["pod-identity"].account, "fraud-2", PIPELINE).role
+    claims = {"sub": sub, "aud": "sts.amazonaws.com"}
+    assert _by_token(role, _forge(GITLAB), _claims(GITLAB, **claims)).allowed == allowed
+
+
+def test_a_pipelines_token_of_another_forge_is_not_taken() -> None:
+    role = _who(FORMS["pod-identity"].account, "fraud", PIPELINE).role
+    assert str(_by_token(role, _forge(GITLAB), _claims(GITLAB, **MAIN))) == NO_POLICY
+    assert str(_by_token(role, _forge(GITLAB), _claims(GITHUB, **MAIN))) == NO_POLICY
+
+
+def test_a_pipeline_does_not_become_the_role_of_pods() -> None:
+    for form in ("pod-identity", "irsa"):
+        role = _who(FORMS[form].account, "fraud", "train").role
+        assert str(_by_token(role, _forge(GITHUB), _claims(GITHUB, **MAIN))) == NO_POLICY
+
+
+# The way in for an emergency
+
+
+MFA = {
+    "aws:MultiFactorAuthPresent": "true",
+    "aws:MultiFactorAuthAge": "60",
+    "aws:RequestedRegion": REGION,
+}
+"""What AWS says of a session with a second factor; strings, as it has them."""
+OTHER_SESSIONS = {
+    "no second factor": {"aws:MultiFactorAuthPresent": "false"},
+    "one of long ago": {"aws:MultiFactorAuthAge": "901"},
+    "through another region, where nobody listens": {"aws:RequestedRegion": "us-east-1"},
+}
+
+
+def _in_emergency(who: str, context: Mapping[str, str]) -> bool:
+    role = _who(FORMS["pod-identity"].account, PLATFORM, "break-glass").role
+    return _taken(role, user(f"arn:aws:iam::{ACCOUNT}:user/{who}"), context, "AssumeRole", own=[ANYTHING]).allowed
+
+
+@pytest.mark.parametrize("other", OTHER_SESSIONS)
+def test_break_glass_is_for_who_showed_a_second_factor_just_now(other: str) -> None:
+    assert _in_emergency("emergency", MFA)
+    assert not _in_emergency("emergency", {**MFA, **OTHER_SESSIONS[other]})
+
+
+@pytest.mark.parametrize("missing", MFA)
+def test_break_glass_is_for_nobody_of_whom_less_is_known(missing: str) -> None:
+    assert not _in_emergency("emergency", {name: value for name, value in MFA.items() if name != missing})
+
+
+def test_break_glass_is_for_who_is_named() -> None:
+    assert not _in_emergency("admin", MFA)
