@@ -1,6 +1,6 @@
 """How much an AWS account holds, and how long its policies may be. Read 2026-11-21.
 
-Sources: IAM user guide "IAM and AWS STS quotas"; EKS user guide "Amazon EKS service quotas", "EKS Pod Identity" and
+Sources: IAM user guide "IAM and AWS STS quotas"; EKS "Endpoints and quotas" (access entries), "EKS Pod Identity" and
 best practices "Known limits and service quotas"; S3 user guide "Access points restrictions and limitations", "Setting
 lifecycle configuration", "Bucket policies"; KMS developer guide "Resource quotas"; AWS cost management "Quotas and
 restrictions"; SQS, Secrets Manager and ECR "Endpoints and quotas". The values are the defaults of a new account.
@@ -25,6 +25,7 @@ QUOTAS: Mapping[str, Quota] = {
     "policies": Quota("customer managed policies of an account", 1500, 10_000),
     "oidc-providers": Quota("OIDC providers of an account", 100, 700),
     "associations": Quota("Pod Identity associations of a cluster", 5000, 0),
+    "access-entries": Quota("access entries of a cluster", 3000, 0),
     "access-points": Quota("S3 access points of an account in a region", 10_000),
     "buckets": Quota("S3 buckets of an account", 10_000, 1_000_000),
     "keys": Quota("KMS keys of an account in a region", 100_000),
@@ -42,6 +43,14 @@ MANAGED_LENGTH = 6144
 """Characters of a managed policy, white space not counted; fixed."""
 BUCKET_POLICY_LENGTH = 20_480
 """Bytes of a bucket's policy, and of an access point's; fixed."""
+KEY_POLICY_LENGTH = 32_768
+"""Bytes of a key's policy; fixed."""
+QUEUE_POLICY_LENGTH = 8192
+"""Bytes of an SQS queue's policy; fixed."""
+REPOSITORY_POLICY_LENGTH = 10_240
+"""Bytes of an ECR repository's policy; fixed."""
+SECRET_POLICY_LENGTH = 20_480
+"""Characters of a secret's policy; fixed."""
 LIFECYCLE_RULES = 1000
 """Of a bucket; fixed."""
 ROLE_NAME, QUEUE_NAME, ACCESS_POINT_NAME, BUDGET_NAME, REPOSITORY_NAME = 64, 80, 50, 100, 256

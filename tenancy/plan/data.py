@@ -87,7 +87,7 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class BreakGlass:
-    """The way in for an emergency: a role without boundary that needs MFA, an access entry, an alarm of its use."""
+    """The way in for an emergency: a role that needs MFA, an access entry, an alarm of its use."""
 
     role: TenantRole
     entry: AccessEntry

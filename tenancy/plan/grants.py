@@ -132,22 +132,20 @@ def _keys(environment: Environment, tenant: Tenant | None, grants: Sequence[Pref
         contexts: set[str] = set()
         for bucket in sorted({grant.bucket for grant in grants}):
             spec = environment.buckets[bucket]
-            mine = [grant for grant in grants if grant.bucket == bucket]
-            written = [grant for grant in mine if grant.access is not Access.READ_ONLY]
-            own = spec.key is KeyPer.TENANT and tenant is not None
-            # With the bucket's key whoever writes reads as well; with the tenant's own, only what it wrote.
-            some = written if own and writes else mine
-            some = [grant for grant in some if grant.access is Access.READ_ONLY] if own and not writes else some
-            if not some or (not own and bool(written) is not writes):
-                continue
             if spec.existing and not spec.key_arn:
                 continue
-            if spec.key_arn:
-                given.add(spec.key_arn)
-            elif own and writes and tenant:
-                aliases.add(names.tenant_key_alias(environment, tenant))
+            mine = [grant for grant in grants if grant.bucket == bucket]
+            written = [grant for grant in mine if grant.access is not Access.READ_ONLY]
+            if spec.key is KeyPer.TENANT and tenant:
+                some = written if writes else [grant for grant in mine if grant.access is Access.READ_ONLY]
+                keys = {names.tenant_key_alias(environment, tenant)} if writes else _read(environment, tenant, some)
             else:
-                aliases.add(names.bucket_key_alias(environment, bucket))
+                # With the bucket's key whoever writes reads as well.
+                some = mine if bool(written) is writes else []
+                keys = {spec.key_arn or names.bucket_key_alias(environment, bucket)} if some else set()
+            if not some:
+                continue
+            (given if spec.key_arn else aliases).update(keys)
             whole = bucket_arn(environment, bucket)
             contexts |= {whole, *(f"{whole}/{grant.text}*" for grant in some)}
         condition = {
@@ -159,6 +157,19 @@ def _keys(environment: Environment, tenant: Tenant | None, grants: Sequence[Pref
             yield allow(sid, actions, key_arns(environment), by_alias)
         if given:
             yield allow(f"{sid}Given", actions, sorted(given), condition)
+
+
+def _read(environment: Environment, tenant: Tenant, some: Sequence[Prefix]) -> set[str]:
+    """Keys of what a part only reads, where each tenant has its own: the bucket's, and the tenant's for what other
+    parts of it write there."""
+    writes = [(grant.bucket, grant.prefix) for grant in tenant.storage if grant.access is not Access.READ_ONLY]
+    own = any(
+        bucket == grant.bucket and (prefix.startswith(grant.text) or grant.text.startswith(prefix))
+        for grant in some
+        for bucket, prefix in writes
+    )
+    found = {names.bucket_key_alias(environment, grant.bucket) for grant in some}
+    return found | {names.tenant_key_alias(environment, tenant)} if own else found
 
 
 def uses(environment: Environment, tenant: Tenant, namespace: Namespace) -> Iterator[Document]:

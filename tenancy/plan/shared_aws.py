@@ -85,7 +85,12 @@ def boundary(environment: Environment) -> Boundary:
         allow("Secrets", grants.SECRET, named("secretsmanager", f"secret:tenancy/{own}/*")),
         allow("Logs", grants.LOG, named("logs", f"log-group:/tenancy/{own}/*")),
         allow("Queues", grants.QUEUE, named("sqs", f"{environment.cluster.name}{words.SEPARATOR}*")),
-        allow("Files", [grants.MOUNT, grants.MOUNT_WRITE], named("elasticfilesystem", "file-system/*")),
+        allow(
+            "Files",
+            [grants.MOUNT, grants.MOUNT_WRITE],
+            named("elasticfilesystem", "file-system/*"),
+            {"Null": {"elasticfilesystem:AccessPointArn": "false"}},
+        ),
         allow("Images", [*grants.PULL, *grants.PUSH], grants.repository_arn(environment, f"{own}/*")),
         allow("Registry", ["ecr:GetAuthorizationToken"], "*"),
         allow("Cluster", ["eks:DescribeCluster"], workloads.cluster_arn(environment)),
@@ -162,7 +167,6 @@ def _break_glass(environment: Environment) -> BreakGlass | None:
     role, name = break_glass_arn(environment), names.aws_name(environment, "break-glass")
     topic = arn(environment, "sns", name)
     rule = arn(environment, "events", f"rule/{name}")
-    root = arn(environment, "iam", "root", region="")
     taken: Document = {
         "source": ["aws.sts"],
         "detail-type": ["AWS API Call via CloudTrail"],
@@ -179,6 +183,8 @@ def _break_glass(environment: Environment) -> BreakGlass | None:
         "Condition": {
             "Bool": {"aws:MultiFactorAuthPresent": "true"},
             "NumericLessThan": {"aws:MultiFactorAuthAge": str(MFA_SECONDS)},
+            # STS elsewhere tells EventBridge elsewhere, where no rule listens.
+            "StringEquals": {"aws:RequestedRegion": environment.aws.region},
         },
     }
     tell = allow("TellOfIt", ["sns:Publish"], topic, {"ArnEquals": {"aws:SourceArn": rule}})
@@ -190,7 +196,7 @@ def _break_glass(environment: Environment) -> BreakGlass | None:
             purpose="break-glass",
             trust=document(trust),
             policies={"emergency": document(*_emergency(environment))},
-            boundary="",
+            boundary=environment.aws.permissions_boundary or "",
             session_seconds=workloads.SESSION_SECONDS,
             tags=names.tags(environment),
         ),
@@ -205,10 +211,8 @@ def _break_glass(environment: Environment) -> BreakGlass | None:
             name=name,
             topic=topic,
             pattern=taken,
-            topic_policy=document(
-                {**tell, "Principal": {"Service": "events.amazonaws.com"}},
-                {**allow("Subscribe", ["sns:GetTopicAttributes", "sns:Subscribe"], topic), "Principal": {"AWS": root}},
-            ),
+            # Who subscribes is of the account, where an identity's own policy is enough.
+            topic_policy=document({**tell, "Principal": {"Service": "events.amazonaws.com"}}),
             mail=spec.mail,
             tags=names.tags(environment),
         ),

@@ -48,7 +48,7 @@ class TenantRole:
     policies: dict[str, Document]
     """Inline policies, by name."""
     boundary: str
-    """ARN of `DataPlan.boundary`, which the platform's stack makes first."""
+    """ARN of `DataPlan.boundary`, which the platform's stack makes first; of break-glass the organisation's or none."""
     session_seconds: int
     """maxSessionDuration."""
     tags: dict[str, str]

@@ -1,7 +1,7 @@
 """What the policy pack asks of a program, of one object or all at once.
 
 An object is a dict as the API takes it, whoever made it and with whatever tool. The rules on tenants' objects are here,
-those on machines in `aws` and `nodes`.
+those on machines in `aws` and `nodes`, on what shares them in `queues`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
-from tenancy.rules import aws, nodes
+from tenancy.rules import aws, nodes, queues
 from tenancy.rules.found import Finding, Given, Object, name_of
 from tenancy.rules.values import (
     foreign_subject,
@@ -213,6 +213,11 @@ def _workload(item: Object) -> Given:
                 yield "gpu-02", f"env {name}: {given} in container {container.get('name')}"
 
 
+def _release(item: Object) -> Given:
+    yield from nodes.CHECKS["Release"](item)
+    yield from queues.CHECKS["Release"](item)
+
+
 CHECKS: Mapping[str, Callable[[Object], Given]] = {
     "ClusterRole": _role,
     "ClusterRoleBinding": _binding,
@@ -234,16 +239,18 @@ CHECKS: Mapping[str, Callable[[Object], Given]] = {
     "ValidatingAdmissionPolicyBinding": _guard_binding,
     **aws.CHECKS,
     **nodes.CHECKS,
+    **queues.CHECKS,
+    "Release": _release,
 }
-MACHINES = frozenset({*aws.CHECKS, *nodes.CHECKS})
+MACHINES = frozenset({*aws.CHECKS, *nodes.CHECKS, "ConfigMap"})
 """Kinds whose rules say themselves what is not known; of the others any unknown field is told of."""
 _ALONE = (
     "cost-02 gpu-01 gpu-02 guard-01 net-01 net-02 net-05 ns-03 quota-01 quota-02 "
     "rbac-01 rbac-02 rbac-03 rbac-04 rbac-05 sched-02"
 ).split()
 _TOGETHER = "ns-04 rbac-01 rbac-02 rbac-03 rbac-04 rbac-05".split()
-OBJECT_RULES = sorted({*_ALONE, *aws.RULES_ALONE, *nodes.RULES_ALONE})
-STACK_RULES = sorted({*_TOGETHER, *nodes.RULES_TOGETHER})
+OBJECT_RULES = sorted({*_ALONE, *aws.RULES_ALONE, *nodes.RULES_ALONE, *queues.RULES_ALONE})
+STACK_RULES = sorted({*_TOGETHER, *nodes.RULES_TOGETHER, *queues.RULES_TOGETHER})
 
 
 def object_findings(item: Object) -> Iterator[Finding]:
@@ -277,6 +284,9 @@ def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:
         present = inside.get(name, [])
         yield from _walls(name, space, present)
         tenant = _labels(space)[words.TENANT]
+        for queue in (item for item in present if item.get("kind") == "LocalQueue" and not is_tenants(item)):
+            for rule, given in queues.foreign_share(queue, tenant):
+                yield Finding(rule, name_of(queue), given)
         for binding in (item for item in present if item.get("kind") == "RoleBinding"):
             yield from _bound_role(binding, name, roles)
             viewer = (binding.get("metadata") or {}).get("name") == "viewer"

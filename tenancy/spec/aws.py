@@ -132,7 +132,9 @@ class Aws(Identities):
         "platform.group; nobody else is an administrator, the creator neither.",
     )
     permissions_boundary: _PolicyArn | None = Field(
-        None, description="Boundary of every role that is made; absent: none."
+        None,
+        description="Boundary of the cluster's own roles and of break-glass; absent: none. Tenants' roles have one "
+        "that is made for them.",
     )
     public_access: tuple[_Cidr, ...] = Field(
         (), description="Ranges that reach the API server from the internet. Absent: none, it is private."
@@ -160,7 +162,11 @@ class Aws(Identities):
         if not self.enabled:
             return
         named: list[tuple[Location, str]] = [(("people", group), role) for group, role in self.people.items()]
-        named.append((("permissions-boundary",), self.permissions_boundary or ""))
+        named += [
+            (("permissions-boundary",), self.permissions_boundary or ""),
+            (("platform-role",), self.platform_role),
+            (("encryption-key",), self.encryption_key or ""),
+        ]
         for where, arn in named:
             if arn and (given := foreign_arn(arn, self.account, self.region)):
                 yield broken(where, "aws-01", given)

@@ -38,6 +38,9 @@ def crossfile(environment: Environment, tenants: Sequence[Tenant], unread: Colle
             if firm := [tier for tier in mine if not environment.tiers[tier].interruptible]:
                 given = f"{tenant}, of tier {' and '.join(firm)}, on {pool.uncertain}"
                 yield ENVIRONMENT, broken(where, "pool-05", given)
+    if not unread:
+        for mistake in _strangers(environment, tenants):
+            yield ENVIRONMENT, mistake
     yield from _withdrawn(environment, tenants)
     yield from _organisation(environment)
     yield from _ambiguous(environment, tenants)
@@ -87,6 +90,14 @@ def _references(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
     for i, person in enumerate(tenant.people):
         if given := foreign_subject(person.kind, person.name, environment.platform.group):
             yield broken(("people", i, person.kind.lower()), "rbac-05", given)
+
+
+def _strangers(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Mistake]:
+    """Groups that an IAM role is mapped to and that no tenant knows: a way in that nobody answers for."""
+    known = {person.group for tenant in tenants for person in tenant.people if person.group}
+    for group in environment.aws.people:
+        if group not in known:
+            yield undeclared(("aws", "people", group), "group", group, sorted(known), "the people of a tenant's file")
 
 
 def _withdrawn(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Found]:

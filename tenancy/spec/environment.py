@@ -8,9 +8,9 @@ from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import Field
 
 from tenancy.catalog import boards, gpus, nodes
 from tenancy.catalog import vocabulary as words
@@ -33,9 +33,8 @@ from tenancy.spec.base import (
     Whole,
     amount,
     broken,
-    plain,
-    written,
 )
+from tenancy.spec.costs import Costs, Price
 from tenancy.spec.data import Access, Buckets
 from tenancy.spec.pools import (
     BALANCED,
@@ -151,6 +150,9 @@ class Cluster(Spec):
     )
 
     def mistakes(self) -> Iterator[Mistake]:
+        if words.SEPARATOR in self.name:
+            # Names on AWS are <cluster>--<tenant>--<part>: another cluster's could be the same.
+            yield broken(("name",), "name-01", f"cluster {self.name!r}", "write it with single dashes")
         if self.devices is Devices.DRA and (misfit := incompatible(self.kubernetes, "dra")):
             yield broken(("devices",), "dra-01", f"devices: dra on Kubernetes {self.kubernetes}", misfit)
 
@@ -352,23 +354,6 @@ def undeclared(
     return broken(where, "ref-01", f"{what} {given!r}", f"{hint}declare it in {home}")
 
 
-def _price(value: Any) -> Decimal:
-    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
-        raise plain(written(value), "a price is needed", "write it like 2.50")
-    try:
-        price = Decimal(str(value))
-    except ArithmeticError:
-        price = Decimal(-1)
-    if not (price.is_finite() and 0 < price <= 100_000 and price == round(price, 6)):
-        raise plain(written(value), "a price is above 0, at most 100,000, with six decimals at most", "write 2.50")
-    return price
-
-
-Price = Annotated[
-    Decimal, BeforeValidator(_price), WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": 100_000})
-]
-
-
 class Layout(StrEnum):
     ONE = "one"  # one stack holds everything: best up to about five tenants
     PER_TENANT = "per-tenant"  # a platform stack and one per tenant: a change runs 30 resources, not all
@@ -389,6 +374,9 @@ class Environment(Spec):
         default_factory=dict,
         description="Dollars for an hour of a whole GPU, by board: what makes shares of different boards comparable. "
         "Either all boards of the flavors, or none.",
+    )
+    costs: Costs = Field(
+        default_factory=Costs, description="What else `tenancy chargeback` has to know. Absent: as each field says."
     )
     buckets: Buckets = Field(
         default_factory=dict,
@@ -446,6 +434,9 @@ class Environment(Spec):
                 yield undeclared(("prices", board), "board", board, used, "flavors")
         if missing := sorted(used - self.prices.keys()) if self.prices else []:
             yield broken(("prices",), "price-01", f"prices without {', '.join(missing)}")
+        for name in self.costs.pools:
+            if name not in self.pools:
+                yield undeclared(("costs", "pools", name), "pool", name, self.pools, "pools")
 
     def _claimed(self, name: str, flavor: Flavor) -> Iterator[Mistake]:
         """A flavor that cannot be a device class of its own."""

@@ -4,6 +4,7 @@ room for."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from tenancy.catalog import account
 from tenancy.rules.values import foreign_arn
@@ -18,12 +19,18 @@ Found = tuple[int, Mistake]
 ENVIRONMENT = -1
 PLATFORM_ROLES = 6
 """Of the cluster, its nodes and the platform's services; and the one that breaks the glass."""
+PLATFORM_ASSOCIATIONS = 3
+"""Of the platform's services: network, volumes, Karpenter."""
+PLATFORM_ENTRIES = 3
+"""Of the platform's role, of the nodes' and of the one that breaks the glass."""
 
 
 def holdings(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Found]:
     """Every broken rule on AWS that takes more than one file to see; linear in the number of tenants."""
+    for mistake in _platforms_own(environment):
+        yield ENVIRONMENT, mistake
     for index, tenant in enumerate(tenants):
-        for mistake in (*_grants(environment, tenant), *_elsewhere(environment, tenant)):
+        for mistake in (*_grants(environment, tenant), *_within(tenant), *_elsewhere(environment, tenant)):
             yield index, mistake
         if environment.aws.identity is PodIdentity.SHARED:
             for mistake in _shared(environment, tenant):
@@ -35,6 +42,47 @@ def holdings(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Fo
                 yield index, mistake
         yield from _bucket_lengths(environment, tenants)
         yield from _quotas(environment, tenants)
+
+
+def _platforms_own(environment: Environment) -> Iterator[Mistake]:
+    """What the environment's file alone makes AWS refuse, or hands to another account."""
+    aws = environment.aws
+    if not aws.enabled:
+        return
+    for name, bucket in environment.buckets.items():
+        if len(name) < 3:
+            rule = "S3 takes names of 3 to 63 characters"
+            yield Mistake(("buckets", name), f"bucket {name!r}", rule, "give it a longer name")
+        if bucket.key_arn and (given := foreign_arn(bucket.key_arn, aws.account, aws.region)):
+            yield broken(("buckets", name, "key-arn"), "aws-01", given)
+    length = boundary_length(environment)
+    if length > account.MANAGED_LENGTH:
+        given = f"{len(environment.buckets)} buckets in the boundary of all roles, {length} characters of "
+        change = "keep tenants' data in fewer buckets, or spread the tenants over two environments"
+        yield broken(("buckets",), "aws-02", f"{given}{account.MANAGED_LENGTH}", change)
+    trusted = aws.break_glass.trusted if aws.break_glass else ()
+    length = 280 + len(aws.region) + sum(len(arn) + 3 for arn in trusted)
+    if length > account.TRUST_LENGTH:
+        given = f"{len(trusted)} principals in the trust of break-glass, {length} characters of {account.TRUST_LENGTH}"
+        where: Location = ("aws", "break-glass", "trusted")
+        yield broken(where, "aws-02", given, "trust one role that these people take with MFA")
+
+
+def _within(tenant: Tenant) -> Iterator[Mistake]:
+    """Grants of one part of which one holds the other."""
+    told: set[int] = set()
+    for namespace in tenant.namespaces:
+        mine = sorted((g.bucket, g.prefix, i) for i, g in enumerate(tenant.storage) if held(g.namespaces, namespace))
+        for (bucket, around, one), (other, prefix, two) in pairwise(mine):
+            early, late = sorted((one, two))
+            if bucket == other and prefix.startswith(around) and late not in told:
+                told.add(late)
+                first, again = tenant.storage[early], tenant.storage[late]
+                given = (
+                    f"{again.access} on {bucket}/{again.prefix}, which overlaps {first.access} on "
+                    f"{bucket}/{first.prefix} in part {namespace.name}"
+                )
+                yield broken(("storage", late, "prefix"), "stor-07", given)
 
 
 def _grants(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
@@ -122,6 +170,12 @@ def _arn(environment: Environment, bucket: str) -> int:
     return len("arn:aws:s3:::") + _more(environment) + len(bucket)
 
 
+def _point(environment: Environment) -> int:
+    """Characters of an access point's ARN, at most."""
+    named = len(environment.aws.region) + account.ACCESS_POINT_NAME
+    return len("arn:aws:s3::111122223333:accesspoint/") + _more(environment) + named
+
+
 def _more(environment: Environment) -> int:
     """By how much the partition's name is longer than `aws`, at most."""
     return 7 if environment.aws.region.startswith(("us-gov-", "cn-")) else 0
@@ -135,7 +189,7 @@ def role_length(environment: Environment, tenant: Tenant, namespace: Namespace) 
     for bucket in {bucket for bucket, _, _ in grants}:
         mine = [(prefix, access) for name, prefix, access in grants if name == bucket]
         whole = _arn(environment, bucket)
-        point = 80 + account.ACCESS_POINT_NAME if environment.buckets[bucket].access_points else 0
+        point = _point(environment) if environment.buckets[bucket].access_points else 0
         wholes = [whole, *([point] if point else [])]
 
         def objects(some: Sequence[tuple[str, Access]], whole: int = whole, point: int = point) -> list[int]:
@@ -164,7 +218,35 @@ def role_length(environment: Environment, tenant: Tenant, namespace: Namespace) 
     return total
 
 
+def boundary_length(environment: Environment) -> int:
+    """At most so many characters does the boundary of all tenants' roles have."""
+    named = 12 * (len(environment.aws.region) + _more(environment)) + 6 * len(environment.environment)
+    buckets = sum(2 * _arn(environment, name) + 8 for name in environment.buckets)
+    return 2450 + named + 3 * len(environment.cluster.name) + buckets
+
+
+def pipeline_length(environment: Environment, tenant: Tenant) -> int:
+    """At most so many characters does the policy of a tenant's pipeline have."""
+    each = 60 + _more(environment) + len(environment.aws.region) + len(environment.environment) + len(tenant.tenant)
+    own = sum(each + len(name) for name in tenant.uses.repositories)
+    return 560 + 2 * each + len(environment.cluster.name) + own
+
+
+def key_length(environment: Environment, tenant: Tenant) -> int:
+    """At most so many bytes does the policy of a tenant's own key have."""
+    written = {(grant.bucket, grant.prefix) for grant in tenant.storage if _by_key(environment, grant)}
+    contexts = sum(2 * _arn(environment, bucket) + len(prefix) + 8 for bucket, prefix in written)
+    names = 2 * len(environment.environment) + len(environment.cluster.name) + len(environment.aws.region)
+    return 1250 + names + len(tenant.tenant) + len(environment.aws.platform_role) + contexts
+
+
 def _lengths(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
+    if tenant.ci and (length := pipeline_length(environment, tenant)) > account.INLINE_LENGTH:
+        given = f"{len(tenant.uses.repositories)} repositories, {length} characters of {account.INLINE_LENGTH}"
+        yield broken(("uses", "repositories"), "aws-02", given, "keep more images in fewer repositories, by tag")
+    if (length := key_length(environment, tenant)) > account.KEY_POLICY_LENGTH:
+        given = f"prefixes under the tenant's own key, {length} bytes of {account.KEY_POLICY_LENGTH}"
+        yield broken(("storage",), "aws-02", given)
     for i, namespace in enumerate(tenant.namespaces):
         length = role_length(environment, tenant, namespace)
         if length > account.INLINE_LENGTH:
@@ -173,7 +255,7 @@ def _lengths(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
                 ("namespaces", i) if "namespaces" in tenant.model_fields_set else ("storage",), "aws-02", given
             )
     for name in sorted({g.bucket for g in tenant.storage if g.bucket in environment.buckets}):
-        length = policy_length(environment, [tenant], name)
+        length = policy_length(environment, [tenant], name, point=True)
         if environment.buckets[name].access_points and length > account.BUCKET_POLICY_LENGTH:
             given = f"prefixes in {name}, {length} bytes of {account.BUCKET_POLICY_LENGTH} in the access point's policy"
             yield broken(("storage",), "aws-02", given)
@@ -187,14 +269,16 @@ def _role_arn(environment: Environment, tenant: Tenant, namespace: Namespace) ->
     return len("arn:aws:iam::111122223333:role") + _more(environment) + path + min(name, account.ROLE_NAME)
 
 
-def policy_length(environment: Environment, tenants: Iterable[Tenant], bucket: str) -> int:
-    """At most so many bytes does a bucket's policy have, if tenants come to it directly."""
+def policy_length(environment: Environment, tenants: Iterable[Tenant], bucket: str, *, point: bool = False) -> int:
+    """At most so many bytes does a bucket's policy have, if tenants come to it directly; or that of an access point."""
     exempt = len(environment.aws.platform_role) + 3
     if environment.aws.break_glass:
         name = min(len(environment.cluster.name) + len("-break-glass"), account.ROLE_NAME)
         exempt += len("arn:aws:iam::111122223333:role/tenancy-platform//") + len(environment.environment) + name + 10
-    whole = _arn(environment, bucket)
-    total = 2250 + 12 * whole + 7 * exempt
+    whole = _point(environment) if point else _arn(environment, bucket)
+    within = whole + (len("/object") if point else 0)
+    named = len(environment.environment) + _more(environment) + len(environment.aws.organization or "")
+    total = 1500 + 5 * whole + 4 * exempt if point else 2650 + 12 * whole + 7 * exempt + 3 * named
     held_by: dict[str, set[str]] = {}
     accesses: dict[str, set[Access]] = {}
     longest: dict[str, int] = {}
@@ -206,17 +290,18 @@ def policy_length(environment: Environment, tenants: Iterable[Tenant], bucket: s
                     longest[role] = _role_arn(environment, tenant, namespace)
                     held_by.setdefault(grant.prefix, set()).add(role)
                     accesses.setdefault(grant.prefix, set()).add(grant.access)
+    total += sum(length + 3 for length in longest.values()) if point else 0
     groups: dict[frozenset[str], list[str]] = {}
     for prefix, roles in _meeting(held_by).items():
         groups.setdefault(frozenset(roles), []).append(prefix)
     for roles, some in groups.items():
         named = sum(longest[role] + 3 for role in roles) + exempt
-        total += _written(6, [whole + len(prefix) + 2 for prefix in some], 65 + named)
+        total += _written(6, [within + len(prefix) + 2 for prefix in some], 65 + named)
         total += _written(40, [whole], 90 + named + sum(len(prefix) + 4 for prefix in some))
     for prefix, found in accesses.items():
         # Listed once more, and once under each of the ends that its access closes.
         ends = 0 if Access.READ_WRITE in found else 1 if Access.APPEND_ONLY in found else 2
-        total += len(prefix) + 4 + ends * (whole + len(prefix) + 5)
+        total += len(prefix) + 4 + ends * (within + len(prefix) + 5)
     return total
 
 
@@ -275,10 +360,13 @@ def _quotas(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Fou
         "roles": (len(shapes) if shared else len(pods)) + len(pipelines) + PLATFORM_ROLES,
         "policies": 1,
         "oidc-providers": len({t.ci.issuer for t in pipelines if t.ci}) + environment.aws.irsa,
-        "associations": 0 if environment.aws.identity is PodIdentity.IRSA else len(pods),
+        "associations": PLATFORM_ASSOCIATIONS + (0 if environment.aws.identity is PodIdentity.IRSA else len(pods)),
+        "access-entries": PLATFORM_ENTRIES + len(environment.aws.people) + len(pipelines),
         "access-points": sum(len({g.bucket for g in t.storage if _by_point(environment, g)}) for t in tenants),
         "buckets": len(made),
-        "keys": len(made) + sum(any(_by_key(environment, grant) for grant in t.storage) for t in tenants),
+        "keys": (not environment.aws.encryption_key)
+        + len(made)
+        + sum(any(_by_key(environment, grant) for grant in t.storage) for t in tenants),
         "budgets": sum(tenant.budget is not None for tenant in tenants),
         "secrets": sum(len(tenant.uses.secrets) for tenant in tenants),
         "repositories": sum(len(tenant.uses.repositories) for tenant in tenants),
@@ -292,8 +380,15 @@ def _quotas(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Fou
             if name == "roles" and not shared:
                 change += ", or set identity to shared"
             if quota.most == 0:
-                change = "use another cluster, or identity: irsa" if name == "associations" else "use another account"
+                change = _INSTEAD.get(name, "use another account")
             yield ENVIRONMENT, broken(("aws", "quotas", name), "aws-03", given, change)
+
+
+_INSTEAD = {
+    "associations": "use another cluster, or identity: irsa",
+    "access-entries": "use another cluster, or let several groups of people come by one that the environment maps",
+}
+"""Of quotas that nobody raises."""
 
 
 def _shape(tenant: Tenant, namespace: Namespace, grant: Storage) -> tuple[str, str, str]:

@@ -135,7 +135,8 @@ def test_the_partition_follows_from_the_region(region: str, expected: str) -> No
 
 
 def test_no_document_of_a_region_in_china_names_another_partition(environment: Environment) -> None:
-    china = build(environment, region="cn-north-1", zones=["cn-north-1a", "cn-north-1b"])
+    platform = {"platform-role": f"arn:aws-cn:iam::{ACCOUNT}:role/platform"}
+    china = build(environment, region="cn-north-1", zones=["cn-north-1a", "cn-north-1b"], **platform)
     text = json.dumps([every_document(china), [role.managed for role in roles(china).values()]])
     assert set(re.findall(r"arn:([a-z-]+):", text)) == {"aws-cn"}
     assert "ec2.amazonaws.com.cn" in text

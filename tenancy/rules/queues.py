@@ -1,0 +1,119 @@
+"""Rules on Kueue's objects and on its configuration (v0.19.2 `apis/kueue/v1beta2`, `apis/config/v1beta2`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from tenancy.catalog import gpus
+from tenancy.catalog import vocabulary as words
+from tenancy.rules.found import UNKNOWN, Given, Object, at, many
+
+CHART = "kueue"
+CONFIGURATION = "kueue-manager-config"
+"""The ConfigMap that the chart makes of its values, by the chart's name."""
+_TEXT = "controller_manager_config.yaml"
+_GPUS = (gpus.GPU, "nvidia.com/mig-")
+
+
+def _tenant(item: Object) -> str | None:
+    return at(item, "metadata", "labels", words.TENANT)
+
+
+def _cluster_queue(item: Object) -> Given:
+    spec, tenant = item.get("spec"), _tenant(item)
+    selector = at(spec, "namespaceSelector")
+    # An absent one is for nobody.
+    if selector is not None and not _own(selector, tenant):
+        whose = f" of tenant {tenant}" if tenant else ""
+        yield "kueue-11", f"namespaceSelector {_plain(selector)}{whose}"
+    if not at(spec, "cohortName"):
+        return
+    yield from _unlimited(spec)
+    reclaim = at(spec, "preemption", "reclaimWithinCohort")
+    if reclaim in (None, "Never") and any(at(r, "lendingLimit") not in ("0", 0) for _, r in _resources(spec)):
+        yield "kueue-13", f"reclaimWithinCohort {reclaim or 'not set'} of what lends in {at(spec, 'cohortName')}"
+
+
+def _own(selector: Any, tenant: str | None) -> bool:
+    if tenant is None:
+        # Somebody's who is no tenant: it must not be everybody's.
+        return bool(at(selector, "matchLabels") or at(selector, "matchExpressions"))
+    return at(selector, "matchLabels", words.TENANT) == tenant
+
+
+def _cohort(item: Object) -> Given:
+    if at(item, "spec", "parentName"):
+        yield from _unlimited(item.get("spec"))
+
+
+def _unlimited(spec: Any) -> Given:
+    lent = [f"{r.get('name')} of {flavor}" for flavor, r in _resources(spec) if at(r, "lendingLimit") is None]
+    if lent:
+        yield "kueue-12", f"no lendingLimit for {', '.join(lent)}"
+
+
+def _resources(spec: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for group in many(at(spec, "resourceGroups")):
+        for flavor in many(at(group, "flavors")):
+            for resource in many(at(flavor, "resources")):
+                yield str(at(flavor, "name")), resource
+
+
+def _local_queue(item: Object) -> Given:
+    if tenant := _tenant(item):
+        yield from foreign_share(item, tenant)
+
+
+def foreign_share(item: Object, tenant: str) -> Given:
+    """kueue-05 on a LocalQueue in a namespace of the tenant's."""
+    share = str(at(item, "spec", "clusterQueue"))
+    if not share.startswith(words.derived_name(tenant, "")):
+        yield "kueue-05", f"clusterQueue {share} of tenant {tenant}"
+
+
+def _config_map(item: Object) -> Given:
+    data = item.get("data")
+    if at(item, "metadata", "name") == CONFIGURATION and data:
+        yield from _configuration(at(data, _TEXT))
+
+
+def _release(item: Object) -> Given:
+    chart = str(item.get("chart") or "").rstrip("/").rpartition("/")[2]
+    if chart == CHART or chart.startswith(f"{CHART}-0"):
+        text = at(item, "values", "managerConfig", "controllerManagerConfigYaml")
+        if text is not None or not item.get("valueYamlFiles"):
+            yield from _configuration(text)
+
+
+def _configuration(text: Any) -> Given:
+    if text == UNKNOWN:
+        yield "kueue-14", f"a configuration {UNKNOWN}"
+        return
+    try:
+        found = yaml.safe_load(text) if isinstance(text, str) else text
+    except yaml.YAMLError:
+        found = None
+    managed = at(found, "manageJobsWithoutQueueName")
+    if managed is not True:
+        yield "kueue-14", f"manageJobsWithoutQueueName {'not set' if managed is None else managed}"
+    left_out = many(at(found, "resources", "excludeResourcePrefixes"))
+    if lost := [prefix for prefix in map(str, left_out) if any(name.startswith(prefix) for name in _GPUS)]:
+        yield "kueue-14", f"excludeResourcePrefixes {', '.join(lost)}"
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+CHECKS: Mapping[str, Callable[[Object], Given]] = {
+    "ClusterQueue": _cluster_queue,
+    "Cohort": _cohort,
+    "ConfigMap": _config_map,
+    "LocalQueue": _local_queue,
+    "Release": _release,
+}
+RULES_ALONE = "kueue-05 kueue-11 kueue-12 kueue-13 kueue-14".split()
+RULES_TOGETHER = ["kueue-05"]

@@ -1,0 +1,195 @@
+"""Rules on identity and data that the files are judged by: an input that breaks it, its twin that does not, a mutant."""
+
+# ruff: noqa: E501 - a case is a row
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+from test_spec_rules import ENV, FRAUD, RESEARCH, silence
+
+from tenancy.rules.catalogue import RULES
+
+ROLE = "arn:aws:iam::111122223333:role/"
+POINT = "arn:aws:elasticfilesystem:eu-central-1:111122223333:access-point/fsap-0123abcd"
+KEY = "arn:aws:kms:eu-central-1:111122223333:key/0f1e2d3c"
+ON_AWS = f"""\
+  cni: vpc-cni
+aws:
+  enabled: true
+  account: "111122223333"
+  region: eu-central-1
+  zones: [eu-central-1a, eu-central-1b]
+  platform-role: {ROLE}platform
+  people:
+    fraud-engineers: {ROLE}fraud
+    researchers: {ROLE}research
+  break-glass: {{trusted: [{ROLE}jane], mail: security@bank.example}}
+  quotas: {{}}
+"""
+BUCKETS = f"""\
+buckets:
+  datasets: {{}}
+  models: {{}}
+  scratch: {{versioned: false}}
+  vault: {{tenant: fraud}}
+  old: {{existing: true, key-arn: "{KEY}"}}
+"""
+MORE_OF_FRAUD = f"""\
+ci: {{github: bank/fraud-models, branch: main}}
+uses:
+  repositories: [scoring]
+  secrets: [card]
+  files:
+    - {{file-system: fs-0123abcd, access-point: "{POINT}"}}
+"""
+MORE_OF_RESEARCH = "ci: {gitlab: bank/risk/models, branch: main}\n"
+OWN_GRANT = "{bucket: datasets, prefix: teams/fraud/, access: read-write}"
+SHARED_GRANT = "{bucket: datasets, prefix: fraud--train/, access: read-write, namespaces: [train]}"
+
+
+@pytest.fixture
+def on_aws(spec: Any) -> Any:
+    spec.edit(ENV, "  cni: vpc-cni\n", ON_AWS)
+    spec.edit(ENV, "buckets: [datasets, models]\n", BUCKETS)
+    spec.add(FRAUD, MORE_OF_FRAUD)
+    spec.add(RESEARCH, MORE_OF_RESEARCH)
+    return spec
+
+
+class Case(NamedTuple):
+    """`old` in a file becomes `bad`, which breaks `rule` at `field` of the file `where`; `good` does not."""
+
+    about: str
+    rule: str
+    file: str
+    field: str
+    old: str
+    bad: str
+    good: str
+    where: str = ""
+    """Absent: the same file."""
+    shared: bool = False
+    """With one role for all parts of the same grants."""
+
+
+MANY = [f"{ROLE}{'x' * 40}-{number}" for number in range(30)]
+CASES = (
+    Case("a bucket of somebody else's", "ref-01", RESEARCH, "storage[0].bucket", "bucket: datasets", "bucket: vault", "bucket: models"),
+    Case("a group that no tenant has", "ref-01", ENV, "aws.people.researcher", "    researchers:", "    researcher:", "    researchers:"),
+    Case("append-only without versions", "stor-05", FRAUD, "storage[0].access", OWN_GRANT, "{bucket: scratch, prefix: teams/fraud/, access: append-only}", "{bucket: scratch, prefix: teams/fraud/, access: read-write}"),
+    Case("write-once without versions", "stor-05", FRAUD, "storage[0].access", OWN_GRANT, "{bucket: scratch, prefix: teams/fraud/, access: write-once}", "{bucket: datasets, prefix: teams/fraud/, access: write-once}"),
+    Case("wider than the tier", "stor-06", ENV, "storage[0].access", "priority: 1000\n", "priority: 1000\n    storage-access: append-only\n", "priority: 1000\n    storage-access: read-write\n", FRAUD),
+    Case("wider than the tier of one part", "stor-06", ENV, "storage[0].access", "interruptible: true\n", "interruptible: true\n    storage-access: read-only\n", "interruptible: true\n", FRAUD),
+    Case("one inside the other", "stor-07", FRAUD, "storage[1].prefix", "prefix: shared/}", "prefix: teams/fraud/raw/}", "prefix: teams/fraud-raw/}"),
+    Case("one around the other", "stor-07", FRAUD, "storage[1].prefix", "prefix: shared/}", "prefix: teams/}", "prefix: team/}"),
+    Case("one prefix twice", "stor-07", FRAUD, "storage[1].prefix", "prefix: teams/fraud/, access: read-write}\n  - {bucket: datasets, prefix: shared/}", "prefix: x/, access: write-once, namespaces: [train]}\n  - {bucket: datasets, prefix: x/}", "prefix: x/, access: write-once, namespaces: [train]}\n  - {bucket: datasets, prefix: x/, namespaces: [serve]}"),
+    Case("people of another account", "aws-01", ENV, "aws.people.researchers", f"{ROLE}research", "arn:aws:iam::444455556666:role/research", f"{ROLE}researchers"),
+    Case("people of another partition", "aws-01", ENV, "aws.people.researchers", f"{ROLE}research", "arn:aws-cn:iam::111122223333:role/research", f"{ROLE}researchers"),
+    Case("the platform of another account", "aws-01", ENV, "aws.platform-role", f"{ROLE}platform", "arn:aws:iam::444455556666:role/platform", f"{ROLE}admin"),
+    Case("boundary of another account", "aws-01", ENV, "aws.permissions-boundary", "  quotas: {}", "  permissions-boundary: arn:aws:iam::444455556666:policy/all", "  permissions-boundary: arn:aws:iam::111122223333:policy/all"),
+    Case("key of another region", "aws-01", ENV, "aws.encryption-key", "  quotas: {}", f"  encryption-key: {KEY.replace('central', 'west')}", f"  encryption-key: {KEY}"),
+    Case("key of another account's bucket", "aws-01", ENV, "buckets.old.key-arn", KEY, KEY.replace("111122223333", "444455556666"), KEY + "4b"),
+    Case("folder of another account", "aws-01", FRAUD, "uses.files[0].access-point", POINT, POINT.replace("111122223333", "444455556666"), POINT + "ff"),
+    Case("many who break the glass", "aws-02", ENV, "aws.break-glass.trusted", f"{ROLE}jane", ", ".join(MANY), ", ".join(MANY[:15])),
+    Case("more roles than there may be", "aws-03", ENV, "aws.quotas.roles", "quotas: {}", "quotas: {roles: 10}", "quotas: {roles: 11}"),
+    Case("writing what is not its own", "aws-04", FRAUD, "storage[0].prefix", SHARED_GRANT, OWN_GRANT, SHARED_GRANT, shared=True),
+    Case("writing for another part", "aws-04", FRAUD, "storage[0].prefix", SHARED_GRANT, SHARED_GRANT.replace("[train]", "[train, serve]"), SHARED_GRANT, shared=True),
+    Case("access points of a shared role", "aws-04", ENV, "storage[0].bucket", "  datasets: {}", "  datasets: {access-points: true}", "  datasets: {expire-after: 90}", FRAUD, shared=True),
+    Case("a tenant's key for a shared role", "aws-04", ENV, "storage[0].bucket", "  datasets: {}", "  datasets: {key: tenant}", "  datasets: {key: bucket}", FRAUD, shared=True),
+    Case("secrets of a shared role", "aws-04", FRAUD, "uses.secrets", "uses:\n", "uses:\n  secrets: [card]\n", "uses:\n", shared=True),
+    Case("every branch", "aws-05", FRAUD, "ci.branch", "branch: main", "branch: '*'", "branch: release"),
+    Case("every branch of a kind", "aws-05", FRAUD, "ci.branch", "branch: main", "branch: 'release/*'", "branch: release/1"),
+    Case("every repository", "aws-05", FRAUD, "ci.github", "github: bank/fraud-models", "github: 'bank/*'", "github: bank/fraud"),
+    Case("any letter", "aws-05", FRAUD, "ci.github", "github: bank/fraud-models", "github: 'bank/fraud?models'", "github: bank/fraud.models"),
+    Case("a policy variable", "aws-05", FRAUD, "ci.branch", "branch: main", "branch: '${aws:username}'", "branch: username"),
+    Case("a subject within the branch", "aws-05", FRAUD, "ci.branch", "branch: main", "branch: 'main:environment'", "branch: main-environment"),
+    Case("an organisation", "aws-05", FRAUD, "ci.github", "github: bank/fraud-models", "github: bank", "github: bank/x"),
+    Case("a deeper repository on GitHub", "aws-05", FRAUD, "ci.github", "github: bank/fraud-models", "github: bank/fraud/models", "github: bank/models"),
+    Case("a path upwards", "aws-05", RESEARCH, "ci.gitlab", "gitlab: bank/risk/models", "gitlab: bank/../models", "gitlab: bank/models"),
+    Case("no branch", "aws-05", FRAUD, "ci", "github: bank/fraud-models, branch: main", "github: bank/fraud-models", "github: bank/fraud-models, environment: cluster"),
+    Case("branch and environment", "aws-05", FRAUD, "ci", "branch: main", "branch: main, environment: cluster", "environment: cluster"),
+    Case("one pipeline for two", "aws-05", RESEARCH, "ci", "gitlab: bank/risk/models, branch: main", "github: bank/fraud-models, branch: main", "github: bank/fraud-models, branch: research"),
+    Case("one role for two groups", "aws-06", ENV, "aws.people.researchers", f"researchers: {ROLE}research", f"researchers: {ROLE}fraud", f"researchers: {ROLE}fraud-2"),
+    Case("the platform's role", "aws-06", ENV, "aws.people.researchers", f"researchers: {ROLE}research", f"researchers: {ROLE}platform", f"researchers: {ROLE}platform-2"),
+    Case("everybody's service account", "aws-07", FRAUD, "namespaces[0].service-account", "purpose: nightly retraining", "service-account: default", "service-account: trainer"),
+    Case("two dashes in the cluster's name", "name-01", ENV, "cluster.name", "  name: small", "  name: small--fraud", "  name: small-fraud"),
+)  # fmt: skip
+each = pytest.mark.parametrize("case", CASES, ids=[f"{case.rule} {case.about}" for case in CASES])
+
+
+def written(spec: Any, case: Case, new: str) -> None:
+    if case.shared:
+        spec.edit(ENV, "  quotas: {}", "  identity: shared")
+        spec.edit(FRAUD, OWN_GRANT, SHARED_GRANT)
+        spec.edit(FRAUD, "  secrets: [card]\n", "")
+        spec.edit(FRAUD, f'  files:\n    - {{file-system: fs-0123abcd, access-point: "{POINT}"}}\n', "")
+    spec.edit(case.file, case.old, new)
+
+
+@each
+def test_the_broken_rule_is_named_where_it_is_broken(on_aws: Any, case: Case) -> None:
+    written(on_aws, case, case.bad)
+    problems = on_aws.problems()
+    found = {(p.id, p.field) for p in problems if p.file.endswith(case.where or case.file)}
+    assert (case.rule, case.field) in found, [str(p) for p in problems]
+    assert {p.id for p in problems} == {case.rule}, "nothing else is wrong"
+    assert all(p.line > 1 and p.given and p.change for p in problems), "a person finds it and knows what to do"
+
+
+@each
+def test_the_twin_is_admitted(on_aws: Any, case: Case) -> None:
+    written(on_aws, case, case.good)
+    assert on_aws.problems() == ()
+
+
+@each
+def test_without_the_rule_nothing_else_says_that_it_was_broken(
+    on_aws: Any, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silence(case.rule, monkeypatch)
+    written(on_aws, case, case.bad)
+    assert on_aws.problems() == ()
+
+
+def test_every_rule_of_a_case_is_in_the_catalogue() -> None:
+    assert {case.rule for case in CASES} <= set(RULES)
+
+
+def test_two_tenants_may_read_one_folder_and_not_if_one_of_them_writes(on_aws: Any) -> None:
+    grant = f'uses: {{files: [{{file-system: fs-0123abcd, access-point: "{POINT}"%s}}]}}\n'
+    on_aws.add(RESEARCH, grant % "")
+    assert on_aws.problems() == ()
+    on_aws.edit(RESEARCH, f'"{POINT}"', f'"{POINT}", access: read-write')
+    assert (on_aws.problem().id, on_aws.problem().field) == ("stor-02", "uses.files[0].access-point")
+
+
+def test_a_bucket_has_a_name_that_s3_takes(on_aws: Any) -> None:
+    on_aws.edit(ENV, "  vault: {tenant: fraud}", "  va: {tenant: fraud}")
+    assert on_aws.problem().field == "buckets.va"
+    on_aws.edit(ENV, "  va: {tenant: fraud}", "  val: {tenant: fraud}")
+    assert on_aws.problems() == ()
+
+
+def test_a_group_whose_tenants_file_is_broken_is_not_unknown(on_aws: Any) -> None:
+    on_aws.edit(RESEARCH, "team: quant-research", "team: 5")
+    assert [p.field for p in on_aws.problems()] == ["team"], "the environment is not to blame"
+
+
+def test_where_aws_is_off_nothing_is_asked_of_an_account(spec: Any) -> None:
+    spec.edit(ENV, "  cni: vpc-cni\n", ON_AWS.replace("enabled: true", "enabled: false"))
+    spec.edit(ENV, "quotas: {}", "quotas: {roles: 1}")
+    assert spec.problems() == ()
+
+
+def test_a_quota_that_nobody_knows_is_answered_with_those_there_are(on_aws: Any) -> None:
+    on_aws.edit(ENV, "quotas: {}", "quotas: {role: 5000}")
+    assert "roles" in on_aws.problem().rule
+
+
+def test_a_quota_is_not_raised_above_what_aws_gives(on_aws: Any) -> None:
+    on_aws.edit(ENV, "quotas: {}", "quotas: {associations: 5001}")
+    assert on_aws.problem().field == "aws.quotas.associations"
+    on_aws.edit(ENV, "associations: 5001", "associations: 5000")
+    assert on_aws.problems() == ()

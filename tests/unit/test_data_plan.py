@@ -1,0 +1,391 @@
+"""What tenants share on AWS, and what keeps them apart in it, fact by fact."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_tenant_aws_plan import ACCOUNT, AWS, CLUSTER_ARN, REGION, many, tenant
+
+from tenancy.catalog import vocabulary as words
+from tenancy.plan import shared_aws, workloads
+from tenancy.plan.data import Bucket, DataPlan
+from tenancy.plan.documents import Document, length
+from tenancy.plan.tenants_own import tenant_aws_plan
+from tenancy.spec import Environment, Tenant
+
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/"
+GLASS = {"trusted": [f"arn:aws:iam::{ACCOUNT}:user/jane"], "mail": "security@bank.example"}
+GLASS_ROLE = f"{ROLE}tenancy-platform/small/small-break-glass"
+Planned = Callable[..., DataPlan]
+
+
+@pytest.fixture(scope="session")
+def of(environment: Environment) -> Planned:
+    """The plan for so many buckets and tenants; keywords are fields of `aws`."""
+    written = environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+    def plan(buckets: Any = ("data",), tenants: tuple[Tenant, ...] = (), **aws: Any) -> DataPlan:
+        changed = {"aws": {**AWS, **aws}, "buckets": buckets, "pools": {}, "flavors": {}}
+        made = shared_aws.data_plan(Environment.model_validate({**written, **changed}), tenants)
+        assert made
+        return made
+
+    return plan
+
+
+def holding(name: str, *grants: dict[str, Any], **more: Any) -> Tenant:
+    return tenant(namespaces=["main"], storage=grants, uses={}, **more).model_copy(update={"tenant": name})
+
+
+def one(plan: DataPlan) -> Bucket:
+    (bucket,) = plan.buckets
+    return bucket
+
+
+def statement(document: Document, sid: str) -> Document:
+    (found,) = [s for s in document["Statement"] if s["Sid"] == sid]
+    return found
+
+
+FRAUD = holding("fraud", {"bucket": "data", "prefix": "fraud/", "access": "read-write"})
+
+# Buckets
+
+
+def test_a_bucket_is_made_with_a_key_that_encrypts_by_default(of: Planned) -> None:
+    plan = of(["data", "models"])
+    assert [(bucket.name, bucket.key) for bucket in plan.buckets] == [
+        ("data", "alias/tenancy/small/bucket/data"),
+        ("models", "alias/tenancy/small/bucket/models"),
+    ]
+    assert [key.alias for key in plan.keys] == [bucket.key for bucket in plan.buckets]
+
+
+def test_a_bucket_of_somebody_elses_is_not_made_and_within_the_boundary(of: Planned) -> None:
+    plan = of({"data": {}, "old": {"existing": True}}, (FRAUD,))
+    assert [bucket.name for bucket in plan.buckets] == ["data"]
+    assert [key.alias for key in plan.keys] == ["alias/tenancy/small/bucket/data"]
+    assert plan.boundary
+    assert "arn:aws:s3:::old/*" in statement(plan.boundary.document, "Objects")["Resource"]
+
+
+def test_nobody_deletes_a_bucket_that_holds_something_by_removing_a_line(of: Planned) -> None:
+    assert one(of()).force_destroy is False
+
+
+def test_a_buckets_policy_only_denies_and_names_nobody_as_a_principal(of: Planned) -> None:
+    """A principal that is not there makes S3 refuse the policy; made anew, it would not be meant."""
+    policy = one(of(tenants=(FRAUD,))).policy
+    assert {s["Effect"] for s in policy["Statement"]} == {"Deny"}
+    assert {s["Principal"] for s in policy["Statement"]} == {"*"}
+
+
+def test_every_wall_but_encryption_lets_the_platform_and_break_glass_pass(of: Planned) -> None:
+    """Nobody is locked out of what has to be mended."""
+    policy = one(of(tenants=(FRAUD,), organization="o-a1b2c3d4e5", **{"break-glass": GLASS})).policy
+    for s in policy["Statement"]:
+        told = json.dumps(s["Condition"])
+        if s["Sid"] in {"NothingUnencrypted", "NoWeakerEncryption", "NoKeysOfClients"}:
+            assert AWS["platform-role"] not in told, "and these hold for everybody"
+        elif "ArnLike" in s["Condition"]:
+            assert s["Condition"]["ArnLike"] == {"aws:PrincipalArn": f"{ROLE}tenancy/small/*"}, (
+                "tenants alone are meant"
+            )
+        else:
+            assert {AWS["platform-role"], GLASS_ROLE} <= set(_exempt(s["Condition"])), s["Sid"]
+
+
+def _exempt(condition: Document) -> list[str]:
+    return [arn for operator in condition.values() for arn in many(operator.get("aws:PrincipalArn", []))]
+
+
+def test_without_break_glass_only_the_platform_is_exempt(of: Planned) -> None:
+    assert "break-glass" not in json.dumps(one(of(tenants=(FRAUD,))).policy)
+
+
+def test_data_is_reached_by_tls_alone(of: Planned) -> None:
+    found = statement(one(of()).policy, "NothingUnencrypted")
+    assert found["Action"] == ["s3:*"]
+    assert found["Resource"] == ["arn:aws:s3:::data", "arn:aws:s3:::data/*"]
+    assert found["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+
+
+def test_data_is_reached_through_endpoints_of_the_account_or_from_the_given_network(of: Planned) -> None:
+    def inside(**aws: Any) -> Document:
+        return statement(one(of(**aws)).policy, "OnlyFromInside")["Condition"]["StringNotEquals"]
+
+    given = {"vpc": "vpc-0123abcd", "subnets": {f"{REGION}a": "subnet-0123abcd", f"{REGION}b": "subnet-4567cdef"}}
+    assert inside()["aws:VpceAccount"] == ACCOUNT
+    assert inside(network=given, zones=[])["aws:SourceVpc"] == "vpc-0123abcd"
+
+
+def test_data_is_reached_by_the_organisation_alone_where_one_is_written(of: Planned) -> None:
+    found = statement(one(of(organization="o-a1b2c3d4e5")).policy, "OnlyOfTheOrganisation")
+    assert found["Condition"]["StringNotEquals"]["aws:PrincipalOrgID"] == "o-a1b2c3d4e5"
+    assert "OnlyOfTheOrganisation" not in {s["Sid"] for s in one(of()).policy["Statement"]}
+
+
+def test_a_prefix_is_its_holders_alone(of: Planned) -> None:
+    aml = holding("aml", {"bucket": "data", "prefix": "aml/"})
+    policy = one(of(tenants=(FRAUD, aml))).policy
+    (found,) = [
+        s for s in policy["Statement"] if s["Resource"] == ["arn:aws:s3:::data/fraud/*"] and s["Action"] == ["s3:*"]
+    ]
+    assert _exempt(found["Condition"]) == [f"{ROLE}tenancy/small/fraud/small--fraud--main", AWS["platform-role"]]
+
+
+@pytest.mark.parametrize("tenants", [2, 40])
+def test_with_access_points_the_policy_is_as_long_for_two_tenants_as_for_forty(of: Planned, tenants: int) -> None:
+    some = tuple(holding(f"t{i}", {"bucket": "data", "prefix": f"t{i}/"}) for i in range(tenants))
+    assert length(one(of({"data": {"access-points": True}}, some)).policy) == length(
+        one(of({"data": {"access-points": True}})).policy
+    )
+    assert length(one(of(tenants=some)).policy) > length(one(of()).policy)
+
+
+def test_with_access_points_no_tenant_comes_directly(of: Planned) -> None:
+    found = statement(one(of({"data": {"access-points": True}}, (FRAUD,))).policy, "OnlyThroughAccessPoints")
+    assert found["Condition"] == {
+        "ArnLike": {"aws:PrincipalArn": f"{ROLE}tenancy/small/*"},
+        "StringNotEquals": {"s3:DataAccessPointAccount": ACCOUNT},
+    }
+
+
+# What goes by itself
+
+
+def test_uploads_that_nobody_finished_are_dropped_in_every_bucket(of: Planned) -> None:
+    for bucket in of({"data": {}, "plain": {"versioned": False}}).buckets:
+        assert [(rule.prefix, rule.abort_upload_days) for rule in bucket.lifecycle] == [("", 7)]
+
+
+def test_old_versions_are_kept_as_long_as_the_bucket_says(of: Planned) -> None:
+    assert one(of()).lifecycle[0].old_version_days == 30
+    assert one(of({"data": {"keep-versions": 7}})).lifecycle[0].old_version_days == 7
+    assert one(of({"data": {"versioned": False}})).lifecycle[0].old_version_days is None
+
+
+def test_objects_expire_only_where_somebody_says_so(of: Planned) -> None:
+    assert one(of()).lifecycle[0].expire_days is None
+    assert one(of({"data": {"expire-after": 14}})).lifecycle[0].expire_days == 14
+
+
+def test_a_grants_expiry_is_a_rule_for_its_prefix(of: Planned) -> None:
+    short = holding("fraud", {"bucket": "data", "prefix": "fraud/", "access": "read-write", "expire-after": 3})
+    _, rule = one(of(tenants=(short,))).lifecycle
+    assert (rule.prefix, rule.expire_days) == ("fraud/", 3)
+    assert len(one(of(tenants=(FRAUD,))).lifecycle) == 1
+
+
+def test_of_two_expiries_of_one_prefix_the_shorter_holds(of: Planned) -> None:
+    each = tenant(
+        namespaces=["a", "b"],
+        uses={},
+        storage=[
+            {"bucket": "data", "prefix": "x/", "access": "read-write", "namespaces": [part], "expire-after": days}
+            for part, days in (("a", 30), ("b", 3))
+        ],
+    )
+    assert [rule.expire_days for rule in one(of(tenants=(each,))).lifecycle] == [None, 3]
+
+
+def test_markers_of_deletion_are_dropped_where_versions_are_kept_and_nothing_expires(of: Planned) -> None:
+    """S3 refuses both in one rule, and an expiry drops them by itself."""
+    assert one(of()).lifecycle[0].drop_markers is True
+    assert one(of({"data": {"expire-after": 14}})).lifecycle[0].drop_markers is False
+
+
+# The most that any role can do
+
+
+def test_there_is_a_boundary_where_somebody_has_a_role(of: Planned) -> None:
+    assert of(tenants=(FRAUD,)).boundary
+    assert of().boundary is None
+
+
+def test_the_boundary_allows_nothing_outside_the_environment(of: Planned) -> None:
+    boundary = of(tenants=(FRAUD,)).boundary
+    assert boundary
+    for s in boundary.document["Statement"]:
+        if s["Effect"] == "Allow":
+            assert all(action.split(":")[1].isalpha() for action in s["Action"]), "no pattern"
+            assert s["Resource"] != "*" or s["Action"] == ["ecr:GetAuthorizationToken"]
+    assert statement(boundary.document, "Lists")["Resource"][0] == "arn:aws:s3:::data"
+    assert statement(boundary.document, "Cluster")["Resource"] == CLUSTER_ARN
+    assert statement(boundary.document, "Secrets")["Resource"].endswith(":secret:tenancy/small/*")
+
+
+def test_what_makes_rights_is_denied_by_the_boundary_whatever_a_role_says(of: Planned) -> None:
+    boundary = of(tenants=(FRAUD,)).boundary
+    assert boundary
+    denied = {a for s in boundary.document["Statement"] if s["Effect"] == "Deny" for a in s["Action"]}
+    assert {"iam:*", "sts:AssumeRole*", "kms:CreateGrant", "s3:*Policy", "s3:*Acl", "s3:DeleteObjectVersion"} <= denied
+    assert {"eks:*AccessEntry", "eks:*PodIdentityAssociation"} <= denied
+
+
+def test_file_systems_are_mounted_through_access_points_alone(of: Planned) -> None:
+    boundary = of(tenants=(FRAUD,)).boundary
+    assert boundary
+    found = statement(boundary.document, "Files")
+    assert found["Condition"] == {"Null": {"elasticfilesystem:AccessPointArn": "false"}}
+    assert "elasticfilesystem:ClientRootAccess" not in found["Action"]
+
+
+def test_whatever_a_role_may_is_within_the_boundary(of: Planned, environment: Environment) -> None:
+    """By action and service; whether resources meet is the evaluator's to say."""
+    each = holding(
+        "fraud",
+        *(
+            {"bucket": "data", "prefix": f"{a}/", "access": a}
+            for a in ("read-only", "write-once", "append-only", "read-write")
+        ),
+    )
+    use = {"secrets": ["a"], "logs": ["b"], "queues": ["c"], "repositories": ["d"]}
+    whole = tenant(
+        namespaces=["main"],
+        storage=each.model_dump(by_alias=True)["storage"],
+        uses=use,
+        ci={"github": "a/b", "branch": "m"},
+    )
+    boundary = of(tenants=(whole,)).boundary
+    assert boundary
+    within = {a for s in boundary.document["Statement"] if s["Effect"] == "Allow" for a in s["Action"]}
+    written = environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    made = Environment.model_validate({**written, "aws": AWS, "buckets": ["data"], "pools": {}, "flavors": {}})
+    plan = tenant_aws_plan(made, whole)
+    assert plan
+    used = {a for r in plan.roles for d in r.policies.values() for s in d["Statement"] for a in s["Action"]}
+    assert len(used) > 20
+    assert used <= within
+
+
+# People
+
+
+def test_people_get_in_by_their_group_and_nobody_is_an_administrator(of: Planned) -> None:
+    people = {"fraud-engineers": f"{ROLE}fraud", "aml-engineers": f"{ROLE}aml"}
+    entries = of(people=people).access_entries
+    assert [(entry.principal, entry.groups) for entry in entries] == [
+        (f"{ROLE}aml", ("aml-engineers",)),
+        (f"{ROLE}fraud", ("fraud-engineers",)),
+    ]
+    assert {entry.policy for entry in entries} == {""}, "what they may do is bound in the cluster, by namespace"
+
+
+def test_whoever_breaks_the_glass_has_a_second_factor_fresh_and_in_this_region(of: Planned) -> None:
+    glass = of(**{"break-glass": GLASS}).break_glass
+    assert glass
+    (trust,) = glass.role.trust["Statement"]
+    assert trust["Principal"] == {"AWS": GLASS["trusted"]}
+    assert trust["Condition"] == {
+        "Bool": {"aws:MultiFactorAuthPresent": "true"},
+        "NumericLessThan": {"aws:MultiFactorAuthAge": "900"},
+        "StringEquals": {"aws:RequestedRegion": REGION},
+    }
+    assert glass.role.session_seconds == 3600
+
+
+def test_breaking_the_glass_is_heard_where_it_happens(of: Planned) -> None:
+    """Rules hear of their own region alone: the trust lets nobody ask STS of another."""
+    glass = of(**{"break-glass": GLASS}).break_glass
+    assert glass
+    assert glass.alarm.pattern["detail"] == {
+        "eventSource": ["sts.amazonaws.com"],
+        "eventName": ["AssumeRole"],
+        "requestParameters": {"roleArn": [GLASS_ROLE]},
+    }
+    assert glass.role.arn == GLASS_ROLE
+    assert glass.alarm.topic.split(":")[3] == REGION
+    assert glass.alarm.mail == "security@bank.example"
+
+
+def test_the_one_who_breaks_the_glass_administers_the_cluster_and_makes_no_rights_on_aws(of: Planned) -> None:
+    glass = of(**{"break-glass": GLASS}).break_glass
+    assert glass
+    assert glass.entry.policy == "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+    assert glass.entry.principal == glass.role.arn
+    actions = {a for d in glass.role.policies.values() for s in d["Statement"] for a in s["Action"]}
+    assert {action.partition(":")[0] for action in actions} == {"eks", "s3", "kms"}
+    assert not any("*" in action or "Policy" in action.replace("GetBucketPolicy", "") for action in actions)
+
+
+def test_break_glass_has_the_organisations_boundary_where_there_is_one(of: Planned) -> None:
+    arn = f"arn:aws:iam::{ACCOUNT}:policy/all"
+    with_one, without = of(**{"break-glass": GLASS, "permissions-boundary": arn}), of(**{"break-glass": GLASS})
+    assert with_one.break_glass
+    assert without.break_glass
+    assert (with_one.break_glass.role.boundary, without.break_glass.role.boundary) == (arn, "")
+
+
+def test_nobody_breaks_a_glass_that_is_not_written(of: Planned) -> None:
+    assert of().break_glass is None
+
+
+# Forges
+
+
+def test_a_provider_for_each_forge_but_those_that_are_there(of: Planned) -> None:
+    some = (
+        holding("a", ci={"github": "bank/a", "branch": "m"}),
+        holding("b", ci={"github": "bank/b", "branch": "m"}),
+        holding("c", ci={"gitlab": "bank/c", "host": "git.bank.example", "branch": "m"}),
+    )
+    plan = of(tenants=some, **{"existing-providers": ["git.bank.example"]})
+    assert [(provider.url, provider.existing) for provider in plan.providers] == [
+        ("https://git.bank.example", True),
+        ("https://token.actions.githubusercontent.com", False),
+    ]
+    assert {provider.audience for provider in plan.providers} == {"sts.amazonaws.com"}
+    assert [r for r in plan.resources() if r in plan.providers] == [plan.providers[1]], "the other is the account's"
+
+
+# What it costs
+
+
+def test_the_account_that_pays_activates_every_tag_that_a_tenants_things_carry(of: Planned) -> None:
+    plan = of(payer=True, tenants=(FRAUD,))
+    assert set(plan.cost_tags) >= {words.TENANT_TAG, *words.COST_LABELS}
+    assert len(set(plan.cost_tags)) == len(plan.cost_tags)
+    assert of(tenants=(FRAUD,)).cost_tags == (), "another account's to activate"
+
+
+def test_what_to_ask_of_the_account_that_pays_is_written_down() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "identity.md").read_text("utf-8")
+    for tag in shared_aws.COST_TAGS:
+        assert f"TagKey={tag},Status=Active" in page
+
+
+def test_everything_carries_the_environments_tags(of: Planned) -> None:
+    some = (holding("a", ci={"github": "bank/a", "branch": "m"}),)
+    plan = of(tenants=some, people={"x": f"{ROLE}x"}, **{"break-glass": GLASS})
+    things: list[Any] = [r for r in plan.resources() if r is not plan.break_glass]
+    assert plan.break_glass
+    things += [plan.break_glass.role, plan.break_glass.entry, plan.break_glass.alarm]
+    assert len({type(thing) for thing in things}) == 7
+    for thing in things:
+        assert thing.tags["tenancy:environment"] == "small"
+        assert thing.tags["env"] == "small"
+
+
+# The whole
+
+
+def test_keys_and_boundary_come_first_and_who_gets_in_last(of: Planned) -> None:
+    plan = of(tenants=(FRAUD,), people={"x": f"{ROLE}x"}, **{"break-glass": GLASS})
+    kinds = [type(resource).__name__ for resource in plan.resources()]
+    assert kinds == ["Key", "Boundary", "Bucket", "AccessEntry", "BreakGlass"]
+
+
+def test_the_order_of_tenants_changes_nothing(of: Planned) -> None:
+    aml = holding("aml", {"bucket": "data", "prefix": "aml/"}, ci={"github": "bank/aml", "branch": "m"})
+    assert of(tenants=(FRAUD, aml)) == of(tenants=(aml, FRAUD))
+
+
+def test_without_aws_there_is_none(environment: Environment) -> None:
+    assert environment.aws.enabled is False
+    assert shared_aws.data_plan(environment, (FRAUD,)) is None
+    assert workloads.shared_roles(environment, (FRAUD,)) == ()
