@@ -20,6 +20,8 @@ from tenancy.spec import Loaded
 AT_ONCE = 4
 """Requests under way: enough to hide the way there and back, too few for the API server to queue them."""
 
+TRAINING_RUNTIMES = "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes"
+
 
 class NotDeployedError(Exception):
     """The cluster lacks what would be attacked."""
@@ -82,8 +84,12 @@ def scene_of(api: Api, loaded: Loaded, plan: Plan) -> Scene:
             f"given a cluster without {', '.join(lacking[:5])}{' …' if len(lacking) > 5 else ''}; "
             f"rule: attacks need the environment in place; change: run `tenancy up {plan.environment}` first"
         )
-    classes = [item["metadata"]["name"] for item in api.items("/apis/node.k8s.io/v1/runtimeclasses")]
-    return Scene(loaded.environment, loaded.tenants, sorted(classes))
+
+    def names(path: str) -> list[str]:
+        return sorted(item["metadata"]["name"] for item in api.items(path))
+
+    runtimes = names(TRAINING_RUNTIMES) if "trainjob" in loaded.environment.queues.kinds else ()
+    return Scene(loaded.environment, loaded.tenants, names("/apis/node.k8s.io/v1/runtimeclasses"), runtimes)
 
 
 def run(

@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import shutil
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tenancy.live.api import Api
-from tenancy.live.attacks import Attack, Scene
-from tenancy.live.verify import run
+from tenancy.live.api import Api, collection, path_of
+from tenancy.live.attacks import Attack, Scene, all_attacks
+from tenancy.live.attacks.model import MERGE
+from tenancy.live.verify import run, scene_of
 from tenancy.plan import Plan
+from tenancy.plan.model import Object
+from tenancy.plan.pools import fake_nodes
+from tenancy.spec import Loaded
 
 ROOT = Path(__file__).parents[2]
+CONTROLLERS = "kube-controller-manager"
+BATCH = "  batch:\n    priority: 1000\n"
 PATIENCE = 20.0
 """Seconds within which the API server must have noticed a change; it looks at its policies once a second."""
+
+
+def local(folder: Path, *, kinds: Iterable[str] = ()) -> Path:
+    """The files of `stacks/local` with what they give no occasion for: a longest run, and kinds of others' work."""
+    shutil.copytree(ROOT / "stacks" / "local", folder)
+    file = folder / "environment.yaml"
+    text = file.read_text("utf-8")
+    assert text.count(BATCH) == 1
+    text = text.replace(BATCH, f"{BATCH}    max-run-time: 3d\n")
+    file.write_text(text + (f"queues: {{kinds: [{', '.join(kinds)}]}}\n" if kinds else ""), "utf-8")
+    return folder
 
 
 def until(obstacles: Callable[[], object], what: str) -> None:
@@ -41,6 +64,56 @@ class Cluster:
     """Certificate that the API server's is signed by."""
 
 
+@contextmanager
+def deployed(
+    loaded: Loaded, plan: Plan, home: Path, crds: Iterable[Object] = (), more: Iterable[Object] = ()
+) -> Generator[Cluster]:
+    """The environment on a lab of its own in `home`, applied by the platform's own group; `more` goes with it."""
+    from tenancy.lab import control_plane, processes
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPU_TENANCY_LAB", str(home))
+        chart = plan.platform.queue_chart
+        lab = control_plane.up(
+            root=ROOT,
+            platform_group=loaded.environment.platform.group,
+            nodes=fake_nodes(loaded.environment),
+            queues=chart.values if chart else None,
+        )
+        try:
+            patch.setenv("KUBECONFIG", str(lab.kubeconfig))
+            if crds := list(crds):
+                apply(crds)
+                api = Api(plan.context)
+                until(lambda: [p for p in map(_served, crds) if not api.request("GET", p).ok], "the kinds are served")
+                # The controller of quotas asks every 30 s which kinds there are; a new one asks at once.
+                processes.stop(processes.running(lab, (CONTROLLERS,))[CONTROLLERS])
+                control_plane.up(root=ROOT)
+            # The NVIDIA operator brings such a class; without one no guard is asked about it.
+            nvidia = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "nvidia"}
+            apply([*plan.objects(), {**nvidia, "metadata": {"name": "nvidia"}}, *more])
+            api = Api(plan.context)
+            scene = scene_of(api, loaded, plan)
+            attacks = all_attacks(scene)
+            wait_until_settled(api, plan, attacks)
+            yield Cluster(api, plan, scene, attacks, lab.folder / "audit.log", lab.pki / "ca.crt")
+        finally:
+            control_plane.down(root=ROOT)
+
+
+def _served(crd: Object) -> str:
+    """Where objects of a kind are listed once there is one."""
+    return collection(f"{crd['spec']['group']}/{crd['spec']['versions'][0]['name']}", crd["spec"]["names"]["kind"])
+
+
+def apply(items: Iterable[Object]) -> None:
+    from tenancy.lab.layout import environ
+
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)})
+    command = ["kubectl", "apply", "--server-side", "-f", "-"]
+    subprocess.run(command, input=text, env=environ(ROOT), text=True, capture_output=True, check=True)
+
+
 def wait_until_settled(api: Api, plan: Plan, attacks: tuple[Attack, ...]) -> None:
     """Guards in force, and in every namespace what the controllers put there."""
     probes = list({attack.expected_denier: attack for attack in attacks if not attack.skipped}.values())
@@ -52,3 +125,87 @@ def wait_until_settled(api: Api, plan: Plan, attacks: tuple[Attack, ...]) -> Non
         for what in ("serviceaccounts/default", "configmaps/kube-root-ca.crt")
     ]
     until(lambda: [path for path in paths if not api.request("GET", path).ok], "controllers have been everywhere")
+    counted = [path_of(o) for tenant in plan.tenants for o in tenant.objects() if o["kind"] == "ResourceQuota"]
+    until(lambda: [path for path in counted if not _is_counted(api.request("GET", path).body)], "quotas are counted")
+
+
+def _is_counted(quota: Object) -> bool:
+    """Of a kind that it does not know yet the controller counts nothing, and nobody makes one."""
+    return {*quota["spec"]["hard"]} <= {*quota.get("status", {}).get("used", {})}
+
+
+def turned(cluster: Cluster) -> set[str]:
+    """Attacks that get through, or are refused by somebody else."""
+    return {result.attack.id for result in run(cluster.api, cluster.attacks, twins=False) if result.gap}
+
+
+def claimed(cluster: Cluster, rule: str) -> set[str]:
+    """Attacks that a rule is to refuse."""
+    return {attack.id for attack in cluster.attacks if attack.rule == rule and not attack.skipped}
+
+
+class Mutant:
+    """A cluster with one rule of the guards switched off at a time."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._off = ""
+
+    def without(self, rule: str) -> None:
+        """Switch the rule off and the one before on again, and wait until the API server has noticed."""
+        before, self._off = self._off, rule
+        for policy in self._cluster.plan.platform.guards:
+            if policy["kind"] != "ValidatingAdmissionPolicy":
+                continue
+            validations = copy.deepcopy(policy["spec"]["validations"])
+            ids = [validation["message"].partition(":")[0] for validation in validations]
+            if not {rule, before} & set(ids):
+                continue
+            for id, validation in zip(ids, validations, strict=True):
+                if id == rule:
+                    # Not removed: a policy needs one validation at least.
+                    validation["expression"] = "true"
+            answer = self._cluster.api.request(
+                "PATCH", path_of(policy), {"spec": {"validations": validations}}, content_type=MERGE
+            )
+            assert answer.ok, answer.message
+        probes = {
+            (a.rule, a.expected_denier): a for a in self._cluster.attacks if a.rule in (rule, before) and not a.skipped
+        }
+
+        def unnoticed() -> list[Any]:
+            results = run(self._cluster.api, list(probes.values()), twins=False)
+            return [result.as_dict() for result in results if result.refused == (result.attack.rule == rule)]
+
+        until(unnoticed, f"{rule or 'nothing'} is off and {before or 'nothing'} is on again")
+
+
+@contextmanager
+def removed(cluster: Cluster, kind: str, rule: str) -> Generator[None]:
+    """Every namespace without its objects of a kind, for as long as it takes."""
+    found = [
+        wall
+        for tenant in cluster.plan.tenants
+        for namespace in tenant.namespaces
+        for wall in namespace.isolation
+        if wall["kind"] == kind
+    ]
+    try:
+        for wall in found:
+            assert cluster.api.request("DELETE", path_of(wall)).ok
+        yield
+    finally:
+        for wall in found:
+            path = path_of(wall).rpartition("/")[0]
+            assert cluster.api.request("POST", path, wall).ok
+        settle(cluster, rule, refused=True)
+
+
+def settle(cluster: Cluster, rule: str, refused: bool) -> None:
+    probes = [attack for attack in cluster.attacks if attack.rule == rule and not attack.skipped]
+
+    def unnoticed() -> list[Any]:
+        results = run(cluster.api, probes, twins=False)
+        return [result.as_dict() for result in results if result.refused is not refused]
+
+    until(unnoticed, f"attacks on {rule} {'are refused' if refused else 'get through'}")

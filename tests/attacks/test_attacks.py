@@ -4,17 +4,17 @@ import copy
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import urllib3
 import yaml
-from attack_lab import ROOT, Cluster, until
+from attack_lab import ROOT, Cluster, Mutant, claimed, local, removed, settle, turned, until
 from click.testing import CliRunner, Result
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.cli import main
 from tenancy.live import denial
 from tenancy.live.api import Identity, collection, path_of
@@ -25,7 +25,7 @@ from tenancy.live.attacks.pods import JOB_CONTROLLER, OBEYED, workload
 from tenancy.live.denial import AuditLog
 from tenancy.live.verify import run
 from tenancy.plan import Plan, quotas
-from tenancy.plan.guards import JOB_FINALIZER, NETWORK_DOMAINS, RUNTIME_DOMAINS, SANDBOX_PREFIXES, guards
+from tenancy.plan.guards import BACKSTOPS, JOB_FINALIZER, NETWORK_DOMAINS, RUNTIME_DOMAINS, SANDBOX_PREFIXES, guards
 from tenancy.rules.catalogue import RULES
 from tenancy.spec import Loaded, load
 from tests.claims import by_claim
@@ -34,10 +34,17 @@ GUARD_RULES = sorted({rule for guard in guards(load(ROOT / "stacks" / "local").e
 CONTROLS = {"rbac", "quota", "limits", "pod-security", "api-validation"}
 
 
-@pytest.fixture(scope="module", params=["plugin", "claims"])
+@pytest.fixture(scope="module", params=["plugin", "claims", "kinds"])
 def either(request: pytest.FixtureRequest, loaded: Loaded, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    """One that hands out GPUs by device plugin, and one by claim."""
-    return loaded if request.param == "plugin" else by_claim(tmp_path_factory.mktemp("claims") / "small").load()
+    """One that hands out GPUs by device plugin, one by claim, and one with every kind of work."""
+    folder = tmp_path_factory.mktemp(request.param)
+    if request.param == "claims":
+        spec = by_claim(folder / "small")
+        spec.edit(
+            "environment.yaml", "  batch:\n    priority: 100\n", "  batch:\n    priority: 100\n    max-run-time: 3d\n"
+        )
+        return spec.load()
+    return load(local(folder / "local", kinds=FRAMEWORKS)) if request.param == "kinds" else loaded
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +53,7 @@ def offline(either: Loaded) -> tuple[Attack, ...]:
 
 
 def _all(loaded: Loaded) -> tuple[Attack, ...]:
-    return all_attacks(Scene(loaded.environment, loaded.tenants, ["nvidia"]))
+    return all_attacks(Scene(loaded.environment, loaded.tenants, ["nvidia"], ["plain"]))
 
 
 # What the list of attacks is
@@ -74,19 +81,27 @@ def test_the_catalogue_says_which_rules_are_attacked(loaded: Loaded, tmp_path: P
     assert {a.rule for a in both if not a.skipped} - CONTROLS == {*RULES_ATTACKED}
 
 
-UNREACHABLE = "gpu-07"
-"""Where GPUs are claimed: a pod names a claim or a template, and anything else is no pod to the API server."""
+BEHIND = {denial.guard("tenancy-pods", rule) for rule in (*BACKSTOPS, "sched-02")}
+"""What no request comes to while the limit range and Kueue's webhooks stand: a pod with a gate names no node."""
+
+
+def unreachable(guard: str, rule: str, loaded: Loaded) -> bool:
+    if rule == "ns-02":
+        # Who may make anything there may do so in the platform's namespaces too: what makes pods ends as pods.
+        return guard != "tenancy-pods"
+    if rule == "gpu-07":
+        # Where GPUs are claimed a pod names a claim or a template, and anything else is no pod to the API server.
+        return loaded.environment.devices_by_claim
+    return denial.guard(guard, rule) in BEHIND
 
 
 def test_every_rule_is_attacked_in_every_guard_that_has_it(offline: tuple[Attack, ...], either: Loaded) -> None:
     asked = {a.expected_denier for a in offline if not a.skipped}
-    # Who may make anything there may do so in the platform's namespaces too: templates and cron jobs end as pods.
     theirs = {
         denial.guard(guard.name, rule)
         for guard in guards(either.environment)
         for rule in guard.rules
-        if rule != "ns-02" or guard.name == "tenancy-pods"
-        if rule != UNREACHABLE or not either.environment.devices_by_claim
+        if not unreachable(guard.name, rule, either)
     }
     assert theirs - asked == set()
 
@@ -115,7 +130,7 @@ def test_one_tenant_alone_is_attacked_too_and_what_needs_two_is_skipped_by_name(
     skipped = {a.id: a.skipped for a in alone if a.skipped}
     assert "rbac-across" in skipped
     assert all(skipped.values())
-    assert {a.rule for a in alone if not a.skipped} >= set(GUARD_RULES)
+    assert {a.rule for a in alone if not a.skipped} >= {*GUARD_RULES} - {*BACKSTOPS}
 
 
 def test_a_cluster_older_than_claims_is_not_asked_about_them(loaded: Loaded) -> None:
@@ -367,42 +382,6 @@ def test_the_api_server_has_no_warning_about_any_guard(cluster: Cluster) -> None
 # What the controls are worth: without one, exactly its own attacks get through
 
 
-class Mutant:
-    """A cluster with one rule of the guards switched off at a time."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._off = ""
-
-    def without(self, rule: str) -> None:
-        """Switch the rule off and the one before on again, and wait until the API server has noticed."""
-        before, self._off = self._off, rule
-        for policy in self._cluster.plan.platform.guards:
-            if policy["kind"] != "ValidatingAdmissionPolicy":
-                continue
-            validations = copy.deepcopy(policy["spec"]["validations"])
-            ids = [validation["message"].partition(":")[0] for validation in validations]
-            if not {rule, before} & set(ids):
-                continue
-            for id, validation in zip(ids, validations, strict=True):
-                if id == rule:
-                    # Not removed: a policy needs one validation at least.
-                    validation["expression"] = "true"
-            answer = self._cluster.api.request(
-                "PATCH", path_of(policy), {"spec": {"validations": validations}}, content_type=MERGE
-            )
-            assert answer.ok, answer.message
-        probes = {
-            (a.rule, a.expected_denier): a for a in self._cluster.attacks if a.rule in (rule, before) and not a.skipped
-        }
-
-        def unnoticed() -> list[Any]:
-            results = run(self._cluster.api, list(probes.values()), twins=False)
-            return [result.as_dict() for result in results if result.refused == (result.attack.rule == rule)]
-
-        until(unnoticed, f"{rule or 'nothing'} is off and {before or 'nothing'} is on again")
-
-
 @pytest.fixture(scope="module")
 def mutant(cluster: Cluster) -> Iterator[Mutant]:
     mutant = Mutant(cluster)
@@ -410,49 +389,10 @@ def mutant(cluster: Cluster) -> Iterator[Mutant]:
     mutant.without("")
 
 
-def _turned(cluster: Cluster) -> set[str]:
-    return {result.attack.id for result in run(cluster.api, cluster.attacks, twins=False) if result.gap}
-
-
-def _claim(cluster: Cluster, rule: str) -> set[str]:
-    return {attack.id for attack in cluster.attacks if attack.rule == rule and not attack.skipped}
-
-
 @pytest.mark.parametrize("rule", GUARD_RULES)
 def test_without_a_rule_exactly_its_attacks_get_through(cluster: Cluster, mutant: Mutant, rule: str) -> None:
     mutant.without(rule)
-    assert _turned(cluster) == _claim(cluster, rule)
-
-
-@contextmanager
-def _removed(cluster: Cluster, kind: str, rule: str) -> Iterator[None]:
-    """Every namespace without its objects of a kind, for as long as it takes."""
-    found = [
-        wall
-        for tenant in cluster.plan.tenants
-        for namespace in tenant.namespaces
-        for wall in namespace.isolation
-        if wall["kind"] == kind
-    ]
-    try:
-        for wall in found:
-            assert cluster.api.request("DELETE", path_of(wall)).ok
-        yield
-    finally:
-        for wall in found:
-            path = path_of(wall).rpartition("/")[0]
-            assert cluster.api.request("POST", path, wall).ok
-        _settle(cluster, rule, refused=True)
-
-
-def _settle(cluster: Cluster, rule: str, refused: bool) -> None:
-    probes = [attack for attack in cluster.attacks if attack.rule == rule and not attack.skipped]
-
-    def unnoticed() -> list[Any]:
-        results = run(cluster.api, probes, twins=False)
-        return [result.as_dict() for result in results if result.refused is not refused]
-
-    until(unnoticed, f"attacks on {rule} {'are refused' if refused else 'get through'}")
+    assert turned(cluster) == claimed(cluster, rule)
 
 
 @pytest.mark.parametrize(("kind", "rule"), [("ResourceQuota", "quota"), ("LimitRange", "limits")])
@@ -460,9 +400,9 @@ def test_without_a_limit_exactly_its_attacks_get_through(
     cluster: Cluster, mutant: Mutant, kind: str, rule: str
 ) -> None:
     mutant.without("")
-    with _removed(cluster, kind, rule):
-        _settle(cluster, rule, refused=False)
-        assert _turned(cluster) == _claim(cluster, rule)
+    with removed(cluster, kind, rule):
+        settle(cluster, rule, refused=False)
+        assert turned(cluster) == claimed(cluster, rule)
 
 
 def test_without_its_pod_security_label_exactly_those_attacks_get_through(cluster: Cluster, mutant: Mutant) -> None:
@@ -476,11 +416,11 @@ def test_without_its_pod_security_label_exactly_those_attacks_get_through(cluste
 
     try:
         label(lambda _: None)
-        _settle(cluster, "pod-security", refused=False)
-        assert _turned(cluster) == _claim(cluster, "pod-security")
+        settle(cluster, "pod-security", refused=False)
+        assert turned(cluster) == claimed(cluster, "pod-security")
     finally:
         label(lambda namespace: namespace["metadata"]["labels"][words.PSA_ENFORCE])
-        _settle(cluster, "pod-security", refused=True)
+        settle(cluster, "pod-security", refused=True)
 
 
 # The command
@@ -490,27 +430,28 @@ def _verify(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["verify", *arguments])
 
 
-ENV = str(ROOT / "stacks" / "local")
 KEYS = {"id", "attack", "expected_denier", "status", "denier", "refused", "twin_admitted"}
 
 
-def test_the_command_prints_a_record_for_each_attack(cluster: Cluster) -> None:
-    result = _verify(ENV, "--format", "json", "--audit-log", str(cluster.audit_log))
+def test_the_command_prints_a_record_for_each_attack(cluster: Cluster, folder: Path) -> None:
+    result = _verify(str(folder), "--format", "json", "--audit-log", str(cluster.audit_log))
     records = json.loads(result.stdout)
     assert result.exit_code == 0, result.output
     assert len(records) == len(cluster.attacks)
     assert all(record.keys() >= KEYS for record in records)
 
 
-def test_the_command_ends_with_a_count_and_what_a_tenant_reads(cluster: Cluster) -> None:
-    result = _verify(ENV, "--only", "gpu-")
+def test_the_command_ends_with_a_count_and_what_a_tenant_reads(cluster: Cluster, folder: Path) -> None:
+    result = _verify(str(folder), "--only", "gpu-")
     count = sum(a.id.startswith("gpu-") and not a.skipped for a in cluster.attacks)
     assert result.exit_code == 0, result.output
     assert f"{count} attacks: {count} refused by the expected control, {count} twins admitted, 0 gaps" in result.stdout
     assert "To change:" in result.stdout
 
 
-def test_attacks_of_others_are_read_from_a_file_and_a_gap_is_exit_code_1(cluster: Cluster, tmp_path: Path) -> None:
+def test_attacks_of_others_are_read_from_a_file_and_a_gap_is_exit_code_1(
+    cluster: Cluster, folder: Path, tmp_path: Path
+) -> None:
     place = cluster.scene.home
     assert place is not None
     assert place.developer is not None
@@ -529,7 +470,7 @@ def test_attacks_of_others_are_read_from_a_file_and_a_gap_is_exit_code_1(cluster
     through |= {"body": place.pod(), "twin": {}}
     file = tmp_path / "attacks.yaml"
     file.write_text(yaml.safe_dump([refused, through]))
-    result = _verify(ENV, "--from", str(file), "--format", "json")
+    result = _verify(str(folder), "--from", str(file), "--format", "json")
     records = {record["id"]: record for record in json.loads(result.stdout)}
     assert result.exit_code == 1
     assert records["mine-1"]["refused"]
@@ -538,10 +479,10 @@ def test_attacks_of_others_are_read_from_a_file_and_a_gap_is_exit_code_1(cluster
     assert place.pod()["metadata"]["name"] not in names, "others' attacks are dry runs too"
 
 
-def test_a_file_that_is_no_list_of_attacks_is_bad_input(tmp_path: Path) -> None:
+def test_a_file_that_is_no_list_of_attacks_is_bad_input(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "attacks.yaml"
     file.write_text("- {id: x}")
-    result = _verify(ENV, "--from", str(file))
+    result = _verify(str(folder), "--from", str(file))
     assert result.exit_code == 2
     assert "expected_denier" in result.output
 
@@ -553,11 +494,7 @@ def test_a_refusal_by_another_control_is_a_gap(cluster: Cluster) -> None:
 
 
 def test_an_environment_that_is_not_deployed_is_one_message(cluster: Cluster, tmp_path: Path) -> None:
-    folder = tmp_path / "local"
-    (folder / "tenants").mkdir(parents=True)
-    for file in (ROOT / "stacks" / "local").rglob("*.yaml"):
-        text = file.read_text("utf-8")
-        (folder / file.relative_to(ROOT / "stacks" / "local")).write_text(text, "utf-8")
+    folder = local(tmp_path / "local")
     other = (folder / "tenants" / "research.yaml").read_text("utf-8")
     (folder / "tenants" / "research.yaml").rename(folder / "tenants" / "newcomer.yaml")
     (folder / "tenants" / "newcomer.yaml").write_text(other.replace("tenant: research", "tenant: newcomer"))
@@ -571,7 +508,7 @@ def test_an_environment_that_is_not_deployed_is_one_message(cluster: Cluster, tm
 
 
 def test_a_cluster_that_does_not_answer_is_one_message(
-    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan: Plan, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nobody = {
         "apiVersion": "v1",
@@ -584,6 +521,6 @@ def test_a_cluster_that_does_not_answer_is_one_message(
     file.write_text(json.dumps(nobody))
     # The environment is the lab's, and so is the kubeconfig: a lab whose API server is down.
     monkeypatch.setenv("GPU_TENANCY_LAB", str(tmp_path))
-    result = _verify(ENV)
+    result = _verify(str(folder))
     assert result.exit_code == 1
     assert len(result.stderr.strip().splitlines()) == 1

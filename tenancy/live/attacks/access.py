@@ -8,6 +8,7 @@ from typing import Any
 from tenancy.live import denial
 from tenancy.live.api import Identity
 from tenancy.live.attacks.model import MERGE, STRATEGIC, Attack, Request, attack, core, group, skipped
+from tenancy.live.attacks.pods import workload
 from tenancy.live.attacks.scene import POD_NAME, Place, Scene
 from tenancy.plan import quotas
 from tenancy.plan.access import role_name
@@ -45,7 +46,6 @@ def _across(one: Place, other: Place) -> Iterator[Attack]:
     """The same request where it is one's own is fine."""
     pod = one.pod()
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": POD_NAME}, "stringData": {"a": "b"}}
-    job = {"template": {"spec": pod["spec"], "metadata": {}}}
     requests: tuple[tuple[str, str, str, str, str, Any], ...] = (
         ("list-pods", "see the pods", "GET", "", "pods", None),
         ("list-secrets", "read the secrets", "GET", "", "secrets", None),
@@ -55,7 +55,7 @@ def _across(one: Place, other: Place) -> Iterator[Attack]:
         ("list-events", "read the events", "GET", "", "events", None),
         ("list-jobs", "see the jobs", "GET", "batch/v1", "jobs", None),
         ("run-pod", "run a pod", "POST", "", "pods", pod),
-        ("run-job", "run a job", "POST", "batch/v1", "jobs", _object("batch/v1", "Job", spec=job)),
+        ("run-job", "run a job", "POST", "batch/v1", "jobs", workload("Job", pod)),
         ("plant-secret", "plant a secret", "POST", "", "secrets", secret),
         ("edit-config", "edit a config map", "PATCH", "", "configmaps/kube-root-ca.crt", _PATCH),
         ("delete-pods", "delete the pods", "DELETE", "", "pods", None),

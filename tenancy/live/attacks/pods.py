@@ -29,6 +29,7 @@ _API = {
     **{framework.kind: f"{framework.group}/{framework.version}" for framework in FRAMEWORKS.values()},
 }
 
+FOREIGN_IMAGE = "docker.io/attacker/miner:1"
 ENV = "/spec/containers/0/env"
 INIT = "/spec/initContainers"
 LIMITS = "/spec/containers/0/resources/limits"
@@ -116,10 +117,12 @@ def _ray_cluster(template: Object) -> Object:
 
 _OTHERS: Mapping[str, Callable[[Object], Object]] = {
     "JobSet": lambda template: {"replicatedJobs": [{"name": "w", "template": {"spec": {"template": template}}}]},
-    "LeaderWorkerSet": lambda template: {"leaderWorkerTemplate": {"size": 1, "workerTemplate": template}},
-    "MPIJob": lambda template: {
-        "mpiReplicaSpecs": {role: {"replicas": 1, "template": template} for role in ("Launcher", "Worker")}
+    # Kueue's webhook writes an empty strategy where there is none, which the schema then refuses.
+    "LeaderWorkerSet": lambda template: {
+        "leaderWorkerTemplate": {"size": 1, "workerTemplate": template},
+        "rolloutStrategy": {"type": "RollingUpdate"},
     },
+    "MPIJob": lambda template: {"mpiReplicaSpecs": {"Launcher": {"replicas": 1, "template": template}}},
     "RayCluster": _ray_cluster,
     "RayJob": lambda template: {
         "entrypoint": "true",
@@ -267,14 +270,19 @@ def _scheduling(scene: Scene, place: Place) -> Iterator[Case]:
 
 def _rest(scene: Scene, place: Place) -> Iterator[Case]:
     image = place.environment.images.sample
-    foreign = "docker.io/attacker/miner:1"
     pull = "run an image from anywhere"
-    yield Case("img-01", "image", pull, "/spec/containers/0/image", foreign, image, kinds=ALL_KINDS)
+    yield Case("img-01", "image", pull, "/spec/containers/0/image", FOREIGN_IMAGE, image, kinds=ALL_KINDS)
     first = {**place.pod()["spec"]["containers"][0], "name": "first"}
-    yield Case("img-01", "init", f"{pull} as init container", f"{INIT}/0/image", foreign, image, {INIT: [first]})
+    yield Case("img-01", "init", f"{pull} as init container", f"{INIT}/0/image", FOREIGN_IMAGE, image, {INIT: [first]})
     volumes = {"/spec/volumes": [{"name": "weights", "image": {"reference": image}}]}
     yield Case(
-        "img-01", "volume", "mount an image from anywhere", "/spec/volumes/0/image/reference", foreign, image, volumes
+        "img-01",
+        "volume",
+        "mount an image from anywhere",
+        "/spec/volumes/0/image/reference",
+        FOREIGN_IMAGE,
+        image,
+        volumes,
     )
     prefix = allowed_registries(place.environment, place.tenant)[0].rstrip("/")
     alike = f"{prefix}.attacker.example/miner:1"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tenancy.catalog import quantity
@@ -11,7 +12,7 @@ from tenancy.live import denial
 from tenancy.live.api import Identity, collection
 from tenancy.live.attacks.model import ABSENT, MERGE, Attack, Request, attack, escaped, group, put, skipped
 from tenancy.live.attacks.objects import CLUSTER_ADMIN
-from tenancy.live.attacks.pods import ENDING, LIMITS, Case, attack_of, kinds_of, of_api, workload
+from tenancy.live.attacks.pods import ENDING, FOREIGN_IMAGE, LIMITS, Case, attack_of, kinds_of, of_api, workload
 from tenancy.live.attacks.scene import POD_NAME, Place, Scene
 from tenancy.plan.guards import DOMAIN, HELD, QUEUE, RUN_TIME, URGENCY, frameworks
 from tenancy.plan.model import Object
@@ -20,6 +21,7 @@ from tenancy.plan.priorities import allowed_classes, class_name
 from tenancy.plan.queues import API, queue_name
 from tenancy.spec.tenant import Role
 
+TRAIN_JOB = "TrainJob"
 GATES = "/spec/schedulingGates"
 REQUESTS = "/spec/containers/0/resources/requests"
 GONE = f"{POD_NAME}-not-there"
@@ -59,6 +61,27 @@ NOTES: dict[str, tuple[str, str, str, Sequence[str]]] = {
 """What Kueue notes about work, written by whoever makes the work; without kinds: through all of them."""
 
 
+def _workers(template: Object) -> list[Object]:
+    counts = dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), 1)
+    return [{"groupName": "workers", **counts, "rayStartParams": {}, "template": template}]
+
+
+BESIDE: Sequence[tuple[str, str, Callable[[Object], Any], str]] = (
+    (
+        "JobSet",
+        "/spec/replicatedJobs",
+        lambda pods: [{"name": name, "template": {"spec": {"template": copy.deepcopy(pods)}}} for name in ("w", "x")],
+        "/1/template/spec/template",
+    ),
+    ("LeaderWorkerSet", "/spec/leaderWorkerTemplate/leaderTemplate", lambda pods: pods, ""),
+    ("MPIJob", "/spec/mpiReplicaSpecs/Worker", lambda pods: {"replicas": 1, "template": pods}, "/template"),
+    ("RayCluster", "/spec/workerGroupSpecs", _workers, "/0/template"),
+    ("RayJob", "/spec/rayClusterSpec/workerGroupSpecs", _workers, "/0/template"),
+    ("RayJob", "/spec/submitterPodTemplate", lambda pods: pods, ""),
+)
+"""Where kinds hold one more pod template than their least spec: what is put there, and the template in it."""
+
+
 def queue_attacks(scene: Scene) -> Iterator[Attack]:
     home, sentence = scene.home, "start work past the queue"
     if home is None:
@@ -74,10 +97,16 @@ def queue_attacks(scene: Scene) -> Iterator[Attack]:
     yield from _urgency(scene, home)
     yield from _notes(scene, home)
     yield from _run_time(scene)
+    yield from _beside(scene, home)
     yield from _limits(scene, home)
+    yield from _alike(scene, home)
     for one, other in scene.pairs():
         yield from _shares(scene, one, other)
     yield from _rights(home)
+    missing = {f.kind for f in frameworks(home.environment)} - {*all_kinds(home)}
+    for kind in sorted(missing):
+        reason = "the cluster has no ClusterTrainingRuntime: Kueue refuses every one"
+        yield skipped(f"kueue-{kind.lower()}", "kueue-01", f"through a {kind}: {sentence}", reason)
     if unread := [f.kind for f in frameworks(home.environment) if f.kind not in kinds_of(home)]:
         reason = f"{', '.join(unread)} has no pod template of its own: its pods are judged"
         yield skipped("kueue-template", "quota-04", "hide a pod in a template", reason)
@@ -90,9 +119,14 @@ def of_work(kind: str) -> str:
 
 def work(place: Place, kind: str) -> Object:
     """Admitted work, without pods' metadata that only attacks would change."""
-    if kind == "TrainJob":
+    if kind == TRAIN_JOB:
         name = {"name": POD_NAME, **({"labels": labels} if (labels := _timed(place)) else {})}
-        return {"apiVersion": of_api(kind), "kind": kind, "metadata": name, "spec": {"runtimeRef": {"name": "none"}}}
+        return {
+            "apiVersion": of_api(kind),
+            "kind": kind,
+            "metadata": name,
+            "spec": {"runtimeRef": {"name": place.training_runtime}},
+        }
     return workload(kind, place.pod())
 
 
@@ -103,7 +137,7 @@ def _timed(place: Place) -> dict[str, str]:
 
 def all_kinds(place: Place) -> list[str]:
     """Kinds that queue, those without a pod's template among them."""
-    others = [f.kind for f in frameworks(place.environment)]
+    others = [f.kind for f in frameworks(place.environment) if f.kind != TRAIN_JOB or place.training_runtime]
     return list(dict.fromkeys([*kinds_of(place), *others]))
 
 
@@ -263,6 +297,22 @@ def _most_seconds(place: Place) -> str:
     return queue_notes(place.environment, place.tenant, place.namespace).get(words.MAX_RUN_SECONDS, "")
 
 
+def _beside(scene: Scene, place: Place) -> Iterator[Attack]:
+    """What may not stand in the first template may not stand in the others."""
+    hidden = "hide it in one of several templates"
+    note = {"bank.example/note": "hello"}
+    pods = put(workload("Job", place.pod())["spec"]["template"], "/metadata/annotations", note)
+    for kind, at, beside, below in BESIDE:
+        if kind in kinds_of(place):
+            made, slug = put(work(place, kind), at, beside(pods)), f"in-{at.rpartition('/')[2].lower()}"
+            for rule, field, bad, good in (
+                ("img-01", "/spec/containers/0/image", FOREIGN_IMAGE, place.environment.images.sample),
+                ("kueue-03", GATES, [{"name": "bank.example/wait"}], ABSENT),
+                ("kueue-08", f"/metadata/annotations/{escaped(DOMAIN + 'role-hash')}", "abcd1234", ABSENT),
+            ):
+                yield _through(scene, place, rule, slug, hidden, kind, f"{at}{below}{field}", bad, good, base=made)
+
+
 def _limits(scene: Scene, place: Place) -> Iterator[Attack]:
     default = place.environment.tiers[place.tenant.tier_of(place.namespace)].container.default
     sentence = "block its queue with work that nobody can start"
@@ -283,20 +333,26 @@ def local_queue(leads_to: str) -> Object:
     return {"apiVersion": API, "kind": "LocalQueue", "metadata": {"name": POD_NAME}, "spec": spec}
 
 
+def _leading(scene: Scene, place: Place, leads_to: str, slug: str) -> Attack:
+    """A queue that leads elsewhere, made by somebody who may make queues; its twin leads to the namespace's share."""
+    own = local_queue(queue_name(place.tenant.tenant, place.tenant.tier_of(place.namespace)))
+    queues, guard = group(API, place.name, "localqueues"), scene.guard("kueue-05", "localqueues")
+    request = Request("POST", queues, put(own, "/spec/clusterQueue", leads_to), CLUSTER_ADMIN)
+    text = f"a queue in {place.name} that spends {leads_to}"
+    return attack(f"kueue-05-localqueue-{slug}@{place.name}", "kueue-05", text, guard, request, twin_body=own)
+
+
+def _alike(scene: Scene, place: Place) -> Iterator[Attack]:
+    """Tenants that need not be there: their names begin like this one's."""
+    tenant, tier = place.tenant.tenant, place.tenant.tier_of(place.namespace)
+    yield _leading(scene, place, queue_name(f"{tenant}-2", tier), "like")
+    yield _leading(scene, place, queue_name(f"{tenant}x", tier), "longer")
+
+
 def _shares(scene: Scene, one: Place, other: Place) -> Iterator[Attack]:
-    """Whoever may make a queue, and whoever may not."""
-    theirs, mine = (queue_name(p.tenant.tenant, p.tenant.tier_of(p.namespace)) for p in (other, one))
-    queues, guard = group(API, one.name, "localqueues"), scene.guard("kueue-05", "localqueues")
-    own = local_queue(mine)
-    tenant, tier = one.tenant.tenant, one.tenant.tier_of(one.namespace)
-    for slug, name in (
-        (f"share-of-{other.tenant.tenant}", theirs),
-        (f"like-{tenant}-beside-{other.tenant.tenant}", f"{tenant}-2--{tier}"),
-        (f"longer-{tenant}-beside-{other.tenant.tenant}", f"{tenant}x--{tier}"),
-    ):
-        request = Request("POST", queues, put(own, "/spec/clusterQueue", name), CLUSTER_ADMIN)
-        text = f"a queue in {one.name} that spends {name}"
-        yield attack(f"kueue-05-localqueue-{slug}@{one.name}", "kueue-05", text, guard, request, twin_body=own)
+    tenant = one.tenant.tenant
+    theirs = queue_name(other.tenant.tenant, other.tenant.tier_of(other.namespace))
+    yield _leading(scene, one, theirs, f"share-of-{other.tenant.tenant}")
     who, suffix = one.developer, f"as-{tenant}@{other.name}"
     for what in ("localqueues", "workloads"):
         path, home = (group(API, place.name, what) for place in (other, one))
@@ -370,6 +426,7 @@ def _rights(place: Place) -> Iterator[Attack]:
         yield _rbac(
             f"workload-{framework.resource}", f"a pod's own account: see {framework.resource}", request, twin_who=who
         )
-        if viewer := place.person(Role.VIEWER):
+        viewer = place.person(Role.VIEWER)
+        if viewer and framework.kind in all_kinds(place):
             request = Request("POST", path, work(place, framework.kind), viewer)
             yield _rbac(f"viewer-{framework.resource}", f"viewer: make {framework.resource}", request, twin_who=who)

@@ -25,6 +25,8 @@ class Place:
     environment: Environment
     tenant: Tenant
     namespace: Namespace
+    training_runtime: str | None = None
+    """One that the cluster has: Kueue refuses a TrainJob of a runtime that is not there."""
 
     @property
     def name(self) -> str:
@@ -72,12 +74,15 @@ class Scene:
     tenants: Sequence[Tenant]
     runtime_classes: Sequence[str] = ()
     """Of the cluster: a class that is not there is refused before any guard is asked."""
+    training_runtimes: Sequence[str] = ()
+    """Of the cluster; empty also where nobody trains by TrainJob."""
 
     @cached_property
     def places(self) -> list[Place]:
         """Every namespace, the tenants in the order of their names."""
         ordered = sorted(self.tenants, key=lambda tenant: tenant.tenant)
-        return [Place(self.environment, tenant, part) for tenant in ordered for part in tenant.namespaces]
+        runtime = next(iter(self.training_runtimes), None)
+        return [Place(self.environment, tenant, part, runtime) for tenant in ordered for part in tenant.namespaces]
 
     @cached_property
     def manned(self) -> list[Place]:

@@ -1,0 +1,264 @@
+"""Attacks on work that waits, and what stands behind Kueue's own webhooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from attack_lab import Cluster, Mutant, claimed, removed, turned, until
+
+from tenancy.catalog import vocabulary as words
+from tenancy.live import denial
+from tenancy.live.api import Answer, Identity, collection, path_of
+from tenancy.live.attacks import Attack, Place, Request, Scene, differences
+from tenancy.live.attacks.model import ABSENT, JSON_PATCH, MERGE, attack, escaped, group, put
+from tenancy.live.attacks.objects import CLUSTER_ADMIN
+from tenancy.live.attacks.pods import JOB_CONTROLLER, workload
+from tenancy.live.attacks.queues import OWNER
+from tenancy.live.denial import AuditLog
+from tenancy.live.verify import ask, run
+from tenancy.plan import quotas
+from tenancy.plan.guards import BACKSTOPS, DOMAIN, HELD, KUEUE, MANAGED, PARENT, QUEUE, RUN_TIME, URGENCY
+from tenancy.plan.queues import API, queue_name
+
+QUEUE_ITSELF = Identity(KUEUE, ("system:serviceaccounts", f"system:serviceaccounts:{words.QUEUE_NAMESPACE}"))
+
+HOOKS = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}
+POD_HOOK = "mpod.kb.io"
+
+# What was to be shown of each way past the queue (family K of the catalogue of bypasses), and the attacks that do.
+WAYS: dict[str, Sequence[str]] = {
+    "K1 work without a queue, or of a queue that is not there": ("kueue-01-pod-queue", "kueue-01-job-queue"),
+    "K2 kinds that Kueue is not told of": (
+        *("kueue-01-deployment-queue", "kueue-01-statefulset-queue", "kueue-03-deployment-own"),
+        *("kueue-03-statefulset-own", "gpu-06-pod-unknown"),
+    ),
+    "K3 a forged owner": ("kueue-02-pod-owner", "kueue-02-job-owner", "kueue-02-cronjob-owner"),
+    "K4 the queue's gate": ("kueue-03-job-queues", "update-ungate", "update-ungate-by-admin"),
+    "K5 the queue's marks on a pod": (
+        *("kueue-08-pod-parent", "update-unmanage", "update-unmanage-by-status", "update-parent"),
+    ),
+    "K6 started by hand": ("update-unsuspend", "kueue-04-job-managed-by"),
+    "K7 another tenant's share": ("kueue-05-localqueue-share-of-research@fraud--train", "rbac-queue-make-queue"),
+    "K8 a class of somebody else's": ("kueue-06-pod-unknown", "kueue-06-job-template", "sched-04-pod-system"),
+    "K9 work that asks for nothing": ("behind-kueue-07",),
+    "K10 the queue's own objects": (
+        *("rbac-queue-admit", "rbac-queue-drop-workload", "rbac-queue-make-workload", "kueue-08-pod-prebuilt"),
+    ),
+    "K14 a queue's settings": ("rbac-queue-open-queue", "rbac-queue-drop-queue"),
+    "K15 who waits in a whole share": ("rbac-queue-others-pending", "rbac-queue-list-shares"),
+    "K16 a namespace that the queue leaves alone": (
+        "ns-01-namespace-tenant@fraud--train",
+        "ns-01-namespace-orphan@fraud--train",
+        "ns-01-label-kueue",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Held:
+    """Work that waits for a queue on hold."""
+
+    cluster: Cluster
+    place: Place
+    gates: Sequence[Mapping[str, str]]
+    """Of the pod, as they stand."""
+
+    def _at(self, what: str) -> str:
+        return group("batch/v1" if what.startswith("jobs") else "v1", self.place.name, what).replace(
+            "/apis/v1", "/api/v1"
+        )
+
+    def _update(
+        self, name: str, rule: str, what: str, good: Any, at: str, bad: Any, who: Identity | None, kind: str = MERGE
+    ) -> Attack:
+        request = Request("PATCH", self._at(what), put(good, at, bad), who, kind)
+        guard = self.cluster.scene.guard(rule, what.replace("/held", ""))
+        return attack(f"update-{name}", rule, name, guard, request, twin_body=good)
+
+    def _by_queue(self, name: str, rule: str, what: str, body: Any, kind: str = MERGE) -> Attack:
+        """By somebody with every right; its twin by the queue."""
+        request = Request("PATCH", self._at(what), body, CLUSTER_ADMIN, kind)
+        guard = self.cluster.scene.guard(rule, what.replace("/held", ""))
+        return attack(f"update-{name}-by-admin", rule, name, guard, request, twin_who=QUEUE_ITSELF)
+
+    def attacks(self) -> Iterator[Attack]:
+        me = self.place.developer
+        # A change that is none of the queue's, so that the twin is judged too.
+        note = {"metadata": {"labels": {"note": "hello"}}}
+        for number, gate in enumerate(self.gates):
+            keep = [
+                {"op": "add", "path": "/metadata/labels/note", "value": "hello"},
+                {"op": "test", "path": f"/spec/schedulingGates/{number}", "value": gate},
+            ]
+            slug = "ungate" if gate["name"] == HELD else f"ungate-{number}"
+            yield self._update(slug, "kueue-03", "pods/held", keep, "/1/op", "remove", me, JSON_PATCH)
+            yield self._by_queue(slug, "kueue-03", "pods/held", put(keep, "/1/op", "remove"), JSON_PATCH)
+        marked = put(note, f"/metadata/labels/{escaped(MANAGED)}", "true")
+        at = f"/metadata/labels/{escaped(MANAGED)}"
+        yield self._update("unmanage", "kueue-08", "pods/held", marked, at, None, me)
+        yield self._update("unmanage-by-status", "kueue-08", "pods/held/status", marked, at, None, CLUSTER_ADMIN)
+        noted = {"metadata": {"annotations": {"bank.example/note": "hello"}}}
+        parent = f"/metadata/annotations/{escaped(PARENT)}"
+        yield self._update("parent", "kueue-08", "pods/held", noted, parent, "deployment", me)
+        owned = {**noted, "metadata": {**noted["metadata"], "ownerReferences": [{**OWNER, "controller": False}]}}
+        controls = "/metadata/ownerReferences/0/controller"
+        for what in ("pods/held", "jobs/held"):
+            yield self._update(f"owner-{what[:3]}", "kueue-02", what, owned, controls, True, me)
+        waits = {**note, "spec": {"suspend": True}}
+        yield self._update("unsuspend", "kueue-04", "jobs/held", waits, "/spec/suspend", False, me)
+        yield self._by_queue("unsuspend", "kueue-04", "jobs/held", put(waits, "/spec/suspend", False))
+        label = "/metadata/labels/"
+        for what in ("pods/held", "jobs/held"):
+            queue, urgency = (f"{label}{escaped(key)}" for key in (QUEUE, URGENCY))
+            yield self._update(f"queue-{what[:3]}", "kueue-01", what, note, queue, "somebody-elses", me)
+            yield self._update(f"urgency-{what[:3]}", "kueue-06", what, note, urgency, "tenancy-tier-of-nobody", me)
+        yield self._update(
+            "group", "kueue-08", "pods/held", note, f"{label}{escaped(DOMAIN + 'pod-group-name')}", "a", me
+        )
+        timed = put(note, f"{label}{escaped(RUN_TIME)}", "60")
+        for slug, bad in (("longer", str(4 * 86400)), ("endless", None)):
+            yield self._update(slug, "kueue-10", "jobs/held", timed, f"{label}{escaped(RUN_TIME)}", bad, me)
+
+
+@pytest.fixture(scope="module")
+def held(cluster: Cluster) -> Iterator[Held]:
+    place = _home(cluster.scene)
+    share = queue_name(place.tenant.tenant, place.tenant.tier_of(place.namespace))
+    # Not the namespace's own queue: Kueue takes one on hold for none, and gives work without a name no queue.
+    queue = group(API, None, "clusterqueues", share)
+
+    def stop(policy: str) -> None:
+        answer = cluster.api.request("PATCH", queue, {"spec": {"stopPolicy": policy}}, content_type=MERGE)
+        assert answer.ok, answer.message
+        until(lambda: _active(cluster.api.request("GET", queue)) == (policy != "None"), f"the queue is {policy}")
+
+    pod = put(place.pod(), "/metadata/name", "held")
+    made = [pod, workload("Job", pod)]
+    stop("Hold")
+    try:
+        answers = [
+            cluster.api.request("POST", collection(item["apiVersion"], item["kind"], place.name), item, place.developer)
+            for item in made
+        ]
+        assert [answer.message for answer in answers if not answer.ok] == []
+        yield Held(cluster, place, _gates(answers[0]))
+    finally:
+        for item in made:
+            path = path_of(put(item, "/metadata/namespace", place.name))
+            cluster.api.request("DELETE", f"{path}?gracePeriodSeconds=0&propagationPolicy=Background")
+        stop("None")
+
+
+def _active(answer: Answer) -> bool:
+    conditions = answer.body.get("status", {}).get("conditions", [])
+    return any(each["type"] == "Active" and each["status"] == "True" for each in conditions)
+
+
+def test_work_that_waits_cannot_be_changed_into_work_that_does_not(cluster: Cluster, held: Held) -> None:
+    attacks = list(held.attacks())
+    assert {a.id: d for a in attacks if len(d := differences(a.request.as_data(), a.twin.as_data())) != 1} == {}
+    results = run(cluster.api, attacks, AuditLog(cluster.audit_log))
+    assert [result.as_dict() for result in results if result.gap] == []
+
+
+@pytest.fixture(scope="module")
+def changes(cluster: Cluster, held: Held) -> Cluster:
+    return replace(cluster, attacks=tuple(held.attacks()))
+
+
+@pytest.fixture(scope="module")
+def mutant(changes: Cluster) -> Iterator[Mutant]:
+    mutant = Mutant(changes)
+    yield mutant
+    mutant.without("")
+
+
+@pytest.mark.parametrize("rule", ["kueue-01", "kueue-02", "kueue-03", "kueue-04", "kueue-06", "kueue-08", "kueue-10"])
+def test_without_a_rule_exactly_its_changes_of_waiting_work_get_through(
+    changes: Cluster, mutant: Mutant, rule: str
+) -> None:
+    mutant.without(rule)
+    assert claimed(changes, rule) != set()
+    assert turned(changes) == claimed(changes, rule)
+
+
+# What stands behind another control
+
+
+@contextmanager
+def _unhooked(cluster: Cluster) -> Iterator[None]:
+    """Kueue changes no pod that is made, as if its webhook were not there."""
+    path = path_of({**HOOKS, "metadata": {"name": "kueue-mutating-webhook-configuration"}})
+    webhooks = cluster.api.request("GET", path).body["webhooks"]
+    nobody = {"matchLabels": {"nobody.bank.example/has": "this"}}
+    less = [{**each, "objectSelector": nobody} if each["name"] == POD_HOOK else each for each in webhooks]
+    assert less != webhooks
+
+    def change(all_of_them: list[dict[str, Any]]) -> None:
+        answer = cluster.api.request("PATCH", path, {"webhooks": all_of_them}, content_type=MERGE)
+        assert answer.ok, answer.message
+
+    change(less)
+    try:
+        yield
+    finally:
+        change(webhooks)
+        place = _home(cluster.scene)
+        made = Request("POST", collection("v1", "Pod", place.name), place.pod(), place.developer)
+        until(lambda: not _gates(ask(cluster.api, made)), "Kueue gates pods again")
+
+
+def _gates(answer: Answer) -> list[Mapping[str, str]]:
+    return answer.body.get("spec", {}).get("schedulingGates", [])
+
+
+def _home(scene: Scene) -> Place:
+    assert scene.home
+    return scene.home
+
+
+def _behind(scene: Scene, rule: str) -> Attack:
+    """What comes to a rule once the control before it is gone."""
+    place = _home(scene)
+    pod, path, guard = place.pod(), collection("v1", "Pod", place.name), scene.guard(rule, "pods")
+    name = f"behind-{rule}"
+    if rule == "sched-02":
+        request = Request("POST", path, put(pod, "/spec/nodeName", "node-1"), JOB_CONTROLLER)
+        return attack(name, rule, "choose a node past the scheduler", guard, request, twin_body=pod)
+    if rule == "kueue-09":
+        named = put(pod, f"/metadata/labels/{escaped(QUEUE)}", words.DEFAULT_QUEUE)
+        request = Request("POST", path, named, place.developer)
+        return attack(name, rule, "start at once", guard, request, twin_who=JOB_CONTROLLER)
+    at, little = "/spec/containers/0/resources", {"cpu": "1", "memory": "1Gi"}
+    request = Request("POST", path, put(pod, at, ABSENT), place.developer)
+    good = put(pod, at, {"requests": little, "limits": little})
+    return attack(name, rule, "be counted as nothing", guard, request, twin_body=good)
+
+
+@pytest.mark.parametrize("rule", [*BACKSTOPS, "sched-02"])
+def test_behind_another_control_a_rule_refuses_by_itself(cluster: Cluster, mutant: Mutant, rule: str) -> None:
+    """And without it what it refuses gets through, or as far as a third control: the quota counts what is asked for."""
+    probe = _behind(cluster.scene, rule)
+    alone = replace(cluster, attacks=(probe,))
+    mutant.without("")
+    without = Mutant(alone).without
+    assert len(differences(probe.request.as_data(), probe.twin.as_data())) == 1
+    with removed(cluster, "LimitRange", "limits") if rule == "kueue-07" else _unhooked(cluster):
+        until(lambda: [r.as_dict() for r in run(cluster.api, [probe]) if r.gap], f"{rule} refuses by itself")
+        without(rule)
+        try:
+            (through,) = run(cluster.api, [probe], twins=False)
+            assert through.denier == (denial.quota(quotas.NAME) if rule == "kueue-07" else denial.NONE)
+        finally:
+            without("")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_past_the_queue_is_attacked(cluster: Cluster, held: Held, way: str) -> None:
+    behind = [_behind(cluster.scene, rule) for rule in BACKSTOPS]
+    asked = {a.id for a in (*cluster.attacks, *held.attacks(), *behind) if not a.skipped}
+    assert {*WAYS[way]} <= asked

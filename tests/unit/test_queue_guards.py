@@ -1,0 +1,87 @@
+"""What people of tenants may do in the queues, against what Kueue's own role for people who run work gives them."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import cache
+
+import pytest
+import yaml
+
+from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.lab import tools
+from tenancy.plan.access import cluster_roles
+from tenancy.plan.model import Object
+from tenancy.spec import Environment
+from tests.conftest import SpecFolder
+
+Rights = set[tuple[str, str, str]]
+"""(API group, resource, verb)."""
+QUEUE_GROUPS = ("kueue.x-k8s.io", "visibility.kueue.x-k8s.io")
+BATCH_USER = "rbac.kueue.x-k8s.io/batch-user"
+
+
+def rights_of(roles: list[Object]) -> Rights:
+    return {
+        (group, resource, verb)
+        for role in roles
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+@cache
+def batch_user() -> Rights:
+    """Of Kueue's chart: its role for those who run work is made of every role with this label."""
+    found = tools.ensure(only=["kueue-chart", "helm"])
+    argv = [str(found["helm"]), "template", "kueue", str(found["kueue-chart"]), "-n", "kueue-system"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    items = [item for item in yaml.load_all(done.stdout, loader) if item]
+    (whole,) = (item for item in items if item["metadata"]["name"] == "kueue-batch-user-role")
+    assert whole["aggregationRule"]["clusterRoleSelectors"] == [{"matchLabels": {BATCH_USER: "true"}}]
+    parts = [i for i in items if i["kind"] == "ClusterRole" and i["metadata"]["labels"].get(BATCH_USER) == "true"]
+    return rights_of(parts)
+
+
+@pytest.fixture
+def everything(spec: SpecFolder) -> Environment:
+    spec.edit("environment.yaml", "buckets:", f"queues: {{kinds: [{', '.join(FRAMEWORKS)}]}}\nbuckets:")
+    return spec.load().environment
+
+
+def of_queues(rights: Rights) -> Rights:
+    return {right for right in rights if right[0] in QUEUE_GROUPS}
+
+
+def test_nobody_of_a_tenant_may_more_in_the_queues_than_kueue_gives_who_runs_work(everything: Environment) -> None:
+    ours = of_queues(rights_of(list(cluster_roles(everything))))
+    assert ours - batch_user() == set()
+
+
+def test_everybody_of_a_tenant_sees_its_queues_and_who_waits_there(everything: Environment) -> None:
+    wanted = {right for right in of_queues(batch_user()) if right[1] in ("localqueues", "workloads")}
+    assert len(wanted) == 6
+    for role in cluster_roles(everything):
+        assert wanted <= rights_of([role]), role["metadata"]["name"]
+
+
+def test_what_kueue_gives_beyond_is_left_out_on_purpose(everything: Environment) -> None:
+    """A status is read with its object, and of those that wait the visibility server gives one answer: `get`."""
+    ours = of_queues(rights_of(list(cluster_roles(everything))))
+    assert {right[1:] for right in of_queues(batch_user()) - ours} == {
+        ("localqueues/status", "get"),
+        ("workloads/status", "get"),
+        ("localqueues/pendingworkloads", "list"),
+        ("localqueues/pendingworkloads", "watch"),
+    }
+
+
+def test_on_kinds_of_work_nobody_may_more_than_kueue_gives(everything: Environment) -> None:
+    groups = {framework.group for framework in FRAMEWORKS.values()}
+    theirs = {right for right in batch_user() if right[0] in groups}
+    ours = {right for role in cluster_roles(everything) for right in rights_of([role]) if right[0] in groups}
+    # A whole collection of one's own work at once: what `delete` gives one by one.
+    assert {right[2] for right in ours - theirs} <= {"deletecollection"}
