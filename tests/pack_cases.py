@@ -195,6 +195,51 @@ def efa_class(name: str, term: Object) -> Object:
     )
 
 
+QUEUES = "kueue.x-k8s.io/v1beta2"
+_LENT = {"name": "nvidia.com/gpu", "nominalQuota": "8", "lendingLimit": "4"}
+_QUOTA_PATH = ("spec", "resourceGroups", 0, "flavors", 0, "resources", 0)
+
+
+def _groups(resource: Object) -> list[Object]:
+    return [{"coveredResources": [resource["name"]], "flavors": [{"name": "a100", "resources": [resource]}]}]
+
+
+def cluster_queue(name: str, tenant: str | None = "acme", **spec: Any) -> Object:
+    """A share that lends and gets it back."""
+    base = {
+        "cohortName": "bank",
+        "namespaceSelector": {"matchLabels": {words.TENANT: tenant or "anybody"}},
+        "preemption": {"reclaimWithinCohort": "Any"},
+        "resourceGroups": _groups(_LENT),
+    }
+    return manifest(QUEUES, "ClusterQueue", name, {"spec": {**base, **spec}}, tenant)
+
+
+def cohort(name: str, resource: Object) -> Object:
+    return manifest(QUEUES, "Cohort", name, {"spec": {"parentName": "bank", "resourceGroups": _groups(resource)}})
+
+
+def local_queue(name: str, where: str, tenant: str | None, leads_to: str) -> Object:
+    return manifest(QUEUES, "LocalQueue", name, {"spec": {"clusterQueue": leads_to}}, tenant, where)
+
+
+def kueue(name: str, **said: Any) -> Object:
+    """A Helm release of Kueue's chart that says this in its configuration."""
+    text = json.dumps({"manageJobsWithoutQueueName": True, **said})
+    return {
+        **release(name, {}),
+        "chart": "oci://registry.k8s.io/kueue/charts/kueue",
+        "values": {"managerConfig": {"controllerManagerConfigYaml": text}},
+    }
+
+
+def kueue_map(where: str, **said: Any) -> Object:
+    """The config map that the chart makes of it, in some namespace."""
+    text = json.dumps({"manageJobsWithoutQueueName": True, **said})
+    data = {"data": {"controller_manager_config.yaml": text}}
+    return manifest("v1", "ConfigMap", "kueue-manager-config", data, None, where)
+
+
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 _POOL_TAINT = {"key": words.POOL, "value": "a", "effect": "NoSchedule"}
 
@@ -267,6 +312,8 @@ _VIEW = {
 }
 _IN_NAMESPACE = {"type": "namespace", "namespaces": ["owned"]}
 _CRON = {"jobTemplate": {"spec": {"template": {"spec": {"containers": [], "runtimeClassName": "nvidia"}}}}}
+_UNLIMITED = {"name": "nvidia.com/gpu", "nominalQuota": "8"}
+_MAP_TEXT = ("data", "controller_manager_config.yaml")
 _SUBJECTS = ("subjects", 0, "name")
 _LABELS = ("metadata", "labels")
 _SHARED = (
@@ -386,8 +433,64 @@ OBJECT_CASES = (
         _SUBJECTS,
         "acme-people",
     ),
+    _one(
+        "kueue-05",
+        local_queue("foreign", "acme--main", "acme", "rival--batch"),
+        ("spec", "clusterQueue"),
+        "acme--batch",
+    ),
+    _one(
+        "kueue-05",
+        local_queue("alike", "acme--main", "acme", "acme-2--batch"),
+        ("spec", "clusterQueue"),
+        "acme--batch",
+    ),
+    _one(
+        "kueue-11",
+        cluster_queue("rivals", namespaceSelector={"matchLabels": {words.TENANT: "rival"}}),
+        ("spec", "namespaceSelector", "matchLabels", words.TENANT),
+        "acme",
+    ),
+    _one(
+        "kueue-11",
+        cluster_queue("everybodys", namespaceSelector={}),
+        ("spec", "namespaceSelector"),
+        {"matchLabels": {words.TENANT: "acme"}},
+    ),
+    _one(
+        "kueue-11",
+        cluster_queue("nobodys", None, namespaceSelector={}),
+        ("spec", "namespaceSelector"),
+        {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}},
+    ),
+    _one(
+        "kueue-12",
+        cluster_queue("generous", resourceGroups=_groups(_UNLIMITED)),
+        (*_QUOTA_PATH, "lendingLimit"),
+        "0",
+    ),
+    _one("kueue-12", cohort("generous", _UNLIMITED), (*_QUOTA_PATH, "lendingLimit"), "0"),
+    _one(
+        "kueue-13",
+        cluster_queue("starving", preemption={"reclaimWithinCohort": "Never"}),
+        ("spec", "preemption", "reclaimWithinCohort"),
+        "Any",
+    ),
+    _one("kueue-13", cluster_queue("silent", preemption={}), ("spec", "preemption", "reclaimWithinCohort"), "Any"),
 )
 MACHINE_CASES = (
+    _one(
+        "kueue-14",
+        kueue_map("unqueued", manageJobsWithoutQueueName=False),
+        _MAP_TEXT,
+        json.dumps({"manageJobsWithoutQueueName": True}),
+    ),
+    _one(
+        "kueue-14",
+        kueue_map("uncounted", resources={"excludeResourcePrefixes": ["cpu", "nvidia.com"]}),
+        _MAP_TEXT,
+        json.dumps({"manageJobsWithoutQueueName": True, "resources": {"excludeResourcePrefixes": ["cpu"]}}),
+    ),
     _one("ami-01", group("old", releaseVersion="1.36.3-20260512"), ("releaseVersion",), "1.36.3-20260903"),
     _one("ami-01", group("formless", releaseVersion="latest"), ("releaseVersion",), "1.36.3-20260903"),
     _one(
@@ -604,6 +707,12 @@ STACK_CASES = (
         (*_SHARED, binding("developer", "right", "right", "tenancy-developer", "both", "ClusterRole")),
         (*_SHARED, binding("developer", "right", "right", "tenancy-developer", "right-people", "ClusterRole")),
         "RoleBinding right/developer",
+    ),
+    Case(
+        "kueue-05",
+        (*_OWNED, local_queue("foreign", "owned", None, "rival--batch")),
+        (*_OWNED, local_queue("foreign", "owned", None, "owned--batch")),
+        "LocalQueue owned/foreign",
     ),
 )
 ALONE_CASES = (*OBJECT_CASES, *MACHINE_CASES)

@@ -21,7 +21,7 @@ from tenancy.plan.model import Object, digest
 from tenancy.rules.catalogue import RULES
 from tenancy.spec.environment import Environment
 
-VERSION = 1
+VERSION = 2
 """Raised when a tenant's objects need guards that older platforms lack."""
 MARKER = "guards"
 WITNESS = "tenancy-witness"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -24,9 +25,13 @@ from pack_cases import (
     Case,
     binding,
     cluster,
+    cluster_queue,
     efa_class,
     efa_template,
     group,
+    kueue,
+    kueue_map,
+    local_queue,
     manifest,
     namespace,
     node_class,
@@ -176,6 +181,14 @@ def mutants_of(item: Object) -> Iterator[tuple[str, str, Object | None]]:
         yield "may mint tokens", "rbac-02", put(("rules", 0, "resources"), ["serviceaccounts/token"])
     if kind == "ValidatingAdmissionPolicy":
         yield "fails open", "guard-01", put(("spec", "failurePolicy"), "Ignore")
+    if kind == "LocalQueue":
+        yield "of another tenant's share", "kueue-05", put(("spec", "clusterQueue"), "somebody-else--batch")
+    if kind == "ClusterQueue":
+        yield "for everybody", "kueue-11", put(("spec", "namespaceSelector"), {})
+        yield "given back to nobody", "kueue-13", put(("spec", "preemption", "reclaimWithinCohort"), None)
+    if kind == "ClusterQueue" or (kind == "Cohort" and "parentName" in item["spec"]):
+        lent = ("spec", "resourceGroups", 0, "flavors", 0, "resources", 0, "lendingLimit")
+        yield "lends everything", "kueue-12", put(lent, None)
     if kind == "ValidatingAdmissionPolicyBinding":
         yield "only warns", "guard-01", put(("spec", "validationActions"), ["Warn"])
 
@@ -185,6 +198,61 @@ def test_whatever_wall_of_the_plan_falls_its_rule_is_named(local: Plan) -> None:
     missed = [what for what, rule, items in mutants if rule not in {found.rule for found in findings(items)}]
     assert len(mutants) > 60
     assert missed == []
+
+
+def test_what_the_product_gives_kueue_breaks_no_rule(local: Plan) -> None:
+    chart = local.platform.queue_chart
+    assert chart
+    assert findings([{**release(chart.name, {}), "chart": chart.chart, "values": chart.values}]) == []
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        cluster_queue("alone", cohortName=None, preemption={}),
+        cluster_queue("for-nobody", namespaceSelector=None),
+        with_field(kueue("elsewhere"), ("values", "managerConfig"), None) | {"valueYamlFiles": [{}]},
+        {**kueue_map("k", manageJobsWithoutQueueName=False), "metadata": {"name": "something-else"}},
+        local_queue("the-systems", "monitoring", None, "system"),
+    ],
+    ids=lambda item: f"{item['kind']} {item['metadata']['name']}",
+)
+def test_a_queue_that_lends_nothing_or_cannot_be_judged_is_no_finding(item: Object) -> None:
+    assert findings([item]) == []
+
+
+def test_a_share_that_is_never_lent_need_not_come_back() -> None:
+    quiet = cluster_queue("quiet", preemption={"reclaimWithinCohort": "Never"})
+    lent = ("spec", "resourceGroups", 0, "flavors", 0, "resources", 0, "lendingLimit")
+    assert [found.rule for found in findings([quiet])] == ["kueue-13"]
+    assert findings([with_field(quiet, lent, "0")]) == []
+
+
+CONFIGURATION = ("values", "managerConfig", "controllerManagerConfigYaml")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"manageJobsWithoutQueueName": False}),
+        json.dumps({"manageJobsWithoutQueueName": True, "resources": {"excludeResourcePrefixes": ["nvidia.com/gpu"]}}),
+        "{}",
+        "integrations: [",
+        None,
+    ],
+)
+def test_a_release_of_kueue_is_judged_by_its_values(text: str | None) -> None:
+    """An absent text is the chart's own, which leaves work without a queue alone."""
+    broken = with_field(kueue("k"), CONFIGURATION, text)
+    assert [(found.rule, found.object) for found in findings([broken])] == [("kueue-14", "Release gpu-operator/k")]
+    assert findings([kueue("k")]) == []
+
+
+@pytest.mark.parametrize("length", range(1, len(CONFIGURATION) + 1))
+def test_a_release_of_kueue_that_is_not_known_is_told_of_and_stops_nothing(pack: ModuleType, length: int) -> None:
+    said = judged(pack, [unknown_at(kueue("k"), CONFIGURATION[:length])])
+    assert said["isolation"] == []
+    assert [text[:8] for text in said["isolation-advisory"]] == ["kueue-14"]
 
 
 def test_kinds_that_are_no_objects_are_no_findings(pack: ModuleType) -> None:
