@@ -9,6 +9,7 @@ import click
 from tenancy import __version__
 
 COMMANDS = {
+    "new": "write the file of a new tenant, and show what it will get",
     "validate": "read the spec files of an environment and say what is wrong with them",
     "render": "write the objects of every tenant as YAML, without the engine",
     "up": "preview with the policy pack, then update what changed",
@@ -16,9 +17,13 @@ COMMANDS = {
     "sample": "print the smallest pod or job that a tenant may run",
     "queues": "show what each queue is guaranteed, holds, borrows and lets wait",
     "why": "say in one sentence why a job waits",
+    "can": "say whether a tenant may do something on AWS, and which statements decide",
+    "who-can": "show who may reach a bucket's prefix, a secret, a queue or a repository",
+    "fits": "say whether a pod or job would be let in now, and if not, which control says no",
     "verify": "attack the live cluster as its tenants and show who refused",
     "report": "show supply, pools and what a failure costs",
     "simulate": "run a day of work under the quotas, before a change and after it",
+    "chargeback": "share out the bill: who pays what, and why",
     "catalog": "list GPU instance types, or what a pool of one would yield",
     "rules": "list the rules and the planes that enforce each",
     "schema": "print or write the JSON Schema of the spec files",
@@ -33,7 +38,7 @@ class _Commands(click.Group):  # click names the arguments, used or not
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        return importlib.import_module(f"tenancy.cli.{cmd_name}").command
+        return importlib.import_module(f"tenancy.cli.{cmd_name.replace('-', '_')}").command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

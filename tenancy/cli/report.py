@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -11,7 +12,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from tenancy.catalog.nodes import Resources
-from tenancy.cli.common import BAD_INPUT, environment_argument, example, fail, load_or_exit, print_json
+from tenancy.cli.common import (
+    BAD_INPUT,
+    FAILED,
+    environment_argument,
+    example,
+    fail,
+    lab_option,
+    load_or_exit,
+    print_json,
+    tenant_or_exit,
+)
+from tenancy.cli.new import optional_environment, the_environment
 
 if TYPE_CHECKING:
     from tenancy.plan.capacity import FlavorSupply, Loss, PoolYield, Unmet
@@ -40,9 +52,9 @@ report_format = click.option(
 
 @click.group()
 def command() -> None:
-    """Show what the files of an environment amount to: supply, pools, and what a failure costs.
+    """Show what the files of an environment amount to: supply, pools, what a failure costs, and who may do what.
 
-    Nothing is asked of a cluster: the same files always give the same report.
+    Nothing is asked of a cluster unless --live says so: the same files always give the same report.
     """
 
 
@@ -92,6 +104,52 @@ def failures(environment: str, rack: int | None, form: str) -> None:
     loaded = load_or_exit(environment, form)
     found = losses(loaded.environment, loaded.tenants, rack or RACK)
     show(form, _failures(found, rack or RACK), {"rack": rack or RACK, "losses": as_json(found)})
+
+
+@command.command(epilog=example("tenancy report access local --who fraud-engineers"))
+@optional_environment
+@click.option("--tenant", help="Of this one alone.")
+@click.option("--who", metavar="NAME", help="Of this group, user, service account or identity alone.")
+@click.option("--live", is_flag=True, help="Also what the cluster's bindings say else; exit code 1 if they do.")
+@lab_option
+@report_format
+def access(environment: str | None, tenant: str | None, who: str | None, live: bool, lab: bool, form: str) -> None:
+    """Show who may do what where in ENV, by which line of which file, and since when.
+
+    Since when is the day of the commit that made the line what it is.
+    """
+    from tenancy.cli import review
+    from tenancy.plan import make_plan
+    from tenancy.plan.access_review import review as entries_of
+    from tenancy.plan.access_review import rights
+
+    loaded = load_or_exit(the_environment(environment), form, lab)
+    if tenant:
+        tenant_or_exit(loaded, tenant)
+    plan = make_plan(loaded.environment, loaded.tenants)
+    found = review.told(loaded, review.chosen(entries_of(loaded.environment, loaded.tenants, plan), tenant, who))
+    value = {"environment": loaded.environment.environment, "access": [told.as_dict() for told in found]}
+    tables = review.tables(loaded, found, rights(plan))
+    differ = False
+    if live:
+        from tenancy.lab.layout import enter_lab
+        from tenancy.live.api import Api, Unreachable
+
+        enter_lab(plan.context)
+        try:
+            extra, lacking = review.differences(Api(plan.context), plan, tenant)
+        except Unreachable as error:
+            fail(str(error))
+        tables += review.compared(extra, lacking)
+        value |= {"not_in_files": as_json(extra), "not_in_cluster": as_json(lacking)}
+        differ = bool(extra or lacking)
+    value["rights"] = as_json(rights(plan))
+    if not (found or form == "json"):
+        click.echo(f"Nobody of that name is in the files of {loaded.environment.environment}.")
+    else:
+        show(form, tables, value)
+    if differ:
+        sys.exit(FAILED)
 
 
 def _unknown_pool(given: str, environment: str, known: Iterable[str]) -> None:

@@ -1,0 +1,456 @@
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tenancy.catalog import vocabulary as words
+from tenancy.cli.common import BAD_INPUT, example, fail, load_or_exit, refuses_bad_input
+from tenancy.rules.catalogue import Violation
+from tenancy.spec import Loaded, Problem, SpecError, load
+from tenancy.spec.data import Access
+from tenancy.spec.loader import STACKS_FOLDER, TENANTS_FOLDER
+from tenancy.spec.queues import Preset
+from tenancy.spec.tenant import Role, Tenant
+
+if TYPE_CHECKING:
+    from tenancy.cli.report import Table
+
+SCHEMA = "schemas/tenant.json"
+NEEDED = ("owner", "mail", "department", "cost-center", "tier")
+"""What nobody can guess: asked for on a terminal, refused elsewhere."""
+OVERSOLD = "pool-03"
+
+Document = dict[str, Any]
+
+
+def the_environment(given: str | None) -> str:
+    """The environment that was named, or the only one there is."""
+    if given is not None:
+        return given
+    for base in (Path.cwd(), *Path.cwd().parents):
+        if found := sorted((base / STACKS_FOLDER).glob("*/environment.yaml")):
+            if len(found) == 1:
+                return str(found[0].parent)
+            known = " or ".join(path.parent.name for path in found)
+            fail(f"given no ENV; rule: there are {len(found)} environments; change: name {known}", BAD_INPUT)
+    return ""
+
+
+optional_environment = click.argument("environment", metavar="[ENV]", required=False)
+
+_EXAMPLE = r"""tenancy new scoring local --owner scoring-leads --mail scoring@bank.example --department research \
+    --cost-center CC-9200 --tier research --group scoring-engineers=developer --dry-run"""
+
+
+@click.command("new", epilog=example(_EXAMPLE))
+@click.argument("tenant")
+@optional_environment
+@click.option("--title", help="Name as people write it.")
+@click.option("--team", help="Cost label; absent: the tenant's name.")
+@click.option("--owner", metavar="NAME", help="Group or person that answers for the tenant.")
+@click.option("--mail", help="Where alerts and reports go.")
+@click.option("--department", help="A department of the environment.")
+@click.option("--cost-center", help="Cost label, such as CC-4411.")
+@click.option("--tier", help="A tier of the environment.")
+@click.option("--namespace", "parts", multiple=True, metavar="PART[=TIER]", help="A part; absent: one called main.")
+@click.option("--group", "groups", multiple=True, metavar="NAME=ROLE", help=f"Who gets in, as {', '.join(Role)}.")
+@click.option("--gpu", "gpus", multiple=True, metavar="FLAVOR=N", help="GPUs that are guaranteed.")
+@click.option(
+    "--sharing",
+    type=click.Choice([preset.value for preset in Preset]),
+    help="What happens with idle ones; absent: what --lend and --borrow ask for.",
+)
+@click.option("--lend", "lends", multiple=True, metavar="FLAVOR=N", help="Lent at most; absent: all, if it lends.")
+@click.option(
+    "--borrow", "borrows", multiple=True, metavar="FLAVOR=N", help="Borrowed at most; absent: as many as guaranteed."
+)
+@click.option(
+    "--storage",
+    "storage",
+    multiple=True,
+    metavar="BUCKET/PREFIX[=ACCESS]",
+    help=f"A prefix that ends with '/', as {', '.join(Access)}; absent: read-only.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the file instead of writing it.")
+@refuses_bad_input
+def command(tenant: str, environment: str | None, dry_run: bool, **given: Any) -> None:
+    """Write the file of a new TENANT of ENV, and show what it will get.
+
+    On a terminal it asks for what no option says. The file is written only if the whole environment is right with it,
+    and never over another. ENV may be left out where there is one alone.
+    """
+    from tenancy.spec.writing import tenant_text
+
+    loaded = load_or_exit(the_environment(environment))
+    path = _free_path(loaded, tenant)
+    given = {key.replace("_", "-"): value for key, value in given.items()}
+    if missing := [key for key in NEEDED if not given[key]]:
+        if not _on_terminal():
+            options = " ".join(f"--{key}" for key in missing)
+            fail(f"given no {options}; rule: a tenant has them; change: write them, or run it on a terminal", BAD_INPUT)
+        _ask(loaded, tenant, given)
+    text = tenant_text(document_of(tenant, given), _schema(path))
+    found = _judged(loaded, path, text)
+    if dry_run:
+        click.echo(text, nl=False)
+        return
+    _write(path, text)
+    _show(found, tenant, path)
+
+
+def _on_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _free_path(loaded: Loaded, tenant: str) -> Path:
+    from tenancy.rules.values import name_misfit
+
+    if misfit := name_misfit(tenant, words.TENANT_LENGTH):
+        raise Violation("name-01", misfit)
+    path = loaded.folder / TENANTS_FOLDER / f"{tenant}.yaml"
+    if os.path.lexists(path) or tenant in {other.tenant for other in loaded.tenants}:
+        given = f"tenant {tenant}, which {loaded.environment.environment} has already"
+        raise Violation("name-02", given, "edit its file, or choose another name")
+    return path
+
+
+def _schema(path: Path) -> str | None:
+    for base in path.resolve().parents:
+        if (base / SCHEMA).is_file():
+            return os.path.relpath(base / SCHEMA, path.resolve().parent)
+    return None
+
+
+# From options to a document
+
+
+def document_of(tenant: str, given: Mapping[str, Any]) -> Document:
+    """The tenant's file as plain values; Violation where an option is not of its form."""
+    document: Document = {
+        "tenant": tenant,
+        "title": given["title"],
+        "team": given["team"] or tenant,
+        "owner": {"name": given["owner"], "mail": given["mail"]},
+        "department": given["department"],
+        "cost-center": given["cost-center"],
+        "tier": given["tier"],
+        "namespaces": [_part(text) for text in given["parts"]],
+        "people": [_person(text) for text in given["groups"]],
+        "gpus": _shares(given),
+        "storage": [_grant(text) for text in given["storage"]],
+    }
+    return {key: value for key, value in document.items() if value}
+
+
+def _part(text: str) -> str | Document:
+    name, equals, tier = text.partition("=")
+    return {"name": name, "tier": tier} if equals else name
+
+
+def _person(text: str) -> Document:
+    # A group's name may hold a '=', a role's does not.
+    group, equals, role = text.rpartition("=")
+    if not equals or role not in [*Role]:
+        raise _misspelt("--group", text, f"write --group NAME=ROLE with one of {', '.join(Role)}")
+    return {"group": group, "role": role}
+
+
+def _grant(text: str) -> Document:
+    place, equals, access = text.rpartition("=")
+    if not equals or "/" in access:
+        place, access = text, ""
+    bucket, slash, prefix = place.partition("/")
+    if not slash or (access and access not in [*Access]):
+        raise _misspelt("--storage", text, f"write BUCKET/PREFIX/, and behind a '=' one of {', '.join(Access)}")
+    return {"bucket": bucket, "prefix": prefix, **({"access": access} if access else {})}
+
+
+def _shares(given: Mapping[str, Any]) -> dict[str, Document]:
+    counts = {option: _counts(f"--{option}", given[f"{option}s"]) for option in ("gpu", "lend", "borrow")}
+    shares: dict[str, Document] = {}
+    for flavor in dict.fromkeys(flavor for found in counts.values() for flavor in found):
+        guaranteed = counts["gpu"].get(flavor, 0)
+        asked = Preset.LEND_AND_BORROW if flavor in counts["borrow"] else Preset.LEND
+        implied = asked if flavor in {**counts["lend"], **counts["borrow"]} else Preset.STRICT
+        sharing = Preset(given["sharing"] or implied)
+        share: Document = {"guaranteed": guaranteed}
+        if sharing is not Preset.STRICT:
+            share["sharing"] = sharing.value
+        # Written even where sharing forbids it: the rule says so, and nothing that was asked for is dropped.
+        for option, wanted in (("lend", sharing.lends), ("borrow", sharing.borrows)):
+            if wanted or flavor in counts[option]:
+                share[f"{option}-up-to"] = counts[option].get(flavor, guaranteed)
+        shares[flavor] = share
+    return shares
+
+
+def _counts(option: str, texts: Iterable[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for text in texts:
+        flavor, _, count = text.partition("=")
+        if not flavor or not re.fullmatch("[0-9]{1,7}", count) or flavor in found:
+            raise _misspelt(option, text, f"write {option} FLAVOR=N, each flavor once")
+        found[flavor] = int(count)
+    return found
+
+
+def _misspelt(option: str, text: str, change: str) -> click.UsageError:
+    return click.UsageError(f"given {option} {text}; change: {change}")
+
+
+# Questions
+
+
+def _ask(loaded: Loaded, tenant: str, given: Document) -> None:
+    """Fill in what no option said."""
+    environment = loaded.environment
+
+    def ask(key: str, question: str, default: str | None = None, of: Collection[str] = ()) -> None:
+        if not given[key]:
+            kind = click.Choice(list(of)) if of else _Answer(key)
+            given[key] = click.prompt(question, type=kind, default=default, show_default=bool(default), err=True)
+
+    ask("title", "Title, as people write it (empty: none)", "")
+    ask("team", "Team, for the bill", tenant)
+    ask("owner", "Who answers for it, a group or person", f"{tenant}-leads")
+    ask("mail", "Mail address for alerts")
+    ask("department", "Department", of=environment.organisation.departments)
+    ask("cost-center", "Cost center")
+    ask("tier", "Tier", of=environment.tiers)
+    given["parts"] = given["parts"] or _several("Part, as PART or PART=TIER (empty: one called main)", _part)
+    roles = ", ".join(Role)
+    given["groups"] = given["groups"] or _several(f"Group, as NAME=ROLE with {roles} (empty: no more)", _person)
+    if not (given["gpus"] or given["borrows"]):
+        _ask_gpus(loaded, tenant, given)
+    if environment.buckets and not given["storage"]:
+        example = f"{next(iter(environment.buckets))}/teams/{tenant}/={Access.READ_WRITE}"
+        given["storage"] = _several(f"Prefix, like {example} (empty: no more)", _grant)
+
+
+class _Answer(click.ParamType):
+    """A text that the field takes: said at once, not after the last question."""
+
+    name = "text"
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from pydantic import ValidationError
+
+        from tenancy.spec.messages import explain
+
+        document: Document = {"owner": {"name": "x", "mail": "x@bank.example"}, "team": "x", "cost-center": "x"}
+        document |= {"tenant": "x", "department": "x", "tier": "x", "title": ""}
+        if self.key in {"owner", "mail"}:
+            document["owner"]["name" if self.key == "owner" else "mail"] = value
+        else:
+            document[self.key] = value
+        try:
+            Tenant.model_validate(document)
+        except ValidationError as error:
+            self.fail("; ".join(str(mistake) for mistake, _ in explain(Tenant, error)), param, ctx)
+        return value
+
+
+def _several(question: str, form: Callable[[str], Any]) -> tuple[str, ...]:
+    def one(text: str) -> str:
+        if text:
+            form(text)
+        return text
+
+    found: list[str] = []
+    while text := click.prompt(question, default="", show_default=False, value_proc=one, err=True):
+        found.append(text)
+    return tuple(found)
+
+
+def _ask_gpus(loaded: Loaded, tenant: str, given: Document) -> None:
+    wanted = Tenant.model_validate(document_of(tenant, given))
+    for flavor in loaded.environment.flavors:
+        pools = loaded.environment.pools_by_flavor[flavor]
+        if not any(pool.admits(tenant, wanted.tiers) for _, pool in pools):
+            continue
+        most = left(loaded, wanted, flavor)
+        question = f"{flavor} guaranteed ({most} left)"
+        count = click.prompt(question, type=click.IntRange(0, most), default=0, err=True)
+        borrow = 0
+        if loaded.environment.queued and any(loaded.environment.tiers[tier].borrows for tier in wanted.tiers):
+            question = f"{flavor} borrowed at most, beside what is guaranteed"
+            borrow = click.prompt(question, type=click.IntRange(min=0), default=0, err=True)
+        given["gpus"] += (f"{flavor}={count}",) if count or borrow else ()
+        given["borrows"] += (f"{flavor}={borrow}",) if borrow else ()
+
+
+# Judging and writing
+
+
+def _judged(loaded: Loaded, path: Path, text: str) -> Loaded:
+    """The environment with the new tenant; exit code 2 with every problem if it is not right with it."""
+    name = loaded.folder.resolve().name
+    with tempfile.TemporaryDirectory(prefix="tenancy-new-") as scratch:
+        trial = Path(scratch, name)
+        (trial / TENANTS_FOLDER).mkdir(parents=True)
+        for file in (loaded.folder / "environment.yaml", *(loaded.folder / TENANTS_FOLDER).iterdir()):
+            home = trial if file.parent == loaded.folder else trial / TENANTS_FOLDER
+            (home / file.name).symlink_to(file.resolve())
+        (trial / TENANTS_FOLDER / path.name).write_text(text, "utf-8", errors="surrogateescape")
+        try:
+            return load(trial)
+        except SpecError as error:
+            problems = [_placed(p, trial, loaded.folder) for p in error.problems]
+    for problem in _with_what_is_left(loaded, text, path, problems):
+        click.echo(str(problem), err=True)
+    count = len(problems)
+    click.echo(f"tenancy: {count} problem{'s' * (count > 1)}; nothing was written", err=True)
+    sys.exit(BAD_INPUT)
+
+
+def _placed(problem: Problem, trial: Path, folder: Path) -> Problem:
+    return replace(problem, file=problem.file.replace(os.path.relpath(trial), os.path.relpath(folder), 1))
+
+
+def _with_what_is_left(loaded: Loaded, text: str, path: Path, problems: Sequence[Problem]) -> Iterator[Problem]:
+    """What is oversold is said of the largest holder: here of the newcomer, with what it may have."""
+    from pydantic import ValidationError
+
+    from tenancy.spec.source import compose, find, values
+
+    for problem in problems:
+        flavor = problem.field.removeprefix("gpus.").removesuffix(".guaranteed")
+        try:
+            tenant = Tenant.model_validate(values(compose(text))[0]) if problem.id == OVERSOLD else None
+        except ValidationError:
+            tenant = None
+        if tenant is None or flavor not in tenant.gpus:
+            yield problem
+            continue
+        most = left(loaded, tenant, flavor)
+        place = find(compose(text), ("gpus", flavor, "guaranteed")).value
+        change = f"ask for {most} at most, which is what is left, or raise nodes (of an autoscaled pool the minimum)"
+        yield replace(problem, file=os.path.relpath(path), line=place.line, column=place.column, change=change)
+
+
+def left(loaded: Loaded, tenant: Tenant, flavor: str) -> int:
+    """The most that a newcomer can be guaranteed of a flavor, by the rule that would refuse more."""
+    from tenancy.spec.crossfile import crossfile
+    from tenancy.spec.tenant import GpuShare
+
+    def fits(count: int) -> bool:
+        share = GpuShare.model_validate({"guaranteed": count})
+        trial = tenant.model_copy(update={"gpus": {flavor: share}})
+        return not any(m.id == OVERSOLD for _, m in crossfile(loaded.environment, [*loaded.tenants, trial]))
+
+    environment = loaded.environment
+    pools = environment.pools_by_flavor[flavor]
+    low, high = 0, sum(environment.flavors_of(name)[flavor] * pool.nodes.min for name, pool in pools)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+def _write(path: Path, text: str) -> None:
+    """All of it or nothing, and never over a file that came in the meantime."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).chmod(0o644)
+        path.hardlink_to(name)
+    except FileExistsError:
+        fail(f"given {path}, which somebody else has just written; change: edit it, or choose another name", BAD_INPUT)
+    except OSError as error:
+        fail(f"{path} cannot be written ({error.strerror}); nothing was written")
+    finally:
+        Path(name).unlink()
+
+
+# What it will get
+
+
+def _show(loaded: Loaded, name: str, path: Path) -> None:
+    from tenancy.cli.report import show
+
+    environment = loaded.environment.environment
+    click.echo(f"Written: {os.path.relpath(path)}\n")
+    show("text", _tables(loaded, name), {})
+    tenant = next(tenant for tenant in loaded.tenants if tenant.tenant == name)
+    gpu = f" --gpu {next(iter(tenant.gpus))}=1" if tenant.gpus else ""
+    click.echo(
+        f"\nNext:\n"
+        f"  git add {os.path.relpath(path)}     and a pull request: who approves it lets the tenant in\n"
+        f"  tenancy up {environment}     when it is merged: previews, then makes what is above\n"
+        f"  tenancy sample job {environment} --tenant {name}{gpu}     a first job for its developers"
+    )
+
+
+def _tables(loaded: Loaded, name: str) -> list[Table]:
+    from tenancy.cli.report import Table
+    from tenancy.plan import make_plan
+    from tenancy.plan.capacity import supply
+    from tenancy.plan.pools import pools_of
+
+    environment = loaded.environment
+    tenant = next(tenant for tenant in loaded.tenants if tenant.tenant == name)
+    plan = make_plan(environment, loaded.tenants).tenant(name)
+    hard = {
+        space.name: next(o["spec"]["hard"] for o in space.isolation if o["kind"] == "ResourceQuota")
+        for space in plan.namespaces
+    }
+    columns = ("requests.cpu", "requests.memory", "pods", "requests.storage")
+    spaces = Table(
+        f"Namespaces of {name}",
+        ("namespace", "tier", "pod security", "CPU", "memory", "pods", "volumes", "GPUs at most"),
+        [
+            (
+                space.name,
+                space.namespace["metadata"]["labels"]["tier"],
+                space.namespace["metadata"]["labels"][words.PSA_ENFORCE],
+                *(hard[space.name][key] for key in columns),
+                _gpus(hard[space.name]),
+            )
+            for space in plan.namespaces
+        ],
+    )
+    gpus = Table(
+        "GPUs",
+        ("flavor", "guaranteed", "lends", "may borrow", "there to borrow", "in pools"),
+        [
+            (
+                found.flavor,
+                share.guaranteed,
+                share.lends,
+                share.borrows,
+                share.borrowable,
+                ", ".join(pools_of(environment, found.flavor, name, tenant.tiers)),
+            )
+            for found in supply(environment, loaded.tenants)
+            for share in found.tenants
+            if share.tenant == name
+        ],
+    )
+    people = Table(
+        "Who gets in",
+        ("who", "as", "where"),
+        [(p.name, p.role.value, ", ".join(p.namespaces) or "every namespace") for p in tenant.people]
+        or [("nobody but the platform", None, None)],
+    )
+    data = Table("Data", ("place", "access"), [(f"{g.bucket}/{g.prefix}", g.access.value) for g in tenant.storage])
+    return [spaces, gpus, people, data]
+
+
+def _gpus(hard: Mapping[str, str]) -> str | None:
+    """What a quota grants of devices."""
+    domains = ("requests.nvidia.com/", "requests.vpc.amazonaws.com/")
+    found = [f"{count} {key.removeprefix('requests.')}" for key, count in hard.items() if key.startswith(domains)]
+    claimed = [f"{n} {key.partition('.')[0]}" for key, n in hard.items() if key.endswith(".k8s.io/devices")]
+    return ", ".join(text for text in (*found, *claimed) if not text.startswith("0 ")) or None

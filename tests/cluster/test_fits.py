@@ -1,0 +1,384 @@
+"""`tenancy fits` on a real API server with Kueue: every control says no, and lets a twin in that differs in one field.
+
+What it says of queues is compared with what Kueue then does.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tenancy.cli import main
+from tenancy.lab import control_plane
+from tenancy.live import denial
+from tenancy.live.api import Identity
+from tenancy.live.fits import Fit, Said, Verdict, fit
+from tenancy.plan.quotas import NAME
+from tests.operators import crds
+from tests.queues import town
+from tests.queues.scene import LEAST_PODS, Object, Scene, on_stage, until
+
+GPU = "nvidia.com/gpu"
+ENVIRONMENT = (
+    town.ENVIRONMENT.replace("nodes: 8", "nodes: 2")
+    .replace("a100-1g.5gb: {gpu: a100-40gb, mig: 1g.5gb}", "")
+    .replace("a100-3g.20gb: {gpu: a100-40gb, mig: 3g.20gb}", "")
+    .replace("quota: {cpu: 600, memory: 4Ti}", "quota: {pods: 6, jobs: 20}")
+    + "queues: {kinds: [jobset]}\n"
+)
+AUDITORS = "[{group: fraud-engineers, role: developer}, {group: auditors, role: viewer}]"
+FILES = {
+    "environment.yaml": ENVIRONMENT,
+    "tenants/fraud.yaml": town.tenant(
+        "fraud", "risk", "guaranteed: 8, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 8"
+    ).replace("[{group: fraud-engineers, role: developer}]", AUDITORS),
+    "tenants/owner.yaml": town.tenant("owner", "markets", "guaranteed: 8, sharing: lend, lend-up-to: 8"),
+}
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    home, folder = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("files") / "town"
+    (home / "Pulumi.yaml").write_text("name: scratch\nruntime: python\n")
+    (folder / "tenants").mkdir(parents=True)
+    for name, text in FILES.items():
+        (folder / name).write_text(text, "utf-8")
+    try:
+        with on_stage(home, folder, crds()) as found:
+            yield found
+    finally:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delenv("GPU_TENANCY_LAB", raising=False)
+            control_plane.down(root=home)
+
+
+@pytest.fixture
+def scene(stage: Scene) -> Iterator[Scene]:
+    yield stage
+    stage.clear()
+
+
+def asked(scene: Scene, item: Object, tenant: str = "fraud", group: str | None = None) -> Fit:
+    group = group or f"{tenant}-engineers"
+    return fit(scene.api, scene.loaded.environment, copy.deepcopy(item), Identity("x", (group,)), f"group {group}")
+
+
+def said(found: Fit, plane: str) -> Said:
+    (one,) = (said for said in found.said if said.plane == plane)
+    return one
+
+
+def refused(scene: Scene, item: Object, twin: Object, plane: str, verdict: Verdict = Verdict.NEVER) -> Said:
+    """What a control says of `item`, of whose twin all say yes."""
+    let_in = asked(scene, twin)
+    assert let_in.verdict is Verdict.FITS, let_in
+    found = asked(scene, item)
+    assert found.verdict is verdict, found
+    one = said(found, plane)
+    assert (one.verdict, bool(one.change)) == (verdict, True), found
+    return one
+
+
+def pod(scene: Scene, gpus: int = 1) -> Object:
+    job = scene.job("fraud", "one", gpus)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "one", "namespace": job["metadata"]["namespace"]},
+        "spec": job["spec"]["template"]["spec"],
+    }
+
+
+def container(item: Object) -> Any:
+    spec = item["spec"] if item["kind"] == "Pod" else item["spec"]["template"]["spec"]
+    return spec["containers"][0]
+
+
+def wrapped(scene: Scene, kind: str, pods: int) -> Object:
+    """Work of a kind, of so many pods with 8 GPUs each that start together."""
+    job = scene.job("fraud", "one", 8, pods=pods)
+    template = copy.deepcopy(job["spec"]["template"])
+    body = {"metadata": {"labels": {"app": "one"}}, "spec": {**template["spec"], "restartPolicy": "Always"}}
+    group, version, spec = {
+        "Job": ("batch", "v1", job["spec"]),
+        "CronJob": ("batch", "v1", {"schedule": "@daily", "jobTemplate": {"spec": job["spec"]}}),
+        "StatefulSet": (
+            *("apps", "v1"),
+            {"serviceName": "one", "replicas": pods, "selector": {"matchLabels": {"app": "one"}}, "template": body},
+        ),
+        "JobSet": (
+            *("jobset.x-k8s.io", "v1alpha2"),
+            {
+                "suspend": True,
+                "replicatedJobs": [
+                    {"name": f"part-{n}", "template": {"spec": {**job["spec"], "parallelism": 1, "completions": 1}}}
+                    for n in range(pods)
+                ],
+            },
+        ),
+    }[kind]
+    return {"apiVersion": f"{group}/{version}", "kind": kind, "metadata": job["metadata"], "spec": spec}
+
+
+# Each control
+
+
+def test_who_may_not_make_it_is_told_so_by_rbac(scene: Scene) -> None:
+    job = scene.job("fraud", "one", 1)
+    assert asked(scene, job).verdict is Verdict.FITS
+    found = said(asked(scene, job, group="auditors"), "RBAC")
+    assert (found.verdict, found.denier) == (Verdict.NEVER, denial.RBAC)
+    assert found.sentence == "group auditors may not create Jobs in fraud--main."
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Job"])
+def test_a_guard_that_refuses_is_named_with_its_rule(scene: Scene, kind: str) -> None:
+    twin = pod(scene) if kind == "Pod" else scene.job("fraud", "one", 1)
+    item = copy.deepcopy(twin)
+    container(item)["image"] = "docker.io/somebody/cuda:13"
+    found = refused(scene, item, twin, "guard")
+    assert found.denier.startswith(denial.ADMISSION_POLICY)
+    assert found.denier.endswith(":img-01")
+    assert "img-01: " in found.sentence
+
+
+def test_pod_security_that_refuses_is_named(scene: Scene) -> None:
+    twin = pod(scene)
+    item = copy.deepcopy(twin)
+    container(item)["securityContext"]["allowPrivilegeEscalation"] = True
+    found = refused(scene, item, twin, "Pod Security")
+    assert found.denier == denial.POD_SECURITY
+    assert "allowPrivilegeEscalation" in found.sentence
+
+
+def test_a_limit_range_that_refuses_the_pods_of_a_job_is_named(scene: Scene) -> None:
+    """The job itself is taken, and its pods would fail for ever."""
+    twin = scene.job("fraud", "one", 1, cpu="1")
+    item = scene.job("fraud", "one", 1, cpu="97")
+    assert scene.ask("fraud", item, "?dryRun=All").ok
+    found = refused(scene, item, twin, "LimitRange")
+    assert found.denier == denial.LIMIT_RANGE
+    assert "maximum cpu usage per Container is 96" in found.sentence
+
+
+def test_a_form_that_the_api_server_refuses_is_told(scene: Scene) -> None:
+    twin = scene.job("fraud", "one", 1)
+    item = copy.deepcopy(twin)
+    item["spec"]["template"]["spec"]["restartPolicy"] = "Always"
+    assert "restartPolicy" in refused(scene, item, twin, "API validation").sentence
+
+
+def test_more_pods_than_the_quota_has_never_fit(scene: Scene) -> None:
+    found = refused(scene, scene.job("fraud", "one", 1, pods=7), scene.job("fraud", "one", 1, pods=6), "quota")
+    assert found.denier == denial.quota(NAME)
+    assert found.sentence == f"7 pods at once, of which quota {NAME} has 6 in all and 6 left."
+
+
+def test_more_pods_than_the_quota_has_left_wait(scene: Scene) -> None:
+    home = scene.submit("fraud", "before", 1, pods=4)
+    until(lambda: len(scene.pods(home)) == 4, "its pods run")
+    quota = lambda: scene.items("ResourceQuota", home, "v1")[0]["status"]["used"]["pods"]  # noqa: E731
+    until(lambda: quota() == "4", "the quota counts them")
+    item, twin = (scene.job("fraud", "one", 1, pods=pods) for pods in (3, 2))
+    assert "has 6 in all and 2 left" in refused(scene, item, twin, "quota", Verdict.WAITS).sentence
+
+
+def test_more_than_the_queue_may_ever_hold_never_fits(scene: Scene) -> None:
+    item, twin = (scene.job("fraud", "one", 8, pods=pods) for pods in (3, 2))
+    assert "24 nvidia.com/gpu at once, and may hold 16 at most" in refused(scene, item, twin, "queue").sentence
+
+
+@pytest.mark.parametrize("kind", ["CronJob", "Job", "JobSet", "StatefulSet"])
+def test_every_kind_of_work_is_counted_as_a_whole(scene: Scene, kind: str) -> None:
+    found = refused(scene, wrapped(scene, kind, 3), wrapped(scene, kind, 2), "queue")
+    assert "never starts it in pool train" in found.sentence
+
+
+def test_a_guard_judges_every_kind_of_work(scene: Scene) -> None:
+    twin = wrapped(scene, "JobSet", 1)
+    item = copy.deepcopy(twin)
+    spec = item["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    spec["containers"][0]["image"] = "docker.io/somebody/cuda:13"
+    assert refused(scene, item, twin, "guard").denier.endswith(":img-01")
+
+
+def test_a_queue_that_is_in_use_lets_it_wait(scene: Scene) -> None:
+    home = scene.submit("owner", "mine", 8)
+    scene.until_runs(home, "mine")
+    scene.until_held("owner", 8)
+    item, twin = (scene.job("fraud", "one", 8, pods=pods) for pods in (2, 1))
+    found = refused(scene, item, twin, "queue", Verdict.WAITS)
+    assert "has 8 nvidia.com/gpu for it now in pool train, of 16 that it asks for" in found.sentence
+
+
+def test_what_is_borrowed_is_told(scene: Scene) -> None:
+    found = said(asked(scene, scene.job("fraud", "one", 8, pods=2)), "queue")
+    assert found.sentence == (
+        "Queue fraud--batch starts it now in pool train; 8 nvidia.com/gpu of it borrowed, which may be called back."
+    )
+
+
+def test_what_is_lent_is_called_back(scene: Scene) -> None:
+    home = scene.submit("fraud", "big", 8, pods=2)
+    scene.until_runs(home, "big")
+    scene.until_held("fraud", 16)
+    found = asked(scene, scene.job("owner", "mine", 8), "owner")
+    assert "calls back what it lent in pool train" in said(found, "queue").sentence
+    assert found.verdict is Verdict.WAITS
+
+
+def test_work_that_may_start_with_fewer_pods_does(scene: Scene) -> None:
+    home = scene.submit("owner", "mine", 8)
+    scene.until_runs(home, "mine")
+    scene.until_held("owner", 8)
+    item = scene.job("fraud", "one", 4, pods=4, notes={LEAST_PODS: "1"})
+    assert said(asked(scene, item), "queue").sentence == "Queue fraud--batch starts it now with 2 of its 4 pods."
+    whole = scene.job("fraud", "one", 4, pods=4)
+    assert said(asked(scene, whole), "queue").verdict is Verdict.WAITS
+
+
+def test_pods_of_a_deployment_start_one_by_one(scene: Scene) -> None:
+    home = scene.submit("owner", "mine", 8)
+    scene.until_runs(home, "mine")
+    scene.until_held("owner", 8)
+    template = copy.deepcopy(scene.job("fraud", "one", 4)["spec"]["template"])
+    template["metadata"] = {"labels": {"app": "one"}}
+    template["spec"]["restartPolicy"] = "Always"
+    item: Object = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "one", "namespace": "fraud--main"},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "one"}}, "template": template},
+    }
+    twin = copy.deepcopy(item)
+    twin["spec"]["replicas"] = 2
+    found = refused(scene, item, twin, "queue", Verdict.WAITS)
+    assert found.sentence == "Queue fraud--batch starts 2 of its 3 pods now; the others wait."
+
+
+def test_a_node_that_is_nowhere_is_the_pools_no(scene: Scene) -> None:
+    twin = scene.job("fraud", "one", 1)
+    item = copy.deepcopy(twin)
+    item["spec"]["template"]["spec"]["nodeSelector"] = {"kubernetes.io/arch": "arm64"}
+    found = refused(scene, item, twin, "pool")
+    assert "of 2 nodes 2 are not those of its node selector" in found.sentence
+
+
+def test_a_pod_larger_than_any_node_is_the_pools_no(scene: Scene) -> None:
+    """The queue would let it start: it counts GPUs of all nodes together."""
+    item, twin = scene.job("fraud", "one", 9), scene.job("fraud", "one", 8)
+    assert said(asked(scene, item), "queue").verdict is Verdict.FITS
+    assert "have less nvidia.com/gpu than one pod asks for" in refused(scene, item, twin, "pool").sentence
+
+
+def test_a_kind_that_the_cluster_does_not_have_is_told(scene: Scene) -> None:
+    item = {**scene.job("fraud", "one", 1), "apiVersion": "batch/v7"}
+    assert said(asked(scene, item), "API validation").sentence == "The cluster has no kind Job (batch/v7)."
+
+
+def test_nothing_is_made(scene: Scene) -> None:
+    asked(scene, scene.job("fraud", "one", 1))
+    assert scene.items("Job", "fraud--main", "batch/v1") == scene.items("Pod", "fraud--main", "v1") == []
+
+
+def test_what_is_there_already_is_asked_for_once_more(scene: Scene) -> None:
+    scene.submit("fraud", "one", 1)
+    assert asked(scene, scene.job("fraud", "one", 1)).verdict is Verdict.FITS
+
+
+# What then happens
+
+
+def test_it_says_of_any_job_what_kueue_then_does(scene: Scene) -> None:
+    """Jobs of any size, one after the other, of both tenants: what is said to start now starts, and nothing else."""
+    chance = random.Random(11)
+    outcomes = set()
+    for number in range(14):
+        tenant, gpus = chance.choice(["fraud", "owner"]), chance.choice([1, 2, 3, 5, 8])
+        name = f"job-{number}"
+        # Of work that is alike Kueue looks at one piece: each asks for something else.
+        cpu = f"{100 + number}m"
+        told = said(asked(scene, scene.job(tenant, name, gpus, cpu=cpu), tenant), "queue")
+        home = scene.submit(tenant, name, gpus, cpu=cpu)
+        until(lambda: scene.runs(home, name) or scene.waits(home, name), f"{name} runs or waits")  # noqa: B023
+        if "calls back" in told.sentence:
+            scene.until_runs(home, name)
+        else:
+            assert scene.runs(home, name) is (told.verdict is Verdict.FITS), (tenant, gpus, told)
+        outcomes.add(told.verdict)
+        if chance.random() < 0.2:
+            scene.clear()
+        scene.until_held(tenant, sum(_gpus(one) for one in scene.items("Workload", home) if _admitted(one)))
+    assert {Verdict.FITS, Verdict.WAITS} <= outcomes
+
+
+def _admitted(workload: Object) -> bool:
+    return bool((workload.get("status") or {}).get("admission"))
+
+
+def _gpus(workload: Object) -> int:
+    return sum(int(p["resourceUsage"].get(GPU, 0)) for p in workload["status"]["admission"]["podSetAssignments"])
+
+
+# The command
+
+
+def run(scene: Scene, item: Object, *options: str) -> Result:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(scene.root)
+        return CliRunner().invoke(main, ["fits", "-", str(scene.folder), "--lab", *options], input=json.dumps(item))
+
+
+def test_the_command_ends_with_0_where_it_fits(scene: Scene) -> None:
+    result = run(scene, scene.job("fraud", "one", 1))
+    assert (result.exit_code, result.stderr) == (0, "")
+    first, *rest = result.stdout.splitlines()
+    assert first == "Job one in fraud--main, as group fraud-engineers: fits now."
+    assert [line.split()[0] for line in rest] == ["yes"] * 7
+
+
+def test_the_command_ends_with_1_where_it_does_not(scene: Scene) -> None:
+    result = run(scene, scene.job("fraud", "one", 8, pods=3))
+    assert result.exit_code == 1
+    assert "never starts as it is." in result.stdout
+    assert "  no   queue" in result.stdout
+
+
+def test_the_command_tells_machines(scene: Scene) -> None:
+    (found,) = json.loads(run(scene, scene.job("fraud", "one", 1), "--format", "json").stdout)
+    assert (found["verdict"], found["kind"], found["namespace"]) == ("fits", "Job", "fraud--main")
+    assert {one["plane"] for one in found["said"]} == {
+        *("RBAC", "guard", "Pod Security", "LimitRange", "quota", "queue", "pool")
+    }
+
+
+def test_the_review_of_access_finds_a_binding_that_no_file_has(scene: Scene, tmp_path: Path) -> None:
+    where = "/apis/rbac.authorization.k8s.io/v1/namespaces/fraud--main/rolebindings"
+    item = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "by-hand"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "mallory"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "tenancy-owner"},
+    }
+    words = ["report", "access", str(scene.folder), "--lab", "--live", "--format", "json"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        before = CliRunner().invoke(main, words)
+        assert scene.api.request("POST", where, item).ok
+        try:
+            after = CliRunner().invoke(main, words)
+        finally:
+            scene.api.request("DELETE", f"{where}/by-hand")
+    assert (before.exit_code, json.loads(before.stdout)["not_in_files"]) == (0, [])
+    assert after.exit_code == 1
+    assert json.loads(after.stdout)["not_in_files"] == [
+        {"namespace": "fraud--main", "kind": "Group", "name": "mallory", "role": "tenancy-owner"}
+    ]

@@ -1,0 +1,293 @@
+"""`tenancy report access`: who may do what where, by which line, and since when."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tenancy.cli import main, review
+from tenancy.plan import make_plan
+from tenancy.plan.access_review import Binding, planned, rights
+from tenancy.plan.access_review import review as entries_of
+from tenancy.spec import load
+from tests.conftest import SpecFolder
+
+ROOT = Path(__file__).parents[2]
+FRAUD = "tenants/fraud.yaml"
+JANE = "jane@bank.example"
+DAY = "2025-03-04"
+
+
+def run(*words: object) -> Result:
+    result = CliRunner().invoke(main, [str(word) for word in words])
+    assert result.exception is None or isinstance(result.exception, SystemExit), "no traceback, whatever is typed"
+    return result
+
+
+def _said(folder: Path, *options: object) -> list[dict[str, Any]]:
+    result = run("report", "access", folder, *options, "--format", "json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    return json.loads(result.stdout)["access"]
+
+
+def _of(folder: Path, who: str, *options: object) -> list[dict[str, Any]]:
+    return [entry for entry in _said(folder, *options) if entry["who"] == who]
+
+
+def _bank(*options: object) -> list[dict[str, Any]]:
+    return _said(ROOT / "stacks" / "bank", *options)
+
+
+def git(folder: Path, *command: str, day: str = DAY) -> None:
+    who = {"GIT_AUTHOR_NAME": "x", "GIT_AUTHOR_EMAIL": "x@x", "GIT_COMMITTER_NAME": "x", "GIT_COMMITTER_EMAIL": "x@x"}
+    when = {"GIT_AUTHOR_DATE": f"{day}T12:00:00Z", "GIT_COMMITTER_DATE": f"{day}T12:00:00Z"}
+    subprocess.run(["git", "-C", folder, *command], check=True, capture_output=True, env={**os.environ, **who, **when})
+
+
+@pytest.fixture
+def committed(spec: SpecFolder) -> SpecFolder:
+    git(spec.path, "init", "--quiet")
+    git(spec.path, "add", ".")
+    git(spec.path, "commit", "--quiet", "-m", "all of it")
+    return spec
+
+
+# Who, what and where
+
+
+def test_a_group_has_its_role_in_every_namespace(spec: SpecFolder) -> None:
+    (entry,) = _of(spec.path, "fraud-engineers")
+    assert (entry["kind"], entry["may"], entry["where"]) == ("Group", "developer", ["fraud--train", "fraud--serve"])
+
+
+def test_a_role_that_is_given_in_one_part_holds_in_that_one_alone(spec: SpecFolder) -> None:
+    (entry,) = _of(spec.path, "fraud-leads")
+    assert (entry["may"], entry["where"]) == ("owner", ["fraud--train"])
+
+
+def test_two_lines_about_one_group_are_two_entries(spec: SpecFolder) -> None:
+    spec.edit(FRAUD, "{user: jane", "{group: fraud-leads, role: owner, namespaces: [serve]}\n  - {user: jane")
+    found = [(entry["line"], entry["where"]) for entry in _of(spec.path, "fraud-leads")]
+    assert sorted(found) == [(13, ["fraud--train"]), (14, ["fraud--serve"])]
+
+
+def test_a_user_is_told_from_a_group(spec: SpecFolder) -> None:
+    assert [entry["kind"] for entry in _of(spec.path, JANE)] == ["User"]
+
+
+def test_data_is_reached_by_the_service_account_of_each_part(spec: SpecFolder) -> None:
+    found = _of(spec.path, "fraud--serve/workload")
+    assert [(entry["may"], entry["where"]) for entry in found] == [
+        ("reads", ["s3://datasets/shared/"]),
+        ("reads, writes, deletes", ["s3://datasets/teams/fraud/"]),
+    ]
+
+
+def test_a_grant_for_one_part_is_no_other_parts(spec: SpecFolder) -> None:
+    spec.edit(FRAUD, "access: read-write}", "access: read-write, namespaces: [train]}")
+    places = [entry["where"] for entry in _of(spec.path, "fraud--serve/workload")]
+    assert places == [["s3://datasets/shared/"]]
+
+
+def test_a_pipeline_is_known_by_its_subject() -> None:
+    found = [entry for entry in _bank("--tenant", "fraud") if entry["kind"] == "CI identity"]
+    assert {entry["who"] for entry in found} == {"repo:bank/fraud-models:ref:refs/heads/main"}
+    assert [(entry["may"], entry["where"]) for entry in found] == [
+        ("developer", ["fraud--train", "fraud--serve"]),
+        ("pushes and pulls images", ["ECR bank/fraud/retraining", "ECR bank/fraud/scoring"]),
+    ]
+
+
+def test_an_iam_role_is_the_group_that_it_becomes() -> None:
+    (entry,) = [entry for entry in _bank("--who", "fraud-oncall") if entry["kind"] == "IAM role"]
+    assert entry["may"] == "is group fraud-oncall"
+    assert entry["who"].endswith("AWSReservedSSO_fraud-oncall_3d4e5f60718a9b0c")
+    assert (entry["file"].endswith("stacks/bank/environment.yaml"), entry["field"]) == (True, "aws.people.fraud-oncall")
+
+
+def test_whoever_may_break_the_glass_is_named() -> None:
+    found = [entry["who"] for entry in _bank() if entry["kind"] == "break-glass"]
+    assert found == [f"arn:aws:iam::111122223333:user/emergency-{n}" for n in (1, 2)]
+
+
+def test_the_platform_gets_in_everywhere_and_is_told_beside_each_tenant(spec: SpecFolder) -> None:
+    assert {entry["tenant"] for entry in _said(spec.path, "--tenant", "fraud")} == {"fraud", None}
+    assert [entry["may"] for entry in _of(spec.path, "gpu-platform-team", "--tenant", "fraud")] == [
+        "runs the cluster and every tenant"
+    ]
+
+
+def test_every_binding_of_the_plan_is_somebodys_entry() -> None:
+    loaded = load(ROOT / "stacks" / "bank")
+    plan = make_plan(loaded.environment, loaded.tenants)
+    entries = entries_of(loaded.environment, loaded.tenants, plan)
+    bound = {(space, entry.role) for entry in entries for space in entry.where}
+    assert planned(plan)
+    assert {(b.namespace, b.role.removeprefix("tenancy-")) for b in planned(plan)} <= bound
+    named = {entry.who for entry in entries}
+    assert {b.name for b in planned(plan) if not b.name.startswith("tenancy:")} <= named
+
+
+def test_a_role_says_what_it_may_do_in_words(spec: SpecFolder) -> None:
+    loaded = spec.load()
+    found = {(right.role, right.may): right.to for right in rights(make_plan(loaded.environment, loaded.tenants))}
+    assert "jobs" in found["developer", "makes, changes and deletes"]
+    assert found["operator", "uses"] == ("pods/attach", "pods/exec", "pods/portforward")
+    assert not any("secrets" in to for (role, _), to in found.items() if role in {"viewer", "operator"})
+
+
+# By which line
+
+
+def test_an_entry_names_its_file_line_and_field(spec: SpecFolder) -> None:
+    for entry in _said(spec.path):
+        lines = Path(entry["file"]).read_text("utf-8").splitlines()
+        named = entry["where"][0].partition("s3://datasets/")[2] or entry["who"]
+        assert named in lines[entry["line"] - 1], entry
+    assert _of(spec.path, JANE)[0]["field"] == "people[2]"
+
+
+def test_the_line_is_found_whatever_the_file_is_called(spec: SpecFolder) -> None:
+    (spec.path / FRAUD).rename(spec.path / "tenants/cards.yml")
+    assert _of(spec.path, JANE)[0]["file"].endswith("tenants/cards.yml")
+
+
+# Since when
+
+
+def test_a_line_stands_since_the_commit_that_made_it(committed: SpecFolder) -> None:
+    (entry,) = _of(committed.path, JANE)
+    assert re.fullmatch(rf"{DAY} [0-9a-f]{{7}}", entry["since"])
+
+
+def test_another_line_of_the_file_changes_nothing(committed: SpecFolder) -> None:
+    committed.edit(FRAUD, "title: Fraud Detection", "title: Fraud")
+    git(committed.path, "commit", "--quiet", "-am", "a title", day="2026-01-01")
+    assert _of(committed.path, JANE)[0]["since"].startswith(DAY)
+
+
+def test_a_changed_role_stands_since_its_change(committed: SpecFolder) -> None:
+    committed.edit(FRAUD, f"{JANE}, role: viewer", f"{JANE}, role: operator")
+    git(committed.path, "commit", "--quiet", "-am", "more for jane", day="2026-01-01")
+    assert _of(committed.path, JANE)[0]["since"].startswith("2026-01-01 ")
+
+
+def test_a_line_that_nobody_committed_says_so(committed: SpecFolder) -> None:
+    committed.edit(FRAUD, f"{JANE}, role: viewer", f"{JANE}, role: operator")
+    assert _of(committed.path, JANE)[0]["since"] == "not committed"
+    assert _of(committed.path, "fraud-leads")[0]["since"].startswith(DAY)
+
+
+def test_a_file_that_nobody_committed_says_so(committed: SpecFolder) -> None:
+    git(committed.path, "rm", "--cached", "--quiet", FRAUD)
+    git(committed.path, "commit", "--quiet", "-m", "without fraud")
+    assert _of(committed.path, JANE)[0]["since"] == "not committed"
+
+
+def test_files_without_git_are_no_error(spec: SpecFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(spec.path.parent))
+    assert _of(spec.path, JANE)[0]["since"] == "no git"
+
+
+def test_a_machine_without_git_is_no_error(committed: SpecFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert _of(committed.path, JANE)[0]["since"] == "no git"
+
+
+# What is asked for
+
+
+def test_one_name_is_looked_up(spec: SpecFolder) -> None:
+    assert [entry["who"] for entry in _said(spec.path, "--who", JANE)] == [JANE]
+
+
+def test_a_name_that_is_nowhere_has_an_answer(spec: SpecFolder) -> None:
+    result = run("report", "access", spec.path, "--who", "mallory")
+    assert (result.exit_code, result.stdout) == (0, "Nobody of that name is in the files of small.\n")
+
+
+def test_an_unknown_tenant_ends_with_2(spec: SpecFolder) -> None:
+    result = run("report", "access", spec.path, "--tenant", "nobody")
+    assert result.exit_code == 2
+    assert "given tenant 'nobody'; rule: a tenant of small; change: use one of fraud, research" in result.stderr
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+def test_the_same_files_make_the_same_report(spec: SpecFolder, form: str) -> None:
+    before = run("report", "access", spec.path, "--format", form).stdout
+    for path in (spec.path / "tenants").iterdir():
+        text = path.read_bytes()
+        path.unlink()
+        path.write_bytes(text)
+    assert before == run("report", "access", spec.path, "--format", form).stdout != ""
+
+
+def test_the_tables_hold_what_json_says(committed: SpecFolder) -> None:
+    text = run("report", "access", committed.path, "--format", "markdown").stdout
+    for entry in _said(committed.path):
+        row = next(line for line in text.splitlines() if entry["who"] in line and f"| {entry['line']} |" in line)
+        assert entry["since"].partition(" ")[0] == DAY
+        assert DAY in row
+
+
+def test_a_report_of_the_bank_fits_its_width() -> None:
+    text = run("report", "access", ROOT / "stacks" / "bank").stdout
+    assert max(map(len, text.splitlines())) <= 100
+
+
+# The cluster
+
+
+class Cluster:
+    """What a cluster answers that has these bindings."""
+
+    def __init__(self, *items: dict[str, Any], everywhere: tuple[dict[str, Any], ...] = ()) -> None:
+        self.items_of = {"rolebindings": items, "clusterrolebindings": everywhere}
+
+    def items(self, path: str) -> list[dict[str, Any]]:
+        return list(self.items_of[path.rpartition("/")[2]])
+
+
+def _binding(namespace: str, name: str, role: str) -> dict[str, Any]:
+    subjects = [{"kind": "Group", "name": name}]
+    return {"metadata": {"namespace": namespace}, "subjects": subjects, "roleRef": {"name": role}}
+
+
+def _live(spec: SpecFolder, *more: dict[str, Any], without: str = "", **rest: Any) -> tuple[list[Binding], ...]:
+    loaded = spec.load()
+    plan = make_plan(loaded.environment, loaded.tenants)
+    there = [o for t in plan.tenants for n in t.namespaces for o in n.access if o["kind"] == "RoleBinding"]
+    there = [item for item in there if item["metadata"]["name"] != without]
+    cluster: Any = Cluster(*there, *more, **rest)
+    return review.differences(cluster, plan, None)
+
+
+def test_a_cluster_as_planned_differs_in_nothing(spec: SpecFolder) -> None:
+    assert _live(spec) == ([], [])
+
+
+def test_a_binding_that_no_file_has_is_named(spec: SpecFolder) -> None:
+    extra, lacking = _live(spec, _binding("fraud--train", "mallory", "admin"))
+    assert (extra, lacking) == ([Binding("fraud--train", "Group", "mallory", "admin")], [])
+
+
+def test_a_binding_that_the_cluster_lacks_is_named(spec: SpecFolder) -> None:
+    extra, lacking = _live(spec, without="viewer")
+    assert (extra, {binding.name for binding in lacking}) == ([], {JANE})
+
+
+def test_a_binding_outside_of_tenants_is_nobodys_business(spec: SpecFolder) -> None:
+    assert _live(spec, _binding("kube-system", "mallory", "admin")) == ([], [])
+
+
+def test_a_tenants_group_with_rights_in_the_whole_cluster_is_named(spec: SpecFolder) -> None:
+    everywhere = (_binding("", "fraud-engineers", "cluster-admin"), _binding("", "somebody-else", "view"))
+    extra, _ = _live(spec, everywhere=everywhere)
+    assert extra == [Binding("", "Group", "fraud-engineers", "cluster-admin")]

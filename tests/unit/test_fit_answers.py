@@ -1,0 +1,340 @@
+"""What `tenancy fits` counts without a cluster: pods of a manifest, their requests, the tree of quotas."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tenancy.cli import main
+from tenancy.live import fits
+from tenancy.live.api import Answer, Identity, Unreachable
+from tenancy.live.cohorts import Node, read_tree, thousandths
+from tenancy.live.fits import ONE, NotWork, Pods, Said, Verdict, _Machine, fit, pods_of, requests_of
+from tenancy.spec import Environment
+from tests.conftest import SpecFolder
+
+PLACE = ("train", "nvidia.com/gpu")
+SPEC = {"containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "500m"}}}]}
+TEMPLATE = {"spec": SPEC}
+NAMED = {"apiVersion": "v1", "metadata": {"name": "one", "namespace": "fraud--train"}}
+
+
+def manifest(kind: str, spec: Any) -> dict[str, Any]:
+    return {**NAMED, "kind": kind, "spec": spec}
+
+
+# Pods of a manifest
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "counts"),
+    [
+        ("Pod", SPEC, {"pod": 1}),
+        ("Job", {"template": TEMPLATE}, {"pod": 1}),
+        ("Job", {"parallelism": 8, "completions": 3, "template": TEMPLATE}, {"pod": 3}),
+        ("Job", {"parallelism": 8, "template": TEMPLATE}, {"pod": 8}),
+        ("CronJob", {"jobTemplate": {"spec": {"parallelism": 2, "template": TEMPLATE}}}, {"pod": 2}),
+        ("Deployment", {"replicas": 3, "template": TEMPLATE}, {"pod": 3}),
+        ("StatefulSet", {"template": TEMPLATE}, {"pod": 1}),
+        ("Deployment", {"replicas": 0, "template": TEMPLATE}, {}),
+        (
+            "JobSet",
+            {
+                "replicatedJobs": [
+                    {"name": "driver", "template": {"spec": {"template": TEMPLATE}}},
+                    {"name": "worker", "replicas": 2, "template": {"spec": {"parallelism": 4, "template": TEMPLATE}}},
+                ]
+            },
+            {"driver": 1, "worker": 8},
+        ),
+        (
+            "LeaderWorkerSet",
+            {
+                "replicas": 2,
+                "leaderWorkerTemplate": {"size": 4, "leaderTemplate": TEMPLATE, "workerTemplate": TEMPLATE},
+            },
+            {"leader": 2, "worker": 6},
+        ),
+        (
+            "LeaderWorkerSet",
+            {"replicas": 2, "leaderWorkerTemplate": {"size": 4, "workerTemplate": TEMPLATE}},
+            {"worker": 8},
+        ),
+        (
+            "MPIJob",
+            {"mpiReplicaSpecs": {"Launcher": {"template": TEMPLATE}, "Worker": {"replicas": 4, "template": TEMPLATE}}},
+            {"launcher": 1, "worker": 4},
+        ),
+        (
+            "RayCluster",
+            {
+                "headGroupSpec": {"template": TEMPLATE},
+                "workerGroupSpecs": [{"groupName": "gpus", "replicas": 5, "template": TEMPLATE}],
+            },
+            {"head": 1, "gpus": 5},
+        ),
+        ("ConfigMap", None, {}),
+    ],
+)
+def test_every_kind_says_how_many_pods_it_makes_at_once(kind: str, spec: Any, counts: dict[str, int]) -> None:
+    assert {pods.name: pods.count for pods in pods_of(manifest(kind, spec))} == counts
+
+
+@pytest.mark.parametrize(
+    "spec", [{}, {"template": {}}, {"template": None}, {"parallelism": "many", "template": TEMPLATE}, []]
+)
+def test_a_job_without_pods_is_no_work(spec: Any) -> None:
+    with pytest.raises(NotWork, match="Job one"):
+        pods_of(manifest("Job", spec))
+
+
+def _container(**amounts: str) -> dict[str, Any]:
+    return {"resources": {"requests": amounts}}
+
+
+def test_containers_of_a_pod_ask_together() -> None:
+    assert requests_of({"containers": [_container(cpu="500m"), _container(cpu="2")]}) == {"cpu": 2500}
+
+
+def test_a_limit_is_asked_for_where_no_request_is_written() -> None:
+    assert requests_of({"containers": [{"resources": {"limits": {"nvidia.com/gpu": 2}}}]}) == {"nvidia.com/gpu": 2000}
+
+
+def test_a_start_container_counts_where_it_asks_for_more() -> None:
+    spec = {"initContainers": [_container(cpu="4")], "containers": [_container(cpu="1", memory="1Gi")]}
+    assert requests_of(spec) == {"cpu": 4000, "memory": 2**30 * 1000}
+
+
+def test_a_sidecar_counts_beside_the_others() -> None:
+    sidecar = {**_container(cpu="1"), "restartPolicy": "Always"}
+    spec = {"initContainers": [sidecar, _container(cpu="4")], "containers": [_container(cpu="2")]}
+    assert requests_of(spec) == {"cpu": 5000}
+
+
+def test_a_sandbox_costs_its_overhead() -> None:
+    assert requests_of({"containers": [_container(cpu="1")], "overhead": {"cpu": "250m"}}) == {"cpu": 1250}
+
+
+# The tree of quotas
+
+
+def _queue(name: str, kind: str, parent: str | None, used: int = 0, **limits: int) -> dict[str, Any]:
+    names = {"nominal": "nominalQuota", "borrow": "borrowingLimit", "lend": "lendingLimit"}
+    resource = {"name": PLACE[1], **{names[key]: str(count) for key, count in limits.items()}}
+    groups = [{"coveredResources": [PLACE[1]], "flavors": [{"name": PLACE[0], "resources": [resource]}]}]
+    above = {"cohortName" if kind == "ClusterQueue" else "parentName": parent} if parent else {}
+    status = {"flavorsReservation": [{"name": PLACE[0], "resources": [{"name": PLACE[1], "total": str(used)}]}]}
+    return {
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": {**above, "resourceGroups": groups},
+        **({"status": status} if used else {}),
+    }
+
+
+class Cluster:
+    def __init__(self, *items: dict[str, Any]) -> None:
+        self.all = items
+
+    def items(self, path: str) -> list[dict[str, Any]]:
+        return [item for item in self.all if item["kind"].lower() + "s" == path.rpartition("/")[2]]
+
+
+def _tree(*items: dict[str, Any]) -> dict[str, Node]:
+    cluster: Any = Cluster(_queue("root", "Cohort", None, nominal=8), *items)
+    return read_tree(cluster)
+
+
+def _is(node: Node) -> tuple[float, float]:
+    return node.free(PLACE) / 1000, node.most(PLACE) / 1000
+
+
+def test_a_queue_alone_has_what_it_is_promised() -> None:
+    assert _is(_tree(_queue("a", "ClusterQueue", None, used=3, nominal=8))["a"]) == (5, 8)
+
+
+def test_what_nobody_is_promised_is_there_up_to_the_limit() -> None:
+    found = _tree(_queue("a", "ClusterQueue", "root", nominal=4, borrow=6, lend=4))["a"]
+    assert _is(found) == (10, 10)
+
+
+def test_what_another_lends_and_does_not_use_is_there() -> None:
+    tree = _tree(
+        _queue("a", "ClusterQueue", "root", nominal=4, borrow=100, lend=4),
+        _queue("b", "ClusterQueue", "root", used=3, nominal=16, borrow=0, lend=10),
+    )
+    # Its first 6 it keeps, so the 3 that it uses cost nobody anything.
+    assert _is(tree["a"]) == (4 + 8 + 10, 4 + 8 + 10)
+    assert _is(tree["b"]) == (13, 16)
+
+
+def test_what_is_borrowed_is_gone_for_its_owner_until_it_is_called_back() -> None:
+    tree = _tree(
+        _queue("a", "ClusterQueue", "root", used=20, nominal=4, borrow=100, lend=4),
+        _queue("b", "ClusterQueue", "root", nominal=16, borrow=0, lend=10),
+    )
+    assert _is(tree["a"]) == (2, 22)
+    assert _is(tree["b"]) == (8, 16)
+
+
+def test_a_limit_of_a_tenant_holds_for_its_queues_together() -> None:
+    tree = _tree(
+        _queue("tenant", "Cohort", "root", borrow=2, lend=0),
+        _queue("a", "ClusterQueue", "tenant", nominal=3, borrow=100, lend=3),
+        _queue("b", "ClusterQueue", "tenant", used=2, nominal=1, borrow=100, lend=1),
+    )
+    assert _is(tree["a"]) == (3 + 1 - 2 + 2, 3 + 1 + 2)
+
+
+def test_what_is_tried_and_taken_back_leaves_no_trace() -> None:
+    tree = _tree(
+        _queue("tenant", "Cohort", "root", used=0, borrow=6, lend=2),
+        _queue("a", "ClusterQueue", "tenant", used=2, nominal=5, borrow=100, lend=3),
+    )
+    before = _is(tree["a"])
+    for amount in (1, 4, 7):
+        tree["a"].use(PLACE, thousandths(amount))
+        assert _is(tree["a"])[0] == before[0] - amount
+        tree["a"].use(PLACE, -thousandths(amount))
+        assert _is(tree["a"]) == before
+
+
+# Nodes
+
+
+def _machine(name: str, gpus: int, used: int = 0, made: bool = True, **labels: str) -> _Machine:
+    taints = [{"key": PLACE[1], "value": "present", "effect": "NoSchedule"}]
+    amounts = {PLACE[1]: gpus * ONE, "cpu": 96 * ONE, "pods": 100 * ONE}
+    return _Machine(name, labels, taints, Counter(amounts), Counter(amounts) - Counter({PLACE[1]: used * ONE}), made)
+
+
+def _placed(monkeypatch: pytest.MonkeyPatch, machines: list[_Machine], *counts: int, **spec: Any) -> Said:
+    monkeypatch.setattr(fits, "_machines", lambda *_: machines)
+    container = {"resources": {"limits": {PLACE[1]: 4}}}
+    pod = {"containers": [container], "tolerations": [{"key": PLACE[1], "operator": "Exists"}], **spec}
+    nothing: Any = None
+    return fits._pool(nothing, nothing, [Pods("pod", count, {"spec": pod}) for count in counts], [])
+
+
+def test_pods_share_a_node_that_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _placed(monkeypatch, [_machine("a", 8)], 2).verdict is Verdict.FITS
+
+
+def test_what_others_hold_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _placed(monkeypatch, [_machine("a", 8, used=4)], 2)
+    assert (found.verdict, found.sentence) == (Verdict.WAITS, "Nodes have room for 1 of its 2 pods now.")
+
+
+@pytest.mark.parametrize("counts", [(3,), (2, 1)])
+def test_more_pods_than_all_nodes_take_never_fit(monkeypatch: pytest.MonkeyPatch, counts: tuple[int, ...]) -> None:
+    found = _placed(monkeypatch, [_machine("a", 8)], *counts)
+    assert found.verdict is Verdict.NEVER
+    assert found.sentence == "All nodes that take its pods together have room for 2 of its 3."
+
+
+def test_gpus_of_two_nodes_are_not_added_up_for_one_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _placed(monkeypatch, [_machine("a", 3), _machine("b", 3)], 1)
+    assert (found.verdict, "have less nvidia.com/gpu" in found.sentence) == (Verdict.NEVER, True)
+
+
+def test_a_node_that_is_not_there_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _placed(monkeypatch, [_machine("a", 8), _machine("b", 8, made=False)], 2).verdict is Verdict.FITS
+    assert _placed(monkeypatch, [_machine("a", 8), _machine("b", 8, made=False)], 3).verdict is Verdict.WAITS
+
+
+def test_a_taint_that_is_not_tolerated_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _placed(monkeypatch, [_machine("a", 8)], 1, tolerations=[])
+    assert (found.verdict, "1 have the taint nvidia.com/gpu" in found.sentence) == (Verdict.NEVER, True)
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "fits_there"),
+    [
+        ("In", ["x", "y"], True),
+        ("In", ["y"], False),
+        ("NotIn", ["y"], True),
+        ("NotIn", ["x"], False),
+        ("Exists", [], True),
+        ("DoesNotExist", [], False),
+    ],
+)
+def test_node_affinity_is_kept(
+    monkeypatch: pytest.MonkeyPatch, operator: str, values: list[str], fits_there: bool
+) -> None:
+    term = {"matchExpressions": [{"key": "zone", "operator": operator, "values": values}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    found = _placed(monkeypatch, [_machine("a", 8, zone="x")], 1, affinity=affinity)
+    assert found.verdict is (Verdict.FITS if fits_there else Verdict.NEVER)
+
+
+# Who asks
+
+
+def test_who_may_not_ask_for_others_is_told_so(environment: Environment) -> None:
+    message = 'users "x" is forbidden: User "jane" cannot impersonate resource "users" in API group ""'
+
+    class Server:
+        def request(self, *_: Any) -> Answer:
+            return Answer(403, {"message": message})
+
+    api: Any = Server()
+    with pytest.raises(Unreachable, match=r"jane.*change: run it with the platform's rights"):
+        fit(api, environment, manifest("Pod", SPEC), Identity("x"), "x")
+
+
+# Bad input
+
+
+def run(spec: SpecFolder, text: str, *options: str) -> Result:
+    result = CliRunner().invoke(main, ["fits", "-", str(spec.path), *options], input=text)
+    assert result.exception is None or isinstance(result.exception, SystemExit), "no traceback, whatever is typed"
+    return result
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("", "given nothing"),
+        ("a: [", "given no YAML"),
+        ("a: b", "an object has apiVersion, kind and metadata.name"),
+        ("- a", "an object has apiVersion, kind and metadata.name"),
+        ({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": SPEC}, "change: add --namespace"),
+        (manifest("ConfigMap", None), "given ConfigMap; rule: something that runs pods"),
+        ({**NAMED, "kind": "Job", "metadata": {"name": "x", "namespace": "fraud--tain"}}, "change: use fraud--train"),
+    ],
+)
+def test_what_is_no_work_of_a_tenant_ends_with_2(spec: SpecFolder, given: Any, said: str) -> None:
+    result = run(spec, given if isinstance(given, str) else json.dumps(given))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+
+
+def test_two_namespaces_are_one_too_many(spec: SpecFolder) -> None:
+    result = run(spec, json.dumps(manifest("Pod", SPEC)), "--namespace", "fraud--serve")
+    assert result.exit_code == 2
+    assert "given --namespace fraud--serve and metadata.namespace fraud--train" in result.stderr
+
+
+def test_where_nobody_makes_work_somebody_has_to_be_named(spec: SpecFolder) -> None:
+    spec.edit("tenants/fraud.yaml", "fraud-engineers, role: developer", "fraud-engineers, role: viewer")
+    text = json.dumps({**manifest("Pod", SPEC), "metadata": {"name": "one", "namespace": "fraud--serve"}})
+    result = run(spec, text)
+    assert result.exit_code == 2
+    assert "names nobody who makes work in serve; rule: somebody asks; change: name a group with --as" in result.stderr
+
+
+def test_a_file_that_is_not_there_ends_with_2(spec: SpecFolder) -> None:
+    result = CliRunner().invoke(main, ["fits", "/nowhere.yaml", str(spec.path)])
+    assert result.exit_code == 2
+    assert "/nowhere.yaml" in result.stderr
+
+
+def test_a_cluster_that_is_nowhere_is_said(spec: SpecFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+    result = run(spec, json.dumps(manifest("Pod", SPEC)))
+    assert result.exit_code == 1
+    assert "given kubeconfig without a usable context" in result.stderr
