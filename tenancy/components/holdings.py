@@ -67,7 +67,8 @@ class Holdings(pulumi.ComponentResource):
                 "secretsmanager/secretPolicy:SecretPolicy",
                 child,
                 {"secretArn": made.id, "policy": text(secret.policy), "blockPublicPolicy": True},
-                pulumi.ResourceOptions(parent=made, protect=False),
+                # Protected with it: a secret that is left without its policy has one lock instead of two.
+                pulumi.ResourceOptions(parent=made),
             )
         for group in plan.log_groups:
             AwsResource(

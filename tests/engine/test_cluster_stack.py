@@ -9,117 +9,55 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_double import AwsDouble
-from chart_repository import serving
-from engine_project import Done, Project, kill_engine
+from engine_aws import OnAws, on_aws, system_node
+from engine_project import Project, kill_engine
 
 from tenancy.lab import control_plane
 from tenancy.lab.nodes import apply_nodes
-from tenancy.plan.charts import SYSTEM_NODES
 from tenancy.plan.services import queue_chart
 from tenancy.spec import load
 
 CLUSTER, PLATFORM = "bank.cluster", "bank"
-RELEASE = "aws:ssm/getParameter:getParameter"
-
-
-def _release(arguments: dict[str, Any], region: str) -> dict[str, Any]:
-    """EKS' public parameter of an image: here the day that its name ends with."""
-    day = arguments["name"].split("/")[-2].rpartition("-v")[2]
-    value = {"value": f"1.36.3-{day}", "insecureValue": "", "type": "String", "version": 1, "arn": "arn:aws:ssm:::x"}
-    return {**value, "name": arguments["name"], "id": arguments["name"], "withDecryption": True, "region": region}
-
-
-class Bank:
-    """The bank's environment in a project whose AWS is the double and whose API server is the lab's."""
-
-    def __init__(self, project: Project, aws: AwsDouble, kubeconfig: Path) -> None:
-        self.project, self.aws, self.kubeconfig = project, aws, kubeconfig
-        self.file = project.folder / "stacks" / "bank" / "environment.yaml"
-
-    def edit(self, old: str, new: str) -> None:
-        text = self.file.read_text("utf-8")
-        assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times"
-        self.file.write_text(text.replace(old, new), "utf-8")
-
-    def run(self, *command: str, kubeconfig: bool = True) -> Done:
-        self.aws.calls.clear()
-        env = {**self.aws.environ, "KUBECONFIG": str(self.kubeconfig if kubeconfig else "/dev/null")}
-        return self.project.run(*command, env=env)
-
-    def tenancy(self, *arguments: str, kubeconfig: bool = True) -> Done:
-        return self.run(sys.executable, "-m", "tenancy", *arguments, kubeconfig=kubeconfig)
-
-    def steps(self, stack: str) -> dict[str, str]:
-        """What a preview would do: operation by `type name`."""
-        done = self.run("pulumi", "preview", "--json", "--stack", stack, "--non-interactive")
-        assert done.code == 0, done.text
-        steps = json.loads(done.out)["steps"]
-        return {f"{_type(s['urn'])} {s['urn'].rpartition('::')[2]}": s["op"] for s in steps}
-
-    def updated(self) -> list[str]:
-        return [call.name for call in self.aws.calls if call.kind == "update" and not call.preview]
-
-
-def _system_node(number: int) -> dict[str, Any]:
-    """A node of the system's group, as kwok plays it."""
-    resources = {"cpu": "4", "memory": "16Gi", "pods": "58", "ephemeral-storage": "180Gi"}
-    labels = {**SYSTEM_NODES, "topology.kubernetes.io/zone": f"eu-central-1{'ab'[number]}"}
-    return {
-        "metadata": {"name": f"system-{number}", "labels": labels},
-        "spec": {"taints": [{"key": "CriticalAddonsOnly", "value": "true", "effect": "NoSchedule"}]},
-        "status": {"allocatable": resources, "capacity": resources},
-    }
-
-
-def _type(urn: str) -> str:
-    return urn.split("::")[2].rpartition("$")[2]
 
 
 @pytest.fixture(scope="module")
-def bank(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
-    folder = tmp_path_factory.mktemp("bank")
-    with serving(folder / "charts") as charts, AwsDouble() as aws:
-        aws.answers[RELEASE] = _release
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(project.lab.kubeconfig.read_text("utf-8").replace("gpu-tenancy-lab", "bank"), "utf-8")
-        found = Bank(project, aws, kubeconfig)
-        found.edit("platform:\n", f"platform:\n  chart-mirror: {charts}\n")
+def bank(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnAws]:
+    with on_aws("bank", project, tmp_path_factory.mktemp("bank")) as found:
+        found.edit("platform:\n", f"platform:\n  chart-mirror: {found.charts}\n")
         # Kueue's pods do not run here: the lab runs it as a process, and its release is an empty one.
-        chart = queue_chart(load(found.file.parent).environment)
+        chart = queue_chart(load(found.folder).environment)
         assert chart
         control_plane.up(root=project.folder, queues=chart.values)
         yield found
 
 
-def test_a_preview_shows_the_cluster_and_says_what_has_to_wait(bank: Bank) -> None:
+def test_a_preview_shows_the_cluster_and_says_what_has_to_wait(bank: OnAws) -> None:
     done = bank.tenancy("up", "bank", "--preview", kubeconfig=False)
     assert done.code == 0, done.text
     assert "nothing to compare the rest with before the cluster stands" in done.out
     assert [call for call in bank.aws.calls if call.kind == "create" and not call.preview] == []
 
 
-def test_the_clusters_resources_are_these(bank: Bank, golden: Any) -> None:
+def test_the_clusters_resources_are_these(bank: OnAws, golden: Any) -> None:
     golden.check("bank-cluster.txt", "".join(f"{step}\n" for step in sorted(bank.steps(CLUSTER))))
 
 
-def test_the_platforms_resources_are_these(bank: Bank, golden: Any) -> None:
+def test_the_platforms_resources_are_these(bank: OnAws, golden: Any) -> None:
     assert bank.run("pulumi", "stack", "init", PLATFORM).code == 0
     golden.check("bank-platform.txt", "".join(f"{step}\n" for step in sorted(bank.steps(PLATFORM))))
 
 
-def test_a_run_without_the_new_clusters_context_ends_with_the_command_that_adds_it(bank: Bank) -> None:
+def test_a_run_without_the_new_clusters_context_ends_with_the_command_that_adds_it(bank: OnAws) -> None:
     done = bank.tenancy("up", "bank", kubeconfig=False)
     assert done.code == 1
     assert "aws eks update-kubeconfig --name bank --region eu-central-1 --alias bank" in done.err
     assert bank.aws.live, "the cluster itself was made"
 
 
-def test_nodes_come_after_their_network_and_the_waves_one_after_another(bank: Bank) -> None:
+def test_nodes_come_after_their_network_and_the_waves_one_after_another(bank: OnAws) -> None:
     state = bank.project.state(CLUSTER)
     order = [resource["urn"].rpartition("::")[2] for resource in state["resources"]]
     waves = [
@@ -133,14 +71,14 @@ def test_nodes_come_after_their_network_and_the_waves_one_after_another(bank: Ba
     assert "bank-coredns" not in order, "under Cilium a pod that starts before the agent has no identity"
 
 
-def test_a_role_is_used_only_with_its_policies(bank: Bank) -> None:
+def test_a_role_is_used_only_with_its_policies(bank: OnAws) -> None:
     order = [resource["urn"].rpartition("::")[2] for resource in bank.project.state(CLUSTER)["resources"]]
     of_cluster = [name for name in order if name.startswith("bank-role-cluster-")]
     assert of_cluster
     assert all(order.index(name) < order.index("bank-cluster") for name in of_cluster)
 
 
-def test_nobody_but_the_platforms_role_administers_the_cluster(bank: Bank) -> None:
+def test_nobody_but_the_platforms_role_administers_the_cluster(bank: OnAws) -> None:
     cluster = bank.aws.find("::bank-cluster").inputs
     assert cluster["accessConfig"] == {
         "authenticationMode": "API",
@@ -150,7 +88,7 @@ def test_nobody_but_the_platforms_role_administers_the_cluster(bank: Bank) -> No
     assert [entry.inputs["principalArn"].rpartition("/")[2] for entry in entries] == ["gpu-platform"]
 
 
-def test_every_node_keeps_its_metadata_from_pods(bank: Bank) -> None:
+def test_every_node_keeps_its_metadata_from_pods(bank: OnAws) -> None:
     templates = [r for r in bank.aws.live.values() if r.type == "aws:ec2/launchTemplate:LaunchTemplate"]
     assert len(templates) == 5
     for template in templates:
@@ -159,7 +97,7 @@ def test_every_node_keeps_its_metadata_from_pods(bank: Bank) -> None:
         assert template.inputs["blockDeviceMappings"][0]["ebs"]["encrypted"] == "true"
 
 
-def test_efa_interfaces_carry_the_pools_own_group_and_no_other(bank: Bank) -> None:
+def test_efa_interfaces_carry_the_pools_own_group_and_no_other(bank: OnAws) -> None:
     wall = bank.aws.find("::bank-wall-train-efa-group").id
     interfaces = bank.aws.find("::bank-train-efa-template").inputs["networkInterfaces"]
     assert [one["interfaceType"] for one in interfaces] == ["interface", *["efa-only"] * 4]
@@ -167,19 +105,19 @@ def test_efa_interfaces_carry_the_pools_own_group_and_no_other(bank: Bank) -> No
     assert interfaces[0]["securityGroups"] != [wall]
 
 
-def test_a_reservation_is_used_alone_and_without_a_placement_group(bank: Bank) -> None:
+def test_a_reservation_is_used_alone_and_without_a_placement_group(bank: OnAws) -> None:
     template = bank.aws.find("::bank-train-a100-template").inputs
     wanted = template["capacityReservationSpecification"]
     assert wanted["capacityReservationPreference"] == "capacity-reservations-only"
     assert "placement" not in template
 
 
-def test_a_second_run_changes_nothing(bank: Bank) -> None:
+def test_a_second_run_changes_nothing(bank: OnAws) -> None:
     assert set(bank.steps(CLUSTER).values()) == {"same"}
 
 
-def test_the_charts_are_installed_and_karpenter_gets_its_pools(bank: Bank) -> None:
-    apply_nodes([_system_node(number) for number in range(2)], bank.project.lab)
+def test_the_charts_are_installed_and_karpenter_gets_its_pools(bank: OnAws) -> None:
+    apply_nodes([system_node(number) for number in range(2)], bank.project.lab)
     done = bank.tenancy("up", "bank", "--stack", PLATFORM)
     assert done.code == 0, done.text
     listed = bank.run("kubectl", "get", "nodepools,ec2nodeclasses,nodeoverlays", "-o", "name").out
@@ -192,13 +130,13 @@ def test_the_charts_are_installed_and_karpenter_gets_its_pools(bank: Bank) -> No
     assert {"deployment.apps/karpenter", "daemonset.apps/cilium"} <= set(deployed)
 
 
-def test_a_second_run_leaves_the_charts_alone(bank: Bank) -> None:
+def test_a_second_run_leaves_the_charts_alone(bank: OnAws) -> None:
     done = bank.tenancy("up", "bank", "--stack", PLATFORM)
     assert done.code == 0, done.text
     assert "update" not in done.out
 
 
-def test_a_changed_layout_replaces_the_nodes_of_its_pool_alone(bank: Bank) -> None:
+def test_a_changed_layout_replaces_the_nodes_of_its_pool_alone(bank: OnAws) -> None:
     bank.edit("layout: {1g.5gb: 4, 3g.20gb: 1}", "layout: {1g.5gb: 5, 2g.10gb: 1}")
     bank.edit("a100-3g.20gb: {gpu: a100-40gb, mig: 3g.20gb}", "a100-3g.20gb: {gpu: a100-40gb, mig: 2g.10gb}")
     changed = {name: op for name, op in bank.steps(CLUSTER).items() if op != "same"}
@@ -210,7 +148,7 @@ def test_a_changed_layout_replaces_the_nodes_of_its_pool_alone(bank: Bank) -> No
     bank.edit("a100-3g.20gb: {gpu: a100-40gb, mig: 2g.10gb}", "a100-3g.20gb: {gpu: a100-40gb, mig: 3g.20gb}")
 
 
-def test_a_new_image_goes_wave_by_wave(bank: Bank) -> None:
+def test_a_new_image_goes_wave_by_wave(bank: OnAws) -> None:
     bank.edit("  platform-role:", "  ami-release: v20260912\n  upgrade-pause: 0\n  platform-role:")
     done = bank.tenancy("up", "bank", "--stack", CLUSTER, kubeconfig=False)
     groups = [name for name in bank.updated() if name.endswith("-nodes")]
@@ -220,7 +158,7 @@ def test_a_new_image_goes_wave_by_wave(bank: Bank) -> None:
     assert done.out.count("is done; the next in 0 min") == 3
 
 
-def test_no_node_is_newer_than_its_control_plane(bank: Bank) -> None:
+def test_no_node_is_newer_than_its_control_plane(bank: OnAws) -> None:
     bank.edit('kubernetes: "1.36"', 'kubernetes: "1.35"')  # backwards, which the double knows no better
     done = bank.tenancy("up", "bank", "--stack", CLUSTER, kubeconfig=False)
     assert done.code == 0, done.text
@@ -228,13 +166,13 @@ def test_no_node_is_newer_than_its_control_plane(bank: Bank) -> None:
     assert "the control plane is done" in done.out
 
 
-def test_nodes_that_hold_a_full_reservation_go_before_the_next_comes(bank: Bank) -> None:
+def test_nodes_that_hold_a_full_reservation_go_before_the_next_comes(bank: OnAws) -> None:
     how = {name: bank.aws.find(f"::bank-{name}-nodes").inputs["updateConfig"] for name in ("train-a100", "notebooks")}
     assert how["train-a100"] == {"maxUnavailable": 4, "updateStrategy": "MINIMAL"}
     assert how["notebooks"] == {"maxUnavailable": 1, "updateStrategy": "DEFAULT"}
 
 
-def test_what_aws_was_making_when_the_engine_died_is_not_forgotten(bank: Bank) -> None:
+def test_what_aws_was_making_when_the_engine_died_is_not_forgotten(bank: OnAws) -> None:
     bank.edit(
         "  notebooks:\n",
         "  more: {instance: g6.12xlarge, nodes: 1, share: {time-slicing: 4}, tenants: [notebooks-lab]}\n  notebooks:\n",
@@ -247,8 +185,8 @@ def test_what_aws_was_making_when_the_engine_died_is_not_forgotten(bank: Bank) -
             go_on.wait(30)
 
     bank.aws.on_call = hold
-    env = {**bank.aws.environ, "KUBECONFIG": "/dev/null"}
-    process = bank.project.start(sys.executable, "-m", "tenancy", "up", "bank", "--stack", CLUSTER, env=env)
+    command = (sys.executable, "-m", "tenancy", "up", "bank", "--stack", CLUSTER)
+    process = bank.project.start(*command, env=bank.environ(kubeconfig=False))
     assert asked.wait(60)
     kill_engine(process)
     go_on.set()
@@ -260,19 +198,19 @@ def test_what_aws_was_making_when_the_engine_died_is_not_forgotten(bank: Bank) -
     assert f"pulumi refresh --stack {CLUSTER} --clear-pending-creates" in done.err
 
 
-def test_a_stack_that_the_environment_has_not_is_named(bank: Bank) -> None:
+def test_a_stack_that_the_environment_has_not_is_named(bank: OnAws) -> None:
     done = bank.tenancy("up", "bank", "--stack", "bank.clutser", kubeconfig=False)
     assert done.code == 2
     assert "bank.clutser" in done.err
     assert CLUSTER in done.err
 
 
-def test_credentials_of_another_account_end_the_run(bank: Bank) -> None:
+def test_credentials_of_another_account_end_the_run(bank: OnAws) -> None:
     provider = next(r for r in bank.project.state(CLUSTER)["resources"] if r["type"] == "pulumi:providers:aws")
     assert json.loads(provider["inputs"]["allowedAccountIds"]) == ["111122223333"]
 
 
-def test_the_cluster_stays_when_the_environment_goes(bank: Bank) -> None:
+def test_the_cluster_stays_when_the_environment_goes(bank: OnAws) -> None:
     done = bank.tenancy("down", "bank", "--yes")
     assert done.code == 0, done.text
     assert "the cluster stays" in done.out

@@ -1,0 +1,237 @@
+"""Whose service account is whose, on a real API server: nobody of a tenant becomes another by one.
+
+What `tenancy verify` asks of every cluster is in `tenancy.live.attacks`; here is what needs more than it has: the other
+ways to write, tokens of everybody, and a person's own certificate, because who impersonates cannot be impersonated.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tenancy.lab import pki, ports
+from tenancy.lab.layout import Lab
+from tenancy.live import denial
+from tenancy.live.api import Api, Identity
+from tenancy.live.attacks import Attack, Place, Request
+from tenancy.live.attacks.model import APPLY, JSON_PATCH, MERGE, STRATEGIC, attack, core, group
+from tenancy.live.denial import AuditLog
+from tenancy.live.verify import ask, run
+from tenancy.plan import make_plan
+from tenancy.spec import load
+from tenancy.spec.tenant import Role
+from tests.attacks.attack_lab import ROOT, Cluster, deployed, local
+
+GUARD = denial.guard("tenancy-serviceaccounts", "id-01")
+ROLE = "eks.amazonaws.com/role-arn"
+ANOTHERS = "arn:aws:iam::111122223333:role/tenancy/bank/performance/bank--performance--train"
+HARMLESS = "bank.example/note"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("accounts")
+    loaded = load(local(folder / "local"))
+    with deployed(loaded, make_plan(loaded.environment, loaded.tenants), folder / "lab") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def home(cluster: Cluster) -> Place:
+    """Where somebody of every role is."""
+    return next(place for place in cluster.scene.places if all(map(place.person, Role)))
+
+
+@pytest.fixture(scope="module")
+def neighbour(cluster: Cluster, home: Place) -> Place:
+    return next(place for place in cluster.scene.places if place.tenant.tenant != home.tenant.tenant)
+
+
+def gaps(cluster: Cluster, attacks: Sequence[Attack]) -> list[dict[str, Any]]:
+    """Attacks that get through, that somebody else refuses, or whose twin is refused as well."""
+    assert attacks
+    results = run(cluster.api, attacks, AuditLog(cluster.audit_log))
+    return [result.as_dict() for result in results if result.gap]
+
+
+def person(place: Place, role: Role) -> Identity:
+    found = place.person(role)
+    assert found
+    return found
+
+
+def annotated(key: str, value: str, name: str = "default") -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "annotations": {key: value}}}
+
+
+def test_an_owner_asks_for_no_aws_role_however_it_is_written(cluster: Cluster, home: Place) -> None:
+    """The twin has the same value under a name that nobody obeys."""
+    owner, where = person(home, Role.OWNER), core(home.name, "serviceaccounts", "default")
+    steps = {
+        key: [{"op": "add", "path": "/metadata/annotations", "value": {key: ANOTHERS}}] for key in (ROLE, HARMLESS)
+    }
+    bad, good = annotated(ROLE, ANOTHERS), annotated(HARMLESS, ANOTHERS)
+    ways = {
+        "merge": ("PATCH", where, MERGE, bad, good),
+        "strategic": ("PATCH", where, STRATEGIC, bad, good),
+        "json": ("PATCH", where, JSON_PATCH, steps[ROLE], steps[HARMLESS]),
+        "apply": ("PATCH", f"{where}?fieldManager=owner", APPLY, bad, good),
+        "put": ("PUT", where, "application/json", bad, good),
+        "create": (
+            *("POST", core(home.name, "serviceaccounts"), "application/json"),
+            *(annotated(key, ANOTHERS, "attack") for key in (ROLE, HARMLESS)),
+        ),
+    }
+    attacks = [
+        attack(f"owner-{way}", "id-01", way, GUARD, Request(method, path, body, owner, kind), twin_body=twin)
+        for way, (method, path, kind, body, twin) in ways.items()
+    ]
+    assert gaps(cluster, attacks) == []
+
+
+@pytest.mark.parametrize("key", ["audience", "sts-regional-endpoints", "token-expiration", "skip-containers"])
+def test_an_owner_changes_nothing_else_that_eks_reads_there(cluster: Cluster, home: Place, key: str) -> None:
+    where = core(home.name, "serviceaccounts", "default")
+    request = Request("PATCH", where, annotated(f"eks.amazonaws.com/{key}", "x"), person(home, Role.OWNER), MERGE)
+    twin = annotated(f"{key}.bank.example/x", "x")
+    assert gaps(cluster, [attack(key, "id-01", key, GUARD, request, twin_body=twin)]) == []
+
+
+def test_the_other_roles_write_no_service_account_at_all(cluster: Cluster, home: Place) -> None:
+    attacks = []
+    for role in (Role.DEVELOPER, Role.OPERATOR, Role.VIEWER):
+        patch = annotated(HARMLESS, "hello")
+        where = core(home.name, "serviceaccounts", "default")
+        for name, request in (
+            ("patch", Request("PATCH", where, patch, person(home, role), MERGE)),
+            ("create", Request("POST", core(home.name, "serviceaccounts"), annotated(HARMLESS, "x", "attack"))),
+            ("delete", Request("DELETE", where)),
+        ):
+            asked = replace(request, who=person(home, role))
+            owner = person(home, Role.OWNER)
+            attacks.append(attack(f"{role}-{name}", "rbac", name, denial.RBAC, asked, twin_who=owner))
+    assert gaps(cluster, attacks) == []
+
+
+def test_nobody_of_a_tenant_mints_a_token_at_home_or_next_door(cluster: Cluster, home: Place, neighbour: Place) -> None:
+    """The twin is the platform, for which the guards are in force and RBAC is not in the way."""
+    token = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"audiences": ["pods.eks.amazonaws.com"]},
+    }
+    attacks = [
+        attack(
+            f"{role}-{place.name}",
+            "rbac",
+            f"{role}: a token of {place.name}",
+            denial.RBAC,
+            Request("POST", core(place.name, "serviceaccounts", "default", "token"), token, person(home, role)),
+            twin_who=None,
+        )
+        for role in Role
+        for place in (home, neighbour)
+    ]
+    assert gaps(cluster, attacks) == []
+
+
+def test_a_neighbours_pod_has_no_rights_here(cluster: Cluster, home: Place, neighbour: Place) -> None:
+    name = f"system:serviceaccount:{neighbour.name}:default"
+    pod = Identity(name, ("system:serviceaccounts", f"system:serviceaccounts:{neighbour.name}"))
+    attacks = [
+        attack(
+            f"{method}-{what}",
+            "rbac",
+            what,
+            denial.RBAC,
+            Request(method, core(home.name, what), body, pod),
+            twin_who=who,
+        )
+        for method, what, body, who in (
+            ("GET", "secrets", None, person(home, Role.DEVELOPER)),
+            ("GET", "serviceaccounts", None, person(home, Role.VIEWER)),
+            ("POST", "pods", home.pod(), person(home, Role.DEVELOPER)),
+        )
+    ]
+    assert gaps(cluster, attacks) == []
+
+
+def test_an_owner_lets_no_foreign_account_in(cluster: Cluster, home: Place, neighbour: Place) -> None:
+    body = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "attack"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "tenancy-viewer"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": neighbour.name}],
+    }
+    where = group("rbac.authorization.k8s.io/v1", home.name, "rolebindings")
+    request = Request("POST", where, body, person(home, Role.OWNER))
+    assert gaps(cluster, [attack("bind", "rbac", "bind", denial.RBAC, request, twin_who=None)]) == []
+
+
+def test_a_pod_runs_only_as_an_account_of_its_own_namespace(cluster: Cluster, home: Place, neighbour: Place) -> None:
+    """An account is named without a namespace; one that only the neighbour has is none."""
+    made = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "next-door"}}
+    assert cluster.api.request("POST", core(neighbour.name, "serviceaccounts"), made).ok
+
+    def asked(place: Place, account: str) -> Any:
+        body = {**place.pod(), "spec": {**place.pod()["spec"], "serviceAccountName": account}}
+        return ask(cluster.api, Request("POST", core(place.name, "pods"), body, place.developer))
+
+    refused = asked(home, "next-door")
+    assert refused.status == 403
+    assert f"error looking up service account {home.name}/next-door" in refused.message
+    assert asked(home, "default").ok
+    assert asked(neighbour, "next-door").ok
+
+
+# ── impersonation ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def themselves(cluster: Cluster, home: Place, tmp_path_factory: pytest.TempPathFactory) -> dict[Role, Api]:
+    """Everybody with a certificate of their own; the lab's authority stands for EKS' access entries."""
+    folder = tmp_path_factory.mktemp("people")
+    lab = Lab(ROOT, cluster.audit_log.parent)
+    port = ports.remembered(lab)["kube-apiserver"]
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        for role in (Role.OWNER, Role.DEVELOPER, Role.OPERATOR):
+            who = person(home, role)
+            pki._issue(lab, f"person-{role}", who.user, tuple(who.groups), datetime.timedelta(hours=1))
+            pki._write_kubeconfig(lab, folder / role, f"person-{role}", who.user, port)
+            patch.setenv("KUBECONFIG", str(folder / role))
+            found[role] = Api(None)
+    return found
+
+
+@pytest.mark.parametrize("role", [Role.OWNER, Role.DEVELOPER, Role.OPERATOR])
+def test_nobody_of_a_tenant_impersonates(
+    cluster: Cluster, themselves: dict[Role, Api], home: Place, neighbour: Place, role: Role
+) -> None:
+    """The twin is the same list without the headers."""
+    api, where = themselves[role], core(home.name, "pods")
+    assert api.request("GET", where).ok
+    account = f"system:serviceaccount:{neighbour.name}:default"
+    for victim in (
+        Identity(account, ("system:serviceaccounts", f"system:serviceaccounts:{neighbour.name}")),
+        Identity(f"system:serviceaccount:{home.name}:default"),
+        Identity(person(neighbour, Role.OWNER).user, person(neighbour, Role.OWNER).groups),
+        Identity(person(home, Role.OWNER).user, ("system:masters",)),
+        Identity("platform-engineer", (cluster.scene.environment.platform.group,)),
+    ):
+        answer = api.request("GET", where, identity=victim)
+        assert (answer.status, denial.denier(answer.status, answer.message)) == (403, denial.RBAC), victim
+        # Since 1.36 the server asks for `impersonate-on:…` first, where it once asked for `impersonate`.
+        assert " cannot impersonate" in answer.message
+
+
+def test_the_platform_may_impersonate_or_these_tests_prove_nothing(cluster: Cluster, neighbour: Place) -> None:
+    account = Identity(f"system:serviceaccount:{neighbour.name}:default")
+    answer = cluster.api.request("GET", core(neighbour.name, "pods"), identity=account)
+    assert answer.status == 403
+    assert f'User "{account.user}" cannot list resource' in answer.message

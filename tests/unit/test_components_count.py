@@ -1,0 +1,158 @@
+"""Both sides of an account's book: what the AWS halves of a plan list, and what the program registers for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_components import Registered, register
+from test_components_aws import inputs, kind, on_aws
+
+from tenancy.components.scope import Scope
+from tenancy.plan import Plan, data, make_plan, tenant_aws
+from tenancy.spec import load
+from tests.iam.worlds import world
+
+BANK = Path(__file__).parents[2] / "stacks" / "bank"
+AROUND_A_BUCKET = (
+    *("Bucket", "BucketPublicAccessBlock", "BucketOwnershipControls", "BucketVersioning", "BucketPolicy"),
+    *("BucketServerSideEncryptionConfiguration", "BucketLifecycleConfiguration"),
+)
+Line = tuple[str, str]
+"""Kind, and what AWS knows it by."""
+KNOWN_BY = {
+    **dict.fromkeys(AROUND_A_BUCKET, "bucket"),
+    **dict.fromkeys(("AccessEntry", "AccessPolicyAssociation"), "principalArn"),
+    "CostAllocationTag": "tagKey",
+    "Key": "description",
+    "OpenIdConnectProvider": "url",
+}
+"""The property; of the others it is `name`."""
+ON = {
+    **dict.fromkeys(AROUND_A_BUCKET[1:], ("bucket", "Bucket")),
+    "EventTarget": ("rule", "EventRule"),
+    "QueuePolicy": ("queueUrl", "Queue"),
+    "RepositoryPolicy": ("repository", "Repository"),
+    "RolePolicy": ("role", "Role"),
+    "SecretPolicy": ("secretArn", "Secret"),
+    "TopicPolicy": ("arn", "Topic"),
+    "TopicSubscription": ("topic", "Topic"),
+}
+"""Kinds that are known by what they are on: the property with its id, and its kind."""
+
+
+def lines(resource: object) -> Iterator[Line]:
+    """The resources of AWS that an entry of a plan stands for, as its docstring says."""
+    match resource:
+        case tenant_aws.Key(description=text, alias=alias):
+            yield from (("Key", text), ("Alias", alias))
+        case data.Boundary(name=name):
+            yield "Policy", name
+        case tenant_aws.TenantRole(name=name, policies=policies):
+            yield "Role", name
+            yield from (("RolePolicy", f"{name}/{policy}") for policy in policies)
+        case data.Bucket(name=name):
+            yield from ((each, name) for each in AROUND_A_BUCKET)
+        case data.OidcProvider(url=url):
+            yield "OpenIdConnectProvider", url
+        case tenant_aws.AccessEntry(principal=principal, policy=policy):
+            yield "AccessEntry", principal
+            yield from [("AccessPolicyAssociation", principal)] if policy else []
+        case data.BreakGlass(role=role, entry=entry, alarm=alarm):
+            yield from (*lines(role), *lines(entry))
+            yield from ((each, alarm.name) for each in ("Topic", "TopicPolicy", "TopicSubscription"))
+            yield from (("EventRule", alarm.name), ("EventTarget", alarm.name))
+        case tenant_aws.AccessPoint(name=name):
+            yield "AccessPoint", name
+        case tenant_aws.Repository(name=name):
+            yield from (("Repository", name), ("RepositoryPolicy", name))
+        case tenant_aws.Secret(name=name):
+            yield from (("Secret", name), ("SecretPolicy", name))
+        case tenant_aws.LogGroup(name=name):
+            yield "LogGroup", name
+        case tenant_aws.Queue(name=name):
+            yield from (("Queue", name), ("QueuePolicy", name))
+        case tenant_aws.Budget(name=name):
+            yield "Budget", name
+        case tenant_aws.Association(namespace=namespace, service_account=account):
+            yield "PodIdentityAssociation", f"{namespace}/{account}"
+        case _:
+            raise AssertionError(f"nothing is known of {resource}")
+
+
+def planned(plan: Plan, tenant: str | None = None) -> Counter[Line]:
+    """Of a tenant, or of the platform."""
+    if tenant:
+        own = plan.tenant(tenant).aws
+        assert own is not None
+        return Counter(line for found in own.resources() for line in lines(found))
+    shared = plan.platform.data
+    assert shared
+    return Counter(line for found in shared.resources() for line in lines(found)) + Counter(
+        ("CostAllocationTag", tag) for tag in shared.cost_tags
+    )
+
+
+def registered(*found: Registered) -> Counter[Line]:
+    """What was registered beside services, which are no part of the AWS halves of tenants."""
+    ours = [r for each in found for urn, r in on_aws(each).items() if ":Services$" not in each.path(urn)]
+    mothers = {(kind(r), f"{r.name}-id"): str(inputs(r).get(KNOWN_BY.get(kind(r), "name"))) for r in ours}
+
+    def known_by(request: Any) -> str:
+        what, told = kind(request), inputs(request)
+        if what == "PodIdentityAssociation":
+            return f"{told['namespace']}/{told['serviceAccount']}"
+        if what not in ON:
+            return told[KNOWN_BY.get(what, "name")]
+        key, mother = ON[what]
+        return mothers[mother, told[key]] + (f"/{told['name']}" if what == "RolePolicy" else "")
+
+    return Counter((kind(request), known_by(request)) for request in ours)
+
+
+def bank() -> Plan:
+    loaded = load(BANK)
+    return make_plan(loaded.environment, loaded.tenants)
+
+
+PLANS: dict[str, Callable[[], Plan]] = {
+    "bank": bank,
+    **{f"{(made := world(seed)).identity} {seed}": lambda made=made: made.account.plan for seed in range(3)},
+}
+
+
+@pytest.fixture(scope="module", params=PLANS)
+def plan(request: pytest.FixtureRequest) -> Plan:
+    return PLANS[request.param]()
+
+
+def test_one_stack_registers_every_line_of_the_plan_once_and_nothing_else(plan: Plan) -> None:
+    lines = [planned(plan), *(planned(plan, tenant.name) for tenant in plan.tenants)]
+    assert registered(register(plan)) == sum(lines, Counter())
+    assert len(lines[0]) > 5
+
+
+def test_each_scope_registers_its_own_lines() -> None:
+    plan = PLANS["shared 2"]()
+    assert registered(register(plan, Scope.PLATFORM)) == planned(plan)
+    for tenant in plan.tenants:
+        assert registered(register(plan, Scope.TENANT, tenant.name)) == planned(plan, tenant.name), tenant.name
+
+
+def test_every_kind_of_entry_is_in_one_of_these_plans() -> None:
+    met = set[type]()
+    for made in PLANS.values():
+        plan = made()
+        halves = [plan.platform.data, *(tenant.aws for tenant in plan.tenants)]
+        met |= {type(each) for half in halves if half is not None for each in half.resources()}
+    assert met == ENTRIES
+
+
+ENTRIES: set[type] = {
+    *(tenant_aws.Key, tenant_aws.TenantRole, tenant_aws.AccessPoint, tenant_aws.Repository, tenant_aws.Secret),
+    *(tenant_aws.LogGroup, tenant_aws.Queue, tenant_aws.Budget, tenant_aws.Association, tenant_aws.AccessEntry),
+    *(data.Boundary, data.Bucket, data.OidcProvider, data.BreakGlass),
+}
