@@ -414,6 +414,7 @@ OBJECT_CASES = (
     ),
     _role("rbac-01", "all", "", "*", "get", ("rules", 0, "resources"), ["pods"]),
     _role("rbac-02", "climbing", "", "pods", "escalate", ("rules", 0, "verbs"), ["get"]),
+    _role("rbac-02", "posing-for", "", "users", "impersonate-on:user-info:list", ("rules", 0, "verbs"), ["get"]),
     _role("rbac-02", "minting", "", "serviceaccounts/token", "create", ("rules", 0, "resources"), ["pods"]),
     _role(
         "rbac-02", "lying", DEVICES, "resourceclaims/status", "update", ("rules", 0, "resources"), ["resourceclaims"]

@@ -61,14 +61,14 @@ class Holdings(pulumi.ComponentResource):
                 "secretsmanager/secret:Secret",
                 child,
                 {"name": secret.name, "recoveryWindowInDays": secret.recovery_days, "tags": secret.tags},
-                pulumi.ResourceOptions(parent=self, protect=True),
+                kept(self, protect=True),
             )
             AwsResource(
                 "secretsmanager/secretPolicy:SecretPolicy",
                 child,
                 {"secretArn": made.id, "policy": text(secret.policy), "blockPublicPolicy": True},
-                # Protected with it: a secret that is left without its policy has one lock instead of two.
-                pulumi.ResourceOptions(parent=made),
+                # Kept with it: a secret that is left without its policy has one lock instead of two.
+                kept(made),
             )
         for group in plan.log_groups:
             AwsResource(

@@ -96,7 +96,7 @@ class BreakGlass:
 
 @dataclass(frozen=True, slots=True)
 class DataPlan:
-    """In the order in which it is made: keys, boundary, roles, buckets, then who gets in."""
+    """In the order in which it is made: keys and buckets, boundary, roles, then who gets in."""
 
     keys: tuple[Key, ...] = ()
     boundary: Boundary | None = None

@@ -77,7 +77,9 @@ def _limit_range(item: Object) -> Given:
         yield "quota-02", ", ".join(sorted(named))
 
 
-_ESCALATING_VERBS = frozenset({"bind", "escalate", "impersonate", "approve", "sign"})
+_ESCALATING_VERBS = frozenset({"bind", "escalate", "approve", "sign"})
+_IMPERSONATING = "impersonate"
+"""Since 1.36 also `impersonate:user-info`, `impersonate-on:user-info:list` and the like."""
 _POWERS = frozenset(
     {
         "serviceaccounts/token",
@@ -113,13 +115,17 @@ _LIMITS = frozenset(
 _READ = frozenset({"get", "list", "watch"})
 
 
+def _escalating(verbs: set[str]) -> set[str]:
+    return {verb for verb in verbs if verb in _ESCALATING_VERBS or verb.startswith(_IMPERSONATING)}
+
+
 def role_rules(item: Object) -> Given:
     """rbac-01 to rbac-03 on a Role or ClusterRole that a tenant is bound to."""
     for rule in item.get("rules") or ():
         resources, verbs = set(rule.get("resources") or ()), set(rule.get("verbs") or ())
         if "*" in resources | verbs | set(rule.get("apiGroups") or ()):
             yield "rbac-01", f"rule {dict(rule)}"
-        if mighty := sorted(verbs & _ESCALATING_VERBS | resources & _POWERS):
+        if mighty := sorted(_escalating(verbs) | resources & _POWERS):
             yield "rbac-02", ", ".join(mighty)
         if (held := sorted(resources & _LIMITS)) and not verbs <= _READ:
             yield "rbac-03", f"{', '.join(sorted(verbs - _READ))} on {', '.join(held)}"

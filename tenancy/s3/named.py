@@ -79,7 +79,7 @@ class Named:
             safe_key(f"{place.prefix}{longest}/", path)
         version = self._claim(place, version)
         inner = place.within(version)
-        stored = _together(lambda path: inner.put(path, files[path]), files, place.workers)
+        stored = _together(lambda path: inner.put(path, files[path], if_absent=True), files, place.workers)
         listed = tuple(File(path, done.size, done.sha256 or "") for path, done in zip(files, stored, strict=True))
         manifest = Manifest(name, version, datetime.now(UTC).isoformat(timespec="seconds"), listed)
         place.put(f".manifests/{version}", _written(manifest), if_absent=True)

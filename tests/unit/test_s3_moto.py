@@ -203,6 +203,18 @@ def test_versions_are_uploaded_found_promoted_fetched_and_deleted(
     assert named.versions("ner") == ["v2"]
 
 
+def test_a_grant_to_write_once_uploads_versions_and_promotes_the_first_for_good(
+    pod: Callable[[str, str], Tenant], tmp_path: Path
+) -> None:
+    (tmp_path / "weights").write_bytes(b"1")
+    models = Models(pod("fraud", "train").prefix(MODELS, "fraud/"))
+    assert models.upload("cards", tmp_path / "weights").version == "v1"
+    models.promote("cards", "v1")
+    assert models.upload("cards", tmp_path / "weights").version == "v2"
+    with pytest.raises(Denied):
+        models.promote("cards", "v2")
+
+
 def test_what_is_written_once_is_written_with_if_absent_alone(pod: Callable[[str, str], Tenant], s3: Any) -> None:
     train = pod("fraud", "train")
     own = train.prefix(MODELS, "fraud/")
