@@ -7,7 +7,7 @@ those on machines in `aws` and `nodes`, on what shares them in `queues`.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from tenancy.catalog import gpus
@@ -115,7 +115,7 @@ _LIMITS = frozenset(
 _READ = frozenset({"get", "list", "watch"})
 
 
-def _escalating(verbs: set[str]) -> set[str]:
+def _escalating(verbs: Set[str]) -> set[str]:
     return {verb for verb in verbs if verb in _ESCALATING_VERBS or verb.startswith(_IMPERSONATING)}
 
 

@@ -1,0 +1,96 @@
+"""Chargeback of a month: 200 tenants and ten million samples, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.generate import generate
+
+TENANTS = 200
+SAMPLES = 10_000_000
+STEP = 300
+START, END = "2026-10-01", "2026-11-01"
+
+# A child of its own, so that the peak of memory is its own.
+_COMMAND = """
+import json, resource, subprocess, sys, time
+start = time.perf_counter()
+command = [sys.executable, "-m", "tenancy", "chargeback", *sys.argv[1:]]
+subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+wall, used = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+print(json.dumps([wall, used.ru_utime + used.ru_stime, used.ru_maxrss]))
+"""
+
+
+class Run(NamedTuple):
+    """Seconds, seconds and kilobytes."""
+
+    wall: float
+    cpu: float
+    peak: int
+
+
+def measure() -> str:
+    """The table, as Markdown."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = generate(Path(name) / f"n{TENANTS}", TENANTS)
+        data = Path(name) / "month"
+        rows = samples(folder, data)
+        size = sum(path.stat().st_size for path in data.iterdir()) / 2**20
+        base = (str(folder), "--from", START, "--to", END, "--holdings", str(data))
+        runs = {
+            "`--format table`": _run(*base),
+            "`--format csv --by day`, 31 periods": _run(*base, "--format", "csv", "--by", "day"),
+            "`--format json --events`": _run(*base, "--format", "json", "--events", str(Path(name) / "events.jsonl")),
+        }
+    lines = [
+        f"A month of {TENANTS} tenants: {rows:,} samples, one every {STEP} s of each pod, half of what it holds and "
+        f"half of its use, {size:.0f} MiB of Parquet. The whole process:",
+        "",
+        "| command | wall | CPU | peak memory |",
+        "|---|---|---|---|",
+    ]
+    lines += [f"| {what} | {r.wall:.1f} s | {r.cpu:.1f} s | {r.peak / 1024:.0f} MiB |" for what, r in runs.items()]
+    return "\n".join(lines)
+
+
+def samples(folder: Path, data: Path) -> int:
+    """Write a made month as samples; answers how many."""
+    import polars as pl
+
+    from tenancy.chargeback.example import frames, month
+    from tenancy.chargeback.periods import moment, zone_of
+    from tenancy.spec import load
+
+    start, end = (moment(text, zone_of("UTC")) for text in (START, END))
+    made = frames(month(load(folder), start, end, 1))
+    data.mkdir()
+    total = 0
+    for name in ("holdings", "used"):
+        # Pods from all of the month, until there are enough.
+        chosen = made[name].sample(fraction=1.0, shuffle=True, seed=1)
+        lengths = (chosen["end"] - chosen["start"] // STEP * STEP + STEP - 1) // STEP
+        chosen = chosen.filter(lengths.cum_sum() - lengths < SAMPLES // 2)
+        found = (
+            chosen.lazy()
+            .with_columns(time=pl.int_ranges(pl.col("start") // STEP * STEP, pl.col("end"), STEP))
+            .drop("start", "end")
+            .explode("time")
+            .sort("time")
+            .collect()
+        )
+        total += found.height
+        found.write_parquet(data / f"{name}.parquet")
+    for name in ("nodes", "lines", "gaps"):
+        made[name].write_parquet(data / f"{name}.parquet")
+    return total
+
+
+def _run(*arguments: str) -> Run:
+    done = subprocess.run([sys.executable, "-c", _COMMAND, *arguments], check=True, capture_output=True, text=True)
+    return Run(*json.loads(done.stdout))

@@ -1,0 +1,153 @@
+"""What is billed beside nodes: volumes, snapshots, traffic, objects under a prefix, and what all share."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from tenancy.chargeback.allocate import HOUR, Category, Finding, Line, Pot, Report
+from tenancy.chargeback.claims import NO_TENANT, PLATFORM, Claims, timeline
+from tenancy.chargeback.measures import MICRO
+from tenancy.chargeback.rounding import rounded, shared
+from tenancy.chargeback.tables import NO_DOLLARS
+from tenancy.rules.catalogue import Violation
+from tenancy.spec.costs import Kind
+from tenancy.spec.data import Access
+from tenancy.spec.environment import Environment
+from tenancy.spec.tenant import Tenant
+
+MONTH_HOURS = 730
+"""Of AWS's GiB-month."""
+
+
+class _Item(NamedTuple):
+    kind: str
+    tenant: str
+    namespace: str
+    bucket: str
+    prefix: str
+    what: str
+    micro: int
+    start: int
+    end: int
+
+
+def add_lines(report: Report, table: pl.DataFrame, claimed: Claims) -> None:
+    """The lines of the table that lie in the range; who pays is its tenant, its namespace's or its prefix's."""
+    whole = (report.periods[0].start, report.periods[-1].end)
+    for item in _items(report, table, whole):
+        for owner, start, end in _payers(report, item, claimed):
+            length = max(item.end - item.start, 1)
+            for number, period in enumerate(report.periods):
+                inside = min(end, period.end) - max(start, period.start)
+                at = item.start == item.end and period.start <= start < period.end
+                if inside > 0 or at:
+                    # The part of each period is rounded by itself: it does not change with the range asked for.
+                    amount = item.micro if at else rounded(item.micro * inside, length)
+                    _bill(report, Pot(number, "", item.kind), owner, item.kind, amount, item.what)
+
+
+def add_shared(report: Report) -> None:
+    """What all share, by the hour."""
+    for number, period in enumerate(report.periods):
+        for name, price in sorted(report.environment.costs.shared.items()):
+            amount = rounded(int(price * MICRO) * (period.end - period.start), HOUR)
+            _bill(report, Pot(number, "", "shared"), PLATFORM, Category.OTHER, amount, name)
+
+
+def add_billed(report: Report, found: Sequence[tuple[int, str, str, str, int]]) -> None:
+    """(period, tenant, category, what, millionths) of a bill that are of no pool; without a tenant the platform's."""
+    for period, tenant, category, what, amount in found:
+        _bill(report, Pot(period, "", category), tenant or PLATFORM, category, amount, what)
+
+
+def _bill(report: Report, pot: Pot, owner: str, kind: str, amount: int, what: str) -> None:
+    report.bills[pot] = report.bills.get(pot, 0) + amount
+    category = Category(kind) if kind in set(Category) else Category.OTHER
+    report.lines.append(Line(pot, owner, category, "", amount, detail=what or kind))
+
+
+def _items(report: Report, table: pl.DataFrame, whole: tuple[int, int]) -> list[_Item]:
+    texts = ["kind", "id", "tenant", "namespace", "bucket", "prefix"]
+    rows = table.with_columns(pl.col(texts).cast(pl.String)).with_columns(
+        pl.col("start").fill_null(whole[0]), pl.col("end").fill_null(whole[1])
+    )
+    made, totals = [], defaultdict(list)
+    for row in rows.sort(pl.all()).unique(maintain_order=True).iter_rows(named=True):
+        if row["end"] < whole[0] or row["start"] >= whole[1]:
+            continue
+        if row["kind"] not in {*Kind, "overhead", "other"}:
+            kinds = ", ".join((*Kind, "overhead", "other"))
+            raise Violation("bill-07", f"lines: kind: {row['kind']!r}", f"use one of {kinds}")
+        if row["bucket"] and not row["prefix"] and row["dollars"] != NO_DOLLARS:
+            totals[row["bucket"], row["start"], row["end"]].append(row)
+        else:
+            made.append(row)
+    items = []
+    for (bucket, start, end), of in sorted(totals.items()):
+        parts = [row for row in made if (row["bucket"], row["start"], row["end"]) == (bucket, start, end)]
+        parts = [row for row in parts if row["dollars"] == NO_DOLLARS and row["quantity"]]
+        made = [row for row in made if row not in parts]
+        amount = sum(row["dollars"] for row in of)
+        if not parts:
+            items += [_item(row, row["dollars"]) for row in of]
+        split = shared(amount, [row["quantity"] for row in parts]) if parts else []
+        items += [_item(row, part) for row, part in zip(parts, split, strict=True)]
+    for row in made:
+        amount = row["dollars"] if row["dollars"] != NO_DOLLARS else _rated(report, row)
+        if amount is not None:
+            items.append(_item(row, amount))
+    return items
+
+
+def _item(row: dict[str, Any], amount: int) -> _Item:
+    place = f"{row['bucket']}/{row['prefix']}" if row["bucket"] else row["namespace"]
+    what = " ".join(filter(None, (row["id"], place)))
+    whose = (row["tenant"], row["namespace"], row["bucket"], row["prefix"])
+    return _Item(row["kind"], *whose, what, amount, row["start"], row["end"])
+
+
+def _rated(report: Report, row: dict[str, Any]) -> int | None:
+    rate = report.environment.costs.rates.get(row["kind"]) if row["kind"] in set(Kind) else None
+    if rate is None:
+        given = f"{row['quantity'] / MICRO:,.2f} units of {row['kind']} {row['id'] or row['namespace']} without a rate"
+        report.findings.append(Finding("bill-01", given.rstrip(), "they are in no line"))
+        return None
+    amount = int(rate * MICRO) * row["quantity"]
+    if row["kind"] == Kind.EGRESS:
+        return rounded(amount, MICRO)
+    return rounded(amount * (row["end"] - row["start"]), MICRO * MONTH_HOURS * HOUR)
+
+
+def _payers(report: Report, item: _Item, claimed: Claims) -> list[tuple[str, int, int]]:
+    if item.kind == "overhead":
+        return [(PLATFORM, item.start, item.end)]
+    if item.tenant:
+        return [(item.tenant, item.start, item.end)]
+    if item.namespace:
+        return timeline(claimed.get(item.namespace, {}), (item.start, max(item.end, item.start + 1)))
+    if item.bucket:
+        return [(_writer(report.environment, report.tenants, item.bucket, item.prefix), item.start, item.end)]
+    given = f"a line of {item.kind} with neither tenant, namespace nor bucket"
+    report.findings.append(Finding("bill-08", given, f"it is {NO_TENANT}'s"))
+    return [(NO_TENANT, item.start, item.end)]
+
+
+def _writer(environment: Environment, tenants: Sequence[Tenant], bucket: str, prefix: str) -> str:
+    """Whose a prefix is: the one tenant's that may write there. What several write, and what several read only, is the
+    platform's, as a bucket's own objects are."""
+    if bucket not in environment.buckets or not prefix:
+        return PLATFORM
+    granted = [
+        (tenant.tenant, grant.access)
+        for tenant in tenants
+        for grant in tenant.storage
+        if grant.bucket == bucket and prefix.startswith(grant.prefix)
+    ]
+    writers = sorted({name for name, access in granted if access is not Access.READ_ONLY})
+    readers = sorted({name for name, _ in granted})
+    alone = writers or readers
+    return alone[0] if len(alone) == 1 else PLATFORM

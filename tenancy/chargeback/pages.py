@@ -1,0 +1,309 @@
+"""The report for people: tables, the way from a total to its rows, and the mail to a tenant."""
+
+from __future__ import annotations
+
+import html
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tenancy.chargeback.allocate import HOUR, Category, Report
+from tenancy.chargeback.measures import MICRO
+from tenancy.chargeback.outputs import CENT, cents, dollars, totals, workloads
+from tenancy.chargeback.periods import written
+from tenancy.chargeback.rounding import rounded
+from tenancy.chargeback.use import Spent, Use
+from tenancy.spec.tenant import Tenant
+
+
+class Table(NamedTuple):
+    """A title, columns, rows and remarks below them."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    remarks: Sequence[str] = ()
+
+
+_COLUMNS = (Category.HELD, Category.BORROWED, Category.IDLE, Category.CREDIT, Category.OVERHEAD)
+BESIDE = "other"
+"""What is neither of the columns: volumes, traffic, objects, and the named lines' hours."""
+
+
+def tables(report: Report, uses: Sequence[Use], budgets: Sequence[Spent], only: str = "") -> list[Table]:
+    """Everything, or one tenant's."""
+    made = []
+    for number in range(len(report.periods)):
+        made += [_tenants(report, number, only), *([] if only else [_bills(report, number)])]
+    mine = [use for use in uses if only in {"", use.tenant}]
+    if any(use.used is not None for use in mine):
+        made.append(_uses(report, mine))
+    if due := [spent for spent in budgets if only in {"", spent.tenant}]:
+        made.append(_budgets(report, due))
+    return made
+
+
+def _name(report: Report, number: int) -> str:
+    period = report.periods[number]
+    part = "" if period.whole else f", from {written(period.start)} to {written(period.end)}"
+    return f"{period.name}{part}"
+
+
+def _tenants(report: Report, number: int, only: str) -> Table:
+    whole = totals(report, number)
+    shown = cents(whole)
+    split: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for line in report.lines:
+        if line.pot.period == number:
+            split[line.tenant][line.category if line.category in _COLUMNS else BESIDE] += line.micro
+    used = [column for column in (*_COLUMNS, BESIDE) if any(of.get(column) for of in split.values())]
+    rows = []
+    for name in whole:
+        if only in {"", name}:
+            split_up = _fit([split[name].get(column, 0) for column in used], shown[name])
+            rows.append((name, *map(dollars, split_up), dollars(shown[name])))
+    remarks = [] if only else [f"{len(whole)} lines add up to the bill of ${dollars(sum(shown.values()))}"]
+    title = f"Who pays what of {report.environment.environment}, {_name(report, number)}, dollars"
+    return Table(title, ("", *map(str, used), "total"), rows, remarks)
+
+
+def _fit(amounts: Sequence[int], whole: int) -> list[int]:
+    """Millionths as cents that add up to cents that are settled already."""
+    made = [amount // CENT for amount in amounts]
+    order = sorted(range(len(amounts)), key=lambda i: -(amounts[i] % CENT))
+    for i in order[: max(0, whole - sum(made))]:
+        made[i] += 1
+    return made
+
+
+def _bills(report: Report, number: int) -> Table:
+    rows = []
+    for pot, amount in sorted(report.bills.items()):
+        if pot.period != number:
+            continue
+        idle = report.idle.get(pot)
+        hours = report.gpu_hours(pot.pool, idle.whole) if idle and pot.pool else 0.0
+        prices = sorted({f"{cost / MICRO:,.2f}" for _, cost in report.rates.get(pot, ()) if cost >= 0})
+        rows.append(
+            (
+                pot.pool or pot.purchase,
+                pot.purchase if pot.pool else "",
+                " and ".join(prices) or "–",
+                f"{hours:,.1f}" if idle else "–",
+                f"{100 * idle.held / idle.whole:.1f}" if idle and idle.whole else "–",
+                dollars(rounded(amount, CENT)),
+            )
+        )
+    return Table(
+        f"What is billed, {_name(report, number)}",
+        ("pool", "bought", "a node-hour", "GPU-hours", "held %", "dollars"),
+        rows,
+    )
+
+
+def _percent(number: float | None) -> str:
+    return "–" if number is None else f"{number:.1f}"
+
+
+def _uses(report: Report, uses: Sequence[Use]) -> Table:
+    rows = [
+        (
+            use.tenant,
+            report.periods[use.period].name,
+            f"{use.held:,.1f}",
+            f"{use.idle:,.1f}",
+            _percent(use.measured),
+            _percent(use.efficiency),
+            _percent(use.utilisation),
+            dollars(rounded(use.idle_micro, CENT)),
+            "–" if use.unused_micro is None else dollars(rounded(use.unused_micro, CENT)),
+        )
+        for use in uses
+    ]
+    header = ("", "period", "held", "idle", "measured %", "efficiency %", "use %", "idle $", "held, unused $")
+    return Table(
+        "Held and used, GPU-hours",
+        header,
+        rows,
+        ["efficiency: used of what was held; use: used of all that is paid for, idle hours too"],
+    )
+
+
+def _budgets(report: Report, budgets: Sequence[Spent]) -> Table:
+    rows = [
+        (
+            spent.tenant,
+            report.periods[spent.period].name,
+            f"{spent.budget:,}",
+            dollars(rounded(spent.micro, CENT)),
+            f"{100 * spent.micro / MICRO / spent.budget:.1f}",
+            dollars(rounded(spent.forecast_micro, CENT)),
+            alert(spent),
+        )
+        for spent in budgets
+    ]
+    return Table("Budgets", ("", "month", "budget", "so far", "%", "forecast", "alert"), rows)
+
+
+def alert(spent: Spent) -> str:
+    if spent.reached:
+        return f"{spent.reached} % reached"
+    return f"{spent.expected} % expected" if spent.expected else ""
+
+
+# From a total to its rows
+
+
+def explain(report: Report, tenant: str, most: int) -> list[Table]:
+    """What a tenant pays, line by line, how its idle came about, and the workloads behind it."""
+    made = []
+    for number, period in enumerate(report.periods):
+        lines = [line for line in report.lines if line.pot.period == number and line.tenant == tenant]
+        if not lines:
+            continue
+        whole = sum(line.micro for line in lines)
+        rows = []
+        for line in lines:
+            hours = report.hours(line) if line.pot.pool else 0.0
+            rows.append(
+                (
+                    str(line.category),
+                    line.pot.pool or line.pot.purchase,
+                    line.pot.purchase if line.pot.pool else "",
+                    line.flavor or line.detail or "–",
+                    f"{line.devices / HOUR:,.2f}" if line.devices else "–",
+                    f"{hours:,.2f}" if hours else "–",
+                    f"{line.micro / MICRO / hours:.4f}" if hours else "–",
+                    f"{line.micro / MICRO:,.6f}",
+                )
+            )
+        header = ("for", "pool", "bought", "flavor", "device-hours", "GPU-hours", "x dollars", "= dollars")
+        made.append(
+            Table(
+                f"{tenant}, {period.name}: ${whole / MICRO:,.6f}, line by line",
+                header,
+                rows,
+                _why(report, tenant, number),
+            )
+        )
+        behind = [(row, micro) for row, micro in workloads(report) if (row["owner"], row["period"]) == (tenant, number)]
+        behind.sort(key=lambda item: -item[1])
+        shown = [
+            (
+                row["namespace"],
+                row["workload"],
+                row["flavor"] or "–",
+                row["pool"],
+                written(row["start"]),
+                written(row["end"]),
+                f"{row['devices'] / HOUR:,.2f}",
+                f"{report.gpu_hours(row['pool'], row['weight']):,.2f}",
+                f"{micro / MICRO:,.6f}",
+            )
+            for row, micro in behind[:most]
+        ]
+        rest = sum(micro for _, micro in behind[most:])
+        remarks = [f"{len(behind) - most} more workloads: ${rest / MICRO:,.6f}; --rows shows them"] if rest else []
+        remarks.append(f"{len(behind)} workloads: ${sum(micro for _, micro in behind) / MICRO:,.6f}")
+        header = ("namespace", "workload", "flavor", "pool", "first", "last", "device-hours", "GPU-hours", "dollars")
+        made.append(Table(f"{tenant}, {period.name}: the workloads behind held and borrowed", header, shown, remarks))
+    return made
+
+
+def _why(report: Report, tenant: str, number: int) -> list[str]:
+    """How the idle lines came about."""
+    remarks = []
+    for pot, idle in sorted(report.idle.items()):
+        mine = sum(
+            line.weight
+            for line in report.lines
+            if line.pot == pot and line.tenant == tenant and line.category is Category.IDLE
+        )
+        if pot.period != number or not mine:
+            continue
+        whole, held, free, back = (
+            report.gpu_hours(pot.pool, n) for n in (idle.whole, idle.held, idle.idle, idle.credited)
+        )
+        owner = report.measures[pot.pool].owner
+        credited = f" and {back:,.2f} of what was borrowed, credited to the lenders," if back else ""
+        share = (
+            "all of it: the pool is its own"
+            if owner == tenant
+            else f"{100 * mine / (idle.idle + idle.credited):.4f} %: its part of what is promised there"
+        )
+        remarks.append(
+            f"idle of {pot.pool}, {pot.purchase}: of {whole:,.2f} GPU-hours {held:,.2f} were held; {free:,.2f} idle"
+            f"{credited} are shared, {share}"
+        )  # fmt: skip
+    return remarks
+
+
+# Mail
+
+
+def mail(report: Report, tenant: Tenant, uses: Sequence[Use], budgets: Sequence[Spent], form: str) -> str:
+    """What a tenant's owner gets, in Markdown or HTML."""
+    name = tenant.tenant
+    parts = [*tables(report, uses, budgets, only=name), *explain(report, name, 5)]
+    periods = ", ".join(period.name for period in report.periods)
+    title = f"GPU cost of {tenant.title or name}, {periods}: ${dollars(cents(totals(report)).get(name, 0))}"
+    lead = f"To {tenant.owner.name} <{tenant.owner.mail}>, cost center {tenant.cost_center}, team {tenant.team}."
+    lacks = [str(finding) for finding in report.findings]
+    if form == "markdown":
+        text = [f"# {_plain(title)}", "", _plain(lead)]
+        for part in parts:
+            text += ["", *_markdown(part)]
+        text += ["", "## What the numbers lack", "", *(f"- {_plain(lack)}" for lack in lacks)] if lacks else []
+        return "\n".join(text) + "\n"
+    body = [f"<h1>{html.escape(title)}</h1>", f"<p>{html.escape(lead)}</p>"]
+    for part in parts:
+        body += _html(part)
+    if lacks:
+        body += [
+            "<h2>What the numbers lack</h2>",
+            "<ul>",
+            *(f"<li>{html.escape(lack)}</li>" for lack in lacks),
+            "</ul>",
+        ]
+    return _PAGE.format(title=html.escape(title), body="\n".join(body))
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>{title}</title>
+<style>
+body {{ font: 14px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 72em; padding: 0 1em; }}
+table {{ border-collapse: collapse; }}
+th, td {{ border-bottom: 1px solid #8888; padding: 0.2em 0.8em; text-align: right; }}
+th:first-child, td:first-child {{ text-align: left; }}
+:root {{ color-scheme: light dark; }}
+</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+def _plain(text: Any) -> str:
+    """A text of others in Markdown: nothing in it is markup."""
+    return "".join(f"\\{c}" if c in "\\`*_{}[]<>()#+!|~&" else " " if c in "\r\n" else c for c in str(text))
+
+
+def _markdown(table: Table) -> list[str]:
+    lines = [f"## {_plain(table.title)}", "", f"| {' | '.join(map(_plain, table.header))} |"]
+    lines.append(f"|{'---|' * len(table.header)}")
+    lines += [f"| {' | '.join(map(_plain, row))} |" for row in table.rows]
+    return [*lines, *([""] if table.remarks else []), *(f"- {_plain(remark)}" for remark in table.remarks)]
+
+
+def _html(table: Table) -> list[str]:
+    def cells(kind: str, row: Sequence[Any]) -> str:
+        return "".join(f"<{kind}>{html.escape(str(cell))}</{kind}>" for cell in row)
+
+    lines = [f"<h2>{html.escape(table.title)}</h2>", "<table>", f"<tr>{cells('th', table.header)}</tr>"]
+    lines += [f"<tr>{cells('td', row)}</tr>" for row in table.rows]
+    return [*lines, "</table>", *(f"<p>{html.escape(remark)}</p>" for remark in table.remarks)]

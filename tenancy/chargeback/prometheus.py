@@ -1,0 +1,299 @@
+"""Reading from Prometheus what was held: kube-state-metrics, DCGM and Kueue.
+
+Metrics: kube-state-metrics v2 `docs/metrics` (labels need `--metric-labels-allowlist`), dcgm-exporter with pod labels,
+Kueue v0.19.2 `pkg/metrics/metrics.go`. What stays the same from sample to sample becomes one stretch of time.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import re
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import polars as pl
+
+from tenancy.catalog import boards
+from tenancy.catalog import vocabulary as words
+from tenancy.plan.queues import ANY_POOL, TOPOLOGY, queue_resource
+from tenancy.rules.catalogue import Violation
+from tenancy.spec.environment import Environment
+
+PAGE = 6 * 3600
+"""Seconds of one question: what Prometheus answers at once stays small."""
+TRIES = 4
+TIMEOUT = 120
+
+Series = Mapping[str, str]
+Rows = list[dict[str, Any]]
+
+
+class Unreachable(Exception):
+    """Prometheus cannot be asked, or does not answer whole."""
+
+
+class Prometheus:
+    """Its HTTP API. `pause` waits between tries, seconds."""
+
+    def __init__(self, url: str, token: str = "", pause: Callable[[float], None] = time.sleep) -> None:
+        if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", url):
+            raise Violation("bill-10", f"--prometheus {url!r}", "write it like http://prometheus.monitoring:9090")
+        self.url, self.token, self.pause = url.rstrip("/"), token, pause
+
+    def range(self, query: str, start: int, end: int, step: int) -> Iterator[tuple[Series, list[tuple[int, float]]]]:
+        """Series with their samples, page by page; both ends are included."""
+        page = max(PAGE // step, 1) * step
+        for begin in range(start, end + 1, page):
+            last = min(begin + page - step, end)
+            asked = {"query": query, "start": begin, "end": last, "step": step}
+            for found in self._get("query_range", asked)["result"]:
+                yield found["metric"], [(int(float(at)), float(value)) for at, value in found["values"]]
+
+    def _get(self, what: str, asked: Mapping[str, object]) -> Any:
+        body = urllib.parse.urlencode(asked).encode()
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        request = urllib.request.Request(f"{self.url}/api/v1/{what}", body, headers)
+        for attempt in range(1, TRIES + 1):
+            try:
+                with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+                    found = json.load(answer)
+            except urllib.error.HTTPError as error:
+                said = _said(error)
+                if error.code not in {429, 502, 503, 504} or attempt == TRIES:
+                    raise Unreachable(f"{self.url} answers {error.code}: {said}") from None
+            except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
+                if attempt == TRIES:
+                    raise Unreachable(f"{self.url} does not answer: {error}") from None
+            else:
+                if found.get("status") != "success":
+                    raise Unreachable(f"{self.url} answers: {found.get('error')}")
+                if found.get("warnings"):
+                    # A part of the answer would look like less that was held.
+                    raise Unreachable(f"{self.url} answers in part: {found['warnings'][0]}")
+                return found["data"]
+            self.pause(0.5 * 2**attempt)
+        raise AssertionError("every try ends above")
+
+
+def _said(error: urllib.error.HTTPError) -> str:
+    try:
+        return json.loads(error.read())["error"]
+    except (ValueError, KeyError, TypeError, OSError):
+        return error.reason
+
+
+def label(key: str) -> str:
+    """What kube-state-metrics makes of a label's key."""
+    return "label_" + resource(key)
+
+
+def resource(name: str) -> str:
+    """What kube-state-metrics makes of a resource's name."""
+    return re.sub(r"[^a-zA-Z0-9_]", "_", name)
+
+
+_TENANT, _POOL = label(words.TENANT), label(words.POOL)
+_TYPE, _CAPACITY = label("node.kubernetes.io/instance-type"), label("karpenter.sh/capacity-type")
+_EKS_CAPACITY, _QUEUE = label("eks.amazonaws.com/capacityType"), label("kueue.x-k8s.io/queue-name")
+
+_ACTIVE = 'max by (namespace, pod) (kube_pod_status_phase{phase=~"Pending|Running"}) == 1'
+_BUSY = (
+    "max by (exported_namespace, namespace, modelName, GPU_I_PROFILE, UUID, GPU_I_ID) "
+    '(DCGM_FI_PROF_GR_ENGINE_ACTIVE{pod!=""} or DCGM_FI_DEV_GPU_UTIL{pod!="", GPU_I_PROFILE=""} / 100)'
+)
+_QUEUE_OF = "max by (cluster_queue, flavor, resource)"
+# Exporters run twice, and Kueue's followers tell what its leader tells: the largest of each first, then the sum.
+QUERIES = {
+    "nodes": f"max by (node, {_POOL}, {_TYPE}, {_CAPACITY}, {_EKS_CAPACITY}) (kube_node_labels)",
+    "namespaces": f'max by (namespace, {_TENANT}) (kube_namespace_labels{{{_TENANT}!=""}})',
+    "holdings": "sum by (namespace, pod, node, resource) (max by (namespace, pod, container, node, resource) "
+    '(kube_pod_container_resource_requests{node!="", resource=~"cpu|memory|nvidia_com_.+"})) '
+    f"and on (namespace, pod) ({_ACTIVE})",
+    "labels": f"max by (namespace, pod, {_TENANT}, {_QUEUE}) (last_over_time(kube_pod_labels[{PAGE}s]))",
+    "owners": f"max by (namespace, pod, owner_name) (last_over_time(kube_pod_owner[{PAGE}s]))",
+    "guarantees": f"{_QUEUE_OF} (kueue_cluster_queue_nominal_quota)",
+    "lends": f"{_QUEUE_OF} (kueue_cluster_queue_lending_limit)",
+    "used": f"avg by (exported_namespace, namespace, modelName, GPU_I_PROFILE) ({_BUSY})",
+    "devices": f"count by (exported_namespace, namespace, modelName, GPU_I_PROFILE) ({_BUSY})",
+}
+
+
+def ask(source: Prometheus, environment: Environment, start: int, end: int, step: int) -> dict[str, pl.DataFrame]:
+    """The tables of a range."""
+    if environment.devices_by_claim:
+        given = "--prometheus with cluster.devices: dra"
+        raise Violation("bill-10", given, "use --holdings: kube-state-metrics has no devices of claims")
+    first = -(-start // step) * step
+    last = end - 1
+
+    def told(name: str) -> Iterator[tuple[Series, int, int, float]]:
+        yield from _runs(source.range(QUERIES[name], first, last, step), step)
+
+    nodes = [
+        {
+            "time": at,
+            "node": of.get("node", ""),
+            "pool": of[_POOL],
+            "instance": of.get(_TYPE, ""),
+            "purchase": "spot" if (of.get(_CAPACITY) or of.get(_EKS_CAPACITY) or "").lower() == "spot" else "",
+        }
+        for of, samples in source.range(QUERIES["nodes"], first, last, step)
+        if of.get(_POOL)
+        for at, _ in samples
+    ]
+    if not nodes:
+        given = f"{source.url} without kube_node_labels that has {_POOL}, in the whole range"
+        raise Violation("bill-10", given, "allow the labels of nodes in kube-state-metrics, or look at the range")
+    pool_of = {str(row["node"]): str(row["pool"]) for row in nodes}
+    named = _named(source, first, last)
+    frames: dict[str, Rows] = {
+        "nodes": nodes,
+        "holdings": list(_held(told("holdings"), environment, pool_of, named)),
+        "namespaces": [
+            {"namespace": of["namespace"], "tenant": of[_TENANT], "start": since, "end": until}
+            for of, since, until, _ in told("namespaces")
+        ],
+        "guarantees": list(_promised(told("guarantees"), told("lends"), environment)),
+        "used": list(_used(source, environment, first, last, step)),
+    }
+    if not frames["holdings"]:  # a month in which nobody held anything is a table of no rows
+        columns = {"namespace": "", "workload": "", "node": "", "flavor": "", "count": 0, "start": start, "end": start}
+        return {name: pl.DataFrame(rows) for name, rows in frames.items() if rows} | {
+            "holdings": pl.DataFrame([columns]).clear()
+        }
+    return {name: pl.DataFrame(rows, infer_schema_length=None) for name, rows in frames.items() if rows}
+
+
+def _runs(
+    found: Iterator[tuple[Series, list[tuple[int, float]]]], step: int
+) -> Iterator[tuple[Series, int, int, float]]:
+    """Samples of one value, one step after the other, as one stretch."""
+    for of, samples in found:
+        begin = before = 0
+        value: float | None = None
+        for at, now in samples:
+            if value is not None and now == value and at - before == step:
+                before = at
+                continue
+            if value is not None:
+                yield of, begin, before + step, value
+            begin = before = at
+            value = now
+        if value is not None:
+            yield of, begin, before + step, value
+
+
+def _named(source: Prometheus, first: int, last: int) -> dict[tuple[str, str], dict[str, str]]:
+    """What is known of each pod: its tenant, its queue, and whom it belongs to."""
+    made: dict[tuple[str, str], dict[str, str]] = {}
+    until = last + PAGE  # each question looks back over one page
+    for of, _ in source.range(QUERIES["labels"], first, until, PAGE):
+        more = {"tenant": of.get(_TENANT, ""), "queue": of.get(_QUEUE, "")}
+        made.setdefault((of["namespace"], of["pod"]), {}).update(more)
+    for of, _ in source.range(QUERIES["owners"], first, until, PAGE):
+        made.setdefault((of["namespace"], of["pod"]), {})["workload"] = of.get("owner_name", "")
+    return made
+
+
+def _held(
+    told: Iterator[tuple[Series, int, int, float]],
+    environment: Environment,
+    pool_of: Mapping[str, str],
+    named: Mapping[tuple[str, str], Mapping[str, str]],
+) -> Iterator[dict[str, Any]]:
+    """A row for each resource of a pod: devices as flavors of the node's pool, with the pod's CPU and memory beside the
+    first of them."""
+    by_pod: dict[tuple[str, str, str], list[tuple[str, int, int, float]]] = {}
+    for of, since, until, value in told:
+        by_pod.setdefault((of["namespace"], of["pod"], of["node"]), []).append((of["resource"], since, until, value))
+    for (namespace, pod, node), of in sorted(by_pod.items()):
+        known = named.get((namespace, pod), {})
+        base = {
+            "namespace": namespace,
+            "workload": known.get("workload") or pod,
+            "pod": pod,
+            "queue": known.get("queue", ""),
+            "tenant": known.get("tenant", ""),
+            "node": node,
+        }
+        flavors = _flavors(environment, pool_of.get(node, ""))
+        devices = [row for row in of if row[0] not in {"cpu", "memory"}]
+        beside = {
+            "cpu": max((value for name, _, _, value in of if name == "cpu"), default=0.0),
+            "memory": int(max((value for name, _, _, value in of if name == "memory"), default=0)),
+        }
+        # CPU and memory go with the devices: on its own row each would count once more.
+        rows = devices or [row for row in of if row[0] == ("cpu" if beside["cpu"] else "memory")]
+        first = rows[0][0] if rows else ""
+        for name, since, until, value in rows:
+            flavor = flavors.get(name, name) if devices else ""
+            extra = beside if name == first else {"cpu": 0.0, "memory": 0}
+            yield {
+                **base,
+                "flavor": flavor,
+                "count": int(value) if devices else 0,
+                **extra,
+                "start": since,
+                "end": until,
+            }
+
+
+def _flavors(environment: Environment, pool: str) -> dict[str, str]:
+    """Flavors of a pool by what kube-state-metrics calls their resources."""
+    if pool not in environment.pools:
+        return {}
+    return {resource(environment.resource_of(flavor)): flavor for flavor in environment.flavors_of(pool)}
+
+
+def _promised(
+    told: Iterator[tuple[Series, int, int, float]],
+    lends: Iterator[tuple[Series, int, int, float]],
+    environment: Environment,
+) -> Iterator[dict[str, Any]]:
+    """Guarantees as Kueue had them; what is lent at most stands beside what it is of, where both were the same long."""
+    limits = {(tuple(sorted(of.items())), since, until): value for of, since, until, value in lends}
+    for of, since, until, value in told:
+        pool = of["flavor"].removesuffix(f".{TOPOLOGY}")
+        tenant, mark, _ = of["cluster_queue"].partition(words.SEPARATOR)
+        if pool == ANY_POOL or pool not in environment.pools or not mark:
+            continue
+        for flavor in environment.flavors_of(pool):
+            if queue_resource(environment, flavor) == of["resource"] and value:
+                limit = limits.get((tuple(sorted(of.items())), since, until), 0.0)
+                yield {
+                    "tenant": tenant,
+                    "pool": pool,
+                    "flavor": flavor,
+                    "count": int(value),
+                    "lends": int(value if math.isinf(limit) else min(limit, value)),
+                    "start": since,
+                    "end": until,
+                }
+
+
+def _used(source: Prometheus, environment: Environment, first: int, last: int, step: int) -> Iterator[dict[str, Any]]:
+    """Use of each namespace's devices of a kind; how many they are stands in a second answer."""
+    kinds = {
+        (boards.PRODUCTS.get(flavor.gpu, ""), flavor.mig or ""): name for name, flavor in environment.flavors.items()
+    }
+    counts = {
+        (tuple(sorted(of.items())), at): value
+        for of, samples in source.range(QUERIES["devices"], first, last, step)
+        for at, value in samples
+    }
+    for of, samples in source.range(QUERIES["used"], first, last, step):
+        flavor = kinds.get((of.get("modelName", ""), of.get("GPU_I_PROFILE", "")))
+        namespace = of.get("exported_namespace") or of.get("namespace")
+        if not flavor or not namespace:
+            continue
+        for at, value in samples:
+            devices = int(counts.get((tuple(sorted(of.items())), at), 1))
+            part = min(max(value, 0.0), 1.0)
+            row = {"namespace": namespace, "flavor": flavor, "devices": devices, "value": part}
+            yield {**row, "start": at, "end": at + step}

@@ -1,0 +1,26 @@
+"""Sharing out whole numbers so that nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def shared(total: int, weights: Sequence[int]) -> list[int]:
+    """`total` by weights, in whole numbers that add up to it; what is left over goes to the largest remainders, and
+    among equal ones to the first. Weights may be negative, their sum not: a credit is a negative weight."""
+    whole = sum(weights)
+    if whole <= 0:
+        if total:
+            raise ValueError(f"{total} cannot be shared by weights that add up to {whole}")
+        return [0] * len(weights)
+    divided = [divmod(total * weight, whole) for weight in weights]
+    parts = [part for part, _ in divided]
+    first = sorted(range(len(weights)), key=lambda i: -divided[i][1])
+    for i in first[: total - sum(parts)]:
+        parts[i] += 1
+    return parts
+
+
+def rounded(numerator: int, denominator: int) -> int:
+    """To the nearest whole number, a half upwards."""
+    return (2 * numerator + denominator) // (2 * denominator)

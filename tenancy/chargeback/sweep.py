@@ -1,0 +1,177 @@
+"""What was held of each node at each second, and what of it is borrowed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from tenancy.chargeback.periods import Window
+from tenancy.chargeback.rounding import shared
+
+
+def cut(rows: pl.DataFrame, windows: Sequence[Window]) -> pl.DataFrame:
+    """The rows, cut at the windows' borders, each part with the number of its window."""
+    if not rows.height:
+        return rows.with_columns(window=pl.lit(0, pl.Int64))
+    starts = pl.Series([window.start for window in windows])
+    ends = pl.Series([window.end for window in windows])
+    first = starts.search_sorted(rows["start"], side="right").cast(pl.Int64) - 1
+    last = starts.search_sorted(rows["end"], side="left").cast(pl.Int64)
+    return (
+        rows.with_columns(window=pl.int_ranges(first, last, eager=True))
+        .explode("window")
+        .with_columns(
+            pl.max_horizontal("start", pl.lit(starts).gather(pl.col("window"))).alias("start"),
+            pl.min_horizontal("end", pl.lit(ends).gather(pl.col("window"))).alias("end"),
+        )
+        .filter(pl.col("start") < pl.col("end"))
+    )
+
+
+def levels(rows: pl.DataFrame, keys: Sequence[str], **what: str) -> pl.DataFrame:
+    """Stretches in which the sums of some columns stay the same, by keys: `start`, `end` and the sums by name."""
+    summed = {name: pl.col(column).sum() for name, column in what.items()}
+    up = rows.lazy().select(*keys, *set(what.values()), at="start")
+    down = rows.lazy().select(*keys, *(-pl.col(column) for column in set(what.values())), at="end")
+    return (
+        pl.concat([up, down])
+        .group_by(*keys, "at")
+        .agg(**summed)
+        .sort(*keys, "at")
+        .with_columns(*(pl.col(name).cum_sum().over(keys) for name in what), end=pl.col("at").shift(-1).over(keys))
+        .filter(pl.col("end").is_not_null())
+        .rename({"at": "start"})
+        .collect()
+    )
+
+
+def once(rows: pl.DataFrame, keys: Sequence[str]) -> tuple[pl.DataFrame, int]:
+    """Rows of one key do not overlap: what was told twice counts once, for the row that begins first. And how many
+    seconds were told twice."""
+    before = pl.col("end").cum_max().shift().over(keys)
+    made = (
+        rows.sort(*keys, "start", "end", descending=[False] * len(keys) + [False, True])
+        .with_columns(pl.max_horizontal("start", before).alias("from"))
+        .with_columns(twice=pl.min_horizontal("from", "end") - pl.col("start"))
+    )
+    twice = int(made["twice"].sum())
+    return made.with_columns(start="from").filter(pl.col("start") < pl.col("end")).select(rows.columns), twice
+
+
+def weigh(
+    rows: pl.DataFrame, keys: Sequence[str], capacity: str = "capacity"
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Every row with its `weight`: unit-seconds of its node. Where all rows together would be more than the node, they
+    share it as they hold it.
+
+    `keys` tell nodes and their prices apart. Also what of each one's rest is by an unknown device (`unknown`,
+    unit-seconds), and where devices were held that the node does not have (`start`, `end`, `devices`, `most`).
+    """
+    keys = [*keys, capacity]
+    found = levels(rows, keys, held="units", strange="strange", devices="device_units")
+    crowded = found.filter(pl.col("held") > pl.col(capacity))
+    strange = (
+        found.filter(pl.col("strange") > 0)
+        .with_columns(
+            unknown=(pl.col(capacity) - pl.min_horizontal("held", capacity)) * (pl.col("end") - pl.col("start"))
+        )
+        .group_by(keys)
+        .agg(pl.col("unknown").sum())
+    )
+    over = found.filter(pl.col("devices") > pl.col(capacity)).select("node", "start", "end", "devices", most=capacity)
+    rows = rows.with_row_index("row")
+    plain = rows.with_columns(weight=pl.col("units") * (pl.col("end") - pl.col("start")))
+    if not crowded.height:
+        return plain.drop("row"), strange, over
+    pairs = (
+        rows.select("row", *keys, "units", "start", "end")
+        .filter(pl.col("units") > 0)
+        .join(crowded.rename({"start": "from", "end": "to"}), on=keys)
+        .filter((pl.col("start") <= pl.col("from")) & (pl.col("to") <= pl.col("end")))
+        .sort("node", "window", "from", "row")
+    )
+    corrections: dict[int, int] = defaultdict(int)
+    columns = pairs.select("node", "window", "from", "to", "row", "units", capacity).iter_rows()
+    group: list[tuple[int, int]] = []
+    current: tuple[str, int, int, int, int] | None = None
+
+    def settle() -> None:
+        if current is not None:
+            seconds = current[3] - current[2]
+            parts = shared(current[4] * seconds, [units for _, units in group])
+            for (row, units), part in zip(group, parts, strict=True):
+                corrections[row] += part - units * seconds
+
+    for node, window, start, end, row, units, whole in columns:
+        key = (node, window, start, end, whole)
+        if key != current:
+            settle()
+            current, group = key, []
+        group.append((row, units))
+    settle()
+    changed = pl.DataFrame(
+        {"row": list(corrections), "change": list(corrections.values())}, {"row": pl.UInt32, "change": pl.Int64}
+    )
+    weighed = (
+        plain.join(changed, on="row", how="left", maintain_order="left")
+        .with_columns(weight=pl.col("weight") + pl.col("change").fill_null(0))
+        .drop("row", "change")
+    )
+    return weighed, strange, over
+
+
+def above(rows: pl.DataFrame, guaranteed: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """By keys, how many device-seconds were held, and how many of them above the guarantee."""
+    found = (
+        levels(rows, keys, held="count")
+        .join(guaranteed, on=list(keys), how="left")
+        .with_columns(pl.col("guaranteed").fill_null(0), seconds=pl.col("end") - pl.col("start"))
+    )
+    return found.group_by(*keys).agg(
+        held=(pl.col("held") * pl.col("seconds")).sum(),
+        borrowed=((pl.col("held") - pl.col("guaranteed")).clip(0) * pl.col("seconds")).sum(),
+    )
+
+
+def lent(
+    events: Sequence[tuple[int, str, int]], guaranteed: Mapping[str, tuple[int, int]], start: int, end: int
+) -> tuple[dict[str, int], int]:
+    """Device-seconds that each tenant lent, scaled so that only their proportions count, and how many were lent.
+
+    At every second what all hold above their guarantees is lent by those who leave theirs idle, as they leave it, and
+    no more than they leave. `events` are (time, tenant, change of what it holds); `guaranteed` is how many, and how
+    many of them are lent at most.
+    """
+    held: dict[str, int] = defaultdict(int)
+    spare = {name: min(count, most) for name, (count, most) in guaranteed.items()}
+    whole = sum(spare.values())
+    rate = debt = total = 0  # what one spare device has earned since the start; what is held above guarantees
+    earned: dict[str, int] = defaultdict(int)
+    since: dict[str, int] = defaultdict(int)
+    last = start
+    changes = defaultdict(list)
+    for at, name, change in events:
+        changes[at].append((name, change))
+    for at in sorted({*changes, end}):
+        if whole and debt:
+            seconds = (at - last) * min(debt, whole)
+            rate += (seconds << 64) // whole
+            total += seconds
+        last = at
+        for name, change in changes.get(at, ()):
+            count, most = guaranteed.get(name, (0, 0))
+            debt -= max(0, held[name] - count)
+            held[name] += change
+            debt += max(0, held[name] - count)
+            now = max(0, min(count - held[name], most))
+            before = spare.get(name, 0)
+            if now != before:
+                earned[name] += before * (rate - since[name])
+                since[name] = rate
+                spare[name] = now
+                whole += now - before
+    for name, count in spare.items():
+        earned[name] += count * (rate - since[name])
+    return {name: amount for name, amount in earned.items() if amount}, total

@@ -1,0 +1,258 @@
+"""`tenancy chargeback`: who pays what of the bill, and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from tenancy.cli.common import BAD_INPUT, FAILED, environment_argument, example, fail, load_or_exit, refuses_bad_input
+
+if TYPE_CHECKING:
+    from tenancy.chargeback.allocate import Report
+    from tenancy.chargeback.tables import Tables
+    from tenancy.chargeback.use import Spent, Use
+    from tenancy.spec import Loaded
+
+
+@click.command(
+    epilog=example("tenancy chargeback bank --from 2026-10-01 --to 2026-11-01 --holdings october/ --explain fraud")
+)
+@environment_argument
+@click.option("--from", "start", required=True, metavar="TIME", help="A day, from its midnight, or a time.")
+@click.option("--to", "end", required=True, metavar="TIME", help="The same; the end itself is excluded.")
+@click.option(
+    "--by",
+    type=click.Choice(["month", "week", "day", "range"]),
+    default="month",
+    show_default=True,
+    help="Where to cut: what runs over a border is split there.",
+)
+@click.option("--zone", default="UTC", show_default=True, help="Time zone of the borders, such as Europe/Berlin.")
+@click.option("--holdings", type=click.Path(path_type=Path), metavar="FOLDER", help="Tables of what was seen.")
+@click.option("--prometheus", metavar="URL", help="Or a Prometheus that saw it.")
+@click.option("--token-file", type=click.Path(path_type=Path), help="Bearer token for it.")
+@click.option("--step", type=click.IntRange(15, 3600), default=300, show_default=True, help="Seconds between samples.")
+@click.option("--record", type=click.Path(path_type=Path), metavar="FOLDER", help="Keep what was read as tables.")
+@click.option("--example", "seed", type=click.IntRange(min=0), hidden=True, help="Or a made month.")
+@click.option(
+    "--bill", type=click.Path(path_type=Path), multiple=True, metavar="FILE", help="AWS's CUR 2.0 (Parquet) to share."
+)
+@click.option("--tenant", metavar="TENANT", help="Only what one tenant pays.")
+@click.option("--explain", metavar="TENANT", help="From a tenant's total to the rows behind it.")
+@click.option(
+    "--rows", type=click.IntRange(min=0), default=20, show_default=True, help="Workloads that --explain shows."
+)
+@click.option("--events", type=click.Path(path_type=Path), metavar="FILE", help="Write usage events, JSON lines.")
+@click.option("--mail", type=click.Path(path_type=Path), metavar="FOLDER", help="Write every tenant's mail.")
+@click.option("--strict", is_flag=True, help="Exit code 1 where the numbers lack anything.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "csv", "focus", "parquet"]),
+    default="table",
+    show_default=True,
+    help="How to print the answer.",
+)
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write it there; parquet needs it.")
+@refuses_bad_input
+def command(
+    environment: str,
+    start: str,
+    end: str,
+    by: str,
+    zone: str,
+    holdings: Path | None,
+    prometheus: str | None,
+    token_file: Path | None,
+    step: int,
+    record: Path | None,
+    seed: int | None,
+    bill: tuple[Path, ...],
+    tenant: str | None,
+    explain: str | None,
+    rows: int,
+    events: Path | None,
+    mail: Path | None,
+    strict: bool,
+    form: str,
+    out: Path | None,
+) -> None:
+    """Share out what the nodes of ENV cost in a range, so that every GPU-second has an owner and the sum is the bill.
+
+    What is held is paid by who holds it, idle nodes of an owned pool by its owner, of a shared pool by who is promised
+    something there. docs/chargeback.md has the formulas and the tables' columns.
+    """
+    from tenancy.chargeback import periods as calendar
+
+    sources = [name for name, given in (("--holdings", holdings), ("--prometheus", prometheus)) if given]
+    sources += ["--example"] if seed is not None else []
+    if len(sources) != 1:
+        _refuse(f"{' and '.join(sources) or 'no data'}", "data comes from one place", "--holdings or --prometheus")
+    if form == "parquet" and not out:
+        _refuse("--format parquet without --out", "Parquet is not for a screen", "--out FILE")
+    if token_file and not prometheus:
+        _refuse("--token-file without --prometheus", "a token is for a Prometheus", "--prometheus URL")
+    loaded = load_or_exit(environment, "json" if form == "json" else "text")
+    try:
+        import polars  # noqa: F401
+    except ImportError:
+        fail(
+            'given an installation without polars; rule: this command needs it; change: pip install "gpu-tenancy[cost]"'
+        )
+    from tenancy.chargeback import bill as bills
+    from tenancy.chargeback import outputs
+    from tenancy.chargeback.report import make_report
+    from tenancy.chargeback.use import budgets, uses
+
+    where = calendar.zone_of(zone)
+    span = (calendar.moment(start, where), calendar.moment(end, where))
+    cut = calendar.periods(*span, calendar.By(by), where)
+    if events:
+        outputs.must_be_whole(cut)
+    tables = _read(loaded, span, holdings, prometheus, token_file, step, seed, record)
+    paid = bills.read(bill, cut, loaded.environment.environment) if bill else None
+    report = make_report(loaded.environment, loaded.tenants, tables, cut, paid)
+    used, due = uses(report, tables), budgets(report, calendar.By(by))
+    known = sorted({line.tenant for line in report.lines} | {each.tenant for each in loaded.tenants})
+    for name in filter(None, (tenant, explain)):
+        if name not in known:
+            _refuse(f"tenant {name!r}", f"a tenant of {environment} or somebody in the report", ", ".join(known))
+    if tenant:
+        report.lines = [line for line in report.lines if line.tenant == tenant]
+        used, due = [u for u in used if u.tenant == tenant], [d for d in due if d.tenant == tenant]
+    try:
+        _write(report, used, due, form, out, tenant or "", explain, rows)
+        if events:
+            events.write_text("".join(f"{line}\n" for line in outputs.events(report)), "utf-8")
+        if mail:
+            _mail(report, loaded, used, due, mail)
+    except OSError as error:
+        _refuse(str(error.filename), f"what is asked for can be written ({error.strerror})", "another path")
+    if report.findings:
+        from tenancy.spec.environment import counted
+
+        if form != "table" or out:
+            for finding in report.findings:
+                click.echo(f"tenancy: {finding}", err=True)
+        if strict:
+            fail(f"the numbers lack {counted(len(report.findings), 'thing')}, which --strict does not accept", FAILED)
+
+
+def _refuse(given: str, rule: str, change: str) -> NoReturn:
+    fail(f"given {given}; rule: {rule}; change: use {change}", BAD_INPUT)
+
+
+def _read(
+    loaded: Loaded,
+    span: tuple[int, int],
+    holdings: Path | None,
+    prometheus: str | None,
+    token_file: Path | None,
+    step: int,
+    seed: int | None,
+    record: Path | None,
+) -> Tables:
+    from tenancy.chargeback import tables
+
+    if holdings:
+        return tables.read(holdings, *span)
+    if prometheus:
+        from tenancy.chargeback.prometheus import Prometheus, Unreachable, ask
+
+        token = token_file.read_text("utf-8").strip() if token_file and token_file.is_file() else ""
+        if token_file and not token:
+            _refuse(f"--token-file {token_file}", "a file with a token", "the path of a file that holds one")
+        try:
+            frames = ask(Prometheus(prometheus, token), loaded.environment, *span, step)
+        except Unreachable as error:
+            fail(f"given --prometheus {prometheus}; rule bill-10: {error}; change: look at the address and the token")
+    else:
+        from tenancy.chargeback.example import frames as made
+        from tenancy.chargeback.example import month
+
+        frames = made(month(loaded, *span, seed or 0))
+    if record:
+        try:
+            record.mkdir(parents=True, exist_ok=True)
+            for name, frame in frames.items():
+                frame.write_parquet(record / f"{name}.parquet")
+        except OSError as error:
+            _refuse(f"--record {record}", f"a folder that can be written to ({error.strerror})", "another path")
+    return tables.tables({name: [(name, frame.lazy())] for name, frame in frames.items()}, *span)
+
+
+def _write(
+    report: Report,
+    used: Sequence[Use],
+    due: Sequence[Spent],
+    form: str,
+    out: Path | None,
+    tenant: str,
+    explain: str | None,
+    rows: int,
+) -> None:
+    import json
+
+    from tenancy.chargeback import outputs
+
+    if form == "parquet" and out:
+        out.write_bytes(outputs.as_parquet(report))
+        return
+    match form:
+        case "json":
+            text = json.dumps(outputs.as_json(report, used, due), indent=2) + "\n"
+        case "csv":
+            text = outputs.as_csv(outputs.COLUMNS, outputs.rows(report))
+        case "focus":
+            text = outputs.as_csv(outputs.FOCUS, outputs.focus(report))
+        case _:
+            text = _text(report, used, due, tenant, explain, rows)
+    if out:
+        out.write_text(text, "utf-8")
+    else:
+        click.echo(text, nl=False)
+
+
+def _text(
+    report: Report, used: Sequence[Use], due: Sequence[Spent], tenant: str, explain: str | None, rows: int
+) -> str:
+    import textwrap
+
+    from tenancy.chargeback import pages
+    from tenancy.cli.report import WIDTH, Table, as_text
+
+    shown = pages.explain(report, explain, rows) if explain else pages.tables(report, used, due, tenant)
+    parts = [as_text(_right(Table(*table))) for table in shown if table.rows]
+    for title, notes in (("What the numbers lack", report.findings), ("Notes", report.notes)):
+        lines = [textwrap.fill(f"- {note}", WIDTH, subsequent_indent="  ", break_on_hyphens=False) for note in notes]
+        parts += ["\n".join([f"{title}:", *lines])] if lines else []
+    return "\n\n".join(parts or ["Nothing: no node was seen, and nothing was billed."]) + "\n"
+
+
+_NUMBER = re.compile(r"-?[0-9][0-9,]*(\.[0-9]+)?|–|")
+
+
+def _right(table: Any) -> Any:
+    """Columns of numbers to the right: they have separators, so they are texts."""
+    columns = [[str(cell) for cell in column] for column in zip(table.header, *table.rows, strict=True)]
+    for column in columns[1:]:
+        if all(_NUMBER.fullmatch(cell) for cell in column[1:]):
+            width = max(map(len, column))
+            column[:] = [cell.rjust(width) for cell in column]
+    header, *rows = zip(*columns, strict=True)
+    return table._replace(header=header, rows=rows)
+
+
+def _mail(report: Report, loaded: Loaded, used: Sequence[Use], due: Sequence[Spent], folder: Path) -> None:
+    from tenancy.chargeback.pages import mail
+
+    folder.mkdir(parents=True, exist_ok=True)
+    payers = {line.tenant for line in report.lines}
+    for tenant in loaded.tenants:
+        if tenant.tenant in payers:
+            for form, ending in (("markdown", "md"), ("html", "html")):
+                (folder / f"{tenant.tenant}.{ending}").write_text(mail(report, tenant, used, due, form), "utf-8")

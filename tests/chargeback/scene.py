@@ -1,0 +1,92 @@
+"""Traces in few lines: the small environment of `tests/conftest.py`, with prices, and tables written as rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import polars as pl
+
+from tenancy.chargeback.allocate import Category, Pot, Report
+from tenancy.chargeback.periods import By, Period, periods
+from tenancy.chargeback.report import make_report
+from tenancy.chargeback.tables import Tables, tables
+from tenancy.spec import Loaded
+from tests.conftest import SpecFolder
+
+UTC = ZoneInfo("UTC")
+HOUR = 3600
+DAY = 24 * HOUR
+OCTOBER = int(dt.datetime(2026, 10, 1, tzinfo=dt.UTC).timestamp())
+NOVEMBER = OCTOBER + 31 * DAY
+PRICES = "prices: {l4: 0.80, a100-40gb: 2.50}\n"
+"""A node of train or serve is $20 an hour, one of notebooks $3.20."""
+MICRO = 1_000_000
+
+
+def priced(path: Path, more: str = "", prices: str = PRICES) -> Loaded:
+    """The small environment with prices."""
+    folder = SpecFolder(path / "small")
+    folder.add("environment.yaml", prices + more)
+    return folder.load()
+
+
+def node(name: str, pool: str, start: int, end: int, **more: Any) -> dict[str, Any]:
+    return {"node": name, "pool": pool, "start": start, "end": end, **more}
+
+
+def held(where: str, on: str, flavor: str, count: int, start: int, end: int, **more: Any) -> dict[str, Any]:
+    return {
+        "namespace": where,
+        "workload": more.pop("workload", f"{where}-{on}"),
+        "node": on,
+        "flavor": flavor,
+        "count": count,
+        "start": start,
+        "end": end,
+        **more,
+    }
+
+
+def given(start: int, end: int, **rows: Iterable[Mapping[str, Any]]) -> Tables:
+    """Tables of rows, as though they had been read."""
+    frames = {name: pl.DataFrame(list(of), infer_schema_length=None) for name, of in rows.items()}
+    frames.setdefault("holdings", pl.DataFrame([held("none--main", "none", "a100", 1, start, start)]))
+    return tables({name: [(f"{name}.jsonl", frame.lazy())] for name, frame in frames.items()}, start, end)
+
+
+def whole(start: int, end: int, by: By = By.RANGE, zone: ZoneInfo = UTC) -> list[Period]:
+    return periods(start, end, by, zone)
+
+
+def report(loaded: Loaded, start: int, end: int, by: By = By.RANGE, **rows: Iterable[Mapping[str, Any]]) -> Report:
+    return make_report(loaded.environment, loaded.tenants, given(start, end, **rows), whole(start, end, by))
+
+
+def dollars(of: Report, *wanted: object) -> float:
+    """What all lines cost that have every one of these words: a tenant, a category, a pool, a purchase, a flavor."""
+    return round(sum(line.micro for line in of.lines if _has(line, wanted)) / MICRO, 6)
+
+
+def device_hours(of: Report, *wanted: object) -> float:
+    return sum(line.devices for line in of.lines if _has(line, wanted)) / HOUR
+
+
+def _has(line: Any, wanted: Sequence[object]) -> bool:
+    words = {line.tenant, str(line.category), line.flavor, line.pot.pool, line.pot.purchase, line.pot.period}
+    return {str(w) if isinstance(w, Category) else w for w in wanted} <= words
+
+
+def by_owner(of: Report) -> dict[tuple[Pot, str], int]:
+    sums: dict[tuple[Pot, str], int] = defaultdict(int)
+    for line in of.lines:
+        sums[line.pot, line.tenant] += line.micro
+    return dict(sums)
+
+
+def rules(of: Report) -> set[str]:
+    return {finding.rule for finding in of.findings}

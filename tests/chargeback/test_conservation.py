@@ -1,0 +1,317 @@
+"""Every trace adds up, and to what a loop over every second finds that knows nothing of how it is computed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from tenancy.chargeback.allocate import Category, Pot
+from tenancy.chargeback.periods import By
+from tenancy.chargeback.report import make_report
+from tenancy.chargeback.sweep import lent
+from tenancy.spec import Loaded
+from tests.chargeback import scene
+from tests.chargeback.scene import NOVEMBER
+
+START, END = NOVEMBER - 25, NOVEMBER + 35
+"""A minute that the first of a month cuts."""
+
+PRICE = {"train": 20, "serve": 20, "notebooks": Fraction(16, 5), "gone": Fraction(36, 5)}
+"""Dollars an hour of a node: 8 boards at 2.50, 4 at 0.80, and what the source says of a pool that nobody declares."""
+PART = {
+    ("train", "a100"): Fraction(1, 8),
+    ("serve", "a100-1g.5gb"): Fraction(1, 56),
+    ("notebooks", "l4-shared"): Fraction(1, 16),
+}
+GUARANTEED = {
+    "train": {"fraud": Fraction(16, 8), "research": Fraction(8, 8)},
+    "serve": {"fraud": Fraction(14, 56)},
+}
+POOLS = {"t1": "train", "t2": "train", "s1": "serve", "l1": "notebooks", "g1": "gone"}
+FLAVORS = {"train": "a100", "serve": "a100-1g.5gb", "notebooks": "l4-shared"}
+NAMESPACES = ("fraud--train", "fraud--serve", "research--main", "new--main", "kube-system")
+FILES = {"fraud--train": "fraud", "fraud--serve": "fraud", "research--main": "research"}
+
+
+@dataclass
+class Trace:
+    nodes: list[dict[str, Any]] = field(default_factory=list)
+    holdings: list[dict[str, Any]] = field(default_factory=list)
+    namespaces: list[dict[str, Any]] | None = None
+    gaps: list[dict[str, Any]] = field(default_factory=list)
+    guarantees: list[dict[str, Any]] | None = None
+
+    def tables(self) -> dict[str, list[dict[str, Any]]]:
+        return {name: rows for name, rows in vars(self).items() if rows}
+
+
+moments = st.integers(START - 5, END + 5)
+
+
+@st.composite
+def spans(draw: st.DrawFn) -> tuple[int, int]:
+    first, second = draw(moments), draw(moments)
+    return min(first, second), max(first, second)
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> Trace:
+    trace = Trace()
+    for name, pool in POOLS.items():  # nodes come, go, and come back as something else
+        marks = sorted(draw(st.lists(moments, max_size=6, unique=True)))
+        for start, end in zip(marks[::2], marks[1::2], strict=False):
+            purchase = draw(st.sampled_from(["on-demand", "spot"]))
+            price = 7.2 if pool == "gone" else None
+            trace.nodes.append(scene.node(name, pool, start, end, purchase=purchase, price=price))
+    for number in range(draw(st.integers(0, 8))):
+        on = draw(st.sampled_from([*POOLS, "ghost"]))
+        right = FLAVORS.get(POOLS.get(on, "train"), "a100")
+        flavor = draw(st.sampled_from([right, right, right, "a100", "h100"]))
+        pod = draw(st.sampled_from(["", "", f"p{number}", "p0"]))
+        count = draw(st.integers(1, 10))
+        start, end = draw(spans())
+        row = scene.held(draw(st.sampled_from(NAMESPACES)), on, flavor, count, start, end, pod=pod)
+        row["cpu"] = draw(st.sampled_from([0, 0, 0, 24, 70]))
+        row["tenant"] = draw(st.sampled_from(["", "", "", "fraud", "research", "newcomer"]))
+        trace.holdings.append(row)
+        if draw(st.booleans()) and end - start > 2:  # evicted, and back after a while
+            trace.holdings[-1] = {**row, "end": start + 1}
+            trace.holdings.append({**row, "start": start + 2})
+    if draw(st.booleans()):
+        trace.namespaces = [
+            {
+                "namespace": name,
+                "tenant": draw(st.sampled_from(["fraud", "research", "newcomer"])),
+                "start": a,
+                "end": b,
+            }
+            for name in draw(st.lists(st.sampled_from(NAMESPACES[:4]), min_size=1, max_size=6))
+            for a, b in [draw(spans())]
+        ]
+    trace.gaps = [{"start": a, "end": b} for a, b in draw(st.lists(spans(), max_size=2))]
+    if draw(st.booleans()):
+        trace.guarantees = [
+            {"tenant": who, "pool": pool, "flavor": FLAVORS[pool], "count": n, "lends": n, "start": a, "end": b}
+            for who, pool, n in draw(
+                st.lists(
+                    st.tuples(
+                        st.sampled_from(["fraud", "research", "newcomer"]),
+                        st.sampled_from(["train", "serve"]),
+                        st.integers(0, 20),
+                    ),
+                    min_size=1,
+                    max_size=4,
+                )
+            )
+            for a, b in [draw(spans())]
+        ]
+    return trace
+
+
+# The other calculation: one second after the other, one node after the other
+
+
+def claimants(trace: Trace, namespace: str, at: int) -> set[str]:
+    if namespace == "kube-system":
+        found = {"(platform)"}
+    elif trace.namespaces is None:
+        found = {FILES[namespace]} if namespace in FILES else set()
+    else:
+        found = set()
+    for row in trace.namespaces or ():
+        if row["namespace"] == namespace and row["start"] <= at < row["end"]:
+            found.add(row["tenant"])
+    for row in seen(trace, at):
+        if row["namespace"] == namespace and row["tenant"]:
+            found.add(row["tenant"])
+    return found
+
+
+def seen(trace: Trace, at: int) -> Iterator[dict[str, Any]]:
+    """Rows that hold something at a second; a pod is there once, as the row says that began first."""
+    pods: dict[tuple[str, str, str, str], dict[str, Any]] = {}
+    rows = [row for row in trace.holdings if row["start"] <= at < row["end"]]
+    for row in sorted(rows, key=lambda row: (max(row["start"], START), -min(row["end"], END))):
+        if row["pod"]:
+            key = (row["namespace"], row["pod"], row["node"], row["flavor"])
+            if key in pods:
+                continue
+            pods[key] = row
+        yield row
+
+
+def naive(trace: Trace, cores: dict[str, Fraction]) -> tuple[dict[tuple[Pot, str], Fraction], dict[Pot, Fraction]]:
+    owed: dict[tuple[Pot, str], Fraction] = defaultdict(Fraction)
+    bills: dict[Pot, Fraction] = defaultdict(Fraction)
+    for at in range(START, END):
+        missing = any(gap["start"] <= at < gap["end"] for gap in trace.gaps)
+        now = list(seen(trace, at))
+        for machine in trace.nodes:
+            if not machine["start"] <= at < machine["end"]:
+                continue
+            pool = machine["pool"]
+            pot = Pot(int(at >= NOVEMBER), pool, machine["purchase"])
+            cost = Fraction(PRICE[pool]) / 3600
+            bills[pot] += cost
+            if missing or pool == "gone":
+                owed[pot, "(no data)" if missing else "(unknown device)"] += cost
+                continue
+            shares: dict[str, Fraction] = defaultdict(Fraction)
+            strange = False
+            for row in now:
+                if row["node"] != machine["node"]:
+                    continue
+                who = claimants(trace, row["namespace"], at)
+                owner = f"(disputed: {', '.join(sorted(who))})" if len(who) > 1 else min(who, default="(no tenant)")
+                part = PART.get((pool, row["flavor"]))
+                strange |= part is None
+                if part is not None:
+                    shares[owner] += max(row["count"] * part, row["cpu"] / cores[pool])
+            taken = sum(shares.values())
+            for owner, share in shares.items():
+                owed[pot, owner] += cost * share / max(taken, 1)
+            rest = cost * max(1 - taken, 0)
+            if strange:
+                owed[pot, "(unknown device)"] += rest
+            elif pool == "notebooks":
+                owed[pot, "research"] += rest
+            else:
+                promised = guaranteed(trace, pool, at)
+                for owner, share in promised.items():
+                    owed[pot, owner] += rest * share / sum(promised.values())
+                if not promised:
+                    owed[pot, "(platform)"] += rest
+    return owed, bills
+
+
+def guaranteed(trace: Trace, pool: str, at: int) -> dict[str, Fraction]:
+    if trace.guarantees is None:
+        return GUARANTEED[pool]
+    found: dict[str, Fraction] = defaultdict(Fraction)
+    for row in trace.guarantees:
+        if row["pool"] == pool and row["start"] <= at < row["end"] and row["count"]:
+            found[row["tenant"]] += row["count"] * PART[pool, row["flavor"]]
+    return found
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    return scene.priced(tmp_path_factory.mktemp("conservation"))
+
+
+@pytest.fixture(scope="module")
+def crediting(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    return scene.priced(tmp_path_factory.mktemp("crediting"), "costs: {lender-credit: 60}\n")
+
+
+quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@given(trace=traces())
+@quick
+def test_every_trace_adds_up_and_to_what_a_loop_over_seconds_finds(loaded: Loaded, trace: Trace) -> None:
+    if not trace.nodes:
+        return
+    found = scene.report(loaded, START, END, By.MONTH, **trace.tables())
+    cores = {name: Fraction(of.cpu, 1000) for name, of in found.measures.items()}
+    owed, bills = naive(trace, cores)
+    assert {pot: float(amount) for pot, amount in bills.items()} == pytest.approx(
+        {pot: amount / scene.MICRO for pot, amount in found.bills.items()}, abs=1e-6
+    )
+    assert sum(line.micro for line in found.lines) == sum(found.bills.values())
+    without = {key: amount for key, amount in owed.items() if amount and key[1] != "(platform)"}
+    for pot in {pot for pot, _ in owed}:
+        platform = owed.get((pot, "(platform)"), Fraction())
+        lines = [line for line in found.lines if line.pot == pot]
+        shared = sum(line.micro for line in lines if line.category is Category.OVERHEAD or line.tenant == "(platform)")
+        assert shared / scene.MICRO == pytest.approx(float(platform), abs=2e-5), "what is the platform's"
+        theirs: dict[str, int] = defaultdict(int)
+        for line in lines:
+            if line.category is not Category.OVERHEAD and line.tenant != "(platform)":
+                theirs[line.tenant] += line.micro
+        wanted = {who: float(amount) for (where, who), amount in without.items() if where == pot}
+        # A millionth of a node at each second is rounded, and a millionth of a dollar in each line.
+        assert {who: amount / scene.MICRO for who, amount in theirs.items() if amount > 20} == pytest.approx(
+            {who: amount for who, amount in wanted.items() if amount * scene.MICRO > 20}, abs=2e-5
+        )
+    for finding in found.findings:
+        event(finding.rule)
+
+
+@given(trace=traces())
+@quick
+def test_credits_change_who_pays_and_not_how_much(loaded: Loaded, crediting: Loaded, trace: Trace) -> None:
+    if not trace.nodes:
+        return
+    tables = scene.given(START, END, **trace.tables())
+    plain = make_report(loaded.environment, loaded.tenants, tables, scene.whole(START, END, By.MONTH))
+    credited = make_report(crediting.environment, crediting.tenants, tables, scene.whole(START, END, By.MONTH))
+    assert credited.bills == plain.bills
+    assert sum(line.micro for line in credited.lines) == sum(plain.bills.values())
+    given_back = [line for line in credited.lines if line.category is Category.CREDIT]
+    event(f"credits: {bool(given_back)}")
+    assert all(line.micro <= 0 for line in given_back)
+    for pot in credited.bills:
+        lines = [line for line in credited.lines if line.pot == pot]
+        borrowed = sum(line.micro for line in lines if line.category is Category.BORROWED)
+        back = -sum(line.micro for line in lines if line.category is Category.CREDIT)
+        assert back <= borrowed * 0.6 + 20, "nobody is credited more than is borrowed"
+
+
+@given(trace=traces(), at=st.integers(START + 1, END - 1))
+@quick
+def test_a_range_costs_what_its_two_halves_cost(loaded: Loaded, trace: Trace, at: int) -> None:
+    if not trace.nodes:
+        return
+    sums: list[float] = []
+    for start, end in ((START, END), (START, at), (at, END)):
+        found = scene.report(loaded, start, end, **trace.tables())
+        sums.append(sum(found.bills.values()))
+    assert sums[0] == pytest.approx(sums[1] + sums[2], abs=2 * len(POOLS) * 2)
+
+
+@given(trace=traces(), seed=st.randoms(use_true_random=False))
+@quick
+def test_the_order_of_the_rows_does_not_matter(loaded: Loaded, trace: Trace, seed: Any) -> None:
+    if not trace.nodes:
+        return
+    mixed = {name: seed.sample(rows, len(rows)) for name, rows in trace.tables().items()}
+    first = scene.report(loaded, START, END, By.MONTH, **trace.tables())
+    second = scene.report(loaded, START, END, By.MONTH, **mixed)
+    assert first.lines == second.lines
+    assert [str(f) for f in first.findings] == [str(f) for f in second.findings]
+
+
+@given(
+    holders=st.lists(
+        st.tuples(st.sampled_from("abcd"), st.integers(0, 30), st.integers(0, 30), st.integers(1, 5)), max_size=8
+    ),
+    promised=st.dictionaries(st.sampled_from("abc"), st.tuples(st.integers(0, 6), st.integers(0, 6))),
+)
+@quick
+def test_who_lent_is_who_left_it_idle_second_by_second(
+    holders: list[tuple[str, int, int, int]], promised: dict[str, tuple[int, int]]
+) -> None:
+    rows = [(name, min(a, b), max(a, b), count) for name, a, b, count in holders]
+    events = [e for name, a, b, n in rows for e in ((a, name, n), (b, name, -n))]
+    lenders, total = lent(events, promised, 0, 30)
+    wanted: dict[str, Fraction] = defaultdict(Fraction)
+    whole = 0
+    for at in range(30):
+        now = {name: sum(n for who, a, b, n in rows if who == name and a <= at < b) for name in "abcd"}
+        spare = {name: max(0, min(count - now[name], most)) for name, (count, most) in promised.items()}
+        above = sum(max(0, now[name] - promised.get(name, (0, 0))[0]) for name in now)
+        given_away = min(above, sum(spare.values()))
+        whole += given_away
+        for name, count in spare.items():
+            wanted[name] += Fraction(given_away * count, sum(spare.values()) or 1)
+    assert total == whole
+    for name, amount in wanted.items():
+        assert lenders.get(name, 0) / 2**64 == pytest.approx(float(amount), abs=1e-9)

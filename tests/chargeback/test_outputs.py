@@ -1,0 +1,377 @@
+"""What is printed: every form has the same sum, the same input makes the same bytes, every total leads to its rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from click.testing import CliRunner, Result
+
+from tenancy.chargeback import outputs, pages
+from tenancy.chargeback.allocate import Category, Report
+from tenancy.chargeback.example import frames, month
+from tenancy.chargeback.periods import By
+from tenancy.chargeback.report import make_report
+from tenancy.chargeback.tables import Tables, tables
+from tenancy.chargeback.use import Spent, Use, budgets, uses
+from tenancy.cli import main
+from tenancy.spec import Loaded, load
+from tests.chargeback.scene import (
+    DAY,
+    HOUR,
+    MICRO,
+    NOVEMBER,
+    OCTOBER,
+    dollars,
+    given,
+    held,
+    node,
+    priced,
+    report,
+    whole,
+)
+
+TENANT = "fraud"
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    return priced(tmp_path_factory.mktemp("outputs"), "costs: {shared: {control-plane: 0.10}}\n")
+
+
+@pytest.fixture(scope="module")
+def seen(loaded: Loaded) -> Tables:
+    made = frames(month(loaded, OCTOBER, NOVEMBER, 7))
+    return tables({name: [(name, frame.lazy())] for name, frame in made.items()}, OCTOBER, NOVEMBER)
+
+
+@pytest.fixture(scope="module")
+def found(loaded: Loaded, seen: Tables) -> Report:
+    return make_report(loaded.environment, loaded.tenants, seen, whole(OCTOBER, NOVEMBER, By.WEEK))
+
+
+def text(of: Report, form: str) -> str:
+    if form == "json":
+        return json.dumps(outputs.as_json(of, [], []))
+    columns, rows = (outputs.COLUMNS, outputs.rows(of)) if form == "csv" else (outputs.FOCUS, outputs.focus(of))
+    return outputs.as_csv(columns, rows)
+
+
+def bill(of: Report) -> Decimal:
+    return Decimal(sum(of.bills.values())).scaleb(-6)
+
+
+@pytest.mark.parametrize(("form", "column"), [("csv", "dollars"), ("focus", "BilledCost"), ("focus", "EffectiveCost")])
+def test_the_rows_of_every_form_add_up_to_the_bill(found: Report, form: str, column: str) -> None:
+    rows = list(csv.DictReader(io.StringIO(text(found, form))))
+    assert sum(Decimal(row[column]) for row in rows) == bill(found)
+
+
+def test_parquet_has_the_rows_with_exact_numbers(found: Report) -> None:
+    frame = pl.read_parquet(outputs.as_parquet(found))
+    assert frame["dollars"].dtype == pl.Decimal(38, 6)
+    assert frame["dollars"].sum() == bill(found)
+    assert frame.height == len(found.lines)
+
+
+def test_json_adds_up_in_millionths_and_in_cents(found: Report) -> None:
+    said = outputs.as_json(found, [], [])
+    assert sum(Decimal(of["dollars"]) for of in said["tenants"]) == Decimal(said["bill"]) == bill(found)
+    assert sum(Decimal(of["invoice"]) for of in said["tenants"]) == bill(found).quantize(Decimal("0.01"))
+    assert sum(Decimal(of["dollars"]) for of in said["bills"]) == bill(found)
+
+
+def test_cents_add_up_where_every_amount_alone_would_round_down() -> None:
+    assert outputs.cents({"a": 3_334, "b": 3_333, "c": 3_333}) == {"a": 1, "b": 0, "c": 0}
+    assert outputs.cents({"a": -4_000, "b": 14_000}) == {"a": 0, "b": 1}
+
+
+@pytest.mark.parametrize("form", ["csv", "focus", "json"])
+def test_the_same_input_makes_the_same_bytes(loaded: Loaded, found: Report, form: str) -> None:
+    made = frames(month(loaded, OCTOBER, NOVEMBER, 7))
+    # Another order of rows is no other input.
+    mixed = {name: frame.sample(fraction=1.0, shuffle=True, seed=3) for name, frame in made.items()}
+    read = tables({name: [(name, frame.lazy())] for name, frame in mixed.items()}, OCTOBER, NOVEMBER)
+    again = make_report(loaded.environment, loaded.tenants, read, whole(OCTOBER, NOVEMBER, By.WEEK))
+    assert text(again, form) == text(found, form)
+
+
+# FinOps Open Cost and Usage Specification, `specification/datasets/cost_and_usage/columns`, as of 2026-11.
+SPECIFIED = set(
+    "BilledCost BillingAccountId BillingAccountName BillingCurrency BillingPeriodEnd BillingPeriodStart ChargeCategory "
+    "ChargeClass ChargeDescription ChargeFrequency ChargePeriodEnd ChargePeriodStart ConsumedQuantity ConsumedUnit "
+    "ContractedCost EffectiveCost InvoiceIssuerName ListCost PricingCategory PricingQuantity PricingUnit ProviderName "
+    "PublisherName RegionId ServiceCategory ServiceName SkuId SubAccountId SubAccountName Tags".split()
+)
+
+
+def test_columns_are_the_specifications_or_marked_as_our_own() -> None:
+    assert {name for name in outputs.FOCUS if not name.startswith("x_")} == SPECIFIED
+
+
+def test_a_focus_row_has_the_tenants_tags(found: Report) -> None:
+    rows = csv.DictReader(io.StringIO(text(found, "focus")))
+    tags = json.loads(next(row["Tags"] for row in rows if row["SubAccountId"] == TENANT))
+    assert (tags["team"], tags["cost-center"]) == ("fraud-detection", "CC-4411")
+
+
+# Events
+
+
+def told(of: Report) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in outputs.events(of)]
+
+
+def test_events_add_up_to_what_was_held_and_borrowed(found: Report) -> None:
+    lines = [li for li in found.lines if li.category in {Category.HELD, Category.BORROWED} and li.tenant == TENANT]
+    mine = [event for event in told(found) if event["tenant"] == TENANT]
+    assert sum(Decimal(event["dollars"]) for event in mine) == Decimal(sum(li.micro for li in lines)).scaleb(-6)
+    assert sum(event["device_seconds"] for event in mine) == sum(li.devices for li in lines)
+
+
+def test_an_event_has_its_own_id_and_the_same_when_it_is_asked_for_again(
+    loaded: Loaded, seen: Tables, found: Report
+) -> None:
+    ids = Counter(event["id"] for event in told(found))
+    assert max(ids.values()) == 1
+    again = make_report(loaded.environment, loaded.tenants, seen, whole(OCTOBER, NOVEMBER, By.WEEK))
+    assert [event["id"] for event in told(again)] == list(ids)
+
+
+def test_a_week_alone_has_the_ids_that_it_has_in_the_month(loaded: Loaded, seen: Tables, found: Report) -> None:
+    start = OCTOBER + 4 * DAY
+    alone = make_report(loaded.environment, loaded.tenants, seen, whole(start, start + 7 * DAY, By.WEEK))
+    of_the_month = {event["id"] for event in told(found) if event["period"] == "2026-W41"}
+    assert {event["id"] for event in told(alone)} == of_the_month
+
+
+# From a total to its rows
+
+
+def test_lines_and_workloads_of_an_explanation_add_up_to_the_total(found: Report) -> None:
+    made = pages.explain(found, TENANT, 10**6)
+    lines = [table for table in made if "line by line" in table.title]
+    for table in lines:
+        total = Decimal(table.title.partition("$")[2].partition(",  ")[0].split(", line")[0].replace(",", ""))
+        assert sum(Decimal(row[-1].replace(",", "")) for row in table.rows) == total
+    assert sum(Decimal(t.title.partition("$")[2].split(", line")[0].replace(",", "")) for t in lines) == Decimal(
+        outputs.totals(found)[TENANT]
+    ).scaleb(-6)
+    shown = [table for table in made if "workloads" in table.title]
+    behind = sum(Decimal(row[-1].replace(",", "")) for table in shown for row in table.rows)
+    wanted = [li.micro for li in found.lines if li.tenant == TENANT and li.category in {"held", "borrowed"}]
+    assert behind == Decimal(sum(wanted)).scaleb(-6)
+
+
+def test_hours_times_price_are_the_dollars_of_a_line(found: Report) -> None:
+    for line in found.lines:
+        if line.pot.pool and line.weight:
+            assert found.hours(line) * float(outputs.price_of(found, line)) * MICRO == pytest.approx(line.micro, abs=60)
+
+
+def test_the_table_adds_up_in_both_directions(found: Report) -> None:
+    for table in pages.tables(found, [], []):
+        if table.title.startswith("Who pays"):
+            cells = [[Decimal(cell.replace(",", "")) for cell in row[1:]] for row in table.rows]
+            assert all(sum(row[:-1]) == row[-1] for row in cells)
+            assert f"${sum(row[-1] for row in cells):,.2f}" in table.remarks[0]
+
+
+# Use and budgets
+
+
+def one(loaded: Loaded, **used: Any) -> Use:
+    end = OCTOBER + HOUR
+    rows = [held("fraud--train", "t1", "a100", 4, OCTOBER, end)]
+    use = [{"namespace": "fraud--train", "flavor": "a100", "devices": 4, "start": OCTOBER, "end": end, **used}]
+    seen = {"nodes": [node("t1", "train", OCTOBER, end)], "holdings": rows, **({"used": use} if used else {})}
+    tables = given(OCTOBER, end, **seen)
+    made = make_report(loaded.environment, loaded.tenants, tables, whole(OCTOBER, end))
+    return next(of for of in uses(made, tables) if of.tenant == "fraud")
+
+
+def test_efficiency_is_used_of_held_and_use_is_of_all_that_is_paid_for(loaded: Loaded) -> None:
+    use = one(loaded, value=0.75)
+    assert (use.held, use.used, use.efficiency) == (4, 3, 75)
+    assert use.idle == pytest.approx(4 * 16 / 24, abs=1e-5)
+    assert use.utilisation == pytest.approx(75 * 4 / (4 + 4 * 16 / 24), abs=1e-3)
+    assert use.unused_micro == 2_500_000, "a quarter of 4 GPUs at 2.50"
+
+
+def test_use_that_nobody_measured_is_unknown_and_not_nothing(loaded: Loaded) -> None:
+    use = one(loaded)
+    assert (use.used, use.efficiency, use.unused_micro) == (None, None, None)
+
+
+def test_hours_that_were_not_measured_do_not_count_as_idle(loaded: Loaded) -> None:
+    use = one(loaded, value=0.5, end=OCTOBER + HOUR // 2)
+    assert (use.measured, use.efficiency) == (50, 50)
+
+
+@pytest.mark.parametrize(
+    ("budget", "reached"), [(7_500, 100), (7_501, 80), (9_375, 80), (9_376, 50), (15_000, 50), (15_001, 0)]
+)
+def test_a_budget_is_reached_at_50_80_and_100_percent(tmp_path: Path, budget: int, reached: int) -> None:
+    loaded = priced(tmp_path)
+    path = loaded.folder / "tenants/fraud.yaml"
+    path.write_text(path.read_text("utf-8").replace("180000", str(budget)), "utf-8")
+    loaded = load(loaded.folder)
+    rows = [held("fraud--train", f"t{i}", "a100", 8, OCTOBER, NOVEMBER) for i in (1,)]
+    nodes = [node("t1", "train", OCTOBER, OCTOBER + 375 * HOUR)]
+    (spent,) = budgets(report(loaded, OCTOBER, NOVEMBER, By.MONTH, nodes=nodes, holdings=rows), By.MONTH)
+    assert (spent.micro, spent.reached) == (7_500 * MICRO, reached)
+
+
+def test_a_forecast_goes_on_as_the_month_went_so_far(loaded: Loaded) -> None:
+    end = OCTOBER + DAY
+    rows = [held("fraud--train", "t1", "a100", 8, OCTOBER, end)]
+    made = report(loaded, OCTOBER, end, By.MONTH, nodes=[node("t1", "train", OCTOBER, end)], holdings=rows)
+    (spent,) = budgets(made, By.MONTH)
+    assert spent.micro / MICRO == pytest.approx(24 * 20.1)
+    assert spent.forecast_micro == spent.micro * 31
+    assert pages.alert(Spent(0, "fraud", 1, 0, 0, 0, 80)) == "80 % expected"
+
+
+# Mail
+
+
+def test_a_mail_says_what_a_tenant_pays_and_nothing_of_others(loaded: Loaded, found: Report) -> None:
+    made = pages.mail(found, loaded.tenants[0], [], [], "markdown")
+    total = outputs.dollars(outputs.cents(outputs.totals(found))["fraud"])
+    assert f"${total}" in made
+    assert "research" not in made
+
+
+@pytest.mark.parametrize(("form", "hidden"), [("html", "&lt;script&gt;"), ("markdown", "\\<script\\>")])
+def test_what_tenants_name_is_no_markup_in_a_mail(loaded: Loaded, form: str, hidden: str) -> None:
+    end = OCTOBER + HOUR
+    rows = [held("fraud--train", "t1", "a100", 8, OCTOBER, end, workload="<script>alert(1)</script>|x")]
+    made = report(loaded, OCTOBER, end, nodes=[node("t1", "train", OCTOBER, end)], holdings=rows)
+    said = pages.mail(made, loaded.tenants[0], [], [], form)
+    assert hidden in said
+    assert "<script>" not in said.replace("\\<script\\>", "")
+
+
+# The command
+
+
+def run(*words: object) -> Result:
+    result = CliRunner().invoke(main, ["chargeback", *map(str, words)])
+    assert result.exception is None or isinstance(result.exception, SystemExit), "no traceback, whatever is typed"
+    return result
+
+
+SPAN = ("--from", "2026-10-01", "--to", "2026-11-01")
+
+
+@pytest.fixture(scope="module")
+def folder(loaded: Loaded, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "october"
+    assert run(loaded.folder, *SPAN, "--example", 7, "--record", path).exit_code == 0
+    return path
+
+
+def test_recorded_tables_make_the_same_report(loaded: Loaded, folder: Path) -> None:
+    first = run(loaded.folder, *SPAN, "--example", 7, "--format", "csv")
+    assert run(loaded.folder, *SPAN, "--holdings", folder, "--format", "csv").stdout == first.stdout
+
+
+def test_the_table_says_what_the_numbers_lack(loaded: Loaded, folder: Path) -> None:
+    result = run(loaded.folder, *SPAN, "--holdings", folder)
+    assert result.exit_code == 0
+    assert "no data from 2026-10-12T03:00:00Z to 2026-10-12T03:40:00Z" in " ".join(result.stdout.split())
+
+
+def test_strict_ends_with_1_where_the_numbers_lack_anything(loaded: Loaded, folder: Path) -> None:
+    assert run(loaded.folder, *SPAN, "--holdings", folder, "--strict").exit_code == 1
+
+
+def test_strict_ends_with_0_where_they_lack_nothing(loaded: Loaded, folder: Path) -> None:
+    span = ("--from", "2026-10-01", "--to", "2026-10-08")
+    assert run(loaded.folder, *span, "--holdings", folder, "--strict", "--by", "range").exit_code == 0
+
+
+def test_one_tenants_report_has_nobody_else(loaded: Loaded, folder: Path) -> None:
+    said = run(loaded.folder, *SPAN, "--holdings", folder, "--tenant", "fraud", "--format", "csv").stdout
+    assert {row["tenant"] for row in csv.DictReader(io.StringIO(said))} == {"fraud"}
+
+
+def test_everything_is_written_where_it_is_asked_for(loaded: Loaded, folder: Path, tmp_path: Path) -> None:
+    out, events, mail = tmp_path / "o.parquet", tmp_path / "e.jsonl", tmp_path / "mail"
+    given = ("--format", "parquet", "--out", out, "--events", events, "--mail", mail)
+    assert run(loaded.folder, *SPAN, "--holdings", folder, *given).exit_code == 0
+    assert pl.read_parquet(out).height > 5
+    assert all("id" in json.loads(line) for line in events.read_text("utf-8").splitlines())
+    assert sorted(path.name for path in mail.iterdir()) == ["fraud.html", "fraud.md", "research.html", "research.md"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (SPAN, "no data"),
+        ((*SPAN, "--holdings", "x", "--example", 1), "data comes from one place"),
+        ((*SPAN, "--holdings", "/nowhere"), "which is no folder"),
+        ((*SPAN, "--example", 1, "--format", "parquet"), "without --out"),
+        ((*SPAN, "--example", 1, "--token-file", "x"), "without --prometheus"),
+        ((*SPAN, "--example", 1, "--zone", "Mars"), "--zone 'Mars'"),
+        ((*SPAN, "--example", 1, "--explain", "frau"), "tenant 'frau'"),
+        ((*SPAN, "--prometheus", "somewhere"), "--prometheus 'somewhere'"),
+        (("--from", "1st", "--to", "2026-11-01", "--example", 1), "time '1st'"),
+        (("--from", "2026-11-01", "--to", "2026-10-01", "--example", 1), "a range from"),
+        (("--from", "2026-10-03", "--to", "2026-11-01", "--example", 1, "--events", "e"), "a part of 2026-10"),
+        ((*SPAN, "--example", 1, "--bill", "/nowhere.parquet"), "--bill /nowhere.parquet"),
+        ((*SPAN, "--example", 1, "--out", "/nowhere/report"), "/nowhere/report"),
+        ((*SPAN, "--example", 1, "--events", "/nowhere/events"), "/nowhere/events"),
+        ((*SPAN, "--example", 1, "--mail", "/dev/null/mail"), "/dev/null/mail"),
+        ((*SPAN, "--example", 1, "--record", "/dev/null/tables"), "--record /dev/null/tables"),
+    ],
+)
+def test_bad_input_ends_with_2_and_says_what_to_change(loaded: Loaded, words: tuple, said: str) -> None:
+    result = run(loaded.folder, *words)
+    assert (result.exit_code, said in result.stderr, "change: " in result.stderr) == (2, True, True), result.stderr
+
+
+def test_a_prometheus_that_does_not_answer_ends_with_1(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenancy.chargeback.prometheus.TRIES", 1)
+    result = run(loaded.folder, *SPAN, "--prometheus", "http://127.0.0.1:9")
+    assert (result.exit_code, "does not answer" in result.stderr) == (1, True)
+
+
+def test_help_needs_no_polars() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys; sys.modules['polars'] = None; from tenancy.cli import main; main(['chargeback', '--help'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, "tenancy chargeback bank" in done.stdout) == (0, True), done.stderr
+
+
+def test_a_share_that_is_idle_is_told_with_how_it_came_about(loaded: Loaded, folder: Path) -> None:
+    said = " ".join(run(loaded.folder, *SPAN, "--holdings", folder, "--explain", "fraud", "--rows", 3).stdout.split())
+    assert "66.6667 %: its part of what is promised there" in said
+    assert "more workloads" in said
+
+
+def test_dollars_are_never_of_a_fraction_of_a_millionth(found: Report) -> None:
+    assert all(isinstance(line.micro, int) for line in found.lines)
+    assert dollars(found) == pytest.approx(float(bill(found)))
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "chargeback.md"
+
+
+def test_the_page_shows_what_the_command_prints() -> None:
+    shown = [block for block in PAGE.read_text("utf-8").split("```") if block.startswith("\n$ tenancy")]
+    assert len(shown) == 2
+    for block in shown:
+        command, *lines = block.strip().splitlines()
+        printed = iter(run(*command.split()[3:]).stdout.splitlines())
+        for line in lines:
+            assert line in {"", "…"} or line in printed, f"{line!r} is not printed, or not there"

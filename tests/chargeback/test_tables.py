@@ -1,0 +1,187 @@
+"""Reading tables: four forms, one meaning; a row that cannot be read is refused with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tenancy.chargeback.tables import Tables, read
+from tenancy.rules.catalogue import Violation
+from tests.chargeback.scene import HOUR, NOVEMBER, OCTOBER, given, held, node
+
+NODES = [node("t1", "train", OCTOBER, NOVEMBER)]
+HELD = [held("fraud--train", "t1", "a100", 4, OCTOBER, OCTOBER + HOUR, cpu=1.5, memory=2**30)]
+
+
+def write(folder: Path, form: str, **tables: list[dict[str, Any]]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, rows in tables.items():
+        frame, path = pl.DataFrame(rows), folder / f"{name}.{form}"
+        match form:
+            case "parquet":
+                frame.write_parquet(path)
+            case "arrow":
+                frame.write_ipc(path)
+            case "csv":
+                frame.write_csv(path)
+            case _:
+                frame.write_ndjson(path)
+    return folder
+
+
+def plain(found: Tables) -> list[dict[str, Any]]:
+    return found.holdings.with_columns(pl.col(pl.Categorical).cast(pl.String)).to_dicts()
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "jsonl"])
+def test_every_form_of_a_table_says_the_same(tmp_path: Path, form: str) -> None:
+    found = read(write(tmp_path / form, form, nodes=NODES, holdings=HELD), OCTOBER, NOVEMBER)
+    assert plain(found) == [{**HELD[0], "pod": "", "queue": "", "tenant": "", "cpu": 1500}]
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-10-01T02:00:00Z", "2026-10-01T04:00:00+02:00", "2026-10-01 02:00:00", str(OCTOBER + 2 * HOUR)]
+)
+def test_times_are_read_as_they_are_written(tmp_path: Path, text: str) -> None:
+    rows = [{**HELD[0], "start": text, "end": str(NOVEMBER)}]
+    found = read(write(tmp_path / "x", "csv", nodes=NODES, holdings=rows), OCTOBER, NOVEMBER)
+    assert plain(found)[0]["start"] == OCTOBER + 2 * HOUR
+
+
+def test_what_has_no_end_is_there_until_the_range_ends(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text(f"node,pool,start,end\nt1,train,{OCTOBER},\n", "utf-8")
+    write(tmp_path, "csv", holdings=HELD)
+    assert read(tmp_path, OCTOBER, NOVEMBER).nodes["end"].to_list() == [NOVEMBER]
+
+
+def test_a_table_may_come_in_parts(tmp_path: Path) -> None:
+    write(tmp_path, "csv", nodes=NODES)
+    write(tmp_path, "parquet", **{"holdings-1": HELD, "holdings-2": HELD})
+    assert read(tmp_path, OCTOBER, NOVEMBER).holdings.height == 2
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("count", "1.5", "count: '1.5'"),
+        ("count", "-1", "count: '-1'"),
+        ("count", "many", "count: 'many'"),
+        ("node", "", "node: ''"),
+        ("start", "soon", "start: 'soon'"),
+        ("end", "soon", "end: 'soon'"),
+        ("end", str(OCTOBER - 1), f"end: '{OCTOBER - 1}'"),
+        ("cpu", "-2", "cpu: '-2'"),
+    ],
+)
+def test_a_row_that_cannot_be_read_is_refused_with_its_place(
+    tmp_path: Path, column: str, value: str, said: str
+) -> None:
+    rows = [{k: str(v) for k, v in HELD[0].items()}, {k: str(v) for k, v in HELD[0].items()} | {column: value}]
+    write(tmp_path, "csv", nodes=NODES, holdings=rows)
+    with pytest.raises(Violation, match="bill-07") as refused:
+        read(tmp_path, OCTOBER, NOVEMBER)
+    assert f"holdings.csv:3: {said}" in str(refused.value)
+
+
+def test_the_same_table_without_the_row_is_read(tmp_path: Path) -> None:
+    write(tmp_path, "csv", nodes=NODES, holdings=[{k: str(v) for k, v in HELD[0].items()}] * 2)
+    assert read(tmp_path, OCTOBER, NOVEMBER).holdings.height == 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ("node,start,end", "nodes.csv without column pool"),
+        ("node,pool", "nodes.csv without times"),
+        ("node,pool,start,end,colour", "nodes.csv with column colour"),
+    ],
+)
+def test_a_table_with_the_wrong_columns_is_refused(tmp_path: Path, columns: str, said: str) -> None:
+    (tmp_path / "nodes.csv").write_text(columns + "\n", "utf-8")
+    write(tmp_path, "csv", holdings=HELD)
+    with pytest.raises(Violation, match="bill-07") as refused:
+        read(tmp_path, OCTOBER, NOVEMBER)
+    assert said in str(refused.value)
+
+
+def test_a_file_that_is_not_what_its_name_says_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "nodes.parquet").write_text("node,pool\n", "utf-8")
+    write(tmp_path, "csv", holdings=HELD)
+    with pytest.raises(Violation, match=r"nodes\.parquet"):
+        read(tmp_path, OCTOBER, NOVEMBER)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("nodes.csv", "node,pool,start,end\nt1,train,0,1,2,3\n"),
+        ("nodes.csv", ""),
+        ("nodes.jsonl", '{"node": "t1", "pool": "train", "start": 0, "end": 1}\nbroken\n'),
+        ("nodes.arrow", "ARROW"),
+    ],
+)
+def test_a_file_with_rows_that_are_none_is_refused(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content, "utf-8")
+    write(tmp_path, "csv", holdings=HELD)
+    with pytest.raises(Violation, match=name):
+        read(tmp_path, OCTOBER, NOVEMBER)
+
+
+@pytest.mark.parametrize("missing", ["nodes", "holdings"])
+def test_without_nodes_or_holdings_there_is_no_bill(tmp_path: Path, missing: str) -> None:
+    write(
+        tmp_path, "csv", **{name: rows for name, rows in {"nodes": NODES, "holdings": HELD}.items() if name != missing}
+    )
+    with pytest.raises(Violation, match=f"without {missing}"):
+        read(tmp_path, OCTOBER, NOVEMBER)
+
+
+# Moments
+
+STEP = 60
+
+
+def sampled(*times: int) -> list[dict[str, Any]]:
+    row = {
+        key: value for key, value in held("fraud--train", "t1", "a100", 4, 0, 0).items() if key not in {"start", "end"}
+    }
+    return [{**row, "time": OCTOBER + at} for at in times]
+
+
+def nodes(*times: int) -> list[dict[str, Any]]:
+    return [{"node": "t1", "pool": "train", "time": OCTOBER + at} for at in times]
+
+
+def spans(frame: pl.DataFrame) -> list[tuple[int, int]]:
+    return sorted((row[0] - OCTOBER, row[1] - OCTOBER) for row in frame.select("start", "end").iter_rows())
+
+
+def test_moments_one_step_after_the_other_are_one_stretch() -> None:
+    found = given(OCTOBER, OCTOBER + 300, nodes=nodes(*range(0, 300, STEP)), holdings=sampled(60, 120))
+    assert spans(found.holdings) == [(60, 180)]
+    assert found.gaps == []
+
+
+def test_a_scrape_in_which_the_pod_is_gone_ends_its_stretch() -> None:
+    found = given(OCTOBER, OCTOBER + 300, nodes=nodes(*range(0, 300, STEP)), holdings=sampled(0, 120))
+    assert spans(found.holdings) == [(0, 60), (120, 180)]
+
+
+def test_where_nothing_was_scraped_there_is_a_gap_and_the_node_goes_on() -> None:
+    found = given(OCTOBER, OCTOBER + 600, nodes=nodes(0, 60, 120, 480, 540), holdings=sampled(0, 60, 120, 480))
+    assert [(a - OCTOBER, b - OCTOBER) for a, b in found.gaps] == [(180, 480)]
+    assert spans(found.nodes) == [(0, 600)]
+
+
+def test_half_a_range_without_samples_is_a_gap() -> None:
+    found = given(OCTOBER, OCTOBER + 600, nodes=nodes(*range(0, 300, STEP)), holdings=sampled(0))
+    assert [(a - OCTOBER, b - OCTOBER) for a, b in found.gaps] == [(300, 600)]
+
+
+def test_a_day_is_its_midnight(tmp_path: Path) -> None:
+    rows = [{**HELD[0], "start": "2026-10-02", "end": "2026-10-03"}]
+    found = read(write(tmp_path / "x", "csv", nodes=NODES, holdings=rows), OCTOBER, NOVEMBER)
+    assert plain(found)[0]["start"] == OCTOBER + 24 * HOUR
