@@ -3,7 +3,6 @@ was lent comes back."""
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import tempfile
 import time
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
-from tenancy.lab.api import ApiError
 from tenancy.plan.model import Object
 from tenancy.plan.queues import API, queue_name
 from tenancy.simulation import objects
@@ -157,8 +155,8 @@ class _Driver:
                 self.admitted.discard(name)
                 for kind in ("QuotaReserved", "Admitted"):
                     conditions[kind] = {**conditions[kind], "status": "False", "reason": "Pending"}
-                with contextlib.suppress(ApiError):  # a later state follows
-                    self._cluster.patch_status(item, {"admission": None, "conditions": list(conditions.values())})
+                # Where it has changed since, a later state follows.
+                self._cluster.change_status(item, {"admission": None, "conditions": list(conditions.values())})
             elif conditions.get("Admitted", {}).get("status") == "True":
                 self.admitted.add(name)
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenancy.lab.api import ApiError
 from tenancy.plan.model import Object
 from tenancy.plan.queues import flavor_name, queue_name, queue_resource
 from tenancy.simulation import objects
@@ -312,13 +311,10 @@ class Runner:
             kinds = {condition["type"] for condition in conditions}
             kept = [c for c in item.get("status", {}).get("conditions", []) if c["type"] not in kinds]
             body = {**status, "conditions": [*kept, *conditions]}
-            try:
-                state.item = self.cluster.patch_status(item, body)
+            state.item = self.cluster.change_status(item, body)
+            if state.item is not None:
                 return
-            except ApiError as refused:
-                if refused.status != 409:
-                    raise
-                state.item = self.cluster.read(item)
+            state.item = self.cluster.read(item)
         raise Stuck(f"job {self.jobs[number].name} changes faster than it can be written.")
 
     # What is seen of the cluster
