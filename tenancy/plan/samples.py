@@ -10,7 +10,7 @@ from tenancy.plan.guards import MOST_DEVICES, RUN_TIME
 from tenancy.plan.labels import manifest
 from tenancy.plan.model import Object
 from tenancy.plan.pools import node_taints, pools_of
-from tenancy.plan.queues import most_held
+from tenancy.plan.queues import flavor_name, most_held
 from tenancy.rules.catalogue import Violation
 from tenancy.spec.environment import Environment, nearest
 from tenancy.spec.queues import seconds
@@ -18,6 +18,8 @@ from tenancy.spec.tenant import Namespace, Tenant
 
 NAME = "hello-gpu"
 SAMPLE_SECONDS = 3600
+ANY_TOPOLOGY = "kueue.x-k8s.io/podset-unconstrained-topology"
+"""Annotation of pods that may lie anywhere in a flavor with a topology; without one Kueue never gives it to them."""
 _LABELS = {"app.kubernetes.io/name": NAME}
 
 
@@ -69,6 +71,7 @@ def sample(
     claimed = bool(environment.devices_by_claim and wanted)
     tolerations: list[dict[str, str]] = []
     selector: dict[str, str] = {}
+    notes: dict[str, str] = {}
     for flavor, count in wanted.items():
         if flavor not in tenant.gpus:
             known = ", ".join(nearest(flavor, tenant.gpus)) or "no flavor at all"
@@ -76,7 +79,8 @@ def sample(
         most = most_held(environment, tenant, namespace)[flavor]
         if count > most:
             given = f"{count} {flavor}, while {tenant.namespace_name(namespace)} holds {most} at most"
-            raise Violation("gpu-06", given, "ask for less, or choose the namespace that holds them")
+            less = "ask for less" if most else "give it a guarantee or let it borrow"
+            raise Violation("gpu-06", given, f"{less}, or choose the namespace that holds them")
         pools = pools_of(environment, flavor, tenant.tenant, frozenset({tenant.tier_of(namespace)}))
         if not pools:
             raise Violation("pool-01", f"{flavor}, which no pool yields to tier {tenant.tier_of(namespace)}")
@@ -86,6 +90,9 @@ def sample(
             raise Violation("gpu-08", f"a claim of {count} {flavor}", f"ask for {MOST_DEVICES} at most")
         selector = {words.POOL: pools[0]}
         tolerations = [{"operator": "Equal", **taint} for taint in node_taints(pools[0], environment.pools[pools[0]])]
+        # A pool with a topology has a flavor of another name.
+        if environment.queued and flavor_name(environment, pools[0]) != pools[0]:
+            notes = {ANY_TOPOLOGY: "true"}
     if len(wanted) > 1:
         raise Violation("build-01", f"flavors {', '.join(wanted)}", "one pod runs on one pool: ask for one flavor")
     spec = {
@@ -119,8 +126,9 @@ def sample(
     where = tenant.namespace_name(namespace)
     labels = {**_LABELS, **run_time(environment, tenant, namespace)}
     if kind == "pod":
-        return manifest("v1", "Pod", NAME, labels, {"spec": spec}, namespace=where)
-    template = {"metadata": {"labels": dict(_LABELS)}, "spec": spec}
+        return manifest("v1", "Pod", NAME, labels, {"spec": spec}, namespace=where, annotations=notes)
+    metadata = {"labels": dict(_LABELS), **({"annotations": notes} if notes else {})}
+    template = {"metadata": metadata, "spec": spec}
     body = {"spec": {"backoffLimit": 0, "ttlSecondsAfterFinished": 600, "template": template}}
     return manifest("batch/v1", "Job", NAME, labels, body, namespace=where)
 

@@ -12,10 +12,12 @@ from tenancy.catalog import vocabulary as words
 from tenancy.cli import main
 from tenancy.plan import make_plan
 from tenancy.plan.namespaces import allowed_pools, allowed_registries, granted_resources
-from tenancy.plan.samples import find_namespace, sample, sample_to_create
+from tenancy.plan.samples import ANY_TOPOLOGY, find_namespace, sample, sample_to_create
 from tenancy.rules.catalogue import Violation
-from tenancy.spec import Environment, Loaded, Tenant
+from tenancy.spec import Environment, Loaded, Tenant, load
 from tests.claims import by_claim
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("kind", ["pod", "job"])
@@ -95,6 +97,33 @@ def test_a_sample_runs_where_the_quota_has_room(loaded: Loaded, fraud: Tenant) -
     (quota,) = [o for o in plan.tenant("fraud").namespaces[0].isolation if o["kind"] == "ResourceQuota"]
     wanted = made["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"]
     assert int(wanted) <= int(quota["spec"]["hard"]["requests.nvidia.com/gpu"])
+
+
+@pytest.fixture(scope="module")
+def bank() -> Loaded:
+    return load(ROOT / "stacks" / "bank")
+
+
+@pytest.mark.parametrize("kind", ["pod", "job"])
+@pytest.mark.parametrize(("tenant", "noted"), [("performance", True), ("fraud", False)])
+def test_only_a_sample_for_a_pool_with_a_topology_says_that_it_may_lie_anywhere(
+    bank: Loaded, kind: str, tenant: str, noted: bool
+) -> None:
+    who = next(each for each in bank.tenants if each.tenant == tenant)
+    made = sample(kind, bank.environment, who, who.namespaces[0], {"a100": 1})
+    pods = made["spec"]["template"] if kind == "job" else made
+    assert (ANY_TOPOLOGY in pods["metadata"].get("annotations", {})) is noted
+
+
+def test_who_is_guaranteed_nothing_gets_a_sample_of_what_it_may_borrow_and_no_more(bank: Loaded) -> None:
+    treasury = next(each for each in bank.tenants if each.tenant == "treasury")
+    sample("job", bank.environment, treasury, treasury.namespaces[0], {"a100": 8})
+    with pytest.raises(Violation, match="9 a100, while treasury--main holds 8 at most"):
+        sample("job", bank.environment, treasury, treasury.namespaces[0], {"a100": 9})
+    share = treasury.gpus["a100"].model_copy(update={"borrow_up_to": 0})
+    alone = treasury.model_copy(update={"gpus": {"a100": share}})
+    with pytest.raises(Violation, match="give it a guarantee or let it borrow"):
+        sample("job", bank.environment, alone, alone.namespaces[0], {"a100": 1})
 
 
 # Where GPUs are claimed
