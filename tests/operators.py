@@ -1,7 +1,9 @@
-"""What others' operators bring: definitions of kinds from the modules that Kueue is built with, in Go's cache."""
+"""What others' operators bring: definitions of kinds from the modules that Kueue is built with."""
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,25 +11,40 @@ from typing import Any
 import pytest
 import yaml
 
-WHERE = (
-    "sigs.k8s.io/jobset@v0.12.0/config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml",
-    "sigs.k8s.io/lws@v0.9.0/config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml",
-    "github.com/ray-project/kuberay/ray-operator@v1.6.2/config/crd/bases/ray.io_rayclusters.yaml",
-    "github.com/ray-project/kuberay/ray-operator@v1.6.2/config/crd/bases/ray.io_rayjobs.yaml",
-    "github.com/kubeflow/trainer/v2@v2.2.1/manifests/base/crds/trainer.kubeflow.org_clustertrainingruntimes.yaml",
-    "github.com/kubeflow/trainer/v2@v2.2.1/manifests/base/crds/trainer.kubeflow.org_trainingruntimes.yaml",
-    "github.com/kubeflow/trainer/v2@v2.2.1/manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml",
-    "github.com/kubeflow/mpi-operator@v0.8.2/manifests/base/kubeflow.org_mpijobs.yaml",
-)
+from tenancy.lab.builds import toolchains
+
+MODULES = {
+    "sigs.k8s.io/jobset@v0.12.0": ["config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml"],
+    "sigs.k8s.io/lws@v0.9.0": ["config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml"],
+    "github.com/ray-project/kuberay/ray-operator@v1.6.2": [
+        "config/crd/bases/ray.io_rayclusters.yaml",
+        "config/crd/bases/ray.io_rayjobs.yaml",
+    ],
+    "github.com/kubeflow/trainer/v2@v2.2.1": [
+        "manifests/base/crds/trainer.kubeflow.org_clustertrainingruntimes.yaml",
+        "manifests/base/crds/trainer.kubeflow.org_trainingruntimes.yaml",
+        "manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml",
+    ],
+    "github.com/kubeflow/mpi-operator@v0.8.2": ["manifests/base/kubeflow.org_mpijobs.yaml"],
+}
+
+
+def _folder(module: str) -> Path:
+    """Where Go keeps `path@version`; fetched if it is not there. Go checks what it fetches against its database."""
+    go = next(toolchains())
+    env = dict(os.environ) | ({"GOROOT": str(go.root)} if go.root else {})
+    command = [go.binary, "mod", "download", "-json", module]
+    asked = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    if asked.returncode:
+        pytest.fail(f"{module} cannot be had: {asked.stdout}{asked.stderr}")
+    return Path(json.loads(asked.stdout)["Dir"])
 
 
 def crds() -> list[dict[str, Any]]:
-    found = subprocess.run(["go", "env", "GOMODCACHE"], capture_output=True, text=True, check=False)
-    cache = Path(found.stdout.strip() or "/nowhere")
-    if missing := [where for where in WHERE if not (cache / where).exists()]:
-        pytest.skip(f"not in Go's module cache: {', '.join(missing)}")
+    folders = {module: _folder(module) for module in MODULES}
+    files = [folders[module] / path for module, paths in MODULES.items() for path in paths]
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    items = [item for where in WHERE for item in yaml.load_all((cache / where).read_text("utf-8"), loader) if item]
+    items = [item for file in files for item in yaml.load_all(file.read_text("utf-8"), loader) if item]
     for item in items:
         item["metadata"] = {key: item["metadata"][key] for key in ("name", "annotations") if key in item["metadata"]}
         item.pop("status", None)

@@ -37,6 +37,6 @@ def scene(request: pytest.FixtureRequest, home: Path, tmp_path_factory: pytest.T
         (folder / "tenants").mkdir(parents=True)
         for name, text in request.module.FILES.items():
             (folder / name).write_text(text, "utf-8")
-    crds = request.module.crds() if hasattr(request.module, "crds") else ()
+    crds = request.module.CRDS() if hasattr(request.module, "CRDS") else ()
     with on_stage(home, folder, crds, **getattr(request.module, "SETTINGS", {})) as found:
         yield found

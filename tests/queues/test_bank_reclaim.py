@@ -13,11 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import pytest
-from scene import ANY_TOPOLOGY, LEAST_PODS, Scene, collection, condition, holds, until
+from scene import LEAST_PODS, Scene, collection, condition, holds, until
 
 from tenancy.live.api import Identity
 from tenancy.live.usage import Holding
 from tenancy.plan.queues import supply
+from tenancy.plan.samples import ANY_TOPOLOGY, sample
 
 STACK = "bank"
 SETTINGS = {
@@ -128,8 +129,9 @@ def test_of_25_jobs_of_8_gpus_only_four_go(story: Scene) -> None:
     assert price(story, sum(gone.values()) * 8) == (384, Decimal("960.00"))
     until(lambda: run_in_the_cluster(story) == 640, "nothing stands idle")
     assert all(story.runs(train, name) for name in set(names) - set(gone))
-    (first, *_) = gone
-    story.until_said(train, first, "waits for 8 more nvidia.com/gpu in pool train-a100")
+    # Of work that is alike Kueue looks at one piece, and writes why it waits into that one alone.
+    wanted = "waits for 8 more nvidia.com/gpu in pool train-a100"
+    until(lambda: any(wanted in story.why(train, name).sentence for name in gone), "one of the four says why it waits")
 
 
 def test_a_job_that_says_how_few_pods_do_comes_back_smaller_at_once(story: Scene) -> None:
@@ -191,16 +193,19 @@ def test_kueue_dies_in_the_middle_of_a_reclaim(story: Scene) -> None:
 
 def test_four_nodes_of_one_switch_or_none(scene: Scene) -> None:
     """train-efa has 8 nodes, 4 to a switch of the lowest layer. A job of five nodes that wants one switch never starts
-    there; one of four does, on four nodes of one switch; a second one has the other."""
+    there; one of four does, on four nodes of one switch; a second one has the other. Kueue tries one pool after the
+    other and keeps what it said of the last: that train-efa has room for four of five, or that train-a100 has no
+    topology."""
     scene.clear()
     near = {"kueue.x-k8s.io/podset-required-topology": "topology.k8s.aws/network-node-layer-3"}
     train = scene.submit("performance", "five", 8, 5, pod_notes=near)
-    sentence = scene.until_said(train, "five", "too far apart")
-    assert "4 of its 5 pods fit" in sentence
+    reasons = ("4 of its 5 pods fit", 'Flavor "train-a100" does not support TopologyAwareScheduling')
+    until(lambda: any(each in scene.why(train, "five").sentence for each in reasons), "it says what is in its way")
     for name in ("four", "four-more"):
         scene.submit("performance", name, 8, 4, pod_notes=near)
     scene.until_runs(train, "four", "four-more")
     until(lambda: len(scene.pods(train)) == 8, "eight pods run")
+    assert not scene.runs(train, "five")
     nodes = {n["metadata"]["name"]: n["metadata"]["labels"] for n in scene.items("Node", None, "v1")}
     for name in ("four", "four-more"):
         mine = [p for p in scene.pods(train) if p["metadata"]["labels"]["job-name"] == name]
@@ -220,6 +225,25 @@ def test_work_that_says_nothing_of_topology_does_not_get_the_pool_that_has_one(s
     scene.until_runs(train, "near")
     scene.until_held("performance", 8, "train-efa")
     assert scene.until_said(train, "near", "It runs") == "It runs in pool train-efa."
+
+
+# The product's own samples
+
+
+@pytest.mark.parametrize(
+    ("kind", "tenant", "pool"),
+    [("job", "performance", "train-efa"), ("pod", "performance", "train-efa"), ("job", "treasury", "train-a100")],
+)
+def test_a_sample_starts_where_its_tenant_has_gpus(scene: Scene, kind: str, tenant: str, pool: str) -> None:
+    """`tenancy sample` for who is guaranteed a pool with a topology, and for who is guaranteed nothing and borrows."""
+    scene.clear(tenant)
+    who = scene.tenant(tenant)
+    item = sample(kind, scene.loaded.environment, who, who.namespaces[0], {"a100": 1})
+    answer = scene.ask(tenant, item)
+    assert answer.ok, answer.message
+    scene.until_held(tenant, 1, pool)
+    pods = lambda: scene.items("Pod", scene.space(tenant), "v1")  # noqa: E731
+    until(lambda: scene.pods(scene.space(tenant)), "its pod runs", also=lambda: f": {[p['status'] for p in pods()]}")
 
 
 # A crowd

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 import town
-from scene import ANY_TOPOLOGY, Scene, collection, kueue_values, until
+from scene import PATIENCE, Scene, collection, kueue_values, until
 
 from tenancy.catalog import vocabulary as words
 from tenancy.lab import control_plane
 from tenancy.plan.queues import API
+from tenancy.plan.samples import ANY_TOPOLOGY
 
 SHARE = "guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 16, borrow-up-to: 16"
 BLOCK = """\
@@ -202,20 +203,37 @@ def test_a_tenant_that_leaves_takes_its_work_along(town_hall: Scene) -> None:
     town_hall.until_held("leaver", 0)
 
 
-def test_without_kueue_a_tenant_cannot_leave_and_the_namespace_says_why(town_hall: Scene) -> None:
-    """Kueue's finalizers hold its Workload and its LocalQueue, and only Kueue takes them off. The namespace's own
-    status names them; with Kueue back it goes."""
-    home = town_hall.submit("leaver", "runs", 8)
-    town_hall.until_runs(home, "runs")
+def test_without_kueue_a_tenant_cannot_leave(town_hall: Scene) -> None:
+    """leaver's job waits, fraud's runs. Kueue's finalizers hold what waits, and the namespace's own status names them.
+    Where pods run it never comes to these: the API server ends pods before all else, they wait for their Job's
+    finalizer, taking it off is an update that only Kueue lets through, and the status says nothing. With Kueue back
+    both go."""
+    waiting = town_hall.submit("leaver", "waits", 8, 2)
+    town_hall.until_waits(waiting, "waits")
+    running = town_hall.submit("fraud", "runs", 8)
+    until(lambda: len(town_hall.pods(running)) == 1, "its pod runs")
     town_hall.kill_kueue()
     try:
         leave(town_hall, "leaver")
-        until(lambda: "kueue.x-k8s.io/resource-in-use" in _held_by(town_hall, home), "its status says who holds it")
-        assert _is_there(town_hall, home)
+        leave(town_hall, "fraud")
+        until(lambda: "kueue.x-k8s.io/resource-in-use" in _held_by(town_hall, waiting), "its status says who holds it")
+        until(lambda: not town_hall.pods(running), "its pod is being ended")
+        (pod,) = town_hall.items("Pod", running, "v1")
+        path = f"{collection('v1', 'Pod', running)}/{pod['metadata']['name']}?dryRun=All"
+        assert pod["metadata"]["finalizers"] == ["batch.kubernetes.io/job-tracking"]
+        freed = {"metadata": {"finalizers": None}}
+        refused = town_hall.api.request("PATCH", path, freed, content_type="application/merge-patch+json")
+        assert (refused.status, "failed calling webhook" in refused.message) == (500, True)
+        silent = "All content-preserving finalizers finished"
+        until(lambda: _held_by(town_hall, running) == silent, "its status names nobody")
+        assert _is_there(town_hall, waiting)
+        assert _is_there(town_hall, running)
     finally:
         town_hall.start_kueue()
-    until(lambda: not _is_there(town_hall, home), "its namespace is gone")
-    town_hall.until_held("leaver", 0)
+    for tenant, home in (("leaver", waiting), ("fraud", running)):
+        # Whoever was refused tries again after a pause that has doubled each time.
+        until(lambda home=home: not _is_there(town_hall, home), f"{home} is gone", 3 * PATIENCE)
+        town_hall.until_held(tenant, 0)
 
 
 def _held_by(scene: Scene, space: str) -> str:

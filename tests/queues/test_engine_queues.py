@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 import town
-from scene import CONTROLLERS, ROOT, Scene, condition, until
+from scene import ROOT, Scene, condition, until
 
-from tenancy.lab import control_plane, processes
+from tenancy.lab import control_plane
 from tenancy.plan.queues import API
 
 sys.path.append(str(ROOT / "tests" / "engine"))
@@ -44,8 +44,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
             made.write(FILE, town.tenant("fraud", "risk", "guaranteed: 16", more=NAMESPACES))
             done = made.tenancy("lab", "up", "local")
             assert done.code == 0, done.text
-            processes.stop(processes.running(made.lab, (CONTROLLERS,))[CONTROLLERS])
-            control_plane.up(root=made.folder)
             made.up()
             yield made
         finally:

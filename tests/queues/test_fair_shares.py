@@ -8,6 +8,8 @@ the tree. Here 24 GPUs are the owner's, who lends them all; risk weighs 2 and ma
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import town
 from scene import GPU, PLATFORM, QUEUE, Object, Scene, collection, condition, holds, until
 
@@ -40,8 +42,8 @@ SETTINGS = {"admissionFairSharing": {"usageSamplingInterval": "1s", "usageHalfLi
 
 def rush(scene: Scene, tenant: str, count: int, **more: str) -> list[str]:
     names = [f"{tenant}-{number}" for number in range(count)]
-    for name in names:
-        scene.submit(tenant, name, 1, **more)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda name: scene.submit(tenant, name, 1, **more), names))
     return names
 
 

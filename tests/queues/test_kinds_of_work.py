@@ -1,21 +1,16 @@
 """Every kind of work queues: it waits suspended, is counted in its tenant's queue, and starts when it is let.
 
-Of kinds with an operator Kueue's part is seen: the operators do not run here, so there are no pods of them. Kinds are
-those of the modules that Kueue is built with, from Go's module cache.
+Of kinds with an operator Kueue's part is seen: the operators do not run here, so there are no pods of them.
 """
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
-from typing import Any
-
 import pytest
 import town
-import yaml
 from scene import Object, Scene, collection, condition, holds, until
 
 from tenancy.catalog.frameworks import FRAMEWORKS
+from tests import operators
 
 SHARE = "guaranteed: 8, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16"
 KINDS = ("jobset", "leaderworkerset", "mpijob", "raycluster", "rayjob", "trainjob")
@@ -24,29 +19,8 @@ FILES = {
     "tenants/fraud.yaml": town.tenant("fraud", "risk", SHARE),
     "tenants/owner.yaml": town.tenant("owner", "markets", "guaranteed: 16, sharing: lend, lend-up-to: 16"),
 }
-WHERE = (
-    "sigs.k8s.io/jobset@v0.12.0/config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml",
-    "sigs.k8s.io/lws@v0.9.0/config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml",
-    "github.com/ray-project/kuberay/ray-operator@v1.6.2/config/crd/bases/ray.io_rayclusters.yaml",
-    "github.com/ray-project/kuberay/ray-operator@v1.6.2/config/crd/bases/ray.io_rayjobs.yaml",
-    "github.com/kubeflow/trainer/v2@v2.2.1/manifests/base/crds/trainer.kubeflow.org_clustertrainingruntimes.yaml",
-    "github.com/kubeflow/trainer/v2@v2.2.1/manifests/base/crds/trainer.kubeflow.org_trainingruntimes.yaml",
-    "github.com/kubeflow/trainer/v2@v2.2.1/manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml",
-    "github.com/kubeflow/mpi-operator@v0.8.2/manifests/base/kubeflow.org_mpijobs.yaml",
-)
 
-
-def crds() -> list[Object]:
-    found = subprocess.run(["go", "env", "GOMODCACHE"], capture_output=True, text=True, check=False)
-    cache = Path(found.stdout.strip() or "/nowhere")
-    if missing := [where for where in WHERE if not (cache / where).exists()]:
-        pytest.skip(f"not in Go's module cache: {', '.join(missing)}")
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    items = [item for where in WHERE for item in yaml.load_all((cache / where).read_text("utf-8"), loader) if item]
-    for item in items:
-        item["metadata"] = {key: item["metadata"][key] for key in ("name", "annotations") if key in item["metadata"]}
-        item.pop("status", None)
-    return items
+CRDS = operators.crds
 
 
 def template(scene: Scene, gpus: int, restart: str = "Always") -> Object:
@@ -95,6 +69,8 @@ def test_a_stateful_set_keeps_its_size(scene: Scene) -> None:
     refused = scene.api.request("PATCH", where, {"spec": {"replicas": 1}}, scene.developer("fraud"), kind)
     assert (refused.status, "vstatefulset.kb.io" in refused.message) == (403, True)
     scale(scene, "StatefulSet", "scorer", 0)
+    # Kueue goes by the set's own count, which follows its pods.
+    until(lambda: scene.api.request("GET", where).body["status"].get("replicas") == 0, "it counts no replica")
     until(lambda: not scene.items("Pod", home, "v1"), "no pod is left")
     scene.until_held("fraud", 0)
     scale(scene, "StatefulSet", "scorer", 2)
