@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
 
+from bench import child
 from bench.generate import generate
 
 TENANTS = 200
 SAMPLES = 10_000_000
 STEP = 300
 START, END = "2026-10-01", "2026-11-01"
-
-# A child of its own, so that the peak of memory is its own.
-_COMMAND = """
-import json, resource, subprocess, sys, time
-start = time.perf_counter()
-command = [sys.executable, "-m", "tenancy", "chargeback", *sys.argv[1:]]
-subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-wall, used = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-print(json.dumps([wall, used.ru_utime + used.ru_stime, used.ru_maxrss]))
-"""
-
-
-class Run(NamedTuple):
-    """Seconds, seconds and kilobytes."""
-
-    wall: float
-    cpu: float
-    peak: int
 
 
 def measure() -> str:
@@ -44,9 +23,11 @@ def measure() -> str:
         size = sum(path.stat().st_size for path in data.iterdir()) / 2**20
         base = (str(folder), "--from", START, "--to", END, "--holdings", str(data))
         runs = {
-            "`--format table`": _run(*base),
-            "`--format csv --by day`, 31 periods": _run(*base, "--format", "csv", "--by", "day"),
-            "`--format json --events`": _run(*base, "--format", "json", "--events", str(Path(name) / "events.jsonl")),
+            "`--format table`": child.tenancy("chargeback", *base),
+            "`--format csv --by day`, 31 periods": child.tenancy("chargeback", *base, "--format", "csv", "--by", "day"),
+            "`--format json --events`": child.tenancy(
+                "chargeback", *base, "--format", "json", "--events", str(Path(name) / "events.jsonl")
+            ),
         }
     lines = [
         f"A month of {TENANTS} tenants: {rows:,} samples, one every {STEP} s of each pod, half of what it holds and "
@@ -89,8 +70,3 @@ def samples(folder: Path, data: Path) -> int:
     for name in ("nodes", "lines", "gaps"):
         made[name].write_parquet(data / f"{name}.parquet")
     return total
-
-
-def _run(*arguments: str) -> Run:
-    done = subprocess.run([sys.executable, "-c", _COMMAND, *arguments], check=True, capture_output=True, text=True)
-    return Run(*json.loads(done.stdout))

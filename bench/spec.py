@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
+from bench import child
+from bench.child import Run
 from bench.generate import generate
 
 SIZES = (10, 100, 1000)
@@ -27,24 +25,6 @@ wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
 print(json.dumps([wall, cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]))
 """
 
-# A fresh child per round, so that the peak of memory is its own.
-_COMMAND = """
-import json, resource, subprocess, sys, time
-start = time.perf_counter()
-command = [sys.executable, "-m", "tenancy", *sys.argv[3:], sys.argv[1]]
-subprocess.run(command, check=sys.argv[2] == "0", capture_output=True)
-wall, used = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-print(json.dumps([wall, used.ru_utime + used.ru_stime, used.ru_maxrss]))
-"""
-
-
-class Run(NamedTuple):
-    """Seconds, seconds and kilobytes."""
-
-    wall: float
-    cpu: float
-    peak: int
-
 
 def measure() -> str:
     """The tables, as Markdown."""
@@ -58,27 +38,21 @@ def measure() -> str:
             _table("`tenancy report capacity`, likewise", {n: _best(_report, f) for n, f in folders.items()}),
             _table("The plan, in a process that has read the files", {n: _best(_plan, f) for n, f in folders.items()}),
         ]
-        wrong = _best(lambda folder: _run(_COMMAND, folder, "1", "validate"), broken)
+        wrong = _best(lambda folder: child.tenancy("validate", str(folder), code=2), broken)
     last = f"{SIZES[-1]:,} files with a mistake each: {wrong.wall:.2f} s, {wrong.peak / 1024:.0f} MiB."
     return "\n\n".join([*parts, last, f"Best of {ROUNDS} runs each."])
 
 
 def _validate(folder: Path) -> Run:
-    return _run(_COMMAND, folder, "0", "validate")
+    return child.tenancy("validate", str(folder))
 
 
 def _report(folder: Path) -> Run:
-    return _run(_COMMAND, folder, "0", "report", "capacity")
+    return child.tenancy("report", "capacity", str(folder))
 
 
 def _plan(folder: Path) -> Run:
-    return _run(_PLAN, folder)
-
-
-def _run(code: str, folder: Path, *more: str) -> Run:
-    command = [sys.executable, "-c", code, str(folder), *more]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return Run(*json.loads(done.stdout))
+    return child.python(_PLAN, str(folder))
 
 
 def _best(run: Callable[[Path], Run], folder: Path) -> Run:
