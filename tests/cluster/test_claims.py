@@ -122,11 +122,18 @@ def _status(api: Api, path: str) -> Object:
     return dict(api.request("GET", path).body.get("status") or {})
 
 
+def in_the_lab(spec: SpecFolder) -> None:
+    """Without queues: what is asked about is claims, and what no queue holds back is refused at once."""
+    spec.edit("environment.yaml", "context: small-context", f"context: {words.LAB_CONTEXT}")
+    spec.add("environment.yaml", "queues: {scheduler: none}\n")
+    spec.edit("tenants/fraud.yaml", ", sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16", "")
+
+
 @pytest.fixture(scope="module")
 def dra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("dra")
     spec = by_claim(folder / "small")
-    spec.edit("environment.yaml", "context: small-context", f"context: {words.LAB_CONTEXT}")
+    in_the_lab(spec)
     with deployed(spec, folder / "lab") as cluster:
         yield cluster
 
@@ -135,7 +142,7 @@ def dra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("plugin")
     spec = SpecFolder(folder / "small")
-    spec.edit("environment.yaml", "context: small-context", f"context: {words.LAB_CONTEXT}")
+    in_the_lab(spec)
     with deployed(spec, folder / "lab") as cluster:
         yield cluster
 

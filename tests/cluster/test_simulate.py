@@ -168,7 +168,9 @@ def test_the_same_trace_twice_is_the_same_within_the_window(
 ) -> None:
     one, other = (results(loaded, jobs, runs[name]) for name in ("lent", "again"))
     for before, after in zip(one.tenants, other.tenants, strict=True):
-        assert after.used == pytest.approx(before.used, rel=0.02, abs=0.2), before.name
+        # What an eviction throws away is used twice.
+        apart = abs(after.lost - before.lost)
+        assert after.used == pytest.approx(before.used, abs=0.02 * before.used + 0.2 + apart), before.name
         assert abs((after.waits.p50 or 0) - (before.waits.p50 or 0)) <= WINDOW, before.name
         assert abs(after.evictions - before.evictions) <= 1, before.name
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -33,6 +34,7 @@ COLLECTIONS = (
     "/api/v1/configmaps",
     "/api/v1/limitranges",
     "/api/v1/resourcequotas",
+    "/api/v1/serviceaccounts",
     "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
     "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
     "/apis/networking.k8s.io/v1/networkpolicies",
@@ -40,6 +42,9 @@ COLLECTIONS = (
     "/apis/rbac.authorization.k8s.io/v1/rolebindings",
     "/apis/scheduling.k8s.io/v1/priorityclasses",
 )
+QUEUES = "/apis/kueue.x-k8s.io/v1beta2"
+QUEUED = ("clusterqueues", "cohorts", "localqueues", "resourceflavors", "topologies", "workloadpriorityclasses")
+"""Where there are queues."""
 NEW_TENANT = """\
 tenant: {name}
 team: {name}-team
@@ -99,10 +104,14 @@ class Project:
         return self.folder / "stacks" / "local"
 
     def fresh(self) -> None:
-        """An empty cluster, no state, and the files of the checkout."""
+        """An empty cluster, no state, and the files of the checkout, but without queues: tests/queues has these."""
         control_plane.down(root=self.folder)
         shutil.rmtree(self.folder / "stacks", ignore_errors=True)
         shutil.copytree(ROOT / "stacks", self.folder / "stacks")
+        with (self.environment / "environment.yaml").open("a", encoding="utf-8") as file:
+            file.write("queues: {scheduler: none}\n")
+        for path in (self.environment / "tenants").iterdir():
+            path.write_text(re.sub(r", sharing: [^}]*", "", path.read_text("utf-8")), "utf-8")
         control_plane.up(root=self.folder, platform_group="gpu-platform-team")
 
     def write(self, name: str, text: str) -> None:
@@ -174,17 +183,20 @@ class Project:
 
     def objects(self) -> dict[Key, dict[str, Any]]:
         """Everything on the cluster that carries our label."""
+        queued = [f"{QUEUES}/{kind}" for kind in QUEUED] if self.exists(QUEUES) else []
         with self.api() as api:
-            found = [(path, item) for path in COLLECTIONS for item in api.get(f"{path}?{OURS}")["items"]]
+            found = [(path, item) for path in (*COLLECTIONS, *queued) for item in api.get(f"{path}?{OURS}")["items"]]
         return {
             (path.rpartition("/")[2], item["metadata"].get("namespace", ""), item["metadata"]["name"]): item
             for path, item in found
         }
 
     def versions(self) -> dict[Key, str]:
-        """What changes whenever an object is written."""
+        """What changes whenever an object is written; of queues, whose state Kueue writes, their spec alone."""
         return {
-            key: item["metadata"]["uid"] + item["metadata"]["resourceVersion"] for key, item in self.objects().items()
+            key: item["metadata"]["uid"]
+            + str(item["metadata"]["generation" if key[0] in QUEUED else "resourceVersion"])
+            for key, item in self.objects().items()
         }
 
     def state(self, stack: str = "local") -> dict[str, Any]:

@@ -209,8 +209,11 @@ class Scene:
 
     def runs(self, namespace: str, *names: str) -> bool:
         """Whether the queue let each of these start."""
+        return not self.not_running(namespace, names)
+
+    def not_running(self, namespace: str, names: Iterable[str]) -> list[str]:
         found = self.workloads(namespace)
-        return all(holds(found.get(name), "Admitted") for name in names)
+        return [name for name in names if not holds(found.get(name), "Admitted")]
 
     def waits(self, namespace: str, *names: str) -> bool:
         """Whether Kueue looked at each of these and let none start."""
@@ -218,8 +221,7 @@ class Scene:
         return all(condition(found.get(name), "QuotaReserved").get("status") == "False" for name in names)
 
     def until_runs(self, namespace: str, *names: str) -> float:
-        missing = lambda: [n for n in names if not self.runs(namespace, n)]  # noqa: E731
-        return until(lambda: not missing(), f"{', '.join(names)} of {namespace} run")
+        return until(lambda: self.runs(namespace, *names), f"{', '.join(names)} of {namespace} run")
 
     def until_waits(self, namespace: str, *names: str) -> None:
         until(lambda: self.waits(namespace, *names), f"{', '.join(names)} of {namespace} wait")

@@ -84,7 +84,7 @@ def test_who_comes_late_gets_its_share_by_as_many_evictions_as_admissions(scene:
     scene.until_held("fraud", 16)
     assert sum(scene.evictions(scene.space("fraud")).values()) == 8
     assert scene.evictions(scene.space("pricing")) == {}
-    late = [name for name in names if not scene.runs(scene.space("pricing"), name)]
+    late = scene.not_running(scene.space("pricing"), names)
     assert len(late) == 2
     assert "nobody lends that many" in scene.until_said(scene.space("pricing"), late[-1], "waits for 1 more")
 
