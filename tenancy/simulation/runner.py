@@ -116,6 +116,8 @@ class Runner:
         self._expect_created: set[int] = set()
         self._expect_finished: set[int] = set()
         self._expect_returned: set[int] = set()
+        self._unseen: dict[int, int] = {}
+        """Job -> the version of it that was written and that no watch has shown yet: Kueue may not know it."""
         self._assumed: dict[int, int] = {}
         self._unheard: set[int] = set()
         self._looked_at = (-1, 0)
@@ -313,6 +315,7 @@ class Runner:
             body = {**status, "conditions": [*kept, *conditions]}
             state.item = self.cluster.change_status(item, body)
             if state.item is not None:
+                self._unseen[number] = _version(state.item)
                 return
             state.item = self.cluster.read(item)
         raise Stuck(f"job {self.jobs[number].name} changes faster than it can be written.")
@@ -333,7 +336,7 @@ class Runner:
             time.sleep(POLL_SECONDS)
 
     def _rests(self) -> bool:
-        if self._expect_created or self._expect_finished or self._expect_returned or self._moved:
+        if self._expect_created or self._expect_finished or self._expect_returned or self._unseen or self._moved:
             return False
         # What the scheduler decided may take a moment to be written.
         if any(self._states[number].starts < count for number, count in self._assumed.items()):
@@ -379,6 +382,8 @@ class Runner:
             changed = True
             number = int(item["metadata"]["name"].removeprefix("job-"))
             state = self._states[number]
+            if _version(item) >= self._unseen.get(number, 0):
+                self._unseen.pop(number, None)
             if state.item is None or _version(item) >= _version(state.item):
                 state.item = item
             if state.over:

@@ -279,7 +279,7 @@ NOBODY, FRAUD_ALONE, AML_ALONE = frozenset[str](), frozenset({FRAUDS}), frozense
 @pytest.mark.usefixtures("made")
 def test_a_preview_says_which_grants_change(two: Two) -> None:
     two.edit("fraud", OLD, BOTH)
-    done = two.on.tenancy("up", "two", "--preview")
+    done = two.on.tenancy("up", "two", "--preview", "--stack", PLATFORM, "--stack", FRAUD_STACK)
     two.edit("fraud", BOTH, OLD)
     assert done.code == 0, done.text
     assert "Grants on AWS" in done.out
@@ -404,7 +404,7 @@ def test_what_holds_data_stays_on_aws_with_its_walls(two: Two) -> None:
     assert two.kinds() == {
         *("Key", "Alias", "Repository", "RepositoryPolicy", "LogGroup", "Bucket", "BucketLifecycleConfiguration"),
         *("BucketOwnershipControls", "BucketPolicy", "BucketPublicAccessBlock", "BucketVersioning"),
-        "BucketServerSideEncryptionConfiguration",
+        *("BucketServerSideEncryptionConfiguration", "Secret", "SecretPolicy"),
     }
     assert sorted(bucket["bucket"] for bucket in two.of("Bucket")) == ["two-data", "two-locked", "two-spare"]
     assert len(two.of("Key")) == 4
