@@ -277,17 +277,6 @@ NOBODY, FRAUD_ALONE, AML_ALONE = frozenset[str](), frozenset({FRAUDS}), frozense
 
 
 @pytest.mark.usefixtures("made")
-def test_a_preview_says_which_grants_change(two: Two) -> None:
-    two.edit("fraud", OLD, BOTH)
-    done = two.on.tenancy("up", "two", "--preview", "--stack", PLATFORM, "--stack", FRAUD_STACK)
-    two.edit("fraud", BOTH, OLD)
-    assert done.code == 0, done.text
-    assert "Grants on AWS" in done.out
-    (line,) = [line for line in done.out.splitlines() if "cards/" in line]
-    assert line.split()[:2] == ["fraud", "train"]
-
-
-@pytest.mark.usefixtures("made")
 def test_a_prefix_is_given_and_taken_without_a_moment_in_which_the_tenant_has_none(two: Two) -> None:
     for before, after, steady in ((OLD, BOTH, "teams/fraud/"), (BOTH, NEW, "cards/")):
         two.edit("fraud", before, after)
