@@ -18,10 +18,12 @@ def command(environment: str, lab: bool, brief: bool, form: str) -> None:
     Borrowed is what a queue holds above its guarantee: other tenants', nobody's, or the tenant's own of another tier.
     """
     from tenancy.cli.report import Table, show
+    from tenancy.lab.layout import enter_lab
     from tenancy.live.api import Api, Unreachable
     from tenancy.live.usage import holdings
 
     loaded = load_or_exit(environment, "json" if form == "json" else "text", lab)
+    enter_lab(loaded.environment.cluster.context)
     if not loaded.environment.queued:
         fail(f"given {environment}, with scheduler: none; rule: GPUs are lent and borrowed through a queue")
     try:

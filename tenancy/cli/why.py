@@ -21,6 +21,7 @@ def command(work: str, namespace: str, context: str | None, lab: bool, verbose: 
     KIND is job (if absent), pod, deployment, statefulset or another kind that queues. It asks with the rights of the
     kubeconfig's user; a viewer of the tenant has enough.
     """
+    from tenancy.lab.layout import enter_lab
     from tenancy.live.api import Api, Unreachable
     from tenancy.live.waiting import KINDS, NotFound, explain
 
@@ -28,6 +29,8 @@ def command(work: str, namespace: str, context: str | None, lab: bool, verbose: 
     kind = kind.lower() or "job"
     if kind not in KINDS or not name:
         fail(f"given {work}; rule: a kind that queues, and a name; change: use one of {', '.join(KINDS)}", BAD_INPUT)
+    if lab:
+        enter_lab(LAB_CONTEXT)
     try:
         found = explain(Api(LAB_CONTEXT if lab else context), namespace, kind, name)
     except Unreachable as error:
