@@ -273,17 +273,17 @@ def _start(lab: Lab, name: str, argv: list[str], api_port: int) -> None:
 def _run_kueue(
     lab: Lab, api: Api, toolbox: Any, chosen: Mapping[str, int], values: Mapping[str, Any], say: Callable[[str], None]
 ) -> bool:
-    """Have Kueue run with these values, and wait until its webhooks answer; whether its kinds were written anew."""
+    """Have Kueue run with these values, and wait until its webhooks answer; whether its kinds are new."""
     deadline = time.monotonic() + READY_SECONDS
     tools = {name: toolbox[name] for name in (KUEUE, "kueue-chart", "helm")}
     key = kueue.digest(tools, chosen, values)
     wanted = kueue.command(lab, tools[KUEUE], key, values)
     found = processes.running(lab, (KUEUE,)).get(KUEUE, [])
     kept = [process for process in found if list(process.argv) == wanted][:1]
-    new = not kueue.is_applied(lab, api, key)
-    if new:
+    new = False
+    if not kueue.is_applied(lab, api, key):
         say("writing Kueue's kinds, rights and webhooks")
-        kueue.apply(lab, api, tools, chosen, values, key)
+        new = kueue.apply(lab, api, tools, chosen, values, key)
         kept = []
     kueue.fetch_certificates(lab, api)
     if kept and not _answers_soon(lab, KUEUE, chosen[KUEUE]):

@@ -40,7 +40,7 @@ CRD = "CustomResourceDefinition"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 QUEUES = "/apis/kueue.x-k8s.io/v1beta2"
 PROBE = "lab-probe"
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 180.0
 # As long as the components' certificates: a token of an hour would end the queues of a long run.
 TOKEN_SECONDS = int(pki.COMPONENT_LIFE.total_seconds())
 
@@ -73,8 +73,8 @@ def is_applied(lab: Lab, api: Api, key: str) -> bool:
 
 def apply(
     lab: Lab, api: Api, tools: Mapping[str, Path], ports: Mapping[str, int], values: Mapping[str, Any], key: str
-) -> None:
-    """Render the chart and apply it, with the changes that a process needs."""
+) -> bool:
+    """Render the chart and apply it, with the changes that a process needs; whether it brought kinds."""
     items = [_local(item, ports["kueue-webhook"]) for item in _render(tools, values) if item["kind"] not in LEFT_OUT]
     before = _applied(lab)
     paths = [_path(item) for item in items]
@@ -83,11 +83,12 @@ def apply(
     namespace: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     api.apply("/api/v1/namespaces", namespace)
     crds = [item for item in items if item["kind"] == CRD]
+    names = {item["metadata"]["name"] for item in crds}
+    known = names <= _established(api)
     for item in [*crds, *(item for item in items if item["kind"] != CRD)]:
         api.apply(_path(item).rpartition("/")[0], item)
     _delete(api, [path for path in before if path not in paths])
     _remember_applied(lab, paths)
-    names = {item["metadata"]["name"] for item in crds}
     _wait("the queues' kinds are not established", lambda: names <= _established(api))
 
     (text,) = [i["data"]["controller_manager_config.yaml"] for i in items if i["metadata"]["name"] == CONFIGURATION]
@@ -97,6 +98,7 @@ def apply(
     write(_configuration_file(lab, key), json.dumps(content, indent=2) + "\n")
     # Last: it says that all of the above is done.
     api.apply("/api/v1/namespaces", {**namespace, "metadata": {"name": NAMESPACE, "annotations": {DIGEST: key}}})
+    return not known
 
 
 def write_identity(lab: Lab, api: Api, port: int) -> None:

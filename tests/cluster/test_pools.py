@@ -287,7 +287,7 @@ def machines(lab: Lab, api: Api, bank: Loaded) -> dict[str, dict[str, int]]:
     only = {"nodes": 1, "efa": True, "tenants": ["x"], "zones": ["eu-central-1a"]}
     pools |= {_pool(name, efa=True): {"instance": name, **only} for name in WITH_EFA}
     written = bank.environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    environment = Environment.model_validate({**written, "flavors": flavors, "pools": pools})
+    environment = Environment.model_validate({**written, "flavors": flavors, "pools": pools, "prices": {}})
     apply_nodes(fake_nodes(environment), lab)
     return {node["metadata"]["labels"][words.POOL]: offered(node) for node in api.get(NODES)["items"]}
 

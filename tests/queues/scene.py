@@ -22,6 +22,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.lab import control_plane, processes
 from tenancy.lab.layout import Lab
 from tenancy.live.api import Answer, Api, Identity, Unreachable, collection, path_of
+from tenancy.live.preflight import wait_for_guards
 from tenancy.live.usage import Holding, holdings
 from tenancy.live.waiting import Explanation, explain
 from tenancy.plan import Plan, make_plan
@@ -96,7 +97,9 @@ class Scene:
         wanted = [o for o in self.plan.objects() if o["kind"] not in LEFT_OUT and (not kinds or o["kind"] in kinds)]
         for kind in ORDERED:
             self._apply([o for o in wanted if o["kind"] == kind])
-        self._apply([o for o in wanted if o["kind"] not in ORDERED])
+        last = list(self.plan.platform.witness)
+        self._apply([o for o in wanted if o["kind"] not in ORDERED and o not in last])
+        self._apply([o for o in wanted if o in last])
 
     def _apply(self, items: Iterable[Object]) -> None:
         with ThreadPoolExecutor(4) as pool:
@@ -109,7 +112,8 @@ class Scene:
         assert answer.ok, f"{path_of(item)}: {answer.status} {answer.message}"
 
     def settle(self) -> None:
-        """Wait until queues take work and namespaces take pods."""
+        """Wait until guards judge, queues take work and namespaces take pods."""
+        wait_for_guards(self.api, self.plan.platform.marker["data"]["digest"])
         spaces = [space.name for tenant in self.plan.tenants for space in tenant.namespaces]
         until(lambda: all(holds(q, "Active") for q in self.items("ClusterQueue")), "every queue is open")
         until(lambda: all(holds(q, "Active") for q in self.items("LocalQueue")), "every part's queue is open")
