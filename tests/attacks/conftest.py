@@ -27,7 +27,7 @@ def plan(loaded: Loaded) -> Plan:
     return make_plan(loaded.environment, loaded.tenants)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster(loaded: Loaded, plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with deployed(loaded, plan, tmp_path_factory.mktemp("attacks") / "lab") as found:
         yield found

@@ -18,7 +18,8 @@ def _copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 
 @pytest.fixture(scope="module")
-def project(_copy: Project) -> Project:
+def project(_copy: Project) -> Iterator[Project]:
     """The project on an empty cluster; the tests of a module build on one another, in their order."""
     _copy.fresh()
-    return _copy
+    yield _copy
+    end(_copy)
