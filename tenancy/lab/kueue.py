@@ -296,7 +296,7 @@ def _free(api: Api, root: str, plural: str, **query: str) -> None:
 
 def _established(api: Api) -> set[str]:
     def holds(crd: Object) -> bool:
-        conditions = crd.get("status", {}).get("conditions", [])
+        conditions = crd.get("status", {}).get("conditions") or []
         return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
     return {crd["metadata"]["name"] for crd in api.get(CRDS)["items"] if holds(crd)}

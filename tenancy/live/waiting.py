@@ -189,6 +189,13 @@ _WAITS: Sequence[tuple[str, Say]] = (
         ),
     ),
     (
+        r'Flavor "([^"]+)" does not support TopologyAwareScheduling',
+        lambda m: (
+            f"It never starts{_pool(m[1])}: nobody knows there how near nodes are to each other; drop the topology "
+            "annotation of its pod template, or the node selector that keeps it from other pools."
+        ),
+    ),
+    (
         r"flavor (\S+) doesn't match node affinity",
         lambda m: (
             f"It never starts{_pool(m[1])}: its node selector or affinity names other nodes; drop it, the queue "
