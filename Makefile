@@ -40,7 +40,7 @@ down: $(VENV)/ready ## stop the lab; nothing is left running
 
 test: $(VENV)/ready test-newest ## unit, property, engine, cluster and attack tests
 	@$(TENANCY) lab tools
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 bench: $(VENV)/ready ## timings into docs/benchmarks.md
 	@$(TENANCY) lab tools >/dev/null

@@ -136,6 +136,14 @@ def test_a_second_run_leaves_the_charts_alone(bank: OnAws) -> None:
     assert "update" not in done.out
 
 
+def test_a_preview_shows_which_grants_of_a_tenant_are_new(bank: OnAws) -> None:
+    done = bank.tenancy("up", "bank", "--preview", "--stack", "bank--fraud")
+    assert done.code == 0, done.text
+    table = done.out.partition("Grants on AWS")[2]
+    assert "s3://bank-models/fraud/" in table
+    assert "s3://bank-models/aml/" not in table
+
+
 def test_a_changed_layout_replaces_the_nodes_of_its_pool_alone(bank: OnAws) -> None:
     bank.edit("layout: {1g.5gb: 4, 3g.20gb: 1}", "layout: {1g.5gb: 5, 2g.10gb: 1}")
     bank.edit("a100-3g.20gb: {gpu: a100-40gb, mig: 3g.20gb}", "a100-3g.20gb: {gpu: a100-40gb, mig: 2g.10gb}")
