@@ -12,7 +12,13 @@ import platform
 import sys
 from pathlib import Path
 
-SECTIONS = {"spec": "Reading and planning", "engine": "The engine", "queues": "The queues", "chargeback": "Chargeback"}
+SECTIONS = {
+    "spec": "Reading and planning",
+    "engine": "The engine",
+    "pack": "The policy pack",
+    "queues": "The queues",
+    "chargeback": "Chargeback",
+}
 PAGE = Path("docs/benchmarks.md")
 _TITLE = "# Benchmarks\n\nMeasured by `python -m bench`; never part of a test.\n"
 

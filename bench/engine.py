@@ -70,12 +70,12 @@ def _rows(root: Path, plan: Plan, env: Mapping[str, str]) -> str:
     count = write(plan, rendered)
     bare = _bare_project(root / "bare", root / ".venv", plan)
     for where in (root, bare):
-        _timed(where, env, "pulumi", "stack", "init", NAME)
+        timed(where, env, "pulumi", "stack", "init", NAME)
     ours, theirs, packed = [], [], []
     for _ in range(ROUNDS):
-        theirs.append(_timed(bare, env, "pulumi", "preview", "--stack", NAME))
-        ours.append(_timed(root, env, "pulumi", "preview", "--stack", NAME))
-        packed.append(_timed(root, env, "pulumi", "preview", "--stack", NAME, "--policy-pack", "policy"))
+        theirs.append(timed(bare, env, "pulumi", "preview", "--stack", NAME))
+        ours.append(timed(root, env, "pulumi", "preview", "--stack", NAME))
+        packed.append(timed(root, env, "pulumi", "preview", "--stack", NAME, "--policy-pack", "policy"))
     rows = [
         f"{TENANTS} tenants, {count} objects, file backend.",
         "",
@@ -86,10 +86,10 @@ def _rows(root: Path, plan: Plan, env: Mapping[str, str]) -> str:
         _row("our program with the policy pack", packed, theirs),
     ]
     apply = ("kubectl", "apply", "--server-side", "-R", "-f", str(rendered))
-    kubectl = [_timed(root, env, *apply), _timed(root, env, *apply)]
-    _timed(root, env, "kubectl", "delete", "-R", "-f", str(rendered), "--wait")
+    kubectl = [timed(root, env, *apply), timed(root, env, *apply)]
+    timed(root, env, "kubectl", "delete", "-R", "-f", str(rendered), "--wait")
     up = ("pulumi", "up", "--yes", "--skip-preview", "--stack", NAME)
-    pulumi = [_timed(root, env, *up), _timed(root, env, *up)]
+    pulumi = [timed(root, env, *up), timed(root, env, *up)]
     return "\n".join(
         [
             *rows,
@@ -108,7 +108,8 @@ def _row(what: str, seconds: list[float], base: list[float]) -> str:
     return f"| {what} | {median:.2f} | {median / statistics.median(base):.2f} |"
 
 
-def _timed(where: Path, env: Mapping[str, str], *command: str) -> float:
+def timed(where: Path, env: Mapping[str, str], *command: str) -> float:
+    """Seconds that a command takes; SystemExit with what it said if it fails."""
     began = time.monotonic()
     done = subprocess.run(command, cwd=where, env=dict(env), capture_output=True, text=True)
     if done.returncode:

@@ -16,6 +16,7 @@ Object = dict[str, Any]
 
 RBAC = "rbac.authorization.k8s.io"
 DEVICES = "resource.k8s.io"
+GPUS = "requests.nvidia.com/gpu"
 OPERATORS = words.OPERATOR_NAMESPACE
 ADMISSION = "admissionregistration.k8s.io/v1"
 
@@ -67,7 +68,8 @@ def resource(item: Object) -> Resource:
         return Resource(resource_type(item), name, item)
     inputs = {key: value for key, value in item.items() if key not in {"apiVersion", "kind", "metadata", aws.TEMPLATES}}
     if item["kind"] == "Release":
-        return Resource(resource_type(item), name, {**inputs, "name": name, "namespace": OPERATORS})
+        where = metadata["namespace"] if isinstance(metadata, dict) else OPERATORS
+        return Resource(resource_type(item), name, {**inputs, "name": name, "namespace": where})
     templates = item.get(aws.TEMPLATES)
     return Resource(item["kind"], name, inputs, templates[0]["metadata"]["name"] if templates else None)
 
@@ -92,12 +94,20 @@ def namespace(name: str, tenant: str) -> Object:
     return space
 
 
+def resolving(name: str, port: int = 53) -> Object:
+    """The way to the cluster's DNS."""
+    to = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}]
+    spec = {"podSelector": {}, "policyTypes": ["Egress"], "egress": [{"to": to, "ports": [{"port": port}]}]}
+    return manifest("networking.k8s.io/v1", "NetworkPolicy", "dns", {"spec": spec}, name, name)
+
+
 def walls(name: str, tenant: str) -> tuple[Object, ...]:
     deny = {"spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}}
     return (
-        manifest("v1", "ResourceQuota", "walls", {"spec": {"hard": {"pods": "1"}}}, tenant, name),
+        manifest("v1", "ResourceQuota", "walls", {"spec": {"hard": {"pods": "1", GPUS: "0"}}}, tenant, name),
         manifest("v1", "LimitRange", "walls", {"spec": {"limits": []}}, tenant, name),
         manifest("networking.k8s.io/v1", "NetworkPolicy", "walls", deny, tenant, name),
+        with_field(resolving(name), ("metadata", "labels", words.TENANT), tenant),
     )
 
 
@@ -193,6 +203,26 @@ def efa_class(name: str, term: Object) -> Object:
         networkInterfaces=[{"networkCardIndex": 0, "deviceIndex": 1, "interfaceType": "efa-only"}],
         securityGroupSelectorTerms=[term],
     )
+
+
+_ISSUER = "oidc.eks.eu-central-1.amazonaws.com/id/0A"
+_SUBJECT = "system:serviceaccount:acme--main:workload"
+
+
+def role(name: str, subject: str | None, principal: Any = None) -> Object:
+    """What a token of the cluster's issuer takes, or whoever else."""
+    condition = {"StringLike": {f"{_ISSUER}:sub": subject}} if subject else {"StringLike": {f"{_ISSUER}:aud": "sts"}}
+    statement = {
+        "Effect": "Allow",
+        "Principal": principal or {"Federated": f"arn:aws:iam::111122223333:oidc-provider/{_ISSUER}"},
+        "Action": "sts:AssumeRoleWithWebIdentity",
+        **({} if principal else {"Condition": condition}),
+    }
+    return on_aws(aws.ROLE, name, {"assumeRolePolicy": json.dumps({"Version": "2012-10-17", "Statement": [statement]})})
+
+
+def _trust(name: str, broken: Object, mended: Object) -> Case:
+    return Case("id-05", (broken,), (mended,), f"{aws.ROLE} {name}")
 
 
 QUEUES = "kueue.x-k8s.io/v1beta2"
@@ -320,12 +350,27 @@ _SHARED = (
     *(item for name in ("left", "right") for item in (namespace(name, name), *walls(name, name))),
     binding("developer", "left", "left", "tenancy-developer", "both", "ClusterRole"),
 )
-_OWNED = (namespace("owned", "owned"), *walls("owned", "owned"), binding("b", "owned", "owned", "r", "owned-people"))
+_OWNED = (
+    namespace("owned", "owned"),
+    *walls("owned", "owned"),
+    manifest(f"{RBAC}/v1", "Role", "r", {"rules": []}, "owned", "owned"),
+    binding("b", "owned", "owned", "r", "owned-people"),
+)
 _WIDE = {
     "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "view"},
     "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": "owned-people"}],
 }
 _VISIBLE = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+
+
+def _guard(name: str) -> Object:
+    return manifest(ADMISSION, "ValidatingAdmissionPolicy", name, {"spec": {"failurePolicy": "Fail"}}, None)
+
+
+def _binding_of(name: str) -> Object:
+    spec = {"policyName": name, "validationActions": ["Deny"]}
+    return manifest(ADMISSION, "ValidatingAdmissionPolicyBinding", name, {"spec": spec}, None)
+
 
 OBJECT_CASES = (
     _space("cost-02", "unbilled", (*_LABELS, "cost-center"), None),
@@ -347,19 +392,17 @@ OBJECT_CASES = (
         "none",
     ),
     _pod("sched-02", "placed", {"nodeName": "node-1"}, ("spec", "nodeName"), None),
-    _one(
+    Case(
         "guard-01",
-        manifest(ADMISSION, "ValidatingAdmissionPolicy", "soft", {"spec": {"failurePolicy": "Ignore"}}, None),
-        ("spec", "failurePolicy"),
-        "Fail",
+        (_binding_of("soft"), with_field(_guard("soft"), ("spec", "failurePolicy"), "Ignore")),
+        (_binding_of("soft"), _guard("soft")),
+        "ValidatingAdmissionPolicy soft",
     ),
-    _one(
+    Case(
         "guard-01",
-        manifest(
-            ADMISSION, "ValidatingAdmissionPolicyBinding", "soft", {"spec": {"validationActions": ["Audit"]}}, None
-        ),
-        ("spec", "validationActions"),
-        ["Deny"],
+        (_guard("mild"), with_field(_binding_of("mild"), ("spec", "validationActions"), ["Audit"])),
+        (_guard("mild"), _binding_of("mild")),
+        "ValidatingAdmissionPolicyBinding mild",
     ),
     _one(
         "net-01",
@@ -480,6 +523,9 @@ OBJECT_CASES = (
     _one("kueue-13", cluster_queue("silent", preemption={}), ("spec", "preemption", "reclaimWithinCohort"), "Any"),
 )
 MACHINE_CASES = (
+    _trust("wide", role("wide", "system:serviceaccount:acme--main:*"), role("wide", _SUBJECT)),
+    _trust("open", role("open", None), role("open", _SUBJECT)),
+    _trust("public", role("public", None, "*"), role("public", None, {"Service": "pods.eks.amazonaws.com"})),
     _one(
         "kueue-14",
         kueue_map("unqueued", manageJobsWithoutQueueName=False),

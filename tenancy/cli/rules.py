@@ -42,12 +42,12 @@ def command(form: str, markdown: bool) -> None:
 
 
 def _faces() -> Mapping[str, Collection[str]]:
+    from tenancy.check.judge import JUDGED
     from tenancy.live.attacks import RULES_ATTACKED
     from tenancy.plan.guards import GUARDED
-    from tenancy.rules.objects import OBJECT_RULES, STACK_RULES
     from tenancy.spec import SPEC_RULES
 
-    return dict(zip(FACES, (SPEC_RULES, {*OBJECT_RULES, *STACK_RULES}, GUARDED, RULES_ATTACKED), strict=True))
+    return dict(zip(FACES, (SPEC_RULES, JUDGED, GUARDED, RULES_ATTACKED), strict=True))
 
 
 def _of(rule: Rule, faces: Mapping[str, Collection[str]]) -> list[str]:

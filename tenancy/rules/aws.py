@@ -21,6 +21,7 @@ GROUP = "aws:eks/nodeGroup:NodeGroup"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 ENTRY = "aws:eks/accessEntry:AccessEntry"
 ASSOCIATION = "aws:eks/accessPolicyAssociation:AccessPolicyAssociation"
+ROLE = "aws:iam/role:Role"
 
 TEMPLATES = "templates"
 """Of a node group among all resources: the launch templates that its inputs come from."""
@@ -173,10 +174,51 @@ def cluster_wide(items: list[Object], owner_of: Mapping[tuple[str, str], str]) -
                 yield item, f"{policy} with scope {scope} for {principal} in Group {group!r} of tenant {tenant}"
 
 
+def _role(item: Object) -> Given:
+    """id-05."""
+    document = item.get("assumeRolePolicy")
+    if UNKNOWN in (document, at(document, "Statement")):
+        yield "id-05", f"assumeRolePolicy {UNKNOWN}"
+        return
+    try:
+        trust = json.loads(document) if isinstance(document, str) else document
+    except ValueError:
+        return  # AWS refuses it
+    statements = at(trust, "Statement")
+    for statement in statements if isinstance(statements, list) else [statements]:
+        if at(statement, "Effect") != "Allow":
+            continue
+        principal = at(statement, "Principal")
+        if "*" in (principal, at(principal, "AWS")) and not at(statement, "Condition"):
+            yield "id-05", "a trust in everybody, without a condition"
+        for provider in _listed(at(principal, "Federated")):
+            if "oidc" in provider or UNKNOWN in provider:
+                yield from _federated(provider.rpartition("oidc-provider/")[2], at(statement, "Condition"))
+
+
+def _federated(provider: str, condition: Any) -> Given:
+    named = [
+        subject
+        for tests in (condition.values() if isinstance(condition, Mapping) else ())
+        for key, subjects in (tests.items() if isinstance(tests, Mapping) else ())
+        if str(key).endswith(":sub")
+        for subject in _listed(subjects)
+    ]
+    if condition != UNKNOWN and not named:
+        yield "id-05", f"a trust in {provider} without a condition on its :sub, which is everybody there"
+    for subject in named:
+        if "*" in subject or "?" in subject:
+            yield "id-05", f"a trust in {provider} for {subject}"
+
+
+def _listed(value: Any) -> list[str]:
+    return [] if value is None else [value] if isinstance(value, str) else [str(one) for one in many(value)]
+
+
 def _or(value: Any, absent: str) -> str:
     return absent if value is None else value if isinstance(value, str) else json.dumps(value, default=str)
 
 
-CHECKS: Mapping[str, Callable[[Object], Given]] = {CLUSTER: _cluster, GROUP: _group, TEMPLATE: _template}
+CHECKS: Mapping[str, Callable[[Object], Given]] = {CLUSTER: _cluster, GROUP: _group, ROLE: _role, TEMPLATE: _template}
 KINDS = frozenset({*CHECKS, ENTRY, ASSOCIATION})
-RULES_ALONE = "ami-01 ami-02 eks-01 eks-02 node-01 node-02 node-03 node-04".split()
+RULES_ALONE = "ami-01 ami-02 eks-01 eks-02 id-05 node-01 node-02 node-03 node-04".split()

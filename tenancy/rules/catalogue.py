@@ -367,6 +367,13 @@ _ALL = (
         _MEDIUM,
     ),
     Rule(
+        "node-06",
+        "a daemon set tolerates the taints of the pools with GPUs that it may run on",
+        "nodes that it does not reach have no driver, no metrics or no network, and nobody is told",
+        "tolerate the taint, or select the nodes that it is for",
+        _MEDIUM,
+    ),
+    Rule(
         "ver-01",
         "what the platform installs supports the cluster's Kubernetes",
         "an operator on a version that its makers do not support fails at the next upgrade, on every node at once",
@@ -611,6 +618,13 @@ _ALL = (
         "required anti-affinity to all namespaces keeps everybody else off a node",
         "drop namespaces and namespaceSelector from required terms",
     ),
+    Rule(
+        "sched-07",
+        "a node selector names nodes that are there, whose taints the pod tolerates",
+        "elsewhere the pod stays pending for ever",
+        "select a label that nodes have, and tolerate their taints",
+        _MEDIUM,
+    ),
     # Queues
     Rule(
         "kueue-01",
@@ -703,6 +717,59 @@ _ALL = (
         "set manageJobsWithoutQueueName to true, and take nvidia.com out of resources.excludeResourcePrefixes",
     ),
     Rule(
+        "kueue-15",
+        "Kueue's objects are of its current version, v1beta2",
+        "v1beta1 is deprecated: spec.cohort and admissionChecks of it are dropped without a word",
+        "set apiVersion to kueue.x-k8s.io/v1beta2, and cohort to cohortName",
+        _MEDIUM,
+    ),
+    Rule(
+        "kueue-16",
+        "what all queues are promised of a flavor is no more than its nodes have",
+        "a promise above that is broken the day somebody calls it in",
+        "lower nominalQuota, or raise the limits of the pool",
+    ),
+    Rule(
+        "kueue-17",
+        "a namespace's queue leads to a share that is there and takes its work",
+        "otherwise its work waits for ever",
+        "name a ClusterQueue whose namespaceSelector takes the namespace",
+        _MEDIUM,
+    ),
+    Rule(
+        "kueue-18",
+        "a share is of flavors that are there, on labels that nodes have",
+        "work waits for nodes that never come",
+        "make the ResourceFlavor, with nodeLabels of a pool",
+        _MEDIUM,
+    ),
+    Rule(
+        "kueue-19",
+        "with fair sharing nobody preempts in order to borrow",
+        "the two decide against each other who gives way, and Kueue refuses the pair",
+        "drop borrowWithinCohort, or fairSharing from Kueue's configuration",
+        _MEDIUM,
+    ),
+    Rule(
+        "kueue-20",
+        "every tenant namespace has the queue called default",
+        "work that names no queue takes that one; without it such work runs uncounted",
+        "make a LocalQueue called default, or set manageJobsWithoutQueueName to true",
+    ),
+    Rule(
+        "kueue-21",
+        "every slice that queues offer is converted where others are",
+        "a slice that the conversion does not know counts for nothing in a fair share",
+        "add an input for each nvidia.com/mig-… under resources.transformations",
+        _MEDIUM,
+    ),
+    Rule(
+        "kueue-22",
+        "whoever shares a cohort is a declared tenant",
+        "a member that nobody declared borrows what the others leave idle",
+        "take the ClusterQueue out of the cohort, or select the namespaces of a tenant",
+    ),
+    Rule(
         "quota-04",
         "a container that asks for more than its namespace's default limit writes its own limit",
         "the queue holds such work for ever: it would ask for more than it is limited to",
@@ -758,10 +825,23 @@ _ALL = (
         "drop os and hostUsers",
     ),
     Rule(
+        "pod-02",
+        "a tenant's pod shares nothing of its node: no host namespaces, no hostPath, no privileged container",
+        "whoever is root on a node reads every other tenant's memory, tokens and GPUs there",
+        "drop the field; what needs the node is a daemon set of the platform's",
+        _CRITICAL,
+    ),
+    Rule(
         "quota-03",
         "resources are asked for by containers",
         "a limit range does not see what is asked for by the pod as a whole",
         "move spec.resources to the containers",
+    ),
+    Rule(
+        "quota-05",
+        "a tenant's quota names every kind of GPU that the cluster offers",
+        "what no quota names is unlimited: one tenant takes every slice that is free",
+        "write requests.<resource> for each, 0 for what the tenant does not have",
     ),
     Rule(
         "id-01",
@@ -782,6 +862,20 @@ _ALL = (
         "drop audience, or use sts.amazonaws.com or pods.eks.amazonaws.com; set expirationSeconds to 86400 or less",
     ),
     Rule(
+        "id-04",
+        "an IAM role is one tenant's",
+        "two tenants with one role read and write each other's data",
+        "make a role for each tenant's service account",
+        _CRITICAL,
+    ),
+    Rule(
+        "id-05",
+        "a role's trust names who takes it: one service account, or one branch of one repository",
+        "a wildcard, or a token's issuer alone, lets every namespace of the cluster or every repository be the tenant",
+        "test the token's :sub with StringEquals for system:serviceaccount:<namespace>:<name>, without a wildcard",
+        _CRITICAL,
+    ),
+    Rule(
         "net-01",
         "a service is of type ClusterIP, without external addresses, names or controllers' annotations",
         "load balancers, node ports and external names lead traffic past the network policies",
@@ -793,6 +887,13 @@ _ALL = (
         "network plugins and runtimes obey them: a foreign network or address, a way past policies, another hypervisor",
         "drop the annotation; kubernetes.io/ingress-bandwidth and egress-bandwidth are fine",
         _CRITICAL,
+    ),
+    Rule(
+        "net-08",
+        "where everything is denied, the cluster's DNS is open",
+        "without names nothing works, and the first thing that people do is to drop the default-deny",
+        "add an egress rule to kube-dns in kube-system, UDP and TCP 53",
+        _MEDIUM,
     ),
     Rule(
         "stor-03",
@@ -849,6 +950,13 @@ _ALL = (
         _CRITICAL,
     ),
     Rule(
+        "rbac-06",
+        "a binding names a role that is there",
+        "whoever later makes a role of that name decides what the tenant may do",
+        "name a role that is among the objects, or drop the binding",
+        _MEDIUM,
+    ),
+    Rule(
         "net-02",
         "a network policy in a tenant's namespace opens nothing to other namespaces",
         "policies add up: one that admits all namespaces undoes the default-deny",
@@ -861,6 +969,36 @@ _ALL = (
         "with failurePolicy Ignore or only Audit, a typo admits everything",
         "set failurePolicy to Fail and validationActions to [Deny]",
         _CRITICAL,
+    ),
+    Rule(
+        "guard-02",
+        "an admission policy is bound, and a binding names a policy that is there",
+        "a policy without a binding judges nothing, and looks as if it did",
+        "make a ValidatingAdmissionPolicyBinding with policyName and validationActions [Deny]",
+        _CRITICAL,
+    ),
+    Rule(
+        "seen-01",
+        "what a chart makes for a tenant is seen before it is made",
+        "a release hides its objects from whoever judges the program: no rule has read them",
+        "judge the rendered chart in the same pipeline, or install it with a Chart, whose objects are seen",
+        _MEDIUM,
+        advises=True,
+    ),
+    Rule(
+        "seen-02",
+        "what rules read is known in a preview",
+        "a value that is not known yet has not been judged: it is when it is known, in the update",
+        "write the value itself where it can be known; an Output of another resource cannot",
+        _MEDIUM,
+        advises=True,
+    ),
+    Rule(
+        "seen-03",
+        "an object is of the form that the API takes",
+        "what rules cannot read they have not judged",
+        "write it as the API takes it; `kubectl explain` shows the form",
+        _MEDIUM,
     ),
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -39,11 +39,11 @@ from pack_cases import (
     one_of,
     overlay,
     release,
-    resource,
     template,
     walls,
     with_field,
 )
+from pack_worlds import judged
 
 from tenancy.catalog import vocabulary as words
 from tenancy.plan import Plan, make_plan, pools
@@ -80,35 +80,6 @@ def local() -> Plan:
 
 def findings(items: tuple[Object, ...] | list[Object]) -> list[Finding]:
     return [*(found for item in items for found in object_findings(item)), *stack_findings(items)]
-
-
-def judged(pack: ModuleType, items: list[Object], config: Mapping[str, Any] | None = None) -> dict[str, list[str]]:
-    """What each level reports of resources with these inputs, as the SDK would call it."""
-    from pulumi_policy import ResourceValidationArgs, StackValidationArgs
-    from pulumi_policy.policy import PolicyResource
-    from pulumi_policy.proxy import unknown_checking_proxy
-
-    said: dict[str, list[str]] = {policy.name: [] for policy in pack.POLICIES}
-
-    def report(name: str) -> Callable[..., None]:
-        return lambda text, _urn=None: said[name].append(text)
-
-    sent = [resource(item) for item in items]
-    each, each_rest = (p for p in pack.POLICIES if p.name in {"isolation", "isolation-advisory"})
-    stack: dict[tuple[str, str, int], Any] = {}
-    for index, one in enumerate(sent):
-        props = unknown_checking_proxy(one.inputs)
-        args = ResourceValidationArgs(one.type, props, "urn", one.name, None, None, dict(config or {}), {})
-        for policy in (each, each_rest):
-            policy.validate(args, report(policy.name))
-        behind = [r for (kind, name, _), r in stack.items() if (kind, name) == (aws.TEMPLATE, one.template)]
-        stack[one.type, one.name, index] = PolicyResource(
-            one.type, props, "urn", one.name, None, None, None, [], {"launchTemplate": behind}
-        )
-    for policy in (p for p in pack.POLICIES if p.name.startswith("isolation-stack")):
-        known = {rule: level for rule, level in (config or {}).items() if rule in STACK_RULES}
-        policy.validate(StackValidationArgs(list(stack.values()), known, {}), report(policy.name))
-    return said
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
@@ -293,7 +264,7 @@ def test_a_broken_rule_is_mandatory_unless_configured(pack: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "named"), [({"quota-99": "advisory"}, "given rule 'quota-99'"), ({"quota-01": "loud"}, "'loud'")]
+    ("config", "named"), [({"quota-99": "advisory"}, "given 'quota-99'"), ({"quota-01": "loud"}, "'loud'")]
 )
 def test_a_rule_or_level_that_there_is_not_is_refused_by_name(
     pack: ModuleType, config: dict[str, str], named: str
@@ -346,7 +317,7 @@ def test_two_groups_that_are_not_known_are_not_taken_for_one(pack: ModuleType) -
         for item in (
             namespace(name, name),
             *walls(name, name),
-            unknown_at(binding("developer", name, name, "r", "people"), ("subjects", 0, "name")),
+            unknown_at(binding("developer", name, name, "view", "people", "ClusterRole"), ("subjects", 0, "name")),
         )
     ]
     assert judged(pack, items)["isolation-stack"] == []
@@ -376,6 +347,7 @@ def test_types_are_those_of_the_sdk() -> None:
         pulumi_aws.ec2.LaunchTemplate,
         pulumi_aws.eks.AccessEntry,
         pulumi_aws.eks.AccessPolicyAssociation,
+        pulumi_aws.iam.Role,
     )
     assert {kind.pulumi_type for kind in classes} == aws.KINDS
     assert pools.MIG_CONFIG == MIG_CONFIG

@@ -1,0 +1,132 @@
+"""The policy pack: what it adds to a preview, what of it is its start, and what wide policies save."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.engine import NAME, TENANTS, timed
+from bench.generate import generate
+from tenancy.lab import control_plane
+from tenancy.lab.layout import environ
+from tenancy.plan import make_plan
+from tenancy.spec import load
+
+ROUNDS = 5
+_EMPTY = "import pulumi\n"
+# The same rules, a policy for each: the SDK reads every resource once for each policy.
+_SEPARATE = """
+from pack import object_of
+from pack_objects import in_stack
+from pulumi_policy import EnforcementLevel, PolicyPack, ResourceValidationPolicy, StackValidationPolicy
+from tenancy.check.adopt import adopt
+from tenancy.check.judge import findings
+from tenancy.rules import index, objects, plain
+
+def alone(rule):
+    def validate(args, report):
+        item = object_of(args.resource_type, args.props, args.name)
+        for found in (*objects.object_findings(item), *plain.object_findings(item)) if item else ():
+            if found.rule == rule:
+                report(str(found), None)
+    return ResourceValidationPolicy(rule, rule, validate)
+
+def together(rule):
+    def validate(args, report):
+        for found in findings(adopt([item for r in args.resources if (item := in_stack(r))])):
+            if found.rule == rule:
+                report(str(found), None)
+    return StackValidationPolicy(f"{rule}-stack", rule, validate)
+
+PolicyPack("separate", enforcement_level=EnforcementLevel.MANDATORY, policies=[
+    *map(alone, sorted({*objects.OBJECT_RULES, *plain.RULES_ALONE})),
+    *map(together, sorted({*objects.STACK_RULES, *index.RULES_TOGETHER})),
+])
+"""
+
+
+def measure() -> str:
+    """The rows of the section, as Markdown."""
+    project = Path(__file__).parent.parent
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder).resolve()
+        for name in ("Pulumi.yaml", "__main__.py"):
+            shutil.copy(project / name, root)
+        (root / ".venv").symlink_to(project / ".venv")
+        for name in ("policy", "separate"):
+            shutil.copytree(project / "policy", root / name, ignore=shutil.ignore_patterns("__pycache__"))
+        (root / "separate" / "__main__.py").write_text(_SEPARATE, "utf-8")
+        empty = root / "empty"
+        empty.mkdir()
+        (empty / "Pulumi.yaml").write_text("name: empty\nruntime: {name: python, options: {virtualenv: ../.venv}}\n")
+        (empty / "__main__.py").write_text(_EMPTY, "utf-8")
+        loaded = load(generate(root / "stacks" / NAME, TENANTS))
+        chart = make_plan(loaded.environment, loaded.tenants).platform.queue_chart
+        control_plane.up(
+            root=root,
+            platform_group=loaded.environment.platform.group,
+            nodes=[],
+            queues=chart.values if chart else None,
+        )
+        try:
+            return _rows(root, empty, environ(root))
+        finally:
+            control_plane.down(root=root)
+
+
+def _rows(root: Path, empty: Path, env: Mapping[str, str]) -> str:
+    for where in (root, empty):
+        timed(where, env, "pulumi", "stack", "init", NAME)
+    seconds: dict[str, list[float]] = {name: [] for name in ("plain", "packed", "separate", "empty", "empty packed")}
+    starts, bare = [], []
+    for _ in range(ROUNDS):
+        starts.append(_start(root / "policy"))
+        bare.append(timed(root, env, sys.executable, "-c", "import pulumi_policy"))
+        preview = ("pulumi", "preview", "--stack", NAME)
+        seconds["plain"].append(timed(root, env, *preview))
+        seconds["packed"].append(timed(root, env, *preview, "--policy-pack", "policy"))
+        seconds["separate"].append(timed(root, env, *preview, "--policy-pack", "separate"))
+        seconds["empty"].append(timed(empty, env, *preview))
+        seconds["empty packed"].append(timed(empty, env, *preview, "--policy-pack", "../policy"))
+    median = {name: statistics.median(each) for name, each in seconds.items()}
+    start = median["empty packed"] - median["empty"]
+    judging = median["packed"] - start
+    return "\n".join(
+        [
+            f"{TENANTS} tenants; medians of {ROUNDS} rounds, one of each after another.",
+            "",
+            "| preview from nothing | seconds | ratio |",
+            "|---|---|---|",
+            f"| without a pack | {median['plain']:.2f} | 1.00 |",
+            f"| with the pack | {median['packed']:.2f} | {median['packed'] / median['plain']:.2f} |",
+            f"| with the pack, its start taken off | {judging:.2f} | {judging / median['plain']:.2f} |",
+            f"| the same rules, a policy for each | {median['separate']:.2f} | "
+            f"{median['separate'] / median['plain']:.2f} |",
+            "",
+            "| start of the pack | seconds |",
+            "|---|---|",
+            f"| its process, until it listens | {statistics.median(starts):.2f} |",
+            f"| the import of the SDK alone | {statistics.median(bare):.2f} |",
+            f"| what it adds to the preview of an empty program | {start:.2f} |",
+        ]
+    )
+
+
+def _start(pack: Path) -> float:
+    """Until the pack has said at which port it listens."""
+    began = time.monotonic()
+    # The arguments are an engine's address, which is not asked before there is something to judge, and the pack.
+    process = subprocess.Popen([sys.executable, str(pack), "127.0.0.1:1", str(pack)], stdout=subprocess.PIPE)
+    try:
+        if not process.stdout or not process.stdout.readline().strip().isdigit():
+            raise SystemExit(f"{pack}: the pack says no port")
+        return time.monotonic() - began
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,80 @@
+"""Resources of anybody's program as the objects that the rules read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pulumi_policy import PolicyResource
+from pulumi_policy.proxy import UnknownValueError
+
+from tenancy.rules import aws, objects
+from tenancy.rules.found import UNKNOWN
+from tenancy.rules.kinds import placed, ruled
+
+_PREFIX = "kubernetes:"
+
+
+class Unknown(str):
+    """A value that a preview does not know yet: whatever is read out of it is not known either."""
+
+    __slots__ = ()
+
+    def __new__(cls) -> Unknown:
+        return super().__new__(cls, UNKNOWN)
+
+    def __iter__(self) -> Iterator[Any]:
+        yield self
+
+    def __getitem__(self, _key: Any) -> Unknown:
+        return self
+
+    def get(self, _key: str, _default: Any = None) -> Unknown:
+        return self
+
+
+def object_of(resource_type: str, props: Mapping[str, Any], name: str = "") -> dict[str, Any] | None:
+    """The object of Kubernetes or AWS that a resource is; None if no rule reads it. Its kind is the type's.
+
+    A `NamespacePatch` is judged as the Namespace that it changes.
+    """
+    if resource_type in aws.KINDS:
+        return {**plain(props), "kind": resource_type, "metadata": {"name": name}}
+    if not resource_type.startswith(_PREFIX):
+        return None
+    _, version, kind = [*resource_type.split(":", 2), ""][:3]
+    version = version.removeprefix("core/") if version.startswith("core/") else version
+    changed = kind.removesuffix("Patch")
+    known = ruled(changed if changed in objects.CHECKS else kind, version)
+    item = {**plain(props), "kind": known, "apiVersion": version}
+    if known == "Release":
+        item["metadata"] = {"name": item.get("name") or name, "namespace": item.get("namespace")}
+    return dict(placed(item))
+
+
+def in_stack(resource: PolicyResource) -> dict[str, Any] | None:
+    """The same, with what shows only among all resources: where a node group's launch template comes from."""
+    item = object_of(resource.resource_type, resource.props, resource.name)
+    if item and item["kind"] == aws.GROUP:
+        sources = resource.property_dependencies.get("launchTemplate", ())
+        item[aws.TEMPLATES] = [
+            object_of(s.resource_type, s.props, s.name) for s in sources if s.resource_type == aws.TEMPLATE
+        ]
+    return item
+
+
+def plain(value: Any) -> Any:
+    """As the rules read it; the SDK raises where a value is not known, and would skip the whole policy."""
+    if isinstance(value, Mapping):
+        return {key: _known(value, key) for key in value}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_known(value, index) for index in range(len(value))]
+    # The engine has doubles alone.
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _known(container: Any, key: Any) -> Any:
+    try:
+        return plain(container[key])
+    except UnknownValueError:
+        return Unknown()

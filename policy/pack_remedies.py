@@ -1,0 +1,75 @@
+"""Corrections that can only do good, made where `isolation` is configured with `"enforcementLevel": "remediate"`.
+
+- quota-01: a quota of `nvidia.com/gpu` or `limits.nvidia.com/gpu` counts nothing; it becomes `requests.nvidia.com/gpu`.
+- cost-02, and whatever is judged by a tenant's label: what is in a tenant's namespace gets the namespace's labels.
+
+What is left is judged as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pack_objects import object_of
+from pulumi_policy import ResourceValidationArgs
+
+from tenancy.catalog import vocabulary as words
+from tenancy.rules import objects, plain
+from tenancy.rules.found import UNKNOWN, at
+from tenancy.rules.values import gpu_keys, unenforced_quota_keys
+
+INHERITED = (words.TENANT, *words.COST_LABELS)
+"""Labels of a namespace that its objects have as well."""
+_KINDS = frozenset({*objects.CHECKS, *plain.CHECKS, "ServiceAccount"}) - objects.MACHINES - {"Namespace"}
+_labels_of: dict[str, dict[str, str]] = {}
+"""Labels of the tenants' namespaces that the program has made so far."""
+
+
+def remedy(args: ResourceValidationArgs) -> Mapping[str, Any] | None:
+    """The properties as they should be; None where nothing is to be done."""
+    item = object_of(args.resource_type, args.props, args.name)
+    if item is None or args.resource_type.endswith("Patch"):
+        return None
+    if item["kind"] == "Namespace":
+        _remember(item)
+    changed = _labelled(item, args.props) if item["kind"] in _KINDS else False
+    changed |= _counted(item, args.props) if item["kind"] == "ResourceQuota" else False
+    return args.props if changed else None
+
+
+def _remember(item: Mapping[str, Any]) -> None:
+    labels = at(item, "metadata", "labels")
+    if isinstance(labels, Mapping) and labels.get(words.TENANT, UNKNOWN) != UNKNOWN:
+        known = {key: labels[key] for key in INHERITED if labels.get(key, UNKNOWN) != UNKNOWN}
+        _labels_of[str(at(item, "metadata", "name"))] = known
+
+
+def _labelled(item: Mapping[str, Any], props: Any) -> bool:
+    name, has = str(at(item, "metadata", "namespace")), at(item, "metadata", "labels") or {}
+    tenant, _, part = name.partition(words.SEPARATOR)
+    wanted = _labels_of.get(name) or ({words.TENANT: tenant} if tenant and part else {})
+    missing = {key: value for key, value in wanted.items() if isinstance(has, Mapping) and key not in has}
+    # Two tenants' labels on one object would be a decision, and is not ours.
+    if not missing or has.get(words.TENANT, wanted[words.TENANT]) != wanted[words.TENANT]:
+        return False
+    metadata = props["metadata"]
+    if "labels" not in metadata or metadata["labels"] is None:
+        metadata["labels"] = {}
+    for key, value in missing.items():
+        metadata["labels"][key] = value
+    return True
+
+
+def _counted(item: Mapping[str, Any], props: Any) -> bool:
+    hard = at(item, "spec", "hard")
+    if not isinstance(hard, Mapping):
+        return False
+    dead = [key for key in gpu_keys(unenforced_quota_keys([*hard])) if not key.startswith("requests.")]
+    # Two keys of one resource are two opinions; which one is meant, nobody can tell from here.
+    counted = {key: f"requests.{key.removeprefix('limits.')}" for key in dead}
+    alone = {key: name for key, name in counted.items() if name not in hard and [*counted.values()].count(name) == 1}
+    for key, name in alone.items():
+        amounts = props["spec"]["hard"]["__target"]  # below the proxy, which hides what is not known
+        amounts[name] = amounts.pop(key)
+    return bool(alone)

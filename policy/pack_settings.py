@@ -1,0 +1,117 @@
+"""The pack's configuration: a preset, levels of single rules, exceptions, and whose namespaces are whose.
+
+{"isolation": {"preset": "regulated", "exceptions": "exceptions.yaml", "quota-01": "advisory"}}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tenancy.check.judge import JUDGED
+from tenancy.rules.catalogue import Violation
+from tenancy.rules.exceptions import FIELDS, Waiver, waivers
+from tenancy.rules.found import UNKNOWN, Finding
+from tenancy.rules.levels import Level, Preset, level_of
+
+HOME = Path(__file__).resolve().parent
+"""Where a relative path of exceptions starts: the engine starts a pack in its own folder."""
+_TEXT: Mapping[str, Any] = {"type": "string", "minLength": 1}
+PARAMETERS: Mapping[str, Mapping[str, Any]] = {
+    "preset": {"enum": [preset.value for preset in Preset]},
+    "exceptions": {
+        "oneOf": [
+            _TEXT,
+            {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": dict.fromkeys(FIELDS, _TEXT),
+                    "required": list(FIELDS),
+                    "additionalProperties": False,
+                },
+            },
+        ]
+    },
+    "tenantLabel": _TEXT,
+    "platform": {"type": "array", "items": _TEXT},
+}
+SCHEMA: Mapping[str, dict[str, Any]] = {
+    **{name: dict(of) for name, of in PARAMETERS.items()},
+    **{rule: {"enum": [level.value for level in Level]} for rule in sorted(JUDGED)},
+}
+"""JSON schema of each property; the engine refuses what does not fit before it judges anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    preset: Preset
+    levels: Mapping[str, Level]
+    waivers: tuple[Waiver, ...]
+    label: str | None
+    platform: tuple[str, ...]
+
+    def level_of(self, finding: Finding) -> Level:
+        """What becomes of a finding. One that rests on what is not known advises, unless it is regulated."""
+        level = self.levels.get(finding.rule)
+        if level is None:
+            return level_of(finding, self.preset)
+        soft = level is Level.MANDATORY and UNKNOWN in finding.given and self.preset is not Preset.REGULATED
+        return Level.ADVISORY if soft else level
+
+
+def settings(*configurations: Mapping[str, Any] | None) -> Settings:
+    """What the configurations say together; the later one decides. ValueError names what is wrong with them."""
+    said = {key: value for config in configurations for key, value in (config or {}).items()}
+    return _read(json.dumps(said, sort_keys=True))
+
+
+@lru_cache(maxsize=8)  # asked for once for each resource
+def _read(text: str) -> Settings:
+    said = json.loads(text)
+    for name in said:
+        if name not in SCHEMA:
+            names = f"{', '.join(PARAMETERS)}, or an id of `tenancy rules` that a preview shows"
+            raise ValueError(f"given {name!r}; rule: a parameter or a rule of the pack; change: use {names}")
+    levels = {}
+    for rule, level in said.items():
+        if rule not in PARAMETERS:
+            levels[rule] = _one_of(rule, level, Level)
+    return Settings(
+        _one_of("preset", said.get("preset", Preset.RESTRICTED), Preset),
+        levels,
+        _waivers(said.get("exceptions", [])),
+        said.get("tenantLabel"),
+        tuple(said.get("platform", ())),
+    )
+
+
+def _one_of(name: str, given: Any, kind: Any) -> Any:
+    if given not in [*kind]:
+        raise ValueError(f"given {name}: {given!r}; rule: a {kind.__name__.lower()}; change: use {', '.join(kind)}")
+    return kind(given)
+
+
+def _waivers(given: str | Sequence[Any]) -> tuple[Waiver, ...]:
+    source, document = "exceptions", given
+    if isinstance(given, str):
+        path = HOME / given
+        source = str(path)
+        try:
+            document = yaml.safe_load(path.read_text("utf-8"))
+        except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+            reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+            raise ValueError(
+                f"given exceptions {path}: {reason}; rule: a YAML file with a list; change: name one, from / or from "
+                "the pack's folder"
+            ) from None
+    try:
+        return waivers([] if document is None else document, JUDGED)
+    except Violation as violation:
+        raise Violation("exc-01", f"{source}: {violation.given}", violation.change) from None

@@ -1,0 +1,174 @@
+"""What is whose in manifests of anybody, said in the labels that the rules read.
+
+Where some namespace carries the label of a tenant, that decides. Elsewhere every namespace but the platform's is a
+tenant of its own, and an object is whose namespace it is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tenancy.catalog import vocabulary as words
+from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.rules.found import UNKNOWN, Object, at, many
+from tenancy.rules.index import Index, selects
+from tenancy.rules.kinds import ruled
+
+PLATFORMS = frozenset(
+    {*words.SYSTEM_NAMESPACES, *words.RESERVED_NAMES, *(framework.namespace for framework in FRAMEWORKS.values())}
+    - {"all", "default", "shared"}
+) | frozenset(
+    "amazon-cloudwatch argocd aws-observability cert-manager external-dns external-secrets flux-system "
+    "gatekeeper-system ingress-nginx istio-system kube-system kyverno logging network-operator node-feature-discovery "
+    "nvidia-device-plugin nvidia-gpu-operator nvidia-network-operator opencost prometheus".split()
+)
+"""Namespaces that are nobody's tenant."""
+_OURS_BY_PREFIX = ("kube-", "openshift-")
+_EVERYWHERE = "default"
+"""Where an object lands that names no namespace."""
+_NAMESPACED = frozenset(
+    "CronJob Deployment Job LimitRange LocalQueue NetworkPolicy Pod ReplicaSet ResourceQuota Role RoleBinding "
+    "Service ServiceAccount StatefulSet".split()
+)
+"""Kinds that belong to a tenant where they name no namespace. A DaemonSet without one is a platform's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """The objects with labels; `plain` are the same as the rules on this product's own names need them."""
+
+    objects: list[Object]
+    plain: list[Object]
+    tenant_of: Mapping[str, str]
+    foreign: bool
+    """Whether nothing carries a label of the product's own."""
+
+
+def adopt(items: Iterable[Object], label: str | None = None, platform: Collection[str] = ()) -> Adopted:
+    """Every object with the label of the tenant whose it is; `label` is what namespaces of tenants carry instead."""
+    items = [_meant(_stored(item)) for item in _written_by_people(list(items))]
+    key = label or words.TENANT
+    foreign = label is not None or not any({key, words.ENVIRONMENT} & {*_labels(item)} for item in items)
+    if label is None and foreign:
+        names = {_namespace(item) for item in items}
+        names |= {at(item, "metadata", "name") for item in items if item.get("kind") == "Namespace"}
+        tenant_of = {
+            str(name): str(name) for name in names - {None, "", UNKNOWN} if not _is_platforms(str(name), platform)
+        }
+    else:
+        spaces = [item for item in items if item.get("kind") == "Namespace"]
+        tenant_of = {
+            str(at(item, "metadata", "name")): str(_labels(item)[key]) for item in spaces if key in _labels(item)
+        }
+        for item in items:
+            if (space := _namespace(item)) and key in _labels(item) and space not in platform:
+                tenant_of.setdefault(space, str(_labels(item)[key]))
+        tenant_of = {name: tenant for name, tenant in tenant_of.items() if UNKNOWN not in (name, tenant)}
+    labelled = [_labelled(item, tenant_of) for item in items]
+    if not foreign:
+        return Adopted(labelled, labelled, tenant_of, foreign)
+    index = Index(labelled)
+    return Adopted(labelled, [_in_our_words(item, tenant_of, index) for item in labelled], tenant_of, foreign)
+
+
+def _is_platforms(name: str, platform: Collection[str]) -> bool:
+    return name in PLATFORMS or name in platform or name.startswith(_OURS_BY_PREFIX)
+
+
+def _written_by_people(items: list[Object]) -> list[Object]:
+    """Without what a controller made out of another object that is here: a dump has both."""
+    there = {at(item, "metadata", "uid") for item in items} - {None}
+    return [
+        item
+        for item in items
+        if not any(
+            at(owner, "controller") is True and at(owner, "uid") in there
+            for owner in many(at(item, "metadata", "ownerReferences"))
+        )
+    ]
+
+
+def _stored(item: Object) -> Object:
+    """A pod of a dump as it was asked for: its node is the scheduler's choice."""
+    if item.get("kind") == "Pod" and at(item, "metadata", "uid"):
+        return {**item, "spec": {key: value for key, value in (item.get("spec") or {}).items() if key != "nodeName"}}
+    return item
+
+
+def _meant(item: Object) -> Object:
+    """With the kind that the rules know, if it is of that kind's API group."""
+    kind = str(item.get("kind"))
+    known = ruled(kind, str(item.get("apiVersion") or ""))
+    return item if known == kind else {**item, "kind": known}
+
+
+def _labels(item: Object) -> Mapping[str, Any]:
+    found = at(item, "metadata", "labels")
+    return found if isinstance(found, Mapping) else {}  # a preview may not know them yet
+
+
+def _namespace(item: Object) -> str | None:
+    given = at(item, "metadata", "namespace")
+    return str(given) if given else _EVERYWHERE if item.get("kind") in _NAMESPACED else None
+
+
+def _labelled(item: Object, tenant_of: Mapping[str, str]) -> Object:
+    kind, metadata = item.get("kind"), item.get("metadata") or {}
+    if not isinstance(metadata, Mapping):
+        return item
+    space = metadata.get("name") if kind == "Namespace" else _namespace(item)
+    tenant = tenant_of.get(str(space)) if space else None
+    if kind == "ClusterRoleBinding":
+        accounts = [one for one in many(item.get("subjects")) if at(one, "kind") == "ServiceAccount"]
+        # A base of kustomize says default for whatever its overlays say.
+        spaces = {str(at(one, "namespace")) for one in accounts} - {_EVERYWHERE}
+        tenant = next((tenant_of[name] for name in sorted(spaces) if name in tenant_of), None)
+    if tenant is None or _labels(item).get(words.TENANT):
+        return item
+    return {**item, "metadata": {**metadata, "labels": {**_labels(item), words.TENANT: tenant}}}
+
+
+def _in_our_words(item: Object, tenant_of: Mapping[str, str], index: Index) -> Object:
+    """A foreign object that keeps a rule in names of its own, with the names that the rule knows."""
+    tenant = _labels(item).get(words.TENANT)
+    if item.get("kind") == "NetworkPolicy" and tenant:
+        spec = dict(item.get("spec") or {})
+        for side, peers in (("ingress", "from"), ("egress", "to")):
+            if isinstance(spec.get(side), list):
+                spec[side] = [
+                    _homely(rule, peers, lambda selector: _stays(selector, str(tenant), tenant_of, index), str(tenant))
+                    for rule in spec[side]
+                ]
+        return {**item, "spec": spec}
+    if item.get("kind") == "LocalQueue" and tenant:
+        name = str(at(item, "spec", "clusterQueue"))
+        queue = index.queues.get(name)
+        # What several tenants share stays as it is called, and is found.
+        if queue is None or set(index.taken_by(queue).values()) <= {tenant}:
+            return {**item, "spec": {**(item.get("spec") or {}), "clusterQueue": words.derived_name(str(tenant), name)}}
+    return item
+
+
+def _homely(rule: Any, peers: str, stays: Callable[[Any], bool], tenant: str) -> Any:
+    if not isinstance(rule, Mapping) or not isinstance(rule.get(peers), list):
+        return rule
+    own = {"matchLabels": {words.TENANT: tenant}}
+    return {
+        **rule,
+        peers: [
+            {**peer, "namespaceSelector": own} if stays(at(peer, "namespaceSelector")) else peer for peer in rule[peers]
+        ],
+    }
+
+
+def _stays(selector: Any, tenant: str, tenant_of: Mapping[str, str], index: Index) -> bool:
+    """Whether a selector takes namespaces of this tenant or of the platform, by their names, and of nobody else."""
+    names = at(selector, "matchLabels", "kubernetes.io/metadata.name")
+    if names in tenant_of or _is_platforms(str(names), ()):
+        return tenant_of.get(str(names), tenant) == tenant and names != "kube-system"
+    if not at(selector, "matchLabels") and not at(selector, "matchExpressions"):
+        return False
+    taken = [space for space in index.spaces.values() if selects(selector, space)]
+    return bool(taken) and {_labels(space)[words.TENANT] for space in taken} == {tenant}

@@ -1,0 +1,160 @@
+"""What the rules say of manifests, with whose it is, where it stands and what was decided about it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tenancy.catalog import vocabulary as words
+from tenancy.check.adopt import Adopted, adopt
+from tenancy.check.reader import Manifests, Place, Unread
+from tenancy.rules import index, objects, plain
+from tenancy.rules.catalogue import RULES, Rule, Severity
+from tenancy.rules.exceptions import Waiver, waived_by
+from tenancy.rules.found import Finding, Object, at, name_of
+from tenancy.rules.levels import Level, Preset, level_of
+
+PLATFORM = "platform"
+"""Whose it is, where it is no tenant's."""
+JUDGED = frozenset({*objects.OBJECT_RULES, *objects.STACK_RULES, *plain.RULES_ALONE, *index.RULES_TOGETHER})
+"""Every rule that plain manifests are judged by."""
+UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
+"""What rules raise where an object is not of the form that the API takes."""
+_ORDER = {Severity.CRITICAL: 0, Severity.HIGH: 1, Severity.MEDIUM: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One finding. `waiver` is the exception that covers it."""
+
+    finding: Finding
+    tenant: str
+    place: Place
+    level: Level
+    waiver: Waiver | None = None
+
+    @property
+    def rule(self) -> Rule:
+        return RULES[self.finding.rule]
+
+    @property
+    def fails(self) -> bool:
+        return self.level is Level.MANDATORY and self.waiver is None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Everything that was found, the worst first."""
+
+    findings: tuple[Judged, ...]
+    objects: tuple[tuple[str, str, Place], ...]
+    """Tenant, name and place of each that was judged."""
+    unread: tuple[Unread, ...]
+    ended: tuple[Waiver, ...]
+    """Exceptions whose day is past: each fails until somebody renews or drops it."""
+    unused: tuple[Waiver, ...]
+    """Exceptions that nothing needs any more."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def failing(self) -> tuple[Judged, ...]:
+        return tuple(found for found in self.findings if found.fails)
+
+    @property
+    def passes(self) -> bool:
+        return not self.failing and not self.ended
+
+
+def judge(
+    manifests: Manifests,
+    preset: Preset = Preset.RESTRICTED,
+    waivers: Sequence[Waiver] = (),
+    *,
+    label: str | None = None,
+    platform: Collection[str] = (),
+    today: dt.date | None = None,
+) -> Verdict:
+    """Ask every rule of every object, and of all of them together."""
+    today = today or dt.date.today()
+    unread = list(manifests.unread)
+    sound = [(item, place) for item, place in manifests.objects if not _stumbles(item, place, unread)]
+    places: dict[str, Place] = {}
+    for item, place in sound:
+        places.setdefault(name_of(item), place)
+    adopted = adopt((item for item, _ in sound), label, platform)
+    owners = {name_of(item): owner_of(item, adopted) for item in adopted.objects}
+    found: list[Judged] = []
+    for finding in dict.fromkeys(findings(adopted)):
+        level = level_of(finding, preset)
+        if level is not Level.DISABLED:
+            waiver = waived_by(finding, waivers, today)
+            place = places.get(finding.object, Place("", 1))
+            found.append(Judged(finding, owners.get(finding.object, PLATFORM), place, level, waiver))
+    found.sort(key=lambda one: (not one.fails, _ORDER[one.rule.severity], one.tenant, one.place.file, one.place.line))
+    covered = {id(waiver) for one in found for waiver in waivers if waiver.covers(one.finding)}
+    return Verdict(
+        findings=tuple(found),
+        objects=tuple((owners.get(name_of(item), PLATFORM), name_of(item), place) for item, place in sound),
+        unread=tuple(unread),
+        ended=tuple(waiver for waiver in waivers if waiver.over(today)),
+        unused=tuple(waiver for waiver in waivers if id(waiver) not in covered and not waiver.over(today)),
+        notes=tuple(manifests.notes),
+    )
+
+
+def findings(adopted: Adopted) -> Iterator[Finding]:
+    """What every rule says of objects, of each and of all of them together."""
+    for item in adopted.plain:
+        yield from objects.object_findings(item)
+        yield from plain.object_findings(item)
+    yield from objects.stack_findings(adopted.plain)
+    yield from index.findings_together(adopted.objects)
+
+
+def worst_first(found: Iterable[Finding], adopted: Adopted) -> list[Finding]:
+    """By tenant, the one with the worst findings first, and of each the worst first."""
+    found = list(found)
+    owners = {name_of(item): owner_of(item, adopted) for item in adopted.objects}
+    groups: dict[str, list[Finding]] = {}
+    for one in found:
+        groups.setdefault(owners.get(one.object, PLATFORM), []).append(one)
+
+    def badness(tenant: str) -> tuple[list[int], str]:
+        return [-sum(RULES[one.rule].severity is of for one in groups[tenant]) for of in Severity], tenant
+
+    return [
+        one
+        for tenant in sorted(groups, key=badness)
+        for one in sorted(groups[tenant], key=lambda one: _ORDER[RULES[one.rule].severity])
+    ]
+
+
+def _stumbles(item: Object, place: Place, unread: list[Unread]) -> bool:
+    if error := stumbles(item):
+        change = "write it as the API takes it; `kubectl explain` shows the form"
+        given = f"{name_of(item)}, which cannot be judged ({error})"
+        unread.append(Unread(place, given, "an object is of the form that the API takes", change))
+    return error is not None
+
+
+def stumbles(item: Object) -> str | None:
+    """Why rules cannot read the object at all: a list where the API has a mapping, or the reverse."""
+    try:
+        metadata = item.get("metadata")
+        named = metadata if isinstance(metadata, Mapping) else {}
+        owned = {**item, "metadata": {**named, "labels": {words.TENANT: "x"}}}
+        for whose in (item, owned):
+            list(objects.object_findings(whose))
+            list(plain.object_findings(whose))
+            list(objects.stack_findings([whose]))
+            list(index.findings_together([whose]))
+    except UNREADABLE as error:
+        return str(error) or type(error).__name__
+    return None
+
+
+def owner_of(item: Object, adopted: Adopted) -> str:
+    """The tenant whose an object is, or the platform."""
+    tenant = at(item, "metadata", "labels", words.TENANT)
+    return str(tenant) if tenant else adopted.tenant_of.get(str(at(item, "metadata", "namespace")), PLATFORM)

@@ -1,0 +1,256 @@
+"""A verdict as text for people, as SARIF for code scanning, as JUnit for CI and as JSON."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+from xml.etree import ElementTree
+
+from tenancy.check.judge import Judged, Verdict
+from tenancy.check.reader import Place
+from tenancy.rules.catalogue import RULES, Rule, Severity
+from tenancy.rules.levels import Level
+
+WIDTH = 100
+SCREEN = 40
+"""Lines that a screen surely has."""
+SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_NAMED = 5
+"""Tenants that are named with their counts alone, where there is no room for their findings."""
+_SCORES = {Severity.CRITICAL: "9.5", Severity.HIGH: "7.5", Severity.MEDIUM: "5.0"}
+"""GitHub's security-severity: above 9 it shows critical, from 7 high, from 4 medium."""
+
+
+# For people
+
+
+def text(verdict: Verdict, *, everything: bool = False) -> str:
+    """Findings by tenant, the worst tenant and finding first, on one screen."""
+    lines: list[str] = []
+    left = 0
+    tenants = list(_by_tenant(verdict))
+    room = 10**9 if everything else SCREEN - 6 - min(len(verdict.ended), 5)
+    short: list[str] = []
+    for position, (tenant, found) in enumerate(tenants):
+        head = [*([""] if lines else []), f"{tenant}: {_counts(found)}"]
+        # Of each that comes later there is a line at least.
+        kept = min(len(tenants) - position - 1, _NAMED)
+        for index, one in enumerate(found):
+            body = [*head, *_lines(one)] if index == 0 else _lines(one)
+            if left or len(lines) + len(body) + kept > room:
+                left += len(found) - index
+                if index == 0:
+                    short.append(head[-1])
+                break
+            lines += body
+    lines += [*([""] if short else []), *short[:_NAMED]]
+    for waiver in verdict.ended:
+        lines += _wrapped(f"exception that has ended: {waiver}; renew it after a review, or drop it", "  ")
+    if everything:
+        covered = [one for one in verdict.findings if one.waiver]
+        lines += [f"excepted: {one.waiver}" for one in covered]
+        lines += [f"exception that nothing needs: {waiver}" for waiver in verdict.unused]
+    lines += [f"note: {note}" for note in verdict.notes]
+    if left:
+        lines.append(f"… and {left} more: --all shows them")
+    return "\n".join([*lines, *([""] if lines else []), summary(verdict)])
+
+
+def summary(verdict: Verdict) -> str:
+    failing = len(verdict.failing)
+    open_ones = [one for one in verdict.findings if not one.waiver]
+    parts = [
+        f"{_number(len(verdict.objects), 'object')}: {_number(failing, 'broken rule') if failing else 'no broken rule'}"
+    ]
+    if advice := len(open_ones) - failing:
+        parts.append(f"{advice} to consider")
+    if covered := len(verdict.findings) - len(open_ones):
+        parts.append(f"{covered} excepted")
+    if verdict.ended:
+        parts.append(_number(len(verdict.ended), "ended exception"))
+    if verdict.unused:
+        parts.append(f"{_number(len(verdict.unused), 'exception')} that nothing needs")
+    return ", ".join(parts)
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def _by_tenant(verdict: Verdict) -> Iterator[tuple[str, list[Judged]]]:
+    groups: dict[str, list[Judged]] = {}
+    for one in verdict.findings:
+        if not one.waiver:
+            groups.setdefault(one.tenant, []).append(one)
+
+    def badness(found: list[Judged]) -> list[int]:
+        return [-sum(one.fails and one.rule.severity is severity for one in found) for severity in Severity]
+
+    yield from sorted(groups.items(), key=lambda group: (badness(group[1]), group[0]))
+
+
+def _counts(found: list[Judged]) -> str:
+    parts = [
+        f"{count} {severity}"
+        for severity in Severity
+        if (count := sum(one.fails and one.rule.severity is severity for one in found))
+    ]
+    advice = sum(not one.fails for one in found)
+    return ", ".join([*parts, *([f"{advice} to consider"] if advice else [])])
+
+
+def _lines(one: Judged) -> list[str]:
+    word = one.rule.severity.value if one.fails else "consider"
+    head = f"  {word:<8}  {one.finding.rule:<9} {one.finding.object} ({one.place})"
+    return [head, *_wrapped(f"given {one.finding.given}; fix: {one.rule.fix}", "            ")]
+
+
+def _wrapped(sentence: str, indent: str) -> list[str]:
+    wrapped = textwrap.wrap(
+        sentence, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, max_lines=3
+    )
+    return wrapped or [indent.rstrip()]
+
+
+# For machines
+
+
+def as_json(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "passes": verdict.passes,
+        "objects": len(verdict.objects),
+        "findings": [
+            {
+                "rule": one.finding.rule,
+                "severity": one.rule.severity,
+                "level": one.level,
+                "tenant": one.tenant,
+                "object": one.finding.object,
+                "file": one.place.file,
+                "line": one.place.line,
+                "given": one.finding.given,
+                "why": one.rule.why,
+                "fix": one.rule.fix,
+                "exception": str(one.waiver) if one.waiver else None,
+            }
+            for one in verdict.findings
+        ],
+        "ended": [str(waiver) for waiver in verdict.ended],
+        "unused": [str(waiver) for waiver in verdict.unused],
+        "notes": list(verdict.notes),
+    }
+
+
+def sarif(verdict: Verdict, version: str, exceptions: str = "") -> str:
+    """SARIF 2.1.0: one run, the rules that are broken, and where. An exception that has ended stands in its file."""
+    ids = sorted({one.finding.rule for one in verdict.findings} | ({"exc-01"} if verdict.ended else set()))
+    results = [_result(one, ids.index(one.finding.rule)) for one in verdict.findings]
+    for waiver in verdict.ended:
+        message = f"given {waiver}; why: {RULES['exc-01'].why}; fix: {RULES['exc-01'].fix}"
+        fingerprint = {"gpuTenancy/v1": f"exc-01 {waiver.rule} {waiver.resource}"}
+        results.append(
+            {
+                "ruleId": "exc-01",
+                "ruleIndex": ids.index("exc-01"),
+                "level": "error",
+                "message": {"text": message},
+                "locations": [_location(Place(exceptions, 1), f"{waiver.rule} {waiver.resource}")],
+                "partialFingerprints": fingerprint,
+            }
+        )
+    driver = {
+        "name": "gpu-tenancy",
+        "version": version,
+        "rules": [_descriptor(RULES[name]) for name in ids],
+    }
+    told = [{"level": "error", "message": {"text": str(one)}} for one in verdict.unread]
+    invocation = {"executionSuccessful": not told, "toolExecutionNotifications": told}
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [invocation],
+        "columnKind": "unicodeCodePoints",
+        "results": results,
+    }
+    return json.dumps({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _descriptor(rule: Rule) -> dict[str, Any]:
+    return {
+        "id": rule.id,
+        "shortDescription": {"text": f"{rule.title[0].upper()}{rule.title[1:]}."},
+        "fullDescription": {"text": f"Why: {rule.why}."},
+        "help": {"text": f"Why: {rule.why}. What to do: {rule.fix}."},
+        "properties": {"security-severity": _SCORES[rule.severity], "tags": ["security", "multi-tenancy"]},
+    }
+
+
+def _result(one: Judged, index: int) -> dict[str, Any]:
+    found = {
+        "ruleId": one.finding.rule,
+        "ruleIndex": index,
+        "level": "error" if one.level is Level.MANDATORY else "warning",
+        "message": {"text": str(one.finding)},
+        "locations": [_location(one.place, one.finding.object)],
+        # Lines move, the object and what is wrong with it do not.
+        "partialFingerprints": {"gpuTenancy/v1": f"{one.finding.rule} {one.finding.object} {one.finding.given}"},
+    }
+    if one.waiver:
+        found["suppressions"] = [{"kind": "external", "status": "accepted", "justification": str(one.waiver)}]
+    return found
+
+
+def _location(place: Place, what: str) -> dict[str, Any]:
+    where = {"artifactLocation": {"uri": quote(place.file)}, "region": {"startLine": place.line}}
+    return {"physicalLocation": where, "logicalLocations": [{"name": what, "kind": "object"}]}
+
+
+def junit(verdict: Verdict) -> str:
+    """A suite for each tenant and a case for each object; what is excepted is skipped."""
+    by_object: dict[str, list[Judged]] = {}
+    for one in verdict.findings:
+        by_object.setdefault(one.finding.object, []).append(one)
+    root = ElementTree.Element("testsuites", name="tenancy check")
+    suites: dict[str, ElementTree.Element] = {}
+    counts: dict[str, list[int]] = {}
+    for tenant, name, place in verdict.objects:
+        if tenant not in suites:
+            suites[tenant] = ElementTree.SubElement(root, "testsuite", name=tenant)
+        case = ElementTree.SubElement(
+            suites[tenant], "testcase", name=name, classname=tenant, file=place.file, line=str(place.line)
+        )
+        found = by_object.pop(name, [])
+        tests = counts.setdefault(tenant, [0, 0, 0])
+        tests[0] += 1
+        if failing := [one for one in found if one.fails]:
+            tests[1] += 1
+            told = "\n".join(_xml(f"{one.place}: {one.finding}") for one in failing)
+            message = _xml(", ".join(dict.fromkeys(one.finding.rule for one in failing)))
+            ElementTree.SubElement(case, "failure", message=message, type=failing[0].rule.severity).text = told
+        elif waived := [one for one in found if one.waiver]:
+            tests[2] += 1
+            ElementTree.SubElement(case, "skipped", message=_xml("; ".join(str(one.waiver) for one in waived)))
+        if advice := [one for one in found if one.level is Level.ADVISORY and not one.waiver]:
+            ElementTree.SubElement(case, "system-out").text = "\n".join(_xml(str(one.finding)) for one in advice)
+    if verdict.ended:
+        suite = ElementTree.SubElement(root, "testsuite", name="exceptions")
+        counts["exceptions"], suites["exceptions"] = [len(verdict.ended), len(verdict.ended), 0], suite
+        for waiver in verdict.ended:
+            case = ElementTree.SubElement(
+                suite, "testcase", name=f"{waiver.rule} {waiver.resource}", classname="exceptions"
+            )
+            ElementTree.SubElement(case, "failure", message="exc-01").text = _xml(str(waiver))
+    for name, suite in suites.items():
+        tests, failures, skipped = counts[name]
+        suite.attrib.update(tests=str(tests), failures=str(failures), skipped=str(skipped), errors="0")
+    sums = [str(sum(column)) for column in zip(*counts.values(), strict=True)] or ["0", "0", "0"]
+    root.attrib.update(tests=sums[0], failures=sums[1], skipped=sums[2], errors="0")
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, "unicode")
+
+
+def _xml(words: str) -> str:
+    """Without characters that no XML document may hold."""
+    return "".join(c if c in "\t\n" or (c.isprintable() and c not in "\ufffe\uffff") else "�" for c in words)

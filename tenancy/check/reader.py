@@ -1,0 +1,307 @@
+"""Objects out of YAML and JSON, each with the file and line where it begins."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tenancy.rules import index, objects, plain
+from tenancy.rules.found import Object, at
+from tenancy.rules.kinds import placed
+
+SUFFIXES = (".yaml", ".yml", ".json")
+STDIN = "-"
+_SHOWN = "stdin"
+_BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_JUDGED = frozenset({*objects.CHECKS, *plain.CHECKS, *index.KINDS})
+_NOT_READ = frozenset({"node_modules", "__pycache__"})
+
+
+class _Loader(_BASE):
+    """Days stay texts, as the API has them."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, form) for tag, form in rules if tag != "tag:yaml.org,2002:timestamp"]
+    for first, rules in _BASE.yaml_implicit_resolvers.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What cannot be judged: where it is, what was given, what it should be and what to change."""
+
+    place: Place
+    given: str
+    rule: str
+    change: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: given {self.given}; rule: {self.rule}; change: {self.change}"
+
+
+@dataclass(slots=True)
+class Manifests:
+    objects: list[tuple[Object, Place]] = field(default_factory=list)
+    unread: list[Unread] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    files: int = 0
+
+
+def read(paths: Iterable[str]) -> Manifests:
+    """Every object of files, of folders with all that is below them, and of `-`, which is the standard input."""
+    found = Manifests()
+    for given in paths:
+        if given == STDIN:
+            _take(found, _SHOWN, sys.stdin.buffer.read())
+            continue
+        path = Path(given)
+        if path.is_dir():
+            _folder(found, path)
+        else:
+            _file(found, path)
+    return found
+
+
+def _folder(found: Manifests, folder: Path) -> None:
+    some = False
+    for home, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _NOT_READ)
+        if "Chart.yaml" in files:
+            shown = os.path.relpath(home)
+            found.notes.append(f"{shown}: a chart's source, not judged: pipe `helm template` into `tenancy check -`")
+            folders[:], some = [], True
+            continue
+        for name in sorted(files):
+            if name.lower().endswith(SUFFIXES) and not name.startswith("."):
+                some = True
+                _file(found, Path(home) / name)
+    if not some:
+        place = Place(os.path.relpath(folder), 1)
+        found.unread.append(
+            Unread(place, "a folder without manifests", "files end with .yaml, .yml or .json", "name another")
+        )
+
+
+def _file(found: Manifests, path: Path) -> None:
+    shown = os.path.relpath(path)
+    try:
+        _take(found, Path(shown).as_posix(), path.read_bytes())
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        unread = Unread(
+            Place(shown, 1), f"no file that can be read ({reason})", "a file, a folder or -", "name another"
+        )
+        found.unread.append(unread)
+
+
+def _take(found: Manifests, file: str, content: bytes) -> None:
+    found.files += 1
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        found.unread.append(
+            Unread(Place(file, line), "bytes that are not UTF-8", "a manifest is text", "save it as UTF-8")
+        )
+        return
+    try:
+        documents = list(_documents(text))
+    except yaml.YAMLError as error:
+        found.unread.append(_broken(text, file, error))
+        return
+    except (RecursionError, ValueError) as error:
+        given = "a document that is too deep" if isinstance(error, RecursionError) else str(error)
+        found.unread.append(Unread(Place(file, 1), given, "a manifest is YAML or JSON", "correct it"))
+        return
+    for document, line in documents:
+        for item, at_line in _items(document, line):
+            if problem := misshapen(item):
+                change = "write it as the API takes it; `kubectl explain` shows the form"
+                found.unread.append(Unread(Place(file, at_line), problem, "an object of Kubernetes", change))
+            else:
+                found.objects.append((item, Place(file, at_line)))
+
+
+def _broken(text: str, file: str, error: yaml.YAMLError) -> Unread:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    lines = text.rstrip().splitlines() or [""]
+    line = min(mark.line + 1 if mark else 1, len(lines))
+    shown = lines[line - 1].strip()
+    template = "{{" in text
+    change = "pipe `helm template` into `tenancy check -`" if template else "correct it"
+    what = " ".join(str(getattr(error, "problem", "") or error).split())
+    return Unread(Place(file, line), f"{shown[:60]!r} ({what})", "a manifest is YAML or JSON", change)
+
+
+_DEEPEST, _LARGEST = 1000, 1_000_000
+_BRACKET = re.compile(r'"(?:[^"\\\n]|\\.)*"|[\[{]|[\]}]')
+
+
+def _refuse_depth(text: str) -> None:
+    """libyaml composes recursively and ends the process past some 10,000 levels."""
+    depth = deepest = 0
+    for found in _BRACKET.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+        deepest = max(deepest, depth)
+    indent = max((len(line) - len(line.lstrip(" -?")) for line in text.splitlines()), default=0)
+    if deepest + indent < _DEEPEST:
+        return
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise RecursionError
+
+
+Lined = tuple[Any, Any]
+"""A value, and the lines at which the entries of its `items` begin, if it has any."""
+
+
+def _documents(text: str) -> Iterator[tuple[Lined, int]]:
+    if "\t" in text and text.lstrip().startswith(("{", "[")):  # JSON may be indented by tabs, YAML may not
+        yield (json.loads(text), None), 1
+        return
+    _refuse_depth(text)
+    loader = _Loader(text)
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            if "*" in text and "&" in text and _size(node, {}) > _LARGEST:
+                raise ValueError("aliases of aliases that come to more than a million values")
+            lines = _lines(node)
+            yield (loader.construct_document(node), lines), node.start_mark.line + 1
+    finally:
+        loader.dispose()
+
+
+def _size(node: Any, known: dict[int, int]) -> int:
+    """How many values a document comes to when its aliases are written out."""
+    if id(node) not in known:
+        known[id(node)] = 1  # an alias inside of its own anchor
+        children = node.value if isinstance(node, yaml.CollectionNode) else ()
+        pairs = (part for child in children for part in (child if isinstance(child, tuple) else (child,)))
+        known[id(node)] = 1 + sum(_size(part, known) for part in pairs)
+    return known[id(node)]
+
+
+def _lines(node: Any) -> list[int] | None:
+    """Where the entries of a list begin."""
+    if isinstance(node, yaml.SequenceNode):
+        return [entry.start_mark.line + 1 for entry in node.value]
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        if getattr(key, "value", None) == "items" and isinstance(value, yaml.SequenceNode):
+            return [entry.start_mark.line + 1 for entry in value.value]
+    return None
+
+
+def _items(lined: Lined, line: int) -> Iterator[tuple[Object, int]]:
+    """The objects of a document: itself, those of a list, or what a release of a chart comes to."""
+    document, lines = lined
+    if isinstance(document, list):
+        for index, entry in enumerate(document):
+            yield from _items((entry, None), lines[index] if lines else line)
+        return
+    if not isinstance(document, Mapping):
+        return
+    kind, entries = str(document.get("kind") or ""), document.get("items")
+    if kind.endswith("List") and isinstance(entries, list):
+        for index, entry in enumerate(entries):
+            if isinstance(entry, Mapping) and not entry.get("kind"):
+                entry = {"apiVersion": document.get("apiVersion"), "kind": kind.removesuffix("List"), **entry}
+            yield from _items((entry, None), lines[index] if lines else line)
+    elif release := _release(document):
+        yield release, line
+    elif kind in _JUDGED or (kind and document.get("apiVersion") and _is_named(document)):
+        # Settings of programs have a kind as well, and no name: kustomize's, the kubelet's, kind's.
+        yield placed(document), line
+
+
+def _release(document: Mapping[str, Any]) -> Object | None:
+    """What Flux, Argo CD or `tenancy render` say of a chart, as one form."""
+    spec, metadata = document.get("spec"), document.get("metadata")
+    if document.get("kind") == "HelmRelease":
+        chart, values = at(spec, "chart", "spec", "chart"), at(spec, "values")
+        more = at(spec, "valuesFrom")
+    elif document.get("kind") == "Application" and "argoproj.io" in str(document.get("apiVersion")):
+        source = at(spec, "source") or next(
+            (one for one in at(spec, "sources") or () if isinstance(one, Mapping) and one.get("chart")), None
+        )
+        chart, more = at(source, "chart"), at(source, "helm", "valueFiles")
+        values = at(source, "helm", "valuesObject")
+        if values is None and isinstance(text := at(source, "helm", "values"), str):
+            try:
+                values = yaml.load(text, Loader=_Loader)
+            except yaml.YAMLError:
+                values = None
+        metadata = {**(metadata or {}), "namespace": at(spec, "destination", "namespace")}
+    elif "kind" not in document and {"chart", "values", "name"} <= set(document):
+        chart, values, more = document["chart"], document["values"], None
+        metadata = {"name": document["name"], "namespace": document.get("namespace")}
+    else:
+        return None
+    if not chart:
+        return None
+    release = {"kind": "Release", "metadata": metadata, "chart": chart, "values": values or {}}
+    return {**release, "valueYamlFiles": more} if more else release
+
+
+_LISTS = (
+    ("rules",),
+    ("subjects",),
+    ("spec", "ingress"),
+    ("spec", "egress"),
+    ("spec", "limits"),
+    ("spec", "resourceGroups"),
+    ("spec", "template", "spec", "containers"),
+    ("spec", "containers"),
+)
+_MAPPINGS = (
+    ("metadata",),
+    ("metadata", "labels"),
+    ("metadata", "annotations"),
+    ("spec",),
+    ("spec", "hard"),
+    ("spec", "template"),
+    ("spec", "template", "spec"),
+    ("roleRef",),
+)
+
+
+def _is_named(item: Object) -> bool:
+    return any(isinstance(at(item, "metadata", key), str) for key in ("name", "generateName"))
+
+
+def misshapen(item: Object) -> str | None:
+    """What of an object is not of the form that the API takes, as far as rules look there."""
+    kind = item.get("kind")
+    for path in _MAPPINGS:
+        value = at(item, *path)
+        if value is not None and not isinstance(value, Mapping) and path[-1] != "limits":
+            return f"{kind} with {'.'.join(path)}: {value!r}"
+    if not _is_named(item):
+        return f"{kind} without a name"
+    for path in _LISTS:
+        value = at(item, *path)
+        if kind in {"NodePool", "NodeOverlay"} or value is None:
+            continue
+        if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
+            return f"{kind} with {'.'.join(path)}: {value!r}"[:200]
+    return None

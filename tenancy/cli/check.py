@@ -1,0 +1,95 @@
+"""`tenancy check`: manifests of anybody, judged by the rules of the spec files and the policy pack."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from tenancy import __version__
+from tenancy.cli.common import BAD_INPUT, FAILED, example, fail, print_json, refuses_bad_input
+
+_FORMS = ("text", "json", "sarif", "junit")
+
+
+@click.command("check", epilog=example("tenancy check build/local deploy/ --preset regulated"))
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@click.option(
+    "--preset",
+    type=click.Choice(["baseline", "restricted", "regulated"]),
+    default="restricted",
+    help="How strict: baseline holds tenants apart, restricted is every rule, regulated without any mere advice.",
+)
+@click.option(
+    "--exceptions",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="YAML with a list of rule, resource, reason, owner and until. Whose day is past fails.",
+)
+@click.option("--tenant-label", metavar="KEY", help="Label by which namespaces say whose they are.")
+@click.option("--platform", multiple=True, metavar="NAMESPACE", help="A namespace that is no tenant's; more than once.")
+@click.option("--format", "form", type=click.Choice(_FORMS), default="text", help="How to print the answer.")
+@click.option("--all", "everything", is_flag=True, help="All of it, on more than one screen.")
+@refuses_bad_input
+def command(
+    paths: tuple[str, ...],
+    preset: str,
+    exceptions: Path | None,
+    tenant_label: str | None,
+    platform: tuple[str, ...],
+    form: str,
+    everything: bool,
+) -> None:
+    """Judge plain manifests: rendered folders, charts' output, a GitOps repository, a cluster's dump.
+
+    PATH is a file, a folder with all that is below it, or - for the standard input. Nothing is asked of a cluster or an
+    engine. Without tenants' labels every namespace but the platform's is taken for a tenant.
+
+    Exit codes: 0 no mandatory rule is broken, 1 one is or an exception has ended, 2 something cannot be judged.
+    """
+    from tenancy.check import outputs
+    from tenancy.check.judge import judge
+    from tenancy.check.reader import read
+    from tenancy.rules.levels import Preset
+
+    waivers = _waivers(exceptions) if exceptions else ()
+    manifests = read(paths)
+    verdict = judge(manifests, Preset(preset), waivers, label=tenant_label, platform=platform)
+    if not verdict.objects and not verdict.unread:
+        fail(
+            f"given {' '.join(paths)}, without an object; rule: manifests; change: name a folder that has some",
+            BAD_INPUT,
+        )
+    if form == "json":
+        print_json({**outputs.as_json(verdict), "unread": [str(one) for one in verdict.unread]})
+    else:
+        click.echo(
+            outputs.sarif(verdict, __version__, exceptions.as_posix() if exceptions else "")
+            if form == "sarif"
+            else outputs.junit(verdict)
+            if form == "junit"
+            else outputs.text(verdict, everything=everything)
+        )
+    for one in verdict.unread:
+        click.echo(str(one), err=True)
+    if verdict.unread:
+        sys.exit(BAD_INPUT)
+    if not verdict.passes:
+        sys.exit(FAILED)
+
+
+def _waivers(path: Path) -> tuple:
+    import yaml
+
+    from tenancy.rules.catalogue import Violation
+    from tenancy.rules.exceptions import waivers
+
+    try:
+        document = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        fail(f"given --exceptions {path}: {reason}; rule: a YAML file with a list; change: correct it", BAD_INPUT)
+    try:
+        return waivers([] if document is None else document)
+    except Violation as violation:
+        raise Violation("exc-01", f"{path}: {violation.given}", violation.change) from None

@@ -1,0 +1,86 @@
+"""Exceptions from rules for what no tenant file describes: who answers for each, why, and until when."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from tenancy.rules.catalogue import RULES, Violation
+from tenancy.rules.found import Finding
+
+_MAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+_SHORTEST, _LONGEST = 10, 500
+
+
+@dataclass(frozen=True, slots=True)
+class Waiver:
+    """One finding that somebody answers for. `until` is the last day on which it holds."""
+
+    rule: str
+    resource: str
+    reason: str
+    owner: str
+    until: dt.date
+
+    def covers(self, finding: Finding) -> bool:
+        return (self.rule, self.resource) == (finding.rule, finding.object)
+
+    def over(self, today: dt.date) -> bool:
+        return self.until < today
+
+    def __str__(self) -> str:
+        return f"{self.rule} for {self.resource} until {self.until}, {self.owner}: {self.reason}"
+
+
+FIELDS = tuple(field.name for field in fields(Waiver))
+
+
+def waivers(document: Any, rules: Collection[str] = tuple(RULES)) -> tuple[Waiver, ...]:
+    """The exceptions of a file: a list, or a mapping with the list as `exceptions`.
+
+    Raises Violation (exc-01) for the first that is none, or that names a rule that there is not.
+    """
+    entries = document.get("exceptions") if isinstance(document, Mapping) and "exceptions" in document else document
+    if not isinstance(entries, list):
+        raise Violation("exc-01", "no list", f"write a list of entries with {', '.join(FIELDS)}")
+    found = tuple(_waiver(f"exceptions[{index}]", entry, rules) for index, entry in enumerate(entries))
+    seen: dict[tuple[str, str], int] = {}
+    for index, one in enumerate(found):
+        first = seen.setdefault((one.rule, one.resource), index)
+        if first != index:
+            given = f"exceptions[{index}]: {one.rule} for {one.resource}, as exceptions[{first}]"
+            raise Violation("exc-01", given, "keep one of the two")
+    return found
+
+
+def _waiver(where: str, entry: Any, rules: Collection[str]) -> Waiver:
+    if not isinstance(entry, Mapping):
+        raise Violation("exc-01", f"{where}: {entry!r}", f"write a mapping of {', '.join(FIELDS)}")
+    if wrong := sorted(map(str, set(entry) ^ set(FIELDS))):
+        given = f"{where}: {', '.join(f'{name} too much' if name in entry else f'no {name}' for name in wrong)}"
+        raise Violation("exc-01", given, f"write exactly {', '.join(FIELDS)}")
+    rule, until = entry["rule"], entry["until"]
+    if rule not in rules:
+        raise Violation("exc-01", f"{where}.rule: {rule!r}, a rule that there is not", "use an id of `tenancy rules`")
+    texts = {name: entry[name] for name in FIELDS if name != "until"}
+    for name, value in texts.items():
+        if not isinstance(value, str) or not value.strip() or not value.isprintable():
+            raise Violation("exc-01", f"{where}.{name}: {value!r}", "write a text on one line")
+    if not _SHORTEST <= len(texts["reason"]) <= _LONGEST:
+        change = f"write a sentence of {_SHORTEST} to {_LONGEST} characters, for an auditor to read"
+        raise Violation("exc-01", f"{where}.reason: {texts['reason']!r}", change)
+    if not _MAIL.fullmatch(texts["owner"]):
+        raise Violation("exc-01", f"{where}.owner: {texts['owner']!r}", "write the mail address of who answers for it")
+    try:
+        day = until if type(until) is dt.date else dt.date.fromisoformat(str(until))
+    except ValueError:
+        raise Violation("exc-01", f"{where}.until: {until!r}", "write its last day like 2027-03-31") from None
+    return Waiver(until=day, **texts)
+
+
+def waived_by(finding: Finding, given: Iterable[Waiver], today: dt.date) -> Waiver | None:
+    """The exception that covers a finding and has not ended."""
+    return next((one for one in given if one.covers(finding) and not one.over(today)), None)

@@ -1,0 +1,526 @@
+"""Rules on all objects of a cluster together, on one index that is built once.
+
+What is not among the objects is not held against them: a folder of tenants without the platform's own is judged by what
+it shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+import yaml
+
+from tenancy.catalog import gpus, quantity
+from tenancy.catalog import vocabulary as words
+from tenancy.rules import aws, queues
+from tenancy.rules.found import UNKNOWN, Finding, Object, at, many, name_of
+from tenancy.rules.nodes import is_operator, pool_gpus
+from tenancy.rules.plain import WORKLOADS, containers, pod_of
+
+_SUPPLIED = ("nvidia.com/", "vpc.amazonaws.com/efa", "amd.com/gpu")
+"""Resources that nodes say they have; others in a queue are sums that somebody made up."""
+_NODE_POOL = "karpenter.sh/nodepool"
+_ROLE_ARN = "eks.amazonaws.com/role-arn"
+_QUEUE_NAME = "kueue.x-k8s.io/queue-name"
+_BY_FEATURE = ("feature.node.kubernetes.io/", "nvidia.com/")
+"""Labels that a node gets when it runs: a pool does not show them."""
+_BUILT_IN = {
+    "cluster-admin": ("rbac-01", "everything, in every API group"),
+    "admin": ("rbac-03", "writes roles, rolebindings and networkpolicies"),
+    "edit": ("rbac-02", "impersonates serviceaccounts, serviceaccounts/token, and writes networkpolicies"),
+}
+"""Kubernetes' own roles that no tenant can be bound to (1.36, `rbac/bootstrappolicy`)."""
+
+
+class Index:
+    """What the rules look up."""
+
+    def __init__(self, items: Iterable[Object]) -> None:
+        self.by_kind: dict[str, list[Object]] = {}
+        self.inside: dict[str, list[Object]] = {}
+        self.blurred: set[str] = set()
+        """Kinds of which some object has a name, namespace or labels that are not known: none of them is missing."""
+        for item in items:
+            self.by_kind.setdefault(str(item.get("kind")), []).append(item)
+            if UNKNOWN in (
+                item.get("metadata"),
+                *(at(item, "metadata", key) for key in ("name", "namespace", "labels")),
+            ):
+                self.blurred.add(str(item.get("kind")))
+            if namespace := at(item, "metadata", "namespace"):
+                self.inside.setdefault(str(namespace), []).append(item)
+        self.spaces = {_name(item): item for item in self.kinds("Namespace") if _tenant(item)}
+        """Namespaces of tenants that are among the objects."""
+        self.tenant_of = {name: str(_tenant(item)) for name, item in self.spaces.items()}
+        self.queues = {_name(item): item for item in self.kinds("ClusterQueue")}
+        self.kueue = list(_configurations(self))
+        """Kueue's own settings, wherever they are written."""
+
+    def kinds(self, *kinds: str) -> list[Object]:
+        return [item for kind in kinds for item in self.by_kind.get(kind, ())]
+
+    def within(self, namespace: str, kind: str) -> list[Object]:
+        return [item for item in self.inside.get(namespace, ()) if item.get("kind") == kind]
+
+    def taken_by(self, queue: Object) -> dict[str, str]:
+        """Namespaces of tenants that a ClusterQueue takes work of, with their tenants."""
+        selector = at(queue, "spec", "namespaceSelector")
+        if selector is None:
+            return {}
+        return {name: self.tenant_of[name] for name, space in self.spaces.items() if selects(selector, space)}
+
+
+def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
+    """Everything that only shows when all objects of a cluster are seen together, beside what `objects` finds."""
+    index = Index(items)
+    yield from _quotas(index)
+    yield from _resolved(index)
+    yield from _bindings(index)
+    yield from _policies(index)
+    yield from _identities(index)
+    yield from _leads(index)
+    yield from _members(index)
+    yield from _supplies(index)
+    yield from _settings(index)
+    yield from _shared(index)
+    yield from _tolerated(index)
+    yield from _placed(index)
+
+
+RULES_TOGETHER = (
+    "guard-02 id-04 kueue-16 kueue-17 kueue-18 kueue-19 kueue-20 kueue-21 kueue-22 net-08 node-06 pool-02 quota-05 "
+    "rbac-01 rbac-02 rbac-03 rbac-06 sched-07"
+).split()
+
+
+KINDS = frozenset({"Node", "PodIdentityAssociation", "ResourceFlavor", "ServiceAccount"})
+"""What is looked at together and not alone."""
+
+
+# Namespaces
+
+
+def _quotas(index: Index) -> Iterator[Finding]:
+    """quota-05."""
+    offered = _offered(index)
+    for name in sorted(index.spaces) if offered else ():
+        quotas = [item for item in index.within(name, "ResourceQuota") if not at(item, "spec", "scopeSelector")]
+        named = {str(key) for item in quotas for key in at(item, "spec", "hard") or {}}
+        missing = sorted(
+            resource for resource in offered if f"requests.{resource}" not in named and UNKNOWN not in named
+        )
+        if quotas and missing:
+            given = f"no {', no '.join(f'requests.{resource}' for resource in missing)}"
+            yield Finding("quota-05", name_of(quotas[0]), given)
+
+
+def _offered(index: Index) -> set[str]:
+    """Extended resources that GPUs of the cluster are asked for by; empty where nothing tells of GPUs."""
+    found: set[str] = set()
+    for node in index.kinds("Node"):
+        found |= {*(at(node, "status", "allocatable") or {})}
+    for item in index.kinds("NodePool"):
+        found |= {*(at(item, "spec", "limits") or {}), *([gpus.GPU] if pool_gpus(item) else [])}
+    for item in index.kinds("NodeOverlay"):
+        found |= {*(at(item, "spec", "capacity") or {})}
+    for item in index.kinds("ClusterQueue"):
+        found |= {
+            str(r) for group in many(at(item, "spec", "resourceGroups")) for r in many(at(group, "coveredResources"))
+        }
+    operated = [item for item in index.kinds("ClusterPolicy") if not str(item.get("apiVersion")).startswith("kyverno")]
+    if operated or any(is_operator(item) for item in index.kinds("Release")):
+        found.add(gpus.GPU)
+    return {resource for resource in found if str(resource).startswith("nvidia.com/")}
+
+
+def _resolved(index: Index) -> Iterator[Finding]:
+    """net-08."""
+    for name, space in sorted(index.spaces.items()) if "NetworkPolicy" not in index.blurred else ():
+        policies = index.within(name, "NetworkPolicy")
+        closed = [p for p in policies if "Egress" in many(at(p, "spec", "policyTypes")) and not at(p, "spec", "egress")]
+        everybody = [p for p in closed if not at(p, "spec", "podSelector")]
+        if everybody and not index.within(name, "CiliumNetworkPolicy") and not any(map(_opens_dns, policies)):
+            yield Finding("net-08", name_of(everybody[0]), f"no egress to port 53 in {_name(space)}")
+
+
+def _opens_dns(policy: Object) -> bool:
+    for rule in many(at(policy, "spec", "egress")):
+        ports = {str(at(port, "port")) for port in many(at(rule, "ports"))}
+        elsewhere = any(
+            at(peer, "namespaceSelector") is not None or at(peer, "ipBlock") for peer in many(at(rule, "to"))
+        )
+        if ports & {"53", "dns", "dns-tcp", UNKNOWN} or (not ports and (elsewhere or not at(rule, "to"))):
+            return True
+    return False
+
+
+# People and identities
+
+
+def _bindings(index: Index) -> Iterator[Finding]:
+    """rbac-06; and roles of Kubernetes itself, which nobody writes down."""
+    cluster_roles = {_name(item) for item in index.kinds("ClusterRole")}
+    for space in sorted(index.inside):
+        roles = {_name(item) for item in index.within(space, "Role")}
+        for binding in index.within(space, "RoleBinding"):
+            kind, name = at(binding, "roleRef", "kind"), str(at(binding, "roleRef", "name"))
+            if kind == "ClusterRole" and name in _BUILT_IN and name not in cluster_roles and _tenant(binding):
+                rule, may = _BUILT_IN[name]
+                yield Finding(rule, name_of(binding), f"ClusterRole {name}, which may: {may}")
+            known = roles if kind == "Role" else cluster_roles | {*_BUILT_IN, "view"}
+            shown = (kind == "Role" or cluster_roles) and kind not in index.blurred
+            if shown and name not in {*known, UNKNOWN} and not name.startswith("system:") and _tenant(binding):
+                yield Finding("rbac-06", name_of(binding), f"{kind} {name}, which is not there")
+
+
+def _policies(index: Index) -> Iterator[Finding]:
+    """guard-02."""
+    policies = {_name(item): item for item in index.kinds("ValidatingAdmissionPolicy")}
+    bindings = index.kinds("ValidatingAdmissionPolicyBinding")
+    named = {str(at(item, "spec", "policyName")) for item in bindings}
+    for item in bindings if policies and "ValidatingAdmissionPolicy" not in index.blurred else ():
+        if (name := str(at(item, "spec", "policyName"))) not in {*policies, UNKNOWN}:
+            yield Finding("guard-02", name_of(item), f"policyName {name}, which is not there")
+    for name, item in sorted(policies.items()):
+        if name not in named and UNKNOWN not in named:
+            yield Finding("guard-02", name_of(item), "no ValidatingAdmissionPolicyBinding that names it")
+
+
+def _identities(index: Index) -> Iterator[Finding]:
+    """id-04."""
+    first: dict[str, str] = {}
+    held = [
+        (str(at(item, "metadata", "namespace")), item, at(item, "metadata", "annotations", _ROLE_ARN))
+        for item in index.kinds("ServiceAccount")
+    ]
+    held += [
+        (str(at(item, "spec", "namespace")), item, at(item, "spec", "roleARN"))
+        for item in index.kinds("PodIdentityAssociation")
+    ]
+    for namespace, item, role in sorted(held, key=lambda entry: (entry[0], name_of(entry[1]))):
+        tenant = index.tenant_of.get(namespace) or _tenant(item)
+        if tenant and role and role != UNKNOWN and (owner := first.setdefault(str(role), tenant)) != tenant:
+            yield Finding("id-04", name_of(item), f"role {role}, which tenant {owner} has as well")
+
+
+# Queues
+
+
+def _configurations(index: Index) -> Iterator[tuple[Object, Any]]:
+    for item in index.kinds("ConfigMap", "Release"):
+        chart = str(item.get("chart") or "").rstrip("/").rpartition("/")[2]
+        text: Any = None
+        if item.get("kind") == "ConfigMap" and _name(item) == queues.CONFIGURATION:
+            text = at(item, "data", "controller_manager_config.yaml")
+        elif chart == queues.CHART:
+            text = at(item, "values", "managerConfig", "controllerManagerConfigYaml")
+        try:
+            yield item, yaml.safe_load(text) if isinstance(text, str) else text
+        except yaml.YAMLError:
+            continue  # kueue-14 says so
+
+
+def _leads(index: Index) -> Iterator[Finding]:
+    """kueue-17, kueue-20."""
+    if not index.queues:
+        return
+    for item in index.kinds("LocalQueue"):
+        namespace, name = str(at(item, "metadata", "namespace")), str(at(item, "spec", "clusterQueue"))
+        queue = index.queues.get(name)
+        if queue is None and name != UNKNOWN and "ClusterQueue" not in index.blurred:
+            yield Finding("kueue-17", name_of(item), f"clusterQueue {name}, which is not there")
+        elif queue and namespace in index.spaces and namespace not in index.taken_by(queue):
+            selector = at(queue, "spec", "namespaceSelector")
+            given = f"clusterQueue {name}, whose namespaceSelector {_plain(selector)} does not take {namespace}"
+            yield Finding("kueue-17", name_of(item), given)
+    if any(at(config, "manageJobsWithoutQueueName") is True for _, config in index.kueue):
+        return
+    if any(_QUEUE_NAME in str(at(item, "spec")) for item in index.kinds("ValidatingAdmissionPolicy", "ClusterPolicy")):
+        return
+    for name, space in sorted(index.spaces.items()) if "LocalQueue" not in index.blurred else ():
+        called = sorted(_name(item) for item in index.within(name, "LocalQueue"))
+        if words.DEFAULT_QUEUE not in called:
+            there = f"LocalQueue {', '.join(called)}" if called else "no LocalQueue"
+            yield Finding("kueue-20", name_of(space), f"{there}, and none is called {words.DEFAULT_QUEUE}")
+
+
+def _members(index: Index) -> Iterator[Finding]:
+    """kueue-22."""
+    tenants = set(index.tenant_of.values())
+    for queue in index.kinds("ClusterQueue") if tenants and "Namespace" not in index.blurred else ():
+        cohort = at(queue, "spec", "cohortName") or at(queue, "spec", "cohort")
+        selector, tenant = at(queue, "spec", "namespaceSelector"), _tenant(queue)
+        if not cohort or not selector or UNKNOWN in str(selector):
+            continue
+        if (tenant and tenant not in tenants) or not index.taken_by(queue):
+            given = f"cohort {cohort}, and no namespace of a tenant that namespaceSelector {_plain(selector)} takes"
+            yield Finding("kueue-22", name_of(queue), given)
+
+
+def _supplies(index: Index) -> Iterator[Finding]:
+    """kueue-16, kueue-18."""
+    flavors = {_name(item): item for item in index.kinds("ResourceFlavor")}
+    asked: dict[str, dict[str, Decimal]] = {}
+    for item in index.kinds("ClusterQueue", "Cohort"):
+        for flavor, resource, amounts in _amounts(item):
+            of = asked.setdefault(flavor, {})
+            # What a Cohort has itself is promised to nobody, and may be nodes that come later.
+            promised = _number(at(amounts, "nominalQuota")) if item.get("kind") == "ClusterQueue" else Decimal()
+            of[resource] = of.get(resource, Decimal()) + promised
+            if flavors and flavor not in {*flavors, UNKNOWN} and "ResourceFlavor" not in index.blurred:
+                yield Finding("kueue-18", name_of(item), f"flavor {flavor}, which is not there")
+                flavors[flavor] = {}
+    for name, item in sorted(flavors.items()):
+        labels = at(item, "spec", "nodeLabels") or {}
+        nodes = [node for node in index.kinds("Node") if _has(_labels(node), labels)]
+        pools = [pool for pool in index.kinds("NodePool") if _has(_pool_labels(pool), labels)]
+        if item and labels and index.kinds("Node") and not nodes and not pools:
+            yield Finding("kueue-18", name_of(item), f"nodeLabels {_plain(labels)}, which no node has")
+            continue
+        for resource, wanted in sorted(asked.get(name, {}).items()):
+            # Where no node is shown there may be others than Karpenter's, unless the flavor is for those alone.
+            seen = index.kinds("Node") or any(str(key).startswith("karpenter.") for key in labels)
+            there = _supply(nodes, pools, resource) if seen else None
+            if there is not None and wanted > there and resource.startswith(_SUPPLIED):
+                given = (
+                    f"{quantity.write(wanted)} {resource} of flavor {name} in all queues, of {quantity.write(there)}"
+                )
+                yield Finding("kueue-16", name_of(item), given)
+
+
+def _supply(nodes: list[Object], pools: list[Object], resource: str) -> Decimal | None:
+    """What nodes and pools have at most; None where a pool has no end, or nothing is shown."""
+    limits = [_pairs(at(pool, "spec", "limits")) for pool in pools]
+    if not (nodes or pools) or any(resource not in limit for limit in limits):
+        return None
+    # Nodes of a pool are inside of its limit.
+    own = {_name(pool) for pool in pools}
+    fixed = [node for node in nodes if _labels(node).get(_NODE_POOL) not in own]
+    each = [at(node, "status", "allocatable", resource) for node in fixed] + [limit[resource] for limit in limits]
+    return sum(((_number(one)) for one in each), Decimal())
+
+
+def _settings(index: Index) -> Iterator[Finding]:
+    """kueue-19, kueue-21."""
+    offered = {
+        r for item in index.kinds("ClusterQueue") for _, r, _ in _amounts(item) if r.startswith("nvidia.com/mig-")
+    }
+    for source, config in index.kueue:
+        fair = at(config, "fairSharing")
+        if isinstance(fair, Mapping) and at(fair, "enable") is not False:
+            for queue in index.kinds("ClusterQueue"):
+                policy = at(queue, "spec", "preemption", "borrowWithinCohort", "policy")
+                if policy not in (None, "Never", UNKNOWN):
+                    yield Finding("kueue-19", name_of(queue), f"borrowWithinCohort {policy} beside fairSharing")
+        inputs = {str(at(one, "input")) for one in many(at(config, "resources", "transformations"))}
+        missing = sorted(offered - inputs)
+        if any(name.startswith(("nvidia.com/mig-", gpus.GPU)) for name in inputs) and missing:
+            yield Finding("kueue-21", name_of(source), f"transformations without {', '.join(missing)}")
+
+
+def _amounts(queue: Object) -> Iterator[tuple[str, str, Any]]:
+    for group in many(at(queue, "spec", "resourceGroups")):
+        for flavor in many(at(group, "flavors")):
+            for resource in many(at(flavor, "resources")):
+                yield str(at(flavor, "name")), str(at(resource, "name")), resource
+
+
+# Nodes
+
+
+def _shared(index: Index) -> Iterator[Finding]:
+    """pool-02."""
+    users: dict[str, dict[str, Object]] = {}
+    queued = False
+    for queue in index.kinds("ClusterQueue"):
+        for flavor, resource, amounts in _amounts(queue):
+            if resource.endswith(gpus.SHARED):
+                queued = True
+                if any((_number(at(amounts, key))) for key in ("nominalQuota", "borrowingLimit")):
+                    for tenant in {*index.taken_by(queue).values(), *filter(None, [_tenant(queue)])}:
+                        users.setdefault(f"flavor {flavor}", {}).setdefault(tenant, queue)
+    if not queued:
+        for name, space in sorted(index.spaces.items()):
+            for item in index.within(name, "ResourceQuota"):
+                held = {
+                    str(key).removeprefix("requests.")
+                    for key, amount in _pairs(at(item, "spec", "hard")).items()
+                    if str(key).endswith(gpus.SHARED) and (_number(amount))
+                }
+                pools = at(space, "metadata", "annotations", words.ALLOWED_POOLS) or ""
+                for resource in held:
+                    for pool in sorted(pools.split(",")):
+                        users.setdefault(f"{resource} {pool}".strip(), {}).setdefault(index.tenant_of[name], item)
+    for what, by in sorted(users.items()):
+        if len(by) > 1:
+            first, *others = sorted(by)
+            for tenant in others:
+                yield Finding("pool-02", name_of(by[tenant]), f"{what} for tenant {tenant}, which {first} has as well")
+
+
+def _tolerated(index: Index) -> Iterator[Finding]:
+    """node-06."""
+    pools = [
+        (name_of(pool), _pool_labels(pool), aws.taints_of(at(pool, "spec", "template", "spec", "taints")))
+        for pool in index.kinds("NodePool")
+        if pool_gpus(pool)
+    ]
+    pools += [
+        (name_of(node), _labels(node), aws.taints_of(at(node, "spec", "taints")))
+        for node in index.kinds("Node")
+        if any(str(key).startswith("nvidia.com/") for key in at(node, "status", "capacity") or {})
+    ]
+    for item in index.kinds("DaemonSet") if pools else ():
+        if _tenant(item):
+            continue
+        pod = pod_of(item)
+        kept_off: dict[tuple[str, ...], str] = {}
+        for name, labels, taints in pools:
+            missing = tuple(aws.shown([taint]) for taint in _untolerated(pod, taints))
+            if missing and _may_run(pod, labels):
+                kept_off.setdefault(missing, name)
+        for missing, name in kept_off.items():
+            yield Finding("node-06", name_of(item), f"no toleration on {name} with {', '.join(missing)}")
+
+
+def _placed(index: Index) -> Iterator[Finding]:
+    """sched-07."""
+    places = [(_labels(n), aws.taints_of(at(n, "spec", "taints"))) for n in index.kinds("Node")]
+    whole = bool(places)
+    places += [
+        (_pool_labels(pool), aws.taints_of(at(pool, "spec", "template", "spec", "taints")))
+        for pool in index.kinds("NodePool")
+    ]
+    for item in index.kinds(*WORKLOADS) if places else ():
+        namespace, pod = str(at(item, "metadata", "namespace")), pod_of(item)
+        wanted = at(pod, "nodeSelector")
+        # Kueue adds what its flavors say, of labels as well as of tolerations.
+        if not _tenant(item) or not isinstance(wanted, Mapping) or not wanted or index.within(namespace, "LocalQueue"):
+            continue
+        if UNKNOWN in wanted.values():
+            continue
+        fitting = [taints for labels, taints in places if _has(labels, wanted)]
+        if not fitting and whole:
+            yield Finding("sched-07", name_of(item), f"nodeSelector {_plain(wanted)}, which no node has")
+        elif fitting and all(_untolerated(pod, taints) for taints in fitting):
+            missing = _untolerated(pod, fitting[0])
+            given = f"nodeSelector {_plain(wanted)} without a toleration of {aws.shown(missing).partition(' ')[2]}"
+            yield Finding("sched-07", name_of(item), given)
+
+
+def _untolerated(pod: Any, taints: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    tolerations = list(many(at(pod, "tolerations")))
+    if any(gpus.GPU in (at(one, "resources", "limits") or {}) for one in containers(pod)):
+        # What asks for a GPU may be given this one by admission.
+        tolerations.append({"key": gpus.GPU, "operator": "Exists"})
+    return [taint for taint in taints if aws.bars(taint) and not any(_tolerates(one, taint) for one in tolerations)]
+
+
+def _tolerates(toleration: Any, taint: Mapping[str, Any]) -> bool:
+    key, effect = at(toleration, "key"), at(toleration, "effect")
+    if UNKNOWN in (key, effect, at(toleration, "operator"), at(toleration, "value"), taint["key"], taint["effect"]):
+        return True
+    if effect not in (None, "", taint["effect"]):
+        return False
+    if at(toleration, "operator") == "Exists":
+        return key in (None, "", taint["key"])
+    return key == taint["key"] and (at(toleration, "value") or "") == (taint["value"] or "")
+
+
+def _may_run(pod: Any, labels: Mapping[str, str]) -> bool:
+    """Whether nothing that a pod says keeps it off nodes with these labels."""
+    if at(pod, "nodeSelector") == UNKNOWN:
+        return False
+    if any(not _may_have(labels, str(key), [str(value)]) for key, value in _pairs(at(pod, "nodeSelector")).items()):
+        return False
+    required = at(pod, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    terms = many(at(required, "nodeSelectorTerms"))
+    return not terms or any(all(_meets(labels, one) for one in many(at(term, "matchExpressions"))) for term in terms)
+
+
+def _meets(labels: Mapping[str, str], requirement: Any) -> bool:
+    key, values = str(at(requirement, "key")), [str(value) for value in many(at(requirement, "values"))]
+    operator = at(requirement, "operator")
+    if operator == "In":
+        return _may_have(labels, key, values)
+    if operator == "NotIn":
+        return labels.get(key) not in values
+    if operator == "Exists":
+        return key in labels or key.startswith(_BY_FEATURE)
+    return operator != "DoesNotExist" or key not in labels
+
+
+def _may_have(labels: Mapping[str, str], key: str, values: list[str]) -> bool:
+    return (
+        labels[key] in values
+        if key in labels
+        else key.startswith((*_BY_FEATURE, "kubernetes.io/", "node.kubernetes.io/"))
+    )
+
+
+def _pool_labels(pool: Object) -> Mapping[str, str]:
+    """What every node of a NodePool has."""
+    found = {str(k): str(v) for k, v in _pairs(at(pool, "spec", "template", "metadata", "labels")).items()}
+    for requirement in many(at(pool, "spec", "template", "spec", "requirements")):
+        values = many(at(requirement, "values"))
+        if at(requirement, "operator") == "In" and len(values) == 1:
+            found[str(at(requirement, "key"))] = str(values[0])
+    return {**found, _NODE_POOL: _name(pool)}
+
+
+# What objects say
+
+
+def _name(item: Object) -> str:
+    return str(at(item, "metadata", "name"))
+
+
+def _tenant(item: Object) -> str | None:
+    tenant = at(item, "metadata", "labels", words.TENANT)
+    return None if tenant == UNKNOWN else tenant
+
+
+def _labels(item: Object) -> Mapping[str, str]:
+    return at(item, "metadata", "labels") or {}
+
+
+def _pairs(value: Any) -> Mapping[str, Any]:
+    """A mapping; one that is missing or not known has nothing."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _has(labels: Mapping[str, str], wanted: Mapping[str, Any]) -> bool:
+    """Whether labels are all that is wanted, or may turn out to be."""
+    return all(str(labels.get(str(key))) in {str(value), UNKNOWN} for key, value in _pairs(wanted).items())
+
+
+def selects(selector: Any, space: Object) -> bool:
+    """Whether a label selector takes a namespace; the API server labels each with its name."""
+    if selector == UNKNOWN or _labels(space) == UNKNOWN:
+        return True
+    labels = {**_labels(space), "kubernetes.io/metadata.name": _name(space)}
+    if not _has(labels, at(selector, "matchLabels") or {}):
+        return False
+    for one in many(at(selector, "matchExpressions")):
+        key, operator, values = str(at(one, "key")), at(one, "operator"), [str(v) for v in many(at(one, "values"))]
+        if operator == "In" and labels.get(key) not in values:
+            return False
+        if operator == "NotIn" and labels.get(key) in values:
+            return False
+        if (operator == "Exists" and key not in labels) or (operator == "DoesNotExist" and key in labels):
+            return False
+    return True
+
+
+def _number(amount: Any) -> Decimal:
+    """A quantity; what is none, or is not known, counts as nothing."""
+    try:
+        return quantity.parse(str(amount))
+    except ValueError:
+        return Decimal()
+
+
+def _plain(value: Any) -> Any:
+    return {key: _plain(of) for key, of in value.items()} if isinstance(value, Mapping) else value

@@ -1,0 +1,56 @@
+"""Which kinds the rules read, each in the API groups in which it means what they take it for.
+
+Kinds are not one's own: Calico has a NetworkPolicy, Knative a Service, Volcano a Job. What is of another group has the
+kind's name with the group behind it, as kubectl writes it, and no rule reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_KINDS: Mapping[str, str] = {
+    "": "ConfigMap LimitRange Namespace Node Pod ResourceQuota Service ServiceAccount",
+    "admissionregistration.k8s.io": "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
+    "apps": "DaemonSet Deployment ReplicaSet StatefulSet",
+    "batch": "CronJob Job",
+    "cilium.io": "CiliumNetworkPolicy",
+    "eks.services.k8s.aws": "PodIdentityAssociation",
+    "extensions": "DaemonSet Deployment NetworkPolicy ReplicaSet",
+    "helm.sh": "Release",
+    "karpenter.k8s.aws": "EC2NodeClass",
+    "karpenter.sh": "NodeOverlay NodePool",
+    "kueue.x-k8s.io": "AdmissionCheck ClusterQueue Cohort LocalQueue ResourceFlavor WorkloadPriorityClass",
+    "networking.k8s.io": "NetworkPolicy",
+    # Kyverno's is read for whether it asks for a queue; the operator's for its settings.
+    "kyverno.io": "ClusterPolicy",
+    "nvidia.com": "ClusterPolicy",
+    "rbac.authorization.k8s.io": "ClusterRole ClusterRoleBinding Role RoleBinding",
+}
+GROUPS: Mapping[str, frozenset[str]] = {
+    kind: frozenset(group for group, kinds in _KINDS.items() if kind in kinds.split())
+    for kind in sorted({kind for kinds in _KINDS.values() for kind in kinds.split()})
+}
+"""Kind -> API groups; "" is the core group."""
+
+
+def ruled(kind: str, api_version: str | None) -> str:
+    """The kind as rules know it; one of another group has the group behind it."""
+    group = (api_version or "").rpartition("/")[0]
+    return kind if not api_version or kind not in GROUPS or group in GROUPS[kind] else f"{kind}.{group or 'core'}"
+
+
+_CLUSTER_WIDE = frozenset(
+    "AdmissionCheck ClusterPolicy ClusterQueue ClusterRole ClusterRoleBinding Cohort EC2NodeClass Namespace Node "
+    "NodeOverlay NodePool ResourceFlavor ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding "
+    "WorkloadPriorityClass".split()
+)
+
+
+def placed(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An object of the whole cluster without a namespace: where it has not seen a kind, the Kubernetes provider of
+    Pulumi puts its objects into default."""
+    metadata = item.get("metadata")
+    if item.get("kind") not in _CLUSTER_WIDE or not isinstance(metadata, Mapping) or "namespace" not in metadata:
+        return item
+    return {**item, "metadata": {key: value for key, value in metadata.items() if key != "namespace"}}

@@ -1,0 +1,414 @@
+"""What the pack and `tenancy check` judge beside `pack_cases`: what breaks each rule, and its twin of one field."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pack_cases import (
+    GPU_TAINT,
+    RBAC,
+    Case,
+    binding,
+    cluster_queue,
+    kueue,
+    local_queue,
+    manifest,
+    namespace,
+    node_pool,
+    one_of,
+    release,
+    resolving,
+    walls,
+    with_field,
+)
+
+Object = dict[str, Any]
+GPU = "nvidia.com/gpu"
+ADMISSION = "admissionregistration.k8s.io/v1"
+
+
+def twins(rule: str, finding: str, rest: tuple[Object, ...], item: Object, path: tuple[Any, ...], mended: Any) -> Case:
+    return Case(rule, (*rest, item), (*rest, with_field(item, path, mended)), finding)
+
+
+def pod(**spec: Any) -> Object:
+    full = {"containers": [{"name": "main", "image": "x"}], **spec}
+    return manifest("v1", "Pod", "p", {"spec": full}, namespace="acme")
+
+
+def contained(**context: Any) -> Object:
+    return pod(containers=[{"name": "main", "image": "x", "securityContext": context}])
+
+
+def config_map(key: str, value: Any) -> Object:
+    return manifest("v1", "ConfigMap", "c", {"data": {key: json.dumps(value)}}, None, "gpu-operator")
+
+
+SLICED = {"sharing": {"timeSlicing": {"failRequestsGreaterThanOne": True, "resources": [{"name": GPU, "replicas": 4}]}}}
+NAMED = {"sharing": {"timeSlicing": {**SLICED["sharing"]["timeSlicing"], "renameByDefault": True}}}
+
+
+def cuts(**slices: int) -> Object:
+    return {"version": "v1", "mig-configs": {"x": [{"devices": "all", "mig-devices": slices}]}}
+
+
+def flavor(name: str, labels: Object) -> Object:
+    return manifest("kueue.x-k8s.io/v1beta2", "ResourceFlavor", name, {"spec": {"nodeLabels": labels}}, None)
+
+
+def node(name: str, labels: Object, count: str = "8", taints: list[Object] | None = None) -> Object:
+    body = {"spec": {"taints": taints or []}, "status": {"allocatable": {GPU: count}, "capacity": {GPU: count}}}
+    item = manifest("v1", "Node", name, body, None)
+    item["metadata"]["labels"] = labels
+    return item
+
+
+def daemon_set(**spec: Any) -> Object:
+    full = {"template": {"spec": {"containers": [{"name": "main"}], **spec}}}
+    return manifest("apps/v1", "DaemonSet", "agent", {"spec": full}, None, "kube-system")
+
+
+def account(name: str, where: str, tenant: str, role: str) -> Object:
+    item = manifest("v1", "ServiceAccount", name, None, tenant, where)
+    item["metadata"]["annotations"] = {"eks.amazonaws.com/role-arn": role}
+    return item
+
+
+def home(name: str, *gpus: str) -> tuple[Object, ...]:
+    """A tenant's namespace with its walls and the way to DNS."""
+    quota, *rest = walls(name, name)
+    hard = {"pods": "1", **{f"requests.{resource}": "1" for resource in (GPU, *gpus)}}
+    return (namespace(name, name), with_field(quota, ("spec", "hard"), hard), *rest)
+
+
+def offer(resource: str, amount: str, borrowed: str = "0") -> list[Object]:
+    of = {"name": resource, "nominalQuota": amount, "borrowingLimit": borrowed, "lendingLimit": "0"}
+    return [{"coveredResources": [resource], "flavors": [{"name": "a100", "resources": [of]}]}]
+
+
+def share(tenant: str, resource: str = GPU, amount: str = "8", **spec: Any) -> Object:
+    return cluster_queue(f"{tenant}--batch", tenant, resourceGroups=offer(resource, amount), **spec)
+
+
+def queue(tenant: str, name: str = "default", leads_to: str = "") -> Object:
+    return local_queue(name, tenant, tenant, leads_to or f"{tenant}--batch")
+
+
+def policy(name: str) -> Object:
+    return manifest(ADMISSION, "ValidatingAdmissionPolicy", name, {"spec": {"failurePolicy": "Fail"}}, None)
+
+
+def policy_binding(name: str, of: str) -> Object:
+    spec = {"policyName": of, "validationActions": ["Deny"]}
+    return manifest(ADMISSION, "ValidatingAdmissionPolicyBinding", name, {"spec": spec}, None)
+
+
+def role(name: str, where: str, tenant: str) -> Object:
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+    return manifest(f"{RBAC}/v1", "Role", name, {"rules": rules}, tenant, where)
+
+
+G6 = one_of("node.kubernetes.io/instance-type", "g6.12xlarge")
+_ROLE_REF = ("roleRef", "name")
+_NOMINAL = ("spec", "resourceGroups", 0, "flavors", 0, "resources", 0, "nominalQuota")
+_FLAVOR = ("spec", "resourceGroups", 0, "flavors", 0, "name")
+LABELS = {"board": "a100"}
+_NODES = (node("n", LABELS, "8"),)
+FLAVORS = (flavor("a100", LABELS),)
+QUEUED = (*home("acme"), queue("acme"))
+SHARED = GPU + ".shared"
+_SET = ("values", "managerConfig", "controllerManagerConfigYaml")
+_CONVERTED = {"resources": {"transformations": [{"input": GPU}, {"input": "nvidia.com/mig-1g.10gb"}]}}
+_UNCONVERTED = {"resources": {"transformations": [{"input": GPU}]}}
+
+ALONE = (
+    twins("pod-02", "Pod acme/p", (), pod(hostNetwork=True), ("spec", "hostNetwork"), False),
+    twins("pod-02", "Pod acme/p", (), pod(hostPID=True), ("spec", "hostPID"), None),
+    twins(
+        "pod-02",
+        "Pod acme/p",
+        (),
+        pod(volumes=[{"name": "v", "hostPath": {"path": "/dev"}}]),
+        ("spec", "volumes", 0),
+        {"name": "v", "emptyDir": {}},
+    ),
+    twins(
+        "pod-02",
+        "Pod acme/p",
+        (),
+        contained(privileged=True),
+        ("spec", "containers", 0, "securityContext", "privileged"),
+        False,
+    ),
+    twins(
+        "pod-02",
+        "Pod acme/p",
+        (),
+        contained(capabilities={"add": ["SYS_ADMIN"]}),
+        ("spec", "containers", 0, "securityContext", "capabilities", "add", 0),
+        "NET_BIND_SERVICE",
+    ),
+    twins("share-02", "ConfigMap gpu-operator/c", (), config_map("any", SLICED), ("data", "any"), json.dumps(NAMED)),
+    twins(
+        "mig-01",
+        "ConfigMap gpu-operator/c",
+        (),
+        config_map("config.yaml", cuts(**{"1g.10gb": 8})),
+        ("data", "config.yaml"),
+        json.dumps(cuts(**{"1g.10gb": 7})),
+    ),
+    twins(
+        "mig-01",
+        "ConfigMap gpu-operator/c",
+        (),
+        config_map("config.yaml", cuts(**{"1g.7gb": 1})),
+        ("data", "config.yaml"),
+        json.dumps(cuts(**{"1g.10gb": 1})),
+    ),
+    twins(
+        "kueue-15",
+        "LocalQueue acme/default",
+        (),
+        {**queue("acme"), "apiVersion": "kueue.x-k8s.io/v1beta1"},
+        ("apiVersion",),
+        "kueue.x-k8s.io/v1beta2",
+    ),
+)
+TOGETHER = (
+    Case(
+        "quota-05",
+        (
+            *_NODES,
+            *(
+                with_field(o, ("spec", "hard"), {"pods": "1"}) if o["kind"] == "ResourceQuota" else o
+                for o in home("acme")
+            ),
+        ),
+        (*_NODES, *home("acme")),
+        "ResourceQuota acme/walls",
+    ),
+    Case(
+        "net-08",
+        (*home("acme")[:-1], resolving("acme", 443)),
+        home("acme"),
+        "NetworkPolicy acme/walls",
+    ),
+    twins(
+        "rbac-06",
+        "RoleBinding acme/b",
+        (*home("acme"), role("work", "acme", "acme")),
+        binding("b", "acme", "acme", "werk", "acme-people"),
+        _ROLE_REF,
+        "work",
+    ),
+    twins(
+        "rbac-01",
+        "RoleBinding acme/b",
+        home("acme"),
+        binding("b", "acme", "acme", "cluster-admin", "acme-people", "ClusterRole"),
+        _ROLE_REF,
+        "view",
+    ),
+    twins(
+        "rbac-02",
+        "RoleBinding acme/b",
+        home("acme"),
+        binding("b", "acme", "acme", "edit", "acme-people", "ClusterRole"),
+        _ROLE_REF,
+        "view",
+    ),
+    twins(
+        "rbac-03",
+        "RoleBinding acme/b",
+        home("acme"),
+        binding("b", "acme", "acme", "admin", "acme-people", "ClusterRole"),
+        _ROLE_REF,
+        "view",
+    ),
+    Case(
+        "guard-02",
+        (policy("images"),),
+        (policy("images"), policy_binding("images", "images")),
+        "ValidatingAdmissionPolicy images",
+    ),
+    twins(
+        "guard-02",
+        "ValidatingAdmissionPolicyBinding b",
+        (policy("images"), policy_binding("images", "images")),
+        policy_binding("b", "imags"),
+        ("spec", "policyName"),
+        "images",
+    ),
+    twins(
+        "id-04",
+        "ServiceAccount rival/a",
+        (*home("acme"), *home("rival"), account("a", "acme", "acme", "arn:1")),
+        account("a", "rival", "rival", "arn:1"),
+        ("metadata", "annotations", "eks.amazonaws.com/role-arn"),
+        "arn:2",
+    ),
+    twins(
+        "id-04",
+        "PodIdentityAssociation ack/a",
+        (*home("acme"), *home("rival"), account("a", "acme", "acme", "arn:1")),
+        manifest(
+            "eks.services.k8s.aws/v1alpha1",
+            "PodIdentityAssociation",
+            "a",
+            {"spec": {"namespace": "rival", "serviceAccount": "a", "roleARN": "arn:1"}},
+            None,
+            "ack",
+        ),
+        ("spec", "roleARN"),
+        "arn:2",
+    ),
+    twins("kueue-16", "ResourceFlavor a100", (*QUEUED, *FLAVORS, *_NODES), share("acme", amount="9"), _NOMINAL, "8"),
+    twins(
+        "kueue-16",
+        "ResourceFlavor a100",
+        (
+            *QUEUED,
+            flavor("a100", {"karpenter.sh/nodepool": "a"}),
+            with_field(node_pool("a", G6, [GPU_TAINT]), ("spec", "limits"), {GPU: "8"}),
+        ),
+        share("acme", amount="9"),
+        _NOMINAL,
+        "8",
+    ),
+    twins(
+        "kueue-17",
+        "LocalQueue acme/x",
+        (*QUEUED, share("acme")),
+        queue("acme", "x", "acme--bach"),
+        ("spec", "clusterQueue"),
+        "acme--batch",
+    ),
+    twins(
+        "kueue-17",
+        "LocalQueue acme/x",
+        (*QUEUED, share("acme"), *home("rival"), queue("rival"), share("rival")),
+        queue("acme", "x", "rival--batch"),
+        ("spec", "clusterQueue"),
+        "acme--batch",
+    ),
+    twins(
+        "kueue-18",
+        "ClusterQueue acme--batch",
+        (*QUEUED, *FLAVORS),
+        with_field(share("acme"), _FLAVOR, "a10"),
+        _FLAVOR,
+        "a100",
+    ),
+    twins(
+        "kueue-18",
+        "ResourceFlavor b",
+        (*_NODES, *home("acme")),
+        flavor("b", {"board": "a10"}),
+        ("spec", "nodeLabels", "board"),
+        "a100",
+    ),
+    Case(
+        "kueue-19",
+        (
+            *QUEUED,
+            kueue("k", fairSharing={}),
+            share("acme", preemption={"reclaimWithinCohort": "Any", "borrowWithinCohort": {"policy": "LowerPriority"}}),
+        ),
+        (
+            *QUEUED,
+            kueue("k", fairSharing={}),
+            share("acme", preemption={"reclaimWithinCohort": "Any", "borrowWithinCohort": {"policy": "Never"}}),
+        ),
+        "ClusterQueue acme--batch",
+    ),
+    Case(
+        "kueue-20",
+        (share("acme"), *home("acme"), queue("acme", "other")),
+        (share("acme"), *home("acme"), queue("acme", "default")),
+        "Namespace acme",
+    ),
+    twins(
+        "kueue-21",
+        "Release gpu-operator/k",
+        (*home("acme", "nvidia.com/mig-1g.10gb"), queue("acme"), share("acme", "nvidia.com/mig-1g.10gb")),
+        kueue("k", **_UNCONVERTED),
+        _SET,
+        kueue("k", **_CONVERTED)["values"]["managerConfig"][_SET[-1]],
+    ),
+    twins(
+        "kueue-22", "ClusterQueue ghost--batch", (*QUEUED, share("acme")), share("ghost"), ("spec", "cohortName"), None
+    ),
+    Case(
+        "pool-02",
+        (
+            *home("acme", SHARED),
+            *home("rival", SHARED),
+            queue("acme"),
+            queue("rival"),
+            share("acme", SHARED),
+            share("rival", SHARED),
+        ),
+        (
+            *home("acme", SHARED),
+            *home("rival", SHARED),
+            queue("acme"),
+            queue("rival"),
+            share("acme", SHARED),
+            share("rival", SHARED, "0"),
+        ),
+        "ClusterQueue rival--batch",
+    ),
+    Case(
+        "pool-02",
+        (*home("acme", SHARED), *home("rival", SHARED)),
+        (*home("acme", SHARED), *home("rival")),
+        "ResourceQuota rival/walls",
+    ),
+    twins(
+        "node-06",
+        "DaemonSet kube-system/agent",
+        (node_pool("a", G6, [GPU_TAINT]),),
+        daemon_set(tolerations=[{"key": "other", "operator": "Exists"}]),
+        ("spec", "template", "spec", "tolerations", 0, "key"),
+        GPU,
+    ),
+    twins(
+        "node-06",
+        "DaemonSet kube-system/agent",
+        (node("n", {"gpu": "yes"}, taints=[GPU_TAINT]),),
+        daemon_set(nodeSelector={"gpu": "yes"}),
+        ("spec", "template", "spec", "nodeSelector", "gpu"),
+        "no",
+    ),
+    twins(
+        "sched-07", "Pod acme/p", _NODES, pod(nodeSelector={"board": "h100"}), ("spec", "nodeSelector", "board"), "a100"
+    ),
+    twins(
+        "sched-07",
+        "Pod acme/p",
+        (node("n", LABELS, taints=[{"key": "x", "effect": "NoSchedule"}]),),
+        pod(nodeSelector=LABELS, tolerations=[{"key": "y", "operator": "Exists"}]),
+        ("spec", "tolerations", 0, "key"),
+        "x",
+    ),
+)
+CASES = (*ALONE, *TOGETHER)
+
+
+def _chart(where: str) -> Object:
+    return {**release("redis", {}), "chart": "redis", "metadata": {"name": "redis", "namespace": where}}
+
+
+SEEN = (
+    Case("seen-01", (*home("acme"), _chart("acme")), (*home("acme"), _chart("monitoring")), "Release acme/redis"),
+    twins(
+        "seen-03",
+        "ResourceQuota acme/list",
+        home("acme"),
+        manifest("v1", "ResourceQuota", "list", {"spec": {"hard": [{"pods": "1"}]}}, "acme", "acme"),
+        ("spec", "hard"),
+        {"pods": "1"},
+    ),
+)
+"""What shows only to who sees a whole program. seen-02 is about what a preview does not know: no object has it."""

@@ -1,0 +1,105 @@
+"""The cases of all rules as few whole programs: what is mended in each breaks no rule at all."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+from typing import Any
+
+from check_cases import CASES as CHECK_CASES
+from check_cases import SEEN
+from pack_cases import CASES as PACK_CASES
+from pack_cases import Case, resource
+
+from tenancy.check.adopt import adopt
+from tenancy.check.judge import findings, stumbles
+from tenancy.rules import aws, objects, plain
+from tenancy.rules.found import Finding, name_of
+
+Object = dict[str, Any]
+CASES = (*PACK_CASES, *CHECK_CASES, *SEEN)
+
+
+def found(items: Iterable[Object]) -> set[Finding]:
+    """What the pack says of a program."""
+    items = list(items)
+    sound = [item for item in items if not stumbles(item)]
+    told = {Finding("seen-03", name_of(item), "") for item in items if item not in sound}
+    alone = {f for item in sound for judge in (objects, plain) for f in judge.object_findings(item)}
+    return {*told, *alone, *findings(adopt(sound))}
+
+
+def together(cases: Iterable[Case], side: str) -> list[Object] | None:
+    """The objects of all cases; None if two of them are one object with two contents."""
+    objects: dict[str, Object] = {}
+    for item in (item for case in cases for item in getattr(case, side)):
+        if objects.setdefault(name_of(item), item) != item:
+            return None
+    return list(objects.values())
+
+
+def _agree(cases: list[Case]) -> bool:
+    broken, mended = together(cases, "broken"), together(cases, "mended")
+    if broken is None or mended is None or found(mended):
+        return False
+    return {(case.rule, case.finding) for case in cases} <= {(f.rule, f.object) for f in found(broken)}
+
+
+_NAMES = re.compile(r"\b(acme|rival|ghost|left|right|a100|board)\b")
+
+
+def _elsewhere(case: Case, index: int) -> Case:
+    """The same with tenants and nodes of its own."""
+
+    def moved(value: Any) -> Any:
+        return json.loads(_NAMES.sub(rf"\g<1>{index}", json.dumps(value)))
+
+    return Case(case.rule, *map(tuple, moved([case.broken, case.mended])), moved(case.finding))
+
+
+@functools.cache
+def worlds() -> tuple[tuple[Case, ...], ...]:
+    """Each case in the first world whose objects get along with its own."""
+    made: list[list[Case]] = []
+    for index, case in enumerate(CASES):
+        moved = _elsewhere(case, index)
+        home = next((world for world in made if _agree([*world, moved])), None)
+        if home is None:
+            made.append([moved])
+        else:
+            home.append(moved)
+    return tuple(map(tuple, made))
+
+
+def judged(pack: ModuleType, items: list[Object], config: Mapping[str, Any] | None = None) -> dict[str, list[str]]:
+    """What each level reports of resources with these inputs, as the SDK would call it."""
+    from pulumi_policy import ResourceValidationArgs, StackValidationArgs
+    from pulumi_policy.policy import PolicyResource
+    from pulumi_policy.proxy import unknown_checking_proxy
+
+    said: dict[str, list[str]] = {policy.name: [] for policy in pack.POLICIES}
+
+    def report(name: str) -> Callable[..., None]:
+        return lambda text, _urn=None: said[name].append(text)
+
+    sent = [resource(item) for item in items]
+    # As the engine does, first the stack itself.
+    each_args = ResourceValidationArgs("pulumi:pulumi:Stack", {}, "urn", "s", None, None, dict(config or {}), {})
+    next(p for p in pack.POLICIES if p.name == "isolation").validate(each_args, report("isolation"))
+    each, each_rest = (p for p in pack.POLICIES if p.name in {"isolation", "isolation-advisory"})
+    stack: dict[tuple[str, str, int], Any] = {}
+    for index, one in enumerate(sent):
+        props = unknown_checking_proxy(one.inputs)
+        args = ResourceValidationArgs(one.type, props, "urn", one.name, None, None, dict(config or {}), {})
+        for policy in (each, each_rest):
+            policy.validate(args, report(policy.name))
+        behind = [r for (kind, name, _), r in stack.items() if (kind, name) == (aws.TEMPLATE, one.template)]
+        stack[one.type, one.name, index] = PolicyResource(
+            one.type, props, "urn", one.name, None, None, None, [], {"launchTemplate": behind}
+        )
+    for policy in (p for p in pack.POLICIES if p.name.startswith("isolation-stack")):
+        policy.validate(StackValidationArgs(list(stack.values()), {}, {}), report(policy.name))
+    return said

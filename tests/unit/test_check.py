@@ -1,0 +1,585 @@
+"""`tenancy check`: what is read, whose it is, what is waived and how it is said."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from pack_cases import local_queue, namespace, walls
+
+from tenancy.check import outputs
+from tenancy.check.adopt import PLATFORMS, adopt
+from tenancy.check.judge import JUDGED, PLATFORM, Verdict, judge
+from tenancy.check.reader import Manifests, Place, read
+from tenancy.cli import main
+from tenancy.plan import make_plan
+from tenancy.plan.render import write
+from tenancy.rules.catalogue import RULES, Severity, Violation
+from tenancy.rules.exceptions import FIELDS, waivers
+from tenancy.rules.found import UNKNOWN, Finding
+from tenancy.rules.kinds import GROUPS
+from tenancy.rules.levels import Level, Preset, level_of
+from tenancy.spec import load
+
+ROOT = Path(__file__).parents[2]
+FOREIGN = ROOT / "tests" / "foreign"
+MISTAKES = FOREIGN / "mistakes"
+QUOTA = "ResourceQuota team-a/gpus"
+Object = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def run(*words: object, given: str | None = None) -> Result:
+    result = CliRunner().invoke(main, ["check", *map(str, words)], input=given)
+    assert result.exception is None or isinstance(result.exception, SystemExit), "no traceback, whatever is given"
+    return result
+
+
+def verdict(*items: Object, **settings: Any) -> Verdict:
+    return judge(Manifests([(item, Place("x.yaml", 1)) for item in items]), **settings)
+
+
+def thing(kind: str, name: str, space: str | None = None, **body: Any) -> Object:
+    metadata = {"name": name, **({"namespace": space} if space else {})}
+    group = min(GROUPS.get(kind, {""}))
+    return {"apiVersion": f"{group}/v1" if group else "v1", "kind": kind, "metadata": metadata, **body}
+
+
+def rules_of(*items: Object, **settings: Any) -> set[tuple[str, str]]:
+    return {(one.finding.rule, one.tenant) for one in verdict(*items, **settings).findings}
+
+
+OPEN = {"spec": {"type": "NodePort"}}
+WAIVER = {
+    "rule": "quota-01",
+    "resource": QUOTA,
+    "reason": "counted by another controller",
+    "owner": "platform@bank.example",
+    "until": "2099-12-31",
+}
+
+
+# Silence
+
+
+@pytest.mark.parametrize("name", ["local", "bank"])
+def test_what_the_product_renders_breaks_no_rule(name: str, tmp_path: Path) -> None:
+    loaded = load(ROOT / "stacks" / name)
+    write(make_plan(loaded.environment, loaded.tenants), tmp_path / "out")
+    result = run(tmp_path / "out", "--preset", "regulated")
+    assert result.stdout.endswith("no broken rule\n"), result.stdout
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["queues", "flux", "inference"])
+def test_well_made_manifests_of_others_break_no_rule(name: str) -> None:
+    result = run(FOREIGN / "well-made" / name, "--preset", "regulated")
+    assert (result.exit_code, result.stdout.partition(": ")[2], result.stderr) == (0, "no broken rule\n", "")
+
+
+def test_one_tenants_folder_is_judged_by_what_it_shows(tmp_path: Path) -> None:
+    loaded = load(ROOT / "stacks" / "local")
+    write(make_plan(loaded.environment, loaded.tenants), tmp_path / "out")
+    assert run(tmp_path / "out" / "tenants" / "fraud").exit_code == 0
+
+
+# Mistakes of public templates
+
+EXPECTED = {
+    "team-a": "cost-02 gpu-01 gpu-02 kueue-17 kueue-20 net-01 net-02 net-05 ns-03 ns-04 pod-02 quota-01 quota-05 "
+    "rbac-02 rbac-04 rbac-05",
+    "team-b": "cost-02 id-04 kueue-20 ns-03 ns-04 quota-02",
+    PLATFORM: "ami-02 guard-01 guard-02 kueue-11 kueue-12 kueue-13 kueue-15 kueue-16 mig-01 node-01 node-02 node-06 "
+    "share-02",
+}
+
+
+@pytest.mark.parametrize("tenant", EXPECTED)
+def test_the_mistakes_of_public_templates_are_found(tenant: str) -> None:
+    found = judge(read([str(MISTAKES)])).findings
+    assert {one.finding.rule for one in found if one.tenant == tenant} == set(EXPECTED[tenant].split())
+
+
+def test_a_finding_names_the_line_at_which_its_object_begins() -> None:
+    for one in judge(read([str(MISTAKES)])).findings:
+        line = Path(one.place.file).read_text().splitlines()[one.place.line - 1]
+        assert line.startswith("apiVersion: "), one.place
+        kind, _, name = one.finding.object.partition(" ")
+        following = "\n".join(Path(one.place.file).read_text().splitlines()[one.place.line :][:4])
+        assert f"kind: {kind}" in following
+        assert name.rpartition("/")[2] in following
+
+
+def test_an_entry_of_a_list_has_a_line_of_its_own() -> None:
+    objects = read([str(FOREIGN / "well-made" / "queues" / "people.json")]).objects
+    assert [(item["kind"], place.line) for item, place in objects] == [
+        ("Role", 5),
+        ("RoleBinding", 14),
+        ("RoleBinding", 21),
+    ]
+
+
+# What is read
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+def test_the_standard_input_is_read() -> None:
+    result = run("-", given=(MISTAKES / "work.yaml").read_text())
+    assert result.exit_code == 1
+    assert "(stdin:1)" in result.stdout
+
+
+def test_a_typed_list_names_its_entries_kind(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(json.dumps({"apiVersion": "v1", "kind": "ServiceList", "items": [
+        {"metadata": {"name": "a", "namespace": "team"}, **OPEN}]}, indent="\t"))  # fmt: skip
+    assert [one.finding.object for one in judge(read([str(tmp_path)])).findings] == ["Service team/a"]
+
+
+@pytest.mark.parametrize("form", ["flux", "argo", "argo text"])
+def test_a_release_of_a_chart_is_judged_by_its_values(form: str, tmp_path: Path) -> None:
+    values = {"cdi": {"nriPluginEnabled": True}}
+    if form == "flux":
+        body = thing(
+            "HelmRelease", "gpu", "flux-system", spec={"chart": {"spec": {"chart": "gpu-operator"}}, "values": values}
+        )
+    else:
+        helm = {"valuesObject": values} if form == "argo" else {"values": yaml.safe_dump(values)}
+        source = {"chart": "gpu-operator", "helm": helm}
+        body = {**thing("Application", "gpu", spec={"source": source}), "apiVersion": "argoproj.io/v1alpha1"}
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump(body))
+    assert [one.finding.rule for one in judge(read([str(tmp_path)])).findings] == ["gpu-09"]
+
+
+def test_a_charts_source_is_said_and_not_judged(tmp_path: Path) -> None:
+    shutil.copy(MISTAKES / "work.yaml", tmp_path)
+    (tmp_path / "chart" / "templates").mkdir(parents=True)
+    (tmp_path / "chart" / "Chart.yaml").write_text("name: x\n")
+    (tmp_path / "chart" / "templates" / "x.yaml").write_text("kind: {{ .Values.kind }}\n")
+    result = run(tmp_path, "--all")
+    assert result.exit_code == 1
+    assert "a chart's source, not judged: pipe `helm template` into `tenancy check -`" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("kind: [\n", 1, "did not find expected"),
+        ("a: 1\nkind: {{ .Values.kind }}\n", 2, "helm template"),
+        ("apiVersion: v1\nkind: Namespace\n", 1, "Namespace without a name"),
+        ("apiVersion: v1\nkind: Namespace\nmetadata: x\n", 1, "Namespace with metadata: 'x'"),
+        ("a: 1\n---\napiVersion: v1\nkind: Role\nmetadata: {name: a}\nrules: x\n", 3, "Role with rules: 'x'"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [x]}\n", 1, "spec.containers: ['x']"),
+        ("apiVersion: v1\nkind: Service\nmetadata: {name: a, labels: [x]}\n", 1, "metadata.labels: ['x']"),
+        ("[" * 90000 + "]" * 90000, 1, "too deep"),
+        ("- " * 90000 + "x", 1, "too deep"),
+        (BOMB, 1, "aliases of aliases"),
+        ("x: 1\n", 0, "without an object"),
+    ],
+)
+def test_what_cannot_be_judged_ends_with_2_and_its_place(text: str, line: int, said: str, tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text(text)
+    result = run(tmp_path)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert not line or f"x.yaml:{line}: given " in result.stderr
+    assert "change: " in result.stderr
+
+
+@pytest.mark.parametrize("name", ["nowhere.yaml", "empty", "latin.yaml"])
+def test_a_path_that_cannot_be_read_ends_with_2(name: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "latin.yaml").write_bytes(b"a: 1\nname: \xe9\n")
+    result = run(tmp_path / name)
+    assert result.exit_code == 2
+    assert name in result.stderr
+
+
+def test_settings_of_programs_are_no_objects(tmp_path: Path) -> None:
+    shutil.copy(FOREIGN / "well-made" / "inference" / "team.yaml", tmp_path)
+    (tmp_path / "kustomization.yaml").write_text("kind: Kustomization\napiVersion: kustomize.config.k8s.io/v1beta1\n")
+    (tmp_path / "kubelet.yaml").write_text("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n")
+    (tmp_path / "values.yaml").write_text("kind: small\nreplicas: 2\n")
+    (tmp_path / "package.json").write_text('{"name": "x", "scripts": {}}')
+    result = run(tmp_path)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "4 objects: no broken rule\n", "")
+
+
+def test_a_broken_file_does_not_hide_what_the_others_show(tmp_path: Path) -> None:
+    shutil.copy(MISTAKES / "work.yaml", tmp_path)
+    (tmp_path / "broken.yaml").write_text("a: [")
+    result = run(tmp_path)
+    assert result.exit_code == 2
+    assert "gpu-02" in result.stdout
+    assert "broken.yaml:1" in result.stderr
+
+
+def _damage(value: Any, chance: random.Random) -> Any:
+    if isinstance(value, dict) and value and chance.random() < 0.9:
+        key = chance.choice(list(value))
+        return {**value, key: _damage(value[key], chance)}
+    if isinstance(value, list) and value and chance.random() < 0.9:
+        at = chance.randrange(len(value))
+        return [*value[:at], _damage(value[at], chance), *value[at + 1 :]]
+    return chance.choice([None, "x", 3, [], {}, ["x"], {"x": "y"}, [{}], True])
+
+
+def test_no_damage_to_an_object_ends_in_a_traceback() -> None:
+    chance = random.Random(7)
+    objects = read([str(FOREIGN)]).objects
+    for _ in range(150):
+        at = chance.randrange(len(objects))
+        item, place = objects[at]
+        key = chance.choice(list(item))
+        damaged = {**item, key: _damage(item[key], chance), "kind": item["kind"], "apiVersion": "v1"}
+        document = yaml.safe_dump(damaged)
+        result = run("-", given=document)
+        assert result.exit_code in {0, 1, 2}, place
+
+
+# Whose it is
+
+
+def test_every_namespace_but_the_platforms_is_a_tenant() -> None:
+    items = [thing("Service", "s", space, **OPEN) for space in ("team-a", "kube-system", "gpu-operator", "monitoring")]
+    assert rules_of(*items) == {("net-01", "team-a")}
+    assert {"kube-system", "gpu-operator", "kueue-system", "karpenter", "argocd"} <= PLATFORMS
+
+
+def test_a_namespace_can_be_named_the_platforms() -> None:
+    assert rules_of(thing("Service", "s", "tools", **OPEN)) == {("net-01", "tools")}
+    assert rules_of(thing("Service", "s", "tools", **OPEN), platform=["tools"]) == set()
+
+
+def test_what_names_no_namespace_lands_in_default() -> None:
+    assert rules_of(thing("Service", "s", **OPEN)) == {("net-01", "default")}
+
+
+def test_a_label_of_others_can_say_who_is_a_tenant() -> None:
+    def space(name: str, **labels: str) -> Object:
+        item = namespace(name, name)
+        item["metadata"]["labels"] = {**item["metadata"]["labels"], **labels}
+        del item["metadata"]["labels"]["tenancy.gpu/tenant"]
+        return item
+
+    items = [space("a", customer="acme"), space("b", customer="acme"), space("c"), thing("Service", "s", "c", **OPEN)]
+    assert rules_of(*items, thing("Service", "s", "b", **OPEN), label="customer") == {
+        ("ns-04", "acme"),
+        ("net-01", "acme"),
+    }
+
+
+def test_with_our_label_only_who_has_it_is_a_tenant() -> None:
+    items = [namespace("acme--main", "acme"), *walls("acme--main", "acme"), thing("Service", "s", "tools", **OPEN)]
+    assert rules_of(*items, thing("Service", "s", "acme--main", **OPEN)) >= {("net-01", "acme")}
+    assert "tools" not in {tenant for _, tenant in rules_of(*items, thing("Service", "s", "acme--main", **OPEN))}
+
+
+def test_a_kind_of_another_api_group_is_another_kind() -> None:
+    policy = thing("NetworkPolicy", "p", "team-a", spec={"ingress": [{"action": "Allow"}]})
+    assert rules_of(policy) == {("net-02", "team-a")}
+    assert rules_of({**policy, "apiVersion": "crd.projectcalico.org/v1"}) == set()
+
+
+def test_an_object_of_the_whole_cluster_is_in_no_namespace(tmp_path: Path) -> None:
+    """The Kubernetes provider of Pulumi renders some into default."""
+    queue = thing("ClusterQueue", "all", "default", spec={"namespaceSelector": {}})
+    path = tmp_path / "queue.yaml"
+    path.write_text(yaml.safe_dump({**queue, "apiVersion": "kueue.x-k8s.io/v1beta2"}))
+    found = judge(read([str(path)])).findings
+    assert [(one.finding.object, one.tenant) for one in found] == [("ClusterQueue all", PLATFORM)]
+
+
+def test_a_cluster_role_for_a_tenants_service_account_is_found() -> None:
+    def bound(space: str) -> Object:
+        subject = {"kind": "ServiceAccount", "name": "default", "namespace": space}
+        return thing("ClusterRoleBinding", "b", roleRef={"kind": "ClusterRole", "name": "view"}, subjects=[subject])
+
+    there = thing("Service", "s", "team-a")
+    assert rules_of(there, bound("team-a")) == {("rbac-04", "team-a")}
+    assert rules_of(there, bound("monitoring")) == set()
+    assert rules_of(thing("Service", "s"), bound("default")) == set(), "a base of kustomize, whose overlays say where"
+
+
+@pytest.mark.parametrize(
+    ("peer", "wrong"),
+    [
+        ({"matchLabels": {"kubernetes.io/metadata.name": "team-a"}}, False),
+        ({"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}, False),
+        ({"matchLabels": {"team": "a"}}, False),
+        ({"matchLabels": {"kubernetes.io/metadata.name": "team-b"}}, True),
+        ({"matchLabels": {"kind": "team"}}, True),
+        ({"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["team-b"]}]}, True),
+        ({"matchLabels": {"unknown": "x"}}, True),
+        ({}, True),
+    ],
+)
+def test_a_policy_of_others_may_name_its_own_namespaces_in_its_own_way(peer: Object, wrong: bool) -> None:
+    def space(name: str) -> Object:
+        item = thing("Namespace", f"team-{name}")
+        item["metadata"]["labels"] = {"team": name, "kind": "team"}
+        return item
+
+    rule = {"spec": {"podSelector": {}, "ingress": [{"from": [{"namespaceSelector": peer}]}]}}
+    found = rules_of(space("a"), space("b"), thing("NetworkPolicy", "p", "team-a", **rule))
+    assert (("net-02", "team-a") in found) is wrong
+
+
+def test_a_share_that_two_namespaces_of_others_spend_is_found() -> None:
+    def kueue(selector: Object) -> list[Object]:
+        shared = thing("ClusterQueue", "all", spec={"namespaceSelector": selector})
+        spaces = [thing("Namespace", name) for name in ("team-a", "team-b")]
+        return [*spaces, shared, local_queue("default", "team-a", None, "all")]
+
+    own = {"matchLabels": {"kubernetes.io/metadata.name": "team-a"}}
+    both = {
+        "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["team-a", "team-b"]}]
+    }
+    assert ("kueue-05", "team-a") not in rules_of(*kueue(own))
+    assert ("kueue-05", "team-a") in rules_of(*kueue(both))
+
+
+# A cluster's dump
+
+
+def live(item: Object, uid: str, owner: str | None = None) -> Object:
+    owners = [{"controller": True, "uid": owner, "kind": "ReplicaSet", "name": "r"}] if owner else []
+    return {**item, "metadata": {**item["metadata"], "uid": uid, "ownerReferences": owners}}
+
+
+def test_the_node_that_the_scheduler_chose_is_no_finding() -> None:
+    pod = thing("Pod", "p", "team-a", spec={"nodeName": "n", "containers": []})
+    assert rules_of(pod) == {("sched-02", "team-a")}
+    assert rules_of(live(pod, "1")) == set()
+
+
+def test_what_a_controller_made_is_judged_once() -> None:
+    spec = {"runtimeClassName": "nvidia", "containers": []}
+    deployment = thing("Deployment", "d", "team-a", spec={"template": {"spec": spec}})
+    pod = thing("Pod", "d-1", "team-a", spec=spec)
+    made = [live(deployment, "1"), live(pod, "2", owner="1")]
+    assert [one.finding.object for one in verdict(*made).findings] == ["Deployment team-a/d"]
+    assert [one.finding.object for one in verdict(live(pod, "2", owner="1")).findings] == ["Pod team-a/d-1"]
+
+
+# Levels
+
+
+@pytest.mark.parametrize("rule", sorted(JUDGED))
+def test_presets_are_ever_stricter(rule: str) -> None:
+    strictness = [Level.DISABLED, Level.ADVISORY, Level.MANDATORY]
+    levels = [strictness.index(level_of(Finding(rule, "x", "y"), preset)) for preset in Preset]
+    assert levels == sorted(levels)
+    assert levels[-1] == strictness.index(Level.MANDATORY)
+
+
+def test_a_critical_rule_is_mandatory_in_every_preset() -> None:
+    critical = [rule.id for rule in RULES.values() if rule.severity is Severity.CRITICAL and rule.id != "ns-03"]
+    assert {level_of(Finding(rule, "x", "y"), Preset.BASELINE) for rule in critical} == {Level.MANDATORY}
+
+
+def test_what_is_not_known_advises_and_fails_where_it_is_regulated() -> None:
+    finding = Finding("quota-01", "x", UNKNOWN)
+    assert [level_of(finding, preset) for preset in Preset] == [Level.ADVISORY, Level.ADVISORY, Level.MANDATORY]
+
+
+def test_the_preset_decides_the_exit_code() -> None:
+    given = yaml.safe_dump(thing("EC2NodeClass", "c", spec={"amiSelectorTerms": [{"alias": "al2023@latest"}]}))
+    assert run("-", given=given).exit_code == 0
+    assert "consider  ami-02" in run("-", given=given).stdout
+    assert run("-", "--preset", "regulated", given=given).exit_code == 1
+
+
+# Exceptions
+
+
+def with_exceptions(tmp_path: Path, *entries: Object) -> Path:
+    path = tmp_path / "exceptions.yaml"
+    path.write_text(yaml.safe_dump({"exceptions": list(entries)}))
+    return path
+
+
+QUOTA_ALONE = yaml.safe_dump(thing("ResourceQuota", "gpus", "team-a", spec={"hard": {"limits.nvidia.com/gpu": "4"}}))
+
+
+def test_an_exception_waives_one_rule_for_one_object(tmp_path: Path) -> None:
+    assert run("-", given=QUOTA_ALONE).exit_code == 1
+    result = run("-", "--exceptions", with_exceptions(tmp_path, WAIVER), given=QUOTA_ALONE)
+    assert (result.exit_code, result.stdout) == (0, "1 object: no broken rule, 1 excepted\n")
+    other = {**WAIVER, "resource": "ResourceQuota team-b/gpus"}
+    assert run("-", "--exceptions", with_exceptions(tmp_path, other), given=QUOTA_ALONE).exit_code == 1
+
+
+def test_an_exception_that_has_ended_fails_even_if_nothing_needs_it(tmp_path: Path) -> None:
+    ended = {**WAIVER, "until": "2020-01-31"}
+    result = run("-", "--exceptions", with_exceptions(tmp_path, ended), given=QUOTA_ALONE)
+    assert result.exit_code == 1
+    assert "exception that has ended: quota-01 for ResourceQuota team-a/gpus until 2020-01-31" in result.stdout
+    assert "1 broken rule" in result.stdout
+    good = yaml.safe_dump(thing("Service", "s", "team-a"))
+    result = run("-", "--exceptions", with_exceptions(tmp_path, ended), given=good)
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (1, "1 object: no broken rule, 1 ended exception")
+
+
+def test_an_exception_that_nothing_needs_is_told(tmp_path: Path) -> None:
+    good = yaml.safe_dump(thing("Service", "s", "team-a"))
+    result = run("-", "--exceptions", with_exceptions(tmp_path, WAIVER), given=good)
+    assert (result.exit_code, result.stdout) == (0, "1 object: no broken rule, 1 exception that nothing needs\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"rule": "quota-99"}, "exceptions[0].rule: 'quota-99', a rule that there is not"),
+        ({"until": "soon"}, "exceptions[0].until: 'soon'"),
+        ({"until": None}, "exceptions[0]: no until"),
+        ({"reason": "because"}, "exceptions[0].reason: 'because'"),
+        ({"owner": "me"}, "exceptions[0].owner: 'me'"),
+        ({"resource": ""}, "exceptions[0].resource: ''"),
+        ({"more": "x"}, "exceptions[0]: more too much"),
+    ],
+)
+def test_a_broken_exception_ends_with_2_and_is_named(change: Object, said: str, tmp_path: Path) -> None:
+    entry = {key: value for key, value in {**WAIVER, **change}.items() if value is not None}
+    result = run("-", "--exceptions", with_exceptions(tmp_path, entry), given=QUOTA_ALONE)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert "exceptions.yaml" in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("text", ["exceptions: x\n", "[", "x: 1\n", "- 3\n"])
+def test_a_file_that_is_no_list_of_exceptions_ends_with_2(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "e.yaml"
+    path.write_text(text)
+    result = run("-", "--exceptions", path, given=QUOTA_ALONE)
+    assert result.exit_code == 2
+    assert "e.yaml" in result.stderr
+
+
+def test_the_same_exception_twice_is_refused() -> None:
+    with pytest.raises(Violation, match=r"exceptions\[1\]"):
+        waivers([WAIVER, WAIVER])
+    assert len(waivers([WAIVER])) == 1
+    assert set(WAIVER) == set(FIELDS)
+
+
+# How it is said
+
+
+def test_the_worst_tenant_and_finding_come_first() -> None:
+    lines = run(MISTAKES, "--all").stdout.splitlines()
+    heads = [line.partition(":")[0] for line in lines if line and not line.startswith(" ")]
+    assert heads[:3] == ["team-a", "team-b", PLATFORM]
+    words = [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "]
+    order = ["critical", "high", "medium", "consider"]
+    first = words[: words.index("medium")]
+    assert first == sorted(first, key=order.index)
+
+
+def test_it_fits_on_a_screen_and_all_of_it_can_be_asked_for() -> None:
+    brief, full = run(MISTAKES).stdout, run(MISTAKES, "--all").stdout
+    assert len(brief.splitlines()) <= outputs.SCREEN
+    assert "more: --all shows them" in brief
+    assert len(full.splitlines()) > outputs.SCREEN
+    assert "--all" not in full
+    assert brief.splitlines()[-1] == full.splitlines()[-1]
+    assert max(map(len, full.splitlines())) <= outputs.WIDTH + 20  # a path is not broken
+
+
+def test_a_tenant_without_room_for_its_findings_is_named_with_their_number() -> None:
+    brief = run(MISTAKES).stdout.splitlines()
+    assert brief[0].startswith("team-a: ")
+    assert "team-b: 4 critical, 2 high, 1 medium" in brief
+    assert "platform: 3 critical, 5 high, 4 medium, 1 to consider" in brief
+
+
+def test_json_says_it_all() -> None:
+    found = json.loads(run(MISTAKES, "--format", "json").stdout)
+    assert found["passes"] is False
+    assert len(found["findings"]) == len(judge(read([str(MISTAKES)])).findings)
+    (one,) = [f for f in found["findings"] if f["rule"] == "id-04"]
+    assert (one["tenant"], one["severity"], one["level"]) == ("team-b", "critical", "mandatory")
+    assert one["file"] == "tests/foreign/mistakes/namespaces.yaml"
+
+
+def _sarif_objects(value: Any) -> list[Object]:
+    found = [value] if isinstance(value, dict) else []
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        found += _sarif_objects(inner)
+    return found
+
+
+def test_sarif_has_what_its_schema_and_code_scanning_ask_for(tmp_path: Path) -> None:
+    """The schema of 2.1.0 requires version, runs, tool.driver.name, message.text and rules' ids."""
+    ended = {**WAIVER, "resource": "x", "until": "2020-01-31"}
+    path = with_exceptions(tmp_path, WAIVER, ended)
+    result = run(MISTAKES, "--exceptions", path, "--format", "sarif")
+    log = json.loads(result.stdout)
+    assert (result.exit_code, log["version"], set(log)) == (1, "2.1.0", {"$schema", "version", "runs"})
+    (scan,) = log["runs"]
+    assert set(scan) == {"tool", "invocations", "columnKind", "results"}
+    described = scan["tool"]["driver"]["rules"]
+    assert scan["tool"]["driver"]["name"] == "gpu-tenancy"
+    assert len(scan["results"]) == len(judge(read([str(MISTAKES)])).findings) + 1
+    prints = set()
+    for result in scan["results"]:
+        assert described[result["ruleIndex"]]["id"] == result["ruleId"]
+        assert result["level"] in {"error", "warning"}
+        assert result["message"]["text"]
+        (place,) = result["locations"]
+        assert place["physicalLocation"]["region"]["startLine"] >= 1
+        assert not place["physicalLocation"]["artifactLocation"]["uri"].startswith("..") or result["ruleId"] == "exc-01"
+        prints.add(json.dumps(result["partialFingerprints"]))
+    assert len(prints) == len(scan["results"]), "a scan tells two findings apart by these"
+    assert {4 <= float(rule["properties"]["security-severity"]) <= 10 for rule in described} == {True}
+    (waived,) = [result for result in scan["results"] if "suppressions" in result]
+    assert (waived["ruleId"], waived["suppressions"][0]["status"]) == ("quota-01", "accepted")
+
+
+def test_sarif_says_what_could_not_be_judged(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("a: [")
+    result = run(tmp_path, "--format", "sarif")
+    (scan,) = json.loads(result.stdout)["runs"]
+    assert (result.exit_code, scan["invocations"][0]["executionSuccessful"]) == (2, False)
+    assert "x.yaml:1" in scan["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
+
+
+def test_junit_has_a_case_for_each_object_and_right_sums(tmp_path: Path) -> None:
+    ended = {**WAIVER, "resource": "x", "until": "2020-01-31"}
+    path = with_exceptions(tmp_path, ended)
+    root = ElementTree.fromstring(run(MISTAKES, "--exceptions", path, "--format", "junit").stdout)
+    cases = root.findall("testsuite/testcase")
+    assert len(cases) == len(read([str(MISTAKES)]).objects) + 1
+    assert root.get("tests") == str(len(cases))
+    assert root.get("failures") == str(len(root.findall("testsuite/testcase/failure")))
+    for suite in root.findall("testsuite"):
+        assert suite.get("tests") == str(len(suite.findall("testcase")))
+        assert suite.get("failures") == str(len(suite.findall("testcase/failure")))
+
+
+def test_junit_skips_what_is_excepted_and_takes_any_text() -> None:
+    odd = thing("ResourceQuota", "gpus", "team-a", spec={"hard": {"limits.nvidia.com/\x07<gpu>": "4"}})
+    found = outputs.junit(verdict(odd, waivers=waivers([WAIVER])))
+    root = ElementTree.fromstring(found)
+    assert (root.get("skipped"), root.get("failures")) == ("1", "0")
+
+
+def test_adopted_objects_are_copies() -> None:
+    item = thing("Service", "s", "team-a", **OPEN)
+    before = json.dumps(item)
+    assert adopt([item]).objects[0]["metadata"]["labels"] == {"tenancy.gpu/tenant": "team-a"}
+    assert json.dumps(item) == before

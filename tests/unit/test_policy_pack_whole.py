@@ -1,0 +1,337 @@
+"""The policy pack as a whole: its configuration, exceptions, remedies, types, and what it says of whole programs."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from check_cases import SEEN
+from pack_cases import OBJECT_CASES, manifest, namespace, release, resource, walls, with_field
+from pack_worlds import CASES, judged, together, worlds
+
+from tenancy.catalog import vocabulary as words
+from tenancy.check.judge import JUDGED
+from tenancy.plan import make_plan
+from tenancy.rules.catalogue import Violation
+from tenancy.rules.kinds import GROUPS, placed, ruled
+from tenancy.spec import load
+
+ROOT = Path(__file__).parents[2]
+UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+QUOTA = next(case for case in OBJECT_CASES if case.rule == "quota-01")
+WAIVER = {
+    "rule": "quota-01",
+    "resource": QUOTA.finding,
+    "reason": "counted by another controller",
+    "owner": "platform@bank.example",
+    "until": "2099-12-31",
+}
+Object = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def pack() -> Iterator[ModuleType]:
+    sys.path.insert(0, str(ROOT / "policy"))
+    try:
+        import pack
+
+        yield pack
+    finally:
+        sys.path.remove(str(ROOT / "policy"))
+
+
+def refused(said: dict[str, list[str]]) -> set[str]:
+    """Rules that stop the preview."""
+    return {text.partition(":")[0] for name in ("isolation", "isolation-stack") for text in said[name]}
+
+
+def advised(said: dict[str, list[str]]) -> set[str]:
+    return {text.partition(":")[0] for name, texts in said.items() if "advisory" in name for text in texts}
+
+
+# Every rule
+
+
+def test_every_rule_of_the_pack_has_a_program_that_breaks_it_and_one_that_does_not() -> None:
+    """The engine runs these programs; seen-02 is of a value that no program has, and has tests of its own."""
+    assert {case.rule for world in worlds() for case in world} | {"seen-02"} == JUDGED
+    assert {case.rule for case in CASES} | {"seen-02"} == JUDGED
+
+
+@pytest.mark.parametrize("world", range(len(worlds())))
+def test_a_world_of_broken_rules_is_refused_and_its_mended_twin_is_silent(pack: ModuleType, world: int) -> None:
+    cases = worlds()[world]
+    said = judged(pack, together(cases, "broken") or [])
+    told = "\n".join(text for texts in said.values() for text in texts)
+    for case in cases:
+        assert f"{case.rule}: {case.finding}: given " in told
+    assert not any(judged(pack, together(cases, "mended") or []).values())
+
+
+@pytest.mark.parametrize("case", SEEN, ids=lambda case: case.id)
+def test_what_rules_cannot_see_is_said(pack: ModuleType, case: Any) -> None:
+    said = judged(pack, list(case.broken))
+    assert case.rule in (advised(said) if case.rule == "seen-01" else refused(said))
+    assert not any(judged(pack, list(case.mended)).values())
+
+
+# Whole programs
+
+
+@pytest.mark.parametrize("name", ["local", "bank"])
+def test_the_products_own_environments_are_passed_in_silence(pack: ModuleType, name: str) -> None:
+    loaded = load(ROOT / "stacks" / name)
+    assert not any(judged(pack, list(make_plan(loaded.environment, loaded.tenants).objects())).values())
+
+
+def test_a_platform_without_tenants_is_nobodys_program(pack: ModuleType) -> None:
+    loaded = load(ROOT / "stacks" / "local")
+    objects = make_plan(loaded.environment, loaded.tenants).objects()
+    alone = [item for item in objects if words.TENANT not in item["metadata"]["labels"]]
+    assert len(alone) > 20
+    assert not any(judged(pack, alone).values())
+
+
+def test_without_labels_of_ours_every_namespace_is_a_tenant(pack: ModuleType) -> None:
+    service = manifest("v1", "Service", "s", {"spec": {"type": "NodePort"}}, None, "team-a")
+    said = judged(pack, [service])
+    assert [text[:22] for text in said["isolation-stack"]] == ["net-01: Service team-a"]
+    assert said["isolation"] == []
+    assert not any(judged(pack, [service], {"platform": ["team-a"]}).values())
+
+
+def test_a_finding_is_told_once(pack: ModuleType) -> None:
+    service = manifest("v1", "Service", "s", {"spec": {"type": "NodePort"}}, "a", "a")
+    said = judged(pack, [service])
+    assert (len(said["isolation"]), said["isolation-stack"]) == (1, [])
+
+
+def test_a_label_of_others_says_who_is_a_tenant(pack: ModuleType) -> None:
+    space = manifest("v1", "Namespace", "team-a", None, None)
+    space["metadata"]["labels"] = {"team": "a"}
+    assert "ns-04" in refused(judged(pack, [space], {"tenantLabel": "team"}))
+    assert not any(judged(pack, [space], {"tenantLabel": "squad"}).values())
+
+
+def test_findings_come_by_tenant_and_the_worst_first(pack: ModuleType) -> None:
+    mild = with_field(namespace("a", "a"), ("metadata", "labels", "team"), None)
+    worse = [manifest("v1", "Service", "s", {"spec": {"type": "NodePort"}}, None, "b"), namespace("b", "b")]
+    said = judged(pack, [mild, *walls("a", "a"), *worse, manifest("v1", "ConfigMap", "c", None, None, "kube-system")])
+    assert [text[:20] for text in said["isolation-stack"]] == ["ns-04: Namespace b: ", "net-01: Service b/s:"]
+
+
+# Configuration
+
+
+@pytest.mark.parametrize(
+    ("preset", "expected"), [("baseline", "advisory"), ("restricted", "mandatory"), ("regulated", "mandatory")]
+)
+def test_a_preset_decides_how_strict_a_rule_is_held(pack: ModuleType, preset: str, expected: str) -> None:
+    case = next(case for case in OBJECT_CASES if case.rule == "ns-03")
+    said = judged(pack, list(case.broken), {"preset": preset})
+    assert ("ns-03" in refused(said), "ns-03" in advised(said)) == (expected == "mandatory", expected == "advisory")
+
+
+def test_what_is_not_known_counts_as_broken_where_it_is_regulated(pack: ModuleType) -> None:
+    quota = with_field(QUOTA.mended[0], ("spec", "hard"), {"pods": UNKNOWN})
+    assert (refused(judged(pack, [quota])), advised(judged(pack, [quota]))) == (set(), {"seen-02"})
+    assert refused(judged(pack, [quota], {"preset": "regulated"})) == {"seen-02"}
+    assert refused(judged(pack, [quota], {"preset": "regulated", "seen-02": "advisory"})) == set()
+
+
+def test_what_isolation_is_told_holds_for_the_stack_too(pack: ModuleType) -> None:
+    space = namespace("a", "a")
+    assert refused(judged(pack, [space])) == {"ns-04"}
+    assert not any(judged(pack, [space], {"ns-04": "disabled"}).values())
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        ({"quota-99": "advisory"}, "given 'quota-99'"),
+        ({"name-01": "advisory"}, "given 'name-01'"),
+        ({"presett": "baseline"}, "given 'presett'"),
+        ({"preset": "strict"}, "given preset: 'strict'"),
+        ({"exceptions": "nowhere.yaml"}, r"nowhere\.yaml: No such file"),
+        ({"exceptions": [{"rule": "quota-01"}]}, "no owner"),
+        ({"exceptions": [{**WAIVER, "rule": "quota-99"}]}, "'quota-99', a rule that there is not"),
+        ({"exceptions": [{**WAIVER, "rule": "name-01"}]}, "'name-01', a rule that there is not"),
+    ],
+)
+def test_the_pack_refuses_a_configuration_that_it_does_not_know(pack: ModuleType, config: Object, named: str) -> None:
+    with pytest.raises((ValueError, Violation), match=named):
+        judged(pack, [namespace("a", "a")], config)
+
+
+def test_the_schema_of_each_policy_names_every_rule_and_parameter(pack: ModuleType) -> None:
+    for policy in pack.POLICIES:
+        if "advisory" not in policy.name:
+            assert {*policy.config_schema.properties} == {*JUDGED, "preset", "exceptions", "tenantLabel", "platform"}
+
+
+# Exceptions
+
+
+def test_an_exception_is_told_and_stops_nothing(pack: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "exceptions.yaml"
+    path.write_text(json.dumps({"exceptions": [WAIVER]}))
+    for given in ([WAIVER], str(path)):
+        said = judged(pack, list(QUOTA.broken), {"exceptions": given})
+        assert refused(said) == set()
+        assert said["isolation-advisory"] == [
+            f"excepted: quota-01 for {QUOTA.finding} until 2099-12-31, platform@bank.example: {WAIVER['reason']}"
+        ]
+
+
+def test_an_exception_that_has_ended_fails_with_what_it_covered(pack: ModuleType) -> None:
+    said = judged(pack, list(QUOTA.broken), {"exceptions": [{**WAIVER, "until": "2026-01-31"}]})
+    assert refused(said) == {"quota-01", "exc-01"}
+
+
+def test_an_exception_covers_no_other_object(pack: ModuleType) -> None:
+    said = judged(pack, list(QUOTA.broken), {"exceptions": [{**WAIVER, "resource": "ResourceQuota a/b"}]})
+    assert refused(said) == {"quota-01"}
+
+
+# Types
+
+
+def test_kinds_are_known_in_the_groups_that_the_sdk_has_them_in() -> None:
+    spec = importlib.util.find_spec("pulumi_kubernetes")
+    assert spec
+    assert spec.origin
+    sdk = Path(spec.origin).parent
+    ours = {"cilium.io", "eks.services.k8s.aws", "karpenter.k8s.aws", "karpenter.sh", "kueue.x-k8s.io"}
+    ours |= {"kyverno.io", "nvidia.com"}
+    for kind, groups in GROUPS.items():
+        tokens = {
+            token
+            for path in sdk.glob(f"**/{kind}.py")
+            for token in re.findall(rf"'kubernetes:([^']+):{kind}'", path.read_text("utf-8"))
+        }
+        in_sdk = {token.removeprefix("core/").rpartition("/")[0] for token in tokens}
+        assert groups - ours == in_sdk, kind
+
+
+@pytest.mark.parametrize(
+    ("token", "kind"),
+    [
+        ("kubernetes:networking.k8s.io/v1:NetworkPolicy", "NetworkPolicy"),
+        ("kubernetes:networking.k8s.io/v1:NetworkPolicyPatch", "NetworkPolicy"),
+        ("kubernetes:extensions/v1beta1:NetworkPolicy", "NetworkPolicy"),
+        ("kubernetes:crd.projectcalico.org/v1:NetworkPolicy", "NetworkPolicy.crd.projectcalico.org"),
+        ("kubernetes:core/v1:Service", "Service"),
+        ("kubernetes:serving.knative.dev/v1:Service", "Service.serving.knative.dev"),
+        ("kubernetes:helm.sh/v3:Release", "Release"),
+        ("kubernetes:helm.crossplane.io/v1beta1:Release", "Release.helm.crossplane.io"),
+        ("kubernetes:kueue.x-k8s.io/v1beta2:ClusterQueue", "ClusterQueue"),
+        ("kubernetes:helm.sh/v4:Chart", "Chart"),
+        ("kubernetes:yaml/v2:ConfigGroup", "ConfigGroup"),
+    ],
+)
+def test_a_types_group_decides_what_its_kind_means(pack: ModuleType, token: str, kind: str) -> None:
+    assert pack.object_of(token, {"metadata": {"name": "x"}})["kind"] == kind
+
+
+def test_a_type_stands_in_the_docs() -> None:
+    text = (ROOT / "docs" / "policy.md").read_text("utf-8")
+    missing = [kind for kind in GROUPS if f"`{kind}`" not in text]
+    assert missing == []
+
+
+def test_an_object_of_the_whole_cluster_has_no_namespace() -> None:
+    item = {"kind": "ClusterQueue", "metadata": {"name": "q", "namespace": "default"}}
+    assert placed(item)["metadata"] == {"name": "q"}
+    assert placed({**item, "kind": "LocalQueue"})["metadata"]["namespace"] == "default"
+    assert ruled("Job", "batch.volcano.sh/v1alpha1") == "Job.batch.volcano.sh"
+
+
+# Releases
+
+
+def test_a_release_that_hides_objects_is_told_with_the_command_that_shows_them(pack: ModuleType) -> None:
+    hidden = {**release("db", {}), "chart": "redis", "version": "1.2.3"}
+    hidden |= {"metadata": {"name": "db", "namespace": "team-a"}, "repositoryOpts": {"repo": "https://charts.example"}}
+    said = judged(pack, [hidden])
+    command = "helm template db redis --namespace team-a --repo https://charts.example --version 1.2.3 -f VALUES"
+    assert f"{command} | tenancy check -" in said["isolation-stack-advisory"][0]
+    assert refused(judged(pack, [hidden], {"preset": "regulated"})) == {"seen-01"}
+    assert not any(judged(pack, [{**hidden, "metadata": {"name": "db", "namespace": "monitoring"}}]).values())
+
+
+# Remedies
+
+
+def mended(pack: ModuleType, *items: Object, secret: bool = False) -> list[Object]:
+    """Properties after the remedies, as the engine gets them back."""
+    from pulumi_policy import ResourceValidationArgs
+    from pulumi_policy.deserialize import SPECIAL_SECRET_SIG, SPECIAL_SIG_KEY, deserialize_properties
+    from pulumi_policy.deserialize import serialize_properties as wired
+    from pulumi_policy.proxy import unknown_checking_proxy
+
+    policy = next(p for p in pack.POLICIES if p.name == "isolation")
+    made = []
+    for item in items:
+        one = resource(item)
+        inputs = json.loads(json.dumps(one.inputs))
+        if secret:
+            inputs["metadata"]["annotations"] = {"s": {SPECIAL_SIG_KEY: SPECIAL_SECRET_SIG, "value": "hush"}}
+        props = unknown_checking_proxy(deserialize_properties(inputs, True))
+        args = ResourceValidationArgs(one.type, props, "urn", one.name, None, None, {}, {})
+        made.append(wired(policy.remediate(args) or props))
+    return made
+
+
+@pytest.mark.parametrize("key", ["nvidia.com/gpu", "limits.nvidia.com/gpu"])
+def test_a_key_of_a_quota_that_counts_nothing_gets_the_prefix_that_counts(pack: ModuleType, key: str) -> None:
+    quota = manifest("v1", "ResourceQuota", "q", {"spec": {"hard": {key: "4", "pods": UNKNOWN}}}, "a", "a--b")
+    (made,) = mended(pack, quota, secret=True)
+    assert made["spec"]["hard"] == {"requests.nvidia.com/gpu": "4", "pods": UNKNOWN}
+    assert made["metadata"]["annotations"]["s"]["value"] == "hush"
+    assert len(made["metadata"]["annotations"]["s"]) == 2  # it is still a secret
+
+
+def test_an_amount_that_is_not_known_yet_is_carried_along(pack: ModuleType) -> None:
+    quota = manifest("v1", "ResourceQuota", "q", {"spec": {"hard": {"nvidia.com/gpu": UNKNOWN}}}, "a", "a--b")
+    assert mended(pack, quota)[0]["spec"]["hard"] == {"requests.nvidia.com/gpu": UNKNOWN}
+
+
+def test_of_two_keys_for_one_resource_none_is_taken(pack: ModuleType) -> None:
+    hard = {"nvidia.com/gpu": "4", "requests.nvidia.com/gpu": "2"}
+    (made,) = mended(pack, manifest("v1", "ResourceQuota", "q", {"spec": {"hard": hard}}, "a", "a--b"))
+    assert made["spec"]["hard"] == hard
+
+
+def test_an_object_gets_the_labels_of_its_namespace(pack: ModuleType) -> None:
+    quota = with_field(walls("inherit", "acme")[0], ("metadata", "labels"), None)
+    _, made = mended(pack, namespace("inherit", "acme"), quota)
+    assert made["metadata"]["labels"] == {words.TENANT: "acme", **dict.fromkeys(words.COST_LABELS, "x")}
+
+
+def test_an_object_gets_the_tenant_of_its_namespaces_name(pack: ModuleType) -> None:
+    quota = with_field(walls("acme--main", "acme")[0], ("metadata", "labels"), None)
+    assert mended(pack, quota)[0]["metadata"]["labels"] == {words.TENANT: "acme"}
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        walls("rival--main", "acme")[0],
+        walls("shared", "acme")[0],
+        with_field(walls("shared", "acme")[0], ("metadata", "labels"), None),
+        with_field(walls("acme--main", "acme")[0], ("metadata", "labels"), UNKNOWN),
+        {**walls("acme--main", "acme")[0], "kind": "ResourceQuotaPatch", "metadata": {"namespace": "acme--main"}},
+    ],
+    ids=["another tenant's", "labelled", "whose nobody knows", "not known yet", "a patch"],
+)
+def test_what_is_no_plain_mistake_stays_as_it_is(pack: ModuleType, item: Object) -> None:
+    if item["kind"].endswith("Patch"):
+        item = {**item, "metadata": {"name": "p", **item["metadata"]}}
+    assert mended(pack, item) == [resource(item).inputs]
