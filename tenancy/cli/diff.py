@@ -1,0 +1,144 @@
+"""`tenancy diff`: what a change of the files means to tenants."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from tenancy.cli.common import BAD_INPUT, FAILED, example, fail, refuses_bad_input
+
+_SUFFIXES = {"markdown": "md", "json": "json", "stacks": "stacks"}
+_ALARMS = ("lost-guarantee", "wider-reach", "new-exception", "broken-rule", "disruption", "higher-cost")
+
+
+@click.command("diff", epilog=example("tenancy diff main..HEAD -- stacks/bank --format markdown"))
+@click.argument("words", nargs=-1, metavar="[FROM..TO] ENV | FOLDER FOLDER")
+@click.option(
+    "--preview",
+    "previews",
+    multiple=True,
+    metavar="FILE",
+    help="Instead of files of a spec: what `pulumi preview --json` wrote of one stack, - for the standard input; more "
+    "than once.",
+)
+@click.option("--from", "start", metavar="REV", help="Revision of git to compare from; absent: HEAD.")
+@click.option("--to", "end", metavar="REV", help="Revision to compare with, or worktree; absent: worktree.")
+@click.option(
+    "--fail-on",
+    multiple=True,
+    type=click.Choice([*_ALARMS, "any", "nothing"]),
+    default=["broken-rule"],
+    help="End with exit code 1 on this; more than once. Absent: broken-rule.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "markdown", "json", "stacks"]),
+    default="text",
+    help="How to print the answer; stacks: only those that have to run, one a line, as stage, environment, name and "
+    "operation.",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for the answer in every form: ENV.md, ENV.json and ENV.stacks.",
+)
+@refuses_bad_input
+def command(
+    words: tuple[str, ...],
+    previews: tuple[str, ...],
+    start: str | None,
+    end: str | None,
+    fail_on: tuple[str, ...],
+    form: str,
+    out: Path | None,
+) -> None:
+    """Say who gains or loses what between two versions of ENV's files, or by previews of anybody's program.
+
+    GPUs, reach, rights, dollars, rules and exceptions, work that is replaced or drained, and the stacks that have to
+    run. FROM..TO are revisions of git, FROM...TO compares with where the two parted. Two folders are compared as they
+    lie there. The working tree is not touched, and nothing is asked of a cluster.
+
+    Exit codes: 0 fine, 1 something that --fail-on names, 2 bad input.
+    """
+    from tenancy.diff import outputs
+    from tenancy.diff.alarms import alarm
+    from tenancy.diff.changes import diff
+
+    if previews:
+        name, before, after, found = _previewed(words, previews, start, end)
+    else:
+        name, before, after = _sides(words, start, end)
+        if before.loaded is None and after.loaded is None and not (before.problems or after.problems):
+            given = f"given {name}, which is neither in {before.name} nor in {after.name}"
+            fail(f"{given}; rule: an environment; change: name its folder", BAD_INPUT)
+        found = diff(before, after)
+    data = outputs.as_json(name, before, after, found)
+    forms: dict[str, Callable[[], str]] = {
+        "text": lambda: outputs.text(name, before, after, found) + "\n",
+        "markdown": lambda: outputs.markdown(name, before, after, found) + "\n",
+        "json": lambda: json.dumps(data, indent=2) + "\n",
+        "stacks": lambda: outputs.stack_lines(name, found),
+    }
+    click.echo(forms[form](), nl=False)
+    if out:
+        out.mkdir(parents=True, exist_ok=True)
+        for kind, suffix in _SUFFIXES.items():
+            (out / f"{name}.{suffix}").write_text(forms[kind](), "utf-8")
+    alarms = {a.value for change in found if (a := alarm(change))}
+    if "nothing" not in fail_on and (alarms & set(fail_on) or (alarms and "any" in fail_on)):
+        sys.exit(FAILED)
+
+
+def _previewed(words: tuple[str, ...], paths: tuple[str, ...], start: str | None, end: str | None) -> tuple:
+    """A title, two sides of which nothing is loaded, and the changes."""
+    from tenancy.diff import previews
+    from tenancy.diff.changes import Side
+
+    if words or start or end:
+        fail("given --preview and what else to compare; rule: one or the other; change: drop one of them", BAD_INPUT)
+    try:
+        read = [previews.read(path) for path in paths]
+    except previews.NotAPreview as error:
+        fail(str(error), BAD_INPUT)
+    return f"{previews.environment(read)}, preview", Side("the state"), Side("the preview"), previews.changes(read)
+
+
+def _sides(words: tuple[str, ...], start: str | None, end: str | None) -> tuple:
+    """The environment's name, and its two sides."""
+    from tenancy.diff.sources import WORKTREE, merge_base, of_folder, of_revision
+
+    if not words:
+        fail("given nothing to compare; rule: an environment, two folders or --preview; change: see --help", BAD_INPUT)
+    if len(words) == 2 and all(Path(word).is_dir() for word in words) and not (start or end):
+        one, other = map(Path, words)
+        return other.resolve().name, of_folder(one, str(one)), of_folder(other, str(other))
+    *revisions, folder = words
+    if len(revisions) > 1 or (revisions and ".." not in revisions[0]) or (revisions and (start or end)):
+        given = " ".join(words)
+        fail(f"given {given}; rule: FROM..TO and an environment, or two folders; change: see --help", BAD_INPUT)
+    if revisions:
+        parted = "..." in revisions[0]
+        start, _, end = revisions[0].partition("..." if parted else "..")
+        start, end = start or "HEAD", end or "HEAD"
+        start = merge_base(start, end) if parted else start
+    home = _home(folder)
+    sides = [
+        of_folder(home, WORKTREE) if rev == WORKTREE else of_revision(home, rev)
+        for rev in (start or "HEAD", end or WORKTREE)
+    ]
+    return (home.resolve().name, *sides)
+
+
+def _home(word: str) -> Path:
+    """The folder of an environment, which may be there in one of the revisions only."""
+    from tenancy.spec.loader import STACKS_FOLDER, SpecError, find_folder
+
+    try:
+        return find_folder(word)
+    except SpecError:
+        return Path(word) if "/" in word else Path(STACKS_FOLDER) / word

@@ -1,0 +1,72 @@
+"""What of a change somebody should look at before it is merged."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+from tenancy.diff import changes as of
+from tenancy.diff.changes import Change, Topic
+
+
+class Alarm(StrEnum):
+    LOST_GUARANTEE = "lost-guarantee"  # somebody is promised less than before
+    WIDER_REACH = "wider-reach"  # somebody reaches, reads or may do what they did not
+    NEW_EXCEPTION = "new-exception"  # a rule is waived, or for longer
+    BROKEN_RULE = "broken-rule"  # a rule is broken that was kept
+    DISRUPTION = "disruption"  # running work is replaced, drained or deleted
+    HIGHER_COST = "higher-cost"  # the nodes cost more, or nobody knows what
+
+
+_WITHIN = {
+    "viewer": {"operator", "developer", "owner"},
+    "developer": {"owner"},
+    "writes what is new": {"writes"},
+    "deletes nothing": {"reads"},
+}
+"""Rights that others hold within themselves."""
+
+
+def alarm(change: Change) -> Alarm | None:
+    """Why a change is one to look at; None if it is not."""
+    before, after = change.before, change.after
+    match change.topic:
+        case Topic.GPUS:
+            lost = change.tenant and change.what == of.GUARANTEED and _number(after) < _number(before)
+            return Alarm.LOST_GUARANTEE if lost else None
+        case Topic.REACH | Topic.ACCESS:
+            return Alarm.WIDER_REACH if _wider(before, after) else None
+        case Topic.EXCEPTION:
+            return Alarm.NEW_EXCEPTION if after is not None and str(after) > str(before or "") else None
+        case Topic.RULE:
+            return Alarm.BROKEN_RULE if after is not None else None
+        case Topic.WORK:
+            return Alarm.DISRUPTION if _disrupts(change) else None
+        case Topic.COST:
+            nodes = change.what in {of.SURELY, of.AT_MOST}
+            more = after == of.UNKNOWN or (before != of.UNKNOWN and _number(after) > _number(before))
+            return Alarm.HIGHER_COST if nodes and more else None
+    return None
+
+
+def _number(value: of.Value) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _wider(before: of.Value, after: of.Value) -> bool:
+    """Whether some right is new. Rights are said as lists of words."""
+    had, has = (set(re.split(r", | and ", str(value))) if value else set() for value in (before, after))
+    return any(right not in had and not _WITHIN.get(right, set()) & had for right in has)
+
+
+def _disrupts(change: Change) -> bool:
+    before, after = change.before, change.after
+    if change.what == of.GATE:
+        return after is not None
+    if before is None:
+        return False
+    if change.what == of.NAMESPACE:
+        return after is None and before != "adopted"
+    if change.what in {of.NODES_MIN, of.NODES_MAX}:
+        return after is not None and _number(after) < _number(before)
+    return True

@@ -1,0 +1,389 @@
+"""Two specs and their plans, compared in what tenants have: a pure function."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+from tenancy.chargeback.measures import MICRO, bought, node_price
+from tenancy.components.scope import Scope, select, stacks
+from tenancy.plan import Plan, make_plan
+from tenancy.plan.access_review import review, rights
+from tenancy.plan.capacity import supply
+from tenancy.plan.queues import part_of_node
+from tenancy.rules import index, objects, plain
+from tenancy.spec.environment import Environment, Layout
+from tenancy.spec.loader import Loaded, Problem
+from tenancy.spec.pools import Pool
+from tenancy.spec.queues import Gate
+from tenancy.spec.tenant import Tenant
+
+HOURS = 730
+"""Of a month, as AWS counts."""
+UNKNOWN = "unknown"
+"""A price that nobody has said."""
+
+
+class Topic(StrEnum):
+    TENANT = "tenant"
+    GPUS = "GPUs"
+    QUOTA = "quota"
+    REACH = "reach"
+    ACCESS = "access"
+    COST = "cost"
+    EXCEPTION = "exception"
+    RULE = "rule"
+    WORK = "work"
+    STACK = "stack"
+
+
+Value = int | str | None
+"""None: it is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that somebody has before, after or both."""
+
+    topic: Topic
+    tenant: str
+    """Empty: of all, or of the platform."""
+    what: str
+    before: Value
+    after: Value
+    of: str = ""
+    """What it is an amount of, or whose: a flavor, a group, a namespace."""
+
+    def mirrored(self) -> Change:
+        """The same, if before and after change places."""
+        return replace(self, before=self.after, after=self.before)
+
+
+@dataclass(frozen=True)
+class Side:
+    """An environment at one time: what loaded, or why it did not, or nothing at all."""
+
+    name: str
+    loaded: Loaded | None = None
+    problems: tuple[Problem, ...] = ()
+
+    @cached_property
+    def plan(self) -> Plan | None:
+        return make_plan(self.loaded.environment, self.loaded.tenants) if self.loaded else None
+
+    @property
+    def tenants(self) -> Mapping[str, Tenant]:
+        return {tenant.tenant: tenant for tenant in self.loaded.tenants} if self.loaded else {}
+
+    @property
+    def environment(self) -> Environment | None:
+        return self.loaded.environment if self.loaded else None
+
+
+def diff(before: Side, after: Side) -> tuple[Change, ...]:
+    """Every change, in the order of its topics. Where a side cannot be read, only its broken rules are compared."""
+    found = [*between(Topic.RULE, _broken(before), _broken(after))]
+    if not (before.problems or after.problems):
+        found += between(Topic.TENANT, _names(before), _names(after))
+        found += between(Topic.GPUS, _shares(before), _shares(after))
+        found += between(Topic.QUOTA, _quotas(before), _quotas(after))
+        found += between(Topic.REACH, _reach(before), _reach(after))
+        found += between(Topic.ACCESS, _access(before), _access(after))
+        found += between(Topic.COST, _costs(before), _costs(after))
+        found += between(Topic.EXCEPTION, _exceptions(before), _exceptions(after))
+        found += between(Topic.WORK, _homes(before), _homes(after))
+        found += between(Topic.STACK, *_stacks(before, after))
+    return ordered(found)
+
+
+def ordered(found: Iterable[Change]) -> tuple[Change, ...]:
+    order = list(Topic)
+    return tuple(sorted(found, key=lambda c: (order.index(c.topic), c.tenant, c.of, c.what)))
+
+
+Facts = dict[tuple[str, str, str], Value]
+"""(tenant, of, what) -> value."""
+
+
+def between(topic: Topic, before: Facts, after: Facts) -> Iterator[Change]:
+    for key in before.keys() | after.keys():
+        one, other = before.get(key), after.get(key)
+        if one != other:
+            tenant, of, what = key
+            yield Change(topic, tenant, what, one, other, of)
+
+
+# What is compared
+
+
+def _names(side: Side) -> Facts:
+    return {(name, "", "is a tenant"): tenant.title or tenant.team for name, tenant in side.tenants.items()}
+
+
+GUARANTEED, BORROWS, BORROWABLE, LENDS = "guaranteed", "may borrow", "there to borrow", "lends"
+WEIGHT, SHARING = "weight", "shares with other departments"
+
+
+def _shares(side: Side) -> Facts:
+    """Zero is nothing, so that a tenant that comes or goes gains or loses what it has."""
+    facts: Facts = {}
+    if not side.environment:
+        return facts
+    for flavor in supply(side.environment, list(side.tenants.values())):
+        for share in flavor.tenants:
+            amounts = {
+                GUARANTEED: share.guaranteed,
+                BORROWS: share.borrows,
+                BORROWABLE: share.borrowable,
+                LENDS: share.lends,
+            }
+            facts |= {(share.tenant, flavor.flavor, what): count for what, count in amounts.items() if count}
+        there = {"surely there": flavor.surely, "there at most": flavor.at_most}
+        facts |= {("", flavor.flavor, what): count for what, count in there.items() if count}
+    for name, department in side.environment.organisation.departments.items():
+        if members(side, name):
+            facts |= {("", name, SHARING): department.sharing.value, ("", name, WEIGHT): department.weight}
+    for name, tenant in side.tenants.items():
+        facts |= {(name, "", WEIGHT): tenant.weight} if tenant.gpus else {}
+    return facts
+
+
+def _quotas(side: Side) -> Facts:
+    """What else a namespace may hold. GPUs are told by flavor."""
+    facts: Facts = {}
+    for tenant in side.plan.tenants if side.plan else ():
+        for space in tenant.namespaces:
+            for item in space.isolation:
+                if item["kind"] == "ResourceQuota":
+                    hard = item["spec"]["hard"].items()
+                    facts |= {(tenant.name, space.name, key): amount for key, amount in hard if "/" not in key}
+    return facts
+
+
+def _reach(side: Side) -> Facts:
+    """What pods may connect to, and on which nodes they may run."""
+    facts: Facts = {}
+    for name, tenant in side.tenants.items():
+        for place in tenant.reach:
+            facts[name, "pods", f"{place.dns or place.cidr}, port {place.port}/{place.protocol}"] = "connect"
+    if side.environment:
+        for cidr in side.environment.aws.network.service_ranges:
+            facts["", "pods with grants on AWS", f"{cidr}, port 443/TCP"] = "connect"
+        for cidr in side.environment.aws.public_access:
+            facts["", "people and pipelines", f"the API server from {cidr}"] = "connect"
+        for name, pool in side.environment.pools.items():
+            for tenant in side.tenants.values():
+                if pool.admits(tenant.tenant, tenant.tiers):
+                    facts[tenant.tenant, "pods", f"nodes of pool {name}"] = "run"
+    return facts
+
+
+def _access(side: Side) -> Facts:
+    """Who may do what where. Several rights of one at one place are one value."""
+    if not side.loaded or not side.plan:
+        return {}
+    held: dict[tuple[str, str, str], set[str]] = {}
+    for entry in review(side.loaded.environment, side.loaded.tenants, side.plan):
+        for where in entry.where:
+            held.setdefault((entry.tenant, f"{entry.kind} {entry.who}", where), set()).add(entry.role)
+    facts: Facts = {key: " and ".join(sorted(roles)) for key, roles in held.items()}
+    for right in rights(side.plan):
+        for resource in right.to:
+            key = ("", f"role {right.role}", resource)
+            facts[key] = " and ".join(filter(None, [str(facts.get(key) or ""), right.may]))
+    return facts
+
+
+SURELY, AT_MOST, WORTH, BUDGET = "nodes that surely run", "nodes at most", "guarantees", "budget"
+
+
+def _costs(side: Side) -> Facts:
+    """Dollars a month. A sum with a price that nobody has said is unknown, and which pool it is for is told."""
+    environment = side.environment
+    if not environment:
+        return {}
+    prices = {
+        name: node_price(environment, name, pool.instance, str(bought(pool)))
+        for name, pool in environment.pools.items()
+    }
+    facts: Facts = {("", name, "price"): UNKNOWN for name, price in prices.items() if price is None}
+    pools = environment.pools.items()
+    facts["", "", SURELY] = _month((prices[name], pool.nodes.min) for name, pool in pools)
+    facts["", "", AT_MOST] = _month((prices[name], pool.nodes.max) for name, pool in pools)
+    for name, tenant in side.tenants.items():
+        parts = [(_unit_price(environment, prices, tenant, flavor), s.guaranteed) for flavor, s in tenant.gpus.items()]
+        facts[name, "", WORTH] = _month(parts)
+        if tenant.budget:
+            facts[name, "", BUDGET] = tenant.budget.monthly_usd
+    return {key: value for key, value in facts.items() if value != 0}
+
+
+def _month(priced: Iterable[tuple[Any, int]]) -> Value:
+    found = [(price, count) for price, count in priced if count]
+    if any(price is None for price, _ in found):
+        return UNKNOWN
+    return round(sum(price * count for price, count in found) * HOURS / MICRO)
+
+
+def _unit_price(environment: Environment, prices: Mapping[str, int | None], tenant: Tenant, flavor: str) -> Any:
+    """Millionths of a dollar for an hour of one GPU, slice or replica, in the pool that the tenant is given first."""
+    for name, pool in environment.pools_by_flavor[flavor]:
+        if pool.admits(tenant.tenant, tenant.tiers):
+            price = prices[name]
+            return None if price is None else price * part_of_node(environment, name, flavor)
+    return None
+
+
+def _exceptions(side: Side) -> Facts:
+    return {
+        (name, f"{waiver.rule} in {waiver.object}", f"{waiver.reason} ({waiver.owner})"): f"until {waiver.until}"
+        for name, tenant in side.tenants.items()
+        for waiver in tenant.exceptions
+    }
+
+
+def _broken(side: Side) -> Facts:
+    """Rules that the files break, or the objects that are made of them."""
+    facts: Facts = {}
+    for problem in side.problems:
+        facts["", problem.id or "file", where(problem)] = "broken"
+    if side.plan:
+        items = list(side.plan.objects())
+        alone = (f for item in items for f in (*objects.object_findings(item), *plain.object_findings(item)))
+        for finding in (*alone, *objects.stack_findings(items), *index.findings_together(items)):
+            facts["", finding.rule, f"{finding.object}: given {finding.given}"] = "broken"
+    return facts
+
+
+def where(problem: Problem) -> str:
+    """A mistake as it is compared: without its line, which moves with what stands above it."""
+    return f"{problem.file.rpartition(':')[2]}, {problem.field or 'file'}: given {problem.given}"
+
+
+NAMESPACE, QUEUE, SHARE, GATE = "namespace", "queue", "share of GPUs", "queue is"
+NODES, NODES_MIN, NODES_MAX = "nodes of pool", "nodes that surely run in pool", "nodes at most in pool"
+VERSION = "Kubernetes of every node"
+HELD = "holds"
+"""Of a preview: what ends with more than itself where it is deleted or made anew."""
+
+
+def _homes(side: Side) -> Facts:
+    """What work stands on: where it changes or goes, work is replaced or drained."""
+    facts: Facts = {}
+    if not side.plan or not side.environment:
+        return facts
+    for tenant in side.plan.tenants:
+        for space in tenant.namespaces:
+            facts[tenant.name, space.name, NAMESPACE] = "adopted" if tenant.adopt else "made here"
+            for item in space.isolation:
+                if item["kind"] == "LocalQueue":
+                    name = f"{space.name}/{item['metadata']['name']}"
+                    facts[tenant.name, name, QUEUE] = item["spec"]["clusterQueue"]
+        for item in tenant.queues:
+            if item["kind"] == "ClusterQueue":
+                facts[tenant.name, item["metadata"]["name"], SHARE] = "there"
+    for name, tenant in side.tenants.items():
+        if tenant.queue is not Gate.OPEN:
+            facts[name, "", GATE] = tenant.queue.value
+    for name, pool in side.environment.pools.items():
+        facts["", name, NODES] = _made_of(pool)
+        facts["", name, NODES_MIN] = pool.nodes.min
+        facts["", name, NODES_MAX] = pool.nodes.max
+    if side.environment.pools:
+        facts["", "", VERSION] = side.environment.cluster.kubernetes
+    return facts
+
+
+def _made_of(pool: Pool) -> str:
+    """What of a pool a node cannot change while it runs."""
+    zones = f" in {', '.join(sorted(pool.zones))}" if pool.zones else ""
+    cut = "".join(f", {word}" for word in (_cut(pool), "EFA" if pool.efa else "", pool.ami_release or "") if word)
+    return f"{pool.instance}, {pool.purchase}, by {pool.made_by}{zones}{cut}"
+
+
+def _cut(pool: Pool) -> str:
+    words = []
+    if pool.mig:
+        words.append(f"MIG {pool.mig.model_dump(mode='json', exclude_none=True, exclude_defaults=True)}")
+    if pool.share:
+        words.append(f"shared by {pool.share.mode}, {pool.share.replicas} replicas")
+    return " ".join(words)
+
+
+def _stacks(before: Side, after: Side) -> tuple[Facts, Facts]:
+    """Stacks whose part of the plan differs, with a mark of it on each side."""
+    mine, theirs = dict(_parts(before)), dict(_parts(after))
+    differ = [name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name)]
+    found: tuple[Facts, Facts] = ({}, {})
+    for facts, parts in zip(found, (mine, theirs), strict=True):
+        for name in differ:
+            if name in parts:
+                scope, tenant, part = parts[name]
+                facts[tenant or "", str(scope), name] = hashlib.sha256(repr(part).encode()).hexdigest()[:8]
+    return found
+
+
+def _parts(side: Side) -> Iterator[tuple[str, tuple[Scope, str | None, Any]]]:
+    if not side.plan or not side.environment:
+        return
+    plan, layout = side.plan, side.environment.stacks
+    for name, scope, tenant in stacks(plan, layout):
+        if scope is Scope.CLUSTER:
+            part: Any = plan.cluster
+        elif scope is Scope.TENANT:
+            part = plan.tenant(tenant or "")
+        else:
+            part = (plan.platform, plan.tenants if layout is Layout.ONE else ())
+        yield name, (scope, tenant, part)
+
+
+def users(side: Side, pool: str) -> list[str]:
+    """Tenants with a share of what a pool yields, whom its nodes' going would touch."""
+    environment = side.environment
+    if not environment or pool not in environment.pools:
+        return []
+    flavors = set(environment.flavors_of(pool))
+    found = environment.pools[pool]
+    return [n for n, t in side.tenants.items() if found.admits(n, t.tiers) and flavors & set(t.gpus)]
+
+
+def members(side: Side, department: str) -> list[str]:
+    """Tenants of a department."""
+    return [name for name, tenant in side.tenants.items() if tenant.department == department]
+
+
+def differing(before: Side, after: Side, stack: str) -> str:
+    """What of a stack's objects is other than before, counted by kind; empty where no object of the cluster is."""
+    one, other = (_objects(side, stack) for side in (before, after))
+    kinds: dict[str, int] = {}
+    for name in one.keys() | other.keys():
+        if one.get(name) != other.get(name):
+            kinds[name[0]] = kinds.get(name[0], 0) + 1
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+
+
+def _objects(side: Side, stack: str) -> dict[tuple[str, str], Any]:
+    found: Iterable[Any] = ()
+    for name, (scope, tenant, _) in _parts(side):
+        if name == stack and side.plan and scope is not Scope.CLUSTER:
+            platform, tenants = select(side.plan, scope, tenant)
+            found = [item for part in (platform, *tenants) if part for item in part.objects()]
+    return {(item["kind"], objects.name_of(item)): item for item in found}
+
+
+def published(side: Side) -> list[str]:
+    """Pools whose price nobody of the environment has said, but AWS."""
+    environment = side.environment
+    if not environment:
+        return []
+    return sorted(
+        name
+        for name, pool in environment.pools.items()
+        if name not in environment.costs.pools
+        and pool.machine.gpu not in environment.prices
+        and node_price(environment, name, pool.instance, str(bought(pool))) is not None
+    )

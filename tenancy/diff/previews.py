@@ -1,0 +1,340 @@
+"""What an engine's previews change, in the same words: out of `pulumi preview --json`, of anybody's program.
+
+A preview lists what changes and leaves out what stays, so amounts are those of one queue or namespace, never of a whole
+tenant, and rules are judged on each object alone: those on all objects together are the policy pack's.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tenancy.catalog import vocabulary as words
+from tenancy.components.scope import CLUSTER_SUFFIX, names_of, scope_of
+from tenancy.diff import changes as of
+from tenancy.diff.changes import Change, Facts, Topic, between, ordered
+from tenancy.iam.rights import rights
+from tenancy.plan.access import role_name
+from tenancy.rules import aws, objects, plain
+from tenancy.rules.found import UNKNOWN, Object, at, many
+from tenancy.spec.environment import Layout
+from tenancy.spec.tenant import Role
+
+LATER = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+"""How the engine writes a text that is known only after the apply (pulumi sdk/go/common/resource/plugin/rpc.go)."""
+STDIN = "-"
+_KUBERNETES, _ROLE_POLICY, _TENANT = "kubernetes:", "aws:iam/rolePolicy:RolePolicy", "gpu-tenancy:index:Tenant"
+_SHOWN_TWICE = frozenset({"create-replacement", "delete-replaced", "same", "read", "refresh"})
+"""Halves of a replacement, which is a step of its own too, and what changes nothing."""
+_HOLDS = frozenset(
+    {
+        "aws:dynamodb/table:Table",
+        "aws:ecr/repository:Repository",
+        "aws:efs/fileSystem:FileSystem",
+        "aws:eks/cluster:Cluster",
+        "aws:fsx/lustreFileSystem:LustreFileSystem",
+        "aws:kms/key:Key",
+        "aws:s3/bucket:Bucket",
+        "aws:s3/bucketV2:BucketV2",
+        "aws:secretsmanager/secret:Secret",
+        "kubernetes:core/v1:PersistentVolumeClaim",
+    }
+)
+"""Types whose deletion ends more than the resource: data, keys, a cluster."""
+
+
+class NotAPreview(ValueError):
+    """A file that cannot be compared."""
+
+    def __init__(self, given: str, change: str = "") -> None:
+        change = change or "give what `pulumi preview --json --stack STACK` writes to its standard output"
+        super().__init__(f"given {given}; rule: the preview of one stack, as JSON; change: {change}")
+
+
+@dataclass(slots=True)
+class Preview:
+    """Of one stack: each changed resource before and after, and which are replaced or held back."""
+
+    stack: str
+    before: list[Object] = field(default_factory=list)
+    after: list[Object] = field(default_factory=list)
+    replaced: list[tuple[Object, str]] = field(default_factory=list)
+    """With the fields that are why."""
+    operations: set[str] = field(default_factory=set)
+
+
+def read(path: str) -> Preview:
+    """A preview out of a file, or the standard input; NotAPreview if it is none, or failed."""
+    try:
+        text = sys.stdin.read() if path == STDIN else Path(path).read_text("utf-8")
+        document = json.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise NotAPreview(f"{path}: {' '.join(str(error).split())[:160]}") from None
+    steps = document.get("steps") if isinstance(document, dict) else None
+    if not isinstance(steps, list) or not all(isinstance(at(step, "urn"), str) for step in steps):
+        raise NotAPreview(f"{path}, without steps")
+    if failed := [d for d in many(document.get("diagnostics")) if at(d, "severity") == "error"]:
+        said = " ".join(str(at(failed[0], "message")).split())
+        raise NotAPreview(f"{path}, a preview that failed: {said[:300]}", "mend what it says, and preview again")
+    stacks = sorted({step["urn"].split("::")[0].rpartition(":")[2] for step in steps})
+    if len(stacks) != 1:
+        raise NotAPreview(f"{path}, with {len(stacks)} stacks: {', '.join(stacks) or 'no step'}")
+    preview = Preview(stacks[0])
+    for step in steps:
+        _take(preview, step)
+    return preview
+
+
+def _take(preview: Preview, step: Mapping[str, Any]) -> None:
+    operation = str(step.get("op"))
+    if operation in _SHOWN_TWICE:
+        return
+    before, after = (_item(step, state) for state in ("oldState", "newState"))
+    if before or after:
+        preview.operations.add(operation)
+    if before:
+        preview.before.append(before)
+    if after and operation != "delete":
+        preview.after.append(after)
+    if before and operation == "replace":
+        preview.replaced.append((before, ", ".join(map(str, many(step.get("replaceReasons"))))))
+
+
+_PERSONAS = {role_name(role): role.value for role in Role}
+_TYPE = "type"
+"""Of an item here: the engine's type of it."""
+
+
+def _item(step: Mapping[str, Any], key: str) -> Object | None:
+    """A resource as rules read it: what it was asked to be, with the engine's type beside it."""
+    state = step.get(key)
+    if not isinstance(state, Mapping):
+        return None
+    given, found = state.get("inputs"), str(state.get("type") or step["urn"].split("::")[2].rpartition("$")[2])
+    given, name = _known(given if isinstance(given, Mapping) else {}), step["urn"].rpartition("::")[2]
+    if found.startswith(_KUBERNETES):
+        metadata = given["metadata"] if isinstance(given.get("metadata"), dict) else {}
+        return {**given, "kind": found.rpartition(":")[2], "metadata": {"name": name, **metadata}, _TYPE: found}
+    return {**given, "kind": found, "metadata": {"name": name}, _TYPE: found}
+
+
+def _known(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _known(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_known(inner) for inner in value]
+    return Unknown() if value == LATER else value
+
+
+class Unknown(str):
+    """What is known only after the apply, wherever it stands: a text that has neither items nor fields."""
+
+    __slots__ = ()
+
+    def __new__(cls) -> Unknown:
+        return super().__new__(cls, UNKNOWN)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __getitem__(self, _key: Any) -> Any:
+        return self
+
+    def get(self, _key: str, _default: Any = None) -> Any:
+        return self
+
+    def items(self) -> tuple[()]:
+        return ()
+
+
+def changes(previews: Sequence[Preview]) -> tuple[Change, ...]:
+    """Every change, in the order of its topics."""
+    found: list[Change] = []
+    for preview in previews:
+        before, after = _facts(preview.before), _facts(preview.after)
+        for topic in dict.fromkeys([*before, *after]):
+            found += between(topic, before.get(topic, {}), after.get(topic, {}))
+        found += _opened(preview)
+        found += _replaced(preview)
+        if preview.operations:
+            marks = {"create": (None, "new"), "delete": ("old", None)}
+            kinds = {"create" if o == "create" else "delete" if o == "delete" else "update" for o in preview.operations}
+            one, other = marks.get(kinds.pop(), ("old", "new")) if len(kinds) == 1 else ("old", "new")
+            scope = scope_of(None, Layout.PER_TENANT, preview.stack)
+            found.append(Change(Topic.STACK, names_of(preview.stack)[1], preview.stack, one, other, str(scope)))
+    return ordered(found)
+
+
+def environment(previews: Sequence[Preview]) -> str:
+    """What the previews are of: the environment of their stacks' names, or all of the names."""
+    names = sorted({names_of(p.stack.removesuffix(CLUSTER_SUFFIX))[0] for p in previews})
+    return ", ".join(names)
+
+
+def _facts(items: Iterable[Object]) -> dict[Topic, Facts]:
+    facts: dict[Topic, Facts] = {}
+    for item in items:
+        for topic, key, value in _of_one(item):
+            held = facts.setdefault(topic, {})
+            # Several bindings may give one subject rights at one place.
+            held[key] = f"{held[key]} and {value}" if topic is Topic.ACCESS and key in held else value
+    return facts
+
+
+Fact = tuple[Topic, tuple[str, str, str], of.Value]
+
+
+def _of_one(item: Object) -> Iterator[Fact]:
+    whose = str(at(item, "metadata", "labels", words.TENANT) or at(item, "tags", words.TENANT_TAG) or "")
+    name, space = str(at(item, "metadata", "name")), str(at(item, "metadata", "namespace") or "")
+    kind = item["kind"]
+    for finding in (*objects.object_findings(item), *plain.object_findings(item)):
+        if UNKNOWN in finding.given:
+            continue  # the pack says so, and judges it once it is known
+        yield Topic.RULE, ("", finding.rule, f"{finding.object}: given {finding.given}"), "broken"
+    if item[_TYPE] == _TENANT:
+        yield Topic.TENANT, (name, "", "is a tenant"), name
+    elif kind in {"Namespace", "NamespacePatch"}:
+        yield Topic.WORK, (whose, name, of.NAMESPACE), "made here"
+        for waiver in filter(None, str(at(item, "metadata", "annotations", words.EXCEPTIONS) or "").split(",")):
+            rule, _, until = waiver.partition("=")
+            yield Topic.EXCEPTION, (whose or name, f"{rule} in {name}", "by its annotation"), f"until {until}"
+    elif kind in {"ClusterQueue", "Cohort"}:
+        yield from _amounts(item, whose or (name if kind == "ClusterQueue" else ""))
+        if kind == "ClusterQueue":
+            yield Topic.WORK, (whose, name, of.SHARE), "there"
+    elif kind == "LocalQueue":
+        yield Topic.WORK, (whose, f"{space}/{name}", of.QUEUE), str(at(item, "spec", "clusterQueue"))
+    elif kind == "ResourceQuota":
+        for resource, amount in (at(item, "spec", "hard") or {}).items():
+            yield Topic.QUOTA, (whose, space, str(resource)), str(amount)
+    elif kind == "NetworkPolicy":
+        for where, value in _reach(item):
+            yield Topic.REACH, (whose, f"pods of {space}{_selected(item)}", where), value
+    elif kind in {"RoleBinding", "ClusterRoleBinding"}:
+        for subject in many(at(item, "subjects")):
+            who = f"{at(subject, 'kind')} {at(subject, 'name')}"
+            role = str(at(item, "roleRef", "name"))
+            yield Topic.ACCESS, (whose, who, space or "every namespace"), _PERSONAS.get(role, role)
+    else:
+        yield from _on_aws(item, whose, name)
+
+
+_AMOUNTS = {"nominalQuota": of.GUARANTEED, "lendingLimit": of.LENDS, "borrowingLimit": of.BORROWS}
+
+
+def _amounts(item: Object, whose: str) -> Iterator[Fact]:
+    """What a queue or cohort has of devices; what of CPU and memory goes with them is left out."""
+    for group in many(at(item, "spec", "resourceGroups")):
+        for flavor in many(at(group, "flavors")):
+            for resource in many(at(flavor, "resources")):
+                name = str(at(resource, "name"))
+                if name in {"cpu", "memory", "ephemeral-storage", "pods"} or name.startswith(words.PREFIX):
+                    continue
+                where = f"{at(item, 'metadata', 'name')}: {name} in {at(flavor, 'name')}"
+                for key, what in _AMOUNTS.items():
+                    amount = str(at(resource, key) or 0)
+                    if amount != "0":
+                        yield Topic.GPUS, (whose, where, what), int(amount) if amount.isdigit() else amount
+
+
+def _selected(item: Object) -> str:
+    chosen = at(item, "spec", "podSelector", "matchLabels") or at(item, "spec", "podSelector", "matchExpressions")
+    return f" with {json.dumps(chosen, sort_keys=True)}" if chosen else ""
+
+
+_SIDES = (("egress", "to", "connect"), ("ingress", "from", "accept"))
+
+
+def _reach(item: Object) -> Iterator[tuple[str, str]]:
+    for direction, key, value in _SIDES:
+        for rule in many(at(item, "spec", direction)):
+            ports = [f"{at(p, 'port') or 'any'}/{at(p, 'protocol') or 'TCP'}" for p in many(at(rule, "ports"))]
+            through = f", port {', '.join(ports)}" if ports else ", every port"
+            for peer in many(at(rule, key)) or [None]:
+                yield f"{_peer(peer)}{through}", value
+
+
+def _peer(peer: Any) -> str:
+    if block := at(peer, "ipBlock"):
+        but = many(at(block, "except"))
+        return f"{at(block, 'cidr')}{f' but {some}' if (some := ', '.join(map(str, but))) else ''}"
+    if at(peer, "podSelector") == {} and at(peer, "namespaceSelector") is None:
+        return "pods of the same namespace"
+    parts = [
+        f"{what} {json.dumps(at(peer, key), sort_keys=True) if at(peer, key) else 'all'}"
+        for key, what in (("namespaceSelector", "namespaces"), ("podSelector", "pods"))
+        if at(peer, key) is not None
+    ]
+    return " and ".join(parts) or "everything"
+
+
+def _on_aws(item: Object, whose: str, name: str) -> Iterator[Fact]:
+    kind = item[_TYPE]
+    if kind == _ROLE_POLICY:
+        role = str(item.get("role") or name)
+        try:
+            given = rights(json.loads(item["policy"]))
+        except (KeyError, TypeError, ValueError):
+            yield Topic.ACCESS, (whose, f"role {role}", f"what policy {name} says"), UNKNOWN
+            return
+        for place, may in given.items():
+            yield Topic.ACCESS, (whose, f"role {role}", place), ", ".join(sorted(may))
+    elif kind == aws.ENTRY:
+        for group in many(item.get("kubernetesGroups")):
+            yield Topic.ACCESS, (whose, str(item.get("principalArn")), "the cluster"), f"group {group}"
+    elif kind == aws.ASSOCIATION:
+        policy = str(item.get("policyArn")).rpartition("/")[2]
+        where = ", ".join(map(str, many(at(item, "accessScope", "namespaces")))) or "every namespace"
+        yield Topic.ACCESS, (whose, str(item.get("principalArn")), where), policy
+    elif kind == aws.GROUP:
+        for key, what in (("minSize", of.NODES_MIN), ("maxSize", of.NODES_MAX)):
+            count = at(item, "scalingConfig", key)
+            if isinstance(count, int | float):
+                yield Topic.WORK, ("", name, what), int(count)
+        yield Topic.WORK, ("", name, of.NODES), ", ".join(map(str, many(item.get("instanceTypes")))) or "nodes"
+    elif kind in _HOLDS:
+        yield Topic.WORK, (whose, f"{kind.rpartition(':')[2]} {name}", of.HELD), "there"
+
+
+def _opened(preview: Preview) -> Iterator[Change]:
+    """Namespaces that stay and lose their default-deny: all of what it kept out is let in."""
+    denied, kept = (
+        {_space(item): item for item in items if _denies(item)} for items in (preview.before, preview.after)
+    )
+    spaces = [{_name(i) for i in items if i["kind"] == "Namespace"} for items in (preview.before, preview.after)]
+    for space in denied.keys() - kept.keys() - (spaces[0] - spaces[1]):
+        whose = str(at(denied[space], "metadata", "labels", words.TENANT) or "")
+        what = "everything that no other policy keeps out, for its default-deny goes"
+        yield Change(Topic.REACH, whose, what, None, "connect", f"pods of {space}")
+
+
+def _denies(item: Object) -> bool:
+    spec = at(item, "spec")
+    return (
+        item["kind"] == "NetworkPolicy"
+        and not at(spec, "podSelector")
+        and {"Ingress", "Egress"} <= set(many(at(spec, "policyTypes")))
+        and not (at(spec, "ingress") or at(spec, "egress"))
+    )
+
+
+def _space(item: Object) -> str:
+    return str(at(item, "metadata", "namespace"))
+
+
+def _name(item: Object) -> str:
+    return str(at(item, "metadata", "name"))
+
+
+def _replaced(preview: Preview) -> Iterator[Change]:
+    for item, why in preview.replaced:
+        kind = item["kind"].rpartition(":")[2]
+        whose = str(at(item, "metadata", "labels", words.TENANT) or at(item, "tags", words.TENANT_TAG) or "")
+        shown = objects.name_of(item) if item[_TYPE].startswith(_KUBERNETES) else f"{kind} {_name(item)}"
+        reason = f" for {why}" if why else ""
+        yield Change(Topic.WORK, whose, of.HELD, "there", f"made anew{reason}", shown)

@@ -1,0 +1,99 @@
+"""What changes from one spec to another, and back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bench.generate import generate
+from tenancy.diff.alarms import Alarm, alarm
+from tenancy.diff.changes import Side, Topic, diff
+from tenancy.spec import Loaded, Tenant, load
+from tenancy.spec.tenant import Reach, Role
+
+TENANTS = 6
+_NETWORKS = ["198.51.100.0/24", "203.0.113.0/24"]
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    return load(generate(tmp_path_factory.mktemp("many") / "bench", TENANTS))
+
+
+def _changed(tenant: Tenant, draw: Any) -> Tenant:
+    """A tenant of which anything may differ that a reviewer would want to know."""
+    gpus = {
+        flavor: share.model_copy(update={"guaranteed": share.guaranteed + draw(st.integers(0, 3))})
+        for flavor, share in tenant.gpus.items()
+        if draw(st.integers(0, 4))
+    }
+    people = tuple(
+        person.model_copy(update={"role": draw(st.sampled_from(Role))})
+        for person in tenant.people
+        if draw(st.booleans())
+    )
+    reach = tuple(Reach(cidr=cidr, port=443) for cidr in draw(st.sets(st.sampled_from(_NETWORKS))))
+    held = {"gpus": {f: n for f, n in space.gpus.items() if f in gpus}} if (space := tenant.namespaces[0]) else {}
+    namespaces = (space.model_copy(update=held), *tenant.namespaces[1:])
+    return tenant.model_copy(update={"gpus": gpus, "people": people, "reach": reach, "namespaces": namespaces})
+
+
+def _side(many: Loaded, draw: Any, name: str) -> Side:
+    kept = [tenant for tenant in many.tenants if draw(st.integers(0, 5))]
+    return Side(name, replace(many, tenants=tuple(_changed(tenant, draw) for tenant in kept)))
+
+
+@settings(deadline=None, max_examples=12)
+@given(data=st.data())
+def test_what_changes_forth_changes_back(many: Loaded, data: st.DataObject) -> None:
+    one, other = (_side(many, data.draw, name) for name in "ab")
+    forth, back = diff(one, other), diff(other, one)
+    assert {change.mirrored() for change in forth} == set(back)
+    assert len(forth) == len(set(forth))
+    assert (forth == ()) is (one.plan == other.plan and _told(one) == _told(other))
+
+
+def _told(side: Side) -> Any:
+    """What the files say that no object shows."""
+    assert side.loaded
+    return [(t.tenant, t.reach, t.people) for t in side.loaded.tenants]
+
+
+@settings(deadline=None, max_examples=6)
+@given(data=st.data())
+def test_nothing_changes_between_a_spec_and_itself(many: Loaded, data: st.DataObject) -> None:
+    side = _side(many, data.draw, "a")
+    assert diff(side, Side("b", side.loaded)) == ()
+    assert diff(side, Side("b", replace(side.loaded, tenants=tuple(reversed(side.loaded.tenants))))) == ()  # type: ignore
+
+
+@settings(deadline=None, max_examples=12)
+@given(data=st.data())
+def test_no_loss_of_a_guarantee_goes_without_an_alarm(many: Loaded, data: st.DataObject) -> None:
+    one, other = (_side(many, data.draw, name) for name in "ab")
+    losing = {
+        (name, flavor)
+        for name, tenant in one.tenants.items()
+        for flavor, share in tenant.gpus.items()
+        if share.guaranteed > (other.tenants[name].gpus[flavor].guaranteed if _has(other, name, flavor) else 0)
+    }
+    alarms = {(c.tenant, c.of) for c in diff(one, other) if alarm(c) is Alarm.LOST_GUARANTEE}
+    assert alarms == losing
+
+
+def _has(side: Side, tenant: str, flavor: str) -> bool:
+    return tenant in side.tenants and flavor in side.tenants[tenant].gpus
+
+
+@settings(deadline=None, max_examples=12)
+@given(data=st.data())
+def test_a_stack_runs_if_and_only_if_its_part_of_the_plan_differs(many: Loaded, data: st.DataObject) -> None:
+    one, other = (_side(many, data.draw, name) for name in "ab")
+    runs = {change.tenant for change in diff(one, other) if change.topic is Topic.STACK and change.of == "tenant"}
+    plans = [{tenant.name: tenant for tenant in side.plan.tenants} for side in (one, other) if side.plan]
+    differ = {name for name in plans[0].keys() | plans[1].keys() if plans[0].get(name) != plans[1].get(name)}
+    assert runs == (differ if many.environment.stacks == "per-tenant" else set())

@@ -1,0 +1,528 @@
+"""`tenancy diff`: what a change of the files means to tenants, and what stops it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from conftest import SpecFolder
+
+from tenancy.cli import main
+from tenancy.cli.diff import _ALARMS
+from tenancy.diff import outputs
+from tenancy.diff.alarms import Alarm, alarm
+from tenancy.diff.changes import UNKNOWN, Change, Side, Topic, diff
+from tenancy.diff.sources import of_folder
+
+FRAUD, RESEARCH, ENVIRONMENT = "tenants/fraud.yaml", "tenants/research.yaml", "environment.yaml"
+PRICES = "prices: {a100-40gb: 2, l4: 1}\n"
+Edit = Callable[[SpecFolder], None]
+
+
+def run(*words: object) -> Result:
+    result = CliRunner().invoke(main, ["diff", *map(str, words)])
+    assert result.exception is None or isinstance(result.exception, SystemExit), "no traceback, whatever is given"
+    return result
+
+
+@pytest.fixture
+def before(spec: SpecFolder, tmp_path: Path) -> Path:
+    """The files as they were; `spec` is where they are changed."""
+    spec.add(ENVIRONMENT, PRICES)
+    shutil.copytree(spec.path, tmp_path / "before" / spec.path.name)
+    return tmp_path / "before" / spec.path.name
+
+
+def replaced(file: str, old: str, new: str) -> Edit:
+    return lambda spec: spec.edit(file, old, new)
+
+
+def added(file: str, text: str) -> Edit:
+    return lambda spec: spec.add(file, text)
+
+
+def removed(file: str) -> Edit:
+    return lambda spec: (spec.path / file).unlink()
+
+
+def changes(before: Path, spec: SpecFolder, edit: Edit) -> tuple[Change, ...]:
+    edit(spec)
+    return diff(of_folder(before, "before"), of_folder(spec.path, "after"))
+
+
+WAIVER = """\
+exceptions:
+  - {rule: ns-03, object: main, reason: a vendor's image runs as root, owner: sec@bank.example, until: 2099-01-31}
+"""
+CASES: dict[str, tuple[Edit, Topic, tuple[Any, ...], Alarm | None, str]] = {
+    "less is guaranteed": (
+        replaced(RESEARCH, "guaranteed: 8", "guaranteed: 6"),
+        Topic.GPUS,
+        ("research", "a100", "guaranteed", 8, 6),
+        Alarm.LOST_GUARANTEE,
+        "! research: a100: guaranteed 8 → 6",
+    ),
+    "more is guaranteed": (
+        replaced(RESEARCH, "guaranteed: 8", "guaranteed: 10"),
+        Topic.GPUS,
+        ("research", "a100", "guaranteed", 8, 10),
+        None,
+        "  research: a100: guaranteed 8 → 10",
+    ),
+    "a flavor goes": (
+        replaced(RESEARCH, "  a100: {guaranteed: 8}\n", ""),
+        Topic.GPUS,
+        ("research", "a100", "guaranteed", 8, None),
+        Alarm.LOST_GUARANTEE,
+        "! research: a100: guaranteed 8 → 0",
+    ),
+    "less may be borrowed": (
+        replaced(FRAUD, "borrow-up-to: 16", "borrow-up-to: 4"),
+        Topic.GPUS,
+        ("fraud", "a100", "may borrow", 16, 4),
+        None,
+        "  fraud: a100: may borrow 16 → 4",
+    ),
+    "others lend less": (
+        replaced(FRAUD, "lend-up-to: 8", "lend-up-to: 2"),
+        Topic.GPUS,
+        ("fraud", "a100", "lends", 8, 2),
+        None,
+        "  fraud: a100: lends 8 → 2",
+    ),
+    "a quota changes": (
+        replaced(FRAUD, "cpu: 16, pods: 20", "cpu: 8, pods: 20"),
+        Topic.QUOTA,
+        ("fraud", "fraud--serve", "requests.cpu", "16", "8"),
+        None,
+        "  fraud: fraud--serve: limits.cpu 32 → 16, requests.cpu 16 → 8",
+    ),
+    "a place opens": (
+        replaced(FRAUD, "reach:\n", "reach:\n  - {cidr: 203.0.113.0/24, port: 443}\n"),
+        Topic.REACH,
+        ("fraud", "pods", "203.0.113.0/24, port 443/TCP", None, "connect"),
+        Alarm.WIDER_REACH,
+        "! fraud: pods can now connect to 203.0.113.0/24, port 443/TCP",
+    ),
+    "a place closes": (
+        replaced(FRAUD, "reach:\n  - {cidr: 198.51.100.0/24, port: 8443}\n", ""),
+        Topic.REACH,
+        ("fraud", "pods", "198.51.100.0/24, port 8443/TCP", "connect", None),
+        None,
+        "  fraud: pods can no longer connect to 198.51.100.0/24, port 8443/TCP",
+    ),
+    "a pool is closed": (
+        replaced(
+            ENVIRONMENT,
+            "train: {instance: p4d.24xlarge, nodes: 4}",
+            "train: {instance: p4d.24xlarge, nodes: 4, tenants: [fraud, research]}",
+        ),
+        Topic.STACK,
+        ("", "all", "small", ..., ...),
+        None,
+        "  small: run (all: ",
+    ),
+    "somebody joins": (
+        replaced(RESEARCH, "people:\n", "people:\n  - {group: contractors, role: viewer}\n"),
+        Topic.ACCESS,
+        ("research", "Group contractors", "research--main", None, "viewer"),
+        Alarm.WIDER_REACH,
+        "! research: Group contractors gains «viewer» in research--main",
+    ),
+    "somebody leaves": (
+        replaced(FRAUD, "  - {user: jane@bank.example, role: viewer}\n", ""),
+        Topic.ACCESS,
+        ("fraud", "User jane@bank.example", "fraud--train", "viewer", None),
+        None,
+        "  fraud: User jane@bank.example loses «viewer» in fraud--serve, fraud--train",
+    ),
+    "somebody may do more": (
+        replaced(RESEARCH, "{group: researchers, role: developer}", "{group: researchers, role: owner}"),
+        Topic.ACCESS,
+        ("research", "Group researchers", "research--main", "developer", "owner"),
+        Alarm.WIDER_REACH,
+        "! research: Group researchers: «developer» → «owner» in research--main",
+    ),
+    "somebody may do less": (
+        replaced(RESEARCH, "{group: researchers, role: developer}", "{group: researchers, role: viewer}"),
+        Topic.ACCESS,
+        ("research", "Group researchers", "research--main", "developer", "viewer"),
+        None,
+        "  research: Group researchers: «developer» → «viewer» in research--main",
+    ),
+    "data is read by more": (
+        replaced(RESEARCH, "prefix: shared/}", "prefix: shared/}\n  - {bucket: models, prefix: out/}"),
+        Topic.ACCESS,
+        ("research", "service account research--main/workload", "s3://models/out/", None, "reads"),
+        Alarm.WIDER_REACH,
+        "! research: service account research--main/workload gains «reads» in s3://models/out/",
+    ),
+    "data is only read": (
+        replaced(FRAUD, "access: read-write", "access: read-only"),
+        Topic.ACCESS,
+        (
+            "fraud",
+            "service account fraud--train/workload",
+            "s3://datasets/teams/fraud/",
+            "reads, writes, deletes",
+            "reads",
+        ),
+        None,
+        "  fraud: service account fraud--train/workload: «reads, writes, deletes» → «reads» in",
+    ),
+    "nodes cost more": (
+        replaced(ENVIRONMENT, "nodes: 4}", "nodes: 5}"),
+        Topic.COST,
+        ("", "", "nodes that surely run", 61320, 73_000),
+        Alarm.HIGHER_COST,
+        "! the cluster: nodes that surely run 61,320 → 73,000 (+11,680)",
+    ),
+    "a budget": (
+        replaced(FRAUD, "budget: {monthly-usd: 180000}\n", ""),
+        Topic.COST,
+        ("fraud", "", "budget", 180_000, None),
+        None,
+        "  fraud: budget 180,000 → none",
+    ),
+    "an exception": (
+        lambda spec: (
+            spec.edit(RESEARCH, "people:", "namespaces: [{name: main, pod-security: baseline}]\npeople:"),
+            spec.add(RESEARCH, WAIVER),
+        ),
+        Topic.EXCEPTION,
+        ("research", "ns-03 in main", ..., None, "until 2099-01-31"),
+        Alarm.NEW_EXCEPTION,
+        "! research: ns-03 in main is waived until 2099-01-31: a vendor's image runs as root",
+    ),
+    "a namespace goes": (
+        replaced(RESEARCH, "people:", "namespaces: [other]\npeople:"),
+        Topic.WORK,
+        ("research", "research--main", "namespace", "made here", None),
+        Alarm.DISRUPTION,
+        "! research: namespace research--main is deleted, with everything in it",
+    ),
+    "a queue leads elsewhere": (
+        replaced(FRAUD, "{name: train, purpose: nightly retraining}", "{name: train, tier: production}"),
+        Topic.WORK,
+        ("fraud", "fraud--train/default", "queue", "fraud--batch", "fraud--production"),
+        Alarm.DISRUPTION,
+        "! fraud: queue fraud--train/default leads to fraud--production, before to fraud--batch",
+    ),
+    "a tenant is drained": (
+        added(RESEARCH, "queue: drain\n"),
+        Topic.WORK,
+        ("research", "", "queue is", None, "drain"),
+        Alarm.DISRUPTION,
+        "! research: its queue is drained: running work is evicted",
+    ),
+    "nodes are others": (
+        replaced(ENVIRONMENT, "instance: g6.12xlarge", "instance: g6.24xlarge"),
+        Topic.WORK,
+        ("", "notebooks", "nodes of pool", ..., ...),
+        Alarm.DISRUPTION,
+        "! platform: every node of pool notebooks is replaced (work of research): g6.12xlarge, on-demand",
+    ),
+    "nodes are upgraded": (
+        replaced(ENVIRONMENT, 'kubernetes: "1.36"', 'kubernetes: "1.35"'),
+        Topic.WORK,
+        ("", "", "Kubernetes of every node", "1.36", "1.35"),
+        Alarm.DISRUPTION,
+        "! platform: Kubernetes 1.36 → 1.35: every node is replaced, pool by pool",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_change_is_told_as_what_it_is_and_with_its_alarm(name: str, before: Path, spec: SpecFolder) -> None:
+    edit, topic, (tenant, of, what, old, new), expected, sentence = CASES[name]
+    found = changes(before, spec, edit)
+    (one,) = [
+        change
+        for change in found
+        if (change.topic, change.tenant, change.of) == (topic, tenant, of) and what in (..., change.what)
+    ]
+    assert old in (..., one.before)
+    assert new in (..., one.after)
+    assert alarm(one) is expected
+    text = outputs.text("small", Side("a"), of_folder(spec.path, "b"), found)
+    assert sentence in text
+
+
+def test_every_topic_but_rules_and_tenants_has_a_case() -> None:
+    assert {case[1] for case in CASES.values()} == set(Topic) - {Topic.RULE, Topic.TENANT}
+
+
+def test_the_same_files_change_nothing(before: Path, spec: SpecFolder) -> None:
+    assert changes(before, spec, lambda _: None) == ()
+    result = run(before, spec.path)
+    assert (result.exit_code, result.stdout.partition(": ")[2].split()) == (
+        0,
+        "Nothing changes for anybody, and no stack has to run.".split(),
+    )
+
+
+def test_a_comment_changes_nothing(before: Path, spec: SpecFolder) -> None:
+    assert changes(before, spec, added(FRAUD, "# reviewed\n")) == ()
+
+
+def test_a_tenant_that_goes_loses_all_it_had(before: Path, spec: SpecFolder) -> None:
+    found = changes(before, spec, removed(FRAUD))
+    told = outputs.text("small", of_folder(before, "a"), of_folder(spec.path, "b"), found)
+    for sentence in (
+        "  fraud: is no tenant any more",
+        "! fraud: a100: guaranteed 16 → 0",
+        "  fraud: Group fraud-engineers loses «developer» in fraud--serve, fraud--train",
+        "! fraud: namespace fraud--train is deleted, with everything in it",
+    ):
+        assert sentence in told
+    assert {change.after for change in found if change.tenant == "fraud"} == {None}
+
+
+def test_an_adopted_namespace_stays(before: Path, spec: SpecFolder) -> None:
+    for name in (before / FRAUD, spec.path / FRAUD):
+        name.write_text(name.read_text() + "adopt: true\n")
+    spaces = [c for c in changes(before, spec, removed(FRAUD)) if c.what == "namespace"]
+    assert [(c.before, c.after, alarm(c)) for c in spaces] == [("adopted", None, None)] * 2
+
+
+def test_what_others_lend_is_there_to_borrow(before: Path, spec: SpecFolder) -> None:
+    """Nobody touched the borrower's file."""
+    lends = "guaranteed: 8, sharing: lend, lend-up-to: 8"
+    found = changes(before, spec, replaced(RESEARCH, "guaranteed: 8", lends))
+    assert Change(Topic.GPUS, "fraud", "there to borrow", 8, 16, "a100") in found
+
+
+def test_a_price_that_nobody_has_said_is_unknown(before: Path, spec: SpecFolder) -> None:
+    spot = "    nodes: {min: 0, max: 3}\n    purchase: spot\n    tiers: [batch]\n"
+    more = f"  burst:\n    instance: c7i.xlarge\n{spot}"
+    found = changes(before, spec, lambda s: s.edit(ENVIRONMENT, "  notebooks:\n", f"{more}  notebooks:\n"))
+    assert Change(Topic.COST, "", "nodes at most", 84_680, UNKNOWN) in found
+    assert Change(Topic.COST, "", "price", None, UNKNOWN, "burst") in found
+    told = outputs.text("small", of_folder(before, "a"), of_folder(spec.path, "b"), found)
+    assert "! the cluster: nobody has said the price of pool burst: write costs.pools" in told
+    assert "nodes at most 84,680 → unknown" in told
+
+
+def test_only_stacks_whose_part_changes_have_to_run(before: Path, spec: SpecFolder) -> None:
+    for path in (before, spec.path):
+        file = path / ENVIRONMENT
+        file.write_text(file.read_text() + "stacks: per-tenant\n")
+    found = changes(before, spec, replaced(RESEARCH, "role: developer", "role: viewer"))
+    assert outputs.in_order(found) == [
+        {"stack": "small--research", "scope": "tenant", "tenant": "research", "operation": "update"}
+    ]
+
+
+def test_stacks_are_told_in_the_order_in_which_they_run() -> None:
+    bank = of_folder(Path(__file__).parents[2] / "stacks" / "bank", "b")
+    made = outputs.in_order(diff(Side("a"), bank))
+    assert [one["scope"] for one in made[:2]] == ["cluster", "platform"]
+    assert {one["operation"] for one in made} == {"create"}
+    assert len(made) == 17
+
+
+# Rules
+
+
+def test_a_rule_that_is_newly_broken_is_told_and_ends_with_1(before: Path, spec: SpecFolder) -> None:
+    spec.edit(RESEARCH, "guaranteed: 8", "guaranteed: 800")
+    result = run(before, spec.path)
+    assert result.exit_code == 1
+    assert "! pool-03: is broken: tenants/research.yaml, gpus.a100.guaranteed: given " in result.stdout.replace(
+        "\n   ", ""
+    )
+    assert "cannot be read:" in result.stdout
+
+
+def test_mending_a_broken_base_is_no_alarm(before: Path, spec: SpecFolder) -> None:
+    file = before / RESEARCH
+    file.write_text(file.read_text().replace("guaranteed: 8", "guaranteed: 800"))
+    result = run(before, spec.path, "--fail-on", "any")
+    assert result.exit_code == 0
+    assert "pool-03: is kept again" in result.stdout
+
+
+# Policy
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "code"),
+    [((), 0), (("lost-guarantee",), 1), (("wider-reach",), 0), (("wider-reach", "lost-guarantee"), 1), (("any",), 1),
+     (("nothing", "any"), 0)],
+)  # fmt: skip
+def test_the_policy_decides_the_exit_code(fail_on: tuple[str, ...], code: int, before: Path, spec: SpecFolder) -> None:
+    spec.edit(RESEARCH, "guaranteed: 8", "guaranteed: 6")
+    asked = [word for one in fail_on for word in ("--fail-on", one)]
+    assert run(before, spec.path, *asked).exit_code == code
+
+
+def test_every_alarm_can_be_stopped_at() -> None:
+    assert set(_ALARMS) == set(Alarm)
+    raised = {case[3] for case in CASES.values()} | {Alarm.BROKEN_RULE}
+    assert raised == {*Alarm, None}
+
+
+# How it is said
+
+
+def test_the_comment_has_a_marker_that_stays_and_looks_first_at_alarms(before: Path, spec: SpecFolder) -> None:
+    spec.edit(RESEARCH, "guaranteed: 8", "guaranteed: 6")
+    spec.edit(FRAUD, "borrow-up-to: 16", "borrow-up-to: 4")
+    lines = run(before, spec.path, "--format", "markdown").stdout.splitlines()
+    assert lines[0] == f"<!-- gpu-tenancy diff: {spec.path.name} -->"
+    assert "2 tenants touched: fraud, research. To look at: is promised less: research." in lines[3]
+    assert lines[5:8] == ["**Is promised less**", "", "- research: a100: guaranteed 8 → 6"], "before the fold"
+    gpus = lines[lines.index("### GPUs") + 2 :]
+    assert gpus[0] == "- **research**: a100: guaranteed 8 → 6"
+    assert gpus[1].startswith("- fraud: a100: ")
+
+
+def test_what_people_write_is_no_markup_of_the_comment(before: Path, spec: SpecFolder) -> None:
+    group = "x](https://evil.example) <b>@all|*`"
+    spec.edit(RESEARCH, "people:\n", f"people:\n  - {{group: {json.dumps(group)}, role: viewer}}\n")
+    lines = [one for one in run(before, spec.path, "--format", "markdown").stdout.splitlines() if "evil" in one]
+    assert lines
+    for line in lines:
+        assert "](" not in line.replace("\\](", "")
+        assert "<b>" not in line
+        assert "@all" not in line
+        assert line.count("|") == line.count("\\|")
+
+
+def test_a_long_section_is_cut_and_says_so(before: Path, spec: SpecFolder) -> None:
+    people = "".join(f"  - {{group: g{n}, role: viewer}}\n" for n in range(60))
+    spec.edit(RESEARCH, "people:\n", f"people:\n{people}")
+    told = run(before, spec.path, "--format", "markdown").stdout
+    first, _, everything = told.partition("<details>")
+    assert (first.count("gains «viewer»"), everything.count("gains «viewer»")) == (outputs.FIRST, outputs.MOST)
+    assert "- … and 48 more, below" in first
+    assert "Who may do what (60)" in everything
+    assert "and 30 more; --format json has all of them" in told
+    assert len(json.loads(run(before, spec.path, "--format", "json").stdout)["changes"]) > 60
+
+
+def test_json_has_every_change_its_alarm_and_the_stacks(before: Path, spec: SpecFolder) -> None:
+    spec.edit(RESEARCH, "guaranteed: 8", "guaranteed: 6")
+    found = json.loads(run(before, spec.path, "--format", "json").stdout)
+    assert found["alarms"] == ["lost-guarantee"]
+    assert {"topic": "GPUs", "tenant": "research", "what": "guaranteed", "before": 8, "after": 6, "of": "a100",
+            "alarm": "lost-guarantee"} in found["changes"]  # fmt: skip
+    assert found["stacks"] == [{"stack": "small", "scope": "all", "tenant": "", "operation": "update"}]
+
+
+def test_what_is_worst_is_on_the_first_screen_however_much_there_is(before: Path, tmp_path: Path) -> None:
+    """An environment that goes loses many promises; that its namespaces are deleted has to be seen."""
+    (tmp_path / "nothing").mkdir()
+    first = run(before, tmp_path / "nothing", "--format", "markdown").stdout.partition("<details>")[0].splitlines()
+    lines = [line for line in first if line.startswith("- ") and "…" not in line]
+    assert len(lines) <= outputs.FIRST
+    assert lines[0] == "- fraud: namespace fraud--serve is deleted, with everything in it"
+    assert first.index("**Running work is disturbed**") < first.index("**Is promised less**")
+
+
+def test_a_folder_gets_every_form(before: Path, spec: SpecFolder, tmp_path: Path) -> None:
+    spec.edit(RESEARCH, "guaranteed: 8", "guaranteed: 6")
+    result = run(before, spec.path, "--out", tmp_path / "out")
+    assert "research: a100: guaranteed 8 → 6" in result.stdout
+    for name, form in (("small.md", "markdown"), ("small.json", "json"), ("small.stacks", "stacks")):
+        assert (tmp_path / "out" / name).read_text("utf-8") == run(before, spec.path, "--format", form).stdout
+
+
+# Git
+
+
+@pytest.fixture
+def repository(spec: SpecFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with two revisions, the tag `first` and HEAD, and a third state in the working tree."""
+    root = tmp_path / "repository"
+    home = root / "stacks" / spec.path.name
+    shutil.copytree(spec.path, home)
+    monkeypatch.chdir(root)
+
+    def git(*words: str) -> None:
+        author = ["-c", "user.name=t", "-c", "user.email=t@bank.example", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", *author, *words], cwd=root, check=True, capture_output=True)
+
+    def guarantee(old: int, new: int) -> None:
+        file = home / RESEARCH
+        file.write_text(file.read_text().replace(f"a100: {{guaranteed: {old}}}", f"a100: {{guaranteed: {new}}}"))
+
+    git("init", "-q", "-b", "main")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    git("tag", "first")
+    guarantee(8, 6)
+    git("commit", "-qam", "second")
+    guarantee(6, 10)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("first..HEAD", "--", "stacks/small"), "8 → 6"),
+        (("first...HEAD", "small"), "8 → 6"),
+        (("first..", "small"), "8 → 6"),
+        (("HEAD..first", "small"), "6 → 8"),
+        (("small",), "6 → 10"),
+        (("--from", "first", "small"), "8 → 10"),
+        (("--from", "first", "--to", "HEAD", "stacks/small"), "8 → 6"),
+        (("--from", "HEAD", "--to", "worktree", "small"), "6 → 10"),
+    ],
+)
+def test_two_revisions_are_compared(words: tuple[str, ...], said: str, repository: Path) -> None:
+    before = {path: path.read_bytes() for path in repository.rglob("*.yaml")}
+    result = run(*words)
+    assert f"research: a100: guaranteed {said}" in result.stdout, result.stderr
+    assert {path: path.read_bytes() for path in repository.rglob("*.yaml")} == before
+
+
+def test_an_environment_that_is_new_or_goes_is_compared_with_nothing(repository: Path) -> None:
+    shutil.copytree(repository / "stacks" / "small", repository / "stacks" / "other")
+    file = repository / "stacks" / "other" / ENVIRONMENT
+    file.write_text(file.read_text().replace("environment: small", "environment: other"))
+    assert "research: is new" in run("other").stdout
+    shutil.rmtree(repository / "stacks" / "small")
+    assert "research: is no tenant any more" in run("stacks/small").stdout
+
+
+def test_a_mistake_at_a_revision_is_shown_by_its_name(repository: Path) -> None:
+    file = repository / "stacks" / "small" / RESEARCH
+    file.write_text(file.read_text().replace("tier: batch", "tier: bach"))
+    found = json.loads(run("small", "--format", "json").stdout)
+    assert [problem["file"] for problem in found["unread"]] == ["worktree:tenants/research.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("nowhere..HEAD", "small"), "nowhere"),
+        (("--from", "--help=x", "small"), "--help=x"),
+        (("first..HEAD", "stacks/nothing"), "neither in first nor in HEAD"),
+        (("first..HEAD", "../outside"), "outside of"),
+        (("first..HEAD", "--from", "first", "small"), "FROM..TO and an environment"),
+        (("a", "b", "c"), "FROM..TO and an environment"),
+        (("small", "--fail-on", "mood"), "mood"),
+    ],
+)
+@pytest.mark.usefixtures("repository")
+def test_what_cannot_be_compared_ends_with_2(words: tuple[str, ...], said: str) -> None:
+    result = run(*words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+
+
+def test_outside_of_a_repository_revisions_are_refused(
+    spec: SpecFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    result = run("a..b", spec.path)
+    assert result.exit_code == 2
+    assert "not a git repository" in result.stderr
