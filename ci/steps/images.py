@@ -1,0 +1,38 @@
+#!/usr/bin/env python
+"""images.py PATH…: the images that manifests name, one a line. Ends with 1 if one is named without its digest."""
+
+import re
+import sys
+from pathlib import Path
+
+from tenancy.check.reader import read
+from tenancy.rules.found import at
+from tenancy.rules.plain import containers, pod_of
+
+BY_DIGEST = re.compile(r"\S+@sha256:[0-9a-f]{64}")
+
+
+def main(paths: list[str]) -> int:
+    if absent := [path for path in paths if path != "-" and not Path(path).exists()]:
+        print(f"given {', '.join(absent)}; rule: manifests; change: name folders or files", file=sys.stderr)
+        return 2
+    code, named = 0, {}
+    manifests = read(tuple(paths))
+    for one in manifests.unread:
+        print(one, file=sys.stderr)
+    for item, place in manifests.objects:
+        for container in containers(pod_of(item)):
+            if isinstance(image := at(container, "image"), str):
+                named.setdefault(image, place)
+    for image, where in sorted(named.items()):
+        if BY_DIGEST.fullmatch(image):
+            print(image)
+        else:
+            code = 1
+            change = "write name@sha256:…, as `docker buildx imagetools inspect` shows it"
+            rule = "an image is named by its digest"
+            print(f"{where}: given image {image!r}; rule: {rule}; change: {change}", file=sys.stderr)
+    return 2 if manifests.unread else code
+
+
+sys.exit(main(sys.argv[1:]))

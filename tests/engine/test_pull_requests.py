@@ -1,0 +1,136 @@
+"""The steps of the workflows on a real control plane: preview, update, drift."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from engine_project import ROOT, Done, Project
+
+from tenancy.catalog import vocabulary as words
+
+QUOTA = "/api/v1/namespaces/fraud--train/resourcequotas/tenant"
+OLD, NEW = "role: viewer", "role: operator"
+
+
+@pytest.fixture(scope="module")
+def steps(project: Project) -> Project:
+    """The environment in one stack, made by the step for merges."""
+    shutil.copytree(ROOT / "ci", project.folder / "ci", dirs_exist_ok=True)
+    done = step(project, "update", "local", "local", "create")
+    assert done.code == 0, done.text
+    return project
+
+
+def step(project: Project, name: str, *given: str) -> Done:
+    return project.run(str(Path("ci/steps") / name), *given)
+
+
+def bindings(project: Project) -> set[str]:
+    return {key[2] for key in project.objects() if key[:2] == ("rolebindings", "fraud--train")}
+
+
+def test_the_update_of_a_merge_previews_first(steps: Project) -> None:
+    said = step(steps, "update", "local", "local", "update").out
+    assert "local: preview in" in said
+    assert f"{len(steps.objects())} unchanged" in said
+
+
+def test_a_preview_is_kept_for_the_comment_and_changes_nothing(steps: Project) -> None:
+    before = steps.versions()
+    steps.edit("tenants/fraud.yaml", OLD, NEW)
+    done = step(steps, "preview", "local", "local", "update", "out")
+    steps.edit("tenants/fraud.yaml", NEW, OLD)
+    assert done.code == 0, done.text
+    kept = (steps.folder / "out" / "local.txt").read_text("utf-8")
+    assert kept == done.out
+    assert "User jane" in kept or "RoleBinding fraud--train/" in kept
+    assert steps.versions() == before
+
+
+@contextmanager
+def weakened(project: Project) -> Iterator[None]:
+    """The program as somebody's pull request might change it: namespaces let in any pod."""
+    source = project.folder / "tenancy" / "plan" / "namespaces.py"
+    text = source.read_text("utf-8")
+    sound = "prefix + mode: chosen for mode, chosen in modes.items()"
+    assert sound in text
+    source.write_text(text.replace(sound, 'prefix + mode: "privileged" for mode in modes'), "utf-8")
+    try:
+        yield
+    finally:
+        source.write_text(text, "utf-8")
+
+
+def test_what_the_pack_refuses_fails_the_preview_by_its_id(steps: Project) -> None:
+    with weakened(steps):
+        done = step(steps, "preview", "local", "local", "update", "out")
+    assert done.code == 1
+    assert "ns-03" in (steps.folder / "out" / "local.txt").read_text("utf-8")
+
+
+def test_the_engines_own_preview_is_told_in_the_same_words(steps: Project) -> None:
+    steps.edit("tenants/fraud.yaml", OLD, NEW)
+    shown = steps.pulumi("preview", "--stack", "local", "--policy-pack", "policy", "--json")
+    steps.edit("tenants/fraud.yaml", NEW, OLD)
+    assert shown.code == 0, shown.text
+    (steps.folder / "preview.json").write_text(shown.out, "utf-8")
+    told = steps.tenancy("diff", "--preview", "preview.json", "--format", "json")
+    assert told.code == 0, told.text
+    document = json.loads(told.out)
+    assert document["alarms"] == ["wider-reach"]
+    assert [one["stack"] for one in document["stacks"]] == ["local"]
+    gained = {(c["of"], c["what"], c["after"]) for c in document["changes"] if c["topic"] == "access" and c["after"]}
+    assert gained >= {("User jane@bank.example", "fraud--train", "operator")}
+
+
+def test_without_drift_the_night_says_nothing(steps: Project) -> None:
+    done = step(steps, "drift", "local", "night")
+    assert (done.code, done.out) == (0, ""), done.text
+    assert [path.name for path in (steps.folder / "night").iterdir()] == ["local.md"]
+
+
+def test_what_somebody_changed_by_hand_is_shown_and_left_alone(steps: Project) -> None:
+    with steps.api() as api:
+        api.request("PATCH", QUOTA, {"spec": {"hard": {"pods": "999"}}})
+    before = steps.versions()
+    done = step(steps, "drift", "local", "night")
+    assert (done.code, done.out) == (1, "local: changed\n"), done.text
+    assert '~ pods: "50" => "999"' in (steps.folder / "night" / "local.txt").read_text("utf-8")
+    report = (steps.folder / "night" / "local.md").read_text("utf-8")
+    assert report.startswith("<!-- gpu-tenancy drift: local -->\n")
+    assert steps.versions() == before
+
+
+def test_a_stack_that_cannot_be_looked_at_is_no_drift(steps: Project) -> None:
+    done = steps.run("ci/steps/drift", "local", "night", env={"PULUMI_BACKEND_URL": "file:///nowhere"})
+    assert done.code == 2
+    assert "local: cannot be looked at" in done.err
+
+
+def test_a_stack_that_no_file_names_is_refused(steps: Project) -> None:
+    done = step(steps, "update", "local", "local--nobody", "update")
+    assert done.code == 2
+    assert "given --stack local--nobody; rule: a stack of local" in done.err
+    assert words.PLATFORM_NAMESPACE in {key[2] for key in steps.objects()}
+
+
+def test_the_pack_judges_an_update_that_takes_it_from_the_environment(steps: Project) -> None:
+    """As in a workspace of the operator, which passes no option of ours."""
+    with weakened(steps):
+        done = steps.run(
+            "pulumi", "up", "--stack", "local", "--yes", "--skip-preview", "--non-interactive",
+            env={"PULUMI_OPTION_POLICY_PACK": "policy"},
+        )  # fmt: skip
+    assert done.code != 0
+    assert "ns-03" in done.text
+    levels = {
+        item["metadata"]["labels"][words.PSA_ENFORCE]
+        for (kind, _, _), item in steps.objects().items()
+        if kind == "namespaces" and words.TENANT in item["metadata"]["labels"]
+    }
+    assert levels == {"restricted"}
