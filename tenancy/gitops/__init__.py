@@ -1,0 +1,270 @@
+"""A rendered environment for who applies it from a repository: Argo CD, Flux, Pulumi's operator or its Deployments.
+
+All of them keep one order: what is cluster-wide before tenants, and of a tenant its walls before anybody may come in.
+And none of them takes a wall away by itself: what a pruning removes only narrows what a tenant has.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tenancy.catalog import vocabulary as words
+from tenancy.components.scope import Scope, stacks
+from tenancy.plan.model import Object, Plan
+from tenancy.plan.names import fitted
+from tenancy.plan.network import DEFAULT_DENY
+from tenancy.plan.render import files, papers, text_of, texts
+from tenancy.spec.environment import Layout
+
+
+class Tool(StrEnum):
+    ARGO = "argo"  # one Application, in sync waves
+    FLUX = "flux"  # Kustomizations that wait for one another
+    OPERATOR = "operator"  # Pulumi Kubernetes Operator v2: a Stack for each stack
+    DEPLOYMENTS = "deployments"  # Pulumi Cloud: settings for each stack
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the tool finds what is rendered, or for Pulumi's two the project."""
+
+    repository: str
+    path: str = "."
+    """Of the rendered folder in the repository."""
+    revision: str = "main"
+    """A branch."""
+    image: str = ""
+    """Of the operator's workspaces, by digest."""
+    organization: str = ""
+    """Of Pulumi Cloud; empty with a backend of one's own."""
+    backend: str = ""
+    """Address of the state, for the operator's workspaces. Absent: Pulumi Cloud."""
+    role: str = ""
+    """Of AWS that Deployments take."""
+
+
+WAVE, SYNC = "argocd.argoproj.io/sync-wave", "argocd.argoproj.io/sync-options"
+KEPT = "kustomize.toolkit.fluxcd.io/prune"
+ACCESS = "20-access.yaml"
+FOLDER = "gitops"
+_LABEL, _WORKSPACE = 63, 63 - len("-workspace-0")
+"""Characters of a name: Flux writes a Kustomization's as a label, the operator calls a pod by its Stack's."""
+_ARGO, _FLUX, _OPERATOR = "argocd", "flux-system", "pulumi-system"
+"""Namespaces that their own installers use, the last by docs/gitops.md."""
+
+
+def rendered(plan: Plan, layout: Layout, tool: Tool, source: Source) -> Mapping[str, str]:
+    """Relative path -> text, of everything that `tenancy render` writes and of what the tool reads beside it."""
+    return _TOOLS[tool](plan, layout, source)
+
+
+# Argo CD
+
+
+def wave(path: str) -> int:
+    """When a file's objects are applied: all of the platform's before any of a tenant's, its doors last of all."""
+    part, _, rest = path.partition("/")
+    number = int(rest.rpartition("/")[2].partition("-")[0])
+    return number - 100 if part == "platform" else number
+
+
+def _argo(plan: Plan, layout: Layout, source: Source) -> Mapping[str, str]:  # noqa: ARG001
+    made = {path: [_in_wave(item, wave(path)) for item in items] for path, items in files(plan)}
+    return {
+        **{path: text_of(items) for path, items in (*made.items(), *papers(plan)) if items},
+        f"{FOLDER}/argo.yaml": text_of(list(_application(plan, source))),
+    }
+
+
+def _in_wave(item: Object, number: int) -> Object:
+    stays = {SYNC: "Prune=false,Delete=false"} if _stays(item) else {}
+    return _annotated(item, {WAVE: str(number), **stays})
+
+
+def _stays(item: Object) -> bool:
+    """A namespace goes with all that is in it, and has its walls while it is there: both are a person's to remove."""
+    denies = item["kind"] == "NetworkPolicy" and item["metadata"]["name"] == DEFAULT_DENY
+    return denies or item["kind"] in {"Namespace", "ResourceQuota", "LimitRange"}
+
+
+def _annotated(item: Object, more: Mapping[str, str]) -> Object:
+    metadata = item["metadata"]
+    return {**item, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), **more}}}
+
+
+def _application(plan: Plan, source: Source) -> Iterator[Object]:
+    """One for all: between Applications waves order nothing unless somebody has configured their health."""
+    name = plan.environment
+    kinds = sorted({(item["apiVersion"].rpartition("/")[0], item["kind"]) for item in plan.objects()})
+    wide = {(item["apiVersion"].rpartition("/")[0], item["kind"]) for item in plan.objects() if _wide(item)}
+    destination = {"name": plan.context, "namespace": words.PLATFORM_NAMESPACE}
+    project = {
+        "description": f"What gpu-tenancy renders of {name}",
+        "sourceRepos": [source.repository],
+        "destinations": [{"name": plan.context, "namespace": "*"}],
+        "clusterResourceWhitelist": [{"group": g, "kind": k} for g, k in kinds if (g, k) in wide],
+        "namespaceResourceWhitelist": [{"group": g, "kind": k} for g, k in kinds if (g, k) not in wide],
+    }
+    yield _made("argoproj.io/v1alpha1", "AppProject", name, _ARGO, project)
+    spec = {
+        "project": name,
+        "source": {
+            "repoURL": source.repository,
+            "targetRevision": source.revision,
+            "path": source.path,
+            "directory": {"recurse": True, "include": "{platform/*,tenants/*/*}"},
+        },
+        "destination": destination,
+        "syncPolicy": {
+            "automated": {"prune": True, "selfHeal": True, "allowEmpty": False},
+            "syncOptions": ["ServerSideApply=true", "PruneLast=true", "ApplyOutOfSyncOnly=true"],
+            "retry": {"limit": 5, "backoff": {"duration": "30s", "factor": 2, "maxDuration": "10m"}},
+        },
+    }
+    yield _made("argoproj.io/v1alpha1", "Application", name, _ARGO, spec)
+
+
+def _wide(item: Object) -> bool:
+    return "namespace" not in item["metadata"]
+
+
+def _made(api: str, kind: str, name: str, namespace: str, spec: Object) -> Object:
+    return {"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+# Flux
+
+
+def _flux(plan: Plan, layout: Layout, source: Source) -> Mapping[str, str]:  # noqa: ARG001
+    """A Kustomization applies a whole folder, so a tenant's doors lie in a folder of their own."""
+    made = {
+        _apart(path): [_annotated(item, {KEPT: "disabled"}) if _stays(item) else item for item in items]
+        for path, items in files(plan)
+    }
+    return {
+        **{path: text_of(items) for path, items in (*made.items(), *papers(plan)) if items},
+        f"{FOLDER}/flux.yaml": text_of(list(_kustomizations(plan, source))),
+    }
+
+
+def _apart(path: str) -> str:
+    folder, _, name = path.rpartition("/")
+    if path.startswith("platform/"):
+        return path
+    return f"{folder}/{'access' if name == ACCESS else 'walls'}/{name}"
+
+
+def _kustomizations(plan: Plan, source: Source) -> Iterator[Object]:
+    name = plan.environment
+    fetch = {"url": source.repository, "ref": {"branch": source.revision}, "interval": "5m"}
+    yield _made("source.toolkit.fluxcd.io/v1", "GitRepository", name, _FLUX, fetch)
+
+    def kustomization(title: str, folder: str, after: str | None) -> Object:
+        spec: Object = {
+            "sourceRef": {"kind": "GitRepository", "name": name},
+            "path": f"./{source.path}/{folder}".replace("/./", "/"),
+            "interval": "10m",
+            "retryInterval": "2m",
+            "timeout": "5m",
+            "prune": True,
+            "wait": True,
+            "deletionPolicy": "WaitForTermination",
+            "kubeConfig": {"configMapRef": {"name": name}},
+        }
+        if after:
+            spec["dependsOn"] = [{"name": after}]
+        return _made("kustomize.toolkit.fluxcd.io/v1", "Kustomization", title, _FLUX, spec)
+
+    platform = f"{name}.platform"
+    yield kustomization(platform, "platform", None)
+    for tenant in plan.tenants:
+        whole = words.derived_name(name, tenant.name)
+        walls, access = (fitted(f"{whole}.{part}", _LABEL, ".") for part in ("walls", "access"))
+        yield kustomization(walls, f"tenants/{tenant.name}/walls", platform)
+        yield kustomization(access, f"tenants/{tenant.name}/access", walls)
+
+
+# Pulumi
+
+
+def _order(plan: Plan, layout: Layout) -> Iterator[tuple[str, Scope, str | None]]:
+    """Name, scope, and the stack that has to stand before it."""
+    before = {
+        Scope.CLUSTER: None,
+        Scope.ALL: Scope.CLUSTER,
+        Scope.PLATFORM: Scope.CLUSTER,
+        Scope.TENANT: Scope.PLATFORM,
+    }
+    all_of = list(stacks(plan, layout))
+    by_scope = {scope: name for name, scope, _ in all_of}
+    for name, scope, _ in all_of:
+        yield name, scope, by_scope.get(before[scope] or scope) if before[scope] else None
+
+
+PACK = {"PULUMI_OPTION_POLICY_PACK": "policy"}
+"""The engine takes any option from the environment: a preview and an update judge by the pack."""
+
+
+def _operator(plan: Plan, layout: Layout, source: Source) -> Mapping[str, str]:
+    made = [_stack(plan, name, after, source) for name, _, after in _order(plan, layout)]
+    return {**texts(plan), f"{FOLDER}/stacks.yaml": text_of(made)}
+
+
+def _stack(plan: Plan, name: str, after: str | None, source: Source) -> Object:
+    given = {**PACK, **({"PULUMI_BACKEND_URL": source.backend} if source.backend else {})}
+    variables: Object = {key: {"type": "Literal", "literal": {"value": value}} for key, value in given.items()}
+    if not source.backend:
+        token = {"name": "pulumi", "key": "accessToken"}
+        variables["PULUMI_ACCESS_TOKEN"] = {"type": "Secret", "secret": token}
+    spec: Object = {
+        "stack": _qualified(source, name),
+        "projectRepo": source.repository,
+        "branch": source.revision,
+        "envRefs": variables,
+        "serviceAccountName": "gpu-tenancy",
+        "destroyOnFinalize": False,
+        "refresh": True,
+        "continueResyncOnCommitMatch": True,
+        "resyncFrequencySeconds": 3600,
+        "workspaceReclaimPolicy": "Delete",
+        "workspaceTemplate": {"spec": {"image": source.image, "securityProfile": "restricted"}},
+    }
+    if after:
+        spec["prerequisites"] = [{"name": _object_name(after)}]
+    labels = {words.ENVIRONMENT: plan.environment}
+    made = _made("pulumi.com/v1", "Stack", _object_name(name), _OPERATOR, spec)
+    return {**made, "metadata": {**made["metadata"], "labels": labels}}
+
+
+def _object_name(stack: str) -> str:
+    """The operator makes a Service of it, whose name has no dot; no stack's name holds three dashes."""
+    mark = "---"
+    return fitted(stack.replace(".", mark), _WORKSPACE - len(mark) + 1, mark)
+
+
+def _qualified(source: Source, name: str) -> str:
+    return f"{source.organization}/gpu-tenancy/{name}" if source.organization else name
+
+
+def _deployments(plan: Plan, layout: Layout, source: Source) -> Mapping[str, str]:
+    lines = ["set -eu"]
+    for name, _, _ in _order(plan, layout):
+        role = ["--oidc-aws-role-arn", source.role, "--oidc-aws-session-name", name] if source.role else []
+        pack = [part for key, value in PACK.items() for part in ("--env", f"{key}={value}")]
+        image = ["--executor-image", source.image] if source.image else []
+        what = ["--github-repo", source.repository, "--branch", source.revision, "--preview-prs", "--push-to-deploy"]
+        paths = ["--path-filter", f"stacks/{plan.environment}/**"]
+        command = ["pulumi", "deployment", "settings", "edit", "--stack", _qualified(source, name)]
+        lines.append(shlex.join([*command, *what, *paths, *pack, *image, *role]))
+    return {**texts(plan), f"{FOLDER}/deployments.sh": text_of([]) + "\n".join(lines) + "\n"}
+
+
+_TOOLS: Mapping[Tool, Callable[[Plan, Layout, Source], Mapping[str, str]]] = {
+    Tool.ARGO: _argo,
+    Tool.FLUX: _flux,
+    Tool.OPERATOR: _operator,
+    Tool.DEPLOYMENTS: _deployments,
+}

@@ -1,0 +1,117 @@
+"""What is rendered for Argo CD and Flux, judged by a real API server with their own definitions."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import judges
+import pytest
+import yaml
+
+from tenancy.gitops import Source, Tool, rendered
+from tenancy.lab import control_plane, ports
+from tenancy.lab.api import Api, ApiError
+from tenancy.plan import make_plan
+from tenancy.spec import load
+from tenancy.spec.environment import Layout
+
+BANK = Path(__file__).parents[2] / "stacks" / "bank"
+CREATE = "application/json"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+DEFINITIONS = {
+    "schemas-argo-cd": ["application-crd.yaml", "appproject-crd.yaml"],
+    "schemas-flux-kustomize": ["kustomize.toolkit.fluxcd.io_kustomizations.yaml"],
+    "schemas-flux-source": ["source.toolkit.fluxcd.io_gitrepositories.yaml"],
+}
+PLURALS = {
+    "AppProject": "appprojects",
+    "Application": "applications",
+    "GitRepository": "gitrepositories",
+    "Kustomization": "kustomizations",
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    crds = [
+        yaml.safe_load((judges.folder(module) / name).read_text("utf-8"))
+        for module, names in DEFINITIONS.items()
+        for name in names
+    ]
+    root = tmp_path_factory.mktemp("gitops")
+    (root / "Pulumi.yaml").write_text("name: scratch\nruntime: python\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("GPU_TENANCY_LAB", raising=False)
+        lab = control_plane.up(root=root)
+        try:
+            with Api(lab, ports.remembered(lab)["kube-apiserver"]) as api:
+                for crd in crds:
+                    api.request("POST", CRDS, crd, CREATE)
+                _wait_until_served(api, [crd["metadata"]["name"] for crd in crds])
+                for name in ("argocd", "flux-system"):
+                    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+                    api.request("POST", "/api/v1/namespaces", space, CREATE)
+                yield api
+        finally:
+            control_plane.down(root=root)
+
+
+def _wait_until_served(api: Api, names: list[str]) -> None:
+    deadline = time.monotonic() + 30
+    for name in names:
+        while not any(
+            one["type"] == "Established" and one["status"] == "True"
+            for one in api.get(f"{CRDS}/{name}").get("status", {}).get("conditions") or []
+        ):
+            assert time.monotonic() < deadline, f"{name} is not served"
+            time.sleep(0.05)
+
+
+def made(tool: Tool) -> list[dict[str, Any]]:
+    loaded = load(BANK)
+    plan = make_plan(loaded.environment, loaded.tenants)
+    text = rendered(plan, Layout.PER_TENANT, tool, Source("https://git.bank.example/gpus", "rendered/bank"))
+    return list(yaml.safe_load_all(text[f"gitops/{tool}.yaml"]))
+
+
+def ask(api: Api, item: dict[str, Any]) -> None:
+    """Create it, strictly: a field that is not in the schema is an error."""
+    where = f"/apis/{item['apiVersion']}/namespaces/{item['metadata']['namespace']}/{PLURALS[item['kind']]}"
+    api.request("POST", f"{where}?fieldValidation=Strict&dryRun=All", item, CREATE)
+
+
+@pytest.mark.parametrize("tool", [Tool.ARGO, Tool.FLUX])
+def test_all_of_it_is_taken(tool: Tool, server: Api) -> None:
+    items = made(tool)
+    assert {item["kind"] for item in items} == (
+        {"AppProject", "Application"} if tool is Tool.ARGO else {"GitRepository", "Kustomization"}
+    )
+    for item in items:
+        ask(server, item)
+
+
+@pytest.mark.parametrize(
+    ("tool", "kind", "field", "value", "said"),
+    [
+        (Tool.ARGO, "Application", "sources_", {}, 'unknown field "spec.sources_"'),
+        (Tool.ARGO, "Application", "project", None, "spec.project"),
+        (Tool.ARGO, "AppProject", "sourceRepos", "one", "spec.sourceRepos"),
+        (Tool.FLUX, "Kustomization", "deletionPolicy", "Perhaps", "spec.deletionPolicy"),
+        (Tool.FLUX, "Kustomization", "dependOn", [], 'unknown field "spec.dependOn"'),
+        (Tool.FLUX, "GitRepository", "url", "nowhere", "spec.url"),
+    ],
+)
+def test_a_twin_with_one_field_wrong_is_refused_by_the_schema(
+    tool: Tool, kind: str, field: str, value: Any, said: str, server: Api
+) -> None:
+    item = next(copy.deepcopy(one) for one in made(tool) if one["kind"] == kind)
+    ask(server, item)
+    item["spec"][field] = value
+    with pytest.raises(ApiError) as refused:
+        ask(server, item)
+    assert refused.value.status in {400, 422}
+    assert said in str(refused.value)

@@ -1,0 +1,237 @@
+"""What is rendered for Argo CD, Flux and Pulumi's own: the order, what stays, and what a bad call ends with."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from tenancy.cli import main
+from tenancy.gitops import KEPT, SYNC, WAVE, Source, Tool, rendered
+from tenancy.lab import tools
+from tenancy.plan import Plan, make_plan
+from tenancy.plan.render import texts
+from tenancy.spec import Loaded, load
+from tenancy.spec.environment import Layout
+
+BANK = Path(__file__).parents[2] / "stacks" / "bank"
+IMAGE = f"registry.bank.example/shared/tenancy-ci@sha256:{'0' * 64}"
+SOURCE = Source("https://git.bank.example/gpus", "rendered/bank", "main", IMAGE, "bank", role="arn:aws:iam::1:role/x")
+
+
+@pytest.fixture(scope="module")
+def bank() -> Loaded:
+    return load(BANK)
+
+
+@pytest.fixture(scope="module")
+def plan(bank: Loaded) -> Plan:
+    return make_plan(bank.environment, bank.tenants)
+
+
+def objects(plan: Plan, tool: Tool, source: Source = SOURCE) -> dict[str, list[dict[str, Any]]]:
+    made = rendered(plan, Layout.PER_TENANT, tool, source)
+    return {path: list(yaml.safe_load_all(text)) for path, text in made.items() if path.endswith(".yaml")}
+
+
+def of_cluster(files: dict[str, list[dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
+    return [(path, i) for path, items in files.items() if path.startswith(("platform/", "tenants/")) for i in items]
+
+
+def key(item: dict[str, Any]) -> tuple[str, str, str]:
+    return item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]
+
+
+def plain(item: dict[str, Any]) -> dict[str, Any]:
+    """Without what the tools read."""
+    ours = {k: v for k, v in item["metadata"].get("annotations", {}).items() if k not in {WAVE, SYNC, KEPT}}
+    metadata = {k: v for k, v in item["metadata"].items() if k != "annotations"} | (
+        {"annotations": ours} if ours else {}
+    )
+    return {**item, "metadata": metadata}
+
+
+@pytest.mark.parametrize("tool", list(Tool))
+def test_the_objects_are_those_of_a_plain_rendering(tool: Tool, plan: Plan) -> None:
+    usual = {path: list(yaml.safe_load_all(text)) for path, text in texts(plan).items()}
+    expected = {key(item): plain(item) for _, item in of_cluster(usual)}
+    assert {key(item): plain(item) for _, item in of_cluster(objects(plan, tool))} == expected
+
+
+def waves(plan: Plan) -> dict[str, set[int]]:
+    found: dict[str, set[int]] = {}
+    for path, item in of_cluster(objects(plan, Tool.ARGO)):
+        part = "tenants" if path.startswith("tenants/") else "platform"
+        found.setdefault(f"{part} {item['kind']}", set()).add(int(item["metadata"]["annotations"][WAVE]))
+    return found
+
+
+def test_all_of_the_platform_is_before_any_tenant_and_bindings_are_last(plan: Plan) -> None:
+    found = waves(plan)
+    tenants = {kind: n for kind, ns in found.items() if kind.startswith("tenants ") for n in ns}
+    platform = [n for kind, ns in found.items() if kind.startswith("platform ") for n in ns]
+    assert max(platform) < min(tenants.values())
+    guards = found["platform ValidatingAdmissionPolicy"] | found["platform ValidatingAdmissionPolicyBinding"]
+    assert max(guards) < min(found["tenants Namespace"])
+    (last,) = found["tenants RoleBinding"]
+    assert {kind for kind, n in tenants.items() if n >= last} == {"tenants RoleBinding", "tenants ServiceAccount"}
+    assert max(found["tenants Namespace"]) < min(found["tenants NetworkPolicy"])
+
+
+WALLS = {"Namespace", "ResourceQuota", "LimitRange", "NetworkPolicy default-deny"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "annotation", "value"), [(Tool.ARGO, SYNC, "Prune=false,Delete=false"), (Tool.FLUX, KEPT, "disabled")]
+)
+def test_walls_stay_when_a_file_goes_and_doors_do_not(tool: Tool, annotation: str, value: str, plan: Plan) -> None:
+    items = [item for path, item in of_cluster(objects(plan, tool)) if path.startswith("tenants/")]
+    kept = [item for item in items if annotation in item["metadata"].get("annotations", {})]
+    assert {item["metadata"]["annotations"][annotation] for item in kept} == {value}
+    told = {f"{i['kind']} {i['metadata']['name']}" if i["kind"] == "NetworkPolicy" else i["kind"] for i in kept}
+    assert told == WALLS
+    assert len(kept) == sum(item["kind"] == "Namespace" for item in items) * len(WALLS)
+    assert all(item["kind"] != "RoleBinding" for item in kept)
+
+
+def test_argo_may_make_what_is_rendered_and_nothing_else(plan: Plan) -> None:
+    files = objects(plan, Tool.ARGO)
+    project, application = files["gitops/argo.yaml"]
+    assert application["spec"]["project"] == project["metadata"]["name"] == "bank"
+    may = {tuple(one.values()) for name in ("clusterResourceWhitelist", "namespaceResourceWhitelist")
+           for one in project["spec"][name]}  # fmt: skip
+    assert may == {(i["apiVersion"].rpartition("/")[0], i["kind"]) for _, i in of_cluster(files)}
+    assert project["spec"]["sourceRepos"] == [SOURCE.repository]
+    assert "finalizers" not in application["metadata"], "who deletes the Application deletes no tenant"
+    assert application["spec"]["source"]["path"] == "rendered/bank"
+
+
+def test_flux_waits_for_the_platform_and_for_a_tenants_walls(plan: Plan) -> None:
+    files = objects(plan, Tool.FLUX)
+    made = {
+        item["metadata"]["name"]: item["spec"] for item in files["gitops/flux.yaml"] if item["kind"] == "Kustomization"
+    }
+    assert len(made) == 1 + 2 * len(plan.tenants)
+    after = {name: [one["name"] for one in spec.get("dependsOn", [])] for name, spec in made.items()}
+    assert after["bank.platform"] == []
+    assert after["bank--fraud.walls"] == ["bank.platform"]
+    assert after["bank--fraud.access"] == ["bank--fraud.walls"]
+    assert all(spec["wait"] for spec in made.values())
+    folders = {path.rpartition("/")[0] for path in files if path.startswith(("platform/", "tenants/"))}
+    assert {spec["path"].removeprefix("./rendered/bank/") for spec in made.values()} == folders
+    bindings = {path for path, item in of_cluster(files) if item["kind"] == "RoleBinding"}
+    assert {path.split("/")[2] for path in bindings} == {"access"}
+
+
+def test_the_operator_has_a_stack_for_each_and_tenants_wait_for_the_platform(plan: Plan) -> None:
+    made = {item["spec"]["stack"]: item for item in objects(plan, Tool.OPERATOR)["gitops/stacks.yaml"]}
+    assert len(made) == 2 + len(plan.tenants)
+    after = {name: [one["name"] for one in item["spec"].get("prerequisites", [])] for name, item in made.items()}
+    assert after["bank/gpu-tenancy/bank.cluster"] == []
+    assert after["bank/gpu-tenancy/bank"] == ["bank---cluster"]
+    assert after["bank/gpu-tenancy/bank--fraud"] == ["bank"]
+    for item in made.values():
+        assert item["spec"]["envRefs"]["PULUMI_OPTION_POLICY_PACK"]["literal"]["value"] == "policy"
+        assert item["spec"]["destroyOnFinalize"] is False
+        assert item["spec"]["workspaceTemplate"]["spec"]["image"] == IMAGE
+
+
+FIELDS = set(
+    "accessTokenSecret envs envRefs envSecrets backend stack config secrets secretsRef secretsProvider projectRepo "
+    "gitAuthSecret gitAuth repoDir commit branch shallow fluxSource programRef targets targetDependents prerequisites "
+    "continueResyncOnCommitMatch refresh expectNoRefreshChanges destroyOnFinalize retryOnUpdateConflict "
+    "useLocalStackOnly resyncFrequencySeconds serviceAccountName workspaceTemplate workspaceReclaimPolicy".split()
+)
+"""Of a Stack, by pulumi-kubernetes-operator `operator/api/pulumi/shared/stack_types.go` at 02c1d939."""
+OF_WORKSPACE = set(
+    "serviceAccountName securityProfile image imagePullPolicy git flux local envFrom env resources podTemplate "
+    "pulumiLogLevel stacks".split()
+)
+"""The same repository's `operator/api/auto/v1alpha1/workspace_types.go` at 020f7c13."""
+
+
+@pytest.mark.parametrize("backend", ["", "s3://bank-pulumi-state?region=eu-central-1"])
+def test_a_stack_has_fields_that_the_operator_knows(backend: str, plan: Plan) -> None:
+    source = Source("https://git.bank.example/gpus", image=IMAGE, backend=backend)
+    for item in objects(plan, Tool.OPERATOR, source)["gitops/stacks.yaml"]:
+        assert item["spec"].keys() <= FIELDS
+        assert item["spec"]["workspaceTemplate"]["spec"].keys() <= OF_WORKSPACE
+        for reference in item["spec"]["envRefs"].values():
+            assert reference.keys() == {"type", reference["type"].lower()}
+        assert ("PULUMI_ACCESS_TOKEN" in item["spec"]["envRefs"]) is not bool(backend)
+
+
+def test_names_are_as_long_as_the_tools_take_and_stay_apart(bank: Loaded) -> None:
+    long = bank.environment.model_copy(update={"environment": "e" * 31})
+    tenants = [t.model_copy(update={"tenant": "t" * 29 + end}) for t, end in zip(bank.tenants, "ab", strict=False)]
+    wide = make_plan(long, tenants)
+    kustomizations = [i["metadata"]["name"] for i in objects(wide, Tool.FLUX)["gitops/flux.yaml"]]
+    made = [i["metadata"]["name"] for i in objects(wide, Tool.OPERATOR)["gitops/stacks.yaml"]]
+    assert max(map(len, kustomizations)) <= 63
+    assert max(len(f"{name}-workspace-0") for name in made) <= 63
+    assert len(set(made)) == 4
+    assert len(set(kustomizations)) == 6
+    assert all(re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name) for name in made)
+
+
+def test_deployments_are_set_by_flags_that_the_engine_has(plan: Plan) -> None:
+    text = rendered(plan, Layout.PER_TENANT, Tool.DEPLOYMENTS, SOURCE)["gitops/deployments.sh"]
+    help_text = subprocess.run(
+        [tools.ensure(only=["pulumi"])["pulumi"], "deployment", "settings", "edit", "--help"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    calls = [shlex.split(line) for line in text.splitlines() if line.startswith("pulumi ")]
+    assert len(calls) == 2 + len(plan.tenants)
+    for call in calls:
+        assert call[:4] == ["pulumi", "deployment", "settings", "edit"]
+        flags = [word for word in call if word.startswith("--")]
+        assert [flag for flag in flags if not re.search(rf"{flag}\b", help_text)] == []
+        assert "PULUMI_OPTION_POLICY_PACK=policy" in call
+    assert calls[-1][calls[-1].index("--stack") + 1] == "bank/gpu-tenancy/bank--voice"
+
+
+# The command
+
+
+def run(*words: object) -> Result:
+    result = CliRunner().invoke(main, ["render", str(BANK), *map(str, words)])
+    assert result.exception is None or isinstance(result.exception, SystemExit), "no traceback, whatever is given"
+    return result
+
+
+def test_a_folder_changes_from_one_tool_to_another_and_keeps_nothing_of_the_first(tmp_path: Path) -> None:
+    for tool in ("argo", "flux"):
+        assert run("--out", tmp_path / "out", "--gitops", tool, "--repo", "https://x.example/y").exit_code == 0
+    assert {path.name for path in (tmp_path / "out" / "gitops").iterdir()} == {"flux.yaml"}
+    assert not (tmp_path / "out/tenants/fraud/20-access.yaml").exists()
+    assert run("--out", tmp_path / "out").exit_code == 0
+    assert not (tmp_path / "out" / "gitops").exists()
+
+
+def test_the_same_spec_is_the_same_bytes(plan: Plan) -> None:
+    for tool in Tool:
+        assert rendered(plan, Layout.PER_TENANT, tool, SOURCE) == rendered(plan, Layout.PER_TENANT, tool, SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--gitops", "argo"), "given --gitops argo without --repo"),
+        (("--repo", "https://x.example/y"), "given --repo without --gitops"),
+        (("--gitops", "operator", "--repo", "x"), "rule: an image by its digest"),
+        (("--gitops", "operator", "--repo", "x", "--image", "a:latest"), "given --image 'a:latest'"),
+        (("--gitops", "deployments", "--repo", "x"), "given deployments without --organization"),
+        (("--gitops", "jenkins", "--repo", "x"), "jenkins"),
+    ],
+)
+def test_a_bad_call_ends_with_2_and_writes_nothing(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    result = run("--out", tmp_path / "out", *words)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert not (tmp_path / "out").exists()
