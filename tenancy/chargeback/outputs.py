@@ -15,6 +15,7 @@ import polars as pl
 
 from tenancy.catalog import vocabulary as words
 from tenancy.chargeback.allocate import HOUR, Category, Line, Pot, Report
+from tenancy.chargeback.budgets import standings
 from tenancy.chargeback.claims import named
 from tenancy.chargeback.measures import MICRO
 from tenancy.chargeback.periods import Period, written
@@ -178,8 +179,9 @@ def as_json(report: Report, uses: Sequence[Use], budgets: Sequence[Spent]) -> di
                 "forecast": money(spent.forecast_micro),
                 "reached_percent": spent.reached,
                 "expected_percent": spent.expected,
+                "lines": {str(mark): line or None for mark, line in lines.items()},
             }
-            for spent in budgets
+            for spent, lines in standings(report, budgets)
         ],
         "named": [
             {"rule": finding.rule, "given": finding.given, "effect": finding.effect} for finding in report.findings

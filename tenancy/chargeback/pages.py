@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tenancy.chargeback.allocate import HOUR, Category, Report
+from tenancy.chargeback.budgets import lacks, standings
 from tenancy.chargeback.measures import MICRO
 from tenancy.chargeback.outputs import CENT, cents, dollars, totals, workloads
 from tenancy.chargeback.periods import written
 from tenancy.chargeback.rounding import rounded
-from tenancy.chargeback.use import Spent, Use
+from tenancy.chargeback.use import MARKS, Spent, Use
 from tenancy.spec.tenant import Tenant
 
 
@@ -36,10 +37,10 @@ def tables(report: Report, uses: Sequence[Use], budgets: Sequence[Spent], only: 
     for number in range(len(report.periods)):
         made += [_tenants(report, number, only), *([] if only else [_bills(report, number)])]
     mine = [use for use in uses if only in {"", use.tenant}]
-    if any(use.used is not None for use in mine):
+    if mine:
         made.append(_uses(report, mine))
     if due := [spent for spent in budgets if only in {"", spent.tenant}]:
-        made.append(_budgets(report, due))
+        made.append(_budgets(report, due, summed=not only))
     return made
 
 
@@ -111,6 +112,7 @@ def _uses(report: Report, uses: Sequence[Use]) -> Table:
             use.tenant,
             report.periods[use.period].name,
             f"{use.held:,.1f}",
+            "–" if use.used is None else f"{use.used:,.1f}",
             f"{use.idle:,.1f}",
             _percent(use.measured),
             _percent(use.efficiency),
@@ -120,29 +122,28 @@ def _uses(report: Report, uses: Sequence[Use]) -> Table:
         )
         for use in uses
     ]
-    header = ("", "period", "held", "idle", "measured %", "efficiency %", "use %", "idle $", "held, unused $")
-    return Table(
-        "Held and used, GPU-hours",
-        header,
-        rows,
-        ["efficiency: used of what was held; use: used of all that is paid for, idle hours too"],
-    )
+    header = ("", "period", "held", "used", "idle", "measured %", "efficiency %", "use %", "idle $", "held, unused $")
+    remarks = ["efficiency: used of what was held; use: used of all that is paid for, idle hours too"]
+    return Table("Held and used, GPU-hours", header, rows, remarks)
 
 
-def _budgets(report: Report, budgets: Sequence[Spent]) -> Table:
+def _budgets(report: Report, budgets: Sequence[Spent], *, summed: bool) -> Table:
     rows = [
         (
-            spent.tenant,
-            report.periods[spent.period].name,
-            f"{spent.budget:,}",
-            dollars(rounded(spent.micro, CENT)),
-            f"{100 * spent.micro / MICRO / spent.budget:.1f}",
-            dollars(rounded(spent.forecast_micro, CENT)),
-            alert(spent),
+            each.spent.tenant,
+            report.periods[each.spent.period].name,
+            f"{each.spent.budget:,}",
+            dollars(rounded(each.spent.micro, CENT)),
+            f"{each.percent:.1f}",
+            dollars(rounded(each.spent.forecast_micro, CENT)),
+            f"{each.forecast_percent:.1f}",
+            *(line or "–" for line in each.lines.values()),
         )
-        for spent in budgets
+        for each in standings(report, budgets, summed=summed)
     ]
-    return Table("Budgets", ("", "month", "budget", "so far", "%", "forecast", "alert"), rows)
+    lines = [f"{mark} %" for mark in sorted(MARKS)]
+    remarks = ["a day: when that part of the budget will be spent if the month goes on like that"]
+    return Table("Budgets", ("", "month", "budget", "so far", "%", "forecast", "%", *lines), rows, remarks)
 
 
 def alert(spent: Spent) -> str:
@@ -248,21 +249,27 @@ def mail(report: Report, tenant: Tenant, uses: Sequence[Use], budgets: Sequence[
     periods = ", ".join(period.name for period in report.periods)
     title = f"GPU cost of {tenant.title or name}, {periods}: ${dollars(cents(totals(report)).get(name, 0))}"
     lead = f"To {tenant.owner.name} <{tenant.owner.mail}>, cost center {tenant.cost_center}, team {tenant.team}."
-    lacks = [str(finding) for finding in report.findings]
+    alerts = [
+        f"{report.periods[spent.period].name}: {said} of a budget of ${spent.budget:,}"
+        for spent in budgets
+        if spent.tenant == name and (said := alert(spent))
+    ]
+    lead += f" Budget, {'; '.join(alerts)}." if alerts else ""
+    missing = [*map(str, report.findings), *lacks(report, budgets, uses, only=name)]
     if form == "markdown":
         text = [f"# {_plain(title)}", "", _plain(lead)]
         for part in parts:
             text += ["", *_markdown(part)]
-        text += ["", "## What the numbers lack", "", *(f"- {_plain(lack)}" for lack in lacks)] if lacks else []
+        text += ["", "## What the numbers lack", "", *(f"- {_plain(lack)}" for lack in missing)] if missing else []
         return "\n".join(text) + "\n"
     body = [f"<h1>{html.escape(title)}</h1>", f"<p>{html.escape(lead)}</p>"]
     for part in parts:
         body += _html(part)
-    if lacks:
+    if missing:
         body += [
             "<h2>What the numbers lack</h2>",
             "<ul>",
-            *(f"<li>{html.escape(lack)}</li>" for lack in lacks),
+            *(f"<li>{html.escape(lack)}</li>" for lack in missing),
             "</ul>",
         ]
     return _PAGE.format(title=html.escape(title), body="\n".join(body))

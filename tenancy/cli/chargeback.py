@@ -105,6 +105,7 @@ def command(
         )
     from tenancy.chargeback import bill as bills
     from tenancy.chargeback import outputs
+    from tenancy.chargeback.budgets import lacks
     from tenancy.chargeback.report import make_report
     from tenancy.chargeback.use import budgets, uses
 
@@ -124,6 +125,7 @@ def command(
     if tenant:
         report.lines = [line for line in report.lines if line.tenant == tenant]
         used, due = [u for u in used if u.tenant == tenant], [d for d in due if d.tenant == tenant]
+    report.notes += lacks(report, due, used, tenant or "")
     try:
         _write(report, used, due, form, out, tenant or "", explain, rows)
         if events:

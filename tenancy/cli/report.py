@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -50,12 +51,100 @@ report_format = click.option(
 )
 
 
-@click.group()
+class _Reports(click.Group):
+    """With the name of an environment in the place of a report's it writes the page."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = {*self.commands, *ctx.help_option_names}
+        return super().parse_args(ctx, ["page", *args] if args and args[0] not in own else args)
+
+
+@click.group(cls=_Reports, epilog=example("tenancy report bank --out bank.html"))
 def command() -> None:
     """Show what the files of an environment amount to: supply, pools, what a failure costs, and who may do what.
 
-    Nothing is asked of a cluster unless --live says so: the same files always give the same report.
+    `tenancy report ENV --out PAGE` writes all of it as a page to look at. Nothing is asked of a cluster unless --live
+    says so: the same files always give the same report.
     """
+
+
+@command.command(
+    epilog=example("tenancy report bank --out bank.html\n  tenancy report page bank --tenant fraud --out fraud.html")
+)
+@environment_argument
+@click.option("--tenant", help="The page of this one alone, with its own numbers and nobody else's name.")
+@click.option("--simulation", type=click.Path(path_type=Path), metavar="FILE", help="JSON of `tenancy simulate`.")
+@click.option("--chargeback", type=click.Path(path_type=Path), metavar="FILE", help="JSON of `tenancy chargeback`.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="PATH",
+    help="PAGE.html; any other name is a folder, for the environment's page and one for every tenant.",
+)
+def page(environment: str, tenant: str | None, simulation: Path | None, chargeback: Path | None, out: Path) -> None:
+    """Write ENV as a page: who has what, who can reach whom and what holds it, capacity, cost.
+
+    One file that asks nobody for anything; light or dark as the reader's system is, and fit to be printed. What it
+    cannot know it says: use over time and what was paid come from --simulation and --chargeback.
+    """
+    loaded = load_or_exit(environment)
+    if tenant:
+        tenant_or_exit(loaded, tenant)
+    from tenancy.report import given
+    from tenancy.report.page import Pages
+
+    name = loaded.environment.environment
+    try:
+        course = given.simulation(simulation, name) if simulation else None
+        charged = given.chargeback(chargeback, name) if chargeback else None
+    except given.Unreadable as error:
+        fail(str(error), BAD_INPUT)
+    pages = Pages(loaded, course, charged)
+    if out.suffix == ".html":
+        _write({out: pages.tenant(tenant) if tenant else pages.environment()})
+        return
+    found = {} if tenant else {out / f"{name}.html": pages.environment()}
+    # A tenant may be called as its environment is.
+    folder = out / "tenants"
+    chosen = [one.tenant for one in loaded.tenants if tenant in {None, one.tenant}]
+    _write(found | {folder / f"{one}.html": pages.tenant(one) for one in sorted(chosen)})
+
+
+@command.command(epilog=example("tenancy report dashboards bank --out dashboards"))
+@environment_argument
+@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FOLDER", help="Where to write them.")
+def dashboards(environment: str, out: Path) -> None:
+    """Write the dashboards of ENV for Grafana: one for the platform, one for every tenant.
+
+    Each as JSON to be imported, and as a ConfigMap that Grafana's sidecar finds by its label.
+    """
+    import yaml
+
+    from tenancy.plan.dashboards import as_json as as_file
+    from tenancy.plan.dashboards import config_map, every
+    from tenancy.report.facts import node_prices
+
+    loaded = load_or_exit(environment)
+    files: dict[Path, str] = {}
+    for tenant, board in every(loaded.environment, loaded.tenants, node_prices(loaded.environment)):
+        files[out / f"{board['uid']}.json"] = as_file(board)
+        item = config_map(loaded.environment, tenant, board)
+        files[out / f"{board['uid']}.configmap.yaml"] = yaml.safe_dump(item, sort_keys=False, allow_unicode=True)
+    _write(files)
+
+
+def _write(files: Mapping[Path, str]) -> None:
+    """Write what was made, all of it or a message; `OSError` is bad input."""
+    try:
+        for path, text in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+    except OSError as error:
+        given = f"--out {error.filename}"
+        fail(f"given {given}; rule: a path that can be written ({error.strerror}); change: another path", BAD_INPUT)
+    for path, text in files.items():
+        click.echo(f"{path}: {-(-len(text.encode()) // 1024)} KiB", err=True)
 
 
 @command.command(epilog=example("tenancy report capacity local"))

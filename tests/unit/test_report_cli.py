@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from bench.generate import generate
@@ -367,3 +368,91 @@ def test_the_facts_of_a_type_without_pools_are_shown_with_the_reason(name: str) 
     assert result.exit_code == 0
     assert INSTANCES[name].unsupported in re.sub(r"\s+", " ", result.stdout)
     assert _catalog(name)["yields"] is None
+
+
+# The pages
+
+
+def test_the_name_of_an_environment_writes_its_page(spec: SpecFolder, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    for words in (("report", spec.path, "--out", page), ("report", "--out", page, spec.path)):
+        result = run(*words)
+        assert (result.exit_code, result.stdout) == (0, "")
+        assert result.stderr.startswith(f"{page}: ")
+        assert "Tenancy of small" in page.read_text("utf-8")
+        page.unlink()
+
+
+def test_a_page_of_one_tenant_is_that_tenants(spec: SpecFolder, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert run("report", spec.path, "--tenant", "fraud", "--out", page).exit_code == 0
+    text = page.read_text("utf-8")
+    assert "Fraud Detection" in text
+    assert "quant-research" not in text
+
+
+def test_a_folder_gets_the_environments_page_and_one_for_every_tenant(spec: SpecFolder, tmp_path: Path) -> None:
+    out = tmp_path / "pages"
+    assert run("report", spec.path, "--out", out).exit_code == 0
+    names = ["small.html", "tenants/fraud.html", "tenants/research.html"]
+    assert sorted(str(path.relative_to(out)) for path in out.rglob("*.html")) == names
+    before = {path: path.read_bytes() for path in out.rglob("*.html")}
+    assert run("report", spec.path, "--out", out).exit_code == 0
+    assert {path: path.read_bytes() for path in out.rglob("*.html")} == before, "the same files, the same bytes"
+
+
+def test_a_report_keeps_its_name_whatever_an_environment_is_called(spec: SpecFolder) -> None:
+    assert "Supply of small" in _report(spec, "capacity")
+    assert "--out" in run("report", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--out", "page.html", "--tenant", "nobody"), "given tenant 'nobody'"),
+        (("--out", "/dev/null/page.html"), "rule: a path that can be written"),
+        ((), "Missing option '--out'"),
+        (
+            ("--out", "page.html", "--chargeback", "/not/there.json"),
+            "given /not/there.json; rule: a file that can be read",
+        ),
+        (("--out", "page.html", "--simulation", "/dev/null"), "given /dev/null, which is no JSON"),
+    ],
+)
+def test_what_a_page_cannot_be_made_of_ends_with_a_message(
+    spec: SpecFolder, tmp_path: Path, words: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("report", spec.path, *words)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert not list(tmp_path.glob("*.html"))
+
+
+def test_a_simulation_and_a_chargeback_come_from_their_commands(spec: SpecFolder, tmp_path: Path) -> None:
+    spec.add(ENV, "prices: {l4: 0.80, a100-40gb: 2.50}\n")
+    bill, page = tmp_path / "bill.json", tmp_path / "page.html"
+    span = ("--from", "2026-10-01", "--to", "2026-10-03", "--by", "day", "--example", "1")
+    assert run("chargeback", spec.path, *span, "--format", "json", "--out", bill).exit_code == 0
+    assert run("report", spec.path, "--chargeback", bill, "--out", page).exit_code == 0
+    text = page.read_text("utf-8")
+    assert "2 periods of a chargeback" in text
+    assert "as charged back" in text
+    other = json.loads(bill.read_text("utf-8")) | {"environment": "other"}
+    bill.write_text(json.dumps(other), "utf-8")
+    assert run("report", spec.path, "--chargeback", bill, "--out", page).exit_code == 2
+
+
+# Dashboards
+
+
+def test_dashboards_are_written_as_json_and_as_config_maps(spec: SpecFolder, tmp_path: Path) -> None:
+    out = tmp_path / "dashboards"
+    assert run("report", "dashboards", spec.path, "--out", out).exit_code == 0
+    names = {f"gpu-tenancy-small{whose}" for whose in ("", "--fraud", "--research")}
+    assert {path.name for path in out.iterdir()} == {f"{n}{end}" for n in names for end in (".json", ".configmap.yaml")}
+    item = yaml.safe_load((out / "gpu-tenancy-small--fraud.configmap.yaml").read_text("utf-8"))
+    assert item["data"]["gpu-tenancy-small--fraud.json"] == (out / "gpu-tenancy-small--fraud.json").read_text("utf-8")
+    before = {path: path.read_bytes() for path in out.iterdir()}
+    assert run("report", "dashboards", spec.path, "--out", out).exit_code == 0
+    assert {path: path.read_bytes() for path in out.iterdir()} == before, "the same files, the same bytes"

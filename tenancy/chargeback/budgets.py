@@ -1,0 +1,105 @@
+"""A month against its budgets: so far, as it will end, and when each line is crossed.
+
+forecast  = so far x seconds of the month / seconds seen
+crossed   = when what is seen began + line x budget x seconds seen / so far
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tenancy.chargeback.allocate import Category, Report
+from tenancy.chargeback.claims import named
+from tenancy.chargeback.measures import MICRO
+from tenancy.chargeback.periods import Period, written
+from tenancy.chargeback.use import MARKS, Spent, Use
+
+ALL = "all with a budget"
+REACHED = "reached"
+FURTHEST = 14 * 3600
+"""Seconds by which a time zone is ahead or behind at most."""
+
+
+class Standing(NamedTuple):
+    """One budget in one month."""
+
+    spent: Spent
+    lines: Mapping[int, str]
+    """Percent of the budget -> REACHED, the day on which it will be if the month goes on like that, or nothing."""
+
+    @property
+    def percent(self) -> float:
+        return 100 * self.spent.micro / MICRO / self.spent.budget
+
+    @property
+    def forecast_percent(self) -> float:
+        return 100 * self.spent.forecast_micro / MICRO / self.spent.budget
+
+
+def standings(report: Report, spent: Sequence[Spent], *, summed: bool = False) -> list[Standing]:
+    """Every budget's, and with `summed` for each month what all of them come to."""
+    found = [_standing(report.periods[each.period], each) for each in spent]
+    for number, period in enumerate(report.periods) if summed else ():
+        of = [each for each in spent if each.period == number]
+        if len(of) > 1:
+            whole = Spent(number, ALL, *(sum(each[at] for each in of) for at in (2, 3, 4)), 0, 0)
+            found.append(_standing(period, whole))
+    return found
+
+
+def _standing(period: Period, spent: Spent) -> Standing:
+    return Standing(spent, {mark: _line(period, spent, mark) for mark in sorted(MARKS)})
+
+
+def _line(period: Period, spent: Spent, mark: int) -> str:
+    line = spent.budget * MICRO * mark
+    if spent.micro * 100 >= line:
+        return REACHED
+    if spent.micro <= 0 or spent.forecast_micro * 100 < line:
+        return ""
+    seen = period.end - period.start
+    return written(period.start + line * seen // (spent.micro * 100))[:10]
+
+
+def lacks(report: Report, spent: Sequence[Spent], uses: Sequence[Use], only: str = "") -> list[str]:
+    """What the budgets and the use do not say, and why; of one tenant, or of all."""
+    tenants = [tenant for tenant in report.tenants if only in {"", tenant.tenant}]
+    budgeted = [tenant.tenant for tenant in tenants if tenant.budget]
+    found = []
+    if budgeted and not spent:
+        found.append("budgets are of months: --by month says how they stand")
+    without = sorted({tenant.tenant for tenant in tenants} - set(budgeted))
+    if without:
+        found.append(f"no budget in the file of {_some(without)}: nothing warns")
+    for number in sorted({each.period for each in spent}):
+        period = report.periods[number]
+        if missing := _begins_late(period):
+            found.append(f"{period.name} is seen from {written(period.start)}: {missing}")
+        unseen = sum(
+            line.micro
+            for line in report.lines
+            if line.pot.period == number and line.category is Category.MISSING and named(line.tenant)
+        )
+        if unseen and not only:
+            found.append(
+                f"${unseen / MICRO:,.2f} of {period.name} are of hours or devices that nobody knows: what tenants "
+                "spent so far is too low by their parts of it"
+            )
+    blind = sorted({use.tenant for use in uses if use.used is None and only in {"", use.tenant}})
+    if blind:
+        found.append(f"what {_some(blind)} used was not measured: it is unknown, not nothing")
+    return found
+
+
+def _begins_late(period: Period) -> str:
+    """Whether the month began before what is seen of it; by its name, wherever on Earth its books are kept."""
+    first = dt.datetime.strptime(period.name, "%Y-%m").replace(tzinfo=dt.UTC).timestamp()
+    if period.whole or period.start - first <= FURTHEST:
+        return ""
+    return "what was spent before is in no number, and the forecast takes it for the same"
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

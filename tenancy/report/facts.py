@@ -1,0 +1,184 @@
+"""Who has what, what there is, and what it costs: the numbers of the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from tenancy.chargeback.measures import MICRO, bought, node_price
+from tenancy.plan.capacity import supply
+from tenancy.plan.dashboards import gpu_part
+from tenancy.plan.queues import part_of_node, shares
+from tenancy.spec import Loaded
+from tenancy.spec.environment import Environment
+from tenancy.spec.tenant import Tenant
+
+MONTH_HOURS = 730
+"""Of a month, as AWS's prices have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one tenant has of one flavor; counts are GPUs, slices or replicas."""
+
+    flavor: str
+    guaranteed: int
+    lends: int
+    borrows: int
+    """By its file."""
+    borrowable: int
+    """What of that is there when all others lend everything they do lend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What one tenant is guaranteed of one flavor in one pool."""
+
+    pool: str
+    flavor: str
+    count: int
+    gpus: Fraction
+    """As whole GPUs: a slice counts as its part of a board."""
+    monthly: int | None
+    """Millionths of a dollar for a month; None: the node has no known price."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One tenant."""
+
+    spec: Tenant
+    held: tuple[Held, ...]
+    places: tuple[Place, ...]
+
+    @property
+    def name(self) -> str:
+        return self.spec.tenant
+
+    @property
+    def gpus(self) -> Fraction:
+        return sum((place.gpus for place in self.places), Fraction())
+
+    @property
+    def monthly(self) -> int:
+        """What is guaranteed costs at least, millionths of a dollar a month, as far as prices are known."""
+        return sum(place.monthly or 0 for place in self.places)
+
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        """Pools whose nodes have no known price."""
+        return tuple(sorted({place.pool for place in self.places if place.monthly is None}))
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """What one pool has of one flavor, in counts of the flavor."""
+
+    pool: str
+    flavor: str
+    surely: int
+    at_most: int
+    kept: int
+    """Guaranteed and never lent."""
+    lent: int
+    """Guaranteed, and others' while it is idle."""
+
+    @property
+    def free(self) -> int:
+        """Surely there and guaranteed to nobody."""
+        return max(0, self.surely - self.kept - self.lent)
+
+    @property
+    def luck(self) -> int:
+        """Above what is surely there."""
+        return self.at_most - max(self.surely, self.kept + self.lent)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    loaded: Loaded
+    members: tuple[Member, ...]
+    bars: tuple[Bar, ...]
+
+    @property
+    def environment(self) -> Environment:
+        return self.loaded.environment
+
+    def member(self, name: str) -> Member:
+        return next(member for member in self.members if member.name == name)
+
+
+def facts(loaded: Loaded) -> Facts:
+    environment = loaded.environment
+    tenants = sorted(loaded.tenants, key=lambda tenant: tenant.tenant)
+    standing, supplies = shares(environment, tenants), supply(environment, tenants)
+    by_tenant: dict[str, list[Held]] = {tenant.tenant: [] for tenant in tenants}
+    for flavor in supplies:
+        for of in flavor.tenants:
+            by_tenant[of.tenant].append(Held(flavor.flavor, of.guaranteed, of.lends, of.borrows, of.borrowable))
+    members = tuple(
+        Member(tenant, tuple(by_tenant[tenant.tenant]), _places(environment, standing[tenant.tenant].held))
+        for tenant in tenants
+    )
+    bars = []
+    for flavor in supplies:
+        for of in flavor.pools:
+            promised = sum(share.guaranteed(of.pool, flavor.flavor) for share in standing.values())
+            lent = sum(share.lent.get(of.pool, {}).get(flavor.flavor, 0) for share in standing.values())
+            bars.append(Bar(of.pool, flavor.flavor, of.surely, of.at_most, promised - lent, lent))
+    order = list(environment.pools)
+    return Facts(loaded, members, tuple(sorted(bars, key=lambda bar: (order.index(bar.pool), bar.flavor))))
+
+
+def _places(environment: Environment, held: Mapping[str, Mapping[str, Mapping[str, int]]]) -> tuple[Place, ...]:
+    counts: dict[tuple[str, str], int] = {}
+    for pools in held.values():
+        for pool, flavors in pools.items():
+            for flavor, count in flavors.items():
+                counts[pool, flavor] = counts.get((pool, flavor), 0) + count
+    return tuple(
+        Place(
+            pool, flavor, count, count * gpu_part(environment, pool, flavor), monthly(environment, pool, flavor, count)
+        )
+        for (pool, flavor), count in sorted(counts.items())
+    )
+
+
+def pool_price(environment: Environment, name: str) -> int | None:
+    """Millionths of a dollar for a node-hour of a pool; None where nobody has said it."""
+    pool = environment.pools[name]
+    return node_price(environment, name, pool.instance, bought(pool))
+
+
+def node_prices(environment: Environment) -> dict[str, Fraction | None]:
+    """Dollars for a node-hour of every pool, as far as somebody has said it."""
+    prices = {name: pool_price(environment, name) for name in environment.pools}
+    return {name: None if price is None else Fraction(price, MICRO) for name, price in prices.items()}
+
+
+def monthly(environment: Environment, pool: str, flavor: str, count: int) -> int | None:
+    """count x part of a node x price of a node-hour x 730 hours, millionths of a dollar."""
+    price = pool_price(environment, pool)
+    return None if price is None else round(count * part_of_node(environment, pool, flavor) * price * MONTH_HOURS)
+
+
+def pools_monthly(environment: Environment) -> tuple[int, tuple[str, ...]]:
+    """What the nodes that are surely there cost in a month, and the pools whose price nobody has said."""
+    prices = {name: pool_price(environment, name) for name in environment.pools}
+    whole = sum(price * environment.pools[name].nodes.min * MONTH_HOURS for name, price in prices.items() if price)
+    return whole, tuple(name for name, price in prices.items() if price is None and environment.pools[name].nodes.min)
+
+
+def dollars(micro: int | float) -> str:
+    """Whole dollars: a page is looked at, a bill has cents."""
+    return f"${round(micro / MICRO):,}"
+
+
+def number(value: Fraction | float) -> str:
+    """A number of GPUs with at most two decimals."""
+    return f"{float(value):,.2f}".rstrip("0").rstrip(".")
+
+
+def some(names: Sequence[str], most: int = 4) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,95 @@
+"""What NetworkPolicies let through between two tenants' namespaces: whatever pods they hold, on any port.
+
+Kubernetes' own semantics: a pod that some policy of a direction selects gets in that direction only what one of them
+allows, and a connection needs both its ends (reference of NetworkPolicySpec).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_network
+from typing import Any
+
+from tenancy.plan.model import Object
+
+Space = tuple[Object, Sequence[Object]]
+"""A namespace and its policies."""
+
+
+def opening(sources: Sequence[Space], targets: Sequence[Space]) -> str:
+    """The policy by which some pod of the one may reach some pod of the other; empty: there is none.
+
+    What might match counts as a match: an address range, a pod's labels, a port.
+    """
+    for target in targets:
+        for source in sources:
+            into = _way(target, source, "ingress")
+            out = _way(source, target, "egress")
+            if into and out:
+                return into
+    return ""
+
+
+def porous(space: Space) -> bool:
+    """Whether anything at all lets in what is not of the namespace; where nothing does, no pair needs a look."""
+    peers = [
+        rule.get("from") or [{"ipBlock": {"cidr": "0.0.0.0/0"}}]
+        for item in space[1]
+        if "Ingress" in _types(item)
+        for rule in item["spec"].get("ingress") or ()
+    ]
+    foreign = any("ipBlock" in peer or "namespaceSelector" in peer for each in peers for peer in each)
+    return foreign or not any("Ingress" in _types(item) and not item["spec"].get("podSelector") for item in space[1])
+
+
+def _way(own: Space, peer: Space, direction: str) -> str:
+    """What lets the peer through at the one end; a namespace of which not every pod is selected lets everything."""
+    space, policies = own
+    side = "from" if direction == "ingress" else "to"
+    name = space["metadata"]["name"]
+    governing = [item for item in policies if direction.capitalize() in _types(item)]
+    if not any(not item["spec"].get("podSelector") for item in governing):
+        return f"none in {name}"
+    for item in governing:
+        for rule in item["spec"].get(direction) or ():
+            peers = rule.get(side)
+            if not peers or any(_matches(each, name, peer[0]) for each in peers):
+                return f"{item['metadata']['name']} in {name}"
+    return ""
+
+
+def _types(policy: Object) -> Iterator[str]:
+    spec = policy["spec"]
+    if "policyTypes" in spec:
+        yield from spec["policyTypes"]
+        return
+    yield "Ingress"
+    if "egress" in spec:
+        yield "Egress"
+
+
+def _matches(peer: Mapping[str, Any], own: str, other: Object) -> bool:
+    if "ipBlock" in peer:
+        # No pod's address is link-local: that is how a pod reaches its own node, which is where credentials come from.
+        return not ip_network(peer["ipBlock"]["cidr"]).is_link_local
+    if "namespaceSelector" not in peer:
+        return own == other["metadata"]["name"]
+    labels = {**other["metadata"].get("labels", {}), "kubernetes.io/metadata.name": other["metadata"]["name"]}
+    selector = peer["namespaceSelector"] or {}
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_expression(each, labels) for each in selector.get("matchExpressions") or ())
+
+
+def _expression(of: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    value, values = labels.get(of["key"]), of.get("values") or ()
+    match of["operator"]:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    return True

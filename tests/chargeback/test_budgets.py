@@ -1,0 +1,149 @@
+"""A month against its budgets: each line's day follows from a formula, and what is not known is named."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+
+import pytest
+
+from tenancy.chargeback import budgets, outputs, pages
+from tenancy.chargeback.allocate import Report
+from tenancy.chargeback.periods import By
+from tenancy.chargeback.use import Spent, uses
+from tenancy.chargeback.use import budgets as spent_of
+from tenancy.spec import Loaded, load
+from tests.chargeback.scene import DAY, HOUR, NOVEMBER, OCTOBER, given, held, node, priced, report
+
+
+def budgeted(path: Path, monthly: int) -> Loaded:
+    loaded = priced(path)
+    file = loaded.folder / "tenants/fraud.yaml"
+    file.write_text(file.read_text("utf-8").replace("180000", str(monthly)), "utf-8")
+    return load(loaded.folder)
+
+
+def seen(loaded: Loaded, start: int, end: int, by: By = By.MONTH) -> Report:
+    """Fraud holds a node of $20 an hour all the time."""
+    rows = [held("fraud--train", "t1", "a100", 8, start, end)]
+    return report(loaded, start, end, by, nodes=[node("t1", "train", start, end)], holdings=rows)
+
+
+def only(of: Report) -> budgets.Standing:
+    (found,) = budgets.standings(of, spent_of(of, By.MONTH))
+    return found
+
+
+def test_a_line_that_will_be_crossed_has_the_day_on_which_it_will(tmp_path: Path) -> None:
+    found = only(seen(budgeted(tmp_path, 9_600), OCTOBER, OCTOBER + 5 * DAY))
+    assert found.spent.micro == 2_400_000_000, "5 days of $480"
+    assert dict(found.lines) == {50: "2026-10-11", 80: "2026-10-17", 100: "2026-10-21"}, "after 10, 16 and 20 days"
+    assert (found.percent, found.forecast_percent) == (25, 155)
+
+
+def test_a_line_that_is_crossed_is_reached_and_has_no_day(tmp_path: Path) -> None:
+    found = only(seen(budgeted(tmp_path, 9_600), OCTOBER, OCTOBER + 16 * DAY))
+    assert dict(found.lines) == {50: "reached", 80: "reached", 100: "2026-10-21"}
+
+
+def test_a_line_above_the_forecast_has_nothing(tmp_path: Path) -> None:
+    # 31 days of $480 are $14,880.
+    assert only(seen(budgeted(tmp_path / "at", 14_880), OCTOBER, OCTOBER + DAY)).lines[100] == "2026-11-01"
+    assert only(seen(budgeted(tmp_path / "above", 14_881), OCTOBER, OCTOBER + DAY)).lines[100] == ""
+
+
+def test_a_month_in_which_nothing_was_spent_crosses_nothing(tmp_path: Path) -> None:
+    loaded = budgeted(tmp_path, 1)
+    made = report(loaded, OCTOBER, OCTOBER + DAY, By.MONTH, nodes=[node("n1", "notebooks", OCTOBER, OCTOBER + DAY)])
+    assert set(only(made).lines.values()) == {""}
+
+
+def test_all_budgets_of_a_month_are_added_up(tmp_path: Path) -> None:
+    made = seen(budgeted(tmp_path, 9_600), OCTOBER, OCTOBER + 5 * DAY)
+    one = Spent(0, "fraud", 9_600, 2_400_000_000, 14_880_000_000, 0, 100)
+    other = one._replace(tenant="research", budget=400, micro=100_000_000, forecast_micro=620_000_000)
+    *_, whole = budgets.standings(made, [one, other], summed=True)
+    assert (whole.spent.tenant, whole.spent.budget, whole.percent) == (budgets.ALL, 10_000, 25)
+    assert whole.lines[50] == "2026-10-11"
+    assert len(budgets.standings(made, [one], summed=True)) == 1, "one is its own sum"
+
+
+def test_budgets_are_named_where_the_report_is_not_by_month(tmp_path: Path) -> None:
+    loaded = budgeted(tmp_path, 9_600)
+    weekly, monthly = (seen(loaded, OCTOBER, NOVEMBER, by) for by in (By.WEEK, By.MONTH))
+    said = "budgets are of months: --by month says how they stand"
+    assert said in budgets.lacks(weekly, spent_of(weekly, By.WEEK), [])
+    assert said not in budgets.lacks(monthly, spent_of(monthly, By.MONTH), [])
+
+
+def test_a_tenant_without_a_budget_is_named(tmp_path: Path) -> None:
+    made = seen(budgeted(tmp_path, 9_600), OCTOBER, NOVEMBER)
+    said = "no budget in the file of research: nothing warns"
+    assert budgets.lacks(made, spent_of(made, By.MONTH), []) == [said]
+    assert budgets.lacks(made, spent_of(made, By.MONTH), [], only="fraud") == []
+
+
+@pytest.mark.parametrize(("days", "late"), [(0, False), (9, True)])
+def test_a_month_that_is_not_seen_from_its_beginning_says_so(tmp_path: Path, days: int, late: bool) -> None:
+    made = seen(budgeted(tmp_path, 9_600), OCTOBER + days * DAY, OCTOBER + 20 * DAY)
+    found = budgets.lacks(made, spent_of(made, By.MONTH), [], only="fraud")
+    assert [line.partition(":")[0] for line in found] == (["2026-10 is seen from 2026-10-10T00"] if late else [])
+
+
+@pytest.mark.parametrize(("zone", "begins"), [("Europe/Berlin", -2), ("America/Los_Angeles", 7)])
+def test_a_month_of_another_time_zone_begins_when_it_does(tmp_path: Path, zone: str, begins: int) -> None:
+    from zoneinfo import ZoneInfo
+
+    from tenancy.chargeback.report import make_report
+    from tests.chargeback.scene import whole
+
+    start, end = OCTOBER + begins * HOUR, OCTOBER + 20 * DAY
+    assert dt.datetime.fromtimestamp(start, ZoneInfo(zone)).day == 1
+    loaded = budgeted(tmp_path, 9_600)
+    rows = [held("fraud--train", "t1", "a100", 8, start, end)]
+    tables = given(start, end, nodes=[node("t1", "train", start, end)], holdings=rows)
+    made = make_report(loaded.environment, loaded.tenants, tables, whole(start, end, By.MONTH, ZoneInfo(zone)))
+    assert budgets.lacks(made, spent_of(made, By.MONTH), [], only="fraud") == []
+
+
+def test_hours_that_nobody_saw_are_money_that_the_budgets_lack(tmp_path: Path) -> None:
+    loaded = budgeted(tmp_path, 9_600)
+    end = OCTOBER + 2 * DAY
+    rows = [held("fraud--train", "t1", "a100", 8, OCTOBER, end)]
+    nodes = [node("t1", "train", OCTOBER, end)]
+    gap = [{"start": OCTOBER, "end": OCTOBER + 3 * HOUR}]
+    blind = report(loaded, OCTOBER, end, By.MONTH, nodes=nodes, holdings=rows, gaps=gap)
+    clear = report(loaded, OCTOBER, end, By.MONTH, nodes=nodes, holdings=rows)
+    (told,) = [line for line in budgets.lacks(blind, spent_of(blind, By.MONTH), []) if line.startswith("$")]
+    assert told.startswith("$60.00 of 2026-10 are of hours or devices that nobody knows")
+    assert not any(line.startswith("$") for line in budgets.lacks(clear, spent_of(clear, By.MONTH), []))
+
+
+def test_use_that_was_not_measured_is_named_beside_the_table(tmp_path: Path) -> None:
+    loaded = budgeted(tmp_path, 9_600)
+    end = OCTOBER + HOUR
+    rows = [held("fraud--train", "t1", "a100", 4, OCTOBER, end)]
+    nodes = [node("t1", "train", OCTOBER, end)]
+    measured = [
+        {"namespace": "fraud--train", "flavor": "a100", "devices": 4, "value": 0.5, "start": OCTOBER, "end": end}
+    ]
+    said = "what fraud used was not measured: it is unknown, not nothing"
+    for more, expected in (({}, [said]), ({"used": measured}, [])):
+        tables = given(OCTOBER, end, nodes=nodes, holdings=rows, **more)
+        made = report(loaded, OCTOBER, end, By.MONTH, nodes=nodes, holdings=rows, **more)
+        found = [use for use in uses(made, tables) if use.tenant == "fraud"]
+        assert budgets.lacks(made, spent_of(made, By.MONTH), found, only="fraud") == expected
+        (table,) = [
+            table for table in pages.tables(made, found, [], "fraud") if table.title.startswith("Held and used")
+        ]
+        assert table.rows[0][3] == ("–" if expected else "2.0"), "the column of what was used"
+
+
+def test_the_lines_are_in_json_and_in_the_mail(tmp_path: Path) -> None:
+    made = seen(budgeted(tmp_path, 9_600), OCTOBER, OCTOBER + 10 * DAY)
+    due = spent_of(made, By.MONTH)
+    (found,) = json.loads(json.dumps(outputs.as_json(made, [], due)))["budgets"]
+    assert found["lines"] == {"50": "reached", "80": "2026-10-17", "100": "2026-10-21"}
+    mail = pages.mail(made, next(t for t in made.tenants if t.tenant == "fraud"), [], due, "markdown")
+    assert "Budget, 2026-10: 50 % reached of a budget of $9,600." in mail

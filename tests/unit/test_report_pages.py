@@ -1,0 +1,359 @@
+"""The pages: they ask nobody, hold everything, show a tenant its own alone, and say what they do not know."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenancy.report import given
+from tenancy.report.facts import facts
+from tenancy.report.given import Charged, Course, Unreadable
+from tenancy.report.page import POLICY, Pages
+from tenancy.rules.catalogue import RULES
+from tenancy.simulation.results import Results
+from tenancy.spec import Loaded, load
+from tests.conftest import SpecFolder
+
+ROOT = Path(__file__).parents[2]
+BANK = ROOT / "stacks/bank"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+
+
+@pytest.fixture(scope="module")
+def bank() -> Loaded:
+    return load(BANK)
+
+
+@pytest.fixture(scope="module")
+def plain(bank: Loaded) -> Pages:
+    return Pages(bank)
+
+
+@pytest.fixture(scope="module")
+def told(bank: Loaded, tmp_path_factory: pytest.TempPathFactory) -> Pages:
+    """With a simulation and a chargeback of every tenant."""
+    folder = tmp_path_factory.mktemp("told")
+    names = [tenant.tenant for tenant in bank.tenants]
+    course, charged = read(folder, simulated(names), charged_back(names))
+    return Pages(bank, course, charged)
+
+
+def read(folder: Path, run: Any, bill: Any) -> tuple[Course, Charged]:
+    for name, value in (("run.json", run), ("bill.json", bill)):
+        (folder / name).write_text(json.dumps(value), "utf-8")
+    return given.simulation(folder / "run.json", "bank"), given.chargeback(folder / "bill.json", "bank")
+
+
+def simulated(names: list[str], **more: Any) -> dict[str, Any]:
+    use = {name: [float(number % 7)] * 96 for number, name in enumerate(names, 1)}
+    run = {"hours": 24, "jobs": 100, "capacity": 660.0, "fairness": [0.5] * 96, "use": use, "borrowing": use}
+    return {"environment": "bank", "before": run, **more}
+
+
+def charged_back(names: list[str], **more: Any) -> dict[str, Any]:
+    day = {"start": "2026-10-01T00:00:00Z", "end": "2026-11-01T00:00:00Z", "period": "2026-10"}
+    paid = [(name, 1000.0 * number) for number, name in enumerate([*names, "(no data)"], 1)]
+    lines = [{**day, "tenant": n, "category": "held", "dollars": str(d), "gpu_hours": "10"} for n, d in paid]
+    budgets = [
+        {"period": "2026-10", "tenant": n, "budget": 5000, "dollars": str(d), "forecast": str(2 * d)}
+        | {"reached_percent": 50, "expected_percent": 100}
+        for n, d in paid[:-1]
+    ]
+    use = [
+        {"tenant": n, "gpu_hours_held": 100.0, "gpu_hours_idle": 20.0, "gpu_hours_used": used, "idle_dollars": "7"}
+        for (n, _), used in zip(paid[:-1], [None, *[50.0] * len(paid)], strict=False)
+    ]
+    return {
+        "environment": "bank",
+        **{key: day[key] for key in ("start", "end")},
+        "bill": str(sum(d for _, d in paid)),
+        "tenants": [{"tenant": n, "dollars": str(d)} for n, d in paid],
+        "lines": lines,
+        "budgets": budgets,
+        "use": use,
+        "named": [{"rule": "bill-04", "given": "no data for an hour", "effect": "it is nobody's"}],
+        **more,
+    }
+
+
+class Text(HTMLParser):
+    """What a reader sees or points at, and whether the tags match."""
+
+    VOID = frozenset({"meta", "br", "input", "line", "img"})
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.rows = 0
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.rows += tag == "tr"
+        self.words += [value for name, value in attrs if value and name in {"title", "aria-label"}]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.words += [value for name, value in attrs if value and name in {"title", "aria-label"}]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not self.open or self.open[-1] != "style":
+            self.words.append(data)
+
+    @property
+    def said(self) -> str:
+        return " ".join(self.words)
+
+
+def every_page(pages: Pages) -> list[str]:
+    return [pages.environment(), *(pages.tenant(tenant.tenant) for tenant in pages.loaded.tenants)]
+
+
+def test_a_page_asks_nobody_and_runs_nothing(plain: Pages, told: Pages) -> None:
+    for page in (*every_page(plain), *every_page(told)):
+        found = Text(page)
+        assert found.open == [], "every tag is closed"
+        assert not found.tags & {"script", "link", "img", "iframe", "object", "embed", "base", "form"}
+        assert POLICY in page
+        assert "src" not in found.attributes
+        assert not {name for name in found.attributes if name.startswith("on")}
+        assert set(re.findall(r'href="(.)', page)) == {"#"}, "links lead to parts of the page alone"
+        assert not re.search(r"https?://|@import|url\(", page)
+
+
+def test_a_page_is_light_or_dark_as_the_reader_is_and_can_be_printed(plain: Pages) -> None:
+    page = plain.environment()
+    assert "prefers-color-scheme: dark" in page
+    assert "@media print" in page
+
+
+def test_the_same_files_in_any_order_make_the_same_page(bank: Loaded, told: Pages) -> None:
+    turned = Loaded(bank.environment, bank.tenants[::-1], bank.folder)
+    again = Pages(turned, told.course, told.charged)
+    assert again.environment() == told.environment()
+    assert again.tenant("fraud") == told.tenant("fraud")
+
+
+def test_the_matrix_has_a_cell_with_rule_and_proof_for_every_pair_and_plane(plain: Pages) -> None:
+    names = [tenant.tenant for tenant in plain.loaded.tenants]
+    cells = re.findall(r'title="([^"]+?) → ([^"]+?): [^"]+; rules ([^;"]+); ([^"]+)"', plain.environment())
+    assert len(cells) == len(names) * (len(names) - 1) * len(plain.planes)
+    assert {(one, other) for one, other, _, _ in cells} == {(a, b) for a in names for b in names if a != b}
+    assert {rule for *_, rules, _ in cells for rule in rules.split(", ")} <= set(RULES)
+
+
+def test_the_environments_page_names_every_tenant_and_pool(plain: Pages, bank: Loaded) -> None:
+    said = Text(plain.environment()).said
+    assert all(tenant.tenant in said for tenant in bank.tenants)
+    assert all(pool in said for pool in bank.environment.pools)
+
+
+@pytest.mark.parametrize("which", ["plain", "told"])
+def test_a_tenants_page_names_no_other_tenant(which: str, bank: Loaded, request: pytest.FixtureRequest) -> None:
+    pages: Pages = request.getfixturevalue(which)
+    for tenant in bank.tenants:
+        said = Text(pages.tenant(tenant.tenant)).said
+        others = [other for other in bank.tenants if other is not tenant]
+        # `quant-research` is a tenant and `research` a department: names are whole words, dashes included.
+        own = {*re.findall(r"[\w.-]+", tenant.model_dump_json())}
+        named = {
+            word
+            for other in others
+            for word in (other.tenant, other.title, other.cost_center, other.owner.mail)
+            if word
+        }
+        leaked = {word for word in named - own if re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", said)}
+        assert leaked == set(), f"on the page of {tenant.tenant}"
+
+
+def test_a_tenants_page_has_the_tenants_own_money_alone(told: Pages) -> None:
+    paid = told.charged.paid if told.charged else {}
+    said = Text(told.tenant("fraud")).said
+    assert f"${paid['fraud']:,.0f}" in said
+    assert f"${paid['nlp']:,.0f}" not in said
+    assert "no data for an hour" not in said, "what the whole bill lacks is the platform's to say"
+
+
+def test_what_is_not_known_is_left_out_with_a_sentence(plain: Pages) -> None:
+    for page in every_page(plain):
+        said = Text(page).said
+        assert "Who held how much over time is left out: no run was given." in said
+        assert "What was paid is left out: no result was given." in said
+
+
+def test_what_is_given_takes_the_place_of_the_sentence(told: Pages) -> None:
+    page = told.environment()
+    assert "left out" not in Text(page).said
+    assert page.count("<svg") == 3, "in use, borrowed, how evenly"
+    assert "Nothing was measured of aml" in Text(page).said
+    assert "no data for an hour" in Text(page).said
+
+
+def test_a_guarantee_costs_its_part_of_the_nodes(spec: SpecFolder) -> None:
+    spec.add("environment.yaml", "prices: {l4: 0.80, a100-40gb: 2.50}\n")
+    found = facts(spec.load()).member("fraud")
+    amounts = {(place.pool, place.flavor): place.monthly for place in found.places}
+    assert amounts["train", "a100"] == 16 * 2_500_000 * 730
+    assert amounts["serve", "a100-1g.5gb"] == 14 * 2_500_000 * 730 // 7, "seven slices fill a board, and pay for it"
+
+
+def test_a_pool_without_a_price_is_named_and_in_no_number(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "Pool train has no known price: it is in no number here."
+    assert said not in Text(Pages(loaded).environment()).said
+    # Of this pool's price nobody says anything: as of a spot pool without a discount.
+    monkeypatch.setattr("tenancy.report.facts.node_price", lambda _, name, *__: None if name == "train" else 1_000_000)
+    pages = Pages(loaded)
+    assert pages.facts.member("fraud").unpriced == ("train",)
+    assert said in Text(pages.environment()).said
+    assert said in Text(pages.tenant("fraud")).said
+
+
+@pytest.mark.parametrize("field", ["title", "purpose"])
+def test_what_people_write_is_text_and_no_markup(spec: SpecFolder, field: str) -> None:
+    old = {"title": "title: Fraud Detection", "purpose": "purpose: nightly retraining"}[field]
+    spec.edit("tenants/fraud.yaml", old, f"{field}: {json.dumps(HOSTILE)}")
+    pages = Pages(spec.load())
+    for page in (pages.environment(), pages.tenant("fraud")):
+        found = Text(page)
+        assert not found.tags & {"script", "img"}
+        assert field == "purpose" or HOSTILE in found.said
+
+
+def test_names_in_a_result_are_text_and_no_markup(bank: Loaded, tmp_path: Path) -> None:
+    course, charged = read(tmp_path, simulated([HOSTILE, "fraud"]), charged_back([HOSTILE, "fraud"]))
+    found = Text(Pages(bank, course, charged).environment())
+    assert not found.tags & {"script", "img"}
+    assert HOSTILE in found.said
+
+
+def test_one_tenant_has_nobody_to_be_kept_apart_from(loaded: Loaded) -> None:
+    pages = Pages(Loaded(loaded.environment, loaded.tenants[:1], loaded.folder))
+    assert "there is nobody to be kept apart from" in pages.environment()
+    assert "there is nobody to be kept apart from" in pages.tenant("fraud")
+
+
+def test_of_many_tenants_only_pairs_with_something_to_say_are_listed(
+    plain: Pages, bank: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenancy.report.page.MOST", len(bank.tenants) - 1)
+    page = plain.environment()
+    assert "198 of 210 pairs are closed or shared" in Text(page).said
+    assert 'class="mx"' not in page
+
+
+# What is given
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "said"),
+    [
+        ("simulation", None, "a file that can be read"),
+        ("simulation", "{", "which is no JSON"),
+        ("simulation", "[]", "simulate ENV --format json prints"),
+        ("simulation", '{"environment": "other"}', "of environment 'other'"),
+        ("simulation", '{"environment": "bank", "before": {"hours": 0}}', "a result of tenancy simulate"),
+        ("simulation", json.dumps(simulated([])), "a result of tenancy simulate"),
+        ("chargeback", '{"environment": "bank"}', "a result of tenancy chargeback"),
+        ("chargeback", json.dumps(charged_back(["fraud"], bill="NaN")), "a result of tenancy chargeback"),
+        ("chargeback", json.dumps(charged_back(["fraud"], lines=[1])), "a result of tenancy chargeback"),
+    ],
+)
+def test_a_file_that_is_something_else_is_named(tmp_path: Path, kind: str, text: str | None, said: str) -> None:
+    path = tmp_path / "given.json"
+    if text is not None:
+        path.write_text(text, "utf-8")
+    with pytest.raises(Unreadable, match=re.escape(said)) as error:
+        getattr(given, kind)(path, "bank")
+    assert str(path) in str(error.value)
+
+
+def test_a_chargeback_of_several_periods_has_a_course(tmp_path: Path) -> None:
+    days = [
+        {"start": f"2026-10-0{n}T00:00:00Z", "end": f"2026-10-0{n + 1}T00:00:00Z", "period": f"2026-10-0{n}"}
+        | {"tenant": "fraud", "category": category, "dollars": "1", "gpu_hours": hours}
+        for n, category, hours in ((1, "held", "48"), (2, "held", "24"), (2, "borrowed", "12"), (2, "idle", "99"))
+    ]
+    path = tmp_path / "bill.json"
+    path.write_text(json.dumps(charged_back(["fraud"], lines=days)), "utf-8")
+    course = given.chargeback(path, "bank").course
+    assert course is not None
+    assert (course.hours, dict(course.held), dict(course.borrowed)) == (48, {"fraud": [2, 1.5]}, {"fraud": [0, 0.5]})
+
+
+def test_a_chargeback_of_one_period_has_none(tmp_path: Path) -> None:
+    path = tmp_path / "bill.json"
+    path.write_text(json.dumps(charged_back(["fraud"])), "utf-8")
+    assert given.chargeback(path, "bank").course is None
+
+
+def test_a_simulation_has_what_a_page_reads_of_it() -> None:
+    assert set(simulated(["fraud"])["before"]) <= {field.name for field in dataclasses.fields(Results)}
+
+
+# In a browser
+
+PROBE = """<script>addEventListener("load", () => { document.body.dataset.seen = JSON.stringify({
+  asked: performance.getEntriesByType("resource").map((entry) => entry.name),
+  wide: document.documentElement.scrollWidth, seen: document.documentElement.clientWidth,
+  planes: [...document.querySelectorAll(".plane")].filter((e) => e.offsetHeight > 0).length }) })</script>"""
+
+
+def opened(page: str, folder: Path, width: int, *more: str) -> dict[str, Any]:
+    """The page as Chromium opens it, and what it says of it: without the policy, which would hide what it asks for."""
+    assert CHROMIUM is not None
+    path = folder / "page.html"
+    path.write_text(page.replace(POLICY, "").replace("</body>", f"{PROBE}</body>"), "utf-8")
+    argv = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", f"--window-size={width},900"]
+    argv += [f"--user-data-dir={folder / 'profile'}", "--host-resolver-rules=MAP * ~NOTFOUND"]
+    argv += ["--enable-logging=stderr", "--dump-dom", *more, path.as_uri()]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
+    found = re.search(r"data-seen=(\"|')(.*?)\1", done.stdout)
+    assert found, "the page was loaded"
+    console = [line for line in done.stderr.splitlines() if ":CONSOLE:" in line]
+    return {**json.loads(found[2].replace("&quot;", '"')), "console": console}
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
+class TestInABrowser:
+    @pytest.mark.parametrize("width", [1280, 500])
+    def test_it_asks_for_nothing_complains_of_nothing_and_fits(self, told: Pages, tmp_path: Path, width: int) -> None:
+        for number, page in enumerate((told.environment(), told.tenant("fraud"))):
+            (tmp_path / str(number)).mkdir()
+            seen = opened(page, tmp_path / str(number), width)
+            assert (seen["asked"], seen["console"]) == ([], [])
+            assert seen["wide"] <= seen["seen"], "nothing is cut off to the right"
+            assert seen["planes"] == 1, "one plane at a time"
+
+    def test_a_page_that_asks_and_complains_is_caught(self, plain: Pages, tmp_path: Path) -> None:
+        bad = '<img src="http://127.0.0.1:9/x.png"><script>console.error("no")</script><header>'
+        seen = opened(plain.environment().replace("<header>", bad), tmp_path, 1280)
+        assert seen["asked"] == ["http://127.0.0.1:9/x.png"]
+        assert any("no" in line for line in seen["console"])
+
+    def test_paper_has_every_plane(self, plain: Pages, tmp_path: Path) -> None:
+        assert CHROMIUM is not None
+        path = tmp_path / "page.html"
+        path.write_text(plain.environment(), "utf-8")
+        argv = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+        argv += ["--host-resolver-rules=MAP * ~NOTFOUND", f"--print-to-pdf={tmp_path / 'page.pdf'}", path.as_uri()]
+        subprocess.run(argv, capture_output=True, timeout=120, check=True)
+        count = len(re.findall(rb"/Type\s*/Page\b", (tmp_path / "page.pdf").read_bytes()))
+        assert count > len(plain.planes), "a plane is a sheet or part of one, and tables come beside"
