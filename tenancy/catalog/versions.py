@@ -38,6 +38,13 @@ CHARTS: Mapping[str, ChartPin] = {
     ),
 }
 
+IMAGES: Mapping[str, str] = {
+    # brancz/kube-rbac-proxy@0bc66fd examples/rewrites/deployment.yaml.
+    "kube-rbac-proxy": "quay.io/brancz/kube-rbac-proxy:v0.14.4",
+    # The release whose module the lab builds and tests.
+    "prom-label-proxy": "quay.io/prometheuscommunity/prom-label-proxy:v0.11.1",
+}
+
 ADD_ONS: Mapping[str, str | None] = {
     "vpc-cni": None,
     "kube-proxy": None,

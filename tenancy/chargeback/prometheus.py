@@ -21,6 +21,9 @@ import polars as pl
 
 from tenancy.catalog import boards
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.exporters import QUEUE_NAME
+from tenancy.catalog.exporters import label_name as label
+from tenancy.catalog.exporters import metric_name as resource
 from tenancy.plan.queues import ANY_POOL, TOPOLOGY, queue_resource
 from tenancy.rules.catalogue import Violation
 from tenancy.spec.environment import Environment
@@ -88,19 +91,9 @@ def _said(error: urllib.error.HTTPError) -> str:
         return error.reason
 
 
-def label(key: str) -> str:
-    """What kube-state-metrics makes of a label's key."""
-    return "label_" + resource(key)
-
-
-def resource(name: str) -> str:
-    """What kube-state-metrics makes of a resource's name."""
-    return re.sub(r"[^a-zA-Z0-9_]", "_", name)
-
-
 _TENANT, _POOL = label(words.TENANT), label(words.POOL)
 _TYPE, _CAPACITY = label("node.kubernetes.io/instance-type"), label("karpenter.sh/capacity-type")
-_EKS_CAPACITY, _QUEUE = label("eks.amazonaws.com/capacityType"), label("kueue.x-k8s.io/queue-name")
+_EKS_CAPACITY, _QUEUE = label("eks.amazonaws.com/capacityType"), label(QUEUE_NAME)
 
 _ACTIVE = 'max by (namespace, pod) (kube_pod_status_phase{phase=~"Pending|Running"}) == 1'
 _BUSY = (
@@ -129,7 +122,7 @@ def ask(source: Prometheus, environment: Environment, start: int, end: int, step
     if environment.devices_by_claim:
         given = "--prometheus with cluster.devices: dra"
         raise Violation("bill-10", given, "use --holdings: kube-state-metrics has no devices of claims")
-    first = -(-start // step) * step
+    first = start // step * step  # a range may begin between two scrapes: the one before it says what was held there
     last = end - 1
 
     def told(name: str) -> Iterator[tuple[Series, int, int, float]]:

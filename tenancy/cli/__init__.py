@@ -12,6 +12,8 @@ COMMANDS = {
     "new": "write the file of a new tenant, and show what it will get",
     "validate": "read the spec files of an environment and say what is wrong with them",
     "render": "write the objects of every tenant as YAML, without the engine",
+    "check": "judge plain manifests, whoever made them, by the same rules",
+    "diff": "say what a change of the files means to tenants",
     "up": "preview with the policy pack, then update what changed",
     "down": "remove the tenants of an environment",
     "sample": "print the smallest pod or job that a tenant may run",

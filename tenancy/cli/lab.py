@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,17 @@ from tenancy.cli.common import example
 if TYPE_CHECKING:
     from io import BufferedReader
 
-COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "kueue", "audit")
+COMPONENTS = (
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kwok",
+    "kueue",
+    "prometheus",
+    "metrics-generator",
+    "audit",
+)
 DEFAULT_ENVIRONMENT = "local"
 
 
@@ -47,20 +57,38 @@ def command() -> None:
 
 @command.command(epilog=example("tenancy lab up local"))
 @click.argument("environment", required=False, metavar="[ENV]")
-def up(environment: str | None) -> None:
+@click.option("--with", "extras", type=click.Choice(["metrics"]), multiple=True, help="Prometheus and what it scrapes.")
+@click.option(
+    "--history", type=click.IntRange(0, 31), default=0, help="Made days before today that Prometheus has seen."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of that, and of what GPUs do.")
+def up(environment: str | None, extras: tuple[str, ...], history: int, seed: int) -> None:
     """Bring the lab up with the GPU nodes of ENV (default: local).
 
     Starts what does not run and leaves what does: it can be repeated, and repairs a lab of which a
     part has died.
     """
-    from tenancy.lab import control_plane
+    from tenancy.lab import control_plane, ports
 
     began = time.monotonic()
+    watched = past = None
+    if history and not extras:
+        click.echo("given --history; rule: only Prometheus has one; change: add --with metrics", err=True)
+        sys.exit(2)
     with _clear_errors():
+        before = control_plane.Lab.of().recall().get("metrics") or {}
+        if extras or (before and environment):
+            # A lab that has Prometheus already goes over to the environment's rules.
+            chosen = seed if extras else before["seed"]
+            watched, past = _metrics_of(environment or DEFAULT_ENVIRONMENT, history, chosen)
         group, nodes, queues = _of_environment(environment)
-        lab = control_plane.up(platform_group=group, nodes=nodes, queues=queues, say=_say)
+        lab = control_plane.up(
+            platform_group=group, nodes=nodes, queues=queues, watched=watched, history=past, say=_say
+        )
         click.echo(f"The lab is up ({time.monotonic() - began:.1f} s). Next, in this shell:\n")
         click.echo(f"  . {_short(lab.folder / 'env')}")
+        if extras:
+            click.echo(f"\nPrometheus: http://127.0.0.1:{ports.remembered(lab)['prometheus']}")
 
 
 @command.command(epilog=example("tenancy lab down"))
@@ -159,6 +187,31 @@ def _of_environment(name: str | None) -> tuple[str | None, list[dict[str, Any]] 
         sys.exit(2)
     chart = queue_chart(environment)
     return environment.platform.group, fake_nodes(environment), chart.values if chart else {}
+
+
+def _metrics_of(name: str, days: int, seed: int) -> tuple[dict[str, Any], Iterator[str] | None]:
+    """What Prometheus evaluates in a lab of the environment, and what it has seen before today."""
+    from tenancy.plan.alerts import rule_file
+    from tenancy.spec import SpecError, load, on_lab
+
+    try:
+        loaded = on_lab(load(name))
+    except SpecError as problem:
+        click.echo(str(problem), err=True)
+        sys.exit(2)
+    watched = {"seed": seed, "rules": rule_file(loaded.environment, loaded.tenants)}
+    if not days:
+        return watched, None
+    try:
+        from tenancy.chargeback.example import month
+    except ImportError:
+        click.echo('given --history without polars; rule: it is made with it; change: pip install "gpu-tenancy[cost]"')
+        sys.exit(1)
+    from tenancy.lab.metrics_history import openmetrics
+
+    end = int(time.time()) // 86400 * 86400
+    start = end - days * 86400
+    return watched, openmetrics(loaded, month(loaded, start, end, seed), start, end)
 
 
 def _print_log(path: Path, lines: int, follow: bool) -> None:

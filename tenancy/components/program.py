@@ -9,6 +9,7 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 
 from tenancy.components.data import Data
+from tenancy.components.metrics import Metrics
 from tenancy.components.platform import Platform
 from tenancy.components.queues import Queues
 from tenancy.components.scope import Scope
@@ -57,6 +58,8 @@ def build(
 
             services = Services("services", platform.services, pulumi.ResourceOptions(providers=both, protect=protect))
             kueue = services.queue
+        if platform.metrics:
+            Metrics("metrics", platform.metrics, options)
         if platform.queues:
             gate += Queues("queues", platform.queues, kueue, options).gate
     for tenant in tenants:

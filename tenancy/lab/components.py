@@ -19,6 +19,9 @@ from tenancy.lab.pki import LOOPBACK
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 # Only in a lab with queues; starts last.
 KUEUE = "kueue"
+# Only in a lab with metrics; after all else.
+PROMETHEUS = "prometheus"
+GENERATOR = "metrics-generator"
 
 # As EKS runs them. Not among them, as there: PodNodeSelector, PodTolerationRestriction,
 # AlwaysPullImages, EventRateLimit, DenyServiceExternalIPs.
@@ -171,4 +174,6 @@ PROBES: dict[str, tuple[str | None, str]] = {
     "kwok": (None, "/healthz"),
     # Healthy it is before its webhooks listen, ready only then.
     KUEUE: (None, "/readyz"),
+    PROMETHEUS: (None, "/-/ready"),
+    GENERATOR: (None, "/healthz"),
 }

@@ -11,14 +11,14 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tenancy.lab import kueue, pki, ports, processes
+from tenancy.lab import kueue, metrics, pki, ports, processes, prometheus
 from tenancy.lab.api import Api, ApiError
-from tenancy.lab.components import COMPONENTS, KUEUE, PROBES, commands
+from tenancy.lab.components import COMPONENTS, GENERATOR, KUEUE, PROBES, PROMETHEUS, commands
 from tenancy.lab.layout import (
     Lab,
     LabError,
@@ -33,7 +33,7 @@ __all__ = ["Lab", "LabError", "Status", "apply_nodes", "down", "environ", "statu
 
 DEFAULT_PLATFORM_GROUP = "platform-admins"
 SERVERS, CLIENTS = COMPONENTS[:2], COMPONENTS[2:]
-EVERYTHING = (*COMPONENTS, KUEUE)
+EVERYTHING = (*COMPONENTS, KUEUE, PROMETHEUS)
 READY_SECONDS = 90.0
 # The API server is back 2 s after etcd is.
 PATIENCE_SECONDS = 10.0
@@ -71,12 +71,16 @@ def up(
     platform_group: str | None = None,
     nodes: list[dict[str, Any]] | None = None,
     queues: Mapping[str, Any] | None = None,
+    watched: Mapping[str, Any] | None = None,
+    history: Iterable[str] | None = None,
     say: Callable[[str], None] = _quiet,
 ) -> Lab:
     """Bring the lab up: start what is missing, leave what works; with `nodes`, set its fake nodes.
 
     `queues` are the values of Kueue's chart; empty, Kueue goes, with all queues and workloads.
-    Without `platform_group` or `queues` those of an earlier `up` are kept.
+    `watched` starts Prometheus: `seed` of what its devices do, and `rules` that it evaluates; empty, it goes. `history`
+    are OpenMetrics lines of the past that it gets on its first start.
+    Without `platform_group`, `queues` or `watched` those of an earlier `up` are kept.
     """
     from tenancy.lab import tools
 
@@ -88,9 +92,12 @@ def up(
         _prepare(lab, toolbox)
         if queues is not None:
             lab.remember(queues=dict(queues))
+        if watched is not None:
+            lab.remember(metrics=dict(watched))
         for attempt in (1, 2):
             try:
                 _run(lab, toolbox, group, say)
+                _run_metrics(lab, history, say)
                 break
             except _PortTakenError:
                 if attempt == 2:
@@ -111,7 +118,7 @@ def down(*, root: Path | None = None) -> bool:
         return False
     _refuse_foreign_folder(lab)
     with _locked(lab):
-        found = processes.running(lab, EVERYTHING)
+        found = _processes(lab)
         processes.stop([process for each in found.values() for process in each], at_once=True)
         rest = [entry for entry in lab.folder.iterdir() if entry.name != "lock"]
         # The mark goes last: an interrupted removal can be repeated.
@@ -127,9 +134,12 @@ def status(*, root: Path | None = None) -> list[Status]:
     """Each component: its process, and whether it answers."""
     lab = Lab.of(root)
     known = ports.remembered(lab)
-    found = processes.running(lab, EVERYTHING)
+    found, remembers = _processes(lab), lab.recall()
     result = []
-    for name in EVERYTHING if lab.recall().get("queues") else COMPONENTS:
+    expected = [*COMPONENTS]
+    expected += [KUEUE] if remembers.get("queues") else []
+    expected += [PROMETHEUS, GENERATOR] if remembers.get("metrics") else []
+    for name in expected:
         pid = found[name][0].pid if name in found else None
         port = known.get(name)
         answering = bool(pid and port and _answers(lab, name, port))
@@ -215,8 +225,10 @@ def _run(lab: Lab, toolbox: Any, group: str, say: Callable[[str], None]) -> None
     found = processes.running(lab, EVERYTHING)
     keep = [name for name in before if ports.component(name) in found]
     chosen = ports.choose(lab, keep, [*ports.NAMES, *(ports.QUEUES if queues else ())])
+    # Prometheus' come afterwards, and nothing here starts again because of them.
+    chosen = {name: port for name, port in chosen.items() if name not in ports.METRICS}
     wanted = commands(lab, chosen, {name: toolbox[name] for name in COMPONENTS})
-    moved = {name for name, port in before.items() if chosen[name] != port}
+    moved = {name for name, port in before.items() if name in chosen and chosen[name] != port}
     if moved:
         say("a port of the lab is taken by another process: moving to others")
     stale = [
@@ -260,6 +272,44 @@ def _run(lab: Lab, toolbox: Any, group: str, say: Callable[[str], None]) -> None
         else:
             processes.stop(found.get(KUEUE, []), at_once=True)
             kueue.remove(lab, api)
+
+
+def _processes(lab: Lab) -> dict[str, list[processes.Process]]:
+    """All that run of the lab, by name."""
+    generator = metrics.running(lab)
+    return processes.running(lab, EVERYTHING) | ({GENERATOR: generator} if generator else {})
+
+
+def _run_metrics(lab: Lab, history: Iterable[str] | None, say: Callable[[str], None]) -> None:
+    """Have Prometheus run as it was asked for, and what it scrapes; or neither."""
+    from tenancy.lab import tools
+
+    wanted, found = lab.recall().get("metrics"), _processes(lab)
+    before = {name: found.get(name, []) for name in (GENERATOR, PROMETHEUS)}
+    if not wanted:
+        processes.stop([process for each in before.values() for process in each])
+        return
+    toolbox = tools.ensure(say, only=(PROMETHEUS, "promtool"), pins=prometheus.pins())
+    chosen = ports.choose(lab, [name for name in ports.remembered(lab) if name in found], ports.METRICS)
+    if not lab.recall().get("queues"):
+        chosen = {name: port for name, port in chosen.items() if name not in ports.QUEUES}
+    with Api(lab, chosen["kube-apiserver"]) as api:
+        prometheus.write_reader(lab, api)
+    if history is not None and not prometheus.storage(lab).exists():
+        say("making blocks of the history")
+        prometheus.backfill(toolbox["promtool"], history, prometheus.storage(lab), lab.folder / "history")
+    commands = {
+        GENERATOR: metrics.command(lab, chosen[GENERATOR], chosen["kube-apiserver"], wanted["seed"]),
+        PROMETHEUS: prometheus.command(lab, toolbox[PROMETHEUS], chosen, wanted["rules"]),
+    }
+    deadline = time.monotonic() + READY_SECONDS
+    for name, argv in commands.items():
+        kept = [process for process in before[name] if list(process.argv) == argv][:1]
+        processes.stop([process for process in before[name] if process not in kept])
+        if not kept:
+            say(f"{'restarting' if before[name] else 'starting'} {name}")
+            processes.start(lab, name, argv)
+        _wait(lab, name, chosen[name], deadline)
 
 
 def _start(lab: Lab, name: str, argv: list[str], api_port: int) -> None:
@@ -308,7 +358,7 @@ def _run_kueue(
 def _wait(lab: Lab, name: str, port: int, deadline: float, meanwhile: Callable[[], None] = lambda: None) -> None:
     while not _answers(lab, name, port):
         meanwhile()
-        alive = name in processes.running(lab, (name,))
+        alive = name in _processes(lab)
         if alive and time.monotonic() < deadline:
             time.sleep(0.05)
             continue

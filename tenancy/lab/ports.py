@@ -13,6 +13,8 @@ from tenancy.lab.layout import Lab, LabError
 NAMES = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 # Only a lab with queues has them.
 QUEUES = ("kueue", "kueue-webhook", "kueue-metrics")
+# Only a lab with metrics has them.
+METRICS = ("prometheus", "metrics-generator")
 # Below the range the kernel takes the ports of outgoing connections from.
 RANGE = (20000, 29999)
 
@@ -20,7 +22,7 @@ RANGE = (20000, 29999)
 def remembered(lab: Lab) -> dict[str, int]:
     """The ports this lab has, or nothing if it has none yet."""
     ports = lab.recall().get("ports", {})
-    return ports if set(NAMES) <= set(ports) <= {*NAMES, *QUEUES} else {}
+    return ports if set(NAMES) <= set(ports) <= {*NAMES, *QUEUES, *METRICS} else {}
 
 
 def component(name: str) -> str:

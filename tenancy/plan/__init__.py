@@ -11,6 +11,7 @@ from tenancy.plan.cluster import cluster_plan
 from tenancy.plan.devices import device_classes
 from tenancy.plan.guards import guard_objects, marker, witness
 from tenancy.plan.labels import manifest, platform_labels
+from tenancy.plan.metrics import exporter_values, metrics_objects
 from tenancy.plan.model import NamespacePlan, Object, Plan, PlatformPlan, TenantPlan, digest
 from tenancy.plan.namespaces import namespace_object, pod_security
 from tenancy.plan.network import network_policies
@@ -37,6 +38,8 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
         platform=replace(
             _platform(environment),
             queues=tuple(platform_queues(environment, ordered, found, ledger)) if ledger else (),
+            metrics=metrics_objects(environment, ordered),
+            exporters=exporter_values(environment),
             data=data_plan(environment, ordered),
         ),
         tenants=tuple(

@@ -27,6 +27,7 @@ EVERYWHERE: Sequence[Toleration] = ({"operator": "Exists"},)
 SYSTEM_NAMESPACE = "kube-system"
 
 PLUGIN_CONFIGS = "tenancy-device-plugin-configs"
+COUNTERS_CONFIG = "tenancy-dcgm-counters"
 UNSHARED = "not.shared"
 """The device plugin's configuration of nodes that name none. With a dot, so that no pool is called so."""
 
@@ -63,11 +64,13 @@ def gpu_operator(
     device_plugin_configs: Mapping[str, Mapping[str, Any]],
     dra: bool,
     metric_labels: Sequence[str] = (),
+    counters: str = "",
     system: Mapping[str, str] = SYSTEM_NODES,
 ) -> Chart:
     """NVIDIA's operator: device plugin, feature discovery, metrics.
 
     `device_plugin_configs` are the device plugin's, by the value of the label nvidia.com/device-plugin.config.
+    `counters` are the lines of what DCGM's exporter tells; empty, its default.
     """
     return _chart(
         "gpu-operator",
@@ -87,7 +90,7 @@ def gpu_operator(
             # kubelet (gpu-operator #2415), and cut running nodes anew where a layout has changed under its name.
             "migManager": {"enabled": False},
             "devicePlugin": {"enabled": False} if dra else _device_plugin(device_plugin_configs),
-            "dcgmExporter": _dcgm_exporter(metric_labels),
+            "dcgmExporter": _dcgm_exporter(metric_labels, counters),
             "sandboxWorkloads": {"enabled": False},
             "ccManager": {"enabled": False},  # resets GPUs by a node label, for a mode that nobody here uses
             "gds": {"enabled": False},
@@ -128,14 +131,18 @@ def _device_plugin(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _dcgm_exporter(labels: Sequence[str]) -> dict[str, Any]:
+def _dcgm_exporter(labels: Sequence[str], counters: str) -> dict[str, Any]:
     """Metrics per GPU with the pod and the namespace that use it, and a namespace is one tenant's.
 
     More labels only by name: for them a daemonset on every GPU node may read all pods of the cluster, environment
     variables included, so there are none by default. It listens on the pod network; the network policies of the
     namespace say who may ask, and it is no port of the node.
     """
-    wanted = {"podLabelAllowlistRegex": [f"^{re.escape(label)}$" for label in labels]} if labels else {}
+    wanted: dict[str, Any] = {}
+    if labels:
+        wanted["podLabelAllowlistRegex"] = [f"^{re.escape(label)}$" for label in labels]
+    if counters:
+        wanted["config"] = {"name": COUNTERS_CONFIG, "create": True, "data": counters}
     return {
         "enabled": True,
         "hostNetwork": False,

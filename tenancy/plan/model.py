@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -72,6 +72,10 @@ class PlatformPlan:
     """What tenants' queues stand on, in the order in which it is made; Kueue has to be there."""
     queue_chart: Chart | None = None
     """Kueue; None where nobody queues."""
+    metrics: tuple[Object, ...] = ()
+    """Rules, monitors and the tenants' way to their series; nothing where nobody collects."""
+    exporters: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Values of charts that somebody else installs, by the chart's name."""
     services: ServicesPlan | None = None
     """What a cluster with machines runs; None in a lab."""
     data: DataPlan | None = None
@@ -88,6 +92,7 @@ class PlatformPlan:
         yield from self.witness
         yield self.marker
         yield from self.queues
+        yield from self.metrics
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ def files(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
     yield "platform/40-witness.yaml", list(platform.witness)
     yield "platform/50-marker.yaml", [platform.marker]
     yield "platform/55-queues.yaml", list(platform.queues)
+    yield "platform/58-metrics.yaml", list(platform.metrics)
     yield "platform/60-nodes.yaml", _sorted(platform.services.nodes if platform.services else ())
     for tenant in plan.tenants:
         spaces = tenant.namespaces
@@ -58,6 +59,8 @@ def papers(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
         yield "cluster/add-ons.yaml", [_plain(asdict(add_on)) for add_on in services.add_ons]
     elif plan.platform.queue_chart:
         yield "charts/00-kueue.yaml", [asdict(plan.platform.queue_chart)]
+    for name, chart_values in plan.platform.exporters.items():
+        yield f"charts/values-{name}.yaml", [chart_values]
     if plan.cluster:
         yield "cluster/cluster.yaml", [_plain(asdict(plan.cluster))]
         yield "cluster/mig-parted.yaml", [plan.cluster.mig_parted]
@@ -78,19 +81,19 @@ def _sorted(objects: Iterable[Object]) -> list[Object]:
 
 def texts(plan: Plan) -> Mapping[str, str]:
     """Relative path -> text."""
-    return {
-        path: HEADER + yaml.dump_all(objects, Dumper=_Dumper, sort_keys=True, width=120, explicit_start=True)
-        for path, objects in (*files(plan), *papers(plan))
-        if objects
-    }
+    return {path: text_of(objects) for path, objects in (*files(plan), *papers(plan)) if objects}
 
 
-def write(plan: Plan, out: Path) -> int:
-    """Write the files and remove those of a former run; the number of objects.
+def text_of(objects: list[Object]) -> str:
+    return HEADER + yaml.dump_all(objects, Dumper=_Dumper, sort_keys=True, width=120, explicit_start=True)
+
+
+def write(plan: Plan, out: Path, wanted: Mapping[str, str] | None = None) -> int:
+    """Write the files, by default those of `texts`, and remove those of a former run; the number of objects.
 
     Raises ForeignFiles before anything is written if a file there is not ours.
     """
-    wanted = texts(plan)
+    wanted = texts(plan) if wanted is None else wanted
     present = []
     for path in _entries(out):
         if not _is_ours(path):

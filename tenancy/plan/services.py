@@ -10,6 +10,7 @@ from tenancy.plan.addons import AddOn, add_ons
 from tenancy.plan.charts import Chart
 from tenancy.plan.karpenter import karpenter_objects
 from tenancy.plan.kueue import configuration
+from tenancy.plan.metrics import COUNTERS
 from tenancy.plan.model import Object
 from tenancy.plan.pools import tolerations
 from tenancy.spec.environment import Cni, Environment
@@ -94,6 +95,7 @@ def _charts(environment: Environment) -> Iterator[Chart]:
         everywhere,
         device_plugin_configs=node_config.device_plugin_configs(environment),
         dra=environment.devices_by_claim,
+        counters=COUNTERS if environment.metrics.collected else "",
     )
     if environment.devices_by_claim:
         yield charts.dra_driver(everywhere)

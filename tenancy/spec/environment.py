@@ -36,6 +36,7 @@ from tenancy.spec.base import (
 )
 from tenancy.spec.costs import Costs, Price
 from tenancy.spec.data import Access, Buckets
+from tenancy.spec.metrics import Metrics
 from tenancy.spec.pools import (
     BALANCED,
     Cut,
@@ -378,6 +379,9 @@ class Environment(Spec):
     costs: Costs = Field(
         default_factory=Costs, description="What else `tenancy chargeback` has to know. Absent: as each field says."
     )
+    metrics: Metrics = Field(
+        default_factory=Metrics, description="Who collects metrics, and who is told of what. Absent: nobody."
+    )
     buckets: Buckets = Field(
         default_factory=dict,
         description="Buckets that tenants may be given prefixes of: a list of names, or a mapping with more to say.",
@@ -434,6 +438,9 @@ class Environment(Spec):
                 yield undeclared(("prices", board), "board", board, used, "flavors")
         if missing := sorted(used - self.prices.keys()) if self.prices else []:
             yield broken(("prices",), "price-01", f"prices without {', '.join(missing)}")
+        for tier in self.metrics.longest_wait:
+            if tier not in self.tiers:
+                yield undeclared(("metrics", "longest_wait", tier), "tier", tier, self.tiers, "tiers")
         for name in self.costs.pools:
             if name not in self.pools:
                 yield undeclared(("costs", "pools", name), "pool", name, self.pools, "pools")
@@ -615,6 +622,7 @@ class Environment(Spec):
     @property
     def system_namespaces(self) -> tuple[str, ...]:
         installed = {words.OPERATOR_NAMESPACE} if self.aws.enabled else set()
+        installed |= {self.metrics.namespace} if self.metrics.collected else set()
         if self.queued:
             installed |= {words.QUEUE_NAMESPACE, *(FRAMEWORKS[kind].namespace for kind in self.queues.kinds)}
         return tuple(sorted({*words.SYSTEM_NAMESPACES, *self.platform.namespaces, *installed}))

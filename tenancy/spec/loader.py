@@ -14,6 +14,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.spec.base import NEEDS_TEXT, Mistake, Spec, broken, written
 from tenancy.spec.crossfile import ENVIRONMENT, between_tenants, crossfile
 from tenancy.spec.environment import Environment, nearest
+from tenancy.spec.metrics import Collector
 from tenancy.spec.source import Location, Refused, compose, find, read_text, values
 from tenancy.spec.tenant import Tenant
 
@@ -75,7 +76,9 @@ def on_lab(loaded: Loaded) -> Loaded:
     environment = loaded.environment
     cluster = environment.cluster.model_copy(update={"context": words.LAB_CONTEXT})
     aws = environment.aws.model_copy(update={"enabled": False})
-    played = environment.model_copy(update={"cluster": cluster, "aws": aws})
+    # No operator runs there that would know rules and monitors; `tenancy lab up --with metrics` evaluates them itself.
+    metrics = environment.metrics.model_copy(update={"collector": Collector.NONE})
+    played = environment.model_copy(update={"cluster": cluster, "aws": aws, "metrics": metrics})
     return replace(loaded, environment=played)
 
 

@@ -1,0 +1,37 @@
+"""What an instance may send and receive over its default network card: where its own address and its pods' are.
+
+EFA is not in it: what goes through the other cards and past the kernel is in no counter of an interface.
+
+Source: EC2 DescribeInstanceTypes, `NetworkInfo.NetworkCards[0].BaselineBandwidthInGbps`, as moto 5.2 keeps it, read
+2026-11-21. Types that are not there have none: the alert that stands on it leaves them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_TYPES: Mapping[float, str] = {
+    1.25: "g5g.xlarge",
+    1.5: "g6f.large",
+    2.5: "g5.xlarge g5g.2xlarge g6.xlarge g6f.xlarge g6e.xlarge",
+    5: "g4dn.xlarge g5.2xlarge g5g.4xlarge g6.2xlarge g6f.2xlarge g6e.2xlarge",
+    10: "g4dn.2xlarge g5.4xlarge g6.4xlarge gr6.4xlarge g6f.4xlarge gr6f.4xlarge",
+    12: "g5g.8xlarge",
+    20: "g4dn.4xlarge g6e.4xlarge",
+    25: "g5.8xlarge g5.16xlarge g5g.16xlarge g5g.metal g6.8xlarge g6.16xlarge gr6.8xlarge g6e.8xlarge",
+    35: "g6e.16xlarge",
+    40: "g5.12xlarge g6.12xlarge g7.2xlarge",
+    50: "g4dn.8xlarge g4dn.12xlarge g4dn.16xlarge g5.24xlarge g6.24xlarge g7e.2xlarge g7e.4xlarge",
+    80: "g7.4xlarge",
+    100: (
+        "p3dn.24xlarge p4d.24xlarge p4de.24xlarge p5.4xlarge p5.48xlarge p5e.48xlarge g4dn.metal g5.48xlarge "
+        "g6.48xlarge g6e.12xlarge g7.8xlarge g7e.8xlarge"
+    ),
+    175: "g7.12xlarge",
+    200: "p5en.48xlarge p6-b200.48xlarge g6e.24xlarge",
+    350: "p6-b300.48xlarge g7.24xlarge g7.48xlarge",
+    400: "g6e.48xlarge g7e.12xlarge g7e.24xlarge g7e.48xlarge",
+}
+
+GIGABITS: Mapping[str, float] = {name: rate for rate, names in _TYPES.items() for name in names.split()}
+"""A second, in each direction, by instance type."""

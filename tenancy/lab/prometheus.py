@@ -1,0 +1,138 @@
+"""Prometheus beside the lab's control plane: what it scrapes, as whom, and how it is started.
+
+It asks the API server as the lab's admin, and Kueue as a service account that may read metrics and nothing else: Kueue
+lets in by token only (`cmd/kueue/main.go`, `filters.WithAuthenticationAndAuthorization`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tenancy.lab import metrics, pki
+from tenancy.lab.api import Api
+from tenancy.lab.layout import Lab, LabError, write
+from tenancy.lab.recipes import HERE, Tool, load
+
+NAME = "prometheus"
+NAMESPACE = "kube-system"
+READER = "lab-metrics"
+EVERY = 15
+"""Seconds between two scrapes."""
+
+
+def pins() -> dict[str, Tool]:
+    """The tools of a lab with metrics."""
+    return load(HERE / "metrics.toml")
+
+
+def storage(lab: Lab) -> Path:
+    return lab.folder / NAME
+
+
+def configuration(lab: Lab, ports: Mapping[str, int], rules: Path | None) -> dict[str, Any]:
+    """Prometheus' configuration file. Exporters name namespaces and pods themselves: their labels are kept."""
+    generator = [{"targets": [f"{pki.LOOPBACK}:{ports['metrics-generator']}"]}]
+    jobs: list[dict[str, Any]] = [
+        {
+            "job_name": "apiserver",
+            "scheme": "https",
+            "tls_config": {
+                "ca_file": str(lab.pki / "ca.crt"),
+                "cert_file": str(lab.pki / "admin.crt"),
+                "key_file": str(lab.pki / "admin.key"),
+            },
+            "static_configs": [{"targets": [f"{pki.LOOPBACK}:{ports['kube-apiserver']}"]}],
+        },
+        *(
+            {"job_name": path[1:], "metrics_path": path, "honor_labels": True, "static_configs": generator}
+            for path in (metrics.STATE, metrics.DEVICES)
+        ),
+    ]
+    if "kueue-metrics" in ports:
+        jobs.append(
+            {
+                "job_name": "kueue",
+                "scheme": "https",
+                "honor_labels": True,
+                # It signs its own certificate anew at every start.
+                "tls_config": {"insecure_skip_verify": True},
+                "authorization": {"credentials_file": str(lab.pki / f"{READER}.token")},
+                "static_configs": [{"targets": [f"{pki.LOOPBACK}:{ports['kueue-metrics']}"]}],
+            }
+        )
+    return {
+        "global": {"scrape_interval": f"{EVERY}s", "evaluation_interval": f"{EVERY}s"},
+        "rule_files": [str(rules)] if rules else [],
+        "scrape_configs": jobs,
+    }
+
+
+def command(lab: Lab, binary: Path, ports: Mapping[str, int], rules: Mapping[str, Any]) -> list[str]:
+    """The command line; files have their digests in their names, so that changed ones restart it."""
+    lab.config.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = _write(lab, "alerts", rules) if rules else None
+    return [
+        str(binary),
+        f"--config.file={_write(lab, NAME, configuration(lab, ports, file))}",
+        f"--storage.tsdb.path={storage(lab)}",
+        # History that was put in before the start stays, however old.
+        "--storage.tsdb.retention.time=10y",
+        f"--web.listen-address={pki.LOOPBACK}:{ports[NAME]}",
+        "--log.level=warn",
+    ]
+
+
+def _write(lab: Lab, name: str, content: Mapping[str, Any]) -> Path:
+    text = json.dumps(content, indent=2) + "\n"  # which is YAML too
+    path = lab.config / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json"
+    for stale in lab.config.glob(f"{name}-*.json"):
+        if stale != path:
+            stale.unlink()
+    write(path, text)
+    return path
+
+
+def write_reader(lab: Lab, api: Api) -> None:
+    """A token that may read metrics; made anew at every `up`, because the cluster may be another."""
+    path = lab.pki / f"{READER}.token"
+    rbac, role = "rbac.authorization.k8s.io", f"gpu-tenancy-lab:{READER}"
+    accounts = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
+    api.apply(accounts, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": READER}})
+    for kind, body in (
+        ("ClusterRole", {"rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]}),
+        (
+            "ClusterRoleBinding",
+            {
+                "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role},
+                "subjects": [{"kind": "ServiceAccount", "name": READER, "namespace": NAMESPACE}],
+            },
+        ),
+    ):
+        item = {"apiVersion": f"{rbac}/v1", "kind": kind, "metadata": {"name": role}, **body}
+        api.apply(f"/apis/{rbac}/v1/{kind.lower()}s", item)
+    seconds = int(pki.COMPONENT_LIFE.total_seconds())
+    wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": seconds}}
+    made = api.request("POST", f"{accounts}/{READER}/token", wanted, "application/json")
+    write(path, made["status"]["token"])
+
+
+def backfill(promtool: Path, lines: Iterable[str], into: Path, work: Path) -> None:
+    """Put samples of the past (OpenMetrics lines with their times, without the end's mark) where Prometheus keeps its
+    blocks; it must not run."""
+    work.mkdir(parents=True, exist_ok=True)
+    file = work / "history.om"
+    with file.open("w", encoding="utf-8") as text:
+        text.writelines(f"{line}\n" for line in lines)
+        text.write("# EOF\n")
+    into.mkdir(mode=0o700, parents=True, exist_ok=True)
+    argv = [str(promtool), "tsdb", "create-blocks-from", "openmetrics", "--quiet", "--max-block-duration=24h"]
+    done = subprocess.run([*argv, str(file), str(into)], capture_output=True, text=True, check=False)
+    shutil.rmtree(work)
+    if done.returncode:
+        raise LabError(f"promtool cannot make blocks of the history: {done.stderr.strip()[-500:]}")

@@ -1,0 +1,292 @@
+"""What collects metrics and who sees them: objects for a Prometheus Operator, the tenants' way in, exporters' values.
+
+A tenant asks through two proxies in one pod. kube-rbac-proxy takes a token and the parameter `namespace`, and asks the
+API server whether who has that token may do with pods of that namespace what its request is (a GET is a `get`);
+prom-label-proxy then puts `namespace` into every selector of the query. So whoever may read a namespace's pods reads
+its series: nobody is listed a second time, and nothing here changes with tenants.
+
+Sources: prometheus-operator v0.93.0 CRDs; prom-label-proxy v0.11.1 `main.go`; kube-rbac-proxy `examples/rewrites`;
+gpu-operator `values.yaml` (dcgmExporter.config); kube-state-metrics' chart `values.yaml`; OpenCost and Kubecost charts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import yaml
+
+from tenancy.catalog import vocabulary as words
+from tenancy.catalog.exporters import LABELS
+from tenancy.catalog.versions import IMAGES
+from tenancy.plan.alerts import PLATFORM, rule_file
+from tenancy.plan.labels import manifest, platform_labels
+from tenancy.plan.model import Object
+from tenancy.spec.environment import Environment
+from tenancy.spec.metrics import CostTool
+from tenancy.spec.tenant import Tenant
+
+API = "monitoring.coreos.com"
+NAME = "tenancy"
+VIEW = "tenancy-metrics"
+VIEW_PORT, LABEL_PORT = 8443, 8080
+ASKED = "namespace"
+"""The label that is enforced, and the parameter that names it."""
+PATHS = ("/api/v1/query", "/api/v1/query_range", "/api/v1/series", "/api/v1/labels", "/api/v1/label/*/values")
+
+COUNTERS = """\
+DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, Part of the time in which the engine was active.
+DCGM_FI_PROF_DRAM_ACTIVE, gauge, Part of the cycles in which memory was read or written.
+DCGM_FI_DEV_GPU_UTIL, gauge, GPU utilization (in %).
+DCGM_FI_DEV_GPU_TEMP, gauge, GPU temperature (in C).
+DCGM_FI_DEV_POWER_USAGE, gauge, Power draw (in W).
+DCGM_FI_DEV_FB_FREE, gauge, Framebuffer memory free (in MiB).
+DCGM_FI_DEV_FB_USED, gauge, Framebuffer memory used (in MiB).
+DCGM_FI_DEV_XID_ERRORS, gauge, Last XID.
+DCGM_FI_DEV_ECC_DBE_VOL_TOTAL, counter, Double-bit errors since the driver was loaded.
+DCGM_FI_DEV_ROW_REMAP_FAILURE, gauge, Whether remapping of rows has failed.
+DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, counter, NVLink retries.
+DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL, counter, NVLink recovery errors.
+DCGM_FI_DEV_THERMAL_VIOLATION, counter, Time slowed down by temperature.
+"""
+"""DCGM's exporter tells of these; half of what the alerts stand on is commented out in its default."""
+
+
+def metrics_objects(environment: Environment, tenants: Sequence[Tenant]) -> tuple[Object, ...]:
+    """In the order in which they are made; nothing where nobody collects."""
+    if not environment.metrics.collected:
+        return ()
+    routed = _operator_form(routes(environment, tenants))
+    # Others' alerts go other ways.
+    routed["route"]["matchers"] = [{"name": "environment", "value": environment.environment, "matchType": "="}]
+    return (
+        _object(environment, f"{API}/v1", "PrometheusRule", NAME, rule_file(environment, tenants)),
+        *_monitors(environment),
+        _object(environment, f"{API}/v1alpha1", "AlertmanagerConfig", NAME, routed),
+        *(_view(environment) if environment.metrics.tenant_view else ()),
+    )
+
+
+def _object(environment: Environment, api: str, kind: str, name: str, spec: Any) -> Object:
+    labels = {**platform_labels(environment), **environment.metrics.labels}
+    return manifest(api, kind, name, labels, {"spec": spec}, namespace=environment.metrics.namespace)
+
+
+def _monitors(environment: Environment) -> Iterator[Object]:
+    def monitor(name: str, namespace: str, selector: dict[str, str], **endpoint: Any) -> Object:
+        spec = {
+            "namespaceSelector": {"matchNames": [namespace]},
+            "selector": {"matchLabels": selector},
+            # Exporters say whose pod it is; without this Prometheus would say that it is their own.
+            "endpoints": [{"honorLabels": True, "interval": "30s", **endpoint}],
+        }
+        return _object(environment, f"{API}/v1", "ServiceMonitor", f"{NAME}-{name}", spec)
+
+    yield monitor("dcgm", words.OPERATOR_NAMESPACE, {"app": "nvidia-dcgm-exporter"}, port="gpu-metrics")
+    if environment.queued:
+        yield monitor(
+            "kueue",
+            words.QUEUE_NAMESPACE,
+            {"app.kubernetes.io/component": "metrics-service"},
+            port="https",
+            scheme="https",
+            bearerTokenFile="/var/run/secrets/kubernetes.io/serviceaccount/token",
+            # It signs its certificate itself.
+            tlsConfig={"insecureSkipVerify": True},
+        )
+
+
+def routes(environment: Environment, tenants: Sequence[Tenant]) -> dict[str, Any]:
+    """Alertmanager's route, receivers and inhibitions: each tenant hears of its own, the platform of all that is
+    critical and of what is nobody's."""
+    mail = environment.metrics.mail
+
+    def receiver(name: str, to: str) -> dict[str, Any]:
+        if mail is None:
+            return {"name": name}
+        sent = {"to": to, "from": mail.sender, "smarthost": mail.server, "require_tls": True, "send_resolved": True}
+        return {"name": name, "email_configs": [sent]}
+
+    ordered = sorted(tenants, key=lambda tenant: tenant.tenant)
+    mine = [
+        {"matchers": [f'tenant="{tenant.tenant}"'], "receiver": f"tenant-{tenant.tenant}", "group_by": ["alertname"]}
+        for tenant in ordered
+    ]
+    everything_critical = {"matchers": ['severity="critical"'], "receiver": PLATFORM, "continue": True}
+    return {
+        "route": {
+            "receiver": PLATFORM,
+            "group_by": ["alertname", "tenant"],
+            "group_wait": "30s",
+            "group_interval": "5m",
+            "repeat_interval": "12h",
+            "routes": [everything_critical, *mine],
+        },
+        "receivers": [
+            receiver(PLATFORM, mail.platform if mail else ""),
+            *(receiver(f"tenant-{tenant.tenant}", tenant.owner.mail) for tenant in ordered),
+        ],
+        "inhibit_rules": [
+            {
+                "source_matchers": [f'alertname="{loud}"'],
+                "target_matchers": [f'alertname="{quiet}"'],
+                "equal": ["tenant", "namespace", "resource"],
+            }
+            for loud, quiet in (("QuotaUsed", "QuotaNearlyUsed"), ("BudgetSpent", "BudgetNearlySpent"))
+        ],
+    }
+
+
+_MATCHER = re.compile(r'(\w+)="(.*)"')
+
+
+def _operator_form(given: Any) -> Any:
+    """The same in the operator's words: camelCase, matchers as objects."""
+    if isinstance(given, list):
+        return [_operator_form(each) for each in given]
+    if not isinstance(given, dict):
+        return given
+    renamed = {"source_matchers": "sourceMatch", "target_matchers": "targetMatch", "require_tls": "requireTLS"}
+    made: dict[str, Any] = {}
+    for key, value in given.items():
+        name = renamed.get(key) or re.sub(r"_(\w)", lambda letter: letter[1].upper(), key)
+        if key.endswith("matchers"):
+            pairs = [found.groups() for text in value if (found := _MATCHER.fullmatch(text))]
+            made[name] = [{"name": label, "value": text, "matchType": "="} for label, text in pairs]
+        else:
+            made[name] = _operator_form(value)
+    return made
+
+
+def _view(environment: Environment) -> Iterator[Object]:
+    metrics, labels = environment.metrics, platform_labels(environment)
+    chosen = {"app.kubernetes.io/name": VIEW}
+    rbac = "rbac.authorization.k8s.io"
+
+    def own(api: str, kind: str, body: dict[str, Any]) -> Object:
+        return manifest(api, kind, VIEW, {**labels, **chosen}, body, namespace=metrics.namespace)
+
+    yield own("v1", "ServiceAccount", {})
+    yield manifest(
+        f"{rbac}/v1",
+        "ClusterRoleBinding",
+        VIEW,
+        labels,
+        {
+            # Kubernetes' own role: to ask whose a token is and what that one may do.
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "system:auth-delegator"},
+            "subjects": [{"kind": "ServiceAccount", "name": VIEW, "namespace": metrics.namespace}],
+        },
+    )
+    asks = {"apiVersion": "v1", "resource": "pods", "namespace": "{{ .Value }}"}
+    config = {"authorization": {"rewrites": {"byQueryParameter": {"name": ASKED}}, "resourceAttributes": asks}}
+    yield own("v1", "ConfigMap", {"data": {"config.yaml": yaml.safe_dump(config, sort_keys=False)}})
+    yield own("apps/v1", "Deployment", {"spec": _deployment(metrics.prometheus, chosen)})
+    port = {"name": "https", "port": VIEW_PORT, "targetPort": "https"}
+    yield own("v1", "Service", {"spec": {"selector": chosen, "ports": [port]}})
+    # What stands behind the token check listens on the loopback address alone.
+    entry = [{"ports": [{"protocol": "TCP", "port": VIEW_PORT}]}]
+    spec = {"podSelector": {"matchLabels": chosen}, "policyTypes": ["Ingress"], "ingress": entry}
+    yield own("networking.k8s.io/v1", "NetworkPolicy", {"spec": spec})
+
+
+def label_proxy_arguments(upstream: str, port: int) -> list[str]:
+    return [
+        f"-insecure-listen-address=127.0.0.1:{port}",
+        f"-upstream={upstream}",
+        f"-label={ASKED}",
+        f"-query-param={ASKED}",
+        "-enable-label-apis",
+    ]
+
+
+def _deployment(upstream: str, chosen: dict[str, str]) -> dict[str, Any]:
+    locked = {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "runAsNonRoot": True,
+        "runAsUser": 65532,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    small = {"requests": {"cpu": "20m", "memory": "32Mi"}, "limits": {"cpu": "500m", "memory": "128Mi"}}
+    containers = [
+        {
+            "name": "token",
+            "image": IMAGES["kube-rbac-proxy"],
+            "args": [
+                f"--secure-listen-address=0.0.0.0:{VIEW_PORT}",
+                f"--upstream=http://127.0.0.1:{LABEL_PORT}/",
+                "--config-file=/etc/tenancy/config.yaml",
+                f"--allow-paths={','.join(PATHS)}",
+            ],
+            "ports": [{"name": "https", "containerPort": VIEW_PORT}],
+            "volumeMounts": [{"name": "config", "mountPath": "/etc/tenancy", "readOnly": True}],
+            "securityContext": locked,
+            "resources": small,
+        },
+        {
+            "name": "label",
+            "image": IMAGES["prom-label-proxy"],
+            "args": label_proxy_arguments(upstream, LABEL_PORT),
+            "securityContext": locked,
+            "resources": small,
+        },
+    ]
+    pod = {
+        "serviceAccountName": VIEW,
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": containers,
+        "volumes": [{"name": "config", "configMap": {"name": VIEW}}],
+    }
+    template = {"metadata": {"labels": chosen}, "spec": pod}
+    return {"replicas": 2, "selector": {"matchLabels": chosen}, "template": template}
+
+
+GUARDS = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
+
+
+def exporter_values(environment: Environment) -> dict[str, dict[str, Any]]:
+    """Values of others' charts by the chart's name: for who installs them, with what our rules and bills read."""
+    if not environment.metrics.collected:
+        return {}
+    node = {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"}
+    made: dict[str, dict[str, Any]] = {
+        "kube-prometheus-stack": {
+            "kube-state-metrics": {
+                "metricLabelsAllowlist": [f"{kind}=[{','.join(labels)}]" for kind, labels in LABELS.items()],
+                "extraArgs": [f"--resources={','.join((*_COLLECTED, *GUARDS))}"],
+                "rbac": {
+                    "extraRules": [
+                        {
+                            "apiGroups": ["admissionregistration.k8s.io"],
+                            "resources": list(GUARDS),
+                            "verbs": ["list", "watch"],
+                        }
+                    ]
+                },
+            },
+            "prometheus-node-exporter": {"prometheus": {"monitor": {"relabelings": [node]}}},
+            "alertmanager": {"alertmanagerSpec": {"alertmanagerConfigMatcherStrategy": {"type": "None"}}},
+        }
+    }
+    if environment.metrics.cost_tool is CostTool.OPENCOST:
+        external = {"enabled": True, "url": environment.metrics.prometheus}
+        made["opencost"] = {"opencost": {"prometheus": {"external": external, "internal": {"enabled": False}}}}
+    if environment.metrics.cost_tool is CostTool.KUBECOST:
+        made["cost-analyzer"] = {
+            "global": {"prometheus": {"enabled": False, "fqdn": environment.metrics.prometheus}},
+            "kubecostProductConfigs": {"labelMappingConfigs": {"enabled": True, **_KUBECOST}},
+        }
+    return made
+
+
+_COLLECTED = ("nodes", "pods", "namespaces", "resourcequotas", "jobs", "deployments", "statefulsets", "daemonsets")
+_KUBECOST = {
+    "owner_label": "owner",
+    "team_label": "team",
+    "department_label": "department",
+    "product_label": "product",
+    "environment_label": "env",
+}
+"""Kubecost's names for the labels of a namespace, where they are not its own."""

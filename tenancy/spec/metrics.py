@@ -1,0 +1,99 @@
+"""`metrics` of an environment: who collects them, what of them a tenant sees, and when somebody is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from tenancy.spec.base import Flag, Form, LabelValue, Mail, Mistake, Slug, Spec
+from tenancy.spec.queues import Duration, seconds
+
+
+class Collector(StrEnum):
+    NONE = "none"  # nothing of metrics is made
+    EXISTING = "existing"  # a Prometheus Operator that is there already picks up our rules and monitors
+
+
+class CostTool(StrEnum):
+    NONE = "none"  # `tenancy chargeback` alone
+    OPENCOST = "opencost"
+    KUBECOST = "kubecost"
+
+
+_Address = Annotated[
+    str,
+    Form(
+        r"^https?://[A-Za-z0-9.:-]+(/[A-Za-z0-9._/-]*)?$",
+        "an HTTP address",
+        "write it like http://prometheus:9090",
+        200,
+    ),
+]
+
+
+_Page = Annotated[
+    str, Form(r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$", "a path or address", "write it like docs/runbooks.md", 200)
+]
+
+
+class Smtp(Spec):
+    server: Annotated[
+        str, Form(r"^[A-Za-z0-9.-]+:[0-9]+$", "a host and a port", "write it like mail.bank.example:587")
+    ] = Field(description="Host and port; TLS is asked for.")
+    sender: Mail = Field(description="From whom.")
+    platform: Mail = Field(description="Where the platform's own alerts go.")
+
+
+class Metrics(Spec):
+    collector: Collector = Field(Collector.NONE, description="Who collects them. Absent: nobody, and nobody is told.")
+    namespace: Slug = Field(
+        "monitoring",
+        description="Namespace of Prometheus and of our rules; one of the platform's, where guards judge nobody.",
+    )
+    labels: dict[str, LabelValue] = Field(
+        {"release": "kube-prometheus-stack"},
+        description="Labels by which the operator picks up rules and monitors; those of the chart by default.",
+    )
+    prometheus: _Address = Field(
+        "http://prometheus-operated.monitoring.svc:9090", description="Where Prometheus answers inside the cluster."
+    )
+    tenant_view: Flag = Field(
+        True, description="Whether tenants may ask Prometheus for the series of their namespaces, and for nothing else."
+    )
+    cost_tool: CostTool = Field(CostTool.NONE, description="What else shows costs. Absent: `tenancy chargeback` alone.")
+    runbooks: _Page = Field(
+        "docs/runbooks.md", description="Where the page with what to do stands; each alert links there."
+    )
+    mail: Smtp | None = Field(
+        None, description="The server that alerts are mailed through. Absent: routes have no way to anybody yet."
+    )
+    guarantee_within: Duration = Field(
+        "15m",
+        description="How long work that fits into its guarantee may wait before its owner and the platform hear of it.",
+    )
+    idle_after: Duration = Field("30m", description="How long a held GPU may do nothing before its owner hears of it.")
+    longest_wait: dict[str, Duration] = Field(
+        default_factory=dict,
+        description="By tier: the wait before admission that nine of ten jobs stay under. Absent: 2h.",
+    )
+
+    def mistakes(self) -> Iterator[Mistake]:
+        for tier, wait in self.longest_wait.items():
+            if seconds(wait) > LONGEST_WAIT:
+                given, rule = f"{tier}: {wait}", "Kueue tells waits apart up to 10240 s"
+                yield Mistake(("longest_wait", tier), given, rule, "write 170m at most")
+
+    @property
+    def collected(self) -> bool:
+        return self.collector is not Collector.NONE
+
+    def wait_of(self, tier: str) -> int:
+        """Seconds that nine of ten jobs of a tier wait at most."""
+        return seconds(self.longest_wait.get(tier, "2h"))
+
+
+LONGEST_WAIT = 10_240
+"""Seconds: the last finite bucket of Kueue's histograms (`pkg/metrics/metrics.go`, generateExponentialBuckets)."""

@@ -1,0 +1,410 @@
+"""A lab with Prometheus: what it scrapes, what of it makes a bill, what it tells, and who may ask for what."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tenancy.chargeback import periods
+from tenancy.chargeback.prometheus import Prometheus, ask
+from tenancy.chargeback.report import make_report
+from tenancy.chargeback.tables import tables
+from tenancy.lab import control_plane, ports, prometheus, tools
+from tenancy.lab.api import Api, ApiError
+from tenancy.lab.kueue import _path
+from tenancy.lab.layout import Lab
+from tenancy.lab.metrics_history import STEP, openmetrics
+from tenancy.plan import Plan, make_plan
+from tenancy.plan.alerts import rule_file
+from tenancy.plan.metrics import label_proxy_arguments, metrics_objects
+from tenancy.plan.pools import fake_nodes
+from tenancy.plan.services import queue_chart
+from tenancy.spec import Loaded, on_lab
+from tenancy.spec.metrics import Collector
+from tests.conftest import SpecFolder
+from tests.judges import folder
+
+pytest.importorskip("polars")
+from tenancy.chargeback.example import frames, month
+
+START, END = 1790812800, 1790812800 + 86400
+"""A day before the lab was there: 2026-10-01."""
+CREATE = "application/json"
+PAIR = {"fraud": "fraud--train", "research": "research--main"}
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    spec = SpecFolder(tmp_path_factory.mktemp("spec") / "small")
+    spec.add("tenants/research.yaml", "namespaces: [{name: main}]\n")
+    spec.add("environment.yaml", "prices: {a100-40gb: 12.50, l4: 1}\n")
+    return on_lab(spec.load())
+
+
+@pytest.fixture(scope="module")
+def plan(loaded: Loaded) -> Plan:
+    return make_plan(loaded.environment, loaded.tenants)
+
+
+@pytest.fixture(scope="module")
+def rows(loaded: Loaded) -> dict[str, list[dict[str, Any]]]:
+    """A day's trace that begins and ends where somebody looks: then Prometheus has seen all of it."""
+    made = month(loaded, START, END, 1)
+    for name in ("holdings", "used"):
+        for row in made[name]:
+            row["start"], row["end"] = (-(-row[side] // STEP) * STEP for side in ("start", "end"))
+        made[name] = [row for row in made[name] if row["start"] < row["end"] <= END]
+    return made
+
+
+@pytest.fixture(scope="module")
+def root(loaded: Loaded, rows: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    home = tmp_path_factory.mktemp("metrics")
+    (home / "Pulumi.yaml").write_text("name: scratch\nruntime: python\n")
+    chart = queue_chart(loaded.environment)
+    assert chart
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("GPU_TENANCY_LAB", raising=False)
+        try:
+            control_plane.up(
+                root=home,
+                platform_group=loaded.environment.platform.group,
+                nodes=fake_nodes(loaded.environment),
+                queues=chart.values,
+                watched={"seed": 1, "rules": rule_file(loaded.environment, loaded.tenants)},
+                history=openmetrics(loaded, rows, START, END),
+            )
+            yield home
+        finally:
+            control_plane.down(root=home)
+
+
+@pytest.fixture(scope="module")
+def lab(root: Path) -> Lab:
+    return Lab.of(root)
+
+
+@pytest.fixture(scope="module")
+def url(lab: Lab) -> str:
+    return f"http://127.0.0.1:{ports.remembered(lab)['prometheus']}"
+
+
+@pytest.fixture(scope="module")
+def admin(lab: Lab, plan: Plan) -> Iterator[Api]:
+    """The API server with all that the environment makes, and a pod of each tenant that holds GPUs."""
+    with Api(lab, ports.remembered(lab)["kube-apiserver"], identity="platform") as api:
+        for item in plan.objects():
+            apply(api, item)
+        for namespace in PAIR.values():
+            accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+            until(lambda accounts=accounts: there(api, accounts), f"{namespace} has an account")
+            api.request("POST", f"/apis/batch/v1/namespaces/{namespace}/jobs", job(), CREATE)
+        yield api
+
+
+def apply(api: Api, item: dict[str, Any]) -> None:
+    api.apply(_path(item).rpartition("/")[0], item)
+
+
+def there(api: Api, path: str) -> bool:
+    """Also for kinds that the API server does not serve yet: it says 404, and then 429 for a moment."""
+    try:
+        return bool(api.get(path))
+    except ApiError as refused:
+        if refused.status not in {404, 429, 503}:
+            raise
+        return False
+
+
+def job() -> dict[str, Any]:
+    wanted = {"cpu": "4", "memory": "16Gi", "ephemeral-storage": "1Gi"}
+    container = {
+        "name": "main",
+        "image": "registry.bank.example/shared/cuda-sample:13.0",
+        "resources": {"limits": {**wanted, "nvidia.com/gpu": "4"}, "requests": wanted},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    pod = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "containers": [container],
+    }
+    template = {"metadata": {"annotations": {"tenancy.gpu/lab-seconds": "3600"}}, "spec": pod}
+    spec = {"template": template, "backoffLimit": 0}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "holds"}, "spec": spec}
+
+
+def until(fact: Callable[[], Any], what: str, seconds: float = 90) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := fact()):
+        assert time.monotonic() < deadline, f"after {seconds} s still not: {what}"
+        time.sleep(0.25)
+    return found
+
+
+def get(url: str, path: str, **parameters: str) -> Any:
+    text = f"{url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+    with urllib.request.urlopen(text, timeout=20) as answer:
+        return json.load(answer)["data"]
+
+
+def query(url: str, text: str, **parameters: str) -> list[dict[str, Any]]:
+    return get(url, "query", query=text, **parameters)["result"]
+
+
+# What is scraped and evaluated
+
+
+def test_the_api_server_kueue_and_both_exporters_are_scraped(url: str) -> None:
+    def up() -> bool:
+        found = {target["labels"]["job"]: target["health"] for target in get(url, "targets")["activeTargets"]}
+        return found == dict.fromkeys(("apiserver", "kueue", "kube-state-metrics", "dcgm-exporter"), "up")
+
+    until(up, "all four are up")
+
+
+def test_every_rule_is_evaluated_without_an_error(url: str, loaded: Loaded) -> None:
+    def rules() -> list[dict[str, Any]]:
+        return [rule for group in get(url, "rules")["groups"] for rule in group["rules"]]
+
+    until(lambda: all(rule["health"] != "unknown" for rule in rules()), "all have been evaluated")
+    assert [(rule["name"], rule["lastError"]) for rule in rules() if rule["health"] != "ok"] == []
+    generated = rule_file(loaded.environment, loaded.tenants)
+    assert len(rules()) == sum(len(group["rules"]) for group in generated["groups"])
+
+
+def test_a_lab_with_metrics_says_so_in_its_status(root: Path) -> None:
+    rows = {row.component: row.answering for row in control_plane.status(root=root)}
+    assert rows["prometheus"]
+    assert rows["metrics-generator"]
+
+
+def test_a_second_up_leaves_prometheus_alone(root: Path) -> None:
+    def pids() -> dict[str, int | None]:
+        return {row.component: row.pid for row in control_plane.status(root=root)}
+
+    before = pids()
+    control_plane.up(root=root)
+    assert pids() == before
+
+
+# Chargeback
+
+
+def bill(loaded: Loaded, given: dict[str, Any], start: int, end: int) -> dict[tuple[str, ...], int]:
+    """Millionths of a dollar by tenant, category, pool and flavor."""
+    cut = periods.periods(start, end, periods.By("range"), periods.zone_of("UTC"))
+    sources = {name: [(name, frame.lazy())] for name, frame in given.items() if name != "lines"}
+    report = make_report(loaded.environment, loaded.tenants, tables(sources, start, end), cut, None)
+    assert report.findings == []
+    made: dict[tuple[str, ...], int] = {}
+    for line in report.lines:
+        key = (line.tenant, line.category.value, line.pot.pool, line.flavor)
+        made[key] = made.get(key, 0) + line.micro
+    return made
+
+
+def test_the_bill_from_prometheus_is_to_the_millionth_that_of_the_trace(loaded: Loaded, url: str, rows: Any) -> None:
+    from_trace = bill(loaded, frames(rows), START, END)
+    assert len(from_trace) > 5
+    assert bill(loaded, ask(Prometheus(url), loaded.environment, START, END, STEP), START, END) == from_trace
+
+
+def test_a_range_that_begins_between_two_scrapes_lacks_nothing(loaded: Loaded, url: str) -> None:
+    begin, end = START + 7 * 3600 + 101, START + 9 * 3600 + 47
+    made = bill(loaded, ask(Prometheus(url), loaded.environment, begin, end, STEP), begin, end)
+    nodes = (4 * 8 + 8) * 12.5 + 4 * 1  # dollars an hour of the nodes that the pools have at least
+    assert sum(made.values()) == pytest.approx(nodes * 1e6 * (end - begin) / 3600, abs=100)
+
+
+@pytest.mark.usefixtures("admin")
+def test_what_runs_now_is_held_by_its_tenant(url: str) -> None:
+    def held() -> dict[str, str]:
+        return {each["metric"]["tenant"]: each["value"][1] for each in query(url, "tenancy:current_gpus")}
+
+    until(lambda: held() == {"fraud": "4", "research": "4"}, "both hold four GPUs")
+
+
+# Alerts
+
+
+def test_a_guard_that_goes_is_told_by_name_and_the_others_are_not(admin: Api, url: str, plan: Plan) -> None:
+    def missing() -> set[str]:
+        return {each["metric"]["guard"] for each in query(url, 'ALERTS{alertname="GuardMissing"}')}
+
+    until(lambda: missing() == set(), "all guards are seen")
+    path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+    admin.request("DELETE", f"{path}/tenancy-services")
+    until(lambda: missing() == {"tenancy-services"}, "the one that went is told")
+    for guard in plan.platform.guards:
+        if guard["metadata"]["name"] == "tenancy-services":
+            apply(admin, guard)
+    until(lambda: missing() == set(), "it is back")
+
+
+def test_a_node_that_loses_its_taint_is_told(admin: Api, url: str) -> None:
+    def told() -> set[tuple[str, str]]:
+        found = query(url, 'ALERTS{alertname="NodeWithoutTaint"}')
+        return {(each["metric"]["node"], each["metric"]["taint"]) for each in found}
+
+    assert told() == set()
+    node = admin.get("/api/v1/nodes/notebooks-0")
+    admin.request("PATCH", "/api/v1/nodes/notebooks-0", {"spec": {"taints": None}})
+    gone = {("notebooks-0", taint["key"]) for taint in node["spec"]["taints"]}
+    try:
+        until(lambda: told() == gone, "the node is told")
+    finally:
+        admin.request("PATCH", "/api/v1/nodes/notebooks-0", {"spec": {"taints": node["spec"]["taints"]}})
+
+
+# What a tenant sees
+
+
+@pytest.fixture(scope="module")
+def view(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The proxy that puts the namespace into queries, with the arguments that it has in a cluster."""
+    binary = tools.ensure(only=["prom-label-proxy"], pins=prometheus.pins())["prom-label-proxy"]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with (tmp_path_factory.mktemp("view") / "log").open("w") as log:
+        process = subprocess.Popen([binary, *label_proxy_arguments(url, port)], stdout=log, stderr=log)
+        try:
+            until(lambda: answers(port), "the proxy listens")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as other:
+        return other.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.usefixtures("admin")
+@pytest.mark.parametrize("tenant", PAIR)
+def test_a_tenant_sees_the_gpus_of_its_own_pods_alone(url: str, view: str, tenant: str) -> None:
+    metric = 'DCGM_FI_PROF_GR_ENGINE_ACTIVE{pod!=""}'
+
+    def seen(where: str, **parameters: str) -> set[str]:
+        return {each["metric"]["namespace"] for each in query(where, metric, **parameters)}
+
+    until(lambda: seen(url) == set(PAIR.values()), "Prometheus has both tenants' devices")
+    assert seen(view, namespace=PAIR[tenant]) == {PAIR[tenant]}
+
+
+@pytest.mark.usefixtures("admin")
+@pytest.mark.parametrize(
+    "text",
+    [
+        'DCGM_FI_PROF_GR_ENGINE_ACTIVE{namespace="research--main"}',
+        'kube_pod_labels{namespace=~".+"} or kube_pod_labels{namespace!=""}',
+        'sum by (namespace) (vector(1) * on () group_right () kube_pod_info{namespace=~"research.*"})',
+        'max_over_time(kube_pod_info{namespace="research--main"}[5m:15s])',
+    ],
+)
+def test_however_a_question_is_written_each_tenant_is_answered_with_its_own(view: str, text: str) -> None:
+    """A selector's own matcher of the namespace is dropped for the proxy's: even who names the other gets its own."""
+
+    def seen(tenant: str) -> set[str]:
+        return {each["metric"]["namespace"] for each in query(view, text, namespace=PAIR[tenant])}
+
+    until(lambda: seen("fraud") and seen("research"), "both have something to see")
+    assert {tenant: seen(tenant) for tenant in PAIR} == {tenant: {own} for tenant, own in PAIR.items()}
+
+
+@pytest.mark.usefixtures("admin")
+def test_names_of_pods_are_told_to_their_tenant_alone(view: str) -> None:
+    theirs = [each["metric"]["pod"] for each in query(view, "kube_pod_info", namespace="research--main")]
+    mine = get(view, "label/pod/values", namespace="fraud--train")
+    assert theirs
+    assert mine
+    assert not set(theirs) & set(mine)
+
+
+def test_a_question_without_a_namespace_is_refused(view: str) -> None:
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        query(view, "up")
+    assert refused.value.code == 400
+    assert "namespace" in refused.value.read().decode()
+
+
+@pytest.mark.parametrize("path", ["targets", "status/config", "rules?namespace=fraud--train&all=1"])
+def test_what_is_no_question_about_series_does_not_pass_the_token_check(path: str, loaded: Loaded) -> None:
+    """kube-rbac-proxy stands before the other one and lets these paths through, and no others."""
+    (token,) = [c for c in deployment(loaded)["spec"]["template"]["spec"]["containers"] if c["name"] == "token"]
+    (allowed,) = [argument for argument in token["args"] if argument.startswith("--allow-paths=")]
+    assert f"/api/v1/{path.partition('?')[0]}" not in allowed.partition("=")[2].split(",")
+    assert "/api/v1/query" in allowed.partition("=")[2].split(",")
+
+
+def collected(loaded: Loaded) -> list[dict[str, Any]]:
+    metrics = loaded.environment.metrics.model_copy(update={"collector": Collector.EXISTING})
+    return [*metrics_objects(loaded.environment.model_copy(update={"metrics": metrics}), loaded.tenants)]
+
+
+def deployment(loaded: Loaded) -> dict[str, Any]:
+    (found,) = [item for item in collected(loaded) if item["kind"] == "Deployment"]
+    return found
+
+
+@pytest.mark.parametrize(("namespace", "allowed"), [("fraud--train", True), ("research--main", False)])
+def test_who_may_read_the_pods_of_a_namespace_may_ask_for_its_series(
+    admin: Api, loaded: Loaded, namespace: str, allowed: bool
+) -> None:
+    """What kube-rbac-proxy asks the API server, with a person of a tenant and the attributes of its configuration."""
+    (config,) = [item for item in collected(loaded) if item["kind"] == "ConfigMap"]
+    asked = yaml.safe_load(config["data"]["config.yaml"])["authorization"]["resourceAttributes"]
+    attributes = {
+        "namespace": asked["namespace"].replace("{{ .Value }}", namespace),
+        "version": asked["apiVersion"],
+        "resource": asked["resource"],
+        "verb": "get",
+    }
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": "somebody", "groups": ["fraud-engineers"], "resourceAttributes": attributes},
+    }
+    answer = admin.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review, CREATE)
+    assert answer["status"]["allowed"] is allowed
+
+
+# An operator
+
+
+class Plainly(yaml.SafeLoader):
+    """To YAML 1.1 a lone `=` is no text; to whoever wrote the definitions it is."""
+
+
+Plainly.add_constructor("tag:yaml.org,2002:value", Plainly.construct_yaml_str)
+
+
+def test_an_operator_takes_every_object_of_ours(admin: Api, loaded: Loaded) -> None:
+    kept = folder("schemas-prometheus-operator")
+    crds = [yaml.load(path.read_text(), Plainly) for path in kept.glob("*.yaml")]
+    ours = [item for item in collected(loaded) if item["apiVersion"].startswith("monitoring.coreos.com")]
+    needed = {item["kind"] for item in ours}
+    assert needed == {"PrometheusRule", "ServiceMonitor", "AlertmanagerConfig"}
+    for crd in crds:
+        if crd["spec"]["names"]["kind"] in needed:
+            apply(admin, crd)
+    apply(admin, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "monitoring"}})
+    for item in ours:
+        path = _path(item).rpartition("/")[0]
+        until(lambda path=path: there(admin, path), f"{path} is served")
+        admin.request("POST", f"{path}?fieldValidation=Strict", item, CREATE)

@@ -1,0 +1,465 @@
+"""Every alert fires on its series and is silent on a twin that differs in one value, as promtool evaluates the file."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenancy.lab import prometheus, tools
+from tenancy.plan.alerts import alert_names, rule_file
+from tests.conftest import SpecFolder
+
+RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks.md"
+GPU = 'gpu="3", UUID="GPU-a", Hostname="train-0"'
+HELD = f'{GPU}, container="main", namespace="fraud--train", pod="job-a-0"'
+POOL = 'label_tenancy_gpu_pool="train"'
+QUEUE = 'cohort="tenant--fraud", cluster_queue="fraud--batch", flavor="train", resource="nvidia.com/gpu"'
+PLATFORM = {"tenant": "platform", "owner": "gpu-platform-team"}
+FRAUD = {"tenant": "fraud", "owner": "fraud-leads"}
+DEVICE = {"gpu": "3", "UUID": "GPU-a", "Hostname": "train-0"}
+GUARD = "tenancy-pods"
+
+
+@dataclass(frozen=True)
+class Case:
+    """`series` fire `alert`; with the values of `twin` in place of those of the first series they do not."""
+
+    alert: str
+    series: dict[str, str]
+    twin: str
+    at: str
+    labels: dict[str, str]
+    summary: str
+    severity: str = "warning"
+    variant: str = ""
+    more: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def silent(self) -> dict[str, str]:
+        first = next(iter(self.series))
+        return self.series | {first: self.twin}
+
+
+def waits(le_600: int, le_more: int) -> dict[str, str]:
+    """Admissions of a queue's jobs, as many a minute under 10 minutes and in all."""
+    name = 'kueue_admission_wait_time_seconds_bucket{cluster_queue="fraud--batch", priority_class="", le='
+    return {
+        f'{name}"640"}}': f"0+{le_600}x120",
+        f'{name}"10240"}}': f"0+{le_more}x120",
+        f'{name}"+Inf"}}': f"0+{le_more}x120",
+    }
+
+
+def quota(used: int) -> dict[str, str]:
+    of = 'namespace="fraud--serve", resourcequota="tenancy", resource="pods"'
+    return {
+        f'kube_resourcequota{{{of}, type="used"}}': f"{used}x30",
+        f'kube_resourcequota{{{of}, type="hard"}}': "20x30",
+    }
+
+
+def guarantee(reserved: int, **more: str) -> dict[str, str]:
+    return {
+        f"kueue_cluster_queue_resource_reservation{{{QUEUE}}}": f"{reserved}x40",
+        f"kueue_cluster_queue_nominal_quota{{{QUEUE}}}": "16x40",
+        'kueue_cluster_queue_resource_pending{cluster_queue="fraud--batch", resource="nvidia.com/gpu"}': "8x40",
+        'kueue_pending_workloads{cluster_queue="fraud--batch", status="active"}': "2x40",
+        'kueue_cluster_queue_status{cluster_queue="fraud--batch", status="active"}': "1x40",
+        **more,
+    }
+
+
+def throttled(part: int) -> dict[str, str]:
+    """Of 60 periods of a minute, so many without CPU."""
+    mine = 'namespace="fraud--train", pod="job-a-0", container="main"'
+    theirs = 'namespace="research--main", pod="busy-0"'
+    return {
+        f"container_cpu_cfs_throttled_periods_total{{{mine}}}": f"0+{part}x60",
+        f"container_cpu_cfs_periods_total{{{mine}}}": "0+60x60",
+        f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{HELD}}}": "0.2x60",
+        'kube_pod_info{namespace="fraud--train", pod="job-a-0", node="train-0"}': "1x60",
+        f'kube_pod_info{{{theirs}, node="train-0"}}': "1x60",
+        f'container_cpu_usage_seconds_total{{{theirs}, container="main"}}': "0+1800x60",
+    }
+
+
+def traffic(bits: float) -> dict[str, str]:
+    return {
+        'node_network_transmit_bytes_total{node="train-0", device="ens5"}': f"0+{bits * 60 / 8:.0f}x40",
+        f'kube_node_labels{{node="train-0", {POOL}}}': "1x40",
+    }
+
+
+def money(gpus: int) -> dict[str, str]:
+    return {
+        'kube_pod_container_resource_requests{namespace="fraud--train", pod="job-a-0", container="main", '
+        'node="train-0", resource="nvidia_com_gpu"}': f"{gpus}x180",
+        'kube_pod_status_phase{namespace="fraud--train", pod="job-a-0", phase="Running"}': "1x180",
+        f'kube_node_labels{{node="train-0", {POOL}}}': "1x180",
+    }
+
+
+def guard(action: str) -> dict[str, str]:
+    return {
+        "kube_validatingadmissionpolicybinding_validation_action"
+        f'{{validatingadmissionpolicybinding="{GUARD}", action="Deny"}}': action,
+        f'kube_validatingadmissionpolicy_info{{validatingadmissionpolicy="{GUARD}", failure_policy="Fail"}}': "1x20",
+    }
+
+
+def written(code: str) -> str:
+    return (
+        f'apiserver_request_total{{group="admissionregistration.k8s.io", resource="validatingadmissionpolicies", '
+        f'verb="PATCH", subresource="", code="{code}"}}'
+    )
+
+
+CASES = [
+    Case(
+        "QuotaNearlyUsed",
+        quota(17),
+        "16x30",
+        "10m",
+        {**FRAUD, "namespace": "fraud--serve", "resourcequota": "tenancy", "resource": "pods"},
+        "fraud--serve uses 85% of its quota of pods",
+    ),
+    Case(
+        "QuotaUsed",
+        quota(20),
+        "19x30",
+        "10m",
+        {**FRAUD, "namespace": "fraud--serve", "resourcequota": "tenancy", "resource": "pods"},
+        "fraud--serve uses 100% of its quota of pods",
+        "critical",
+    ),
+    Case(
+        "GuaranteeNotMet",
+        guarantee(12),
+        "13x40",
+        "20m",
+        {**FRAUD, "cluster_queue": "fraud--batch", "resource": "nvidia.com/gpu", "tier": "batch"},
+        "fraud--batch has 4 nvidia.com/gpu of its guarantee free, and work that fits waits",
+        "critical",
+    ),
+    Case(
+        "WaitsTooLong",
+        waits(50, 100),
+        "0+80x120",
+        "100m",
+        {**FRAUD, "cluster_queue": "fraud--batch", "tier": "batch"},
+        "one in ten jobs of fraud--batch waits 2h 18m 40s or longer",
+    ),
+    Case(
+        "NothingStarts",
+        {
+            'kueue_pending_workloads{cluster_queue="fraud--batch", status="active"}': "3x300",
+            'kueue_admitted_workloads_total{cluster_queue="fraud--batch", priority_class=""}': "7x300",
+        },
+        "0x300",
+        "250m",
+        {**FRAUD, "cluster_queue": "fraud--batch", "tier": "batch"},
+        "3 jobs wait in fraud--batch, and none has started for 7200s",
+    ),
+    Case(
+        "GpuIdle",
+        {
+            f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{HELD}}}": "0.02x60",
+            'kube_pod_owner{namespace="fraud--train", pod="job-a-0", owner_kind="Job", owner_name="job-a"}': "1x60",
+        },
+        "0.06x60",
+        "40m",
+        {**FRAUD, "namespace": "fraud--train", "pod": "job-a-0", "workload": "job-a"},
+        "job-a in fraud--train holds GPUs and uses 2% of them",
+    ),
+    Case(
+        "GpuIdle",
+        {f"DCGM_FI_DEV_GPU_UTIL{{{HELD}}}": "2x60"},
+        "6x60",
+        "40m",
+        {**FRAUD, "namespace": "fraud--train", "pod": "job-a-0"},
+        "job-a-0 in fraud--train holds GPUs and uses 2% of them",
+        variant="a pod that nobody owns, on a board without profiling",
+    ),
+    Case(
+        "CpuThrottledBesideGpu",
+        throttled(30),
+        "0+12x60",
+        "40m",
+        {**FRAUD, "namespace": "fraud--train", "pod": "job-a-0", "node": "train-0"},
+        "fraud--train/job-a-0 gets no CPU in 50% of its periods while its GPU waits; beside it on train-0: "
+        "research--main/busy-0 (30 cores)",
+    ),
+    Case(
+        "BudgetNearlySpent",
+        money(16),
+        "12x180",
+        "150m",
+        FRAUD,
+        "fraud holds GPUs at 81.11% of its monthly budget",
+    ),
+    Case(
+        "BudgetSpent",
+        money(20),
+        "16x180",
+        "150m",
+        FRAUD,
+        "fraud holds GPUs at 101.4% of its monthly budget",
+        "critical",
+    ),
+    Case(
+        "GpuXid",
+        {f"DCGM_FI_DEV_XID_ERRORS{{{HELD}}}": "79x10"},
+        "31x10",
+        "5m",
+        {**FRAUD, **DEVICE, "namespace": "fraud--train", "pod": "job-a-0"},
+        "GPU 3 of train-0 reports XID 79",
+        "critical",
+    ),
+    Case(
+        "GpuXid",
+        {f"DCGM_FI_DEV_XID_ERRORS{{{GPU}}}": "79x10"},
+        "0x10",
+        "5m",
+        {**PLATFORM, **DEVICE},
+        "GPU 3 of train-0 reports XID 79",
+        "critical",
+        "a GPU that nobody holds",
+    ),
+    Case(
+        "GpuEcc",
+        {f"DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{{{HELD}}}": "0x20 1x20"},
+        "1x40",
+        "30m",
+        {**FRAUD, **DEVICE, "namespace": "fraud--train", "pod": "job-a-0"},
+        "GPU 3 of train-0 has memory errors that cannot be corrected",
+        "critical",
+    ),
+    Case(
+        "GpuNvlink",
+        {f"DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL{{{HELD}}}": "0x20 1x20"},
+        "1x40",
+        "30m",
+        {**FRAUD, **DEVICE, "namespace": "fraud--train", "pod": "job-a-0"},
+        "GPU 3 of train-0 has errors on its NVLinks",
+    ),
+    Case(
+        "GpuTooHot",
+        {f"DCGM_FI_DEV_THERMAL_VIOLATION{{{HELD}}}": "0+1000x40"},
+        "1000x40",
+        "30m",
+        {**FRAUD, **DEVICE, "namespace": "fraud--train", "pod": "job-a-0"},
+        "GPU 3 of train-0 is slowed down because it is too hot",
+    ),
+    Case(
+        "MigLayoutNotApplied",
+        {
+            'kube_node_status_capacity{node="serve-0", resource="nvidia_com_mig_1g_5gb"}': "49x30",
+            'kube_node_labels{node="serve-0", label_tenancy_gpu_pool="serve"}': "1x30",
+        },
+        "56x30",
+        "20m",
+        {**PLATFORM, "node": "serve-0", "pool": "serve", "resource": "nvidia.com/mig-1g.5gb"},
+        "serve-0 of pool serve does not have 56 nvidia.com/mig-1g.5gb",
+        "critical",
+    ),
+    Case(
+        "GpuMissing",
+        {
+            'kube_node_status_capacity{node="train-0", resource="nvidia_com_gpu"}': "7x30",
+            f'kube_node_labels{{node="train-0", {POOL}}}': "1x30",
+        },
+        "8x30",
+        "20m",
+        {**PLATFORM, "node": "train-0", "pool": "train", "resource": "nvidia.com/gpu"},
+        "train-0 of pool train does not have 8 nvidia.com/gpu",
+        "critical",
+    ),
+    Case(
+        "NodeWithoutTaint",
+        {
+            'kube_node_spec_taint{node="train-0", key="nvidia.com/gpu", value="present", effect="NoSchedule"}': "_x20",
+            f'kube_node_labels{{node="train-0", {POOL}}}': "1x20",
+        },
+        "1x20",
+        "10m",
+        {**PLATFORM, "node": "train-0", "pool": "train", "taint": "nvidia.com/gpu"},
+        "train-0 of pool train lacks its taint nvidia.com/gpu",
+        "critical",
+    ),
+    Case(
+        "NodeWithoutPool",
+        {
+            f'kube_node_labels{{node="train-0", {POOL}}}': "_x20",
+            'kube_node_status_capacity{node="train-0", resource="nvidia_com_gpu"}': "8x20",
+        },
+        "1x20",
+        "10m",
+        {**PLATFORM, "node": "train-0"},
+        "train-0 has GPUs and no label tenancy.gpu/pool",
+        "critical",
+    ),
+    Case(
+        "GpuUnwatched",
+        {
+            f"DCGM_FI_DEV_GPU_TEMP{{{GPU}}}": "_x30",
+            'kube_node_status_capacity{node="train-0", resource="nvidia_com_gpu"}': "8x30",
+        },
+        "40x30",
+        "20m",
+        {**PLATFORM, "node": "train-0"},
+        "nobody tells how the GPUs of train-0 are",
+    ),
+    Case(
+        "LocalDiskFull",
+        {
+            'node_filesystem_avail_bytes{node="train-0", mountpoint="/mnt/k8s-disks/0"}': "15x20",
+            'node_filesystem_size_bytes{node="train-0", mountpoint="/mnt/k8s-disks/0"}': "100x20",
+        },
+        "25x20",
+        "15m",
+        {**PLATFORM, "node": "train-0", "mountpoint": "/mnt/k8s-disks/0"},
+        "/mnt/k8s-disks/0 of train-0 is 85% full",
+    ),
+    Case(
+        "NetworkNearLimit",
+        traffic(80e9),
+        f"0+{60e9 * 60 / 8:.0f}x40",
+        "30m",
+        {**PLATFORM, "node": "train-0", "pool": "train", "direction": "transmit"},
+        "train-0: transmit at 80% of what the instance can",
+    ),
+    Case(
+        "KubeStateMissing",
+        {f'kube_node_labels{{node="train-0", {POOL}}}': "_x20"},
+        "1x20",
+        "15m",
+        PLATFORM,
+        "most of these alerts see nothing",
+        "critical",
+    ),
+    Case(
+        "KueueDown",
+        {'kueue_build_info{git_version="v0.19.2"}': "_x20"},
+        "1x20",
+        "10m",
+        PLATFORM,
+        "no work starts: Kueue does not answer",
+        "critical",
+    ),
+    Case(
+        "GuardMissing",
+        guard("_x20"),
+        "1x20",
+        "5m",
+        {**PLATFORM, "guard": GUARD},
+        f"guard {GUARD} is not there, or refuses nothing",
+        "critical",
+    ),
+    Case(
+        "GuardChanged",
+        {written("200"): "3x10 4x20", 'apiserver_request_total{resource="nodes", verb="LIST"}': "1x30"},
+        "4x30",
+        "20m",
+        {**PLATFORM, "resource": "validatingadmissionpolicies", "verb": "PATCH"},
+        "somebody wrote guards (PATCH validatingadmissionpolicies): was it a deployment?",
+        "info",
+    ),
+    Case(
+        "GuardChanged",
+        {written("200"): "_x10 1x20", 'apiserver_request_total{resource="nodes", verb="LIST"}': "1x30"},
+        "_x31",
+        "20m",
+        {**PLATFORM, "resource": "validatingadmissionpolicies", "verb": "PATCH"},
+        "somebody wrote guards (PATCH validatingadmissionpolicies): was it a deployment?",
+        "info",
+        "the first write of its kind",
+    ),
+]
+
+
+@cache
+def promtool() -> Path:
+    return tools.ensure(only=["promtool"], pins=prometheus.pins())["promtool"]
+
+
+@pytest.fixture(scope="module")
+def rules(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    spec = SpecFolder(tmp_path_factory.mktemp("priced") / "small")
+    spec.add("environment.yaml", "prices: {a100-40gb: 12.50, l4: 1}\n")
+    loaded = spec.load()
+    return rule_file(loaded.environment, loaded.tenants)
+
+
+@pytest.fixture(scope="module")
+def file(rules: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("rules") / "rules.json"
+    path.write_text(json.dumps(rules))
+    return path
+
+
+def evaluate(file: Path, case: Case, series: dict[str, str], expected: list[dict[str, Any]]) -> str:
+    """What promtool has against it; nothing where the alerts are as expected."""
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "alert_rule_test": [{"alertname": case.alert, "eval_time": case.at, "exp_alerts": expected}],
+    }
+    path = file.parent / f"{case.alert}.json"
+    path.write_text(json.dumps({"rule_files": [str(file)], "evaluation_interval": "1m", "tests": [test]}))
+    done = subprocess.run([promtool(), "test", "rules", str(path)], capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def expected(case: Case, rules: dict[str, Any]) -> list[dict[str, Any]]:
+    labels = {"severity": case.severity, "environment": "small", **case.labels}
+    link = f"docs/runbooks.md#{case.alert.lower()}"
+    mine = [{"exp_labels": labels, "exp_annotations": {"summary": case.summary, "runbook_url": link}}]
+    if case.alert == "GuardMissing":
+        return mine + others_missing(case, rules)
+    return mine
+
+
+def others_missing(case: Case, rules: dict[str, Any]) -> list[dict[str, Any]]:
+    """A case knows one guard; the others are missing in both halves."""
+    return [
+        {
+            "exp_labels": {"severity": case.severity, "environment": "small", **PLATFORM, "guard": name},
+            "exp_annotations": {
+                "summary": f"guard {name} is not there, or refuses nothing",
+                "runbook_url": "docs/runbooks.md#guardmissing",
+            },
+        }
+        for group in rules["groups"]
+        for rule in group["rules"]
+        if rule.get("alert") == case.alert and (name := rule["labels"]["guard"]) != GUARD
+    ]
+
+
+def titled(case: Case) -> str:
+    return f"{case.alert}, {case.variant}" if case.variant else case.alert
+
+
+@pytest.mark.parametrize("case", CASES, ids=titled)
+def test_an_alert_names_its_tenant_and_owner_and_what_is_wrong(case: Case, file: Path, rules: dict[str, Any]) -> None:
+    assert evaluate(file, case, case.series, expected(case, rules)) == ""
+
+
+@pytest.mark.parametrize("case", CASES, ids=titled)
+def test_an_alert_is_silent_where_one_value_differs(case: Case, file: Path, rules: dict[str, Any]) -> None:
+    left = others_missing(case, rules) if case.alert == "GuardMissing" else []
+    assert evaluate(file, case, case.silent, left) == ""
+
+
+def test_no_alert_is_without_a_case(rules: dict[str, Any]) -> None:
+    assert alert_names(rules) == {case.alert for case in CASES}
+
+
+def test_every_alert_has_a_runbook_section_and_no_section_is_about_nothing(rules: dict[str, Any]) -> None:
+    assert set(re.findall(r"^## (\w+)$", RUNBOOKS.read_text("utf-8"), re.MULTILINE)) == alert_names(rules)
