@@ -33,13 +33,16 @@ class Unknown(str):
         return self
 
 
-def object_of(resource_type: str, props: Mapping[str, Any], name: str = "") -> dict[str, Any] | None:
+def object_of(
+    resource_type: str, props: Mapping[str, Any], name: str = "", options: Any = None
+) -> dict[str, Any] | None:
     """The object of Kubernetes or AWS that a resource is; None if no rule reads it. Its kind is the type's.
 
     A `NamespacePatch` is judged as the Namespace that it changes.
     """
     if resource_type in aws.KINDS:
-        return {**plain(props), "kind": resource_type, "metadata": {"name": name}}
+        item = {**plain(props), "kind": resource_type, "metadata": {"name": name}}
+        return {**item, aws.PROTECTED: True} if getattr(options, "protect", False) else item
     if not resource_type.startswith(_PREFIX):
         return None
     _, version, kind = [*resource_type.split(":", 2), ""][:3]
@@ -53,13 +56,13 @@ def object_of(resource_type: str, props: Mapping[str, Any], name: str = "") -> d
 
 
 def in_stack(resource: PolicyResource) -> dict[str, Any] | None:
-    """The same, with what shows only among all resources: where a node group's launch template comes from."""
-    item = object_of(resource.resource_type, resource.props, resource.name)
-    if item and item["kind"] == aws.GROUP:
-        sources = resource.property_dependencies.get("launchTemplate", ())
-        item[aws.TEMPLATES] = [
-            object_of(s.resource_type, s.props, s.name) for s in sources if s.resource_type == aws.TEMPLATE
-        ]
+    """The same, with what shows only among all resources: where a node group's launch template comes from, or whose
+    role a policy is of."""
+    item = object_of(resource.resource_type, resource.props, resource.name, resource.opts)
+    if item and item["kind"] in aws.SOURCES:
+        field, of_type, known = aws.SOURCES[item["kind"]]
+        sources = resource.property_dependencies.get(field, ())
+        item[known] = [object_of(s.resource_type, s.props, s.name) for s in sources if s.resource_type == of_type]
     return item
 
 

@@ -109,11 +109,43 @@ def role(name: str, where: str, tenant: str) -> Object:
     return manifest(f"{RBAC}/v1", "Role", name, {"rules": rules}, tenant, where)
 
 
+def _pods(labels: Object) -> Object:
+    return {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
+
+
+def job(name: str, labels: Object) -> Object:
+    return manifest("batch/v1", "Job", name, {"spec": {"template": _pods(labels)}}, "acme", "acme")
+
+
+def nightly(labels: Object) -> Object:
+    spec = {"jobTemplate": {"spec": {"template": _pods(labels)}}}
+    return manifest("batch/v1", "CronJob", "nightly", {"spec": spec}, "acme", "acme")
+
+
+def priority(name: str, value: int) -> Object:
+    return manifest("kueue.x-k8s.io/v1beta2", "WorkloadPriorityClass", name, {"value": value}, None)
+
+
+def pod_priority(name: str, value: int) -> Object:
+    return manifest("scheduling.k8s.io/v1", "PriorityClass", name, {"value": value}, None)
+
+
+def asking(name: str, expression: str) -> Object:
+    spec = {"failurePolicy": "Fail", "validations": [{"expression": expression}]}
+    return manifest(ADMISSION, "ValidatingAdmissionPolicy", name, {"spec": spec}, None)
+
+
+def undefaulted(item: Object) -> Object:
+    path = ("spec", "limits", 0, "defaultRequest", "memory")
+    return with_field(item, path, None) if item["kind"] == "LimitRange" else item
+
+
 G6 = one_of("node.kubernetes.io/instance-type", "g6.12xlarge")
 _ROLE_REF = ("roleRef", "name")
 _NOMINAL = ("spec", "resourceGroups", 0, "flavors", 0, "resources", 0, "nominalQuota")
 _FLAVOR = ("spec", "resourceGroups", 0, "flavors", 0, "name")
 LABELS = {"board": "a100"}
+_EXPRESSION = ("spec", "validations", 0, "expression")
 _NODES = (node("n", LABELS, "8"),)
 FLAVORS = (flavor("a100", LABELS),)
 QUEUED = (*home("acme"), queue("acme"))
@@ -176,6 +208,50 @@ ALONE = (
     ),
 )
 TOGETHER = (
+    twins(
+        "cost-01",
+        "Job acme/train",
+        home("acme"),
+        job("train", {"team": "rival"}),
+        ("spec", "template", "metadata", "labels", "team"),
+        "x",
+    ),
+    twins(
+        "cost-01",
+        "CronJob acme/nightly",
+        home("acme"),
+        nightly({"cost-center": "1"}),
+        ("spec", "jobTemplate", "spec", "template", "metadata", "labels"),
+        {"app": "nightly"},
+    ),
+    twins(
+        "kueue-23",
+        "WorkloadPriorityClass urgent",
+        (
+            *QUEUED,
+            share("acme"),
+            priority("normal", 100),
+            policy_binding("classes", "classes"),
+            priority("urgent", 1000),
+        ),
+        asking("classes", "true"),
+        _EXPRESSION,
+        "'kueue.x-k8s.io/priority-class' in object.metadata.labels",
+    ),
+    twins(
+        "kueue-23",
+        "PriorityClass urgent",
+        (*home("acme"), pod_priority("urgent", 1000)),
+        with_field(home("acme")[1], ("metadata", "name"), "scoped"),
+        ("spec", "scopeSelector"),
+        {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["urgent"]}]},
+    ),
+    Case(
+        "kueue-24",
+        (share("acme"), *(undefaulted(item) for item in QUEUED)),
+        (share("acme"), *QUEUED),
+        "Namespace acme",
+    ),
     Case(
         "quota-05",
         (

@@ -10,6 +10,7 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.components.manifest import resource_type
 from tenancy.rules import aws
+from tenancy.rules.found import name_of
 from tenancy.rules.nodes import MIG_CONFIG
 
 Object = dict[str, Any]
@@ -57,8 +58,8 @@ class Resource:
     type: str
     name: str
     inputs: Object
-    template: str | None = None
-    """Name of the launch template that a node group takes its own from."""
+    source: tuple[str, str, str] | None = None
+    """The property that comes from another resource, and that one's type and name."""
 
 
 def resource(item: Object) -> Resource:
@@ -66,12 +67,13 @@ def resource(item: Object) -> Resource:
     name = metadata["name"] if isinstance(metadata, dict) else "unknown"
     if ":" not in item["kind"] and item["kind"] != "Release":
         return Resource(resource_type(item), name, item)
-    inputs = {key: value for key, value in item.items() if key not in {"apiVersion", "kind", "metadata", aws.TEMPLATES}}
+    field, of_type, known = aws.SOURCES.get(item["kind"], ("", "", ""))
+    inputs = {key: value for key, value in item.items() if key not in {"apiVersion", "kind", "metadata", known}}
     if item["kind"] == "Release":
         where = metadata["namespace"] if isinstance(metadata, dict) else OPERATORS
         return Resource(resource_type(item), name, {**inputs, "name": name, "namespace": where})
-    templates = item.get(aws.TEMPLATES)
-    return Resource(item["kind"], name, inputs, templates[0]["metadata"]["name"] if templates else None)
+    sources = item.get(known)
+    return Resource(item["kind"], name, inputs, (field, of_type, sources[0]["metadata"]["name"]) if sources else None)
 
 
 def with_field(item: Object, path: tuple[Any, ...], value: Any) -> Object:
@@ -101,11 +103,14 @@ def resolving(name: str, port: int = 53) -> Object:
     return manifest("networking.k8s.io/v1", "NetworkPolicy", "dns", {"spec": spec}, name, name)
 
 
+_DEFAULTS = {"type": "Container", "defaultRequest": {"cpu": "1", "memory": "1Gi"}}
+
+
 def walls(name: str, tenant: str) -> tuple[Object, ...]:
     deny = {"spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}}
     return (
         manifest("v1", "ResourceQuota", "walls", {"spec": {"hard": {"pods": "1", GPUS: "0"}}}, tenant, name),
-        manifest("v1", "LimitRange", "walls", {"spec": {"limits": []}}, tenant, name),
+        manifest("v1", "LimitRange", "walls", {"spec": {"limits": [_DEFAULTS]}}, tenant, name),
         manifest("networking.k8s.io/v1", "NetworkPolicy", "walls", deny, tenant, name),
         with_field(resolving(name), ("metadata", "labels", words.TENANT), tenant),
     )
@@ -158,11 +163,12 @@ def on_aws(kind: str, name: str, body: Object) -> Object:
     return {"kind": kind, "metadata": {"name": name}, **body}
 
 
-def cluster(name: str, vpc: Object | None = None, access: Object | None = None) -> Object:
+def cluster(name: str, vpc: Object | None = None, access: Object | None = None, *, deletable: bool = False) -> Object:
     private = {"endpointPublicAccess": False} if vpc is None else vpc
     entries = {"authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": False}
     body = {"roleArn": "arn:aws:iam::111122223333:role/c", "vpcConfig": {"subnetIds": ["subnet-0a"], **private}}
-    return on_aws(aws.CLUSTER, name, {**body, "accessConfig": entries if access is None else access})
+    kept = {"accessConfig": entries if access is None else access, "deletionProtection": not deletable}
+    return on_aws(aws.CLUSTER, name, {**body, **kept})
 
 
 def group(name: str, **body: Any) -> Object:
@@ -223,6 +229,31 @@ def role(name: str, subject: str | None, principal: Any = None) -> Object:
 
 def _trust(name: str, broken: Object, mended: Object) -> Case:
     return Case("id-05", (broken,), (mended,), f"{aws.ROLE} {name}")
+
+
+def _document(*actions: str, on: str = "arn:aws:s3:::data/acme/*", **more: Any) -> str:
+    statement = {"Effect": "Allow", "Action": [*actions], "Resource": on, **more}
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
+
+_TAGS = {words.TENANT_TAG: "acme", **dict.fromkeys(words.COST_LABELS, "x")}
+_TRUST = role("x", _SUBJECT)["assumeRolePolicy"]
+_OWN_ROLE = on_aws(aws.ROLE, "owner", {"assumeRolePolicy": _TRUST, "tags": _TAGS})
+
+
+def _permits(kind: str, name: str, broken: str, mended: str, **body: Any) -> Case:
+    return _one("id-06", on_aws(kind, name, {"policy": broken, **body}), ("policy",), mended)
+
+
+def _permitted(name: str, broken: str, mended: str) -> Case:
+    """A policy of a role that a tag says is a tenant's."""
+    item = on_aws(aws.ROLE_POLICY, name, {"policy": broken, aws.ROLES: [_OWN_ROLE]})
+    fixed = with_field(item, ("policy",), mended)
+    return Case("id-06", (_OWN_ROLE, item), (_OWN_ROLE, fixed), f"{aws.ROLE_POLICY} {name}")
+
+
+def bucket(name: str, **body: Any) -> Object:
+    return on_aws(aws.BUCKET, name, body)
 
 
 QUEUES = "kueue.x-k8s.io/v1beta2"
@@ -360,6 +391,7 @@ _WIDE = {
     "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "view"},
     "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": "owned-people"}],
 }
+_AGGREGATED = {"clusterRoleSelectors": [{"matchLabels": {"rbac.authorization.k8s.io/aggregate-to-edit": "true"}}]}
 _VISIBLE = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
 
 
@@ -456,6 +488,12 @@ OBJECT_CASES = (
         {"cpu": "1"},
     ),
     _role("rbac-01", "all", "", "*", "get", ("rules", 0, "resources"), ["pods"]),
+    _one(
+        "rbac-01",
+        manifest(f"{RBAC}/v1", "ClusterRole", "growing", {"aggregationRule": _AGGREGATED, "rules": []}),
+        ("aggregationRule",),
+        None,
+    ),
     _role("rbac-02", "climbing", "", "pods", "escalate", ("rules", 0, "verbs"), ["get"]),
     _role("rbac-02", "posing-for", "", "users", "impersonate-on:user-info:list", ("rules", 0, "verbs"), ["get"]),
     _role("rbac-02", "minting", "", "serviceaccounts/token", "create", ("rules", 0, "resources"), ["pods"]),
@@ -526,6 +564,54 @@ MACHINE_CASES = (
     _trust("wide", role("wide", "system:serviceaccount:acme--main:*"), role("wide", _SUBJECT)),
     _trust("open", role("open", None), role("open", _SUBJECT)),
     _trust("public", role("public", None, "*"), role("public", None, {"Service": "pods.eks.amazonaws.com"})),
+    _permits(
+        aws.ROLE_POLICY,
+        "all-of-it",
+        _document("s3:*", on="arn:aws:s3:::data/*"),
+        _document("s3:*", on="arn:aws:s3:::data/acme/*"),
+        role="somebody",
+    ),
+    _permits(aws.POLICY, "everything", _document("*", on="*"), _document("ec2:DescribeInstances", on="*")),
+    _permits(
+        aws.POLICY,
+        "whole-bucket",
+        _document("s3:Get*", on="arn:aws:s3:::data/*"),
+        _document("s3:Get*", on="arn:aws:s3:::data/acme/*"),
+        tags=_TAGS,
+    ),
+    _one(
+        "id-06",
+        on_aws(
+            aws.ROLE,
+            "inline",
+            {"assumeRolePolicy": _TRUST, "inlinePolicies": [{"name": "p", "policy": _document("s3:*", on="*")}]},
+        ),
+        ("inlinePolicies", 0, "policy"),
+        _document("s3:*"),
+    ),
+    _one(
+        "id-06",
+        on_aws(
+            aws.ROLE,
+            "managed",
+            {"assumeRolePolicy": _TRUST, "managedPolicyArns": ["arn:aws:iam::aws:policy/AmazonS3FullAccess"]},
+        ),
+        ("managedPolicyArns", 0),
+        "arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicy",
+    ),
+    _one(
+        "id-06",
+        on_aws(aws.ATTACHMENT, "admin", {"role": "r", "policyArn": "arn:aws:iam::aws:policy/AdministratorAccess"}),
+        ("policyArn",),
+        "arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicy",
+    ),
+    _one(
+        "cost-03",
+        bucket("unbilled", tags={key: of for key, of in _TAGS.items() if key != "cost-center"}),
+        ("tags",),
+        _TAGS,
+    ),
+    _one("stor-08", bucket("fleeting", forceDestroy=True), ("forceDestroy",), False),
     _one(
         "kueue-14",
         kueue_map("unqueued", manageJobsWithoutQueueName=False),
@@ -664,6 +750,22 @@ MACHINE_CASES = (
     ),
 )
 STACK_MACHINE_CASES = (
+    _permitted(
+        "whole-bucket",
+        _document("s3:GetObject", on="arn:aws:s3:::data/*"),
+        _document("s3:GetObject", on="arn:aws:s3:::data/acme/*"),
+    ),
+    _permitted(
+        "all-names",
+        _document("s3:ListBucket", on="arn:aws:s3:::data"),
+        _document("s3:ListBucket", on="arn:aws:s3:::data", Condition={"StringLike": {"s3:prefix": "acme/*"}}),
+    ),
+    Case(
+        "eks-03",
+        (namespace("resident", "resident"), *walls("resident", "resident"), cluster("fragile", deletable=True)),
+        (namespace("resident", "resident"), *walls("resident", "resident"), cluster("fragile")),
+        f"{aws.CLUSTER} fragile",
+    ),
     Case(
         "pool-06",
         (efa_template("efa-a", "sg-0a"), efa_template("efa-b", "sg-0a")),
@@ -761,6 +863,56 @@ STACK_CASES = (
         (*_OWNED, local_queue("foreign", "owned", None, "owned--batch")),
         "LocalQueue owned/foreign",
     ),
+)
+_KEY = "arn:aws:kms:eu-central-1:111122223333:key/0a"
+_SECRETS = {"provider": {"keyArn": _KEY}, "resources": ["secrets"]}
+_AUDITED = {"encryptionConfig": _SECRETS, "enabledClusterLogTypes": ["api", "audit"]}
+_BY_KEY = [{"applyServerSideEncryptionByDefault": {"sseAlgorithm": "aws:kms", "kmsMasterKeyId": _KEY}}]
+_KEY_PATH = (0, "applyServerSideEncryptionByDefault", "kmsMasterKeyId")
+_MAPPED = [{"deviceName": "/dev/xvda", "ebs": {"encrypted": "true", "kmsKeyId": _KEY}}]
+_KARPENTERS = [{"deviceName": "/dev/xvda", "ebs": {"encrypted": True, "kmsKeyID": _KEY}}]
+_VAULT = bucket("vault")
+
+
+def encryption(name: str, rules: list[Object]) -> Object:
+    return on_aws(aws.ENCRYPTION, name, {"rules": rules, aws.BUCKETS: [bucket(name)]})
+
+
+def held_to(name: str, pool: str) -> tuple[Object, ...]:
+    """A tenant whose work runs in a pool."""
+    return (
+        *walls(name, name),
+        with_field(namespace(name, name), ("metadata", "annotations"), {words.ALLOWED_POOLS: pool}),
+    )
+
+
+def _unset(rule: str, item: Object, path: tuple[Any, ...], *rest: Object) -> Case:
+    return Case(rule, (*rest, with_field(item, path, None)), (*rest, item), name_of(item))
+
+
+REGULATED_CASES = (
+    Case(
+        "reg-01",
+        (*held_to("lodger", "lodgers"), *held_to("guest", "common"), *held_to("stranger", "common")),
+        (*held_to("lodger", "lodgers"), *held_to("guest", "guests"), *held_to("stranger", "common")),
+        "Namespace guest",
+    ),
+    _unset("reg-01", held_to("homeless", "homes")[-1], ("metadata", "annotations"), *walls("homeless", "homeless")),
+    _unset("reg-02", {**cluster("secretive"), **_AUDITED}, ("encryptionConfig",)),
+    _unset("reg-04", {**cluster("heard"), **_AUDITED}, ("enabledClusterLogTypes", 1)),
+    _unset("reg-02", on_aws(aws.LOGS, "logs", {"retentionInDays": 400, "kmsKeyId": _KEY}), ("kmsKeyId",)),
+    _unset("reg-03", on_aws(aws.LOGS, "kept", {"retentionInDays": 400, "kmsKeyId": _KEY}), ("retentionInDays",)),
+    _unset(
+        "reg-02", on_aws(aws.VOLUME, "disk", {"availabilityZone": "eu-central-1a", "kmsKeyId": _KEY}), ("kmsKeyId",)
+    ),
+    _unset("reg-02", template("mapped", blockDeviceMappings=_MAPPED), ("blockDeviceMappings", 0, "ebs", "kmsKeyId")),
+    _unset(
+        "reg-02",
+        node_class("mapped", blockDeviceMappings=_KARPENTERS),
+        ("spec", "blockDeviceMappings", 0, "ebs", "kmsKeyID"),
+    ),
+    _unset("reg-02", encryption("safe", _BY_KEY), ("rules", *_KEY_PATH), bucket("safe")),
+    Case("reg-02", (_VAULT,), (_VAULT, encryption("vault", _BY_KEY)), f"{aws.BUCKET} vault"),
 )
 ALONE_CASES = (*OBJECT_CASES, *MACHINE_CASES)
 TOGETHER_CASES = (*STACK_CASES, *STACK_MACHINE_CASES)

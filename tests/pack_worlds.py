@@ -16,20 +16,22 @@ from pack_cases import Case, resource
 
 from tenancy.check.adopt import adopt
 from tenancy.check.judge import findings, stumbles
-from tenancy.rules import aws, objects, plain
+from tenancy.rules import objects, plain
 from tenancy.rules.found import Finding, name_of
+from tenancy.rules.levels import Level, Preset, level_of
 
 Object = dict[str, Any]
 CASES = (*PACK_CASES, *CHECK_CASES, *SEEN)
 
 
-def found(items: Iterable[Object]) -> set[Finding]:
-    """What the pack says of a program."""
+def found(items: Iterable[Object], preset: Preset = Preset.RESTRICTED) -> set[Finding]:
+    """What the pack says of a program; without what the preset does not ask."""
     items = list(items)
     sound = [item for item in items if not stumbles(item)]
     told = {Finding("seen-03", name_of(item), "") for item in items if item not in sound}
     alone = {f for item in sound for judge in (objects, plain) for f in judge.object_findings(item)}
-    return {*told, *alone, *findings(adopt(sound))}
+    said = {*told, *alone, *findings(adopt(sound))}
+    return {one for one in said if level_of(one, preset) is not Level.DISABLED}
 
 
 def together(cases: Iterable[Case], side: str) -> list[Object] | None:
@@ -96,9 +98,10 @@ def judged(pack: ModuleType, items: list[Object], config: Mapping[str, Any] | No
         args = ResourceValidationArgs(one.type, props, "urn", one.name, None, None, dict(config or {}), {})
         for policy in (each, each_rest):
             policy.validate(args, report(policy.name))
-        behind = [r for (kind, name, _), r in stack.items() if (kind, name) == (aws.TEMPLATE, one.template)]
+        field, *source = one.source or ("",)
+        behind = [r for (kind, name, _), r in stack.items() if [kind, name] == source]
         stack[one.type, one.name, index] = PolicyResource(
-            one.type, props, "urn", one.name, None, None, None, [], {"launchTemplate": behind}
+            one.type, props, "urn", one.name, None, None, None, [], {field: behind}
         )
     for policy in (p for p in pack.POLICIES if p.name.startswith("isolation-stack")):
         policy.validate(StackValidationArgs(list(stack.values()), {}, {}), report(policy.name))

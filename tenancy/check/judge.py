@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from tenancy.catalog import vocabulary as words
 from tenancy.check.adopt import Adopted, adopt
 from tenancy.check.reader import Manifests, Place, Unread
-from tenancy.rules import index, objects, plain
+from tenancy.rules import index, objects, plain, regulated
 from tenancy.rules.catalogue import RULES, Rule, Severity
 from tenancy.rules.exceptions import Waiver, waived_by
 from tenancy.rules.found import Finding, Object, at, name_of
-from tenancy.rules.levels import Level, Preset, level_of
+from tenancy.rules.levels import REGULATED_ALONE, Level, Preset, level_of
 
 PLATFORM = "platform"
 """Whose it is, where it is no tenant's."""
-JUDGED = frozenset({*objects.OBJECT_RULES, *objects.STACK_RULES, *plain.RULES_ALONE, *index.RULES_TOGETHER})
+JUDGED = REGULATED_ALONE | {*objects.OBJECT_RULES, *objects.STACK_RULES, *plain.RULES_ALONE, *index.RULES_TOGETHER}
 """Every rule that plain manifests are judged by."""
 UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
 """What rules raise where an object is not of the form that the API takes."""
@@ -110,6 +110,7 @@ def findings(adopted: Adopted) -> Iterator[Finding]:
         yield from plain.object_findings(item)
     yield from objects.stack_findings(adopted.plain)
     yield from index.findings_together(adopted.objects)
+    yield from regulated.findings_together(adopted.objects)
 
 
 def worst_first(found: Iterable[Finding], adopted: Adopted) -> list[Finding]:
@@ -149,6 +150,7 @@ def stumbles(item: Object) -> str | None:
             list(plain.object_findings(whose))
             list(objects.stack_findings([whose]))
             list(index.findings_together([whose]))
+            list(regulated.findings_together([whose]))
     except UNREADABLE as error:
         return str(error) or type(error).__name__
     return None

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
@@ -22,9 +23,28 @@ TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 ENTRY = "aws:eks/accessEntry:AccessEntry"
 ASSOCIATION = "aws:eks/accessPolicyAssociation:AccessPolicyAssociation"
 ROLE = "aws:iam/role:Role"
+ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
+POLICY = "aws:iam/policy:Policy"
+ATTACHMENT = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
+BUCKET = "aws:s3/bucket:Bucket"
+ENCRYPTION = "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"
+LOGS = "aws:cloudwatch/logGroup:LogGroup"
+VOLUME = "aws:ebs/volume:Volume"
 
 TEMPLATES = "templates"
 """Of a node group among all resources: the launch templates that its inputs come from."""
+ROLES = "roles"
+"""Of a role's policy among all resources: the roles that its inputs come from."""
+BUCKETS = "buckets"
+"""Of an encryption configuration among all resources: the buckets that its inputs come from."""
+SOURCES: Mapping[str, tuple[str, str, str]] = {
+    GROUP: ("launchTemplate", TEMPLATE, TEMPLATES),
+    ROLE_POLICY: ("role", ROLE, ROLES),
+    ENCRYPTION: ("bucket", BUCKET, BUCKETS),
+}
+"""Type -> the property whose sources count, of which type they are, and what they are called here."""
+PROTECTED = "protected"
+"""Of a cluster: whether the engine refuses to delete it."""
 
 FAMILIES = frozenset(name.partition(".")[0] for name in INSTANCES)
 _EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
@@ -174,20 +194,136 @@ def cluster_wide(items: list[Object], owner_of: Mapping[tuple[str, str], str]) -
                 yield item, f"{policy} with scope {scope} for {principal} in Group {group!r} of tenant {tenant}"
 
 
-def _role(item: Object) -> Given:
-    """id-05."""
-    document = item.get("assumeRolePolicy")
-    if UNKNOWN in (document, at(document, "Statement")):
-        yield "id-05", f"assumeRolePolicy {UNKNOWN}"
-        return
+def undeletable(cluster: Object) -> str | None:
+    """eks-03: why nothing keeps a cluster from being deleted; None where something does."""
+    given = cluster.get("deletionProtection")
+    safe = given in {True, "true"} or cluster.get(PROTECTED)
+    return None if safe else f"deletionProtection {_or(given, 'false, the default')}"
+
+
+def _bucket(item: Object) -> Given:
+    yield from _billed(item)
+    if (given := item.get("forceDestroy")) not in {None, False, "false"}:
+        yield "stor-08", f"forceDestroy {_or(given, 'false')}"
+
+
+def _billed(item: Object) -> Given:
+    """cost-03."""
+    tags = item.get("tags")
+    missing = [key for key in words.COST_LABELS if not at(tags, key)]
+    if tags == UNKNOWN or (at(tags, words.TENANT_TAG) and missing):
+        yield "cost-03", f"tags {UNKNOWN}" if tags == UNKNOWN else f"no tag {', '.join(missing)}"
+
+
+def _statements(document: Any) -> list[Any] | None:
+    """Those of a policy that allow something; None where it is not known."""
     try:
-        trust = json.loads(document) if isinstance(document, str) else document
+        policy = json.loads(document) if isinstance(document, str) and document != UNKNOWN else document
     except ValueError:
-        return  # AWS refuses it
-    statements = at(trust, "Statement")
-    for statement in statements if isinstance(statements, list) else [statements]:
-        if at(statement, "Effect") != "Allow":
-            continue
+        return []  # AWS refuses it
+    statements = at(policy, "Statement")
+    if UNKNOWN in (policy, statements):
+        return None
+    listed = statements if isinstance(statements, list) else [statements]
+    return [statement for statement in listed if at(statement, "Effect") in {"Allow", UNKNOWN}]
+
+
+def _role(item: Object) -> Given:
+    """id-05, and what the role itself may do."""
+    yield from _trusted(item)
+    yield from _billed(item)
+    tenant = tenant_of(item)
+    for policy in many(item.get("inlinePolicies")):
+        yield from _granted(at(policy, "policy"), tenant)
+    for arn in many(item.get("managedPolicyArns")):
+        yield from _managed(str(arn))
+        if arn == UNKNOWN:
+            yield "id-06", f"managedPolicyArns {UNKNOWN}"
+
+
+def _policy(item: Object) -> Given:
+    yield from _billed(item)
+    yield from _granted(item.get("policy"), tenant_of(item))
+
+
+def _role_policy(item: Object) -> Given:
+    yield from _granted(item.get("policy"), None)
+
+
+def _attachment(item: Object) -> Given:
+    # An ARN that is not known yet is that of a policy of the program's own, which is judged itself.
+    yield from _managed(str(item.get("policyArn")))
+
+
+def tenants_policies(items: Iterable[Object]) -> Iterator[tuple[Object, str]]:
+    """id-06 on the policies of roles that a tag says are a tenant's."""
+    for item in items:
+        tenants = [tenant for role in many(item.get(ROLES)) if (tenant := tenant_of(role))]
+        if item.get("kind") == ROLE_POLICY and tenants:
+            for statement in _statements(item.get("policy")) or ():
+                for given in _beyond_a_prefix(statement, tenants[0]):
+                    yield item, given
+
+
+_EVERYTHING = frozenset({"AdministratorAccess", "AmazonS3FullAccess", "PowerUserAccess"})
+"""AWS' own policies that reach every bucket."""
+_WHOLE_BUCKET = re.compile(r"arn:[^:]*:s3:::[^/]*(/\*)?")
+_OF_OBJECTS = ("s3:getobject", "s3:putobject", "s3:deleteobject")
+_LIST = "s3:listbucket"
+
+
+def _managed(arn: str) -> Given:
+    if (name := arn.rpartition("/")[2]) in _EVERYTHING:
+        yield "id-06", f"{name}, which reaches every bucket"
+
+
+def _granted(document: Any, tenant: str | None) -> Given:
+    """id-06. What is under a condition reaches what the condition says, which nobody can tell from here."""
+    statements = _statements(document)
+    if statements is None:
+        yield "id-06", f"policy {UNKNOWN}"
+    for statement in statements or ():
+        actions = [a for a in _actions(statement) if a in {"*", "s3:*", UNKNOWN}]
+        actions += [f"all but {a}" for a in _listed(at(statement, "NotAction"))]
+        whole = _whole(statement)
+        if actions and whole and not at(statement, "Condition"):
+            yield "id-06", f"{', '.join(actions)} on {', '.join(whole)}"
+        elif tenant:
+            for given in _beyond_a_prefix(statement, tenant):
+                yield "id-06", given
+
+
+def _beyond_a_prefix(statement: Any, tenant: str) -> Iterator[str]:
+    whole, actions = _whole(statement), _actions(statement)
+    objects = [r for r in whole if not r.startswith("arn:") or r.endswith("*")]
+    reached = [a for a in actions if any(fnmatchcase(name, a) for name in _OF_OBJECTS)]
+    if objects and reached and not at(statement, "Condition"):
+        yield f"{', '.join(reached)} on {', '.join(objects)} for tenant {tenant}"
+    elif whole and any(fnmatchcase(_LIST, a) for a in actions) and not _by_prefix(at(statement, "Condition")):
+        yield f"{_LIST} on {', '.join(whole)} without a condition on s3:prefix for tenant {tenant}"
+
+
+def _actions(statement: Any) -> list[str]:
+    return [action if action == UNKNOWN else action.lower() for action in _listed(at(statement, "Action"))]
+
+
+def _whole(statement: Any) -> list[str]:
+    """Resources of a statement that are everything, or a whole bucket, or may turn out to be."""
+    found = [r for r in _listed(at(statement, "Resource")) if r in {"*", UNKNOWN} or _WHOLE_BUCKET.fullmatch(r)]
+    return found + [f"all but {r}" for r in _listed(at(statement, "NotResource"))]
+
+
+def _by_prefix(condition: Any) -> bool:
+    tests = condition.values() if isinstance(condition, Mapping) else ()
+    keys = [str(key).lower() for test in tests if isinstance(test, Mapping) for key in test]
+    return condition == UNKNOWN or "s3:prefix" in keys or UNKNOWN in tests
+
+
+def _trusted(item: Object) -> Given:
+    statements = _statements(item.get("assumeRolePolicy"))
+    if statements is None:
+        yield "id-05", f"assumeRolePolicy {UNKNOWN}"
+    for statement in statements or ():
         principal = at(statement, "Principal")
         if "*" in (principal, at(principal, "AWS")) and not at(statement, "Condition"):
             yield "id-05", "a trust in everybody, without a condition"
@@ -219,6 +355,17 @@ def _or(value: Any, absent: str) -> str:
     return absent if value is None else value if isinstance(value, str) else json.dumps(value, default=str)
 
 
-CHECKS: Mapping[str, Callable[[Object], Given]] = {CLUSTER: _cluster, GROUP: _group, ROLE: _role, TEMPLATE: _template}
-KINDS = frozenset({*CHECKS, ENTRY, ASSOCIATION})
-RULES_ALONE = "ami-01 ami-02 eks-01 eks-02 id-05 node-01 node-02 node-03 node-04".split()
+CHECKS: Mapping[str, Callable[[Object], Given]] = {
+    ATTACHMENT: _attachment,
+    BUCKET: _bucket,
+    CLUSTER: _cluster,
+    GROUP: _group,
+    LOGS: _billed,
+    POLICY: _policy,
+    ROLE: _role,
+    ROLE_POLICY: _role_policy,
+    TEMPLATE: _template,
+    VOLUME: _billed,
+}
+KINDS = frozenset({*CHECKS, ENTRY, ASSOCIATION, ENCRYPTION})
+RULES_ALONE = "ami-01 ami-02 cost-03 eks-01 eks-02 id-05 id-06 node-01 node-02 node-03 node-04 stor-08".split()

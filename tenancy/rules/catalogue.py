@@ -168,6 +168,13 @@ _ALL = (
         "name a service account, such as workload",
     ),
     Rule(
+        "stor-08",
+        "a bucket is not emptied by a destroy",
+        "what is deleted with the program was the only copy of somebody's data",
+        "drop forceDestroy; empty the bucket by hand when it is to go",
+        _MEDIUM,
+    ),
+    Rule(
         "share-01",
         "a share lends at most what is guaranteed, and lends or borrows only if its preset says so",
         "a limit that the preset ignores promises something that never happens",
@@ -332,6 +339,13 @@ _ALL = (
         "set authenticationMode to API and bootstrapClusterCreatorAdminPermissions to false when the cluster is made",
     ),
     Rule(
+        "eks-03",
+        "a cluster with tenants on it is not deleted in one step",
+        "one destroy of the wrong stack takes the work of every tenant along",
+        "set deletionProtection to true, or protect the resource",
+        _MEDIUM,
+    ),
+    Rule(
         "node-01",
         "a node's metadata service answers the node itself and no pod",
         "a pod that reaches it has the node's role, and user data with it",
@@ -448,6 +462,13 @@ _ALL = (
         "every tenant object carries the whole cost vocabulary",
         "an unlabelled object is cost that nobody owns",
         "set all of the labels " + "team, owner, department, cost-center, product, env, tier, gpu-tier",
+        _MEDIUM,
+    ),
+    Rule(
+        "cost-03",
+        "what is a tenant's on AWS carries the cost tags of the tenant",
+        "AWS' bill knows tags alone: what has none is cost that nobody owns",
+        "set all of the tags " + "team, owner, department, cost-center, product, env, tier, gpu-tier",
         _MEDIUM,
     ),
     # The bill: what `tenancy chargeback` is given
@@ -770,6 +791,19 @@ _ALL = (
         "take the ClusterQueue out of the cohort, or select the namespaces of a tenant",
     ),
     Rule(
+        "kueue-23",
+        "which priorities a tenant's work may use is held by an admission policy",
+        "anybody may write the name of any class: the highest goes first everywhere and evicts what others run",
+        "bind an admission policy that compares kueue.x-k8s.io/priority-class and priorityClassName with a list",
+    ),
+    Rule(
+        "kueue-24",
+        "where there is a queue, something makes every container say how much CPU and memory it needs",
+        "what is asked for nowhere is counted as nothing, and takes what others were promised",
+        "give a LimitRange defaults of cpu and memory, or demand requests by an admission policy",
+        _MEDIUM,
+    ),
+    Rule(
         "quota-04",
         "a container that asks for more than its namespace's default limit writes its own limit",
         "the queue holds such work for ever: it would ask for more than it is limited to",
@@ -876,6 +910,13 @@ _ALL = (
         _CRITICAL,
     ),
     Rule(
+        "id-06",
+        "an IAM policy grants named actions, and a tenant's those below its prefixes",
+        "s3:* on a bucket is every tenant's data, and its policy and encryption too",
+        "name the actions and bucket/prefix/*, and put ListBucket under a condition on s3:prefix",
+        _CRITICAL,
+    ),
+    Rule(
         "net-01",
         "a service is of type ClusterIP, without external addresses, names or controllers' annotations",
         "load balancers, node ports and external names lead traffic past the network policies",
@@ -976,6 +1017,33 @@ _ALL = (
         "a policy without a binding judges nothing, and looks as if it did",
         "make a ValidatingAdmissionPolicyBinding with policyName and validationActions [Deny]",
         _CRITICAL,
+    ),
+    # What only the preset `regulated` holds
+    Rule(
+        "reg-01",
+        "a tenant's work runs on nodes that no other tenant's runs on",
+        "whoever breaks out of a container on a shared node reads what the others there are working on",
+        "name a pool of its own under tenancy.gpu/allowed-pools of the namespace, or require podAntiAffinity "
+        "on kubernetes.io/hostname against namespaces of other tenants",
+    ),
+    Rule(
+        "reg-02",
+        "secrets, volumes, buckets and logs are encrypted by a key of the customer's",
+        "with a key of AWS' own nobody can say who may decrypt, nor take it away",
+        "name a key of KMS: encryptionConfig, kmsKeyId, or kmsMasterKeyId of a bucket's encryption configuration",
+    ),
+    Rule(
+        "reg-03",
+        "a log group says how long its logs are kept",
+        "what nobody decided is kept for ever, or deleted by whoever tidies up",
+        "set retentionInDays to what your auditors ask for",
+        _MEDIUM,
+    ),
+    Rule(
+        "reg-04",
+        "the control plane writes an audit log",
+        "without it nobody can say afterwards who read or changed what",
+        "list audit under enabledClusterLogTypes",
     ),
     Rule(
         "seen-01",

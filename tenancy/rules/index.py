@@ -24,6 +24,7 @@ _SUPPLIED = ("nvidia.com/", "vpc.amazonaws.com/efa", "amd.com/gpu")
 _NODE_POOL = "karpenter.sh/nodepool"
 _ROLE_ARN = "eks.amazonaws.com/role-arn"
 _QUEUE_NAME = "kueue.x-k8s.io/queue-name"
+_PRIORITY = "kueue.x-k8s.io/priority-class"
 _BY_FEATURE = ("feature.node.kubernetes.io/", "nvidia.com/")
 """Labels that a node gets when it runs: a pool does not show them."""
 _BUILT_IN = {
@@ -79,6 +80,9 @@ def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
     yield from _resolved(index)
     yield from _bindings(index)
     yield from _policies(index)
+    yield from _priorities(index)
+    yield from _demanded(index)
+    yield from _charged(index)
     yield from _identities(index)
     yield from _leads(index)
     yield from _members(index)
@@ -90,12 +94,12 @@ def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
 
 
 RULES_TOGETHER = (
-    "guard-02 id-04 kueue-16 kueue-17 kueue-18 kueue-19 kueue-20 kueue-21 kueue-22 net-08 node-06 pool-02 quota-05 "
-    "rbac-01 rbac-02 rbac-03 rbac-06 sched-07"
+    "cost-01 guard-02 id-04 kueue-16 kueue-17 kueue-18 kueue-19 kueue-20 kueue-21 kueue-22 kueue-23 kueue-24 net-08 "
+    "node-06 pool-02 quota-05 rbac-01 rbac-02 rbac-03 rbac-06 sched-07"
 ).split()
 
 
-KINDS = frozenset({"Node", "PodIdentityAssociation", "ResourceFlavor", "ServiceAccount"})
+KINDS = frozenset({"Node", "PodIdentityAssociation", "PriorityClass", "ResourceFlavor", "ServiceAccount"})
 """What is looked at together and not alone."""
 
 
@@ -186,6 +190,71 @@ def _policies(index: Index) -> Iterator[Finding]:
     for name, item in sorted(policies.items()):
         if name not in named and UNKNOWN not in named:
             yield Finding("guard-02", name_of(item), "no ValidatingAdmissionPolicyBinding that names it")
+
+
+def _priorities(index: Index) -> Iterator[Finding]:
+    """kueue-23."""
+    if not index.spaces and not index.queues:
+        return
+    quotas = [at(item, "spec", "scopeSelector") for item in index.kinds("ResourceQuota")]
+    read = str([at(item, "spec") for item in index.kinds("ValidatingAdmissionPolicy", "ClusterPolicy")])
+    # A class alone, or one that is below what has none, puts nobody first.
+    of_queues = sorted(index.kinds("WorkloadPriorityClass"), key=_value)
+    of_pods = sorted((c for c in index.kinds("PriorityClass") if _value(c) > 0), key=_value)
+    if len({_value(item) for item in of_queues}) > 1 and not _spoken_of(_PRIORITY, read):
+        given = f"value {_value(of_queues[-1])} and no admission policy that reads {_PRIORITY}"
+        yield Finding("kueue-23", name_of(of_queues[-1]), given)
+    if of_pods and not _spoken_of("priorityClassName", read) and not _spoken_of("PriorityClass", str(quotas)):
+        given = f"value {_value(of_pods[-1])} and no admission policy that reads priorityClassName"
+        yield Finding("kueue-23", name_of(of_pods[-1]), given)
+
+
+def _value(priority: Object) -> Decimal:
+    return _number(at(priority, "value"))
+
+
+def _spoken_of(word: str, text: str) -> bool:
+    return word in text or UNKNOWN in text
+
+
+def _demanded(index: Index) -> Iterator[Finding]:
+    """kueue-24."""
+    read = str([at(item, "spec") for item in index.kinds("ValidatingAdmissionPolicy", "ClusterPolicy")])
+    if _spoken_of("requests", read) or index.blurred & {"LimitRange", "ResourceQuota"}:
+        return
+    for name, space in sorted(index.spaces.items()):
+        limits = [limit for item in index.within(name, "LimitRange") for limit in many(at(item, "spec", "limits"))]
+        quotas = [at(item, "spec", "hard") for item in index.within(name, "ResourceQuota")]
+        said = [at(limit, key) for limit in limits for key in ("default", "defaultRequest")] + quotas
+        named = {str(key).removeprefix("requests.") for one in said for key in _pairs(one)}
+        missing = [resource for resource in ("cpu", "memory") if resource not in named]
+        # Where there is neither, ns-04 says so.
+        if missing and limits and index.within(name, "LocalQueue") and UNKNOWN not in str([limits, quotas]):
+            yield Finding("kueue-24", name_of(space), f"no default, quota or admission policy for {', '.join(missing)}")
+
+
+def _charged(index: Index) -> Iterator[Finding]:
+    """cost-01."""
+    for name, space in sorted(index.spaces.items()):
+        for item in index.inside.get(name, ()):
+            own = _pairs(at(_template_of(item), "metadata", "labels"))
+            foreign = [
+                f"{key}: {own[key]}, of a namespace of {_labels(space)[key]}"
+                for key in (words.TENANT, *words.COST_LABELS)
+                if key in own and own[key] != _pairs(_labels(space)).get(key, own[key])
+            ]
+            if foreign:
+                yield Finding("cost-01", name_of(item), "; ".join(foreign))
+
+
+def _template_of(item: Object) -> Any:
+    kind = item.get("kind")
+    if kind not in WORKLOADS:
+        return None
+    if kind == "Pod":
+        return item
+    spec = at(item, "spec", "jobTemplate", "spec") if kind == "CronJob" else item.get("spec")
+    return at(spec, "template")
 
 
 def _identities(index: Index) -> Iterator[Finding]:

@@ -26,6 +26,7 @@ _KINDS: Mapping[str, str] = {
     "kyverno.io": "ClusterPolicy",
     "nvidia.com": "ClusterPolicy",
     "rbac.authorization.k8s.io": "ClusterRole ClusterRoleBinding Role RoleBinding",
+    "scheduling.k8s.io": "PriorityClass",
 }
 GROUPS: Mapping[str, frozenset[str]] = {
     kind: frozenset(group for group, kinds in _KINDS.items() if kind in kinds.split())
@@ -42,7 +43,7 @@ def ruled(kind: str, api_version: str | None) -> str:
 
 _CLUSTER_WIDE = frozenset(
     "AdmissionCheck ClusterPolicy ClusterQueue ClusterRole ClusterRoleBinding Cohort EC2NodeClass Namespace Node "
-    "NodeOverlay NodePool ResourceFlavor ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding "
+    "NodeOverlay NodePool PriorityClass ResourceFlavor ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding "
     "WorkloadPriorityClass".split()
 )
 

@@ -20,7 +20,9 @@ class Preset(StrEnum):
     REGULATED = "regulated"  # every rule, and what cannot be known counts as broken
 
 
-_NOT_IN_BASELINE = frozenset({"cost-02"})
+_NOT_IN_BASELINE = frozenset({"cost-01", "cost-02", "cost-03"})
+REGULATED_ALONE = frozenset({"reg-01", "reg-02", "reg-03", "reg-04"})
+"""Disabled unless it is regulated, or a rule is asked for by its id."""
 _SOFT_IN_BASELINE = frozenset({"ns-03"})
 """Below restricted there is a level, baseline, that many charts need."""
 
@@ -30,7 +32,7 @@ def level_of(finding: Finding, preset: Preset = Preset.RESTRICTED) -> Level:
     rule = RULES[finding.rule]
     if preset is Preset.REGULATED:
         return Level.MANDATORY
-    if preset is Preset.BASELINE and rule.id in _NOT_IN_BASELINE:
+    if rule.id in REGULATED_ALONE or (preset is Preset.BASELINE and rule.id in _NOT_IN_BASELINE):
         return Level.DISABLED
     soft = preset is Preset.BASELINE and (rule.severity is Severity.MEDIUM or rule.id in _SOFT_IN_BASELINE)
     return Level.ADVISORY if rule.advises or soft or UNKNOWN in finding.given else Level.MANDATORY

@@ -121,6 +121,8 @@ def _escalating(verbs: Set[str]) -> set[str]:
 
 def role_rules(item: Object) -> Given:
     """rbac-01 to rbac-03 on a Role or ClusterRole that a tenant is bound to."""
+    if item.get("aggregationRule"):
+        yield "rbac-01", "aggregationRule, which adds the rules of whatever is installed later"
     for rule in item.get("rules") or ():
         resources, verbs = set(rule.get("resources") or ()), set(rule.get("verbs") or ())
         if "*" in resources | verbs | set(rule.get("apiGroups") or ()):
@@ -254,7 +256,7 @@ _ALONE = (
     "cost-02 gpu-01 gpu-02 guard-01 net-01 net-02 net-05 ns-03 quota-01 quota-02 "
     "rbac-01 rbac-02 rbac-03 rbac-04 rbac-05 sched-02"
 ).split()
-_TOGETHER = "ns-04 rbac-01 rbac-02 rbac-03 rbac-04 rbac-05".split()
+_TOGETHER = "eks-03 id-06 ns-04 rbac-01 rbac-02 rbac-03 rbac-04 rbac-05".split()
 OBJECT_RULES = sorted({*_ALONE, *aws.RULES_ALONE, *nodes.RULES_ALONE, *queues.RULES_ALONE})
 STACK_RULES = sorted({*_TOGETHER, *nodes.RULES_TOGETHER, *queues.RULES_TOGETHER})
 
@@ -309,6 +311,11 @@ def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:
                 yield Finding("rbac-04", name_of(binding), f"{subject['kind']} {subject['name']!r} of tenant {tenant}")
     for item, given in aws.cluster_wide(items, owner_of):
         yield Finding("rbac-04", name_of(item), given)
+    for item, given in aws.tenants_policies(items):
+        yield Finding("id-06", name_of(item), given)
+    for item in items if spaces else ():
+        if item.get("kind") == aws.CLUSTER and (loose := aws.undeletable(item)):
+            yield Finding("eks-03", name_of(item), f"{loose}, with tenants on it")
 
 
 def _walls(name: str, space: Object, present: Iterable[Object]) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from aws_double import AwsDouble
 from engine_project import ROOT, Done, Project
 from pack_cases import (
     OBJECT_CASES,
+    REGULATED_CASES,
     Case,
     efa_template,
     group,
@@ -44,25 +45,25 @@ OPTIONS = {
     "kubernetes": {"renderYamlToDirectory": "rendered"},
 }
 providers = {name: pulumi.ProviderResource(name, name, options) for name, options in OPTIONS.items()}
-templates = {}
+sources = {}
 
 def make(name, token, inputs):
     provider = providers[token.partition(":")[0]]
     return pulumi.CustomResource(token, name, inputs, pulumi.ResourceOptions(provider=provider))
 
 first = make("first", "kubernetes:core/v1:ConfigMap", {"metadata": {"name": "first", "namespace": "default"}})
-for index, (token, name, inputs, template) in enumerate(json.loads(pathlib.Path("objects.json").read_text())):
+for index, (token, name, inputs, source) in enumerate(json.loads(pathlib.Path("objects.json").read_text())):
     if inputs.pop("unknown", False):
         inputs["spec"] = {"hard": {"pods": first.id}}
-    if template:
-        inputs["launchTemplate"] = {"id": templates[template].id, "version": "1"}
+    if source:
+        field, *of = source
+        known = sources[tuple(of)].id
+        inputs[field] = {"id": known, "version": "1"} if field == "launchTemplate" else known
     if "NEW" in json.dumps(inputs.get("networkInterfaces", "")):
         wall = make(f"{name}-wall", "aws:ec2/securityGroup:SecurityGroup", {"vpcId": "vpc-0a"})
         for interface in inputs["networkInterfaces"]:
             interface["securityGroups"] = [wall.id]
-    made = make(name if token.startswith("aws:") else f"r{index}", token, inputs)
-    if token == "aws:ec2/launchTemplate:LaunchTemplate":
-        templates[name] = made
+    sources[token, name] = make(name if token.startswith("aws:") else f"r{index}", token, inputs)
 """
 
 CHARTS = ("gpu-operator", "kueue", "redis")
@@ -96,7 +97,7 @@ class Foreign:
         for one in sent:
             if "chart" in one.inputs:
                 one.inputs["chart"] = one.inputs["chart"].rpartition("/")[2]
-        (self.folder / "objects.json").write_text(json.dumps([[s.type, s.name, s.inputs, s.template] for s in sent]))
+        (self.folder / "objects.json").write_text(json.dumps([[s.type, s.name, s.inputs, s.source] for s in sent]))
         (self.folder / "config.json").write_text(json.dumps(config or {}))
         packs = ["--policy-pack", str(self.project.folder / "policy"), "--policy-pack-config", "config.json"]
         sure = ("--yes", "--skip-preview") if command == "up" else ()
@@ -135,6 +136,23 @@ def test_the_same_program_with_every_field_mended_passes(foreign: Foreign, world
     assert done.code == 0, done.text
     assert "mandatory" not in done.out
     assert "advisory" not in done.out
+
+
+REGULATED = {"isolation": {"preset": "regulated"}}
+
+
+def test_what_is_regulated_is_asked_by_that_preset_alone(foreign: Foreign) -> None:
+    broken = together(REGULATED_CASES, "broken") or ()
+    assert broken
+    refused = foreign.preview(broken, REGULATED)
+    assert refused.code != 0
+    missing = [case.id for case in REGULATED_CASES if f"{case.rule}: {case.finding}: given " not in refused.out]
+    assert missing == []
+    restricted = foreign.preview(broken)
+    assert restricted.code == 0, restricted.text
+    assert "reg-0" not in restricted.out
+    mended = foreign.preview(together(REGULATED_CASES, "mended") or (), REGULATED)
+    assert mended.code == 0, mended.text
 
 
 def test_a_rule_can_be_advisory_disabled_and_nothing_that_there_is_not(foreign: Foreign) -> None:

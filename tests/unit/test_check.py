@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -77,14 +78,16 @@ WAIVER = {
 def test_what_the_product_renders_breaks_no_rule(name: str, tmp_path: Path) -> None:
     loaded = load(ROOT / "stacks" / name)
     write(make_plan(loaded.environment, loaded.tenants), tmp_path / "out")
-    result = run(tmp_path / "out", "--preset", "regulated")
+    result = run(tmp_path / "out")
     assert result.stdout.endswith("no broken rule\n"), result.stdout
     assert (result.exit_code, result.stderr) == (0, "")
+    regulated = run(tmp_path / "out", "--preset", "regulated", "--format", "json")
+    assert set(re.findall(r'"rule": "([a-z]+-\d+)"', regulated.stdout)) == {"reg-01"}, "as docs/policy.md says"
 
 
 @pytest.mark.parametrize("name", ["queues", "flux", "inference"])
 def test_well_made_manifests_of_others_break_no_rule(name: str) -> None:
-    result = run(FOREIGN / "well-made" / name, "--preset", "regulated")
+    result = run(FOREIGN / "well-made" / name)
     assert (result.exit_code, result.stdout.partition(": ")[2], result.stderr) == (0, "no broken rule\n", "")
 
 

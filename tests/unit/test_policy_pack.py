@@ -36,6 +36,7 @@ from pack_cases import (
     namespace,
     node_class,
     node_pool,
+    on_aws,
     one_of,
     overlay,
     release,
@@ -231,7 +232,7 @@ def test_kinds_that_are_no_objects_are_no_findings(pack: ModuleType) -> None:
         item = pack.object_of(token, {"items": [{"metadata": None}]})
         assert list(object_findings(item)) == []
         assert list(stack_findings([item])) == []
-    assert pack.object_of("aws:s3/bucket:Bucket", {}) is None
+    assert pack.object_of("aws:sqs/queue:Queue", {}) is None
     assert pack.object_of("pulumi:providers:kubernetes", {"kind": "Namespace"}) is None
 
 
@@ -347,7 +348,14 @@ def test_types_are_those_of_the_sdk() -> None:
         pulumi_aws.ec2.LaunchTemplate,
         pulumi_aws.eks.AccessEntry,
         pulumi_aws.eks.AccessPolicyAssociation,
+        pulumi_aws.iam.Policy,
         pulumi_aws.iam.Role,
+        pulumi_aws.iam.RolePolicy,
+        pulumi_aws.iam.RolePolicyAttachment,
+        pulumi_aws.s3.Bucket,
+        pulumi_aws.s3.BucketServerSideEncryptionConfiguration,
+        pulumi_aws.cloudwatch.LogGroup,
+        pulumi_aws.ebs.Volume,
     )
     assert {kind.pulumi_type for kind in classes} == aws.KINDS
     assert pools.MIG_CONFIG == MIG_CONFIG
@@ -425,6 +433,10 @@ def changed(broken: Any, mended: Any, path: tuple[Any, ...] = ()) -> tuple[Any, 
     return changed(broken[keys[0]], mended[keys[0]], (*path, keys[0]))
 
 
+SILENT = {("spec",), ("launchTemplate",), ("policyArn",), ("tags", "cost-center")}
+"""An ARN that is not known is that of a policy of the program's own, which is judged; a tag's value is somebody's."""
+
+
 @pytest.mark.parametrize("case", [*MACHINE_CASES, *STACK_MACHINE_CASES], ids=lambda case: case.id)
 def test_a_machines_value_that_is_not_known_is_told_of_and_stops_nothing(pack: ModuleType, case: Case) -> None:
     item = case.mended[-1]
@@ -433,7 +445,7 @@ def test_a_machines_value_that_is_not_known_is_told_of_and_stops_nothing(pack: M
     if case.rule == "node-04":
         path = (*path[:-1], "placement") if item["kind"] == aws.TEMPLATE else path
     for length in range(1, len(path) + 1):
-        if path[:length] in {("spec",), ("launchTemplate",)}:
+        if path[:length] in SILENT:
             continue
         said = judged(pack, [*case.mended[:-1], unknown_at(item, path[:length])])
         mandatory = said["isolation"] + said["isolation-stack"]
@@ -446,7 +458,7 @@ def test_a_machines_value_that_is_not_known_is_told_of_and_stops_nothing(pack: M
 def test_nothing_else_that_is_not_known_of_a_machine_stops_a_preview(pack: ModuleType, case: Case) -> None:
     item = case.mended[-1]
     for path in places(item):
-        if path[0] in {"apiVersion", "kind", "templates"} or path[:2] in {
+        if path[0] in {"apiVersion", "kind", aws.TEMPLATES, aws.ROLES} or path[:2] in {
             ("metadata", "namespace"),
             ("metadata", "name"),
         }:
@@ -548,6 +560,73 @@ def test_a_taint_of_a_managed_group_has_to_be_tolerated_too() -> None:
     operator = {**release("o", {}), "values": {}}
     assert [found.rule for found in findings([gpu, operator])] == ["node-05", "node-05"]
     assert findings([plain, operator]) == []
+
+
+def policy(*statements: Object, tenant: str | None = None, effect: str = "Allow") -> Object:
+    document = {"Version": "2012-10-17", "Statement": [{"Effect": effect, **one} for one in statements]}
+    tags = {words.TENANT_TAG: tenant, **dict.fromkeys(words.COST_LABELS, "x")} if tenant else {}
+    return on_aws(aws.POLICY, "p", {"policy": json.dumps(document), "tags": tags})
+
+
+DATA = "arn:aws:s3:::data"
+SECURE = {"Bool": {"aws:SecureTransport": "true"}}
+LISTED = {"StringLike": {"s3:prefix": ["acme/*"]}}
+
+
+@pytest.mark.parametrize(
+    ("statement", "tenant", "given"),
+    [
+        ({"Action": "s3:*", "Resource": [DATA, f"{DATA}/*"]}, None, f"s3:* on {DATA}, {DATA}/*"),
+        ({"Action": "S3:*", "Resource": "arn:aws:s3:::*"}, None, "s3:* on arn:aws:s3:::*"),
+        ({"NotAction": "iam:*", "Resource": "*"}, None, "all but iam:* on *"),
+        ({"Action": "*", "NotResource": DATA}, None, f"* on all but {DATA}"),
+        ({"Action": "s3:GetObject", "Resource": f"{DATA}/*"}, None, None),
+        ({"Action": "s3:ListBucket", "Resource": DATA}, None, None),
+        ({"Action": "s3:*", "Resource": f"{DATA}/acme/*"}, None, None),
+        ({"Action": "s3:P*", "Resource": "*"}, "acme", "s3:p* on * for tenant acme"),
+        (
+            {"Action": "s3:L*", "Resource": DATA, "Condition": SECURE},
+            "acme",
+            f"s3:listbucket on {DATA} without a condition on s3:prefix for tenant acme",
+        ),
+        ({"Action": "s3:ListBucket", "Resource": DATA, "Condition": LISTED}, "acme", None),
+        ({"Action": "s3:GetBucketLocation", "Resource": DATA}, "acme", None),
+        ({"Action": "ec2:*", "Resource": "*"}, "acme", None),
+    ],
+)
+def test_a_policy_is_as_wide_as_its_actions_on_its_resources(
+    statement: Object, tenant: str | None, given: str | None
+) -> None:
+    expected = [("id-06", given)] if given else []
+    assert [(found.rule, found.given) for found in findings([policy(statement, tenant=tenant)])] == expected
+    assert findings([policy(statement, tenant=tenant, effect="Deny")]) == []
+
+
+def test_a_cluster_that_the_engine_protects_is_not_deleted_in_one_step(pack: ModuleType) -> None:
+    class Protected:
+        protect = True
+
+    inputs = {key: value for key, value in cluster("c", deletable=True).items() if key not in {"kind", "metadata"}}
+    there = [namespace("a", "a"), *walls("a", "a")]
+    loose, kept = (pack.object_of(aws.CLUSTER, inputs, "c", of) for of in (None, Protected()))
+    assert [found.rule for found in findings([*there, loose])] == ["eks-03"]
+    assert findings([*there, kept]) == []
+    assert findings([loose]) == [], "nobody is on it"
+
+
+def test_what_the_product_permits_breaks_no_rule() -> None:
+    """Documents of the bank's roles, as the engine sends them, those of tenants with the tenant's tag."""
+    loaded = load(ROOT / "stacks" / "bank")
+    plan = make_plan(loaded.environment, loaded.tenants)
+    assert plan.cluster
+    assert plan.platform.data
+    assert plan.platform.data.boundary
+    own = [(t.name, role.policies.values()) for t in plan.tenants if t.aws for role in t.aws.roles]
+    machines = [(None, role.inline.values()) for role in plan.cluster.roles.values()]
+    limits = [(None, [plan.platform.data.boundary.document])]
+    made = [policy(*one["Statement"], tenant=of) for of, all_of in [*own, *machines, *limits] for one in all_of]
+    assert len(made) > 30
+    assert findings(made) == []
 
 
 def test_two_templates_of_one_tenant_may_share_a_wall() -> None:

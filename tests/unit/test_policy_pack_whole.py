@@ -13,14 +13,16 @@ from typing import Any
 
 import pytest
 from check_cases import SEEN
-from pack_cases import OBJECT_CASES, manifest, namespace, release, resource, walls, with_field
-from pack_worlds import CASES, judged, together, worlds
+from pack_cases import OBJECT_CASES, REGULATED_CASES, manifest, namespace, on_aws, release, resource, walls, with_field
+from pack_worlds import CASES, found, judged, together, worlds
 
 from tenancy.catalog import vocabulary as words
 from tenancy.check.judge import JUDGED
 from tenancy.plan import make_plan
-from tenancy.rules.catalogue import Violation
+from tenancy.rules import aws, regulated
+from tenancy.rules.catalogue import RULES, Violation
 from tenancy.rules.kinds import GROUPS, placed, ruled
+from tenancy.rules.levels import REGULATED_ALONE, Preset
 from tenancy.spec import load
 
 ROOT = Path(__file__).parents[2]
@@ -61,8 +63,10 @@ def advised(said: dict[str, list[str]]) -> set[str]:
 
 def test_every_rule_of_the_pack_has_a_program_that_breaks_it_and_one_that_does_not() -> None:
     """The engine runs these programs; seen-02 is of a value that no program has, and has tests of its own."""
-    assert {case.rule for world in worlds() for case in world} | {"seen-02"} == JUDGED
-    assert {case.rule for case in CASES} | {"seen-02"} == JUDGED
+    assert {case.rule for case in REGULATED_CASES} == REGULATED_ALONE
+    rest = {"seen-02", *REGULATED_ALONE}
+    assert {case.rule for world in worlds() for case in world} | rest == JUDGED
+    assert {case.rule for case in CASES} | rest == JUDGED
 
 
 @pytest.mark.parametrize("world", range(len(worlds())))
@@ -80,6 +84,53 @@ def test_what_rules_cannot_see_is_said(pack: ModuleType, case: Any) -> None:
     said = judged(pack, list(case.broken))
     assert case.rule in (advised(said) if case.rule == "seen-01" else refused(said))
     assert not any(judged(pack, list(case.mended)).values())
+
+
+@pytest.mark.parametrize("case", REGULATED_CASES, ids=lambda case: case.id)
+def test_what_is_regulated_is_asked_by_that_preset_alone(pack: ModuleType, case: Any) -> None:
+    broken = {(one.rule, one.object) for one in found(case.broken, Preset.REGULATED)}
+    assert (case.rule, case.finding) in broken
+    assert broken - {("reg-01", "Namespace stranger")} == {(case.rule, case.finding)}
+    assert found(case.mended, Preset.REGULATED) == set()
+    assert refused(judged(pack, list(case.broken), {"preset": "regulated"})) == {case.rule}
+    for preset in ("baseline", "restricted"):
+        assert not any(judged(pack, list(case.broken), {"preset": preset}).values())
+    assert refused(judged(pack, list(case.broken), {case.rule: "mandatory"})) == {case.rule}
+
+
+def apart(**term: Any) -> Object:
+    """What keeps a pod of tenant a off nodes with others' pods."""
+    others = {"matchExpressions": [{"key": words.TENANT, "operator": "NotIn", "values": ["a"]}]}
+    whole = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, "namespaceSelector": others, **term}
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [whole]}}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "alone"),
+    [
+        (apart(), True),
+        (apart(topologyKey="topology.kubernetes.io/zone"), False),
+        (apart(labelSelector={"matchLabels": {"app": "x"}}), False),
+        (apart(namespaceSelector={}), False),
+        ({"nodeSelector": {words.TENANT: "a"}}, True),
+        ({"nodeSelector": {words.TENANT: "b"}}, False),
+        ({}, False),
+    ],
+)
+def test_work_is_alone_on_its_nodes_by_selector_or_by_anti_affinity(pod: Object, alone: bool) -> None:
+    work = manifest("v1", "Pod", "p", {"spec": pod}, "a", "a")
+    told = [one.rule for one in regulated.findings_together([namespace("a", "a"), work])]
+    assert told == ([] if alone else ["reg-01"])
+
+
+def test_a_key_that_the_program_makes_is_one_and_days_that_are_not_known_are_told_of(pack: ModuleType) -> None:
+    def logs(**changed: Any) -> Object:
+        return on_aws(aws.LOGS, "l", {"retentionInDays": 400, "kmsKeyId": "arn:1", **changed})
+
+    held = {"preset": "regulated"}
+    assert not any(judged(pack, [logs(kmsKeyId=UNKNOWN)], held).values())
+    assert refused(judged(pack, [logs(retentionInDays=UNKNOWN)], held)) == {"reg-03"}
+    assert refused(judged(pack, [logs(retentionInDays=0)], held)) == {"reg-03"}
 
 
 # Whole programs
@@ -244,6 +295,19 @@ def test_a_type_stands_in_the_docs() -> None:
     text = (ROOT / "docs" / "policy.md").read_text("utf-8")
     missing = [kind for kind in GROUPS if f"`{kind}`" not in text]
     assert missing == []
+
+
+def test_every_rule_that_the_docs_name_is_there_and_the_packs_are_judged() -> None:
+    text = (ROOT / "docs" / "policy.md").read_text("utf-8")
+    assert {name for name in re.findall(r"rules\.md#([a-z0-9-]+)", text) if name not in RULES} == set()
+    ways = text.partition("## Ways around isolation")[2].splitlines()
+    rows = [line.strip("| ").split(" | ") for line in ways if line.startswith("|")][2:]
+    assert len(rows) > 40
+    assert len({way for way, _ in rows}) == len(rows), "each way once"
+    for way, answer in rows:
+        judged_by = set(re.findall(r"rules\.md#([a-z0-9-]+)", answer))
+        assert judged_by or "none" in answer, way
+        assert judged_by <= JUDGED or "none here" in answer, way
 
 
 def test_an_object_of_the_whole_cluster_has_no_namespace() -> None:
