@@ -168,9 +168,9 @@ def test_the_same_trace_twice_is_the_same_within_the_window(
 ) -> None:
     one, other = (results(loaded, jobs, runs[name]) for name in ("lent", "again"))
     for before, after in zip(one.tenants, other.tenants, strict=True):
-        # What an eviction throws away is used twice.
-        apart = abs(after.lost - before.lost)
-        assert after.used == pytest.approx(before.used, abs=0.02 * before.used + 0.2 + apart), before.name
+        # What an eviction throws away is used twice, and what starts later uses less before the end.
+        moved = sum(each.gpus for each in jobs if each.tenant == before.name) * WINDOW / 3600
+        assert after.used == pytest.approx(before.used, abs=moved + abs(after.lost - before.lost)), before.name
         assert abs((after.waits.p50 or 0) - (before.waits.p50 or 0)) <= WINDOW, before.name
         assert abs(after.evictions - before.evictions) <= 1, before.name
 

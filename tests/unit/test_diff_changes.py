@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from conftest import SpecFolder
 
 from tenancy.cli import main
 from tenancy.cli.diff import _ALARMS
@@ -19,6 +18,7 @@ from tenancy.diff import outputs
 from tenancy.diff.alarms import Alarm, alarm
 from tenancy.diff.changes import UNKNOWN, Change, Side, Topic, diff
 from tenancy.diff.sources import of_folder
+from tests.conftest import SpecFolder
 
 FRAUD, RESEARCH, ENVIRONMENT = "tenants/fraud.yaml", "tenants/research.yaml", "environment.yaml"
 PRICES = "prices: {a100-40gb: 2, l4: 1}\n"
