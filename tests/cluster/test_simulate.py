@@ -172,8 +172,9 @@ def test_the_same_trace_twice_is_the_same_within_the_window(
         moved = sum(each.gpus for each in jobs if each.tenant == before.name) * WINDOW / 3600
         assert after.used == pytest.approx(before.used, abs=moved + abs(after.lost - before.lost)), before.name
         # Who can start only by an eviction is looked at four times less often.
-        assert abs((after.waits.p50 or 0) - (before.waits.p50 or 0)) <= 4 * WINDOW, before.name
-        assert abs(after.evictions - before.evictions) <= 2, before.name
+        # The mean: of 20 jobs that wait for one another the middle one is any of several.
+        assert abs((after.waits.mean or 0) - (before.waits.mean or 0)) <= 4 * WINDOW, before.name
+        assert abs(after.evictions - before.evictions) <= 3, before.name
 
 
 def test_an_interrupted_run_leaves_no_process_and_no_folder(loaded: Loaded, tmp_path: Path) -> None:
