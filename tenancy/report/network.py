@@ -11,6 +11,7 @@ from ipaddress import ip_network
 from typing import Any
 
 from tenancy.plan.model import Object
+from tenancy.rules.index import selects
 
 Space = tuple[Object, Sequence[Object]]
 """A namespace and its policies."""
@@ -74,22 +75,4 @@ def _matches(peer: Mapping[str, Any], own: str, other: Object) -> bool:
         return not ip_network(peer["ipBlock"]["cidr"]).is_link_local
     if "namespaceSelector" not in peer:
         return own == other["metadata"]["name"]
-    labels = {**other["metadata"].get("labels", {}), "kubernetes.io/metadata.name": other["metadata"]["name"]}
-    selector = peer["namespaceSelector"] or {}
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    return all(_expression(each, labels) for each in selector.get("matchExpressions") or ())
-
-
-def _expression(of: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    value, values = labels.get(of["key"]), of.get("values") or ()
-    match of["operator"]:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-    return True
+    return selects(peer["namespaceSelector"] or {}, other)

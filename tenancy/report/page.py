@@ -23,7 +23,6 @@ from tenancy.spec.tenant import Tenant
 
 MOST = 40
 """Tenants whose pairs still fit on a page; of more, only pairs with something to say are listed."""
-REST = "the others"
 PLATFORM = "the platform"
 POLICY = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
 """The browser itself sees to it that a page asks nobody and runs nothing."""
@@ -331,15 +330,17 @@ def _over_time(course: Course | None, only: str | None) -> Iterator[str]:
     lent = {only: course.borrowed.get(only, [0.0])} if only is not None else dict(course.borrowed)
     colours = _colours(held)
     yield f'<p class="soft">{escape(course.source)}</p>'
-    yield _legend(colours) if only is None else ""
+    yield drawing.legend(colours) if only is None else ""
     limit = course.capacity if only is None else None
     most = max([limit or 0.0, *map(sum, zip(*held.values(), strict=True)), 1.0])
     width = len(next(iter(held.values())))
-    layers = _layers(held, colours, width)
+    layers = drawing.layers(held, colours, width)
     yield '<div class="pair">'
     yield f"<figure><h3>GPUs in use</h3>{drawing.stacked(layers, colours, most, course.hours, limit)}</figure>"
     sums = [sum(values[at] if at < len(values) else 0.0 for values in lent.values()) for at in range(width)]
-    above = _layers({name: list(values) for name, values in lent.items() if len(values) == width}, colours, width)
+    above = drawing.layers(
+        {name: list(values) for name, values in lent.items() if len(values) == width}, colours, width
+    )
     chart = drawing.stacked(above, colours, max([1.0, *sums]), course.hours, None)
     yield f"<figure><h3>of these, borrowed</h3>{chart}</figure>"
     yield "</div>"
@@ -357,22 +358,7 @@ def _over_time(course: Course | None, only: str | None) -> Iterator[str]:
 def _colours(held: Mapping[str, Sequence[float]]) -> dict[str, str]:
     order = sorted(held, key=lambda name: (-sum(held[name]), name))
     found = dict(zip(order, drawing.COLOURS, strict=False))
-    return found | ({REST: drawing.REST} if len(order) > len(found) else {})
-
-
-def _layers(series: Mapping[str, Sequence[float]], colours: Mapping[str, str], width: int) -> dict[str, list[float]]:
-    found = {name: list(series.get(name, [0.0] * width)) for name in colours if name != REST}
-    if REST in colours:
-        rest = [values for name, values in series.items() if name not in colours]
-        found[REST] = [sum(each) for each in zip(*rest, strict=True)] if rest else [0.0] * width
-    return found
-
-
-def _legend(colours: Mapping[str, str]) -> str:
-    keys = "".join(
-        f'<span><i style="background:{colour}"></i>{escape(name)}</span>' for name, colour in colours.items()
-    )
-    return f'<div class="legend">{keys}</div>'
+    return found | ({drawing.OTHERS: drawing.REST} if len(order) > len(found) else {})
 
 
 # Cost

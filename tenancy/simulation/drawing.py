@@ -9,6 +9,7 @@ from html import escape
 # Okabe and Ito's colours, which people who see fewer colours tell apart; grey is for the rest.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800")
 REST = "#8c8c8c"
+OTHERS = "the others"
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 720, 52, 20, 12, 28
 
 Series = Sequence[float]
@@ -22,6 +23,23 @@ def ticks(most: float, about: int = 5) -> list[float]:
     size = 10 ** math.floor(math.log10(raw))
     step = next(factor * size for factor in (1, 2, 2.5, 5, 10) if factor * size >= raw * 0.999)
     return [step * number for number in range(math.ceil(most / step - 1e-9) + 1)]
+
+
+def layers(series: Mapping[str, Sequence[float]], colours: Mapping[str, str], width: int) -> dict[str, list[float]]:
+    """What `stacked` draws: a layer for each name with a colour, and the sum of the rest."""
+    found = {name: list(series.get(name, [0.0] * width)) for name in colours if name != OTHERS}
+    if OTHERS in colours:
+        rest = [values for name, values in series.items() if name not in colours]
+        found[OTHERS] = [sum(each) for each in zip(*rest, strict=True)] if rest else [0.0] * width
+    return found
+
+
+def legend(colours: Mapping[str, str]) -> str:
+    """The names beside their colours."""
+    keys = "".join(
+        f'<span><i style="background:{colour}"></i>{escape(name)}</span>' for name, colour in colours.items()
+    )
+    return f'<div class="legend">{keys}</div>'
 
 
 def stacked(

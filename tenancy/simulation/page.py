@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
 from tenancy.simulation import drawing
@@ -11,7 +11,6 @@ from tenancy.simulation.results import BINS, Results
 
 SHOWN = len(drawing.COLOURS)
 """Tenants with a colour of their own; the rest are one."""
-REST = "the others"
 EVICTED = "#D55E00"
 
 STYLE = """
@@ -72,10 +71,10 @@ def _body(report: Report) -> Iterator[str]:
     colours = _colours(both)
     most = max(last.capacity, report.before.capacity)
     yield "<h2>GPUs in use</h2>"
-    yield _legend(colours)
+    yield drawing.legend(colours)
     yield _pair(
         both,
-        lambda r: drawing.stacked(_layers(r.use, colours), colours, max(most, 1), r.hours, r.capacity),
+        lambda r: drawing.stacked(drawing.layers(r.use, colours, BINS), colours, max(most, 1), r.hours, r.capacity),
         "the dashed line is all there are",
     )
     yield "<h2>Waiting times</h2>"
@@ -84,7 +83,7 @@ def _body(report: Report) -> Iterator[str]:
     lent = max([1.0, *(sum(each) for _, r in both for each in zip(*r.borrowing.values(), strict=True))])
     yield _pair(
         both,
-        lambda r: drawing.stacked(_layers(r.borrowing, colours), colours, lent, r.hours, None),
+        lambda r: drawing.stacked(drawing.layers(r.borrowing, colours, BINS), colours, lent, r.hours, None),
         "above the own guarantee",
     )
     yield "<h2>How evenly it is shared</h2>"
@@ -140,22 +139,7 @@ def _colours(both: Sequence[tuple[str, Results]]) -> dict[str, str]:
             hours[group.name] = hours.get(group.name, 0) + group.used
     names = sorted((name for name in hours if hours[name]), key=lambda name: (-hours[name], name))
     found = dict(zip(names, drawing.COLOURS, strict=False))
-    return found | ({REST: drawing.REST} if len(names) > SHOWN else {})
-
-
-def _layers(series: Mapping[str, Sequence[float]], colours: Mapping[str, str]) -> dict[str, list[float]]:
-    found = {name: list(series.get(name, [0.0] * BINS)) for name in colours if name != REST}
-    if REST in colours:
-        rest = [values for name, values in series.items() if name not in colours]
-        found[REST] = [sum(each) for each in zip(*rest, strict=True)] if rest else [0.0] * BINS
-    return found
-
-
-def _legend(colours: Mapping[str, str]) -> str:
-    keys = "".join(
-        f'<span><i style="background:{colour}"></i>{escape(name)}</span>' for name, colour in colours.items()
-    )
-    return f'<div class="legend">{keys}</div>'
+    return found | ({drawing.OTHERS: drawing.REST} if len(names) > SHOWN else {})
 
 
 def _pair(both: Sequence[tuple[str, Results]], draw: Callable[[Results], str], caption: str) -> str:
