@@ -8,7 +8,8 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from bench.generate import generate
@@ -43,13 +44,20 @@ for kind, name, props, parent, after in json.load(open("resources.json")):
 
 def measure() -> str:
     """The rows of the section, as Markdown."""
-    project = Path(__file__).parent.parent
+    with project() as (root, plan):
+        return _rows(root, plan, environ(root))
+
+
+@contextmanager
+def project() -> Generator[tuple[Path, Plan]]:
+    """A copy of the program with an environment of `TENANTS` tenants, beside a lab of its own."""
+    source = Path(__file__).parent.parent
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve()
         for name in ("Pulumi.yaml", "__main__.py"):
-            shutil.copy(project / name, root)
-        (root / ".venv").symlink_to(project / ".venv")
-        shutil.copytree(project / "policy", root / "policy")
+            shutil.copy(source / name, root)
+        (root / ".venv").symlink_to(source / ".venv")
+        shutil.copytree(source / "policy", root / "policy", ignore=shutil.ignore_patterns("__pycache__"))
         loaded = load(generate(root / "stacks" / NAME, TENANTS))
         plan = make_plan(loaded.environment, loaded.tenants)
         chart = plan.platform.queue_chart
@@ -60,7 +68,7 @@ def measure() -> str:
             queues=chart.values if chart else None,
         )
         try:
-            return _rows(root, plan, environ(root))
+            yield root, plan
         finally:
             control_plane.down(root=root)
 

@@ -6,17 +6,12 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.engine import NAME, TENANTS, timed
-from bench.generate import generate
-from tenancy.lab import control_plane
+from bench.engine import NAME, TENANTS, project, timed
 from tenancy.lab.layout import environ
-from tenancy.plan import make_plan
-from tenancy.spec import load
 
 ROUNDS = 5
 _EMPTY = "import pulumi\n"
@@ -53,31 +48,14 @@ PolicyPack("separate", enforcement_level=EnforcementLevel.MANDATORY, policies=[
 
 def measure() -> str:
     """The rows of the section, as Markdown."""
-    project = Path(__file__).parent.parent
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder).resolve()
-        for name in ("Pulumi.yaml", "__main__.py"):
-            shutil.copy(project / name, root)
-        (root / ".venv").symlink_to(project / ".venv")
-        for name in ("policy", "separate"):
-            shutil.copytree(project / "policy", root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    with project() as (root, _):
+        shutil.copytree(root / "policy", root / "separate")
         (root / "separate" / "__main__.py").write_text(_SEPARATE, "utf-8")
         empty = root / "empty"
         empty.mkdir()
         (empty / "Pulumi.yaml").write_text("name: empty\nruntime: {name: python, options: {virtualenv: ../.venv}}\n")
         (empty / "__main__.py").write_text(_EMPTY, "utf-8")
-        loaded = load(generate(root / "stacks" / NAME, TENANTS))
-        chart = make_plan(loaded.environment, loaded.tenants).platform.queue_chart
-        control_plane.up(
-            root=root,
-            platform_group=loaded.environment.platform.group,
-            nodes=[],
-            queues=chart.values if chart else None,
-        )
-        try:
-            return _rows(root, empty, environ(root))
-        finally:
-            control_plane.down(root=root)
+        return _rows(root, empty, environ(root))
 
 
 def _rows(root: Path, empty: Path, env: Mapping[str, str]) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -203,3 +206,16 @@ def amounts(queue: Object, limit: str = "nominalQuota") -> dict[tuple[str, str],
         for resource in flavor["resources"]
         if limit in resource
     }
+
+
+@pytest.fixture(scope="module")
+def pack() -> Iterator[ModuleType]:
+    """The policy pack, which the engine starts in its own folder."""
+    folder = str(Path(__file__).parents[1] / "policy")
+    sys.path.insert(0, folder)
+    try:
+        import pack
+
+        yield pack
+    finally:
+        sys.path.remove(folder)

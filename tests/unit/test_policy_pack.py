@@ -63,17 +63,6 @@ Object = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def pack() -> Iterator[ModuleType]:
-    sys.path.insert(0, str(ROOT / "policy"))
-    try:
-        import pack
-
-        yield pack
-    finally:
-        sys.path.remove(str(ROOT / "policy"))
-
-
-@pytest.fixture(scope="module")
 def local() -> Plan:
     loaded = load(ROOT / "stacks" / "local")
     return make_plan(loaded.environment, loaded.tenants)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -36,17 +34,6 @@ WAIVER = {
     "until": "2099-12-31",
 }
 Object = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def pack() -> Iterator[ModuleType]:
-    sys.path.insert(0, str(ROOT / "policy"))
-    try:
-        import pack
-
-        yield pack
-    finally:
-        sys.path.remove(str(ROOT / "policy"))
 
 
 def refused(said: dict[str, list[str]]) -> set[str]:
