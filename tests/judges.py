@@ -6,10 +6,11 @@ import atexit
 import gzip
 import json
 import subprocess
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tenancy.lab import recipes, tools
 
@@ -30,20 +31,50 @@ def ec2_types() -> dict[str, Any]:
 
 
 @cache
-def _kueue() -> subprocess.Popen[str]:
-    """Kueue's checks as a process that answers line by line; starting it takes longer than a hundred answers."""
+def _judge(name: str) -> subprocess.Popen[str]:
+    """A judge as a process that answers line by line; starting it takes longer than a hundred answers."""
     pipe = subprocess.PIPE
-    process = subprocess.Popen([folder("judge-kueue")], stdin=pipe, stdout=pipe, text=True)
+    process = subprocess.Popen([folder(name)], stdin=pipe, stdout=pipe, text=True)
     atexit.register(process.kill)
     return process
+
+
+def _ask(name: str, question: Any) -> Any:
+    process = _judge(name)
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write(json.dumps(question) + "\n")
+    process.stdin.flush()
+    return json.loads(process.stdout.readline())
 
 
 def kueue(item: dict[str, Any]) -> list[str]:
     """What Kueue v0.19.2 says against one of its objects, or against its configuration: unknown fields, and what its
     webhooks and its start refuse. What the schemas in its definitions refuse, only an API server says."""
-    process = _kueue()
-    assert process.stdin
-    assert process.stdout
-    process.stdin.write(json.dumps(item) + "\n")
-    process.stdin.flush()
-    return json.loads(process.stdout.readline())
+    return _ask("judge-kueue", item)
+
+
+class Unjudged(Exception):
+    """Policies that an engine does not take, with what it says against them."""
+
+
+def verdicts(
+    engine: str, policies: Sequence[dict[str, Any]], peers: Mapping[str, dict[str, Any]], flows: Sequence[Flow]
+) -> list[str]:
+    """What others' engines say to connections under policies: "allowed", "proxied" (through the DNS proxy), or which
+    end says no. `engine` is cyclonus (v0.5.6, NetworkPolicies alone) or cilium (v1.18.0); peers are as its main.go
+    says."""
+    asked = [{"from": flow.source, "to": flow.target, "port": flow.port, "protocol": flow.protocol} for flow in flows]
+    answer = _ask(f"judge-{engine}", {"objects": list(policies), "peers": dict(peers), "flows": asked})
+    if answer["errors"]:
+        raise Unjudged("; ".join(answer["errors"]))
+    return answer["verdicts"]
+
+
+class Flow(NamedTuple):
+    """A connection between two peers, by their names."""
+
+    source: str
+    target: str
+    port: int
+    protocol: str = "TCP"

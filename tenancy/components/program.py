@@ -9,6 +9,7 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 
 from tenancy.components.data import Data
+from tenancy.components.fences import Fences
 from tenancy.components.metrics import Metrics
 from tenancy.components.platform import Platform
 from tenancy.components.queues import Queues
@@ -52,12 +53,15 @@ def build(
         if platform.data:
             # What in it is data protects itself, whatever the stack.
             data = Data("data", platform.data, gate, inherited)
+        cni: list[pulumi.Resource] = []
         kueue: list[pulumi.Resource] = []
         if platform.services and plan.cluster:
             from tenancy.components.services import Services
 
             services = Services("services", platform.services, pulumi.ResourceOptions(providers=both, protect=protect))
-            kueue = services.queue
+            cni, kueue = services.network, services.queue
+        if platform.fences:
+            gate += Fences("fences", platform.fences, cni, options).gate
         if platform.metrics:
             Metrics("metrics", platform.metrics, options)
         if platform.queues:

@@ -14,16 +14,18 @@ class Services(pulumi.ComponentResource):
 
     queue: list[pulumi.Resource]
     """The release that knows what a queue is; none where nobody queues."""
+    network: list[pulumi.Resource]
+    """The release that enforces network policies; none where the add-on does."""
 
     def __init__(self, name: str, plan: ServicesPlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:index:Services", name, None, opts)
         releases: list[pulumi.Resource] = []
-        network: list[pulumi.Resource] = []
+        self.network = []
         self.queue = []
         for chart in plan.charts:
             options = pulumi.ResourceOptions(parent=self, depends_on=releases[-1:])
             releases.append(Release(f"{name}-{chart.name}", chart, options))
-            network += releases[-1:] if chart.name == plan.network else []
+            self.network += releases[-1:] if chart.name == plan.network else []
             self.queue += releases[-1:] if chart.name == plan.queue else []
         for add_on in plan.add_ons:
             identity = plan.identities.get(add_on.role)
@@ -33,7 +35,7 @@ class Services(pulumi.ComponentResource):
                 plan.cluster,
                 (identity.role, identity.service_account) if identity else None,
                 plan.tags,
-                pulumi.ResourceOptions(parent=self, depends_on=network),
+                pulumi.ResourceOptions(parent=self, depends_on=self.network),
             )
 
         def make(manifest: Object, after: list[pulumi.Resource]) -> Manifest:

@@ -220,6 +220,8 @@ def cilium(*, wireguard: bool = False, system: Mapping[str, str] = SYSTEM_NODES)
             "policyEnforcementMode": "default",
             "encryption": {"enabled": wireguard, "type": "wireguard"},
             "l7Proxy": True,  # policies by host name look into DNS answers
+            # A name that is refused, and not just unknown, ends a pod's search through its other domains.
+            "dnsProxy": {"dnsRejectResponseCode": "nameError"},
             "envoy": {"enabled": False},  # nothing looks into HTTP: no daemonset for it
             "hubble": {"enabled": False},  # its certificates are new in every rendering, and so is every preview
             "tolerations": listed(EVERYWHERE),

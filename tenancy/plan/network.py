@@ -1,59 +1,98 @@
-"""NetworkPolicies of a namespace: deny everything, then open what the tenant file says."""
+"""NetworkPolicies of a namespace: deny everything, then open what the tenant file says.
+
+They are the same whoever enforces them, but for what only Cilium can say (`plan/cilium.py`): names instead of
+addresses, and the node.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tenancy.catalog import vocabulary as words
+from tenancy.plan import cilium
 from tenancy.plan.labels import manifest, tenant_labels
 from tenancy.plan.model import Object
-from tenancy.spec.environment import Environment
+from tenancy.spec.environment import Cni, Environment
 from tenancy.spec.identity import PodIdentity
-from tenancy.spec.tenant import Namespace, Tenant
+from tenancy.spec.tenant import Accept, Namespace, Reach, Tenant
 
 DEFAULT_DENY = "default-deny"
 
 AGENT = words.IDENTITY_AGENT
-"""EKS Pod Identity's agent on every node; one address beside the metadata service's, which stays closed. To Cilium it
-is the node itself, which no address range names: there this rule opens nothing."""
+"""EKS Pod Identity's agent on every node; one address beside the metadata service's, which stays closed."""
 
 _CLUSTER_DNS = {
-    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
-    "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+    "namespaceSelector": {"matchLabels": {words.SPACE_NAME: "kube-system"}},
+    "podSelector": {"matchLabels": dict(cilium.DNS_PODS)},
 }
 _DNS_PORTS = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
 
+Rule = dict[str, object]
+
 
 def network_policies(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[Object, ...]:
+    """Of one part, Cilium's own among them where it enforces."""
     labels = tenant_labels(environment, tenant, namespace)
-    name = words.derived_name(tenant.tenant, namespace.name)
+    by_cilium = environment.cluster.cni is Cni.CILIUM
 
-    def policy(title: str, types: list[str], **rules: object) -> Object:
-        body = {"spec": {"podSelector": {}, "policyTypes": types, **rules}}
+    def policy(title: str, types: Sequence[str], **rules: object) -> Object:
+        body = {"spec": {"podSelector": {}, "policyTypes": list(types), **rules}}
+        name = tenant.namespace_name(namespace)
         return manifest("networking.k8s.io/v1", "NetworkPolicy", title, labels, body, namespace=name)
 
-    same = [{"podSelector": {}}]
-    policies = [
-        policy(DEFAULT_DENY, ["Ingress", "Egress"]),
-        policy("same-namespace", ["Ingress", "Egress"], ingress=[{"from": same}], egress=[{"to": same}]),
-        policy("dns", ["Egress"], egress=[{"to": [_CLUSTER_DNS], "ports": _DNS_PORTS}]),
-    ]
-    places: list[dict[str, object]] = [
-        {"to": [{"ipBlock": {"cidr": place.cidr}}], "ports": [{"protocol": place.protocol, "port": place.port}]}
-        for place in tenant.reach
-        if place.cidr
-    ]
-    places += _aws(environment, tenant, namespace)
-    if places:
-        policies.append(policy("reach", ["Egress"], egress=places))
+    def both_ways(title: str, peer: Rule) -> Object:
+        return policy(title, ["Ingress", "Egress"], ingress=[{"from": [peer]}], egress=[{"to": [peer]}])
+
+    policies = [policy(DEFAULT_DENY, ["Ingress", "Egress"])]
+    if namespace.open_inside:
+        policies.append(both_ways("same-namespace", {"podSelector": {}}))
+        if tenant.between_parts and len(tenant.namespaces) > 1:
+            # The label is the platform's: ns-01 keeps it out of everybody's hands.
+            siblings: Rule = {"namespaceSelector": {"matchLabels": {words.TENANT: tenant.tenant}}}
+            policies.append(both_ways("between-parts", siblings))
+    if not by_cilium:
+        policies.append(policy("dns", ["Egress"], egress=[{"to": [_CLUSTER_DNS], "ports": _DNS_PORTS}]))
+    ways = [*_ways(environment, tenant.reach, "to"), *_aws(environment, tenant, namespace)]
+    if ways:
+        policies.append(policy("reach", ["Egress"], egress=ways))
+    if ways := list(_ways(environment, tenant.accept, "from")):
+        policies.append(policy("accept", ["Ingress"], ingress=ways))
+    if by_cilium:
+        policies += cilium.namespace_policies(environment, tenant, namespace)
     return tuple(policies)
 
 
-def _aws(environment: Environment, tenant: Tenant, namespace: Namespace) -> Iterator[dict[str, object]]:
+def _ways(environment: Environment, ways: Sequence[Reach | Accept], side: str) -> Iterator[Rule]:
+    """What is named by address or by label; host names are Cilium's alone."""
+    for way in ways:
+        if way.cidr:
+            peer: Rule = {"ipBlock": {"cidr": way.cidr}}
+        elif way.service:
+            service = environment.platform.services[way.service]
+            peer = {
+                "namespaceSelector": {"matchLabels": {words.SPACE_NAME: service.namespace}},
+                "podSelector": {"matchLabels": dict(service.labels)},
+            }
+        else:
+            continue
+        yield {side: [peer], "ports": [{"protocol": way.protocol, "port": way.port}]}
+
+
+def _aws(environment: Environment, tenant: Tenant, namespace: Namespace) -> Iterator[Rule]:
     """The way to credentials and to AWS' services, for parts that are somebody there."""
     if not tenant.has_identity(namespace):
         return
-    if environment.aws.identity is not PodIdentity.IRSA:
+    # To Cilium the agent is the node itself, which no address range names.
+    if environment.aws.identity is not PodIdentity.IRSA and environment.cluster.cni is not Cni.CILIUM:
         yield {"to": [{"ipBlock": {"cidr": AGENT}}], "ports": [{"protocol": "TCP", "port": 80}]}
     if ranges := environment.aws.network.service_ranges:
         yield {"to": [{"ipBlock": {"cidr": cidr}} for cidr in ranges], "ports": [{"protocol": "TCP", "port": 443}]}
+
+
+def allowed_ways(tenant: Tenant) -> dict[str, list[str]]:
+    """What NetworkPolicies of the tenant's own may open beside their own namespace, by the annotation that says so."""
+    siblings = [words.SIBLINGS] if tenant.between_parts and len(tenant.namespaces) > 1 else []
+    return {
+        words.ALLOWED_EGRESS: [*siblings, *(way.place for way in tenant.reach if way.cidr)],
+        words.ALLOWED_INGRESS: [*siblings, *(way.place for way in tenant.accept if way.cidr)],
+    }

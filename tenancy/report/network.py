@@ -6,26 +6,27 @@ allows, and a connection needs both its ends (reference of NetworkPolicySpec).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from ipaddress import ip_network
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from tenancy.plan.model import Object
 from tenancy.rules.index import selects
+from tenancy.rules.values import inside, is_private
 
 Space = tuple[Object, Sequence[Object]]
 """A namespace and its policies."""
 
 
-def opening(sources: Sequence[Space], targets: Sequence[Space]) -> str:
+def opening(sources: Sequence[Space], targets: Sequence[Space], ranges: Collection[str] = ()) -> str:
     """The policy by which some pod of the one may reach some pod of the other; empty: there is none.
 
-    What might match counts as a match: an address range, a pod's labels, a port.
+    What might match counts as a match: an address, a pod's labels, a port. `ranges` are those of nodes and pods;
+    where nobody has said them, they are private ones.
     """
     for target in targets:
         for source in sources:
-            into = _way(target, source, "ingress")
-            out = _way(source, target, "egress")
+            into = _way(target, source, "ingress", ranges)
+            out = _way(source, target, "egress", ranges)
             if into and out:
                 return into
     return ""
@@ -43,7 +44,7 @@ def porous(space: Space) -> bool:
     return foreign or not any("Ingress" in _types(item) and not item["spec"].get("podSelector") for item in space[1])
 
 
-def _way(own: Space, peer: Space, direction: str) -> str:
+def _way(own: Space, peer: Space, direction: str, ranges: Collection[str]) -> str:
     """What lets the peer through at the one end; a namespace of which not every pod is selected lets everything."""
     space, policies = own
     side = "from" if direction == "ingress" else "to"
@@ -54,7 +55,7 @@ def _way(own: Space, peer: Space, direction: str) -> str:
     for item in governing:
         for rule in item["spec"].get(direction) or ():
             peers = rule.get(side)
-            if not peers or any(_matches(each, name, peer[0]) for each in peers):
+            if not peers or any(_matches(each, name, peer[0], ranges) for each in peers):
                 return f"{item['metadata']['name']} in {name}"
     return ""
 
@@ -69,10 +70,10 @@ def _types(policy: Object) -> Iterator[str]:
         yield "Egress"
 
 
-def _matches(peer: Mapping[str, Any], own: str, other: Object) -> bool:
+def _matches(peer: Mapping[str, Any], own: str, other: Object, ranges: Collection[str]) -> bool:
     if "ipBlock" in peer:
-        # No pod's address is link-local: that is how a pod reaches its own node, which is where credentials come from.
-        return not ip_network(peer["ipBlock"]["cidr"]).is_link_local
+        cidr = peer["ipBlock"]["cidr"]
+        return bool(inside(cidr, ranges)) if ranges else is_private(cidr)
     if "namespaceSelector" not in peer:
         return own == other["metadata"]["name"]
     return selects(peer["namespaceSelector"] or {}, other)

@@ -88,7 +88,7 @@ SOURCES: dict[str, dict[str, str]] = {
         "cilium/cilium@v1.18.0 install/kubernetes/cilium/values.yaml": """
             cni.chainingMode cni.exclusive cni.enableRouteMTUForCNIChaining enableIPv4Masquerade routingMode
             policyEnforcementMode encryption.enabled encryption.type l7Proxy envoy.enabled hubble.enabled
-            tolerations operator.nodeSelector operator.tolerations
+            dnsProxy.dnsRejectResponseCode tolerations operator.nodeSelector operator.tolerations
         """,
     },
     "kueue": {

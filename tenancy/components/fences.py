@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pulumi
+
+from tenancy.components.manifest import Manifest, child_name
+from tenancy.plan.model import Object
+
+
+class Fences(pulumi.ComponentResource):
+    """Clusterwide denies around all tenants, of a CNI that has such."""
+
+    gate: list[pulumi.Resource]
+
+    def __init__(
+        self,
+        name: str,
+        plan: Sequence[Object],
+        after: Sequence[pulumi.Resource] = (),
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("gpu-tenancy:index:Fences", name, None, opts)
+        options = pulumi.ResourceOptions(parent=self, depends_on=list(after))
+        self.gate = [Manifest(child_name(name, item), item, options) for item in plan]
+        self.register_outputs({"fences": len(plan)})

@@ -1,0 +1,56 @@
+"""Whatever NetworkPolicies tenants may write, no pod of one reaches another's, by the word of others' engines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import judges
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from tenancy.plan.model import Object
+from tests.network_strategies import admitted, policies
+from tests.network_worlds import ENGINES, World, adversarial, between_tenants, let_through
+
+
+@pytest.fixture(scope="module", params=["vpc-cni", "cilium"])
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
+    folder: Path = tmp_path_factory.mktemp("own") / request.param / "small"
+    return World(adversarial(folder, request.param))
+
+
+def _written(world: World, data: st.DataObject) -> list[Object]:
+    """A few legal policies in every namespace of every tenant, each by another tenant's choice."""
+    found = []
+    for tenant in world.plan.tenants:
+        for space in tenant.namespaces:
+            for number, policy in enumerate(data.draw(st.lists(policies(world, space.name), max_size=2))):
+                if admitted(world, policy):
+                    policy["metadata"]["name"] = f"own-{number}"
+                    found.append(policy)
+    return found
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_legal_policies_open_nothing_between_tenants_and_nothing_that_no_file_names(
+    world: World, data: st.DataObject
+) -> None:
+    own = _written(world, data)
+    event(f"{len(own)} legal policies")
+    said = judges.verdicts(ENGINES[world.cni], [*world.policies, *own], world.peers, world.flows)
+    found = let_through(world.flows, said)
+    assert found & {*between_tenants(world, world.flows)} == set()
+    more = {flow for flow in found if not world.named(flow)}
+    # A part that is closed inside opens itself by policies of its own, and to its siblings where they are open.
+    assert [flow for flow in sorted(more) if not _may_open(world, flow.source, flow.target)] == []
+    lost = {flow for flow in world.flows if world.named(flow)} - found
+    assert sorted(lost) == [], "policies add up: none takes away what the platform's open"
+
+
+def _may_open(world: World, source: str, target: str) -> bool:
+    one, other = world.pods.get(source), world.pods.get(target)
+    if one is None or other is None or one.tenant is not other.tenant:
+        return False
+    return one.part is other.part or one.tenant.between_parts

@@ -1,0 +1,271 @@
+"""Who may connect to whom, by the word of engines that are not ours: Cyclonus' and Cilium's own.
+
+What is judged is the policies, not the datapath: docs/network.md says what only a cluster shows.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import judges
+import pytest
+
+from tenancy.plan.cilium import FENCE
+from tenancy.plan.model import Object
+from tests.network_worlds import ENGINES, World, adversarial, bank, between_tenants, let_through
+
+BOTH = ("vpc-cni", "cilium")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, str], World]:
+    folder: Path = tmp_path_factory.mktemp("worlds")
+    names = {(kind, cni) for kind in ("adversarial", "bank") for cni in BOTH}
+    return {
+        (kind, cni): World(bank(cni) if kind == "bank" else adversarial(folder / cni / "small", cni))
+        for kind, cni in sorted(names)
+    }
+
+
+def judged(world: World, policies: list[Object], flows: Sequence[judges.Flow] = ()) -> list[str]:
+    return judges.verdicts(ENGINES[world.cni], policies, world.peers, flows or world.flows)
+
+
+@pytest.mark.parametrize("cni", BOTH)
+@pytest.mark.parametrize("kind", ["adversarial", "bank"])
+def test_what_is_let_through_is_exactly_what_the_files_name(
+    made: Mapping[tuple[str, str], World], kind: str, cni: str
+) -> None:
+    world = made[kind, cni]
+    found = let_through(world.flows, judged(world, world.policies))
+    wanted = {flow for flow in world.flows if world.named(flow)}
+    assert sorted(found - wanted) == [], "nothing but what is named"
+    assert sorted(wanted - found) == [], "and all of it"
+    assert found, "else nothing was asked"
+
+
+@pytest.mark.parametrize("cni", BOTH)
+@pytest.mark.parametrize("kind", ["adversarial", "bank"])
+def test_tenants_are_strangers_to_each_other(made: Mapping[tuple[str, str], World], kind: str, cni: str) -> None:
+    world = made[kind, cni]
+    found = let_through(world.flows, judged(world, world.policies))
+    asked = list(between_tenants(world, world.flows))
+    assert len({(world.pods[f.source].tenant.tenant, world.pods[f.target].tenant.tenant) for f in asked}) == (
+        len(world.loaded.tenants) * (len(world.loaded.tenants) - 1)
+    ), "every pair, both ways"
+    assert found & {*asked} == set()
+
+
+def test_names_are_looked_up_through_cilium_and_no_others(made: Mapping[tuple[str, str], World]) -> None:
+    world = made["adversarial", "cilium"]
+    said = dict(zip(world.flows, judged(world, world.policies), strict=True))
+    asked = {said[flow] for flow in world.flows if flow.target == "dns" and flow.port == 53}
+    assert asked == {"proxied"}, "whoever asks past the proxy asks for any name"
+    patterns = {
+        text
+        for item in world.policies
+        if item["metadata"]["name"] == "dns"
+        for rule in item["spec"]["egress"]
+        for port in rule["toPorts"]
+        for name in port["rules"]["dns"]
+        for text in name.values()
+    }
+    assert "feed.marketdata.example" in patterns
+    short = [name for name in patterns if "*" in name and name.lstrip("*.").count(".") < 2]
+    assert short == [], "what a star stands for is the cluster's or AWS'"
+
+
+# A tenant that stepped around the guard on NetworkPolicies
+
+
+def _anything(world: World) -> list[Object]:
+    """What would open everything, in every namespace of a tenant's: policies add up."""
+    spec = {"podSelector": {}, "policyTypes": ["Ingress", "Egress"], "ingress": [{}]}
+    anywhere = [{"ipBlock": {"cidr": cidr}} for cidr in ("0.0.0.0/0", "::/0")]
+    spec |= {"egress": [{}, {"to": [*anywhere, {"namespaceSelector": {}}]}]}
+    return [
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"name": "anything", "namespace": space.name},
+            "spec": spec,
+        }
+        for tenant in world.plan.tenants
+        for space in tenant.namespaces
+    ]
+
+
+def test_under_cilium_a_policy_that_opens_everything_opens_no_other_tenant(
+    made: Mapping[tuple[str, str], World],
+) -> None:
+    world = made["adversarial", "cilium"]
+    found = let_through(world.flows, judged(world, [*world.policies, *_anything(world)]))
+    assert found & {*between_tenants(world, world.flows)} == set()
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("169.254.169.254", "169.254.169.253", "fd00:ec2::254"),
+        *("remote-node", "system", "half-metrics", "registry-elsewhere", "nobody"),
+    ],
+)
+def test_under_cilium_a_policy_that_opens_everything_opens_no_way_to(
+    made: Mapping[tuple[str, str], World], target: str
+) -> None:
+    world = made["adversarial", "cilium"]
+    found = let_through(world.flows, judged(world, [*world.policies, *_anything(world)]))
+    assert [flow for flow in found if flow.target == target] == []
+
+
+def test_under_cilium_a_policy_that_opens_everything_opens_one_port_of_the_node(
+    made: Mapping[tuple[str, str], World],
+) -> None:
+    world = made["adversarial", "cilium"]
+    found = let_through(world.flows, judged(world, [*world.policies, *_anything(world)]))
+    assert {flow.port for flow in found if flow.target == "host"} == {80}, "the agent's; the kubelet's is 10250"
+
+
+def test_under_cilium_the_api_server_is_of_parts_whose_accounts_have_a_token(
+    made: Mapping[tuple[str, str], World],
+) -> None:
+    world = made["adversarial", "cilium"]
+    found = let_through(world.flows, judged(world, [*world.policies, *_anything(world)]))
+    parts = {world.peers[flow.source]["namespace"] for flow in found if flow.target == "kube-apiserver"}
+    assert parts == {s.name for t in world.plan.tenants for s in t.namespaces if s.name.endswith("--a")}
+
+
+def test_without_cilium_such_a_policy_does_open_the_way_so_a_guard_refuses_it(
+    made: Mapping[tuple[str, str], World],
+) -> None:
+    world = made["adversarial", "vpc-cni"]
+    found = let_through(world.flows, judged(world, [*world.policies, *_anything(world)]))
+    assert found & {*between_tenants(world, world.flows)}, "else the tests above prove nothing"
+
+
+# What each part of the plan is worth
+
+
+_WHOLE = ("key", "operator", "values", "port", "endPort", "kind")
+"""Fields without which an object is none."""
+
+
+def _paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every item, every label and every field below a spec that is not needed for its form.
+
+    Which names may be asked for is no matter of a connection.
+    """
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, below in items:
+        if key in _WHOLE or key == "rules" or below == {}:
+            continue
+        # A list of one thing is mutated by the thing.
+        if not (isinstance(below, list | dict) and len(below) == 1):
+            yield (*at, key)
+        yield from _paths(below, (*at, key))
+
+
+def _without(item: Object, path: tuple[Any, ...]) -> Object:
+    """Without one field or item; a range becomes every address, and a transport another one."""
+    made = copy.deepcopy(item)
+    here: Any = made["spec"] if "spec" in made else made["specs"]
+    for key in path[:-1]:
+        here = here[key]
+    if path[-1] == "cidr":
+        here["cidr"] = "::/0" if ":" in here["cidr"] else "0.0.0.0/0"
+    elif path[-1] == "protocol":
+        here["protocol"] = "UDP" if here["protocol"] == "SCTP" else "SCTP"
+    else:
+        del here[path[-1]]
+    return made
+
+
+def _title(item: Object) -> str:
+    name: str = item["metadata"]["name"]
+    return f"{FENCE}--*" if name.startswith(f"{FENCE}--") else name
+
+
+def _mutants(world: World) -> Iterator[tuple[str, list[Object]]]:
+    """Without a kind of policy, and without each part of each kind, everywhere at once; by the kind's name first."""
+    titles: dict[str, dict[tuple[Any, ...], None]] = {}
+    for item in world.policies:
+        spec = item["spec"] if "spec" in item else item["specs"]
+        titles.setdefault(_title(item), {}).update(dict.fromkeys(_paths(spec)))
+    for title, paths in titles.items():
+        yield title, [item for item in world.policies if _title(item) != title]
+        for path in paths:
+            changed = []
+            for item in world.policies:
+                try:
+                    changed.append(_without(item, path) if _title(item) == title else item)
+                except (KeyError, IndexError):
+                    changed.append(item)
+            yield f"{title} {'.'.join(map(str, path))}", changed
+
+
+@cache
+def _survivors(world: World) -> frozenset[str]:
+    """Parts without which the engine says the same of every connection."""
+    hostile = _anything(world)
+    # A second pod in one namespace that its siblings do not reach is enough: more change nothing here but the time.
+    seconds = {name for name in world.pods if name.endswith("/liar")} - {"fraud-2--train/liar"}
+    flows = [flow for flow in world.flows if not seconds & {flow.source, flow.target}]
+    plain, opened = judged(world, world.policies, flows), judged(world, [*world.policies, *hostile], flows)
+    found = set()
+    for name, policies in _mutants(world):
+        # A deny is worth what it withstands; everything else is judged by itself.
+        denies = name.partition(" ")[0] in {FENCE, f"{FENCE}--*"}
+        try:
+            after = judged(world, [*policies, *hostile] if denies else policies, flows)
+        except judges.Unjudged:
+            continue  # the engine takes no such policy
+        if after == (opened if denies else plain):
+            found.add(name)
+    return frozenset(found)
+
+
+_FENCED = "the clusterwide policy denies the platform's other pods"
+_CLOSED = "the clusterwide policies close both directions"
+_SPACE, _NAME = "namespaceSelector.matchLabels.kubernetes.io/metadata.name", "podSelector.matchLabels"
+REDUNDANT: Mapping[str, Mapping[str, str]] = {
+    "vpc-cni": {"default-deny policyTypes.1": "the policy on DNS closes what leaves as well"},
+    "cilium": {
+        **dict.fromkeys((f"accept ingress.0.from.0.{_SPACE}", f"reach egress.1.to.0.{_SPACE}"), _FENCED),
+        **{f"accept ingress.0.from.0.{_NAME}.{label}": _FENCED for label in ("app.kubernetes.io/name", "role")},
+        f"reach egress.1.to.0.{_NAME}.app": _FENCED,
+        "dns egress.0.toEndpoints.0.matchLabels.k8s:k8s-app": _FENCED,
+        "default-deny": _CLOSED,
+        **{
+            f"{title} policyTypes{part}": _CLOSED
+            for title in ("default-deny", "same-namespace", "between-parts")
+            for part in ("", ".0", ".1")
+        },
+        **dict.fromkeys(("accept policyTypes.0", "reach policyTypes.0"), _CLOSED),
+    },
+}
+"""Parts that another part stands behind, by CNI."""
+
+
+@pytest.mark.parametrize("cni", BOTH)
+def test_without_any_part_of_the_plan_some_connection_is_judged_otherwise(
+    made: Mapping[tuple[str, str], World], cni: str
+) -> None:
+    assert _survivors(made["adversarial", cni]) == REDUNDANT[cni].keys()
+
+
+def test_under_cilium_the_default_deny_and_the_fences_stand_behind_each_other(
+    made: Mapping[tuple[str, str], World],
+) -> None:
+    world = made["adversarial", "cilium"]
+    before = judged(world, world.policies)
+    plain = [item for item in world.policies if _title(item) != "default-deny"]
+    assert judged(world, plain) == before
+    unfenced = [item for item in world.policies if _title(item) not in {FENCE, f"{FENCE}--*"}]
+    assert judged(world, unfenced) == [said.replace("denied", "not allowed") for said in before]
+    neither = [item for item in unfenced if _title(item) != "default-deny"]
+    opened = let_through(world.flows, judged(world, neither)) - let_through(world.flows, before)
+    assert {world.peers[flow.target].get("namespace") for flow in opened} == {"f--main"}, "which nothing else selects"
