@@ -63,8 +63,8 @@ class _Reports(click.Group):
 def command() -> None:
     """Show what the files of an environment amount to: supply, pools, what a failure costs, and who may do what.
 
-    `tenancy report ENV --out PAGE` writes all of it as a page to look at. Nothing is asked of a cluster unless --live
-    says so: the same files always give the same report.
+    `tenancy report ENV --out PAGE` writes all of it as a page to look at. Only `adoption` and --live ask a cluster: of
+    the others the same files always give the same report.
     """
 
 
@@ -238,6 +238,44 @@ def access(environment: str | None, tenant: str | None, who: str | None, live: b
     else:
         show(form, tables, value)
     if differ:
+        sys.exit(FAILED)
+
+
+@command.command(epilog=example("tenancy report adoption local --tenant fraud"))
+@environment_argument
+@click.option("--tenant", help="Of this one alone.")
+@lab_option
+@report_format
+def adoption(environment: str, tenant: str | None, lab: bool, form: str) -> None:
+    """Show what taking over namespaces that exist would change, and what would be refused of the work in them.
+
+    Of each namespace that the files name or that is called as a tenant's: labels and annotations that change, what
+    stays beside ours, quotas below what is in use, and what Pod Security and the guards say of what runs there, asked
+    as dry runs. Exit code 1 if there is anything to know.
+    """
+    from tenancy.cli import adoption as report
+    from tenancy.lab.layout import enter_lab
+    from tenancy.live.adoption import State, mode, spaces
+    from tenancy.live.api import Api, Unreachable
+    from tenancy.plan import make_plan
+
+    loaded = load_or_exit(environment, form, lab)
+    if tenant:
+        tenant_or_exit(loaded, tenant)
+    plan = make_plan(loaded.environment, loaded.tenants)
+    enter_lab(plan.context)
+    try:
+        api = Api(plan.context)
+        guards = mode(api, plan.environment)
+        found = spaces(api, loaded.environment, plan, tenant)
+    except Unreachable as error:
+        fail(str(error))
+    value = {"environment": plan.environment, "guards": guards, "namespaces": as_json(found)}
+    if not (found or form == "json"):
+        click.echo(f"No namespace of {plan.environment} is there: nothing is taken over.")
+    else:
+        show(form, report.tables(plan.environment, found, guards), value)
+    if any(space.findings or space.state is not State.OURS for space in found):
         sys.exit(FAILED)
 
 

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -21,9 +22,10 @@ from tenancy.cli.common import (
 if TYPE_CHECKING:
     from tenancy.engine.changes import Outcome
     from tenancy.engine.driver import Driver
-    from tenancy.plan import Plan
+    from tenancy.plan import Plan, TenantPlan
     from tenancy.spec import Loaded
 
+NAMESPACE = "kubernetes:core/v1:Namespace"
 SHOWN = 12
 MOST = 60
 """Lines of a table of grants."""
@@ -34,8 +36,30 @@ MOST = 60
 @lab_option
 @click.option("--preview", "only_preview", is_flag=True, help="Show what would change and stop.")
 @click.option("--stack", "chosen", multiple=True, metavar="STACK", help="Only this of ENV's stacks; repeatable.")
+@click.option(
+    "--remove",
+    "unnamed",
+    multiple=True,
+    metavar="TENANT",
+    help="Remove this one, whose file is gone, though it never said that it leaves; repeatable.",
+)
+@click.option(
+    "--timeout",
+    type=click.IntRange(1, 86400),
+    default=300,
+    show_default=True,
+    help="Seconds that a leaving tenant's work has to end, and then its namespaces.",
+)
 @format_option
-def command(environment: str, lab: bool, only_preview: bool, chosen: tuple[str, ...], form: str) -> None:
+def command(
+    environment: str,
+    lab: bool,
+    only_preview: bool,
+    chosen: tuple[str, ...],
+    unnamed: tuple[str, ...],
+    timeout: int,
+    form: str,
+) -> None:
     """Preview ENV with the policy pack, then make it so.
 
     Spec files with a mistake end it before the engine starts (exit code 2). A mandatory rule that is
@@ -56,6 +80,7 @@ def command(environment: str, lab: bool, only_preview: bool, chosen: tuple[str, 
     loaded = load_or_exit(environment, form, lab)
     report = _Report(form)
     plan = make_plan(loaded.environment, loaded.tenants)
+    leavers = _Leavers.of(loaded, unnamed, timeout)
     try:
         driver = Driver.of(loaded, report.say)
         report.say(f"{plan.environment}: {len(plan.tenants)} tenants, {sum(1 for _ in plan.objects())} objects")
@@ -67,24 +92,26 @@ def command(environment: str, lab: bool, only_preview: bool, chosen: tuple[str, 
         standing = plan.cluster is None or driver.holds(wanted[0][0], plan.cluster.system)
         wanted = in_order(wanted, standing)
         if standing and not chosen:
-            _remove_former(driver, plan, report, {name for name, *_ in wanted}, only_preview)
+            _remove_former(driver, plan, report, {name for name, *_ in wanted}, only_preview, leavers)
         pause = 60 * loaded.environment.aws.upgrade_pause
         for name, scope, tenant in wanted:
             if chosen and name not in chosen:
                 continue
             if scope is Scope.CLUSTER:
-                _bring_up(driver, plan, report, name, only_preview, pause)
+                _bring_up(driver, plan, report, name, only_preview, leavers, pause)
                 continue
             if not standing:
                 _expect_cluster(driver, plan, only_preview)
                 standing = True
+            if scope is not Scope.PLATFORM:
+                _say_below_use(driver, report, select(plan, scope, tenant)[1])
             if scope is not Scope.TENANT:
                 check(driver.api, plan, *select(plan, scope, tenant))
             elif only_preview and not guarded:
                 report.say(f"{name}: nothing to compare with before the platform stands")
                 continue
             try:
-                outcome = _bring_up(driver, plan, report, name, only_preview)
+                outcome = _bring_up(driver, plan, report, name, only_preview, leavers)
                 guarded = not only_preview or not outcome.changes
             except Failed as error:
                 if scope is not Scope.TENANT:
@@ -103,6 +130,20 @@ def command(environment: str, lab: bool, only_preview: bool, chosen: tuple[str, 
     if failed:
         fail(f"{plan.environment}: {len(failed)} of {len(wanted)} stacks failed: {', '.join(failed)}")
     report.say(f"{plan.environment}: done in {time.monotonic() - began:.1f} s")
+
+
+def _say_below_use(driver: Driver, report: _Report, tenants: Sequence[TenantPlan]) -> None:
+    """Quotas that are or will be below what is in use. It changes nothing of what runs, and so ends nothing."""
+    from tenancy.live.adoption import below_use
+    from tenancy.live.discovery import namespaced
+
+    planned = [space for tenant in tenants for space in tenant.namespaces]
+    # What nobody counts yet is counted here, where there may be anything.
+    kinds = namespaced(driver.api)[0] if any(tenant.adopt for tenant in tenants) else None
+    for name, over in below_use(driver.api, planned, kinds).items():
+        for key, (hard, used) in over.items():
+            stays = "what runs stays, and nothing new starts until it is below"
+            report.say(f"quota {name}: {used} {key} in use, of {hard}: {stays}")
 
 
 def _hint(plan: Plan) -> str:
@@ -168,12 +209,98 @@ def _expect_cluster(driver: Driver, plan: Plan, only_preview: bool) -> None:
         ) from error
 
 
-def _bring_up(driver: Driver, plan: Plan, report: _Report, name: str, only_preview: bool, pause: float = 0) -> Outcome:
-    from tenancy.engine.changes import lost_namespaces
+class _Leavers(NamedTuple):
+    """Tenants that may be taken off the cluster."""
+
+    by_file: frozenset[str]
+    by_hand: frozenset[str]
+    """Their files are gone, and somebody named them."""
+    timeout: int
+
+    @classmethod
+    def of(cls, loaded: Loaded, unnamed: Sequence[str], timeout: int) -> _Leavers:
+        from tenancy.spec.tenant import Leaving
+
+        names = {tenant.tenant for tenant in loaded.tenants}
+        if named := sorted(names.intersection(unnamed)):
+            given, change = f"--remove {named[0]}, which has a file", "write `leaving: hold` into it"
+            fail(f"given {given}; rule: a tenant with a file leaves in stages; change: {change}", BAD_INPUT)
+        gone = frozenset(t.tenant for t in loaded.tenants if t.leaving is Leaving.REMOVE)
+        return cls(gone, frozenset(unnamed), timeout)
+
+
+def _in_stages(tenant: str, environment: str) -> str:
+    """What to write where somebody removed the file first."""
+    return (
+        f"rule: a tenant leaves in stages; change: write its file again with `leaving: hold`, and after `tenancy up "
+        f"{environment}` with `leaving: remove`; or, with all that is in its namespaces at once, `tenancy up "
+        f"{environment} --remove {tenant}`"
+    )
+
+
+def _refuse_early(driver: Driver, plan: Plan, stack: Any, leavers: _Leavers) -> None:
+    """Failed if a tenant's last stage is its first, or if nobody is there to end its work."""
+    from tenancy.engine.driver import Failed
+    from tenancy.live.removal import kueue_runs, never_held
+
+    going = [tenant for tenant in sorted(leavers.by_file | leavers.by_hand) if driver.of_tenant(stack, tenant)]
+    if going and kueue_runs(driver.api) is False:
+        raise Failed(
+            f"given tenant {', '.join(going)} that leaves, and a Kueue whose webhook does not answer; rule: nothing of "
+            "a queue's ends without it, and its finalizers hold their namespaces; change: start it (for the lab: "
+            "`tenancy lab up`) and run this again; nothing was changed"
+        )
+    for tenant in sorted(leavers.by_file):
+        spaces = [found["id"] for found in driver.of_tenant(stack, tenant) if found["type"] == NAMESPACE]
+        if spaces and (found := never_held(driver.api, spaces)):
+            raise Failed(
+                f"given tenant {tenant} with leaving: remove, whose {', '.join(found)} is in use; rule: a tenant "
+                f"leaves in stages; change: write `leaving: hold` and run `tenancy up {plan.environment}`, take what "
+                f"it owns with `tenancy export {tenant} {plan.environment}`, then write remove; nothing was changed"
+            )
+
+
+def _take_out(driver: Driver, report: _Report, stack: Any, tenant: str, timeout: int) -> None:
+    """Doors, work and namespaces of one tenant, in this order. The rest of it the engine's update removes."""
+    from tenancy.engine.driver import Failed
+    from tenancy.live.removal import Stuck, take_out
+
+    held = driver.of_tenant(stack, tenant)
+    if not held:
+        return
+    report.show(stack.name, driver.shut(stack, tenant))
+    # What was there before the tenant stays.
+    spaces = [found["id"] for found in held if found["type"] == NAMESPACE and not found.get("retainOnDelete")]
+    queues = [found["id"] for found in held if found["type"].endswith(":ClusterQueue")]
+    try:
+        take_out(driver.api, spaces, queues, timeout, lambda text: report.say(f"{stack.name}: {text}"))
+    except Stuck as error:
+        raise Failed(f"stack {stack.name}: tenant {tenant} is not gone\n  {error}") from error
+
+
+def _bring_up(
+    driver: Driver,
+    plan: Plan,
+    report: _Report,
+    name: str,
+    only_preview: bool,
+    leavers: _Leavers,
+    pause: float = 0,
+) -> Outcome:
+    from tenancy.engine.changes import lost_namespaces, without_file
     from tenancy.engine.driver import Failed
 
     stack = driver.select(name)
-    planned = driver.preview(stack)
+    _refuse_early(driver, plan, stack, leavers)
+    leaving = leavers.by_file | leavers.by_hand
+    with driver.released(stack, leaving, for_good=not only_preview):
+        planned = driver.preview(stack)
+    orphans = [tenant for tenant in without_file(planned, plan) if tenant not in leavers.by_hand]
+    if orphans:
+        raise Failed(
+            f"given stack {name}, which holds tenant {', '.join(orphans)}, which has no file; "
+            f"{_in_stages(orphans[0], plan.environment)}; nothing was changed"
+        )
     if lost := lost_namespaces(planned, plan):
         raise Failed(
             f"given stack {name}, whose update would delete {', '.join(lost)} and all that is in it; rule: a namespace "
@@ -183,6 +310,8 @@ def _bring_up(driver: Driver, plan: Plan, report: _Report, name: str, only_previ
     if only_preview:
         report.show(name, planned)
     elif planned.changes or planned.others:
+        for tenant in sorted(leaving):
+            _take_out(driver, report, stack, tenant, leavers.timeout)
         for part, resources in _waves(plan, planned)[:-1]:
             report.show(name, driver.update(stack, resources))
             report.say(f"{name}: {part} is done; the next in {pause / 60:.0f} min (Ctrl-C ends the run here)")
@@ -209,7 +338,9 @@ def _waves(plan: Plan, planned: Outcome) -> list[tuple[str, list[str]]]:
     return first + [(f"wave {wave}", resources) for wave, resources in sorted(waves.items())]
 
 
-def _remove_former(driver: Driver, plan: Plan, report: _Report, wanted: set[str], only_preview: bool) -> None:
+def _remove_former(
+    driver: Driver, plan: Plan, report: _Report, wanted: set[str], only_preview: bool, leavers: _Leavers
+) -> None:
     """Remove stacks of tenants whose file is gone; Failed if one holds a tenant that another stack would make."""
     from tenancy.engine.driver import Failed
 
@@ -225,11 +356,15 @@ def _remove_former(driver: Driver, plan: Plan, report: _Report, wanted: set[str]
                     f"`pulumi state move --source {name} --dest {plan.environment}` what it holds, then "
                     f"`pulumi stack rm {name}`; or set stacks: per-tenant in environment.yaml"
                 )
-        elif only_preview:
-            report.say(f"{name}: its tenant has no file: its namespaces would be removed with all that is in them")
+            continue
+        stack = driver.select(name)
+        if driver.resources(stack) and tenant not in leavers.by_hand:
+            raise Failed(f"given stack {name}, whose tenant has no file; {_in_stages(tenant, plan.environment)}")
+        if only_preview:
+            report.say(f"{name}: its tenant has no file: what it has left would be removed")
         else:
-            report.say(f"{name}: its tenant has no file: removing its namespaces with all that is in them")
-            stack = driver.select(name)
+            report.say(f"{name}: its tenant has no file: removing what it has left")
+            _take_out(driver, report, stack, tenant, leavers.timeout)
             report.show(name, driver.destroy(stack))
             driver.forget(stack)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,6 +84,42 @@ class Outcome:
     def by_tenant(self) -> Iterator[tuple[str, list[Change]]]:
         for tenant in sorted({change.tenant for change in self.changes}, key=lambda t: (t != PLATFORM, t)):
             yield tenant, [change for change in self.changes if change.tenant == tenant]
+
+
+_DOORS = (
+    "kubernetes:rbac.authorization.k8s.io/v1:RoleBinding",
+    "kubernetes:core/v1:ServiceAccount",
+    "aws:eks/accessEntry:AccessEntry",
+    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation",
+    "aws:eks/podIdentityAssociation:PodIdentityAssociation",
+    "aws:iam/role:Role",
+    ROLE_POLICY,
+)
+
+
+def is_door(resource: Mapping[str, Any]) -> bool:
+    """Whether it lets somebody in, or lets pods be somebody: what goes before the walls do."""
+    return resource["type"] in _DOORS
+
+
+def of_tenant(resources: Sequence[Mapping[str, Any]], tenant: str) -> list[dict[str, Any]]:
+    """Resources of a state below the component of one tenant, without components."""
+    parents = {found["urn"]: found.get("parent", "") for found in resources}
+
+    def below(urn: str) -> bool:
+        while urn:
+            if urn.endswith(f"gpu-tenancy:index:Tenant::{tenant}"):
+                return True
+            urn = parents.get(urn, "")
+        return False
+
+    return [dict(found) for found in resources if found.get("custom") and below(found["urn"])]
+
+
+def without_file(outcome: Outcome, plan: Plan) -> list[str]:
+    """Tenants of whom a preview would delete something, and whom no file names."""
+    known = {PLATFORM, *(tenant.name for tenant in plan.tenants)}
+    return sorted({c.tenant for c in outcome.changes if c.operation == "delete" and c.tenant not in known})
 
 
 def lost_namespaces(outcome: Outcome, plan: Plan) -> list[str]:

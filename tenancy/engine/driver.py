@@ -7,7 +7,7 @@ import re
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -16,7 +16,7 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.components.scope import CLUSTER_SUFFIX
-from tenancy.engine.changes import Outcome, summary
+from tenancy.engine.changes import Outcome, is_door, of_tenant, summary
 from tenancy.engine.recovery import Locked, dead_locks, end_orphans, mend_backend, settled
 from tenancy.lab.layout import enter_lab, find_root
 from tenancy.live.api import Api
@@ -120,6 +120,39 @@ class Driver:
         if protected:
             stack.import_stack(exported)
         return self._run(stack, stack.destroy, "removal", pack=False)
+
+    def of_tenant(self, stack: Any, tenant: str) -> list[dict[str, Any]]:
+        """What the stack's state holds of one tenant, by whose child it is."""
+        return of_tenant((stack.export_stack().deployment or {}).get("resources") or (), tenant)
+
+    def shut(self, stack: Any, tenant: str) -> Outcome:
+        """Remove the tenant's doors alone: bindings, accounts, and its identities on AWS."""
+        targets = [found["urn"] for found in self.of_tenant(stack, tenant) if is_door(found)]
+        if not targets:
+            return Outcome()
+        return self._run(stack, partial(stack.destroy, target=targets), "shutting its doors", pack=False)
+
+    @contextmanager
+    def released(self, stack: Any, tenants: Collection[str], *, for_good: bool) -> Generator[None]:
+        """Let the engine forget what holds these tenants' data: kept resources, which stay on AWS. Protection of all
+        else, and after a preview of these too, is as it was."""
+        exported = stack.export_stack() if tenants else None
+        resources = (exported.deployment or {}).get("resources") or () if exported else ()
+        mine = {found["urn"] for tenant in tenants for found in of_tenant(resources, tenant)}
+        held = [r for r in resources if r["urn"] in mine and r.get("protect") and r.get("retainOnDelete")]
+        if not held:
+            yield
+            return
+        for found in held:
+            del found["protect"]
+        stack.import_stack(exported)
+        try:
+            yield
+        finally:
+            if not for_good:
+                for found in held:
+                    found["protect"] = True
+                stack.import_stack(exported)
 
     def forget(self, stack: Any) -> None:
         """Remove an empty stack and its settings."""

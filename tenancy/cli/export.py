@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import datetime as dt
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tenancy.cli.common import (
+    BAD_INPUT,
+    environment_argument,
+    example,
+    fail,
+    lab_option,
+    load_or_exit,
+    tenant_or_exit,
+)
+
+if TYPE_CHECKING:
+    from tenancy.live.export import Belongings
+    from tenancy.spec.environment import Environment
+    from tenancy.spec.tenant import Tenant
+
+PRIVATE, OPEN = 0o600, 0o644
+FOLDER = 0o700
+
+
+@click.command("export", epilog=example("tenancy export fraud local --out fraud-export"))
+@click.argument("tenant", metavar="TENANT")
+@environment_argument
+@lab_option
+@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="A folder to be made.")
+@click.option("--with-secrets", is_flag=True, help="Also what is in its Secrets, readable by you alone.")
+def command(tenant: str, environment: str, lab: bool, out: Path, with_secrets: bool) -> None:
+    """Write down what TENANT owns in ENV: its objects, ready to be made elsewhere, and a list of all else.
+
+    Nothing on the cluster changes, and the data in volumes and buckets stays where it is: the list says where. Exit
+    code 1 if something could not be read; what was not exported, and why, ends the README.md in DIR.
+    """
+    from tenancy.lab.layout import enter_lab
+    from tenancy.live.api import Api, Unreachable
+    from tenancy.live.export import collect
+
+    loaded = load_or_exit(environment, lab=lab)
+    one = tenant_or_exit(loaded, tenant)
+    if os.path.lexists(out):
+        fail(
+            f"given --out {out}, which is there; rule: an export is written once; change: name a new folder", BAD_INPUT
+        )
+    enter_lab(loaded.environment.cluster.context)
+    name = loaded.environment.environment
+    spaces = [one.namespace_name(part) for part in one.namespaces]
+    try:
+        api = Api(loaded.environment.cluster.context)
+        found = collect(api, name, spaces, with_secrets=with_secrets)
+        queues = _queues(api, tenant, spaces) if loaded.environment.queued else []
+    except Unreachable as error:
+        fail(str(error))
+    files = dict(_files(loaded.folder, loaded.environment, one, found, queues))
+    _write(out, files)
+    click.echo(
+        f"{out}: {found.count} objects of {', '.join(spaces)}, {len(found.volumes)} volumes, "
+        f"{sum(found.left_out.values())} left out: see {out / 'README.md'}"
+    )
+    if one.leaving is None:
+        click.echo(f"{tenant} is not on hold, so this may change: write `leaving: export` into its file first")
+    if found.unread:
+        fail(f"{len(found.unread)} kinds could not be read; the README.md names them")
+
+
+def _queues(api: Any, tenant: str, spaces: Sequence[str]) -> list[dict[str, Any]]:
+    from tenancy.catalog import vocabulary as words
+    from tenancy.live.api import collection
+    from tenancy.live.copies import as_written
+    from tenancy.plan.queues import API
+
+    return [
+        as_written({"apiVersion": API, "kind": kind, **item})
+        for kind in ("Cohort", "ClusterQueue", "LocalQueue")
+        for item in api.items(f"{collection(API, kind)}?labelSelector={words.TENANT}={tenant}", absent=True)
+        if item["metadata"].get("namespace", spaces[0]) in spaces
+    ]
+
+
+def _files(
+    folder: Path, environment: Environment, tenant: Tenant, found: Belongings, queues: list[dict[str, Any]]
+) -> Iterator[tuple[str, tuple[str, int]]]:
+    """Relative path -> text and mode."""
+    from tenancy.live.export import SECRET
+
+    for (space, plural), items in sorted(found.objects.items()):
+        mode = PRIVATE if items[0]["kind"] == SECRET else OPEN
+        yield f"objects/{space}/{plural}.yaml", (_yaml(items), mode)
+    yield "record/volumes.yaml", (_yaml([[asdict(volume) for volume in found.volumes]]), OPEN)
+    yield "record/people.yaml", (_yaml([_people(tenant)]), OPEN)
+    yield "record/data.yaml", (_yaml([_data(environment, tenant)]), OPEN)
+    if queues:
+        yield "record/queues.yaml", (_yaml(queues), OPEN)
+    source = next((path for path in (folder / "tenants").glob("*.y*ml") if _is_of(path, tenant.tenant)), None)
+    if source:
+        yield "record/tenant.yaml", (source.read_text("utf-8"), OPEN)
+    yield "README.md", (_readme(environment, tenant, found), OPEN)
+
+
+def _is_of(path: Path, tenant: str) -> bool:
+    import yaml
+
+    document = yaml.safe_load(path.read_text("utf-8"))
+    return isinstance(document, dict) and document.get("tenant") == tenant
+
+
+def _yaml(documents: Sequence[Any]) -> str:
+    import yaml
+
+    return yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True, explicit_start=True, width=120)
+
+
+def _people(tenant: Tenant) -> dict[str, Any]:
+    """Who had which role before it left."""
+    people = [
+        {"kind": p.kind, "name": p.name, "role": p.role.value, "namespaces": list(p.namespaces)} for p in tenant.people
+    ]
+    ci = tenant.ci.model_dump(mode="json", exclude_none=True, exclude_defaults=True) if tenant.ci else None
+    return {"people": people, **({"pipeline": ci} if ci else {})}
+
+
+def _data(environment: Environment, tenant: Tenant) -> dict[str, Any]:
+    """What it has on AWS, or would have where that is switched off."""
+    from tenancy.plan import names
+
+    uses = tenant.uses
+    found: dict[str, Any] = {
+        "prefixes": [f"s3://{g.bucket}/{g.prefix} ({g.access.value})" for g in tenant.storage],
+        "repositories": [names.tenant_repository(environment, tenant, name) for name in sorted(uses.repositories)],
+        "secrets": [names.tenant_secret(environment, tenant, name) for name in sorted(uses.secrets)],
+        "logs": [names.tenant_log_group(environment, tenant, name) for name in sorted(uses.logs)],
+        "queues": [names.tenant_queue(environment, tenant, name) for name in sorted(uses.queues)],
+        "files": [files.access_point for files in uses.files],
+    }
+    return {"aws": "enabled" if environment.aws.enabled else "switched off", **{k: v for k, v in found.items() if v}}
+
+
+def _readme(environment: Environment, tenant: Tenant, found: Belongings) -> str:
+    """What is here, and what is not."""
+    name, today = environment.environment, dt.datetime.now(dt.UTC).date()
+    tomorrow = today + dt.timedelta(days=1)
+    stage = tenant.leaving.value if tenant.leaving else "not leaving"
+    cost = f"tenancy chargeback {name} --from {found.since} --to {tomorrow} --tenant {tenant.tenant} --prometheus URL"
+    lines = [
+        f"# {tenant.title or tenant.tenant}, as {name} had it on {today}",
+        "",
+        f"Tenant {tenant.tenant} of {tenant.owner.name} ({tenant.owner.mail}), cost center {tenant.cost_center}, at "
+        f"stage: {stage}.",
+        "",
+        "| here | what |",
+        "|---|---|",
+        *(f"| `objects/{s}/{plural}.yaml` | {len(items)} |" for (s, plural), items in sorted(found.objects.items())),
+        f"| `record/volumes.yaml` | {len(found.volumes)} volumes: size, driver, handle, what becomes of them |",
+        "| `record/data.yaml` | prefixes of buckets, repositories, secrets, logs and queues on AWS |",
+        "| `record/people.yaml` | who had which role |",
+        *(["| `record/queues.yaml` | its queues and what they were promised |"] if environment.queued else []),
+        "| `record/tenant.yaml` | its file |",
+        "",
+        "Elsewhere: make the namespaces, then `kubectl apply -f objects/NAMESPACE/`. Claims come back empty.",
+        "",
+        f"What it cost so far: `{cost}`, or from the tables that were kept, with `--holdings FOLDER`.",
+        "",
+        "## What is not here, and why",
+        "",
+        "- What is in volumes, buckets and repositories: it stays where `record/` says, to be copied from there.",
+        "- Logs, metrics and the bill: they are the platform's, which keeps them by its own terms.",
+        *(f"- {kind} ({count}): {why}." for (kind, why), count in sorted(found.left_out.items())),
+        *(f"  - Secret {space}/{secret} ({kind})" for space, secret, kind in found.secrets),
+        *(f"- Could not be read: {text}." for text in found.unread),
+    ]
+    if found.running:
+        lines += ["", "## What still ran", "", *(f"- Pod {name}" for name in found.running)]
+    return "\n".join(lines) + "\n"
+
+
+def _write(out: Path, files: dict[str, tuple[str, int]]) -> None:
+    """All of it or nothing: it is made beside, and gets its name at the end."""
+    part = out.with_name(f".{out.name}.part-{os.getpid()}")
+    try:
+        part.mkdir(FOLDER, parents=True)
+        for name, (text, mode) in files.items():
+            path = part / name
+            path.parent.mkdir(FOLDER, parents=True, exist_ok=True)
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+                file.write(text)
+        part.rename(out)
+    except OSError as error:
+        shutil.rmtree(part, ignore_errors=True)
+        rule = f"a folder that can be made ({error.strerror})"
+        fail(f"given --out {out}; rule: {rule}; change: another path", BAD_INPUT)

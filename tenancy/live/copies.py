@@ -1,0 +1,90 @@
+"""Objects as people wrote them: without what servers, controllers and admission added."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from tenancy.plan.guards import QUEUE, RUN_TIME, URGENCY
+from tenancy.plan.model import Object
+
+ASKS_QUEUE = frozenset({QUEUE, RUN_TIME, URGENCY})
+"""Of Kueue's keys those that people write."""
+TOKEN_VOLUME = "kube-api-access-"
+_LABELS = ("batch.kubernetes.io/", "controller-uid", "job-name", "kueue.x-k8s.io/", "pod-template-hash")
+_NOTES = (
+    *("autoscaling.alpha.kubernetes.io/", "batch.kubernetes.io/", "deployment.kubernetes.io/"),
+    *("kubectl.kubernetes.io/last-applied", "kueue.x-k8s.io/", "pv.kubernetes.io/", "volume.beta.kubernetes.io/"),
+    "volume.kubernetes.io/",
+)
+_POD = ("ephemeralContainers", "nodeName", "overhead", "preemptionPolicy", "priority", "schedulingGates")
+_SERVICE = ("clusterIP", "clusterIPs", "healthCheckNodePort", "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy")
+
+
+def as_written(item: Mapping[str, Any]) -> Object:
+    """A copy that can be made elsewhere: name, namespace, labels and annotations, and what it is for."""
+    servers = {"apiVersion", "kind", "metadata", "status"}
+    metadata = item["metadata"]
+    named = {key: metadata[key] for key in ("name", "namespace") if key in metadata}
+    rest = {key: copy.deepcopy(value) for key, value in item.items() if key not in servers}
+    made = {"apiVersion": item["apiVersion"], "kind": item["kind"], "metadata": {**named, **_own(metadata)}, **rest}
+    spec: dict[str, Any] = made.get("spec") or {}
+    match item["kind"]:
+        case "Job":
+            _without_selector(spec)
+        case "PersistentVolumeClaim":
+            spec.pop("volumeName", None)
+        case "Pod":
+            _freed(spec)
+        case "Service":
+            _without_addresses(spec)
+        case "ServiceAccount":
+            made.pop("secrets", None)
+    return made
+
+
+def _own(metadata: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Labels and annotations that people wrote, where there are any."""
+    kept: dict[str, dict[str, str]] = {}
+    for place, servers in (("labels", _LABELS), ("annotations", _NOTES)):
+        given = metadata.get(place) or {}
+        if own := {k: v for k, v in given.items() if k in ASKS_QUEUE or not k.startswith(servers)}:
+            kept[place] = own
+    return kept
+
+
+def _without_selector(spec: dict[str, Any]) -> None:
+    """A Job's selector is its own id, but where its maker wrote it."""
+    if not spec.get("manualSelector"):
+        spec.pop("selector", None)
+        spec["template"]["metadata"] = _own(spec["template"].get("metadata") or {})
+
+
+def _freed(spec: dict[str, Any]) -> None:
+    """A pod, before admission and the scheduler."""
+    for key in _POD:
+        spec.pop(key, None)
+    if spec.get("volumes"):
+        spec["volumes"] = [v for v in spec["volumes"] if not v["name"].startswith(TOKEN_VOLUME)]
+    for container in (*spec["containers"], *(spec.get("initContainers") or ())):
+        if mounts := container.pop("volumeMounts", None):
+            container["volumeMounts"] = [m for m in mounts if not m["name"].startswith(TOKEN_VOLUME)]
+
+
+def _without_addresses(spec: dict[str, Any]) -> None:
+    """A service keeps that it has none."""
+    headless = spec.get("clusterIP") == "None"
+    for key in _SERVICE:
+        spec.pop(key, None)
+    if headless:
+        spec["clusterIP"] = "None"
+    for port in spec.get("ports") or ():
+        port.pop("nodePort", None)
+
+
+def has_ended(item: Mapping[str, Any]) -> bool:
+    """A pod or Job that has ended: nobody makes it anew."""
+    status = item.get("status") or {}
+    over = {c["type"] for c in status.get("conditions") or () if c["status"] == "True"}
+    return status.get("phase") in {"Succeeded", "Failed"} or bool(over & {"Complete", "Failed"})

@@ -1,0 +1,51 @@
+"""Which kinds of object an API server has, from its own lists: a cluster's kinds are those of its operators too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tenancy.live.api import Api
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind whose objects are in namespaces, in the version that its group prefers."""
+
+    version: str
+    """Group and version, as an object's apiVersion says it."""
+    kind: str
+    plural: str
+    verbs: tuple[str, ...]
+
+    @property
+    def group(self) -> str:
+        return self.version.rpartition("/")[0]
+
+    def path(self, namespace: str, name: str = "") -> str:
+        root = f"/apis/{self.version}" if self.group else f"/api/{self.version}"
+        return f"{root}/namespaces/{namespace}/{self.plural}{'/' + name if name else ''}"
+
+
+def namespaced(api: Api) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
+    """Every kind that can be listed, and the versions that did not say which they have: a server behind an APIService
+    that is down."""
+    versions = ["v1", *(group["preferredVersion"]["groupVersion"] for group in _groups(api))]
+    found: list[Kind] = []
+    silent: list[str] = []
+    for version in versions:
+        answer = api.request("GET", f"/apis/{version}" if "/" in version else f"/api/{version}")
+        if not answer.ok:
+            silent.append(version)
+            continue
+        found += [
+            Kind(version, resource["kind"], resource["name"], tuple(resource["verbs"]))
+            for resource in answer.body.get("resources") or ()
+            # A name with a slash is a part of another resource.
+            if resource["namespaced"] and "list" in resource["verbs"] and "/" not in resource["name"]
+        ]
+    return tuple(found), tuple(silent)
+
+
+def _groups(api: Api) -> Iterator[dict[str, dict[str, str]]]:
+    yield from api.request("GET", "/apis").body.get("groups") or ()

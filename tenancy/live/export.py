@@ -1,0 +1,146 @@
+"""What a tenant owns on a cluster: its objects as they can be made elsewhere, its volumes, and what is left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenancy.catalog import vocabulary as words
+from tenancy.live.api import Api, Unreachable, collection
+from tenancy.live.copies import as_written, has_ended
+from tenancy.live.discovery import Kind, namespaced
+from tenancy.plan.model import Object
+
+SECRET = "Secret"
+_TOKEN = "kubernetes.io/service-account-token"
+_PASSING = frozenset({"ControllerRevision", "Endpoints", "EndpointSlice", "Event", "Lease", "Workload"})
+"""Kinds that controllers write about other objects."""
+_EVERYWHERE = frozenset({("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")})
+
+OURS = "made from the tenant's file, which is exported"
+OWNED = "made by what owns it, which is exported"
+ENDED = "it has ended"
+PASSING = "controllers write it about other objects"
+BUILT_IN = "every namespace has it"
+TOKEN = "a token of this cluster, worth nothing elsewhere"
+UNASKED = "secrets are only named, unless --with-secrets says otherwise"
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A claim and what is behind it: the data itself is not exported."""
+
+    namespace: str
+    claim: str
+    size: str
+    storage_class: str
+    access: tuple[str, ...]
+    volume: str
+    driver: str
+    handle: str
+    """What the driver calls it: of EBS vol-…, of EFS fs-…; empty while nothing is bound."""
+    on_removal: str
+    """What becomes of it when the claim goes: Delete or Retain."""
+
+
+@dataclass(slots=True)
+class Belongings:
+    """Everything of some namespaces."""
+
+    objects: dict[tuple[str, str], list[Object]] = field(default_factory=dict)
+    """(namespace, plural) -> objects."""
+    secrets: list[tuple[str, str, str]] = field(default_factory=list)
+    """(namespace, name, type) of those that are only named."""
+    volumes: list[Volume] = field(default_factory=list)
+    left_out: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """(kind, why) -> how many."""
+    unread: list[str] = field(default_factory=list)
+    """What could not be listed: the export lacks it."""
+    running: list[str] = field(default_factory=list)
+    """Work that has pods now."""
+    since: str = ""
+    """Day on which the first of the namespaces was made."""
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.objects.values()))
+
+
+def collect(api: Api, environment: str, spaces: Sequence[str], *, with_secrets: bool = False) -> Belongings:
+    """What is in these namespaces; Unreachable if there is none of them."""
+    found = Belongings()
+    kinds, silent = namespaced(api)
+    found.unread += [f"{version}: its server does not answer" for version in silent]
+    days = []
+    for space in spaces:
+        answer = api.request("GET", f"/api/v1/namespaces/{space}")
+        if not answer.ok:
+            found.unread.append(f"namespace {space}: {answer.status} {answer.message}")
+            continue
+        days.append(str(answer.body["metadata"]["creationTimestamp"])[:10])
+        for kind in kinds:
+            # What nobody can make is somebody's view of other objects.
+            if "create" in kind.verbs:
+                _take(api, environment, space, kind, found, with_secrets)
+    if not days:
+        raise Unreachable(f"given {', '.join(spaces)}, none of which is there; change: run `tenancy up {environment}`")
+    found.since = min(days)
+    found.volumes += _volumes(api, spaces)
+    return found
+
+
+def _take(api: Api, environment: str, space: str, kind: Kind, found: Belongings, with_secrets: bool) -> None:
+    answer = api.request("GET", kind.path(space))
+    if not answer.ok:
+        found.unread.append(f"{kind.plural} ({kind.version}) of {space}: {answer.status} {answer.message}")
+        return
+    for item in answer.body.get("items") or ():
+        whole = {"apiVersion": kind.version, "kind": kind.kind, **item}
+        if kind.kind == "Pod" and not has_ended(whole):
+            found.running.append(f"{space}/{item['metadata']['name']}")
+        if why := _left_out(whole, environment):
+            found.left_out[kind.kind, why] += 1
+        elif kind.kind == SECRET and not with_secrets:
+            found.left_out[kind.kind, UNASKED] += 1
+            found.secrets.append((space, item["metadata"]["name"], item.get("type", "")))
+        else:
+            found.objects.setdefault((space, kind.plural), []).append(as_written(whole))
+
+
+def _left_out(item: Mapping[str, Any], environment: str) -> str:
+    metadata, kind = item["metadata"], item["kind"]
+    if (metadata.get("labels") or {}).get(words.ENVIRONMENT) == environment:
+        return OURS
+    if kind in _PASSING:
+        return PASSING
+    if metadata.get("ownerReferences"):
+        return OWNED
+    if kind in {"Job", "Pod"} and has_ended(item):
+        return ENDED
+    if (kind, metadata["name"]) in _EVERYWHERE:
+        return BUILT_IN
+    return TOKEN if kind == SECRET and item.get("type") == _TOKEN else ""
+
+
+def _volumes(api: Api, spaces: Sequence[str]) -> Iterator[Volume]:
+    behind = {item["metadata"]["name"]: item["spec"] for item in api.items("/api/v1/persistentvolumes")}
+    for space in spaces:
+        for claim in api.items(collection("v1", "PersistentVolumeClaim", space), absent=True):
+            spec, status = claim["spec"], claim.get("status") or {}
+            name = spec.get("volumeName", "")
+            volume = behind.get(name, {})
+            driver = volume.get("csi") or {}
+            size = (status.get("capacity") or (spec.get("resources") or {}).get("requests") or {}).get("storage", "")
+            yield Volume(
+                space,
+                claim["metadata"]["name"],
+                size,
+                spec.get("storageClassName", ""),
+                tuple(spec.get("accessModes") or ()),
+                name,
+                driver.get("driver", ""),
+                driver.get("volumeHandle", ""),
+                volume.get("persistentVolumeReclaimPolicy", ""),
+            )

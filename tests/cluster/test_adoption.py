@@ -1,0 +1,420 @@
+"""A namespace with work is taken over, and its tenant leaves again: by the commands, with the API server and Kueue."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tenancy.catalog import vocabulary as words
+from tenancy.lab import control_plane
+from tenancy.live.api import Answer
+from tenancy.live.preflight import wait_for_guards
+from tenancy.live.removal import Stuck, take_out
+from tests.queues import town
+from tests.queues.scene import ROOT, Object, Scene, condition, until
+
+sys.path.append(str(ROOT / "tests" / "engine"))
+from engine_project import Done, Project, make_project
+
+HOME = "fraud--old"
+FILE = "tenants/fraud.yaml"
+IMAGE = "registry.bank.example/shared/app:1"
+ENVIRONMENT = (
+    town.ENVIRONMENT.replace("environment: town", "environment: local")
+    .replace("context: town", "context: gpu-tenancy-lab")
+    .replace("nodes: 8", "nodes: 2")
+)
+TENANT = town.tenant(
+    *("fraud", "risk", "guaranteed: 8"),
+    more="namespaces: [{name: old, quota: {config-maps: 2}}]\nadopt: true\n",
+)
+OTHER = town.tenant("owner", "markets", "guaranteed: 8")
+SAFE = {
+    "runAsNonRoot": True,
+    "runAsUser": 1000,
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+    "readOnlyRootFilesystem": True,
+}
+AMOUNTS = {amount: {"cpu": "100m", "memory": "128Mi"} for amount in ("requests", "limits")}
+
+
+def template(**container: Any) -> Object:
+    """A pod that every rule lets in, but for what is written of its container."""
+    main = {"name": "main", "image": IMAGE, "securityContext": SAFE, "resources": AMOUNTS, **container}
+    spec = {"automountServiceAccountToken": False, "containers": [main]}
+    return {"metadata": {"labels": {"app": "web"}}, "spec": spec}
+
+
+def deployment(name: str, **container: Any) -> Object:
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template(**container)}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": HOME}, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A lab with Kueue and one tenant's files; nothing of ours is on it yet."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("GPU_TENANCY_LAB", raising=False)
+        made = make_project(tmp_path_factory.mktemp("engine") / "project")
+        try:
+            for path in (made.environment / "tenants").iterdir():
+                path.unlink()
+            made.write("environment.yaml", ENVIRONMENT)
+            made.write("tenants/owner.yaml", OTHER)
+            done = made.tenancy("lab", "up", "local")
+            assert done.code == 0, done.text
+            yield made
+        finally:
+            for pid in made.engines():
+                os.kill(pid, signal.SIGKILL)
+            control_plane.down(root=made.folder)
+
+
+@pytest.fixture
+def scene(project: Project) -> Iterator[Scene]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("GPU_TENANCY_LAB", raising=False)
+        patch.setenv("KUBECONFIG", str(project.lab.kubeconfig))
+        yield Scene(project.folder, project.environment)
+
+
+def report(project: Project, *more: str) -> tuple[Done, dict[str, Any]]:
+    """`tenancy report adoption` of fraud, as a person reads it and as data."""
+    done = project.tenancy("report", "adoption", "local", "--tenant", "fraud")
+    data = project.tenancy("report", "adoption", "local", "--tenant", "fraud", "--format", "json", *more)
+    assert done.code == data.code, data.text
+    (space,) = json.loads(data.out)["namespaces"]
+    return done, space
+
+
+def told(space: dict[str, Any], topic: str) -> list[dict[str, str]]:
+    return [finding for finding in space["findings"] if finding["topic"] == topic]
+
+
+def rules(space: dict[str, Any], work: str) -> set[str]:
+    return {finding["rule"] for finding in told(space, "refused") if finding["what"] == work}
+
+
+def make(scene: Scene, item: Object, query: str = "") -> Answer:
+    from tenancy.live.api import collection
+
+    path = collection(item["apiVersion"], item["kind"], item["metadata"].get("namespace"))
+    return scene.api.request("POST", path + query, item)
+
+
+def drop(scene: Scene, version: str, kind: str, name: str) -> None:
+    from tenancy.live.api import collection
+
+    answer = scene.api.request("DELETE", f"{collection(version, kind, HOME)}/{name}?propagationPolicy=Background")
+    assert answer.ok, answer.message
+
+
+def everything(project: Project) -> dict[str, str]:
+    """What is in the namespace, with what changes whenever it is written."""
+    listed = project.run("kubectl", "get", "all,cm,quota,limits,netpol,rolebindings", "-n", HOME, "-o", "json")
+    assert listed.code == 0, listed.text
+    items = json.loads(listed.out)["items"]
+    return {f"{i['kind']}/{i['metadata']['name']}": i["metadata"]["uid"] + str(i.get("spec")) for i in items}
+
+
+# Taken over
+
+
+def test_before_any_guard_stands_the_report_says_what_comes_first(project: Project, scene: Scene) -> None:
+    assert make(scene, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}}).ok
+    until(lambda: scene.api.request("GET", f"/api/v1/namespaces/{HOME}/serviceaccounts/default").ok, "it takes pods")
+    beside = {"metadata": {"name": "legacy", "namespace": HOME}}
+    rbac = "rbac.authorization.k8s.io"
+    subject = {"apiGroup": rbac, "kind": "Group", "name": "legacy-team"}
+    items: list[Object] = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"kept-{n}", "namespace": HOME}}
+        for n in range(3)
+    ]
+    items += [
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "RoleBinding",
+            "subjects": [subject],
+            **beside,
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "edit"},
+        },
+        {"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"pods": "40"}}, **beside},
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            **beside,
+            "spec": {"podSelector": {}, "ingress": [{}], "policyTypes": ["Ingress"]},
+        },
+        deployment("good"),
+        deployment("visible", env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]),
+        deployment("elsewhere", image="docker.io/library/app:1"),
+        deployment("root", securityContext={**SAFE, "allowPrivilegeEscalation": True}),
+    ]
+    for item in items:
+        answer = make(scene, item)
+        assert answer.ok, f"{item['kind']}: {answer.message}"
+    until(lambda: len(scene.items("Pod", HOME, "v1")) == 4, "every deployment has its pod")
+    project.write(FILE, TENANT)
+    before = everything(project)
+    done, space = report(project)
+    assert done.code == 1
+    assert "no guard stands" in done.out
+    assert "write `guards: audit` into environment.yaml" in " ".join(done.out.split())
+    assert (space["state"], space["work"]) == ("to be taken over", 0)
+    assert everything(project) == before, "it only asks"
+
+
+def test_guards_that_warn_are_asked_before_the_namespace_is_ours(project: Project) -> None:
+    project.remove(FILE)
+    project.write("environment.yaml", ENVIRONMENT + "guards: audit\n")
+    done = project.tenancy("up", "local")
+    assert done.code == 0, done.text
+    assert "guard-03" in done.out, "the pack advises"
+    project.write(FILE, TENANT)
+    before = everything(project)
+    done, space = report(project)
+    assert done.code == 1, done.text
+    assert everything(project) == before
+    assert "guards only warn" in done.out
+    # Of the rules that read the namespace nothing can be known yet, and so nothing is said.
+    assert "img-01" in space["unasked"]
+    assert rules(space, "Deployment visible") == {"gpu-02"}
+    assert rules(space, "Deployment elsewhere") == set()
+    assert rules(space, "Deployment good") == set()
+    changes = {finding["what"]: (finding["now"], finding["then"]) for finding in told(space, "changes")}
+    assert changes[f"label {words.TENANT}"] == ("–", "fraud")
+    assert changes[f"label {words.PSA_ENFORCE}"] == ("–", "restricted")
+    beside = {finding["what"]: finding["now"] for finding in told(space, "stays beside")}
+    assert beside == {
+        "RoleBinding legacy": "Group legacy-team as edit",
+        "ResourceQuota legacy": "pods 40",
+        "NetworkPolicy legacy": "Ingress",
+    }
+    # Three of ours, and the root certificate that every namespace has.
+    assert [(f["what"], f["now"], f["then"]) for f in told(space, "quota below use")] == [
+        ("tenant: configmaps", "4", "2")
+    ]
+    (refused,) = told(space, "Pod Security")
+    assert "root-" in refused["what"]
+    assert "allowPrivilegeEscalation != false" in refused["now"]
+
+
+def test_a_namespace_is_in_the_way_until_its_file_adopts_it(project: Project) -> None:
+    project.edit(FILE, "adopt: true\n", "")
+    done, space = report(project)
+    refused = project.tenancy("up", "local")
+    project.write(FILE, TENANT)
+    assert (done.code, space["state"]) == (1, "in the way")
+    assert refused.code == 1
+    assert f"given Namespace {HOME}, which exists" in refused.err
+
+
+def test_taken_over_below_its_use_nothing_is_deleted_and_it_is_said(project: Project) -> None:
+    before = everything(project)
+    done = project.tenancy("up", "local")
+    assert done.code == 0, done.text
+    assert f"quota {HOME}/tenant: 4 configmaps in use, of 2: what runs stays" in done.out
+    after = everything(project)
+    assert {key: after.get(key) for key in before} == before
+
+
+def test_once_it_is_ours_all_rules_are_asked(project: Project) -> None:
+    done, space = report(project)
+    assert (done.code, space["state"], space["unasked"]) == (1, "taken over", [])
+    assert told(space, "changes") == []
+    assert rules(space, "Deployment elsewhere") == {"img-01"}
+    assert rules(space, "Deployment visible") == {"gpu-02"}
+    assert rules(space, "Deployment good") == set()
+    assert rules(space, "Deployment root") == {"PodSecurity"}
+    said = {finding["rule"]: finding["now"] for finding in told(space, "refused")}
+    assert said == {"gpu-02": "warned of", "img-01": "warned of", "PodSecurity": "refused"}
+
+
+def test_verify_says_that_guards_only_warn(project: Project) -> None:
+    done = project.tenancy("verify", "local", "--only", "gpu-02")
+    assert done.code == 1
+    assert "given a cluster whose guards only warn" in done.err
+    assert "it got through" in done.out
+
+
+def test_the_guards_are_known_to_be_in_force_while_they_warn(scene: Scene) -> None:
+    marker = scene.api.request("GET", f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/guards").body
+    assert marker["data"]["digest"] == scene.plan.platform.marker["data"]["digest"]
+    wait_for_guards(scene.api, marker["data"]["digest"])
+
+
+def test_mended_it_is_enforced_and_the_report_is_empty(project: Project, scene: Scene) -> None:
+    warned = make(scene, deployment("hidden", env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]), "?dryRun=All")
+    assert warned.ok
+    for name in ("visible", "elsewhere", "root"):
+        drop(scene, "apps/v1", "Deployment", name)
+    for n in range(3):
+        drop(scene, "v1", "ConfigMap", f"kept-{n}")
+    drop(scene, "rbac.authorization.k8s.io/v1", "RoleBinding", "legacy")
+    drop(scene, "v1", "ResourceQuota", "legacy")
+    drop(scene, "networking.k8s.io/v1", "NetworkPolicy", "legacy")
+    project.write("environment.yaml", ENVIRONMENT)
+    project.up()
+
+    def is_clean() -> bool:
+        done, _ = report(project)
+        return done.code == 0
+
+    until(is_clean, "the quota is counted anew, and the report finds nothing", also=lambda: report(project)[0].out)
+    bad, twin = "all", "void"
+    answers = [
+        make(scene, deployment("new", env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": value}]), "?dryRun=All")
+        for value in (bad, twin)
+    ]
+    assert [answer.status for answer in answers] == [403, 201], answers
+    assert "ValidatingAdmissionPolicy 'tenancy-templates'" in answers[0].message
+    assert "gpu-02" in answers[0].message
+    done = project.tenancy("verify", "local", "--only", "gpu-02")
+    assert "only warn" not in done.text
+    assert done.code == 0, done.text
+
+
+# Leaving
+
+
+def stage(project: Project, leaving: str) -> None:
+    text = TENANT.replace("adopt: true\n", "").replace("config-maps: 2", "config-maps: 20")
+    project.write(FILE, text + (f"leaving: {leaving}\n" if leaving else ""))
+
+
+def test_on_hold_what_runs_ends_what_waits_waits_and_people_read(project: Project, scene: Scene) -> None:
+    """Two jobs of 8 GPUs of 8: one runs. On hold it goes on; when it has ended, the other still waits."""
+    stage(project, "")
+    project.up()
+    drop(scene, "apps/v1", "Deployment", "good")
+    scene.read()
+    scene.submit("fraud", "runs", 8)
+    scene.until_runs(HOME, "runs")
+    scene.submit("fraud", "waits", 8)
+    scene.until_waits(HOME, "waits")
+    stage(project, "hold")
+    project.up()
+    assert scene.queue("fraud", "batch")["spec"]["stopPolicy"] == "Hold"
+    assert scene.runs(HOME, "runs")
+    written = scene.ask("fraud", scene.job("fraud", "more", 1), "?dryRun=All")
+    assert (written.status, "cannot create resource" in written.message) == (403, True)
+    jobs = f"/apis/batch/v1/namespaces/{HOME}/jobs"
+    assert scene.api.request("GET", jobs, identity=scene.developer("fraud")).ok
+    secrets = scene.api.request("GET", f"/api/v1/namespaces/{HOME}/secrets", identity=scene.developer("fraud"))
+    assert secrets.status == 403, "who only reads sees no secrets"
+    drop(scene, "batch/v1", "Job", "runs")
+    until(lambda: scene.held("fraud") == 0, "its GPUs are back")
+    assert not scene.runs(HOME, "waits")
+
+
+def test_back_from_hold_what_waited_starts_and_people_write(project: Project, scene: Scene) -> None:
+    stage(project, "")
+    project.up()
+    scene.until_runs(HOME, "waits")
+    assert scene.ask("fraud", scene.job("fraud", "more", 1), "?dryRun=All").ok
+
+
+def test_an_export_holds_what_can_be_made_again_and_says_what_it_lacks(
+    project: Project, scene: Scene, tmp_path: Path
+) -> None:
+    stage(project, "export")
+    project.up()
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key", "namespace": HOME}}
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "namespace": HOME},
+        "spec": {
+            "storageClassName": "gp3",
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "5Gi"}},
+        },
+    }
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web", "namespace": HOME},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
+    }
+    for item in ({**secret, "stringData": {"word": "hush"}}, claim, service):
+        answer = make(scene, item)
+        assert answer.ok, answer.message
+    out = tmp_path / "export"
+    done = project.tenancy("export", "fraud", "local", "--out", str(out))
+    assert done.code == 0, done.text
+    text = (out / "README.md").read_text()
+    assert "hush" not in "".join(path.read_text() for path in out.rglob("*") if path.is_file())
+    assert f"Secret {HOME}/key (Opaque)" in text
+    assert "tenancy chargeback local --from 20" in text
+    (job,) = yaml.safe_load_all((out / f"objects/{HOME}/jobs.yaml").read_text())
+    assert job["metadata"]["name"] == "waits"
+    assert {"status", "uid", "resourceVersion"}.isdisjoint({*job, *job["metadata"]})
+    assert "selector" not in job["spec"]
+    (volume,) = yaml.safe_load((out / "record/volumes.yaml").read_text())
+    assert (volume["claim"], volume["size"]) == ("data", "5Gi")
+    people = yaml.safe_load((out / "record/people.yaml").read_text())["people"]
+    assert [(p["name"], p["role"]) for p in people] == [("fraud-engineers", "developer")]
+    assert (out / "record/tenant.yaml").read_text() == (project.environment / FILE).read_text()
+    assert not (out / f"objects/{HOME}/resourcequotas.yaml").exists(), "what the file makes is not exported"
+    assert re.search(r"ResourceQuota \(\d+\): made from the tenant's file", text)
+    again = project.run("kubectl", "apply", "--dry-run=server", "--recursive", "-f", str(out / "objects"))
+    assert again.code == 0, again.text
+
+    done = project.tenancy("export", "fraud", "local", "--out", str(out))
+    assert (done.code, "which is there" in done.err) == (2, True)
+    open_out = tmp_path / "secrets"
+    done = project.tenancy("export", "fraud", "local", "--out", str(open_out), "--with-secrets")
+    assert done.code == 0, done.text
+    file = open_out / f"objects/{HOME}/secrets.yaml"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert next(yaml.safe_load_all(file.read_text()))["data"] == {"word": "aHVzaA=="}
+
+
+def test_with_kueue_down_nothing_begins_and_what_had_begun_names_it(project: Project, scene: Scene) -> None:
+    """`tenancy up` does not begin. What goes down in the middle of a removal is played by its second half alone: it
+    says what holds the pods of a job that was deleted, and who should let go. With Kueue back the command goes on."""
+    stage(project, "")
+    project.up()
+    scene.until_runs(HOME, "waits")
+    until(lambda: scene.pods(HOME), "its pod runs")
+    stage(project, "hold")
+    project.up()
+    stage(project, "remove")
+    scene.kill_kueue()
+    try:
+        versions, state = project.versions(), project.state_digest()
+        done = project.tenancy("up", "local")
+        assert done.code == 1, done.text
+        assert "given tenant fraud that leaves, and a Kueue whose webhook does not answer" in done.err
+        assert project.versions() == versions
+        assert project.state_digest() == state
+        with pytest.raises(Stuck) as stuck:
+            take_out(scene.api, [HOME], ["fraud--batch"], 10, print)
+        said = str(stuck.value)
+        assert f"given {HOME}, whose work is still there after 10 s" in said
+        assert f"{HOME}/waits-" in said
+        assert (
+            "batch.kubernetes.io/job-tracking is taken off by the job controller, asking the webhook of Kueue" in said
+        )
+        assert "change: start Kueue again, and run this again: it goes on from here" in said
+        assert scene.api.request("GET", f"/api/v1/namespaces/{HOME}").ok
+    finally:
+        scene.start_kueue()
+    done = project.tenancy("up", "local")
+    assert done.code == 0, done.text
+    assert scene.api.request("GET", f"/api/v1/namespaces/{HOME}").status == 404
+    assert scene.api.request("GET", "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/fraud--batch").status == 404
+    assert project.held() == set(project.objects())
+    assert condition(scene.queue("owner", "batch"), "Active").get("status") == "True", "who stays goes on"

@@ -1,0 +1,244 @@
+"""A tenant that leaves, by the commands: on hold, exported, back again, removed; and one that cannot go."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from aws_double import Call
+from engine_aws import OnAws, on_aws
+from engine_project import Done, Project, until
+from test_tenant_aws import ENVIRONMENT, FRAUD, TENANT
+
+from tenancy.catalog import vocabulary as words
+
+FILE = "tenants/fraud.yaml"
+SPACES = ("fraud--serve", "fraud--train")
+pytestmark = pytest.mark.usefixtures("before")
+
+
+def stage(project: Project, leaving: str) -> None:
+    """Write that stage into the tenant's file; empty: it stays."""
+    lines = [line for line in (project.environment / FILE).read_text().splitlines() if not line.startswith("leaving:")]
+    project.write(FILE, "\n".join([*lines, *([f"leaving: {leaving}"] if leaving else [])]) + "\n")
+
+
+def bindings(project: Project, space: str) -> dict[str, set[str]]:
+    """Role -> who has it there."""
+    return {
+        item["roleRef"]["name"]: {subject["name"] for subject in item["subjects"]}
+        for (kind, where, _), item in project.objects().items()
+        if (kind, where) == ("rolebindings", space)
+    }
+
+
+def ask(project: Project, method: str, path: str, body: Any = None) -> None:
+    with project.api() as api:
+        api.request(method, path, body, "application/json")
+
+
+@pytest.fixture(scope="module")
+def before(project: Project) -> dict[Any, Any]:
+    """Everything that stands before anybody leaves."""
+    project.up()
+    return project.objects()
+
+
+def test_on_hold_everybody_only_reads_and_nobody_gains(project: Project, before: dict[Any, Any]) -> None:
+    entered = {space: set().union(*bindings(project, space).values()) for space in SPACES}
+    stage(project, "hold")
+    done = project.up()
+    assert "fraud" in done.out
+    for space in SPACES:
+        assert bindings(project, space) == {"tenancy-viewer": entered[space]}
+    after = project.objects()
+    walls = {key for key in before if key[1] in SPACES and key[0] != "rolebindings"}
+    assert {key for key in after if key[1] in SPACES and key[0] != "rolebindings"} == walls
+    notes = {after["namespaces", "", space]["metadata"]["annotations"][words.LEAVING] for space in SPACES}
+    assert notes == {"hold"}
+
+
+def test_the_review_says_that_they_read(project: Project) -> None:
+    done = project.tenancy("report", "access", "local", "--tenant", "fraud", "--live", "--format", "json")
+    assert done.code == 0, done.text
+    people = [
+        entry for entry in json.loads(done.out)["access"] if entry["kind"] in {"Group", "User"} and entry["tenant"]
+    ]
+    assert len(people) >= 4
+    assert {entry["may"] for entry in people} == {"viewer"}
+
+
+def test_back_from_hold_all_is_as_it_was(project: Project, before: dict[Any, Any]) -> None:
+    stage(project, "export")
+    project.up()
+    stage(project, "")
+    project.up()
+    after = project.objects()
+    assert after.keys() == before.keys()
+    spec = lambda item: {k: v for k, v in item.items() if k not in {"metadata", "status"}}  # noqa: E731
+    assert {key: spec(item) for key, item in after.items()} == {key: spec(item) for key, item in before.items()}
+    for space in SPACES:
+        assert words.LEAVING not in after["namespaces", "", space]["metadata"].get("annotations", {})
+
+
+def test_a_tenant_at_work_is_not_removed_at_once(project: Project) -> None:
+    versions, state = project.versions(), project.state_digest()
+    stage(project, "remove")
+    done = project.tenancy("up", "local")
+    assert done.code == 1
+    assert "given tenant fraud with leaving: remove, whose fraud--train, fraud--serve is in use" in done.err
+    assert "write `leaving: hold` and run `tenancy up local`" in done.err
+    assert project.versions() == versions
+    assert project.state_digest() == state
+
+
+def test_a_file_that_is_deleted_first_is_refused(project: Project) -> None:
+    stage(project, "")
+    text = (project.environment / FILE).read_text()
+    versions, state = project.versions(), project.state_digest()
+    project.remove(FILE)
+    done = project.tenancy("up", "local")
+    project.write(FILE, text)
+    assert done.code == 1
+    assert "given stack local, which holds tenant fraud, which has no file" in done.err
+    assert "write its file again with `leaving: hold`" in done.err
+    assert "tenancy up local --remove fraud" in done.err
+    assert project.versions() == versions
+    assert project.state_digest() == state
+
+
+def test_only_who_has_no_file_is_removed_by_name(project: Project) -> None:
+    done = project.tenancy("up", "local", "--remove", "fraud")
+    assert done.code == 2
+    assert "given --remove fraud, which has a file" in done.err
+
+
+def test_what_holds_a_namespace_is_named_and_a_second_run_goes_on(project: Project) -> None:
+    """A ConfigMap with a finalizer that nobody takes off. Doors are shut and nothing else of the tenant is touched
+    when its time is up; with the finalizer gone the same command ends what it began."""
+    stage(project, "hold")
+    project.up()
+    path = "/api/v1/namespaces/fraud--train/configmaps"
+    held = {"metadata": {"name": "held", "finalizers": ["vendor.example/never"]}}
+    ask(project, "POST", path, held)
+    others = {key: version for key, version in project.versions().items() if "fraud" not in f"{key[1]}{key[2]}"}
+    stage(project, "remove")
+    done = project.tenancy("up", "local", "--timeout", "5")
+    assert done.code == 1, done.text
+    assert "tenant fraud is not gone" in done.err
+    assert "ConfigMap fraud--train/held is held by vendor.example/never" in done.err
+    assert "vendor.example/never is taken off by whoever writes finalizers of vendor.example" in done.err
+    assert "run this again: it goes on from here" in done.err
+    command = 'kubectl patch configmaps held -n fraud--train --type merge -p \'{"metadata":{"finalizers":null}}\''
+    assert command in done.err
+    assert "Traceback" not in done.text
+    assert bindings(project, "fraud--train") == {}
+    until(lambda: not project.exists("/api/v1/namespaces/fraud--serve"), "the other part is gone")
+
+    freed = project.run(
+        "kubectl", "patch", "configmaps", "held", "-n", "fraud--train", "--type", "merge",
+        "-p", '{"metadata":{"finalizers":null}}',
+    )  # fmt: skip
+    assert freed.code == 0, freed.text
+    project.up()
+    assert {kind for kind, *_ in (key for key in project.objects() if "fraud" in f"{key[1]}{key[2]}")} == set()
+    after = {key: version for key, version in project.versions().items() if "fraud" not in f"{key[1]}{key[2]}"}
+    assert after == others, "nobody else was touched"
+
+
+def test_the_file_stays_as_the_record_and_then_may_go(project: Project) -> None:
+    again: Done = project.up()
+    assert "unchanged" in again.out
+    project.remove(FILE)
+    project.up()
+    assert project.held() == set(project.objects())
+    assert "fraud--train" not in {key[2] for key in project.objects()}
+
+
+def test_doors_go_before_namespaces_and_walls_go_with_them(project: Project) -> None:
+    """Of research, removed in two stages: what the platform itself deleted, in its order."""
+    file = "tenants/research.yaml"
+    text = (project.environment / file).read_text()
+    project.write(file, text + "leaving: hold\n")
+    project.up()
+    since = project.audit_size()
+    project.write(file, text + "leaving: remove\n")
+    project.up()
+    removed = [one for one in project.audit(since) if one.verb == "delete" and not one.dry_run]
+    order = [one.resource for one in removed if "research--main" in {one.namespace, one.name}]
+    assert order.index("rolebindings") < order.index("namespaces"), order
+    first = {one.resource: one.code for one in removed if "research--main" in {one.namespace, one.name}}
+    walls = [r for r in order[: order.index("namespaces")] if r in {"networkpolicies", "resourcequotas", "limitranges"}]
+    assert walls == [], f"{first}: a wall fell while the namespace stood"
+    assert project.held() == set(project.objects())
+
+
+# On AWS, which is a double
+
+
+@pytest.fixture(scope="module")
+def on(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnAws]:
+    """Another environment on the cluster, of two tenants in stacks of their own."""
+    done = project.tenancy("down", "local", "--yes")
+    assert done.code == 0, done.text
+    with on_aws("two", project, tmp_path_factory.mktemp("two")) as found:
+        (found.folder / "tenants").mkdir(parents=True)
+        (found.folder / "environment.yaml").write_text(ENVIRONMENT.format(charts=found.charts), "utf-8")
+        write_fraud(found, "")
+        yield found
+
+
+def write_fraud(on: OnAws, more: str) -> None:
+    (on.folder / "tenants" / "fraud.yaml").write_text(TENANT.format(name="fraud") + FRAUD + more, "utf-8")
+
+
+def up_two(on: OnAws, *more: str) -> Done:
+    done = on.tenancy("up", "two", "--stack", "two", "--stack", "two--fraud", *more)
+    assert done.code == 0, done.text
+    return done
+
+
+def pipeline_may(on: OnAws) -> set[str]:
+    """Actions that the pipeline's role allows."""
+    (policy,) = [
+        json.loads(each.inputs["policy"])
+        for each in on.aws.live.values()
+        if each.type.endswith(":RolePolicy") and each.inputs["name"] == "pipeline"
+    ]
+    return {action for statement in policy["Statement"] for action in statement["Action"]}
+
+
+def test_on_hold_its_pipeline_pulls_and_pushes_nothing(on: OnAws) -> None:
+    up_two(on)
+    assert {"ecr:PutImage", "ecr:BatchGetImage"} <= pipeline_may(on)
+    write_fraud(on, "leaving: hold\n")
+    up_two(on)
+    assert "ecr:BatchGetImage" in pipeline_may(on)
+    assert "ecr:PutImage" not in pipeline_may(on)
+    assert "PodIdentityAssociation" in {each.type.rpartition(":")[2] for each in on.aws.live.values()}
+
+
+def test_removed_pods_are_nobody_before_their_namespace_goes_and_data_stays(on: OnAws) -> None:
+    there: dict[str, bool] = {}
+
+    def note(call: Call) -> None:
+        if call.kind == "delete" and not call.preview and call.type.endswith(":PodIdentityAssociation"):
+            space = call.inputs["namespace"]
+            wall = f"/apis/networking.k8s.io/v1/namespaces/{space}/networkpolicies/default-deny"
+            there[space] = on.project.exists(wall)
+
+    on.aws.on_call = note
+    write_fraud(on, "leaving: remove\n")
+    up_two(on, "--preview")
+    assert there == {}
+    assert on.project.exists("/api/v1/namespaces/fraud--train")
+    up_two(on)
+    assert there == {"fraud--train": True, "fraud--serve": True}
+    assert not on.project.exists("/api/v1/namespaces/fraud--train")
+    ours = [each for each in on.aws.live.values() if "fraud" in each.urn]
+    left = {each.type.rpartition(":")[2] for each in ours}
+    assert {"Key", "Repository", "Secret"} <= left
+    doors = {"AccessEntry", "PodIdentityAssociation", "Role", "RolePolicy"}
+    assert [each.urn for each in ours if each.type.rpartition(":")[2] in doors] == []

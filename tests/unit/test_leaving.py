@@ -1,0 +1,326 @@
+"""A tenant that leaves: what its stages leave of it in the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from tenancy.catalog import vocabulary as words
+from tenancy.diff.changes import Side, Topic, diff
+from tenancy.engine.changes import Change, Outcome, is_door, of_tenant, without_file
+from tenancy.live.adoption import below_use, namespace_rules, warnings
+from tenancy.live.api import Answer
+from tenancy.live.copies import as_written
+from tenancy.live.removal import report
+from tenancy.plan import Plan, make_plan
+from tenancy.plan.access_review import review
+from tenancy.plan.guards import WITNESS, guard_objects, guards, marker, witness
+from tenancy.plan.model import Object
+from tenancy.rules.objects import object_findings
+from tests.conftest import FRAUD, SpecFolder
+
+FILE = "tenants/fraud.yaml"
+CI = "ci: {github: bank/fraud, branch: main, role: developer}\n"
+
+
+def planned(spec: SpecFolder, more: str) -> Plan:
+    spec.write(FILE, FRAUD + more)
+    loaded = spec.load()
+    return make_plan(loaded.environment, loaded.tenants)
+
+
+def kinds(objects: Iterable[Object], kind: str) -> list[Any]:
+    return [item for item in objects if item["kind"] == kind]
+
+
+def roles(plan: Plan) -> dict[tuple[str, str], set[str]]:
+    """(Namespace, name of a subject) -> the roles that it has there, of fraud."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for item in kinds(plan.tenant("fraud").objects(), "RoleBinding"):
+        for subject in item["subjects"]:
+            key = (item["metadata"]["namespace"], subject["name"])
+            found.setdefault(key, set()).add(item["roleRef"]["name"])
+    return found
+
+
+@pytest.mark.parametrize("stage", ["hold", "export"])
+def test_everybody_who_was_in_reads_and_nobody_else_does(spec: SpecFolder, stage: str) -> None:
+    before = roles(planned(spec, CI))
+    after = roles(planned(spec, f"{CI}leaving: {stage}\n"))
+    assert set(before) == set(after)
+    assert ("fraud--train", words.CI_GROUP.format(tenant="fraud")) in after
+    assert {role for held in after.values() for role in held} == {"tenancy-viewer"}
+
+
+@pytest.mark.parametrize("stage", ["hold", "export"])
+def test_walls_stay_as_they_are(spec: SpecFolder, stage: str) -> None:
+    walls = [space.isolation for space in planned(spec, "").tenant("fraud").namespaces]
+    assert [space.isolation for space in planned(spec, f"leaving: {stage}\n").tenant("fraud").namespaces] == walls
+
+
+@pytest.mark.parametrize(
+    ("more", "policy"),
+    [
+        ("", "None"),
+        ("leaving: hold\n", "Hold"),
+        ("leaving: export\n", "Hold"),
+        ("leaving: hold\nqueue: drain\n", "HoldAndDrain"),
+        ("leaving: hold\nqueue: open\n", "Hold"),
+    ],
+)
+def test_nothing_new_starts_and_what_runs_ends_only_where_it_is_drained(
+    spec: SpecFolder, more: str, policy: str
+) -> None:
+    queues = kinds(planned(spec, more).tenant("fraud").queues, "ClusterQueue")
+    assert {queue["spec"]["stopPolicy"] for queue in queues} == {policy}
+
+
+def test_its_namespaces_say_the_stage_and_others_do_not(spec: SpecFolder) -> None:
+    plan = planned(spec, "leaving: export\n")
+    notes = {
+        item["metadata"]["name"]: item["metadata"]["annotations"].get(words.LEAVING)
+        for item in kinds(plan.objects(), "Namespace")
+        if words.TENANT in item["metadata"]["labels"]
+    }
+    assert notes == {"fraud--serve": "export", "fraud--train": "export", "research--main": None}
+
+
+def test_removed_it_has_no_object_and_no_place_in_anybodys(spec: SpecFolder) -> None:
+    plan = planned(spec, "leaving: remove\n")
+    assert list(plan.tenant("fraud").objects()) == []
+    assert "fraud" not in str(list(plan.objects()))
+    assert [tenant.name for tenant in plan.tenants] == ["fraud", "research"], "its stack is known"
+
+
+def test_who_stays_has_the_same_beside_one_that_is_removed(spec: SpecFolder) -> None:
+    before = planned(spec, "").tenant("research")
+    assert planned(spec, "leaving: hold\n").tenant("research") == before
+    assert planned(spec, "leaving: remove\n").tenant("research") == before
+
+
+def test_another_word_is_no_stage(spec: SpecFolder) -> None:
+    spec.write(FILE, FRAUD + "leaving: soon\n")
+    problem = spec.problem()
+    assert problem.field == "leaving"
+    assert "hold" in problem.change
+
+
+def test_the_review_shows_what_is_left(spec: SpecFolder) -> None:
+    spec.write(FILE, FRAUD + "leaving: hold\n")
+    loaded = spec.load()
+    entries = review(loaded.environment, loaded.tenants)
+    assert {e.role for e in entries if e.tenant == "fraud" and e.kind in {"Group", "User"}} == {"viewer"}
+    assert all(e.field for e in entries if e.tenant == "fraud"), "each rests on a line of the file"
+    spec.write(FILE, FRAUD + "leaving: remove\n")
+    loaded = spec.load()
+    assert [e for e in review(loaded.environment, loaded.tenants) if e.tenant == "fraud"] == []
+
+
+def test_the_diff_of_a_removal_is_that_of_a_tenant_that_goes(spec: SpecFolder) -> None:
+    side = lambda name: Side(name, spec.load())  # noqa: E731
+    whole = side("whole")
+    spec.write(FILE, FRAUD + "leaving: remove\n")
+    removed = side("removed")
+    (spec.path / FILE).unlink()
+    gone = side("gone")
+    told = lambda after: [c for c in diff(whole, after) if c.topic is not Topic.STACK]  # noqa: E731
+    assert told(removed) == told(gone)
+    assert [c for c in diff(removed, gone) if c.topic is not Topic.STACK] == []
+
+
+# What the engine's runs are asked
+
+
+def resource(kind: str, name: str, parent: str = "", custom: bool = True) -> dict[str, Any]:
+    return {"urn": f"urn:pulumi:local::gpu-tenancy::{kind}::{name}", "type": kind, "parent": parent, "custom": custom}
+
+
+def test_a_tenants_resources_are_those_below_its_component() -> None:
+    tenant = resource("gpu-tenancy:index:Tenant", "fraud", custom=False)
+    other = resource("gpu-tenancy:index:Tenant", "fraud-2", custom=False)
+    space = resource("gpu-tenancy:index:TenantNamespace", "fraud--train", tenant["urn"], custom=False)
+    binding = resource("kubernetes:rbac.authorization.k8s.io/v1:RoleBinding", "fraud--train-viewer", space["urn"])
+    wall = resource("kubernetes:core/v1:ResourceQuota", "fraud--train-quota", space["urn"])
+    foreign = resource("kubernetes:rbac.authorization.k8s.io/v1:RoleBinding", "fraud-2--viewer", other["urn"])
+    found = of_tenant([tenant, other, space, binding, wall, foreign], "fraud")
+    assert found == [binding, wall]
+    assert [is_door(one) for one in found] == [True, False]
+
+
+def test_a_tenant_without_a_file_is_known_by_what_a_preview_would_delete(plan: Plan) -> None:
+    gone = Change("gone", "delete", "Namespace gone--main")
+    of_fraud, shared = Change("fraud", "delete", "LocalQueue x"), Change("platform", "delete", "ClusterRole x")
+    coming = Change("new", "create", "Namespace new--main")
+    assert without_file(Outcome([gone, of_fraud, shared, coming]), plan) == ["gone"]
+
+
+# Guards that only warn
+
+
+def audit(spec: SpecFolder) -> list[Any]:
+    spec.add("environment.yaml", "guards: audit\n")
+    return list(guard_objects(spec.load().environment))
+
+
+def test_in_audit_every_guard_warns_and_none_denies(spec: SpecFolder) -> None:
+    enforced = kinds(guard_objects(spec.load().environment), "ValidatingAdmissionPolicyBinding")
+    warned = kinds(audit(spec), "ValidatingAdmissionPolicyBinding")
+    assert [b["metadata"]["name"] for b in warned] == [b["metadata"]["name"] for b in enforced]
+    assert {tuple(b["spec"]["validationActions"]) for b in enforced} == {("Deny", "Audit")}
+    assert {tuple(b["spec"]["validationActions"]) for b in warned} == {("Warn", "Audit")}
+
+
+def test_in_audit_the_witness_still_refuses_and_tells_these_guards_from_others(spec: SpecFolder) -> None:
+    enforced = guard_objects(spec.load().environment)
+    warning = tuple(audit(spec))
+    environment = spec.load().environment
+    (binding,) = kinds(witness(environment, warning), "ValidatingAdmissionPolicyBinding")
+    assert binding["metadata"]["name"] == WITNESS
+    assert binding["spec"]["validationActions"] == ["Deny"]
+    assert marker(environment, warning)["data"]["digest"] != marker(environment, enforced)["data"]["digest"]
+
+
+def test_the_pack_advises_of_guards_that_are_meant_to_warn(spec: SpecFolder) -> None:
+    for item in kinds(audit(spec), "ValidatingAdmissionPolicyBinding"):
+        assert [finding.rule for finding in object_findings(item)] == ["guard-03"]
+        del item["metadata"]["annotations"]
+        assert [finding.rule for finding in object_findings(item)] == ["guard-01"], "nobody said that it is meant"
+
+
+def test_rules_that_read_the_namespace_are_those_that_a_foreign_one_cannot_answer(spec: SpecFolder) -> None:
+    reading = namespace_rules(guards(spec.load().environment))
+    assert {"ns-02", "img-01", "gpu-06", "sched-01", "sched-04", "cost-01"} <= reading
+    assert reading.isdisjoint({"gpu-02", "sched-02", "dns-01", "avail-01", "stor-04"})
+
+
+def test_several_warnings_are_read_from_one_header() -> None:
+    header = '299 - "first, with \\"quotes\\"", 299 - "second: x"'
+    assert warnings(Answer(200, {}, {"Warning": header})) == ['first, with "quotes"', "second: x"]
+    assert warnings(Answer(200, {}, {})) == []
+
+
+# What is copied, and what holds a namespace
+
+
+def written(kind: str, spec: Object, **metadata: Any) -> Any:
+    item = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "x", "uid": "u", **metadata}, "spec": spec}
+    return as_written({**item, "status": {"phase": "Running"}})
+
+
+def test_a_copy_is_what_people_wrote() -> None:
+    labels = {
+        "app": "x",
+        "controller-uid": "u",
+        "kueue.x-k8s.io/queue-name": "nightly",
+        "kueue.x-k8s.io/managed": "true",
+    }
+    notes = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "team": "y"}
+    made = written("ConfigMap", {}, labels=labels, annotations=notes, resourceVersion="7", finalizers=["a/b"])
+    kept = {"app": "x", "kueue.x-k8s.io/queue-name": "nightly"}
+    assert made["metadata"] == {"name": "x", "labels": kept, "annotations": {"team": "y"}}
+    assert "status" not in made
+
+
+def test_a_jobs_selector_is_kept_only_where_somebody_wrote_it() -> None:
+    spec = {"selector": {"matchLabels": {}}, "template": {"metadata": {"labels": {"job-name": "x", "app": "x"}}}}
+    made = written("Job", spec)
+    assert made["spec"] == {"template": {"metadata": {"labels": {"app": "x"}}}}
+    assert "selector" in written("Job", {**spec, "manualSelector": True})["spec"]
+
+
+@pytest.mark.parametrize(("address", "kept"), [("10.0.0.1", {}), ("None", {"clusterIP": "None"})])
+def test_a_service_keeps_only_that_it_has_no_address(address: str, kept: dict[str, str]) -> None:
+    made = written(
+        "Service", {"clusterIP": address, "clusterIPs": [address], "ports": [{"port": 1, "nodePort": 30000}]}
+    )
+    assert made["spec"] == {"ports": [{"port": 1}], **kept}
+
+
+def test_a_pod_is_bound_to_nothing() -> None:
+    volumes = [{"name": "kube-api-access-x"}, {"name": "data"}]
+    mounts = [{"name": "kube-api-access-x"}, {"name": "data"}]
+    spec = {"nodeName": "n", "priority": 7, "volumes": volumes, "containers": [{"name": "m", "volumeMounts": mounts}]}
+    made = written("Pod", spec)
+    container = {"name": "m", "volumeMounts": [{"name": "data"}]}
+    assert made["spec"] == {"volumes": [{"name": "data"}], "containers": [container]}
+
+
+class Recorded:
+    """An API server that gives recorded answers; what it was not taught is not there."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self.answers = answers
+
+    def request(self, method: str, path: str, *_: Any, **__: Any) -> Answer:
+        found = self.answers.get(f"{method} {path}", self.answers.get(path))
+        if isinstance(found, Answer):
+            return found
+        return Answer(200, found) if found is not None else Answer(404, {"message": "not found", "status": "Failure"})
+
+    def items(self, path: str, absent: bool = False) -> list[Any]:  # noqa: ARG002
+        return list(self.request("GET", path).body.get("items") or ())
+
+
+def kind_of(name: str, kind: str) -> dict[str, Any]:
+    return {"name": name, "kind": kind, "namespaced": True, "verbs": ["create", "delete", "list"]}
+
+
+FLAVORS = "/apis/kueue.x-k8s.io/v1beta2/resourceflavors?dryRun=All"
+DOWN = Answer(500, {"message": 'failed calling webhook "mresourceflavor.kb.io": connection refused'})
+
+
+def held(finalizer: str, *, kueue: Answer | None = None) -> str:
+    """The report on a namespace in which a ConfigMap is held by that finalizer."""
+    item = {"metadata": {"name": "x", "finalizers": [finalizer], "deletionTimestamp": "2026-11-20T00:00:00Z"}}
+    answers: dict[str, Any] = {
+        "/api/v1": {"resources": [kind_of("configmaps", "ConfigMap")]},
+        "/apis": {"groups": [{"preferredVersion": {"groupVersion": "metrics.k8s.io/v1"}}]},
+        "/api/v1/namespaces/acme--main": {"metadata": {"name": "acme--main"}},
+        "/api/v1/namespaces/acme--main/configmaps": {"items": [item]},
+    }
+    if kueue:
+        answers |= {"/apis/kueue.x-k8s.io/v1beta2": {}, FLAVORS: kueue}
+    api: Any = Recorded(answers)
+    return report(api, ["acme--main"], 5)
+
+
+def test_the_report_names_object_finalizer_and_the_way_out() -> None:
+    said = held("vendor.example/never")
+    assert "given acme--main, whose namespace is still there after 5 s" in said
+    assert "ConfigMap acme--main/x is held by vendor.example/never" in said
+    assert "metrics.k8s.io/v1 does not answer" in said
+    assert """kubectl patch configmaps x -n acme--main --type merge -p '{"metadata":{"finalizers":null}}'""" in said
+
+
+@pytest.mark.parametrize(
+    ("kueue", "says", "change"),
+    [
+        (DOWN, "Kueue, which does not run", "change: start Kueue again"),
+        (Answer(201, {}), "Kueue, which runs", "change: see to what is named above"),
+    ],
+)
+def test_whether_kueue_runs_says_its_own_webhook(kueue: Answer, says: str, change: str) -> None:
+    said = held("kueue.x-k8s.io/resource-in-use", kueue=kueue)
+    assert f"kueue.x-k8s.io/resource-in-use is taken off by {says}" in said
+    assert change in said
+
+
+def test_what_only_kueues_webhook_holds_back_is_said_so() -> None:
+    said = held("batch.kubernetes.io/job-tracking", kueue=DOWN)
+    assert "is taken off by the job controller, asking the webhook of Kueue, which does not run" in said
+    assert "change: start Kueue again, and run this again" in said
+
+
+def test_a_namespace_that_goes_while_it_is_asked_about_is_no_trouble() -> None:
+    api: Any = Recorded({"/api/v1": {"resources": []}, "/apis": {"groups": []}})
+    assert "given acme--main" in report(api, ["acme--main"], 5)
+
+
+@pytest.mark.parametrize(("used", "below"), [("21", True), ("20", False), ("19", False)])
+def test_a_quota_is_below_use_only_if_more_is_in_use(plan: Plan, used: str, below: bool) -> None:
+    space = next(s for s in plan.tenant("fraud").namespaces if s.name == "fraud--serve")
+    live = {"metadata": {"name": "tenant", "namespace": space.name}, "status": {"used": {"pods": used}}}
+    api: Any = Recorded({f"/api/v1/namespaces/{space.name}/resourcequotas": {"items": [live]}})
+    assert below_use(api, [space]) == ({"fraud--serve/tenant": {"pods": ("20", "21")}} if below else {})
