@@ -18,6 +18,7 @@ SECTIONS = {
     "pack": "The policy pack",
     "queues": "The queues",
     "chargeback": "Chargeback",
+    "guards": "The guards",
 }
 PAGE = Path("docs/benchmarks.md")
 _TITLE = "# Benchmarks\n\nMeasured by `python -m bench`; never part of a test.\n"

@@ -1,0 +1,265 @@
+"""Admission behind the guards against the same API server without them: creation of a pod and of a job, dry run."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.generate import generate
+from tenancy.catalog import vocabulary as words
+from tenancy.lab import control_plane, ports, processes
+from tenancy.lab.api import Api, ApiError
+from tenancy.lab.layout import Lab
+from tenancy.live.api import collection
+from tenancy.plan import Plan, make_plan
+from tenancy.plan.guards import HELD, QUESTION, QUEUE
+from tenancy.plan.model import Object
+from tenancy.plan.samples import sample
+from tenancy.spec import Loaded, load
+
+TENANTS = (10, 200)
+REFUSED = 403
+PATIENCE = 300.0
+"""Seconds until what was made is in force; of 1,000 namespaces the controllers take a while to count the quotas."""
+SERVER, PLUGIN = "kube-apiserver", "ValidatingAdmissionPolicy"
+CREATE = "application/json"
+QUOTA = "ResourceQuota"
+READ = {QUOTA, "LimitRange"}
+"""Of a namespace's walls, what an admission reads."""
+_TWO_PARTS, _FOUR_PARTS = "  - notebooks\n", "  - notebooks\n  - explore\n  - tools\n"
+_GPU = {"a100": 1}
+_LARGEST = (64, 256)
+"""Containers, and environment variables of each."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is asked for, and how often."""
+
+    name: str
+    body: Object
+    pairs: int
+
+    @property
+    def path(self) -> str:
+        return (
+            collection(self.body["apiVersion"], self.body["kind"], self.body["metadata"]["namespace"]) + "?dryRun=All"
+        )
+
+
+@dataclass(frozen=True)
+class Server:
+    api: Api
+    pid: int
+
+    def cpu(self) -> float:
+        """Seconds of the processors that it has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Two API servers on one store, which differ in one admission plugin."""
+
+    bare: Server
+    guarded: Server
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Seconds from question to answer, and of the server's processors for each."""
+
+    times: list[float]
+    cpu: float
+
+
+def measure() -> str:
+    """The rows of the section, as Markdown."""
+    with tempfile.TemporaryDirectory() as folder:
+        loaded = load(fleet(Path(folder) / "stacks" / "bench", max(TENANTS)))
+        plan = make_plan(loaded.environment, loaded.tenants)
+        rows = [
+            f"{len(loaded.tenants[0].namespaces)} namespaces a tenant; {len(plan.platform.guards) // 2} guards with "
+            f"{_rules(plan)} rules. Two API servers on one store, one with the plugin {PLUGIN} switched off; a dry-run "
+            "creation on a kept connection to each in turn, in ms without → with guards: their ratio. Where others use "
+            "the machine too, the tenth that was disturbed least and the server's own CPU for each request say most. "
+            "Load before and after: {before} and {after}.",
+            "",
+            "| tenants | creation of | pairs | p10 | median | p99 | CPU of the server |",
+            "|---|---|---|---|---|---|---|",
+        ]
+        before = os.getloadavg()[0]
+        with servers(Path(folder), loaded) as found:
+            made = 0
+            for count in TENANTS:
+                make(found.guarded.api, plan, made, count)
+                made = count
+                rows += [_row(count, work, *timed(found, work)) for work in works(loaded)]
+        return "\n".join(rows).format(before=f"{before:.1f}", after=f"{os.getloadavg()[0]:.1f}")
+
+
+def _rules(plan: Plan) -> int:
+    return sum(len(guard["spec"].get("validations", ())) for guard in plan.platform.guards)
+
+
+def _row(count: int, work: Work, bare: Asked, guarded: Asked) -> str:
+    cells = [f"{count}", work.name, f"{work.pairs:,}"]
+    found = [
+        tuple(statistics.quantiles(asked.times, n=100, method="inclusive")[part] for asked in (bare, guarded))
+        for part in (9, 49, 98)
+    ]
+    for low, high in (*found, (bare.cpu, guarded.cpu)):
+        cells.append(f"{low * 1000:.1f} → {high * 1000:.1f}: {high / low:.2f}")
+    return f"| {' | '.join(cells)} |"
+
+
+def fleet(folder: Path, tenants: int) -> Path:
+    """An environment of that many tenants with five namespaces each."""
+    generate(folder, tenants)
+    for path in (folder / "tenants").iterdir():
+        path.write_text(path.read_text("utf-8").replace(_TWO_PARTS, _FOUR_PARTS), "utf-8")
+    return folder
+
+
+def works(loaded: Loaded) -> tuple[Work, ...]:
+    """As the queue's webhooks hand them on: Kueue does not run here."""
+    tenant = loaded.tenants[0]
+    part = tenant.namespaces[0]
+    pod, job = (sample(kind, loaded.environment, tenant, part, _GPU) for kind in ("pod", "job"))
+    for item in (pod, job):
+        item["metadata"]["labels"][QUEUE] = words.DEFAULT_QUEUE
+    pod["spec"]["schedulingGates"] = [{"name": HELD}]
+    job["spec"]["suspend"] = True
+    largest, (containers, variables) = copy.deepcopy(pod), _LARGEST
+    first = largest["spec"]["containers"][0]
+    first["env"] = [{"name": f"SETTING_{number}", "value": "x"} for number in range(variables)]
+    little = {"cpu": "10m", "memory": "16Mi", "ephemeral-storage": "1Mi"}
+    largest["spec"]["containers"] += [
+        {**first, "name": f"c{number}", "resources": {"requests": little, "limits": little}}
+        for number in range(1, containers)
+    ]
+    return (
+        Work("a pod with a GPU", pod, 1000),
+        Work("a job with a GPU", job, 1000),
+        Work(f"a pod of {containers} containers with {variables} variables each", largest, 100),
+    )
+
+
+def timed(found: Servers, work: Work) -> tuple[Asked, Asked]:
+    """Without and with the guards, in pairs; who is asked first alternates."""
+    both = (found.bare, found.guarded)
+    for server in both:
+        for _ in range(20):
+            _ask(server.api, work)
+    times: list[list[float]] = [[], []]
+    before = [server.cpu() for server in both]
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(work.pairs):
+            for which in (0, 1) if number % 2 else (1, 0):
+                times[which].append(_ask(both[which].api, work))
+    finally:
+        gc.enable()
+    used = [(server.cpu() - began) / work.pairs for server, began in zip(both, before, strict=True)]
+    return Asked(times[0], used[0]), Asked(times[1], used[1])
+
+
+def _ask(api: Api, work: Work) -> float:
+    began = time.perf_counter()
+    api.request("POST", work.path, work.body, CREATE)
+    return time.perf_counter() - began
+
+
+@contextmanager
+def servers(root: Path, loaded: Loaded) -> Generator[Servers]:
+    """A lab without nodes, and two more API servers on its store: the lab's own has controllers to serve."""
+    (root / "Pulumi.yaml").write_text("name: bench\nruntime: python\n", "utf-8")
+    os.environ.pop("GPU_TENANCY_LAB", None)
+    lab = control_plane.up(root=root, platform_group=loaded.environment.platform.group, nodes=[])
+    try:
+        taken = ports.choose(lab, ports.NAMES, [*ports.NAMES, *ports.METRICS])
+        guarded, bare = (taken[name] for name in ports.METRICS)
+        first = _start(lab, taken[SERVER], guarded, "guarded", {})
+        off = f"--disable-admission-plugins={PLUGIN}"
+        second = _start(lab, taken[SERVER], bare, "bare", {f",{PLUGIN},": ","}, off)
+        for port in (guarded, bare):
+            _until(lambda port=port: _answers(lab, port), f"the API server on port {port} answers")
+        with Api(lab, guarded, identity="platform") as one, Api(lab, bare, identity="platform") as other:
+            yield Servers(bare=Server(other, second), guarded=Server(one, first))
+    finally:
+        control_plane.down(root=root)
+
+
+def _start(lab: Lab, own: int, port: int, name: str, changed: Mapping[str, str], *more: str) -> int:
+    """An API server like the lab's own; its process."""
+    argv = list(processes.running(lab, (SERVER,))[SERVER][0].argv)
+    for old, new in {
+        f"--secure-port={own}": f"--secure-port={port}",
+        "audit.log": f"audit-{name}.log",
+        **changed,
+    }.items():
+        argv = [argument.replace(old, new) for argument in argv]
+    processes.start(lab, f"{SERVER}-{name}", [*argv, *more])
+    listening = f"--secure-port={port}"
+    return next(found.pid for found in processes.running(lab, (SERVER,))[SERVER] if listening in found.argv)
+
+
+def _answers(lab: Lab, port: int) -> bool:
+    try:
+        with Api(lab, port) as api:
+            return api.get("/readyz") == "ok"
+    except (OSError, ApiError):
+        return False
+
+
+def make(api: Api, plan: Plan, since: int, until: int) -> None:
+    """What admission reads of the tenants with these numbers, and the platform before the first of them."""
+    if not since:
+        platform = plan.platform
+        _apply(api, [platform.namespace, *platform.priorities, *platform.guards, *platform.witness])
+        _until(lambda: _in_force(api), "the guards are in force")
+    spaces = [space for tenant in plan.tenants[since:until] for space in tenant.namespaces]
+    _apply(api, [space.namespace for space in spaces])
+    _apply(api, [item for space in spaces for item in space.isolation if item["kind"] in READ])
+    made = [item for tenant in plan.tenants[:until] for item in tenant.objects() if item["kind"] == QUOTA]
+    _until(lambda: _counted(api) >= len(made), f"{len(made)} quotas are counted")
+
+
+def _apply(api: Api, items: Iterable[Object]) -> None:
+    for item in items:
+        api.apply(collection(item["apiVersion"], item["kind"], item["metadata"].get("namespace")), item)
+
+
+def _in_force(api: Api) -> bool:
+    """Whether the witness answers: it is the last policy that the server takes up."""
+    question = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": QUESTION}}
+    path = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps?dryRun=All"
+    try:
+        api.request("POST", path, question, CREATE)
+    except ApiError as error:
+        return error.status == REFUSED
+    return False
+
+
+def _counted(api: Api) -> int:
+    """Quotas whose use the controllers have counted: before that nothing is admitted."""
+    items = api.get("/api/v1/resourcequotas")["items"]
+    return sum("used" in item.get("status", {}) for item in items)
+
+
+def _until(fact: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not fact():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"after {PATIENCE:.0f} s still not: {what}")
+        time.sleep(0.2)

@@ -1,0 +1,42 @@
+"""200 tenants with five namespaces each: what an API server has to know and to read does not grow with them.
+
+How long it takes is for `make bench`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bench.guards import fleet
+from tenancy.catalog import vocabulary as words
+from tenancy.plan import Plan, make_plan
+from tenancy.spec import load
+
+
+@pytest.fixture(scope="module")
+def fleets(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Plan]:
+    """Of one tenant and of 200, with five namespaces each."""
+    plans = {}
+    for count in (1, 200):
+        loaded = load(fleet(tmp_path_factory.mktemp("fleet") / str(count) / "bench", count))
+        plans[count] = make_plan(loaded.environment, loaded.tenants)
+    return plans
+
+
+def test_a_thousand_namespaces_have_the_guards_of_five(fleets: dict[int, Plan]) -> None:
+    spaces = {count: sum(len(t.namespaces) for t in plan.tenants) for count, plan in fleets.items()}
+    assert spaces == {1: 5, 200: 1000}
+    one, many = (fleets[count].platform for count in (1, 200))
+    assert (one.guards, one.witness, one.roles) == (many.guards, many.witness, many.roles)
+
+
+def test_what_a_guard_reads_of_a_namespace_does_not_grow_with_tenants(fleets: dict[int, Plan]) -> None:
+    one, many = (fleets[count].tenants[0].namespaces for count in (1, 200))
+
+    def read(space: Any) -> Any:
+        return space.namespace["metadata"]["annotations"], space.namespace["metadata"]["labels"]
+
+    assert list(map(read, one)) == list(map(read, many))
+    assert words.ALLOWED_RESOURCES in read(one[0])[0]

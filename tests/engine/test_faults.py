@@ -1,0 +1,220 @@
+"""The API server fails, or the engine dies, at any step: the next run goes on from there, and no door ever stood open.
+
+`EVERY_FAULT=1` asks at every write with every fault, which takes half an hour.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+from engine_project import COLLECTIONS, NEW_TENANT, Asked, Done, Key, Project, until
+from fault_proxy import Fault, Proxy, Trap, in_front
+
+from tenancy.lab.api import Api, ApiError
+from tenancy.live.api import path_of
+from tenancy.plan import Plan, make_plan
+from tenancy.plan.model import Object
+from tenancy.plan.samples import sample
+from tenancy.spec import load
+
+UP = ("pulumi", "up", "--yes", "--skip-preview", "--non-interactive", "--stack", "local")
+DESTROY = ("pulumi", "destroy", "--yes", "--skip-preview", "--non-interactive", "--stack", "local")
+OF_TENANT = NEW_TENANT + "  - {{group: {name}-leads, role: owner}}\n"
+EVERY = bool(os.environ.get("EVERY_FAULT"))
+GUARDS = {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
+PLURALS = {path.rpartition("/")[2] for path in COLLECTIONS}
+
+PLATFORM = [
+    Trap(Fault.BUSY, resource="clusterroles"),
+    Trap(Fault.LOST, at=2, resource="validatingadmissionpolicies"),
+    Trap(Fault.ERROR, resource="validatingadmissionpolicybindings"),
+    Trap(Fault.CUT, at=2, resource="validatingadmissionpolicybindings"),
+    Trap(Fault.CONFLICT, resource="tenancy-witness"),
+    Trap(Fault.LOST, resource="configmaps"),
+]
+REMOVAL = [
+    Trap(Fault.ERROR, at=1),
+    Trap(Fault.LOST, resource="rolebindings"),
+    Trap(Fault.BUSY, at=2, resource="rolebindings"),
+    Trap(Fault.CUT, resource="namespaces"),
+    Trap(Fault.LOST, resource="namespaces"),
+    Trap(Fault.ERROR, resource="validatingadmissionpolicybindings"),
+    Trap(Fault.KILLED, at=3, resource="validatingadmissionpolicies"),
+]
+
+
+@pytest.fixture(scope="module")
+def proxy(project: Project) -> Iterator[Proxy]:
+    """In front of an empty cluster, for an environment with no tenant yet."""
+    for path in (project.environment / "tenants").iterdir():
+        path.unlink()
+    project.edit("environment.yaml", "    share: {time-slicing: 4}\n    tenants: [research]", "    tiers: [research]")
+    project.edit("environment.yaml", "{gpu: l4, share: time-slicing}", "{gpu: l4}")
+    assert project.pulumi("stack", "init", "local").code == 0
+    with in_front(project.lab) as found:
+        yield found
+
+
+def planned(project: Project) -> Plan:
+    loaded = load(project.environment)
+    return make_plan(loaded.environment, loaded.tenants)
+
+
+def key(item: Object) -> Key:
+    metadata = item["metadata"]
+    return path_of(item).split("/")[-2], metadata.get("namespace", ""), metadata["name"]
+
+
+def hit(project: Project, proxy: Proxy, trap: Trap, command: tuple[str, ...]) -> Done:
+    """A run that goes into the trap."""
+    with proxy.armed(trap):
+        process = project.start(*command)
+        trap.kill = lambda: os.kill(process.pid, signal.SIGKILL)
+        out, err = process.communicate(timeout=300)
+    done = Done(process.returncode, out, err, 0)
+    assert trap.sprung, f"no request went into {trap}: {done.text}"
+    assert "Traceback" not in done.text
+    return done
+
+
+def changes(project: Project, since: int) -> Iterator[Asked]:
+    """What was written, in the order in which it was: objects of kinds that the plan has."""
+    for one in project.audit(since):
+        if one.code < 300 and not one.dry_run and one.resource in PLURALS:
+            yield one
+
+
+def open_doors(project: Project, plan: Plan, since: int, present: set[Key]) -> list[str]:
+    """Moments at which somebody could enter a namespace without one of its limits, or beside a guard.
+
+    `present` is what stood at `since`, and afterwards what stands now.
+    """
+    guards = {key(guard) for guard in (*plan.platform.guards, *plan.platform.witness)}
+    walls = {s.name: {key(w) for w in s.isolation} for tenant in plan.tenants for s in tenant.namespaces}
+    found = []
+    for one in changes(project, since):
+        what = (one.resource, one.namespace, one.name)
+        if one.resource == "namespaces":
+            what = (one.resource, "", one.name)
+        (present.discard if one.verb == "delete" else present.add)(what)
+        doors = {name for resource, name, _ in present if resource == "rolebindings" and name in walls}
+        found += [
+            f"after {one.verb} {what}: {name} is open without {sorted(missing)}"
+            for name in doors
+            if (missing := (walls[name] | guards | {("namespaces", "", name)}) - present)
+        ]
+    return found
+
+
+def test_a_platform_that_fails_at_step_after_step_is_finished_by_the_next_run(project: Project, proxy: Proxy) -> None:
+    for trap in PLATFORM:
+        done = hit(project, proxy, trap, UP)
+        assert done.code != 0, f"{trap.sprung} was told to fail: {done.text}"
+        assert project.held() <= set(project.objects()), "the state holds nothing that is not there"
+    project.up()
+    plan = planned(project)
+    assert set(project.objects()) == {key(item) for item in plan.objects()} == project.held()
+
+
+def points() -> list[tuple[str, int, Fault]]:
+    """Which write of a new tenant's, and how: its namespace first, then its walls, then its doors."""
+    if EVERY:
+        return [("", at, fault) for at, fault in itertools.product(range(1, 16), Fault)]
+    chosen = {
+        "namespaces": "1 killed, 1 lost",
+        "resourcequotas": "1 500, 1 lost",
+        "limitranges": "1 cut",
+        "networkpolicies": "1 409, 2 killed, 3 lost",
+        "rolebindings": "1 429, 1 cut, 2 lost, 2 killed",
+    }
+    return [
+        (resource, int(at), Fault(how))
+        for resource, all_of_it in chosen.items()
+        for at, how in (each.split() for each in all_of_it.split(", "))
+    ]
+
+
+@pytest.mark.parametrize(("resource", "at", "fault"), points())
+def test_a_tenant_that_fails_at_a_step_is_finished_by_the_next_run(
+    project: Project, proxy: Proxy, resource: str, at: int, fault: Fault
+) -> None:
+    before, since = project.versions(), project.audit_size()
+    name = f"{resource[:3] or 'any'}{at}-{fault}"
+    project.write(f"tenants/{name}.yaml", OF_TENANT.format(name=name))
+    if at > sum(1 for _ in planned(project).tenant(name).objects()):
+        project.remove(f"tenants/{name}.yaml")
+        pytest.skip("a tenant has fewer objects")
+    trap = Trap(fault, at, resource)
+    done = hit(project, proxy, trap, UP)
+    assert done.code != 0 or fault in {Fault.BUSY, Fault.CUT, Fault.LOST}, "what can be asked again may be asked again"
+    if fault in {Fault.KILLED, Fault.LOST}:
+        project.up()
+    else:
+        again = project.run(*UP)
+        assert again.code == 0, again.text
+    plan, after = planned(project), project.versions()
+    assert open_doors(project, plan, since, set(before)) == []
+    assert set(after) == {key(item) for item in plan.objects()} == project.held()
+    assert {each: after[each] for each in before} == before, "nobody else was touched"
+
+
+def test_a_quota_below_what_is_used_ends_nothing_and_admits_nothing_more(project: Project, proxy: Proxy) -> None:
+    del proxy
+    project.write("tenants/full.yaml", OF_TENANT.format(name="full"))
+    project.up()
+    loaded = load(project.environment)
+    tenant = next(tenant for tenant in loaded.tenants if tenant.tenant == "full")
+    pod = sample("pod", loaded.environment, tenant, tenant.namespaces[0], {})
+    path, quota = path_of(pod).rpartition("/")[0], "/api/v1/namespaces/full--main/resourcequotas/tenant"
+
+    def ask(api: Api, number: int) -> None:
+        api.request("POST", path, {**pod, "metadata": {**pod["metadata"], "name": f"pod-{number}"}}, "application/json")
+
+    with project.api() as api:
+        until(lambda: project.exists("/api/v1/namespaces/full--main/serviceaccounts/default"), "it takes pods")
+        for number in range(3):
+            ask(api, number)
+        before = {item["metadata"]["uid"] for item in api.get(path)["items"]}
+        project.write(
+            "tenants/full.yaml", OF_TENANT.format(name="full") + "namespaces: [{name: main, quota: {pods: 2}}]\n"
+        )
+        project.up()
+        until(lambda: api.get(quota)["status"]["hard"]["pods"] == "2", "the controllers know the new quota")
+        assert api.get(quota)["status"]["used"]["pods"] == "3"
+        assert {item["metadata"]["uid"] for item in api.get(path)["items"]} == before
+        with pytest.raises(ApiError, match="exceeded quota: tenant, requested: pods=1, used: pods=3, limited: pods=2"):
+            ask(api, 3)
+        for number in range(3):
+            api.request("DELETE", f"{path}/pod-{number}?gracePeriodSeconds=0")
+
+
+def test_after_all_this_there_is_nothing_left_to_do(project: Project, proxy: Proxy) -> None:
+    del proxy
+    done = project.pulumi("preview", "--stack", "local", "--expect-no-changes", "--refresh")
+    assert done.code == 0, done.text
+
+
+def test_a_removal_that_fails_at_step_after_step_is_finished_by_the_next_and_opens_nothing(
+    project: Project, proxy: Proxy
+) -> None:
+    plan, since, present = planned(project), project.audit_size(), set(project.objects())
+    sprung = []
+    for trap in REMOVAL:
+        # A run that is hit ends what it has begun beside: there may be none of that kind left.
+        if sum(kind == trap.resource for kind, _, _ in project.held()) < trap.at and trap.resource:
+            continue
+        hit(project, proxy, trap, DESTROY)
+        sprung.append(trap)
+        held = project.held()
+        stands = {each for each in project.objects() if ("namespaces", "", each[1]) not in held}
+        assert stands <= held, "nothing is forgotten that does not go with its namespace"
+    assert len(sprung) >= len(REMOVAL) - 2, sprung
+    done = project.tenancy("down", "local", "--yes")
+    assert done.code == 0, done.text
+    assert open_doors(project, plan, since, present) == []
+    assert project.objects() == {}
+    assert project.held() == set()
