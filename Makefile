@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 TENANCY := $(BIN)/tenancy
 ENV ?= local
 
-.PHONY: help up down test test-newest lint types bench docs lock lab clean
+.PHONY: help up down test test-newest lint types bench claims side-by-side docs lock lab clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -46,6 +46,12 @@ bench: $(VENV)/ready ## timings into docs/benchmarks.md
 	@$(TENANCY) lab tools >/dev/null
 	@$(BIN)/python -m bench
 
+claims: $(VENV)/ready ## what is claimed and what proves it, into docs/claims.md
+	@$(TENANCY) claims local --markdown > docs/claims.md
+
+side-by-side: $(VENV)/ready ## the same attacks on other ways to share a cluster, into docs/side-by-side.md
+	@$(BIN)/python -m scripts.side_by_side
+
 lint: $(VENV)/ready
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -60,6 +66,7 @@ $(VENV)/docs: $(VENV)/ready requirements/docs.txt
 docs: $(VENV)/docs ## the documentation as a site, in site/
 	@$(TENANCY) rules --markdown > docs/rules.md
 	@$(TENANCY) schema --markdown > docs/spec.md
+	@$(TENANCY) claims local --markdown > docs/claims.md
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 VENV_NEWEST := .venv-newest

@@ -58,14 +58,16 @@ def command(
     Each attack has a twin that differs in one field and must be admitted: a cluster that refuses everything
     proves nothing. An attack counts as refused only if the control that should refuse it did. Whatever would
     write is asked as a dry run: nothing is made. Exit code 1 if anything got through, was refused by another
-    control than expected, or was refused though it should not be.
+    control than expected, or was refused though it should not be; and always while guards only warn.
     """
     from tenancy.lab.layout import enter_lab
+    from tenancy.live.adoption import mode
     from tenancy.live.api import Api, Unreachable
     from tenancy.live.attacks import all_attacks
     from tenancy.live.denial import AuditLog, ForeignLogError
     from tenancy.live.verify import NotDeployedError, scene_of
     from tenancy.plan import make_plan
+    from tenancy.spec.environment import GuardsMode
 
     loaded = load_or_exit(environment, form, lab)
     plan = make_plan(loaded.environment, loaded.tenants)
@@ -74,9 +76,14 @@ def command(
     try:
         api = Api(plan.context)
         log = audit_log or _lab_log(api)
-        audit = AuditLog(log) if log else None
+        warns = mode(api, plan.environment) is GuardsMode.AUDIT
+        # Of guards that warn the log says what they would have refused, which no answer says.
+        audit = AuditLog(log) if log and not warns else None
+        if warns:
+            click.echo(f"tenancy: {_only_warn(plan.environment)}", err=True)
         scene = scene_of(api, loaded, plan)
-        attacks = [attack for attack in written or all_attacks(scene) if attack.id.startswith(only)]
+        found = all_attacks(scene) if written is None else written
+        attacks = [attack for attack in found if attack.id.startswith(only)]
         if not attacks:
             fail(f"given --only {only}; rule: the start of an attack's id; change: run without --only to see them", 2)
         results = _run(api, attacks, audit, form)
@@ -86,8 +93,16 @@ def command(
         print_json([result.as_dict() for result in results])
     else:
         _show(results, audit is not None, brief)
-    if any(result.gap for result in results):
+    if warns or any(result.gap for result in results):
         sys.exit(FAILED)
+
+
+def _only_warn(environment: str) -> str:
+    return (
+        f"given a cluster whose guards only warn; rule: a tenant cannot get out; change: mend what `tenancy report "
+        f"adoption {environment}` finds, set guards to enforce in environment.yaml and run `tenancy up {environment}`. "
+        "What follows shows what gets through until then"
+    )
 
 
 def _run(api: Api, attacks: list[Attack], audit: AuditLog | None, form: str) -> list[Result]:

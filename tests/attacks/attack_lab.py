@@ -32,14 +32,43 @@ PATIENCE = 20.0
 
 
 def local(folder: Path, *, kinds: Iterable[str] = ()) -> Path:
-    """The files of `stacks/local` with what they give no occasion for: a longest run, and kinds of others' work."""
+    """The files of `stacks/local` with what they give no occasion for: a longest run, the steps up from a namespace,
+    and kinds of others' work."""
     shutil.copytree(ROOT / "stacks" / "local", folder)
-    file = folder / "environment.yaml"
-    text = file.read_text("utf-8")
-    assert text.count(BATCH) == 1
-    text = text.replace(BATCH, f"{BATCH}    max-run-time: 3d\n")
-    file.write_text(text + (f"queues: {{kinds: [{', '.join(kinds)}]}}\n" if kinds else ""), "utf-8")
+    more = f"queues: {{kinds: [{', '.join(kinds)}]}}\n" if kinds else ""
+    _edit(
+        folder / "environment.yaml",
+        (BATCH, f"{BATCH}    max-run-time: 3d\n"),
+        ("cuda-sample:13.0", f"cuda-sample:13.0@sha256:{'0' * 64}"),
+        ("    gpu-tier: reserved\n", "    gpu-tier: reserved\n    image-tags: false\n    writable-root: false\n"),
+        ("pools:\n", f"{more}sandbox: {{handler: kata-qemu, pool: metal}}\npools:\n{METAL}"),
+    )
+    tenants = folder / "tenants"
+    _edit(tenants / "performance.yaml", ("tier: batch\n", f"tier: batch\napart: true\n{GPU_USERS}"))
+    _edit(tenants / "research.yaml", ("tier: research\n", "tier: research\nisolation: dedicated-nodes\n"))
+    (tenants / "vault.yaml").write_text(VAULT, "utf-8")
     return folder
+
+
+METAL = "  metal: {instance: m7i.metal-24xl, nodes: 1, tenants: [vault]}\n"
+GPU_USERS = "gpu-users: [{user: ada@bank.example}]\n"
+VAULT = """tenant: vault
+team: key-custody
+owner: {name: vault-leads, mail: vault@bank.example}
+department: risk
+cost-center: CC-7000
+tier: batch
+isolation: sandbox
+people: [{group: vault-engineers, role: developer}]
+"""
+
+
+def _edit(file: Path, *changes: tuple[str, str]) -> None:
+    text = file.read_text("utf-8")
+    for old, new in changes:
+        assert text.count(old) == 1, f"{old!r} in {file.name}"
+        text = text.replace(old, new)
+    file.write_text(text, "utf-8")
 
 
 def until(obstacles: Callable[[], object], what: str) -> None:
@@ -74,13 +103,13 @@ def deployed(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPU_TENANCY_LAB", str(home))
         chart = plan.platform.queue_chart
-        lab = control_plane.up(
-            root=ROOT,
-            platform_group=loaded.environment.platform.group,
-            nodes=fake_nodes(loaded.environment),
-            queues=chart.values if chart else None,
-        )
         try:
+            lab = control_plane.up(
+                root=ROOT,
+                platform_group=loaded.environment.platform.group,
+                nodes=fake_nodes(loaded.environment),
+                queues=chart.values if chart else None,
+            )
             patch.setenv("KUBECONFIG", str(lab.kubeconfig))
             if crds := list(crds):
                 apply(crds)

@@ -42,7 +42,7 @@ WAYS: dict[str, Sequence[str]] = {
         *("kueue-08-pod-parent", "update-unmanage", "update-unmanage-by-status", "update-parent"),
     ),
     "K6 started by hand": ("update-unsuspend", "kueue-04-job-managed-by"),
-    "K7 another tenant's share": ("kueue-05-localqueue-share-of-research@fraud--train", "rbac-queue-make-queue"),
+    "K7 another tenant's share": ("kueue-05-localqueue-share-of-performance@fraud--train", "rbac-queue-make-queue"),
     "K8 a class of somebody else's": ("kueue-06-pod-unknown", "kueue-06-job-template", "sched-04-pod-system"),
     "K9 work that asks for nothing": ("behind-kueue-07",),
     "K10 the queue's own objects": (

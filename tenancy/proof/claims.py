@@ -1,0 +1,283 @@
+"""What an environment claims: each control with its cases, each rule with its plane and proof, each known way out.
+
+Counted from the attacks that the environment gives an occasion for, so that a page says nothing that cannot be asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from tenancy.check.judge import JUDGED
+from tenancy.live import denial
+from tenancy.live.attacks import Attack, Scene, all_attacks
+from tenancy.plan import Plan, make_plan
+from tenancy.plan.guards import BACKSTOPS, GUARDED, guards
+from tenancy.proof.ways import Way, families, ways
+from tenancy.rules.catalogue import RULES, Rule
+from tenancy.spec import SPEC_RULES, Loaded
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = "scripts/verify-on-cluster.sh"
+MUTATION = "tests/attacks/test_attacks.py"
+CLASSES = ("nvidia",)
+"""Runtime classes that a cluster with GPUs has."""
+
+_CONTROL, _DATA, _RESOURCE, _SEEN = "control", "data", "resource", "observability"
+PLANES: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("name", "ref", "rbac", "ns", "exc", "build", "guard", "seen", "eks", "ver", "aws", "id", "img", "pod", "iso"),
+        _CONTROL,
+    ),
+    **dict.fromkeys(("net", "dns", "stor", "reg"), _DATA),
+    **dict.fromkeys(
+        ("gpu", "sched", "kueue", "queue", "quota", "share", "pool", "mig", "dra", "node", "ami", "avail"), _RESOURCE
+    ),
+    **dict.fromkeys(("cost", "bill", "price"), _SEEN),
+}
+"""What a family of rules protects: who may do what, data and connections, machines, or what is seen and charged."""
+
+_NODE, _AWS, _CNI, _KUEUE = "node configuration", "AWS", "CNI", "Kueue"
+BEHIND: Mapping[str, str] = {
+    **dict.fromkeys(("ami", "mig", "node", "dra"), _NODE),
+    **dict.fromkeys(("aws", "eks", "reg"), _AWS),
+    **dict.fromkeys(("net",), _CNI),
+    **dict.fromkeys(("kueue", "share", "queue"), _KUEUE),
+    **dict.fromkeys(("stor-01", "stor-02", "stor-05", "stor-06", "stor-07", "stor-08"), _AWS),
+    **dict.fromkeys(("id-04", "id-05", "id-06", "pool-06"), _AWS),
+    **dict.fromkeys(("pool-02", "pool-08", "gpu-09"), _NODE),
+    **dict.fromkeys(("quota-01", "quota-02", "quota-05", "rbac"), "API server"),
+}
+"""Who keeps what a rule asks for, where no guard does; by family, or by rule where that differs."""
+
+ON_CLUSTER: Mapping[str, str] = {
+    "ami-01": "a GPU without asking for one",
+    "node-01": "a metadata token, in a pod without network policies",
+    "net-05": "instance metadata, IPv4",
+    "net-02": "another tenant's pod",
+    "net-08": "the cluster's DNS",
+    "pool-06": "EFA from",
+    "mig-01": "nvidia-mig-parted assert on",
+}
+"""Rules whose effect no machine here can show, and the check of the script that does."""
+
+CONTROLS: Mapping[str, tuple[str, str]] = {
+    "ResourceQuota": ("quota", "of every namespace"),
+    "LimitRange": ("limits", "of every namespace"),
+    "Namespace": ("pod-security", "the label of every namespace"),
+    "ClusterRole": ("rbac", "every right that nobody was given"),
+    "RoleBinding": ("rbac", "every right that nobody was given"),
+}
+"""Kinds of the plan that are a control of their own, and what attacks on it name as their rule."""
+
+ELSEWHERE: Mapping[str, str] = {
+    "NetworkPolicy": f"the CNI holds it: `{SCRIPT}`, another tenant's pod",
+    "PriorityClass": "sched-04 keeps tenants to theirs",
+    "ResourceFlavor": "Kueue holds it: the tests of queues run it",
+    "ClusterQueue": "Kueue holds it: the tests of queues run it",
+    "Cohort": "Kueue holds it: the tests of queues run it",
+    "Topology": "Kueue holds it: the tests of queues run it",
+    "LocalQueue": "kueue-01 keeps tenants to theirs",
+    "WorkloadPriorityClass": "kueue-06 keeps tenants to theirs",
+    "ServiceAccount": "what runs in a pod: without a right of its own",
+    "DeviceClass": "gpu-08 keeps tenants to theirs",
+    "ConfigMap": "says that the guards are in force",
+    "ValidatingAdmissionPolicy": "each of its rules is a control",
+    "ValidatingAdmissionPolicyBinding": "without it none of the policy's rules stands",
+    "MutatingAdmissionPolicy": "fills in what cost-01 then judges",
+    "MutatingAdmissionPolicyBinding": "without it the policy fills in nothing",
+    "Role": "rights of the platform's own parts",
+    "RuntimeClass": "gpu-01 keeps tenants to theirs",
+}
+"""Kinds of the plan that no attack is aimed at by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """Something that can be taken away, and the attacks that then get through."""
+
+    name: str
+    where: str
+    attacks: Sequence[Attack]
+
+
+class Claims:
+    def __init__(self, loaded: Loaded) -> None:
+        self.loaded = loaded
+        self.attacks = all_attacks(Scene(loaded.environment, loaded.tenants, CLASSES))
+
+    @cached_property
+    def asked(self) -> list[Attack]:
+        return [attack for attack in self.attacks if not attack.skipped]
+
+    @cached_property
+    def plan(self) -> Plan:
+        return make_plan(self.loaded.environment, self.loaded.tenants)
+
+    def of_rule(self, rule: str) -> list[Attack]:
+        return [attack for attack in self.asked if attack.rule == rule]
+
+    def controls(self) -> list[Control]:
+        """Every rule of every guard, and every other kind of wall."""
+        found = []
+        for guard in guards(self.loaded.environment):
+            for rule in guard.rules:
+                denier = denial.guard(guard.name, rule)
+                found.append(Control(rule, guard.name, [a for a in self.asked if a.expected_denier == denier]))
+        kinds = {item["kind"] for item in self.plan.objects()}
+        walls = dict.fromkeys(CONTROLS[kind] for kind in CONTROLS if kind in kinds)
+        return [*found, *(Control(rule, where, self.of_rule(rule)) for rule, where in walls)]
+
+    def reason(self, rule: str) -> str:
+        """Why a rule is not attacked here; empty if it is, or never is."""
+        return next((attack.skipped for attack in self.attacks if attack.rule == rule and attack.skipped), "")
+
+
+def plane(rule: str) -> str:
+    return PLANES.get(rule.partition("-")[0], _CONTROL)
+
+
+def enforcer(rule: str) -> str:
+    """Who keeps a rule when it matters; a file and a preview are earlier, and of those who use them."""
+    found = ["API server"] if rule in GUARDED else []
+    behind = BEHIND.get(rule) or BEHIND.get(rule.partition("-")[0])
+    if behind and not found:
+        found.append(behind)
+    if rule in SPEC_RULES:
+        found.append("files")
+    if rule in JUDGED:
+        found.append("preview")
+    return ", ".join(found) or "product"
+
+
+def page(loaded: Loaded) -> str:
+    """The page docs/claims.md."""
+    claims = Claims(loaded)
+    return "\n".join([*_head(claims), *_rules(claims), *_controls(claims), *_ways(claims)]) + "\n"
+
+
+def _head(claims: Claims) -> Iterator[str]:
+    name = claims.loaded.environment.environment
+    distinct = {attack.id.partition("@")[0] for attack in claims.asked}
+    held = {by: sum(any(h.by == by for h in way.held) for way in ways().values()) for by in ("attack", "cluster")}
+    yield from (
+        "# Claims",
+        "",
+        f"What is claimed of `{name}`, who enforces it, and what proves it. Made by `tenancy claims {name} --markdown`",
+        "from the rules, the plan and the attacks themselves; a test holds that it is up to date.",
+        "",
+        f"{len(claims.asked)} cases ({len(distinct)} attacks, in some cases for several namespaces), each with a twin",
+        "that differs in one field and has to be admitted. `tenancy verify` asks them of a live cluster.",
+        f"Of {len(ways())} known ways out {held['attack']} are attacked; {held['cluster']} have a part that only a",
+        f"real cluster shows: run `{SCRIPT}` there.",
+        "",
+    )
+
+
+def _rules(claims: Claims) -> Iterator[str]:
+    yield from (
+        "## Rules",
+        "",
+        "Where a rule is not the API server's, `files` is whoever reads the tenant files, `preview` the policy pack.",
+        "",
+        "| rule | what it keeps | plane | enforced by | proven by |",
+        "|---|---|---|---|---|",
+    )
+    for rule in RULES.values():
+        proof = "; ".join(_proof(claims, rule))
+        name = f"[{rule.id}](rules.md#{rule.id})"
+        yield f"| {name} | {_cell(rule.title)} | {plane(rule.id)} | {enforcer(rule.id)} | {proof} |"
+    yield ""
+
+
+def _proof(claims: Claims, rule: Rule) -> Iterator[str]:
+    if attacks := claims.of_rule(rule.id):
+        yield f"{_count(len(attacks), 'case')}, such as `{attacks[0].id}`"
+    elif reason := claims.reason(rule.id):
+        yield f"not asked here: {_cell(reason)}"
+    elif rule.id in BACKSTOPS:
+        yield "asked with the control before it gone: `tests/attacks/test_queue_attacks.py`"
+    if file := _named(rule.id):
+        yield f"`{file}`"
+    if check := ON_CLUSTER.get(rule.id):
+        yield f"effect not provable without hardware: run `{SCRIPT}`, *{check}*"
+
+
+def _named(rule: str) -> str:
+    """The tests in which a rule is broken; nothing without the tests at hand."""
+    parts = (
+        ("tests/unit/test_spec_rules.py", rule in SPEC_RULES),
+        ("tests/pack_cases.py", rule in JUDGED),
+        ("tests/chargeback", rule.startswith("bill-")),
+    )
+    return "`, `".join(file for file, holds in parts if holds)
+
+
+def _controls(claims: Claims) -> Iterator[str]:
+    yield from (
+        "## Controls and their cases",
+        "",
+        "Each control is taken away once on the running API server. Then exactly its own cases are no longer refused",
+        f"by it, and no other case changes: `{MUTATION}` and its neighbours hold both. A rule that stands in several",
+        "guards is taken away from all of them.",
+        "",
+        "| control | where | cases | such as |",
+        "|---|---|---:|---|",
+    )
+    for control in claims.controls():
+        example = f"`{control.attacks[0].id}`" if control.attacks else _unasked(claims, control.name)
+        yield f"| {control.name} | {control.where} | {len(control.attacks)} | {example} |"
+    kinds = dict.fromkeys(item["kind"] for item in claims.plan.objects())
+    yield from ("", "Other objects of the plan are held by somebody else, or hold nothing by themselves:", "")
+    yield from ("| kind | |", "|---|---|")
+    yield from (f"| {kind} | {ELSEWHERE[kind]} |" for kind in sorted(kinds) if kind in ELSEWHERE)
+    yield ""
+
+
+def _unasked(claims: Claims, rule: str) -> str:
+    if rule in BACKSTOPS:
+        return "another control refuses first; asked with that one gone"
+    return _cell(claims.reason(rule) or "reached only through what another guard or the API server refuses first")
+
+
+def _ways(claims: Claims) -> Iterator[str]:
+    yield from (
+        "## Known ways out",
+        "",
+        "What is known to lead out of a tenant, and what holds it. `outside` is what the product does not hold and",
+        "why; `open` is what it should and does not.",
+        "",
+    )
+    for letter, title in families().items():
+        yield from (f"### {letter}: {title}", "", "| id | way | held by |", "|---|---|---|")
+        for way in ways().values():
+            if way.family == letter:
+                yield f"| {way.id} | {_cell(way.what)} | {'; '.join(_held(claims, way))} |"
+        yield ""
+
+
+def _held(claims: Claims, way: Way) -> Iterator[str]:
+    for held in way.held:
+        if held.by == "attack":
+            found = [attack for attack in claims.asked if attack.id.startswith(held.name)]
+            many = f" ({_count(len(found), 'case')})" if found else " (not asked here)"
+            yield f"`{held.name}`{many}"
+        elif held.by == "rule":
+            yield f"[{held.name}](rules.md#{held.name})"
+        elif held.by == "test":
+            file, _, name = held.name.partition("::")
+            yield f"`{file.rpartition('/')[2].removesuffix('.py')}`: {name.removeprefix('test_').replace('_', ' ')}"
+        elif held.by == "cluster":
+            yield f"`{SCRIPT.rpartition('/')[2]}`, *{held.name}*"
+        else:
+            yield f"**{held.by}**: {_cell(held.name)}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,65 @@
+"""bypasses.toml as objects: the known ways out of a tenant, and what holds each."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).with_name("bypasses.toml")
+HOLDS = ("attack", "rule", "test", "cluster", "outside", "open")
+"""What an entry may say first; bypasses.toml says what each means."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One thing that holds a way: of which sort, and its name."""
+
+    by: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    id: str
+    what: str
+    asked: str
+    """Letters of what can show it."""
+    held: Sequence[Held]
+
+    @property
+    def family(self) -> str:
+        return self.id[0]
+
+    def names(self, by: str) -> list[str]:
+        """What holds it, of one sort."""
+        return [held.name for held in self.held if held.by == by]
+
+
+@cache
+def ways() -> Mapping[str, Way]:
+    return {id: _way(id, row) for id, row in _file()["ways"].items()}
+
+
+@cache
+def families() -> Mapping[str, str]:
+    """What each family's letter stands for, in order."""
+    return _file()["families"]
+
+
+@cache
+def _file() -> Mapping[str, Any]:
+    return tomllib.loads(FILE.read_text("utf-8"))
+
+
+def _way(id: str, row: Mapping[str, Any]) -> Way:
+    held = []
+    for text in row["held"]:
+        by, _, name = text.partition(" ")
+        if by not in HOLDS or not name:
+            raise ValueError(f"given {id}: {text!r}; change: start with one of {', '.join(HOLDS)}")
+        held.append(Held(by, name))
+    return Way(id, row["way"], row["asked"], tuple(held))

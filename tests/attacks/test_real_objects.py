@@ -1,0 +1,278 @@
+"""What a dry run cannot show: counts under concurrency, what a status frees, who evicts whom, whose turn it is."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from attack_lab import Cluster, apply, until
+
+from tenancy.live import denial
+from tenancy.live.api import Api, Identity, collection
+from tenancy.live.attacks import Place
+from tenancy.live.attacks.model import MERGE, STRATEGIC, put
+from tenancy.live.attacks.objects import CLUSTER_ADMIN
+from tenancy.live.attacks.pods import LIMITS
+from tenancy.plan import quotas
+from tenancy.rules.values import unenforced_quota_keys
+
+GPU = "nvidia.com/gpu"
+KEYS = {"of-limits": f"limits.{GPU}", "bare": GPU, "misspelt": "requests.nvida.com/gpu"}
+AT_ONCE, ROOM = 50, 5
+NODE = "verify-small"
+SMALL = {"cpu": "4", "memory": "16Gi", "pods": "20", "ephemeral-storage": "100Gi"}
+
+
+@pytest.fixture(scope="module")
+def home(cluster: Cluster) -> Place:
+    assert cluster.scene.home
+    return cluster.scene.home
+
+
+@pytest.fixture(scope="module")
+def other(cluster: Cluster, home: Place) -> Place:
+    found = next(place for place in cluster.scene.manned if place.tenant.tenant != home.tenant.tenant)
+    assert found
+    return found
+
+
+def _with_gpus(home: Place) -> tuple[dict[str, Any], str]:
+    """A pod with one GPU of the first kind, and the resource's name."""
+    flavor = next(iter(home.held))
+    return home.pod({flavor: 1}), home.environment.resource_of(flavor)
+
+
+@contextmanager
+def _made(api: Api, path: str, body: Any, who: Identity | None = None) -> Generator[str]:
+    answer = api.request("POST", path, body, who)
+    assert answer.ok, answer.message
+    there = f"{path}/{answer.body['metadata']['name']}"
+    try:
+        yield there
+    finally:
+        _gone(api, there)
+
+
+def _gone(api: Api, there: str) -> None:
+    """Nobody here takes a pod's own finalizers off, so they are."""
+    api.request("PATCH", there, {"metadata": {"finalizers": None}}, None, MERGE)
+    api.request("DELETE", f"{there}?gracePeriodSeconds=0")
+    until(lambda: api.request("GET", there).ok, f"{there} is gone")
+
+
+# Quotas
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
+def test_a_key_that_counts_nothing_stops_nobody_and_is_refused_when_read(
+    cluster: Cluster, home: Place, key: str
+) -> None:
+    pod, resource = _with_gpus(home)
+    quota: dict[str, Any] = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "of-somebody"}}
+    quota["spec"] = {"hard": {key.replace(GPU, resource): "0"}}
+    pods = collection("v1", "Pod", home.name)
+    with _made(cluster.api, collection("v1", "ResourceQuota", home.name), quota) as there:
+
+        def uncounted() -> bool:
+            status = cluster.api.request("GET", there).body.get("status") or {}
+            return "hard" not in status
+
+        until(uncounted, "the quota was looked at")
+        answer = cluster.api.request("POST", f"{pods}?dryRun=All", pod, home.developer)
+        assert answer.ok, f"the key would count: {answer.message}"
+        counts = {"spec": {"hard": {key.replace(GPU, resource): None, f"requests.{resource}": "0"}}}
+        assert cluster.api.request("PATCH", there, counts, content_type=MERGE).ok
+        until(
+            lambda: cluster.api.request("POST", f"{pods}?dryRun=All", pod, home.developer).ok,
+            "the twin's key counts",
+        )
+    if key == KEYS["misspelt"]:
+        # Of a form that counts: that nobody asks for such a thing is what the plan's own list of resources says.
+        assert f"requests.{resource}" in quotas.gpu_quota(home.environment, home.tenant, home.namespace)
+    else:
+        assert unenforced_quota_keys([key]) == [key]
+
+
+@pytest.mark.parametrize("scope", ["Terminating", "NotTerminating", "NotBestEffort"])
+def test_no_quota_of_ours_on_gpus_is_scoped_by_how_work_ends(cluster: Cluster, home: Place, scope: str) -> None:
+    """The API server takes such a quota, and whoever writes a deadline, or none, is then not counted."""
+    path = f"{collection('v1', 'ResourceQuota', home.name)}?dryRun=All"
+    quota: dict[str, Any] = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "scoped"}}
+    quota["spec"] = {"hard": {f"requests.{GPU}": "1"}, "scopes": [scope]}
+    answer = cluster.api.request("POST", path, quota)
+    assert answer.ok, f"nobody needs to look out for it any more: {answer.message}"
+    on_gpus = [
+        item["spec"]
+        for item in cluster.plan.objects()
+        if item["kind"] == "ResourceQuota"
+        and any(key.startswith("requests.nvidia.com/") for key in item["spec"]["hard"])
+    ]
+    assert on_gpus
+    assert [spec for spec in on_gpus if scope in str(spec.get("scopes", "")) + str(spec.get("scopeSelector", ""))] == []
+
+
+def test_fifty_at_once_get_exactly_what_the_quota_has(cluster: Cluster, home: Place) -> None:
+    key = "count/poddisruptionbudgets.policy"
+    quota = f"{collection('v1', 'ResourceQuota', home.name)}/{quotas.NAME}"
+    hard = cluster.api.request("GET", quota).body["spec"]["hard"]
+    path = collection("policy/v1", "PodDisruptionBudget", home.name)
+    budget: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {}}
+    budget["spec"] = {"selector": {"matchLabels": {"app": "x"}}, "maxUnavailable": 1}
+    many = [put(budget, "/metadata/name", f"at-once-{number}") for number in range(AT_ONCE)]
+
+    def allow(value: str) -> None:
+        assert cluster.api.request("PATCH", quota, {"spec": {"hard": {key: value}}}, content_type=MERGE).ok
+
+    def unseen(value: str) -> bool:
+        status = cluster.api.request("GET", quota).body["status"]
+        return status["hard"].get(key) != value or status["used"].get(key) != "0"
+
+    allow(str(ROOM))
+    until(lambda: unseen(str(ROOM)), "the quota is counted anew")
+    try:
+        with ThreadPoolExecutor(10) as pool:
+            answers = list(pool.map(lambda body: cluster.api.request("POST", path, body, home.developer), many))
+        refused = {denial.denier(a.status, a.message) for a in answers if not a.ok}
+        # A server that finds the count taken away under it says so and has the client try again.
+        late = [a for a in answers if a.status in (409, 500, 429)]
+        assert refused <= {denial.quota(quotas.NAME), denial.UNKNOWN}
+        assert sum(a.ok for a in answers) <= ROOM
+        assert sum(a.ok for a in answers) == ROOM or late, "as many as there is room for"
+    finally:
+        for body in many:
+            cluster.api.request("DELETE", f"{path}/{body['metadata']['name']}")
+        allow(hard[key])
+        until(lambda: unseen(hard[key]), "the quota has room again")
+
+
+def test_whoever_writes_a_pods_status_frees_its_quota(cluster: Cluster, home: Place) -> None:
+    pod, resource = _with_gpus(home)
+    pod = put(pod, "/metadata/name", "counted")
+    quota = f"{collection('v1', 'ResourceQuota', home.name)}/{quotas.NAME}"
+    done = {"status": {"phase": "Succeeded"}}
+
+    def used() -> str:
+        return cluster.api.request("GET", quota).body["status"]["used"][f"requests.{resource}"]
+
+    before = used()
+    with _made(cluster.api, collection("v1", "Pod", home.name), pod, home.developer) as there:
+        assert used() != before, "it counts"
+        answer = cluster.api.request("PATCH", f"{there}/status", done, home.developer, MERGE)
+        assert denial.denier(answer.status, answer.message) == denial.RBAC
+        assert cluster.api.request("PATCH", f"{there}/status", done, None, MERGE).ok
+        until(lambda: used() != before, "what is done counts no more")
+
+
+# Whose node it is
+
+
+@pytest.fixture
+def node(cluster: Cluster) -> Iterator[dict[str, str]]:
+    """A node of four processors that nobody shares, as a selector."""
+    selector = {"verify.example/node": NODE}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": NODE, "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": selector},
+        "spec": {},
+    }
+    apply([{**body, "metadata": {**body["metadata"], "labels": {**selector, "kubernetes.io/hostname": NODE}}}])
+    path = f"/api/v1/nodes/{NODE}"
+    status = {"status": {"allocatable": SMALL, "capacity": SMALL}}
+    assert cluster.api.request("PATCH", f"{path}/status", status, None, STRATEGIC).ok
+
+    def unready() -> bool:
+        there = cluster.api.request("GET", path).body
+        ready = any(c["type"] == "Ready" and c["status"] == "True" for c in there["status"].get("conditions", []))
+        return not ready or bool(there["spec"].get("taints")) or there["status"]["allocatable"].get("cpu") != "4"
+
+    until(unready, "the node is ready")
+    yield selector
+    cluster.api.request("DELETE", path)
+
+
+def _on(place: Place, name: str, selector: dict[str, str], cpu: str) -> dict[str, Any]:
+    pod = put(place.pod(), "/metadata/name", name)
+    pod = put(pod, "/spec/nodeSelector", selector)
+    for side in ("requests", "limits"):
+        pod = put(pod, f"{LIMITS.replace('limits', side)}/cpu", cpu)
+    return pod
+
+
+def _by_platform(name: str, selector: dict[str, str], cpu: str, **spec: Any) -> dict[str, Any]:
+    container = {"name": "x", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+    whole = {"nodeSelector": selector, "containers": [container], "terminationGracePeriodSeconds": 0, **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": whole}
+
+
+def _placed(cluster: Cluster, there: str) -> bool:
+    return bool(cluster.api.request("GET", there).body.get("spec", {}).get("nodeName"))
+
+
+def _turned_away(cluster: Cluster, there: str) -> bool:
+    """The scheduler looked at it and found no place."""
+    conditions = cluster.api.request("GET", there).body.get("status", {}).get("conditions", [])
+    return any(c["type"] == "PodScheduled" and c.get("reason") == "Unschedulable" for c in conditions)
+
+
+SYSTEM = collection("v1", "Pod", "kube-system")
+
+
+def test_no_priority_of_ours_evicts_another_tenants_pod(
+    cluster: Cluster, home: Place, other: Place, node: dict[str, str]
+) -> None:
+    mine, theirs = (collection("v1", "Pod", place.name) for place in (home, other))
+    with _made(cluster.api, theirs, _on(other, "sitting", node, "3"), other.developer) as sitting:
+        until(lambda: not _placed(cluster, sitting), "somebody has the node")
+        # The highest class that the attacker may use, against whatever the other has.
+        with _made(cluster.api, mine, _on(home, "pushing", node, "3"), home.developer) as pushing:
+            until(lambda: not _turned_away(cluster, pushing), "the scheduler has looked")
+            there = cluster.api.request("GET", sitting).body
+            assert there["metadata"].get("deletionTimestamp") is None
+            assert not cluster.api.request("GET", pushing).body["status"].get("nominatedNodeName")
+        # The twin may evict, and does: it is the class alone that keeps tenants from it.
+        urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "verify-urgent"}}
+        with (
+            _made(cluster.api, "/apis/scheduling.k8s.io/v1/priorityclasses", {**urgent, "value": 2_000_000}),
+            _made(
+                cluster.api, SYSTEM, _by_platform("evicting", node, "3", priorityClassName="verify-urgent"), None
+            ) as evicting,
+        ):
+            until(lambda: not _placed(cluster, evicting), "whoever may evict gets the node")
+
+
+def test_anti_affinity_across_namespaces_would_keep_others_off_a_node(
+    cluster: Cluster, home: Place, node: dict[str, str]
+) -> None:
+    """Why sched-06 is there."""
+    term: dict[str, Any] = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+    for namespaces, kept_off in (({"namespaceSelector": {}}, True), ({}, False)):
+        terms = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{**term, **namespaces}]}}
+        with _made(cluster.api, SYSTEM, _by_platform("alone", node, "1", affinity=terms)) as alone:
+            until(lambda at=alone: not _placed(cluster, at), "one pod is there")
+            pods = collection("v1", "Pod", home.name)
+            with _made(cluster.api, pods, _on(home, "beside", node, "1"), home.developer) as beside:
+                seen = _turned_away if kept_off else _placed
+                until(lambda at=beside, seen=seen: not seen(cluster, at), "the scheduler has looked")
+                assert _placed(cluster, beside) is not kept_off
+
+
+# Whose turn it is
+
+
+def test_a_tenants_requests_wait_their_turn(cluster: Cluster, home: Place) -> None:
+    levels = {
+        item["metadata"]["uid"]: item["spec"]["type"]
+        for item in cluster.api.items("/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations")
+    }
+    path = f"{collection('v1', 'Pod', home.name)}"
+
+    def level(who: Identity | None) -> str:
+        headers = {name.lower(): value for name, value in cluster.api.request("GET", path, None, who).headers.items()}
+        return levels[headers["x-kubernetes-pf-prioritylevel-uid"]]
+
+    assert level(home.developer) == "Limited"
+    assert level(CLUSTER_ADMIN) == "Exempt", "else nothing tells the two apart"

@@ -1,0 +1,335 @@
+"""What a pod may not be made like it may not become: every way to write what stands, and every sort of container."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from attack_lab import Cluster
+
+from tenancy.catalog import vocabulary as words
+from tenancy.live import denial
+from tenancy.live.api import Identity, collection
+from tenancy.live.attacks import Attack, Place, Request, differences
+from tenancy.live.attacks.model import ABSENT, APPLY, JSON_PATCH, MERGE, STRATEGIC, attack, escaped, put
+from tenancy.live.attacks.objects import CLUSTER_ADMIN
+from tenancy.live.attacks.pods import FOREIGN_IMAGE, of_api, workload
+from tenancy.live.denial import AuditLog
+from tenancy.live.verify import run
+from tenancy.plan.guards import GUARDED
+from tenancy.plan.model import Object
+
+WRITTEN = ("Deployment", "StatefulSet", "CronJob", "ReplicaSet")
+"""Kinds whose template may be written anew; a Job's may not, nor most of a pod."""
+WAYS = ("replace", "json", "merge", "strategic", "apply")
+PATCHES = {"json": JSON_PATCH, "merge": MERGE, "strategic": STRATEGIC, "apply": APPLY}
+STOOD = "stood"
+ON_TEMPLATES = {
+    rule
+    for rule in GUARDED
+    if rule.startswith(("gpu-0", "sched-", "img-", "dns-", "avail-", "pod-", "quota-", "stor-04", "net-07", "cost-"))
+} - {"gpu-01", "gpu-04", "gpu-08", "avail-02", "pod-03", "sched-03", "sched-08"}
+"""Rules on pods; of those left out one needs a class of the cluster's, three a namespace that is told so, and the
+others are about other kinds."""
+
+
+@pytest.fixture(scope="module")
+def home(cluster: Cluster) -> Place:
+    assert cluster.scene.home
+    return cluster.scene.home
+
+
+@pytest.fixture(scope="module")
+def stood(cluster: Cluster, home: Place) -> Iterator[str]:
+    """A pod, and one of each kind without pods, as they are admitted."""
+    pod = put(home.pod(), "/metadata/name", STOOD)
+    made = [pod, *(_still(workload(kind, pod)) for kind in WRITTEN)]
+    paths = [collection(item["apiVersion"], item["kind"], home.name) for item in made]
+    try:
+        for path, item in zip(paths, made, strict=True):
+            answer = cluster.api.request("POST", path, item)
+            assert answer.ok, answer.message
+        yield STOOD
+    finally:
+        for path in paths:
+            cluster.api.request("DELETE", f"{path}/{STOOD}?gracePeriodSeconds=0&propagationPolicy=Background")
+
+
+def _still(work: Object) -> Object:
+    """Work that makes no pod by itself."""
+    return put(work, "/spec/suspend" if work["kind"] == "CronJob" else "/spec/replicas", work["kind"] == "CronJob" or 0)
+
+
+def _refused(cluster: Cluster, attacks: Sequence[Attack]) -> list[dict[str, Any]]:
+    """Those of the attacks that are no attack with a twin, or got through."""
+    wrong = {a.id: d for a in attacks if len(d := differences(a.request.as_data(), a.twin.as_data())) != 1}
+    assert wrong == {}, "a twin differs in one field"
+    return [r.as_dict() for r in run(cluster.api, attacks, AuditLog(cluster.audit_log)) if r.gap]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A template that is refused when it is made, and how it would be written onto one that stands."""
+
+    attack: Attack
+    kind: str
+    path: str
+
+    def by(self, way: str) -> Attack:
+        bad, good = (_stands(body) for body in (self.attack.request.body, self.attack.twin.body))
+        request, twin = self._request(way, bad), self._request(way, good)
+        return replace(self.attack, id=f"{self.attack.id}-{way}", request=request, twin=twin)
+
+    def _request(self, way: str, body: Object) -> Request:
+        who = self.attack.request.who
+        if way == "replace":
+            return Request("PUT", self.path, body, who)
+        if way == "json":
+            patch = [{"op": "replace", "path": "/spec", "value": body["spec"]}]
+            return Request("PATCH", self.path, patch, who, JSON_PATCH)
+        query = "?fieldManager=verify&force=true" if way == "apply" else ""
+        return Request("PATCH", f"{self.path}{query}", body, who, PATCHES[way])
+
+
+def _stands(body: Object) -> Object:
+    """The body under the name of what stands; the selector goes by that name."""
+    named = copy.deepcopy(body)
+    old, named["metadata"]["name"] = named["metadata"]["name"], STOOD
+    labels = {"app.kubernetes.io/name": STOOD}
+    spec = named["spec"]
+    if "serviceName" in spec:
+        spec["serviceName"] = STOOD
+    if "selector" in spec:
+        assert spec["selector"] == {"matchLabels": {"app.kubernetes.io/name": old}}
+        spec["selector"] = {"matchLabels": labels}
+        spec["template"]["metadata"]["labels"].update(labels)
+    return _still(named)
+
+
+def _of_template(found: Attack) -> bool:
+    """Whether the difference is in what is written anew, and not in the object's own labels."""
+    (at,) = differences(found.request.body, found.twin.body)
+    return at.startswith("/spec/")
+
+
+def _adds(found: Attack) -> bool:
+    """Whether the attack has what its twin lacks, or another value: no patch takes away what it does not name."""
+    (at,) = differences(found.request.body, found.twin.body)
+    return put(found.request.body, at, ABSENT) != found.request.body
+
+
+def _written(cluster: Cluster, home: Place) -> list[Written]:
+    found = []
+    for kind in WRITTEN:
+        path = collection(of_api(kind), kind, home.name)
+        of_kind = [
+            a for a in cluster.attacks if not a.skipped and a.request.method == "POST" and a.request.path == path
+        ]
+        found += [Written(a, kind, f"{path}/{STOOD}") for a in of_kind if _of_template(a)]
+    return found
+
+
+def _held_by_queue(case: Attack) -> bool:
+    """Kueue's webhook lets nobody change what a StatefulSet's pods ask for and where they may run: no twin passes."""
+    return "-statefulset-" in case.id and case.rule in {"quota-04", "sched-01", "sched-06"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_template_becomes_what_it_may_not_be(cluster: Cluster, home: Place, stood: str, way: str) -> None:
+    assert stood
+    whole = way in ("replace", "json")
+    able = [written for written in _written(cluster, home) if not _held_by_queue(written.attack)]
+    attacks = [written.by(way) for written in able if whole or _adds(written.attack)]
+    assert {attack.rule for attack in attacks} >= ON_TEMPLATES - (set() if whole else {"quota-04"})
+    assert _refused(cluster, attacks) == []
+
+
+# A pod that stands, by each kind of patch
+
+
+LABELS, NOTES = "/metadata/labels", "/metadata/annotations"
+MARKS: dict[str, tuple[str, str, Any]] = {
+    "gpu-05": (f"{NOTES}/{escaped('nvidia.cdi.k8s.io/pod')}", "nvidia.com/gpu=all", "annotation"),
+    "avail-04": (f"{NOTES}/{escaped('karpenter.sh/do-not-disrupt')}", "true", "hold"),
+    "net-07": (f"{NOTES}/{escaped('k8s.v1.cni.cncf.io/networks')}", "x", "network"),
+    "cost-01": (f"{LABELS}/team", "another-team", "team"),
+    "kueue-08": (f"{LABELS}/{escaped('kueue.x-k8s.io/pod-group-name')}", "a", "group"),
+}
+"""Labels and annotations that a rule refuses: where, what, and a name."""
+
+
+def _marked(home: Place, path: str, way: str, at: str, value: Any, who: Identity | None) -> Request:
+    plain: Any = {"metadata": {"annotations": {"bank.example/note": "x"}, "labels": {"note": "hello"}}}
+    if way == "json":
+        body: Any = [{"op": "add", "path": f"{NOTES}/note", "value": "x"}]
+        if value is not ABSENT:
+            body = [{"op": "add", "path": at, "value": value}]
+        return Request("PATCH", path, body, who, JSON_PATCH)
+    if way == "apply":
+        plain |= {"apiVersion": "v1", "kind": "Pod"}
+        plain["metadata"]["name"] = STOOD
+        path = f"{path}?fieldManager=verify&force=true"
+    assert home
+    return Request("PATCH", path, put(plain, at, value), who, PATCHES[way])
+
+
+@pytest.mark.parametrize("way", PATCHES)
+@pytest.mark.parametrize("status", ["", "/status"])
+def test_what_stands_is_guarded_by_its_status_too(
+    cluster: Cluster, home: Place, stood: str, way: str, status: str
+) -> None:
+    path = f"/api/v1/namespaces/{home.name}/pods/{stood}{status}"
+    # Nobody of a tenant may write a status; whoever has every right is still refused.
+    who = CLUSTER_ADMIN if status else home.developer
+    attacks = []
+    for rule, (at, value, name) in MARKS.items():
+        if way == "json":
+            bad = _marked(home, path, way, at, value, who)
+            twin = {**bad.body[0], "path": f"{at.rpartition('/')[0]}/note"}
+            request, good = bad, [twin]
+        else:
+            request, good = _marked(home, path, way, at, value, who), _marked(home, path, way, at, ABSENT, who).body
+        guard = cluster.scene.guard(rule, f"pods{status}")
+        attacks.append(attack(f"mark-{name}-{way}", rule, name, guard, request, twin_body=good))
+    assert _refused(cluster, attacks) == []
+
+
+@pytest.mark.parametrize("way", ["json", "merge", "strategic", "apply"])
+def test_a_running_pods_image_and_tolerations_are_judged_again(
+    cluster: Cluster, home: Place, stood: str, way: str
+) -> None:
+    path = f"/api/v1/namespaces/{home.name}/pods/{stood}"
+    there = cluster.api.request("GET", path).body["spec"]
+    image = there["containers"][0]["image"]
+    extra = {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}
+    me = home.developer
+    if way == "json":
+        image_patch: Any = [{"op": "replace", "path": "/spec/containers/0/image", "value": image}]
+        at = "/0/value"
+        tolerate: Any = [{"op": "add", "path": "/spec/tolerations/-", "value": extra}]
+        key = "/0/value/key"
+    elif way == "strategic":
+        image_patch = {"spec": {"containers": [{"name": there["containers"][0]["name"], "image": image}]}}
+        at, key = "/spec/containers/0/image", f"/spec/tolerations/{len(there['tolerations'])}/key"
+        tolerate = {"spec": {"tolerations": [*there["tolerations"], extra]}}
+    elif way == "merge":
+        image_patch = {"spec": {"containers": there["containers"]}}
+        at, key = "/spec/containers/0/image", f"/spec/tolerations/{len(there['tolerations'])}/key"
+        tolerate = {"spec": {"tolerations": [*there["tolerations"], extra]}}
+    else:
+        whole = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": stood}}
+        named = {"name": there["containers"][0]["name"], "image": image}
+        image_patch = {**whole, "spec": {"containers": [named]}}
+        at, key = "/spec/containers/0/image", f"/spec/tolerations/{len(there['tolerations'])}/key"
+        tolerate = {**whole, "spec": {"containers": [named], "tolerations": [*there["tolerations"], extra]}}
+    query = "?fieldManager=verify&force=true" if way == "apply" else ""
+    kind = PATCHES[way]
+    attacks = [
+        attack(
+            f"image-{way}",
+            "img-01",
+            "another image",
+            cluster.scene.guard("img-01", "pods"),
+            Request("PATCH", path + query, put(image_patch, at, FOREIGN_IMAGE), me, kind),
+            twin_body=image_patch,
+        ),
+        attack(
+            f"toleration-{way}",
+            "sched-01",
+            "one more toleration",
+            cluster.scene.guard("sched-01", "pods"),
+            Request("PATCH", path + query, put(tolerate, key, words.POOL), me, kind),
+            twin_body=tolerate,
+        ),
+    ]
+    assert _refused(cluster, attacks) == []
+
+
+# A container that is added for debugging
+
+
+@pytest.mark.parametrize("way", ["strategic", "merge", "json"])
+def test_a_debug_container_is_judged_like_any_other(cluster: Cluster, home: Place, stood: str, way: str) -> None:
+    first = copy.deepcopy(home.pod()["spec"]["containers"][0])
+    first.update(name="debug", env=[{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "all"}])
+    first["envFrom"] = [{"prefix": "MODEL_", "configMapRef": {"name": "settings"}}]
+    del first["resources"]
+    cases = {
+        "gpu-02": ("/env/0/name", "NVIDIA_VISIBLE_DEVICES"),
+        "gpu-03": ("/envFrom/0/prefix", "NVIDIA_"),
+        "img-01": ("/image", FOREIGN_IMAGE),
+    }
+    attacks = [
+        _debug(home, stood, way, rule, first, at, bad, cluster.scene.guard(rule, "pods/ephemeralcontainers"))
+        for rule, (at, bad) in cases.items()
+    ]
+    assert _refused(cluster, attacks) == []
+
+
+def _debug(
+    home: Place, stood: str, way: str, rule: str, good: Object, at: str, bad: Any, denier: str, name: str = ""
+) -> Attack:
+    path = f"/api/v1/namespaces/{home.name}/pods/{stood}/ephemeralcontainers"
+    if way == "json":
+        # The list is not there yet.
+        body: Any = [{"op": "add", "path": "/spec/ephemeralContainers", "value": [good]}]
+        at = f"/0/value/0{at}"
+    else:
+        body, at = {"spec": {"ephemeralContainers": [good]}}, f"/spec/ephemeralContainers/0{at}"
+    request = Request("PATCH", path, put(body, at, bad), home.developer, PATCHES[way])
+    return attack(f"debug-{name or rule}-{way}", rule, "a debug container", denier, request, twin_body=body)
+
+
+SECURITY: dict[str, tuple[str, Any, Any]] = {
+    "escalation": ("allowPrivilegeEscalation", True, False),
+    "capability": ("capabilities/add", ["SYS_ADMIN"], ABSENT),
+    "keeps-capabilities": ("capabilities/drop", ABSENT, ["ALL"]),
+    "root": ("runAsUser", 0, 1000),
+    "not-unprivileged": ("runAsNonRoot", False, True),
+    "seccomp": ("seccompProfile", {"type": "Unconfined"}, ABSENT),
+    "app-armor": ("appArmorProfile", {"type": "Unconfined"}, ABSENT),
+    "se-linux": ("seLinuxOptions", {"type": "spc_t"}, ABSENT),
+}
+"""What the restricted level says of one container: the field, a bad value, and the twin's."""
+
+
+@pytest.mark.parametrize("sort", ["containers", "initContainers", "sidecars", "ephemeralContainers"])
+def test_pod_security_refuses_it_in_every_container(cluster: Cluster, home: Place, stood: str, sort: str) -> None:
+    plain = copy.deepcopy(home.pod()["spec"]["containers"][0])
+    attacks = []
+    for name, (field, bad, good) in SECURITY.items():
+        at = f"/securityContext/{field}"
+        mine = put({**plain, "name": "one-more"}, at, good)
+        if sort == "ephemeralContainers":
+            mine.pop("resources", None)
+            found = _debug(home, stood, "strategic", "pod-security", mine, at, bad, denial.POD_SECURITY, name)
+        else:
+            found = _new(home, sort, name, mine, at, bad)
+        attacks.append(found)
+    assert _refused(cluster, attacks) == []
+
+
+def _new(home: Place, sort: str, name: str, mine: Object, at: str, bad: Any) -> Attack:
+    key = "containers" if sort == "containers" else "initContainers"
+    if sort == "sidecars":
+        mine = {**mine, "restartPolicy": "Always"}
+    pod = home.pod()
+    there = pod["spec"].get(key, [])
+    pod = put(pod, f"/spec/{key}", [*there, mine])
+    request = Request(
+        "POST", collection("v1", "Pod", home.name), put(pod, f"/spec/{key}/{len(there)}{at}", bad), home.developer
+    )
+    return attack(f"security-{sort}-{name}", "pod-security", name, denial.POD_SECURITY, request, twin_body=pod)
+
+
+def test_a_privileged_container_is_refused_whatever_else_it_says(cluster: Cluster, home: Place) -> None:
+    pod = put(home.pod(), "/spec/containers/0/securityContext/allowPrivilegeEscalation", ABSENT)
+    path = collection("v1", "Pod", home.name)
+    both = put(pod, "/spec/containers/0/securityContext/privileged", True)
+    for body in (both, pod):
+        answer = cluster.api.request("POST", f"{path}?dryRun=All", body, home.developer)
+        assert denial.denier(answer.status, answer.message) == denial.POD_SECURITY
+        assert ("privileged (" in answer.message) == (body is both), "the container's privilege is named by itself"

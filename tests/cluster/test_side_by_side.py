@@ -1,0 +1,84 @@
+"""A slice of the comparison of docs/side-by-side.md: what another way to share a cluster lets through, and ours not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from scripts import side_by_side
+from scripts.side_by_side import COLUMNS, Column, Verdict, asked, attacks_of, compared, has_meaning, page, standing
+from tenancy.live.attacks import Attack
+from tenancy.live.attacks.objects import CLUSTER_ADMIN
+from tenancy.plan import make_plan
+from tenancy.spec import Loaded, load
+
+SLICE = ("gpu-02-pod-env", "sched-01-pod-all", "rbac-mint-token", "rbac-list-nodes", "pod-security-pod-host-network")
+COMPARED = {column.key: column for column in COLUMNS if column.key in ("ours", "plain")}
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Loaded:
+    return load(side_by_side.ROOT / "stacks" / "local")
+
+
+@pytest.fixture(scope="module")
+def attacks(loaded: Loaded) -> Sequence[Attack]:
+    return attacks_of(loaded)
+
+
+@pytest.fixture(scope="module")
+def verdicts(loaded: Loaded, attacks: Sequence[Attack]) -> Mapping[str, Mapping[str, Verdict]]:
+    """One column after another."""
+    some = [attack for attack in attacks if attack.id.startswith(SLICE) and not has_meaning(attack)]
+    with standing(loaded, make_plan(loaded.environment, loaded.tenants)) as (api, lab):
+        return {key: asked(api, lab, column, loaded, some) for key, column in COMPARED.items()}
+
+
+def test_ours_refuses_each_of_them_and_admits_its_twin(verdicts: Mapping[str, Mapping[str, Verdict]]) -> None:
+    assert {id: verdict for id, verdict in verdicts["ours"].items() if not (verdict.by and verdict.twin)} == {}
+
+
+@pytest.mark.parametrize("id", ["gpu-02-pod-env", "sched-01-pod-all", "rbac-mint-token"])
+def test_a_plain_namespace_lets_it_through(verdicts: Mapping[str, Mapping[str, Verdict]], id: str) -> None:
+    assert verdicts["plain"][id] == Verdict("", twin=True)
+
+
+@pytest.mark.parametrize("id", ["rbac-list-nodes", "pod-security-pod-host-network@fraud--train"])
+def test_a_plain_namespace_refuses_what_kubernetes_itself_refuses(
+    verdicts: Mapping[str, Mapping[str, Verdict]], id: str
+) -> None:
+    assert verdicts["plain"][id].by
+    assert verdicts["plain"][id].twin
+
+
+# What is compared
+
+
+def test_what_an_administrator_asks_is_left_out_and_counted(attacks: Sequence[Attack]) -> None:
+    by_admin = [attack for attack in attacks if attack.request.who == CLUSTER_ADMIN and not attack.skipped]
+    assert by_admin
+    assert all(has_meaning(attack) for attack in by_admin)
+    nothing = {key: {a.id: Verdict("x", True) for a in attacks} for key in COMPARED}
+    kept, left = compared(attacks, nothing)
+    assert len(kept) + left.total() == len(attacks), "each is compared or left out with a reason"
+
+
+def test_an_attack_counts_only_where_its_twin_is_admitted(attacks: Sequence[Attack]) -> None:
+    one, other = [attack for attack in attacks if not has_meaning(attack)][:2]
+    found = {"a": {one.id: Verdict("x", True), other.id: Verdict("x", False)}}
+    kept, left = compared([one, other], found)
+    assert kept == [one]
+    assert left.total() == 1
+
+
+def test_the_page_counts_what_got_through_by_family(attacks: Sequence[Attack]) -> None:
+    some = [attack for attack in attacks if attack.rule == "gpu-02" and not has_meaning(attack)]
+    columns: list[Column] = [*COMPARED.values()]
+    found = {
+        "ours": {a.id: Verdict("guard", True) for a in some},
+        "plain": {a.id: Verdict("", True) for a in some},
+    }
+    text = page(columns, found, some)
+    assert f"| **got through** | **0** | **{len(some)}** |" in text
+    assert f"| GPUs and devices | {len(some)} | 0 | {len(some)} |" in text

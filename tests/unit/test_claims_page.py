@@ -1,0 +1,188 @@
+"""Every known way out is mapped to what holds it, and the page says what the code does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from click.testing import CliRunner
+
+from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.cli import main
+from tenancy.live.attacks import Attack, Scene, all_attacks
+from tenancy.plan import make_plan
+from tenancy.plan.guards import BACKSTOPS, GUARDED
+from tenancy.proof import claims
+from tenancy.proof.claims import CONTROLS, ELSEWHERE, ON_CLUSTER, SCRIPT, Claims, enforcer
+from tenancy.proof.ways import families, ways
+from tenancy.rules.catalogue import RULES
+from tenancy.spec import Loaded, load
+from tests.attacks.attack_lab import local
+from tests.claims import by_claim
+
+ROOT = Path(__file__).parents[2]
+LOCAL = ROOT / "stacks" / "local"
+COUNTS = {"G": 31, "Q": 15, "S": 17, "K": 18, "R": 29, "P": 19, "N": 27, "A": 23, "O": 4, "T": 8}
+"""Ways that are known, by family."""
+
+
+@cache
+def _ids() -> frozenset[str]:
+    """Of every attack that some environment gives an occasion for."""
+    return frozenset(attack.id for attack in _attacks() if not attack.skipped)
+
+
+@cache
+def _attacks() -> Sequence[Attack]:
+    with TemporaryDirectory() as folder:
+        every = local(Path(folder) / "local", kinds=FRAMEWORKS)
+        found = [load(every), by_claim(Path(folder) / "small").load()]
+    return [a for each in found for a in all_attacks(Scene(each.environment, each.tenants, ["nvidia"], ["plain"]))]
+
+
+# The map
+
+
+def test_every_known_way_out_is_mapped() -> None:
+    expected = [f"{letter}{number}" for letter, count in COUNTS.items() for number in range(1, count + 1)]
+    assert list(ways()) == expected
+    assert list(families()) == list(COUNTS)
+
+
+@pytest.mark.parametrize("way", ways())
+def test_what_holds_a_way_is_there(way: str) -> None:
+    found = ways()[way]
+    assert found.held, "held by nothing"
+    assert [prefix for prefix in found.names("attack") if not any(id.startswith(prefix) for id in _ids())] == []
+    assert [rule for rule in found.names("rule") if rule not in RULES] == []
+    assert [test for test in found.names("test") if not _is_test(test)] == []
+    assert [check for check in found.names("cluster") if not _is_check(check)] == []
+
+
+def _is_test(name: str) -> bool:
+    file, _, function = name.partition("::")
+    path = ROOT / file
+    return path.is_file() and f"\ndef {function}(" in path.read_text("utf-8")
+
+
+def _is_check(text: str) -> bool:
+    """A check of the script says what it saw in these words."""
+    lines = (ROOT / SCRIPT).read_text("utf-8").splitlines()
+    said = re.compile(r"^\s*(?:\d\) )?(?:allowed|refused|silent|say \w+|gap \w+) \"|(?:say|gap) \w+ \"")
+    return any(text in line and said.search(line) for line in lines)
+
+
+@pytest.mark.parametrize("way", [id for id, way in ways().items() if set(way.asked) & set("AC")])
+def test_what_a_request_can_show_is_shown_by_one(way: str) -> None:
+    found = ways()[way]
+    live = [test for test in found.names("test") if test.startswith(LIVE)]
+    assert found.names("attack") or live, "no attack and no test on an API server"
+
+
+LIVE = ("tests/attacks/", "tests/cluster/", "tests/engine/", "tests/queues/")
+"""Tests that run on a real API server."""
+
+
+def test_what_is_open_is_said_in_the_docs() -> None:
+    text = (ROOT / "docs" / "claims.md").read_text("utf-8")
+    for way in ways().values():
+        for reason in way.names("open"):
+            assert f"**open**: {reason}" in text
+
+
+# How much there is
+
+
+def test_there_are_enough_attacks_and_cases() -> None:
+    found = Claims(load(LOCAL))
+    variant = re.compile(r"-(?:pod|job|cronjob|deployment|statefulset|replicaset|daemonset|replicationcontroller)(?=-)")
+    distinct = {variant.sub("", re.sub(r"(-as-[a-z0-9-]+)?@.*", "", attack.id)) for attack in found.asked}
+    assert len(distinct) >= 150, "attacks, however many kinds, tenants and namespaces they are asked in"
+    assert len(found.asked) >= 400
+
+
+# The page
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Loaded:
+    return load(LOCAL)
+
+
+def test_the_page_is_what_the_command_writes() -> None:
+    result = CliRunner().invoke(main, ["claims", str(LOCAL), "--markdown"])
+    assert result.exit_code == 0, result.output
+    committed = (ROOT / "docs" / "claims.md").read_text("utf-8")
+    assert committed == result.stdout, "run `make claims`"
+
+
+def test_every_rule_has_a_plane_an_enforcer_and_a_proof(loaded: Loaded) -> None:
+    rows = {
+        line.split("[")[1].split("]")[0]: [cell.strip() for cell in line.split(" | ")]
+        for line in claims.page(loaded).splitlines()
+        if line.startswith("| [") and line.count(" | ") >= 4
+    }
+    assert rows.keys() == RULES.keys()
+    planes = {"control", "data", "resource", "observability"}
+    assert {rule: row[2] for rule, row in rows.items() if row[2] not in planes} == {}
+    assert [rule for rule, row in rows.items() if not row[4].strip(" |") and rule not in UNPROVEN] == []
+
+
+UNPROVEN: frozenset[str] = frozenset()
+"""Rules that nothing shows."""
+
+
+def test_a_guards_rule_is_the_api_servers() -> None:
+    assert [rule for rule in GUARDED if not enforcer(rule).startswith("API server")] == []
+
+
+def test_every_check_that_needs_hardware_is_in_the_script() -> None:
+    assert [rule for rule in ON_CLUSTER if rule not in RULES] == []
+    assert [check for check in ON_CLUSTER.values() if not _is_check(check)] == []
+
+
+# The controls and their cases
+
+
+def test_every_control_of_the_plan_is_in_the_table(loaded: Loaded) -> None:
+    kinds = {item["kind"] for item in make_plan(loaded.environment, loaded.tenants).objects()}
+    assert kinds - {*CONTROLS, *ELSEWHERE} == set(), "is it a control, or what holds it?"
+    policies = {
+        (item["metadata"]["name"], validation["message"].partition(":")[0])
+        for item in make_plan(loaded.environment, loaded.tenants).objects()
+        if item["kind"] == "ValidatingAdmissionPolicy"
+        for validation in item["spec"]["validations"]
+    }
+    table = {(control.where, control.name) for control in Claims(loaded).controls()}
+    own = {(where, rule) for where, rule in policies if rule in RULES}
+    assert own - table == set()
+    assert {rule for rule, _ in CONTROLS.values()} <= {name for _, name in table}
+
+
+def test_every_control_has_a_case_or_says_why_not(loaded: Loaded) -> None:
+    found = Claims(loaded)
+    without = [control.name for control in found.controls() if not control.attacks]
+    attacked = {attack.rule for attack in found.asked}
+    assert {rule for rule in without if not (rule in attacked or rule in BACKSTOPS or found.reason(rule))} == set()
+
+
+def test_no_case_stands_in_two_rows(loaded: Loaded) -> None:
+    ids = [attack.id for control in Claims(loaded).controls() for attack in control.attacks]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_command_lists_each_control_with_its_number_of_cases() -> None:
+    result = CliRunner().invoke(main, ["claims", str(LOCAL)])
+    assert result.exit_code == 0, result.output
+    line = next(line for line in result.stdout.splitlines() if line.startswith("pod-security "))
+    assert int(re.search(r" (\d+)  ", line)[1]) > 20  # ty: ignore[not-subscriptable]
+
+
+def test_an_environment_that_there_is_not_is_bad_input(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["claims", str(tmp_path / "nowhere")])
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
