@@ -404,6 +404,11 @@ def _binding_of(name: str) -> Object:
     return manifest(ADMISSION, "ValidatingAdmissionPolicyBinding", name, {"spec": spec}, None)
 
 
+def _patient(name: str) -> Object:
+    """A binding that says that it is meant to only warn."""
+    return with_field(_binding_of(name), ("metadata", "annotations"), {words.GUARDS_MODE: "audit"})
+
+
 OBJECT_CASES = (
     _space("cost-02", "unbilled", (*_LABELS, "cost-center"), None),
     _space("ns-03", "weak", (*_LABELS, words.PSA_ENFORCE), "baseline"),
@@ -435,6 +440,18 @@ OBJECT_CASES = (
         (_guard("mild"), with_field(_binding_of("mild"), ("spec", "validationActions"), ["Audit"])),
         (_guard("mild"), _binding_of("mild")),
         "ValidatingAdmissionPolicyBinding mild",
+    ),
+    Case(
+        "guard-03",
+        (_guard("patient"), with_field(_patient("patient"), ("spec", "validationActions"), ["Warn", "Audit"])),
+        (_guard("patient"), _patient("patient")),
+        "ValidatingAdmissionPolicyBinding patient",
+    ),
+    Case(
+        "guard-01",
+        (_guard("silent"), with_field(_patient("silent"), ("spec", "validationActions"), ["Audit"])),
+        (_guard("silent"), _patient("silent")),
+        "ValidatingAdmissionPolicyBinding silent",
     ),
     _one(
         "net-01",

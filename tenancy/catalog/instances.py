@@ -175,6 +175,9 @@ GENERAL: Mapping[str, Instance] = MappingProxyType(
         **_general("c7i", 2, "amd64", "48xlarge"),
         **_general("r7i", 8, "amd64", "48xlarge"),
         **_general("m7g", 4, "arm64", "16xlarge"),
+        # Virtual machines in machines of EC2 need the bare ones.
+        "m7i.metal-24xl": Instance("", 0, 96, 384, 0, 0, 737),
+        "m7i.metal-48xl": Instance("", 0, 192, 768, 0, 0, 737),
     }
 )
 """Machines for work without GPUs, which GPU nodes keep off."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 PREFIX = "tenancy.gpu/"
 
 TENANT = PREFIX + "tenant"
@@ -22,12 +24,25 @@ LAB_CONTEXT = "gpu-tenancy-lab"
 """Context of the lab's kubeconfig; nothing else has it."""
 
 # What the guards read. Annotations, because a list does not fit into a label value.
+ALLOWANCES = PREFIX + "allows"
+"""What a namespace's pods may leave out, of `Allowance`; without the annotation nothing."""
+ALLOWED_ACCOUNTS = PREFIX + "allowed-service-accounts"
+ALLOWED_EGRESS = PREFIX + "allowed-egress"
+"""`<range>:<port>/<transport>` for each that NetworkPolicies of the tenant's own may open, and SIBLINGS."""
+ALLOWED_INGRESS = PREFIX + "allowed-ingress"
+SIBLINGS = "parts"
+"""Among these, the tenant's other namespaces."""
 ALLOWED_DEVICE_CLASSES = PREFIX + "allowed-device-classes"
 ALLOWED_POOLS = PREFIX + "allowed-pools"
 ALLOWED_PRIORITIES = PREFIX + "allowed-priority-classes"
 ALLOWED_QUEUES = PREFIX + "allowed-queues"
 ALLOWED_REGISTRIES = PREFIX + "allowed-registries"
 ALLOWED_RESOURCES = PREFIX + "allowed-resources"
+SANDBOX_CLASS = "tenancy-sandbox"
+"""RuntimeClass of tenants in sandboxes; no other is ours."""
+ALLOWED_RUNTIMES = PREFIX + "allowed-runtime-classes"
+TOKEN_ACCOUNTS = PREFIX + "token-service-accounts"
+"""Service accounts whose pods get a token of the API server's."""
 DEFAULT_LIMITS = PREFIX + "default-limits"
 """`<resource>=<quantity>` for each limit that a container gets which writes none."""
 MAX_RUN_SECONDS = PREFIX + "max-run-seconds"
@@ -35,7 +50,27 @@ MAX_RUN_SECONDS = PREFIX + "max-run-seconds"
 EXCEPTIONS = PREFIX + "exceptions"
 """`<rule>=<date>` for each waiver in force, comma-separated."""
 OWNER_MAIL = PREFIX + "owner-mail"
+LEAVING = PREFIX + "leaving"
+"""Stage at which a namespace's tenant leaves; absent: it stays."""
+GUARDS_MODE = PREFIX + "guards"
+"""On a guard's binding that only warns, and meant to: `audit`."""
 TITLE = PREFIX + "title"
+
+
+class Allowance(StrEnum):
+    """What a namespace's pods may leave out. Each is granted, so that a namespace without its notes allows least."""
+
+    ANY_NODE = "any-node"  # nodes that are not the tenant's own
+    BESIDE_OTHERS = "beside-others"  # a node beside other tenants' pods
+    GPUS_FOR_ALL = "gpus-for-all"  # GPUs for whoever may make work
+    IMAGE_TAGS = "image-tags"  # images by tag
+    NODE_RUNTIME = "node-runtime"  # the node's own runtime
+    WRITABLE_ROOT = "writable-root"  # a root file system that containers write to
+
+
+GPU_GRANT = ("tenancy.gpu", "gpus", "use")
+"""API group, resource and verb of the right to run work on GPUs, where that is granted by name. Nothing serves them:
+a guard asks the authorizer."""
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 PRODUCT = "gpu-tenancy"
@@ -73,6 +108,12 @@ SYSTEM_NAMESPACES = ("kube-node-lease", "kube-public", "kube-system", PLATFORM_N
 
 IDENTITY_AGENT = "169.254.170.23/32"
 """Where a pod asks for its credentials by EKS Pod Identity."""
+DEFAULT_ACCOUNT = "default"
+"""Service account of pods that name none; Kubernetes makes it in every namespace."""
+METADATA = ("169.254.169.0/24", "fd00:ec2::253/128", "fd00:ec2::254/128")
+"""What every machine on EC2 reaches beside the network: its metadata with its credentials, the VPC's resolver."""
+SPACE_NAME = "kubernetes.io/metadata.name"
+"""Label of every namespace, set by the API server and fixed."""
 WORKLOAD_ACCOUNT = "workload"
 """Service account of a part that carries its grants on AWS, unless the file names another."""
 CI_GROUP = "tenancy:{tenant}:ci"

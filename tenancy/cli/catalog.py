@@ -291,7 +291,7 @@ def _document(
         "organisation": {"name": "none", "departments": {"none": {}}},
         "platform": {"group": "none"},
         "cluster": {"name": "catalog", "context": "catalog"},
-        "images": {"registries": ["none.example/"], "sample": "none.example/none"},
+        "images": {"registries": ["none.example/"], "sample": "none.example/none:0"},
         "tiers": {"any": {"priority": 0, "interruptible": True}},
         "flavors": flavors or {"gpu": {"gpu": board, **mode}},
         "pools": {_POOL: pool},

@@ -24,12 +24,13 @@ class Tenant(pulumi.ComponentResource):
     ) -> None:
         """`data` is what tenants share on AWS, where this stack makes it."""
         super().__init__("gpu-tenancy:index:Tenant", name, None, opts)
-        queues = [
-            Manifest(child_name(name, queue), queue, pulumi.ResourceOptions(parent=self, depends_on=list(after)))
-            for queue in plan.queues
+        ground = [
+            Manifest(child_name(name, item), item, pulumi.ResourceOptions(parent=self, depends_on=list(after)))
+            for item in (*plan.fences, *plan.queues)
         ]
-        # Their work ends with the namespaces, and a queue goes only when it has none. The queues stand on the rest.
-        behind = queues or after
+        # Their work ends with the namespaces, and a queue goes only when it has none. The queues stand on the rest, and
+        # no pod starts before the denies around it.
+        behind = ground or after
         namespaces = {
             each.name: TenantNamespace(each.name, each, behind, plan.adopt, pulumi.ResourceOptions(parent=self))
             for each in plan.namespaces

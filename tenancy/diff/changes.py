@@ -7,20 +7,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from itertools import permutations
 from typing import Any
 
 from tenancy.chargeback.measures import MICRO, bought, node_price
 from tenancy.components.scope import Scope, select, stacks
-from tenancy.plan import Plan, make_plan
+from tenancy.plan import Plan, make_plan, quotas
 from tenancy.plan.access_review import review, rights
 from tenancy.plan.capacity import supply
+from tenancy.plan.leaving import standing
 from tenancy.plan.queues import part_of_node
 from tenancy.rules import index, objects, plain
 from tenancy.spec.environment import Environment, Layout
 from tenancy.spec.loader import Loaded, Problem
 from tenancy.spec.pools import Pool
 from tenancy.spec.queues import Gate
-from tenancy.spec.tenant import Tenant
+from tenancy.spec.tenant import Accept, Reach, Tenant
 
 HOURS = 730
 """Of a month, as AWS counts."""
@@ -77,7 +79,8 @@ class Side:
 
     @property
     def tenants(self) -> Mapping[str, Tenant]:
-        return {tenant.tenant: tenant for tenant in self.loaded.tenants} if self.loaded else {}
+        """Each with what it has: a tenant that leaves has less, and at its last stage nothing."""
+        return {tenant.tenant: tenant for tenant in standing(self.loaded.tenants)} if self.loaded else {}
 
     @property
     def environment(self) -> Environment | None:
@@ -159,8 +162,9 @@ def _quotas(side: Side) -> Facts:
         for space in tenant.namespaces:
             for item in space.isolation:
                 if item["kind"] == "ResourceQuota":
-                    hard = item["spec"]["hard"].items()
-                    facts |= {(tenant.name, space.name, key): amount for key, amount in hard if "/" not in key}
+                    name, hard = item["metadata"]["name"], item["spec"]["hard"].items()
+                    of = "" if name == quotas.NAME else f", of {name}"
+                    facts |= {(tenant.name, space.name, key + of): amount for key, amount in hard if "/" not in key}
     return facts
 
 
@@ -168,8 +172,15 @@ def _reach(side: Side) -> Facts:
     """What pods may connect to, and on which nodes they may run."""
     facts: Facts = {}
     for name, tenant in side.tenants.items():
-        for place in tenant.reach:
-            facts[name, "pods", f"{place.dns or place.cidr}, port {place.port}/{place.protocol}"] = "connect"
+        for way in tenant.reach:
+            facts[name, "pods", f"{_where(way)}, port {way.port}/{way.protocol}"] = "connect"
+        for way in tenant.accept:
+            facts[name, _where(way), f"pods, port {way.port}/{way.protocol}"] = "connect"
+        inside = [part.name for part in tenant.namespaces if part.open_inside]
+        closed = [part.name for part in tenant.namespaces if not part.open_inside]
+        facts |= {(name, f"pods of {part}", "each other"): "as policies of its own say" for part in closed}
+        if tenant.between_parts:
+            facts |= {(name, f"pods of {one}", f"pods of {other}"): "connect" for one, other in permutations(inside, 2)}
     if side.environment:
         for cidr in side.environment.aws.network.service_ranges:
             facts["", "pods with grants on AWS", f"{cidr}, port 443/TCP"] = "connect"
@@ -180,6 +191,10 @@ def _reach(side: Side) -> Facts:
                 if pool.admits(tenant.tenant, tenant.tiers):
                     facts[tenant.tenant, "pods", f"nodes of pool {name}"] = "run"
     return facts
+
+
+def _where(way: Reach | Accept) -> str:
+    return (way.dns if isinstance(way, Reach) else None) or way.cidr or f"the platform's {way.service}"
 
 
 def _access(side: Side) -> Facts:

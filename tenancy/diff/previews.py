@@ -210,8 +210,9 @@ def _of_one(item: Object) -> Iterator[Fact]:
     elif kind == "LocalQueue":
         yield Topic.WORK, (whose, f"{space}/{name}", of.QUEUE), str(at(item, "spec", "clusterQueue"))
     elif kind == "ResourceQuota":
+        part = f", of {name}" if at(item, "spec", "scopeSelector") else ""
         for resource, amount in (at(item, "spec", "hard") or {}).items():
-            yield Topic.QUOTA, (whose, space, str(resource)), str(amount)
+            yield Topic.QUOTA, (whose, space, f"{resource}{part}"), str(amount)
     elif kind == "NetworkPolicy":
         for where, value in _reach(item):
             yield Topic.REACH, (whose, f"pods of {space}{_selected(item)}", where), value

@@ -115,6 +115,9 @@ class Api:
 NOT_FOUND = 404
 
 _PLURALS = {
+    "ciliumclusterwidenetworkpolicy": "ciliumclusterwidenetworkpolicies",
+    "ciliumnetworkpolicy": "ciliumnetworkpolicies",
+    "mutatingadmissionpolicy": "mutatingadmissionpolicies",
     "networkpolicy": "networkpolicies",
     "topology": "topologies",
     "validatingadmissionpolicy": "validatingadmissionpolicies",

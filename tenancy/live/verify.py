@@ -89,7 +89,9 @@ def scene_of(api: Api, loaded: Loaded, plan: Plan) -> Scene:
         return sorted(item["metadata"]["name"] for item in api.items(path))
 
     runtimes = names(TRAINING_RUNTIMES) if "trainjob" in loaded.environment.queues.kinds else ()
-    return Scene(loaded.environment, loaded.tenants, names("/apis/node.k8s.io/v1/runtimeclasses"), runtimes)
+    # Who leaves has nobody who makes anything, so that no twin would be admitted.
+    staying = tuple(tenant for tenant in loaded.tenants if tenant.leaving is None)
+    return Scene(loaded.environment, staying, names("/apis/node.k8s.io/v1/runtimeclasses"), runtimes)
 
 
 def run(

@@ -7,31 +7,43 @@ from dataclasses import replace
 
 from tenancy.catalog import vocabulary as words
 from tenancy.plan.access import cluster_roles, role_bindings
+from tenancy.plan.cilium import platform_fences, tenant_fences
 from tenancy.plan.cluster import cluster_plan
 from tenancy.plan.devices import device_classes
 from tenancy.plan.guards import guard_objects, marker, witness
+from tenancy.plan.labelling import labelling
 from tenancy.plan.labels import manifest, platform_labels
+from tenancy.plan.leaving import only_reading, standing
 from tenancy.plan.metrics import exporter_values, metrics_objects
-from tenancy.plan.model import NamespacePlan, Object, Plan, PlatformPlan, TenantPlan, digest
+from tenancy.plan.model import NamespacePlan, Plan, PlatformPlan, TenantPlan, digest
 from tenancy.plan.namespaces import namespace_object, pod_security
 from tenancy.plan.network import network_policies
 from tenancy.plan.priorities import priority_classes
 from tenancy.plan.queues import Ledger, local_queues, platform_queues, shares, tenant_queues
-from tenancy.plan.quotas import limit_range, resource_quota
+from tenancy.plan.quotas import class_quotas, limit_range, resource_quota
+from tenancy.plan.sandbox import runtime_classes
 from tenancy.plan.services import queue_chart, services_plan
 from tenancy.plan.shared_aws import data_plan
 from tenancy.plan.tenants_own import tenant_aws_plan
-from tenancy.plan.workloads import service_account
+from tenancy.plan.workloads import default_account, service_accounts
 from tenancy.spec.environment import Environment
-from tenancy.spec.tenant import Namespace, Tenant
+from tenancy.spec.tenant import Tenant
 
 __all__ = ["Plan", "PlatformPlan", "TenantPlan", "digest", "make_plan"]
 
 
 def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
     """The plan of an environment, whatever the order of its tenants."""
-    ordered = sorted(tenants, key=lambda tenant: tenant.tenant)
+    everybody = sorted(tenants, key=lambda tenant: tenant.tenant)
+    ordered = standing(everybody)
     found, ledger = (shares(environment, ordered), Ledger(environment)) if environment.queued else ({}, None)
+    made = {
+        tenant.tenant: replace(
+            _tenant(environment, tenant),
+            queues=tenant_queues(environment, tenant, found[tenant.tenant], ledger) if ledger else (),
+        )
+        for tenant in ordered
+    }
     return Plan(
         environment=environment.environment,
         context=environment.cluster.context,
@@ -42,13 +54,7 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
             exporters=exporter_values(environment),
             data=data_plan(environment, ordered),
         ),
-        tenants=tuple(
-            replace(
-                _tenant(environment, tenant),
-                queues=tenant_queues(environment, tenant, found[tenant.tenant], ledger) if ledger else (),
-            )
-            for tenant in ordered
-        ),
+        tenants=tuple(made.get(t.tenant) or TenantPlan(t.tenant, (), t.adopt) for t in everybody),
         cluster=cluster_plan(environment),
     )
 
@@ -64,7 +70,9 @@ def _platform(environment: Environment) -> PlatformPlan:
         witness=witness(environment, guards),
         marker=marker(environment, guards),
         device_classes=device_classes(environment),
+        pod_settings=(*labelling(environment), *runtime_classes(environment)),
         queue_chart=queue_chart(environment),
+        fences=platform_fences(environment),
         services=services_plan(environment),
     )
 
@@ -77,19 +85,20 @@ def _tenant(environment: Environment, tenant: Tenant) -> TenantPlan:
                 namespace=namespace_object(environment, tenant, namespace),
                 isolation=(
                     resource_quota(environment, tenant, namespace),
+                    *class_quotas(environment, tenant, namespace),
                     limit_range(environment, tenant, namespace),
+                    default_account(environment, tenant, namespace),
                     *network_policies(environment, tenant, namespace),
                     *local_queues(environment, tenant, namespace),
                 ),
-                access=(*_accounts(environment, tenant, namespace), *role_bindings(environment, tenant, namespace)),
+                access=(
+                    *service_accounts(environment, tenant, namespace),
+                    *role_bindings(environment, tenant, namespace),
+                ),
             )
             for namespace in tenant.namespaces
         ),
         adopt=tenant.adopt,
-        aws=tenant_aws_plan(environment, tenant),
+        aws=only_reading(tenant, tenant_aws_plan(environment, tenant)),
+        fences=tenant_fences(environment, tenant),
     )
-
-
-def _accounts(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[Object, ...]:
-    account = service_account(environment, tenant, namespace)
-    return (account,) if account else ()

@@ -6,7 +6,7 @@ grows with every CRD that is installed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tenancy.catalog import vocabulary as words
 from tenancy.plan.guards import frameworks
@@ -47,6 +47,8 @@ _DEVELOP: Rights = {
     ("apps", ("deployments/scale", "statefulsets/scale")): ("get", "update", "patch"),
     ("autoscaling", ("horizontalpodautoscalers",)): CHANGE,
     ("batch", ("cronjobs", "jobs")): CHANGE,
+    # Of the platform's, which stand beside them, net-10 lets none change; all at once would be those too.
+    ("networking.k8s.io", ("networkpolicies",)): ("create", "update", "patch", "delete"),
     ("policy", ("poddisruptionbudgets",)): CHANGE,
 }
 _OWN: Rights = {
@@ -72,7 +74,11 @@ PERSONAS: Mapping[Role, tuple[Rights, ...]] = {
 }
 
 
-def role_name(role: Role) -> str:
+GPU_USER = "gpu-user"
+"""Who may run work on GPUs, where that is granted by name. The right alone makes nothing: it stands beside a role."""
+
+
+def role_name(role: str) -> str:
     return f"tenancy-{role}"
 
 
@@ -97,15 +103,13 @@ def cluster_roles(environment: Environment) -> tuple[Object, ...]:
             for (group, resources), verbs in part.items()
         ]
 
+    group, resource, verb = words.GPU_GRANT
+    all_rights: dict[str, tuple[Rights, ...]] = {role: _rights(environment, role) for role in PERSONAS}
+    all_rights[GPU_USER] = ({(group, (resource,)): (verb,)},)
+    labels = platform_labels(environment)
     return tuple(
-        manifest(
-            "rbac.authorization.k8s.io/v1",
-            "ClusterRole",
-            role_name(role),
-            platform_labels(environment),
-            {"rules": rules(_rights(environment, role))},
-        )
-        for role in PERSONAS
+        manifest("rbac.authorization.k8s.io/v1", "ClusterRole", role_name(role), labels, {"rules": rules(rights)})
+        for role, rights in all_rights.items()
     )
 
 
@@ -113,35 +117,33 @@ def role_bindings(environment: Environment, tenant: Tenant, namespace: Namespace
     """One RoleBinding per persona that somebody has, named after it."""
     bindings = []
     for role in PERSONAS:
-        people = [
-            person
-            for person in tenant.people
-            if person.role is role and (not person.namespaces or namespace.name in person.namespaces)
-        ]
-        subjects = sorted({*((p.kind, p.name) for p in people), *_pipeline(tenant, namespace, role)})
-        if not subjects:
-            continue
-        body = {
-            "subjects": [
-                {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name} for kind, name in subjects
-            ],
-            "roleRef": {
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "ClusterRole",
-                "name": role_name(role),
-            },
-        }
-        bindings.append(
-            manifest(
-                "rbac.authorization.k8s.io/v1",
-                "RoleBinding",
-                role.value,
-                tenant_labels(environment, tenant, namespace),
-                body,
-                namespace=words.derived_name(tenant.tenant, namespace.name),
-            )
-        )
+        people = [p for p in tenant.people if p.role is role and held(p.namespaces, namespace)]
+        if subjects := {*((p.kind, p.name) for p in people), *_pipeline(tenant, namespace, role)}:
+            bindings.append(_binding(environment, tenant, namespace, role.value, sorted(subjects)))
+    users = {(u.kind, u.name) for u in tenant.gpu_users if held(u.namespaces, namespace)}
+    if users:
+        bindings.append(_binding(environment, tenant, namespace, GPU_USER, sorted(users)))
     return tuple(bindings)
+
+
+def _binding(
+    environment: Environment, tenant: Tenant, namespace: Namespace, role: str, subjects: Sequence[tuple[str, str]]
+) -> Object:
+    group = "rbac.authorization.k8s.io"
+    body = {
+        "subjects": [_subject(tenant, kind, name) for kind, name in subjects],
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role_name(role)},
+    }
+    labels = tenant_labels(environment, tenant, namespace)
+    where = tenant.namespace_name(namespace)
+    return manifest(f"{group}/v1", "RoleBinding", role, labels, body, namespace=where)
+
+
+def _subject(tenant: Tenant, kind: str, name: str) -> dict[str, str]:
+    if kind != "ServiceAccount":
+        return {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+    part, _, account = name.partition("/")
+    return {"kind": kind, "name": account, "namespace": words.derived_name(tenant.tenant, part)}
 
 
 def _pipeline(tenant: Tenant, namespace: Namespace, role: Role) -> list[tuple[str, str]]:

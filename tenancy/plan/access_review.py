@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tenancy.catalog import vocabulary as words
 from tenancy.plan import make_plan, names
+from tenancy.plan.leaving import standing
 from tenancy.plan.model import Object, Plan
 from tenancy.plan.workloads import ci_group
 from tenancy.spec.data import Access
@@ -110,6 +111,7 @@ def _persona(name: str) -> str:
 def review(environment: Environment, tenants: Sequence[Tenant], plan: Plan | None = None) -> tuple[Entry, ...]:
     """Everybody whom the files let in, sorted."""
     plan = plan or make_plan(environment, tenants)
+    tenants = standing(tenants)
     found = [*_platform(environment, tenants)]
     for tenant in tenants:
         found += [*_bound(tenant, plan), *_pipeline(environment, tenant), *_data(environment, tenant)]
@@ -163,7 +165,8 @@ def _pipeline(environment: Environment, tenant: Tenant) -> Iterator[Entry]:
     if tenant.ci and tenant.uses.repositories:
         own = [f"ECR {names.tenant_repository(environment, tenant, name)}" for name in sorted(tenant.uses.repositories)]
         field = ("uses", "repositories")
-        yield Entry(tenant.tenant, CI, tenant.ci.subject, "pushes and pulls images", tuple(own), tenant.tenant, field)
+        may = "pulls images" if tenant.leaving else "pushes and pulls images"
+        yield Entry(tenant.tenant, CI, tenant.ci.subject, may, tuple(own), tenant.tenant, field)
 
 
 def _data(environment: Environment, tenant: Tenant) -> Iterator[Entry]:

@@ -19,9 +19,9 @@ from tenancy.catalog.frameworks import FRAMEWORKS, Framework
 from tenancy.plan.labels import manifest, platform_labels
 from tenancy.plan.model import Object, digest
 from tenancy.rules.catalogue import RULES
-from tenancy.spec.environment import Environment
+from tenancy.spec.environment import Environment, GuardsMode
 
-VERSION = 2
+VERSION = 3
 """Raised when a tenant's objects need guards that older platforms lack."""
 MARKER = "guards"
 WITNESS = "tenancy-witness"
@@ -162,11 +162,36 @@ _TOLERABLE = f"""(t.key in ['node.kubernetes.io/not-ready', 'node.kubernetes.io/
                 && quantity(string(c.resources.limits[r])).isGreaterThan(quantity('0'))))"""
 """What a toleration `t` may be."""
 
+_Allowance = words.Allowance
+_TENANT = f"namespaceObject.metadata.labels[{_cel(words.TENANT)}]"
+_ACCOUNT = """(has(variables.spec.serviceAccountName) && variables.spec.serviceAccountName != ''
+        ? variables.spec.serviceAccountName : 'default')"""
+
+
+def _may(leave_out: words.Allowance) -> str:
+    return f"({_cel(leave_out.value)} in variables.allowances)"
+
+
+# The last part holds the tag: a registry's port is in the first.
+_IMAGE = f"""({{0}}.contains('@sha256:') || ({_may(_Allowance.IMAGE_TAGS)}
+        && {{0}}.split('/')[size({{0}}.split('/')) - 1].contains(':') && !{{0}}.endsWith(':latest')))"""
+_OTHERS = f"""x.namespaceSelector.matchExpressions.exists(e, e.key == {_cel(words.TENANT)} && e.operator == 'Exists')
+        && x.namespaceSelector.matchExpressions.exists(e, e.key == {_cel(words.TENANT)} && e.operator == 'NotIn'
+            && e.values == [{_TENANT}])"""
+_APART = f"""(x.topologyKey == 'kubernetes.io/hostname' && has(x.labelSelector)
+        && !has(x.labelSelector.matchLabels) && !has(x.labelSelector.matchExpressions)
+        && !has(x.matchLabelKeys) && !has(x.mismatchLabelKeys) && !has(x.namespaces)
+        && has(x.namespaceSelector) && !has(x.namespaceSelector.matchLabels)
+        && has(x.namespaceSelector.matchExpressions) && size(x.namespaceSelector.matchExpressions) == 2
+        && {_OTHERS})"""
+"""Whether a term `x` keeps off the nodes of every other tenant's pods, and of nobody else's."""
+
 # Rules on pods, over `variables.spec`, `.podLabels`, `.podAnnotations`, `.newAnnotations`, `.newFinalizers` and
 # `.containers`. The same text judges a pod and every template of one; what differs is the expression that yields these
 # variables.
 _POD_RULES: Mapping[str, str] = {
-    "gpu-01": "!has(variables.spec.runtimeClassName) || variables.spec.runtimeClassName == ''",
+    "gpu-01": f"""has(variables.spec.runtimeClassName) && variables.spec.runtimeClassName != ''
+        ? variables.spec.runtimeClassName in variables.allowedRuntimes : {_may(_Allowance.NODE_RUNTIME)}""",
     "gpu-02": f"""variables.containers.all(c, !has(c.env) || c.env.all(e, !(e.name in {_DEVICES})
         || (e.name == 'NVIDIA_VISIBLE_DEVICES' && has(e.value) && e.value in ['void', 'none'])))""",
     "gpu-03": f"""variables.containers.all(c, !has(c.envFrom) || c.envFrom.all(f,
@@ -183,27 +208,41 @@ _POD_RULES: Mapping[str, str] = {
     "sched-01": f"""!has(variables.spec.tolerations) || variables.spec.tolerations.all(t, has(t.key) && (
         {_TOLERABLE}))""",
     "sched-02": "!variables.placing || !has(variables.spec.nodeName) || variables.spec.nodeName == ''",
+    "sched-03": f"""!variables.placing || {_may(_Allowance.ANY_NODE)} || (has(variables.spec.nodeSelector)
+        && {_cel(words.TENANT)} in variables.spec.nodeSelector
+        && variables.spec.nodeSelector[{_cel(words.TENANT)}] == {_TENANT})""",
     "sched-04": """!has(variables.spec.priorityClassName) || variables.spec.priorityClassName == ''
         || variables.spec.priorityClassName in variables.allowedPriorities""",
     "sched-05": """!has(variables.spec.schedulerName)
         || variables.spec.schedulerName in ['', 'default-scheduler']""",
-    "sched-06": """!has(variables.spec.affinity) || (
+    "sched-06": f"""!has(variables.spec.affinity) || (
         (!has(variables.spec.affinity.podAntiAffinity)
             || !has(variables.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution)
             || variables.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution.all(x,
-                !has(x.namespaceSelector) && (!has(x.namespaces) || size(x.namespaces) == 0)))
+                (!{_may(_Allowance.BESIDE_OTHERS)} && {_APART})
+                || (!has(x.namespaceSelector) && (!has(x.namespaces) || size(x.namespaces) == 0))))
         && (!has(variables.spec.affinity.podAffinity)
             || !has(variables.spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution)
             || variables.spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution.all(x,
                 !has(x.namespaceSelector) && (!has(x.namespaces) || size(x.namespaces) == 0))))""",
+    "sched-08": f"""!variables.placing || {_may(_Allowance.BESIDE_OTHERS)} || (has(variables.spec.affinity)
+        && has(variables.spec.affinity.podAntiAffinity)
+        && has(variables.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution)
+        && variables.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution.exists(x,
+            {_APART}))""",
     "img-01": """variables.containers.all(c, has(c.image)
             && variables.allowedRegistries.exists(p, c.image.startsWith(p)))
         && (!has(variables.spec.volumes) || variables.spec.volumes.all(v, !has(v.image)
             || (has(v.image.reference) && variables.allowedRegistries.exists(p, v.image.reference.startsWith(p)))))""",
+    "img-02": f"""variables.containers.all(c, has(c.image) && {_IMAGE.format("c.image")})
+        && (!has(variables.spec.volumes) || variables.spec.volumes.all(v, !has(v.image)
+            || (has(v.image.reference) && {_IMAGE.format("v.image.reference")})))""",
     "dns-01": """(!has(variables.spec.dnsPolicy) || variables.spec.dnsPolicy in ['', 'ClusterFirst'])
         && !has(variables.spec.dnsConfig) && !has(variables.spec.hostAliases)""",
     "pod-01": """(!has(variables.spec.os) || variables.spec.os.name == 'linux')
         && (!has(variables.spec.hostUsers) || variables.spec.hostUsers)""",
+    "pod-03": f"""{_may(_Allowance.WRITABLE_ROOT)} || variables.containers.all(c, has(c.securityContext)
+        && has(c.securityContext.readOnlyRootFilesystem) && c.securityContext.readOnlyRootFilesystem)""",
     "quota-03": "!has(variables.spec.resources)",
     "stor-04": "!has(variables.spec.volumes) || variables.spec.volumes.all(v, !has(v.csi))",
     "avail-01": """!has(variables.spec.terminationGracePeriodSeconds)
@@ -217,6 +256,24 @@ _POD_RULES: Mapping[str, str] = {
                 (!has(s.serviceAccountToken.audience) || s.serviceAccountToken.audience in {_cel(list(AUDIENCES))})
                 && (!has(s.serviceAccountToken.expirationSeconds)
                     || s.serviceAccountToken.expirationSeconds <= {TOKEN_SECONDS}))))""",
+    "id-07": f"""!variables.placing || ({_ACCOUNT} in variables.allowedAccounts
+        && (!has(variables.spec.serviceAccount) || variables.spec.serviceAccount == ''
+            || variables.spec.serviceAccount == {_ACCOUNT}))""",
+    # A pod that nobody told not to has the token among its volumes by now.
+    "id-08": f"""!variables.placing || {_ACCOUNT} in variables.tokenAccounts || (
+        (!has(variables.spec.automountServiceAccountToken) || !variables.spec.automountServiceAccountToken)
+        && (!has(variables.spec.volumes) || variables.spec.volumes.all(v,
+            !has(v.projected) || !has(v.projected.sources) || v.projected.sources.all(s,
+                !has(s.serviceAccountToken)
+                || (has(s.serviceAccountToken.audience) && s.serviceAccountToken.audience != '')))))""",
+    # Of what controllers make the template was judged, and its maker asked.
+    "gpu-10": f"""!variables.placing || {_may(_Allowance.GPUS_FOR_ALL)} || variables.byMaker
+        || !(variables.containers.exists(c, has(c.resources) && has(c.resources.limits)
+                && c.resources.limits.exists(r, r in variables.allowedResources
+                    && quantity(string(c.resources.limits[r])).isGreaterThan(quantity('0'))))
+            || (has(variables.spec.resourceClaims) && size(variables.spec.resourceClaims) > 0))
+        || authorizer.group({_cel(words.GPU_GRANT[0])}).resource({_cel(words.GPU_GRANT[1])})
+            .namespace(namespaceObject.metadata.name).check({_cel(words.GPU_GRANT[2])}).allowed()""",
     "net-07": f"""variables.newAnnotations.all(k,
         !{_cel(list(SANDBOX_PREFIXES))}.exists(p, k.startsWith(p))
         && !{_DOMAINS}.exists(d, ('.' + k.split('/')[0]).endsWith(d)))""",
@@ -317,7 +374,7 @@ _KEYS = f"!has(object.data) || object.data.all(k, !(k in {_DEVICES}))"
 GUARDED = (
     *(*_HAS_TENANT, *_POD_RULES, *_CLAIM_RULES),
     *(*_QUEUED_PODS, *_TEMPLATE_LIMITS, *_SUSPENSION, "kueue-05"),
-    *("avail-02", "gpu-04", "id-01", "id-02", "net-01", "ns-01", "ns-05", "stor-03"),
+    *("avail-02", "gpu-04", "id-01", "id-02", "net-01", "net-02", "net-10", "ns-01", "ns-05", "stor-03"),
 )
 """Every rule that some guard enforces, those that stand only where there is a queue among them."""
 BACKSTOPS = ("kueue-07", "kueue-09")
@@ -475,6 +532,10 @@ def _who(environment: Environment) -> dict[str, str]:
 
 _CONTROLS = "has(o.controller) && o.controller"
 _LISTS: Mapping[str, str] = {
+    "allowances": _listed(words.ALLOWANCES),
+    "allowedAccounts": _listed(words.ALLOWED_ACCOUNTS),
+    "allowedRuntimes": _listed(words.ALLOWED_RUNTIMES),
+    "tokenAccounts": _listed(words.TOKEN_ACCOUNTS),
     "allowedPools": _listed(words.ALLOWED_POOLS),
     "allowedPriorities": _listed(words.ALLOWED_PRIORITIES),
     "allowedRegistries": _listed(words.ALLOWED_REGISTRIES),
@@ -567,6 +628,7 @@ def _framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> 
         "templates": templates("object"),
         "pods": f"variables.templates.map(t, {{{', '.join(f'{_cel(k)}: dyn({v})' for k, v in pods.items())}}})",
         "placing": "true",
+        "byMaker": _who(environment)["byController"],
         **_LISTS,
         **_queue_variables(environment, _Work(_OWN)),
         "marks": marks("object"),
@@ -629,6 +691,7 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
     ]
     pod_rules = {**_POD_RULES, **(_BY_CLAIM if environment.devices_by_claim else {})}
     queued = environment.queued
+    makers = {"byMaker": _who(environment)["byController"]}
 
     def of_queue(rules: Mapping[str, str], of: _Work, **more: str) -> tuple[dict[str, str], dict[str, str]]:
         return ({**rules}, {**_queue_variables(environment, of), **more}) if queued else ({}, {})
@@ -671,7 +734,11 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
             # A pod's marks can be written by its status too.
             [("", "v1", ["pods", "pods/ephemeralcontainers", *(["pods/status"] if queued else [])])],
             {**_HAS_TENANT, **pod_rules, **on_pods[0]},
-            {**_pod_variables("object.spec", "object.metadata", "request.operation == 'CREATE'", queued), **on_pods[1]},
+            {
+                **_pod_variables("object.spec", "object.metadata", "request.operation == 'CREATE'", queued),
+                **makers,
+                **on_pods[1],
+            },
             _changed("spec", *_META, *seen[3:], also=_NO_NEW_FINALIZER),
         ),
         Guard(
@@ -680,6 +747,7 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
             {**_HAS_TENANT, **pod_rules, **on_templates[0]},
             {
                 **_pod_variables("object.spec.template.spec", "object.spec.template.metadata", "true"),
+                **makers,
                 **on_templates[1],
             },
             _changed(*seen),
@@ -694,6 +762,7 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
                     "object.spec.jobTemplate.spec.template.metadata",
                     "true",
                 ),
+                **makers,
                 **on_cronjobs[1],
             },
             _changed(*seen),
@@ -738,6 +807,7 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
             {},
             _changed("spec", "metadata.annotations"),
         ),
+        _network_guard(environment),
         Guard(
             "tenancy-claims",
             [("", "v1", ["persistentvolumeclaims"])],
@@ -779,6 +849,51 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
             operations=("DELETE",),
         ),
         *(_claim_guards() if environment.devices_by_claim else ()),
+    )
+
+
+def _network_guard(environment: Environment) -> Guard:
+    """NetworkPolicies add up: one of a tenant's own opens what its file opens, and the platform's stand."""
+    platform = f"{_cel(environment.platform.group)} in request.userInfo.groups"
+    ours = f"has({{0}}.metadata.labels) && {_cel(words.ENVIRONMENT)} in {{0}}.metadata.labels"
+    name, tenant = _cel(words.SPACE_NAME), _cel(words.TENANT)
+
+    def home(allowed: str) -> str:
+        """Whether a peer `p` of a rule `r` is the namespace, a sibling, or an address that the file names."""
+        chosen = "p.namespaceSelector.matchLabels"
+        return f"""has(p.ipBlock)
+            ? has(r.ports) && size(r.ports) > 0 && r.ports.all(q, has(q.port) && !has(q.endPort)
+                && (p.ipBlock.cidr + ':' + string(q.port) + '/' + (has(q.protocol) ? q.protocol : 'TCP'))
+                    in variables.{allowed})
+            : !has(p.namespaceSelector) || (has({chosen}) && (
+                ({name} in {chosen} && {chosen}[{name}] == namespaceObject.metadata.name)
+                || ({_cel(words.SIBLINGS)} in variables.{allowed} && {tenant} in {chosen}
+                    && {chosen}[{tenant}] == {_TENANT})))"""
+
+    def narrow(direction: str, side: str, allowed: str) -> str:
+        at = f"object.spec.{direction}"
+        return f"""(!has({at}) || {at}.all(r, has(r.{side}) && size(r.{side}) > 0
+            && r.{side}.all(p, {home(allowed)})))"""
+
+    return Guard(
+        "tenancy-networkpolicies",
+        [("networking.k8s.io", "v1", ["networkpolicies"])],
+        {
+            "net-10": f"{platform} || !variables.ours || request.userInfo.username in "
+            + _cel(list(NAMESPACE_CONTROLLERS)),
+            "net-02": f"""{platform} || request.operation == 'DELETE'
+        || (request.operation == 'UPDATE' && object.spec == oldObject.spec)
+        || ({narrow("ingress", "from", "allowedIngress")} && {narrow("egress", "to", "allowedEgress")})""",
+        },
+        {
+            # Whatever of it changes: with an owner of a tenant's, the garbage collector would take it away.
+            "ours": f"""(object != null && {ours.format("object")})
+    || (oldObject != null && {ours.format("oldObject")})""",
+            "allowedEgress": _listed(words.ALLOWED_EGRESS),
+            "allowedIngress": _listed(words.ALLOWED_INGRESS),
+        },
+        {},
+        operations=("CREATE", "UPDATE", "DELETE"),
     )
 
 
@@ -894,9 +1009,12 @@ def guard_objects(environment: Environment) -> tuple[Object, ...]:
         }
         api = "admissionregistration.k8s.io/v1"
         policies.append(manifest(api, "ValidatingAdmissionPolicy", guard.name, labels, {"spec": spec}))
-        # Audit beside Deny: the audit log then names the rule that refused.
-        binding = {"policyName": guard.name, "validationActions": ["Deny", "Audit"]}
-        bindings.append(manifest(api, "ValidatingAdmissionPolicyBinding", guard.name, labels, {"spec": binding}))
+        # Audit beside the other: the audit log then names the rule.
+        audit = environment.guards is GuardsMode.AUDIT
+        binding = {"policyName": guard.name, "validationActions": ["Warn" if audit else "Deny", "Audit"]}
+        notes = {words.GUARDS_MODE: environment.guards.value} if audit else None
+        kind, body = "ValidatingAdmissionPolicyBinding", {"spec": binding}
+        bindings.append(manifest(api, kind, guard.name, labels, body, annotations=notes))
     return (*policies, *bindings)
 
 

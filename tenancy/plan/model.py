@@ -47,9 +47,12 @@ class TenantPlan:
     """Its Cohort and what its namespaces' queues lead to; made before them, and removed when their work is gone."""
     aws: TenantAwsPlan | None = None
     """Its half on AWS; None where that is switched off."""
+    fences: tuple[Object, ...] = ()
+    """Clusterwide denies around it, where the CNI has such; made before its namespaces."""
 
     def objects(self) -> Iterator[Object]:
         yield from self.queues
+        yield from self.fences
         for namespace in self.namespaces:
             yield from namespace.objects()
 
@@ -68,12 +71,16 @@ class PlatformPlan:
     witness: tuple[Object, ...]
     marker: Object
     device_classes: tuple[Object, ...] = ()
+    pod_settings: tuple[Object, ...] = ()
+    """What the API server adds to pods: cost labels, and a sandbox to those that ask for one."""
     queues: tuple[Object, ...] = ()
     """What tenants' queues stand on, in the order in which it is made; Kueue has to be there."""
     queue_chart: Chart | None = None
     """Kueue; None where nobody queues."""
     metrics: tuple[Object, ...] = ()
     """Rules, monitors and the tenants' way to their series; nothing where nobody collects."""
+    fences: tuple[Object, ...] = ()
+    """Clusterwide denies around all tenants, where the CNI has such; it has to be there."""
     exporters: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Values of charts that somebody else installs, by the chart's name."""
     services: ServicesPlan | None = None
@@ -86,11 +93,13 @@ class PlatformPlan:
         yield from self.priorities
         yield from self.roles
         yield from self.device_classes
+        yield from self.pod_settings
         if self.services:
             yield from self.services.nodes
         yield from self.guards
         yield from self.witness
         yield self.marker
+        yield from self.fences
         yield from self.queues
         yield from self.metrics
 

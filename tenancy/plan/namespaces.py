@@ -7,6 +7,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.plan.devices import granted_classes
 from tenancy.plan.labels import manifest, tenant_labels
 from tenancy.plan.model import Object
+from tenancy.plan.network import allowed_ways
 from tenancy.plan.priorities import allowed_classes
 from tenancy.spec.environment import Environment
 from tenancy.spec.queues import seconds
@@ -45,6 +46,24 @@ def allowed_registries(environment: Environment, tenant: Tenant) -> list[str]:
     return [prefix.replace("{tenant}", tenant.tenant) for prefix in environment.images.registries]
 
 
+def allowances(environment: Environment, tenant: Tenant, namespace: Namespace) -> list[str]:
+    """What pods there may leave out. Each is granted, never assumed: a namespace without the note allows none."""
+    tier, allowed = environment.tiers[tenant.tier_of(namespace)], words.Allowance
+    granted = {
+        allowed.ANY_NODE: not tenant.on_own_nodes,
+        allowed.BESIDE_OTHERS: not tenant.apart,
+        allowed.GPUS_FOR_ALL: not tenant.gpu_users,
+        allowed.IMAGE_TAGS: tier.image_tags,
+        allowed.NODE_RUNTIME: not tenant.sandboxed,
+        allowed.WRITABLE_ROOT: tier.writable_root,
+    }
+    return sorted(name.value for name, given in granted.items() if given)
+
+
+def token_accounts(namespace: Namespace) -> list[str]:
+    return [account.name for account in namespace.service_accounts if account.api_token]
+
+
 def queue_notes(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, str]:
     """What the guards know of the namespace's queues; nothing without a queue."""
     if not environment.queued:
@@ -59,11 +78,18 @@ def queue_notes(environment: Environment, tenant: Tenant, namespace: Namespace) 
 
 def namespace_object(environment: Environment, tenant: Tenant, namespace: Namespace) -> Object:
     tier = tenant.tier_of(namespace)
+    declared = {account.name for account in namespace.service_accounts}
+    accounts = {words.DEFAULT_ACCOUNT, namespace.service_account, *declared}
     lists = {
+        words.ALLOWANCES: allowances(environment, tenant, namespace),
+        words.ALLOWED_ACCOUNTS: sorted(accounts),
+        words.ALLOWED_RUNTIMES: [words.SANDBOX_CLASS] if tenant.sandboxed else [],
+        words.TOKEN_ACCOUNTS: token_accounts(namespace),
         words.ALLOWED_POOLS: allowed_pools(environment, tenant, tier),
         words.ALLOWED_PRIORITIES: allowed_classes(environment, tier),
         words.ALLOWED_REGISTRIES: allowed_registries(environment, tenant),
         words.ALLOWED_RESOURCES: granted_resources(environment, tenant),
+        **allowed_ways(tenant),
     }
     if environment.devices_by_claim:
         lists[words.ALLOWED_DEVICE_CLASSES] = granted_classes(environment, tenant)
@@ -72,6 +98,7 @@ def namespace_object(environment: Environment, tenant: Tenant, namespace: Namesp
         **{key: ",".join(values) for key, values in lists.items()},
         **queue_notes(environment, tenant, namespace),
         words.OWNER_MAIL: tenant.owner.mail,
+        **({words.LEAVING: tenant.leaving.value} if tenant.leaving else {}),
         **({words.TITLE: tenant.title} if tenant.title else {}),
         **({words.PREFIX + "purpose": namespace.purpose} if namespace.purpose else {}),
         **({words.EXCEPTIONS: ",".join(sorted(waived))} if waived else {}),

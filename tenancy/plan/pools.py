@@ -27,6 +27,7 @@ def node_labels(name: str, pool: Pool) -> dict[str, str]:
     carries = {words.BOARD: pool.machine.gpu, "nvidia.com/gpu.present": "true"} if pool.machine.gpus else {}
     return {
         words.POOL: name,
+        **({words.TENANT: pool.sole_tenant} if pool.sole_tenant else {}),
         "node.kubernetes.io/instance-type": pool.instance,
         **carries,
         **({MIG_CONFIG: name} if pool.mig else {}),

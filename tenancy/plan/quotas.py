@@ -7,7 +7,7 @@ borrowed ones back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tenancy.catalog import gpus, quantity
 from tenancy.catalog import vocabulary as words
@@ -15,18 +15,23 @@ from tenancy.plan.devices import DRIVER_CLASSES, claimable, device_class
 from tenancy.plan.guards import frameworks
 from tenancy.plan.labels import manifest, tenant_labels
 from tenancy.plan.model import Object
+from tenancy.plan.priorities import allowed_classes, class_name
 from tenancy.plan.queues import most_held
 from tenancy.spec.base import amount
-from tenancy.spec.environment import Environment
+from tenancy.spec.environment import Environment, Quota
 from tenancy.spec.tenant import Namespace, Tenant
 
 NAME = "tenant"
+SYSTEM_QUOTA = "system-classes"
+SYSTEM_CLASSES = ("system-cluster-critical", "system-node-critical")
 CLASS_QUOTA = ".deviceclass.resource.k8s.io/devices"
 CLASS_AS_RESOURCE = "requests.deviceclass.resource.kubernetes.io/"
 CLAIM_COUNTS = ("count/resourceclaims.resource.k8s.io", "count/resourceclaimtemplates.resource.k8s.io")
 CLAIMS = 200
 """Device claims of one namespace: a runaway controller stops here, not at the cluster's limits."""
 WORKLOADS = "count/workloads.kueue.x-k8s.io"
+NETWORK_POLICIES = 50
+"""Of one namespace, the platform's own among them; each is work for every node's agent."""
 REPLICA_SETS = 12
 """Of one Deployment: ten old ones by default (`revisionHistoryLimit`), the one that stands and the next."""
 
@@ -80,15 +85,11 @@ def resource_quota(environment: Environment, tenant: Tenant, namespace: Namespac
     tier = environment.tiers[tenant.tier_of(namespace)]
     quota = namespace.quota.within(tier.quota) if namespace.quota else tier.quota
     hard = {
-        "requests.cpu": quota.cpu,
-        "limits.cpu": quota.cpu_limit or quantity.write(2 * amount(quota.cpu)),
-        "requests.memory": quota.memory,
-        "limits.memory": quota.memory_limit or quantity.write(2 * amount(quota.memory)),
+        **_compute(quota),
         "requests.ephemeral-storage": quota.ephemeral_storage,
         "limits.ephemeral-storage": quota.ephemeral_storage,
         "requests.storage": quota.storage,
         "persistentvolumeclaims": quantity.write_count(quota.volume_claims),
-        "pods": quantity.write_count(quota.pods),
         "services": quantity.write_count(quota.services),
         "services.loadbalancers": "0",
         "services.nodeports": "0",
@@ -100,6 +101,7 @@ def resource_quota(environment: Environment, tenant: Tenant, namespace: Namespac
         "count/statefulsets.apps": quantity.write_count(quota.deployments),
         "count/poddisruptionbudgets.policy": quantity.write_count(2 * quota.deployments),
         "count/horizontalpodautoscalers.autoscaling": quantity.write_count(2 * quota.deployments),
+        "count/networkpolicies.networking.k8s.io": quantity.write_count(NETWORK_POLICIES),
         "count/replicasets.apps": quantity.write_count(REPLICA_SETS * quota.deployments),
         # A workload for each pod that is queued by itself, and for each job.
         **({WORKLOADS: quantity.write_count(quota.pods + quota.jobs)} if environment.queued else {}),
@@ -115,6 +117,47 @@ def resource_quota(environment: Environment, tenant: Tenant, namespace: Namespac
         {"spec": {"hard": dict(sorted(hard.items()))}},
         namespace=words.derived_name(tenant.tenant, namespace.name),
     )
+
+
+def class_quotas(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[Object, ...]:
+    """What pods of each priority class may hold of the namespace's quota, where that is less than all of it.
+
+    A class brings its tier's quota along: whoever may also run batch work does not run more of it than batch tenants
+    do. The namespace's own class is held by its quota alone. Classes of the system are 0, behind sched-04. The API
+    server takes no more than pods, cpu and memory under such a scope.
+    """
+    whole = compute(environment, tenant, namespace)
+    labels, where = tenant_labels(environment, tenant, namespace), tenant.namespace_name(namespace)
+
+    def made(name: str, classes: Sequence[str], hard: Mapping[str, str]) -> Object:
+        of = [{"scopeName": "PriorityClass", "operator": "In", "values": list(classes)}]
+        body = {"spec": {"hard": dict(sorted(hard.items())), "scopeSelector": {"matchExpressions": of}}}
+        return manifest("v1", "ResourceQuota", name, labels, body, namespace=where)
+
+    quotas = [made(SYSTEM_QUOTA, SYSTEM_CLASSES, {"pods": "0"})]
+    own = tenant.tier_of(namespace)
+    for name in allowed_classes(environment, own):
+        tier = next((t for t in environment.tiers if class_name(t) == name), own)
+        capped = _compute(environment.tiers[tier].quota)
+        if less := {key: most for key, most in capped.items() if amount(most) < amount(whole[key])}:
+            quotas.append(made(name, [name], less))
+    return tuple(quotas)
+
+
+def compute(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, str]:
+    """CPU, memory and pods of a namespace, by the quota's keys."""
+    tier = environment.tiers[tenant.tier_of(namespace)]
+    return _compute(namespace.quota.within(tier.quota) if namespace.quota else tier.quota)
+
+
+def _compute(quota: Quota) -> dict[str, str]:
+    return {
+        "requests.cpu": quota.cpu,
+        "limits.cpu": quota.cpu_limit or quantity.write(2 * amount(quota.cpu)),
+        "requests.memory": quota.memory,
+        "limits.memory": quota.memory_limit or quantity.write(2 * amount(quota.memory)),
+        "pods": quantity.write_count(quota.pods),
+    }
 
 
 def limit_range(environment: Environment, tenant: Tenant, namespace: Namespace) -> Object:

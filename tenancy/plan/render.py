@@ -35,15 +35,18 @@ def files(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
     yield "platform/10-priorities.yaml", _sorted(platform.priorities)
     yield "platform/20-roles.yaml", _sorted(platform.roles)
     yield "platform/25-device-classes.yaml", _sorted(platform.device_classes)
+    yield "platform/27-pod-settings.yaml", list(platform.pod_settings)
     yield "platform/30-guards.yaml", list(platform.guards)
     yield "platform/40-witness.yaml", list(platform.witness)
     yield "platform/50-marker.yaml", [platform.marker]
+    yield "platform/52-fences.yaml", list(platform.fences)
     yield "platform/55-queues.yaml", list(platform.queues)
     yield "platform/58-metrics.yaml", list(platform.metrics)
     yield "platform/60-nodes.yaml", _sorted(platform.services.nodes if platform.services else ())
     for tenant in plan.tenants:
         spaces = tenant.namespaces
         yield f"tenants/{tenant.name}/00-queues.yaml", list(tenant.queues)
+        yield f"tenants/{tenant.name}/02-fences.yaml", list(tenant.fences)
         yield f"tenants/{tenant.name}/05-namespaces.yaml", _sorted(s.namespace for s in spaces)
         yield f"tenants/{tenant.name}/10-isolation.yaml", _sorted(o for s in spaces for o in s.isolation)
         yield f"tenants/{tenant.name}/20-access.yaml", _sorted(o for s in spaces for o in s.access)

@@ -123,6 +123,15 @@ def sample(
         **({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": NAME}]} if claimed else {}),
         **({"tolerations": tolerations, "nodeSelector": selector} if wanted else {}),
     }
+    if tenant.sandboxed:
+        spec["runtimeClassName"] = words.SANDBOX_CLASS
+    if tenant.on_own_nodes:
+        spec["nodeSelector"] = {**selector, words.TENANT: tenant.tenant}
+        own = [(n, p) for n, p in sorted(environment.pools.items()) if p.sole_tenant == tenant.tenant]
+        plain = [taint for name, pool in own if not pool.machine.gpus for taint in node_taints(name, pool)]
+        spec["tolerations"] = tolerations or [{"operator": "Equal", **taint} for taint in plain]
+    if tenant.apart:
+        spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_apart(tenant)]}}
     where = tenant.namespace_name(namespace)
     labels = {**_LABELS, **run_time(environment, tenant, namespace)}
     if kind == "pod":
@@ -131,6 +140,19 @@ def sample(
     template = {"metadata": metadata, "spec": spec}
     body = {"spec": {"backoffLimit": 0, "ttlSecondsAfterFinished": 600, "template": template}}
     return manifest("batch/v1", "Job", NAME, labels, body, namespace=where)
+
+
+def _apart(tenant: Tenant) -> Object:
+    """The term that keeps a pod off the nodes of other tenants' pods; sched-08 takes no other."""
+    others = [
+        {"key": words.TENANT, "operator": "Exists"},
+        {"key": words.TENANT, "operator": "NotIn", "values": [tenant.tenant]},
+    ]
+    return {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {},
+        "namespaceSelector": {"matchExpressions": others},
+    }
 
 
 def run_time(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, str]:

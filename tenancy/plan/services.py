@@ -13,7 +13,7 @@ from tenancy.plan.kueue import configuration
 from tenancy.plan.metrics import COUNTERS
 from tenancy.plan.model import Object
 from tenancy.plan.pools import tolerations
-from tenancy.spec.environment import Cni, Environment
+from tenancy.spec.environment import Cni, Encryption, Environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def wanted_add_ons(environment: Environment) -> tuple[AddOn, ...]:
 def _charts(environment: Environment) -> Iterator[Chart]:
     pools, everywhere = environment.pools, tolerations(environment)
     if environment.cluster.cni is Cni.CILIUM:
-        yield charts.cilium()
+        yield charts.cilium(wireguard=environment.cluster.encryption is Encryption.WIREGUARD)
     if environment.queued:
         yield charts.kueue(configuration(environment))
     if any(pool.scales for pool in pools.values()):

@@ -41,18 +41,43 @@ def tenants_roles(environment: Environment) -> str:
     return arn(environment, "iam", f"role{names.tenants_path(environment)}*", region="")
 
 
-def service_account(environment: Environment, tenant: Tenant, namespace: Namespace) -> Object | None:
-    """The object that the part's grants hang on; None where it has none.
+def default_account(environment: Environment, tenant: Tenant, namespace: Namespace) -> Object:
+    """The account of pods that name none. The API server makes it; that its pods get no token is ours (id-08)."""
+    return manifest(
+        "v1",
+        "ServiceAccount",
+        words.DEFAULT_ACCOUNT,
+        tenant_labels(environment, tenant, namespace),
+        {"automountServiceAccountToken": False},
+        namespace=tenant.namespace_name(namespace),
+    )
 
-    Pod Identity knows it by its name alone. No token of the API server comes with it: what a pod says to AWS comes by a
-    projected token that EKS adds.
-    """
+
+def service_accounts(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[Object, ...]:
+    """The one that the part's grants hang on, where it has some, and those that its file declares."""
+    declared = tuple(
+        manifest(
+            "v1",
+            "ServiceAccount",
+            account.name,
+            tenant_labels(environment, tenant, namespace),
+            {"automountServiceAccountToken": account.api_token},
+            namespace=tenant.namespace_name(namespace),
+        )
+        for account in namespace.service_accounts
+    )
+    return (*_granted_account(environment, tenant, namespace), *declared)
+
+
+def _granted_account(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[Object, ...]:
+    """Pod Identity knows it by its name alone. No token of the API server comes with it: what a pod says to AWS comes
+    by a projected token that EKS adds."""
     if not tenant.has_identity(namespace):
-        return None
+        return ()
     annotations = {}
     if environment.aws.identity is PodIdentity.IRSA and environment.aws.account:
         annotations["eks.amazonaws.com/role-arn"] = role_arn(environment, tenant, namespace)
-    return manifest(
+    account = manifest(
         "v1",
         "ServiceAccount",
         namespace.service_account,
@@ -61,6 +86,7 @@ def service_account(environment: Environment, tenant: Tenant, namespace: Namespa
         namespace=tenant.namespace_name(namespace),
         annotations=annotations,
     )
+    return (account,)
 
 
 def role_arn(environment: Environment, tenant: Tenant, namespace: Namespace) -> str:

@@ -620,9 +620,13 @@ def _around(of: Pages, member: Member) -> Iterator[str]:
         )
     yield _tabbed(of.planes, parts)
     spec = member.spec
-    leaves = [f"{place.dns or place.cidr}:{place.port}/{place.protocol}" for place in spec.reach]
-    said = ", ".join(leaves) if leaves else "nothing but cluster DNS"
+    said = ", ".join(way.place for way in spec.reach) or "nothing but cluster DNS"
     yield f"<p>What its pods may connect to outside: {escape(said)}{_cloud(of, spec)}.</p>"
+    enters = ", ".join(way.place for way in spec.accept) or "nothing"
+    yield f"<p>What outside may connect to its pods: {escape(enters)}.</p>"
+    if len(spec.namespaces) > 1:
+        parts = "connect to each other's pods" if spec.between_parts else "are closed to each other"
+        yield f"<p>Its parts {parts}.</p>"
 
 
 def _cloud(of: Pages, spec: Tenant) -> str:

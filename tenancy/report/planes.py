@@ -17,10 +17,12 @@ from tenancy.iam.answers import SERVICES, Target, can, target
 from tenancy.iam.conditions import texts
 from tenancy.live.attacks import Attack, Scene, all_attacks
 from tenancy.plan import access_review, queues
+from tenancy.plan.leaving import standing
 from tenancy.plan.model import Object, Plan
 from tenancy.report.network import opening, porous
 from tenancy.spec import Loaded
 from tenancy.spec.data import Access
+from tenancy.spec.environment import GuardsMode
 from tenancy.spec.tenant import Tenant
 
 NO = "–"
@@ -64,9 +66,9 @@ class Planes:
     """The planes of an environment, each computed once."""
 
     def __init__(self, loaded: Loaded, plan: Plan) -> None:
-        self.environment, self.tenants, self.plan = loaded.environment, loaded.tenants, plan
-        self.names = [tenant.name for tenant in plan.tenants]
-        self._of: Mapping[str, Tenant] = {tenant.tenant: tenant for tenant in loaded.tenants}
+        self.environment, self.tenants, self.plan = loaded.environment, standing(loaded.tenants), plan
+        self._of: Mapping[str, Tenant] = {tenant.tenant: tenant for tenant in self.tenants}
+        self.names = list(self._of)
 
     def all(self) -> list[Plane]:
         found = [self._access(), self._network()]
@@ -75,7 +77,17 @@ class Planes:
         found.append(self._nodes())
         if self.environment.queued:
             found.append(self._queues())
-        return found
+        return [self._as_held(plane) for plane in found]
+
+    def _as_held(self, plane: Plane) -> Plane:
+        """Where guards only warn, none of them holds anything."""
+        if self.environment.guards is GuardsMode.ENFORCE:
+            return plane
+        cells = {
+            pair: cell._replace(holds=f"{cell.holds}; guards only warn") if "guard" in cell.holds else cell
+            for pair, cell in plane.cells.items()
+        }
+        return plane._replace(cells=cells)
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
         return ((one, other) for one in self.names for other in self.names if one != other)
@@ -163,11 +175,16 @@ class Planes:
             for tenant in self.plan.tenants
         }
         doors = {tenant: [space for space in of if porous(space)] for tenant, of in spaces.items()}
-        proof = self._asked("rbac-delete-network-policy", "rbac-patch-network-policy", "net-01", "net-07")
+        fenced = {tenant.name for tenant in self.plan.tenants if tenant.fences}
+        proof = self._asked("net-02", "net-10", "net-01", "net-07")
         cells = {}
         for one, other in self._pairs():
-            way = opening(spaces[one], doors[other]) if doors[other] else ""
-            if way:
+            way = opening(spaces[one], doors[other], self.environment.own_ranges) if doors[other] else ""
+            if fenced & {one, other}:
+                said = "a clusterwide deny stands between them, whatever a policy of theirs opens"
+                by = "CiliumClusterwideNetworkPolicy, by Cilium"
+                cells[one, other] = Cell(Kind.CLOSED, NO, said, ("net-02", "net-01", "net-07"), by, proof)
+            elif way:
                 said = "a NetworkPolicy of the other lets it in"
                 cells[one, other] = Cell(Kind.OPEN, "open", said, ("net-02",), f"NetworkPolicy {way}", proof)
             else:

@@ -88,6 +88,13 @@ _ALL = (
         _MEDIUM,
     ),
     Rule(
+        "net-09",
+        "encryption between nodes needs a CNI that does it",
+        "the VPC CNI sends pods' traffic as it is, whatever the file says",
+        "set cluster.cni to cilium, or encryption to none",
+        _MEDIUM,
+    ),
+    Rule(
         "stor-01",
         "a prefix is relative, ends with '/' and holds no wildcard or '..'",
         "'teams/fraud' without the slash also matches 'teams/fraud-2'",
@@ -542,12 +549,27 @@ _ALL = (
         "look at the address, the token and the metrics that docs/chargeback.md lists",
         _MEDIUM,
     ),
+    # How far apart
+    Rule(
+        "iso-01",
+        "a tenant with dedicated nodes has pools that admit it alone, and GPUs of no other",
+        "a node that two tenants share is one kernel for both",
+        "name it alone under tenants of a pool, and restrict the other pools that yield its flavors",
+        _CRITICAL,
+    ),
+    Rule(
+        "iso-02",
+        "a tenant in sandboxes has a runtime and bare metal for them, and no GPUs",
+        "a virtual machine needs the hardware's own, and takes a GPU only as a whole board with a driver inside",
+        "write sandbox in environment.yaml, with a pool of bare metal that admits the tenant",
+        _CRITICAL,
+    ),
     # GPU devices
     Rule(
         "gpu-01",
-        "a pod does not choose its runtime class",
-        "the nvidia runtime classes hand out every GPU of the node",
-        "drop runtimeClassName; the node's default runtime gives the GPUs that were asked for",
+        "a pod runs in the runtime of its namespace",
+        "the nvidia runtime classes hand out every GPU of the node, and the node's own runtime is no sandbox",
+        "drop runtimeClassName; in a namespace of sandboxes set it to tenancy-sandbox",
         _CRITICAL,
     ),
     Rule(
@@ -606,6 +628,13 @@ _ALL = (
         "set cdi.nriPluginEnabled to false",
         _CRITICAL,
     ),
+    Rule(
+        "gpu-10",
+        "where GPUs are granted by name, work that asks for them is made by whoever has the grant",
+        "what one person's job takes is missing in a job that others were promised",
+        "have somebody of the tenant's gpu-users make it, or be added there",
+        _MEDIUM,
+    ),
     # Scheduling
     Rule(
         "sched-01",
@@ -619,6 +648,13 @@ _ALL = (
         "a pod does not name its node",
         "nodeName skips the scheduler and with it every taint",
         "drop nodeName; select nodes by label",
+        _CRITICAL,
+    ),
+    Rule(
+        "sched-03",
+        "pods of a tenant with dedicated nodes run on its own nodes",
+        "on any other node it shares the kernel with other tenants",
+        "set nodeSelector tenancy.gpu/tenant to the tenant's name",
         _CRITICAL,
     ),
     Rule(
@@ -638,6 +674,14 @@ _ALL = (
         "required pod affinity stays in the pod's own namespace",
         "required anti-affinity to all namespaces keeps everybody else off a node",
         "drop namespaces and namespaceSelector from required terms",
+    ),
+    Rule(
+        "sched-08",
+        "pods of a tenant that is kept apart share no node with another tenant's",
+        "a regulation asks for it, and the scheduler knows only what the pod says",
+        "require anti-affinity by hostname to all pods of namespaces whose tenancy.gpu/tenant exists and is another, "
+        "as `tenancy sample` writes it",
+        _CRITICAL,
     ),
     Rule(
         "sched-07",
@@ -818,6 +862,13 @@ _ALL = (
         "push the image to a registry that the environment lists",
     ),
     Rule(
+        "img-02",
+        "an image is named by digest, or by a tag other than latest where the tier takes tags",
+        "behind a tag that moves runs what nobody scanned",
+        "write the image with @sha256:<digest>, or with the tag of a release",
+        _MEDIUM,
+    ),
+    Rule(
         "dns-01",
         "a pod uses the cluster's DNS as it is",
         "hostAliases and own resolvers step around the rules on host names",
@@ -864,6 +915,13 @@ _ALL = (
         "whoever is root on a node reads every other tenant's memory, tokens and GPUs there",
         "drop the field; what needs the node is a daemon set of the platform's",
         _CRITICAL,
+    ),
+    Rule(
+        "pod-03",
+        "where the tier asks for it, containers write to volumes alone",
+        "what cannot be written cannot be replaced by whoever breaks in",
+        "set securityContext.readOnlyRootFilesystem to true, and mount an emptyDir where the program writes",
+        _MEDIUM,
     ),
     Rule(
         "quota-03",
@@ -917,6 +975,19 @@ _ALL = (
         _CRITICAL,
     ),
     Rule(
+        "id-07",
+        "a pod runs as a service account that the tenant's file names",
+        "whoever may make pods would act with the rights of every account that somebody left in the namespace",
+        "drop serviceAccountName, or declare the account under service-accounts of the part",
+    ),
+    Rule(
+        "id-08",
+        "a pod has a token of the API server only if its service account was given one",
+        "whoever breaks into a container finds it, and asks the API server on",
+        "set automountServiceAccountToken to false, or api-token on the account in the tenant's file",
+        _MEDIUM,
+    ),
+    Rule(
         "net-01",
         "a service is of type ClusterIP, without external addresses, names or controllers' annotations",
         "load balancers, node ports and external names lead traffic past the network policies",
@@ -927,6 +998,13 @@ _ALL = (
         "a pod's annotations choose no network, address, device or sandbox of the node",
         "network plugins and runtimes obey them: a foreign network or address, a way past policies, another hypervisor",
         "drop the annotation; kubernetes.io/ingress-bandwidth and egress-bandwidth are fine",
+        _CRITICAL,
+    ),
+    Rule(
+        "net-10",
+        "the platform's network policies stand, and nobody else's pass for them",
+        "without the default-deny a namespace is open to all, and an owner of a tenant's would take it along",
+        "leave policies with the label tenancy.gpu/environment alone; add one of your own beside them",
         _CRITICAL,
     ),
     Rule(
@@ -999,9 +1077,9 @@ _ALL = (
     ),
     Rule(
         "net-02",
-        "a network policy in a tenant's namespace opens nothing to other namespaces",
+        "a network policy in a tenant's namespace opens nothing but what the tenant's file opens",
         "policies add up: one that admits all namespaces undoes the default-deny",
-        "select the tenant's own namespaces by the tenant label",
+        "select pods of the own namespace, or name ranges with ports as they stand under reach and accept",
         _CRITICAL,
     ),
     Rule(
@@ -1017,6 +1095,14 @@ _ALL = (
         "a policy without a binding judges nothing, and looks as if it did",
         "make a ValidatingAdmissionPolicyBinding with policyName and validationActions [Deny]",
         _CRITICAL,
+    ),
+    Rule(
+        "guard-03",
+        "guards that only warn are for as long as a cluster is taken over",
+        "what they would refuse is admitted meanwhile: a tenant can get out",
+        "mend what `tenancy report adoption` finds, then set guards to enforce in environment.yaml",
+        _CRITICAL,
+        advises=True,
     ),
     # What only the preset `regulated` holds
     Rule(

@@ -14,7 +14,7 @@ _KINDS: Mapping[str, str] = {
     "admissionregistration.k8s.io": "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
     "apps": "DaemonSet Deployment ReplicaSet StatefulSet",
     "batch": "CronJob Job",
-    "cilium.io": "CiliumNetworkPolicy",
+    "cilium.io": "CiliumClusterwideNetworkPolicy CiliumNetworkPolicy",
     "eks.services.k8s.aws": "PodIdentityAssociation",
     "extensions": "DaemonSet Deployment NetworkPolicy ReplicaSet",
     "helm.sh": "Release",
@@ -42,7 +42,8 @@ def ruled(kind: str, api_version: str | None) -> str:
 
 
 _CLUSTER_WIDE = frozenset(
-    "AdmissionCheck ClusterPolicy ClusterQueue ClusterRole ClusterRoleBinding Cohort EC2NodeClass Namespace Node "
+    "AdmissionCheck CiliumClusterwideNetworkPolicy ClusterPolicy ClusterQueue ClusterRole ClusterRoleBinding Cohort "
+    "EC2NodeClass Namespace Node "
     "NodeOverlay NodePool PriorityClass ResourceFlavor ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding "
     "WorkloadPriorityClass".split()
 )

@@ -112,6 +112,8 @@ _LIMITS = frozenset(
     }
     | {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
 )
+_GUARDED = frozenset({"networkpolicies"})
+"""Limits that tenants may add to: net-02 and net-10 judge how, where our guards stand."""
 _READ = frozenset({"get", "list", "watch"})
 
 
@@ -119,8 +121,8 @@ def _escalating(verbs: Set[str]) -> set[str]:
     return {verb for verb in verbs if verb in _ESCALATING_VERBS or verb.startswith(_IMPERSONATING)}
 
 
-def role_rules(item: Object) -> Given:
-    """rbac-01 to rbac-03 on a Role or ClusterRole that a tenant is bound to."""
+def role_rules(item: Object, guarded: Set[str] = frozenset()) -> Given:
+    """rbac-01 to rbac-03 on a Role or ClusterRole that a tenant is bound to; a guard judges what is `guarded`."""
     if item.get("aggregationRule"):
         yield "rbac-01", "aggregationRule, which adds the rules of whatever is installed later"
     for rule in item.get("rules") or ():
@@ -129,13 +131,14 @@ def role_rules(item: Object) -> Given:
             yield "rbac-01", f"rule {dict(rule)}"
         if mighty := sorted(_escalating(verbs) | resources & _POWERS):
             yield "rbac-02", ", ".join(mighty)
-        if (held := sorted(resources & _LIMITS)) and not verbs <= _READ:
+        if (held := sorted((resources & _LIMITS) - guarded)) and not verbs <= _READ:
             yield "rbac-03", f"{', '.join(sorted(verbs - _READ))} on {', '.join(held)}"
 
 
 def _role(item: Object) -> Given:
     if is_ours(item):
-        yield from role_rules(item)
+        # The environment's own roles come with its guards; one that is only a tenant's may stand alone.
+        yield from role_rules(item, _GUARDED if words.ENVIRONMENT in _labels(item) else frozenset())
 
 
 def _binding(item: Object) -> Given:
@@ -163,17 +166,21 @@ def _network_policy(item: Object) -> Given:
                 if block and not mine and (given := unsafe_range(str(block.get("cidr")))):
                     yield "net-05", f"{direction} {given}"
                 selector = peer.get("namespaceSelector")
-                if selector is not None and not _stays_home(selector, tenant, direction, rule):
+                if selector is not None and not _stays_home(peer, tenant, direction, rule):
                     yield "net-02", f"{direction} namespaceSelector {_plain(selector)} of tenant {tenant}"
 
 
-def _stays_home(selector: Object, tenant: str, direction: str, rule: Object) -> bool:
-    labels = selector.get("matchLabels") or {}
+def _stays_home(peer: Object, tenant: str, direction: str, rule: Object) -> bool:
+    labels = peer["namespaceSelector"].get("matchLabels") or {}
     if labels.get(words.TENANT) == tenant:
         return True
     ports = {port.get("port") for port in rule.get("ports") or ()}
-    is_dns = labels.get("kubernetes.io/metadata.name") == "kube-system" and ports == {53}
-    return direction == "egress" and is_dns
+    space = str(labels.get(words.SPACE_NAME, words.SEPARATOR))
+    if direction == "egress" and space == "kube-system" and ports == {53}:
+        return True
+    # A service of the platform's: no tenant's namespace is called so.
+    pods = (peer.get("podSelector") or {}).get("matchLabels")
+    return words.SEPARATOR not in space and space != "default" and bool(pods) and bool(ports)
 
 
 def _service(item: Object) -> Given:
@@ -194,7 +201,8 @@ def _guard(item: Object) -> Given:
 def _guard_binding(item: Object) -> Given:
     actions = _spec(item).get("validationActions") or []
     if "Deny" not in actions:
-        yield "guard-01", f"validationActions {list(actions)}"
+        meant = ((item.get("metadata") or {}).get("annotations") or {}).get(words.GUARDS_MODE) == "audit"
+        yield "guard-03" if meant and "Warn" in actions else "guard-01", f"validationActions {list(actions)}"
 
 
 def _pod_spec(item: Object) -> Mapping[str, Any]:
@@ -208,7 +216,7 @@ def _workload(item: Object) -> Given:
     if not is_tenants(item):
         return
     spec = _pod_spec(item)
-    if spec.get("runtimeClassName"):
+    if spec.get("runtimeClassName") not in {None, "", words.SANDBOX_CLASS}:
         yield "gpu-01", f"runtimeClassName {spec['runtimeClassName']}"
     if spec.get("nodeName"):
         yield "sched-02", f"nodeName {spec['nodeName']}"
@@ -253,7 +261,7 @@ CHECKS: Mapping[str, Callable[[Object], Given]] = {
 MACHINES = frozenset({*aws.CHECKS, *nodes.CHECKS, "ConfigMap"})
 """Kinds whose rules say themselves what is not known; of the others any unknown field is told of."""
 _ALONE = (
-    "cost-02 gpu-01 gpu-02 guard-01 net-01 net-02 net-05 ns-03 quota-01 quota-02 "
+    "cost-02 gpu-01 gpu-02 guard-01 guard-03 net-01 net-02 net-05 ns-03 quota-01 quota-02 "
     "rbac-01 rbac-02 rbac-03 rbac-04 rbac-05 sched-02"
 ).split()
 _TOGETHER = "eks-03 id-06 ns-04 rbac-01 rbac-02 rbac-03 rbac-04 rbac-05".split()
@@ -319,7 +327,8 @@ def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:
 
 
 def _walls(name: str, space: Object, present: Iterable[Object]) -> Iterator[Finding]:
-    kinds = {str(item.get("kind")) for item in present}
+    # A quota of some pods bounds nobody else.
+    kinds = {str(item.get("kind")) for item in present if not _spec(item).get("scopeSelector")}
     missing = [kind for kind in ("ResourceQuota", "LimitRange") if kind not in kinds]
     if not any(_denies_all(item) for item in present):
         missing.append("default-deny NetworkPolicy")

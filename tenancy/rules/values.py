@@ -32,6 +32,9 @@ _METADATA_SERVICES = tuple(
 )
 """The last two are IPv4 addresses in IPv6's clothes."""
 _WIDEST = {4: 8, 6: 32}
+_PRIVATE = tuple(
+    map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"))
+)
 
 
 def name_misfit(name: str, longest: int) -> str | None:
@@ -81,6 +84,14 @@ def foreign_subject(kind: str, name: str, platform_group: str = "", *, person: b
     return None
 
 
+def moving_image(name: str, *, tags: bool = True) -> str | None:
+    """img-02: an image by a tag that moves, or by any tag where only digests count."""
+    tag = name.rpartition("/")[2].partition(":")[2]
+    if "@sha256:" in name or (tags and tag and tag != "latest"):
+        return None
+    return f"image {name!r}"
+
+
 def unsafe_range(cidr: str) -> str | None:
     """net-05: a range that is too wide or covers link-local, loopback or instance-metadata addresses."""
     try:
@@ -95,6 +106,22 @@ def unsafe_range(cidr: str) -> str | None:
         if service.version == network.version and service.overlaps(network):
             return f"{cidr!r}, which holds {service}"
     return None
+
+
+def inside(cidr: str, ranges: Collection[str]) -> str | None:
+    """net-05: a range that holds addresses of the cluster's own."""
+    network = ipaddress.ip_network(cidr, strict=False)
+    for text in ranges:
+        own = ipaddress.ip_network(text, strict=False)
+        if own.version == network.version and own.overlaps(network):
+            return f"{cidr!r}, which overlaps {text}, where nodes and pods are"
+    return None
+
+
+def is_private(cidr: str) -> bool:
+    """Whether a range holds addresses that a company gives itself, which a cluster's own are."""
+    network = ipaddress.ip_network(cidr, strict=False)
+    return any(own.version == network.version and own.overlaps(network) for own in _PRIVATE)
 
 
 def wide_range(cidr: str) -> str | None:

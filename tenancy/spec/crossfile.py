@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from tenancy.catalog import quantity
-from tenancy.rules.values import foreign_subject
+from tenancy.rules.values import foreign_subject, inside, is_private
 from tenancy.spec.base import Mistake, amount, broken
 from tenancy.spec.environment import Cni, Environment, Tier, undeclared
 from tenancy.spec.holdings import holdings
@@ -49,6 +49,7 @@ def crossfile(environment: Environment, tenants: Sequence[Tenant], unread: Colle
         for mistake in (
             *_references(environment, tenant),
             *_shares(environment, offers, tenant),
+            *_isolated(environment, tenant),
             *_queued(environment, tenant),
         ):
             yield index, mistake
@@ -87,9 +88,47 @@ def _references(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
     for i, place in enumerate(tenant.reach):
         if place.dns and environment.cluster.cni is not Cni.CILIUM:
             yield broken(("reach", i, "dns"), "net-06", f"dns: {place.dns} with cni {environment.cluster.cni}")
-    for i, person in enumerate(tenant.people):
-        if given := foreign_subject(person.kind, person.name, environment.platform.group):
-            yield broken(("people", i, person.kind.lower()), "rbac-05", given)
+    services = environment.platform.services
+    for field, ways in (("reach", tenant.reach), ("accept", tenant.accept)):
+        for i, way in enumerate(ways):
+            if way.service is not None and way.service not in services:
+                yield undeclared((field, i, "service"), "service", way.service, services, "platform.services")
+            elif way.cidr and (given := inside(way.cidr, environment.own_ranges)):
+                yield broken((field, i, "cidr"), "net-05", given)
+            elif field == "accept" and way.cidr and not environment.own_ranges and is_private(way.cidr):
+                change = "write the ranges of nodes and pods as cluster.ranges first, so that none of them is let in"
+                yield broken((field, i, "cidr"), "net-05", f"{way.cidr!r}, which may hold nodes and pods", change)
+    for field, subjects in (("people", tenant.people), ("gpu-users", tenant.gpu_users)):
+        for i, subject in enumerate(subjects):
+            if subject.kind == "ServiceAccount":
+                continue
+            if given := foreign_subject(subject.kind, subject.name, environment.platform.group):
+                yield broken((field, i, subject.kind.lower()), "rbac-05", given)
+
+
+def _isolated(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
+    """A tenant that is kept further apart than by its namespaces, in an environment that cannot."""
+    where = ("isolation",)
+    if tenant.on_own_nodes:
+        own = [name for name, pool in environment.pools.items() if pool.sole_tenant == tenant.tenant]
+        if not own:
+            yield broken(where, "iso-01", f"isolation: {tenant.isolation} and no pool of its own")
+        for flavor in tenant.gpus:
+            for name, pool in environment.pools_by_flavor.get(flavor, ()):
+                if name not in own and pool.admits(tenant.tenant, tenant.tiers):
+                    given = f"{flavor}, which pool {name} yields to it and to others"
+                    yield broken(("gpus", flavor), "iso-01", given)
+    if tenant.sandboxed:
+        if environment.sandbox is None:
+            yield broken(where, "iso-02", f"isolation: {tenant.isolation} in an environment without sandbox")
+        else:
+            pool = environment.pools.get(environment.sandbox.pool)
+            if pool and not pool.admits(tenant.tenant, tenant.tiers):
+                given = f"isolation: {tenant.isolation}, and pool {environment.sandbox.pool}, which does not admit it"
+                yield broken(where, "iso-02", given, f"add {tenant.tenant} or its tier to the pool")
+        for flavor in tenant.gpus:
+            change = "drop it, or set isolation to dedicated-nodes"
+            yield broken(("gpus", flavor), "iso-02", f"{flavor} for a tenant in sandboxes", change)
 
 
 def _strangers(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Mistake]:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -16,13 +16,14 @@ from tenancy.catalog import boards, gpus, nodes
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.catalog.versions import incompatible
-from tenancy.rules.values import foreign_subject, gpu_keys, unenforced_quota_keys
+from tenancy.rules.values import foreign_subject, gpu_keys, moving_image, unenforced_quota_keys, wide_range
 from tenancy.spec.aws import Aws
 from tenancy.spec.base import (
     Count,
     Flag,
     FlavorName,
     Form,
+    LabelValue,
     Line,
     Mistake,
     PartName,
@@ -90,6 +91,24 @@ _Mirror = Annotated[
 ]
 
 
+_LabelKey = Annotated[
+    str,
+    Form(
+        r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$",
+        "a label's key",
+        "write it like app.kubernetes.io/name",
+        317,
+    ),
+]
+
+
+class PlatformService(Spec):
+    """Pods of the platform's that tenants' files may name under reach and accept."""
+
+    namespace: Slug = Field(description="One of the platform's: platform.namespaces has it, or it is a system's.")
+    labels: dict[_LabelKey, LabelValue] = Field(min_length=1, description="Labels that its pods have, all of them.")
+
+
 class Platform(Spec):
     group: _Group = Field(
         description="Group of the platform team, the one identity that may change tenants' namespaces. "
@@ -104,6 +123,11 @@ class Platform(Spec):
         None,
         description="Where all Helm charts come from, such as oci://registry.bank.example/charts. Absent: each from "
         "its own repository on the internet.",
+    )
+    services: dict[Slug, PlatformService] = Field(
+        default_factory=dict,
+        description="What tenants may reach and be reached by beside the internet, by name: a registry, an ingress, "
+        "whoever scrapes metrics. Absent: nothing.",
     )
     docs: _Address = Field(
         "docs/rules.md",
@@ -121,6 +145,14 @@ class Cni(StrEnum):
     CILIUM = "cilium"  # host names and clusterwide denies as well
 
 
+class Encryption(StrEnum):
+    NONE = "none"
+    WIREGUARD = "wireguard"  # Cilium's, between nodes
+
+
+_Block = Annotated[
+    str, Form(r"^[0-9a-f.:]+/[0-9]{1,3}$", "an address range with its length", "write it like 10.64.0.0/16", 60)
+]
 _Version = Annotated[
     str, Form(r"^1\.3[0-9]$", "a minor version from 1.30 to 1.39", 'write it like "1.36", with quotes')
 ]
@@ -146,6 +178,14 @@ class Cluster(Spec):
     )
     kubernetes: _Version = Field("1.36", description="Minor version of Kubernetes, 1.30 or newer.")
     cni: Cni = Field(Cni.VPC_CNI, description="Who enforces network policies.")
+    encryption: Encryption = Field(
+        Encryption.NONE, description="Of what pods of different nodes say to each other; wireguard needs cni cilium."
+    )
+    ranges: tuple[_Block, ...] = Field(
+        (),
+        description="Ranges of nodes and pods: no tenant reaches into them or is reached from them by address. Absent: "
+        "the range of the VPC that is made here. Of a given one nobody knows them.",
+    )
     devices: Devices = Field(
         Devices.PLUGIN, description="How pods ask for GPUs; dra needs Kubernetes 1.34, and pools without Karpenter."
     )
@@ -156,6 +196,28 @@ class Cluster(Spec):
             yield broken(("name",), "name-01", f"cluster {self.name!r}", "write it with single dashes")
         if self.devices is Devices.DRA and (misfit := incompatible(self.kubernetes, "dra")):
             yield broken(("devices",), "dra-01", f"devices: dra on Kubernetes {self.kubernetes}", misfit)
+        if self.encryption is Encryption.WIREGUARD and self.cni is not Cni.CILIUM:
+            yield broken(("encryption",), "net-09", f"encryption: wireguard with cni {self.cni}")
+        for i, text in enumerate(self.ranges):
+            if given := wide_range(text):
+                yield Mistake(("ranges", i), given, "a range of the cluster's own", "write it like 10.64.0.0/16")
+
+
+_Handler = Annotated[
+    str,
+    Form(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", "a runtime's handler on the nodes", "write it like kata-qemu"),
+]
+
+
+class Sandbox(Spec):
+    """A kernel for each pod. The runtime is on the pool's nodes already: their image, or its own installer, has it."""
+
+    handler: _Handler = Field(description="The runtime's name in containerd's configuration, such as kata-qemu.")
+    pool: PartName = Field(description="Pool whose nodes have it: bare metal, which virtual machines need.")
+    overhead: dict[Literal["cpu", "memory"], Quantity] = Field(
+        {"cpu": "250m", "memory": "160Mi"},
+        description="What each pod costs beside its containers; counted by quota and scheduler. As Kata's own class.",
+    )
 
 
 _Registry = Annotated[
@@ -183,6 +245,8 @@ class Images(Spec):
     def mistakes(self) -> Iterator[Mistake]:
         if not self.sample.startswith(self.registries):
             yield broken(("sample",), "img-01", f"sample {self.sample!r} outside {', '.join(self.registries)}")
+        if given := moving_image(self.sample):
+            yield broken(("sample",), "img-02", given)
 
 
 OWN_QUOTA_KEYS = frozenset(
@@ -191,7 +255,7 @@ OWN_QUOTA_KEYS = frozenset(
     | {f"{side}.{what}" for side in ("requests", "limits") for what in ("cpu", "memory", "ephemeral-storage")}
     | {"count/jobs.batch", "count/cronjobs.batch", "count/deployments.apps", "count/statefulsets.apps"}
     | {"count/horizontalpodautoscalers.autoscaling", "count/poddisruptionbudgets.policy", "count/replicasets.apps"}
-    | {"count/workloads.kueue.x-k8s.io"}
+    | {"count/networkpolicies.networking.k8s.io", "count/workloads.kueue.x-k8s.io"}
 )
 
 
@@ -335,6 +399,12 @@ class Tier(Spec):
     max_run_time: Duration | None = Field(
         None, description="Longest run of a job; every job says its own, up to this. Absent: no limit."
     )
+    image_tags: Flag = Field(
+        True, description="Whether images may be named by tag, never latest. False: by digest alone."
+    )
+    writable_root: Flag = Field(
+        True, description="Whether containers may write to their root file system. False: to volumes alone."
+    )
     storage_access: Access = Field(
         Access.READ_WRITE, description="The widest access to buckets that its tenants' grants may have."
     )
@@ -355,6 +425,11 @@ def undeclared(
     return broken(where, "ref-01", f"{what} {given!r}", f"{hint}declare it in {home}")
 
 
+class GuardsMode(StrEnum):
+    ENFORCE = "enforce"
+    AUDIT = "audit"  # nothing is refused: who asks is warned, and the audit log keeps it
+
+
 class Layout(StrEnum):
     ONE = "one"  # one stack holds everything: best up to about five tenants
     PER_TENANT = "per-tenant"  # a platform stack and one per tenant: a change runs 30 resources, not all
@@ -367,9 +442,17 @@ class Environment(Spec):
     organisation: Organisation = Field(description="Whose departments share the cluster.")
     platform: Platform = Field(description="The team that runs it.")
     cluster: Cluster = Field(description="The Kubernetes side.")
+    guards: GuardsMode = Field(
+        GuardsMode.ENFORCE,
+        description="What guards do about what breaks a rule. audit is for a cluster that has workloads already, until "
+        "`tenancy report adoption` finds nothing: it only warns, so tenants can get out. Absent: they refuse.",
+    )
     stacks: Layout = Field(Layout.ONE, description="How the environment is split into stacks.")
     aws: Aws = Field(default_factory=Aws, description="The AWS side. Absent: switched off.")
     images: Images = Field(description="Where images come from.")
+    sandbox: Sandbox | None = Field(
+        None, description="How tenants with isolation: sandbox run. Absent: there are none."
+    )
     queues: Queues = Field(default_factory=Queues, description="How GPUs are shared over time.")
     prices: dict[str, Price] = Field(
         default_factory=dict,
@@ -405,6 +488,14 @@ class Environment(Spec):
             yield from self._placed(name, pool)
         yield from self._supported()
         yield from self._priced()
+        yield from self._sandboxed()
+        strict = [name for name, tier in self.tiers.items() if not tier.image_tags]
+        if strict and (given := moving_image(self.images.sample, tags=False)):
+            yield broken(("images", "sample"), "img-02", f"{given}, which tier {strict[0]} does not take")
+        for name, service in self.platform.services.items():
+            if service.namespace not in self.system_namespaces:
+                where = ("platform", "services", name, "namespace")
+                yield undeclared(where, "namespace", service.namespace, self.system_namespaces, "platform.namespaces")
         for mistake in self.aws.identity_mistakes(self.platform.group):
             yield Mistake(("aws", *mistake.where), mistake.given, mistake.rule, mistake.change, mistake.id)
         kinds: dict[tuple[object, ...], str] = {}
@@ -416,6 +507,17 @@ class Environment(Spec):
                 yield broken(("flavors", name), "name-02", given, "keep one of the two")
         if sound:
             yield from self._yields()
+
+    def _sandboxed(self) -> Iterator[Mistake]:
+        if self.sandbox is None:
+            return
+        where = ("sandbox", "pool")
+        pool = self.pools.get(self.sandbox.pool)
+        if pool is None:
+            yield undeclared(where, "pool", self.sandbox.pool, self.pools, "pools")
+        elif not pool.bare_metal:
+            given = f"pool {self.sandbox.pool} of {pool.instance}, which is a virtual machine itself"
+            yield broken(where, "iso-02", given, "name a pool of bare metal, such as m7i.metal-24xl")
 
     def _supported(self) -> Iterator[Mistake]:
         """Parts of the platform that do not run on the cluster's Kubernetes."""
@@ -550,6 +652,12 @@ class Environment(Spec):
         wanted |= {addon.CILIUM} if self.cluster.cni is Cni.CILIUM else set()
         wanted |= {addon.EFA} if spec.efa else set()
         return nodes.daemonset_reserve(wanted)
+
+    @property
+    def own_ranges(self) -> tuple[str, ...]:
+        """Where nodes and pods have their addresses; empty: nobody has said."""
+        made = (self.aws.network.cidr,) if self.aws.enabled and not self.aws.network.vpc else ()
+        return self.cluster.ranges or made
 
     @property
     def queued(self) -> bool:

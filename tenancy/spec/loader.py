@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from tenancy.catalog import vocabulary as words
 from tenancy.spec.base import NEEDS_TEXT, Mistake, Spec, broken, written
 from tenancy.spec.crossfile import ENVIRONMENT, between_tenants, crossfile
-from tenancy.spec.environment import Environment, nearest
+from tenancy.spec.environment import Cni, Encryption, Environment, nearest
 from tenancy.spec.metrics import Collector
 from tenancy.spec.source import Location, Refused, compose, find, read_text, values
 from tenancy.spec.tenant import Tenant
@@ -74,7 +74,9 @@ ON_LAB = "GPU_TENANCY_ON_LAB"
 def on_lab(loaded: Loaded) -> Loaded:
     """The environment as the lab plays it: the same tenants and pools on fake nodes, and nothing on AWS."""
     environment = loaded.environment
-    cluster = environment.cluster.model_copy(update={"context": words.LAB_CONTEXT})
+    # Nothing there sends packets, and no Cilium runs that would know its policies.
+    update = {"context": words.LAB_CONTEXT, "cni": Cni.VPC_CNI, "encryption": Encryption.NONE}
+    cluster = environment.cluster.model_copy(update=update)
     aws = environment.aws.model_copy(update={"enabled": False})
     # No operator runs there that would know rules and monitors; `tenancy lab up --with metrics` evaluates them itself.
     metrics = environment.metrics.model_copy(update={"collector": Collector.NONE})

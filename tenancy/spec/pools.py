@@ -243,7 +243,7 @@ class Pool(Spec):
     upgrade: Upgrade = Field(default_factory=Upgrade, description="How nodes are replaced. Absent: one by one.")
 
     def mistakes(self) -> Iterator[Mistake]:
-        if self.share and (len(self.tenants) != 1 or self.tiers):
+        if self.share and not self.sole_tenant:
             yield broken(("share",), "pool-02", f"a pool with {self.share.mode} for {self._users()}")
         if self.share and self.share.mps and self.mig:
             yield broken(("share", "mps"), "pool-08", "mps inside MIG slices")
@@ -294,7 +294,7 @@ class Pool(Spec):
             given = f"{self.purchase} in {len(self.zones) or 'all'} zones"
             yield broken(("zones",), "pool-07", given, "name the one zone that the reservation is in")
         if self.efa:
-            if len(self.tenants) != 1 or self.tiers:
+            if not self.sole_tenant:
                 yield broken(("efa",), "pool-06", f"efa: on for {self._users()}")
             if not instance.efa:
                 change = "drop efa, or use a type that has it, such as p4d.24xlarge"
@@ -355,6 +355,15 @@ class Pool(Spec):
     @property
     def restricted(self) -> bool:
         return bool(self.tenants or self.tiers)
+
+    @property
+    def bare_metal(self) -> bool:
+        return self.instance.partition(".")[2].startswith("metal")
+
+    @property
+    def sole_tenant(self) -> str | None:
+        """The one tenant that may use it, if there is just one."""
+        return self.tenants[0] if len(self.tenants) == 1 and not self.tiers else None
 
     def admits(self, tenant: str, tiers: frozenset[str]) -> bool:
         return not self.restricted or tenant in self.tenants or not tiers.isdisjoint(self.tiers)

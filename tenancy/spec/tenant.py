@@ -52,6 +52,14 @@ class Isolation(StrEnum):
     VIRTUAL_CLUSTER = "virtual-cluster"  # own API server
 
 
+class Leaving(StrEnum):
+    """Stages of a tenant that goes, in their order. Until the last one it may stay after all."""
+
+    HOLD = "hold"  # nothing new starts, everybody only reads
+    EXPORT = "export"  # the same; what it owns is being written down
+    REMOVE = "remove"  # gone from the cluster, its file stays as the record
+
+
 class Role(StrEnum):
     VIEWER = "viewer"  # reads everything but secrets
     DEVELOPER = "developer"  # runs workloads, holds the tenant's secrets
@@ -70,28 +78,49 @@ _Subject = Annotated[
 ]
 
 
-class Person(Spec):
-    """A group or a single user of the identity provider, and what they are to the tenant."""
+_PartAccount = Annotated[
+    str,
+    Form(
+        r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+        "a part of the tenant and a service account of it, with a slash between",
+        "write it like train/pipeline",
+        95,
+    ),
+]
 
-    group: _Subject | None = Field(None, description="Group. Either this or user.")
-    user: _Subject | None = Field(None, description="User. Either this or group.")
-    role: Role = Field(description="What they may do.")
-    namespaces: tuple[PartName, ...] = Field((), description="Parts that the role holds in; absent: all.")
+
+class Subject(Spec):
+    """A group or a single user of the identity provider, or a service account of the tenant's own."""
+
+    group: _Subject | None = Field(None, description="Group. One of group, user and service-account.")
+    user: _Subject | None = Field(None, description="User. One of group, user and service-account.")
+    service_account: _PartAccount | None = Field(
+        None, description="Service account that a part declares, as <part>/<name>. One of the three."
+    )
+    namespaces: tuple[PartName, ...] = Field((), description="Parts that it holds in; absent: all.")
 
     def mistakes(self) -> Iterator[Mistake]:
-        if (self.group is None) == (self.user is None):
-            given = "both group and user" if self.group else "neither group nor user"
-            yield Mistake((), given, "an entry is one group or one user", "write exactly one of group and user")
-        elif given := foreign_subject(self.kind, self.name, person=True):
-            yield broken((self.kind.lower(),), "rbac-05", given)
+        given = [name for name in ("group", "user", "service-account") if getattr(self, name.replace("-", "_"))]
+        if len(given) != 1:
+            rule = "an entry is one group, one user or one service account"
+            change = "write exactly one of group, user and service-account"
+            yield Mistake((), f"both {given[0]} and {given[1]}" if given else "none of them", rule, change)
+        elif self.kind != "ServiceAccount" and (stranger := foreign_subject(self.kind, self.name, person=True)):
+            yield broken((self.kind.lower(),), "rbac-05", stranger)
 
     @property
-    def kind(self) -> Literal["Group", "User"]:
-        return "Group" if self.group is not None else "User"
+    def kind(self) -> Literal["Group", "User", "ServiceAccount"]:
+        return "Group" if self.group is not None else "User" if self.user is not None else "ServiceAccount"
 
     @property
     def name(self) -> str:
-        return self.group if self.group is not None else self.user or ""
+        return self.group or self.user or self.service_account or ""
+
+
+class Person(Subject):
+    """Who is what to the tenant."""
+
+    role: Role = Field(description="What they may do.")
 
 
 class GpuShare(Spec):
@@ -130,6 +159,20 @@ _Account = Annotated[
 ]
 
 
+class Account(Spec):
+    """A service account that pods of a part may run as, beside the one that carries its grants on AWS."""
+
+    name: _Account = Field(description="Name.")
+    api_token: Flag = Field(
+        False,
+        description="Whether its pods get a token of the API server's. What it may do there is what people gives it.",
+    )
+
+
+def _account(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
 class Namespace(Spec):
     """A part of the tenant. Its namespace is called `<tenant>--<name>`."""
 
@@ -148,14 +191,31 @@ class Namespace(Spec):
     weight: Weight = Field(1, description="Weight of the part's own queue, called default.")
     quota: Quota | None = Field(None, description="Less than the tier's quota; absent: the tier's.")
     pod_security: PodSecurity = Field(PodSecurity.RESTRICTED, description="Pod Security level.")
+    open_inside: Flag = Field(
+        True,
+        description="Whether its pods connect to each other, and to siblings' where between-parts says so, on any "
+        "port. False: what NetworkPolicies of the tenant's own open. Absent: they do.",
+    )
     service_account: _Account = Field(
         words.WORKLOAD_ACCOUNT,
         description="Service account whose pods have the part's grants on AWS. It is made where there are any.",
     )
 
+    service_accounts: tuple[
+        Annotated[Account, BeforeValidator(_account, json_schema_input_type=str | Account)], ...
+    ] = Field(
+        (), max_length=20, description="Further service accounts that its pods may run as. They are made; absent: none."
+    )
+
     def mistakes(self) -> Iterator[Mistake]:
-        if self.service_account == "default":
+        if self.service_account == words.DEFAULT_ACCOUNT:
             yield broken(("service-account",), "aws-07", "service-account: default")
+        known = {words.DEFAULT_ACCOUNT, self.service_account}
+        for i, account in enumerate(self.service_accounts):
+            if account.name in known:
+                given = f"service account {account.name!r} twice, or one that is there anyway"
+                yield broken(("service-accounts", i), "name-02", given)
+            known.add(account.name)
 
 
 _Prefix = Annotated[
@@ -197,20 +257,38 @@ class Storage(Spec):
         )
 
 
-class Reach(Spec):
-    """Something outside the tenant that its pods may connect to. Everything else is denied."""
+class _Way(Spec):
+    """One place, with a port of whoever is connected to."""
 
-    dns: _Host | None = Field(None, description="Host name; needs cluster.cni cilium. Either this or cidr.")
-    cidr: _Range | None = Field(None, description="Address range. Either this or dns.")
+    cidr: _Range | None = Field(None, description="Address range.")
+    service: Slug | None = Field(None, description="A service of the platform, by its name in the environment.")
     port: Port = Field(description="Destination port.")
     protocol: Literal["TCP", "UDP"] = Field("TCP", description="Transport.")
 
     def mistakes(self) -> Iterator[Mistake]:
-        if (self.dns is None) == (self.cidr is None):
-            given = "both dns and cidr" if self.dns else "neither dns nor cidr"
-            yield Mistake((), given, "an entry is one place", "write exactly one of dns and cidr")
-        elif self.cidr is not None and (given := unsafe_range(self.cidr)):
-            yield broken(("cidr",), "net-05", given)
+        kinds = [name for name in ("dns", "cidr", "service") if name in type(self).model_fields]
+        given = [name for name in kinds if getattr(self, name) is not None]
+        if len(given) != 1:
+            said = " and ".join(given) or "none of them"
+            yield Mistake((), said, "an entry is one place", f"write exactly one of {', '.join(kinds)}")
+        elif self.cidr is not None and (unsafe := unsafe_range(self.cidr)):
+            yield broken(("cidr",), "net-05", unsafe)
+
+    @property
+    def place(self) -> str:
+        """As people read it, such as 198.51.100.0/24:8443/TCP."""
+        named = self.cidr or self.service or getattr(self, "dns", None)
+        return f"{named}:{self.port}/{self.protocol}"
+
+
+class Reach(_Way):
+    """Something outside the tenant that its pods may connect to. Everything else is denied. One of three."""
+
+    dns: _Host | None = Field(None, description="Host name; needs cluster.cni cilium.")
+
+
+class Accept(_Way):
+    """Something outside the tenant that may connect to its pods. Everything else is denied. One of two."""
 
 
 class Budget(Spec):
@@ -280,6 +358,15 @@ class Tenant(Spec):
         )
     )
     people: tuple[Person, ...] = Field((), description="Who may do what; absent: nobody but the platform.")
+    gpu_users: tuple[Subject, ...] = Field(
+        (),
+        description="Who may run work that asks for GPUs, of those who may run work; absent: all of them.",
+    )
+    apart: Flag = Field(
+        False,
+        description="Whether its pods never share a node with another tenant's, for teams that a regulation keeps "
+        "apart. Its manifests then carry the anti-affinity that `tenancy sample` writes. Absent: they may.",
+    )
     gpus: dict[FlavorName, GpuShare] = Field(default_factory=dict, description="Shares by flavor; absent: none.")
     weight: Weight = Field(
         1, description="Of what several tenants of a department borrow, each gets its weight's share."
@@ -288,9 +375,18 @@ class Tenant(Spec):
     storage: tuple[Storage, ...] = Field((), description="Prefixes in the environment's buckets; absent: none.")
     uses: Uses = Field(default_factory=Uses, description="What else on AWS is its alone; absent: nothing.")
     ci: Ci | None = Field(None, description="Its pipeline's identity; absent: none.")
-    reach: tuple[Reach, ...] = Field((), description="What leaves the tenant; absent: nothing but DNS.")
+    reach: tuple[Reach, ...] = Field((), max_length=100, description="What leaves the tenant; absent: nothing but DNS.")
+    accept: tuple[Accept, ...] = Field((), max_length=100, description="What comes in from outside; absent: nothing.")
+    between_parts: Flag = Field(
+        False, description="Whether pods of one part connect to pods of another, on any port. Absent: they do not."
+    )
     budget: Budget | None = Field(None, description="What it may cost; absent: no alert.")
     exceptions: tuple[Waiver, ...] = Field((), description="Waivers in force; absent: none.")
+    leaving: Leaving | None = Field(
+        None,
+        description="Stage at which it leaves. hold and export: nothing new starts, everybody only reads, and dropping "
+        "the line gives all of it back; remove takes it off the cluster. Absent: it stays.",
+    )
     adopt: Flag = Field(
         False,
         description="Take over namespaces of these names that exist already. While it is true, they and what is in "
@@ -298,17 +394,22 @@ class Tenant(Spec):
     )
 
     def mistakes(self) -> Iterator[Mistake]:
-        if self.isolation is not Isolation.NAMESPACE:
-            yield broken(("isolation",), "build-01", f"isolation: {self.isolation}", "use namespace")
+        if self.isolation is Isolation.VIRTUAL_CLUSTER:
+            yield broken(("isolation",), "build-01", f"isolation: {self.isolation}", "use sandbox or dedicated-nodes")
         parts: dict[str, Namespace] = {}
         for i, namespace in enumerate(self.namespaces):
             if parts.setdefault(namespace.name, namespace) is not namespace:
                 yield broken(("namespaces", i, "name"), "name-02", f"namespace {namespace.name!r} twice")
         known = f"name a part: {', '.join(parts)}"
-        for i, person in enumerate(self.people):
-            for j, part in enumerate(person.namespaces):
-                if part not in parts:
-                    yield broken(("people", i, "namespaces", j), "ref-01", f"namespace {part!r}", known)
+        for field, subjects in (("people", self.people), ("gpu-users", self.gpu_users)):
+            for i, subject in enumerate(subjects):
+                for j, part in enumerate(subject.namespaces):
+                    if part not in parts:
+                        yield broken((field, i, "namespaces", j), "ref-01", f"namespace {part!r}", known)
+                if subject.service_account and not self.declares(subject.service_account):
+                    change = "declare it under the part's service-accounts"
+                    given = f"service account {subject.service_account!r}"
+                    yield broken((field, i, "service-account"), "ref-01", given, change)
         for where, given in self._limited():
             if given not in parts:
                 yield broken(where, "ref-01", f"namespace {given!r}", known)
@@ -363,6 +464,19 @@ class Tenant(Spec):
         """Whether the part's pods are somebody on AWS: where they have a grant, or use something."""
         some = [*self.uses.secrets.values(), *self.uses.logs.values(), *self.uses.queues.values(), *self.uses.files]
         return bool(self.grants_of(namespace)) or any(held(use.namespaces, namespace) for use in some)
+
+    def declares(self, account: str) -> bool:
+        """Whether a part has a service account, given as <part>/<name>."""
+        part, _, name = account.partition("/")
+        return any(n.name == part and any(a.name == name for a in n.service_accounts) for n in self.namespaces)
+
+    @property
+    def sandboxed(self) -> bool:
+        return self.isolation is Isolation.SANDBOX
+
+    @property
+    def on_own_nodes(self) -> bool:
+        return self.isolation is Isolation.DEDICATED_NODES
 
     def tier_of(self, namespace: Namespace) -> str:
         return namespace.tier or self.tier

@@ -177,7 +177,8 @@ def without_rules(cluster: Cluster, rules: set[str], probes: list[Attack]) -> Ge
 @contextmanager
 def without_quota(cluster: Cluster, place: Place, probes: list[Attack]) -> Generator[None]:
     """The namespace without its quota, for as long as it takes."""
-    quotas = [o for o in cluster.plan.objects() if o["kind"] == "ResourceQuota"]
+    whole = ("ResourceQuota", "tenant")
+    quotas = [o for o in cluster.plan.objects() if (o["kind"], o["metadata"]["name"]) == whole]
     (quota,) = [o for o in quotas if o["metadata"]["namespace"] == place.name]
     path = path_of(quota)
     try:

@@ -186,7 +186,8 @@ def test_a_pod_runs_only_as_an_account_of_its_own_namespace(cluster: Cluster, ho
     assert refused.status == 403
     assert f"error looking up service account {home.name}/next-door" in refused.message
     assert asked(home, "default").ok
-    assert asked(neighbour, "next-door").ok
+    there = asked(neighbour, "next-door")
+    assert denial.denier(there.status, there.message) == denial.guard("tenancy-pods", "id-07"), "found, and not named"
 
 
 # ── impersonation ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -235,3 +236,19 @@ def test_the_platform_may_impersonate_or_these_tests_prove_nothing(cluster: Clus
     answer = cluster.api.request("GET", core(neighbour.name, "pods"), identity=account)
     assert answer.status == 403
     assert f'User "{account.user}" cannot list resource' in answer.message
+
+
+def test_a_pod_is_no_account_that_the_file_does_not_name(cluster: Cluster, home: Place) -> None:
+    """What makes pods is refused in `tenancy verify`; a pod needs an account that is there, which an owner makes."""
+    left = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "left-behind"}}
+    accounts = core(home.name, "serviceaccounts")
+    assert cluster.api.request("POST", accounts, left, person(home, Role.OWNER)).ok
+    pods, pod = core(home.name, "pods"), home.pod()
+    bad, good = ({**pod, "spec": {**pod["spec"], "serviceAccountName": name}} for name in ("left-behind", "default"))
+    who, denier = person(home, Role.DEVELOPER), denial.guard("tenancy-pods", "id-07")
+    request = Request("POST", pods, bad, who)
+    probe = attack("id-07-pod", "id-07", "act as an account that somebody left", denier, request, twin_body=good)
+    try:
+        assert gaps(cluster, [probe]) == []
+    finally:
+        cluster.api.request("DELETE", f"{accounts}/left-behind")

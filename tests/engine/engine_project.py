@@ -35,6 +35,8 @@ COLLECTIONS = (
     "/api/v1/limitranges",
     "/api/v1/resourcequotas",
     "/api/v1/serviceaccounts",
+    "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies",
+    "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings",
     "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
     "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
     "/apis/networking.k8s.io/v1/networkpolicies",
@@ -208,7 +210,7 @@ class Project:
         for stack in stacks or ("local",):
             for resource in self.state(stack).get("resources") or ():
                 if resource["type"].startswith("kubernetes:"):
-                    kind = resource["type"].rpartition(":")[2].lower()
+                    kind = resource["type"].rpartition(":")[2].removesuffix("Patch").lower()
                     plural = kind[:-1] + "ies" if kind.endswith("y") else kind + ("es" if kind.endswith("s") else "s")
                     namespace, _, name = resource["id"].rpartition("/")
                     keys.add((plural, namespace, name))

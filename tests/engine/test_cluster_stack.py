@@ -19,6 +19,7 @@ from tenancy.lab import control_plane
 from tenancy.lab.nodes import apply_nodes
 from tenancy.plan.services import queue_chart
 from tenancy.spec import load
+from tests import judges
 
 CLUSTER, PLATFORM = "bank.cluster", "bank"
 
@@ -31,6 +32,10 @@ def bank(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         chart = queue_chart(load(found.folder).environment)
         assert chart
         control_plane.up(root=project.folder, queues=chart.values)
+        # Cilium's operator brings them once it runs, and the release waits for it; no pod runs here.
+        cilium = judges.folder("schemas-cilium")
+        kinds = [str(cilium / f"cilium{name}networkpolicies.yaml") for name in ("", "clusterwide")]
+        project.run("kubectl", "apply", "--server-side", *(word for kind in kinds for word in ("-f", kind)))
         yield found
 
 

@@ -98,7 +98,13 @@ def test_the_platform_cannot_be_destroyed_by_mistake(project: Project) -> None:
 
 def test_without_its_file_a_tenants_stack_is_removed_before_anything_else(project: Project) -> None:
     project.remove("tenants/performance.yaml")
-    done = project.up()
+    refused = project.tenancy("up", "local")
+    assert refused.code == 1
+    assert "given stack local--performance, whose tenant has no file" in refused.err
+    assert "`tenancy up local --remove performance`" in refused.err
+    assert project.exists("/api/v1/namespaces/performance--train")
+    done = project.tenancy("up", "local", "--remove", "performance")
+    assert done.code == 0, done.text
     lines = done.out.splitlines()
     removal = next(i for i, line in enumerate(lines) if "its tenant has no file" in line)
     assert lines[removal].startswith("local--performance:")

@@ -50,7 +50,7 @@ def environment(identity: str = "pod-identity", **aws: Any) -> Environment:
             "organisation": {"name": "bank", "departments": {"risk": {}}},
             "platform": {"group": "platform-team"},
             "cluster": {"name": CLUSTER, "context": CLUSTER},
-            "images": {"registries": ["r/"], "sample": "r/s"},
+            "images": {"registries": ["r/"], "sample": "r/s:1"},
             "tiers": {"gold": {"priority": 1}},
             "buckets": buckets,
             "aws": {

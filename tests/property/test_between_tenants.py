@@ -48,7 +48,7 @@ def _environment(pools: dict[str, tuple[int, tuple[str, ...]]]) -> Environment:
             "organisation": {"name": "o", "departments": {"risk": {}}},
             "platform": {"group": "p"},
             "cluster": {"name": "c", "context": "c"},
-            "images": {"registries": ["r/"], "sample": "r/s"},
+            "images": {"registries": ["r/"], "sample": "r/s:1"},
             "tiers": {"gold": {"priority": 1}},
             "flavors": {"t4": {"gpu": "t4"}},
             "pools": {

@@ -42,7 +42,7 @@ ENVIRONMENT: dict[str, Any] = {
         "zones": ZONES,
         "platform-role": "arn:aws:iam::111122223333:role/platform",
     },
-    "images": {"registries": ["registry.example/"], "sample": "registry.example/cuda"},
+    "images": {"registries": ["registry.example/"], "sample": "registry.example/cuda:13"},
     "tiers": {FIRM: {"priority": 10}, SOFT: {"priority": 1, "interruptible": True}},
 }
 
@@ -326,7 +326,8 @@ def adds_up(loaded: Loaded, spec: Spec) -> None:
 
 def missing_in_quotas(plan: Plan, resources: set[str]) -> set[str]:
     """Resources that some namespace's quota says nothing about."""
-    quotas = [made["spec"]["hard"] for made in plan.objects() if made["kind"] == "ResourceQuota"]
+    whole = ("ResourceQuota", "tenant")
+    quotas = [made["spec"]["hard"] for made in plan.objects() if (made["kind"], made["metadata"]["name"]) == whole]
     assert len(quotas) == len(TENANTS)
     return {resource for resource in resources for hard in quotas if f"requests.{resource}" not in hard}
 

@@ -256,7 +256,8 @@ def limits_hold(environment: Environment, tenants: tuple[Tenant, ...], plan: Pla
 def no_quota_is_below_its_queue(environment: Environment, tenants: tuple[Tenant, ...], plan: Plan) -> None:
     """Or the queue would start work whose pods the quota refuses."""
     queues = cluster_queues(plan)
-    hard = {o["metadata"]["namespace"]: o["spec"]["hard"] for o in plan.objects() if o["kind"] == "ResourceQuota"}
+    whole = [o for o in plan.objects() if (o["kind"], o["metadata"]["name"]) == ("ResourceQuota", "tenant")]
+    hard = {o["metadata"]["namespace"]: o["spec"]["hard"] for o in whole}
     for tenant in tenants:
         for part in tenant.namespaces:
             queue = queues[f"{tenant.tenant}--{tenant.tier_of(part)}"]

@@ -29,7 +29,6 @@ from tenancy.plan import Plan, make_plan
 from tenancy.plan.kueue import configuration
 from tenancy.plan.pools import fake_nodes
 from tenancy.plan.queues import API, queue_name
-from tenancy.plan.quotas import WORKLOADS
 from tenancy.plan.samples import sample
 from tenancy.spec import Loaded, load, on_lab
 from tenancy.spec.tenant import Role, Tenant
@@ -118,7 +117,8 @@ class Scene:
         until(lambda: all(holds(q, "Active") for q in self.items("ClusterQueue")), "every queue is open")
         until(lambda: all(holds(q, "Active") for q in self.items("LocalQueue")), "every part's queue is open")
         quotas = lambda: self.items("ResourceQuota", None, "v1")  # noqa: E731
-        until(lambda: all(WORKLOADS in q.get("status", {}).get("used", {}) for q in quotas()), "quotas are counted")
+        counted = lambda q: {*q["spec"]["hard"]} <= {*q.get("status", {}).get("used", {})}  # noqa: E731
+        until(lambda: all(map(counted, quotas())), "quotas are counted")
         accounts = [f"/api/v1/namespaces/{space}/serviceaccounts/default" for space in spaces]
         until(lambda: all(self.api.request("GET", path).ok for path in accounts), "every namespace takes pods")
 

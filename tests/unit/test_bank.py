@@ -69,7 +69,8 @@ def hard(plan: Plan, tenant: str, part: str) -> dict[str, str]:
     found = [
         item["spec"]["hard"]
         for item in plan.tenant(tenant).objects()
-        if item["kind"] == "ResourceQuota" and item["metadata"]["namespace"] == f"{tenant}--{part}"
+        if (item["kind"], item["metadata"]["name"]) == ("ResourceQuota", "tenant")
+        and item["metadata"]["namespace"] == f"{tenant}--{part}"
     ]
     assert len(found) == 1, f"one quota in {tenant}--{part}"
     return found[0]
@@ -232,7 +233,7 @@ def test_performance_alone_has_efa_interfaces_those_of_8_nodes(bank_plan: Plan) 
     held = {
         item["metadata"]["namespace"]: item["spec"]["hard"]["requests.vpc.amazonaws.com/efa"]
         for item in bank_plan.objects()
-        if item["kind"] == "ResourceQuota"
+        if item["kind"] == "ResourceQuota" and item["metadata"]["name"] == "tenant"
     }
     assert {name: count for name, count in held.items() if count != "0"} == {"performance--train": "32"}
 

@@ -140,7 +140,7 @@ def mutants_of(item: Object) -> Iterator[tuple[str, Object | None]]:
         yield "kueue-22", with_field(item, ("spec", "namespaceSelector", "matchLabels", words.TENANT), "nobody")
     if kind == "ResourceFlavor" and name != "any.pool":
         yield "kueue-18", None
-    if kind == "ResourceQuota":
+    if kind == "ResourceQuota" and name == "tenant":
         for offered in (GPU, "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"):
             yield "quota-05", with_field(item, ("spec", "hard", f"requests.{offered}"), None)
     if kind == "NetworkPolicy" and name == "dns":

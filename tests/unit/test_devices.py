@@ -36,8 +36,13 @@ def kinds(plan: Plan, kind: str) -> list[Object]:
     return [item for item in plan.objects() if item["kind"] == kind]
 
 
+def quotas_of(plan: Plan) -> list[Object]:
+    """Of whole namespaces; those of priority classes stand under them."""
+    return [item for item in kinds(plan, "ResourceQuota") if "scopeSelector" not in item["spec"]]
+
+
 def _quota(plan: Plan, namespace: str) -> dict[str, str]:
-    (found,) = [q for q in kinds(plan, "ResourceQuota") if q["metadata"]["namespace"] == namespace]
+    (found,) = [q for q in quotas_of(plan) if q["metadata"]["namespace"] == namespace]
     return found["spec"]["hard"]
 
 
@@ -100,7 +105,7 @@ def test_a_replica_of_a_shared_gpu_has_no_class(claimed: Loaded) -> None:
 
 
 def test_no_extended_resource_of_a_gpu_is_granted_beside_claims(dra: Plan) -> None:
-    for item in kinds(dra, "ResourceQuota"):
+    for item in quotas_of(dra):
         hard = item["spec"]["hard"]
         assert hard[f"requests.{gpus.GPU}"] == "0"
         assert {count for key, count in hard.items() if key.startswith("requests.nvidia.com/")} == {"0"}
@@ -110,7 +115,7 @@ def test_no_extended_resource_of_a_gpu_is_granted_beside_claims(dra: Plan) -> No
 
 def test_every_class_is_in_every_quota_as_device_and_as_resource(dra: Plan, claimed: Loaded) -> None:
     every = {*claimed.environment.flavors, *DRIVER_CLASSES}
-    for item in kinds(dra, "ResourceQuota"):
+    for item in quotas_of(dra):
         hard = item["spec"]["hard"]
         for name in every:
             assert hard[name + CLASS_QUOTA] == hard[CLASS_AS_RESOURCE + name], "either way the same number"
@@ -193,6 +198,6 @@ def test_with_the_device_plugin_there_is_nothing_to_claim_and_nobody_who_may(pla
 
 
 def test_with_the_device_plugin_every_quota_has_room_for_no_claim(plan: Plan) -> None:
-    for item in kinds(plan, "ResourceQuota"):
+    for item in quotas_of(plan):
         assert {item["spec"]["hard"][key] for key in CLAIM_COUNTS} == {"0"}
         assert not any("deviceclass" in key for key in item["spec"]["hard"])

@@ -13,8 +13,8 @@ import pytest
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.gpus import DEVICE_VARIABLES
-from tenancy.plan import Plan, digest, make_plan
-from tenancy.plan.access import PERSONAS
+from tenancy.plan import Plan, digest, make_plan, quotas
+from tenancy.plan.access import GPU_USER, PERSONAS
 from tenancy.plan.guards import refusal
 from tenancy.plan.pools import fake_nodes, node_taints
 from tenancy.plan.priorities import DEFAULT_CLASS
@@ -30,11 +30,16 @@ def kinds(objects: Iterable[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 
 
 READ = {"get", "list", "watch"}
-LIMITING = {"resourcequotas", "limitranges", "networkpolicies", "rolebindings", "roles"}
+LIMITING = {"resourcequotas", "limitranges", "rolebindings", "roles"}
+
+
+def _quotas(plan: Plan) -> list[Any]:
+    """Of whole namespaces; those of priority classes stand under them."""
+    return [q for q in kinds(plan.objects(), "ResourceQuota") if q["metadata"]["name"] == quotas.NAME]
 
 
 def _quota(plan: Plan, namespace: str) -> dict[str, str]:
-    found = [q for q in kinds(plan.objects(), "ResourceQuota") if q["metadata"]["namespace"] == namespace]
+    found = [q for q in _quotas(plan) if q["metadata"]["namespace"] == namespace]
     assert len(found) == 1
     return found[0]["spec"]["hard"]
 
@@ -59,7 +64,7 @@ def test_every_quota_key_is_one_that_the_api_server_counts(plan: Plan) -> None:
 
 def test_every_resource_that_some_pool_yields_is_in_every_quota(plan: Plan, environment: Environment) -> None:
     offered = {f"requests.{r}" for r in (*environment.resources, *gpus.ALWAYS_CAPPED)}
-    for item in kinds(plan.objects(), "ResourceQuota"):
+    for item in _quotas(plan):
         assert offered <= set(item["spec"]["hard"]), "granted or zero, never absent: absent is unlimited"
 
 
@@ -113,7 +118,7 @@ def test_a_limit_that_the_plan_writes_is_none_of_the_further_keys(plan: Plan) ->
 
 
 def test_nobody_opens_ports_of_nodes_or_load_balancers(plan: Plan) -> None:
-    for item in kinds(plan.objects(), "ResourceQuota"):
+    for item in _quotas(plan):
         assert item["spec"]["hard"]["services.loadbalancers"] == item["spec"]["hard"]["services.nodeports"] == "0"
 
 
@@ -178,7 +183,7 @@ def test_who_only_looks_or_operates_creates_no_workload(plan: Plan, role: str) -
 
 
 def test_there_is_a_role_for_each_persona(plan: Plan) -> None:
-    assert {r["metadata"]["name"] for r in plan.platform.roles} == {f"tenancy-{role}" for role in PERSONAS}
+    assert {r["metadata"]["name"] for r in plan.platform.roles} == {f"tenancy-{role}" for role in (*PERSONAS, GPU_USER)}
 
 
 def test_tenants_get_rights_in_namespaces_only(plan: Plan) -> None:

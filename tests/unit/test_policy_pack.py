@@ -112,7 +112,7 @@ def mutants_of(item: Object) -> Iterator[tuple[str, str, Object | None]]:
     def put(path: tuple[Any, ...], value: Any) -> Object:
         return with_field(item, path, value)
 
-    if kind in {"LimitRange", "ResourceQuota"} or name == "default-deny":
+    if kind == "LimitRange" or name == "default-deny" or (kind == "ResourceQuota" and name == "tenant"):
         yield "removed", "ns-04", None
     if kind == "ResourceQuota":
         yield "not counted", "quota-01", put(("spec", "hard", "nvidia.com/gpu"), "1")

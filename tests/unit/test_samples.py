@@ -94,7 +94,9 @@ def test_an_unknown_part_is_answered_with_those_that_there_are(fraud: Tenant) ->
 def test_a_sample_runs_where_the_quota_has_room(loaded: Loaded, fraud: Tenant) -> None:
     made: Any = sample("pod", loaded.environment, fraud, fraud.namespaces[0], {"a100": 16})
     plan = make_plan(loaded.environment, loaded.tenants)
-    (quota,) = [o for o in plan.tenant("fraud").namespaces[0].isolation if o["kind"] == "ResourceQuota"]
+    whole = ("ResourceQuota", "tenant")
+    walls = plan.tenant("fraud").namespaces[0].isolation
+    (quota,) = [o for o in walls if (o["kind"], o["metadata"]["name"]) == whole]
     wanted = made["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"]
     assert int(wanted) <= int(quota["spec"]["hard"]["requests.nvidia.com/gpu"])
 

@@ -19,6 +19,7 @@ WAIVER = "exceptions:\n  - {rule: %s, object: %s, reason: needs a vendor image, 
 TRAIN = "{name: train, purpose: nightly retraining"
 
 
+METAL = "sandbox: {handler: kata-qemu, pool: %s}\npools:\n  metal: {instance: m7i.metal-24xl, nodes: 1}\n"
 MORE = "  more: {instance: p4d.24xlarge, %s}\n  serve:\n"
 SHARED_SLICES = (
     "  x: {gpu: a100-40gb, mig: 1g.5gb, share: time-slicing}\npools:\n  more: {instance: p4d.24xlarge, nodes: 1, "
@@ -153,7 +154,7 @@ CASES = (
     Case("unknown part", "exc-01", FRAUD, "exceptions[0].object", "budget:", WAIVER % ("ns-03", "trian", "2999-12-31") + "budget:", WAIVER % ("ns-03", "train", "2999-12-31") + "budget:"),
     Case("past", "exc-01", FRAUD, "exceptions[0].until", "budget:", WAIVER % ("ns-03", "train", "2020-12-31") + "budget:", WAIVER % ("ns-03", "train", "2999-12-31") + "budget:"),
     Case("baseline", "ns-03", FRAUD, "namespaces[0].pod-security", TRAIN, TRAIN + ", pod-security: baseline", TRAIN + ", pod-security: restricted"),
-    Case("isolation", "build-01", FRAUD, "isolation", "tier: batch", "tier: batch\nisolation: sandbox", "tier: batch\nisolation: namespace"),
+    Case("isolation", "build-01", FRAUD, "isolation", "tier: batch", "tier: batch\nisolation: virtual-cluster", "tier: batch\nisolation: namespace"),
     Case("MPS of slices", "pool-08", ENV, "flavors.x.share", "pools:", "  x: {gpu: a100-40gb, mig: 2g.10gb, share: mps}\npools:", "  x: {gpu: a100-40gb, mig: 2g.10gb, share: time-slicing}\npools:"),
     Case("sliced pool under MPS", "pool-08", ENV, "pools.more.share.mps", "pools:\n", SHARED_SLICES % "mps", SHARED_SLICES % "time-slicing"),
     Case("single beside whole GPUs", "mig-02", ENV, "pools.serve.mig.strategy", "      layout: {1g.5gb: 7}", "      layout: {1g.5gb: 7}\n      strategy: single", "      layout: {1g.5gb: 7}\n      strategy: mixed"),
@@ -172,6 +173,14 @@ CASES = (
     Case("Karpenter on a Kubernetes to come", "ver-01", ENV, "cluster.kubernetes", ON_AWS, ON_AWS_TOO % "1.37", ON_AWS_TOO % "1.36"),
     Case("claims on an old cluster", "dra-01", ENV, "cluster.devices", 'kubernetes: "1.36"', 'kubernetes: "1.33"\n  devices: dra', 'kubernetes: "1.33"\n  devices: plugin'),
     Case("sample from elsewhere", "img-01", ENV, "images.sample", "sample: registry.bank.example/shared/", "sample: docker.io/", "sample: registry.bank.example/shared/cuda/"),
+    Case("sample of the day", "img-02", ENV, "images.sample", "cuda-sample:13.0", "cuda-sample:latest", "cuda-sample:12.9"),
+    Case("sample by tag for a tier of digests", "img-02", ENV, "images.sample", "  batch:\n    priority: 100\n", "  batch:\n    priority: 100\n    image-tags: false\n", "  batch:\n    priority: 100\n    image-tags: true\n"),
+    Case("own nodes and GPUs of all", "iso-01", RESEARCH, "gpus.a100", "tier: batch", "tier: batch\nisolation: dedicated-nodes", "tier: batch\nisolation: namespace"),
+    Case("sandboxes in virtual machines", "iso-02", ENV, "sandbox.pool", "pools:\n", METAL % "train", METAL % "metal"),
+    Case("a runtime for sandboxes on no pool", "ref-01", ENV, "sandbox.pool", "pools:\n", METAL % "metl", METAL % "metal"),
+    Case("an account of nobody", "ref-01", FRAUD, "gpu-users[0].service-account", "budget:", "gpu-users: [{service-account: train/night}]\nbudget:", "gpu-users: [{group: fraud-night}]\nbudget:"),
+    Case("an account twice", "name-02", FRAUD, "namespaces[0].service-accounts[0]", TRAIN, TRAIN + ", service-accounts: [workload]", TRAIN + ", service-accounts: [night]"),
+    Case("encryption by who cannot", "net-09", ENV, "cluster.encryption", "  cni: vpc-cni\n", "  cni: vpc-cni\n  encryption: wireguard\n", "  cni: cilium\n  encryption: wireguard\n"),
     Case("limits of a GPU", "quota-01", ENV, "tiers.production.quota.other.limits.nvidia.com/gpu", "other: {", "other: {limits.nvidia.com/gpu: 1, ", "other: {requests.example.com/fuse: 1, "),
     Case("GPU in the limit range", "quota-02", ENV, "tiers.batch.container.max.nvidia.com/gpu", "memory: 128Gi}", "nvidia.com/gpu: 1}", "memory: 64Gi}"),
     Case("borrows with no tier that may", "share-03", ENV, "", TIERS, FIRM_TIERS % "false", FIRM_TIERS % "true"),

@@ -162,6 +162,12 @@ def with_spare(small: SpecFolder, restricted: bool, others: bool) -> Case:
     return on_aws(loaded.environment, pools={**pools, "spare": spare}), loaded.tenants
 
 
+BORN_WITH = {
+    f"plan cluster groups [spare] labels {words.TENANT}",
+    f"plan platform services nodes [NodePool/spare] spec template metadata labels {words.TENANT}",
+    *(f"lab [Node/spare-{n}] metadata labels {words.TENANT}" for n in (0, 1)),
+}
+"""By which pods of a tenant with dedicated nodes find them."""
 OF_THE_POOL = {
     "plan cluster groups [spare] taints",
     "plan platform services nodes [NodePool/spare] spec template spec taints",
@@ -194,7 +200,7 @@ OF_OTHERS_QUEUES = {
     for name in ("Cohort/tenant--research", "ClusterQueue/research--batch")
 }
 """A queue spans the pools that its tenant may use."""
-ALWAYS = OF_THE_POOL | OF_THE_BILL | OF_THE_SAMPLES | OF_ITS_TENANT | OF_OTHERS_QUEUES
+ALWAYS = OF_THE_POOL | BORN_WITH | OF_THE_BILL | OF_THE_SAMPLES | OF_ITS_TENANT | OF_OTHERS_QUEUES
 
 
 def test_a_pool_that_is_restricted_changes_its_nodes_and_its_tenants_namespaces(spec: SpecFolder) -> None:
@@ -243,7 +249,7 @@ def test_a_pool_that_changes_hands_changes_no_toleration_of_the_platform(spec: S
         for name in ("fraud--train", "fraud--serve")
     }
     found = changed(facts(environment, tenants), facts(other, tenants))
-    assert found == OF_THE_BILL | OF_ITS_TENANT | {theirs} | samples | queues | quotas
+    assert found == OF_THE_BILL | BORN_WITH | OF_ITS_TENANT | {theirs} | samples | queues | quotas
 
 
 # A taint of a new kind

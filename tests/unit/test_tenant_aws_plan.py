@@ -139,7 +139,7 @@ def accounts(plan: Plan) -> dict[str, Any]:
     return {
         f"{o['metadata']['namespace']}/{o['metadata']['name']}": o
         for o in plan.objects()
-        if o["kind"] == "ServiceAccount"
+        if o["kind"] == "ServiceAccount" and o["metadata"]["name"] != "default"
     }
 
 

@@ -10,6 +10,7 @@ from tenancy.live.attacks.objects import object_attacks
 from tenancy.live.attacks.pods import pod_attacks
 from tenancy.live.attacks.queues import queue_attacks
 from tenancy.live.attacks.scene import Place, Scene
+from tenancy.live.attacks.surface import surface_attacks
 from tenancy.plan.guards import BACKSTOPS, GUARDED
 
 RULES_ATTACKED = tuple(rule for rule in GUARDED if rule not in BACKSTOPS)
@@ -31,4 +32,5 @@ def all_attacks(scene: Scene) -> tuple[Attack, ...]:
         *limit_attacks(scene),
         *queue_attacks(scene),
         *access_attacks(scene),
+        *surface_attacks(scene),
     )

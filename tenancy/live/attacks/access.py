@@ -12,7 +12,6 @@ from tenancy.live.attacks.pods import workload
 from tenancy.live.attacks.scene import POD_NAME, Place, Scene
 from tenancy.plan import quotas
 from tenancy.plan.access import role_name
-from tenancy.plan.network import DEFAULT_DENY
 from tenancy.spec.tenant import Role
 
 RULE = "rbac"
@@ -97,7 +96,6 @@ def _walls(place: Place) -> Iterator[Attack]:
     walls = {
         "quota": core(place.name, "resourcequotas", quotas.NAME),
         "limit-range": core(place.name, "limitranges", quotas.NAME),
-        "network-policy": group("networking.k8s.io/v1", place.name, "networkpolicies", DEFAULT_DENY),
         "namespace": f"/api/v1/namespaces/{place.name}",
     }
     for name, path in walls.items():
@@ -111,10 +109,8 @@ def _walls(place: Place) -> Iterator[Attack]:
 def _own_namespace(place: Place) -> Iterator[Attack]:
     """Rights that a role with wildcards would give inside one's own namespace."""
     where, pod, account = place.name, place.pod(), "default"
-    allow_all = {"podSelector": {}, "ingress": [{}], "policyTypes": ["Ingress"]}
     quota = _object("v1", "ResourceQuota", spec={"hard": {"pods": "1"}})
     limits = _object("v1", "LimitRange", spec={"limits": [{"type": "Container", "max": {"cpu": "900"}}]})
-    policy = _object("networking.k8s.io/v1", "NetworkPolicy", spec=allow_all)
     role = _object(RBAC_API, "Role", rules=[{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}])
     binding = _object(RBAC_API, "RoleBinding", **_binding("cluster-admin"))
     endpoints = _object("v1", "Endpoints", subsets=[])
@@ -130,11 +126,6 @@ def _own_namespace(place: Place) -> Iterator[Attack]:
     creations = {
         "add-quota": ("add a quota", core(where, "resourcequotas"), quota),
         "add-limits": ("add a limit range with higher limits", core(where, "limitranges"), limits),
-        "add-policy": (
-            "let everybody in by a network policy",
-            group("networking.k8s.io/v1", where, "networkpolicies"),
-            policy,
-        ),
         "add-role": ("write itself a role", group(RBAC_API, where, "roles"), role),
         "add-binding": ("bind itself to cluster-admin", group(RBAC_API, where, "rolebindings"), binding),
         "add-endpoints": ("send a service's traffic elsewhere", core(where, "endpoints"), endpoints),

@@ -8,7 +8,7 @@ from typing import Any
 from tenancy.catalog import quantity
 from tenancy.live import denial
 from tenancy.live.attacks.model import ABSENT, Attack, Request, attack, core, skipped
-from tenancy.live.attacks.pods import LIMITS, SECURITY, Case, attack_of
+from tenancy.live.attacks.pods import INIT, LIMITS, SECURITY, Case, attack_of
 from tenancy.live.attacks.scene import POD_NAME, Place, Scene
 from tenancy.plan import quotas
 from tenancy.spec.tenant import PodSecurity
@@ -84,6 +84,23 @@ def _just_above(size: str) -> str:
     return quantity.write(quantity.parse(size) + 1)
 
 
+def _in_init_containers(place: Place) -> Iterator[Case]:
+    """What is judged on containers is judged on those that run before them and beside them."""
+    first = {**place.pod()["spec"]["containers"][0], "name": "first"}
+    for kind, more in (("init", {}), ("sidecar", {"restartPolicy": "Always"})):
+        base = {INIT: [{**first, **more}]}
+        security = f"{INIT}/0/securityContext"
+        for name, sentence, field, bad, good in (
+            ("capability", "add a capability", "capabilities/add", ["SYS_ADMIN"], ABSENT),
+            ("root", "run as root", "runAsUser", 0, 1000),
+            ("escalation", "gain privileges", "allowPrivilegeEscalation", True, False),
+            ("keeps-capabilities", "keep the default capabilities", "capabilities/drop", ABSENT, ["ALL"]),
+            ("seccomp", "call the kernel unfiltered", "seccompProfile", {"type": "Unconfined"}, ABSENT),
+        ):
+            text = f"{sentence} in an {kind} container" if kind == "init" else f"{sentence} in a {kind}"
+            yield Case("pod-security", f"{kind}-{name}", text, f"{security}/{field}", bad, good, base)
+
+
 def _pod_security(scene: Scene, place: Place) -> Iterator[Attack]:
     rule = "pod-security"
     volume = {_VOLUMES: [{"name": "data"}]}
@@ -124,6 +141,46 @@ def _pod_security(scene: Scene, place: Place) -> Iterator[Attack]:
             "RuntimeDefault",
         ),
         Case(
+            rule,
+            "sysctl",
+            "change the kernel's settings",
+            "/spec/securityContext/sysctls",
+            [{"name": "kernel.msgmax", "value": "1"}],
+        ),
+        Case(rule, "app-armor", "run unconfined", "/spec/securityContext/appArmorProfile", {"type": "Unconfined"}),
+        Case(
+            rule,
+            "se-linux",
+            "choose a label that may everything",
+            "/spec/securityContext/seLinuxOptions",
+            {"type": "spc_t"},
+        ),
+        Case(
+            rule,
+            "probe",
+            "have the node ask an address of its choice",
+            "/spec/containers/0/livenessProbe/httpGet/host",
+            "169.254.169.254",
+            base={"/spec/containers/0/livenessProbe": {"httpGet": {"port": 80, "path": "/"}}},
+        ),
+        Case(
+            rule,
+            "hook",
+            "have the node ask an address of its choice at the end",
+            "/spec/containers/0/lifecycle/preStop/httpGet/host",
+            "169.254.169.254",
+            base={"/spec/containers/0/lifecycle": {"preStop": {"httpGet": {"port": 80, "path": "/"}}}},
+        ),
+        Case(
+            rule,
+            "git",
+            "have the node clone a repository",
+            f"{_VOLUMES}/0/gitRepo",
+            {"repository": "https://attacker.example/x"},
+            base=volume,
+        ),
+        *_in_init_containers(place),
+        Case(
             rule, "nfs", "mount a server of its choice", f"{_VOLUMES}/0/nfs", {"server": "h", "path": "/"}, base=volume
         ),
         Case(
@@ -149,3 +206,6 @@ def _pod_security(scene: Scene, place: Place) -> Iterator[Attack]:
         )
         # The sample forbids escalation, and the two contradict each other: refused before Pod Security is asked.
         yield attack_of(scene, place, privileged, "Pod", denial.API_VALIDATION)
+        mounted = Case("api-validation", "proc", "see all of /proc", f"{SECURITY}/procMount", "Unmasked", "Default")
+        # Only a pod with a user namespace of its own may ask, and pod-01 lets none have one.
+        yield attack_of(scene, place, mounted, "Pod", denial.API_VALIDATION)

@@ -10,6 +10,7 @@ from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.live.api import Identity, collection
 from tenancy.live.attacks.model import (
+    ABSENT,
     APPLY,
     JSON_PATCH,
     MERGE,
@@ -24,6 +25,7 @@ from tenancy.live.attacks.model import (
 )
 from tenancy.live.attacks.scene import POD_NAME, Place, Scene
 from tenancy.plan.namespaces import namespace_object
+from tenancy.plan.network import DEFAULT_DENY
 from tenancy.spec.tenant import Role
 
 CLUSTER_ADMIN = Identity("verify-cluster-admin", ("system:masters",))
@@ -43,6 +45,7 @@ def object_attacks(scene: Scene) -> Iterator[Attack]:
         yield from _services(scene, home)
         yield from _claims(scene, home)
         yield from _budgets(scene, home)
+    yield from _network_policies(scene)
     for place in scene.places:
         yield from _namespace(scene, place)
     if scene.places:
@@ -177,6 +180,99 @@ def _budgets(scene: Scene, place: Place) -> Iterator[Attack]:
     guard = scene.guard("avail-02", "poddisruptionbudgets")
     sentence = "keep a node from ever being drained"
     yield attack("avail-02-budget-none", "avail-02", sentence, guard, request, twin_body=twin)
+
+
+def _network_policies(scene: Scene) -> Iterator[Attack]:
+    """What a policy of a tenant's own would open, and what becomes of the platform's."""
+    for place in list({place.tenant.tenant: place for place in reversed(scene.manned)}.values())[::-1]:
+        yield from _opened(scene, place)
+        yield from _default_denies(scene, place)
+
+
+def _opened(scene: Scene, place: Place) -> Iterator[Attack]:
+    path = collection(_POLICIES, "NetworkPolicy", place.name)
+    guard = scene.guard("net-02", "networkpolicies")
+    inside = {"podSelector": {"matchLabels": {"app": "x"}}}
+
+    def tried(name: str, sentence: str, twin: Any, at: str, bad: Any) -> Attack:
+        request = Request("POST", path, put(twin, at, bad), place.developer)
+        return attack(f"net-02-policy-{name}@{place.name}", "net-02", sentence, guard, request, twin_body=twin)
+
+    other, tenant = scene.other(place), place.tenant
+    for direction, side, word in (("ingress", "from", "in"), ("egress", "to", "out")):
+        twin = _policy({direction: [{side: [inside]}]})
+        rule = f"/spec/{direction}/0/{side}"
+        peer = f"{rule}/0/namespaceSelector"
+        sentence = "let everybody in" if word == "in" else "let everything out"
+        yield tried(f"{word}-all", sentence, twin, rule, ABSENT)
+        yield tried(f"{word}-none-named", f"{sentence}, by a list of nobody", twin, rule, [])
+        yield tried(f"{word}-spaces", f"{sentence}, of every namespace", twin, peer, {})
+        exists = {"matchExpressions": [{"key": words.TENANT, "operator": "Exists"}]}
+        yield tried(f"{word}-tenants", f"{sentence}, of every tenant", twin, peer, exists)
+        if other:
+            named = {words.TENANT: {words.TENANT: other.tenant.tenant}, "name": {words.SPACE_NAME: other.name}}
+            for what, labels in named.items():
+                yield tried(
+                    f"{word}-other-{what.rpartition('/')[2]}",
+                    f"open a way {word} for another tenant, by its {what.rpartition('/')[2]}",
+                    twin,
+                    peer,
+                    {"matchLabels": labels},
+                )
+        if not tenant.between_parts:
+            mine = {"matchLabels": {words.TENANT: tenant.tenant}}
+            yield tried(f"{word}-parts", f"open a way {word} between parts that the file keeps apart", twin, peer, mine)
+        known = [way for way in (tenant.reach if word == "out" else tenant.accept) if way.cidr]
+        for way in known[:1]:
+            port = {"protocol": way.protocol, "port": way.port}
+            twin = _policy({direction: [{side: [{"ipBlock": {"cidr": way.cidr}}], "ports": [port]}]})
+            cidr, ports = f"{rule}/0/ipBlock/cidr", f"/spec/{direction}/0/ports"
+            yield tried(f"{word}-anywhere", f"open a way {word} for every address", twin, cidr, "0.0.0.0/0")
+            metadata = "169.254.169.254/32"
+            yield tried(f"{word}-metadata", f"open a way {word} for the machine's metadata", twin, cidr, metadata)
+            wider = f"{ports}/0/endPort"
+            yield tried(f"{word}-any-port", f"open a way {word} on every port", twin, ports, ABSENT)
+            yield tried(f"{word}-port", f"open a way {word} on another port", twin, f"{ports}/0/port", 65535)
+            yield tried(f"{word}-ports", f"open a way {word} up to another port", twin, wider, 65535)
+            sentence = f"open a way {word} by another transport"
+            yield tried(f"{word}-transport", sentence, twin, f"{ports}/0/protocol", "SCTP")
+
+
+def _default_denies(scene: Scene, place: Place) -> Iterator[Attack]:
+    """The platform's own policies, changed and taken away by whoever has every right that RBAC can give."""
+    path = f"{collection(_POLICIES, 'NetworkPolicy', place.name)}/{DEFAULT_DENY}"
+    guard = scene.guard("net-10", "networkpolicies")
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "of-mine", "uid": "00000000-0000-0000-0000-000000000001"}
+    patches = {
+        "narrow": ("leave pods without the default-deny", {"spec": {"podSelector": {"matchLabels": {"app": "x"}}}}),
+        "open": ("let the default-deny allow everything", {"spec": {"egress": [{}]}}),
+        "orphan": ("pass the default-deny off as its own", {"metadata": {"labels": {words.ENVIRONMENT: None}}}),
+        "owner": ("have the default-deny collected as garbage", {"metadata": {"ownerReferences": [owner]}}),
+    }
+    for who, identity in (("developer", place.developer), ("admin", CLUSTER_ADMIN)):
+        for name, (sentence, body) in patches.items():
+            request = Request("PATCH", path, body, identity, MERGE)
+            id = f"net-10-policy-{name}-by-{who}@{place.name}"
+            yield attack(id, "net-10", sentence, guard, request, twin_who=None)
+        request = Request("DELETE", path, None, identity)
+        id = f"net-10-policy-delete-by-{who}@{place.name}"
+        yield attack(id, "net-10", "take the default-deny away", guard, request, twin_who=None)
+    twin = _policy({"ingress": [{"from": [{"podSelector": {}}]}]})
+    twin["metadata"]["labels"] = {"app": "x"}
+    at = f"/metadata/labels/{escaped(words.ENVIRONMENT)}"
+    body = put(twin, at, place.environment.environment)
+    request = Request("POST", collection(_POLICIES, "NetworkPolicy", place.name), body, place.developer)
+    sentence = "make a policy that nobody but the platform could take away"
+    yield attack(f"net-10-policy-forged@{place.name}", "net-10", sentence, guard, request, twin_body=twin)
+
+
+_POLICIES = "networking.k8s.io/v1"
+
+
+def _policy(rules: dict[str, Any]) -> dict[str, Any]:
+    types = [direction.capitalize() for direction in rules]
+    spec = {"podSelector": {"matchLabels": {"app": "x"}}, "policyTypes": types, **rules}
+    return {"apiVersion": _POLICIES, "kind": "NetworkPolicy", "metadata": {"name": POD_NAME}, "spec": spec}
 
 
 def _change(metadata: dict[str, Any]) -> dict[str, Any]:

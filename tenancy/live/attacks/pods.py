@@ -13,19 +13,23 @@ from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.live import denial
 from tenancy.live.api import Identity, collection
 from tenancy.live.attacks.model import ABSENT, Attack, Request, attack, escaped, put, skipped
+from tenancy.live.attacks.objects import CLUSTER_ADMIN
 from tenancy.live.attacks.scene import Place, Scene
 from tenancy.plan.guards import JOB_FINALIZER, RUN_TIME, TOKEN_SECONDS, frameworks
 from tenancy.plan.labels import tenant_labels
 from tenancy.plan.model import Object
-from tenancy.plan.namespaces import allowed_pools, allowed_registries, granted_resources
+from tenancy.plan.namespaces import allowances, allowed_pools, allowed_registries, granted_resources
 from tenancy.plan.priorities import allowed_classes, class_name
 
 ALL_KINDS = ("Pod", "Job", "CronJob", "Deployment", "StatefulSet")
 """Kinds that every cluster has; where others are queued, what goes through all of these goes through them too."""
+BY_CONTROLLERS = ("ReplicaSet", "DaemonSet", "ReplicationController")
+"""Kinds with a template that no tenant may write: asked by somebody with every right."""
 _API = {
     "Pod": "v1",
     "Job": "batch/v1",
     "CronJob": "batch/v1",
+    "ReplicationController": "v1",
     **{framework.kind: f"{framework.group}/{framework.version}" for framework in FRAMEWORKS.values()},
 }
 
@@ -34,6 +38,7 @@ ENV = "/spec/containers/0/env"
 INIT = "/spec/initContainers"
 LIMITS = "/spec/containers/0/resources/limits"
 SECURITY = "/spec/containers/0/securityContext"
+RUNTIME = "/spec/runtimeClassName"
 FINALIZERS = "/metadata/finalizers"
 TOKEN = "/spec/volumes/0/projected/sources/0/serviceAccountToken"
 ANTI_AFFINITY = "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution"
@@ -95,9 +100,9 @@ def workload(kind: str, pod: Object) -> Object:
     spec: dict[str, Any] = {"template": template}
     if kind == "CronJob":
         spec = {"schedule": "0 3 * * *", "jobTemplate": {"spec": spec, "metadata": of_work}}
-    elif kind in ("Deployment", "StatefulSet"):
+    elif kind in ("Deployment", "StatefulSet", *BY_CONTROLLERS):
         template["spec"]["restartPolicy"] = "Always"
-        spec["selector"] = {"matchLabels": labels}
+        spec["selector"] = labels if kind == "ReplicationController" else {"matchLabels": labels}
         if kind == "StatefulSet":
             spec["serviceName"] = name
     elif kind in _OTHERS:
@@ -156,7 +161,7 @@ def attack_of(scene: Scene, place: Place, case: Case, kind: str, denier: str = "
         case.rule,
         case.attack if kind == "Pod" else f"through a {kind}: {case.attack}",
         denier or scene.guard(case.rule, path.rpartition("/")[2]),
-        Request("POST", path, bad, place.developer),
+        Request("POST", path, bad, CLUSTER_ADMIN if kind in BY_CONTROLLERS else place.developer),
         twin_body=good,
     )
 
@@ -168,13 +173,15 @@ def pod_attacks(scene: Scene) -> Iterator[Attack]:
         yield skipped("pods", "gpu-02", "attack through pods", "no tenant has a developer or an owner")
         return
     for case in (*_devices(scene, home), *_scheduling(scene, home), *_rest(scene, home), *_around(scene, home)):
-        for kind in kinds_of(home, case.kinds):
+        by_controllers = BY_CONTROLLERS if case.kinds == ALL_KINDS else ()
+        for kind in (*kinds_of(home, case.kinds), *by_controllers):
             yield attack_of(scene, home, case, kind)
     yield _named_node(scene, home)
     yield from _runtime_class(scene, home)
     yield _tracked(scene, home)
     if not home.environment.devices_by_claim:
         yield from _gpu_tolerations(scene, home)
+    yield from _withheld(scene)
     for place in scene.manned:
         for case in _of_namespace(scene, place):
             yield attack_of(scene, place, case, "Pod", suffix=f"@{place.name}")
@@ -273,6 +280,10 @@ def _rest(scene: Scene, place: Place) -> Iterator[Case]:
     pull = "run an image from anywhere"
     yield Case("img-01", "image", pull, "/spec/containers/0/image", FOREIGN_IMAGE, image, kinds=ALL_KINDS)
     first = {**place.pod()["spec"]["containers"][0], "name": "first"}
+    latest = f"{image.partition('@')[0].rpartition(':')[0]}:latest"
+    moving = "run whatever is the latest"
+    yield Case("img-02", "latest", moving, "/spec/containers/0/image", latest, image, kinds=ALL_KINDS)
+    yield Case("img-02", "no-tag", moving, "/spec/containers/0/image", latest.removesuffix(":latest"), image)
     yield Case("img-01", "init", f"{pull} as init container", f"{INIT}/0/image", FOREIGN_IMAGE, image, {INIT: [first]})
     volumes = {"/spec/volumes": [{"name": "weights", "image": {"reference": image}}]}
     yield Case(
@@ -325,7 +336,7 @@ def _rest(scene: Scene, place: Place) -> Iterator[Case]:
         yield Case("cost-01", key, f"send the bill to another {key}", at, value, mine[key], kinds=kinds)
 
 
-def _around(_scene: Scene, _place: Place) -> Iterator[Case]:
+def _around(_scene: Scene, place: Place) -> Iterator[Case]:
     """What a pod would do to its node, its network and those who trust its name."""
     keep = "keep its node and its namespace from ever going"
     yield Case("avail-03", "finalizer", keep, FINALIZERS, ["bank.example/keep"], kinds=ALL_KINDS)
@@ -349,9 +360,17 @@ def _around(_scene: Scene, _place: Place) -> Iterator[Case]:
     audience, life = f"{TOKEN}/audience", f"{TOKEN}/expirationSeconds"
     log_in = "log in to a service that trusts the cluster"
     yield Case("id-03", "audience", log_in, audience, "vault.bank.example", token["audience"], mounted, ALL_KINDS)
-    yield Case("id-03", "look-alike", log_in, audience, "sts.amazonaws.com.evil.example", ABSENT, mounted)
+    yield Case("id-03", "look-alike", log_in, audience, f"{token['audience']}.evil.example", token["audience"], mounted)
     long = "carry away a token that outlives the day"
     yield Case("id-03", "life", long, life, TOKEN_SECONDS + 1, TOKEN_SECONDS, mounted)
+    automount = "/spec/automountServiceAccountToken"
+    ask = "carry a token for the API server"
+    yield Case("id-08", "mount", ask, automount, True, False, kinds=ALL_KINDS)
+    yield Case("id-08", "projected", f"{ask} in a volume of its own", audience, ABSENT, token["audience"], mounted)
+    of_templates = tuple(kind for kind in kinds_of(place) if kind != "Pod")
+    account = "/spec/serviceAccountName"
+    left = "act as a service account that somebody left"
+    yield Case("id-07", "account", left, account, "left-behind", "default", kinds=of_templates)
 
 
 def _named_node(scene: Scene, place: Place) -> Attack:
@@ -378,7 +397,7 @@ def _tracked(scene: Scene, place: Place) -> Attack:
 def _runtime_class(scene: Scene, place: Place) -> Iterator[Attack]:
     sentence = "choose a runtime class, as the ones that open every GPU"
     known = next(iter(scene.runtime_classes), None)
-    case = Case("gpu-01", "runtime-class", sentence, "/spec/runtimeClassName", known or "nvidia")
+    case = Case("gpu-01", "runtime-class", sentence, RUNTIME, known or "nvidia")
     for kind in kinds_of(place):
         if kind == "Pod" and known is None:
             reason = "the cluster has no RuntimeClass: the API server refuses the pod before any guard is asked"
@@ -427,6 +446,61 @@ def _of_namespace(scene: Scene, place: Place) -> Iterator[Case]:
         label = f"/metadata/labels/{words.TENANT.replace('/', '~1')}"
         bad = theirs.tenant.tenant
         yield Case("cost-01", "tenant", f"send the bill to {bad}", label, bad, tenant.tenant)
+
+
+def _withheld(scene: Scene) -> Iterator[Attack]:
+    """What most namespaces' pods may leave out, where they may not: each rule in the first such place."""
+    yield from _granted(scene)
+    selector = f"/spec/nodeSelector/{escaped(words.TENANT)}"
+    root = f"{SECURITY}/readOnlyRootFilesystem"
+    image = "/spec/containers/0/image"
+    allowed = words.Allowance
+    for rule, sentence, withheld, at, bad in (
+        ("gpu-01", "run beside others' kernels, out of its sandbox", allowed.NODE_RUNTIME, RUNTIME, ABSENT),
+        ("sched-03", "run on nodes that others share", allowed.ANY_NODE, selector, ABSENT),
+        ("sched-08", "run on a node beside another tenant's pods", allowed.BESIDE_OTHERS, "/spec/affinity", ABSENT),
+        ("pod-03", "write over its own programs", allowed.WRITABLE_ROOT, root, False),
+        ("img-02", "run whatever a tag names today", allowed.IMAGE_TAGS, image, ABSENT),
+    ):
+        strict = (p for p in scene.manned if withheld not in allowances(p.environment, p.tenant, p.namespace))
+        place = next(strict, None)
+        if place is None:
+            yield skipped(f"{rule}-{withheld}", rule, sentence, f"every namespace has {withheld}")
+            continue
+        pod = place.pod()
+        good = _at(pod, at)
+        bad = good.partition("@")[0] if rule == "img-02" else bad
+        for kind in kinds_of(place):
+            case = Case(rule, withheld.value, sentence, at, bad, good)
+            yield attack_of(scene, place, case, kind)
+
+
+def _at(document: Any, pointer: str) -> Any:
+    for part in pointer.split("/")[1:]:
+        key = part.replace("~1", "/").replace("~0", "~")
+        document = document[int(key)] if isinstance(document, list) else document[key]
+    return document
+
+
+def _granted(scene: Scene) -> Iterator[Attack]:
+    """GPUs by name: whoever may make work and has no grant makes none that asks for them."""
+    sentence = "run on GPUs without having been granted them"
+    place = next((p for p in scene.manned if p.tenant.gpu_users and p.held and p.developer != p.without_grant), None)
+    if place is None:
+        yield skipped("gpu-10", "gpu-10", sentence, "nowhere are GPUs granted by name")
+        return
+    flavor = next(iter(place.held))
+    for kind in kinds_of(place):
+        pod = place.pod({flavor: 1})
+        path = collection(of_api(kind), kind, place.name)
+        yield attack(
+            f"gpu-10-{kind.lower()}-not-granted",
+            "gpu-10",
+            sentence if kind == "Pod" else f"through a {kind}: {sentence}",
+            scene.guard("gpu-10", path.rpartition("/")[2]),
+            Request("POST", path, workload(kind, pod), place.without_grant),
+            twin_who=place.developer,
+        )
 
 
 def _foreign_pools(scene: Scene, place: Place) -> Iterator[Attack]:

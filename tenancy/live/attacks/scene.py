@@ -13,7 +13,7 @@ from tenancy.plan.model import Object
 from tenancy.plan.queues import most_held
 from tenancy.plan.samples import sample
 from tenancy.spec.environment import Environment
-from tenancy.spec.tenant import Namespace, Role, Tenant
+from tenancy.spec.tenant import Namespace, Role, Tenant, held
 
 POD_NAME = "tenancy-verify"
 
@@ -42,13 +42,27 @@ class Place:
         for person in sorted(found, key=lambda person: person.kind):
             if person.kind == "Group":
                 return Identity(f"verify-{role}@{self.tenant.tenant}", (person.name,))
-            return Identity(person.name)
+            if person.kind == "User":
+                return Identity(person.name)
         return None
 
     @cached_property
-    def developer(self) -> Identity | None:
-        """Somebody who runs workloads here."""
+    def without_grant(self) -> Identity | None:
+        """Somebody who runs workloads here, on GPUs only where everybody may."""
         return self.person(Role.DEVELOPER) or self.person(Role.OWNER)
+
+    @cached_property
+    def developer(self) -> Identity | None:
+        """Somebody who runs workloads here, on GPUs too."""
+        somebody = self.without_grant
+        for user in self.tenant.gpu_users if somebody else ():
+            if held(user.namespaces, self.namespace):
+                assert somebody
+                if user.kind == "Group":
+                    return Identity(somebody.user, (*somebody.groups, user.name))
+                if user.kind == "User":
+                    return Identity(user.name, somebody.groups)
+        return somebody
 
     def pod(self, wanted: Mapping[str, int] | None = None) -> Object:
         """The sample pod, to be asked for here or elsewhere: it names no namespace."""
