@@ -184,8 +184,8 @@ def test_more_pods_than_the_quota_has_never_fit(scene: Scene) -> None:
 def test_more_pods_than_the_quota_has_left_wait(scene: Scene) -> None:
     home = scene.submit("fraud", "before", 1, pods=4)
     until(lambda: len(scene.pods(home)) == 4, "its pods run")
-    quota = lambda: scene.items("ResourceQuota", home, "v1")[0]["status"]["used"]["pods"]  # noqa: E731
-    until(lambda: quota() == "4", "the quota counts them")
+    whole = lambda: {q["metadata"]["name"]: q for q in scene.items("ResourceQuota", home, "v1")}[NAME]  # noqa: E731
+    until(lambda: whole()["status"]["used"]["pods"] == "4", "the quota counts them")
     item, twin = (scene.job("fraud", "one", 1, pods=pods) for pods in (3, 2))
     assert "has 6 in all and 2 left" in refused(scene, item, twin, "quota", Verdict.WAITS).sentence
 
