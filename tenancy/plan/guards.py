@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS, Framework
-from tenancy.plan.labels import manifest, platform_labels
+from tenancy.plan.labels import beside_the_systems, manifest, platform_labels
 from tenancy.plan.model import Object, digest
 from tenancy.rules.catalogue import RULES
 from tenancy.spec.environment import Environment, GuardsMode
@@ -267,7 +267,7 @@ _POD_RULES: Mapping[str, str] = {
                 !has(s.serviceAccountToken)
                 || (has(s.serviceAccountToken.audience) && s.serviceAccountToken.audience != '')))))""",
     # Of what controllers make the template was judged, and its maker asked.
-    "gpu-10": f"""!variables.placing || {_may(_Allowance.GPUS_FOR_ALL)} || variables.byMaker
+    "gpu-10": f"""!variables.placing || {_may(_Allowance.GPUS_FOR_ALL)} || variables.byController
         || !(variables.containers.exists(c, has(c.resources) && has(c.resources.limits)
                 && c.resources.limits.exists(r, r in variables.allowedResources
                     && quantity(string(c.resources.limits[r])).isGreaterThan(quantity('0'))))
@@ -628,7 +628,6 @@ def _framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> 
         "templates": templates("object"),
         "pods": f"variables.templates.map(t, {{{', '.join(f'{_cel(k)}: dyn({v})' for k, v in pods.items())}}})",
         "placing": "true",
-        "byMaker": _who(environment)["byController"],
         **_LISTS,
         **_queue_variables(environment, _Work(_OWN)),
         "marks": marks("object"),
@@ -691,7 +690,7 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
     ]
     pod_rules = {**_POD_RULES, **(_BY_CLAIM if environment.devices_by_claim else {})}
     queued = environment.queued
-    makers = {"byMaker": _who(environment)["byController"]}
+    makers = {"byController": _who(environment)["byController"]}
 
     def of_queue(rules: Mapping[str, str], of: _Work, **more: str) -> tuple[dict[str, str], dict[str, str]]:
         return ({**rules}, {**_queue_variables(environment, of), **more}) if queued else ({}, {})
@@ -899,13 +898,12 @@ def _network_guard(environment: Environment) -> Guard:
 
 def _queue_guard() -> Guard:
     """Whoever makes a queue, it leads to the tenant's own share."""
-    tenant = f"namespaceObject.metadata.labels[{_cel(words.TENANT)}]"
     return Guard(
         "tenancy-queues",
         [("kueue.x-k8s.io", "v1beta2", ["localqueues"])],
         {
             "kueue-05": f"""{_HAS_TENANT["ns-02"]}
-        && object.spec.clusterQueue.startsWith({tenant} + {_cel(words.SEPARATOR)})"""
+        && object.spec.clusterQueue.startsWith({_TENANT} + {_cel(words.SEPARATOR)})"""
         },
         {},
         _changed("spec"),
@@ -967,16 +965,7 @@ def refusal(rule: str, docs: str) -> str:
 def guard_objects(environment: Environment) -> tuple[Object, ...]:
     """Every policy, then every binding."""
     labels = platform_labels(environment)
-    selector = {
-        "matchExpressions": [
-            {
-                # Set by the API server and immutable: nobody can label a namespace out of the guards.
-                "key": "kubernetes.io/metadata.name",
-                "operator": "NotIn",
-                "values": list(environment.system_namespaces),
-            }
-        ]
-    }
+    selector = beside_the_systems(environment)
     policies, bindings = [], []
     for guard in guards(environment):
         spec = {

@@ -10,7 +10,7 @@ import json
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import incompatible
-from tenancy.plan.labels import manifest, platform_labels
+from tenancy.plan.labels import beside_the_systems, manifest, platform_labels
 from tenancy.plan.model import Object
 from tenancy.spec.environment import Environment
 
@@ -30,11 +30,6 @@ def labelling(environment: Environment) -> tuple[Object, ...]:
     """The policy and its binding, for every namespace but the platform's own."""
     if incompatible(environment.cluster.kubernetes, "labelling"):
         return ()
-    elsewhere = {
-        "key": "kubernetes.io/metadata.name",
-        "operator": "NotIn",
-        "values": list(environment.system_namespaces),
-    }
     pods = {
         "apiGroups": [""],
         "apiVersions": ["v1"],
@@ -48,7 +43,7 @@ def labelling(environment: Environment) -> tuple[Object, ...]:
         "reinvocationPolicy": "Never",
         "matchConstraints": {
             "matchPolicy": "Equivalent",
-            "namespaceSelector": {"matchExpressions": [elsewhere]},
+            "namespaceSelector": beside_the_systems(environment),
             "objectSelector": {},
             "resourceRules": [pods],
         },

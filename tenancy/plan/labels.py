@@ -52,3 +52,12 @@ def manifest(
     if annotations:
         metadata["annotations"] = dict(annotations)
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
+
+
+def beside_the_systems(environment: Environment) -> dict[str, object]:
+    """Selector of every namespace but the platform's own, for admission policies.
+
+    By the name, which the API server sets and keeps: nobody can label a namespace out of the guards.
+    """
+    systems = {"key": words.SPACE_NAME, "operator": "NotIn", "values": list(environment.system_namespaces)}
+    return {"matchExpressions": [systems]}

@@ -82,8 +82,7 @@ def efa_share(environment: Environment, tenant: Tenant, namespace: Namespace) ->
 
 
 def resource_quota(environment: Environment, tenant: Tenant, namespace: Namespace) -> Object:
-    tier = environment.tiers[tenant.tier_of(namespace)]
-    quota = namespace.quota.within(tier.quota) if namespace.quota else tier.quota
+    quota = _quota(environment, tenant, namespace)
     hard = {
         **_compute(quota),
         "requests.ephemeral-storage": quota.ephemeral_storage,
@@ -126,7 +125,7 @@ def class_quotas(environment: Environment, tenant: Tenant, namespace: Namespace)
     do. The namespace's own class is held by its quota alone. Classes of the system are 0, behind sched-04. The API
     server takes no more than pods, cpu and memory under such a scope.
     """
-    whole = compute(environment, tenant, namespace)
+    whole = _compute(_quota(environment, tenant, namespace))
     labels, where = tenant_labels(environment, tenant, namespace), tenant.namespace_name(namespace)
 
     def made(name: str, classes: Sequence[str], hard: Mapping[str, str]) -> Object:
@@ -144,13 +143,13 @@ def class_quotas(environment: Environment, tenant: Tenant, namespace: Namespace)
     return tuple(quotas)
 
 
-def compute(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, str]:
-    """CPU, memory and pods of a namespace, by the quota's keys."""
+def _quota(environment: Environment, tenant: Tenant, namespace: Namespace) -> Quota:
     tier = environment.tiers[tenant.tier_of(namespace)]
-    return _compute(namespace.quota.within(tier.quota) if namespace.quota else tier.quota)
+    return namespace.quota.within(tier.quota) if namespace.quota else tier.quota
 
 
 def _compute(quota: Quota) -> dict[str, str]:
+    """CPU, memory and pods, by the keys of a ResourceQuota."""
     return {
         "requests.cpu": quota.cpu,
         "limits.cpu": quota.cpu_limit or quantity.write(2 * amount(quota.cpu)),

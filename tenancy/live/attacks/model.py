@@ -72,10 +72,21 @@ def skipped(id: str, rule: str, attack: str, reason: str) -> Attack:
     return Attack(id, rule, attack, "", NOTHING, NOTHING, skipped=reason)
 
 
+def _keys(pointer: str) -> list[str]:
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+
+
+def value_at(document: Any, pointer: str) -> Any:
+    """What stands in a JSON document at the JSON pointer; KeyError or IndexError if nothing does."""
+    for key in _keys(pointer):
+        document = document[int(key)] if isinstance(document, list) else document[key]
+    return document
+
+
 def put(document: Any, pointer: str, value: Any) -> Any:
     """A copy of a JSON document with `value` at the JSON pointer, or without it if the value is ABSENT."""
     result = copy.deepcopy(document)
-    *parents, last = (part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])
+    *parents, last = _keys(pointer)
     here = result
     for key in parents:
         here = here[int(key)] if isinstance(here, list) else here.setdefault(key, {})

@@ -12,7 +12,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.live import denial
 from tenancy.live.api import Identity, collection
-from tenancy.live.attacks.model import ABSENT, Attack, Request, attack, escaped, put, skipped
+from tenancy.live.attacks.model import ABSENT, Attack, Request, attack, escaped, put, skipped, value_at
 from tenancy.live.attacks.objects import CLUSTER_ADMIN
 from tenancy.live.attacks.scene import Place, Scene
 from tenancy.plan.guards import JOB_FINALIZER, RUN_TIME, TOKEN_SECONDS, frameworks
@@ -468,18 +468,11 @@ def _withheld(scene: Scene) -> Iterator[Attack]:
             yield skipped(f"{rule}-{withheld}", rule, sentence, f"every namespace has {withheld}")
             continue
         pod = place.pod()
-        good = _at(pod, at)
+        good = value_at(pod, at)
         bad = good.partition("@")[0] if rule == "img-02" else bad
         for kind in kinds_of(place):
             case = Case(rule, withheld.value, sentence, at, bad, good)
             yield attack_of(scene, place, case, kind)
-
-
-def _at(document: Any, pointer: str) -> Any:
-    for part in pointer.split("/")[1:]:
-        key = part.replace("~1", "/").replace("~0", "~")
-        document = document[int(key)] if isinstance(document, list) else document[key]
-    return document
 
 
 def _granted(scene: Scene) -> Iterator[Attack]:

@@ -35,9 +35,7 @@ class Place:
     def person(self, role: Role) -> Identity | None:
         """Somebody with that role here: the first group that has it, or else the first user."""
         found = [
-            person
-            for person in self.tenant.people
-            if person.role is role and (not person.namespaces or self.namespace.name in person.namespaces)
+            person for person in self.tenant.people if person.role is role and held(person.namespaces, self.namespace)
         ]
         for person in sorted(found, key=lambda person: person.kind):
             if person.kind == "Group":
