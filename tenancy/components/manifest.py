@@ -28,10 +28,8 @@ class Manifest(pulumi.CustomResource):
     def __init__(self, name: str, manifest: Object, opts: pulumi.ResourceOptions) -> None:
         kind = resource_type(manifest)
         if manifest["kind"] == "ServiceAccount" and manifest["metadata"]["name"] == words.DEFAULT_ACCOUNT:
-            # It is there already, or about to be: the API server makes one in every namespace. It goes with that:
-            # to take back what was written there would fail where the namespace is gone.
+            # It is there already, or about to be: the API server makes one in every namespace.
             kind += "Patch"
-            opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(retain_on_delete=True))
         if fixed := FIXED.get(manifest["kind"]):
             made_anew = pulumi.ResourceOptions(replace_on_changes=fixed, delete_before_replace=True)
             opts = pulumi.ResourceOptions.merge(opts, made_anew)

@@ -29,10 +29,11 @@ class TenantNamespace(pulumi.ComponentResource):
             # What was there before the tenant is not ours to delete.
             pulumi.ResourceOptions(parent=self, depends_on=list(after), retain_on_delete=adopt),
         )
-        self.walls = [
-            Manifest(child_name(name, wall), wall, pulumi.ResourceOptions(parent=self, depends_on=[self.namespace]))
-            for wall in plan.isolation
-        ]
+        # Walls go with their namespace: until then they stand around what still runs in it.
+        standing = pulumi.ResourceOptions(
+            parent=self, depends_on=[self.namespace], deleted_with=None if adopt else self.namespace
+        )
+        self.walls = [Manifest(child_name(name, wall), wall, standing) for wall in plan.isolation]
         for binding in plan.access:
             Manifest(child_name(name, binding), binding, pulumi.ResourceOptions(parent=self, depends_on=self.walls))
         self.register_outputs({"namespace": plan.name})

@@ -190,6 +190,22 @@ def test_an_adopted_namespace_gets_its_walls_and_keeps_its_content(project: Proj
     assert project.exists("/api/v1/namespaces/old--main/configmaps/kept")
 
 
+def removals(project: Project, since: int) -> dict[str, list[str]]:
+    """What was deleted in each namespace, in order."""
+    by_space: dict[str, list[str]] = {}
+    for one in written(project.audit(since)):
+        if one.verb == "delete":
+            by_space.setdefault(one.namespace, []).append(one.resource)
+    return by_space
+
+
+def doors_then_space(order: list[str]) -> bool:
+    """Walls go with their namespace: nobody removes them while something may still run in it."""
+    space = order.index("namespaces")
+    doors = {"rolebindings"}, {"rolebindings", "serviceaccounts"}
+    return set(order[:space]) in doors and set(order[space:]) == {"namespaces"}
+
+
 def test_without_its_file_a_tenant_is_gone_and_what_was_adopted_stays(project: Project) -> None:
     before, since = project.versions(), project.audit_size()
     project.remove("tenants/new.yaml")
@@ -200,20 +216,16 @@ def test_without_its_file_a_tenant_is_gone_and_what_was_adopted_stays(project: P
     assert "Namespace new--main" in done.out
     assert not project.exists("/api/v1/namespaces/new--main")
     assert project.exists("/api/v1/namespaces/old--main/configmaps/kept"), "it was there before the tenant"
-    # The account that Kubernetes made stays with its namespace, and its pods get no token.
-    left = {key for key in after if key[1] == "old--main"}
-    assert left == {("serviceaccounts", "old--main", "default")}
+    assert not {key for key in after if key[1] == "old--main"}
     assert {key: value for key, value in before.items() if key[1] not in {"new--main", "old--main"}} == {
-        **{key: value for key, value in after.items() if key not in left},
+        **after,
         ("namespaces", "", "new--main"): before["namespaces", "", "new--main"],
     } | {("namespaces", "", "old--main"): before["namespaces", "", "old--main"]}
-    for space in ("new--main", "old--main"):
-        removed = [one.resource for one in written(project.audit(since)) if one.namespace == space]
-        doors = [i for i, resource in enumerate(removed) if resource == "rolebindings"]
-        walls = [i for i, resource in enumerate(removed) if resource in WALLS]
-        assert doors, f"the bindings of {space} were removed"
-        # Of a namespace that goes the walls go with it, and nobody removes them one by one.
-        assert max(doors) < min(walls, default=len(removed)), f"a wall of {space} fell before its door: {removed}"
+    by_space = removals(project, since)
+    assert doors_then_space(by_space["new--main"])
+    kept = by_space["old--main"]
+    last_door = max(i for i, resource in enumerate(kept) if resource == "rolebindings")
+    assert last_door < min(i for i, resource in enumerate(kept) if resource in WALLS), kept
     with project.api() as api:
         api.request("DELETE", "/api/v1/namespaces/old--main")
     until(lambda: not project.exists("/api/v1/namespaces/old--main"), "the adopted namespace is gone")
@@ -258,11 +270,10 @@ def test_removal_takes_the_doors_first_and_rendered_files_make_the_same(project:
     done = project.pulumi("destroy", "--yes", "--skip-preview", "--stack", "local")
     assert done.code == 0, done.text
     assert project.objects() == {}
-    removed = [one for one in written(project.audit(since)) if one.verb == "delete"]
+    by_space = removals(project, since)
     for space in ("fraud--train", "fraud--serve", "performance--train", "research--main"):
-        order = [one.resource for one in removed if one.namespace == space]
-        doors = [i for i, resource in enumerate(order) if resource == "rolebindings"]
-        assert max(doors) < min(i for i, resource in enumerate(order) if resource in WALLS), order
+        assert doors_then_space(by_space[space]), by_space[space]
+    removed = [one for one in written(project.audit(since)) if one.verb == "delete"]
     last_space = max(i for i, one in enumerate(removed) if one.resource == "namespaces" and "--" in one.name)
     first_guard = min(i for i, one in enumerate(removed) if one.resource in GUARDS)
     assert last_space < first_guard, "a guard fell while a tenant's namespace stood"
