@@ -16,12 +16,15 @@ from pack_cases import (
     manifest,
     namespace,
     node_pool,
+    on_aws,
     one_of,
     release,
     resolving,
     walls,
     with_field,
 )
+
+from tenancy.rules import aws
 
 Object = dict[str, Any]
 GPU = "nvidia.com/gpu"
@@ -73,6 +76,10 @@ def account(name: str, where: str, tenant: str, role: str) -> Object:
     item = manifest("v1", "ServiceAccount", name, None, tenant, where)
     item["metadata"]["annotations"] = {"eks.amazonaws.com/role-arn": role}
     return item
+
+
+def _association(name: str, where: str, role: str) -> Object:
+    return on_aws(aws.POD_IDENTITY, name, {"namespace": where, "serviceAccount": "a", "roleArn": role})
 
 
 def home(name: str, *gpus: str) -> tuple[Object, ...]:
@@ -337,6 +344,14 @@ TOGETHER = (
             "ack",
         ),
         ("spec", "roleARN"),
+        "arn:2",
+    ),
+    twins(
+        "id-04",
+        f"{aws.POD_IDENTITY} b",
+        (*home("acme"), *home("rival"), _association("a", "acme", "arn:1")),
+        _association("b", "rival", "arn:1"),
+        ("roleArn",),
         "arn:2",
     ),
     twins("kueue-16", "ResourceFlavor a100", (*QUEUED, *FLAVORS, *_NODES), share("acme", amount="9"), _NOMINAL, "8"),

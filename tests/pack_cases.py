@@ -311,7 +311,7 @@ def node_pool(name: str, requirement: Object, taints: list[Object], labels: Obje
         "requirements": [requirement],
         "taints": taints,
     }
-    body = {"spec": {"template": {"metadata": {"labels": labels or {}}, "spec": spec}}}
+    body = {"spec": {"template": {"metadata": {"labels": labels or {}}, "spec": spec}, "limits": {"cpu": "1000"}}}
     return manifest("karpenter.sh/v1", "NodePool", name, body, None)
 
 
@@ -409,7 +409,26 @@ def _patient(name: str) -> Object:
     return with_field(_binding_of(name), ("metadata", "annotations"), {words.GUARDS_MODE: "audit"})
 
 
+_FILES = {
+    "capacity": {"storage": "1Ti"},
+    "accessModes": ["ReadOnlyMany"],
+    "storageClassName": "files",
+    "claimRef": {"namespace": "acme--train", "name": "files"},
+}
+
+
+def _volume(name: str, path: tuple[Any, ...], broken: Any, mended: Any, **source: Object) -> Case:
+    item = manifest("v1", "PersistentVolume", name, {"spec": {**_FILES, **source}}, None)
+    return _one("stor-09", with_field(item, path, broken), path, mended)
+
+
+_MOUNTED = {"driver": "s3.csi.aws.com", "volumeHandle": "models", "volumeAttributes": {"bucketName": "models"}}
+_EFS = {"driver": "efs.csi.aws.com", "volumeHandle": "fs-0a::fsap-0b"}
 OBJECT_CASES = (
+    _volume("anybodys", ("spec", "claimRef"), None, _FILES["claimRef"], csi=_EFS),
+    _volume("somewhere", ("spec", "claimRef", "namespace"), None, "acme--train", csi=_EFS),
+    _volume("of-a-node", ("spec", "hostPath"), {"path": "/data"}, None, csi=_EFS),
+    _volume("drivers", ("spec", "csi", "volumeAttributes", "authenticationSource"), "driver", "pod", csi=_MOUNTED),
     _space("cost-02", "unbilled", (*_LABELS, "cost-center"), None),
     _space("ns-03", "weak", (*_LABELS, words.PSA_ENFORCE), "baseline"),
     _space("ns-03", "unlevelled", (*_LABELS, words.PSA_ENFORCE), None),
@@ -577,6 +596,12 @@ OBJECT_CASES = (
     ),
     _one("kueue-13", cluster_queue("silent", preemption={}), ("spec", "preemption", "reclaimWithinCohort"), "Any"),
 )
+_PODS = {
+    "clusterName": "bank",
+    "namespace": "acme--train",
+    "serviceAccount": "train",
+    "roleArn": "arn:aws:iam::111122223333:role/acme",
+}
 MACHINE_CASES = (
     _trust("wide", role("wide", "system:serviceaccount:acme--main:*"), role("wide", _SUBJECT)),
     _trust("open", role("open", None), role("open", _SUBJECT)),
@@ -629,6 +654,12 @@ MACHINE_CASES = (
         _TAGS,
     ),
     _one("stor-08", bucket("fleeting", forceDestroy=True), ("forceDestroy",), False),
+    _one(
+        "id-09",
+        on_aws(aws.POD_IDENTITY, "untagged", {**_PODS, "disableSessionTags": True}),
+        ("disableSessionTags",),
+        False,
+    ),
     _one(
         "kueue-14",
         kueue_map("unqueued", manageJobsWithoutQueueName=False),
@@ -727,6 +758,12 @@ MACHINE_CASES = (
         "NO_SCHEDULE",
     ),
     _one("node-03", node_pool("bare", P5, []), _TAINTED, [GPU_TAINT]),
+    _one(
+        "node-07",
+        with_field(node_pool("endless", P5, [GPU_TAINT]), ("spec", "limits"), None),
+        ("spec", "limits"),
+        {"nvidia.com/gpu": "64"},
+    ),
     _one(
         "node-03",
         node_pool("family", one_of("karpenter.k8s.aws/instance-family", "m7i", "g6"), []),

@@ -46,7 +46,7 @@ BEHIND: Mapping[str, str] = {
     **dict.fromkeys(("net",), _CNI),
     **dict.fromkeys(("kueue", "share", "queue"), _KUEUE),
     **dict.fromkeys(("stor-01", "stor-02", "stor-05", "stor-06", "stor-07", "stor-08"), _AWS),
-    **dict.fromkeys(("id-04", "id-05", "id-06", "pool-06"), _AWS),
+    **dict.fromkeys(("id-04", "id-05", "id-06", "id-09", "pool-06"), _AWS),
     **dict.fromkeys(("pool-02", "pool-08", "gpu-09"), _NODE),
     **dict.fromkeys(("quota-01", "quota-02", "quota-05", "rbac"), "API server"),
 }

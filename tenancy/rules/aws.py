@@ -22,6 +22,7 @@ GROUP = "aws:eks/nodeGroup:NodeGroup"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 ENTRY = "aws:eks/accessEntry:AccessEntry"
 ASSOCIATION = "aws:eks/accessPolicyAssociation:AccessPolicyAssociation"
+POD_IDENTITY = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
 ROLE = "aws:iam/role:Role"
 ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
 POLICY = "aws:iam/policy:Policy"
@@ -194,6 +195,16 @@ def cluster_wide(items: list[Object], owner_of: Mapping[tuple[str, str], str]) -
                 yield item, f"{policy} with scope {scope} for {principal} in Group {group!r} of tenant {tenant}"
 
 
+def _pod_identity(item: Object) -> Given:
+    yield from untagged(item.get("disableSessionTags"))
+
+
+def untagged(given: Any) -> Given:
+    """id-09."""
+    if given not in {None, False, "false"}:
+        yield "id-09", f"disableSessionTags {_or(given, 'false')}"
+
+
 def undeletable(cluster: Object) -> str | None:
     """eks-03: why nothing keeps a cluster from being deleted; None where something does."""
     given = cluster.get("deletionProtection")
@@ -361,6 +372,7 @@ CHECKS: Mapping[str, Callable[[Object], Given]] = {
     CLUSTER: _cluster,
     GROUP: _group,
     LOGS: _billed,
+    POD_IDENTITY: _pod_identity,
     POLICY: _policy,
     ROLE: _role,
     ROLE_POLICY: _role_policy,
@@ -368,4 +380,4 @@ CHECKS: Mapping[str, Callable[[Object], Given]] = {
     VOLUME: _billed,
 }
 KINDS = frozenset({*CHECKS, ENTRY, ASSOCIATION, ENCRYPTION})
-RULES_ALONE = "ami-01 ami-02 cost-03 eks-01 eks-02 id-05 id-06 node-01 node-02 node-03 node-04 stor-08".split()
+RULES_ALONE = "ami-01 ami-02 cost-03 eks-01 eks-02 id-05 id-06 id-09 node-01 node-02 node-03 node-04 stor-08".split()

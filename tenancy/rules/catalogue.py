@@ -395,6 +395,12 @@ _ALL = (
         _MEDIUM,
     ),
     Rule(
+        "node-07",
+        "a NodePool of machines with GPUs has a limit",
+        "Karpenter buys whatever pending pods ask for: a loop that makes pods empties a budget, or takes what is left",
+        "set spec.limits, such as nvidia.com/gpu: 64",
+    ),
+    Rule(
         "ver-01",
         "what the platform installs supports the cluster's Kubernetes",
         "an operator on a version that its makers do not support fails at the next upgrade, on every node at once",
@@ -988,6 +994,12 @@ _ALL = (
         _MEDIUM,
     ),
     Rule(
+        "id-09",
+        "a role that pods take comes with session tags",
+        "a policy that compares the namespace's tag finds none, and an IfExists lets everybody in",
+        "drop disableSessionTags",
+    ),
+    Rule(
         "net-01",
         "a service is of type ClusterIP, without external addresses, names or controllers' annotations",
         "load balancers, node ports and external names lead traffic past the network policies",
@@ -1026,6 +1038,13 @@ _ALL = (
         "a pod has no inline CSI volume",
         "such a volume is mounted with the driver's own rights, past claims and quota",
         "make a PersistentVolumeClaim",
+    ),
+    Rule(
+        "stor-09",
+        "a volume that a program makes is for one claim, and for the rights of its pod",
+        "any namespace may claim a volume that names nobody; with a driver's rights all who mount read what one may",
+        "name namespace and claim under claimRef; with Mountpoint for S3 set authenticationSource: pod",
+        _CRITICAL,
     ),
     # Objects that platform programs make
     Rule(

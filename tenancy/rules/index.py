@@ -99,7 +99,7 @@ RULES_TOGETHER = (
 ).split()
 
 
-KINDS = frozenset({"Node", "PodIdentityAssociation", "PriorityClass", "ResourceFlavor", "ServiceAccount"})
+KINDS = frozenset({"Node", "PriorityClass", "ResourceFlavor", "ServiceAccount"})
 """What is looked at together and not alone."""
 
 
@@ -268,6 +268,7 @@ def _identities(index: Index) -> Iterator[Finding]:
         (str(at(item, "spec", "namespace")), item, at(item, "spec", "roleARN"))
         for item in index.kinds("PodIdentityAssociation")
     ]
+    held += [(str(item.get("namespace")), item, item.get("roleArn")) for item in index.kinds(aws.POD_IDENTITY)]
     for namespace, item, role in sorted(held, key=lambda entry: (entry[0], name_of(entry[1]))):
         tenant = index.tenant_of.get(namespace) or _tenant(item)
         if tenant and role and role != UNKNOWN and (owner := first.setdefault(str(role), tenant)) != tenant:

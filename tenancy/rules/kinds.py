@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _KINDS: Mapping[str, str] = {
-    "": "ConfigMap LimitRange Namespace Node Pod ResourceQuota Service ServiceAccount",
+    "": "ConfigMap LimitRange Namespace Node PersistentVolume Pod ResourceQuota Service ServiceAccount",
     "admissionregistration.k8s.io": "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
     "apps": "DaemonSet Deployment ReplicaSet StatefulSet",
     "batch": "CronJob Job",
@@ -43,9 +43,8 @@ def ruled(kind: str, api_version: str | None) -> str:
 
 _CLUSTER_WIDE = frozenset(
     "AdmissionCheck CiliumClusterwideNetworkPolicy ClusterPolicy ClusterQueue ClusterRole ClusterRoleBinding Cohort "
-    "EC2NodeClass Namespace Node "
-    "NodeOverlay NodePool PriorityClass ResourceFlavor ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding "
-    "WorkloadPriorityClass".split()
+    "EC2NodeClass Namespace Node NodeOverlay NodePool PersistentVolume PriorityClass ResourceFlavor "
+    "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding WorkloadPriorityClass".split()
 )
 
 

@@ -53,6 +53,8 @@ def _node_class(item: Object) -> Given:
 def _node_pool(item: Object) -> Given:
     if machines := pool_gpus(item):
         yield from aws.unbarred(at(item, "spec", "template", "spec", "taints"), machines)
+        if (limits := at(item, "spec", "limits")) in (None, {}, UNKNOWN):
+            yield "node-07", f"spec.limits {limits or 'not set'} with {', '.join(machines)}"
 
 
 def pool_gpus(item: Object) -> list[str]:
@@ -119,7 +121,7 @@ CHECKS: Mapping[str, Callable[[Object], Given]] = {
     "NodePool": _node_pool,
     "Release": _release,
 }
-RULES_ALONE = "ami-01 ami-02 gpu-09 node-01 node-02 node-03 node-04 share-02".split()
+RULES_ALONE = "ami-01 ami-02 gpu-09 node-01 node-02 node-03 node-04 node-07 share-02".split()
 RULES_TOGETHER = "mig-04 node-03 node-05 pool-06 share-02".split()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.rules import aws, nodes, queues
-from tenancy.rules.found import Finding, Given, Object, name_of
+from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, name_of
 from tenancy.rules.values import (
     foreign_subject,
     gpu_keys,
@@ -193,6 +193,27 @@ def _service(item: Object) -> Given:
         yield "net-01", f"externalIPs {list(spec['externalIPs'])}"
 
 
+_MOUNTPOINT = "s3.csi.aws.com"
+
+
+def _volume(item: Object) -> Given:
+    """stor-09."""
+    spec = _spec(item)
+    claim = [at(spec, "claimRef", key) for key in ("namespace", "name")]
+    if UNKNOWN in claim or not all(claim):
+        yield "stor-09", f"claimRef {UNKNOWN if UNKNOWN in claim else 'without its namespace and name'}"
+    if "hostPath" in spec:
+        yield "stor-09", f"hostPath {at(spec, 'hostPath', 'path')}"
+    if at(spec, "csi", "driver") == _MOUNTPOINT:
+        source = at(spec, "csi", "volumeAttributes", "authenticationSource") or "driver, the default"
+        if source != "pod":
+            yield "stor-09", f"authenticationSource {source}"
+
+
+def _pod_identity(item: Object) -> Given:
+    yield from aws.untagged(_spec(item).get("disableSessionTags"))
+
+
 def _guard(item: Object) -> Given:
     if _spec(item).get("failurePolicy", "Fail") != "Fail":
         yield "guard-01", f"failurePolicy {_spec(item)['failurePolicy']}"
@@ -244,7 +265,9 @@ CHECKS: Mapping[str, Callable[[Object], Given]] = {
     "LimitRange": _limit_range,
     "Namespace": _namespace,
     "NetworkPolicy": _network_policy,
+    "PersistentVolume": _volume,
     "Pod": _workload,
+    "PodIdentityAssociation": _pod_identity,
     "ReplicaSet": _workload,
     "ResourceQuota": _quota,
     "Role": _role,
@@ -262,7 +285,7 @@ MACHINES = frozenset({*aws.CHECKS, *nodes.CHECKS, "ConfigMap"})
 """Kinds whose rules say themselves what is not known; of the others any unknown field is told of."""
 _ALONE = (
     "cost-02 gpu-01 gpu-02 guard-01 guard-03 net-01 net-02 net-05 ns-03 quota-01 quota-02 "
-    "rbac-01 rbac-02 rbac-03 rbac-04 rbac-05 sched-02"
+    "rbac-01 rbac-02 rbac-03 rbac-04 rbac-05 sched-02 stor-09"
 ).split()
 _TOGETHER = "eks-03 id-06 ns-04 rbac-01 rbac-02 rbac-03 rbac-04 rbac-05".split()
 OBJECT_RULES = sorted({*_ALONE, *aws.RULES_ALONE, *nodes.RULES_ALONE, *queues.RULES_ALONE})

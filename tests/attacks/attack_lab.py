@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tenancy.live import denial
 from tenancy.live.api import Api, collection, path_of
 from tenancy.live.attacks import Attack, Scene, all_attacks
 from tenancy.live.attacks.model import MERGE
@@ -163,9 +164,10 @@ def _is_counted(quota: Object) -> bool:
     return {*quota["spec"]["hard"]} <= {*quota.get("status", {}).get("used", {})}
 
 
-def turned(cluster: Cluster) -> set[str]:
-    """Attacks that get through, or are refused by somebody else."""
-    return {result.attack.id for result in run(cluster.api, cluster.attacks, twins=False) if result.gap}
+def turned(cluster: Cluster, attacks: Sequence[Attack] | None = None) -> set[str]:
+    """Attacks that get through, or are refused by somebody else: of all of them when none are given."""
+    asked = cluster.attacks if attacks is None else attacks
+    return {result.attack.id for result in run(cluster.api, asked, twins=False) if result.gap}
 
 
 def claimed(cluster: Cluster, rule: str) -> set[str]:
@@ -180,9 +182,13 @@ class Mutant:
         self._cluster = cluster
         self._off = ""
 
-    def without(self, rule: str) -> None:
-        """Switch the rule off and the one before on again, and wait until the API server has noticed."""
+    def without(self, rule: str) -> list[Attack]:
+        """Switch the rule off and the one before on again, and wait until the API server has noticed.
+
+        What the policies with that rule are to refuse comes back: nobody else's refusal can change with them.
+        """
         before, self._off = self._off, rule
+        touched: list[str] = []
         for policy in self._cluster.plan.platform.guards:
             if policy["kind"] != "ValidatingAdmissionPolicy":
                 continue
@@ -194,6 +200,8 @@ class Mutant:
                 if id == rule:
                     # Not removed: a policy needs one validation at least.
                     validation["expression"] = "true"
+            if rule in ids:
+                touched.append(denial.guard(policy["metadata"]["name"], ""))
             answer = self._cluster.api.request(
                 "PATCH", path_of(policy), {"spec": {"validations": validations}}, content_type=MERGE
             )
@@ -207,6 +215,7 @@ class Mutant:
             return [result.as_dict() for result in results if result.refused == (result.attack.rule == rule)]
 
         until(unnoticed, f"{rule or 'nothing'} is off and {before or 'nothing'} is on again")
+        return [a for a in self._cluster.attacks if a.expected_denier.startswith(tuple(touched))]
 
 
 @contextmanager

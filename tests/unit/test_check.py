@@ -390,7 +390,8 @@ def test_presets_are_ever_stricter(rule: str) -> None:
 
 
 def test_a_critical_rule_is_mandatory_in_every_preset() -> None:
-    critical = [rule.id for rule in RULES.values() if rule.severity is Severity.CRITICAL and rule.id != "ns-03"]
+    said_only = {"ns-03", "guard-03"}  # many charts need baseline; audit is a stage on the way
+    critical = [r.id for r in RULES.values() if r.severity is Severity.CRITICAL and r.id not in said_only]
     assert {level_of(Finding(rule, "x", "y"), Preset.BASELINE) for rule in critical} == {Level.MANDATORY}
 
 

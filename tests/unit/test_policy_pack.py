@@ -288,8 +288,7 @@ def test_no_value_that_is_not_known_yet_stops_a_preview_by_mistake(pack: ModuleT
 
 
 def test_what_is_known_to_be_wrong_stops_a_preview_whatever_else_is_not_known(pack: ModuleType) -> None:
-    pod = OBJECT_CASES[4].broken[0]
-    assert OBJECT_CASES[4].rule == "gpu-01"
+    pod = next(case for case in OBJECT_CASES if case.rule == "gpu-01").broken[0]
     said = judged(pack, [unknown_at(pod, ("metadata", "name"))])
     assert len(said["isolation"]) == 1
 
@@ -337,6 +336,7 @@ def test_types_are_those_of_the_sdk() -> None:
         pulumi_aws.ec2.LaunchTemplate,
         pulumi_aws.eks.AccessEntry,
         pulumi_aws.eks.AccessPolicyAssociation,
+        pulumi_aws.eks.PodIdentityAssociation,
         pulumi_aws.iam.Policy,
         pulumi_aws.iam.Role,
         pulumi_aws.iam.RolePolicy,

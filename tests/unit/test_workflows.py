@@ -80,6 +80,33 @@ def test_the_linter_would_have(old: str, new: str, said: str, tmp_path: Path) ->
     assert said in done.stdout
 
 
+def by_gitlabs_schema(path: Path) -> subprocess.CompletedProcess[str]:
+    command = [Path(sys.executable).parent / "check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", path]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_gitlabs_schema_has_nothing_against_its_pipeline() -> None:
+    done = by_gitlabs_schema(GITLAB)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("\n  stage: ", "\n  stages: ", "stages"),
+        ("when: always", "when: sometimes", "sometimes"),
+        ("interruptible: ", "interruptible: sometimes #", "interruptible"),
+    ],
+)
+def test_gitlabs_schema_would_have(old: str, new: str, said: str, tmp_path: Path) -> None:
+    text = GITLAB.read_text("utf-8")
+    assert old in text
+    (tmp_path / "p.yml").write_text(text.replace(old, new), "utf-8")
+    done = by_gitlabs_schema(tmp_path / "p.yml")
+    assert done.returncode == 1
+    assert said in done.stdout
+
+
 @pytest.mark.parametrize("path", GITHUB, ids=lambda path: path.stem)
 def test_actions_are_pinned_by_commit_with_the_version_beside(path: Path) -> None:
     used = re.findall(r"uses:(.*)", path.read_text("utf-8"))

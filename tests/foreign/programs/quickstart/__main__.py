@@ -6,7 +6,7 @@ import pulumi
 import pulumi_aws as aws
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.apps.v1 import Deployment
-from pulumi_kubernetes.core.v1 import Namespace, ResourceQuota, ResourceQuotaPatch, Service
+from pulumi_kubernetes.core.v1 import Namespace, PersistentVolume, ResourceQuota, ResourceQuotaPatch, Service
 from pulumi_kubernetes.helm.v3 import Release
 from pulumi_kubernetes.helm.v4 import Chart
 from pulumi_kubernetes.yaml import ConfigFile
@@ -23,6 +23,15 @@ aws.eks.NodeGroup(
     instance_types=["g5.12xlarge"],
     scaling_config={"min_size": 0, "max_size": 8, "desired_size": 2},
 )
+for team in ("vision", "speech"):
+    aws.eks.PodIdentityAssociation(
+        f"{team}-jobs",
+        cluster_name=cluster.name,
+        namespace=team,
+        service_account="jobs",
+        role_arn="arn:aws:iam::111122223333:role/jobs",
+        disable_session_tags=team == "speech",
+    )
 
 teams = {name: Namespace(name, metadata={"name": name}) for name in ("vision", "speech")}
 ResourceQuota("vision-gpus", metadata={"name": "gpus", "namespace": "vision"}, spec={"hard": {"nvidia.com/gpu": "4"}})
@@ -76,6 +85,30 @@ CustomResource(
                 "flavors": [{"name": "default", "resources": [{"name": "nvidia.com/gpu", "nominalQuota": 32}]}],
             }
         ],
+    },
+)
+CustomResource(
+    "more",
+    api_version="karpenter.sh/v1",
+    kind="NodePool",
+    metadata={"name": "more"},
+    spec={
+        "template": {
+            "spec": {
+                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "more"},
+                "requirements": [{"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": ["g6"]}],
+                "taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}],
+            }
+        }
+    },
+)
+PersistentVolume(
+    "models",
+    metadata={"name": "models"},
+    spec={
+        "capacity": {"storage": "1Ti"},
+        "access_modes": ["ReadOnlyMany"],
+        "csi": {"driver": "s3.csi.aws.com", "volume_handle": "m", "volume_attributes": {"bucketName": "models"}},
     },
 )
 Chart("agent", chart="./agent", namespace="speech")
