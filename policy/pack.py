@@ -9,8 +9,10 @@ from __future__ import annotations
 import datetime as dt
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from pack_charts import NotRenderedError, rendered
 from pack_objects import Unknown, in_stack, object_of
 from pack_remedies import remedy
 from pack_settings import SCHEMA, Settings, settings
@@ -29,7 +31,7 @@ from tenancy.check.adopt import adopt
 from tenancy.check.judge import UNREADABLE, findings, stumbles, worst_first
 from tenancy.rules import objects, plain
 from tenancy.rules.exceptions import waived_by
-from tenancy.rules.found import UNKNOWN, Finding, name_of
+from tenancy.rules.found import UNKNOWN, Finding, Object, name_of
 from tenancy.rules.levels import Level
 
 
@@ -88,19 +90,47 @@ def _resource(args: ResourceValidationArgs, report: ReportViolation) -> None:
 def _stack(args: StackValidationArgs, report: ReportViolation) -> None:
     _left.texts = []
     how = settings(_Given.config, args.get_config())
-    items = [item for r in args.resources if (item := in_stack(r))]
+    items: list[Object] = [item for r in args.resources if (item := in_stack(r))]
     said = {finding for item in items for finding in _alone(item)}
+    inside: dict[str, str] = {}
     try:
+        items = _unpacked(items, how, inside)
         adopted = adopt(items, how.label, how.platform)
         together = list(findings(adopted))
     except UNREADABLE:
         sound = [item for item in items if not stumbles(item)]
         adopted = adopt(sound, how.label, how.platform)
         together = [*(_unreadable(item) for item in items if item not in sound), *findings(adopted)]
-    _judge(worst_first(dict.fromkeys(one for one in together if one not in said), adopted), how, report)
+    told = [
+        replace(one, given=f"{one.given}, of {inside[one.object]}") if one.object in inside else one
+        for one in worst_first(dict.fromkeys(one for one in together if one not in said), adopted)
+    ]
+    _judge(told, how, report)
     for waiver in how.waivers:
         if waiver.over(dt.date.today()):
             report(str(Finding("exc-01", waiver.resource, f"an exception that has ended: {waiver}")), None)
+
+
+def _unpacked(items: list[Object], how: Settings, inside: dict[str, str]) -> list[Object]:
+    """With what tenants' releases come to; `inside` is told whose objects those are."""
+    looked_at = how.level_of(Finding("seen-01", "", "")) is not Level.DISABLED
+    if not looked_at or not any(item.get("kind") == "Release" for item in items):
+        return items
+    adopted = adopt(items, how.label, how.platform).plain
+    hidden = {name_of(item) for item in adopted if any(one.rule == "seen-01" for one in plain.object_findings(item))}
+    found: list[Object] = []
+    for item in items:
+        if name_of(item) not in hidden or plain.RENDERED in item:
+            found.append(item)
+            continue
+        try:
+            made = rendered(item, how.charts)
+        except NotRenderedError as error:
+            found.append({**item, plain.RENDERED: str(error)})
+        else:
+            inside |= {name_of(one): name_of(item) for one in made}
+            found += [{**item, plain.RENDERED: True}, *made]
+    return found
 
 
 def _rest(_args: ResourceValidationArgs | StackValidationArgs, report: ReportViolation) -> None:

@@ -9,6 +9,7 @@ from pulumi_policy import PolicyResource
 from pulumi_policy.proxy import UnknownValueError
 
 from tenancy.rules import aws, objects
+from tenancy.rules import plain as plain_rules
 from tenancy.rules.found import UNKNOWN
 from tenancy.rules.kinds import placed, ruled
 
@@ -63,6 +64,10 @@ def in_stack(resource: PolicyResource) -> dict[str, Any] | None:
         field, of_type, known = aws.SOURCES[item["kind"]]
         sources = resource.property_dependencies.get(field, ())
         item[known] = [object_of(s.resource_type, s.props, s.name) for s in sources if s.resource_type == of_type]
+    # The provider leaves out of a release's values what it does not know yet, and knows no status before it is made.
+    sources = resource.property_dependencies.get("values", ()) if item and item["kind"] == "Release" else ()
+    if item and sources and item.get("status") == UNKNOWN:
+        item[plain_rules.RENDERED] = f"values that rest on {', '.join(s.name for s in sources)}: {UNKNOWN}"
     return item
 
 

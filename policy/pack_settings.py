@@ -39,6 +39,7 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
             },
         ]
     },
+    "charts": _TEXT,
     "tenantLabel": _TEXT,
     "platform": {"type": "array", "items": _TEXT},
 }
@@ -54,6 +55,8 @@ class Settings:
     preset: Preset
     levels: Mapping[str, Level]
     waivers: tuple[Waiver, ...]
+    charts: str | None
+    """Folder at which paths of local charts start; None: where the engine was started."""
     label: str | None
     platform: tuple[str, ...]
 
@@ -87,6 +90,7 @@ def _read(text: str) -> Settings:
         _one_of("preset", said.get("preset", Preset.RESTRICTED), Preset),
         levels,
         _waivers(said.get("exceptions", [])),
+        str(HOME / said["charts"]) if "charts" in said else None,
         said.get("tenantLabel"),
         tuple(said.get("platform", ())),
     )

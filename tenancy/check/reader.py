@@ -80,6 +80,13 @@ def read(paths: Iterable[str]) -> Manifests:
     return found
 
 
+def read_text(name: str, text: str) -> Manifests:
+    """Every object of a text that has no file."""
+    found = Manifests()
+    _take(found, name, text.encode())
+    return found
+
+
 def _folder(found: Manifests, folder: Path) -> None:
     some = False
     for home, folders, files in os.walk(folder):

@@ -1154,7 +1154,7 @@ _ALL = (
         "seen-01",
         "what a chart makes for a tenant is seen before it is made",
         "a release hides its objects from whoever judges the program: no rule has read them",
-        "judge the rendered chart in the same pipeline, or install it with a Chart, whose objects are seen",
+        "have helm on the path, judge the rendered chart in the same pipeline, or install it with a Chart",
         _MEDIUM,
         advises=True,
     ),

@@ -20,6 +20,8 @@ _NO_ROOT_OF_NODE = frozenset(
     "SYS_CHROOT".split()
 )
 """Capabilities that the baseline level lets a container add (Kubernetes 1.36, Pod Security Standards)."""
+RENDERED = "rendered"
+"""Of a release: True where its objects are judged as well, or why they are not."""
 _HOST = ("hostNetwork", "hostPID", "hostIPC")
 
 
@@ -104,8 +106,9 @@ def _old_kueue(item: Object) -> Given:
 def _release(item: Object) -> Given:
     chart = str(item.get("chart") or "").rstrip("/").rpartition("/")[2]
     judged = nodes.is_operator(item) or chart.startswith(queues.CHART)
-    if chart and not judged and at(item, "metadata", "labels", words.TENANT):
-        yield "seen-01", f"chart {item.get('chart')}; to judge them: {_rendering(item)}"
+    if chart and not judged and at(item, "metadata", "labels", words.TENANT) and item.get(RENDERED) is not True:
+        reason = f" ({item[RENDERED]})" if item.get(RENDERED) else ""
+        yield "seen-01", f"chart {item.get('chart')}{reason}; to judge them: {_rendering(item)}"
 
 
 def _rendering(item: Object) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aws_double import AwsDouble
 from engine_project import ROOT, Done, Project
+
+from tenancy.lab import tools
 
 PROGRAMS = ROOT / "tests" / "foreign" / "programs"
 WELL_MADE = ("research", "inference", "platform")
@@ -42,6 +45,7 @@ MISTAKES = (
     ("kueue-13", "ClusterQueue cluster-queue"),
     ("pod-02", "Pod speech/agent"),  # of a Chart of the fourth version
     ("gpu-09", "Release gpu-operator/gpu-operator"),  # of a Release's values
+    ("pod-02", "Pod vision/notes"),  # of a Release's chart
     ("seen-01", "Release vision/tracking"),
 )
 Judge = Any
@@ -52,11 +56,13 @@ def judge(_copy: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """Run a command of the engine on a program of this name, with the pack; `check` judges what it has rendered."""
     _copy.ready()
     folder = tmp_path_factory.mktemp("programs")
+    helm = Path(tools.ensure(only=["helm"])["helm"])
     with AwsDouble() as double:
 
         def run(name: str, *command: str) -> Done:
             there = folder / name
-            env = {"PULUMI_BACKEND_URL": (there / "state").as_uri(), **double.environ}
+            env = {"PULUMI_BACKEND_URL": (there / "state").as_uri(), "PWD": str(there), **double.environ}
+            env["PATH"] = f"{helm.parent}:{_copy.environ()['PATH']}"
             if not there.exists():
                 shutil.copytree(PROGRAMS / name, there, ignore=shutil.ignore_patterns("__pycache__"))
                 (there / "state").mkdir()

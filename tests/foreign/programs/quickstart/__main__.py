@@ -112,7 +112,16 @@ PersistentVolume(
     },
 )
 Chart("agent", chart="./agent", namespace="speech")
-Release("tracking", name="tracking", chart="mlflow", namespace="vision", version="1.0.0", skip_await=True)
+Release(
+    "tracking",
+    name="tracking",
+    chart="mlflow",
+    namespace="vision",
+    version="1.0.0",
+    values={"endpoint": cluster.endpoint},
+    skip_await=True,
+)
+Release("notes", name="notes", chart="./notes", namespace="vision", values={"debug": True}, skip_await=True)
 Release(
     "gpu-operator",
     name="gpu-operator",

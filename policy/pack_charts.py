@@ -1,0 +1,76 @@
+"""What a Helm release hides: its chart, rendered by the helm that is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tenancy.check.reader import read_text
+from tenancy.rules import plain
+from tenancy.rules.found import UNKNOWN, Object, at, name_of
+from tenancy.rules.kinds import placed
+
+_PATIENCE = 60
+"""Seconds that helm may take, for a chart that it fetches."""
+_READ = ("chart", "metadata", "repositoryOpts", "values", "version")
+_MORE = ("valueYamlFiles", "postrender", "keyring", "verify")
+"""What a release may have that is no argument here."""
+
+
+class NotRenderedError(Exception):
+    """Why nobody knows what a release comes to."""
+
+
+def rendered(release: Object, folder: str | None) -> list[Object]:
+    """The objects of a release; NotRenderedError says why there are none. A local chart's path starts at `folder`, or
+    where the engine was started."""
+    helm = shutil.which("helm")
+    if not helm:
+        raise NotRenderedError("no helm is on the path")
+    values = release.get("values") or {}
+    if unknown := [*plain.unknown_fields({key: release.get(key) for key in (*_READ, *_MORE)})]:
+        raise NotRenderedError(f"{', '.join(unknown)}: {UNKNOWN}")
+    if more := [key for key in _MORE if release.get(key)]:
+        raise NotRenderedError(f"what {', '.join(more)} says is not read here")
+    command = [helm, *_arguments(release, folder or os.environ.get("PWD", "")), "--values", "-"]
+    try:
+        done = subprocess.run(
+            command, input=json.dumps(values), capture_output=True, text=True, timeout=_PATIENCE, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise NotRenderedError(f"helm took more than {_PATIENCE} s") from None
+    if done.returncode:
+        raise NotRenderedError(" ".join(done.stderr.split())[:200])
+    read = read_text(name_of(release), done.stdout)
+    if read.unread:
+        raise NotRenderedError(str(read.unread[0]))
+    return [_at_home(item, at(release, "metadata", "namespace")) for item, _ in read.objects]
+
+
+def _arguments(release: Object, folder: str) -> list[str]:
+    chart, options = str(release["chart"]), release.get("repositoryOpts") or {}
+    if secret := [key for key in options if key != "repo" and options[key]]:
+        raise NotRenderedError(f"a repository with {', '.join(secret)} is not asked")
+    if not options.get("repo") and "://" not in chart:
+        if not (Path(folder) / chart).exists():
+            where = f"{folder or 'where the engine was started'}"
+            raise NotRenderedError(f"there is none in {where}: `charts` says where paths of charts start")
+        chart = str(Path(folder) / chart)
+    flags: Mapping[str, Any] = {
+        "--namespace": at(release, "metadata", "namespace") or "default",
+        "--repo": options.get("repo"),
+        "--version": release.get("version"),
+    }
+    given = [part for flag, value in flags.items() if value for part in (flag, str(value))]
+    return ["template", str(at(release, "metadata", "name")), chart, *given]
+
+
+def _at_home(item: Object, namespace: Any) -> Object:
+    """As helm installs it: what names no namespace is in the release's."""
+    metadata = item.get("metadata") or {}
+    return placed({**item, "metadata": {"namespace": namespace or "default", **metadata}})
