@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,52 +170,65 @@ def turned(cluster: Cluster, attacks: Sequence[Attack] | None = None) -> set[str
     return {result.attack.id for result in run(cluster.api, asked, twins=False) if result.gap}
 
 
-def claimed(cluster: Cluster, rule: str) -> set[str]:
-    """Attacks that a rule is to refuse."""
-    return {attack.id for attack in cluster.attacks if attack.rule == rule and not attack.skipped}
+def claimed(cluster: Cluster, *rules: str) -> set[str]:
+    """Attacks that the rules are to refuse."""
+    return {attack.id for attack in cluster.attacks if attack.rule in rules and not attack.skipped}
 
 
 class Mutant:
-    """A cluster with one rule of the guards switched off at a time."""
+    """A cluster with some rules of the guards switched off at a time."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._off = ""
+        self._off: Set[str] = frozenset()
 
-    def without(self, rule: str) -> list[Attack]:
-        """Switch the rule off and the one before on again, and wait until the API server has noticed.
+    def without(self, rules: Set[str]) -> list[Attack]:
+        """Switch the rules off and all others on, and wait until the API server has noticed.
 
-        What the policies with that rule are to refuse comes back: nobody else's refusal can change with them.
+        What the policies with those rules are to refuse comes back: nobody else's refusal can change with them.
         """
-        before, self._off = self._off, rule
+        changed, self._off = self._off ^ rules, frozenset(rules)
         touched: list[str] = []
         for policy in self._cluster.plan.platform.guards:
             if policy["kind"] != "ValidatingAdmissionPolicy":
                 continue
             validations = copy.deepcopy(policy["spec"]["validations"])
             ids = [validation["message"].partition(":")[0] for validation in validations]
-            if not {rule, before} & set(ids):
+            if rules & {*ids}:
+                touched.append(denial.guard(policy["metadata"]["name"], ""))
+            if not changed & {*ids}:
                 continue
             for id, validation in zip(ids, validations, strict=True):
-                if id == rule:
+                if id in rules:
                     # Not removed: a policy needs one validation at least.
                     validation["expression"] = "true"
-            if rule in ids:
-                touched.append(denial.guard(policy["metadata"]["name"], ""))
             answer = self._cluster.api.request(
                 "PATCH", path_of(policy), {"spec": {"validations": validations}}, content_type=MERGE
             )
             assert answer.ok, answer.message
-        probes = {
-            (a.rule, a.expected_denier): a for a in self._cluster.attacks if a.rule in (rule, before) and not a.skipped
-        }
+        probes = {(a.rule, a.expected_denier): a for a in self._cluster.attacks if a.rule in changed and not a.skipped}
 
         def unnoticed() -> list[Any]:
             results = run(self._cluster.api, list(probes.values()), twins=False)
-            return [result.as_dict() for result in results if result.refused == (result.attack.rule == rule)]
+            return [result.as_dict() for result in results if result.refused == (result.attack.rule in rules)]
 
-        until(unnoticed, f"{rule or 'nothing'} is off and {before or 'nothing'} is on again")
+        until(unnoticed, f"off are {sorted(rules)} and nothing else")
         return [a for a in self._cluster.attacks if a.expected_denier.startswith(tuple(touched))]
+
+
+def halves(rules: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Sets of rules so that of any two rules each is off in one set in which the other is not.
+
+    An attack is refused if any rule refuses it. So what every set shows, that exactly the attacks on its rules get
+    through, holds for every rule alone, at the price of twice the logarithm of their number.
+    """
+    ordered = sorted(rules)
+    found = {}
+    for bit in range((len(ordered) - 1).bit_length()):
+        for value in (0, 1):
+            off = frozenset(rule for number, rule in enumerate(ordered) if number >> bit & 1 == value)
+            found[f"bit {bit} is {value}"] = off
+    return found
 
 
 @contextmanager

@@ -4,13 +4,14 @@ import copy
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
 import urllib3
 import yaml
-from attack_lab import ROOT, Cluster, Mutant, claimed, local, removed, settle, turned, until
+from attack_lab import ROOT, Cluster, Mutant, claimed, halves, local, removed, settle, turned, until
 from click.testing import CliRunner, Result
 
 from tenancy.catalog import vocabulary as words
@@ -390,27 +391,34 @@ def test_the_api_server_has_no_warning_about_any_guard(cluster: Cluster) -> None
 def mutant(cluster: Cluster) -> Iterator[Mutant]:
     mutant = Mutant(cluster)
     yield mutant
-    mutant.without("")
+    mutant.without(frozenset())
 
 
-@pytest.mark.parametrize("rule", GUARD_RULES)
-def test_without_a_rule_exactly_its_attacks_get_through(cluster: Cluster, mutant: Mutant, rule: str) -> None:
-    asked = mutant.without(rule)
-    assert turned(cluster, asked) == claimed(cluster, rule)
+def test_of_any_two_rules_each_is_off_where_the_other_is_on() -> None:
+    sets = halves(GUARD_RULES).values()
+    assert all(any(a in off and b not in off for off in sets) for a, b in permutations(GUARD_RULES, 2))
+
+
+@pytest.mark.parametrize("rules", halves(GUARD_RULES).values(), ids=halves(GUARD_RULES))
+def test_without_some_rules_exactly_their_attacks_get_through(
+    cluster: Cluster, mutant: Mutant, rules: frozenset[str]
+) -> None:
+    asked = mutant.without(rules)
+    assert turned(cluster, asked) == claimed(cluster, *rules)
 
 
 @pytest.mark.parametrize(("kind", "rule"), [("ResourceQuota", "quota"), ("LimitRange", "limits")])
 def test_without_a_limit_exactly_its_attacks_get_through(
     cluster: Cluster, mutant: Mutant, kind: str, rule: str
 ) -> None:
-    mutant.without("")
+    mutant.without(frozenset())
     with removed(cluster, kind, rule):
         settle(cluster, rule, refused=False)
         assert turned(cluster) == claimed(cluster, rule)
 
 
 def test_without_its_pod_security_label_exactly_those_attacks_get_through(cluster: Cluster, mutant: Mutant) -> None:
-    mutant.without("")
+    mutant.without(frozenset())
     namespaces = [namespace.namespace for tenant in cluster.plan.tenants for namespace in tenant.namespaces]
 
     def label(level: Callable[[dict[str, Any]], str | None]) -> None:
