@@ -36,6 +36,7 @@ from tenancy.lab.layout import Lab, environ
 from tenancy.live import denial
 from tenancy.live.api import Api, Identity, path_of
 from tenancy.live.attacks import Attack, Request, Scene, all_attacks
+from tenancy.live.attacks.model import MERGE
 from tenancy.live.attacks.objects import CLUSTER_ADMIN
 from tenancy.live.verify import AT_ONCE, ask
 from tenancy.plan import Plan, make_plan
@@ -142,6 +143,14 @@ def _applied(api: Api, items: Iterable[Object]) -> Generator[None]:
         yield
     finally:
         mine = [item for item in named if item["kind"] not in {*COMMON, "Namespace"}]
+        # Every namespace has one of itself: it is put back as it was.
+        given = [item for item in mine if item["metadata"]["name"] == words.DEFAULT_ACCOUNT]
+        for item in given:
+            before = {"automountServiceAccountToken": None}
+            answer = api.request("PATCH", path_of(item), before, content_type=MERGE)
+            if not answer.ok:
+                raise SystemExit(f"{path_of(item)} cannot be put back: {answer.message}")
+        mine = [item for item in mine if item not in given]
         for item in reversed(mine):
             api.request("DELETE", path_of(item))
         until(lambda: [path for path in map(path_of, mine) if api.request("GET", path).ok], "a column is taken away")
