@@ -115,6 +115,7 @@ class Addon(StrEnum):
     GPU_OPERATOR = "gpu-operator"
     DCGM_EXPORTER = "dcgm-exporter"
     EFA = "efa"
+    NODE_EXPORTER = "node-exporter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +169,9 @@ DAEMONSETS: Mapping[str, DaemonSet] = MappingProxyType(
             Addon.DCGM_EXPORTER, 0, 0, _OPERATOR.format("state-dcgm-exporter/0900_daemonset.yaml")
         ),
         "aws-efa-k8s-device-plugin": DaemonSet(Addon.EFA, 10, 20, "aws/eks-charts `stable/aws-efa-k8s-device-plugin`"),
+        "prometheus-node-exporter": DaemonSet(
+            Addon.NODE_EXPORTER, 50, 50, "`tenancy/plan/charts.py`, which sets the chart's `resources`"
+        ),
     }
 )
 """The pods that every GPU node runs before a tenant's, by the name of their daemonset.

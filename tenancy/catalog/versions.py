@@ -36,6 +36,12 @@ CHARTS: Mapping[str, ChartPin] = {
     "dra-driver-nvidia-gpu": ChartPin(
         "oci://registry.k8s.io/dra-driver-nvidia/charts", "dra-driver-nvidia-gpu", "0.5.0"
     ),
+    # prometheus-community/helm-charts, 2026-09-04 and 2026-08-10. Both are of operator v0.93.1: two bug fixes after
+    # v0.93.0, whose definitions tests judge by.
+    "kube-prometheus-stack": ChartPin("oci://ghcr.io/prometheus-community/charts", "kube-prometheus-stack", "89.2.2"),
+    "prometheus-operator-crds": ChartPin(
+        "oci://ghcr.io/prometheus-community/charts", "prometheus-operator-crds", "31.0.1"
+    ),
 }
 
 IMAGES: Mapping[str, str] = {

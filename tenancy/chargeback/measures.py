@@ -55,11 +55,7 @@ def measure(environment: Environment, name: str) -> Measure:
 
 
 def bought(pool: Pool) -> Bought:
-    if pool.purchase.capacity_block:
-        return Bought.CAPACITY_BLOCK
-    if pool.purchase.reservation:
-        return Bought.RESERVATION
-    return Bought(str(pool.purchase.market))
+    return Bought(pool.purchase.way)
 
 
 def node_price(environment: Environment, name: str, instance: str, purchase: str) -> int | None:

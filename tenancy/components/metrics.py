@@ -5,14 +5,32 @@ from collections.abc import Sequence
 import pulumi
 
 from tenancy.components.manifest import Manifest, child_name
-from tenancy.plan.model import Object
+from tenancy.components.release import Release
+from tenancy.plan.model import Object, PlatformPlan
 
 
 class Metrics(pulumi.ComponentResource):
-    """Rules and monitors for the Prometheus Operator that is there, and the tenants' way to their own series."""
+    """Rules and monitors for a Prometheus Operator, that operator where it is ours, and the tenants' way to their own
+    series."""
 
-    def __init__(self, name: str, plan: Sequence[Object], opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        plan: PlatformPlan,
+        network: Sequence[pulumi.Resource] = (),
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """`network` is what pods need before they start."""
         super().__init__("gpu-tenancy:index:Metrics", name, None, opts)
-        for manifest in plan:
-            Manifest(child_name(name, manifest), manifest, pulumi.ResourceOptions(parent=self))
-        self.register_outputs({"objects": len(plan)})
+
+        def make(manifest: Object, after: Sequence[pulumi.Resource] = ()) -> Manifest:
+            options = pulumi.ResourceOptions(parent=self, depends_on=list(after))
+            return Manifest(child_name(name, manifest), manifest, options)
+
+        installed: list[pulumi.Resource] = [make(manifest) for manifest in plan.metrics_ground]
+        for chart in plan.metrics_charts:
+            options = pulumi.ResourceOptions(parent=self, depends_on=[*network, *installed])
+            installed = [Release(f"{name}-{chart.name}", chart, options)]
+        for manifest in plan.metrics:
+            make(manifest, installed)
+        self.register_outputs({"objects": len(plan.metrics)})

@@ -63,7 +63,7 @@ def build(
         if platform.fences:
             gate += Fences("fences", platform.fences, cni, options).gate
         if platform.metrics:
-            Metrics("metrics", platform.metrics, options)
+            Metrics("metrics", platform, cni, options)
         if platform.queues:
             gate += Queues("queues", platform.queues, kueue, options).gate
     for tenant in tenants:

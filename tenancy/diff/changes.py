@@ -304,6 +304,9 @@ def _homes(side: Side) -> Facts:
     for name, tenant in side.tenants.items():
         if tenant.queue is not Gate.OPEN:
             facts[name, "", GATE] = tenant.queue.value
+        for part in tenant.namespaces:
+            if part.queue is not Gate.OPEN:
+                facts[name, tenant.namespace_name(part), GATE] = part.queue.value
     for name, pool in side.environment.pools.items():
         facts["", name, NODES] = _made_of(pool)
         facts["", name, NODES_MIN] = pool.nodes.min

@@ -311,7 +311,8 @@ def _disturbance(change: Change, before: Side, after: Side) -> str:
                 "hold": "starts nothing new",
                 "drain": "is drained: running work is evicted",
             }
-            return f"its queue {words[change.after]}" if change.after in words else f"its queue is {change.after}"  # type: ignore[index]
+            whose = f"the queue of {change.of}" if change.of else "its queue"
+            return f"{whose} {words[change.after]}" if change.after in words else f"{whose} is {change.after}"  # type: ignore[index]
         case of.HELD:
             if change.after is None:
                 return f"{change.of} is deleted, with what it holds"

@@ -8,6 +8,7 @@ from the API server at each scrape; how busy a device is follows from the seed, 
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import random
 import sys
 import time
@@ -70,9 +71,18 @@ def pod_samples(
     requests: Mapping[str, Mapping[str, str]],
     owner: tuple[str, str],
     given: Mapping[str, str],
+    scheduled: float | None = None,
+    ended: float | None = None,
 ) -> Iterator[Sample]:
-    """`requests` are those of each container; `owner` is the kind and the name of the controller, or two empty ones."""
+    """`requests` are those of each container; `owner` is the kind and the name of the controller, or two empty ones.
+
+    `scheduled` and `ended` are in seconds since 1970; None: not yet.
+    """
     me = {"namespace": namespace, "pod": pod, "uid": uid}
+    if scheduled is not None:
+        yield "kube_pod_status_scheduled_time", me, scheduled
+    if ended is not None:
+        yield "kube_pod_completion_time", me, ended
     for each in PHASES:
         yield "kube_pod_status_phase", {**me, "phase": each}, float(each == phase)
     yield "kube_pod_labels", {**me, **labels(given, "pods")}, 1
@@ -130,10 +140,29 @@ def state(items: Mapping[str, Sequence[Object]]) -> Iterator[Sample]:
             requests={c["name"]: c.get("resources", {}).get("requests", {}) for c in pod["spec"]["containers"]},
             owner=(owner["kind"], owner["name"]),
             given=meta.get("labels", {}),
+            scheduled=max(_times(pod["status"].get("conditions", ()), "PodScheduled"), default=None),
+            ended=max(_endings(pod["status"].get("containerStatuses", ())), default=None),
         )
     for quota in items["resourcequotas"]:
         yield from quota_samples(quota)
     yield from guard_samples(items["validatingadmissionpolicies"], items["validatingadmissionpolicybindings"])
+
+
+def _times(conditions: Iterable[Object], kind: str) -> Iterator[float]:
+    """When a condition became true, in seconds since 1970."""
+    for condition in conditions:
+        if condition["type"] == kind and condition["status"] == "True":
+            yield _seconds(condition["lastTransitionTime"])
+
+
+def _endings(containers: Iterable[Object]) -> Iterator[float]:
+    for container in containers:
+        if ended := container.get("state", {}).get("terminated", {}).get("finishedAt"):
+            yield _seconds(ended)
+
+
+def _seconds(time: str) -> float:
+    return dt.datetime.fromisoformat(time).timestamp()
 
 
 def busy(seed: int, pod: str, at: float) -> float:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 TIMEOUT = 10.0
 """Seconds for one request."""
+PATIENCE = 30.0
+"""Seconds for which a list is asked again while the server says that it will have it."""
 
 
 class Unreachable(Exception):
@@ -102,9 +105,14 @@ class Api:
     def items(self, path: str, absent: bool = False) -> list[dict[str, Any]]:
         """The objects of a list; Unreachable if the list is refused.
 
-        With `absent` a kind that the server does not know has none: a chart may bring it later.
+        With `absent` a kind that the server does not know has none: a chart may bring it later. Of one that it has just
+        learned it says for some seconds to ask again.
         """
         answer = self.request("GET", path)
+        until = time.monotonic() + PATIENCE
+        while answer.status == ASK_AGAIN and time.monotonic() < until:
+            time.sleep(1)
+            answer = self.request("GET", path)
         if absent and answer.status == NOT_FOUND:
             return []
         if not answer.ok:
@@ -112,7 +120,7 @@ class Api:
         return list(answer.body.get("items") or [])
 
 
-NOT_FOUND = 404
+NOT_FOUND, ASK_AGAIN = 404, 429
 
 _PLURALS = {
     "ciliumclusterwidenetworkpolicy": "ciliumclusterwidenetworkpolicies",

@@ -14,7 +14,7 @@ from tenancy.plan.guards import guard_objects, marker, witness
 from tenancy.plan.labelling import labelling
 from tenancy.plan.labels import manifest, platform_labels
 from tenancy.plan.leaving import only_reading, standing
-from tenancy.plan.metrics import exporter_values, metrics_objects
+from tenancy.plan.metrics import exporter_values, metrics_ground, metrics_objects
 from tenancy.plan.model import NamespacePlan, Plan, PlatformPlan, TenantPlan, digest
 from tenancy.plan.namespaces import namespace_object, pod_security
 from tenancy.plan.network import network_policies
@@ -22,7 +22,7 @@ from tenancy.plan.priorities import priority_classes
 from tenancy.plan.queues import Ledger, local_queues, platform_queues, shares, tenant_queues
 from tenancy.plan.quotas import class_quotas, limit_range, resource_quota
 from tenancy.plan.sandbox import runtime_classes
-from tenancy.plan.services import queue_chart, services_plan
+from tenancy.plan.services import metrics_charts, queue_chart, services_plan
 from tenancy.plan.shared_aws import data_plan
 from tenancy.plan.tenants_own import tenant_aws_plan
 from tenancy.plan.workloads import default_account, service_accounts
@@ -50,6 +50,8 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
         platform=replace(
             _platform(environment),
             queues=tuple(platform_queues(environment, ordered, found, ledger)) if ledger else (),
+            metrics_ground=metrics_ground(environment),
+            metrics_charts=metrics_charts(environment),
             metrics=metrics_objects(environment, ordered),
             exporters=exporter_values(environment),
             data=data_plan(environment, ordered),

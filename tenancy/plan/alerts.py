@@ -22,6 +22,7 @@ from tenancy.plan.guards import guards
 from tenancy.plan.pools import node_extended, node_taints
 from tenancy.plan.queues import part_of_node, queue_name, queue_resource
 from tenancy.spec.environment import Environment
+from tenancy.spec.metrics import BUDGET_DAYS
 from tenancy.spec.tenant import Tenant
 
 Rule = dict[str, Any]
@@ -42,7 +43,11 @@ QUEUE = "tenancy:queue:info"
 BUSY = "tenancy:gpu:busy"
 NODE_POOL = "tenancy:node:pool"
 WORKLOAD = "tenancy:pod:workload"
+DEVICE = "tenancy:device:info"
+REQUESTED = "tenancy:pod:requested_gpus"
+DEVICES = "tenancy:pod:gpus"
 HELD = "tenancy:current_gpus"
+SECONDS = "tenancy:gpu_seconds_total"
 SPENT = "tenancy:tenant:usd_per_hour"
 
 
@@ -90,7 +95,8 @@ def _owners(environment: Environment, tenants: Iterable[Tenant]) -> Iterator[Rul
         mine = {"tenant": tenant.tenant, "owner": tenant.owner.name}
         yield _record("tenancy:tenant:info", "vector(1)", **mine)
         for part in tenant.namespaces:
-            yield _record(INFO, "vector(1)", namespace=tenant.namespace_name(part), **mine)
+            queue = {"queue": queue_name(tenant.tenant, tenant.tier_of(part))} if environment.queued else {}
+            yield _record(INFO, "vector(1)", namespace=tenant.namespace_name(part), **queue, **mine)
         for tier in sorted(tenant.tiers) if environment.queued else ():
             facts = {"cluster_queue": queue_name(tenant.tenant, tier), "tier": tier, **mine}
             yield _record(QUEUE, "vector(1)", **facts)
@@ -104,7 +110,8 @@ def _facts(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Rule
     pool = f'label_replace(kube_node_labels{{{POOL_LABEL}!=""}}, "pool", "$1", "{POOL_LABEL}", "(.+)")'
     yield _record(NODE_POOL, f"max by (node, pool) ({pool})")
     owner = 'label_replace(topk by (namespace, pod) (1, kube_pod_owner), "workload", "$1", "owner_name", "(.+)")'
-    yield _record(WORKLOAD, f"max by (namespace, pod, workload) ({owner})")
+    owner = f'label_replace({owner}, "job_type", "$1", "owner_kind", "(.+)")'
+    yield _record(WORKLOAD, f"max by (namespace, pod, workload, job_type) ({owner})")
     # NVML has no use of a MIG slice; the profiling counter has, and some boards lack that one.
     yield _record(
         BUSY,
@@ -115,12 +122,32 @@ def _facts(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Rule
         "max by (namespace, pod, container, node, resource) "
         '(kube_pod_container_resource_requests{node!="", resource=~"nvidia_com_.+"})'
     )
-    active = 'max by (namespace, pod) (kube_pod_status_phase{phase=~"Pending|Running"}) == 1'
+    for name, pool in environment.pools.items():
+        for flavor in () if environment.devices_by_claim else environment.flavors_of(name):
+            facts = {"gpu_type": flavor, "purchase": pool.purchase.way}
+            resource = metric_name(environment.resource_of(flavor))
+            yield _record(DEVICE, "vector(1)", pool=name, resource=resource, **facts)
     yield _record(
-        HELD,
-        f"sum by (tenant, owner, namespace, pool, resource) (({held} and on (namespace, pod) ({active})) "
-        f"* on (node) group_left (pool) {NODE_POOL} * on (namespace) group_left (tenant, owner) {INFO})",
+        REQUESTED,
+        f"sum by (namespace, pod, node, resource) ({held}) * on (node) group_left (pool) {NODE_POOL} "
+        f"* on (namespace) group_left (tenant, owner, queue) {INFO}",
     )
+    typed = _where_known(REQUESTED, "pool, resource", "gpu_type, purchase", DEVICE)
+    yield _record(DEVICES, _where_known(typed, "namespace, pod", "job_type", WORKLOAD))
+    here, ended = (
+        f'max by (namespace, pod) (kube_pod_status_phase{{phase=~"{phases}"}}) == 1'
+        for phases in ("Pending|Running", "Succeeded|Failed")
+    )
+    kinds = "tenant, owner, namespace, queue, job_type, pool, resource, gpu_type, purchase"
+    yield _record(HELD, f"sum by ({kinds}) ({DEVICES} and on (namespace, pod) ({here}))")
+    # Of each pod, never a sum of pods: a sum falls when a pod goes, and a counter that falls has begun anew. From when
+    # the pod got its node, not from what was seen of it: so nothing is lost while nobody looks.
+    since = "max by (namespace, pod) (kube_pod_status_scheduled_time)"
+    until = (
+        f"(max by (namespace, pod) (kube_pod_completion_time) and on (namespace, pod) ({ended})) "
+        f"or (0 * {since} + time() and on (namespace, pod) ({here}))"
+    )
+    yield _record(SECONDS, f"{DEVICES} * on (namespace, pod) group_left () (({until}) - {since})")
     for name, pool in environment.pools.items():
         if pool.instance in GIGABITS:
             yield _record("tenancy:pool:network_bits", f"vector({GIGABITS[pool.instance] * 1e9:.0f})", pool=name)
@@ -144,6 +171,11 @@ def _prices(environment: Environment) -> Iterator[tuple[tuple[str, str], Decimal
         for flavor in environment.flavors_of(name):
             part = part_of_node(environment, name, flavor)
             yield (name, metric_name(environment.resource_of(flavor))), node * part.numerator / part.denominator
+
+
+def _where_known(expr: str, keys: str, more: str, facts: str) -> str:
+    """With more labels from `facts`, and without them where those say nothing."""
+    return f"({expr} * on ({keys}) group_left ({more}) {facts} or on ({keys}) {expr})"
 
 
 def _of_namespace(expr: str) -> str:
@@ -209,7 +241,9 @@ def _about_tenants(environment: Environment, tenants: Sequence[Tenant]) -> Itera
         f"while its GPU waits; beside it on {{{{ $labels.node }}}}:{beside}",
     )
     if any(tenant.budget for tenant in tenants) and any(_prices(environment)):
-        month = f"avg_over_time({SPENT}[30d]) * {HOURS} / on (tenant) group_left () tenancy:tenant:budget_usd"
+        month = (
+            f"avg_over_time({SPENT}[{BUDGET_DAYS}d]) * {HOURS} / on (tenant) group_left () tenancy:tenant:budget_usd"
+        )
         for name, part, severity in (("BudgetNearlySpent", 0.8, "warning"), ("BudgetSpent", 1, "critical")):
             summary = "{{ $labels.tenant }} holds GPUs at {{ $value | humanizePercentage }} of its monthly budget"
             yield alert(name, f"{month} > {part}", "1h", severity, summary)

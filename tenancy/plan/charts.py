@@ -266,6 +266,98 @@ def kueue(configuration: Mapping[str, Any], *, system: Mapping[str, str] = SYSTE
     )
 
 
+def prometheus_crds(namespace: str) -> Chart:
+    """Before the operator's own chart: Helm never updates the definitions that are inside a chart."""
+    return _chart("prometheus-operator-crds", namespace, {})
+
+
+def prometheus_stack(
+    namespace: str,
+    read: Mapping[str, Any],
+    *,
+    labels: Mapping[str, str],
+    retention: str,
+    storage: str,
+    storage_class: str,
+    system: Mapping[str, str] = SYSTEM_NODES,
+) -> Chart:
+    """Prometheus with its operator, Alertmanager, node exporter and kube-state-metrics.
+
+    `read` are the values by which its exporters tell what rules and bills read; `labels` those by which it picks up
+    rules and monitors, `retention` and `storage` how long and how much Prometheus keeps.
+
+    Nobody takes part in it from a tenant's namespace: rules, monitors and routes count in two namespaces alone. Its own
+    rules and dashboards are left out, which would be of no tenant and told to nobody.
+    """
+    ours = [namespace, SYSTEM_NAMESPACE]
+    here = {"matchExpressions": [{"key": words.SPACE_NAME, "operator": "In", "values": ours}]}
+    picked = {"matchLabels": dict(labels)}
+    chosen = {
+        f"{kind}{selector}": value
+        for kind in ("rule", "serviceMonitor", "podMonitor", "probe", "scrapeConfig")
+        for selector, value in (("Selector", picked), ("NamespaceSelector", here))
+    }
+    claim = {
+        "storageClassName": storage_class,
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": storage}},
+    }
+    home = at_home(system)
+    # EKS shows nobody its control plane, and kube-proxy answers its own node alone.
+    unseen = ("kubeControllerManager", "kubeScheduler", "kubeEtcd", "kubeProxy")
+    values = {
+        "crds": {"enabled": False},
+        "defaultRules": {"create": False},
+        "grafana": {"enabled": False},
+        **{part: {"enabled": False} for part in unseen},
+        "prometheusOperator": {
+            # They would judge our own rules, which tests have judged; the operator's certificate comes with them.
+            "admissionWebhooks": {"enabled": False},
+            "tls": {"enabled": False},
+            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
+            **home,
+        },
+        "prometheus": {
+            "prometheusSpec": {
+                **chosen,
+                "retention": retention,
+                "storageSpec": {"volumeClaimTemplate": {"spec": claim}},
+                "resources": {"requests": {"cpu": "500m", "memory": "4Gi"}, "limits": {"memory": "8Gi"}},
+                **home,
+            }
+        },
+        "alertmanager": {
+            "alertmanagerSpec": {
+                "alertmanagerConfigSelector": picked,
+                "alertmanagerConfigNamespaceSelector": here,
+                "resources": {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+                **home,
+            }
+        },
+        "kube-state-metrics": {
+            "resources": {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
+            **home,
+        },
+        "prometheus-node-exporter": {
+            # It sees the node's own network, processes and disks: beside the CNI, where no Pod Security forbids that.
+            "namespaceOverride": SYSTEM_NAMESPACE,
+            "tolerations": listed(EVERYWHERE),
+            # Else tenants' pods, which came first or are more urgent, keep it off their node.
+            "priorityClassName": "system-node-critical",
+            "resources": {"requests": {"cpu": "50m", "memory": "50Mi"}, "limits": {"memory": "100Mi"}},
+        },
+    }
+    return _chart("kube-prometheus-stack", namespace, _both(values, read))
+
+
+def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of two that say nothing about the same thing."""
+    made = dict(one)
+    for key, value in other.items():
+        made[key] = _both(made[key], value) if key in made else value
+    return made
+
+
 def dra_driver(tolerations: Sequence[Toleration]) -> Chart:
     """Devices by claim instead of by the device plugin, which is off then."""
     return _chart(

@@ -21,10 +21,12 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.exporters import LABELS
 from tenancy.catalog.versions import IMAGES
 from tenancy.plan.alerts import PLATFORM, rule_file
+from tenancy.plan.charts import SYSTEM_NODES, at_home
 from tenancy.plan.labels import manifest, platform_labels
 from tenancy.plan.model import Object
+from tenancy.plan.namespaces import pod_security
 from tenancy.spec.environment import Environment
-from tenancy.spec.metrics import CostTool
+from tenancy.spec.metrics import CostTool, Metrics
 from tenancy.spec.tenant import Tenant
 
 API = "monitoring.coreos.com"
@@ -65,6 +67,28 @@ def metrics_objects(environment: Environment, tenants: Sequence[Tenant]) -> tupl
         *_monitors(environment),
         _object(environment, f"{API}/v1alpha1", "AlertmanagerConfig", NAME, routed),
         *(_view(environment) if environment.metrics.tenant_view else ()),
+    )
+
+
+STORAGE_CLASS = "tenancy-metrics"
+
+
+def metrics_ground(environment: Environment) -> tuple[Object, ...]:
+    """What Prometheus that is installed here stands on."""
+    if not environment.metrics.installed:
+        return ()
+    labels = platform_labels(environment)
+    secured = {**labels, **pod_security(environment.cluster.kubernetes)}
+    # EKS has no default class, and its gp2 asks for no encryption.
+    disk = {
+        "provisioner": "ebs.csi.aws.com",
+        "parameters": {"type": "gp3", "encrypted": "true"},
+        "volumeBindingMode": "WaitForFirstConsumer",
+        "allowVolumeExpansion": True,
+    }
+    return (
+        manifest("v1", "Namespace", environment.metrics.namespace, secured, {}),
+        manifest("storage.k8s.io/v1", "StorageClass", STORAGE_CLASS, labels, disk),
     )
 
 
@@ -182,7 +206,9 @@ def _view(environment: Environment) -> Iterator[Object]:
     asks = {"apiVersion": "v1", "resource": "pods", "namespace": "{{ .Value }}"}
     config = {"authorization": {"rewrites": {"byQueryParameter": {"name": ASKED}}, "resourceAttributes": asks}}
     yield own("v1", "ConfigMap", {"data": {"config.yaml": yaml.safe_dump(config, sort_keys=False)}})
-    yield own("apps/v1", "Deployment", {"spec": _deployment(metrics.prometheus, chosen)})
+    # On a cluster of ours every node has a taint. Of another's nobody knows which nodes are the platform's.
+    home = at_home(SYSTEM_NODES) if environment.aws.enabled else {}
+    yield own("apps/v1", "Deployment", {"spec": _deployment(metrics.address, chosen, home)})
     port = {"name": "https", "port": VIEW_PORT, "targetPort": "https"}
     yield own("v1", "Service", {"spec": {"selector": chosen, "ports": [port]}})
     # What stands behind the token check listens on the loopback address alone.
@@ -201,7 +227,7 @@ def label_proxy_arguments(upstream: str, port: int) -> list[str]:
     ]
 
 
-def _deployment(upstream: str, chosen: dict[str, str]) -> dict[str, Any]:
+def _deployment(upstream: str, chosen: dict[str, str], home: dict[str, Any]) -> dict[str, Any]:
     locked = {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
@@ -235,6 +261,7 @@ def _deployment(upstream: str, chosen: dict[str, str]) -> dict[str, Any]:
     ]
     pod = {
         "serviceAccountName": VIEW,
+        **home,
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": containers,
         "volumes": [{"name": "config", "configMap": {"name": VIEW}}],
@@ -244,38 +271,48 @@ def _deployment(upstream: str, chosen: dict[str, str]) -> dict[str, Any]:
 
 
 GUARDS = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
+STACK = "kube-prometheus-stack"
+
+
+def stack_values(metrics: Metrics) -> dict[str, Any]:
+    """With these values kube-prometheus-stack tells what our rules and bills read, whoever installs it."""
+    node = {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"}
+    collected = [*_COLLECTED, *GUARDS]
+    return {
+        "kube-state-metrics": {
+            "metricLabelsAllowlist": [f"{kind}=[{','.join(labels)}]" for kind, labels in LABELS.items()],
+            # Ours reads no Secret of anybody; of another's nothing is taken away: arguments add to its collectors.
+            **(
+                {"collectors": collected}
+                if metrics.installed
+                else {"extraArgs": [f"--resources={','.join(collected)}"]}
+            ),
+            "rbac": {
+                "extraRules": [
+                    {
+                        "apiGroups": ["admissionregistration.k8s.io"],
+                        "resources": list(GUARDS),
+                        "verbs": ["list", "watch"],
+                    }
+                ]
+            },
+        },
+        "prometheus-node-exporter": {"prometheus": {"monitor": {"relabelings": [node]}}},
+        "alertmanager": {"alertmanagerSpec": {"alertmanagerConfigMatcherStrategy": {"type": "None"}}},
+    }
 
 
 def exporter_values(environment: Environment) -> dict[str, dict[str, Any]]:
-    """Values of others' charts by the chart's name: for who installs them, with what our rules and bills read."""
+    """Values of charts that somebody else installs, by the chart's name."""
     if not environment.metrics.collected:
         return {}
-    node = {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"}
-    made: dict[str, dict[str, Any]] = {
-        "kube-prometheus-stack": {
-            "kube-state-metrics": {
-                "metricLabelsAllowlist": [f"{kind}=[{','.join(labels)}]" for kind, labels in LABELS.items()],
-                "extraArgs": [f"--resources={','.join((*_COLLECTED, *GUARDS))}"],
-                "rbac": {
-                    "extraRules": [
-                        {
-                            "apiGroups": ["admissionregistration.k8s.io"],
-                            "resources": list(GUARDS),
-                            "verbs": ["list", "watch"],
-                        }
-                    ]
-                },
-            },
-            "prometheus-node-exporter": {"prometheus": {"monitor": {"relabelings": [node]}}},
-            "alertmanager": {"alertmanagerSpec": {"alertmanagerConfigMatcherStrategy": {"type": "None"}}},
-        }
-    }
+    made = {} if environment.metrics.installed else {STACK: stack_values(environment.metrics)}
     if environment.metrics.cost_tool is CostTool.OPENCOST:
-        external = {"enabled": True, "url": environment.metrics.prometheus}
+        external = {"enabled": True, "url": environment.metrics.address}
         made["opencost"] = {"opencost": {"prometheus": {"external": external, "internal": {"enabled": False}}}}
     if environment.metrics.cost_tool is CostTool.KUBECOST:
         made["cost-analyzer"] = {
-            "global": {"prometheus": {"enabled": False, "fqdn": environment.metrics.prometheus}},
+            "global": {"prometheus": {"enabled": False, "fqdn": environment.metrics.address}},
             "kubecostProductConfigs": {"labelMappingConfigs": {"enabled": True, **_KUBECOST}},
         }
     return made

@@ -77,6 +77,10 @@ class PlatformPlan:
     """What tenants' queues stand on, in the order in which it is made; Kueue has to be there."""
     queue_chart: Chart | None = None
     """Kueue; None where nobody queues."""
+    metrics_ground: tuple[Object, ...] = ()
+    """What `metrics_charts` stand on."""
+    metrics_charts: tuple[Chart, ...] = ()
+    """What collects metrics, each on those before it; nothing where somebody else does."""
     metrics: tuple[Object, ...] = ()
     """Rules, monitors and the tenants' way to their series; nothing where nobody collects."""
     fences: tuple[Object, ...] = ()
@@ -101,6 +105,7 @@ class PlatformPlan:
         yield self.marker
         yield from self.fences
         yield from self.queues
+        yield from self.metrics_ground
         yield from self.metrics
 
 

@@ -489,9 +489,12 @@ def _nominal(
     return found
 
 
+STOPS = {Gate.OPEN: "None", Gate.HOLD: "Hold", Gate.DRAIN: "HoldAndDrain"}
+
+
 def _stop(environment: Environment, tenant: Tenant, pools: Collection[str]) -> str:
     if tenant.queue is not Gate.OPEN:
-        return "HoldAndDrain" if tenant.queue is Gate.DRAIN else "Hold"
+        return STOPS[tenant.queue]
     # One that still has another pool goes on there: the one that ends has no quota left.
     ending = bool(pools) and all(closing(environment, environment.pools[name]) for name in pools)
     return "Hold" if ending else "None"
@@ -519,7 +522,7 @@ def local_queues(environment: Environment, tenant: Tenant, namespace: Namespace)
             {
                 "spec": {
                     "clusterQueue": queue_name(tenant.tenant, tenant.tier_of(namespace)),
-                    "stopPolicy": "None",
+                    "stopPolicy": STOPS[namespace.queue],
                     "fairSharing": {"weight": str(weight)},
                 }
             },

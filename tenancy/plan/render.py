@@ -41,7 +41,7 @@ def files(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
     yield "platform/50-marker.yaml", [platform.marker]
     yield "platform/52-fences.yaml", list(platform.fences)
     yield "platform/55-queues.yaml", list(platform.queues)
-    yield "platform/58-metrics.yaml", list(platform.metrics)
+    yield "platform/58-metrics.yaml", [*platform.metrics_ground, *platform.metrics]
     yield "platform/60-nodes.yaml", _sorted(platform.services.nodes if platform.services else ())
     for tenant in plan.tenants:
         spaces = tenant.namespaces
@@ -57,7 +57,7 @@ def papers(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
     the AWS half as it is asked for."""
     services = plan.platform.services
     if services:
-        for number, chart in enumerate(services.charts):
+        for number, chart in enumerate((*services.charts, *plan.platform.metrics_charts)):
             yield f"charts/{number}0-{chart.name}.yaml", [asdict(chart)]
         yield "cluster/add-ons.yaml", [_plain(asdict(add_on)) for add_on in services.add_ons]
     elif plan.platform.queue_chart:

@@ -10,7 +10,7 @@ from tenancy.plan.addons import AddOn, add_ons
 from tenancy.plan.charts import Chart
 from tenancy.plan.karpenter import karpenter_objects
 from tenancy.plan.kueue import configuration
-from tenancy.plan.metrics import COUNTERS
+from tenancy.plan.metrics import COUNTERS, STORAGE_CLASS, stack_values
 from tenancy.plan.model import Object
 from tenancy.plan.pools import tolerations
 from tenancy.spec.environment import Cni, Encryption, Environment
@@ -66,6 +66,22 @@ def services_plan(environment: Environment) -> ServicesPlan | None:
 def queue_chart(environment: Environment) -> Chart | None:
     """Kueue's chart; None where nobody queues. A lab runs it, and whoever makes clusters without us installs it."""
     return _mirrored(environment, charts.kueue(configuration(environment))) if environment.queued else None
+
+
+def metrics_charts(environment: Environment) -> tuple[Chart, ...]:
+    """What collects metrics, where the platform brings it; its definitions first."""
+    metrics = environment.metrics
+    if not metrics.installed:
+        return ()
+    stack = charts.prometheus_stack(
+        metrics.namespace,
+        stack_values(metrics),
+        labels=metrics.labels,
+        retention=metrics.retention,
+        storage=metrics.storage,
+        storage_class=STORAGE_CLASS,
+    )
+    return tuple(_mirrored(environment, chart) for chart in (charts.prometheus_crds(metrics.namespace), stack))
 
 
 def _mirrored(environment: Environment, chart: Chart) -> Chart:

@@ -612,7 +612,9 @@ def _around(of: Pages, member: Member) -> Iterator[str]:
     for at, plane in enumerate(of.planes):
         sides = []
         for title, side in (("others, of this tenant", 1), ("this tenant, of others", 0)):
-            cells = [_nameless(cell) for pair, cell in plane.cells.items() if pair[side] == member.name]
+            names = (other.name for other in of.facts.members)
+            pairs = ((other, member.name) if side else (member.name, other) for other in names)
+            cells = [_nameless(plane.cells[pair]) for pair in pairs if pair in plane.cells]
             sides.append(f"<div><h3>Asked of {title}</h3>{_key(cells, f'of {others}')}</div>")
         parts.append(
             f'<section class="plane" id="part-{at}"><h3>{escape(plane.name.capitalize())}: {escape(plane.asks)}</h3>'

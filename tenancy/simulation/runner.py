@@ -18,6 +18,7 @@ from tenancy.simulation.events import Event, Kind, Run
 from tenancy.simulation.quotas import Quotas
 from tenancy.simulation.trace import Job
 from tenancy.spec import Loaded
+from tenancy.spec.queues import Gate
 
 TIMES = "%Y-%m-%dT%H:%M:%SZ"
 POLL_SECONDS = 0.002
@@ -89,10 +90,14 @@ class Runner:
             (tenant.tenant, part.name): tenant.tier_of(part) for tenant in loaded.tenants for part in tenant.namespaces
         }
         self._queue = [queue_name(job.tenant, tiers[job.tenant, job.part]) for job in jobs]
-        self._held = {
+        held = {
             item["metadata"]["name"]
             for item in made
             if item["kind"] == "ClusterQueue" and item["spec"]["stopPolicy"] != "None"
+        }
+        parts = {(t.tenant, part.name) for t in loaded.tenants for part in t.namespaces if part.queue is not Gate.OPEN}
+        self._held = {
+            number for number, job in enumerate(jobs) if self._queue[number] in held or (job.tenant, job.part) in parts
         }
         self._pools = {flavor_name(environment, pool): pool for pool in environment.pools}
         last = max((job.submit for job in jobs), default=0)
@@ -208,9 +213,9 @@ class Runner:
         asked: set[tuple[str, str, int]] = set()
         strict: set[str] = set()
         for number in self._waiting:
-            queue = self._queue[number]
-            if queue in self._held:
+            if number in self._held:
                 continue
+            queue = self._queue[number]
             if queue in self._quotas.strict:
                 # Nobody overtakes: the first is all that matters, in the order in which they came.
                 if queue in strict:

@@ -488,6 +488,7 @@ class Environment(Spec):
             yield from self._placed(name, pool)
         yield from self._supported()
         yield from self._priced()
+        yield from self._collected()
         yield from self._sandboxed()
         strict = [name for name, tier in self.tiers.items() if not tier.image_tags]
         if strict and (given := moving_image(self.images.sample, tags=False)):
@@ -531,6 +532,13 @@ class Environment(Spec):
             if change := incompatible(self.cluster.kubernetes, what):
                 given = f"Kubernetes {self.cluster.kubernetes} with {what}"
                 yield broken(("cluster", "kubernetes"), "ver-01", given, change)
+
+    def _collected(self) -> Iterator[Mistake]:
+        """A collector that is installed without a cluster to install it on."""
+        if self.metrics.installed and not self.aws.enabled:
+            given, rule = "collector: install without aws.enabled", "charts are installed where the cluster is made too"
+            change = "install kube-prometheus-stack with charts/values-kube-prometheus-stack.yaml of `tenancy render`, "
+            yield Mistake(("metrics", "collector"), given, rule, f"{change}and write existing")
 
     def _priced(self) -> Iterator[Mistake]:
         """Prices of boards that nobody names, and boards without a price beside others that have one."""
@@ -651,6 +659,7 @@ class Environment(Spec):
         wanted |= {addon.GPU_OPERATOR, addon.DCGM_EXPORTER} if spec.machine.gpus else set()
         wanted |= {addon.CILIUM} if self.cluster.cni is Cni.CILIUM else set()
         wanted |= {addon.EFA} if spec.efa else set()
+        wanted |= {addon.NODE_EXPORTER} if self.metrics.installed else set()
         return nodes.daemonset_reserve(wanted)
 
     @property

@@ -8,13 +8,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tenancy.spec.base import Flag, Form, LabelValue, Mail, Mistake, Slug, Spec
+from tenancy.catalog import vocabulary as words
+from tenancy.spec.base import Flag, Form, LabelValue, Mail, Mistake, Quantity, Slug, Spec
 from tenancy.spec.queues import Duration, seconds
 
 
 class Collector(StrEnum):
     NONE = "none"  # nothing of metrics is made
     EXISTING = "existing"  # a Prometheus Operator that is there already picks up our rules and monitors
+    INSTALL = "install"  # the platform brings Prometheus Operator, Prometheus, Alertmanager and the exporters
 
 
 class CostTool(StrEnum):
@@ -55,11 +57,19 @@ class Metrics(Spec):
     )
     labels: dict[str, LabelValue] = Field(
         {"release": "kube-prometheus-stack"},
-        description="Labels by which the operator picks up rules and monitors; those of the chart by default.",
+        description="Labels by which the operator that is there picks up rules and monitors; those of the chart by "
+        "default.",
     )
-    prometheus: _Address = Field(
-        "http://prometheus-operated.monitoring.svc:9090", description="Where Prometheus answers inside the cluster."
+    prometheus: _Address | None = Field(
+        None,
+        description="Where Prometheus answers inside the cluster. Absent: at prometheus-operated in the namespace.",
     )
+    retention: Duration = Field(
+        "45d",
+        description="How long the Prometheus that is installed keeps series: a month's bill and the budgets' alerts "
+        "read 30 days back.",
+    )
+    storage: Quantity = Field("200Gi", description="Volume of the Prometheus that is installed, bytes.")
     tenant_view: Flag = Field(
         True, description="Whether tenants may ask Prometheus for the series of their namespaces, and for nothing else."
     )
@@ -81,6 +91,24 @@ class Metrics(Spec):
     )
 
     def mistakes(self) -> Iterator[Mistake]:
+        of_another, of_ours = ("labels", "prometheus"), ("retention", "storage")
+        if self.installed:
+            for name in sorted(self.model_fields_set.intersection(of_another)):
+                rule = "Prometheus that is installed here has the chart's own"
+                yield Mistake((name,), f"{name} with collector: install", rule, f"drop {name}, or write existing")
+            if self.namespace in NOT_ITS_OWN:
+                rule = "Prometheus is installed into a namespace of its own, with its own Pod Security"
+                yield Mistake(("namespace",), f"namespace {self.namespace}", rule, "write monitoring")
+            if seconds(self.retention) < BUDGET_DAYS * 86400:
+                rule = f"the budgets' alerts are means of {BUDGET_DAYS} days"
+                yield Mistake(("retention",), f"retention {self.retention}", rule, f"write {BUDGET_DAYS}d or longer")
+        else:
+            for name in sorted(self.model_fields_set.intersection(of_ours)):
+                given, rule = (
+                    f"{name} with collector: {self.collector}",
+                    "said to the Prometheus that is installed here",
+                )
+                yield Mistake((name,), given, rule, f"drop {name}, or write collector: install")
         for tier, wait in self.longest_wait.items():
             if seconds(wait) > LONGEST_WAIT:
                 given, rule = f"{tier}: {wait}", "Kueue tells waits apart up to 10240 s"
@@ -90,10 +118,23 @@ class Metrics(Spec):
     def collected(self) -> bool:
         return self.collector is not Collector.NONE
 
+    @property
+    def installed(self) -> bool:
+        """Whether the platform brings what collects them."""
+        return self.collector is Collector.INSTALL
+
+    @property
+    def address(self) -> str:
+        """Where Prometheus answers inside the cluster; the operator names the service."""
+        return self.prometheus or f"http://prometheus-operated.{self.namespace}.svc:9090"
+
     def wait_of(self, tier: str) -> int:
         """Seconds that nine of ten jobs of a tier wait at most."""
         return seconds(self.longest_wait.get(tier, "2h"))
 
 
+BUDGET_DAYS = 30
+"""What is held counts against a month's budget as its mean over so many days."""
+NOT_ITS_OWN = frozenset({*words.SYSTEM_NAMESPACES, words.QUEUE_NAMESPACE, words.OPERATOR_NAMESPACE})
 LONGEST_WAIT = 10_240
 """Seconds: the last finite bucket of Kueue's histograms (`pkg/metrics/metrics.go`, generateExponentialBuckets)."""

@@ -186,6 +186,11 @@ class Purchase(Spec):
         """Whether a capacity block ends within so many days."""
         return self.ends is not None and self.ends - dt.date.today() <= dt.timedelta(days=days)
 
+    @property
+    def way(self) -> str:
+        """In one word: on-demand, spot, reservation or capacity-block."""
+        return "capacity-block" if self.capacity_block else "reservation" if self.reservation else str(self.market)
+
     def __str__(self) -> str:
         if self.capacity_block:
             return f"capacity block {self.capacity_block} until {self.ends}"

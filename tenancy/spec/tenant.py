@@ -189,6 +189,10 @@ class Namespace(Spec):
         "who has used less for its weight goes first.",
     )
     weight: Weight = Field(1, description="Weight of the part's own queue, called default.")
+    queue: Gate = Field(
+        Gate.OPEN,
+        description="Whether new work of the part starts, as the tenant's queue says it of all parts. Absent: open.",
+    )
     quota: Quota | None = Field(None, description="Less than the tier's quota; absent: the tier's.")
     pod_security: PodSecurity = Field(PodSecurity.RESTRICTED, description="Pod Security level.")
     open_inside: Flag = Field(

@@ -238,6 +238,18 @@ def test_what_runs_now_is_held_by_its_tenant(url: str) -> None:
     until(lambda: held() == {"fraud": "4", "research": "4"}, "both hold four GPUs")
 
 
+@pytest.mark.usefixtures("admin")
+def test_gpu_seconds_of_what_runs_are_told_with_queue_kind_of_job_and_of_gpu_and_purchase(url: str) -> None:
+    labels = ("tenant", "queue", "job_type", "gpu_type", "purchase")
+
+    def told() -> set[tuple[str, ...]]:
+        found = query(url, f"sum by ({', '.join(labels)}) (tenancy:gpu_seconds_total) > 0")
+        return {tuple(each["metric"].get(label, "") for label in labels) for each in found}
+
+    expected = {(tenant, f"{tenant}--batch", "Job", "a100", "on-demand") for tenant in PAIR}
+    until(lambda: told() == expected, "both have GPU-seconds")
+
+
 # Alerts
 
 

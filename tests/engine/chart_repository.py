@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,9 @@ from tenancy.catalog.versions import CHARTS
 from tenancy.lab import tools
 
 REAL = ("karpenter", "karpenter-crd", "cilium")
+DEFINITIONS = {"prometheus-operator-crds": "schemas-prometheus-operator"}
+"""Charts that are nothing but definitions, which a module brings without them. As in the real one they are in a chart
+of the chart: else they are in Helm's own Secret too, which they are too long for."""
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -30,6 +34,8 @@ def serving(folder: Path) -> Iterator[str]:
     helm = tools.ensure(only=["helm"])["helm"]
     for name, pin in CHARTS.items():
         source = judges.folder(f"chart-{name}") if name in REAL else _stand_in(folder.parent / "stand-ins", name)
+        if name in DEFINITIONS:
+            shutil.copytree(judges.folder(DEFINITIONS[name]), _stand_in(source / "charts", "crds") / "crds")
         package = [helm, "package", source, "--version", pin.version.removeprefix("v"), "-d", folder]
         subprocess.run(package, check=True, capture_output=True)
     subprocess.run([helm, "repo", "index", folder], check=True, capture_output=True)

@@ -141,6 +141,24 @@ def test_a_second_run_leaves_the_charts_alone(bank: OnAws) -> None:
     assert "update" not in done.out
 
 
+def test_prometheus_comes_before_the_rules_that_only_its_operator_knows(bank: OnAws) -> None:
+    bank.edit("images:\n", "metrics: {collector: install}\nimages:\n")
+    asked = bank.run("kubectl", "get", "servicemonitors", "-n", "monitoring", "-o", "name")
+    assert "the server doesn't have a resource type" in asked.err
+    done = bank.tenancy("up", "bank", "--stack", PLATFORM)
+    assert done.code == 0, done.text
+    asked = bank.run("kubectl", "get", "servicemonitors,prometheusrules", "-n", "monitoring", "-o", "name")
+    assert set(asked.out.split()) == {
+        "servicemonitor.monitoring.coreos.com/tenancy-dcgm",
+        "servicemonitor.monitoring.coreos.com/tenancy-kueue",
+        "prometheusrule.monitoring.coreos.com/tenancy",
+    }
+    order = [resource["urn"].rpartition("::")[2] for resource in bank.project.state(PLATFORM)["resources"]]
+    release = order.index("metrics-kube-prometheus-stack")
+    assert order.index("metrics-namespace-monitoring") < order.index("metrics-prometheus-operator-crds") < release
+    assert release < order.index("metrics-prometheusrule-tenancy")
+
+
 def test_a_preview_shows_which_grants_of_a_tenant_are_new(bank: OnAws) -> None:
     done = bank.tenancy("up", "bank", "--preview", "--stack", "bank--fraud")
     assert done.code == 0, done.text

@@ -463,3 +463,96 @@ def test_no_alert_is_without_a_case(rules: dict[str, Any]) -> None:
 
 def test_every_alert_has_a_runbook_section_and_no_section_is_about_nothing(rules: dict[str, Any]) -> None:
     assert set(re.findall(r"^## (\w+)$", RUNBOOKS.read_text("utf-8"), re.MULTILINE)) == alert_names(rules)
+
+
+# Series that add up
+
+
+POD = 'namespace="fraud--train", pod="job-a-0"'
+OURS = f"tenancy:gpu_seconds_total{{{POD}}}"
+
+
+def gpus(resource: str = "nvidia_com_gpu") -> dict[str, str]:
+    """A job's pod with four devices that got its node one minute after the beginning."""
+    request = f'{POD}, container="main", node="train-0", resource="{resource}"'
+    return {
+        f"kube_pod_container_resource_requests{{{request}}}": "4x60",
+        f'kube_pod_owner{{{POD}, owner_kind="Job", owner_name="job-a"}}': "1x60",
+        f"kube_pod_status_scheduled_time{{{POD}}}": "60x60",
+        f'kube_pod_status_phase{{{POD}, phase="Running"}}': "1x60",
+        f'kube_node_labels{{node="train-0", {POOL}}}': "1x60",
+    }
+
+
+def answers(file: Path, series: dict[str, str], asked: dict[tuple[str, str], dict[str, float]]) -> str:
+    """What promtool has against it: `asked` are samples by expression and time."""
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {"expr": expr, "eval_time": at, "exp_samples": [{"labels": n, "value": v} for n, v in samples.items()]}
+            for (expr, at), samples in asked.items()
+        ],
+    }
+    path = file.parent / "series.json"
+    path.write_text(json.dumps({"rule_files": [str(file)], "evaluation_interval": "1m", "tests": [test]}))
+    done = subprocess.run([promtool(), "test", "rules", str(path)], capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def told(name: str, **labels: str) -> str:
+    return f"{name}{{{', '.join(f'{key}=%s' % json.dumps(text) for key, text in labels.items())}}}"
+
+
+HOME = {"namespace": "fraud--train", "queue": "fraud--batch", "pool": "train", **FRAUD}
+KNOWN = {**HOME, "job_type": "Job", "gpu_type": "a100", "purchase": "on-demand", "resource": "nvidia_com_gpu"}
+
+
+def test_gpus_that_are_held_are_told_by_tenant_queue_kind_of_job_and_of_gpu_and_purchase(file: Path) -> None:
+    expected = {told("tenancy:current_gpus", **KNOWN): 4.0}
+    assert answers(file, gpus(), {("tenancy:current_gpus", "10m"): expected}) == ""
+
+
+def test_what_is_not_known_of_a_device_is_left_out_and_not_the_device(file: Path) -> None:
+    series = {name: values for name, values in gpus("nvidia_com_odd").items() if "owner" not in name}
+    expected = {told("tenancy:current_gpus", **HOME, resource="nvidia_com_odd"): 4.0}
+    assert answers(file, series, {("tenancy:current_gpus", "10m"): expected}) == ""
+
+
+def test_gpu_seconds_count_from_when_the_pod_got_its_node(file: Path) -> None:
+    expected = {told("tenancy:gpu_seconds_total", **KNOWN, pod="job-a-0", node="train-0"): 4 * (600 - 60.0)}
+    assert answers(file, gpus(), {("tenancy:gpu_seconds_total", "10m"): expected}) == ""
+
+
+def test_no_gpu_second_is_lost_while_nobody_looks(file: Path) -> None:
+    blind = {name: re.sub(r"^(\d+)x60$", r"\1x10 _x20 \1x30", values) for name, values in gpus().items()}
+    between = f"sum(increase({OURS}[45m]))"
+    assert answers(file, blind, {(OURS, "25m"): {}, (between, "50m"): {"{}": 4 * 45 * 60}}) == ""
+
+
+def test_gpu_seconds_end_with_the_pod(file: Path) -> None:
+    ended = {
+        f"kube_pod_completion_time{{{POD}}}": "_x20 1200x40",
+        f'kube_pod_status_phase{{{POD}, phase="Running"}}': "1x20 0x40",
+        f'kube_pod_status_phase{{{POD}, phase="Succeeded"}}': "0x20 1x40",
+    }
+    assert answers(file, gpus() | ended, {(f"sum({OURS})", "40m"): {"{}": 4 * (1200 - 60)}}) == ""
+
+
+def test_gpu_seconds_do_not_end_with_one_of_a_pods_containers(file: Path) -> None:
+    sidecar = {f"kube_pod_completion_time{{{POD}}}": "300x60"}
+    assert answers(file, gpus() | sidecar, {(f"sum({OURS})", "40m"): {"{}": 4 * (2400 - 60)}}) == ""
+
+
+def test_a_pod_that_failed_without_an_end_counts_no_further(file: Path) -> None:
+    failed = {
+        f'kube_pod_status_phase{{{POD}, phase="Running"}}': "1x20 0x40",
+        f'kube_pod_status_phase{{{POD}, phase="Failed"}}': "0x20 1x40",
+    }
+    assert answers(file, gpus() | failed, {(f"sum({OURS})", "20m"): {"{}": 4 * (1200 - 60)}, (OURS, "40m"): {}}) == ""
+
+
+def test_a_pod_of_the_same_name_begins_anew_and_what_was_before_still_counts(file: Path) -> None:
+    again = {f"kube_pod_status_scheduled_time{{{POD}}}": "60x29 1800x30"}
+    rise = f"round(sum(increase({OURS}[50m])), 60)"
+    assert answers(file, gpus() | again, {(rise, "55m"): {"{}": 4 * (24 + 25) * 60}}) == ""

@@ -29,9 +29,13 @@ from tenancy.plan.charts import (
     karpenter,
     karpenter_crds,
     kueue,
+    prometheus_crds,
+    prometheus_stack,
 )
 from tenancy.plan.kueue import MANAGED, configuration
+from tenancy.plan.metrics import stack_values
 from tenancy.spec import Environment
+from tenancy.spec.metrics import Collector, Metrics
 
 GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 POOL = {"key": "tenancy.gpu/pool", "operator": "Exists", "effect": "NoSchedule"}
@@ -91,6 +95,41 @@ SOURCES: dict[str, dict[str, str]] = {
             dnsProxy.dnsRejectResponseCode tolerations operator.nodeSelector operator.tolerations
         """,
     },
+    "prometheus-operator-crds": {},
+    "kube-prometheus-stack": {
+        # The newest that could be read, with Prometheus v3.5.0: of 2025, where 89.2.2 is of 2026.
+        "prometheus-community/helm-charts@001f3a6d7d24b9cbafda24b2c7843aeccfa173cb "
+        "charts/kube-prometheus-stack/values.yaml": """
+            crds.enabled defaultRules.create grafana.enabled kubeControllerManager.enabled kubeScheduler.enabled
+            kubeEtcd.enabled kubeProxy.enabled prometheusOperator.admissionWebhooks.enabled
+            prometheusOperator.tls.enabled prometheusOperator.resources prometheusOperator.nodeSelector
+            prometheusOperator.tolerations
+            prometheus.prometheusSpec.ruleSelector prometheus.prometheusSpec.ruleNamespaceSelector
+            prometheus.prometheusSpec.serviceMonitorSelector prometheus.prometheusSpec.serviceMonitorNamespaceSelector
+            prometheus.prometheusSpec.podMonitorSelector prometheus.prometheusSpec.podMonitorNamespaceSelector
+            prometheus.prometheusSpec.probeSelector prometheus.prometheusSpec.probeNamespaceSelector
+            prometheus.prometheusSpec.scrapeConfigSelector prometheus.prometheusSpec.scrapeConfigNamespaceSelector
+            prometheus.prometheusSpec.retention prometheus.prometheusSpec.storageSpec
+            prometheus.prometheusSpec.resources prometheus.prometheusSpec.nodeSelector
+            prometheus.prometheusSpec.tolerations
+            alertmanager.alertmanagerSpec.alertmanagerConfigSelector
+            alertmanager.alertmanagerSpec.alertmanagerConfigNamespaceSelector
+            alertmanager.alertmanagerSpec.alertmanagerConfigMatcherStrategy
+            alertmanager.alertmanagerSpec.resources alertmanager.alertmanagerSpec.nodeSelector
+            alertmanager.alertmanagerSpec.tolerations
+        """,
+        "prometheus-community/helm-charts@b1e058bcede8be8fe6d43fd3a9aa15dc34e33280 "
+        "charts/kube-state-metrics/values.yaml": """
+            kube-state-metrics.metricLabelsAllowlist kube-state-metrics.collectors kube-state-metrics.rbac.extraRules
+            kube-state-metrics.resources kube-state-metrics.nodeSelector kube-state-metrics.tolerations
+        """,
+        "prometheus-community/helm-charts@019319902ead75961fe5f71213777f1500725a6e "
+        "charts/prometheus-node-exporter/values.yaml": """
+            prometheus-node-exporter.namespaceOverride prometheus-node-exporter.tolerations
+            prometheus-node-exporter.priorityClassName prometheus-node-exporter.resources
+            prometheus-node-exporter.prometheus.monitor.relabelings
+        """,
+    },
     "kueue": {
         "kubernetes-sigs/kueue@v0.19.2 charts/kueue/values.yaml": """
             managerConfig.controllerManagerConfigYaml controllerManager.replicas
@@ -108,6 +147,7 @@ DAEMONSETS = {
     "aws-efa-k8s-device-plugin": ("tolerations",),
     "dra-driver-nvidia-gpu": ("kubeletPlugin.tolerations",),
     "cilium": ("tolerations",),
+    "kube-prometheus-stack": ("prometheus-node-exporter.tolerations",),
     "eks-node-monitoring-agent": ("monitoringAgent.tolerations", "dcgmAgent.tolerations"),
     "aws-ebs-csi-driver": ("node.tolerateAllTaints",),
 }
@@ -135,6 +175,15 @@ def _all(*taints: Mapping[str, str]) -> dict[str, Chart]:
         karpenter_crds(),
         cilium(wireguard=True),
         kueue({"kind": "Configuration"}),
+        prometheus_crds("monitoring"),
+        prometheus_stack(
+            "monitoring",
+            stack_values(Metrics(collector=Collector.INSTALL)),
+            labels={"release": "kube-prometheus-stack"},
+            retention="45d",
+            storage="200Gi",
+            storage_class="tenancy-metrics",
+        ),
     )
     return {chart.name: chart for chart in charts}
 
@@ -221,7 +270,7 @@ def test_a_taint_that_nobody_was_told_of_is_noticed() -> None:
 
 
 def test_every_chart_and_add_on_is_judged_or_has_no_daemonset() -> None:
-    without = {"karpenter", "karpenter-crd", "kueue", "coredns", "metrics-server"}
+    without = {"karpenter", "karpenter-crd", "kueue", "prometheus-operator-crds", "coredns", "metrics-server"}
     assert set(_platform(GPU)) == {*DAEMONSETS, *TOLERATE_ALL, *without}
 
 

@@ -221,6 +221,13 @@ CASES: dict[str, tuple[Edit, Topic, tuple[Any, ...], Alarm | None, str]] = {
         Alarm.DISRUPTION,
         "! research: its queue is drained: running work is evicted",
     ),
+    "a part is held": (
+        replaced(FRAUD, "{name: train, ", "{name: train, queue: hold, "),
+        Topic.WORK,
+        ("fraud", "fraud--train", "queue is", None, "hold"),
+        Alarm.DISRUPTION,
+        "! fraud: the queue of fraud--train starts nothing new",
+    ),
     "nodes are others": (
         replaced(ENVIRONMENT, "instance: g6.12xlarge", "instance: g6.24xlarge"),
         Topic.WORK,

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
+from test_aws_rules import ON_AWS
 
 from tenancy.catalog.bandwidth import GIGABITS
 from tenancy.catalog.instances import INSTANCES
 from tenancy.cli.lab import command as lab_command
+from tenancy.components.scope import Scope
 from tenancy.lab import metrics as exporters
 from tenancy.lab import prometheus, tools
 from tenancy.plan import Plan, make_plan
@@ -24,9 +29,9 @@ from tenancy.plan.render import papers
 from tenancy.plan.services import services_plan
 from tenancy.rules.objects import object_findings
 from tenancy.spec import Environment, Loaded, load, on_lab
-from tenancy.spec.metrics import Collector
+from tenancy.spec.metrics import Collector, Metrics
 from tests.conftest import SpecFolder
-from tests.judges import ec2_types
+from tests.judges import ec2_types, folder
 from tests.unit.test_components import register
 
 MAIL = "mail: {server: 'mail.bank.example:587', sender: gpu@bank.example, platform: gpu-ops@bank.example}"
@@ -121,6 +126,178 @@ def test_the_engine_is_told_of_each_object_under_one_component(watched: Loaded) 
     assert len(children) == len(plan.platform.metrics)
 
 
+# Installed here
+
+
+@pytest.fixture(scope="module")
+def bank() -> Loaded:
+    """The example bank, which brings its own Prometheus."""
+    loaded = load(Path(__file__).parents[2] / "stacks" / "bank")
+    brought = Metrics(collector=Collector.INSTALL, retention="60d", storage="300Gi")
+    return replace(loaded, environment=loaded.environment.model_copy(update={"metrics": brought}))
+
+
+@pytest.fixture(scope="module")
+def brought(bank: Loaded) -> Plan:
+    return make_plan(bank.environment, bank.tenants)
+
+
+@pytest.fixture(scope="module")
+def stack(brought: Plan) -> dict[str, Any]:
+    return brought.platform.metrics_charts[-1].values
+
+
+@pytest.mark.parametrize(
+    ("written", "given"),
+    [
+        ("collector: install, labels: {release: mine}", "labels with collector: install"),
+        ("collector: install, prometheus: 'http://other:9090'", "prometheus with collector: install"),
+        ("collector: install, namespace: kube-system", "namespace kube-system"),
+        ("collector: install, retention: 29d", "retention 29d"),
+        ("collector: existing, retention: 60d", "retention with collector: existing"),
+        ("storage: 1Ti", "storage with collector: none"),
+    ],
+)
+def test_what_does_not_go_with_the_collector_is_refused(spec: SpecFolder, written: str, given: str) -> None:
+    spec.edit("environment.yaml", "  cni: vpc-cni\n", ON_AWS)
+    spec.add("environment.yaml", f"metrics: {{{written}}}\n")
+    assert [problem.given for problem in spec.problems()] == [given]
+
+
+def test_what_goes_with_a_collector_that_is_installed_is_taken(spec: SpecFolder) -> None:
+    spec.edit("environment.yaml", "  cni: vpc-cni\n", ON_AWS)
+    spec.add("environment.yaml", "metrics: {collector: install, namespace: telemetry, retention: 30d, storage: 1Ti}\n")
+    environment = spec.load().environment
+    assert environment.metrics.address == "http://prometheus-operated.telemetry.svc:9090"
+    assert "telemetry" in environment.system_namespaces
+
+
+def test_nothing_is_installed_where_the_cluster_is_somebody_elses(spec: SpecFolder) -> None:
+    spec.add("environment.yaml", "metrics: {collector: install}\n")
+    problem = spec.problem()
+    assert (problem.field, problem.given) == ("metrics.collector", "collector: install without aws.enabled")
+
+
+def test_definitions_come_first_then_what_knows_them_then_our_rules(brought: Plan) -> None:
+    registered = register(brought, Scope.PLATFORM)
+    (component,) = registered.of("Metrics")
+    mine = {urn: request for urn, request in registered.requests.items() if request.parent == component}
+    releases = {request.name: urn for urn, request in mine.items() if request.type.endswith(":Release")}
+    crds, whole = (releases[f"metrics-{name}"] for name in ("prometheus-operator-crds", "kube-prometheus-stack"))
+    ground = {urn for urn, request in mine.items() if request.type.endswith((":Namespace", ":StorageClass"))}
+    cni = next(urn for urn, request in registered.of("Release").items() if request.name == "services-cilium")
+    assert set(mine[crds].dependencies) == {*ground, cni}
+    assert set(mine[whole].dependencies) == {crds, cni}
+    rest = mine.keys() - ground - {crds, whole}
+    assert {"PrometheusRule", "ServiceMonitor"} <= {mine[urn].type.rpartition(":")[2] for urn in rest}
+    assert {tuple(mine[urn].dependencies) for urn in rest} == {(whole,)}
+
+
+def test_what_is_rendered_is_what_is_installed(brought: Plan) -> None:
+    sent = {request.name: request.object for request in register(brought, Scope.PLATFORM).of("Release").values()}
+    rendered = {papers_of[0]["name"]: papers_of[0] for path, papers_of in papers(brought) if path.startswith("charts/")}
+    for name in ("prometheus-operator-crds", "kube-prometheus-stack"):
+        assert rendered[name]["values"] == sent[f"metrics-{name}"]["values"]
+        assert rendered[name]["version"] == sent[f"metrics-{name}"]["version"]
+    assert "charts/values-kube-prometheus-stack.yaml" not in dict(papers(brought)), "nobody else installs it"
+
+
+def test_who_installs_it_gets_the_same_values_for_the_exporters(bank: Loaded, stack: dict[str, Any]) -> None:
+    metrics = Metrics(collector=Collector.EXISTING)
+    theirs = exporter_values(bank.environment.model_copy(update={"metrics": metrics}))["kube-prometheus-stack"]
+    tells, told = (values["kube-state-metrics"] for values in (theirs, stack))
+    assert tells["metricLabelsAllowlist"] == told["metricLabelsAllowlist"]
+    assert tells["extraArgs"] == [f"--resources={','.join(told['collectors'])}"]
+    node = "prometheus-node-exporter"
+    assert theirs[node]["prometheus"] == stack[node]["prometheus"]
+
+
+def test_prometheus_reads_nothing_that_a_tenant_could_write(brought: Plan, stack: dict[str, Any]) -> None:
+    spec = {**stack["prometheus"]["prometheusSpec"], **stack["alertmanager"]["alertmanagerSpec"]}
+    spaces = [value for key, value in spec.items() if key.endswith("NamespaceSelector")]
+    assert len(spaces) == 6
+    for selector in spaces:
+        (term,) = selector["matchExpressions"]
+        assert (term["key"], term["operator"]) == ("kubernetes.io/metadata.name", "In")
+        assert set(term["values"]) == {"monitoring", "kube-system"}
+    picked = spec["serviceMonitorSelector"]["matchLabels"]
+    of_operator = [item for item in brought.platform.metrics if item["apiVersion"].startswith("monitoring.coreos.com")]
+    assert of_operator
+    assert [item for item in of_operator if not picked.items() <= item["metadata"]["labels"].items()] == []
+
+
+def test_every_setting_of_prometheus_is_one_that_its_operator_knows(stack: dict[str, Any]) -> None:
+    """The chart passes them on by these names; of the volume alone it has another."""
+    spec = {("storage" if key == "storageSpec" else key): value for key, value in settings(stack, "prometheus").items()}
+    assert spec["retention"] == "60d"
+    assert misfits("prometheuses", spec) == []
+    assert misfits("alertmanagers", settings(stack, "alertmanager")) == []
+    assert misfits("prometheuses", {**spec, "retentionTime": "60d"}) == ["retentionTime"]
+
+
+def settings(stack: dict[str, Any], part: str) -> dict[str, Any]:
+    return stack[part][f"{part}Spec"]
+
+
+def misfits(kind: str, spec: dict[str, Any]) -> list[str]:
+    """Fields that the operator's definition does not have, at any depth."""
+    text = (folder("schemas-prometheus-operator") / f"monitoring.coreos.com_{kind}.yaml").read_text("utf-8")
+    (version,) = yaml.load(text, yaml.CSafeLoader)["spec"]["versions"]
+    return list(unknown(spec, version["schema"]["openAPIV3Schema"]["properties"]["spec"]))
+
+
+def unknown(value: Any, schema: dict[str, Any], before: str = "") -> Iterator[str]:
+    if isinstance(value, list):
+        for item in value:
+            yield from unknown(item, schema["items"], before)
+    elif isinstance(value, dict) and "additionalProperties" not in schema:
+        for key, item in value.items():
+            if key in schema["properties"]:
+                yield from unknown(item, schema["properties"][key], f"{before}{key}.")
+            else:
+                yield before + key
+
+
+def test_prometheus_keeps_what_it_saw_on_an_encrypted_volume_of_its_own(brought: Plan, stack: dict[str, Any]) -> None:
+    claim = settings(stack, "prometheus")["storageSpec"]["volumeClaimTemplate"]["spec"]
+    (disk,) = [item for item in brought.platform.metrics_ground if item["kind"] == "StorageClass"]
+    assert (claim["storageClassName"], claim["resources"]) == (
+        disk["metadata"]["name"],
+        {"requests": {"storage": "300Gi"}},
+    )
+    assert disk["parameters"] == {"type": "gp3", "encrypted": "true"}
+
+
+def test_only_who_needs_the_node_is_outside_of_the_restricted_namespace(brought: Plan, stack: dict[str, Any]) -> None:
+    (space,) = [item for item in brought.platform.metrics_ground if item["kind"] == "Namespace"]
+    assert space["metadata"]["name"] == brought.platform.metrics_charts[-1].namespace == "monitoring"
+    assert space["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    moved = {part: values["namespaceOverride"] for part, values in stack.items() if "namespaceOverride" in values}
+    assert moved == {"prometheus-node-exporter": "kube-system"}
+
+
+def test_what_tenants_ask_through_has_a_node_of_the_platforms(brought: Plan, watched: Loaded) -> None:
+    """On a cluster that is made here every node has a taint; of another's nobody knows any."""
+    (ours,) = [item for item in brought.platform.metrics if item["kind"] == "Deployment"]
+    pod = ours["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == {"tenancy.gpu/pool": "system"}
+    assert pod["tolerations"] == [{"key": "CriticalAddonsOnly", "operator": "Exists"}]
+    (theirs,) = of_kind(watched, "Deployment")
+    assert not {"nodeSelector", "tolerations"} & theirs["spec"]["template"]["spec"].keys()
+
+
+def test_kube_state_metrics_reads_no_secret(stack: dict[str, Any]) -> None:
+    collectors = stack["kube-state-metrics"]["collectors"]
+    assert {"pods", "nodes", "resourcequotas", "validatingadmissionpolicies"} <= set(collectors)
+    assert not {"secrets", "configmaps"} & set(collectors)
+
+
+def test_node_exporter_takes_its_part_of_every_node(bank: Loaded) -> None:
+    without = load(bank.folder).environment
+    more, before = (environment.daemonsets("train-a100") for environment in (bank.environment, without))
+    assert (more.cpu - before.cpu, more.memory - before.memory, more.pods - before.pods) == (50, 50, 1)
+
+
 # Routes
 
 
@@ -189,7 +366,7 @@ def test_a_cost_tool_gets_values_that_point_to_prometheus(spec: SpecFolder, tool
     loaded = spec.load()
     values = exporter_values(loaded.environment)
     assert set(values) == {"kube-prometheus-stack", chart}
-    assert loaded.environment.metrics.prometheus in json.dumps(values[chart])
+    assert loaded.environment.metrics.address in json.dumps(values[chart])
     rendered = dict(papers(make_plan(loaded.environment, loaded.tenants)))
     assert rendered[f"charts/values-{chart}.yaml"] == [values[chart]]
 
@@ -219,14 +396,36 @@ def test_a_pod_is_told_as_kube_state_metrics_tells_it() -> None:
             requests={"main": {"nvidia.com/mig-1g.5gb": "2", "cpu": "500m"}},
             owner=("Job", "job-a"),
             given={"tenancy.gpu/tenant": "fraud", "secret": "x"},
+            scheduled=1790812800,
         )
     }
     me = 'namespace="fraud--train",pod="job-a-0",uid="1"'
     assert f'kube_pod_labels{{{me},label_tenancy_gpu_tenant="fraud"}} 1' in told
     assert f'kube_pod_owner{{{me},owner_kind="Job",owner_name="job-a",owner_is_controller="true"}} 1' in told
+    assert f"kube_pod_status_scheduled_time{{{me}}} 1790812800" in told
+    assert not [line for line in told if line.startswith("kube_pod_completion_time")], "it has not ended"
     where = f'kube_pod_container_resource_requests{{{me},container="main",node="train-0"'
     assert f'{where},resource="nvidia_com_mig_1g_5gb",unit="integer"}} 2' in told
     assert f'{where},resource="cpu",unit="core"}} 0.5' in told
+
+
+def test_a_pod_got_its_node_and_ended_when_its_status_says_so() -> None:
+    ended = {"terminated": {"finishedAt": "2026-10-01T01:00:00Z"}}
+    pod = {
+        "metadata": {"namespace": "fraud--train", "name": "job-a-0", "uid": "1"},
+        "spec": {"nodeName": "train-0", "containers": []},
+        "status": {
+            "phase": "Succeeded",
+            "conditions": [
+                {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-10-01T00:00:00Z"},
+                {"type": "Ready", "status": "True", "lastTransitionTime": "2026-10-01T00:00:09Z"},
+            ],
+            "containerStatuses": [{"state": ended}, {"state": {"running": {}}}],
+        },
+    }
+    items = dict.fromkeys(exporters.LISTS, ()) | {"pods": [pod]}
+    told = {name: value for name, _, value in exporters.state(items) if name.endswith("_time")}
+    assert told == {"kube_pod_status_scheduled_time": 1790812800, "kube_pod_completion_time": 1790812800 + 3600}
 
 
 def test_devices_of_a_node_are_told_once_each_with_the_pod_that_holds_them() -> None:

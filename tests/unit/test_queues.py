@@ -712,6 +712,18 @@ def test_a_parts_queues_lead_to_its_own_tier(spec: SpecFolder) -> None:
     assert {q["stopPolicy"] for q in local(plan, "fraud--train").values()} == {"None"}, "the tenant's gate is above"
 
 
+@pytest.mark.parametrize(("gate", "stop"), [("open", "None"), ("hold", "Hold"), ("drain", "HoldAndDrain")])
+def test_a_parts_gate_stops_its_own_queues_and_no_other_parts(spec: SpecFolder, gate: str, stop: str) -> None:
+    spec.edit(FRAUD, "{name: train, ", f"{{name: train, queue: {gate}, queues: {{urgent: 9}}, ")
+    plan = plan_of(spec)
+    assert {name: q["stopPolicy"] for name, q in local(plan, "fraud--train").items()} == {
+        "default": stop,
+        "urgent": stop,
+    }
+    assert {q["stopPolicy"] for q in local(plan, "fraud--serve").values()} == {"None"}
+    assert {q["spec"]["stopPolicy"] for q in of(plan, "ClusterQueue").values()} == {"None"}
+
+
 # Provisioning
 
 

@@ -37,7 +37,7 @@ GPU = "nvidia.com/gpu"
 NEW = {"key": "bank.example/embargo", "value": "yes", "effect": "NoExecute"}
 """A taint that somebody adds one day."""
 
-CONTROLLERS_ONLY = {"karpenter", "karpenter-crd", "kueue", "coredns", "metrics-server"}
+CONTROLLERS_ONLY = {"karpenter", "karpenter-crd", "kueue", "prometheus-operator-crds", "coredns", "metrics-server"}
 OPERATORS = {"gpu-operator daemonsets.tolerations", "gpu-operator node-feature-discovery.worker.tolerations"}
 MONITORING = "eks-node-monitoring-agent dcgmAgent.tolerations"
 EFA_PLUGIN = "aws-efa-k8s-device-plugin tolerations"
@@ -107,8 +107,9 @@ def _bank(_folder: Path) -> Case:
 
 
 def _local(_folder: Path) -> Case:
+    """With a Prometheus that the platform brings."""
     loaded = load(STACKS / "local")
-    return on_aws(loaded.environment), loaded.tenants
+    return on_aws(loaded.environment, metrics={"collector": "install"}), loaded.tenants
 
 
 def _generated(folder: Path) -> Case:

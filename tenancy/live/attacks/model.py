@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -84,20 +83,27 @@ def value_at(document: Any, pointer: str) -> Any:
 
 
 def put(document: Any, pointer: str, value: Any) -> Any:
-    """A copy of a JSON document with `value` at the JSON pointer, or without it if the value is ABSENT."""
-    result = copy.deepcopy(document)
-    *parents, last = _keys(pointer)
-    here = result
-    for key in parents:
-        here = here[int(key)] if isinstance(here, list) else here.setdefault(key, {})
-    if isinstance(here, list):
-        at = int(last)
-        here[at : at + 1] = [] if value is ABSENT else [copy.deepcopy(value)]
+    """A copy of a JSON document with `value` at the JSON pointer, or without it if the value is ABSENT.
+
+    What lies beside the pointer is in both: nobody writes into an attack.
+    """
+    return _put(document, _keys(pointer), value)
+
+
+def _put(document: Any, keys: Sequence[str], value: Any) -> Any:
+    key, *deeper = keys
+    if isinstance(document, list):
+        at = int(key)
+        wanted = [_put(document[at], deeper, value)] if deeper else [] if value is ABSENT else [value]
+        return [*document[:at], *wanted, *document[at + 1 :]]
+    made = dict(document)
+    if deeper:
+        made[key] = _put(made.get(key, {}), deeper, value)
     elif value is ABSENT:
-        here.pop(last, None)
+        made.pop(key, None)
     else:
-        here[last] = copy.deepcopy(value)
-    return result
+        made[key] = value
+    return made
 
 
 def escaped(key: str) -> str:

@@ -1,0 +1,43 @@
+"""What the client makes of answers that are no objects yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tenancy.live import api as live
+from tenancy.live.api import Answer, Api, Unreachable
+
+NOT_YET = Answer(429, {"message": "storage is (re)initializing"})
+THERE = Answer(200, {"items": [{"kind": "CiliumNetworkPolicy"}]})
+
+
+class Answering(Api):
+    """Gives these answers one after the other, the last again and again."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+
+    def request(self, *_: Any, **__: Any) -> Answer:
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live.time, "sleep", lambda _: None)
+
+
+def test_a_kind_that_the_server_has_just_learned_is_asked_for_again() -> None:
+    assert Answering(NOT_YET, NOT_YET, THERE).items("/apis/cilium.io/v2/ciliumnetworkpolicies") == THERE.body["items"]
+
+
+def test_a_server_that_never_has_it_is_named_with_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "PATIENCE", 0.05)
+    with pytest.raises(Unreachable, match="429 storage is"):
+        Answering(NOT_YET).items("/apis/cilium.io/v2/ciliumnetworkpolicies")
+
+
+def test_a_refusal_is_not_asked_for_again() -> None:
+    with pytest.raises(Unreachable, match="403"):
+        Answering(Answer(403, {"message": "forbidden"}), THERE).items("/api/v1/pods")
