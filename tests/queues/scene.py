@@ -116,11 +116,17 @@ class Scene:
         spaces = [space.name for tenant in self.plan.tenants for space in tenant.namespaces]
         until(lambda: all(holds(q, "Active") for q in self.items("ClusterQueue")), "every queue is open")
         until(lambda: all(holds(q, "Active") for q in self.items("LocalQueue")), "every part's queue is open")
-        quotas = lambda: self.items("ResourceQuota", None, "v1")  # noqa: E731
-        counted = lambda q: {*q["spec"]["hard"]} <= {*q.get("status", {}).get("used", {})}  # noqa: E731
-        until(lambda: all(map(counted, quotas())), "quotas are counted")
+        self.until_counted()
         accounts = [f"/api/v1/namespaces/{space}/serviceaccounts/default" for space in spaces]
         until(lambda: all(self.api.request("GET", path).ok for path in accounts), "every namespace takes pods")
+
+    def until_counted(self) -> None:
+        """Wait until every quota knows what is used of all that it limits."""
+
+        def counted(quota: Object) -> bool:
+            return {*quota["spec"]["hard"]} <= {*quota.get("status", {}).get("used", {})}
+
+        until(lambda: all(map(counted, self.items("ResourceQuota", None, "v1"))), "quotas are counted")
 
     def edit(self, name: str, old: str, new: str) -> None:
         """Change a file of the environment, as an engineer does."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -58,12 +57,8 @@ def scene(project: Project) -> Iterator[Scene]:
         patch.delenv("GPU_TENANCY_LAB", raising=False)
         patch.setenv("KUBECONFIG", str(project.lab.kubeconfig))
         found = Scene(project.folder, project.environment)
-        until(lambda: all(_counted(q) for q in found.items("ResourceQuota", None, "v1")), "quotas are counted")
+        found.until_counted()
         yield found
-
-
-def _counted(quota: dict[str, object]) -> bool:
-    return "count/workloads.kueue.x-k8s.io" in json.dumps(quota.get("status") or {})
 
 
 def test_a_queue_that_goes_is_refused_while_work_is_in_it(project: Project, scene: Scene) -> None:
