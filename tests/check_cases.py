@@ -79,7 +79,8 @@ def account(name: str, where: str, tenant: str, role: str) -> Object:
 
 
 def _association(name: str, where: str, role: str) -> Object:
-    return on_aws(aws.POD_IDENTITY, name, {"namespace": where, "serviceAccount": "a", "roleArn": role})
+    given = {"clusterName": "c", "namespace": where, "serviceAccount": "a", "roleArn": role}
+    return on_aws(aws.POD_IDENTITY, name, given)
 
 
 def home(name: str, *gpus: str) -> tuple[Object, ...]:

@@ -19,6 +19,9 @@ from tenancy.plan.queues import API as QUEUES
 
 PATIENCE = 300
 """Seconds that work has to end, and a namespace to go. Kueue back after an outage takes a minute or so."""
+GRACE = 5
+"""Seconds that the namespace controller leaves a namespace alone which is told to go: namespaceDeletionGracePeriod of
+kubernetes pkg/controller/namespace. Before that nothing in it holds it, and a report would name nothing."""
 PAUSE = 1.0
 FRESH = 120.0
 """Seconds since a controller renewed its lease within which it runs; they renew every few seconds."""
@@ -113,7 +116,7 @@ def take_out(
     _await(
         api,
         lambda: [name for name in present if _is_there(api, name)],
-        patience,
+        patience + GRACE,
         f"removing {', '.join(present)}",
         "namespace",
         say,

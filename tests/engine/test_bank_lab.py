@@ -14,8 +14,9 @@ import pytest
 from engine_project import Project
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan import make_plan
+from tenancy.plan import TenantPlan, make_plan
 from tenancy.spec import Loaded, load, on_lab
+from tenancy.spec.environment import Cni
 
 PLATFORM = "bank"
 CHOSEN = ("fraud", "notebooks-lab", "performance")
@@ -64,11 +65,31 @@ def test_nothing_is_asked_of_aws(project: Project) -> None:
 
 
 def test_a_tenant_has_in_the_lab_what_it_has_on_aws(bank: Loaded) -> None:
-    played = on_lab(bank)
-    on_aws, in_lab = (make_plan(each.environment, each.tenants) for each in (bank, played))
+    """The lab has no Cilium, so the network is compared with that of the same bank without it."""
+    cluster = bank.environment.cluster.model_copy(update={"cni": Cni.VPC_CNI})
+    plain = bank.environment.model_copy(update={"cluster": cluster})
+    on_aws, in_lab = make_plan(plain, bank.tenants), make_plan(on_lab(bank).environment, bank.tenants)
     assert (on_aws.cluster is None, in_lab.cluster is None) == (False, True)
     assert in_lab.tenants == tuple(replace(tenant, aws=None) for tenant in on_aws.tenants)
     assert in_lab.platform.guards == on_aws.platform.guards
+
+
+def test_what_cilium_changes_is_the_network_alone(bank: Loaded) -> None:
+    on_aws, in_lab = make_plan(bank.environment, bank.tenants), make_plan(on_lab(bank).environment, bank.tenants)
+    assert any(tenant.fences for tenant in on_aws.tenants)
+    assert [but_for_its_network(tenant) for tenant in in_lab.tenants] == [
+        but_for_its_network(tenant) for tenant in on_aws.tenants
+    ]
+    assert in_lab.platform.guards == on_aws.platform.guards
+
+
+def but_for_its_network(tenant: TenantPlan) -> TenantPlan:
+    policies = {"NetworkPolicy", "CiliumNetworkPolicy"}
+    spaces = (
+        replace(space, isolation=tuple(wall for wall in space.isolation if wall["kind"] not in policies))
+        for space in tenant.namespaces
+    )
+    return replace(tenant, aws=None, fences=(), namespaces=tuple(spaces))
 
 
 def test_a_second_run_changes_nothing(project: Project) -> None:

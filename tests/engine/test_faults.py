@@ -109,6 +109,9 @@ def open_doors(project: Project, plan: Plan, since: int, present: set[Key]) -> l
             for name in doors
             if (missing := (walls[name] | guards | {("namespaces", "", name)}) - present)
         ]
+        if one.verb == "delete" and one.resource == "namespaces":
+            # The namespace controller takes what is in it, in an order of its own: no door may be among that.
+            present -= {each for each in present if each[1] == one.name}
     return found
 
 
@@ -150,7 +153,8 @@ def test_a_tenant_that_fails_at_a_step_is_finished_by_the_next_run(
     trap = Trap(fault, at, resource)
     done = hit(project, proxy, trap, UP)
     assert done.code != 0 or fault in {Fault.BUSY, Fault.CUT, Fault.LOST}, "what can be asked again may be asked again"
-    if fault in {Fault.KILLED, Fault.LOST}:
+    # Of a dead engine only `tenancy up` settles what is pending; of a lost answer either takes over what stands.
+    if fault is Fault.KILLED or (fault is Fault.LOST and at == 1):
         project.up()
     else:
         again = project.run(*UP)
@@ -209,8 +213,10 @@ def test_a_removal_that_fails_at_step_after_step_is_finished_by_the_next_and_ope
         hit(project, proxy, trap, DESTROY)
         sprung.append(trap)
         held = project.held()
-        stands = {each for each in project.objects() if ("namespaces", "", each[1]) not in held}
-        assert stands <= held, "nothing is forgotten that does not go with its namespace"
+        stands = {
+            each for each in project.objects() if each[0] == "rolebindings" or ("namespaces", "", each[1]) not in held
+        }
+        assert stands <= held, "no door is forgotten, and nothing that does not go with its namespace"
     assert len(sprung) >= len(REMOVAL) - 2, sprung
     done = project.tenancy("down", "local", "--yes")
     assert done.code == 0, done.text

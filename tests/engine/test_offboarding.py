@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from aws_double import Call
 from engine_aws import OnAws, on_aws
-from engine_project import Done, Project, until
+from engine_project import Asked, Done, Key, Project, until
 from test_tenant_aws import ENVIRONMENT, FRAUD, TENANT
 
 from tenancy.catalog import vocabulary as words
 
 FILE = "tenants/fraud.yaml"
 SPACES = ("fraud--serve", "fraud--train")
+WALLS = {"limitranges", "networkpolicies", "resourcequotas"}
 pytestmark = pytest.mark.usefixtures("before")
 
 
@@ -115,17 +117,35 @@ def test_only_who_has_no_file_is_removed_by_name(project: Project) -> None:
     assert "given --remove fraud, which has a file" in done.err
 
 
-def test_what_holds_a_namespace_is_named_and_a_second_run_goes_on(project: Project) -> None:
-    """A ConfigMap with a finalizer that nobody takes off. Doors are shut and nothing else of the tenant is touched
-    when its time is up; with the finalizer gone the same command ends what it began."""
+@dataclass(frozen=True)
+class Stuck:
+    """A removal whose time is up: a ConfigMap has a finalizer that nobody takes off."""
+
+    done: Done
+    asked: list[Asked]
+    """What the platform asked for in it, in its order."""
+    others: dict[Key, str]
+    """Versions of what is not the tenant's, before."""
+
+
+def of_others(project: Project) -> dict[Key, str]:
+    return {key: version for key, version in project.versions().items() if "fraud" not in f"{key[1]}{key[2]}"}
+
+
+@pytest.fixture(scope="module")
+def stuck(project: Project) -> Stuck:
     stage(project, "hold")
     project.up()
-    path = "/api/v1/namespaces/fraud--train/configmaps"
     held = {"metadata": {"name": "held", "finalizers": ["vendor.example/never"]}}
-    ask(project, "POST", path, held)
-    others = {key: version for key, version in project.versions().items() if "fraud" not in f"{key[1]}{key[2]}"}
+    ask(project, "POST", "/api/v1/namespaces/fraud--train/configmaps", held)
+    others, since = of_others(project), project.audit_size()
     stage(project, "remove")
     done = project.tenancy("up", "local", "--timeout", "5")
+    return Stuck(done, [one for one in project.audit(since) if not one.dry_run], others)
+
+
+def test_what_holds_a_namespace_is_named(stuck: Stuck) -> None:
+    done = stuck.done
     assert done.code == 1, done.text
     assert "tenant fraud is not gone" in done.err
     assert "ConfigMap fraud--train/held is held by vendor.example/never" in done.err
@@ -134,6 +154,18 @@ def test_what_holds_a_namespace_is_named_and_a_second_run_goes_on(project: Proje
     command = 'kubectl patch configmaps held -n fraud--train --type merge -p \'{"metadata":{"finalizers":null}}\''
     assert command in done.err
     assert "Traceback" not in done.text
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_doors_go_before_namespaces_and_walls_go_with_them(stuck: Stuck, space: str) -> None:
+    removed = [one for one in stuck.asked if one.verb == "delete" and space in {one.namespace, one.name}]
+    order = [one.resource for one in removed if one.code < 300]
+    assert order.index("rolebindings") < order.index("namespaces"), order
+    assert set(order[order.index("namespaces") :]) == {"namespaces"}, order
+    assert not WALLS & set(order), f"a wall fell while the namespace stood: {order}"
+
+
+def test_with_its_doors_shut_a_second_run_goes_on_and_touches_nobody_else(project: Project, stuck: Stuck) -> None:
     assert bindings(project, "fraud--train") == {}
     until(lambda: not project.exists("/api/v1/namespaces/fraud--serve"), "the other part is gone")
 
@@ -142,10 +174,11 @@ def test_what_holds_a_namespace_is_named_and_a_second_run_goes_on(project: Proje
         "-p", '{"metadata":{"finalizers":null}}',
     )  # fmt: skip
     assert freed.code == 0, freed.text
+    since = project.audit_size()
     project.up()
-    assert {kind for kind, *_ in (key for key in project.objects() if "fraud" in f"{key[1]}{key[2]}")} == set()
-    after = {key: version for key, version in project.versions().items() if "fraud" not in f"{key[1]}{key[2]}"}
-    assert after == others, "nobody else was touched"
+    assert not WALLS & {one.resource for one in project.audit(since) if one.verb == "delete"}
+    assert {key for key in project.objects() if "fraud" in f"{key[1]}{key[2]}"} == set()
+    assert of_others(project) == stuck.others, "nobody else was touched"
 
 
 def test_the_file_stays_as_the_record_and_then_may_go(project: Project) -> None:
@@ -155,24 +188,6 @@ def test_the_file_stays_as_the_record_and_then_may_go(project: Project) -> None:
     project.up()
     assert project.held() == set(project.objects())
     assert "fraud--train" not in {key[2] for key in project.objects()}
-
-
-def test_doors_go_before_namespaces_and_walls_go_with_them(project: Project) -> None:
-    """Of research, removed in two stages: what the platform itself deleted, in its order."""
-    file = "tenants/research.yaml"
-    text = (project.environment / file).read_text()
-    project.write(file, text + "leaving: hold\n")
-    project.up()
-    since = project.audit_size()
-    project.write(file, text + "leaving: remove\n")
-    project.up()
-    removed = [one for one in project.audit(since) if one.verb == "delete" and not one.dry_run]
-    order = [one.resource for one in removed if "research--main" in {one.namespace, one.name}]
-    assert order.index("rolebindings") < order.index("namespaces"), order
-    first = {one.resource: one.code for one in removed if "research--main" in {one.namespace, one.name}}
-    walls = [r for r in order[: order.index("namespaces")] if r in {"networkpolicies", "resourcequotas", "limitranges"}]
-    assert walls == [], f"{first}: a wall fell while the namespace stood"
-    assert project.held() == set(project.objects())
 
 
 # On AWS, which is a double
@@ -241,4 +256,7 @@ def test_removed_pods_are_nobody_before_their_namespace_goes_and_data_stays(on: 
     left = {each.type.rpartition(":")[2] for each in ours}
     assert {"Key", "Repository", "Secret"} <= left
     doors = {"AccessEntry", "PodIdentityAssociation", "Role", "RolePolicy"}
-    assert [each.urn for each in ours if each.type.rpartition(":")[2] in doors] == []
+    opened = [each.urn.rpartition("::")[2] for each in ours if each.type.rpartition(":")[2] in doors]
+    assert opened == ["data-fraud-engineers"], "of the people whom environment.yaml names"
+    bound = [item["subjects"] for (kind, *_), item in on.project.objects().items() if kind == "rolebindings"]
+    assert "fraud-engineers" not in {subject["name"] for subjects in bound for subject in subjects}, "no rights there"
