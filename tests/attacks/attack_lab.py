@@ -115,7 +115,7 @@ def deployed(
             if crds := list(crds):
                 apply(crds)
                 api = Api(plan.context)
-                until(lambda: [p for p in map(_served, crds) if not api.request("GET", p).ok], "the kinds are served")
+                until(lambda: [p for p in map(served, crds) if not api.request("GET", p).ok], "the kinds are served")
                 # The controller of quotas asks every 30 s which kinds there are; a new one asks at once.
                 processes.stop(processes.running(lab, (CONTROLLERS,))[CONTROLLERS])
                 control_plane.up(root=ROOT)
@@ -131,7 +131,7 @@ def deployed(
             control_plane.down(root=ROOT)
 
 
-def _served(crd: Object) -> str:
+def served(crd: Object) -> str:
     """Where objects of a kind are listed once there is one."""
     return collection(f"{crd['spec']['group']}/{crd['spec']['versions'][0]['name']}", crd["spec"]["names"]["kind"])
 

@@ -32,6 +32,7 @@ from tenancy.plan.queues import API, queue_name
 from tenancy.plan.samples import sample
 from tenancy.spec import Loaded, load, on_lab
 from tenancy.spec.tenant import Role, Tenant
+from tests.attacks.attack_lab import CONTROLLERS, served
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
@@ -354,11 +355,14 @@ def on_stage(home: Path, folder: Path, crds: Iterable[Object] = (), **settings: 
         if found.kueue.exists():
             patch.setenv("KUBECONFIG", str(found.kubeconfig))
             strip(Api(words.LAB_CONTEXT))
-        if crds:
+        if crds := list(crds):
             patch.setenv("KUBECONFIG", str(control_plane.up(root=home, platform_group=group).kubeconfig))
             api = Api(words.LAB_CONTEXT)
             for crd in crds:
                 until(lambda crd=crd: _made(api, crd), f"{crd['metadata']['name']} is there")
+            until(lambda: all(api.request("GET", served(crd)).ok for crd in crds), "the kinds are served")
+            # The controller of quotas asks every 30 s which kinds there are; a new one asks at once.
+            processes.stop(processes.running(found, (CONTROLLERS,))[CONTROLLERS])
         nodes, queues = fake_nodes(loaded.environment), kueue_values(loaded, **settings)
         lab = control_plane.up(root=home, platform_group=group, nodes=nodes, queues=queues)
         patch.setenv("KUBECONFIG", str(lab.kubeconfig))
