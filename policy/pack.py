@@ -94,7 +94,7 @@ def _stack(args: StackValidationArgs, report: ReportViolation) -> None:
     said = {finding for item in items for finding in _alone(item)}
     inside: dict[str, str] = {}
     try:
-        items = _unpacked(items, how, inside)
+        items, inside = _unpacked(items, how)
         adopted = adopt(items, how.label, how.platform)
         together = list(findings(adopted))
     except UNREADABLE:
@@ -111,14 +111,15 @@ def _stack(args: StackValidationArgs, report: ReportViolation) -> None:
             report(str(Finding("exc-01", waiver.resource, f"an exception that has ended: {waiver}")), None)
 
 
-def _unpacked(items: list[Object], how: Settings, inside: dict[str, str]) -> list[Object]:
-    """With what tenants' releases come to; `inside` is told whose objects those are."""
+def _unpacked(items: list[Object], how: Settings) -> tuple[list[Object], dict[str, str]]:
+    """With what tenants' releases come to, and whose objects those are."""
     looked_at = how.level_of(Finding("seen-01", "", "")) is not Level.DISABLED
     if not looked_at or not any(item.get("kind") == "Release" for item in items):
-        return items
+        return items, {}
     adopted = adopt(items, how.label, how.platform).plain
     hidden = {name_of(item) for item in adopted if any(one.rule == "seen-01" for one in plain.object_findings(item))}
     found: list[Object] = []
+    inside: dict[str, str] = {}
     for item in items:
         if name_of(item) not in hidden or plain.RENDERED in item:
             found.append(item)
@@ -130,7 +131,7 @@ def _unpacked(items: list[Object], how: Settings, inside: dict[str, str]) -> lis
         else:
             inside |= {name_of(one): name_of(item) for one in made}
             found += [{**item, plain.RENDERED: True}, *made]
-    return found
+    return found, inside
 
 
 def _rest(_args: ResourceValidationArgs | StackValidationArgs, report: ReportViolation) -> None:

@@ -37,7 +37,8 @@ def rendered(release: Object, folder: str | None) -> list[Object]:
         raise NotRenderedError(f"{', '.join(unknown)}: {UNKNOWN}")
     if more := [key for key in _MORE if release.get(key)]:
         raise NotRenderedError(f"what {', '.join(more)} says is not read here")
-    command = [helm, *_arguments(release, folder or os.environ.get("PWD", "")), "--values", "-"]
+    namespace = at(release, "metadata", "namespace") or "default"
+    command = [helm, *_arguments(release, namespace, folder or os.environ.get("PWD", "")), "--values", "-"]
     try:
         done = subprocess.run(
             command, input=json.dumps(values), capture_output=True, text=True, timeout=_PATIENCE, check=False
@@ -49,20 +50,20 @@ def rendered(release: Object, folder: str | None) -> list[Object]:
     read = read_text(name_of(release), done.stdout)
     if read.unread:
         raise NotRenderedError(str(read.unread[0]))
-    return [_at_home(item, at(release, "metadata", "namespace")) for item, _ in read.objects]
+    return [_at_home(item, namespace) for item, _ in read.objects]
 
 
-def _arguments(release: Object, folder: str) -> list[str]:
+def _arguments(release: Object, namespace: str, folder: str) -> list[str]:
     chart, options = str(release["chart"]), release.get("repositoryOpts") or {}
     if secret := [key for key in options if key != "repo" and options[key]]:
         raise NotRenderedError(f"a repository with {', '.join(secret)} is not asked")
     if not options.get("repo") and "://" not in chart:
         if not (Path(folder) / chart).exists():
-            where = f"{folder or 'where the engine was started'}"
+            where = folder or "where the engine was started"
             raise NotRenderedError(f"there is none in {where}: `charts` says where paths of charts start")
         chart = str(Path(folder) / chart)
     flags: Mapping[str, Any] = {
-        "--namespace": at(release, "metadata", "namespace") or "default",
+        "--namespace": namespace,
         "--repo": options.get("repo"),
         "--version": release.get("version"),
     }
@@ -70,7 +71,7 @@ def _arguments(release: Object, folder: str) -> list[str]:
     return ["template", str(at(release, "metadata", "name")), chart, *given]
 
 
-def _at_home(item: Object, namespace: Any) -> Object:
+def _at_home(item: Object, namespace: str) -> Object:
     """As helm installs it: what names no namespace is in the release's."""
     metadata = item.get("metadata") or {}
-    return placed({**item, "metadata": {"namespace": namespace or "default", **metadata}})
+    return placed({**item, "metadata": {"namespace": namespace, **metadata}})

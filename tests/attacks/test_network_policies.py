@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import judges
 import pytest
 import yaml
-from attack_lab import ROOT, apply, until
+from attack_lab import ROOT, apply, served, until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -49,7 +49,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             patch.setenv("KUBECONFIG", str(lab.kubeconfig))
             apply([*crds, *plan.objects()])
             api = Api(plan.context)
-            until(lambda: [c for c in crds if not api.request("GET", _listed(c)).ok], "Cilium's kinds are served")
+            until(lambda: [c for c in crds if not api.request("GET", served(c)).ok], "Cilium's kinds are served")
             first = plan.tenants[0].namespaces[0].name
             until(lambda: _said(api, _policy(first, {"ingress": [{}]})) != REFUSED, "the guard refuses")
             yield Server(api, world, fenced)
@@ -59,10 +59,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def _of_lab(world: World) -> object:
     return world.environment.cluster.model_copy(update={"context": "gpu-tenancy-lab"})
-
-
-def _listed(crd: Object) -> str:
-    return collection(f"{crd['spec']['group']}/{crd['spec']['versions'][0]['name']}", crd["spec"]["names"]["kind"])
 
 
 def _policy(space: str, rules: Object) -> Object:

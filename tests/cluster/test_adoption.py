@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import stat
 import sys
 from collections.abc import Iterator
@@ -16,15 +14,14 @@ import pytest
 import yaml
 
 from tenancy.catalog import vocabulary as words
-from tenancy.lab import control_plane
 from tenancy.live.api import Answer
 from tenancy.live.preflight import wait_for_guards
 from tenancy.live.removal import Stuck, take_out
 from tests.queues import town
-from tests.queues.scene import ROOT, Object, Scene, condition, until
+from tests.queues.scene import ROOT, Object, Scene, condition, on_lab_of, until
 
 sys.path.append(str(ROOT / "tests" / "engine"))
-from engine_project import Done, Project, make_project
+from engine_project import Done, Project, copied
 
 HOME = "fraud--old"
 FILE = "tenants/fraud.yaml"
@@ -65,29 +62,20 @@ def deployment(name: str, **container: Any) -> Object:
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A lab with Kueue and one tenant's files; nothing of ours is on it yet."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("GPU_TENANCY_LAB", raising=False)
-        made = make_project(tmp_path_factory.mktemp("engine") / "project")
-        try:
-            for path in (made.environment / "tenants").iterdir():
-                path.unlink()
-            made.write("environment.yaml", ENVIRONMENT)
-            made.write("tenants/owner.yaml", OTHER)
-            done = made.tenancy("lab", "up", "local")
-            assert done.code == 0, done.text
-            yield made
-        finally:
-            for pid in made.engines():
-                os.kill(pid, signal.SIGKILL)
-            control_plane.down(root=made.folder)
+    with copied(tmp_path_factory.mktemp("engine") / "project") as made:
+        for path in (made.environment / "tenants").iterdir():
+            path.unlink()
+        made.write("environment.yaml", ENVIRONMENT)
+        made.write("tenants/owner.yaml", OTHER)
+        done = made.tenancy("lab", "up", "local")
+        assert done.code == 0, done.text
+        yield made
 
 
 @pytest.fixture
 def scene(project: Project) -> Iterator[Scene]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("GPU_TENANCY_LAB", raising=False)
-        patch.setenv("KUBECONFIG", str(project.lab.kubeconfig))
-        yield Scene(project.folder, project.environment)
+    with on_lab_of(project.folder, project.environment) as found:
+        yield found
 
 
 def report(project: Project, *more: str) -> tuple[Done, dict[str, Any]]:

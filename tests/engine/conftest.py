@@ -3,18 +3,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from engine_project import Project, end, make_project
+from engine_project import Project, copied, end
 
 
 @pytest.fixture(scope="session")
 def _copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("GPU_TENANCY_LAB", raising=False)
-        project = make_project(tmp_path_factory.mktemp("engine") / "project")
-        try:
-            yield project
-        finally:
-            end(project)
+    with copied(tmp_path_factory.mktemp("engine") / "project") as project:
+        yield project
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tenancy.catalog import vocabulary as words
 from tenancy.lab import control_plane, ports, processes
@@ -298,6 +301,18 @@ def make_project(folder: Path) -> Project:
             shutil.copy(source, folder / name)
     (folder / ".venv").symlink_to(sys.prefix)
     return Project(folder)
+
+
+@contextmanager
+def copied(folder: Path) -> Generator[Project]:
+    """A project with a lab of its own, of which nothing is left running."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("GPU_TENANCY_LAB", raising=False)
+        project = make_project(folder)
+        try:
+            yield project
+        finally:
+            end(project)
 
 
 def end(project: Project) -> None:

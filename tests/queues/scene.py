@@ -342,6 +342,15 @@ def strip(api: Api) -> None:
 
 
 @contextmanager
+def on_lab_of(root: Path, folder: Path) -> Iterator[Scene]:
+    """The environment of a folder, which is deployed by somebody else, on the lab of `root`, which runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("GPU_TENANCY_LAB", raising=False)
+        patch.setenv("KUBECONFIG", str(Lab.of(root).kubeconfig))
+        yield Scene(root, folder)
+
+
+@contextmanager
 def on_stage(home: Path, folder: Path, crds: Iterable[Object] = (), **settings: Any) -> Iterator[Scene]:
     """The environment of a folder on the lab in `home`, which is started if it is not there, instead of the last one.
 

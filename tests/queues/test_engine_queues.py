@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from collections.abc import Iterator
 
 import pytest
 import town
-from scene import ROOT, Scene, condition, until
+from scene import ROOT, Scene, condition, on_lab_of, until
 
-from tenancy.lab import control_plane
 from tenancy.plan.queues import API
 
 sys.path.append(str(ROOT / "tests" / "engine"))
-from engine_project import Project, make_project
+from engine_project import Project, copied
 
 FILE = "tenants/fraud.yaml"
 ENVIRONMENT = (
@@ -33,30 +30,20 @@ namespaces:
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """The town, deployed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("GPU_TENANCY_LAB", raising=False)
-        made = make_project(tmp_path_factory.mktemp("engine") / "project")
-        try:
-            for tenant in ("performance", "research"):
-                made.remove(f"tenants/{tenant}.yaml")
-            made.write("environment.yaml", ENVIRONMENT)
-            made.write(FILE, town.tenant("fraud", "risk", "guaranteed: 16", more=NAMESPACES))
-            done = made.tenancy("lab", "up", "local")
-            assert done.code == 0, done.text
-            made.up()
-            yield made
-        finally:
-            for pid in made.engines():
-                os.kill(pid, signal.SIGKILL)
-            control_plane.down(root=made.folder)
+    with copied(tmp_path_factory.mktemp("engine") / "project") as made:
+        for tenant in ("performance", "research"):
+            made.remove(f"tenants/{tenant}.yaml")
+        made.write("environment.yaml", ENVIRONMENT)
+        made.write(FILE, town.tenant("fraud", "risk", "guaranteed: 16", more=NAMESPACES))
+        done = made.tenancy("lab", "up", "local")
+        assert done.code == 0, done.text
+        made.up()
+        yield made
 
 
 @pytest.fixture
 def scene(project: Project) -> Iterator[Scene]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("GPU_TENANCY_LAB", raising=False)
-        patch.setenv("KUBECONFIG", str(project.lab.kubeconfig))
-        found = Scene(project.folder, project.environment)
+    with on_lab_of(project.folder, project.environment) as found:
         found.until_counted()
         yield found
 
