@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -112,12 +112,17 @@ def settled(deployment: Mapping[str, Any], api: Api | None) -> tuple[dict[str, A
                 continue
             metadata = inputs["metadata"]
             name = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
-            resources.append({**resource, "id": name, "outputs": inputs})
+            resources.insert(_before_who_names(urn, resources), {**resource, "id": name, "outputs": inputs})
             known.add(urn)
         if resource.get("custom"):
             stale.append(urn)
     rest = {key: value for key, value in deployment.items() if key != "pending_operations"}
     return {**rest, "resources": resources}, list(dict.fromkeys(stale))
+
+
+def _before_who_names(urn: str, resources: Sequence[Mapping[str, Any]]) -> int:
+    """Where a state takes the resource: the engine refuses one in which something stands before what it rests on."""
+    return next((place for place, resource in enumerate(resources) if urn in json.dumps(resource)), len(resources))
 
 
 def _exists(inputs: Mapping[str, Any], api: Api) -> bool:

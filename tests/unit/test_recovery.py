@@ -135,6 +135,19 @@ def test_what_reached_the_cluster_is_taken_into_the_state() -> None:
     assert "pending_operations" not in deployment
 
 
+def test_what_is_taken_into_the_state_stands_before_what_rests_on_it() -> None:
+    lost = operation("Namespace", "a")
+    child = {**operation("LimitRange", "b", namespace="a")["resource"], "dependencies": [lost["resource"]["urn"]]}
+    first = operation("ClusterRole", "c")["resource"]
+    deployment = {"resources": [first, child], "pending_operations": [lost]}
+    done, _ = settle(deployment, "/api/v1/namespaces/a")
+    assert [resource["urn"] for resource in done["resources"]] == [
+        first["urn"],
+        lost["resource"]["urn"],
+        child["urn"],
+    ]
+
+
 def test_the_id_of_a_namespaced_object_names_its_namespace() -> None:
     made = operation("ConfigMap", "c", namespace="acme--main")
     path = "/api/v1/namespaces/acme--main/configmaps/c"
