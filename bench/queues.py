@@ -3,7 +3,9 @@ was lent comes back."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import queue
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +26,8 @@ BACKLOG = 20_000
 CLUSTERS = (80, 625)
 """Nodes of 8 GPUs: 640 and 5,000."""
 TIER, POOL = "batch", "train"
+QUIET = 3.0
+"""Seconds without a change: longer than any of Kueue's writes take."""
 LENDER = "team-0000"
 """Lends all it has and submits last."""
 
@@ -70,6 +74,11 @@ controller:
 integrations: {frameworks: [batch/job]}
 waitForPodsReady: {timeout: 8760h}
 """
+_FAIR = """\
+fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare, LessThanInitialShare]}
+admissionFairSharing: {usageHalfLifeTime: 168h, usageSamplingInterval: 5m}
+"""
+KINDS = BY_HAND, FAIR, GENERATED = "by hand", "by hand, fair", "generated"
 
 
 @dataclass(frozen=True)
@@ -83,30 +92,32 @@ def measure() -> str:
     """The rows of the section, as Markdown."""
     rows = [
         f"{TENANTS} tenants, {BACKLOG:,} workloads of one GPU that wait when the queues open. By hand: one cohort, a "
-        "queue for each tenant with the same limits, Kueue's default configuration. What is lent comes back when one "
-        "tenant asks for all that it is promised, and everybody else holds the rest.",
+        "queue for each tenant with the same limits, Kueue's default configuration; fair: the same with Kueue's fair "
+        "sharing switched on. What is lent comes back when one tenant asks for all that it is promised, and everybody "
+        "else holds the rest.",
         "",
         "| GPUs | queues | admissions a second | ratio | until what was lent is back, s | ratio |",
         "|---|---|---|---|---|---|",
     ]
     for nodes in CLUSTERS:
-        by_hand, ours = _run(nodes, generated=False), _run(nodes, generated=True)
-        for name, found in (("by hand", by_hand), ("generated", ours)):
-            rate, base = (f.admitted / f.seconds for f in (found, by_hand))
+        found = {kind: _run(nodes, kind) for kind in KINDS}
+        base = found[BY_HAND]
+        for kind, figures in found.items():
+            rate, of_base = (f.admitted / f.seconds for f in (figures, base))
             rows.append(
-                f"| {nodes * 8:,} | {name} | {rate:.0f} | {base / rate:.2f} | {found.reclaim:.2f} "
-                f"| {found.reclaim / by_hand.reclaim:.2f} |"
+                f"| {nodes * 8:,} | {kind} | {rate:.0f} | {of_base / rate:.2f} | {figures.reclaim:.2f} "
+                f"| {figures.reclaim / base.reclaim:.2f} |"
             )
     return "\n".join(rows)
 
 
-def _run(nodes: int, *, generated: bool) -> Figures:
+def _run(nodes: int, kind: str) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         loaded = load(_generate(Path(folder) / "bench", nodes))
-        if generated:
-            values, made = objects.kueue_values(loaded), list(objects.cluster_objects(loaded))
+        if kind == GENERATED:
+            values, made = objects.kueue_values(loaded, speed=1), list(objects.cluster_objects(loaded))
         else:
-            values, made = _plain_values(), list(_by_hand(loaded))
+            values, made = _plain_values(_FAIR if kind == FAIR else ""), list(_by_hand(loaded, kind))
         with own_lab(values, lambda _: None) as cluster:
             return _measured(cluster, loaded, made, nodes * 8)
 
@@ -131,6 +142,7 @@ def _measured(cluster: Cluster, loaded: Loaded, made: list[Object], gpus: int) -
     cluster.make(opens)
     driver.follow_until(lambda: len(driver.admitted) >= gpus)
     seconds = time.monotonic() - began
+    driver.follow_until_quiet()
     item = _workload(loaded, LENDER, next(iter(loaded.tenants)).gpus["a100"].guaranteed, BACKLOG, base)
     began = time.monotonic()
     cluster.put(item)
@@ -146,19 +158,27 @@ class _Driver:
         self.admitted: set[str] = set()
         cluster.watch()
 
+    def follow_until_quiet(self) -> None:
+        """Until Kueue has said of everything that waits that it does: what comes next starts with a free scheduler."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._follow(self._cluster.changes.get(timeout=QUIET))
+
     def follow_until(self, reached: Callable[[], bool]) -> None:
         while not reached():
-            item = self._cluster.changes.get(timeout=120)
-            name = item["metadata"]["name"]
-            conditions = {c["type"]: c for c in item.get("status", {}).get("conditions", [])}
-            if conditions.get("Evicted", {}).get("status") == "True" and item["status"].get("admission"):
-                self.admitted.discard(name)
-                for kind in ("QuotaReserved", "Admitted"):
-                    conditions[kind] = {**conditions[kind], "status": "False", "reason": "Pending"}
-                # Where it has changed since, a later state follows.
-                self._cluster.change_status(item, {"admission": None, "conditions": list(conditions.values())})
-            elif conditions.get("Admitted", {}).get("status") == "True":
-                self.admitted.add(name)
+            self._follow(self._cluster.changes.get(timeout=120))
+
+    def _follow(self, item: Object) -> None:
+        name = item["metadata"]["name"]
+        conditions = {c["type"]: c for c in item.get("status", {}).get("conditions", [])}
+        if conditions.get("Evicted", {}).get("status") == "True" and item["status"].get("admission"):
+            self.admitted.discard(name)
+            for kind in ("QuotaReserved", "Admitted"):
+                conditions[kind] = {**conditions[kind], "status": "False", "reason": "Pending"}
+            # Where it has changed since, a later state follows.
+            self._cluster.change_status(item, {"admission": None, "conditions": list(conditions.values())})
+        elif conditions.get("Admitted", {}).get("status") == "True":
+            self.admitted.add(name)
 
 
 def _workload(loaded: Loaded, tenant: str, gpus: int, number: int, base: dt.datetime) -> Object:
@@ -179,11 +199,11 @@ def _generate(folder: Path, nodes: int) -> Path:
     return folder
 
 
-def _plain_values() -> dict[str, Any]:
-    return {"managerConfig": {"controllerManagerConfigYaml": _PLAIN_CONFIGURATION}}
+def _plain_values(more: str) -> dict[str, Any]:
+    return {"managerConfig": {"controllerManagerConfigYaml": _PLAIN_CONFIGURATION + more}}
 
 
-def _by_hand(loaded: Loaded) -> Iterator[Object]:
+def _by_hand(loaded: Loaded, kind: str) -> Iterator[Object]:
     """The same limits as somebody would write them who knows Kueue's traps: no tree, no transformation."""
 
     def made(kind: str, name: str, **body: Any) -> Object:
@@ -192,7 +212,7 @@ def _by_hand(loaded: Loaded) -> Iterator[Object]:
     yield made("ResourceFlavor", POOL, spec={})
     yield made("WorkloadPriorityClass", f"tenancy-tier-{TIER}", value=1000)
     for tenant in loaded.tenants:
-        share, queue = tenant.gpus["a100"], queue_name(tenant.tenant, TIER)
+        share, queue_of = tenant.gpus["a100"], queue_name(tenant.tenant, TIER)
         resources = [
             {"name": "cpu", "nominalQuota": "100k"},
             {"name": "memory", "nominalQuota": "100Ti"},
@@ -212,10 +232,11 @@ def _by_hand(loaded: Loaded) -> Iterator[Object]:
             "namespaceSelector": {"matchLabels": {words.TENANT: tenant.tenant}},
             "resourceGroups": [group],
             "preemption": {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"},
+            **({"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}} if kind == FAIR else {}),
         }
-        yield made("ClusterQueue", queue, spec=spec)
+        yield made("ClusterQueue", queue_of, spec=spec)
         name = words.derived_name(tenant.tenant, "main")
         labels = {words.TENANT: tenant.tenant}
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-        local = made("LocalQueue", words.DEFAULT_QUEUE, spec={"clusterQueue": queue})
+        local = made("LocalQueue", words.DEFAULT_QUEUE, spec={"clusterQueue": queue_of})
         yield {**local, "metadata": {"name": words.DEFAULT_QUEUE, "namespace": name}}

@@ -24,10 +24,16 @@ class Tenant(pulumi.ComponentResource):
     ) -> None:
         """`data` is what tenants share on AWS, where this stack makes it."""
         super().__init__("gpu-tenancy:index:Tenant", name, None, opts)
-        ground = [
-            Manifest(child_name(name, item), item, pulumi.ResourceOptions(parent=self, depends_on=list(after)))
-            for item in (*plan.fences, *plan.queues)
-        ]
+        ground: list[pulumi.Resource] = []
+        tree: list[pulumi.Resource] = []
+        for item in (*plan.fences, *plan.queues):
+            made = Manifest(
+                child_name(name, item), item, pulumi.ResourceOptions(parent=self, depends_on=[*after, *tree])
+            )
+            ground.append(made)
+            if item["kind"] == "Cohort":
+                # A queue that comes below it first would be cut off from everybody else's.
+                tree.append(made)
         # Their work ends with the namespaces, and a queue goes only when it has none. The queues stand on the rest, and
         # no pod starts before the denies around it.
         behind = ground or after

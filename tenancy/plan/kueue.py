@@ -84,8 +84,11 @@ def _weights(environment: Environment) -> dict[str, float]:
     if environment.devices_by_claim:
         counted = {queue_resource(environment, flavor): 1.0 for flavor in claimable(environment)}
     else:
-        ignored += [*sorted(environment.resources), BOARD_MEMORY]
-        counted = {BOARD_COMPUTE: 1.0}
+        ignored += sorted(environment.resources)
+        counted = dict.fromkeys(map(environment.resource_of, sorted(environment.flavors)), 1.0)
+        if board_units(environment):
+            ignored += [*counted, BOARD_MEMORY]
+            counted = {BOARD_COMPUTE: 1.0}
     return {**dict.fromkeys(ignored, 0.0), **counted}
 
 

@@ -34,8 +34,11 @@ OVERRIDES = (
 )
 
 
-def kueue_values(loaded: Loaded) -> dict[str, Any]:
-    """The environment's own values of Kueue's chart, but for what would go by the wall clock."""
+def kueue_values(loaded: Loaded, speed: float = EXPECTED_SPEED) -> dict[str, Any]:
+    """The environment's own values of Kueue's chart, but for what would go by the wall clock.
+
+    `speed`: simulated seconds in a real one; at 1 use is sampled and forgotten as the environment says.
+    """
     chart = queue_chart(loaded.environment)
     if chart is None:
         raise ValueError("an environment without queues")
@@ -45,12 +48,13 @@ def kueue_values(loaded: Loaded) -> dict[str, Any]:
 
     configuration = yaml.safe_load(manager["controllerManagerConfigYaml"])
     configuration["waitForPodsReady"] |= {"timeout": NEVER, "recoveryTimeout": NEVER}
-    half_life = seconds(loaded.environment.queues.usage_half_life) / EXPECTED_SPEED
-    configuration["admissionFairSharing"] |= {
-        "usageHalfLifeTime": f"{max(1, round(half_life))}s",
-        # As often as it is worth: each sample of a queue is a request.
-        "usageSamplingInterval": f"{SAMPLING_SECONDS}s",
-    }
+    if speed != 1:
+        half_life = seconds(loaded.environment.queues.usage_half_life) / speed
+        configuration["admissionFairSharing"] |= {
+            "usageHalfLifeTime": f"{max(1, round(half_life))}s",
+            # As often as it is worth: each sample of a queue is a request.
+            "usageSamplingInterval": f"{SAMPLING_SECONDS}s",
+        }
     # Dates are in the past, so all that ends would be due at once: three requests for nothing.
     configuration.pop("objectRetentionPolicies", None)
     manager["controllerManagerConfigYaml"] = json.dumps(configuration)

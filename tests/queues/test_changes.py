@@ -11,6 +11,7 @@ from scene import PATIENCE, Scene, collection, kueue_values, until
 
 from tenancy.catalog import vocabulary as words
 from tenancy.lab import control_plane
+from tenancy.live.api import path_of
 from tenancy.plan.queues import API
 from tenancy.plan.samples import ANY_TOPOLOGY
 
@@ -89,13 +90,48 @@ def test_a_tenant_that_moves_to_another_department_keeps_what_runs(town_hall: Sc
     town_hall.until_runs(home, "one")
     town_hall.edit("tenants/fraud.yaml", "department: risk", "department: markets")
     town_hall.apply("Cohort", "ClusterQueue", "Namespace")
-    parents = {c["metadata"]["name"]: c["spec"].get("parentName") for c in town_hall.items("Cohort")}
-    assert parents["tenant--fraud"] == "department--markets"
+    assert _above(town_hall, "fraud--batch") == "department--markets"
     town_hall.submit("fraud", "two", 8)
     town_hall.until_runs(home, "two")
     town_hall.until_held("fraud", 32)
     town_hall.until_borrowed("fraud", 16)
     assert town_hall.evictions() == {}
+
+
+def test_a_tenants_queue_moves_below_its_cohort_and_back_while_its_work_runs(town_hall: Scene) -> None:
+    """fraud runs on 16 of its own and 8 borrowed when it gets a second tier, and when it gives that up again: nothing
+    stops, what it borrows is counted, and its next job starts."""
+    home = town_hall.submit("fraud", "one", 8, 3)
+    town_hall.until_runs(home, "one")
+    town_hall.until_borrowed("fraud", 8)
+    file = town_hall.folder / "tenants/fraud.yaml"
+    alone = file.read_text("utf-8")
+    parts = "namespaces: [{name: main}, {name: serve, tier: production, gpus: {a100: 4}}]\n"
+    file.write_text(alone + parts, "utf-8")
+    town_hall.apply()
+    town_hall.settle()
+    assert _above(town_hall, "fraud--batch") == _above(town_hall, "fraud--production") == "tenant--fraud"
+    assert town_hall.runs(home, "one")
+    town_hall.submit("fraud", "two", 8)
+    town_hall.until_runs(home, "two")
+    town_hall.until_held("fraud", 32)
+
+    more = list(town_hall.plan.tenant("fraud").queues)
+    file.write_text(alone, "utf-8")
+    town_hall.apply()
+    kept = [path_of(item) for item in town_hall.plan.tenant("fraud").queues]
+    gone = [path for path in map(path_of, more) if path not in kept]
+    for path in ("/api/v1/namespaces/fraud--serve", *reversed(gone)):
+        assert town_hall.api.request("DELETE", path).ok, path
+    until(lambda: not any(town_hall.api.request("GET", path).ok for path in gone), "queue and cohort are gone")
+    assert len(gone) == 2
+    town_hall.until_borrowed("fraud", 16)
+    assert town_hall.runs(home, "one", "two")
+    assert town_hall.evictions() == {}
+
+
+def _above(scene: Scene, queue: str) -> str:
+    return next(q["spec"]["cohortName"] for q in scene.items("ClusterQueue") if q["metadata"]["name"] == queue)
 
 
 def test_hold_keeps_what_runs_and_starts_nothing(town_hall: Scene) -> None:

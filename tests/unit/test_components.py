@@ -215,7 +215,7 @@ def test_a_namespace_waits_for_its_tenants_queues_and_these_for_the_marker(whole
     (marker,) = whole.of("ConfigMap")
     for request in tenant_spaces(whole).values():
         queues = tenant_queues(whole, request.name.partition(words.SEPARATOR)[0])
-        assert {whole.requests[urn].type.rpartition(":")[2] for urn in queues} == {"Cohort", "ClusterQueue"}
+        assert "ClusterQueue" in {whole.requests[urn].type.rpartition(":")[2] for urn in queues}
         assert set(request.dependencies) == queues
         for urn in queues:
             assert marker in whole.requests[urn].dependencies
@@ -228,6 +228,14 @@ def test_a_queue_waits_for_all_that_queues_stand_on(whole: Registered) -> None:
     for tenant in ("fraud", "performance", "research"):
         for urn in tenant_queues(whole, tenant):
             assert last in whole.requests[urn].dependencies
+
+
+def test_a_tenants_queues_wait_for_its_cohort(whole: Registered) -> None:
+    mine = tenant_queues(whole, "fraud")
+    (cohort,) = mine & whole.of("Cohort").keys()
+    below = mine & whole.of("ClusterQueue").keys()
+    assert len(below) == 2
+    assert all(cohort in whole.requests[urn].dependencies for urn in below)
 
 
 def test_without_a_queue_a_namespace_waits_for_the_marker(tmp_path: Path) -> None:

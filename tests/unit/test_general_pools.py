@@ -97,21 +97,23 @@ def _changed(spec: Any, users: str) -> tuple[list[str], list[str]]:
     return [f"{one['kind']}/{one['metadata']['name']}" for one, _ in changed], sorted(moved)
 
 
-OF_MACHINES = [f"any.pool {what} {field}" for what in ("cpu", "memory") for field in ("lendingLimit", "nominalQuota")]
-BORROWED = [f"any.pool {what} borrowingLimit" for what in ("cpu", "memory")]
+PROMISED = [f"any.pool {what} nominalQuota" for what in ("cpu", "memory")]
+BETWEEN_TIERS = [
+    f"any.pool {what} {field}" for what in ("cpu", "memory") for field in ("borrowingLimit", "lendingLimit")
+]
 
 
 def test_cpu_and_memory_of_queues_alone_change_with_it(spec: Any) -> None:
     """What parts may have without a GPU is theirs in the queue too; a tenant's tiers lend it to each other."""
     names, moved = _changed(spec, "")
     assert names == [f"ClusterQueue/{queue}" for queue in ("fraud--batch", "fraud--production", "research--batch")]
-    assert moved == sorted(OF_MACHINES + BORROWED)
+    assert moved == sorted(PROMISED + BETWEEN_TIERS)
 
 
 def test_a_restricted_one_changes_its_tenants_queues_alone(spec: Any) -> None:
     names, moved = _changed(spec, ", tenants: [research]")
     assert names == ["ClusterQueue/research--batch", "Namespace/research--main"]
-    assert moved == OF_MACHINES
+    assert moved == PROMISED
 
 
 def _parts(loaded: Loaded) -> tuple[Any, Any]:

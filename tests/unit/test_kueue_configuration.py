@@ -108,6 +108,14 @@ def test_what_is_used_is_counted_in_boards_alone(environment: Environment) -> No
     assert {"cpu", "memory", BOARD_MEMORY, *environment.resources} <= weights.keys(), "an absent one counts as one"
 
 
+def test_where_all_gpus_are_whole_they_are_counted_and_no_board(environment: Environment) -> None:
+    whole = {"pools": {"train": environment.pools["train"]}, "flavors": {"a100": environment.flavors["a100"]}}
+    made = configuration(environment.model_copy(update=whole))
+    weights = made["admissionFairSharing"]["resourceWeights"]
+    assert {name for name, weight in weights.items() if weight} == {"nvidia.com/gpu"}
+    assert made["resources"]["transformations"] == []
+
+
 def test_what_is_used_by_claim_is_counted_in_devices_alone(spec: SpecFolder) -> None:
     weights = configuration(by_claim(spec))["admissionFairSharing"]["resourceWeights"]
     assert {name for name, weight in weights.items() if weight} == {

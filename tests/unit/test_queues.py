@@ -97,14 +97,31 @@ def test_the_tree_is_organisation_department_tenant_and_tier(plan: Plan) -> None
         "department--risk": "organisation",
         "department--research": "organisation",
         "tenant--fraud": "department--risk",
-        "tenant--research": "department--research",
     }
     leads = {name: queue["spec"]["cohortName"] for name, queue in of(plan, "ClusterQueue").items()}
     assert leads == {
         "fraud--batch": "tenant--fraud",
         "fraud--production": "tenant--fraud",
-        "research--batch": "tenant--research",
+        "research--batch": "department--research",
     }
+
+
+def test_the_only_queue_of_a_tenant_has_the_limits_and_the_weight_that_its_cohort_would_have(spec: SpecFolder) -> None:
+    spec.edit(FRAUD, "{name: serve, tier: production, ", "{name: serve, ")
+    spec.edit(FRAUD, "gpus: {a100-1g.5gb: 14}, quota", "quota")
+    spec.edit(FRAUD, "  a100-1g.5gb: {guaranteed: 14}\n", "")
+    spec.add(FRAUD, "weight: 5\n")
+    alone = cluster_queue(plan_of(spec), "fraud--batch")
+    spec.edit(FRAUD, "{name: serve, ", "{name: serve, tier: production, ")
+    plan = plan_of(spec)
+    cohort, queue = named(plan, "Cohort", "tenant--fraud"), cluster_queue(plan, "fraud--batch")
+    assert alone["spec"]["cohortName"] == cohort["spec"]["parentName"]
+    assert alone["spec"]["fairSharing"] == cohort["spec"]["fairSharing"] == {"weight": "5"}
+    assert amounts(alone) == amounts(queue)
+    for limit in ("borrowingLimit", "lendingLimit"):
+        assert {k: n for k, n in amounts(alone, limit).items() if n} == {
+            k: n for k, n in amounts(cohort, limit).items() if n
+        }
 
 
 def test_a_department_without_tenants_is_there_for_the_first_one(spec: SpecFolder) -> None:
@@ -127,7 +144,7 @@ def test_a_second_tier_is_one_queue_more_and_renames_none(spec: SpecFolder) -> N
     before = {o["metadata"]["name"] for o in plan_of(spec).tenant("fraud").queues}
     spec.edit(FRAUD, "{name: train, ", "{name: train, tier: production, ")
     after = {o["metadata"]["name"] for o in plan_of(spec).tenant("fraud").queues}
-    assert after - before == {"fraud--production"}
+    assert after - before == {"fraud--production", "tenant--fraud"}
     assert before - after == set()
 
 
@@ -318,7 +335,8 @@ def test_a_department_lends_what_its_tenants_lend(spec: SpecFolder, preset: str,
 
 
 def test_a_queue_lends_all_that_it_is_promised_to_its_tenants_other_tiers(plan: Plan) -> None:
-    for name, queue in of(plan, "ClusterQueue").items():
+    for name in ("fraud--batch", "fraud--production"):
+        queue = cluster_queue(plan, name)
         assert amounts(queue, "lendingLimit") == amounts(queue), name
 
 
@@ -502,7 +520,6 @@ def test_weights_stand_where_they_are_compared(spec: SpecFolder) -> None:
         "department--risk": {"weight": "3"},
         "department--research": {"weight": "1"},
         "tenant--fraud": {"weight": "5"},
-        "tenant--research": {"weight": "1"},
     }
     assert {name: q["fairSharing"]["weight"] for name, q in local(plan, "fraud--train").items()} == {
         "default": "7",
@@ -513,7 +530,13 @@ def test_weights_stand_where_they_are_compared(spec: SpecFolder) -> None:
 def test_who_used_less_goes_first_among_a_tenants_queues(plan: Plan) -> None:
     for queue in of(plan, "ClusterQueue").values():
         assert queue["spec"]["admissionScope"] == {"admissionMode": "UsageBasedAdmissionFairSharing"}
-        assert queue["spec"]["fairSharing"] == {"weight": "1"}
+
+
+def test_a_tenants_queues_count_alike(spec: SpecFolder) -> None:
+    spec.add(FRAUD, "weight: 5\n")
+    plan = plan_of(spec)
+    for name in ("fraud--batch", "fraud--production"):
+        assert cluster_queue(plan, name)["spec"]["fairSharing"] == {"weight": "1"}
 
 
 def test_a_tier_says_whether_somebody_may_overtake(spec: SpecFolder) -> None:
