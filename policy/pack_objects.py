@@ -57,16 +57,17 @@ def object_of(
 
 
 def in_stack(resource: PolicyResource) -> dict[str, Any] | None:
-    """The same, with what shows only among all resources: where a node group's launch template comes from, or whose
-    role a policy is of."""
+    """The same, with what shows only among all resources: where a node group's launch template comes from, whose role
+    a policy is of, or which policy an attachment attaches."""
     item = object_of(resource.resource_type, resource.props, resource.name, resource.opts)
-    if item and item["kind"] in aws.SOURCES:
-        field, of_type, known = aws.SOURCES[item["kind"]]
+    if item is None:
+        return None
+    for field, of_type, known in aws.SOURCES.get(item["kind"], ()):
         sources = resource.property_dependencies.get(field, ())
         item[known] = [object_of(s.resource_type, s.props, s.name) for s in sources if s.resource_type == of_type]
     # The provider leaves out of a release's values what it does not know yet, and knows no status before it is made.
-    sources = resource.property_dependencies.get("values", ()) if item and item["kind"] == "Release" else ()
-    if item and sources and item.get("status") == UNKNOWN:
+    sources = resource.property_dependencies.get("values", ()) if item["kind"] == "Release" else ()
+    if sources and item.get("status") == UNKNOWN:
         item[plain_rules.RENDERED] = f"values that rest on {', '.join(s.name for s in sources)}: {UNKNOWN}"
     return item
 

@@ -11,6 +11,7 @@ from pack_cases import (
     Case,
     binding,
     cluster_queue,
+    group,
     kueue,
     local_queue,
     manifest,
@@ -143,6 +144,14 @@ def asking(name: str, expression: str) -> Object:
     return manifest(ADMISSION, "ValidatingAdmissionPolicy", name, {"spec": spec}, None)
 
 
+def kept(*resources: str) -> tuple[Object, ...]:
+    """An admission policy that stands, on updates of these."""
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": list(resources)}]
+    spec = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": rules}}
+    item = manifest(ADMISSION, "ValidatingAdmissionPolicy", "labels", {"spec": spec}, None)
+    return (policy_binding("labels", "labels"), item)
+
+
 def undefaulted(item: Object) -> Object:
     path = ("spec", "limits", 0, "defaultRequest", "memory")
     return with_field(item, path, None) if item["kind"] == "LimitRange" else item
@@ -158,6 +167,11 @@ _NODES = (node("n", LABELS, "8"),)
 FLAVORS = (flavor("a100", LABELS),)
 QUEUED = (*home("acme"), queue("acme"))
 SHARED = GPU + ".shared"
+TEAMS = (*home("acme"), *home("rival"))
+M7I = one_of("node.kubernetes.io/instance-type", "m7i.4xlarge")
+OWN, OUR_OWN = "bank.example/team", "node-restriction.kubernetes.io/team"
+_SELECTOR = ("spec", "nodeSelector")
+_RULES = ("spec", "matchConstraints", "resourceRules", 0, "resources")
 _SET = ("values", "managerConfig", "controllerManagerConfigYaml")
 _CONVERTED = {"resources": {"transformations": [{"input": GPU}, {"input": "nvidia.com/mig-1g.10gb"}]}}
 _UNCONVERTED = {"resources": {"transformations": [{"input": GPU}]}}
@@ -483,6 +497,30 @@ TOGETHER = (
         pod(nodeSelector=LABELS, tolerations=[{"key": "y", "operator": "Exists"}]),
         ("spec", "tolerations", 0, "key"),
         "x",
+    ),
+    twins(
+        "node-08",
+        "NodePool own",
+        (*TEAMS, node_pool("own", M7I, [], {OWN: "acme", OUR_OWN: "acme"})),
+        pod(nodeSelector={OWN: "acme"}),
+        _SELECTOR,
+        {OUR_OWN: "acme"},
+    ),
+    twins(
+        "node-08",
+        "NodePool seen",
+        (*TEAMS, pod(nodeSelector={OWN: "acme"}), node_pool("seen", M7I, [], {OWN: "acme"}), kept()[0]),
+        kept("nodes")[1],
+        _RULES,
+        ["nodes", "nodes/status"],
+    ),
+    twins(
+        "node-08",
+        f"{aws.GROUP} own",
+        (*TEAMS, node("of-group", {OWN: "acme"}), pod(nodeSelector={OWN: "acme"})),
+        group("own", labels={OWN: "acme"}),
+        ("labels", OWN),
+        "spare",
     ),
 )
 CASES = (*ALONE, *TOGETHER)

@@ -67,13 +67,14 @@ def resource(item: Object) -> Resource:
     name = metadata["name"] if isinstance(metadata, dict) else "unknown"
     if ":" not in item["kind"] and item["kind"] != "Release":
         return Resource(resource_type(item), name, item)
-    field, of_type, known = aws.SOURCES.get(item["kind"], ("", "", ""))
-    inputs = {key: value for key, value in item.items() if key not in {"apiVersion", "kind", "metadata", known}}
+    sources = aws.SOURCES.get(item["kind"], ())
+    ours = {"apiVersion", "kind", "metadata", *(known for _, _, known in sources)}
+    inputs = {key: value for key, value in item.items() if key not in ours}
     if item["kind"] == "Release":
         where = metadata["namespace"] if isinstance(metadata, dict) else OPERATORS
         return Resource(resource_type(item), name, {**inputs, "name": name, "namespace": where})
-    sources = item.get(known)
-    return Resource(item["kind"], name, inputs, (field, of_type, sources[0]["metadata"]["name"]) if sources else None)
+    behind = [(field, kind, item[known][0]["metadata"]["name"]) for field, kind, known in sources if item.get(known)]
+    return Resource(item["kind"], name, inputs, next(iter(behind), None))
 
 
 def with_field(item: Object, path: tuple[Any, ...], value: Any) -> Object:
@@ -250,6 +251,21 @@ def _permitted(name: str, broken: str, mended: str) -> Case:
     item = on_aws(aws.ROLE_POLICY, name, {"policy": broken, aws.ROLES: [_OWN_ROLE]})
     fixed = with_field(item, ("policy",), mended)
     return Case("id-06", (_OWN_ROLE, item), (_OWN_ROLE, fixed), f"{aws.ROLE_POLICY} {name}")
+
+
+_TENANTS_ROLE = on_aws(aws.ROLE, "jobs", {"assumeRolePolicy": _TRUST, "tags": _TAGS, "name": "acme-jobs"})
+_ANY_DATA, _OWN_DATA = (
+    on_aws(aws.POLICY, name, {"policy": _document("s3:GetObject", on=of), "name": name})
+    for name, of in (("wide", "arn:aws:s3:::data/*"), ("narrow", "arn:aws:s3:::data/acme/*"))
+)
+
+
+def _attached(name: str, path: str, mended: str, **body: Any) -> Case:
+    """An untagged policy, attached to a tenant's role; the engine tells where one end of it comes from."""
+    item = on_aws(aws.ATTACHMENT, name, body)
+    rest = (_TENANTS_ROLE, _ANY_DATA, _OWN_DATA)
+    fixed = with_field(item, (path,), mended)
+    return Case("id-06", (*rest, item), (*rest, fixed), f"{aws.ATTACHMENT} {name}")
 
 
 def bucket(name: str, **body: Any) -> Object:
@@ -813,6 +829,14 @@ STACK_MACHINE_CASES = (
         "all-names",
         _document("s3:ListBucket", on="arn:aws:s3:::data"),
         _document("s3:ListBucket", on="arn:aws:s3:::data", Condition={"StringLike": {"s3:prefix": "acme/*"}}),
+    ),
+    _attached("by-its-role", "role", "platform", role="acme-jobs", **{aws.POLICIES: [_ANY_DATA]}),
+    _attached(
+        "by-its-policy",
+        "policyArn",
+        "arn:aws:iam::111122223333:policy/narrow",
+        policyArn="arn:aws:iam::111122223333:policy/wide",
+        **{aws.ROLES: [_TENANTS_ROLE]},
     ),
     Case(
         "eks-03",

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlencode
 
+from tenancy.catalog import vocabulary as words
 from tenancy.live import denial
 from tenancy.live.api import Answer, Api
 from tenancy.live.attacks import Attack, Request, Scene
@@ -21,6 +23,7 @@ AT_ONCE = 4
 """Requests under way: enough to hide the way there and back, too few for the API server to queue them."""
 
 TRAINING_RUNTIMES = "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes"
+NODE_OF_POOL = f"/api/v1/nodes?{urlencode({'labelSelector': words.POOL, 'limit': 1})}"
 
 
 class NotDeployedError(Exception):
@@ -91,7 +94,8 @@ def scene_of(api: Api, loaded: Loaded, plan: Plan) -> Scene:
     runtimes = names(TRAINING_RUNTIMES) if "trainjob" in loaded.environment.queues.kinds else ()
     # Who leaves has nobody who makes anything, so that no twin would be admitted.
     staying = tuple(tenant for tenant in loaded.tenants if tenant.leaving is None)
-    return Scene(loaded.environment, staying, names("/apis/node.k8s.io/v1/runtimeclasses"), runtimes)
+    classes = names("/apis/node.k8s.io/v1/runtimeclasses")
+    return Scene(loaded.environment, staying, classes, runtimes, api.items(NODE_OF_POOL))
 
 
 def run(

@@ -18,6 +18,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS, Framework
 from tenancy.plan.labels import beside_the_systems, manifest, platform_labels
 from tenancy.plan.model import Object, digest
+from tenancy.plan.pools import NETWORK_LAYER
 from tenancy.rules.catalogue import RULES
 from tenancy.spec.environment import Environment, GuardsMode
 
@@ -129,6 +130,17 @@ RUNTIME_DOMAINS = ("containerd.io", "cri-o.io", "crio.io", "noderesource.dev", "
 # Keys without a domain, by how they begin: Kata's hypervisor (kata-containers, docs/how-to/how-to-set-sandbox-config),
 # CRI-O's devices and containerd's untrusted runtime, gVisor's mounts, Cilium's older names.
 SANDBOX_PREFIXES = ("dev.gvisor.", "io.cilium.", "io.katacontainers.", "io.kubernetes.cri-o.", "io.kubernetes.cri.")
+
+ON_NODES = ("system:nodes", f"system:serviceaccounts:{words.OPERATOR_NAMESPACE}")
+"""Groups of kubelets, and of NVIDIA's operator: its feature discovery labels any node as the daemons there say, under
+every prefix but Kubernetes' own (nfd-master, `denyLabelNs`)."""
+NODE_OF_TOKEN = "authentication.kubernetes.io/node-name"
+"""Of a service account's token that is bound to a pod: where that pod runs (KEP-4193, on since 1.30)."""
+PLACING = (words.PREFIX, NETWORK_LAYER)
+"""How the labels of nodes begin that pods, flavors and Kueue's topology choose by, and that a kubelet may write."""
+PLACE = "kubernetes.io/hostname"
+"""The narrowest of the topology, and what keeps pods of two tenants apart. A kubelet that registers again writes it
+once more as it was."""
 
 STEADFAST = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true", "karpenter.sh/do-not-disrupt": "false"}
 """What autoscalers ask before they take a node, and the one answer that holds none (Karpenter takes durations too)."""
@@ -374,7 +386,7 @@ _KEYS = f"!has(object.data) || object.data.all(k, !(k in {_DEVICES}))"
 GUARDED = (
     *(*_HAS_TENANT, *_POD_RULES, *_CLAIM_RULES),
     *(*_QUEUED_PODS, *_TEMPLATE_LIMITS, *_SUSPENSION, "kueue-05"),
-    *("avail-02", "gpu-04", "id-01", "id-02", "net-01", "net-02", "net-10", "ns-01", "ns-05", "stor-03"),
+    *("avail-02", "gpu-04", "id-01", "id-02", "net-01", "net-02", "net-10", "node-08", "ns-01", "ns-05", "stor-03"),
 )
 """Every rule that some guard enforces, those that stand only where there is a queue among them."""
 BACKSTOPS = ("kueue-07", "kueue-09")
@@ -847,7 +859,41 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
             {"tenants": f"has(oldObject.metadata.labels) && {_cel(words.TENANT)} in oldObject.metadata.labels"},
             operations=("DELETE",),
         ),
+        _node_guard(),
         *(_claim_guards() if environment.devices_by_claim else ()),
+    )
+
+
+def _node_guard() -> Guard:
+    """Whoever takes a node over has its kubelet's rights, and those of the pods on it.
+
+    A kubelet makes its Node with whatever labels it is started with, and cannot take the object away to make it anew.
+    """
+    key = _cel(NODE_OF_TOKEN)
+    extra = f"request.userInfo.extra[{key}]"
+    placing = f"({_cel(list(PLACING))}.exists(p, k.startsWith(p)) || k == {_cel(PLACE)})"
+    labels, old = (_map(f"{root}.metadata.labels", ()) for root in ("object", "oldObject"))
+    return Guard(
+        "tenancy-nodes",
+        # Labels can be written by the status too, and are by kubelets.
+        [("", "v1", ["nodes", "nodes/status"])],
+        {"node-08": _kept("labels", "oldLabels", placing)},
+        {"labels": labels, "oldLabels": old},
+        {
+            **_changed("metadata.labels"),
+            "node": f"""request.userInfo.groups.exists(g, g in {_cel(list(ON_NODES))})
+    || (has(request.userInfo.extra) && {key} in request.userInfo.extra && object.metadata.name in {extra})""",
+        },
+        operations=("UPDATE",),
+    )
+
+
+def _kept(new: str, old: str, which: str) -> str:
+    """Of a map's keys `k`, those that `which` names are as they were: none written, changed or taken off."""
+    return (
+        f"variables.{new}.all(k, !{which}"
+        f" || (k in variables.{old} && variables.{old}[k] == variables.{new}[k]))"
+        f" && variables.{old}.all(k, !{which} || k in variables.{new})"
     )
 
 
@@ -939,20 +985,13 @@ def _namespace_variables() -> dict[str, str]:
         f" || k in {_cel([words.MANAGED_BY, *words.COST_LABELS])})"
     )
 
-    def kept(new: str, old: str, which: str) -> str:
-        return (
-            f"variables.{new}.all(k, !{which}"
-            f" || (k in variables.{old} && variables.{old}[k] == variables.{new}[k]))"
-            f" && variables.{old}.all(k, !{which} || k in variables.{new})"
-        )
-
     return {
         "labels": either("object", "labels"),
         "oldLabels": either("oldObject", "labels"),
         "annotations": either("object", "annotations"),
         "oldAnnotations": either("oldObject", "annotations"),
-        "labelsKept": kept("labels", "oldLabels", protected),
-        "annotationsKept": kept("annotations", "oldAnnotations", ours),
+        "labelsKept": _kept("labels", "oldLabels", protected),
+        "annotationsKept": _kept("annotations", "oldAnnotations", ours),
     }
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -27,6 +27,8 @@ ROLE = "aws:iam/role:Role"
 ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
 POLICY = "aws:iam/policy:Policy"
 ATTACHMENT = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
+ATTACHMENT_TO_ALL = "aws:iam/policyAttachment:PolicyAttachment"
+ALL_ATTACHMENTS = "aws:iam/rolePolicyAttachmentsExclusive:RolePolicyAttachmentsExclusive"
 BUCKET = "aws:s3/bucket:Bucket"
 ENCRYPTION = "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"
 LOGS = "aws:cloudwatch/logGroup:LogGroup"
@@ -34,16 +36,26 @@ VOLUME = "aws:ebs/volume:Volume"
 
 TEMPLATES = "templates"
 """Of a node group among all resources: the launch templates that its inputs come from."""
-ROLES = "roles"
-"""Of a role's policy among all resources: the roles that its inputs come from."""
+ROLES = "ofRoles"
+"""Of a role's policy or attachment among all resources: the roles that its inputs come from."""
+POLICIES = "ofPolicies"
+"""Of a role or attachment among all resources: the policies that its inputs come from."""
 BUCKETS = "buckets"
 """Of an encryption configuration among all resources: the buckets that its inputs come from."""
-SOURCES: Mapping[str, tuple[str, str, str]] = {
-    GROUP: ("launchTemplate", TEMPLATE, TEMPLATES),
-    ROLE_POLICY: ("role", ROLE, ROLES),
-    ENCRYPTION: ("bucket", BUCKET, BUCKETS),
+ATTACHED: Mapping[str, tuple[str, str]] = {
+    ATTACHMENT: ("role", "policyArn"),
+    ATTACHMENT_TO_ALL: ("roles", "policyArn"),
+    ALL_ATTACHMENTS: ("roleName", "policyArns"),
 }
-"""Type -> the property whose sources count, of which type they are, and what they are called here."""
+"""What gives roles policies -> the properties that name both."""
+SOURCES: Mapping[str, Sequence[tuple[str, str, str]]] = {
+    GROUP: [("launchTemplate", TEMPLATE, TEMPLATES)],
+    ROLE: [("managedPolicyArns", POLICY, POLICIES)],
+    ROLE_POLICY: [("role", ROLE, ROLES)],
+    ENCRYPTION: [("bucket", BUCKET, BUCKETS)],
+    **{kind: [(role, ROLE, ROLES), (arn, POLICY, POLICIES)] for kind, (role, arn) in ATTACHED.items()},
+}
+"""Type -> the properties whose sources count, of which type they are, and what they are called here."""
 PROTECTED = "protected"
 """Of a cluster: whether the engine refuses to delete it."""
 
@@ -263,17 +275,66 @@ def _role_policy(item: Object) -> Given:
 
 def _attachment(item: Object) -> Given:
     # An ARN that is not known yet is that of a policy of the program's own, which is judged itself.
-    yield from _managed(str(item.get("policyArn")))
+    for arn in _listed(item.get(ATTACHED[str(item.get("kind"))][1])):
+        yield from _managed(arn)
 
 
-def tenants_policies(items: Iterable[Object]) -> Iterator[tuple[Object, str]]:
-    """id-06 on the policies of roles that a tag says are a tenant's."""
+def tenants_policies(items: Sequence[Object]) -> Iterator[tuple[Object, str]]:
+    """id-06 on the policies of roles that a tag says are a tenant's: written on the role, or attached to it."""
+    named = {
+        kind: {str(i["name"]): i for i in items if i.get("kind") == kind and i.get("name") not in {None, UNKNOWN}}
+        for kind in (ROLE, POLICY)
+    }
     for item in items:
-        tenants = [tenant for role in many(item.get(ROLES)) if (tenant := tenant_of(role))]
-        if item.get("kind") == ROLE_POLICY and tenants:
-            for statement in _statements(item.get("policy")) or ():
-                for given in _beyond_a_prefix(statement, tenants[0]):
-                    yield item, given
+        kind = str(item.get("kind"))
+        if kind == ROLE_POLICY:
+            for tenant in _tenants(_behind(item, "role", ROLES, named[ROLE])):
+                yield from ((item, given) for given in _too_wide(item, f"tenant {tenant}"))
+        elif kind == ROLE and (tenant := tenant_of(item)):
+            policies = _behind(item, "managedPolicyArns", POLICIES, named[POLICY])
+            yield from ((item, given) for policy in policies for given in _lent(policy, tenant))
+        elif kind in ATTACHED:
+            yield from ((item, given) for given in _attached(item, *ATTACHED[kind], named))
+
+
+def _attached(item: Object, to: str, what: str, named: Mapping[str, Mapping[str, Object]]) -> Iterator[str]:
+    roles, policies = _behind(item, to, ROLES, named[ROLE]), _behind(item, what, POLICIES, named[POLICY])
+    tenants = _tenants(roles)
+    # What comes from no resource of the program is told of where it may matter.
+    elsewhere = _listed(item.get(to)).count(UNKNOWN) > len(roles)
+    elsewhere |= any(at(role, "tags", words.TENANT_TAG) == UNKNOWN for role in roles)
+    hidden = _listed(item.get(what)).count(UNKNOWN) > len(policies)
+    for policy in policies:
+        for tenant in tenants:
+            yield from _lent(policy, tenant)
+        if elsewhere:
+            yield from (f"{to} {UNKNOWN}, {given}" for given in _lent(policy, None))
+    if hidden and (tenants or elsewhere):
+        yield f"{what} {UNKNOWN} for {', '.join(f'tenant {t}' for t in tenants) or f'{to} {UNKNOWN}'}"
+
+
+def _behind(item: Object, field: str, known: str, named: Mapping[str, Object]) -> list[Object]:
+    """The program's own resources that a property names: as the engine tells, or by name or ARN."""
+    names = [text.rpartition("/")[2] for text in _listed(item.get(field)) if "::aws:" not in text]
+    found = [*many(item.get(known)), *(named[name] for name in names if name in named)]
+    return list({str(at(one, "metadata", "name")): one for one in found}.values())
+
+
+def _tenants(roles: Iterable[Object]) -> list[str]:
+    return sorted({tenant for role in roles if (tenant := tenant_of(role))})
+
+
+def _lent(policy: Object, tenant: str | None) -> Iterator[str]:
+    """What a policy of its own lets a tenant do, or None: one that nobody knows. With the tenant's tag it is judged
+    where it stands."""
+    whose = f"tenant {tenant}" if tenant else "whatever tenant it is of"
+    if tenant is None or tenant_of(policy) != tenant:
+        yield from (f"policy {at(policy, 'metadata', 'name')}: {given}" for given in _too_wide(policy, whose))
+
+
+def _too_wide(policy: Object, whose: str) -> Iterator[str]:
+    for statement in _statements(policy.get("policy")) or ():
+        yield from _beyond_a_prefix(statement, whose)
 
 
 _EVERYTHING = frozenset({"AdministratorAccess", "AmazonS3FullAccess", "PowerUserAccess"})
@@ -300,18 +361,18 @@ def _granted(document: Any, tenant: str | None) -> Given:
         if actions and whole and not at(statement, "Condition"):
             yield "id-06", f"{', '.join(actions)} on {', '.join(whole)}"
         elif tenant:
-            for given in _beyond_a_prefix(statement, tenant):
+            for given in _beyond_a_prefix(statement, f"tenant {tenant}"):
                 yield "id-06", given
 
 
-def _beyond_a_prefix(statement: Any, tenant: str) -> Iterator[str]:
+def _beyond_a_prefix(statement: Any, whose: str) -> Iterator[str]:
     whole, actions = _whole(statement), _actions(statement)
     objects = [r for r in whole if not r.startswith("arn:") or r.endswith("*")]
     reached = [a for a in actions if any(fnmatchcase(name, a) for name in _OF_OBJECTS)]
     if objects and reached and not at(statement, "Condition"):
-        yield f"{', '.join(reached)} on {', '.join(objects)} for tenant {tenant}"
+        yield f"{', '.join(reached)} on {', '.join(objects)} for {whose}"
     elif whole and any(fnmatchcase(_LIST, a) for a in actions) and not _by_prefix(at(statement, "Condition")):
-        yield f"{_LIST} on {', '.join(whole)} without a condition on s3:prefix for tenant {tenant}"
+        yield f"{_LIST} on {', '.join(whole)} without a condition on s3:prefix for {whose}"
 
 
 def _actions(statement: Any) -> list[str]:
@@ -367,7 +428,7 @@ def _or(value: Any, absent: str) -> str:
 
 
 CHECKS: Mapping[str, Callable[[Object], Given]] = {
-    ATTACHMENT: _attachment,
+    **dict.fromkeys(ATTACHED, _attachment),
     BUCKET: _bucket,
     CLUSTER: _cluster,
     GROUP: _group,

@@ -401,6 +401,14 @@ _ALL = (
         "set spec.limits, such as nvidia.com/gpu: 64",
     ),
     Rule(
+        "node-08",
+        "a node's labels that tenants' work is placed by are not the node's own to write",
+        "whoever takes a kubelet over calls the node another tenant's, and that tenant's pods are sent there",
+        "keep the label from kubelets by an admission policy on updates of nodes and nodes/status; on a NodePool, "
+        "node-restriction.kubernetes.io/ before its name does the same",
+        advises=True,
+    ),
+    Rule(
         "ver-01",
         "what the platform installs supports the cluster's Kubernetes",
         "an operator on a version that its makers do not support fails at the next upgrade, on every node at once",

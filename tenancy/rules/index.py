@@ -22,6 +22,13 @@ from tenancy.rules.plain import WORKLOADS, containers, pod_of
 _SUPPLIED = ("nvidia.com/", "vpc.amazonaws.com/efa", "amd.com/gpu")
 """Resources that nodes say they have; others in a queue are sums that somebody made up."""
 _NODE_POOL = "karpenter.sh/nodepool"
+_NODE_GROUP = "eks.amazonaws.com/nodegroup"
+_NODE_RESTRICTION = "node-restriction.kubernetes.io/"
+_KUBELETS_OWN = frozenset(
+    {f"kubernetes.io/{name}" for name in ("arch", "hostname", "os")}
+    | {f"topology.kubernetes.io/{name}" for name in ("region", "zone")}
+)
+"""Of those with Kubernetes' own prefix."""
 _ROLE_ARN = "eks.amazonaws.com/role-arn"
 _QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 _PRIORITY = "kueue.x-k8s.io/priority-class"
@@ -91,11 +98,12 @@ def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
     yield from _shared(index)
     yield from _tolerated(index)
     yield from _placed(index)
+    yield from _relabelled(index)
 
 
 RULES_TOGETHER = (
     "cost-01 guard-02 id-04 kueue-16 kueue-17 kueue-18 kueue-19 kueue-20 kueue-21 kueue-22 kueue-23 kueue-24 net-08 "
-    "node-06 pool-02 quota-05 rbac-01 rbac-02 rbac-03 rbac-06 sched-07"
+    "node-06 node-08 pool-02 quota-05 rbac-01 rbac-02 rbac-03 rbac-06 sched-07"
 ).split()
 
 
@@ -478,6 +486,107 @@ def _placed(index: Index) -> Iterator[Finding]:
             missing = _untolerated(pod, fitting[0])
             given = f"nodeSelector {_plain(wanted)} without a toleration of {aws.shown(missing).partition(' ')[2]}"
             yield Finding("sched-07", name_of(item), given)
+
+
+def _relabelled(index: Index) -> Iterator[Finding]:
+    """node-08."""
+    makers = list(_makers(index))
+    chosen = _choices(index) if makers else {}
+    everybody = {*index.tenant_of.values(), *(tenant for tenants in chosen.values() for tenant in tenants)}
+    # What everybody's work chooses keeps nobody apart.
+    apart = {label: tenants for label, tenants in chosen.items() if tenants and tenants != everybody}
+    open_to = _unguarded(index) if apart else []
+    if not open_to:
+        return
+    nobody = f"no ValidatingAdmissionPolicy on updates of {' and '.join(open_to)}"
+    if _choose_in_the_dark(index):
+        nobody += f"; whose other work it is for: {UNKNOWN}"
+    for machine, by_itself, more, said in makers:
+        given: dict[str, None] = {}
+        for (key, value), tenants in sorted(apart.items()):
+            has = by_itself.get(key) or (UNKNOWN if more == UNKNOWN else str(_pairs(more).get(key)))
+            whose = "" if has == UNKNOWN else f" for {', '.join(sorted(tenants))}"
+            if has in (value, UNKNOWN) and _of_kubelets(key):
+                given[f"label {key}: {has}{whose}"] = None
+        if given:
+            yield Finding("node-08", name_of(machine), f"{'; '.join(given)}, and {nobody}{said}")
+
+
+def _choices(index: Index) -> dict[tuple[str, str], set[str]]:
+    """Labels of nodes, and the tenants whose work goes where they are."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for item in index.kinds(*WORKLOADS):
+        tenant = _tenant(item) or index.tenant_of.get(str(at(item, "metadata", "namespace")))
+        if tenant:
+            for label in _selected(pod_of(item)):
+                found.setdefault(label, set()).add(tenant)
+    flavors = {_name(item): item for item in index.kinds("ResourceFlavor")}
+    for queue in index.kinds("ClusterQueue"):
+        tenants = {*index.taken_by(queue).values(), *filter(None, [_tenant(queue)])}
+        for name in {flavor for flavor, _, _ in _amounts(queue)} & set(flavors):
+            for key, value in _pairs(at(flavors[name], "spec", "nodeLabels")).items():
+                found.setdefault((str(key), str(value)), set()).update(tenants)
+    return found
+
+
+def _selected(pod: Any) -> Iterator[tuple[str, str]]:
+    for key, value in _pairs(at(pod, "nodeSelector")).items():
+        yield str(key), str(value)
+    required = at(pod, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    for term in many(at(required, "nodeSelectorTerms")):
+        for one in many(at(term, "matchExpressions")):
+            for value in many(at(one, "values")) if at(one, "operator") == "In" else ():
+                yield str(at(one, "key")), str(value)
+
+
+def _choose_in_the_dark(index: Index) -> bool:
+    """Whether some work may turn out to choose what it does not show."""
+    pods = [pod for item in index.kinds(*WORKLOADS) if (pod := pod_of(item))]
+    said = [at(pod, key) for pod in pods for key in ("nodeSelector", "affinity")]
+    said += [item.get("spec") for item in index.kinds("ClusterQueue", "ResourceFlavor")]
+    return UNKNOWN in str(said)
+
+
+def _makers(index: Index) -> Iterator[tuple[Object, Mapping[str, str], Any, str]]:
+    """What makes nodes, the label that it gives them by itself, those that it is told to, and what is to be said."""
+    for pool in index.kinds("NodePool"):
+        yield pool, {_NODE_POOL: _name(pool)}, at(pool, "spec", "template", "metadata", "labels"), ""
+    for group in index.kinds(aws.GROUP):
+        said = f"; EKS gives node groups no label of {_NODE_RESTRICTION}"
+        yield group, {_NODE_GROUP: str(group.get("nodeGroupName"))}, group.get("labels"), said
+
+
+def _unguarded(index: Index) -> list[str]:
+    """How a kubelet can write labels of its node that no admission policy of the program looks at."""
+    if index.blurred & {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}:
+        return []
+    bound = {str(at(item, "spec", "policyName")) for item in index.kinds("ValidatingAdmissionPolicyBinding")}
+    rules = [
+        rule
+        for policy in index.kinds("ValidatingAdmissionPolicy")
+        if {_name(policy), UNKNOWN} & bound
+        for rule in many(at(policy, "spec", "matchConstraints", "resourceRules"))
+    ]
+    return [resource for resource in ("nodes", "nodes/status") if not any(_covers(rule, resource) for rule in rules)]
+
+
+def _covers(rule: Any, resource: str) -> bool:
+    """Whether a rule of an admission policy takes updates of a resource of the core group, or may turn out to."""
+
+    def one_of(field: str, *names: str) -> bool:
+        return bool({*map(str, many(at(rule, field)))} & {*names, UNKNOWN})
+
+    name, _, part = resource.partition("/")
+    resources = {f"{one}/{sub}" if sub else one for one in ("*", name) for sub in {part, "*"}}
+    return one_of("apiGroups", "", "*") and one_of("operations", "UPDATE", "*") and one_of("resources", *resources)
+
+
+def _of_kubelets(key: str) -> bool:
+    """Whether a kubelet may write a label of its node (`k8s.io/kubelet`, `well_known_labels.go`)."""
+    domain = f".{key.rpartition('/')[0]}"
+    if not domain.endswith((".kubernetes.io", ".k8s.io")):
+        return True
+    return key in _KUBELETS_OWN or domain.endswith((".kubelet.kubernetes.io", ".node.kubernetes.io"))
 
 
 def _untolerated(pod: Any, taints: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -146,7 +147,8 @@ def mutants_of(item: Object) -> Iterator[tuple[str, str, Object | None]]:
         yield "of another tenant's share", "kueue-05", put(("spec", "clusterQueue"), "somebody-else--batch")
     if kind == "ClusterQueue":
         yield "for everybody", "kueue-11", put(("spec", "namespaceSelector"), {})
-        yield "given back to nobody", "kueue-13", put(("spec", "preemption", "reclaimWithinCohort"), None)
+        if re.search(r'"lendingLimit": "[1-9]', json.dumps(item["spec"])):
+            yield "given back to nobody", "kueue-13", put(("spec", "preemption", "reclaimWithinCohort"), None)
     if kind == "ClusterQueue" or (kind == "Cohort" and "parentName" in item["spec"]):
         lent = ("spec", "resourceGroups", 0, "flavors", 0, "resources", 0, "lendingLimit")
         yield "lends everything", "kueue-12", put(lent, None)
@@ -338,9 +340,11 @@ def test_types_are_those_of_the_sdk() -> None:
         pulumi_aws.eks.AccessPolicyAssociation,
         pulumi_aws.eks.PodIdentityAssociation,
         pulumi_aws.iam.Policy,
+        pulumi_aws.iam.PolicyAttachment,
         pulumi_aws.iam.Role,
         pulumi_aws.iam.RolePolicy,
         pulumi_aws.iam.RolePolicyAttachment,
+        pulumi_aws.iam.RolePolicyAttachmentsExclusive,
         pulumi_aws.s3.Bucket,
         pulumi_aws.s3.BucketServerSideEncryptionConfiguration,
         pulumi_aws.cloudwatch.LogGroup,
@@ -447,7 +451,7 @@ def test_a_machines_value_that_is_not_known_is_told_of_and_stops_nothing(pack: M
 def test_nothing_else_that_is_not_known_of_a_machine_stops_a_preview(pack: ModuleType, case: Case) -> None:
     item = case.mended[-1]
     for path in places(item):
-        if path[0] in {"apiVersion", "kind", aws.TEMPLATES, aws.ROLES} or path[:2] in {
+        if path[0] in {"apiVersion", "kind", aws.TEMPLATES, aws.ROLES, aws.POLICIES} or path[:2] in {
             ("metadata", "namespace"),
             ("metadata", "name"),
         }:

@@ -6,6 +6,7 @@ from tenancy.live.attacks.access import access_attacks
 from tenancy.live.attacks.claims import claim_attacks
 from tenancy.live.attacks.limits import limit_attacks
 from tenancy.live.attacks.model import Attack, Request, differences, from_entries
+from tenancy.live.attacks.nodes import node_attacks
 from tenancy.live.attacks.objects import object_attacks
 from tenancy.live.attacks.pods import pod_attacks
 from tenancy.live.attacks.queues import queue_attacks
@@ -33,4 +34,5 @@ def all_attacks(scene: Scene) -> tuple[Attack, ...]:
         *queue_attacks(scene),
         *access_attacks(scene),
         *surface_attacks(scene),
+        *node_attacks(scene),
     )

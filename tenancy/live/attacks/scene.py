@@ -10,6 +10,7 @@ from tenancy.live import denial
 from tenancy.live.api import Identity
 from tenancy.plan.guards import guards
 from tenancy.plan.model import Object
+from tenancy.plan.pools import fake_nodes
 from tenancy.plan.queues import most_held
 from tenancy.plan.samples import sample
 from tenancy.spec.environment import Environment
@@ -88,6 +89,13 @@ class Scene:
     """Of the cluster: a class that is not there is refused before any guard is asked."""
     training_runtimes: Sequence[str] = ()
     """Of the cluster; empty also where nobody trains by TrainJob."""
+    nodes: Sequence[Object] | None = None
+    """Of the cluster, one at least of those that are a pool's; None: as the lab would have them."""
+
+    @cached_property
+    def node(self) -> Object | None:
+        """One whose kubelet attacks."""
+        return next(iter(fake_nodes(self.environment) if self.nodes is None else self.nodes), None)
 
     @cached_property
     def places(self) -> list[Place]:

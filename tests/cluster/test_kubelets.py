@@ -1,0 +1,247 @@
+"""What a machine that somebody has taken over says of its node, on a real API server with the Node authorizer and
+NodeRestriction as EKS has them: by its kubelet's certificate, and by the tokens of the pods that run there."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tenancy.catalog import vocabulary as words
+from tenancy.lab import pki
+from tenancy.lab.layout import Lab
+from tenancy.live import denial
+from tenancy.live.api import Answer, Api, Identity
+from tenancy.live.attacks import Attack
+from tenancy.live.attacks.model import MERGE, core, group
+from tenancy.live.attacks.nodes import NOTE
+from tenancy.live.denial import AuditLog
+from tenancy.live.verify import ask, run
+from tenancy.plan import make_plan
+from tenancy.plan.model import Object
+from tenancy.spec import load
+from tests.attacks.attack_lab import ROOT, Cluster, deployed, local, until
+
+GUARD = denial.guard("tenancy-nodes", "node-08")
+HOME = "kube-system"
+"""Where no guard judges pods, as the platform's daemons are judged by none."""
+DAEMON = "daemon"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("kubelets")
+    loaded = load(local(folder / "local"))
+    with deployed(loaded, make_plan(loaded.environment, loaded.tenants), folder / "lab") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def node(cluster: Cluster) -> Object:
+    assert cluster.scene.node
+    return cluster.scene.node
+
+
+@pytest.fixture(scope="module")
+def attacks(cluster: Cluster) -> list[Attack]:
+    found = [a for a in cluster.attacks if a.id.startswith(("node-08-", "rbac-node-of-its-own"))]
+    assert len(found) == 11
+    return found
+
+
+def where(node: Object) -> str:
+    return f"/api/v1/nodes/{node['metadata']['name']}"
+
+
+def labelled(key: str, value: str | None) -> Object:
+    return {"metadata": {"labels": {key: value}}}
+
+
+def other_pool(cluster: Cluster, node: Object) -> str:
+    return next(name for name in cluster.scene.environment.pools if name != node["metadata"]["labels"][words.POOL])
+
+
+def judged(api: Api, path: str, body: Object, who: Identity | None = None) -> tuple[int, str]:
+    """The answer's status, and which control it comes from."""
+    answer = api.request("PATCH", f"{path}?dryRun=All", body, who, MERGE)
+    return answer.status, denial.denier(answer.status, answer.message)
+
+
+def as_whom(cluster: Cluster, folder: Path, name: str, user: Object) -> Api:
+    """Somebody with their own credentials: what is impersonated has no claims of a token."""
+    lab = Lab(ROOT, cluster.audit_log.parent)
+    known = yaml.safe_load(lab.kubeconfig.read_text("utf-8"))
+    known["users"] = [{"name": entry["name"], "user": user} for entry in known["users"]]
+    file = folder / f"{name}.kubeconfig"
+    file.write_text(yaml.safe_dump(known), "utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", str(file))
+        return Api(None)
+
+
+# The kubelet
+
+
+def test_a_kubelet_moves_its_node_nowhere(cluster: Cluster, attacks: list[Attack]) -> None:
+    results = run(cluster.api, attacks, AuditLog(cluster.audit_log))
+    assert [result.as_dict() for result in results if result.gap] == []
+
+
+def test_a_kubelets_own_certificate_moves_it_nowhere_either(
+    cluster: Cluster, attacks: list[Attack], node: Object, tmp_path: Path
+) -> None:
+    lab, name = Lab(ROOT, cluster.audit_log.parent), f"system:node:{node['metadata']['name']}"
+    pki._issue(lab, "kubelet", name, ("system:nodes",), datetime.timedelta(hours=1))
+    user = {"client-certificate": str(lab.pki / "kubelet.crt"), "client-key": str(lab.pki / "kubelet.key")}
+    kubelet = as_whom(cluster, tmp_path, "kubelet", user)
+
+    def said(one: Attack, twin: bool = False) -> Answer:
+        return ask(kubelet, replace(one.twin if twin else one.request, who=None))
+
+    refused = {one.id: said(one) for one in attacks}
+    assert {id: denial.denier(answer.status, answer.message) for id, answer in refused.items()} == {
+        one.id: one.expected_denier for one in attacks
+    }
+    assert {one.id for one in attacks if one.rule == "node-08" and not said(one, twin=True).ok} == set()
+
+
+def test_a_kubelet_registers_with_the_labels_that_it_is_started_with(cluster: Cluster, node: Object) -> None:
+    """The twin of the two is the Node's name: that of another machine is refused by the API server itself."""
+    fresh = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "fresh", "labels": node["metadata"]["labels"]}}
+    named = {name: Identity(f"system:node:{name}", ("system:nodes",)) for name in ("fresh", "another")}
+    answers = {name: cluster.api.request("POST", "/api/v1/nodes?dryRun=All", fresh, who) for name, who in named.items()}
+    assert answers["fresh"].status == 201, answers["fresh"].message
+    assert answers["another"].status == 403
+    assert "is not allowed to modify node" in answers["another"].message
+
+
+def test_a_kubelet_cannot_make_its_node_anew(cluster: Cluster, node: Object) -> None:
+    """Neither gone nor given to the garbage collector, so that it stands in its own way."""
+    kubelet = Identity(f"system:node:{node['metadata']['name']}", ("system:nodes",))
+    for path in (where(node), "/api/v1/nodes"):
+        gone = cluster.api.request("DELETE", f"{path}?dryRun=All", None, kubelet)
+        assert (gone.status, denial.denier(gone.status, gone.message)) == (403, denial.RBAC)
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": kubelet.user,
+            "groups": list(kubelet.groups),
+            "resourceAttributes": {"verb": "delete", "resource": "nodes", "name": node["metadata"]["name"]},
+        },
+    }
+    answer = cluster.api.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    assert answer.body["status"]["allowed"] is False
+    owner = {"apiVersion": "v1", "kind": "Namespace", "name": "gone", "uid": "00000000-0000-0000-0000-000000000001"}
+    owned = {"metadata": {"ownerReferences": [owner]}}
+    answer = cluster.api.request("PATCH", f"{where(node)}?dryRun=All", owned, kubelet, MERGE)
+    assert answer.status == 403
+    assert "ownerReferences" in answer.message
+    again = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node["metadata"]["name"]}}
+    assert cluster.api.request("POST", "/api/v1/nodes?dryRun=All", again, kubelet).status == 409
+
+
+# What runs on the node, and what labels any
+
+
+@pytest.fixture(scope="module")
+def daemon(cluster: Cluster, node: Object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """A pod's own token, of an account that may write every node; the pod runs on the node."""
+    name, api = {"name": DAEMON}, cluster.api
+    rules = [{"apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["get", "patch", "update"]}]
+    rbac = "rbac.authorization.k8s.io"
+    bound = {
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": DAEMON},
+        "subjects": [{"kind": "ServiceAccount", "name": DAEMON, "namespace": HOME}],
+    }
+    spec = {
+        "serviceAccountName": DAEMON,
+        "nodeName": node["metadata"]["name"],
+        "containers": [{"name": "main", "image": "registry.example/daemon:1"}],
+        "tolerations": [{"operator": "Exists"}],
+    }
+    made = {
+        core(HOME, "serviceaccounts"): {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": name},
+        group(f"{rbac}/v1", None, "clusterroles"): {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRole",
+            "metadata": name,
+            "rules": rules,
+        },
+        group(f"{rbac}/v1", None, "clusterrolebindings"): {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": name,
+            **bound,
+        },
+        core(HOME, "pods"): {"apiVersion": "v1", "kind": "Pod", "metadata": name, "spec": spec},
+    }
+    try:
+        for path, item in made.items():
+            answer = api.request("POST", path, item)
+            assert answer.ok, answer.message
+        pod = api.request("GET", core(HOME, "pods", DAEMON)).body
+        token = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {
+                "expirationSeconds": 3600,
+                "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": DAEMON, "uid": pod["metadata"]["uid"]},
+            },
+        }
+        answer = api.request("POST", core(HOME, "serviceaccounts", DAEMON, "token"), token)
+        assert answer.ok, answer.message
+        folder = tmp_path_factory.mktemp("daemon")
+        found = as_whom(cluster, folder, DAEMON, {"token": answer.body["status"]["token"]})
+        until(lambda: not found.request("GET", where(node)).ok, "the account has its rights")
+        yield found
+    finally:
+        for path in reversed(made):
+            api.request("DELETE", f"{path}/{DAEMON}?gracePeriodSeconds=0")
+
+
+@pytest.mark.parametrize("path", ["", "/status"])
+def test_what_a_kubelet_cannot_do_by_itself_no_pod_on_its_node_does_for_it(
+    cluster: Cluster, daemon: Api, node: Object, path: str
+) -> None:
+    """The twin is another label, which the pod's account may write."""
+    moved = labelled(words.POOL, other_pool(cluster, node))
+    assert judged(daemon, where(node) + path, moved) == (403, GUARD)
+    assert judged(daemon, where(node) + path, labelled(words.POOL, None)) == (403, GUARD)
+    assert judged(daemon, where(node) + path, labelled(NOTE, "hello")) == (200, denial.NONE)
+
+
+def test_an_account_without_a_pod_on_the_node_is_the_platforms_to_trust(cluster: Cluster, daemon: Api) -> None:
+    """The same account, the same label, on a node where it does not run: Karpenter's controllers label nodes so."""
+    elsewhere = next(n for n in cluster.api.items("/api/v1/nodes") if n["metadata"]["name"] != _runs_on(cluster))
+    moved = labelled(words.POOL, other_pool(cluster, elsewhere))
+    assert judged(daemon, where(elsewhere), moved) == (200, denial.NONE)
+
+
+def _runs_on(cluster: Cluster) -> str:
+    return cluster.api.request("GET", core(HOME, "pods", DAEMON)).body["spec"]["nodeName"]
+
+
+@pytest.mark.parametrize(
+    ("account", "space", "refused"),
+    [
+        ("node-feature-discovery", words.OPERATOR_NAMESPACE, True),
+        ("karpenter", "kube-system", False),
+        ("node-controller", "kube-system", False),
+    ],
+)
+def test_feature_discovery_moves_no_node_and_what_makes_nodes_does(
+    cluster: Cluster, node: Object, account: str, space: str, refused: bool
+) -> None:
+    """Whatever their rights are: with all of them the guard is what is left. What NFD publishes passes."""
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{space}", "system:masters")
+    who = Identity(f"system:serviceaccount:{space}:{account}", groups)
+    moved = labelled(words.POOL, other_pool(cluster, node))
+    assert judged(cluster.api, where(node), moved, who) == ((403, GUARD) if refused else (200, denial.NONE))
+    published: dict[str, Any] = labelled("feature.node.kubernetes.io/cpu-model.vendor_id", "Intel")
+    assert judged(cluster.api, where(node), published, who) == (200, denial.NONE)

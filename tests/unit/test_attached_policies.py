@@ -1,0 +1,169 @@
+"""id-06 through attachments: what a policy of its own lets the tenant do whose role it is attached to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import pytest
+from pack_cases import on_aws
+
+from tenancy.catalog import vocabulary as words
+from tenancy.rules import aws
+from tenancy.rules.found import UNKNOWN
+from tenancy.rules.objects import stack_findings
+
+Object = dict[str, Any]
+NOT_KNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+"""How the engine writes a string that a preview does not know."""
+WHOLE, OWN = "arn:aws:s3:::data/*", "arn:aws:s3:::data/acme/*"
+ACCOUNT = "arn:aws:iam::111122223333:policy"
+
+
+def policy(name: str = "p", on: str = WHOLE, *actions: str, tenant: str = "") -> Object:
+    statement = {"Effect": "Allow", "Action": [*(actions or ("s3:GetObject",))], "Resource": on}
+    tags = {"tags": {words.TENANT_TAG: tenant}} if tenant else {}
+    return on_aws(aws.POLICY, name, {"name": name, "policy": json.dumps({"Statement": [statement]}), **tags})
+
+
+def role(name: str, tenant: str | None = "acme", **more: Any) -> Object:
+    tags = {"tags": {words.TENANT_TAG: tenant}} if tenant else {}
+    return on_aws(aws.ROLE, name, {"name": name, **tags, **more})
+
+
+def given(*items: Object) -> list[tuple[str, str]]:
+    return [(one.object, one.given) for one in stack_findings(items) if one.rule == "id-06"]
+
+
+FOUND = f"policy p: s3:getobject on {WHOLE} for tenant acme"
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (aws.ATTACHMENT, {"role": "jobs", "policyArn": f"{ACCOUNT}/p"}),
+        (aws.ATTACHMENT, {"role": "jobs", "policyArn": f"{ACCOUNT}/below/a/path/p"}),
+        (aws.ATTACHMENT_TO_ALL, {"roles": ["else", "jobs"], "policyArn": f"{ACCOUNT}/p"}),
+        (aws.ALL_ATTACHMENTS, {"roleName": "jobs", "policyArns": [f"{ACCOUNT}/else", f"{ACCOUNT}/p"]}),
+    ],
+)
+def test_both_ends_are_found_by_what_they_are_called(kind: str, fields: Object) -> None:
+    attachment = on_aws(kind, "a", fields)
+    assert given(role("jobs"), policy(), attachment) == [(f"{kind} a", FOUND)]
+    assert given(role("jobs"), policy(on=OWN), attachment) == [], "below its prefix"
+    assert given(role("jobs", None), policy(), attachment) == [], "nobody's role"
+    assert given(role("other"), policy(), attachment) == [], "another role"
+
+
+def test_everything_on_everything_is_told_of_where_it_is_attached_too() -> None:
+    wide = policy("p", "*", "s3:*")
+    attachment = on_aws(aws.ATTACHMENT, "a", {"role": "jobs", "policyArn": f"{ACCOUNT}/p"})
+    assert given(role("jobs"), wide, attachment) == [(f"{aws.ATTACHMENT} a", "policy p: s3:* on * for tenant acme")]
+
+
+def test_a_role_that_names_a_policy_has_it_attached() -> None:
+    mine = role("jobs", managedPolicyArns=[f"{ACCOUNT}/p"])
+    assert given(mine, policy()) == [(f"{aws.ROLE} jobs", FOUND)]
+    assert given(mine, policy(on=OWN)) == []
+
+
+def test_what_aws_calls_the_same_is_not_the_programs() -> None:
+    theirs = on_aws(aws.ATTACHMENT, "a", {"role": "jobs", "policyArn": "arn:aws:iam::aws:policy/p"})
+    assert given(role("jobs"), policy(), theirs) == []
+
+
+def test_a_policy_with_the_tenants_tag_is_judged_once_where_it_stands() -> None:
+    attachment = on_aws(aws.ATTACHMENT, "a", {"role": "jobs", "policyArn": f"{ACCOUNT}/p"})
+    assert given(role("jobs"), policy(tenant="acme"), attachment) == []
+    assert given(role("jobs"), policy(tenant="rival"), attachment) == [(f"{aws.ATTACHMENT} a", FOUND)]
+
+
+def test_a_role_policy_reaches_its_role_by_name_as_well() -> None:
+    wide = json.loads(policy()["policy"])
+    inline = on_aws(aws.ROLE_POLICY, "a", {"role": "jobs", "policy": json.dumps(wide)})
+    assert given(role("jobs"), inline) == [(f"{aws.ROLE_POLICY} a", FOUND.partition(": ")[2])]
+
+
+UNPROTECTED: Any = None
+"""Options of a resource, which nothing here reads."""
+
+
+def in_preview(
+    pack: ModuleType, attachment: Object, sources: Mapping[str, Sequence[Object]], *others: Object
+) -> list[str]:
+    """What the stack's policies say in a preview that knows no ARN and no role's name yet."""
+    from pulumi_policy import ResourceValidationArgs, StackValidationArgs
+    from pulumi_policy.policy import PolicyResource
+    from pulumi_policy.proxy import unknown_checking_proxy
+
+    def made(item: Object, behind: Mapping[str, Sequence[Object]]) -> Any:
+        inputs = {key: value for key, value in item.items() if key not in {"kind", "metadata"}}
+        props, name = unknown_checking_proxy(inputs), item["metadata"]["name"]
+        of = {field: [made(one, {}) for one in found] for field, found in behind.items()}
+        return PolicyResource(item["kind"], props, "urn", name, UNPROTECTED, None, None, [], of)
+
+    said: list[str] = []
+    first = ResourceValidationArgs("pulumi:pulumi:Stack", {}, "urn", "s", UNPROTECTED, None, {}, {})
+    next(one for one in pack.POLICIES if one.name == "isolation").validate(first, lambda *_: None)
+    there = [one for found in sources.values() for one in found]
+    resources = [*(made(one, {}) for one in (*there, *others)), made(attachment, sources)]
+    for one in (one for one in pack.POLICIES if one.name.startswith("isolation-stack")):
+        one.validate(StackValidationArgs(resources, {}, {}), lambda text, _urn=None: said.append(text))
+    return [text for text in said if text.startswith(f"id-06: {attachment['kind']} ")]
+
+
+DARK = on_aws(aws.ATTACHMENT, "a", {"role": NOT_KNOWN, "policyArn": NOT_KNOWN})
+
+
+def test_both_ends_are_found_by_the_resources_that_a_preview_says_they_come_from(pack: ModuleType) -> None:
+    (said,) = in_preview(pack, DARK, {"role": [role("jobs")], "policyArn": [policy()]})
+    assert f"given {FOUND};" in said
+    assert in_preview(pack, DARK, {"role": [role("jobs")], "policyArn": [policy(on=OWN)]}) == []
+    assert in_preview(pack, DARK, {"role": [role("jobs", None)], "policyArn": [policy()]}) == []
+
+
+@pytest.mark.parametrize(
+    ("sources", "told"),
+    [
+        ({"role": [role("jobs")]}, f"policyArn {UNKNOWN} for tenant acme"),
+        ({"policyArn": [policy()]}, f"role {UNKNOWN}, policy p: s3:getobject on {WHOLE} for whatever tenant it is of"),
+        ({}, f"policyArn {UNKNOWN} for role {UNKNOWN}"),
+    ],
+    ids=["policy", "role", "neither"],
+)
+def test_an_end_that_comes_from_elsewhere_is_told_of(
+    pack: ModuleType, sources: Mapping[str, Sequence[Object]], told: str
+) -> None:
+    (said,) = in_preview(pack, DARK, sources)
+    assert f"given {told};" in said
+
+
+def test_of_many_roles_the_one_from_elsewhere_is_told_of(pack: ModuleType) -> None:
+    many = on_aws(aws.ATTACHMENT_TO_ALL, "a", {"roles": [NOT_KNOWN, NOT_KNOWN], "policyArn": NOT_KNOWN})
+    sources = {"roles": [role("jobs")], "policyArn": [policy()]}
+    whole, told = in_preview(pack, many, sources)
+    assert f"given {FOUND};" in whole
+    assert f"given roles {UNKNOWN}, policy p: " in told
+    both = in_preview(pack, many, {**sources, "roles": [role("jobs"), role("nodes", None)]})
+    assert len(both) == 1, "both are the program's"
+
+
+def test_a_role_whose_tenant_is_not_known_is_told_of(pack: ModuleType) -> None:
+    (said,) = in_preview(pack, DARK, {"role": [role("jobs", NOT_KNOWN)], "policyArn": [policy()]})
+    assert f"given role {UNKNOWN}, policy p: " in said
+
+
+def test_a_role_that_is_nobodys_may_have_a_policy_from_elsewhere(pack: ModuleType) -> None:
+    assert in_preview(pack, DARK, {"role": [role("nodes", None)]}) == []
+
+
+def test_a_policy_that_stays_below_a_prefix_may_go_to_a_role_from_elsewhere(pack: ModuleType) -> None:
+    assert in_preview(pack, DARK, {"policyArn": [policy(on=OWN)]}) == []
+
+
+def test_two_names_that_are_not_known_are_not_taken_for_one(pack: ModuleType) -> None:
+    unnamed = {**role("jobs"), "name": NOT_KNOWN}
+    said = in_preview(pack, DARK, {"policyArn": [policy()]}, unnamed)
+    assert [UNKNOWN in text for text in said] == [True]

@@ -1,0 +1,233 @@
+"""node-08: which labels of nodes the plan places work by, and which of other programs a kubelet may rewrite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from check_cases import M7I, TEAMS, flavor, home, kept, pod, queue
+from pack_cases import cluster_queue, group, node_pool, with_field
+
+from tenancy.catalog import vocabulary as words
+from tenancy.live.attacks import Scene
+from tenancy.live.attacks.nodes import node_attacks
+from tenancy.plan import Plan, make_plan
+from tenancy.plan.guards import PLACE, PLACING, guard_objects, guards
+from tenancy.plan.pools import MIG_CONFIG, PLUGIN_CONFIG, node_labels
+from tenancy.plan.samples import sample
+from tenancy.rules import aws
+from tenancy.rules.found import UNKNOWN, Finding
+from tenancy.rules.index import findings_together
+from tenancy.rules.levels import Level, Preset, level_of
+from tenancy.spec import Loaded, load
+
+ROOT = Path(__file__).parents[2]
+TEAM = "bank.example/team"
+NONE = "no ValidatingAdmissionPolicy on updates of nodes and nodes/status"
+Object = dict[str, Any]
+
+
+# What our guard keeps
+
+
+@pytest.fixture(scope="module", params=["local", "bank"])
+def loaded(request: pytest.FixtureRequest) -> Loaded:
+    return load(ROOT / "stacks" / request.param)
+
+
+@pytest.fixture(scope="module")
+def plan(loaded: Loaded) -> Plan:
+    return make_plan(loaded.environment, loaded.tenants)
+
+
+def is_kept(label: str) -> bool:
+    return label.startswith(PLACING) or label == PLACE
+
+
+def test_every_label_that_a_flavor_or_the_topology_chooses_nodes_by_is_kept(plan: Plan) -> None:
+    chosen: set[str] = set()
+    for item in plan.objects():
+        if item["kind"] == "ResourceFlavor":
+            chosen |= {*item["spec"].get("nodeLabels", {})}
+        elif item["kind"] == "Topology":
+            chosen |= {level["nodeLabel"] for level in item["spec"]["levels"]}
+    assert words.POOL in chosen
+    assert {label for label in chosen if not is_kept(label)} == set()
+
+
+def test_every_label_that_sample_work_chooses_nodes_by_is_kept(loaded: Loaded) -> None:
+    pods = [
+        sample("pod", loaded.environment, tenant, part, {}) for tenant in loaded.tenants for part in tenant.namespaces
+    ]
+    chosen = {label for pod in pods for label in pod["spec"].get("nodeSelector") or {}}
+    assert {label for label in chosen if not is_kept(label)} == set()
+
+
+def test_of_the_labels_that_nodes_are_born_with_only_those_of_their_machine_are_not_kept(loaded: Loaded) -> None:
+    of_machine = {"node.kubernetes.io/instance-type", "nvidia.com/gpu.present", MIG_CONFIG, PLUGIN_CONFIG}
+    born = {label for name, pool in loaded.environment.pools.items() for label in node_labels(name, pool)}
+    assert {label for label in born if not is_kept(label)} <= of_machine
+
+
+def test_no_guard_is_asked_when_a_node_is_made_or_goes(loaded: Loaded) -> None:
+    (guard,) = (guard for guard in guards(loaded.environment) if "node-08" in guard.rules)
+    assert guard.operations == ("UPDATE",)
+    assert guard.resources == [("", "v1", ["nodes", "nodes/status"])]
+
+
+def test_a_cluster_without_a_node_of_a_pool_is_not_asked_and_says_so(loaded: Loaded) -> None:
+    scene = Scene(loaded.environment, loaded.tenants, nodes=())
+    assert [(a.rule, a.skipped) for a in node_attacks(scene)] == [("node-08", "no node of a pool is there")]
+
+
+# What the pack says of others' programs
+
+
+def found(*items: Object) -> list[Finding]:
+    return [one for one in findings_together(items) if one.rule == "node-08"]
+
+
+def given(*items: Object) -> list[str]:
+    return [one.given for one in found(*items)]
+
+
+def chosen(tenant: str, **spec: Any) -> Object:
+    """A pod of a tenant's."""
+    item = pod(**spec)
+    return {**item, "metadata": {**item["metadata"], "namespace": tenant, "labels": {words.TENANT: tenant}}}
+
+
+def pool(labels: Any = None, name: str = "p") -> Object:
+    return node_pool(name, M7I, [], labels or {TEAM: "acme"})
+
+
+def required(*values: str) -> Object:
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [{"key": TEAM, "operator": "In", "values": [*values]}]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+OWN = chosen("acme", nodeSelector={TEAM: "acme"})
+SAID = f"label {TEAM}: acme for acme, and {NONE}"
+
+
+def test_a_label_that_one_tenants_work_chooses_is_told_of() -> None:
+    assert given(*TEAMS, pool(), OWN) == [SAID]
+    assert given(*TEAMS, pool(), chosen("acme", affinity=required("acme", "spare"))) == [SAID]
+
+
+def test_a_flavor_chooses_for_the_tenants_whose_queues_have_it() -> None:
+    flavors = (flavor("a100", {TEAM: "acme"}), queue("acme"), cluster_queue("acme--batch", "acme"))
+    assert given(*TEAMS, pool(), *flavors) == [SAID]
+    assert given(*TEAMS, pool(), *flavors, cluster_queue("rival--batch", "rival")) == [], "both have it"
+
+
+def test_the_name_of_a_nodepool_and_of_a_node_group_is_a_label_as_well() -> None:
+    named = chosen("acme", nodeSelector={"karpenter.sh/nodepool": "p"})
+    assert given(*TEAMS, pool({"a": "b"}), named) == [f"label karpenter.sh/nodepool: p for acme, and {NONE}"]
+    of_group = chosen("acme", nodeSelector={"eks.amazonaws.com/nodegroup": "g"})
+    (one,) = found(*TEAMS, group("g", nodeGroupName="g"), of_group)
+    assert one.object == f"{aws.GROUP} g"
+    assert one.given.startswith("label eks.amazonaws.com/nodegroup: g for acme, and ")
+    assert one.given.endswith("EKS gives node groups no label of node-restriction.kubernetes.io/")
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        (*TEAMS, pool()),
+        (*TEAMS, OWN),
+        (*home("acme"), pool(), OWN),
+        (*TEAMS, pool(), OWN, chosen("rival", nodeSelector={TEAM: "acme"})),
+        (*TEAMS, pool({TEAM: "rival"}), OWN),
+        (pool(), with_field(OWN, ("metadata", "labels"), {})),
+        (*TEAMS, pool({"team.node-restriction.kubernetes.io/of": "acme"}), OWN),
+    ],
+    ids=["nobody chooses", "no pool", "one tenant alone", "everybody", "another value", "no tenant", "another label"],
+)
+def test_what_keeps_nobody_apart_is_no_finding(items: tuple[Object, ...]) -> None:
+    assert given(*items) == []
+
+
+@pytest.mark.parametrize(
+    ("label", "told"),
+    [
+        ("node-restriction.kubernetes.io/team", False),
+        ("acme.node-restriction.kubernetes.io/team", False),
+        ("node-role.kubernetes.io/team", False),
+        ("example.k8s.io/team", False),
+        ("topology.kubernetes.io/zone", True),
+        ("kubelet.kubernetes.io/team", True),
+        ("feature.node.kubernetes.io/team", True),
+        ("notkubernetes.io/team", True),
+        ("team", True),
+    ],
+)
+def test_a_label_is_told_of_where_a_kubelet_may_write_it(label: str, told: bool) -> None:
+    items = (*TEAMS, pool({label: "acme"}), chosen("acme", nodeSelector={label: "acme"}))
+    assert bool(given(*items)) is told
+
+
+def policy(**rule: Any) -> tuple[Object, ...]:
+    binding, item = kept("nodes", "nodes/status")
+    rules = item["spec"]["matchConstraints"]["resourceRules"][0]
+    return binding, with_field(item, ("spec", "matchConstraints", "resourceRules", 0), {**rules, **rule})
+
+
+@pytest.mark.parametrize(
+    ("rule", "left"),
+    [
+        ({}, None),
+        ({"resources": ["*/*"]}, None),
+        ({"resources": ["nodes/*"]}, None),
+        ({"operations": ["*"], "apiGroups": ["*"]}, None),
+        ({"resources": ["nodes"]}, "nodes/status"),
+        ({"resources": ["*"]}, "nodes/status"),
+        ({"resources": ["*/status"]}, "nodes"),
+        ({"resources": ["pods", "pods/status"]}, "nodes and nodes/status"),
+        ({"operations": ["CREATE", "DELETE"]}, "nodes and nodes/status"),
+        ({"apiGroups": ["apps"]}, "nodes and nodes/status"),
+        ({"resources": UNKNOWN}, None),
+    ],
+)
+def test_a_policy_is_asked_as_the_api_server_matches(rule: Object, left: str | None) -> None:
+    said = given(*TEAMS, pool(), OWN, *policy(**(rule if rule != {"resources": UNKNOWN} else {"resources": [UNKNOWN]})))
+    assert [text.rpartition(" on updates of ")[2] for text in said] == ([left] if left else [])
+
+
+def test_a_policy_that_no_binding_names_keeps_nothing() -> None:
+    assert given(*TEAMS, pool(), OWN, policy()[1]) == [SAID]
+
+
+def test_labels_that_are_not_known_are_told_of() -> None:
+    for path in (("spec", "template", "metadata", "labels"), ("spec", "template", "metadata", "labels", TEAM)):
+        assert given(*TEAMS, with_field(pool(), path, UNKNOWN), OWN) == [f"label {TEAM}: {UNKNOWN}, and {NONE}"]
+
+
+def test_work_that_is_not_known_makes_of_a_finding_an_advice() -> None:
+    other = chosen("rival", nodeSelector=UNKNOWN)
+    (said,) = given(*TEAMS, pool(), OWN, other)
+    assert UNKNOWN in said
+
+
+@pytest.mark.parametrize(
+    ("preset", "level"),
+    [
+        (Preset.BASELINE, Level.ADVISORY),
+        (Preset.RESTRICTED, Level.ADVISORY),
+        (Preset.REGULATED, Level.MANDATORY),
+    ],
+)
+def test_it_advises_and_refuses_what_is_regulated(preset: Preset, level: Level) -> None:
+    (one,) = found(*TEAMS, pool(), OWN)
+    assert level_of(one, preset) is level
+
+
+def test_our_own_plan_is_silent_and_without_its_guard_is_told_of(loaded: Loaded, plan: Plan) -> None:
+    makers = [pool(node_labels(name, of), name) for name, of in loaded.environment.pools.items()]
+    whole = [*plan.objects(), *makers]
+    assert given(*whole) == []
+    bare = [item for item in whole if item["metadata"]["name"] != "tenancy-nodes"]
+    assert len(whole) - len(bare) == 2, "the policy and its binding"
+    assert given(*bare) != []
+    assert any(item["metadata"]["name"] == "tenancy-nodes" for item in guard_objects(loaded.environment))
