@@ -216,6 +216,9 @@ def _of_one(item: Object) -> Iterator[Fact]:
     elif kind == "NetworkPolicy":
         for where, value in _reach(item):
             yield Topic.REACH, (whose, f"pods of {space}{_selected(item)}", where), value
+    elif kind in CILIUM:
+        for who, where, value in _ciliums(item, ""):
+            yield Topic.REACH, (whose, who, where), value
     elif kind in {"RoleBinding", "ClusterRoleBinding"}:
         for subject in many(at(item, "subjects")):
             who = f"{at(subject, 'kind')} {at(subject, 'name')}"
@@ -248,6 +251,7 @@ def _selected(item: Object) -> str:
     return f" with {json.dumps(chosen, sort_keys=True)}" if chosen else ""
 
 
+CILIUM = frozenset({"CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy"})
 _SIDES = (("egress", "to", "connect"), ("ingress", "from", "accept"))
 
 
@@ -258,6 +262,31 @@ def _reach(item: Object) -> Iterator[tuple[str, str]]:
             through = f", port {', '.join(ports)}" if ports else ", every port"
             for peer in many(at(rule, key)) or [None]:
                 yield f"{_peer(peer)}{through}", value
+
+
+def _ciliums(item: Object, suffix: str) -> Iterator[tuple[str, str, str]]:
+    """Of a policy of Cilium's, with `Deny` for a suffix what it denies: pods of whom, whom they may reach, and how."""
+    space = at(item, "metadata", "namespace")
+    for spec in (at(item, "spec"), *many(at(item, "specs"))):
+        chosen = at(spec, "endpointSelector")
+        who = f"pods of {space or 'every namespace'}{f' with {json.dumps(chosen, sort_keys=True)}' if chosen else ''}"
+        for direction, key, value in _SIDES:
+            for rule in many(at(spec, f"{direction}{suffix}")):
+                ports = [_cilium_port(p) for to in many(at(rule, "toPorts")) for p in many(at(to, "ports"))]
+                through = f", port {', '.join(ports)}" if ports else ", every port"
+                peers = [
+                    f"{field.removeprefix(key)} {peer if isinstance(peer, str) else json.dumps(peer, sort_keys=True)}"
+                    for field in sorted(rule)
+                    if field.startswith(key) and field != "toPorts"
+                    for peer in many(rule[field])
+                ]
+                for peer in peers or ["everything"]:
+                    yield who, f"{peer}{through}", value
+
+
+def _cilium_port(port: Any) -> str:
+    last = f"-{port['endPort']}" if at(port, "endPort") else ""
+    return f"{at(port, 'port')}{last}/{at(port, 'protocol') or 'ANY'}"
 
 
 def _peer(peer: Any) -> str:
@@ -303,7 +332,8 @@ def _on_aws(item: Object, whose: str, name: str) -> Iterator[Fact]:
 
 
 def _opened(preview: Preview) -> Iterator[Change]:
-    """Namespaces that stay and lose their default-deny: all of what it kept out is let in."""
+    """What is let in because a deny goes while who was behind it stays."""
+    yield from _admitted(preview)
     denied, kept = (
         {_space(item): item for item in items if _denies(item)} for items in (preview.before, preview.after)
     )
@@ -312,6 +342,23 @@ def _opened(preview: Preview) -> Iterator[Change]:
         whose = str(at(denied[space], "metadata", "labels", words.TENANT) or "")
         what = "everything that no other policy keeps out, for its default-deny goes"
         yield Change(Topic.REACH, whose, what, None, "connect", f"pods of {space}")
+
+
+def _admitted(preview: Preview) -> Iterator[Change]:
+    """By policies of Cilium's that deny less."""
+    denied, kept = (
+        {
+            (str(at(item, "metadata", "labels", words.TENANT) or ""), *given)
+            for item in items
+            if item["kind"] in CILIUM
+            for given in _ciliums(item, "Deny")
+        }
+        for items in (preview.before, preview.after)
+    )
+    gone, still = ({_name(i) for i in items if i[_TYPE] == _TENANT} for items in (preview.before, preview.after))
+    for whose, who, where, value in sorted(denied - kept):
+        if whose not in gone - still:
+            yield Change(Topic.REACH, whose, f"{where}, which no policy denies any more", None, value, who)
 
 
 def _denies(item: Object) -> bool:

@@ -68,6 +68,21 @@ SPACE, LOCAL = "kubernetes:core/v1:Namespace", "kubernetes:kueue.x-k8s.io/v1beta
 GROUP, ROLE = "aws:eks/nodeGroup:NodeGroup", "aws:iam/rolePolicy:RolePolicy"
 BUCKET = "aws:s3/bucket:Bucket"
 
+CNP, CCNP = (f"kubernetes:cilium.io/v2:Cilium{kind}Policy" for kind in ("Network", "ClusterwideNetwork"))
+TO_443 = {"toPorts": [{"ports": [{"port": "443", "protocol": "TCP"}]}]}
+A_HOST = 'FQDNs {"matchName": "a.example"}'
+DENIES, TO_NODES = {"toCIDRSet": [{"cidr": "169.254.169.254/32"}]}, {"toEntities": ["remote-node"]}
+
+
+def cilium(**spec: Any) -> dict[str, Any]:
+    return {**manifest("open", {"endpointSelector": {}, **spec}, "fraud--train"), "kind": "CiliumNetworkPolicy"}
+
+
+def fence(*denied: dict[str, Any]) -> dict[str, Any]:
+    made = manifest("tenancy--fraud", {"endpointSelector": {}, "egressDeny": list(denied)})
+    return {**made, "kind": "CiliumClusterwideNetworkPolicy"}
+
+
 CASES: dict[str, tuple[Any, Change, Alarm | None]] = {
     "less is guaranteed": (
         step("update", QUEUE, queue("8"), queue("6")),
@@ -124,6 +139,28 @@ CASES: dict[str, tuple[Any, Change, Alarm | None]] = {
             None,
             "connect",
             "pods of fraud--train",
+        ),
+        Alarm.WIDER_REACH,
+    ),
+    "a host opens to Cilium": (
+        step("update", CNP, cilium(egress=[]), cilium(egress=[{"toFQDNs": [{"matchName": "a.example"}], **TO_443}])),
+        Change(Topic.REACH, "fraud", f'{A_HOST}, port 443/TCP', None, "connect", "pods of fraud--train"),
+        Alarm.WIDER_REACH,
+    ),
+    "a host closes to Cilium": (
+        step("delete", CNP, cilium(egress=[{"toFQDNs": [{"matchName": "a.example"}], **TO_443}])),
+        Change(Topic.REACH, "fraud", f'{A_HOST}, port 443/TCP', "connect", None, "pods of fraud--train"),
+        None,
+    ),
+    "what Cilium denied opens": (
+        step("update", CCNP, fence(DENIES, TO_NODES), fence(DENIES)),
+        Change(
+            Topic.REACH,
+            "fraud",
+            "Entities remote-node, every port, which no policy denies any more",
+            None,
+            "connect",
+            "pods of every namespace",
         ),
         Alarm.WIDER_REACH,
     ),
@@ -228,6 +265,13 @@ def test_a_default_deny_that_goes_with_its_namespace_opens_nothing(file: Path) -
     found = changes([read(str(write(file, *steps)))])
     assert [c for c in found if c.topic is Topic.REACH] == []
     assert any(c.topic is Topic.WORK for c in found)
+
+
+def test_a_fence_that_goes_with_its_tenant_opens_nothing(file: Path) -> None:
+    goes, tenant = step("delete", CCNP, fence(DENIES)), step("delete", "gpu-tenancy:index:Tenant", {}, name="fraud")
+    opened = [Alarm.WIDER_REACH]
+    assert [alarm(c) for c in changes([read(str(write(file, goes)))]) if c.topic is Topic.REACH] == opened
+    assert [c for c in changes([read(str(write(file, goes, tenant)))]) if c.topic is Topic.REACH] == []
 
 
 def test_halves_of_a_replacement_count_once(file: Path) -> None:
