@@ -100,9 +100,10 @@ def _pod(loaded: Loaded, held: dict[str, Any], labels: dict[str, str]) -> Iterat
 
 def _promised(loaded: Loaded) -> Iterator[Sample]:
     """Guarantees and what of them is lent, as Kueue tells them."""
-    from tenancy.plan.queues import flavor_name, queue_name, queue_resource, shares, tenant_cohort
+    from tenancy.plan.queues import above_queues, flavor_name, queue_name, queue_resource, shares
 
     environment = loaded.environment
+    above = {tenant.tenant: above_queues(tenant) for tenant in loaded.tenants}
     for tenant, share in shares(environment, loaded.tenants).items():
         for tier, pools in share.held.items():
             for metric, stakes in (
@@ -112,7 +113,7 @@ def _promised(loaded: Loaded) -> Iterator[Sample]:
                 for pool, flavors in stakes.items():
                     for flavor, count in flavors.items():
                         facts = {
-                            "cohort": tenant_cohort(tenant),
+                            "cohort": above[tenant],
                             "cluster_queue": queue_name(tenant, tier),
                             "flavor": flavor_name(environment, pool),
                             "resource": queue_resource(environment, flavor),

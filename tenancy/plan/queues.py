@@ -80,6 +80,11 @@ def tenant_cohort(tenant: str) -> str:
     return words.derived_name("tenant", tenant)
 
 
+def above_queues(tenant: Tenant) -> str:
+    """Name of the Cohort that a tenant's queues stand in: its own, or for one queue its department's."""
+    return tenant_cohort(tenant.tenant) if len(tenant.tiers) > 1 else department_cohort(tenant.department)
+
+
 def queue_name(tenant: str, tier: str) -> str:
     """Name of a ClusterQueue; a label of its pods, so at most 63 characters by the limits on both parts."""
     return words.derived_name(tenant, tier)
@@ -443,23 +448,21 @@ def tenant_queues(environment: Environment, tenant: Tenant, share: Share, ledger
     whole: Counter[tuple[str, str]] = Counter()
     for amounts in nominal.values():
         whole.update(amounts)
-    above, weight = department_cohort(tenant.department), str(tenant.weight)
+    above, weight = above_queues(tenant), str(tenant.weight)
+    alone = above != tenant_cohort(tenant.tenant)
     made: list[Object] = []
-    if alone := len(nominal) == 1:
-        cohort_of_queues, weight_of_queues = above, weight
-    else:
-        cohort_of_queues, weight_of_queues = tenant_cohort(tenant.tenant), "1"
+    if not alone:
         cohort = {
-            "parentName": above,
+            "parentName": department_cohort(tenant.department),
             "resourceGroups": _groups(environment, pools, resources, {}, borrowingLimit=borrowed, lendingLimit=lent),
             "fairSharing": {"weight": weight},
         }
-        made.append(manifest(API, "Cohort", cohort_of_queues, labels, {"spec": cohort}))
+        made.append(manifest(API, "Cohort", above, labels, {"spec": cohort}))
     for tier, own in nominal.items():
         mine = spanned[tier]
         more = whole + borrowed - own if environment.tiers[tier].borrows else {}
         spec = {
-            "cohortName": cohort_of_queues,
+            "cohortName": above,
             "namespaceSelector": {"matchLabels": {words.TENANT: tenant.tenant}},
             "queueingStrategy": "StrictFIFO" if environment.tiers[tier].order is Order.STRICT else "BestEffortFIFO",
             # Explicit limits, all of them: an absent one would mean all there is.
@@ -474,7 +477,7 @@ def tenant_queues(environment: Environment, tenant: Tenant, share: Share, ledger
                 "reclaimWithinCohort": "Any",
                 "borrowWithinCohort": {"policy": "Never"},
             },
-            "fairSharing": {"weight": weight_of_queues},
+            "fairSharing": {"weight": weight if alone else "1"},
             "admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"},
             "stopPolicy": _stop(environment, tenant, mine),
             **_checks(environment, mine),
