@@ -36,6 +36,9 @@ CHARTS: Mapping[str, ChartPin] = {
     "dra-driver-nvidia-gpu": ChartPin(
         "oci://registry.k8s.io/dra-driver-nvidia/charts", "dra-driver-nvidia-gpu", "0.5.0"
     ),
+    # The line that its makers' pages called stable when read; values of loft-sh/vcluster@7e3deaa, 2026-03-17, which is
+    # between 0.33 and 0.34.
+    "vcluster": ChartPin("https://charts.loft.sh", "vcluster", "0.34.0"),
     # prometheus-community/helm-charts, 2026-09-04 and 2026-08-10. Both are of operator v0.93.1: two bug fixes after
     # v0.93.0, whose definitions tests judge by.
     "kube-prometheus-stack": ChartPin("oci://ghcr.io/prometheus-community/charts", "kube-prometheus-stack", "89.2.2"),

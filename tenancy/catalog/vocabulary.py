@@ -41,6 +41,8 @@ ALLOWED_RESOURCES = PREFIX + "allowed-resources"
 SANDBOX_CLASS = "tenancy-sandbox"
 """RuntimeClass of tenants in sandboxes; no other is ours."""
 ALLOWED_RUNTIMES = PREFIX + "allowed-runtime-classes"
+VIRTUAL_CLUSTER = "virtual-cluster"
+"""A part's own control plane: its Helm release, its service account, and the ClusterRole `tenancy-` of that."""
 TOKEN_ACCOUNTS = PREFIX + "token-service-accounts"
 """Service accounts whose pods get a token of the API server's."""
 DEFAULT_LIMITS = PREFIX + "default-limits"
@@ -65,6 +67,7 @@ class Allowance(StrEnum):
     GPUS_FOR_ALL = "gpus-for-all"  # GPUs for whoever may make work
     IMAGE_TAGS = "image-tags"  # images by tag
     NODE_RUNTIME = "node-runtime"  # the node's own runtime
+    SYNCED_NAMES = "synced-names"  # the cluster's names, where a virtual cluster's syncer makes the pod
     WRITABLE_ROOT = "writable-root"  # a root file system that containers write to
 
 

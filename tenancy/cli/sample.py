@@ -5,15 +5,16 @@ import re
 import click
 
 from tenancy.cli.common import (
+    BAD_INPUT,
     environment_argument,
     example,
+    fail,
     lab_option,
     load_or_exit,
     print_json,
     refuses_bad_input,
     tenant_or_exit,
 )
-from tenancy.rules.catalogue import Violation
 
 
 @click.command("sample", epilog=example("tenancy sample pod local --tenant fraud --gpu a100=1 | kubectl create -f -"))
@@ -41,6 +42,7 @@ def _wanted(gpus: tuple[str, ...]) -> dict[str, int]:
     for text in gpus:
         flavor, given, count = text.partition("=")
         if not flavor or (given and not re.fullmatch("[1-9][0-9]{0,5}", count)):
-            raise Violation("build-01", f"--gpu {text}", "write --gpu FLAVOR=N with N of 1 or more")
+            change = "write --gpu FLAVOR=N with N of 1 or more"
+            fail(f"given --gpu {text}; rule: a flavor and how many of it; change: {change}", BAD_INPUT)
         wanted[flavor] = int(count or "1")
     return wanted

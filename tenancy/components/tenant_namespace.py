@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pulumi
 
 from tenancy.components.manifest import Manifest, child_name
+from tenancy.components.release import Release
 from tenancy.plan.model import NamespacePlan
 
 
@@ -34,6 +35,9 @@ class TenantNamespace(pulumi.ComponentResource):
             parent=self, depends_on=[self.namespace], deleted_with=None if adopt else self.namespace
         )
         self.walls = [Manifest(child_name(name, wall), wall, standing) for wall in plan.isolation]
-        for binding in plan.access:
-            Manifest(child_name(name, binding), binding, pulumi.ResourceOptions(parent=self, depends_on=self.walls))
+        behind = pulumi.ResourceOptions(parent=self, depends_on=self.walls)
+        access = [Manifest(child_name(name, binding), binding, behind) for binding in plan.access]
+        if plan.chart:
+            standing_on = pulumi.ResourceOptions(parent=self, depends_on=[*self.walls, *access])
+            Release(f"{name}-{plan.chart.name}", plan.chart, standing_on)
         self.register_outputs({"namespace": plan.name})

@@ -25,6 +25,7 @@ from tenancy.plan.sandbox import runtime_classes
 from tenancy.plan.services import metrics_charts, queue_chart, services_plan
 from tenancy.plan.shared_aws import data_plan
 from tenancy.plan.tenants_own import tenant_aws_plan
+from tenancy.plan.virtual_clusters import virtual_cluster
 from tenancy.plan.workloads import default_account, service_accounts
 from tenancy.spec.environment import Environment
 from tenancy.spec.tenant import Tenant
@@ -97,6 +98,7 @@ def _tenant(environment: Environment, tenant: Tenant) -> TenantPlan:
                     *service_accounts(environment, tenant, namespace),
                     *role_bindings(environment, tenant, namespace),
                 ),
+                chart=virtual_cluster(environment, tenant, namespace),
             )
             for namespace in tenant.namespaces
         ),

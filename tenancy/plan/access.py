@@ -66,6 +66,20 @@ _VIEW_QUEUES: Rights = {
 }
 """Nobody of a tenant's writes there: a Workload's status is what was admitted, a queue's spec whose share it spends."""
 
+_SYNC: Rights = {
+    ("", ("configmaps", "persistentvolumeclaims", "pods", "secrets", "services")): (
+        *READ,
+        *("create", "update", "patch", "delete"),
+    ),
+    ("", ("pods/attach", "pods/exec", "pods/portforward")): ("get", "create"),
+    ("", ("pods/ephemeralcontainers",)): ("update", "patch"),
+    ("", ("endpoints", "events", "pods/log")): READ,
+    ("apps", ("deployments", "replicasets", "statefulsets")): READ,
+    ("discovery.k8s.io", ("endpointslices",)): READ,
+}
+"""Of a virtual cluster's syncer: the chart's own role (loft-sh/vcluster@000779f chart/templates/role.yaml) without
+endpoints, which lead wherever somebody writes, and without the status of pods."""
+
 PERSONAS: Mapping[Role, tuple[Rights, ...]] = {
     Role.VIEWER: (_VIEW,),
     Role.OPERATOR: (_VIEW, _OPERATE),
@@ -106,6 +120,8 @@ def cluster_roles(environment: Environment) -> tuple[Object, ...]:
     group, resource, verb = words.GPU_GRANT
     all_rights: dict[str, tuple[Rights, ...]] = {role: _rights(environment, role) for role in PERSONAS}
     all_rights[GPU_USER] = ({(group, (resource,)): (verb,)},)
+    if environment.virtual_clusters:
+        all_rights[words.VIRTUAL_CLUSTER] = (_SYNC,)
     labels = platform_labels(environment)
     return tuple(
         manifest("rbac.authorization.k8s.io/v1", "ClusterRole", role_name(role), labels, {"rules": rules(rights)})
@@ -123,6 +139,9 @@ def role_bindings(environment: Environment, tenant: Tenant, namespace: Namespace
     users = {(u.kind, u.name) for u in tenant.gpu_users if held(u.namespaces, namespace)}
     if users:
         bindings.append(_binding(environment, tenant, namespace, GPU_USER, sorted(users)))
+    if tenant.in_virtual_clusters:
+        syncer = ("ServiceAccount", f"{namespace.name}/{words.VIRTUAL_CLUSTER}")
+        bindings.append(_binding(environment, tenant, namespace, words.VIRTUAL_CLUSTER, [syncer]))
     return tuple(bindings)
 
 

@@ -153,6 +153,8 @@ def _bound(tenant: Tenant, plan: Plan) -> Iterator[Entry]:
 
 def _lines(tenant: Tenant, kind: str, name: str, role: str) -> list[tuple[Location, frozenset[str]]]:
     """The entries under `people` that give somebody a role, with the namespaces of those that name some."""
+    if role == words.VIRTUAL_CLUSTER:
+        return [(("isolation",), frozenset())]
     found: list[tuple[Location, frozenset[str]]] = [
         (("people", i), frozenset(words.derived_name(tenant.tenant, part) for part in person.namespaces))
         for i, person in enumerate(tenant.people)

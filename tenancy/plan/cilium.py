@@ -59,7 +59,7 @@ def namespace_policies(environment: Environment, tenant: Tenant, namespace: Name
         yield policy("reach-hosts", named)
     if tenant.has_identity(namespace) and environment.aws.identity is not PodIdentity.IRSA:
         yield policy("pod-identity", [{"toEntities": ["host"], "toPorts": [_ports(AGENT_PORT)]}])
-    if accounts := [account.name for account in namespace.service_accounts if account.api_token]:
+    if accounts := [account.name for account in tenant.accounts_in(namespace) if account.api_token]:
         who = {"matchExpressions": [{"key": ACCOUNT, "operator": "In", "values": sorted(accounts)}]}
         yield policy("api-server", [{"toEntities": ["kube-apiserver"], "toPorts": [_ports(API_PORT)]}], who)
 
@@ -129,7 +129,7 @@ def tenant_fences(environment: Environment, tenant: Tenant) -> tuple[Object, ...
     knows = [
         tenant.namespace_name(part)
         for part in tenant.namespaces
-        if any(account.api_token for account in part.service_accounts)
+        if any(account.api_token for account in tenant.accounts_in(part))
     ]
     if len(knows) < len(tenant.namespaces):
         others_of_mine = [{"key": SPACE, "operator": "NotIn", "values": knows}] if knows else []

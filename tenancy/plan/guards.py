@@ -306,6 +306,13 @@ _BY_CLAIM: Mapping[str, str] = {
             && has(variables.spec.resourceClaims) && size(variables.spec.resourceClaims) > 0)))""",
 }
 
+# Where there are virtual clusters. A syncer writes into every pod that it makes where their DNS and API server are.
+_SYNCED: Mapping[str, str] = {
+    "dns-01": f"""({_POD_RULES["dns-01"]})
+        || ({_may(_Allowance.SYNCED_NAMES)} && (!variables.placing || request.userInfo.username
+            == 'system:serviceaccount:' + namespaceObject.metadata.name + ':' + {_cel(words.VIRTUAL_CLUSTER)}))""",
+}
+
 MOST_DEVICES = 32
 """Devices of one claim: no scheduler gives more (`AllocationResultsMaxSize`)."""
 
@@ -700,7 +707,11 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
         ("batch", "v1", ["jobs"]),
         ("apps", "v1", ["deployments", "statefulsets", "replicasets", "daemonsets"]),
     ]
-    pod_rules = {**_POD_RULES, **(_BY_CLAIM if environment.devices_by_claim else {})}
+    pod_rules = {
+        **_POD_RULES,
+        **(_BY_CLAIM if environment.devices_by_claim else {}),
+        **(_SYNCED if environment.virtual_clusters else {}),
+    }
     queued = environment.queued
     makers = {"byController": _who(environment)["byController"]}
 

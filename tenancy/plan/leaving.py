@@ -1,4 +1,5 @@
-"""What a tenant that leaves still has, by the stage that its file says: the one place where this is decided."""
+"""What a tenant has on the cluster, where that is less than its file says: one that leaves, by its stage, and one whose
+people work in virtual clusters. The one place where this is decided."""
 
 from __future__ import annotations
 
@@ -20,19 +21,23 @@ def standing(tenants: Iterable[Tenant]) -> tuple[Tenant, ...]:
 
 
 def _at_stage(tenant: Tenant) -> Tenant:
-    """Everybody reads, and nothing new starts.
+    """Everybody reads, and of one that leaves nothing new starts.
+
+    Behind a virtual cluster people work with an API server of their own. Whoever could make a pod beside it, or enter
+    its control plane, would be past what it keeps apart.
 
     What runs may end: it is the tenant's last work, and whoever stays after all has lost none of it. `queue: drain`
     beside it evicts that too. Walls, guards and the grants of what still runs stay. GPU grants do too: without a role
     that makes work they are worth nothing, and a namespace without any opens its GPUs to all.
     """
-    if tenant.leaving is None:
+    if tenant.leaving is None and not tenant.in_virtual_clusters:
         return tenant
+    stopped = Gate.DRAIN if tenant.queue is Gate.DRAIN else Gate.HOLD
     return tenant.model_copy(
         update={
             "people": tuple(person.model_copy(update={"role": Role.VIEWER}) for person in tenant.people),
             "ci": tenant.ci and tenant.ci.model_copy(update={"role": Role.VIEWER.value}),
-            "queue": Gate.DRAIN if tenant.queue is Gate.DRAIN else Gate.HOLD,
+            "queue": stopped if tenant.leaving else tenant.queue,
         }
     )
 

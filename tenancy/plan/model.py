@@ -26,6 +26,8 @@ class NamespacePlan:
     namespace: Object
     isolation: tuple[Object, ...]
     access: tuple[Object, ...]
+    chart: Chart | None = None
+    """Its own control plane, which stands on all the rest; None where it has none."""
 
     @property
     def name(self) -> str:

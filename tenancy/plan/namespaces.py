@@ -55,13 +55,14 @@ def allowances(environment: Environment, tenant: Tenant, namespace: Namespace) -
         allowed.GPUS_FOR_ALL: not tenant.gpu_users,
         allowed.IMAGE_TAGS: tier.image_tags,
         allowed.NODE_RUNTIME: not tenant.sandboxed,
+        allowed.SYNCED_NAMES: tenant.in_virtual_clusters,
         allowed.WRITABLE_ROOT: tier.writable_root,
     }
     return sorted(name.value for name, given in granted.items() if given)
 
 
-def token_accounts(namespace: Namespace) -> list[str]:
-    return [account.name for account in namespace.service_accounts if account.api_token]
+def token_accounts(tenant: Tenant, namespace: Namespace) -> list[str]:
+    return [account.name for account in tenant.accounts_in(namespace) if account.api_token]
 
 
 def queue_notes(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, str]:
@@ -78,13 +79,13 @@ def queue_notes(environment: Environment, tenant: Tenant, namespace: Namespace) 
 
 def namespace_object(environment: Environment, tenant: Tenant, namespace: Namespace) -> Object:
     tier = tenant.tier_of(namespace)
-    declared = {account.name for account in namespace.service_accounts}
+    declared = {account.name for account in tenant.accounts_in(namespace)}
     accounts = {words.DEFAULT_ACCOUNT, namespace.service_account, *declared}
     lists = {
         words.ALLOWANCES: allowances(environment, tenant, namespace),
         words.ALLOWED_ACCOUNTS: sorted(accounts),
         words.ALLOWED_RUNTIMES: [words.SANDBOX_CLASS] if tenant.sandboxed else [],
-        words.TOKEN_ACCOUNTS: token_accounts(namespace),
+        words.TOKEN_ACCOUNTS: token_accounts(tenant, namespace),
         words.ALLOWED_POOLS: allowed_pools(environment, tenant, tier),
         words.ALLOWED_PRIORITIES: allowed_classes(environment, tier),
         words.ALLOWED_REGISTRIES: allowed_registries(environment, tenant),

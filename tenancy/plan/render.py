@@ -62,6 +62,10 @@ def papers(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
         yield "cluster/add-ons.yaml", [_plain(asdict(add_on)) for add_on in services.add_ons]
     elif plan.platform.queue_chart:
         yield "charts/00-kueue.yaml", [asdict(plan.platform.queue_chart)]
+    for tenant in plan.tenants:
+        for space in tenant.namespaces:
+            if space.chart:
+                yield f"charts/{space.name}.yaml", [asdict(space.chart)]
     for name, chart_values in plan.platform.exporters.items():
         yield f"charts/values-{name}.yaml", [chart_values]
     if plan.cluster:

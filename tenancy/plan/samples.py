@@ -94,7 +94,7 @@ def sample(
         if environment.queued and flavor_name(environment, pools[0]) != pools[0]:
             notes = {ANY_TOPOLOGY: "true"}
     if len(wanted) > 1:
-        raise Violation("build-01", f"flavors {', '.join(wanted)}", "one pod runs on one pool: ask for one flavor")
+        raise Violation("gpu-06", f"flavors {', '.join(wanted)}", "one pod runs on one pool: ask for one flavor")
     spec = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,

@@ -49,7 +49,7 @@ def services_plan(environment: Environment) -> ServicesPlan | None:
         return None
     return ServicesPlan(
         cluster=environment.cluster.name,
-        charts=tuple(_mirrored(environment, chart) for chart in _charts(environment)),
+        charts=tuple(mirrored(environment, chart) for chart in _charts(environment)),
         network="cilium" if environment.cluster.cni is Cni.CILIUM else "",
         queue="kueue" if environment.queued else "",
         add_ons=tuple(add_on for add_on in wanted_add_ons(environment) if not add_on.before_nodes),
@@ -65,7 +65,7 @@ def services_plan(environment: Environment) -> ServicesPlan | None:
 
 def queue_chart(environment: Environment) -> Chart | None:
     """Kueue's chart; None where nobody queues. A lab runs it, and whoever makes clusters without us installs it."""
-    return _mirrored(environment, charts.kueue(configuration(environment))) if environment.queued else None
+    return mirrored(environment, charts.kueue(configuration(environment))) if environment.queued else None
 
 
 def metrics_charts(environment: Environment) -> tuple[Chart, ...]:
@@ -81,10 +81,10 @@ def metrics_charts(environment: Environment) -> tuple[Chart, ...]:
         storage=metrics.storage,
         storage_class=STORAGE_CLASS,
     )
-    return tuple(_mirrored(environment, chart) for chart in (charts.prometheus_crds(metrics.namespace), stack))
+    return tuple(mirrored(environment, chart) for chart in (charts.prometheus_crds(metrics.namespace), stack))
 
 
-def _mirrored(environment: Environment, chart: Chart) -> Chart:
+def mirrored(environment: Environment, chart: Chart) -> Chart:
     mirror = environment.platform.chart_mirror
     return replace(chart, repository=mirror) if mirror else chart
 

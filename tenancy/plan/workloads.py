@@ -64,7 +64,7 @@ def service_accounts(environment: Environment, tenant: Tenant, namespace: Namesp
             {"automountServiceAccountToken": account.api_token},
             namespace=tenant.namespace_name(namespace),
         )
-        for account in namespace.service_accounts
+        for account in tenant.accounts_in(namespace)
     )
     return (*_granted_account(environment, tenant, namespace), *declared)
 

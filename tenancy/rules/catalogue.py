@@ -428,13 +428,6 @@ _ALL = (
         "a waiver without an end is a policy change that nobody decided",
         "renew the date after a review, or remove the exception and what needs it",
     ),
-    Rule(
-        "build-01",
-        "an option is available in this version",
-        "an option that is read and then ignored is worse than one that is refused",
-        "use one of the available values",
-        _MEDIUM,
-    ),
     # Namespaces
     Rule(
         "ns-01",
@@ -576,6 +569,13 @@ _ALL = (
         "a tenant in sandboxes has a runtime and bare metal for them, and no GPUs",
         "a virtual machine needs the hardware's own, and takes a GPU only as a whole board with a driver inside",
         "write sandbox in environment.yaml, with a pool of bare metal that admits the tenant",
+        _CRITICAL,
+    ),
+    Rule(
+        "iso-03",
+        "a tenant in virtual clusters has what they are made of, and nothing that a syncer would take down",
+        "behind a syncer all work is one account's: what the cluster asks of a person or a kind of work is lost",
+        "write virtual-clusters in environment.yaml, and leave out what only the host can tell apart",
         _CRITICAL,
     ),
     # GPU devices

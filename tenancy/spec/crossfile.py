@@ -16,6 +16,7 @@ from tenancy.spec.pools import Pool
 from tenancy.spec.queues import Preset
 from tenancy.spec.source import Location
 from tenancy.spec.tenant import Access, Role, Storage, Tenant
+from tenancy.spec.virtual_clusters import virtual
 
 Found = tuple[int, Mistake]
 """Index of the tenant, or ENVIRONMENT, and what is wrong in its file."""
@@ -50,6 +51,7 @@ def crossfile(environment: Environment, tenants: Sequence[Tenant], unread: Colle
             *_references(environment, tenant),
             *_shares(environment, offers, tenant),
             *_isolated(environment, tenant),
+            *virtual(environment, tenant),
             *_queued(environment, tenant),
         ):
             yield index, mistake

@@ -220,6 +220,44 @@ class Sandbox(Spec):
     )
 
 
+_Release = Annotated[
+    str,
+    Form(
+        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9._-]+)+:[A-Za-z0-9_][A-Za-z0-9_.-]*@sha256:[0-9a-f]{64}$",
+        "an image with its registry, its tag and its digest",
+        "write it like registry.bank.example/shared/kubernetes:v1.35.0@sha256:…",
+        400,
+    ),
+]
+_Resolver = Annotated[
+    str,
+    Form(r"^[0-9a-f.:]+$", "an address", "write the clusterIP of kube-system's kube-dns, like 172.20.0.10", 45),
+]
+_Oidc = Annotated[
+    str,
+    Form(r"^--oidc-[a-z-]+=[^\s\x00-\x1f]+$", "an argument --oidc-…=…", "write it as kube-apiserver takes it", 400),
+]
+
+
+class VirtualClusters(Spec):
+    """An API server of its own for each part of a tenant, as the chart vcluster makes it of its open-source build."""
+
+    syncer: _Release = Field(description="Image of the control plane: loft-sh/vcluster-oss of the chart's release.")
+    kubernetes: _Release = Field(description="Image with the API server and its controllers: loft-sh/kubernetes.")
+    dns: _Release = Field(description="Image of the CoreDNS that answers inside.")
+    resolver: _Resolver = Field(description="Address of the cluster's own DNS, which that one asks for other names.")
+    storage_class: Slug | None = Field(
+        None, description="Storage class of the control planes' volumes; absent: the cluster's default."
+    )
+    oidc: tuple[_Oidc, ...] = Field(
+        (), description="How people sign in inside, as arguments of kube-apiserver. Absent: by kubeconfig alone."
+    )
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        return (self.syncer, self.kubernetes, self.dns)
+
+
 _Registry = Annotated[
     str,
     Form(
@@ -452,6 +490,9 @@ class Environment(Spec):
     images: Images = Field(description="Where images come from.")
     sandbox: Sandbox | None = Field(
         None, description="How tenants with isolation: sandbox run. Absent: there are none."
+    )
+    virtual_clusters: VirtualClusters | None = Field(
+        None, description="What tenants with isolation: virtual-cluster run. Absent: there are none."
     )
     queues: Queues = Field(default_factory=Queues, description="How GPUs are shared over time.")
     prices: dict[str, Price] = Field(

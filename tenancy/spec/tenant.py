@@ -398,8 +398,6 @@ class Tenant(Spec):
     )
 
     def mistakes(self) -> Iterator[Mistake]:
-        if self.isolation is Isolation.VIRTUAL_CLUSTER:
-            yield broken(("isolation",), "build-01", f"isolation: {self.isolation}", "use sandbox or dedicated-nodes")
         parts: dict[str, Namespace] = {}
         for i, namespace in enumerate(self.namespaces):
             if parts.setdefault(namespace.name, namespace) is not namespace:
@@ -477,6 +475,15 @@ class Tenant(Spec):
     @property
     def sandboxed(self) -> bool:
         return self.isolation is Isolation.SANDBOX
+
+    @property
+    def in_virtual_clusters(self) -> bool:
+        return self.isolation is Isolation.VIRTUAL_CLUSTER
+
+    def accounts_in(self, namespace: Namespace) -> tuple[Account, ...]:
+        """Service accounts of a part beside the default one and the one with its grants."""
+        syncer = (Account.model_validate({"name": words.VIRTUAL_CLUSTER, "api-token": True}),)
+        return (*namespace.service_accounts, *(syncer if self.in_virtual_clusters else ()))
 
     @property
     def on_own_nodes(self) -> bool:

@@ -6,6 +6,7 @@ import copy
 import functools
 import json
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import judges
 import pytest
 import yaml
+from virtual_worlds import virtual
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import CHARTS
@@ -34,6 +36,7 @@ from tenancy.plan.charts import (
 )
 from tenancy.plan.kueue import MANAGED, configuration
 from tenancy.plan.metrics import stack_values
+from tenancy.plan.virtual_clusters import virtual_cluster
 from tenancy.spec import Environment
 from tenancy.spec.metrics import Collector, Metrics
 
@@ -130,6 +133,58 @@ SOURCES: dict[str, dict[str, str]] = {
             prometheus-node-exporter.prometheus.monitor.relabelings
         """,
     },
+    "vcluster": {
+        "loft-sh/vcluster@7e3deaad9fb496b7ff7ecd1d919baa53ab4a8763 chart/values.yaml": """
+            sync.toHost.endpoints.enabled sync.toHost.endpointSlices.enabled sync.toHost.ingresses.enabled
+            sync.toHost.networkPolicies.enabled sync.toHost.podDisruptionBudgets.enabled
+            sync.toHost.serviceAccounts.enabled sync.toHost.volumeSnapshots.enabled sync.toHost.namespaces.enabled
+            sync.toHost.persistentVolumes.enabled sync.toHost.priorityClasses.enabled
+            sync.toHost.storageClasses.enabled sync.toHost.volumeSnapshotContents.enabled
+            sync.toHost.resourceClaims.enabled sync.toHost.resourceClaimTemplates.enabled
+            sync.toHost.services.enabled sync.toHost.persistentVolumeClaims.enabled
+            sync.toHost.configMaps.enabled sync.toHost.configMaps.all sync.toHost.secrets.enabled
+            sync.toHost.secrets.all sync.toHost.pods.enabled sync.toHost.pods.useSecretsForSATokens
+            sync.toHost.pods.priorityClassName sync.toHost.pods.rewriteHosts.enabled
+            sync.toHost.pods.hybridScheduling.enabled
+            sync.fromHost.configMaps.enabled sync.fromHost.secrets.enabled sync.fromHost.nodes.enabled
+            sync.fromHost.csiDrivers.enabled sync.fromHost.csiNodes.enabled
+            sync.fromHost.csiStorageCapacities.enabled sync.fromHost.deviceClasses.enabled
+            sync.fromHost.ingressClasses.enabled sync.fromHost.priorityClasses.enabled
+            sync.fromHost.runtimeClasses.enabled sync.fromHost.storageClasses.enabled
+            sync.fromHost.volumeSnapshotClasses.enabled sync.fromHost.events.enabled
+            controlPlane.distro.k8s.enabled controlPlane.distro.k8s.image.registry
+            controlPlane.distro.k8s.image.repository controlPlane.distro.k8s.image.tag
+            controlPlane.distro.k8s.apiServer.extraArgs controlPlane.distro.k8s.scheduler.enabled
+            controlPlane.distro.k8s.securityContext controlPlane.distro.k8s.resources
+            controlPlane.backingStore.database.embedded.enabled
+            controlPlane.coredns.enabled controlPlane.coredns.embedded controlPlane.coredns.overwriteConfig
+            controlPlane.coredns.priorityClassName controlPlane.coredns.deployment.image
+            controlPlane.coredns.deployment.pods.labels controlPlane.coredns.deployment.resources
+            controlPlane.coredns.deployment.tolerations
+            controlPlane.service.enabled controlPlane.service.spec controlPlane.ingress.enabled
+            controlPlane.tlsRoute.enabled controlPlane.serviceMonitor.enabled
+            controlPlane.statefulSet.image.registry controlPlane.statefulSet.image.repository
+            controlPlane.statefulSet.image.tag controlPlane.statefulSet.labels controlPlane.statefulSet.pods.labels
+            controlPlane.statefulSet.resources controlPlane.statefulSet.highAvailability.replicas
+            controlPlane.statefulSet.enableServiceLinks controlPlane.statefulSet.security.podSecurityContext
+            controlPlane.statefulSet.security.containerSecurityContext
+            controlPlane.statefulSet.persistence.volumeClaim.enabled
+            controlPlane.statefulSet.persistence.volumeClaim.size
+            controlPlane.statefulSet.persistence.volumeClaim.storageClass
+            controlPlane.statefulSet.scheduling.priorityClassName controlPlane.statefulSet.scheduling.tolerations
+            controlPlane.advanced.defaultImageRegistry controlPlane.advanced.serviceAccount.enabled
+            controlPlane.advanced.serviceAccount.name controlPlane.advanced.workloadServiceAccount.enabled
+            controlPlane.advanced.workloadServiceAccount.name controlPlane.advanced.virtualScheduler.enabled
+            rbac.role.enabled rbac.clusterRole.enabled rbac.enableVolumeSnapshotRules.enabled
+            policies.resourceQuota.enabled policies.limitRange.enabled policies.networkPolicy.enabled
+            networking.advanced.proxyKubelets.byHostname networking.advanced.proxyKubelets.byIP
+            experimental.syncSettings.setOwner telemetry.enabled
+        """,
+        # Of the schema, not among the defaults; this template reads it, and the syncer.
+        "loft-sh/vcluster@18821e6e7a3fec7ac1cd8dd3bc83942bf995a25e chart/templates/coredns-configmap.yaml": """
+            policies.podSecurityStandard
+        """,
+    },
     "kueue": {
         "kubernetes-sigs/kueue@v0.19.2 charts/kueue/values.yaml": """
             managerConfig.controllerManagerConfigYaml controllerManager.replicas
@@ -185,7 +240,19 @@ def _all(*taints: Mapping[str, str]) -> dict[str, Chart]:
             storage_class="tenancy-metrics",
         ),
     )
-    return {chart.name: chart for chart in charts}
+    return {chart.chart: chart for chart in (*charts, _of_a_part())}
+
+
+@functools.cache
+def _of_a_part() -> Chart:
+    with tempfile.TemporaryDirectory() as folder:
+        files = virtual(Path(folder) / "small")
+        files.edit("environment.yaml", "  resolver:", "  storage-class: gp3\n  resolver:")
+        loaded = files.load()
+    tenant = next(tenant for tenant in loaded.tenants if tenant.in_virtual_clusters)
+    chart = virtual_cluster(loaded.environment, tenant, tenant.namespaces[0])
+    assert chart
+    return chart
 
 
 def _emitted(values: Mapping[str, Any], known: set[str], before: str = "") -> Iterator[str]:
@@ -239,7 +306,8 @@ def _tolerates(tolerations: Any, taint: Mapping[str, str]) -> bool:
 
 def _platform(*taints: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Values and configurations of all charts and add-ons."""
-    made: list[Chart | AddOn] = [*_all(*taints).values(), *add_ons(list(taints), cni="cilium")]
+    ours = [chart for name, chart in _all(*taints).items() if name != "vcluster"]
+    made: list[Chart | AddOn] = [*ours, *add_ons(list(taints), cni="cilium")]
     return {part.name: part.values if isinstance(part, Chart) else part.configuration for part in made}
 
 

@@ -70,7 +70,7 @@ def test_a_job_is_a_pod_that_is_tidied_up(environment: Environment, fraud: Tenan
         ("train", {"l4-shared": 1}, "gpu-06"),
         ("train", {"a100": 200}, "gpu-06"),
         ("train", {"a100-1g.5gb": 1}, "gpu-06"),
-        ("serve", {"a100-1g.5gb": 1, "a100": 0}, "build-01"),
+        ("serve", {"a100-1g.5gb": 1, "a100": 0}, "gpu-06"),
     ],
 )
 def test_what_the_tenant_may_not_have_is_refused(

@@ -154,7 +154,7 @@ CASES = (
     Case("unknown part", "exc-01", FRAUD, "exceptions[0].object", "budget:", WAIVER % ("ns-03", "trian", "2999-12-31") + "budget:", WAIVER % ("ns-03", "train", "2999-12-31") + "budget:"),
     Case("past", "exc-01", FRAUD, "exceptions[0].until", "budget:", WAIVER % ("ns-03", "train", "2020-12-31") + "budget:", WAIVER % ("ns-03", "train", "2999-12-31") + "budget:"),
     Case("baseline", "ns-03", FRAUD, "namespaces[0].pod-security", TRAIN, TRAIN + ", pod-security: baseline", TRAIN + ", pod-security: restricted"),
-    Case("isolation", "build-01", FRAUD, "isolation", "tier: batch", "tier: batch\nisolation: virtual-cluster", "tier: batch\nisolation: namespace"),
+    Case("virtual clusters of nothing", "iso-03", FRAUD, "isolation", "tier: batch", "tier: batch\nisolation: virtual-cluster", "tier: batch\nisolation: namespace"),
     Case("MPS of slices", "pool-08", ENV, "flavors.x.share", "pools:", "  x: {gpu: a100-40gb, mig: 2g.10gb, share: mps}\npools:", "  x: {gpu: a100-40gb, mig: 2g.10gb, share: time-slicing}\npools:"),
     Case("sliced pool under MPS", "pool-08", ENV, "pools.more.share.mps", "pools:\n", SHARED_SLICES % "mps", SHARED_SLICES % "time-slicing"),
     Case("single beside whole GPUs", "mig-02", ENV, "pools.serve.mig.strategy", "      layout: {1g.5gb: 7}", "      layout: {1g.5gb: 7}\n      strategy: single", "      layout: {1g.5gb: 7}\n      strategy: mixed"),

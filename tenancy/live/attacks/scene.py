@@ -9,6 +9,7 @@ from functools import cached_property
 from tenancy.live import denial
 from tenancy.live.api import Identity
 from tenancy.plan.guards import guards
+from tenancy.plan.leaving import standing
 from tenancy.plan.model import Object
 from tenancy.plan.pools import fake_nodes
 from tenancy.plan.queues import most_held
@@ -100,7 +101,7 @@ class Scene:
     @cached_property
     def places(self) -> list[Place]:
         """Every namespace, the tenants in the order of their names."""
-        ordered = sorted(self.tenants, key=lambda tenant: tenant.tenant)
+        ordered = sorted(standing(self.tenants), key=lambda tenant: tenant.tenant)
         runtime = next(iter(self.training_runtimes), None)
         return [Place(self.environment, tenant, part, runtime) for tenant in ordered for part in tenant.namespaces]
 
