@@ -23,7 +23,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.live import denial
 from tenancy.live.api import Identity
 from tenancy.live.attacks import Attack, Request
-from tenancy.live.attacks.model import ABSENT, attack, core, group, put
+from tenancy.live.attacks.model import ABSENT, MERGE, attack, core, group, put
 from tenancy.live.denial import AuditLog
 from tenancy.live.verify import run
 from tenancy.plan import make_plan
@@ -296,6 +296,34 @@ def test_a_pod_of_the_syncers_is_judged_like_everybodys(cluster: Cluster, synced
     request = Request("POST", PODS, host, syncer(HOME))
     attacks.append(attack("host-path", "psa", "mount the host", denial.POD_SECURITY, request, twin_body=synced))
     assert gaps(cluster, attacks) == []
+
+
+def test_a_pod_of_the_syncers_waits_in_the_queue_and_stays_the_syncers(cluster: Cluster, synced: Object) -> None:
+    """Made for good: what the queue writes onto it keeps the syncer from none of its own changes."""
+    who, name = syncer(HOME), "waits-x-default-x-virtual-cluster"
+    made = cluster.api.request("POST", PODS, put(synced, "/metadata/name", name), who)
+    assert made.ok, made.message
+    assert {"name": "kueue.x-k8s.io/admission"} in made.body["spec"]["schedulingGates"]
+    where = f"{PODS}/{name}"
+    labelled = cluster.api.request("PATCH", where, {"metadata": {"labels": {"version": "2"}}}, who, MERGE)
+    assert labelled.ok, labelled.message
+    assert cluster.api.request("DELETE", where, None, who).ok
+    until(lambda: cluster.api.request("GET", where).ok, "it is gone")
+
+
+def test_the_dns_inside_is_admitted(cluster: Cluster, chart: Chart, synced: Object) -> None:
+    """As chart/templates/coredns-configmap.yaml@18821e6 has it: with the node's resolver, and a capability."""
+    dns = chart.values["controlPlane"]["coredns"]["deployment"]
+    pod = copy.deepcopy(synced)
+    for field in ("dnsConfig", "tolerations", "nodeSelector"):
+        pod["spec"].pop(field)
+    container = pod["spec"]["containers"][0]
+    container |= {"image": dns["image"], "resources": dns["resources"]}
+    container["securityContext"]["capabilities"] = {"add": ["NET_BIND_SERVICE"], "drop": ["ALL"]}
+    pod["spec"] |= {"dnsPolicy": "Default", "restartPolicy": "Always"}
+    pod["metadata"]["labels"] |= dns["pods"]["labels"]
+    answer = cluster.api.request("POST", f"{PODS}?dryRun=All", pod, syncer(HOME))
+    assert answer.ok, answer.message
 
 
 def test_nobody_else_says_where_names_are_asked_for(cluster: Cluster, synced: Object) -> None:

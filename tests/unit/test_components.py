@@ -16,6 +16,7 @@ import pulumi
 import pytest
 from pulumi.runtime.mocks import MockMonitor, Mocks, set_mocks
 from pulumi.runtime.stack import run_pulumi_func
+from virtual_worlds import virtual
 
 from bench.generate import generate
 from tenancy.catalog import vocabulary as words
@@ -355,6 +356,21 @@ def test_a_scope_that_there_is_not_is_refused_by_name() -> None:
 def test_logical_names_stay_as_they_are(whole: Registered, golden: Any) -> None:
     """A resource whose logical name changes is made anew and the old one deleted: with it, a namespace."""
     golden.check("logical-names.txt", "".join(sorted(f"{whole.path(urn)}\n" for urn in whole.requests)))
+
+
+def test_a_control_plane_stands_on_all_of_its_namespace(tmp_path: Path) -> None:
+    """Its pod would start as an account that is not there yet, or before the walls around it."""
+    loaded = virtual(tmp_path / "small").load()
+    made = register(make_plan(loaded.environment, loaded.tenants))
+    releases = {urn: request for urn, request in made.of("Release").items() if "virtual" in request.name}
+    assert sorted(request.name for request in releases.values()) == [
+        "fraud--serve-virtual-cluster",
+        "fraud--train-virtual-cluster",
+    ]
+    for request in releases.values():
+        siblings = {urn for urn, other in made.requests.items() if other.parent == request.parent} - releases.keys()
+        namespace = {urn for urn in siblings if made.requests[urn].type == "kubernetes:core/v1:Namespace"}
+        assert siblings - namespace <= {*request.dependencies}
 
 
 def test_names_of_the_sdk_agree_with_the_type_of_every_object(local: Plan) -> None:
