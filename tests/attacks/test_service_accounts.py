@@ -7,7 +7,7 @@ ways to write, tokens of everybody, and a person's own certificate, because who 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,23 +21,13 @@ from tenancy.live.attacks import Attack, Place, Request
 from tenancy.live.attacks.model import APPLY, JSON_PATCH, MERGE, STRATEGIC, attack, core, group
 from tenancy.live.denial import AuditLog
 from tenancy.live.verify import ask, run
-from tenancy.plan import make_plan
-from tenancy.spec import load
 from tenancy.spec.tenant import Role
-from tests.attacks.attack_lab import ROOT, Cluster, deployed, local
+from tests.attacks.attack_lab import ROOT, Cluster
 
 GUARD = denial.guard("tenancy-serviceaccounts", "id-01")
 ROLE = "eks.amazonaws.com/role-arn"
 ANOTHERS = "arn:aws:iam::111122223333:role/tenancy/bank/performance/bank--performance--train"
 HARMLESS = "bank.example/note"
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folder = tmp_path_factory.mktemp("accounts")
-    loaded = load(local(folder / "local"))
-    with deployed(loaded, make_plan(loaded.environment, loaded.tenants), folder / "lab") as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -22,23 +22,13 @@ from tenancy.live.attacks.model import MERGE, core, group
 from tenancy.live.attacks.nodes import NOTE
 from tenancy.live.denial import AuditLog
 from tenancy.live.verify import ask, run
-from tenancy.plan import make_plan
 from tenancy.plan.model import Object
-from tenancy.spec import load
-from tests.attacks.attack_lab import ROOT, Cluster, deployed, local, until
+from tests.attacks.attack_lab import ROOT, Cluster, until
 
 GUARD = denial.guard("tenancy-nodes", "node-08")
 HOME = "kube-system"
 """Where no guard judges pods, as the platform's daemons are judged by none."""
 DAEMON = "daemon"
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folder = tmp_path_factory.mktemp("kubelets")
-    loaded = load(local(folder / "local"))
-    with deployed(loaded, make_plan(loaded.environment, loaded.tenants), folder / "lab") as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
