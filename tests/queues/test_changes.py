@@ -30,8 +30,9 @@ def ends_in(days: int) -> str:
     return (dt.date.today() + dt.timedelta(days=days)).isoformat()
 
 
+FAR = ends_in(30)
 FILES = {
-    "environment.yaml": town.ENVIRONMENT + BLOCK % ends_in(30),
+    "environment.yaml": town.ENVIRONMENT + BLOCK % FAR,
     "tenants/fraud.yaml": town.tenant("fraud", "risk", SHARE),
     "tenants/pricing.yaml": town.tenant("pricing", "markets", SHARE),
     "tenants/burst.yaml": town.tenant("burst", "research", "guaranteed: 0, sharing: lend-and-borrow, borrow-up-to: 16"),
@@ -173,7 +174,7 @@ def test_nothing_new_starts_on_a_capacity_block_that_ends(town_hall: Scene) -> N
     home = town_hall.submit("burst", "one", 8)
     town_hall.until_runs(home, "one")
     town_hall.until_held("burst", 8, "block")
-    town_hall.edit("environment.yaml", ends_in(30), ends_in(1))
+    town_hall.edit("environment.yaml", FAR, ends_in(1))
     town_hall.apply("Cohort", "ClusterQueue")
     town_hall.submit("burst", "two", 8)
     town_hall.until_runs(home, "two")
