@@ -246,6 +246,6 @@ def _why(stack: str, what: str, outcome: Outcome, error: Exception) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """The engine's last error; where it says that several occurred, they are the lines with a star below it."""
-    errors = re.findall(r"\berror: (.+(?:\n\s*\* .+)*)", re.sub(r"\n\s*\n", "\n", str(error)))
-    return re.sub(r"\n\s*\* ", "\n  ", errors[-1].strip()) if errors else SILENT
+    """The engine's last error, with the list below it where it says that several occurred."""
+    errors = re.findall(r"\berror: (.+(?:\n\s+(?:\*|\d+\)) .+)*)", str(error))
+    return re.sub(r"\n\s+", "\n  ", errors[-1].strip()) if errors else SILENT

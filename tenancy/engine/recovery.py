@@ -122,7 +122,8 @@ def settled(deployment: Mapping[str, Any], api: Api | None) -> tuple[dict[str, A
 
 def _before_who_names(urn: str, resources: Sequence[Mapping[str, Any]]) -> int:
     """Where a state takes the resource: the engine refuses one in which something stands before what it rests on."""
-    return next((place for place, resource in enumerate(resources) if urn in json.dumps(resource)), len(resources))
+    said = json.dumps(urn)
+    return next((place for place, resource in enumerate(resources) if said in json.dumps(resource)), len(resources))
 
 
 def _exists(inputs: Mapping[str, Any], api: Api) -> bool:

@@ -205,6 +205,10 @@ def test_the_process_table_of_this_machine_can_be_read(killed: list[int], tmp_pa
 
 def test_the_engines_own_words_are_passed_on() -> None:
     assert _reason(Exception("\n code: 255\n stdout: \n stderr: error: no such thing\n")) == "no such thing"
+    several = "error: 2 errors occurred:\n    1) one\n    2) two\n\nResources:\n"
+    assert _reason(Exception(f"\n code: 255\n stdout: \n stderr: {several}")) == (
+        "2 errors occurred:\n  1) one\n  2) two"
+    )
     assert _reason(Exception("\n code: -9\n stdout: \n stderr: \n")) == SILENT
 
 
