@@ -440,7 +440,6 @@ def tenant_queues(environment: Environment, tenant: Tenant, share: Share, ledger
     """
     labels = tier_labels(environment, tenant, tenant.tier)
     spanned = {tier: open_pools(environment, tenant, tier) for tier in sorted(tenant.tiers)}
-    pools = in_preference(environment, {name for names in spanned.values() for name in names})
     resources = ledger.resources(tenant.gpus)
     borrowed = ledger.either(share.borrowed, {f: wanted.borrow_up_to or 0 for f, wanted in tenant.gpus.items()})
     lent = ledger.all(share.lent)
@@ -452,6 +451,7 @@ def tenant_queues(environment: Environment, tenant: Tenant, share: Share, ledger
     alone = above != tenant_cohort(tenant.tenant)
     made: list[Object] = []
     if not alone:
+        pools = in_preference(environment, {name for names in spanned.values() for name in names})
         cohort = {
             "parentName": department_cohort(tenant.department),
             "resourceGroups": _groups(environment, pools, resources, {}, borrowingLimit=borrowed, lendingLimit=lent),

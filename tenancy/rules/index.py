@@ -6,7 +6,7 @@ it shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -532,11 +532,16 @@ def _choices(index: Index) -> dict[tuple[str, str], set[str]]:
 def _selected(pod: Any) -> Iterator[tuple[str, str]]:
     for key, value in _pairs(at(pod, "nodeSelector")).items():
         yield str(key), str(value)
-    required = at(pod, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-    for term in many(at(required, "nodeSelectorTerms")):
+    for term in _required_terms(pod):
         for one in many(at(term, "matchExpressions")):
             for value in many(at(one, "values")) if at(one, "operator") == "In" else ():
                 yield str(at(one, "key")), str(value)
+
+
+def _required_terms(pod: Any) -> Sequence[Any]:
+    """Of the node affinity, one of which a node has to meet."""
+    required = at(pod, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    return many(at(required, "nodeSelectorTerms"))
 
 
 def _choose_in_the_dark(index: Index) -> bool:
@@ -614,8 +619,7 @@ def _may_run(pod: Any, labels: Mapping[str, str]) -> bool:
         return False
     if any(not _may_have(labels, str(key), [str(value)]) for key, value in _pairs(at(pod, "nodeSelector")).items()):
         return False
-    required = at(pod, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-    terms = many(at(required, "nodeSelectorTerms"))
+    terms = _required_terms(pod)
     return not terms or any(all(_meets(labels, one) for one in many(at(term, "matchExpressions"))) for term in terms)
 
 

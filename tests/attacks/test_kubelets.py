@@ -19,7 +19,7 @@ from tenancy.live import denial
 from tenancy.live.api import Answer, Api, Identity
 from tenancy.live.attacks import Attack
 from tenancy.live.attacks.model import MERGE, core, group
-from tenancy.live.attacks.nodes import NOTE
+from tenancy.live.attacks.nodes import NOTE, kubelet, node_path
 from tenancy.live.denial import AuditLog
 from tenancy.live.verify import ask, run
 from tenancy.plan.model import Object
@@ -42,10 +42,6 @@ def attacks(cluster: Cluster) -> list[Attack]:
     found = [a for a in cluster.attacks if a.id.startswith(("node-08-", "rbac-node-of-its-own"))]
     assert len(found) == 11
     return found
-
-
-def where(node: Object) -> str:
-    return f"/api/v1/nodes/{node['metadata']['name']}"
 
 
 def labelled(key: str, value: str | None) -> Object:
@@ -85,13 +81,13 @@ def test_a_kubelet_moves_its_node_nowhere(cluster: Cluster, attacks: list[Attack
 def test_a_kubelets_own_certificate_moves_it_nowhere_either(
     cluster: Cluster, attacks: list[Attack], node: Object, tmp_path: Path
 ) -> None:
-    lab, name = Lab(ROOT, cluster.audit_log.parent), f"system:node:{node['metadata']['name']}"
-    pki._issue(lab, "kubelet", name, ("system:nodes",), datetime.timedelta(hours=1))
+    lab, who = Lab(ROOT, cluster.audit_log.parent), kubelet(node["metadata"]["name"])
+    pki._issue(lab, "kubelet", who.user, tuple(who.groups), datetime.timedelta(hours=1))
     user = {"client-certificate": str(lab.pki / "kubelet.crt"), "client-key": str(lab.pki / "kubelet.key")}
-    kubelet = as_whom(cluster, tmp_path, "kubelet", user)
+    asking = as_whom(cluster, tmp_path, "kubelet", user)
 
     def said(one: Attack, twin: bool = False) -> Answer:
-        return ask(kubelet, replace(one.twin if twin else one.request, who=None))
+        return ask(asking, replace(one.twin if twin else one.request, who=None))
 
     refused = {one.id: said(one) for one in attacks}
     assert {id: denial.denier(answer.status, answer.message) for id, answer in refused.items()} == {
@@ -103,7 +99,7 @@ def test_a_kubelets_own_certificate_moves_it_nowhere_either(
 def test_a_kubelet_registers_with_the_labels_that_it_is_started_with(cluster: Cluster, node: Object) -> None:
     """The twin of the two is the Node's name: that of another machine is refused by the API server itself."""
     fresh = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "fresh", "labels": node["metadata"]["labels"]}}
-    named = {name: Identity(f"system:node:{name}", ("system:nodes",)) for name in ("fresh", "another")}
+    named = {name: kubelet(name) for name in ("fresh", "another")}
     answers = {name: cluster.api.request("POST", "/api/v1/nodes?dryRun=All", fresh, who) for name, who in named.items()}
     assert answers["fresh"].status == 201, answers["fresh"].message
     assert answers["another"].status == 403
@@ -112,16 +108,16 @@ def test_a_kubelet_registers_with_the_labels_that_it_is_started_with(cluster: Cl
 
 def test_a_kubelet_cannot_make_its_node_anew(cluster: Cluster, node: Object) -> None:
     """Neither gone nor given to the garbage collector, so that it stands in its own way."""
-    kubelet = Identity(f"system:node:{node['metadata']['name']}", ("system:nodes",))
-    for path in (where(node), "/api/v1/nodes"):
-        gone = cluster.api.request("DELETE", f"{path}?dryRun=All", None, kubelet)
+    who = kubelet(node["metadata"]["name"])
+    for path in (node_path(node), "/api/v1/nodes"):
+        gone = cluster.api.request("DELETE", f"{path}?dryRun=All", None, who)
         assert (gone.status, denial.denier(gone.status, gone.message)) == (403, denial.RBAC)
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
         "spec": {
-            "user": kubelet.user,
-            "groups": list(kubelet.groups),
+            "user": who.user,
+            "groups": list(who.groups),
             "resourceAttributes": {"verb": "delete", "resource": "nodes", "name": node["metadata"]["name"]},
         },
     }
@@ -129,11 +125,11 @@ def test_a_kubelet_cannot_make_its_node_anew(cluster: Cluster, node: Object) -> 
     assert answer.body["status"]["allowed"] is False
     owner = {"apiVersion": "v1", "kind": "Namespace", "name": "gone", "uid": "00000000-0000-0000-0000-000000000001"}
     owned = {"metadata": {"ownerReferences": [owner]}}
-    answer = cluster.api.request("PATCH", f"{where(node)}?dryRun=All", owned, kubelet, MERGE)
+    answer = cluster.api.request("PATCH", f"{node_path(node)}?dryRun=All", owned, who, MERGE)
     assert answer.status == 403
     assert "ownerReferences" in answer.message
     again = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node["metadata"]["name"]}}
-    assert cluster.api.request("POST", "/api/v1/nodes?dryRun=All", again, kubelet).status == 409
+    assert cluster.api.request("POST", "/api/v1/nodes?dryRun=All", again, who).status == 409
 
 
 # What runs on the node, and what labels any
@@ -188,7 +184,7 @@ def daemon(cluster: Cluster, node: Object, tmp_path_factory: pytest.TempPathFact
         assert answer.ok, answer.message
         folder = tmp_path_factory.mktemp("daemon")
         found = as_whom(cluster, folder, DAEMON, {"token": answer.body["status"]["token"]})
-        until(lambda: not found.request("GET", where(node)).ok, "the account has its rights")
+        until(lambda: not found.request("GET", node_path(node)).ok, "the account has its rights")
         yield found
     finally:
         for path in reversed(made):
@@ -201,16 +197,16 @@ def test_what_a_kubelet_cannot_do_by_itself_no_pod_on_its_node_does_for_it(
 ) -> None:
     """The twin is another label, which the pod's account may write."""
     moved = labelled(words.POOL, other_pool(cluster, node))
-    assert judged(daemon, where(node) + path, moved) == (403, GUARD)
-    assert judged(daemon, where(node) + path, labelled(words.POOL, None)) == (403, GUARD)
-    assert judged(daemon, where(node) + path, labelled(NOTE, "hello")) == (200, denial.NONE)
+    assert judged(daemon, node_path(node) + path, moved) == (403, GUARD)
+    assert judged(daemon, node_path(node) + path, labelled(words.POOL, None)) == (403, GUARD)
+    assert judged(daemon, node_path(node) + path, labelled(NOTE, "hello")) == (200, denial.NONE)
 
 
 def test_an_account_without_a_pod_on_the_node_is_the_platforms_to_trust(cluster: Cluster, daemon: Api) -> None:
     """The same account, the same label, on a node where it does not run: Karpenter's controllers label nodes so."""
     elsewhere = next(n for n in cluster.api.items("/api/v1/nodes") if n["metadata"]["name"] != _runs_on(cluster))
     moved = labelled(words.POOL, other_pool(cluster, elsewhere))
-    assert judged(daemon, where(elsewhere), moved) == (200, denial.NONE)
+    assert judged(daemon, node_path(elsewhere), moved) == (200, denial.NONE)
 
 
 def _runs_on(cluster: Cluster) -> str:
@@ -232,6 +228,6 @@ def test_feature_discovery_moves_no_node_and_what_makes_nodes_does(
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{space}", "system:masters")
     who = Identity(f"system:serviceaccount:{space}:{account}", groups)
     moved = labelled(words.POOL, other_pool(cluster, node))
-    assert judged(cluster.api, where(node), moved, who) == ((403, GUARD) if refused else (200, denial.NONE))
+    assert judged(cluster.api, node_path(node), moved, who) == ((403, GUARD) if refused else (200, denial.NONE))
     published: dict[str, Any] = labelled("feature.node.kubernetes.io/cpu-model.vendor_id", "Intel")
-    assert judged(cluster.api, where(node), published, who) == (200, denial.NONE)
+    assert judged(cluster.api, node_path(node), published, who) == (200, denial.NONE)

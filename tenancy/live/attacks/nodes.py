@@ -38,25 +38,26 @@ def node_attacks(scene: Scene) -> Iterator[Attack]:
         return
     yield from _moved(scene, node)
     yield from _renamed(scene, node)
-    path, kubelet = _path(node), _kubelet(node)
+    path, who = node_path(node), kubelet(node["metadata"]["name"])
     sentence = "take its Node away, to make it anew with other labels"
     yield attack(
-        "rbac-node-of-its-own", "rbac", sentence, denial.RBAC, Request("DELETE", path, None, kubelet), twin_who=None
+        "rbac-node-of-its-own", "rbac", sentence, denial.RBAC, Request("DELETE", path, None, who), twin_who=None
     )
 
 
-def _path(node: Object) -> str:
+def node_path(node: Object) -> str:
+    """Of one as a list gives it, without its kind."""
     return f"/api/v1/nodes/{node['metadata']['name']}"
 
 
-def _kubelet(node: Object) -> Identity:
-    """Whom a kubelet's certificate, or its machine's role on AWS, makes it."""
-    return Identity(f"system:node:{node['metadata']['name']}", ("system:nodes",))
+def kubelet(node: str) -> Identity:
+    """Whom its certificate, or its machine's role on AWS, makes the kubelet of the node of that name."""
+    return Identity(f"system:node:{node}", ("system:nodes",))
 
 
 def _moved(scene: Scene, node: Object) -> Iterator[Attack]:
     """Into another tenant's pool, in every way that something can be written."""
-    path, kubelet = _path(node), _kubelet(node)
+    path, who = node_path(node), kubelet(node["metadata"]["name"])
     pool = node["metadata"]["labels"][words.POOL]
     other = next((name for name in sorted(scene.environment.pools) if name != pool), "of-another-tenant")
     key = escaped(words.POOL)
@@ -67,18 +68,18 @@ def _moved(scene: Scene, node: Object) -> Iterator[Attack]:
     whole = put(_as_it_is(node), f"/metadata/labels/{escaped(NOTE)}", "hello")
     add = [{"op": "add", "path": at, "value": other}]
     ways = {
-        "replace": (Request("PUT", path, put(whole, at, other), kubelet), whole),
-        "merge": (Request("PATCH", path, put(plain, at, other), kubelet, MERGE), plain),
-        "strategic": (Request("PATCH", path, put(plain, at, other), kubelet, STRATEGIC), plain),
-        "json": (Request("PATCH", path, add, kubelet, JSON_PATCH), put(add, "/0/path", at.replace(key, escaped(NOTE)))),
-        "apply": (Request("PATCH", applied, put(named, at, other), kubelet, APPLY), named),
+        "replace": (Request("PUT", path, put(whole, at, other), who), whole),
+        "merge": (Request("PATCH", path, put(plain, at, other), who, MERGE), plain),
+        "strategic": (Request("PATCH", path, put(plain, at, other), who, STRATEGIC), plain),
+        "json": (Request("PATCH", path, add, who, JSON_PATCH), put(add, "/0/path", at.replace(key, escaped(NOTE)))),
+        "apply": (Request("PATCH", applied, put(named, at, other), who, APPLY), named),
     }
     for name, (request, twin) in ways.items():
         yield _attack(scene, f"moved-{name}", f"pass its node off as another pool's by {name}", request, twin)
-    status = Request("PATCH", f"{path}/status", put(plain, at, other), kubelet, STRATEGIC)
+    status = Request("PATCH", f"{path}/status", put(plain, at, other), who, STRATEGIC)
     sentence = "pass its node off as another pool's by its status"
     yield _attack(scene, "moved-status", sentence, status, plain, "nodes/status")
-    off = Request("PATCH", path, put(plain, at, None), kubelet, MERGE)
+    off = Request("PATCH", path, put(plain, at, None), who, MERGE)
     yield _attack(scene, "orphaned", "take its pool's label off", off, plain)
 
 
@@ -94,7 +95,7 @@ def _renamed(scene: Scene, node: Object) -> Iterator[Attack]:
         plain: dict[str, Any] = {"metadata": {"labels": {NOTE: "hello"}}}
         own = node["metadata"]["labels"].get(key) == value
         bad = put(plain, f"/metadata/labels/{escaped(key)}", None if own else value)
-        request = Request("PATCH", f"{_path(node)}/status", bad, _kubelet(node), STRATEGIC)
+        request = Request("PATCH", f"{node_path(node)}/status", bad, kubelet(node["metadata"]["name"]), STRATEGIC)
         yield _attack(scene, f"renamed-{name}", sentence, request, plain, "nodes/status")
 
 
