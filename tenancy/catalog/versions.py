@@ -136,7 +136,7 @@ COMPATIBLE: Mapping[str, Minors] = {
     # kubernetes `pkg/apis/admissionregistration`: v1 since 1.30.
     "guards": Minors("1.30", None, "ValidatingAdmissionPolicy is stable there"),
     # kubernetes KEP 3962: admissionregistration.k8s.io/v1 has it since 1.36.
-    "labelling": Minors("1.36", None, "MutatingAdmissionPolicy is stable there"),
+    "pod-defaults": Minors("1.36", None, "MutatingAdmissionPolicy is stable there"),
     # kubernetes KEP 4381: resource.k8s.io/v1 since 1.34. The driver's chart itself takes 1.32 with the beta API.
     "dra": Minors("1.34", None, "resource.k8s.io/v1 is served there"),
     # karpenter-provider-aws v1.14.1 `hack/docs/compatibilitymatrix_gen/compatibility.yaml` and `pkg/providers/version`.

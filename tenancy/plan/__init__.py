@@ -11,13 +11,13 @@ from tenancy.plan.cilium import platform_fences, tenant_fences
 from tenancy.plan.cluster import cluster_plan
 from tenancy.plan.devices import device_classes
 from tenancy.plan.guards import guard_objects, marker, witness
-from tenancy.plan.labelling import labelling
 from tenancy.plan.labels import manifest, platform_labels
 from tenancy.plan.leaving import only_reading, standing
 from tenancy.plan.metrics import exporter_values, metrics_ground, metrics_objects
 from tenancy.plan.model import NamespacePlan, Plan, PlatformPlan, TenantPlan, digest
 from tenancy.plan.namespaces import namespace_object, pod_security
 from tenancy.plan.network import network_policies
+from tenancy.plan.pod_defaults import pod_defaults
 from tenancy.plan.priorities import priority_classes
 from tenancy.plan.queues import Ledger, local_queues, platform_queues, shares, tenant_queues
 from tenancy.plan.quotas import class_quotas, limit_range, resource_quota
@@ -73,7 +73,7 @@ def _platform(environment: Environment) -> PlatformPlan:
         witness=witness(environment, guards),
         marker=marker(environment, guards),
         device_classes=device_classes(environment),
-        pod_settings=(*labelling(environment), *runtime_classes(environment)),
+        pod_settings=(*pod_defaults(environment), *runtime_classes(environment)),
         queue_chart=queue_chart(environment),
         fences=platform_fences(environment),
         services=services_plan(environment),

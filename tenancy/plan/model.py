@@ -74,7 +74,7 @@ class PlatformPlan:
     marker: Object
     device_classes: tuple[Object, ...] = ()
     pod_settings: tuple[Object, ...] = ()
-    """What the API server adds to pods: cost labels, and a sandbox to those that ask for one."""
+    """What the API server adds to pods: cost labels, spreading, and a sandbox to those that ask for one."""
     queues: tuple[Object, ...] = ()
     """What tenants' queues stand on, in the order in which it is made; Kueue has to be there."""
     queue_chart: Chart | None = None

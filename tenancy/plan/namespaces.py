@@ -9,7 +9,7 @@ from tenancy.plan.labels import manifest, tenant_labels
 from tenancy.plan.model import Object
 from tenancy.plan.network import allowed_ways
 from tenancy.plan.priorities import allowed_classes
-from tenancy.spec.environment import Environment
+from tenancy.spec.environment import Environment, Spread
 from tenancy.spec.queues import seconds
 from tenancy.spec.tenant import Namespace, Tenant
 
@@ -95,10 +95,12 @@ def namespace_object(environment: Environment, tenant: Tenant, namespace: Namesp
     if environment.devices_by_claim:
         lists[words.ALLOWED_DEVICE_CLASSES] = granted_classes(environment, tenant)
     waived = [f"{w.rule}={w.until.isoformat()}" for w in tenant.exceptions if w.object == namespace.name]
+    spread = environment.tiers[tier].spread
     annotations = {
         **{key: ",".join(values) for key, values in lists.items()},
         **queue_notes(environment, tenant, namespace),
         words.OWNER_MAIL: tenant.owner.mail,
+        **({} if spread is Spread.NONE else {words.SPREAD: spread.value}),
         **({words.LEAVING: tenant.leaving.value} if tenant.leaving else {}),
         **({words.TITLE: tenant.title} if tenant.title else {}),
         **({words.PREFIX + "purpose": namespace.purpose} if namespace.purpose else {}),

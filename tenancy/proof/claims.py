@@ -86,7 +86,7 @@ ELSEWHERE: Mapping[str, str] = {
     "ConfigMap": "says that the guards are in force",
     "ValidatingAdmissionPolicy": "each of its rules is a control",
     "ValidatingAdmissionPolicyBinding": "without it none of the policy's rules stands",
-    "MutatingAdmissionPolicy": "fills in what cost-01 then judges",
+    "MutatingAdmissionPolicy": "fills in what cost-01 then judges, and spreads replicas",
     "MutatingAdmissionPolicyBinding": "without it the policy fills in nothing",
     "Role": "rights of the platform's own parts",
     "RuntimeClass": "gpu-01 keeps tenants to theirs",

@@ -416,6 +416,12 @@ TierName = Annotated[
 ]
 
 
+class Spread(StrEnum):
+    NONE = "none"  # as the scheduler spreads everybody's: loosely
+    PREFERRED = "preferred"  # evenly, where there is room: a lost node takes as few replicas as may be
+    REQUIRED = "required"  # evenly, or a replica waits, though another node had room for it
+
+
 class Tier(Spec):
     """What tenants of a kind may have: the defaults of their namespaces and the ceiling over them."""
 
@@ -436,6 +442,11 @@ class Tier(Spec):
     order: Order = Field(Order.BEST_EFFORT, description="Whether who fits may overtake who came first.")
     max_run_time: Duration | None = Field(
         None, description="Longest run of a job; every job says its own, up to this. Absent: no limit."
+    )
+    spread: Spread = Field(
+        Spread.PREFERRED,
+        description="How the replicas of a Deployment or a StatefulSet lie on nodes where the pods name no constraint "
+        "of their own; from Kubernetes 1.36 on.",
     )
     image_tags: Flag = Field(
         True, description="Whether images may be named by tag, never latest. False: by digest alone."
@@ -531,6 +542,12 @@ class Environment(Spec):
         yield from self._priced()
         yield from self._collected()
         yield from self._sandboxed()
+        if misfit := incompatible(self.cluster.kubernetes, "pod-defaults"):
+            for name, tier in self.tiers.items():
+                if tier.spread is Spread.REQUIRED:
+                    given = f"spread: required on Kubernetes {self.cluster.kubernetes}"
+                    change = f"{misfit}; or leave it to the manifests"
+                    yield broken(("tiers", name, "spread"), "ver-01", given, change)
         strict = [name for name, tier in self.tiers.items() if not tier.image_tags]
         if strict and (given := moving_image(self.images.sample, tags=False)):
             yield broken(("images", "sample"), "img-02", f"{given}, which tier {strict[0]} does not take")

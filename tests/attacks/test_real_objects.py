@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from attack_lab import Cluster, apply, until
 
+from tenancy.catalog import vocabulary as words
 from tenancy.live import denial
 from tenancy.live.api import Api, Identity, collection
 from tenancy.live.attacks import Place
 from tenancy.live.attacks.model import MERGE, STRATEGIC, put
 from tenancy.live.attacks.objects import CLUSTER_ADMIN
-from tenancy.live.attacks.pods import LIMITS
+from tenancy.live.attacks.pods import LIMITS, workload
 from tenancy.plan import quotas
+from tenancy.plan.pod_defaults import REVISIONS
 from tenancy.rules.values import unenforced_quota_keys
 
 GPU = "nvidia.com/gpu"
@@ -172,15 +174,18 @@ def test_whoever_writes_a_pods_status_frees_its_quota(cluster: Cluster, home: Pl
 @pytest.fixture
 def node(cluster: Cluster) -> Iterator[dict[str, str]]:
     """A node of four processors that nobody shares, as a selector."""
+    with _node(cluster, NODE) as selector:
+        yield selector
+
+
+@contextmanager
+def _node(cluster: Cluster, name: str) -> Generator[dict[str, str]]:
+    """A node of four processors, as a selector of all such nodes."""
     selector = {"verify.example/node": NODE}
-    body = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": NODE, "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": selector},
-        "spec": {},
-    }
-    apply([{**body, "metadata": {**body["metadata"], "labels": {**selector, "kubernetes.io/hostname": NODE}}}])
-    path = f"/api/v1/nodes/{NODE}"
+    labels = {**selector, "kubernetes.io/hostname": name}
+    metadata = {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": labels}
+    apply([{"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}}])
+    path = f"/api/v1/nodes/{name}"
     status = {"status": {"allocatable": SMALL, "capacity": SMALL}}
     assert cluster.api.request("PATCH", f"{path}/status", status, None, STRATEGIC).ok
 
@@ -258,6 +263,132 @@ def test_anti_affinity_across_namespaces_would_keep_others_off_a_node(
                 seen = _turned_away if kept_off else _placed
                 until(lambda at=beside, seen=seen: not seen(cluster, at), "the scheduler has looked")
                 assert _placed(cluster, beside) is not kept_off
+
+
+# What the API server writes onto pods
+
+
+@contextmanager
+def _replicas(
+    cluster: Cluster, place: Place, kind: str, name: str, pod: dict[str, Any] | None = None, count: int = 1
+) -> Generator[list[dict[str, Any]]]:
+    """That many pods, as a Deployment's or a StatefulSet's controller made them of a template like `pod`."""
+    body = put(workload(kind, put(pod or place.pod(), "/metadata/name", name)), "/spec/replicas", count)
+    if kind == "StatefulSet":
+        body = put(body, "/spec/podManagementPolicy", "Parallel")
+    pods = collection("v1", "Pod", place.name)
+
+    def made() -> list[dict[str, Any]]:
+        found = cluster.api.items(pods)
+        return [pod for pod in found if pod["metadata"]["labels"].get("app.kubernetes.io/name") == name]
+
+    path = collection("apps/v1", kind, place.name)
+    answer = cluster.api.request("POST", path, body, place.developer)
+    assert answer.ok, answer.message
+    try:
+        until(lambda: len(made()) < count, f"{count} pods are made")
+        yield made()
+    finally:
+        cluster.api.request("DELETE", f"{path}/{name}?propagationPolicy=Background")
+        until(lambda: [_gone(cluster.api, f"{pods}/{pod['metadata']['name']}") for pod in made()], "no pod is left")
+
+
+@contextmanager
+def _spread_as(cluster: Cluster, place: Place, spread: str | None) -> Generator[None]:
+    """The place's namespace as one of a tier that spreads its replicas so."""
+    path = f"/api/v1/namespaces/{place.name}"
+    before = cluster.api.request("GET", path).body["metadata"]["annotations"].get(words.SPREAD)
+
+    def write(value: str | None) -> None:
+        patch = {"metadata": {"annotations": {words.SPREAD: value}}}
+        assert cluster.api.request("PATCH", path, patch, None, MERGE).ok
+
+    write(spread)
+    try:
+        yield
+    finally:
+        write(before)
+
+
+def test_a_pod_without_cost_labels_gets_those_of_its_namespace(cluster: Cluster, home: Place) -> None:
+    there = cluster.api.request("GET", f"/api/v1/namespaces/{home.name}").body["metadata"]["labels"]
+    charged = {key: there[key] for key in words.CHARGED_LABELS if key in there}
+    pod = home.pod()
+    assert charged
+    assert not charged.keys() & pod["metadata"]["labels"].keys()
+    answer = cluster.api.request("POST", f"{collection('v1', 'Pod', home.name)}?dryRun=All", pod, home.developer)
+    assert answer.ok, answer.message
+    assert charged.items() <= answer.body["metadata"]["labels"].items()
+
+
+KINDS = {"Deployment": REVISIONS["ReplicaSet"], "StatefulSet": REVISIONS["StatefulSet"]}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_replicas_lie_evenly_on_nodes(cluster: Cluster, home: Place, kind: str) -> None:
+    """Each revision by itself: else a new one would have to lie where the old one does not."""
+    with _replicas(cluster, home, kind, "spread") as (pod,):
+        (constraint,) = pod["spec"]["topologySpreadConstraints"]
+        # The API server itself makes the selector of the labels' values.
+        revision = {"key": KINDS[kind], "operator": "In", "values": [pod["metadata"]["labels"][KINDS[kind]]]}
+    assert constraint == {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "nodeTaintsPolicy": "Honor",
+        "matchLabelKeys": [KINDS[kind]],
+        "labelSelector": {"matchExpressions": [revision]},
+    }
+
+
+OWN = {
+    "maxSkew": 3,
+    "topologyKey": "topology.kubernetes.io/zone",
+    "whenUnsatisfiable": "ScheduleAnyway",
+    "labelSelector": {"matchLabels": {"app": "x"}},
+}
+
+
+def test_a_replica_with_a_constraint_of_its_own_keeps_it(cluster: Cluster, home: Place) -> None:
+    own = put(home.pod(), "/spec/topologySpreadConstraints", [OWN])
+    with _replicas(cluster, home, "Deployment", "own", own) as (pod,):
+        assert pod["spec"]["topologySpreadConstraints"] == [OWN]
+
+
+def test_a_pod_that_is_no_replica_is_left_alone(cluster: Cluster, home: Place) -> None:
+    alone = put(home.pod(), f"/metadata/labels/{KINDS['Deployment']}", "as-if")
+    with _made(cluster.api, collection("v1", "Pod", home.name), alone, home.developer) as there:
+        assert "topologySpreadConstraints" not in cluster.api.request("GET", there).body["spec"]
+
+
+def test_a_tier_may_leave_its_replicas_to_the_scheduler(cluster: Cluster, home: Place) -> None:
+    with (
+        _spread_as(cluster, home, None),
+        _replicas(cluster, home, "Deployment", "left") as (pod,),
+    ):
+        assert "topologySpreadConstraints" not in pod["spec"]
+
+
+@pytest.mark.parametrize(("spread", "beside"), [("preferred", True), ("required", False)])
+def test_a_replica_waits_rather_than_stand_beside_another_only_where_the_tier_says_so(
+    cluster: Cluster, home: Place, node: dict[str, str], *, spread: str, beside: bool
+) -> None:
+    full = "verify-full"
+    with (
+        _node(cluster, full),
+        _made(cluster.api, SYSTEM, _by_platform("filling", {"kubernetes.io/hostname": full}, "4")) as filling,
+        _spread_as(cluster, home, spread),
+    ):
+        until(lambda: not _placed(cluster, filling), "one node is full")
+        pod = _on(home, "as-template", node, "1")
+        with _replicas(cluster, home, "Deployment", spread, pod, count=2) as pods:
+            paths = [f"{collection('v1', 'Pod', home.name)}/{pod['metadata']['name']}" for pod in pods]
+
+            def unseen() -> list[str]:
+                return [at for at in paths if not _placed(cluster, at) and not _turned_away(cluster, at)]
+
+            until(unseen, "the scheduler has looked at both")
+            assert sum(_placed(cluster, at) for at in paths) == 1 + beside
 
 
 # Whose turn it is

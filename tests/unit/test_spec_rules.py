@@ -43,6 +43,16 @@ TWO_BOARDS = (
 )
 
 
+TO_TIERS = """\
+  kubernetes: "1.36"
+  cni: vpc-cni
+images:
+  registries: [registry.bank.example/shared/, "registry.bank.example/teams/{tenant}/"]
+  sample: registry.bank.example/shared/cuda-sample:13.0
+buckets: [datasets, models]
+tiers:
+"""
+APART = TO_TIERS.replace('"1.36"', '"%s"') + "  apart: {priority: 1, spread: required}\n"
 ON_AWS = """\
   kubernetes: "1.36"
   cni: vpc-cni
@@ -171,6 +181,7 @@ CASES = (
     Case("old image", "ami-01", ENV, "aws.ami-release", "buckets:", "aws: {ami-release: v20250101}\nbuckets:", "aws: {ami-release: v20260903}\nbuckets:"),
     Case("API server for everybody", "eks-01", ENV, "aws.public-access[0]", "buckets:", "aws: {public-access: [0.0.0.0/0]}\nbuckets:", "aws: {public-access: [198.51.100.0/24]}\nbuckets:"),
     Case("Karpenter on a Kubernetes to come", "ver-01", ENV, "cluster.kubernetes", ON_AWS, ON_AWS_TOO % "1.37", ON_AWS_TOO % "1.36"),
+    Case("replicas kept apart on an old cluster", "ver-01", ENV, "tiers.apart.spread", TO_TIERS, APART % "1.35", APART % "1.36"),
     Case("claims on an old cluster", "dra-01", ENV, "cluster.devices", 'kubernetes: "1.36"', 'kubernetes: "1.33"\n  devices: dra', 'kubernetes: "1.33"\n  devices: plugin'),
     Case("sample from elsewhere", "img-01", ENV, "images.sample", "sample: registry.bank.example/shared/", "sample: docker.io/", "sample: registry.bank.example/shared/cuda/"),
     Case("sample of the day", "img-02", ENV, "images.sample", "cuda-sample:13.0", "cuda-sample:latest", "cuda-sample:12.9"),
