@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.generate import generate
+from bench.processors import used
 from tenancy.catalog import vocabulary as words
 from tenancy.lab import control_plane, ports, processes
 from tenancy.lab.api import Api, ApiError
@@ -61,9 +62,7 @@ class Server:
     pid: int
 
     def cpu(self) -> float:
-        """Seconds of the processors that it has used."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text("utf-8").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return used(self.pid)
 
 
 @dataclass(frozen=True)
@@ -175,8 +174,8 @@ def timed(found: Servers, work: Work) -> tuple[Asked, Asked]:
                 times[which].append(_ask(both[which].api, work))
     finally:
         gc.enable()
-    used = [(server.cpu() - began) / work.pairs for server, began in zip(both, before, strict=True)]
-    return Asked(times[0], used[0]), Asked(times[1], used[1])
+    each = [(server.cpu() - began) / work.pairs for server, began in zip(both, before, strict=True)]
+    return Asked(times[0], each[0]), Asked(times[1], each[1])
 
 
 def _ask(api: Api, work: Work) -> float:
