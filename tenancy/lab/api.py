@@ -41,10 +41,13 @@ class Api:
     ) -> None:
         self._connection.close()
 
-    def request(self, method: str, path: str, body: Any = None, content_type: str = MERGE) -> Any:
+    def request(
+        self, method: str, path: str, body: Any = None, content_type: str = MERGE, accept: str = "application/json"
+    ) -> Any:
         """Send a request and return the decoded answer; `ApiError` if it is refused."""
         data = None if body is None else json.dumps(body)
-        self._connection.request(method, path, data, {"Content-Type": content_type} if data else {})
+        headers = {"Accept": accept, **({"Content-Type": content_type} if data else {})}
+        self._connection.request(method, path, data, headers)
         response = self._connection.getresponse()
         text = response.read()
         if response.status >= 400:

@@ -33,6 +33,7 @@ __all__ = ["Lab", "LabError", "Status", "apply_nodes", "down", "environ", "statu
 
 DEFAULT_PLATFORM_GROUP = "platform-admins"
 SERVERS, CLIENTS = COMPONENTS[:2], COMPONENTS[2:]
+MANAGER = "kube-controller-manager"
 EVERYTHING = (*COMPONENTS, KUEUE, PROMETHEUS)
 READY_SECONDS = 90.0
 # The API server is back 2 s after etcd is.
@@ -244,6 +245,7 @@ def _run(lab: Lab, toolbox: Any, group: str, say: Callable[[str], None]) -> None
     pki.write_kubeconfigs(lab, chosen["kube-apiserver"])
 
     alive = {name for name, each in found.items() if any(process not in stale for process in each)}
+    chart: list[dict[str, Any]] = []
     deadline = time.monotonic() + READY_SECONDS
     for stage in (SERVERS, CLIENTS):
         started = [name for name in stage if name not in alive]
@@ -259,16 +261,20 @@ def _run(lab: Lab, toolbox: Any, group: str, say: Callable[[str], None]) -> None
             _wait(lab, name, chosen[name], deadline)
         if stage is SERVERS:
             _bind(lab, chosen["kube-apiserver"], group)
+            if queues and MANAGER not in alive and not lab.kueue.exists():
+                say("writing Kueue's kinds")
+                chart = kueue.objects(toolbox, chosen, queues)
+                with Api(lab, chosen["kube-apiserver"]) as api:
+                    kueue.bring_kinds(lab, api, chart)
     _wait_for_service_account(lab, chosen["kube-apiserver"])
     with Api(lab, chosen["kube-apiserver"]) as api:
         if queues:
-            if _run_kueue(lab, api, toolbox, chosen, queues, say):
+            if _run_kueue(lab, api, toolbox, chosen, queues, chart, say):
                 # It looks for new kinds when it starts. Later it would take minutes to count workloads, and until then
                 # whoever has a quota on them can make none.
-                name = "kube-controller-manager"
-                processes.stop(processes.running(lab, (name,)).get(name, []))
-                _start(lab, name, wanted[name], chosen["kube-apiserver"])
-                _wait(lab, name, chosen[name], deadline)
+                processes.stop(processes.running(lab, (MANAGER,)).get(MANAGER, []))
+                _start(lab, MANAGER, wanted[MANAGER], chosen["kube-apiserver"])
+                _wait(lab, MANAGER, chosen[MANAGER], deadline)
         else:
             processes.stop(found.get(KUEUE, []), at_once=True)
             kueue.remove(lab, api)
@@ -321,9 +327,16 @@ def _start(lab: Lab, name: str, argv: list[str], api_port: int) -> None:
 
 
 def _run_kueue(
-    lab: Lab, api: Api, toolbox: Any, chosen: Mapping[str, int], values: Mapping[str, Any], say: Callable[[str], None]
+    lab: Lab,
+    api: Api,
+    toolbox: Any,
+    chosen: Mapping[str, int],
+    values: Mapping[str, Any],
+    chart: list[dict[str, Any]],
+    say: Callable[[str], None],
 ) -> bool:
-    """Have Kueue run with these values, and wait until its webhooks answer; whether its kinds are new."""
+    """Have Kueue run with these values, and wait until its webhooks answer; whether its kinds are new to the
+    controllers. `chart` is what its chart makes of the values, where its kinds came before the controllers."""
     deadline = time.monotonic() + READY_SECONDS
     tools = {name: toolbox[name] for name in (KUEUE, "kueue-chart", "helm")}
     key = kueue.digest(tools, chosen, values)
@@ -332,8 +345,11 @@ def _run_kueue(
     kept = [process for process in found if list(process.argv) == wanted][:1]
     new = False
     if not kueue.is_applied(lab, api, key):
-        say("writing Kueue's kinds, rights and webhooks")
-        new = kueue.apply(lab, api, tools, chosen, values, key)
+        say(f"writing Kueue's {'' if chart else 'kinds, '}rights and webhooks")
+        if not chart:
+            chart = kueue.objects(tools, chosen, values)
+            new = kueue.bring_kinds(lab, api, chart)
+        kueue.apply(lab, api, chart, chosen, values, key)
         kept = []
     kueue.fetch_certificates(lab, api)
     if kept and not _answers_soon(lab, KUEUE, chosen[KUEUE]):
@@ -425,9 +441,7 @@ def _wait_for_service_account(lab: Lab, port: int) -> None:
                 api.get("/api/v1/namespaces/default/serviceaccounts/default")
                 return
             time.sleep(0.05)
-    raise LabError(
-        "the controllers made no service account in namespace default: see `tenancy lab logs kube-controller-manager`."
-    )
+    raise LabError(f"the controllers made no service account in namespace default: see `tenancy lab logs {MANAGER}`.")
 
 
 def _binding(name: str, role: str, kind: str, subject: str) -> dict[str, Any]:

@@ -39,6 +39,7 @@ SWITCHED_OFF = ("enableCertManager", "enableKueueViz", "enablePrometheus")
 CRD = "CustomResourceDefinition"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 QUEUES = "/apis/kueue.x-k8s.io/v1beta2"
+DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 PROBE = "lab-probe"
 WAIT_SECONDS = 180.0
 # As long as the components' certificates: a token of an hour would end the queues of a long run.
@@ -71,25 +72,39 @@ def is_applied(lab: Lab, api: Api, key: str) -> bool:
     return bool(namespace) and namespace["metadata"].get("annotations", {}).get(DIGEST) == key
 
 
-def apply(
-    lab: Lab, api: Api, tools: Mapping[str, Path], ports: Mapping[str, int], values: Mapping[str, Any], key: str
-) -> bool:
-    """Render the chart and apply it, with the changes that a process needs; whether it brought kinds."""
-    items = [_local(item, ports["kueue-webhook"]) for item in _render(tools, values) if item["kind"] not in LEFT_OUT]
-    before = _applied(lab)
-    paths = [_path(item) for item in items]
-    # Before and after: whatever was applied by a run that was interrupted can be removed.
-    _remember_applied(lab, [*paths, *(path for path in before if path not in paths)])
-    namespace: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    api.apply("/api/v1/namespaces", namespace)
+def objects(tools: Mapping[str, Path], ports: Mapping[str, int], values: Mapping[str, Any]) -> list[Object]:
+    """What the chart makes of the values, as it is where Kueue listens on a port of this machine."""
+    return [_local(item, ports["kueue-webhook"]) for item in _render(tools, values) if item["kind"] not in LEFT_OUT]
+
+
+def bring_kinds(lab: Lab, api: Api, items: list[Object]) -> bool:
+    """Apply the kinds and wait until the API server tells of them; whether they are new.
+
+    The controllers look for kinds when they start, and for new ones every half a minute.
+    """
+    _remember_applied(lab, list(dict.fromkeys([*map(_path, items), *_applied(lab)])))
     crds = [item for item in items if item["kind"] == CRD]
     names = {item["metadata"]["name"] for item in crds}
     known = names <= _established(api)
-    for item in [*crds, *(item for item in items if item["kind"] != CRD)]:
-        api.apply(_path(item).rpartition("/")[0], item)
+    for item in crds:
+        api.apply(CRDS, item)
+    _wait("the queues' kinds are not established", lambda: names <= _established(api))
+    _wait("the API server does not tell of the queues' kinds", lambda: names <= _told(api))
+    return not known
+
+
+def apply(
+    lab: Lab, api: Api, items: list[Object], ports: Mapping[str, int], values: Mapping[str, Any], key: str
+) -> None:
+    """Apply what is no kind, with the changes that a process needs."""
+    before, paths = _applied(lab), [_path(item) for item in items]
+    namespace: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    api.apply("/api/v1/namespaces", namespace)
+    for item in items:
+        if item["kind"] != CRD:
+            api.apply(_path(item).rpartition("/")[0], item)
     _delete(api, [path for path in before if path not in paths])
     _remember_applied(lab, paths)
-    _wait("the queues' kinds are not established", lambda: names <= _established(api))
 
     (text,) = [i["data"]["controller_manager_config.yaml"] for i in items if i["metadata"]["name"] == CONFIGURATION]
     for stale in lab.kueue.glob("configuration-*.json"):
@@ -98,7 +113,6 @@ def apply(
     write(_configuration_file(lab, key), json.dumps(content, indent=2) + "\n")
     # Last: it says that all of the above is done.
     api.apply("/api/v1/namespaces", {**namespace, "metadata": {"name": NAMESPACE, "annotations": {DIGEST: key}}})
-    return not known
 
 
 def write_identity(lab: Lab, api: Api, port: int) -> None:
@@ -300,6 +314,16 @@ def _established(api: Api) -> set[str]:
         return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
     return {crd["metadata"]["name"] for crd in api.get(CRDS)["items"] if holds(crd)}
+
+
+def _told(api: Api) -> set[str]:
+    """Kinds as the API server lists them for whoever looks, by the names of their definitions."""
+    return {
+        f"{resource['resource']}.{group['metadata']['name']}"
+        for group in api.request("GET", "/apis", accept=DISCOVERY)["items"]
+        for version in group["versions"]
+        for resource in version["resources"]
+    }
 
 
 def _wait(problem: str, fact: Any) -> None:
