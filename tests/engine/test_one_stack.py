@@ -83,6 +83,11 @@ def test_a_second_run_writes_nothing(project: Project) -> None:
     assert written(project.audit(asked)) == []
 
 
+def test_the_engine_keeps_no_log_of_its_own(project: Project) -> None:
+    """What it would write into one takes a quarter of its time: after runs of it there is still no folder."""
+    assert (project.lab.folder / "pulumi" / "logs").read_bytes() == b""
+
+
 def test_the_plain_engine_sees_no_difference(project: Project) -> None:
     done = project.pulumi("preview", "--stack", "local", "--policy-pack", "policy")
     assert done.code == 0, done.text
