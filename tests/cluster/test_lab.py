@@ -201,7 +201,8 @@ def test_a_killed_component_is_noticed_and_started_again_with_its_state(
         assert again.get(f"/api/v1/namespaces/default/configmaps/before-{name}")
 
 
-def test_a_component_that_hangs_is_replaced(root: Path, lab: Lab) -> None:
+def test_a_component_that_hangs_is_replaced(root: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_plane, "PATIENCE_SECONDS", 1)
     control_plane.up(root=root)
     before = pids(lab)
     os.kill(before["kwok"], signal.SIGSTOP)
