@@ -47,8 +47,9 @@ def start(lab: Lab, name: str, argv: list[str]) -> None:
     lab.logs.mkdir(parents=True, exist_ok=True)
     if log.exists() and log.stat().st_size > LOG_KEPT_BYTES:
         log.replace(log.with_suffix(".log.1"))
-    # A small environment: a proxy or a cluster of the caller's shell is none of their business.
-    env = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ}
+    # A small environment: a proxy or a cluster of the caller's shell is none of their business. How much memory they
+    # may take to save time (GOGC) is.
+    env = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG", "GOGC") if name in os.environ}
     with log.open("ab") as output:
         log.chmod(0o600)
         child = subprocess.Popen(

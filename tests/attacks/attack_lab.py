@@ -95,40 +95,61 @@ class Cluster:
 
 
 @contextmanager
+def entered(home: Path) -> Generator[None]:
+    """Whoever asks for a lab gets the one in `home`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPU_TENANCY_LAB", str(home))
+        patch.setenv("KUBECONFIG", str(home / "kubeconfig"))
+        yield
+
+
+def ended(home: Path) -> None:
+    """Nothing of the lab in `home` is left."""
+    from tenancy.lab import control_plane
+
+    with entered(home):
+        control_plane.down(root=ROOT)
+
+
+@contextmanager
 def deployed(
     loaded: Loaded, plan: Plan, home: Path, crds: Iterable[Object] = (), more: Iterable[Object] = ()
 ) -> Generator[Cluster]:
-    """The environment on a lab of its own in `home`, applied by the platform's own group; `more` goes with it."""
+    """The environment on a lab of its own in `home`, for as long as it takes."""
+    try:
+        with entered(home):
+            yield deploy(loaded, plan, home, crds, more)
+    finally:
+        ended(home)
+
+
+def deploy(loaded: Loaded, plan: Plan, home: Path, crds: Iterable[Object] = (), more: Iterable[Object] = ()) -> Cluster:
+    """A lab in `home` with the environment, applied by the platform's own group; `more` goes with it."""
     from tenancy.lab import control_plane, processes
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GPU_TENANCY_LAB", str(home))
-        chart = plan.platform.queue_chart
-        try:
-            lab = control_plane.up(
-                root=ROOT,
-                platform_group=loaded.environment.platform.group,
-                nodes=fake_nodes(loaded.environment),
-                queues=chart.values if chart else None,
-            )
-            patch.setenv("KUBECONFIG", str(lab.kubeconfig))
-            if crds := list(crds):
-                apply(crds)
-                api = Api(plan.context)
-                until(lambda: [p for p in map(served, crds) if not api.request("GET", p).ok], "the kinds are served")
-                # The controller of quotas asks every 30 s which kinds there are; a new one asks at once.
-                processes.stop(processes.running(lab, (CONTROLLERS,))[CONTROLLERS])
-                control_plane.up(root=ROOT)
-            # The NVIDIA operator brings such a class; without one no guard is asked about it.
-            nvidia = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "nvidia"}
-            apply([*plan.objects(), {**nvidia, "metadata": {"name": "nvidia"}}, *more])
+    chart = plan.platform.queue_chart
+    with entered(home):
+        lab = control_plane.up(
+            root=ROOT,
+            platform_group=loaded.environment.platform.group,
+            nodes=fake_nodes(loaded.environment),
+            queues=chart.values if chart else None,
+        )
+        if crds := list(crds):
+            apply(crds)
             api = Api(plan.context)
-            scene = scene_of(api, loaded, plan)
-            attacks = all_attacks(scene)
-            wait_until_settled(api, plan, attacks)
-            yield Cluster(api, plan, scene, attacks, lab.folder / "audit.log", lab.pki / "ca.crt")
-        finally:
-            control_plane.down(root=ROOT)
+            until(lambda: [p for p in map(served, crds) if not api.request("GET", p).ok], "the kinds are served")
+            # The controller of quotas asks every 30 s which kinds there are; a new one asks at once.
+            processes.stop(processes.running(lab, (CONTROLLERS,))[CONTROLLERS])
+            control_plane.up(root=ROOT)
+        # The NVIDIA operator brings such a class; without one no guard is asked about it.
+        nvidia = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "nvidia"}
+        apply([*plan.objects(), {**nvidia, "metadata": {"name": "nvidia"}}, *more])
+        api = Api(plan.context)
+        scene = scene_of(api, loaded, plan)
+        attacks = all_attacks(scene)
+        wait_until_settled(api, plan, attacks)
+        return Cluster(api, plan, scene, attacks, lab.folder / "audit.log", lab.pki / "ca.crt")
 
 
 def served(crd: Object) -> str:

@@ -1,4 +1,7 @@
-"""A lab of its own, with the objects of `stacks/local` and a longest run, applied by the platform's own group."""
+"""A lab with the objects of `stacks/local` and a longest run, applied by the platform's own group.
+
+The modules of this folder share one: each takes away what it made, and puts back what it took away.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from attack_lab import Cluster, deployed, local
+from attack_lab import Cluster, deploy, ended, entered, local
 
 from tenancy.plan import Plan, make_plan
 from tenancy.spec import Loaded, load
+from tests.conftest import OfFolder
+
+HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +34,14 @@ def plan(loaded: Loaded) -> Plan:
 
 
 @pytest.fixture(scope="module")
-def cluster(loaded: Loaded, plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with deployed(loaded, plan, tmp_path_factory.mktemp("attacks") / "lab") as found:
+def cluster(
+    of_folder: OfFolder, loaded: Loaded, plan: Plan, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    def start() -> tuple[Path, Cluster]:
+        home = tmp_path_factory.mktemp("attacks") / "lab"
+        of_folder.at_end(HERE, lambda: ended(home))
+        return home, deploy(loaded, plan, home)
+
+    home, found = of_folder.once(HERE, start)
+    with entered(home):
         yield found

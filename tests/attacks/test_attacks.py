@@ -3,7 +3,8 @@ from __future__ import annotations
 import copy
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from tenancy.live.attacks.model import APPLY, JSON_PATCH, MERGE, STRATEGIC, atta
 from tenancy.live.attacks.objects import CLUSTER_ADMIN
 from tenancy.live.attacks.pods import JOB_CONTROLLER, OBEYED, workload
 from tenancy.live.denial import AuditLog
+from tenancy.live.verify import Result as Verdict
 from tenancy.live.verify import run
 from tenancy.plan import Plan, quotas
 from tenancy.plan.guards import BACKSTOPS, JOB_FINALIZER, NETWORK_DOMAINS, RUNTIME_DOMAINS, SANDBOX_PREFIXES, guards
@@ -157,21 +159,34 @@ def test_a_tenant_without_people_or_gpus_is_no_reason_to_fail(either: Loaded, wi
 # What the cluster says
 
 
-def test_every_attack_is_refused_by_its_own_control_and_every_twin_is_admitted(cluster: Cluster) -> None:
-    results = run(cluster.api, cluster.attacks, AuditLog(cluster.audit_log))
-    assert [result.as_dict() for result in results if result.gap] == []
-    assert [result.as_dict() for result in results if result.skipped and not result.attack.skipped] == []
+@dataclass(frozen=True)
+class Asked:
+    """Every attack and its twin, and the objects that were there before and after."""
+
+    results: Sequence[Verdict]
+    before: Mapping[str, Sequence[str]]
+    after: Mapping[str, Sequence[str]]
 
 
-def test_asking_leaves_nothing_behind(cluster: Cluster) -> None:
+@pytest.fixture(scope="module")
+def asked(cluster: Cluster) -> Asked:
     def there() -> dict[str, list[str]]:
         kinds = ("pods", "secrets", "configmaps", "services", "serviceaccounts", "persistentvolumeclaims", "namespaces")
         items = {kind: cluster.api.items(f"/api/v1/{kind}") for kind in kinds}
         return {kind: sorted(item["metadata"]["uid"] for item in found) for kind, found in items.items()}
 
     before = there()
-    run(cluster.api, cluster.attacks)
-    assert there() == before
+    results = run(cluster.api, cluster.attacks, AuditLog(cluster.audit_log))
+    return Asked(results, before, there())
+
+
+def test_every_attack_is_refused_by_its_own_control_and_every_twin_is_admitted(asked: Asked) -> None:
+    assert [result.as_dict() for result in asked.results if result.gap] == []
+    assert [result.as_dict() for result in asked.results if result.skipped and not result.attack.skipped] == []
+
+
+def test_asking_leaves_nothing_behind(asked: Asked) -> None:
+    assert asked.after == asked.before
 
 
 @pytest.fixture(scope="module")

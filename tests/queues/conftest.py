@@ -13,18 +13,26 @@ import pytest
 from scene import ROOT, Scene, on_stage
 
 from tenancy.lab import control_plane
+from tests.conftest import OfFolder
+
+HERE = Path(__file__).parent
 
 
-@pytest.fixture(scope="session")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("scenes")
-    (folder / "Pulumi.yaml").write_text("name: scratch\nruntime: python\n")
-    try:
-        yield folder
-    finally:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.delenv("GPU_TENANCY_LAB", raising=False)
-            control_plane.down(root=folder)
+@pytest.fixture(scope="module")
+def home(of_folder: OfFolder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def make() -> Path:
+        folder = tmp_path_factory.mktemp("scenes")
+        (folder / "Pulumi.yaml").write_text("name: scratch\nruntime: python\n")
+        of_folder.at_end(HERE, lambda: end(folder))
+        return folder
+
+    return of_folder.once(HERE, make)
+
+
+def end(folder: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("GPU_TENANCY_LAB", raising=False)
+        control_plane.down(root=folder)
 
 
 @pytest.fixture(scope="module")
