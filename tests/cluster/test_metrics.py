@@ -41,6 +41,8 @@ from tenancy.chargeback.example import frames, month
 START, END = 1790812800, 1790812800 + 86400
 """A day before the lab was there: 2026-10-01."""
 CREATE = "application/json"
+EVERY = 3
+"""Seconds between two scrapes and two evaluations, so that what changes is told soon."""
 PAIR = {"fraud": "fraud--train", "research": "research--main"}
 
 
@@ -76,13 +78,16 @@ def root(loaded: Loaded, rows: Any, tmp_path_factory: pytest.TempPathFactory) ->
     assert chart
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("GPU_TENANCY_LAB", raising=False)
+        patch.setattr(prometheus, "EVERY", EVERY)
+        rules = rule_file(loaded.environment, loaded.tenants)
+        often = {"groups": [{**group, "interval": f"{EVERY}s"} for group in rules["groups"]]}
         try:
             control_plane.up(
                 root=home,
                 platform_group=loaded.environment.platform.group,
                 nodes=fake_nodes(loaded.environment),
                 queues=chart.values,
-                watched={"seed": 1, "rules": rule_file(loaded.environment, loaded.tenants)},
+                watched={"seed": 1, "rules": often},
                 history=openmetrics(loaded, rows, START, END),
             )
             yield home
