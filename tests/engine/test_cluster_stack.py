@@ -6,9 +6,11 @@ The double says nothing about what AWS would answer; it refuses what the SDK's t
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -179,22 +181,37 @@ def test_a_changed_layout_replaces_the_nodes_of_its_pool_alone(bank: OnAws) -> N
     bank.edit("a100-3g.20gb: {gpu: a100-40gb, mig: 2g.10gb}", "a100-3g.20gb: {gpu: a100-40gb, mig: 3g.20gb}")
 
 
-def test_a_new_image_goes_wave_by_wave(bank: OnAws) -> None:
+@dataclass(frozen=True)
+class Upgraded:
+    out: str
+    order: list[str]
+    """What was updated, in its order."""
+
+
+@pytest.fixture(scope="module")
+def upgraded(bank: OnAws) -> Upgraded:
+    """A new image and another version in one run."""
     bank.edit("  platform-role:", "  ami-release: v20260912\n  upgrade-pause: 0\n  platform-role:")
-    done = bank.tenancy("up", "bank", "--stack", CLUSTER, kubeconfig=False)
-    groups = [name for name in bank.updated() if name.endswith("-nodes")]
-    assert groups[:2] == ["bank-system-nodes", "bank-notebooks-nodes"], done.text
-    assert set(groups[2:4]) == {"bank-train-a100-nodes", "bank-train-efa-nodes"}
-    assert groups[4:] == ["bank-serve-mig-nodes"]
-    assert done.out.count("is done; the next in 0 min") == 3
-
-
-def test_no_node_is_newer_than_its_control_plane(bank: OnAws) -> None:
     bank.edit('kubernetes: "1.36"', 'kubernetes: "1.35"')  # backwards, which the double knows no better
     done = bank.tenancy("up", "bank", "--stack", CLUSTER, kubeconfig=False)
     assert done.code == 0, done.text
-    assert bank.updated()[0] == "bank-cluster"
-    assert "the control plane is done" in done.out
+    return Upgraded(done.out, bank.updated())
+
+
+def test_a_new_image_goes_wave_by_wave(upgraded: Upgraded) -> None:
+    groups = [name for name in upgraded.order if name.endswith("-nodes")]
+    assert groups[:2] == ["bank-system-nodes", "bank-notebooks-nodes"], upgraded.out
+    assert set(groups[2:4]) == {"bank-train-a100-nodes", "bank-train-efa-nodes"}
+    assert groups[4:] == ["bank-serve-mig-nodes"]
+    assert re.findall(r": (.+) is done; the next in 0 min", upgraded.out) == [
+        "the control plane",
+        *(f"wave {wave}" for wave in range(3)),
+    ]
+
+
+def test_no_node_is_newer_than_its_control_plane(upgraded: Upgraded) -> None:
+    assert upgraded.order[0] == "bank-cluster"
+    assert "the control plane is done" in upgraded.out
 
 
 def test_nodes_that_hold_a_full_reservation_go_before_the_next_comes(bank: OnAws) -> None:
