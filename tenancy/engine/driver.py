@@ -18,7 +18,7 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.components.scope import CLUSTER_SUFFIX
 from tenancy.engine.changes import Outcome, is_door, of_tenant, summary
-from tenancy.engine.recovery import Locked, dead_locks, end_orphans, mend_backend, settled
+from tenancy.engine.recovery import Locked, dead_locks, end_orphans, is_settled, mend_backend, settled
 from tenancy.lab.layout import enter_lab, find_root
 from tenancy.live.api import Api
 from tenancy.spec import ON_LAB, Loaded
@@ -44,6 +44,13 @@ class Driver:
     def api(self) -> Api:
         """The API server; Unreachable without one. A cluster that is still to be made has none."""
         return Api(self.context)
+
+    @cached_property
+    def _engine(self) -> Any:
+        """The engine's command, asked for its version once."""
+        from pulumi import automation
+
+        return automation.PulumiCommand()
 
     @classmethod
     def of(cls, loaded: Loaded, say: Callable[[str], None]) -> Driver:
@@ -96,7 +103,7 @@ class Driver:
         from pulumi import automation
 
         try:
-            found = automation.LocalWorkspace(work_dir=str(self.root)).list_stacks()
+            found = automation.LocalWorkspace(work_dir=str(self.root), pulumi_command=self._engine).list_stacks()
         except automation.CommandError as error:
             raise Failed(f"the stacks of {environment} cannot be listed: {_reason(error)}") from error
         names = sorted(stack.name for stack in found)
@@ -189,6 +196,8 @@ class Driver:
         """Bring the state in line with the cluster where an engine died in the middle of something."""
         from pulumi import automation
 
+        if is_settled(_backend(), PROJECT, stack.name):
+            return
         exported = stack.export_stack()
         pending = (exported.deployment or {}).get("pending_operations")
         if not pending:

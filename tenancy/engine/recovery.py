@@ -70,6 +70,21 @@ def dead_locks(backend: str, project: str, stack: str) -> list[Path]:
     return dead
 
 
+def is_settled(backend: str, project: str, stack: str) -> bool:
+    """Whether the stack's state in a file backend says that no engine left anything unfinished.
+
+    False where only the engine can tell: to have it export a state takes half a second.
+    """
+    root = _root(backend)
+    if root is None:
+        return False
+    try:
+        stored = json.loads((root / "stacks" / project / f"{stack}.json").read_text("utf-8"))
+        return not (stored["checkpoint"].get("latest") or {}).get("pending_operations")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
 def _alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)

@@ -195,9 +195,8 @@ def test_the_file_stays_as_the_record_and_then_may_go(project: Project) -> None:
 
 @pytest.fixture(scope="module")
 def on(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnAws]:
-    """Another environment on the cluster, of two tenants in stacks of their own."""
-    done = project.tenancy("down", "local", "--yes")
-    assert done.code == 0, done.text
+    """Another environment on an empty cluster, of two tenants in stacks of their own."""
+    project.fresh()
     with on_aws("two", project, tmp_path_factory.mktemp("two")) as found:
         (found.folder / "tenants").mkdir(parents=True)
         (found.folder / "environment.yaml").write_text(ENVIRONMENT.format(charts=found.charts), "utf-8")

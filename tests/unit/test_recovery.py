@@ -15,7 +15,7 @@ import pytest
 from tenancy.engine import recovery
 from tenancy.engine.changes import Change, Outcome, lost_namespaces, summary
 from tenancy.engine.driver import SILENT, _reason
-from tenancy.engine.recovery import Locked, dead_locks, end_orphans, mend_backend, settled
+from tenancy.engine.recovery import Locked, dead_locks, end_orphans, is_settled, mend_backend, settled
 from tenancy.live.api import Answer, Api
 from tenancy.plan import Plan
 
@@ -50,6 +50,30 @@ def operation(kind: str, name: str, what: str = "creating", namespace: str | Non
 def backend(tmp_path: Path) -> Path:
     (tmp_path / ".pulumi" / "locks" / "organization" / "gpu-tenancy" / "local").mkdir(parents=True)
     return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("stored", "said"),
+    [
+        ({"checkpoint": {"latest": {"resources": []}}}, True),
+        ({"checkpoint": {"latest": {"pending_operations": []}}}, True),
+        ({"checkpoint": {"latest": None}}, True),
+        ({"checkpoint": {"latest": {"pending_operations": [operation("Namespace", "x")]}}}, False),
+        ({"state": "of another form"}, False),
+        ([], False),
+        (None, False),
+    ],
+)
+def test_a_state_is_settled_that_says_so_in_the_form_that_is_known(backend: Path, stored: Any, said: bool) -> None:
+    folder = backend / ".pulumi" / "stacks" / "gpu-tenancy"
+    folder.mkdir(parents=True)
+    if stored is not None:
+        (folder / "local.json").write_text(json.dumps(stored))
+    assert is_settled(backend.as_uri(), "gpu-tenancy", "local") is said
+
+
+def test_what_another_backend_holds_only_the_engine_can_tell() -> None:
+    assert not is_settled("s3://states", "gpu-tenancy", "local")
 
 
 def test_attributes_of_a_state_that_were_not_written_are_removed(backend: Path) -> None:
