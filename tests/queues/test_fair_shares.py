@@ -36,8 +36,8 @@ FILES = {
         "nightly", "risk", "guaranteed: 8", more="namespaces: [{name: main, queues: {heavy: 1, light: 1}}]\n"
     ),
 }
-SETTINGS = {"admissionFairSharing": {"usageSamplingInterval": "1s", "usageHalfLifeTime": "10m"}}
-"""Use is looked at every five minutes, and halves in a week: here every second, in ten minutes."""
+SETTINGS = {"admissionFairSharing": {"usageSamplingInterval": "3s", "usageHalfLifeTime": "10m"}}
+"""Use is looked at every five minutes, and halves in a week: here every three seconds, in ten minutes."""
 
 
 def rush(scene: Scene, tenant: str, count: int, **more: str) -> list[str]:
