@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from aws_double import AwsDouble
-from engine_project import ROOT, Done, Project
+from engine_project import ROOT, Done, Project, end
 from pack_cases import (
     OBJECT_CASES,
     REGULATED_CASES,
@@ -113,6 +113,7 @@ def foreign(_copy: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     shutil.copytree(ROOT / "policy", _copy.folder / "policy", dirs_exist_ok=True)
     with AwsDouble() as double:
         yield Foreign(_copy, tmp_path_factory.mktemp("foreign") / "program", double)
+    end(_copy)
 
 
 @pytest.fixture(scope="module")

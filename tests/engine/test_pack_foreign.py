@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from aws_double import AwsDouble
-from engine_project import ROOT, Done, Project
+from engine_project import ROOT, Done, Project, end
 
 from tenancy.lab import tools
 
@@ -76,6 +76,7 @@ def judge(_copy: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
         run.check = check
         yield run
+    end(_copy)
 
 
 @pytest.fixture(scope="module")
