@@ -268,6 +268,9 @@ def test_anti_affinity_across_namespaces_would_keep_others_off_a_node(
 # What the API server writes onto pods
 
 
+MAKERS = {"Deployment": "ReplicaSet", "StatefulSet": "StatefulSet"}
+
+
 @contextmanager
 def _replicas(
     cluster: Cluster, place: Place, kind: str, name: str, pod: dict[str, Any] | None = None, count: int = 1
@@ -276,11 +279,10 @@ def _replicas(
     body = put(workload(kind, put(pod or place.pod(), "/metadata/name", name)), "/spec/replicas", count)
     if kind == "StatefulSet":
         body = put(body, "/spec/podManagementPolicy", "Parallel")
-    pods = collection("v1", "Pod", place.name)
+    pods, makers = (collection(*of, place.name) for of in (("v1", "Pod"), ("apps/v1", MAKERS[kind])))
 
-    def made() -> list[dict[str, Any]]:
-        found = cluster.api.items(pods)
-        return [pod for pod in found if pod["metadata"]["labels"].get("app.kubernetes.io/name") == name]
+    def made(path: str = pods) -> list[dict[str, Any]]:
+        return [item for item in cluster.api.items(path) if f"{item['metadata']['name']}-".startswith(f"{name}-")]
 
     path = collection("apps/v1", kind, place.name)
     answer = cluster.api.request("POST", path, body, place.developer)
@@ -290,6 +292,8 @@ def _replicas(
         yield made()
     finally:
         cluster.api.request("DELETE", f"{path}/{name}?propagationPolicy=Background")
+        # While its maker is there, what goes comes back.
+        until(lambda: made(makers), f"nobody makes pods of {name}")
         until(lambda: [_gone(cluster.api, f"{pods}/{pod['metadata']['name']}") for pod in made()], "no pod is left")
 
 
@@ -321,13 +325,13 @@ def test_a_pod_without_cost_labels_gets_those_of_its_namespace(cluster: Cluster,
     assert charged.items() <= answer.body["metadata"]["labels"].items()
 
 
-KINDS = {"Deployment": REVISIONS["ReplicaSet"], "StatefulSet": REVISIONS["StatefulSet"]}
+KINDS = {kind: REVISIONS[maker] for kind, maker in MAKERS.items()}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_replicas_lie_evenly_on_nodes(cluster: Cluster, home: Place, kind: str) -> None:
     """Each revision by itself: else a new one would have to lie where the old one does not."""
-    with _replicas(cluster, home, kind, "spread") as (pod,):
+    with _replicas(cluster, home, kind, f"spread-{kind.lower()}") as (pod,):
         (constraint,) = pod["spec"]["topologySpreadConstraints"]
         # The API server itself makes the selector of the labels' values.
         revision = {"key": KINDS[kind], "operator": "In", "values": [pod["metadata"]["labels"][KINDS[kind]]]}
