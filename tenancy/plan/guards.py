@@ -679,6 +679,9 @@ def _framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> 
     )
 
 
+CHANGED = "changed"
+
+
 def _changed(*fields: str, also: str = "") -> dict[str, str]:
     """Nothing is judged twice: a finalizer's removal or a status write passes, whatever the rules say now.
 
@@ -687,7 +690,7 @@ def _changed(*fields: str, also: str = "") -> dict[str, str]:
     pairs = [(f"object.{field}", f"oldObject.{field}") for field in fields]
     same = " && ".join(f"(has({n}) == has({o}) && (!has({n}) || {n} == {o}))" for n, o in pairs)
     same += f" && {also}" if also else ""
-    return {"changed": f"request.operation != 'UPDATE' || !({same})"}
+    return {CHANGED: f"request.operation != 'UPDATE' || !({same})"}
 
 
 _META = ("metadata.labels", "metadata.annotations")
@@ -1018,11 +1021,17 @@ def guard_objects(environment: Environment) -> tuple[Object, ...]:
     selector = beside_the_systems(environment)
     policies, bindings = [], []
     for guard in guards(environment):
+        # Not as a match condition: for those the API server makes the whole request readable once more.
+        conditions = {name: text for name, text in guard.conditions.items() if name != CHANGED}
+        changed = {CHANGED: guard.conditions[CHANGED]} if CHANGED in guard.conditions else {}
+        unless = f"!variables.{CHANGED} || " if changed else ""
+        variables = {**changed, **guard.variables}
         spec = {
             "failurePolicy": "Fail",
             "matchConstraints": {
                 "matchPolicy": "Equivalent",
-                "namespaceSelector": selector,
+                # The binding selects: of every policy it is asked before the kind, of a binding after.
+                "namespaceSelector": {},
                 "objectSelector": {},
                 "resourceRules": [
                     {
@@ -1035,11 +1044,11 @@ def guard_objects(environment: Environment) -> tuple[Object, ...]:
                     for group, version, resources in guard.resources
                 ],
             },
-            "matchConditions": _named(guard.conditions),
-            **({"variables": _named(guard.variables)} if guard.variables else {}),
+            **({"matchConditions": _named(conditions)} if conditions else {}),
+            **({"variables": _named(variables)} if variables else {}),
             "validations": [
                 {
-                    "expression": _one_line(expression),
+                    "expression": _one_line(f"{unless}({expression})" if unless else expression),
                     "message": refusal(rule, environment.platform.docs),
                     "reason": "Forbidden",
                 }
@@ -1050,7 +1059,9 @@ def guard_objects(environment: Environment) -> tuple[Object, ...]:
         policies.append(manifest(api, "ValidatingAdmissionPolicy", guard.name, labels, {"spec": spec}))
         # Audit beside the other: the audit log then names the rule.
         audit = environment.guards is GuardsMode.AUDIT
-        binding = {"policyName": guard.name, "validationActions": ["Warn" if audit else "Deny", "Audit"]}
+        everywhere = {"matchPolicy": "Equivalent", "namespaceSelector": selector, "objectSelector": {}}
+        actions = ["Warn" if audit else "Deny", "Audit"]
+        binding = {"policyName": guard.name, "matchResources": everywhere, "validationActions": actions}
         notes = {words.GUARDS_MODE: environment.guards.value} if audit else None
         kind, body = "ValidatingAdmissionPolicyBinding", {"spec": binding}
         bindings.append(manifest(api, kind, guard.name, labels, body, annotations=notes))

@@ -336,8 +336,10 @@ def test_no_text_of_a_tenant_enters_a_guard(environment: Environment, loaded: Lo
 
 
 def test_guards_judge_nobody_in_system_namespaces_alone(plan: Plan) -> None:
-    for guard in kinds(plan.platform.guards, "ValidatingAdmissionPolicy"):
-        (term,) = guard["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"]
+    bindings = kinds(plan.platform.guards, "ValidatingAdmissionPolicyBinding")
+    assert len(bindings) == len(kinds(plan.platform.guards, "ValidatingAdmissionPolicy"))
+    for binding in bindings:
+        (term,) = binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]
         assert (term["key"], term["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
         assert set(term["values"]) == {*words.SYSTEM_NAMESPACES, "monitoring", "kueue-system"}
 
