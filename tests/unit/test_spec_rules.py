@@ -12,6 +12,7 @@ import pytest
 from tenancy.catalog.boards import BOARDS
 from tenancy.rules.catalogue import RULES
 from tenancy.spec import SPEC_RULES, base, crossfile, loader
+from tests.conftest import ENVIRONMENT
 
 ENV, FRAUD, RESEARCH = "environment.yaml", "tenants/fraud.yaml", "tenants/research.yaml"
 
@@ -43,15 +44,8 @@ TWO_BOARDS = (
 )
 
 
-TO_TIERS = """\
-  kubernetes: "1.36"
-  cni: vpc-cni
-images:
-  registries: [registry.bank.example/shared/, "registry.bank.example/teams/{tenant}/"]
-  sample: registry.bank.example/shared/cuda-sample:13.0
-buckets: [datasets, models]
-tiers:
-"""
+_FROM, _THEN = ENVIRONMENT.index("  kubernetes:"), "tiers:\n"
+TO_TIERS = ENVIRONMENT[_FROM : ENVIRONMENT.index(_THEN) + len(_THEN)]
 APART = TO_TIERS.replace('"1.36"', '"%s"') + "  apart: {priority: 1, spread: required}\n"
 ON_AWS = """\
   kubernetes: "1.36"
