@@ -182,7 +182,7 @@ def timed(found: Servers, work: Work) -> tuple[Asked, Asked]:
 
 def _ask(api: Api, work: Work) -> float:
     began = time.perf_counter()
-    _asked(api, work)
+    _create(api, work)
     return time.perf_counter() - began
 
 
@@ -244,14 +244,14 @@ def leave_out_the_queue(found: Servers, pod: Work) -> None:
 def _waits(api: Api, pod: Work) -> bool:
     """Whether somebody makes the pod wait for the queue; a guard refuses one that does not."""
     try:
-        return "schedulingGates" in _asked(api, pod)["spec"]
+        return "schedulingGates" in _create(api, pod)["spec"]
     except ApiError as error:
         if error.status != REFUSED:
             raise
         return False
 
 
-def _asked(api: Api, work: Work) -> Object:
+def _create(api: Api, work: Work) -> Object:
     return api.request("POST", work.path, work.body, CREATE)
 
 

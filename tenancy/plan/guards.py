@@ -679,9 +679,6 @@ def _framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> 
     )
 
 
-CHANGED = "changed"
-
-
 def _changed(*fields: str, also: str = "") -> dict[str, str]:
     """Nothing is judged twice: a finalizer's removal or a status write passes, whatever the rules say now.
 
@@ -690,7 +687,7 @@ def _changed(*fields: str, also: str = "") -> dict[str, str]:
     pairs = [(f"object.{field}", f"oldObject.{field}") for field in fields]
     same = " && ".join(f"(has({n}) == has({o}) && (!has({n}) || {n} == {o}))" for n, o in pairs)
     same += f" && {also}" if also else ""
-    return {CHANGED: f"request.operation != 'UPDATE' || !({same})"}
+    return {"changed": f"request.operation != 'UPDATE' || !({same})"}
 
 
 _META = ("metadata.labels", "metadata.annotations")
@@ -1021,11 +1018,6 @@ def guard_objects(environment: Environment) -> tuple[Object, ...]:
     selector = beside_the_systems(environment)
     policies, bindings = [], []
     for guard in guards(environment):
-        # Not as a match condition: for those the API server makes the whole request readable once more.
-        conditions = {name: text for name, text in guard.conditions.items() if name != CHANGED}
-        changed = {CHANGED: guard.conditions[CHANGED]} if CHANGED in guard.conditions else {}
-        unless = f"!variables.{CHANGED} || " if changed else ""
-        variables = {**changed, **guard.variables}
         spec = {
             "failurePolicy": "Fail",
             "matchConstraints": {
@@ -1044,11 +1036,11 @@ def guard_objects(environment: Environment) -> tuple[Object, ...]:
                     for group, version, resources in guard.resources
                 ],
             },
-            **({"matchConditions": _named(conditions)} if conditions else {}),
-            **({"variables": _named(variables)} if variables else {}),
+            "matchConditions": _named(guard.conditions),
+            **({"variables": _named(guard.variables)} if guard.variables else {}),
             "validations": [
                 {
-                    "expression": _one_line(f"{unless}({expression})" if unless else expression),
+                    "expression": _one_line(expression),
                     "message": refusal(rule, environment.platform.docs),
                     "reason": "Forbidden",
                 }
