@@ -84,7 +84,7 @@ _FAIR = """\
 fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare, LessThanInitialShare]}
 admissionFairSharing: {usageHalfLifeTime: 168h, usageSamplingInterval: 5m}
 """
-KINDS = BY_HAND, FAIR, GENERATED = "by hand", "by hand, fair", "generated"
+KINDS = BY_HAND, AS_PROMISED, GENERATED = "by hand", "by hand, as promised", "generated"
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,10 @@ def measure() -> str:
     """The rows of the section, as Markdown."""
     rows = [
         f"{TENANTS} tenants, {BACKLOG:,} workloads of one GPU that wait when the queues open. By hand: one cohort, a "
-        "queue for each tenant with the same limits, Kueue's default configuration; fair: with Kueue's fair sharing "
-        "between queues and inside them, as the generated ones have it. Reclaim: until what is lent is back, when one "
-        "tenant asks for all that it is promised while everybody else holds the rest and nothing has changed for "
+        "queue for each tenant with the same limits, Kueue's default configuration; as promised: with what the "
+        "generated ones promise beside limits, a cohort for each department and Kueue's fair sharing between "
+        "departments, between queues and inside them. Reclaim: until what is lent is back, when one tenant asks for "
+        "all that it is promised while everybody else holds the rest and nothing has changed for "
         f"{QUIET:.0f} s. Medians of {ROUNDS} rounds, one of each after another. Ratios are what the generated queues "
         f"take to what the row takes; processors: seconds that {', '.join(AT_WORK[:-1])} and {AT_WORK[-1]} use for "
         "1,000 admissions.",
@@ -139,7 +140,7 @@ def _run(nodes: int, kind: str) -> Figures:
         if kind == GENERATED:
             values, made = objects.kueue_values(loaded, speed=1), list(objects.cluster_objects(loaded))
         else:
-            values, made = _plain_values(_FAIR if kind == FAIR else ""), list(_by_hand(loaded, kind))
+            values, made = _plain_values(_FAIR if kind == AS_PROMISED else ""), list(_by_hand(loaded, kind))
         with own_lab(values, lambda _: None) as cluster:
             return _measured(cluster, loaded, made, nodes * 8)
 
@@ -232,13 +233,17 @@ def _plain_values(more: str) -> dict[str, Any]:
 
 
 def _by_hand(loaded: Loaded, kind: str) -> Iterator[Object]:
-    """The same limits as somebody would write them who knows Kueue's traps: no tree, no transformation."""
+    """The same limits as somebody would write them who knows Kueue's traps: a flavor, a queue, nothing besides."""
+    promised = kind == AS_PROMISED
 
     def made(kind: str, name: str, **body: Any) -> Object:
         return {"apiVersion": API, "kind": kind, "metadata": {"name": name}, **body}
 
     yield made("ResourceFlavor", POOL, spec={})
     yield made("WorkloadPriorityClass", f"tenancy-tier-{TIER}", value=1000)
+    if promised:
+        yield made("Cohort", "all", spec={})
+        yield from (made("Cohort", name, spec={"parentName": "all"}) for name in _DEPARTMENTS)
     for tenant in loaded.tenants:
         share, queue_of = tenant.gpus["a100"], queue_name(tenant.tenant, TIER)
         resources = [
@@ -256,11 +261,11 @@ def _by_hand(loaded: Loaded, kind: str) -> Iterator[Object]:
             "flavors": [{"name": POOL, "resources": resources}],
         }
         spec = {
-            "cohortName": "all",
+            "cohortName": tenant.department if promised else "all",
             "namespaceSelector": {"matchLabels": {words.TENANT: tenant.tenant}},
             "resourceGroups": [group],
             "preemption": {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"},
-            **({"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}} if kind == FAIR else {}),
+            **({"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}} if promised else {}),
         }
         yield made("ClusterQueue", queue_of, spec=spec)
         name = words.derived_name(tenant.tenant, "main")

@@ -32,11 +32,8 @@ def configuration(environment: Environment) -> dict[str, Any]:
         "kind": "Configuration",
         "namespace": words.QUEUE_NAMESPACE,
         "health": {"healthProbeBindAddress": ":8081"},
-        "metrics": {
-            "bindAddress": ":8443",
-            "enableClusterQueueResources": True,
-            "localQueueMetrics": {"enable": True},
-        },
+        # None by LocalQueue: for those, each admission goes through every LocalQueue and all that waits in its queue.
+        "metrics": {"bindAddress": ":8443", "enableClusterQueueResources": True},
         "webhook": {"port": 9443},
         "leaderElection": {"leaderElect": True, "resourceName": "c1f6bfd2.kueue.x-k8s.io"},
         "controller": {
