@@ -242,10 +242,11 @@ _POD_RULES: Mapping[str, str] = {
         && has(variables.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution)
         && variables.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution.exists(x,
             {_APART}))""",
+    # Everything begins with nothing: a list with an empty item would let every image in.
     "img-01": """variables.containers.all(c, has(c.image)
-            && variables.allowedRegistries.exists(p, c.image.startsWith(p)))
-        && (!has(variables.spec.volumes) || variables.spec.volumes.all(v, !has(v.image)
-            || (has(v.image.reference) && variables.allowedRegistries.exists(p, v.image.reference.startsWith(p)))))""",
+            && variables.allowedRegistries.exists(p, p != '' && c.image.startsWith(p)))
+        && (!has(variables.spec.volumes) || variables.spec.volumes.all(v, !has(v.image) || (has(v.image.reference)
+            && variables.allowedRegistries.exists(p, p != '' && v.image.reference.startsWith(p)))))""",
     "img-02": f"""variables.containers.all(c, has(c.image) && {_IMAGE.format("c.image")})
         && (!has(variables.spec.volumes) || variables.spec.volumes.all(v, !has(v.image)
             || (has(v.image.reference) && {_IMAGE.format("v.image.reference")})))""",

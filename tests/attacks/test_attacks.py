@@ -379,7 +379,8 @@ def test_what_runs_in_a_pod_cannot_impersonate_anybody(cluster: Cluster) -> None
             assert ("impersonate" in message) == bool(whom)
 
 
-def test_a_namespace_that_lost_its_annotations_admits_nothing(cluster: Cluster) -> None:
+@pytest.mark.parametrize("damaged", [None, "", ","], ids=["gone", "empty", "a list of nothing"])
+def test_a_namespace_whose_annotations_are_damaged_admits_nothing(cluster: Cluster, damaged: str | None) -> None:
     place = cluster.scene.home
     assert place is not None
     namespace = next(n.namespace for t in cluster.plan.tenants for n in t.namespaces if n.name == place.name)
@@ -393,7 +394,7 @@ def test_a_namespace_that_lost_its_annotations_admits_nothing(cluster: Cluster) 
         assert cluster.api.request("PATCH", path_of(namespace), body, content_type=MERGE).ok
 
     try:
-        annotate(None)
+        annotate(damaged)
         until(lambda: not run(cluster.api, [probe], twins=False)[0].refused, "pods of the namespace are refused")
     finally:
         annotate(registries)
