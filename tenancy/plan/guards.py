@@ -242,11 +242,10 @@ _POD_RULES: Mapping[str, str] = {
         && has(variables.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution)
         && variables.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution.exists(x,
             {_APART}))""",
-    # Everything begins with nothing: a list with an empty item would let every image in.
     "img-01": """variables.containers.all(c, has(c.image)
-            && variables.allowedRegistries.exists(p, p != '' && c.image.startsWith(p)))
-        && (!has(variables.spec.volumes) || variables.spec.volumes.all(v, !has(v.image) || (has(v.image.reference)
-            && variables.allowedRegistries.exists(p, p != '' && v.image.reference.startsWith(p)))))""",
+            && variables.allowedRegistries.exists(p, c.image.startsWith(p)))
+        && (!has(variables.spec.volumes) || variables.spec.volumes.all(v, !has(v.image)
+            || (has(v.image.reference) && variables.allowedRegistries.exists(p, v.image.reference.startsWith(p)))))""",
     "img-02": f"""variables.containers.all(c, has(c.image) && {_IMAGE.format("c.image")})
         && (!has(variables.spec.volumes) || variables.spec.volumes.all(v, !has(v.image)
             || (has(v.image.reference) && {_IMAGE.format("v.image.reference")})))""",
@@ -418,7 +417,8 @@ def _noted(key: str) -> str:
 
 
 def _listed(key: str) -> str:
-    return f"{_noted(key)} == '' ? [] : namespaceObject.metadata.annotations[{_cel(key)}].split(',')"
+    """No item is empty: every image's name begins with nothing."""
+    return f"{_noted(key)}.split(',').filter(x, x != '')"
 
 
 _KEPT = ("containers", "allowances", "allowedResources", "asked", "defaultLimits", "byController")
@@ -440,8 +440,8 @@ def _written_out(guard: Guard) -> Guard:
             texts = {key: named.sub(lambda _, here=here: here, found) for key, found in texts.items()}
     # Of a template `placing` is no question.
     texts = {key: text.replace("!true || ", "") for key, text in texts.items()}
-    asked = {name: texts[name] for name in _KEPT if any(f"variables.{name}" in text for text in texts.values())}
-    return replace(guard, rules={rule: texts[rule] for rule in guard.rules}, variables=asked)
+    kept = {name: texts[name] for name in _KEPT if any(f"variables.{name}" in text for text in texts.values())}
+    return replace(guard, rules={rule: texts[rule] for rule in guard.rules}, variables=kept)
 
 
 def _untyped(text: str) -> str:
