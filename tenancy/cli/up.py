@@ -251,7 +251,8 @@ def _refuse_early(driver: Driver, plan: Plan, stack: Any, leavers: _Leavers) -> 
             "`tenancy lab up`) and run this again; nothing was changed"
         )
     for tenant in sorted(leavers.by_file):
-        spaces = [found["id"] for found in driver.of_tenant(stack, tenant) if found["type"] == NAMESPACE]
+        # The engine keeps them in the order in which they happened to be made.
+        spaces = sorted(found["id"] for found in driver.of_tenant(stack, tenant) if found["type"] == NAMESPACE)
         if spaces and (found := never_held(driver.api, spaces)):
             raise Failed(
                 f"given tenant {tenant} with leaving: remove, whose {', '.join(found)} is in use; rule: a tenant "

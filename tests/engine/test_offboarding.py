@@ -90,7 +90,7 @@ def test_a_tenant_at_work_is_not_removed_at_once(project: Project) -> None:
     stage(project, "remove")
     done = project.tenancy("up", "local")
     assert done.code == 1
-    assert "given tenant fraud with leaving: remove, whose fraud--train, fraud--serve is in use" in done.err
+    assert "given tenant fraud with leaving: remove, whose fraud--serve, fraud--train is in use" in done.err
     assert "write `leaving: hold` and run `tenancy up local`" in done.err
     assert project.versions() == versions
     assert project.state_digest() == state
