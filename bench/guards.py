@@ -1,10 +1,11 @@
-"""Admission behind the guards against the same API server without them: creation of a pod and of a job, dry run."""
+"""Creation of a pod and of a job behind the guards, against the same API server without them."""
 
 from __future__ import annotations
 
 import copy
 import gc
 import os
+import signal
 import statistics
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from bench.processors import used
 from tenancy.catalog import vocabulary as words
 from tenancy.lab import control_plane, ports, processes
 from tenancy.lab.api import Api, ApiError
+from tenancy.lab.components import KUEUE
 from tenancy.lab.layout import Lab
 from tenancy.live.api import collection
 from tenancy.plan import Plan, make_plan
@@ -34,15 +36,24 @@ PATIENCE = 300.0
 SERVER, PLUGIN = "kube-apiserver", "ValidatingAdmissionPolicy"
 CREATE = "application/json"
 QUOTA = "ResourceQuota"
+_ROOM = "1Pi"
 READ = {QUOTA, "LimitRange"}
 """Of a namespace's walls, what an admission reads."""
 _TWO_PARTS, _FOUR_PARTS = "  - notebooks\n", "  - notebooks\n  - explore\n  - tools\n"
+_TABLE = (
+    "| tenants | creation of | pairs | p10 | median | p99 | CPU of the server |",
+    "|---|---|---|---|---|---|---|",
+)
 _GPU = {"a100": 1}
+PAIRS, STORED_PAIRS = 1000, 2500
 PAUSE = 0.02
 """Seconds before each request. A server that is asked without one always answers while it collects what the requests
 before left behind, on processors that it shares here with everybody else."""
 _LARGEST = (64, 256)
 """Containers, and environment variables of each."""
+_ALIKE = ("train", "explore")
+"""Two namespaces with the same walls. What is stored is counted, and of two servers that count in one namespace now
+and then one is told that the other was faster."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +64,19 @@ class Work:
     body: Object
     pairs: int
     pause: float = PAUSE
+    stored: bool = False
 
-    @property
-    def path(self) -> str:
-        return (
-            collection(self.body["apiVersion"], self.body["kind"], self.body["metadata"]["namespace"]) + "?dryRun=All"
-        )
+    def path(self, namespace: str) -> str:
+        path = collection(self.body["apiVersion"], self.body["kind"], namespace)
+        return path if self.stored else f"{path}?dryRun=All"
 
 
 @dataclass(frozen=True)
 class Server:
     api: Api
     pid: int
+    namespace: str
+    """Where it is asked to create."""
 
     def cpu(self) -> float:
         return used(self.pid)
@@ -74,6 +86,7 @@ class Server:
 class Servers:
     """Two API servers on one store, which differ in one admission plugin."""
 
+    lab: Lab
     bare: Server
     guarded: Server
 
@@ -93,28 +106,43 @@ def measure() -> str:
         plan = make_plan(loaded.environment, loaded.tenants)
         rows = [
             f"{len(loaded.tenants[0].namespaces)} namespaces a tenant; {len(plan.platform.guards) // 2} guards with "
-            f"{_rules(plan)} rules. Two API servers on one store, one with the plugin {PLUGIN} switched off; a dry-run "
-            f"creation on a kept connection to each in turn, {PAUSE * 1000:.0f} ms after the one before unless the row "
-            "says otherwise, in ms without → with guards: their ratio. Both ask Kueue's webhooks, as every cluster "
-            "with queues does; the last rows are without them. Where others use the machine too, the tenth that was "
-            "disturbed least and the server's own CPU for each request say most. "
-            "Load before and after: {before} and {after}.",
+            f"{_rules(plan)} rules. Two API servers on one store, one with the plugin {PLUGIN} switched off; a "
+            "creation on a kept connection to each in turn, in ms without → with guards: their ratio. Load before and "
+            "after: {before} and {after}.",
             "",
-            "| tenants | creation of | pairs | p10 | median | p99 | CPU of the server |",
-            "|---|---|---|---|---|---|---|",
+            "Stored, as tenants' are: the namespace's quotas count it, etcd writes it. One request after another "
+            "without a pause; the controllers stand still, so that nothing but the server is measured, and without "
+            "Kueue, whose webhooks would add the same to both.",
+            "",
+            *_TABLE,
         ]
         before = os.getloadavg()[0]
         with servers(Path(folder), loaded, plan) as found:
-            made = 0
-            for count in TENANTS:
-                make(found.guarded.api, plan, made, count)
-                made = count
+            for since, count in zip((0, *TENANTS), TENANTS, strict=False):
+                make(found.guarded.api, plan, since, count)
+                if not since:
+                    # The first tenants have to be there to see that it is gone.
+                    leave_out_the_queue(found, works(loaded)[0])
+                    make_room(found)
+                with at_rest(found.lab):
+                    rows += [_row(count, work, *timed(found, work)) for work in stored(loaded)]
+            hardest = [_row(count, work, *timed(found, work)) for work in works(loaded, queue=False)]
+        rows += [
+            "",
+            "Dry runs, which end before anything is counted or written, with Kueue's webhooks, as every cluster with "
+            f"queues has them; {PAUSE * 1000:.0f} ms after the one before unless the row says otherwise. Where others "
+            "use the machine too, the tenth that was disturbed least and the server's own CPU for each request say "
+            "most.",
+            "",
+            *_TABLE,
+        ]
+        with servers(Path(folder), loaded, plan) as found:
+            for since, count in zip((0, *TENANTS), TENANTS, strict=False):
+                make(found.guarded.api, plan, since, count)
                 rows += [_row(count, work, *timed(found, work)) for work in works(loaded)]
             hasty = [replace(work, name=f"{work.name}, no pause", pause=0) for work in works(loaded)[:2]]
-            rows += [_row(made, work, *timed(found, work)) for work in hasty]
-            leave_out_the_queue(found, works(loaded)[0])
-            rows += [_row(made, work, *timed(found, work)) for work in works(loaded, queue=False)]
-        return "\n".join(rows).format(before=f"{before:.1f}", after=f"{os.getloadavg()[0]:.1f}")
+            rows += [_row(count, work, *timed(found, work)) for work in hasty]
+        return "\n".join(rows + hardest).format(before=f"{before:.1f}", after=f"{os.getloadavg()[0]:.1f}")
 
 
 def _rules(plan: Plan) -> int:
@@ -161,10 +189,18 @@ def works(loaded: Loaded, *, queue: bool = True) -> tuple[Work, ...]:
     ]
     alone = "" if queue else ", no webhooks"
     return (
-        Work(f"a pod with a GPU{alone}", pod, 2500),
-        Work(f"a job with a GPU{alone}", job, 2500),
+        Work(f"a pod with a GPU{alone}", pod, PAIRS),
+        Work(f"a job with a GPU{alone}", job, PAIRS),
         Work(f"a pod of {containers} containers with {variables} variables each{alone}", largest, 30),
     )
+
+
+def stored(loaded: Loaded) -> list[Work]:
+    """The same without a pause, and to stay."""
+    return [
+        replace(work, name=work.name.partition(",")[0], pairs=STORED_PAIRS, pause=0, stored=True)
+        for work in works(loaded, queue=False)[:2]
+    ]
 
 
 def timed(found: Servers, work: Work) -> tuple[Asked, Asked]:
@@ -172,7 +208,7 @@ def timed(found: Servers, work: Work) -> tuple[Asked, Asked]:
     both = (found.bare, found.guarded)
     for server in both:
         for _ in range(20):
-            _ask(server.api, work)
+            _ask(server, work)
     times: list[list[float]] = [[], []]
     before = [server.cpu() for server in both]
     gc.collect()
@@ -181,16 +217,22 @@ def timed(found: Servers, work: Work) -> tuple[Asked, Asked]:
         for number in range(work.pairs):
             for which in (0, 1) if number % 2 else (1, 0):
                 time.sleep(work.pause)
-                times[which].append(_ask(both[which].api, work))
+                times[which].append(_ask(both[which], work))
     finally:
         gc.enable()
     each = [(server.cpu() - began) / work.pairs for server, began in zip(both, before, strict=True)]
     return Asked(times[0], each[0]), Asked(times[1], each[1])
 
 
-def _ask(api: Api, work: Work) -> float:
+def _ask(server: Server, work: Work) -> float:
+    body = work.body
+    if work.stored:
+        # A name that the API server makes up is one that nothing has.
+        metadata = {**body["metadata"], "generateName": f"{body['metadata']['name']}-", "namespace": server.namespace}
+        del metadata["name"]
+        body = {**body, "metadata": metadata}
     began = time.perf_counter()
-    _create(api, work)
+    server.api.request("POST", work.path(body["metadata"]["namespace"]), body, CREATE)
     return time.perf_counter() - began
 
 
@@ -212,7 +254,8 @@ def servers(root: Path, loaded: Loaded, plan: Plan) -> Generator[Servers]:
         for port in (guarded, bare):
             _until(lambda port=port: _answers(lab, port), f"the API server on port {port} answers")
         with Api(lab, guarded, identity="platform") as one, Api(lab, bare, identity="platform") as other:
-            yield Servers(bare=Server(other, second), guarded=Server(one, first))
+            spaces = [words.derived_name(loaded.tenants[0].tenant, part) for part in _ALIKE]
+            yield Servers(lab, bare=Server(other, second, spaces[0]), guarded=Server(one, first, spaces[1]))
     finally:
         control_plane.down(root=root)
 
@@ -239,8 +282,35 @@ def _answers(lab: Lab, port: int) -> bool:
         return False
 
 
+@contextmanager
+def at_rest(lab: Lab) -> Generator[None]:
+    """The controllers do not go to work on what is stored."""
+    pid = processes.running(lab, (control_plane.MANAGER,))[control_plane.MANAGER][0].pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def make_room(found: Servers) -> None:
+    """In the namespaces of what is stored, quotas that count as many things as before and hold none of them back."""
+    api = found.guarded.api
+    for server in (found.bare, found.guarded):
+        path = collection("v1", QUOTA, server.namespace)
+        for item in api.get(path)["items"]:
+            hard = {key: _ROOM for key, most in item["spec"]["hard"].items() if most != "0"}
+            api.request("PATCH", f"{path}/{item['metadata']['name']}", {"spec": {"hard": hard}})
+        _until(lambda path=path: _agree(api.get(path)["items"]), "the quotas are as large as they should be")
+
+
+def _agree(quotas: Iterable[Object]) -> bool:
+    return all(item["spec"]["hard"] == item.get("status", {}).get("hard") for item in quotas)
+
+
 def leave_out_the_queue(found: Servers, pod: Work) -> None:
-    """Takes Kueue's webhooks away, and waits until both servers have noticed."""
+    """Takes Kueue and its webhooks away, and waits until both servers have noticed."""
+    processes.stop(processes.running(found.lab, (KUEUE,))[KUEUE], at_once=True)
     for kind in ("Mutating", "Validating"):
         path = collection("admissionregistration.k8s.io/v1", f"{kind}WebhookConfiguration")
         for item in found.guarded.api.get(path)["items"]:
@@ -252,15 +322,12 @@ def leave_out_the_queue(found: Servers, pod: Work) -> None:
 def _waits(api: Api, pod: Work) -> bool:
     """Whether somebody makes the pod wait for the queue; a guard refuses one that does not."""
     try:
-        return "schedulingGates" in _create(api, pod)["spec"]
+        made = api.request("POST", pod.path(pod.body["metadata"]["namespace"]), pod.body, CREATE)
     except ApiError as error:
         if error.status != REFUSED:
             raise
         return False
-
-
-def _create(api: Api, work: Work) -> Object:
-    return api.request("POST", work.path, work.body, CREATE)
+    return "schedulingGates" in made["spec"]
 
 
 def make(api: Api, plan: Plan, since: int, until: int) -> None:
