@@ -105,8 +105,8 @@ def measure() -> str:
     """The rows of the section, as Markdown."""
     rows = [
         f"{TENANTS} tenants, {BACKLOG:,} workloads of one GPU that wait when the queues open. By hand: one cohort, a "
-        "queue for each tenant with the same limits, Kueue's default configuration; as promised: with what the "
-        "generated ones promise beside limits, a cohort for each department and Kueue's fair sharing between "
+        "queue for each tenant with the limits of the generated one, Kueue's default configuration; as promised: with "
+        "what the generated ones promise beside limits, a cohort for each department and Kueue's fair sharing between "
         "departments, between queues and inside them. Reclaim: until what is lent is back, when one tenant asks for "
         "all that it is promised while everybody else holds the rest and nothing has changed for "
         f"{QUIET:.0f} s. Medians of {ROUNDS} rounds, one of each after another. Ratios are what the generated queues "
@@ -244,18 +244,19 @@ def _by_hand(loaded: Loaded, kind: str) -> Iterator[Object]:
     if promised:
         yield made("Cohort", "all", spec={})
         yield from (made("Cohort", name, spec={"parentName": "all"}) for name in _DEPARTMENTS)
-    for tenant in loaded.tenants:
-        share, queue_of = tenant.gpus["a100"], queue_name(tenant.tenant, TIER)
-        resources = [
-            {"name": "cpu", "nominalQuota": "100k"},
-            {"name": "memory", "nominalQuota": "100Ti"},
-            {
-                "name": "nvidia.com/gpu",
-                "nominalQuota": str(share.guaranteed),
-                "lendingLimit": str(share.lend_up_to),
-                "borrowingLimit": str(share.borrow_up_to),
-            },
+    limits = {
+        item["metadata"]["name"]: [
+            resource
+            for group in item["spec"]["resourceGroups"]
+            for flavor in group["flavors"]
+            for resource in flavor["resources"]
         ]
+        for item in objects.cluster_objects(loaded)
+        if item["kind"] == "ClusterQueue"
+    }
+    for tenant in loaded.tenants:
+        queue_of = queue_name(tenant.tenant, TIER)
+        resources = limits[queue_of]
         group = {
             "coveredResources": [resource["name"] for resource in resources],
             "flavors": [{"name": POOL, "resources": resources}],
