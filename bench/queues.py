@@ -107,7 +107,8 @@ def measure() -> str:
         f"{TENANTS} tenants, {BACKLOG:,} workloads of one GPU that wait when the queues open. By hand: one cohort, a "
         "queue for each tenant with the limits of the generated one, Kueue's default configuration; as promised: with "
         "what the generated ones promise beside limits, a cohort for each department and Kueue's fair sharing between "
-        "departments, between queues and inside them. Reclaim: until what is lent is back, when one tenant asks for "
+        "departments, between queues and inside them. Kueue writes its events and its webhooks are asked, as in a "
+        "cluster. Reclaim: until what is lent is back, when one tenant asks for "
         "all that it is promised while everybody else holds the rest and nothing has changed for "
         f"{QUIET:.0f} s. Medians of {ROUNDS} rounds, one of each after another. Ratios are what the generated queues "
         f"take to what the row takes; processors: seconds that {', '.join(AT_WORK[:-1])} and {AT_WORK[-1]} use for "
@@ -141,7 +142,7 @@ def _run(nodes: int, kind: str) -> Figures:
             values, made = objects.kueue_values(loaded, speed=1), list(objects.cluster_objects(loaded))
         else:
             values, made = _plain_values(_FAIR if kind == AS_PROMISED else ""), list(_by_hand(loaded, kind))
-        with own_lab(values, lambda _: None) as cluster:
+        with own_lab(values, lambda _: None, in_haste=False) as cluster:
             return _measured(cluster, loaded, made, nodes * 8)
 
 

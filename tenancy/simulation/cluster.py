@@ -45,8 +45,8 @@ class Stuck(LabError):
 
 
 @contextlib.contextmanager
-def own_lab(values: dict[str, Any], say: Callable[[str], None]) -> Generator[Cluster]:
-    """A lab that nobody else knows, ended whatever happens."""
+def own_lab(values: dict[str, Any], say: Callable[[str], None], *, in_haste: bool = True) -> Generator[Cluster]:
+    """A lab that nobody else knows, ended whatever happens; in haste, without what Kueue does for others to see."""
     folder = Path(tempfile.mkdtemp(prefix="gpu-tenancy-simulation-"))
     # The lab is where this says, whatever the folder; the caller's own must not be meant.
     before = os.environ.get(LAB_FOLDER)
@@ -56,8 +56,9 @@ def own_lab(values: dict[str, Any], say: Callable[[str], None]) -> Generator[Clu
         found = processes.running(lab, NOT_NEEDED)
         processes.stop([process for each in found.values() for process in each], at_once=True)
         with Cluster(lab) as cluster:
-            cluster.drop_webhooks()
-            cluster.forbid_events()
+            if in_haste:
+                cluster.drop_webhooks()
+                cluster.forbid_events()
             yield cluster
     finally:
         try:
