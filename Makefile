@@ -76,7 +76,8 @@ $(VENV_NEWEST)/ready: requirements/newest.txt
 	@touch $@
 
 test-newest: $(VENV_NEWEST)/ready ## the program and the pack under mocks, with the newest SDKs
-	@PYTHONPATH=. $(VENV_NEWEST)/bin/python -m pytest tests/unit/test_components.py tests/unit/test_policy_pack.py
+	@PYTHONPATH=. $(VENV_NEWEST)/bin/python -m pytest -n 2 --dist loadfile tests/unit/test_components.py \
+		tests/unit/test_policy_pack.py
 
 # uv resolves for all platforms at once; what it writes, pip installs.
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
