@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 import pytest
 
 from tenancy.catalog import quantity
+from tenancy.lab.processes import GOGC
 from tenancy.plan import Plan, make_plan
 from tenancy.plan.model import Object
 from tenancy.spec import Environment, Loaded, Problem, SpecError, Tenant, load
 
-# The API server and the engine collect garbage less often: a fifth of what they do, for half a gigabyte.
-os.environ.setdefault("GOGC", "300")
+# The engine too, not the lab alone.
+os.environ.setdefault("GOGC", GOGC)
 
 ENVIRONMENT = """\
 environment: small
