@@ -22,7 +22,7 @@ from tenancy.plan.labels import tier_labels
 from tenancy.plan.model import Object
 from tenancy.plan.queues import API, queue_name
 from tenancy.simulation import objects
-from tenancy.simulation.cluster import Cluster, own_lab
+from tenancy.simulation.cluster import AT_WORK, RESTS, TAKEN_IN, Cluster, own_lab
 from tenancy.simulation.trace import Job
 from tenancy.spec import Loaded, load
 
@@ -33,7 +33,7 @@ CLUSTERS = {80: 9, 625: 3}
 """Nodes of 8 GPUs, 640 and 5,000 in all, and the number of tenants who lend all they have and submit last, one after
 another: what takes less than a tenth of a second is asked for more often."""
 TIER, POOL = "batch", "train"
-AT_WORK = ("kueue", "kube-apiserver", "etcd")
+PROCESSES = ("kueue", "kube-apiserver", "etcd")
 QUIET = 3.0
 """Seconds without a change, in which Kueue's scheduler waits for work. A look at all who wait can take it longer than
 this before it writes the first of them."""
@@ -111,16 +111,15 @@ def measure() -> str:
         f"{TENANTS} tenants, {BACKLOG:,} workloads of one GPU that wait when the queues open. By hand: one cohort, a "
         "queue for each tenant with the limits of the generated one, Kueue's default configuration. As promised: with "
         "what the generated ones promise beside limits, a cohort for each department, Kueue's fair sharing between "
-        "departments, between queues and inside them, and the labels for cost on every object. The first row says what "
-        "fair sharing takes of Kueue, the second what the way takes in which the queues are generated. Kueue writes "
-        "its events and its webhooks are asked, as in a cluster.",
+        "departments, between queues and inside them, and the labels for cost on every object. Kueue writes its "
+        "events and its webhooks are asked, as in a cluster.",
         "",
         "Reclaim: until what is lent is back, when a tenant who lends all it has asks for all that it is promised, "
         f"while everybody else holds the rest and Kueue has been at rest for {QUIET:.0f} s, or for {PATIENCE:.0f} s "
         f"has not come to rest; medians of {' and '.join(str(lenders) for lenders in CLUSTERS.values())} tenants, one "
         f"after another. Medians of {ROUNDS} rounds, one of each kind after another. Ratios are what the generated "
-        f"queues take to what the row takes; processors: seconds that {', '.join(AT_WORK[:-1])} and {AT_WORK[-1]} use "
-        "for 1,000 admissions.",
+        f"queues take to what the row takes; processors: seconds that {', '.join(PROCESSES[:-1])} and {PROCESSES[-1]} "
+        "use for 1,000 admissions.",
         "",
         "| GPUs | queues | admissions a second | ratio | processors, s | ratio | reclaim, s | ratio |",
         "|---|---|---|---|---|---|---|---|",
@@ -161,13 +160,14 @@ def _measured(cluster: Cluster, loaded: Loaded, made: list[Object], gpus: int, l
     driver = _Driver(cluster)
     base = dt.datetime.now(dt.UTC).replace(microsecond=0) - dt.timedelta(seconds=BACKLOG)
     promised = {tenant.tenant: tenant.gpus["a100"].guaranteed for tenant in loaded.tenants}
-    others = list(promised)[lenders:]
+    names = list(promised)
+    lending, others = names[:lenders], names[lenders:]
     for number in range(BACKLOG):
         cluster.put(_workload(loaded, others[number % len(others)], 1, number, base))
     seen = 0
     deadline = time.monotonic() + 600
     while seen < BACKLOG:
-        seen += sum(b'"msg":"Workload create event"' in line for line in cluster.log.lines())
+        seen += sum(TAKEN_IN in line for line in cluster.log.lines())
         if time.monotonic() > deadline:
             raise SystemExit(f"Kueue knows {seen} workloads of {BACKLOG} after 600 s")
         time.sleep(0.1)
@@ -176,7 +176,7 @@ def _measured(cluster: Cluster, loaded: Loaded, made: list[Object], gpus: int, l
     driver.follow_until(lambda: len(driver.admitted) >= gpus)
     seconds, cpu = time.monotonic() - began, _used(cluster) - before
     back, rests = [], 0
-    for number, lender in enumerate(list(promised)[:lenders], BACKLOG):
+    for number, lender in enumerate(lending, BACKLOG):
         rests += driver.follow_until_rest()
         item = _workload(loaded, lender, promised[lender], number, base)
         began = time.monotonic()
@@ -190,7 +190,7 @@ def _measured(cluster: Cluster, loaded: Loaded, made: list[Object], gpus: int, l
 
 def _used(cluster: Cluster) -> float:
     """Seconds of the processors, of all who take part."""
-    found = processes.running(cluster.lab, AT_WORK)
+    found = processes.running(cluster.lab, PROCESSES)
     return sum(used(process.pid) for each in found.values() for process in each)
 
 
@@ -211,9 +211,9 @@ class _Driver:
                 self._follow(self._cluster.changes.get(timeout=0.1))
                 last = time.monotonic()
             for line in self._cluster.log.lines():
-                if b'"msg":"Obtained heads"' in line:
+                if AT_WORK in line:
                     self._busy = True
-                elif b'"msg":"Scheduling cycle starts"' in line:
+                elif RESTS in line:
                     self._busy, last = False, time.monotonic()
         return time.monotonic() - began < PATIENCE
 
@@ -257,7 +257,7 @@ def _plain_values(more: str) -> dict[str, Any]:
 
 
 def _by_hand(loaded: Loaded, kind: str) -> Iterator[Object]:
-    """The same limits as somebody would write them who knows Kueue's traps: a flavor, a queue, nothing besides."""
+    """The same limits as somebody would write them who knows Kueue's traps, and what is promised beside if asked."""
     promised = kind == AS_PROMISED
 
     def made(kind: str, name: str, labels: Mapping[str, str] | None = None, **body: Any) -> Object:

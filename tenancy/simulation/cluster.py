@@ -30,6 +30,12 @@ LAB_FOLDER = "GPU_TENANCY_LAB"
 NOT_NEEDED = ("kube-controller-manager", "kube-scheduler", "kwok")
 """There are no pods and no nodes: whoever looks after these would only take time."""
 KUEUE_ROLE = "kueue-manager-role"
+TAKEN_IN, RESTS, AT_WORK = (
+    b'"msg":"Workload create event"',
+    b'"msg":"Scheduling cycle starts"',
+    b'"msg":"Obtained heads"',
+)
+"""What Kueue logs when it has seen a workload, when its scheduler waits for one, and when that looks at some."""
 _PLURALS = {
     "ResourceFlavor": "resourceflavors",
     "WorkloadPriorityClass": "workloadpriorityclasses",

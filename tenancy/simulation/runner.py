@@ -13,7 +13,7 @@ from typing import Any
 from tenancy.plan.model import Object
 from tenancy.plan.queues import flavor_name, queue_name, queue_resource
 from tenancy.simulation import objects
-from tenancy.simulation.cluster import Cluster, Stuck, own_lab
+from tenancy.simulation.cluster import AT_WORK, RESTS, TAKEN_IN, Cluster, Stuck, own_lab
 from tenancy.simulation.events import Event, Kind, Run
 from tenancy.simulation.quotas import Quotas
 from tenancy.simulation.trace import Job
@@ -424,9 +424,9 @@ class Runner:
 
     def _log(self, line: bytes) -> bool:
         if b'"logger":"scheduler"' in line:
-            if b'"msg":"Scheduling cycle starts"' in line:
+            if RESTS in line:
                 self._idle = True
-            elif b'"msg":"Obtained heads"' in line:
+            elif AT_WORK in line:
                 self._idle, self._moved = False, False
                 self._heads = int(line.rpartition(b'"headCount":')[2].split(b",", 1)[0])
             elif b'"msg":"Scheduling cycle complete"' in line:
@@ -440,7 +440,7 @@ class Runner:
                 return False
             return True
         if b'"logger":"workload-reconciler"' in line:
-            if b'"msg":"Workload create event"' in line:
+            if TAKEN_IN in line:
                 self._expect_created.discard(number := _number(line))
                 self._unheard.add(number)
             elif b'"msg":"Workload update event"' not in line:
