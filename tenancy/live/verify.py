@@ -123,8 +123,11 @@ def run(
 def ask(api: Api, request: Request, audit_id: str | None = None) -> Answer:
     """The answer to a request; what would write is asked as a dry run."""
     headers = {"Audit-ID": audit_id} if audit_id else {}
-    path = request.path if request.method == "GET" else _dry(request.path)
-    return api.request(request.method, path, request.body, request.who, request.content_type, headers)
+    path, body = request.path if request.method == "GET" else _dry(request.path), request.body
+    if request.method == "DELETE" and isinstance(body, dict):
+        # Beside options in a body the API server does not read those of the query.
+        body = {**body, "dryRun": ["All"]}
+    return api.request(request.method, path, body, request.who, request.content_type, headers)
 
 
 def _dry(path: str) -> str:
