@@ -14,6 +14,10 @@ def resource_type(manifest: Object) -> str:
     return f"kubernetes:{version if '/' in version else 'core/' + version}:{manifest['kind']}"
 
 
+BACKGROUND = {"pulumi.com/deletionPropagationPolicy": "background"}
+"""In the foreground, the provider's default, an object stays until all that calls it its owner and says
+`blockOwnerDeletion` is gone. A tenant could write that into a ConfigMap of its own, and keep a role binding."""
+
 FIXED = {"LocalQueue": ["spec.clusterQueue"]}
 """Fields that the API server lets nobody change, so the object is made anew. Other fixed fields of Kueue's objects
 follow from their names."""
@@ -33,7 +37,9 @@ class Manifest(pulumi.CustomResource):
         if fixed := FIXED.get(manifest["kind"]):
             made_anew = pulumi.ResourceOptions(replace_on_changes=fixed, delete_before_replace=True)
             opts = pulumi.ResourceOptions.merge(opts, made_anew)
-        super().__init__(kind, name, manifest, opts)
+        metadata = manifest["metadata"]
+        notes = {**metadata.get("annotations", {}), **BACKGROUND}
+        super().__init__(kind, name, {**manifest, "metadata": {**metadata, "annotations": notes}}, opts)
 
 
 def child_name(parent: str, manifest: Object) -> str:

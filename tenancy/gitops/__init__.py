@@ -120,7 +120,11 @@ def _application(plan: Plan, source: Source) -> Iterator[Object]:
         "destination": destination,
         "syncPolicy": {
             "automated": {"prune": True, "selfHeal": True, "allowEmpty": False},
-            "syncOptions": ["ServerSideApply=true", "PruneLast=true", "ApplyOutOfSyncOnly=true"],
+            "syncOptions": [
+                *("ServerSideApply=true", "PruneLast=true", "ApplyOutOfSyncOnly=true"),
+                # In the foreground, Argo's default, a tenant's object could keep one of the platform's.
+                "PrunePropagationPolicy=background",
+            ],
             "retry": {"limit": 5, "backoff": {"duration": "30s", "factor": 2, "maxDuration": "10m"}},
         },
     }

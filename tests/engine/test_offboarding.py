@@ -50,8 +50,21 @@ def before(project: Project) -> dict[Any, Any]:
 
 def test_on_hold_everybody_only_reads_and_nobody_gains(project: Project, before: dict[Any, Any]) -> None:
     entered = {space: set().union(*bindings(project, space).values()) for space in SPACES}
+    # In the foreground nothing that this calls its owner would go before it does.
+    kind = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "blockOwnerDeletion": True}
+    owners = [
+        {**kind, "name": key[2], "uid": item["metadata"]["uid"]}
+        for key, item in before.items()
+        if key[:2] == ("rolebindings", "fraud--train")
+    ]
+    anchor = {"name": "anchor", "finalizers": ["vendor.example/never"], "ownerReferences": owners}
+    ask(project, "POST", "/api/v1/namespaces/fraud--train/configmaps", {"metadata": anchor})
     stage(project, "hold")
     done = project.up()
+    free = {"metadata": {**anchor, "finalizers": [], "ownerReferences": []}}
+    ask(project, "PUT", "/api/v1/namespaces/fraud--train/configmaps/anchor", free)
+    ask(project, "DELETE", "/api/v1/namespaces/fraud--train/configmaps/anchor")
+    assert owners
     assert "fraud" in done.out
     for space in SPACES:
         assert bindings(project, space) == {"tenancy-viewer": entered[space]}

@@ -136,6 +136,11 @@ def test_every_object_of_the_plan_is_registered_once_and_as_it_is(local: Plan, w
     keyed = {(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]): o for o in sent}
     wanted = list(local.objects())
     assert len(sent) == len(keyed) == len(wanted)
+    for item in sent:
+        notes = item["metadata"]["annotations"]
+        assert notes.pop("pulumi.com/deletionPropagationPolicy") == "background"
+        if not notes:
+            del item["metadata"]["annotations"]
     for item in wanted:
         assert keyed[item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"]] == item
 
