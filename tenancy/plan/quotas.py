@@ -32,6 +32,8 @@ CLAIMS = 200
 WORKLOADS = "count/workloads.kueue.x-k8s.io"
 NETWORK_POLICIES = 50
 """Of one namespace, the platform's own among them; each is work for every node's agent."""
+SERVICE_ACCOUNTS = 50
+"""Of one namespace; its pods may use only those that the tenant's file names."""
 REPLICA_SETS = 12
 """Of one Deployment: ten old ones by default (`revisionHistoryLimit`), the one that stands and the next."""
 
@@ -102,6 +104,9 @@ def resource_quota(environment: Environment, tenant: Tenant, namespace: Namespac
         "count/horizontalpodautoscalers.autoscaling": quantity.write_count(2 * quota.deployments),
         "count/networkpolicies.networking.k8s.io": quantity.write_count(NETWORK_POLICIES),
         "count/replicasets.apps": quantity.write_count(REPLICA_SETS * quota.deployments),
+        # Each holds a whole template, and a StatefulSet keeps as many as it says.
+        "count/controllerrevisions.apps": quantity.write_count(REPLICA_SETS * quota.deployments),
+        "count/serviceaccounts": quantity.write_count(SERVICE_ACCOUNTS),
         # A workload for each pod that is queued by itself, and for each job.
         **({WORKLOADS: quantity.write_count(quota.pods + quota.jobs)} if environment.queued else {}),
         **{f"count/{f.resource}.{f.group}": quantity.write_count(quota.jobs) for f in frameworks(environment)},

@@ -294,6 +294,7 @@ OWN_QUOTA_KEYS = frozenset(
     | {"count/jobs.batch", "count/cronjobs.batch", "count/deployments.apps", "count/statefulsets.apps"}
     | {"count/horizontalpodautoscalers.autoscaling", "count/poddisruptionbudgets.policy", "count/replicasets.apps"}
     | {"count/networkpolicies.networking.k8s.io", "count/workloads.kueue.x-k8s.io"}
+    | {"count/controllerrevisions.apps", "count/serviceaccounts"}
 )
 
 
