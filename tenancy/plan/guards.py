@@ -22,16 +22,18 @@ from tenancy.plan.pools import NETWORK_LAYER
 from tenancy.rules.catalogue import RULES
 from tenancy.spec.environment import Environment, GuardsMode
 
-VERSION = 3
+VERSION = 4
 """Raised when a tenant's objects need guards that older platforms lack."""
 MARKER = "guards"
+DELETIONS = "tenancy-deletions"
 WITNESS = "tenancy-witness"
 QUESTION = "are-the-guards-in-force"
 """Name of a ConfigMap that the witness always refuses: asked for in a dry run, it is never made."""
 
-HARMLESS_ANNOTATIONS = ("app.kubernetes.io/", "kubectl.kubernetes.io/")
-CONTROLLERS = ("kubernetes.io", "k8s.io", "k8s.aws", "amazonaws.com", "cilium.io")
-"""Domains of controllers that publish a service, name it or open it to other clusters by its annotations."""
+HARMLESS_ANNOTATIONS = ("app.kubernetes.io/", "kubectl.kubernetes.io/", "service.kubernetes.io/topology-mode")
+CONTROLLERS = ("kubernetes.io", "k8s.io", "k8s.aws", "amazonaws.com", "cilium.io", "io.cilium")
+"""Domains of controllers that publish a service, name it or open it to other clusters by its annotations; the last is
+how Cilium began its older names."""
 
 VOLUME_BINDER = "system:serviceaccount:kube-system:persistent-volume-binder"
 NAMESPACE_CONTROLLERS = (
@@ -56,6 +58,9 @@ WORKLOAD_CONTROLLERS = (
     ),
 )
 """Who makes objects of objects; what tenants write went through a guard as a template."""
+
+AUTOSCALERS = ("system:kube-controller-manager", "system:serviceaccount:kube-system:horizontal-pod-autoscaler")
+"""Who scales for whoever made the autoscaler."""
 
 DOMAIN = "kueue.x-k8s.io/"
 QUEUE = DOMAIN + "queue-name"
@@ -145,6 +150,9 @@ once more as it was."""
 STEADFAST = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true", "karpenter.sh/do-not-disrupt": "false"}
 """What autoscalers ask before they take a node, and the one answer that holds none (Karpenter takes durations too)."""
 
+MOST_GRACE = 600
+"""Seconds that a pod may take to end."""
+
 AUDIENCES = ("", "pods.eks.amazonaws.com", "sts.amazonaws.com")
 """Of tokens: the API server, and those that EKS' own webhook mounts (aws/amazon-eks-pod-identity-webhook)."""
 TOKEN_SECONDS = 86400
@@ -174,6 +182,8 @@ _ASKED = """variables.allowedResources.filter(r, {containers}.exists(c, has(c.re
     && r in c.resources.limits && sign(quantity(string(c.resources.limits[r]))) > 0))"""
 """Of the resources that the tenant may have, those that a container asks for."""
 
+_GRANTED = f"""authorizer.group({_cel(words.GPU_GRANT[0])}).resource({_cel(words.GPU_GRANT[1])})
+            .namespace(namespaceObject.metadata.name).check({_cel(words.GPU_GRANT[2])}).allowed()"""
 _Allowance = words.Allowance
 _TENANT = f"namespaceObject.metadata.labels[{_cel(words.TENANT)}]"
 _ACCOUNT = """(has(variables.spec.serviceAccountName) && variables.spec.serviceAccountName != ''
@@ -257,8 +267,8 @@ _POD_RULES: Mapping[str, str] = {
         && has(c.securityContext.readOnlyRootFilesystem) && c.securityContext.readOnlyRootFilesystem)""",
     "quota-03": "!has(variables.spec.resources)",
     "stor-04": "!has(variables.spec.volumes) || variables.spec.volumes.all(v, !has(v.csi))",
-    "avail-01": """!has(variables.spec.terminationGracePeriodSeconds)
-        || variables.spec.terminationGracePeriodSeconds <= 600""",
+    "avail-01": f"""!has(variables.spec.terminationGracePeriodSeconds)
+        || variables.spec.terminationGracePeriodSeconds <= {MOST_GRACE}""",
     "avail-03": "size(variables.newFinalizers) == 0",
     "avail-04": f"""{_cel(STEADFAST)}.all(k, !(k in variables.podAnnotations)
         || variables.podAnnotations[k] == {_cel(STEADFAST)}[k])""",
@@ -282,8 +292,7 @@ _POD_RULES: Mapping[str, str] = {
     "gpu-10": f"""!variables.placing || {_may(_Allowance.GPUS_FOR_ALL)} || variables.byController
         || !(size(variables.asked) > 0
             || (has(variables.spec.resourceClaims) && size(variables.spec.resourceClaims) > 0))
-        || authorizer.group({_cel(words.GPU_GRANT[0])}).resource({_cel(words.GPU_GRANT[1])})
-            .namespace(namespaceObject.metadata.name).check({_cel(words.GPU_GRANT[2])}).allowed()""",
+        || {_GRANTED}""",
     "net-07": f"""variables.newAnnotations.all(k,
         !{_cel(list(SANDBOX_PREFIXES))}.exists(p, k.startsWith(p))
         && !{_DOMAINS}.exists(d, ('.' + k.split('/')[0]).endsWith(d)))""",
@@ -338,7 +347,7 @@ _QUEUE_RULES: Mapping[str, str] = _but_by_controllers(
     {
         "kueue-01": f"""(!variables.queues || variables.owned || {_cel(QUEUE)} in variables.workLabels)
         && variables.marks.all(m, !({_cel(QUEUE)} in m) || m[{_cel(QUEUE)}] in variables.allowedQueues)""",
-        "kueue-02": "size(variables.newOwners) == 0",
+        "kueue-02": "size(variables.newOwners) == 0 && size(variables.lostOwners) == 0",
         "kueue-03": "variables.gates.all(g, g in variables.usualGates)",
         "kueue-06": f"""variables.marks.all(m, !({_cel(URGENCY)} in m)
             || m[{_cel(URGENCY)}] in variables.allowedPriorities)""",
@@ -355,6 +364,13 @@ _QUEUE_RULES: Mapping[str, str] = _but_by_controllers(
 )
 _QUEUED_PODS: Mapping[str, str] = {
     **_QUEUE_RULES,
+    # By its labels a controller knows its pods, and lets go of one that lacks them: it would run on, counted by nobody.
+    # A pod that is queued by itself is counted whoever owns it.
+    "kueue-02": f"""({_QUEUE_RULES["kueue-02"]}) && (variables.byController || !variables.owned
+        || request.operation != 'UPDATE' || !has(oldObject.metadata.labels)
+        || {_cel(MANAGED)} in oldObject.metadata.labels
+        || oldObject.metadata.labels.all(k, k in variables.podLabels
+            && variables.podLabels[k] == oldObject.metadata.labels[k]))""",
     # Nobody puts a gate on a pod that is there, and whoever took the queue's off would start past it.
     "kueue-03": f"""({_QUEUE_RULES["kueue-03"]})
         && (variables.byQueue || request.operation != 'UPDATE' || !has(oldObject.spec.schedulingGates)
@@ -382,17 +398,33 @@ _SUSPENSION: Mapping[str, str] = {
             || (request.operation == 'UPDATE' && !variables.wasSuspended)))"""
 }
 
+# Of objects that are deleted. A pod's grace period may be that of the request, and a Job's pods may stay behind it.
+_DELETION_RULES: Mapping[str, str] = {
+    "avail-01": f"""request.resource.resource != 'pods' || !has(request.options.gracePeriodSeconds)
+        || request.options.gracePeriodSeconds <= {MOST_GRACE}""",
+}
+_QUEUED_DELETIONS: Mapping[str, str] = {
+    "kueue-25": """variables.byController || request.resource.resource == 'pods' || (
+        (!has(request.options.propagationPolicy) || request.options.propagationPolicy != 'Orphan')
+        && (!has(request.options.orphanDependents) || !request.options.orphanDependents))""",
+}
+
 _HAS_TENANT = {"ns-02": f"{_cel(words.TENANT)} in namespaceObject.metadata.labels"}
 
-_KEYS = f"!has(object.data) || object.data.all(k, !(k in {_DEVICES}))"
+# Each name is looked up: a walk over the keys costs the API server the square of their number.
+_KEYS = f"!has(object.data) || {_DEVICES}.all(d, !(d in object.data))"
+_OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
+"""Annotation that goes before `storageClassName`: what the volume binder reads first."""
 
 
 GUARDED = (
     *(*_HAS_TENANT, *_POD_RULES, *_CLAIM_RULES),
-    *(*_QUEUED_PODS, *_TEMPLATE_LIMITS, *_SUSPENSION, "kueue-05"),
+    *(*_QUEUED_PODS, *_TEMPLATE_LIMITS, *_SUSPENSION, "kueue-05", *_QUEUED_DELETIONS),
     *("avail-02", "gpu-04", "id-01", "id-02", "net-01", "net-02", "net-10", "node-08", "ns-01", "ns-05", "stor-03"),
 )
 """Every rule that some guard enforces, those that stand only where there is a queue among them."""
+OF_DELETIONS = tuple(_QUEUED_DELETIONS)
+"""Rules that nothing breaks but a request to delete what is there."""
 BACKSTOPS = ("kueue-07", "kueue-09")
 """Rules that no request comes to as long as another control stands: a limit range, Kueue's own webhooks."""
 
@@ -464,6 +496,15 @@ _NEW_FINALIZERS = f"""(has(object.metadata.finalizers) ? object.metadata.finaliz
     !(f == {_cel(JOB_FINALIZER)} && request.userInfo.username in {_cel(list(JOB_CONTROLLERS))})
     && (request.operation == 'CREATE'
         || !(has(oldObject.metadata.finalizers) && f in oldObject.metadata.finalizers)))"""
+_OWN_FINALIZERS = """(has(object.metadata.finalizers) ? object.metadata.finalizers : []).filter(f,
+    request.operation == 'CREATE'
+        || !(has(oldObject.metadata.finalizers) && f in oldObject.metadata.finalizers))"""
+_WORK_RULES: Mapping[str, str] = {
+    # Work that waits for a finalizer is gone for the queue, and its pods run on.
+    "avail-03": f"""({_POD_RULES["avail-03"]})
+        && (variables.byController || size(variables.ownFinalizers) == 0)""",
+}
+"""What is asked of a template's work beside its template."""
 _NO_NEW_FINALIZER = """(!has(object.metadata.finalizers) || object.metadata.finalizers.all(f,
     has(oldObject.metadata.finalizers) && f in oldObject.metadata.finalizers))"""
 
@@ -484,6 +525,7 @@ def _pod_variables(spec: str, metadata: str, placing: str, queued: bool = False)
         "podAnnotations": annotations,
         "newAnnotations": _NEW_ANNOTATIONS if of_pod else "variables.podAnnotations.filter(k, true)",
         "newFinalizers": _NEW_FINALIZERS + (f".filter(f, true{_IN_PLACE})" if queued else "") if of_pod else finalizers,
+        **({} if of_pod else {"ownFinalizers": _OWN_FINALIZERS}),
         "placing": placing,
         "containers": "variables.spec.containers"
         " + (has(variables.spec.initContainers) ? variables.spec.initContainers : [])"
@@ -557,10 +599,14 @@ def _who(environment: Environment) -> dict[str, str]:
         "byQueue": by(KUEUE),
         "byRunner": by(KUEUE, *JOB_CONTROLLERS, *operators),
         "byController": by(KUEUE, *WORKLOAD_CONTROLLERS, *operators),
-        "owned": f"has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(o, {_CONTROLS})",
+        "owned": f"request.operation == 'UPDATE' ? {_owned('oldObject')} : {_owned('object')}",
         "newOwners": f"""(has(object.metadata.ownerReferences) ? object.metadata.ownerReferences : []).filter(o,
     {_CONTROLS} && !(request.operation == 'UPDATE' && has(oldObject.metadata.ownerReferences)
-        && oldObject.metadata.ownerReferences.exists(b, b.uid == o.uid && has(b.controller) && b.controller)))""",
+        && o in oldObject.metadata.ownerReferences)
+    && !(request.operation == 'CREATE' && request.resource.resource == 'jobs' && {_OF_CRONJOB}))""",
+        "lostOwners": f"""(request.operation == 'UPDATE' && has(oldObject.metadata.ownerReferences)
+    ? oldObject.metadata.ownerReferences : []).filter(o, {_CONTROLS}
+        && !(has(object.metadata.ownerReferences) && o in object.metadata.ownerReferences))""",
         "allowedQueues": _listed(words.ALLOWED_QUEUES),
         "defaultLimits": _listed(words.DEFAULT_LIMITS),
         "mostSeconds": _noted(words.MAX_RUN_SECONDS),
@@ -568,6 +614,16 @@ def _who(environment: Environment) -> dict[str, str]:
 
 
 _CONTROLS = "has(o.controller) && o.controller"
+_OF_CRONJOB = "o.kind == 'CronJob' && o.apiVersion == 'batch/v1'"
+"""A CronJob is no work: its Jobs are queued like those that somebody makes, `kubectl create job --from` among them."""
+
+
+def _owned(root: str) -> str:
+    """Whether it is a part of other work."""
+    references = f"{root}.metadata.ownerReferences"
+    return f"(has({references}) && {references}.exists(o, {_CONTROLS} && !({_OF_CRONJOB})))"
+
+
 _LISTS: Mapping[str, str] = {
     "allowances": _listed(words.ALLOWANCES),
     "allowedAccounts": _listed(words.ALLOWED_ACCOUNTS),
@@ -668,6 +724,7 @@ def _framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> 
         "templates": templates("object"),
         "pods": f"variables.templates.map(t, {{{', '.join(f'{_cel(k)}: dyn({v})' for k, v in pods.items())}}})",
         "placing": "true",
+        "ownFinalizers": _OWN_FINALIZERS,
         **_queue_variables(environment, _Work(_OWN)),
         "marks": marks("object"),
         "oldMarks": f"request.operation == 'UPDATE' ? {marks('oldObject')} : []",
@@ -695,7 +752,7 @@ def _framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> 
             **_SUSPENSION,
         },
         variables,
-        _changed("spec", *_META, "metadata.ownerReferences"),
+        _changed("spec", *_META, "metadata.ownerReferences", also=_NO_NEW_FINALIZER),
     )
 
 
@@ -789,19 +846,19 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
             Guard(
                 "tenancy-templates",
                 [*templates, ("", "v1", ["replicationcontrollers"])],
-                {**_HAS_TENANT, **pod_rules, **on_templates[0]},
+                {**_HAS_TENANT, **pod_rules, **_WORK_RULES, **on_templates[0]},
                 {
                     **_pod_variables("object.spec.template.spec", "object.spec.template.metadata", "true"),
                     **makers,
                     **on_templates[1],
                 },
-                _changed(*seen),
+                _changed(*seen, also=_NO_NEW_FINALIZER),
             )
         ),
         Guard(
             "tenancy-cronjobs",
             [("batch", "v1", ["cronjobs"])],
-            {**_HAS_TENANT, **pod_rules, **on_cronjobs[0]},
+            {**_HAS_TENANT, **pod_rules, **_WORK_RULES, **on_cronjobs[0]},
             {
                 **_pod_variables(
                     "object.spec.jobTemplate.spec.template.spec",
@@ -811,9 +868,11 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
                 **makers,
                 **on_cronjobs[1],
             },
-            _changed(*seen),
+            _changed(*seen, also=_NO_NEW_FINALIZER),
         ),
-        *((_framework_guard(environment, pod_rules),) if frameworks(environment) else ()),
+        *((_framework_guard(environment, {**pod_rules, **_WORK_RULES}),) if frameworks(environment) else ()),
+        _scale_guard(environment),
+        _deletion_guard(environment),
         *((_queue_guard(),) if queued else ()),
         Guard(
             "tenancy-configmaps",
@@ -859,6 +918,8 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
             [("", "v1", ["persistentvolumeclaims"])],
             {
                 "stor-03": f"""has(object.spec.storageClassName) && object.spec.storageClassName != ''
+        && object.metadata.?annotations[?{_cel(_OLD_CLASS)}].orValue(object.spec.storageClassName)
+            == object.spec.storageClassName
         && !has(object.spec.selector)
         && (!has(object.spec.volumeName) || object.spec.volumeName == ''
             || request.userInfo.username == {_cel(VOLUME_BINDER)}
@@ -866,15 +927,16 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
                 && oldObject.spec.volumeName == object.spec.volumeName))"""
             },
             {},
-            _changed("spec"),
+            _changed("spec", also=_same_old_class()),
         ),
         Guard(
             "tenancy-budgets",
             [("policy", "v1", ["poddisruptionbudgets"])],
             {
+                # How many pods there are nobody knows here: any other number of them that stay may be all.
                 "avail-02": """(!has(object.spec.maxUnavailable)
-            || !(string(object.spec.maxUnavailable) in ['0', '0%']))
-        && (!has(object.spec.minAvailable) || string(object.spec.minAvailable) != '100%')"""
+            || int(string(object.spec.maxUnavailable).replace('%', '')) > 0)
+        && (!has(object.spec.minAvailable) || int(string(object.spec.minAvailable).replace('%', '')) == 0)"""
             },
             {},
             _changed("spec"),
@@ -896,6 +958,49 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
         ),
         _node_guard(),
         *(_claim_guards() if environment.devices_by_claim else ()),
+    )
+
+
+def _scale_guard(environment: Environment) -> Guard:
+    """Who may not make work with GPUs makes no more of what others made: no request to scale says what is scaled."""
+    others = [(f.group, f.version, [f"{f.resource}/scale"]) for f in frameworks(environment)]
+    # No replicas are no field.
+    now, before = (f"dyn({root}).?spec.?replicas.orValue(0)" for root in ("object", "oldObject"))
+    return Guard(
+        "tenancy-scales",
+        [
+            ("apps", "v1", ["deployments/scale", "statefulsets/scale", "replicasets/scale"]),
+            ("", "v1", ["replicationcontrollers/scale"]),
+            *others,
+            ("autoscaling", "v2", ["horizontalpodautoscalers"]),
+        ],
+        {
+            "gpu-10": f"""{_may(_Allowance.GPUS_FOR_ALL)} || request.userInfo.username in {_cel(list(AUTOSCALERS))}
+        || (has(request.subResource) && {now} <= {before}) || {_GRANTED}"""
+        },
+        {"allowances": _LISTS["allowances"]},
+        _changed("spec"),
+    )
+
+
+def _same_old_class() -> str:
+    old = f".metadata.?annotations[?{_cel(_OLD_CLASS)}].orValue('none')"
+    return f"object{old} == oldObject{old}"
+
+
+def _deletion_guard(environment: Environment) -> Guard:
+    """How work ends. Whoever deletes it chooses how long its pods live on, and whether they go with it."""
+    queued = environment.queued
+    kinds = [("", "v1", ["pods"])]
+    if queued:
+        kinds += [("batch", "v1", ["jobs"]), *((f.group, f.version, [f.resource]) for f in frameworks(environment))]
+    return Guard(
+        DELETIONS,
+        kinds,
+        {**_DELETION_RULES, **(_QUEUED_DELETIONS if queued else {})},
+        {"byController": _who(environment)["byController"]} if queued else {},
+        {},
+        operations=("DELETE",),
     )
 
 

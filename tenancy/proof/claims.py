@@ -14,13 +14,14 @@ from tenancy.check.judge import JUDGED
 from tenancy.live import denial
 from tenancy.live.attacks import Attack, Scene, all_attacks
 from tenancy.plan import Plan, make_plan
-from tenancy.plan.guards import BACKSTOPS, GUARDED, guards
+from tenancy.plan.guards import BACKSTOPS, DELETIONS, GUARDED, guards
 from tenancy.proof.ways import Way, families, ways
 from tenancy.rules.catalogue import RULES, Rule
 from tenancy.spec import SPEC_RULES, Loaded
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = "scripts/verify-on-cluster.sh"
+OF_WORK = "tests/attacks/test_queue_attacks.py"
 MUTATION = "tests/attacks/test_attacks.py"
 CLASSES = ("nvidia",)
 """Runtime classes that a cluster with GPUs has."""
@@ -198,7 +199,7 @@ def _proof(claims: Claims, rule: Rule) -> Iterator[str]:
     elif reason := claims.reason(rule.id):
         yield f"not asked here: {_cell(reason)}"
     elif rule.id in BACKSTOPS:
-        yield "asked with the control before it gone: `tests/attacks/test_queue_attacks.py`"
+        yield f"asked with the control before it gone: `{OF_WORK}`"
     if file := _named(rule.id):
         yield f"`{file}`"
     if check := ON_CLUSTER.get(rule.id):
@@ -227,7 +228,7 @@ def _controls(claims: Claims) -> Iterator[str]:
         "|---|---|---:|---|",
     )
     for control in claims.controls():
-        example = f"`{control.attacks[0].id}`" if control.attacks else _unasked(claims, control.name)
+        example = f"`{control.attacks[0].id}`" if control.attacks else _unasked(claims, control)
         yield f"| {control.name} | {control.where} | {len(control.attacks)} | {example} |"
     kinds = dict.fromkeys(item["kind"] for item in claims.plan.objects())
     yield from ("", "Other objects of the plan are held by somebody else, or hold nothing by themselves:", "")
@@ -236,10 +237,14 @@ def _controls(claims: Claims) -> Iterator[str]:
     yield ""
 
 
-def _unasked(claims: Claims, rule: str) -> str:
-    if rule in BACKSTOPS:
+def _unasked(claims: Claims, control: Control) -> str:
+    if control.where == DELETIONS:
+        return f"only what is there can be deleted; asked of work that is, by `{OF_WORK}`"
+    if control.name in BACKSTOPS:
         return "another control refuses first; asked with that one gone"
-    return _cell(claims.reason(rule) or "reached only through what another guard or the API server refuses first")
+    return _cell(
+        claims.reason(control.name) or "reached only through what another guard or the API server refuses first"
+    )
 
 
 def _ways(claims: Claims) -> Iterator[str]:

@@ -644,9 +644,9 @@ _ALL = (
     ),
     Rule(
         "gpu-10",
-        "where GPUs are granted by name, work that asks for them is made by whoever has the grant",
+        "where GPUs are granted by name, whoever has the grant makes work that asks for them, and scales work",
         "what one person's job takes is missing in a job that others were promised",
-        "have somebody of the tenant's gpu-users make it, or be added there",
+        "have one of the tenant's gpu-users do it, or be added there; without GPUs, change spec.replicas itself",
         _MEDIUM,
     ),
     # Scheduling
@@ -714,9 +714,9 @@ _ALL = (
     ),
     Rule(
         "kueue-02",
-        "only controllers say that an object belongs to a controller",
-        "what claims to be part of work that runs is started without being counted: any number of GPUs on one CPU",
-        "drop ownerReferences with controller: true; a reference without it is fine",
+        "only controllers say which objects are theirs",
+        "what claims to be part of work that runs, or leaves it, runs uncounted: any number of GPUs on one CPU",
+        "leave references with controller: true as they are, and the labels of a job's pods; other references are fine",
     ),
     Rule(
         "kueue-03",
@@ -862,6 +862,12 @@ _ALL = (
         _MEDIUM,
     ),
     Rule(
+        "kueue-25",
+        "work goes with its pods",
+        "pods that stay behind their work hold GPUs that the queue has given to others",
+        "delete it without --cascade=orphan",
+    ),
+    Rule(
         "quota-04",
         "a container that asks for more than its namespace's default limit writes its own limit",
         "the queue holds such work for ever: it would ask for more than it is limited to",
@@ -893,20 +899,20 @@ _ALL = (
         "avail-01",
         "a pod ends within ten minutes",
         "a long grace period holds a GPU that its owner calls back",
-        "set terminationGracePeriodSeconds to 600 or less and write checkpoints on SIGTERM",
+        "set terminationGracePeriodSeconds, or --grace-period, to 600 or less and write checkpoints on SIGTERM",
         _MEDIUM,
     ),
     Rule(
         "avail-02",
         "a disruption budget leaves room for one eviction",
-        "a budget of none blocks the drain of a node that others share, at every upgrade",
-        "allow at least one pod to be unavailable",
+        "a budget of none, or of a number that must stay, blocks the drain of a node that others share",
+        "write maxUnavailable, of 1 or more, in place of minAvailable",
         _MEDIUM,
     ),
     Rule(
         "avail-03",
-        "a pod has no finalizers of its own",
-        "with one that nobody takes off, neither the pod nor its namespace ever goes",
+        "pods and work have no finalizers of their own",
+        "with one that nobody takes off, neither they nor their namespace ever go, and a deleted job's pods run on",
         "drop metadata.finalizers; end with a preStop hook or on SIGTERM",
         _MEDIUM,
     ),
@@ -1038,7 +1044,7 @@ _ALL = (
         "stor-03",
         "a claim names a storage class and no volume",
         "a volume name, a selector or an empty class binds a volume that another tenant left behind",
-        "set storageClassName; drop volumeName and selector",
+        "set storageClassName; drop volumeName, selector and volume.beta.kubernetes.io/storage-class",
         _CRITICAL,
     ),
     Rule(

@@ -17,11 +17,12 @@ from tenancy.live.attacks import Attack, Place, Request, Scene, differences
 from tenancy.live.attacks.model import ABSENT, JSON_PATCH, MERGE, attack, escaped, group, put
 from tenancy.live.attacks.objects import CLUSTER_ADMIN
 from tenancy.live.attacks.pods import JOB_CONTROLLER, workload
-from tenancy.live.attacks.queues import OWNER
+from tenancy.live.attacks.queues import GONE, OWNER
 from tenancy.live.denial import AuditLog
 from tenancy.live.verify import ask, run
 from tenancy.plan import quotas
 from tenancy.plan.guards import BACKSTOPS, DOMAIN, HELD, KUEUE, MANAGED, PARENT, QUEUE, RUN_TIME, URGENCY
+from tenancy.plan.model import Object
 from tenancy.plan.queues import API, queue_name
 
 QUEUE_ITSELF = Identity(KUEUE, ("system:serviceaccounts", f"system:serviceaccounts:{words.QUEUE_NAMESPACE}"))
@@ -67,7 +68,7 @@ class Held:
     gates: Sequence[Mapping[str, str]]
     """Of the pod, as they stand."""
 
-    def _at(self, what: str) -> str:
+    def at(self, what: str) -> str:
         return group("batch/v1" if what.startswith("jobs") else "v1", self.place.name, what).replace(
             "/apis/v1", "/api/v1"
         )
@@ -75,13 +76,18 @@ class Held:
     def _update(
         self, name: str, rule: str, what: str, good: Any, at: str, bad: Any, who: Identity | None, kind: str = MERGE
     ) -> Attack:
-        request = Request("PATCH", self._at(what), put(good, at, bad), who, kind)
+        request = Request("PATCH", self.at(what), put(good, at, bad), who, kind)
         guard = self.cluster.scene.guard(rule, what.replace("/held", ""))
         return attack(f"update-{name}", rule, name, guard, request, twin_body=good)
 
+    def _delete(self, name: str, rule: str, what: str, option: str, bad: Any, good: Any) -> Attack:
+        request = Request("DELETE", self.at(what), {option: bad}, self.place.developer)
+        guard = self.cluster.scene.guard(rule, what.replace("/held", ""), deleted=True)
+        return attack(f"delete-{name}", rule, name, guard, request, twin_body={option: good})
+
     def _by_queue(self, name: str, rule: str, what: str, body: Any, kind: str = MERGE) -> Attack:
         """By somebody with every right; its twin by the queue."""
-        request = Request("PATCH", self._at(what), body, CLUSTER_ADMIN, kind)
+        request = Request("PATCH", self.at(what), body, CLUSTER_ADMIN, kind)
         guard = self.cluster.scene.guard(rule, what.replace("/held", ""))
         return attack(f"update-{name}-by-admin", rule, name, guard, request, twin_who=QUEUE_ITSELF)
 
@@ -122,6 +128,8 @@ class Held:
         timed = put(note, f"{label}{escaped(RUN_TIME)}", "60")
         for slug, bad in (("longer", str(4 * 86400)), ("endless", None)):
             yield self._update(slug, "kueue-10", "jobs/held", timed, f"{label}{escaped(RUN_TIME)}", bad, me)
+        yield self._delete("orphan", "kueue-25", "jobs/held", "propagationPolicy", "Orphan", "Foreground")
+        yield self._delete("orphan-as-before", "kueue-25", "jobs/held", "orphanDependents", True, False)
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +171,8 @@ def test_work_that_waits_cannot_be_changed_into_work_that_does_not(cluster: Clus
     assert {a.id: d for a in attacks if len(d := differences(a.request.as_data(), a.twin.as_data())) != 1} == {}
     results = run(cluster.api, attacks, AuditLog(cluster.audit_log))
     assert [result.as_dict() for result in results if result.gap] == []
+    left = [cluster.api.request("GET", held.at(f"{what}/held")).status for what in ("pods", "jobs")]
+    assert left == [200, 200], "a deletion with options of its own is a dry run too"
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +187,10 @@ def mutant(changes: Cluster) -> Iterator[Mutant]:
     mutant.without(frozenset())
 
 
-@pytest.mark.parametrize("rule", ["kueue-01", "kueue-02", "kueue-03", "kueue-04", "kueue-06", "kueue-08", "kueue-10"])
+CHANGING = ("kueue-01", "kueue-02", "kueue-03", "kueue-04", "kueue-06", "kueue-08", "kueue-10", "kueue-25")
+
+
+@pytest.mark.parametrize("rule", CHANGING)
 def test_without_a_rule_exactly_its_changes_of_waiting_work_get_through(
     changes: Cluster, mutant: Mutant, rule: str
 ) -> None:
@@ -185,6 +198,85 @@ def test_without_a_rule_exactly_its_changes_of_waiting_work_get_through(
     with without_controllers(changes):
         asked = mutant.without({rule})
         assert turned(changes, asked) == claimed(changes, rule)
+
+
+@pytest.fixture
+def jobs_pod(cluster: Cluster, held: Held) -> Iterator[tuple[str, Object]]:
+    """A pod as the job controller makes it, and nobody who would take it away again: its path, and its metadata."""
+    place = held.place
+    job = cluster.api.request("GET", held.at("jobs/held")).body["metadata"]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "held", "uid": job["uid"], "controller": True}
+    labels = {"batch.kubernetes.io/controller-uid": job["uid"], "bank.example/group": "a"}
+    pod = put(place.pod(), "/metadata", {"name": "of-job", "labels": labels, "ownerReferences": [owner]})
+    with without_controllers(cluster):
+        answer = cluster.api.request("POST", collection("v1", "Pod", place.name), pod, JOB_CONTROLLER)
+        assert answer.ok, answer.message
+        assert MANAGED not in answer.body["metadata"]["labels"], "the queue counts its job"
+        path = f"{collection('v1', 'Pod', place.name)}/of-job"
+        try:
+            yield path, pod["metadata"]
+        finally:
+            cluster.api.request("DELETE", f"{path}?gracePeriodSeconds=0")
+
+
+def _escapes(cluster: Cluster, place: Place, path: str, metadata: Object) -> Iterator[Attack]:
+    guard = cluster.scene.guard("kueue-02", "pods")
+
+    def patch(name: str, sentence: str, good: Object, at: str, bad: Any) -> Attack:
+        body = {"metadata": {**good, "annotations": {"bank.example/note": "hello"}}}
+        request = Request("PATCH", path, put(body, f"/metadata{at}", bad), place.developer, MERGE)
+        return attack(f"escape-{name}", "kueue-02", sentence, guard, request, twin_body=body)
+
+    for key, value in metadata["labels"].items():
+        for what, bad in (("off", None), ("changed", "another")):
+            at = f"/labels/{escaped(key)}"
+            yield patch(f"{what}-{key}", "leave its job by a label", {"labels": {key: value}}, at, bad)
+    (owner,) = metadata["ownerReferences"]
+    owners = {"ownerReferences": [owner]}
+    for field, bad in (("name", "not-there"), ("kind", "ReplicaSet"), ("uid", GONE), ("controller", False)):
+        sentence = f"belong to somebody else by {field}"
+        yield patch(f"owner-{field}", sentence, owners, f"/ownerReferences/0/{field}", bad)
+    yield patch("owner-none", "belong to nobody", owners, "/ownerReferences/0", ABSENT)
+
+
+def test_a_jobs_pod_does_not_leave_its_job(
+    cluster: Cluster, held: Held, mutant: Mutant, jobs_pod: tuple[str, Object]
+) -> None:
+    """It would run on while the job makes another: counted by nobody, and called back by nobody."""
+    mutant.without(frozenset())
+    _refused_by(cluster, "kueue-02", tuple(_escapes(cluster, held.place, *jobs_pod)))
+
+
+def test_a_pod_that_runs_ends_within_ten_minutes_whoever_deletes_it(
+    cluster: Cluster, held: Held, mutant: Mutant, jobs_pod: tuple[str, Object]
+) -> None:
+    """One that never ran ends at once, whatever is asked."""
+    mutant.without(frozenset())
+    path, _ = jobs_pod
+    bound = {"metadata": {"name": "of-job"}, "target": {"kind": "Node", "name": "node-of-nobody"}}
+    assert cluster.api.request("POST", f"{path}/binding", bound).ok
+    guard, me = cluster.scene.guard("avail-01", "pods", deleted=True), held.place.developer
+    request, sentence = Request("DELETE", path, {"gracePeriodSeconds": 601}, me), "keep its GPU for a year"
+    in_body = attack("delete-grace", "avail-01", sentence, guard, request, twin_body={"gracePeriodSeconds": 600})
+    request = Request("DELETE", f"{path}?gracePeriodSeconds=601", None, me)
+    twin = f"{path}?gracePeriodSeconds=600"
+    _refused_by(
+        cluster,
+        "avail-01",
+        (in_body, attack("delete-grace-query", "avail-01", sentence, guard, request, twin_path=twin)),
+    )
+
+
+def _refused_by(cluster: Cluster, rule: str, attacks: tuple[Attack, ...]) -> None:
+    """Each by that rule, and by nothing where it is off."""
+    assert {a.id: d for a in attacks if len(d := differences(a.request.as_data(), a.twin.as_data())) != 1} == {}
+    assert [r.as_dict() for r in run(cluster.api, attacks, AuditLog(cluster.audit_log)) if r.gap] == []
+    alone = replace(cluster, attacks=attacks)
+    without = Mutant(alone).without
+    try:
+        assert turned(alone, without({rule})) == {a.id for a in attacks}
+    finally:
+        without(frozenset())
 
 
 # What stands behind another control

@@ -333,3 +333,28 @@ def test_a_privileged_container_is_refused_whatever_else_it_says(cluster: Cluste
         answer = cluster.api.request("POST", f"{path}?dryRun=All", body, home.developer)
         assert denial.denier(answer.status, answer.message) == denial.POD_SECURITY
         assert ("privileged (" in answer.message) == (body is both), "the container's privilege is named by itself"
+
+
+# Scaling, which says nothing of what is scaled
+
+
+@pytest.fixture
+def scaled(cluster: Cluster) -> Iterator[tuple[Place, str]]:
+    """A Deployment that asks for a GPU, without pods, by somebody who may: where, and its path."""
+    place = next(p for p in cluster.scene.manned if p.tenant.gpu_users and p.developer != p.without_grant)
+    made = _still(workload("Deployment", place.pod({next(iter(place.held)): 1})))
+    path = collection(of_api("Deployment"), "Deployment", place.name)
+    answer = cluster.api.request("POST", path, made, place.developer)
+    assert answer.ok, answer.message
+    yield place, f"{path}/{made['metadata']['name']}"
+    cluster.api.request("DELETE", f"{path}/{made['metadata']['name']}?propagationPolicy=Background")
+
+
+def test_who_may_not_use_gpus_does_not_scale_what_others_made(cluster: Cluster, scaled: tuple[Place, str]) -> None:
+    place, path = scaled
+    guard = cluster.scene.guard("gpu-10", "deployments/scale")
+    request = Request("PATCH", f"{path}/scale", {"spec": {"replicas": 4}}, place.without_grant, MERGE)
+    sentence = "have somebody else's work take more GPUs"
+    more = attack("gpu-10-scale", "gpu-10", sentence, guard, request, twin_body={"spec": {"replicas": 0}})
+    granted = replace(more, id="gpu-10-scale-granted", twin=replace(request, who=place.developer))
+    assert _refused(cluster, [more, granted]) == []

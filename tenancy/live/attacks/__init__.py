@@ -12,9 +12,9 @@ from tenancy.live.attacks.pods import pod_attacks
 from tenancy.live.attacks.queues import queue_attacks
 from tenancy.live.attacks.scene import Place, Scene
 from tenancy.live.attacks.surface import surface_attacks
-from tenancy.plan.guards import BACKSTOPS, GUARDED
+from tenancy.plan.guards import BACKSTOPS, GUARDED, OF_DELETIONS
 
-RULES_ATTACKED = tuple(rule for rule in GUARDED if rule not in BACKSTOPS)
+RULES_ATTACKED = tuple(rule for rule in GUARDED if rule not in {*BACKSTOPS, *OF_DELETIONS})
 """Rules of the catalogue that attacks are aimed at; RBAC, quota and Pod Security have theirs beside them.
 
 No one environment gives occasion for all of them: what a claim may say (gpu-08) is attacked where GPUs are claimed, a

@@ -152,6 +152,8 @@ def _services(scene: Scene, place: Place) -> Iterator[Attack]:
     at = f"/metadata/annotations/{escaped('external-dns.alpha.kubernetes.io/hostname')}"
     sentence = "take over a host name of the company"
     yield _create(scene, place, "net-01", "host-name", sentence, plain, at, "payments.bank.example")
+    at = f"/metadata/annotations/{escaped('io.cilium/global-service')}"
+    yield _create(scene, place, "net-01", "other-clusters", "be served by other clusters too", plain, at, "true")
 
 
 def _claims(scene: Scene, place: Place) -> Iterator[Attack]:
@@ -166,6 +168,9 @@ def _claims(scene: Scene, place: Place) -> Iterator[Attack]:
     anything = {"matchLabels": {"team": "another-team"}}
     yield _create(scene, place, "stor-03", "selector", f"{sentence}, by its labels", plain, "/spec/selector", anything)
     yield _create(scene, place, "stor-03", "classless", f"{sentence}, of no class", plain, "/spec/storageClassName", "")
+    noted = put(plain, "/metadata/annotations", {"bank.example/note": "hello"})
+    at = "/metadata/annotations/volume.beta.kubernetes.io~1storage-class"
+    yield _create(scene, place, "stor-03", "old-annotation", f"{sentence}, by an annotation", noted, at, "")
 
 
 def _budgets(scene: Scene, place: Place) -> Iterator[Attack]:
@@ -176,10 +181,17 @@ def _budgets(scene: Scene, place: Place) -> Iterator[Attack]:
         "spec": {"selector": {"matchLabels": {"app": "x"}}, "maxUnavailable": 1},
     }
     path = collection("policy/v1", "PodDisruptionBudget", place.name)
-    request = Request("POST", path, put(twin, "/spec/maxUnavailable", 0), place.developer)
     guard = scene.guard("avail-02", "poddisruptionbudgets")
     sentence = "keep a node from ever being drained"
-    yield attack("avail-02-budget-none", "avail-02", sentence, guard, request, twin_body=twin)
+    staying = put(put(twin, "/spec/maxUnavailable", ABSENT), "/spec/minAvailable", 0)
+    for name, good, at, bad in (
+        ("none", twin, "maxUnavailable", 0),
+        ("padded", put(twin, "/spec/maxUnavailable", "10%"), "maxUnavailable", "00%"),
+        ("all-stay", staying, "minAvailable", "0100%"),
+        ("many-stay", staying, "minAvailable", 1000),
+    ):
+        request = Request("POST", path, put(good, f"/spec/{at}", bad), place.developer)
+        yield attack(f"avail-02-budget-{name}", "avail-02", sentence, guard, request, twin_body=good)
 
 
 def _network_policies(scene: Scene) -> Iterator[Attack]:
@@ -306,7 +318,7 @@ def _namespace(scene: Scene, place: Place) -> Iterator[Attack]:
         f"ns-05-namespace-delete@{place.name}",
         "ns-05",
         f"delete the namespace, and all that is in it: {place.name}",
-        scene.guard("ns-05", "namespaces"),
+        scene.guard("ns-05", "namespaces", deleted=True),
         Request("DELETE", path, None, CLUSTER_ADMIN),
         twin_who=None,
     )

@@ -14,7 +14,7 @@ from tenancy.live import denial
 from tenancy.live.api import Identity, collection
 from tenancy.live.attacks.model import ABSENT, Attack, Request, attack, escaped, put, skipped, value_at
 from tenancy.live.attacks.objects import CLUSTER_ADMIN
-from tenancy.live.attacks.scene import Place, Scene
+from tenancy.live.attacks.scene import POD_NAME, Place, Scene
 from tenancy.plan.guards import JOB_FINALIZER, RUN_TIME, TOKEN_SECONDS, frameworks
 from tenancy.plan.labels import tenant_labels
 from tenancy.plan.model import Object
@@ -179,6 +179,7 @@ def pod_attacks(scene: Scene) -> Iterator[Attack]:
     yield _named_node(scene, home)
     yield from _runtime_class(scene, home)
     yield _tracked(scene, home)
+    yield from _finalized(scene, home)
     if not home.environment.devices_by_claim:
         yield from _gpu_tolerations(scene, home)
     yield from _withheld(scene)
@@ -394,6 +395,21 @@ def _tracked(scene: Scene, place: Place) -> Attack:
     )
 
 
+def _finalized(scene: Scene, place: Place) -> Iterator[Attack]:
+    """Work that is deleted and stays: its queue takes it for gone, and its pods run on."""
+    for kind in kinds_of(place):
+        if kind != "Pod":
+            path, made = collection(of_api(kind), kind, place.name), workload(kind, place.pod())
+            yield attack(
+                f"avail-03-{kind.lower()}-own",
+                "avail-03",
+                f"through a {kind}: run on after it was deleted",
+                scene.guard("avail-03", path.rpartition("/")[2]),
+                Request("POST", path, put(made, FINALIZERS, ["bank.example/never"]), place.developer),
+                twin_body=made,
+            )
+
+
 def _runtime_class(scene: Scene, place: Place) -> Iterator[Attack]:
     sentence = "choose a runtime class, as the ones that open every GPU"
     known = next(iter(scene.runtime_classes), None)
@@ -494,6 +510,18 @@ def _granted(scene: Scene) -> Iterator[Attack]:
             Request("POST", path, workload(kind, pod), place.without_grant),
             twin_who=place.developer,
         )
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "of-somebody-else"}
+    scaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": POD_NAME},
+        "spec": {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 4},
+    }
+    path = collection("autoscaling/v2", "HorizontalPodAutoscaler", place.name)
+    guard = scene.guard("gpu-10", "horizontalpodautoscalers")
+    request = Request("POST", path, scaler, place.without_grant)
+    more = "have somebody else's work take more GPUs"
+    yield attack("gpu-10-autoscaler-not-granted", "gpu-10", more, guard, request, twin_who=place.developer)
 
 
 def _foreign_pools(scene: Scene, place: Place) -> Iterator[Attack]:

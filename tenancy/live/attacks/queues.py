@@ -33,6 +33,9 @@ OWNER = {
 }
 """Nothing that the queue knows: it would take no work for a part of it, whatever the guard says."""
 
+OF_CRONJOB = {"apiVersion": "batch/v1", "kind": "CronJob", "name": GONE, "uid": OWNER["uid"], "controller": True}
+"""What `kubectl create job --from` writes."""
+
 NOTES: dict[str, tuple[str, str, str, Sequence[str]]] = {
     "prebuilt": ("run under quota that other work was given", "labels", "prebuilt-workload-name", ()),
     "prebuilt-note": (
@@ -197,6 +200,10 @@ def _owners(scene: Scene, place: Place) -> Iterator[Attack]:
         made = put(work(place, kind), "/metadata/ownerReferences", [{**OWNER, "controller": False}])
         at = "/metadata/ownerReferences/0/controller"
         yield _through(scene, place, "kueue-02", "owner", sentence, kind, at, True, False, base=made)
+    made, at = put(work(place, "Job"), "/metadata/ownerReferences", [OF_CRONJOB]), "/metadata/ownerReferences/0/kind"
+    yield _through(scene, place, "kueue-02", "owner-kind", sentence, "Job", at, "ReplicaSet", "CronJob", base=made)
+    reason = "only work that is there can be deleted, and nothing is made"
+    yield skipped("kueue-25-orphan", "kueue-25", "leave pods behind that nobody counts", reason)
 
 
 def _gates(scene: Scene, place: Place) -> Iterator[Attack]:
@@ -288,6 +295,13 @@ def _run_time(scene: Scene) -> Iterator[Attack]:
                 yield _through(
                     scene, place, "kueue-10", "too-long", sentence, kind, at, str(most + 1), str(most), suffix
                 )
+                if kind == "Job":
+                    made, by_hand = (
+                        put(work(place, kind), "/metadata/ownerReferences", [OF_CRONJOB]),
+                        f"{sentence}, by hand",
+                    )
+                    long, slug = str(most + 1), "of-cronjob"
+                    yield _through(scene, place, "kueue-10", slug, by_hand, kind, at, long, str(most), suffix, made)
                 made = put(_labelled(place, kind), at, ABSENT)
                 silent = f"{sentence}: it does not say how long"
                 yield _through(scene, place, "kueue-10", "silent", silent, kind, at, ABSENT, "60", suffix, made)

@@ -116,18 +116,18 @@ class Scene:
         return next((place for place in self.manned if place.held), next(iter(self.manned), None))
 
     @cached_property
-    def _policies(self) -> dict[tuple[str, str], str]:
+    def _policies(self) -> dict[tuple[str, str, bool], str]:
         return {
-            (rule, resource): guard.name
+            (rule, resource, guard.operations == ("DELETE",)): guard.name
             for guard in guards(self.environment)
             for _, _, resources in guard.resources
             for resource in resources
             for rule in guard.rules
         }
 
-    def guard(self, rule: str, resource: str) -> str:
-        """The denier that a rule is for a kind of object."""
-        return denial.guard(self._policies[rule, resource], rule)
+    def guard(self, rule: str, resource: str, *, deleted: bool = False) -> str:
+        """The denier that a rule is for a kind of object, or for taking one away."""
+        return denial.guard(self._policies[rule, resource, deleted], rule)
 
     def pairs(self) -> Iterator[tuple[Place, Place]]:
         """Attacker and victim: each tenant and its neighbours, both ways, so that the number grows with tenants.
