@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from tenancy.catalog import vocabulary as words
+from tenancy.components.manifest import BACKGROUND
 from tenancy.lab import control_plane, ports, processes
 from tenancy.lab.api import Api, ApiError
 from tenancy.lab.layout import Lab, environ
@@ -289,6 +290,9 @@ def canonical(item: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in item["metadata"].items()
         if key not in {"creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"}
     }
+    notes = {key: value for key, value in metadata.pop("annotations", {}).items() if key not in BACKGROUND}
+    if notes:
+        metadata["annotations"] = notes
     return {**{key: value for key, value in item.items() if key != "status"}, "metadata": metadata}
 
 
