@@ -492,13 +492,11 @@ _NEW_ANNOTATIONS = f"""variables.podAnnotations.filter(k, request.operation == '
 _IN_PLACE = f"""
     && !(f == {_cel(MANAGED)} && {_cel(MANAGED)} in variables.podLabels)"""
 """Kueue's finalizer goes when the work has ended; where no Kueue runs, it would stay for ever."""
-_NEW_FINALIZERS = f"""(has(object.metadata.finalizers) ? object.metadata.finalizers : []).filter(f,
-    !(f == {_cel(JOB_FINALIZER)} && request.userInfo.username in {_cel(list(JOB_CONTROLLERS))})
-    && (request.operation == 'CREATE'
-        || !(has(oldObject.metadata.finalizers) && f in oldObject.metadata.finalizers)))"""
 _OWN_FINALIZERS = """(has(object.metadata.finalizers) ? object.metadata.finalizers : []).filter(f,
     request.operation == 'CREATE'
         || !(has(oldObject.metadata.finalizers) && f in oldObject.metadata.finalizers))"""
+_NEW_FINALIZERS = f"""{_OWN_FINALIZERS}.filter(f,
+    !(f == {_cel(JOB_FINALIZER)} && request.userInfo.username in {_cel(list(JOB_CONTROLLERS))}))"""
 _WORK_RULES: Mapping[str, str] = {
     # Work that waits for a finalizer is gone for the queue, and its pods run on.
     "avail-03": f"""({_POD_RULES["avail-03"]})
