@@ -329,20 +329,25 @@ COUNTED = {
     "count/poddisruptionbudgets.policy": ("policy/v1", "PodDisruptionBudget"),
     "count/horizontalpodautoscalers.autoscaling": ("autoscaling/v2", "HorizontalPodAutoscaler"),
     "count/replicasets.apps": ("apps/v1", "ReplicaSet"),
+    "count/controllerrevisions.apps": ("apps/v1", "ControllerRevision"),
+    "count/serviceaccounts": ("v1", "ServiceAccount"),
 }
 
 
 @pytest.mark.parametrize("key", COUNTED)
-def test_a_quota_counts_what_comes_with_deployments(cluster: Cluster, key: str) -> None:
+def test_a_quota_counts_what_comes_with_work(cluster: Cluster, key: str) -> None:
     place = cluster.scene.home
     assert place is not None
     api, kind = COUNTED[key]
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"}
-    spec: dict[str, Any] = {
-        "PodDisruptionBudget": {"selector": {"matchLabels": {"app": "x"}}, "maxUnavailable": 1},
-        "HorizontalPodAutoscaler": {"scaleTargetRef": target, "maxReplicas": 2},
-    }.get(kind) or workload("Deployment", place.pod())["spec"]
-    body = {"apiVersion": api, "kind": kind, "metadata": {"name": "counted"}, "spec": spec}
+    rest: dict[str, Any] = {
+        "PodDisruptionBudget": {"spec": {"selector": {"matchLabels": {"app": "x"}}, "maxUnavailable": 1}},
+        "HorizontalPodAutoscaler": {"spec": {"scaleTargetRef": target, "maxReplicas": 2}},
+        "ReplicaSet": {"spec": workload("Deployment", place.pod())["spec"]},
+        "ControllerRevision": {"revision": 1, "data": {"spec": {}}},
+        "ServiceAccount": {},
+    }[kind]
+    body = {"apiVersion": api, "kind": kind, "metadata": {"name": "counted"}, **rest}
     ask = Request("POST", collection(api, kind, place.name), body)
     quota = f"/api/v1/namespaces/{place.name}/resourcequotas/{quotas.NAME}"
     most = cluster.api.request("GET", quota).body["spec"]["hard"][key]
