@@ -503,8 +503,7 @@ _WORK_RULES: Mapping[str, str] = {
         && (variables.byController || size(variables.ownFinalizers) == 0)""",
 }
 """What is asked of a template's work beside its template."""
-_NO_NEW_FINALIZER = """(!has(object.metadata.finalizers) || object.metadata.finalizers.all(f,
-    has(oldObject.metadata.finalizers) && f in oldObject.metadata.finalizers))"""
+_NO_NEW_FINALIZER = f"size({_OWN_FINALIZERS}) == 0"
 
 
 def _pod_variables(spec: str, metadata: str, placing: str, queued: bool = False) -> dict[str, str]:

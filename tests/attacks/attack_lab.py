@@ -11,7 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import pytest
 
 from tenancy.live import denial
 from tenancy.live.api import Api, collection, path_of
-from tenancy.live.attacks import Attack, Scene, all_attacks
+from tenancy.live.attacks import Attack, Scene, all_attacks, differences
 from tenancy.live.attacks.model import MERGE
 from tenancy.live.verify import run, scene_of
 from tenancy.plan import Plan
@@ -193,6 +193,13 @@ def turned(cluster: Cluster, attacks: Sequence[Attack] | None = None) -> set[str
     return {result.attack.id for result in run(cluster.api, asked, twins=False) if result.gap}
 
 
+def gaps(cluster: Cluster, attacks: Sequence[Attack]) -> list[dict[str, Any]]:
+    """Those of the attacks, each with a twin that differs in one field, that are not refused as they should be."""
+    wrong = {a.id: d for a in attacks if len(d := differences(a.request.as_data(), a.twin.as_data())) != 1}
+    assert wrong == {}, "a twin differs in one field"
+    return [r.as_dict() for r in run(cluster.api, attacks, denial.AuditLog(cluster.audit_log)) if r.gap]
+
+
 def claimed(cluster: Cluster, *rules: str) -> set[str]:
     """Attacks that the rules are to refuse."""
     return {attack.id for attack in cluster.attacks if attack.rule in rules and not attack.skipped}
@@ -237,6 +244,17 @@ class Mutant:
 
         until(unnoticed, f"off are {sorted(rules)} and nothing else")
         return [a for a in self._cluster.attacks if a.expected_denier.startswith(tuple(touched))]
+
+
+def refused_by(cluster: Cluster, rule: str, attacks: Sequence[Attack]) -> None:
+    """Each is refused by that rule, and by nothing where it is off."""
+    assert gaps(cluster, attacks) == []
+    alone = replace(cluster, attacks=tuple(attacks))
+    without = Mutant(alone).without
+    try:
+        assert turned(alone, without({rule})) == {attack.id for attack in attacks}
+    finally:
+        without(frozenset())
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from attack_lab import Cluster, Mutant, claimed, removed, turned, until, without_controllers
+from attack_lab import Cluster, Mutant, claimed, gaps, refused_by, removed, turned, until, without_controllers
 
 from tenancy.catalog import vocabulary as words
 from tenancy.live import denial
@@ -18,7 +18,6 @@ from tenancy.live.attacks.model import ABSENT, JSON_PATCH, MERGE, attack, escape
 from tenancy.live.attacks.objects import CLUSTER_ADMIN
 from tenancy.live.attacks.pods import JOB_CONTROLLER, workload
 from tenancy.live.attacks.queues import GONE, OWNER
-from tenancy.live.denial import AuditLog
 from tenancy.live.verify import ask, run
 from tenancy.plan import quotas
 from tenancy.plan.guards import BACKSTOPS, DOMAIN, HELD, KUEUE, MANAGED, PARENT, QUEUE, RUN_TIME, URGENCY
@@ -167,10 +166,7 @@ def _active(answer: Answer) -> bool:
 
 
 def test_work_that_waits_cannot_be_changed_into_work_that_does_not(cluster: Cluster, held: Held) -> None:
-    attacks = list(held.attacks())
-    assert {a.id: d for a in attacks if len(d := differences(a.request.as_data(), a.twin.as_data())) != 1} == {}
-    results = run(cluster.api, attacks, AuditLog(cluster.audit_log))
-    assert [result.as_dict() for result in results if result.gap] == []
+    assert gaps(cluster, list(held.attacks())) == []
     left = [cluster.api.request("GET", held.at(f"{what}/held")).status for what in ("pods", "jobs")]
     assert left == [200, 200], "a deletion with options of its own is a dry run too"
 
@@ -244,7 +240,7 @@ def test_a_jobs_pod_does_not_leave_its_job(
 ) -> None:
     """It would run on while the job makes another: counted by nobody, and called back by nobody."""
     mutant.without(frozenset())
-    _refused_by(cluster, "kueue-02", tuple(_escapes(cluster, held.place, *jobs_pod)))
+    refused_by(cluster, "kueue-02", tuple(_escapes(cluster, held.place, *jobs_pod)))
 
 
 def test_a_pod_that_runs_ends_within_ten_minutes_whoever_deletes_it(
@@ -260,23 +256,11 @@ def test_a_pod_that_runs_ends_within_ten_minutes_whoever_deletes_it(
     in_body = attack("delete-grace", "avail-01", sentence, guard, request, twin_body={"gracePeriodSeconds": 600})
     request = Request("DELETE", f"{path}?gracePeriodSeconds=601", None, me)
     twin = f"{path}?gracePeriodSeconds=600"
-    _refused_by(
+    refused_by(
         cluster,
         "avail-01",
         (in_body, attack("delete-grace-query", "avail-01", sentence, guard, request, twin_path=twin)),
     )
-
-
-def _refused_by(cluster: Cluster, rule: str, attacks: tuple[Attack, ...]) -> None:
-    """Each by that rule, and by nothing where it is off."""
-    assert {a.id: d for a in attacks if len(d := differences(a.request.as_data(), a.twin.as_data())) != 1} == {}
-    assert [r.as_dict() for r in run(cluster.api, attacks, AuditLog(cluster.audit_log)) if r.gap] == []
-    alone = replace(cluster, attacks=attacks)
-    without = Mutant(alone).without
-    try:
-        assert turned(alone, without({rule})) == {a.id for a in attacks}
-    finally:
-        without(frozenset())
 
 
 # What stands behind another control

@@ -296,12 +296,11 @@ def _run_time(scene: Scene) -> Iterator[Attack]:
                     scene, place, "kueue-10", "too-long", sentence, kind, at, str(most + 1), str(most), suffix
                 )
                 if kind == "Job":
-                    made, by_hand = (
-                        put(work(place, kind), "/metadata/ownerReferences", [OF_CRONJOB]),
-                        f"{sentence}, by hand",
+                    made = put(work(place, kind), "/metadata/ownerReferences", [OF_CRONJOB])
+                    slug, for_it = "of-cronjob", f"{sentence}, as a part of a CronJob"
+                    yield _through(
+                        scene, place, "kueue-10", slug, for_it, kind, at, str(most + 1), str(most), suffix, made
                     )
-                    long, slug = str(most + 1), "of-cronjob"
-                    yield _through(scene, place, "kueue-10", slug, by_hand, kind, at, long, str(most), suffix, made)
                 made = put(_labelled(place, kind), at, ABSENT)
                 silent = f"{sentence}: it does not say how long"
                 yield _through(scene, place, "kueue-10", "silent", silent, kind, at, ABSENT, "60", suffix, made)
