@@ -60,7 +60,10 @@ def explain(api: Api, namespace: str, kind: str, name: str) -> Explanation:
         return _started(api, namespace, found, answer.body)
     ahead = _ahead(found, workloads)
     reserved = conditions.get("QuotaReserved", {})
-    said = _not_reserved(found) or _said_of_its_like(found, workloads)
+    said = _not_reserved(found)
+    if re.search(_OF_THE_QUEUE, said) and _open(api, found):
+        said = ""  # from before the queue was opened
+    said = said or _said_of_its_like(found, workloads)
     if _holds(conditions, "QuotaReserved"):
         said, sentence = reserved["message"], "Its GPUs are set aside; it waits for machines to be made."
     elif _holds(conditions, "Evicted") and not (found.get("spec") or {}).get("active", True):
@@ -84,18 +87,26 @@ def _not_reserved(workload: Object) -> str:
     return ""
 
 
+def _open(api: Api, workload: Object) -> bool:
+    where = collection(API, "LocalQueue", workload["metadata"]["namespace"])
+    answer = api.request("GET", f"{where}/{workload['spec'].get('queueName')}")
+    status = answer.body.get("status") or {} if answer.ok else {}
+    return any(c["type"] == "Active" and c["status"] == "True" for c in status.get("conditions") or ())
+
+
 def _said_of_its_like(workload: Object, workloads: Sequence[Object]) -> str:
-    """Of work that is the same to the queue Kueue looks at one piece, and says nothing of the others."""
+    """Of work that is the same to a ClusterQueue, which all queues of a namespace share, Kueue looks at one piece, and
+    says nothing of the others."""
 
     def asked(one: Object) -> object:
         spec = one["spec"]
         pods = [
             (p["count"], [c.get("resources") for c in p["template"]["spec"]["containers"]]) for p in spec["podSets"]
         ]
-        return spec.get("queueName"), spec.get("priority"), pods
+        return spec.get("priority"), pods
 
     alike = (_not_reserved(one) for one in workloads if not _admitted(one) and asked(one) == asked(workload))
-    return next(filter(None, alike), "")
+    return next((said for said in alike if said and not re.search(_OF_THE_QUEUE, said)), "")
 
 
 def _workload(api: Api, namespace: str, work: Object, workloads: Sequence[Object]) -> Object | None:
@@ -140,6 +151,11 @@ def _ahead(workload: Object, workloads: Sequence[Object]) -> int:
 
 
 Say = Callable[[re.Match[str]], str]
+
+_OF_THE_QUEUE = (
+    r"(?:LocalQueue|ClusterQueue) \S+ (?:is stopped|is inactive|doesn't exist|not found|is terminating or missing)"
+)
+"""Kueue says so of work that comes meanwhile, and does not take it back when the queue opens."""
 
 
 def _pool(flavor: str) -> str:
@@ -224,7 +240,7 @@ _WAITS: Sequence[tuple[str, Say]] = (
         ),
     ),
     (
-        r"(?:LocalQueue|ClusterQueue) \S+ (?:is stopped|is inactive|doesn't exist|not found|is terminating or missing)",
+        _OF_THE_QUEUE,
         lambda _: "Its queue is on hold: nothing new starts in it until the platform team opens it again.",
     ),
     (r"namespace doesn't match", lambda _: "It never starts: its queue belongs to another tenant."),
@@ -247,7 +263,7 @@ def _where_it_fits(said: str) -> str:
 def waits(said: str) -> str:
     """A tenant's sentence for what Kueue says of work that does not start."""
     if not said:
-        return "It was queued a moment ago, and nobody has looked at it yet."
+        return "Its queue has said nothing of it yet."
     for pattern, say in _WAITS:
         if found := re.search(pattern, _where_it_fits(said), re.DOTALL):
             return say(found)

@@ -149,6 +149,21 @@ def test_hold_keeps_what_runs_and_starts_nothing(town_hall: Scene) -> None:
     town_hall.until_runs(home, "two")
 
 
+def test_what_came_on_hold_says_what_it_waits_for_once_the_queue_is_open(town_hall: Scene) -> None:
+    """Kueue looks at one of six that are the same, and leaves with the others what it said on hold."""
+    home = town_hall.submit("leaver", "runs", 8)
+    town_hall.until_runs(home, "runs")
+    town_hall.edit("tenants/leaver.yaml", "tier: batch", "tier: batch\nqueue: hold")
+    town_hall.apply("ClusterQueue")
+    late = [town_hall.submit("leaver", f"late-{number}", 8) and f"late-{number}" for number in range(6)]
+    for name in late:
+        town_hall.until_said(home, name, "Its queue is on hold")
+    town_hall.edit("tenants/leaver.yaml", "queue: hold", "queue: open")
+    town_hall.apply("ClusterQueue")
+    for name in late:
+        town_hall.until_said(home, name, "It waits for 8 more nvidia.com/gpu")
+
+
 def test_drain_evicts_what_runs_and_gives_it_back_its_place(town_hall: Scene) -> None:
     home = town_hall.submit("fraud", "one", 8)
     town_hall.until_runs(home, "one")
