@@ -183,7 +183,6 @@ def limits_of(spec: Mapping[str, Any]) -> Resources:
 
 # What the API server says
 
-_PLANES = {denial.RBAC: "RBAC", denial.POD_SECURITY: "Pod Security", denial.LIMIT_RANGE: "LimitRange"}
 _ASKED = ("RBAC", "guard", "Pod Security", "LimitRange")
 """Planes that one dry run goes through."""
 _EXCEEDED = re.compile(r"exceeded quota: ([^,]+), requested: (.*), used: (.*), limited: (.*)$")
