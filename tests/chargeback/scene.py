@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
-from tenancy.chargeback.allocate import Category, Pot, Report
+from tenancy.chargeback.allocate import Category, Report
 from tenancy.chargeback.periods import By, Period, periods
 from tenancy.chargeback.report import make_report
 from tenancy.chargeback.tables import Tables, tables
@@ -79,13 +78,6 @@ def device_hours(of: Report, *wanted: object) -> float:
 def _has(line: Any, wanted: Sequence[object]) -> bool:
     words = {line.tenant, str(line.category), line.flavor, line.pot.pool, line.pot.purchase, line.pot.period}
     return {str(w) if isinstance(w, Category) else w for w in wanted} <= words
-
-
-def by_owner(of: Report) -> dict[tuple[Pot, str], int]:
-    sums: dict[tuple[Pot, str], int] = defaultdict(int)
-    for line in of.lines:
-        sums[line.pot, line.tenant] += line.micro
-    return dict(sums)
 
 
 def rules(of: Report) -> set[str]:

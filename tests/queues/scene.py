@@ -38,7 +38,6 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
 GPU = "nvidia.com/gpu"
 QUEUE = "kueue.x-k8s.io/queue-name"
-REQUIRED_TOPOLOGY = "kueue.x-k8s.io/podset-required-topology"
 LEAST_PODS = "kueue.x-k8s.io/job-min-parallelism"
 PLATFORM = Identity("engineer@bank.example", ("system:masters",))
 LEFT_OUT = frozenset({"NetworkPolicy"})
