@@ -24,14 +24,14 @@ def tables(environment: str, found: Sequence[Space], guards: GuardsMode | None) 
         Topic.BESIDE: ("namespace", "what", "is", "so"),
         Topic.QUOTA: ("namespace", "quota and key", "in use", "quota"),
         Topic.POD_SECURITY: ("namespace", "pods", "so", "why"),
-        Topic.REFUSED: ("namespace", "work", "is", "rule", "says"),
+        Topic.REFUSED: ("namespace", "what", "is", "rule", "says"),
     }
     titles = {
         Topic.CHANGES: "What a takeover writes on namespaces",
         Topic.BESIDE: "What somebody else made and a takeover leaves",
         Topic.QUOTA: "Quotas below what is in use: what runs stays, nothing new starts until it is below",
         Topic.POD_SECURITY: "What Pod Security would refuse",
-        Topic.REFUSED: "What would be refused of the work that is there",
+        Topic.REFUSED: "What would be refused of what is there",
     }
     return [
         _summary(environment, found, guards),

@@ -1,4 +1,4 @@
-"""What taking namespaces over would change, what stays beside it, and what the guards would refuse of what runs there.
+"""What taking namespaces over would change, what stays beside it, and what the guards would refuse of what is there.
 
 Lists and dry runs alone: whatever would write is asked with `dryRun=All`.
 """
@@ -16,7 +16,7 @@ from functools import cached_property
 from tenancy.catalog import quantity
 from tenancy.catalog import vocabulary as words
 from tenancy.live import denial
-from tenancy.live.api import Answer, Api, collection
+from tenancy.live.api import Answer, Api, Identity, collection
 from tenancy.live.cohorts import thousandths
 from tenancy.live.copies import ASKS_QUEUE, as_written, has_ended
 from tenancy.live.discovery import Kind, namespaced
@@ -52,7 +52,7 @@ class Finding:
     namespace: str
     topic: Topic
     what: str
-    """A key, an object, or work."""
+    """A key, or an object."""
     now: str
     then: str
     rule: str = ""
@@ -66,8 +66,8 @@ class Space:
     name: str
     tenant: str
     state: State
-    work: int
-    """Pieces of work that were asked about."""
+    asked: int
+    """Objects that the guards were asked about."""
     unasked: tuple[str, ...]
     """Rules that rest on what a takeover writes, and so cannot be asked before."""
     findings: tuple[Finding, ...] = field(default=())
@@ -122,6 +122,18 @@ class _Asker:
         return namespaced(self._api)[0]
 
     @cached_property
+    def _judged(self) -> tuple[Kind, ...]:
+        """Kinds that the guards judge and people make."""
+        judged = {
+            (group, plural)
+            for guard in guards(self._environment)
+            if "CREATE" in guard.operations
+            for group, _, plurals in guard.resources
+            for plural in plurals
+        }
+        return tuple(kind for kind in self._kinds if (kind.group, kind.plural) in judged)
+
+    @cached_property
     def _of_namespace(self) -> frozenset[str]:
         # What a limit range or Kueue's webhooks would write is not written in a namespace that is not ours.
         return namespace_rules(guards(self._environment)) | frozenset(BACKSTOPS)
@@ -130,16 +142,25 @@ class _Asker:
         name = planned.name
         findings = [
             *_changes(planned, live),
-            *_beside(self._api, self._environment.environment, name),
+            *_beside(self._api, self._environment.environment, name, state),
             *self._quota(planned),
             *_pod_security(self._api, planned),
         ]
-        work = list(_work(self._api, name)) if self._mode else []
+        there = list(self._there(name)) if self._mode else []
         known = (live["metadata"].get("labels") or {}).get(words.TENANT) == tenant
         skipped = frozenset() if known else self._of_namespace
-        for item in work:
+        for item in there:
             findings += self._refused(item, skipped)
-        return Space(name, tenant, state, len(work), tuple(sorted(skipped)) if work else (), tuple(findings))
+        return Space(name, tenant, state, len(there), tuple(sorted(skipped)) if there else (), tuple(findings))
+
+    def _there(self, space: str) -> Iterator[Object]:
+        """What was made by hand there, has not ended, and is no part of what the plan makes."""
+        for kind in self._judged:
+            for item in self._api.items(kind.path(space)):
+                metadata = item["metadata"]
+                ours = (metadata.get("labels") or {}).get(words.ENVIRONMENT) == self._environment.environment
+                if not (ours or metadata.get("ownerReferences") or has_ended(item)):
+                    yield {"apiVersion": kind.version, "kind": kind.kind, **item}
 
     def _quota(self, planned: NamespacePlan) -> Iterator[Finding]:
         for quota, over in below_use(self._api, [planned], self._kinds).items():
@@ -150,11 +171,10 @@ class _Asker:
         seen: set[str] = set()
         what = f"{item['kind']} {item['metadata']['name']}"
         for asked in _asked(item):
-            answer = self._api.request("POST", _where(asked), asked)
-            for rule, says in _refusals(answer):
+            answer = self._api.request("POST", _where(asked), asked, NOBODY)
+            for now, (rule, says) in _refusals(answer):
                 if rule not in seen and rule not in skipped:
                     seen.add(rule)
-                    now = "refused" if not answer.ok else "warned of"
                     yield Finding(item["metadata"]["namespace"], Topic.REFUSED, what, now, says, rule)
 
 
@@ -175,7 +195,7 @@ FORCE = "pulumi.com/patchForce"
 ABSENT = "–"
 
 
-def _beside(api: Api, environment: str, space: str) -> Iterator[Finding]:
+def _beside(api: Api, environment: str, space: str, state: State) -> Iterator[Finding]:
     """What somebody else made there and a takeover leaves: it adds to what the files give, or takes from it."""
 
     def foreign(version: str, kind: str) -> Iterator[tuple[str, Object]]:
@@ -192,6 +212,8 @@ def _beside(api: Api, environment: str, space: str) -> Iterator[Finding]:
     for name, item in foreign("v1", "LimitRange"):
         types = ", ".join(sorted({limit["type"] for limit in item["spec"].get("limits") or ()}))
         yield Finding(space, Topic.BESIDE, name, f"of {types}", "both bounds hold, either's defaults")
+    if state is State.OURS:
+        return  # its own NetworkPolicies are asked about: most say no more than its file
     for name, item in foreign("networking.k8s.io/v1", "NetworkPolicy"):
         ways = " and ".join(item["spec"].get("policyTypes") or ["Ingress"])
         yield Finding(space, Topic.BESIDE, name, ways, "what it lets through adds to what the file does")
@@ -305,15 +327,8 @@ def _pod_security(api: Api, planned: NamespacePlan) -> Iterator[Finding]:
 
 # Guards
 
-_KINDS = (
-    ("apps/v1", "DaemonSet"),
-    ("apps/v1", "Deployment"),
-    ("apps/v1", "ReplicaSet"),
-    ("apps/v1", "StatefulSet"),
-    ("batch/v1", "CronJob"),
-    ("batch/v1", "Job"),
-    ("v1", "Pod"),
-)
+NOBODY = Identity("tenancy-report", ("system:masters",))
+"""Who asks: RBAC lets them do all, and no guard exempts them, as some do the platform's group."""
 _POLICY = re.compile(
     r"^Validation failed for ValidatingAdmissionPolicy '([^']+)' with binding '[^']+': (.*)$", re.DOTALL
 )
@@ -338,17 +353,11 @@ def namespace_rules(found: Sequence[Guard]) -> frozenset[str]:
     return frozenset(rules)
 
 
-def _work(api: Api, space: str) -> Iterator[Object]:
-    """What was made by hand there and is at work."""
-    for version, kind in _KINDS:
-        for item in api.items(collection(version, kind, space)):
-            if not (item["metadata"].get("ownerReferences") or has_ended(item)):
-                yield {"apiVersion": version, "kind": kind, **item}
-
-
 def _asked(item: Object) -> Iterator[Object]:
-    """A copy of work as it would be made anew under another name, and a pod of each of its templates."""
+    """A copy of an object as it would be made anew under another name, and a pod of each of its templates."""
     made = as_written(item)
+    if item["kind"] == "Secret":
+        made = _emptied(made)
     made["metadata"]["name"] = f"{item['metadata']['name'][:50].rstrip('-.')}-{secrets.token_hex(4)}"
     yield made
     if item["kind"] in {"DaemonSet", "Pod"}:
@@ -369,22 +378,33 @@ def _asked(item: Object) -> Iterator[Object]:
         yield {"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": pods.template["spec"]}
 
 
+def _emptied(secret: Object) -> Object:
+    """Its keys, and its type where that says what it may do: values are nobody's, and other types check them."""
+    kind = secret.get("type")
+    return {
+        **{key: secret[key] for key in ("apiVersion", "kind", "metadata")},
+        "data": dict.fromkeys(secret.get("data") or (), ""),
+        **({"type": kind} if kind == "kubernetes.io/service-account-token" else {}),
+    }
+
+
 def _where(item: Object) -> str:
     return collection(item["apiVersion"], item["kind"], item["metadata"]["namespace"]) + "?dryRun=All"
 
 
-def _refusals(answer: Answer) -> Iterator[tuple[str, str]]:
-    """Rule or control, and what it says. A quota is not among them: it counts the copy beside what it is of."""
+def _refusals(answer: Answer) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Whether it is refused or warned of, by which rule or control, and what that says. A quota is not among them: it
+    counts the copy beside what it is of."""
     for text in warnings(answer):
         if found := _POLICY.match(text):
-            yield _ruled(found[2], found[1])
+            yield "warned of", _ruled(found[2], found[1])
     if answer.ok:
         return
     who, message = denial.denier(answer.status, answer.message), answer.message
     if who.startswith(denial.ADMISSION_POLICY):
-        yield _ruled(message.partition("denied request: ")[2], who)
+        yield "refused", _ruled(message.partition("denied request: ")[2], who)
     elif not who.startswith(denial.QUOTA):
-        yield who, message.partition("is forbidden: ")[2] or message
+        yield "refused", (who, message.partition("is forbidden: ")[2] or message)
 
 
 def _ruled(text: str, policy: str) -> tuple[str, str]:

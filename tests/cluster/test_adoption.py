@@ -59,6 +59,12 @@ def deployment(name: str, **container: Any) -> Object:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": HOME}, "spec": spec}
 
 
+def secret(name: str, kind: str, account: str = "") -> Object:
+    marks = {"kubernetes.io/service-account.name": account} if account else {}
+    facts = {"name": name, "namespace": HOME, "annotations": marks}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": facts, "type": kind, "stringData": {"password": "x"}}
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A lab with Kueue and one tenant's files; nothing of ours is on it yet."""
@@ -127,8 +133,8 @@ def test_before_any_guard_stands_the_report_says_what_comes_first(project: Proje
     rbac = "rbac.authorization.k8s.io"
     subject = {"apiGroup": rbac, "kind": "Group", "name": "legacy-team"}
     items: list[Object] = [
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"kept-{n}", "namespace": HOME}}
-        for n in range(3)
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"kept-{n}", "namespace": HOME}, "data": data}
+        for n, data in enumerate(({}, {"A": "1"}, {"CUDA_VERSION": "13"}))
     ]
     items += [
         {
@@ -145,6 +151,14 @@ def test_before_any_guard_stands_the_report_says_what_comes_first(project: Proje
             **beside,
             "spec": {"podSelector": {}, "ingress": [{}], "policyTypes": ["Ingress"]},
         },
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"name": "inside", "namespace": HOME},
+            "spec": {"podSelector": {}, "ingress": [{"from": [{"podSelector": {}}]}], "policyTypes": ["Ingress"]},
+        },
+        secret("token", "kubernetes.io/service-account-token", account="default"),
+        secret("password", "kubernetes.io/basic-auth"),
         deployment("good"),
         deployment("visible", env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]),
         deployment("elsewhere", image="docker.io/library/app:1"),
@@ -160,7 +174,7 @@ def test_before_any_guard_stands_the_report_says_what_comes_first(project: Proje
     assert done.code == 1
     assert "no guard stands" in done.out
     assert "write `guards: audit` into environment.yaml" in " ".join(done.out.split())
-    assert (space["state"], space["work"]) == ("to be taken over", 0)
+    assert (space["state"], space["asked"]) == ("to be taken over", 0)
     assert everything(project) == before, "it only asks"
 
 
@@ -181,6 +195,11 @@ def test_guards_that_warn_are_asked_before_the_namespace_is_ours(project: Projec
     assert rules(space, "Deployment visible") == {"gpu-02"}
     assert rules(space, "Deployment elsewhere") == set()
     assert rules(space, "Deployment good") == set()
+    assert rules(space, "ConfigMap kept-1") == set()
+    assert rules(space, "ConfigMap kept-2") == {"gpu-04"}
+    assert rules(space, "Secret password") == set()
+    assert rules(space, "Secret token") == {"id-02"}
+    assert rules(space, "NetworkPolicy legacy") == set()
     changes = {finding["what"]: (finding["now"], finding["then"]) for finding in told(space, "changes")}
     assert changes[f"label {words.TENANT}"] == ("–", "fraud")
     assert changes[f"label {words.PSA_ENFORCE}"] == ("–", "restricted")
@@ -189,6 +208,7 @@ def test_guards_that_warn_are_asked_before_the_namespace_is_ours(project: Projec
         "RoleBinding legacy": "Group legacy-team as edit",
         "ResourceQuota legacy": "pods 40",
         "NetworkPolicy legacy": "Ingress",
+        "NetworkPolicy inside": "Ingress",
     }
     # Three of ours, and the root certificate that every namespace has.
     assert [(f["what"], f["now"], f["then"]) for f in told(space, "quota below use")] == [
@@ -226,8 +246,12 @@ def test_once_it_is_ours_all_rules_are_asked(project: Project) -> None:
     assert rules(space, "Deployment visible") == {"gpu-02"}
     assert rules(space, "Deployment good") == set()
     assert rules(space, "Deployment root") == {"PodSecurity"}
+    assert rules(space, "NetworkPolicy inside") == set()
+    assert rules(space, "NetworkPolicy legacy") == {"net-02"}
+    assert not [finding for finding in told(space, "stays beside") if finding["what"].startswith("NetworkPolicy")]
     said = {finding["rule"]: finding["now"] for finding in told(space, "refused")}
-    assert said == {"gpu-02": "warned of", "img-01": "warned of", "PodSecurity": "refused"}
+    warned = dict.fromkeys(("gpu-02", "gpu-04", "id-02", "img-01", "net-02"), "warned of")
+    assert said == {**warned, "PodSecurity": "refused"}
 
 
 def test_verify_says_that_guards_only_warn(project: Project) -> None:
@@ -253,6 +277,7 @@ def test_mended_it_is_enforced_and_the_report_is_empty(project: Project, scene: 
     drop(scene, "rbac.authorization.k8s.io/v1", "RoleBinding", "legacy")
     drop(scene, "v1", "ResourceQuota", "legacy")
     drop(scene, "networking.k8s.io/v1", "NetworkPolicy", "legacy")
+    drop(scene, "v1", "Secret", "token")
     project.write("environment.yaml", ENVIRONMENT)
     project.up()
 
