@@ -23,6 +23,9 @@ LAB_SECONDS = LAB_NODE + "-seconds"
 LAB_CONTEXT = "gpu-tenancy-lab"
 """Context of the lab's kubeconfig; nothing else has it."""
 
+OVERRULE = {"PULUMI_K8S_ENABLE_PATCH_FORCE": "true"}
+"""Of the engine's variables: whoever else writes into a field of ours gives way. Without it a run ends there."""
+
 # What the guards read. Annotations, because a list does not fit into a label value.
 ALLOWANCES = PREFIX + "allows"
 """What a namespace's pods may leave out, of `Allowance`; without the annotation nothing."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tenancy.engine.changes import Outcome
     from tenancy.engine.driver import Driver
     from tenancy.plan import Plan, TenantPlan
+    from tenancy.plan.model import Object
     from tenancy.spec import Loaded
 
 NAMESPACE = "kubernetes:core/v1:Namespace"
@@ -35,6 +36,7 @@ MOST = 60
 @environment_argument
 @lab_option
 @click.option("--preview", "only_preview", is_flag=True, help="Show what would change and stop.")
+@click.option("--refresh", is_flag=True, help="Look at all that stands first, AWS too, and put back what is otherwise.")
 @click.option("--stack", "chosen", multiple=True, metavar="STACK", help="Only this of ENV's stacks; repeatable.")
 @click.option(
     "--remove",
@@ -55,6 +57,7 @@ def command(
     environment: str,
     lab: bool,
     only_preview: bool,
+    refresh: bool,
     chosen: tuple[str, ...],
     unnamed: tuple[str, ...],
     timeout: int,
@@ -67,7 +70,7 @@ def command(
     before anything is changed (exit code 1). With `--format json` progress goes to stderr and the changes,
     one record per object, to stdout.
     """
-    from tenancy.components.scope import Scope, in_order, select, stacks
+    from tenancy.components.scope import Scope, in_order, objects_of, select, stacks
     from tenancy.engine.driver import Driver, Failed
     from tenancy.lab.layout import LabError
     from tenancy.live.api import Unreachable
@@ -98,7 +101,7 @@ def command(
             if chosen and name not in chosen:
                 continue
             if scope is Scope.CLUSTER:
-                _bring_up(driver, plan, report, name, only_preview, leavers, pause)
+                _bring_up(driver, plan, report, name, only_preview, leavers, refresh, pause=pause)
                 continue
             if not standing:
                 _expect_cluster(driver, plan, only_preview)
@@ -111,7 +114,8 @@ def command(
                 report.say(f"{name}: nothing to compare with before the platform stands")
                 continue
             try:
-                outcome = _bring_up(driver, plan, report, name, only_preview, leavers)
+                owned = select(plan, scope, tenant)
+                outcome = _bring_up(driver, plan, report, name, only_preview, leavers, refresh, objects_of(*owned))
                 guarded = not only_preview or not outcome.changes
             except Failed as error:
                 if scope is not Scope.TENANT:
@@ -286,6 +290,8 @@ def _bring_up(
     name: str,
     only_preview: bool,
     leavers: _Leavers,
+    refresh: bool,
+    objects: Sequence[Object] = (),
     pause: float = 0,
 ) -> Outcome:
     from tenancy.engine.changes import lost_namespaces, without_file
@@ -293,9 +299,10 @@ def _bring_up(
 
     stack = driver.select(name)
     _refuse_early(driver, plan, stack, leavers)
+    refresh = _settle(driver, plan, report, stack, objects, only_preview) or refresh
     leaving = leavers.by_file | leavers.by_hand
     with driver.released(stack, leaving, for_good=not only_preview):
-        planned = driver.preview(stack)
+        planned = driver.preview(stack, refresh=refresh)
     orphans = [tenant for tenant in without_file(planned, plan) if tenant not in leavers.by_hand]
     if orphans:
         raise Failed(
@@ -314,11 +321,37 @@ def _bring_up(
         for tenant in sorted(leaving):
             _take_out(driver, report, stack, tenant, leavers.timeout)
         for part, resources in _waves(plan, planned)[:-1]:
-            report.show(name, driver.update(stack, resources))
+            report.show(name, driver.update(stack, resources, refresh=refresh))
             report.say(f"{name}: {part} is done; the next in {pause / 60:.0f} min (Ctrl-C ends the run here)")
             time.sleep(pause)
-        report.show(name, driver.update(stack))
+        report.show(name, driver.update(stack, refresh=refresh))
     return planned
+
+
+def _settle(
+    driver: Driver, plan: Plan, report: _Report, stack: Any, objects: Sequence[Object], only_preview: bool
+) -> bool:
+    """Put back what somebody else changed of what the stack made: the engine compares with its state alone. Whether it
+    has to look itself, for what is gone."""
+    from tenancy.engine.driver import Failed
+    from tenancy.live.api import path_of
+    from tenancy.live.drift import NotPutBack, drift, put_back
+
+    # What is only planned is not as planned either: the state, which takes longer to read, knows.
+    if not drift(driver.api, plan.environment, objects):
+        return False
+    made = driver.made(stack)
+    altered = drift(driver.api, plan.environment, (item for item, _ in made.values()))
+    for each in altered:
+        report.say(f"{stack.name}: not as it was made: {each}")
+        if only_preview:
+            continue
+        _, manager = made[path_of(each.item)]
+        try:
+            put_back(driver.api, each, manager)
+        except NotPutBack as error:
+            raise Failed(f"stack {stack.name}: {error}; change: write it by hand as it was, or delete it") from error
+    return not only_preview and any(each.live is None for each in altered)
 
 
 def _waves(plan: Plan, planned: Outcome) -> list[tuple[str, list[str]]]:

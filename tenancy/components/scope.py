@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan.model import Plan, PlatformPlan, TenantPlan
+from tenancy.plan.model import Object, Plan, PlatformPlan, TenantPlan
 from tenancy.spec.environment import Layout
 
 CLUSTER_SUFFIX = ".cluster"
@@ -72,3 +72,8 @@ def select(plan: Plan, scope: Scope, tenant: str | None) -> tuple[PlatformPlan |
     if scope is Scope.TENANT:
         return None, (plan.tenant(tenant or ""),)
     return plan.platform, plan.tenants if scope is Scope.ALL else ()
+
+
+def objects_of(platform: PlatformPlan | None, tenants: Sequence[TenantPlan]) -> list[Object]:
+    """All that a stack makes on the cluster."""
+    return [*(platform.objects() if platform else ()), *(item for tenant in tenants for item in tenant.objects())]

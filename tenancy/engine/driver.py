@@ -20,12 +20,17 @@ from tenancy.components.scope import CLUSTER_SUFFIX
 from tenancy.engine.changes import Outcome, is_door, of_tenant, summary
 from tenancy.engine.recovery import Locked, dead_locks, end_orphans, is_settled, mend_backend, settled
 from tenancy.lab.layout import enter_lab, find_root
-from tenancy.live.api import Api
+from tenancy.live.api import Api, path_of
+from tenancy.plan.model import Object
 from tenancy.spec import ON_LAB, Loaded
 
 PROJECT = "gpu-tenancy"
 PACK = "policy"
 OWN_TYPES = ("kubernetes:", "aws:")
+NO_ENGINE = (
+    "given a PATH without `pulumi`; rule: stacks go through Pulumi's engine; change: for the lab `tenancy lab up`, for "
+    "a cluster install Pulumi's CLI"
+)
 SILENT = "the engine ended without a word; run the command again, it goes on from there"
 
 
@@ -39,27 +44,30 @@ class Driver:
     """The project's folder."""
     context: str
     say: Callable[[str], None]
+    engine: Any
+    """Pulumi's command, asked for its version once."""
 
     @cached_property
     def api(self) -> Api:
         """The API server; Unreachable without one. A cluster that is still to be made has none."""
         return Api(self.context)
 
-    @cached_property
-    def _engine(self) -> Any:
-        """The engine's command, asked for its version once."""
-        from pulumi import automation
-
-        return automation.PulumiCommand()
-
     @classmethod
     def of(cls, loaded: Loaded, say: Callable[[str], None]) -> Driver:
-        """Of the project that the environment's files lie in; LabError without one."""
+        """Of the project that the environment's files lie in; LabError without one, Failed without an engine."""
+        from pulumi import automation
+
         root = find_root(loaded.folder.resolve())
         context = loaded.environment.cluster.context
         enter_lab(context, root)
+        try:
+            engine = automation.PulumiCommand()
+        except FileNotFoundError as error:
+            raise Failed(NO_ENGINE) from error
+        except automation.InvalidVersionError as error:
+            raise Failed(str(error)) from error
         mend_backend(_backend())
-        return cls(root, context, say)
+        return cls(root, context, say, engine)
 
     def select(self, name: str) -> Any:
         """The stack, made if it is not there, and freed of what a dead engine left."""
@@ -67,7 +75,7 @@ class Driver:
 
         lab = {ON_LAB: "true"} if self.context == words.LAB_CONTEXT else {}
         try:
-            options = automation.LocalWorkspaceOptions(env_vars=lab)
+            options = automation.LocalWorkspaceOptions(env_vars=lab | words.OVERRULE, pulumi_command=self.engine)
             stack = automation.create_or_select_stack(name, work_dir=str(self.root), opts=options)
         except automation.CommandError as error:
             raise Failed(f"stack {name}: {_reason(error)}") from error
@@ -86,24 +94,28 @@ class Driver:
         stack.info = lambda *_, **__: nothing
         return stack
 
-    def preview(self, stack: Any) -> Outcome:
-        """What would change; Failed if a mandatory rule of the pack is broken or the program fails."""
-        return self._run(stack, stack.preview, "preview")
+    def preview(self, stack: Any, *, refresh: bool) -> Outcome:
+        """What would change; Failed if a mandatory rule of the pack is broken or the program fails.
 
-    def update(self, stack: Any, only: Sequence[str] = ()) -> Outcome:
+        With `refresh` it looks at what stands first.
+        """
+        return self._run(stack, partial(stack.preview, refresh=refresh), "preview")
+
+    def update(self, stack: Any, only: Sequence[str] = (), *, refresh: bool) -> Outcome:
         """Make it so, or of it only what has these logical names.
 
-        Only after a preview: stack rules of a pack run when resources have been made.
+        With `refresh` it looks at what stands first. Only after a preview: stack rules of a pack run when resources
+        have been made.
         """
         targets = [f"**::{name}" for name in only]
-        return self._run(stack, partial(stack.up, target=targets or None), "update")
+        return self._run(stack, partial(stack.up, target=targets or None, refresh=refresh), "update")
 
     def stacks(self, environment: str) -> list[str]:
         """Stacks of the environment that there are, its tenants' before its own."""
         from pulumi import automation
 
         try:
-            found = automation.LocalWorkspace(work_dir=str(self.root), pulumi_command=self._engine).list_stacks()
+            found = automation.LocalWorkspace(work_dir=str(self.root), pulumi_command=self.engine).list_stacks()
         except automation.CommandError as error:
             raise Failed(f"the stacks of {environment} cannot be listed: {_reason(error)}") from error
         names = sorted(stack.name for stack in found)
@@ -117,6 +129,12 @@ class Driver:
         if name not in self.stacks(environment):
             return False
         return any(found["urn"].endswith(f"::{resource}") for found in self.resources(self.select(name)))
+
+    def made(self, stack: Any) -> dict[str, tuple[Object, str]]:
+        """Of each object that the stack's state holds on the cluster, by its path: what the engine wrote last, and by
+        which field manager."""
+        ours = (found for found in self.resources(stack) if not _on_aws(found) and "kind" in found["inputs"])
+        return {path_of(found["inputs"]): (found["inputs"], found["outputs"]["__fieldManager"]) for found in ours}
 
     def resources(self, stack: Any) -> list[dict[str, Any]]:
         """What the stack's state holds of the cluster and of AWS."""

@@ -218,7 +218,7 @@ def _operator(plan: Plan, layout: Layout, source: Source) -> Mapping[str, str]:
 
 
 def _stack(plan: Plan, name: str, after: str | None, source: Source) -> Object:
-    given = {**PACK, **({"PULUMI_BACKEND_URL": source.backend} if source.backend else {})}
+    given = {**PACK, **words.OVERRULE, **({"PULUMI_BACKEND_URL": source.backend} if source.backend else {})}
     variables: Object = {key: {"type": "Literal", "literal": {"value": value}} for key, value in given.items()}
     if not source.backend:
         token = {"name": "pulumi", "key": "accessToken"}

@@ -7,9 +7,10 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from engine_project import ROOT, Done, Project
+from engine_project import ROOT, Done, Key, Project, canonical
 
 from tenancy.catalog import vocabulary as words
 
@@ -40,11 +41,22 @@ def test_the_update_of_a_merge_previews_first(steps: Project) -> None:
     assert f"{len(steps.objects())} unchanged" in said
 
 
+@contextmanager
+def edited(project: Project) -> Iterator[None]:
+    """A tenant's file as its pull request has it."""
+    file = project.environment / "tenants" / "fraud.yaml"
+    text = file.read_text("utf-8")
+    project.edit("tenants/fraud.yaml", OLD, NEW)
+    try:
+        yield
+    finally:
+        file.write_text(text, "utf-8")
+
+
 def test_a_preview_is_kept_for_the_comment_and_changes_nothing(steps: Project) -> None:
     before = steps.versions()
-    steps.edit("tenants/fraud.yaml", OLD, NEW)
-    done = step(steps, "preview", "local", "local", "update", "out")
-    steps.edit("tenants/fraud.yaml", NEW, OLD)
+    with edited(steps):
+        done = step(steps, "preview", "local", "local", "update", "out")
     assert done.code == 0, done.text
     kept = (steps.folder / "out" / "local.txt").read_text("utf-8")
     assert kept == done.out
@@ -74,9 +86,8 @@ def test_what_the_pack_refuses_fails_the_preview_by_its_id(steps: Project) -> No
 
 
 def test_the_engines_own_preview_is_told_in_the_same_words(steps: Project) -> None:
-    steps.edit("tenants/fraud.yaml", OLD, NEW)
-    shown = steps.pulumi("preview", "--stack", "local", "--policy-pack", "policy", "--json")
-    steps.edit("tenants/fraud.yaml", NEW, OLD)
+    with edited(steps):
+        shown = steps.pulumi("preview", "--stack", "local", "--policy-pack", "policy", "--json")
     assert shown.code == 0, shown.text
     (steps.folder / "preview.json").write_text(shown.out, "utf-8")
     told = steps.tenancy("diff", "--preview", "preview.json", "--format", "json")
@@ -88,6 +99,17 @@ def test_the_engines_own_preview_is_told_in_the_same_words(steps: Project) -> No
     assert gained >= {("User jane@bank.example", "fraud--train", "operator")}
 
 
+@pytest.fixture(scope="module")
+def made(steps: Project) -> dict[Key, dict[str, Any]]:
+    """Each object as the engine made it."""
+    return as_it_is(steps)
+
+
+def as_it_is(project: Project) -> dict[Key, dict[str, Any]]:
+    return {key: canonical(item) for key, item in project.objects().items()}
+
+
+@pytest.mark.usefixtures("made")
 def test_without_drift_the_night_says_nothing(steps: Project) -> None:
     done = step(steps, "drift", "local", "night")
     assert (done.code, done.out) == (0, ""), done.text
@@ -104,6 +126,74 @@ def test_what_somebody_changed_by_hand_is_shown_and_left_alone(steps: Project) -
     report = (steps.folder / "night" / "local.md").read_text("utf-8")
     assert report.startswith("<!-- gpu-tenancy drift: local -->\n")
     assert steps.versions() == before
+
+
+BY_HAND = {
+    'ResourceQuota fraud--train/tenant: spec.hard.pods, spec.hard.secrets, spec.hard["count/x.y"] (new)': (
+        '[{"op": "remove", "path": "/spec/hard/secrets"}, '
+        '{"op": "add", "path": "/spec/hard/count~1x.y", "value": "9"}]',
+        *("resourcequota", "tenant", "-n", "fraud--train"),
+    ),
+    "ValidatingAdmissionPolicy tenancy-templates: spec.matchConditions[name=never] (new)": (
+        '[{"op": "add", "path": "/spec/matchConditions/-", "value": {"name": "never", "expression": "false"}}]',
+        *("validatingadmissionpolicy", "tenancy-templates"),
+    ),
+    "ValidatingAdmissionPolicy tenancy-claims: spec.matchConditions[name=changed].expression": (
+        '[{"op": "replace", "path": "/spec/matchConditions/0/expression", "value": "false"}]',
+        *("validatingadmissionpolicy", "tenancy-claims"),
+    ),
+    # Neither the old list nor both together is one that the API server takes.
+    'ValidatingAdmissionPolicyBinding tenancy-pods: spec.validationActions, spec.validationActions["Warn"] (new)': (
+        '[{"op": "replace", "path": "/spec/validationActions", "value": ["Warn"]}]',
+        *("validatingadmissionpolicybinding", "tenancy-pods"),
+    ),
+    "RoleBinding fraud--train/developer: subjects": (
+        '[{"op": "add", "path": "/subjects/-", "value": {"kind": "User", "name": "eve"}}]',
+        *("rolebinding", "developer", "-n", "fraud--train"),
+    ),
+    'Namespace fraud--serve: metadata.labels["pod-security.kubernetes.io/enforce"], '
+    'metadata.annotations["tenancy.gpu/exceptions"] (new)': (
+        '[{"op": "replace", "path": "/metadata/labels/pod-security.kubernetes.io~1enforce", "value": "privileged"}, '
+        '{"op": "add", "path": "/metadata/annotations/tenancy.gpu~1exceptions", "value": "gpu-02=2999-01-01"}]',
+        *("namespace", "fraud--serve"),
+    ),
+}
+"""What is said of it -> a JSON patch, and of what."""
+TAKEN_AWAY = (
+    ("validatingadmissionpolicybinding", "tenancy-services"),
+    ("networkpolicy", "default-deny", "-n", "fraud--train"),
+)
+
+
+def test_an_update_puts_back_what_somebody_changed_took_away_and_wrote_beside(
+    steps: Project, made: dict[Key, dict[str, Any]]
+) -> None:
+    """The pods of the quota are 999 since the test above."""
+    for patch, *where in BY_HAND.values():
+        done = steps.run("kubectl", "patch", *where, "--type", "json", "--patch", patch)
+        assert done.code == 0, done.text
+    for where in TAKEN_AWAY:
+        done = steps.run("kubectl", "delete", *where)
+        assert done.code == 0, done.text
+    altered = as_it_is(steps)
+    shown = steps.tenancy("up", "local", "--preview")
+    assert shown.code == 0, shown.text
+    assert as_it_is(steps) == altered, "a preview changes nothing"
+    done = step(steps, "update", "local", "local", "update")
+    assert done.code == 0, done.text
+    for said in (shown.out, done.out):
+        told = [line.removeprefix("local: not as it was made: ") for line in said.splitlines() if "as it was" in line]
+        gone = {line for line in told if line.endswith(" is gone")}
+        assert gone == {
+            "ValidatingAdmissionPolicyBinding tenancy-services is gone",
+            "NetworkPolicy fraud--train/default-deny is gone",
+        }
+        assert {line.partition("; by ")[0] for line in told} - gone == set(BY_HAND)
+        assert all("; by kubectl-patch at " in line for line in told if line not in gone)
+    assert as_it_is(steps) == made
+    again = steps.up()
+    assert "not as it was made" not in again.out
+    assert step(steps, "drift", "local", "night").code == 0
 
 
 def test_a_stack_that_cannot_be_looked_at_is_no_drift(steps: Project) -> None:

@@ -257,6 +257,20 @@ def test_a_second_run_and_a_refresh_change_nothing(two: Two, stack: str) -> None
     assert done.code == 0, done.text
 
 
+@pytest.mark.usefixtures("made")
+def test_what_somebody_changed_on_aws_is_put_back_by_a_run_that_looks(two: Two) -> None:
+    """A plain run compares with the state alone: AWS keeps no record of who wrote what."""
+    role = next(r for r in two.aws.live.values() if r.type.endswith(":RolePolicy") and r.inputs["role"] == FRAUDS)
+    planned = json.loads(role.inputs["policy"])
+    wide = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]})
+    for kept in (role.inputs, role.outputs):
+        kept["policy"] = wide
+    for more, stands in (((), json.loads(wide)), (("--refresh",), planned)):
+        done = two.on.tenancy("up", "two", "--stack", "two--fraud", *more)
+        assert done.code == 0, done.text
+        assert json.loads(role.inputs["policy"]) == stands
+
+
 # ── a prefix changes ────────────────────────────────────────────────────────────────────────────────────────────────
 
 OLD, BOTH, NEW = (

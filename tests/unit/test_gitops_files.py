@@ -139,6 +139,8 @@ def test_the_operator_has_a_stack_for_each_and_tenants_wait_for_the_platform(pla
     assert after["bank/gpu-tenancy/bank--fraud"] == ["bank"]
     for item in made.values():
         assert item["spec"]["envRefs"]["PULUMI_OPTION_POLICY_PACK"]["literal"]["value"] == "policy"
+        # It looks first, and would end at a field that somebody else wrote.
+        assert item["spec"]["envRefs"]["PULUMI_K8S_ENABLE_PATCH_FORCE"]["literal"]["value"] == "true"
         assert item["spec"]["destroyOnFinalize"] is False
         assert item["spec"]["workspaceTemplate"]["spec"]["image"] == IMAGE
 
