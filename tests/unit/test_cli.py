@@ -152,3 +152,15 @@ def test_the_module_runs_as_the_command_does(spec: Any) -> None:
         [sys.executable, "-m", "tenancy", "validate", str(spec.path)], capture_output=True, check=False
     )
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("command", ["up", "down"])
+def test_without_an_engine_a_sentence_says_where_it_comes_from(
+    spec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    (spec.path / "Pulumi.yaml").write_text("name: scratch\nruntime: python\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = run(command, spec.path, *(["--yes"] if command == "down" else []))
+    assert result.exit_code == 1
+    assert "given a PATH without `pulumi`; rule: stacks go through Pulumi's engine" in result.stderr
+    assert "`tenancy lab up`" in result.stderr
