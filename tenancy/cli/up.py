@@ -114,8 +114,8 @@ def command(
                 report.say(f"{name}: nothing to compare with before the platform stands")
                 continue
             try:
-                owned = select(plan, scope, tenant)
-                outcome = _bring_up(driver, plan, report, name, only_preview, leavers, refresh, objects_of(*owned))
+                owned = _Owned.of(plan, tenant, objects_of(*select(plan, scope, tenant)))
+                outcome = _bring_up(driver, plan, report, name, only_preview, leavers, refresh, owned)
                 guarded = not only_preview or not outcome.changes
             except Failed as error:
                 if scope is not Scope.TENANT:
@@ -291,7 +291,7 @@ def _bring_up(
     only_preview: bool,
     leavers: _Leavers,
     refresh: bool,
-    objects: Sequence[Object] = (),
+    owned: _Owned | None = None,
     pause: float = 0,
 ) -> Outcome:
     from tenancy.engine.changes import lost_namespaces, without_file
@@ -299,7 +299,8 @@ def _bring_up(
 
     stack = driver.select(name)
     _refuse_early(driver, plan, stack, leavers)
-    refresh = _settle(driver, plan, report, stack, objects, only_preview) or refresh
+    if owned:
+        refresh = _settle(driver, report, stack, owned, only_preview) or refresh
     leaving = leavers.by_file | leavers.by_hand
     with driver.released(stack, leaving, for_good=not only_preview):
         planned = driver.preview(stack, refresh=refresh)
@@ -328,9 +329,20 @@ def _bring_up(
     return planned
 
 
-def _settle(
-    driver: Driver, plan: Plan, report: _Report, stack: Any, objects: Sequence[Object], only_preview: bool
-) -> bool:
+class _Owned(NamedTuple):
+    """What a stack makes on the cluster."""
+
+    selector: str
+    """Labels that all of it has, and little else."""
+    objects: Sequence[Object]
+
+    @classmethod
+    def of(cls, plan: Plan, tenant: str | None, objects: Sequence[Object]) -> _Owned:
+        alone = f",{words.TENANT}={tenant}" if tenant else ""
+        return cls(f"{words.ENVIRONMENT}={plan.environment}{alone}", objects)
+
+
+def _settle(driver: Driver, report: _Report, stack: Any, owned: _Owned, only_preview: bool) -> bool:
     """Put back what somebody else changed of what the stack made: the engine compares with its state alone. Whether it
     has to look itself, for what is gone."""
     from tenancy.engine.driver import Failed
@@ -338,10 +350,10 @@ def _settle(
     from tenancy.live.drift import NotPutBack, drift, put_back
 
     # What is only planned is not as planned either: the state, which takes longer to read, knows.
-    if not drift(driver.api, plan.environment, objects):
+    if not drift(driver.api, owned.selector, owned.objects):
         return False
     made = driver.made(stack)
-    altered = drift(driver.api, plan.environment, (item for item, _ in made.values()))
+    altered = drift(driver.api, owned.selector, (item for item, _ in made.values()))
     for each in altered:
         report.say(f"{stack.name}: not as it was made: {each}")
         if only_preview:

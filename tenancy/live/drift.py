@@ -1,8 +1,8 @@
 """What somebody else did to objects of the engine's since it made them, by server-side apply's own record.
 
 The API server keeps who wrote which field (`metadata.managedFields`, KEP-555): a value that somebody else changed is
-theirs from then on, one that they removed is nobody's, and what they wrote beside it is theirs alone. So nothing is
-compared by value, and a list for each kind is all that is asked.
+theirs from then on, one that they removed is nobody's, and what they wrote beside it is theirs alone. So what the API
+server fills in or writes in another form is no difference, and a list for each kind is all that is asked.
 """
 
 from __future__ import annotations
@@ -55,21 +55,24 @@ class Drift:
         return f"{name_of(self.item)}: {', '.join(fields)}{f'; by {self.by}' if self.by else ''}"
 
 
-def drift(api: Api, environment: str, items: Iterable[Object]) -> list[Drift]:
-    """Of each object that is not as the engine made it; what it never made is gone, too."""
+def drift(api: Api, selector: str, items: Iterable[Object]) -> list[Drift]:
+    """Of each object that is not as the engine made it, of those that have these labels; what it never made is gone,
+    too."""
     lists: dict[tuple[str, str], dict[tuple[str, str], Object]] = {}
     found = []
     for item in items:
         kind = (item["apiVersion"], item["kind"])
         if kind not in lists:
-            listed = api.items(f"{collection(*kind)}?labelSelector={words.ENVIRONMENT}={environment}", absent=True)
+            listed = api.items(f"{collection(*kind)}?labelSelector={selector}", absent=True)
             lists[kind] = {_key(each): each for each in listed}
         live = lists[kind].get(_key(item))
         if live is None:
             found.append(Drift(item, None))
             continue
         ours, theirs = _owned(live, ours=True), _owned(live, ours=False)
-        changed, added = tuple(_lost(item, ours)), tuple(_beside(item, ours, theirs))
+        # Who wrote the same value has its name on it, and changed nothing.
+        changed = tuple(path for path in _lost(item, ours) if _value(live, path) != _value(item, path))
+        added = tuple(_beside(item, ours, theirs))
         if changed or added:
             found.append(Drift(item, live, changed, added, _writers(live)))
     return found
@@ -174,9 +177,9 @@ def _lost(item: Object, ours: Node) -> Iterator[Path]:
 def _lost_below(value: object, key: str, parent: Node, above: Path) -> Iterator[Path]:
     path = (*above, key)
     if key not in parent:
-        if value or value == {}:
+        if value:
             yield path
-        return  # of an empty list, false or nothing the API server keeps no owner
+        return  # of what is empty or false the API server keeps no owner
     node = parent[key]
     if not node:
         return  # one value, or a list or map that has one owner
@@ -233,6 +236,20 @@ def _beside_below(value: object, key: str, node: Node, parent: Node, above: Path
         else:
             planned = value.get(each.removeprefix("f:")) if isinstance(value, Mapping) else None
         yield from _beside_below(planned, each, below, parent.get(key) or {}, path)
+
+
+def _value(tree: Any, path: Path) -> object:
+    """What is at the path; None if nothing."""
+    for key in path:
+        kind, _, name = key.partition(":")
+        if kind == "f":
+            tree = tree.get(name) if isinstance(tree, Mapping) else None
+        elif kind == "k":
+            wanted = json.loads(name)
+            tree = next((each for each in tree or () if all(each.get(k) == v for k, v in wanted.items())), None)
+        else:
+            tree = json.loads(name) if json.loads(name) in (tree or ()) else None
+    return tree
 
 
 def _spoken(path: Path) -> str:

@@ -97,6 +97,7 @@ def test_a_second_run_changes_nothing(project: Project) -> None:
     done = project.tenancy("up", "bank", "--lab", *ONLY)
     assert done.code == 0, done.text
     assert "update" not in done.out
+    assert "not as it was made" not in done.out
     assert project.versions() == versions
     assert project.state_digest() == states
 
