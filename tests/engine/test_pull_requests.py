@@ -172,6 +172,13 @@ def test_an_update_puts_back_what_somebody_changed_took_away_and_wrote_beside(
     for patch, *where in BY_HAND.values():
         done = steps.run("kubectl", "patch", *where, "--type", "json", "--patch", patch)
         assert done.code == 0, done.text
+    owned = ("networkpolicy", "dns", "-n", "fraud--train")
+    with steps.api() as api:
+        root = api.get("/api/v1/namespaces/fraud--train/configmaps/kube-root-ca.crt")["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "kube-root-ca.crt", "uid": root}
+    patch = json.dumps({"metadata": {"ownerReferences": [owner]}})
+    assert steps.run("kubectl", "patch", *owned, "--type", "merge", "--patch", patch).code == 0
+    expected = {*BY_HAND, f"NetworkPolicy fraud--train/dns: metadata.ownerReferences[uid={root}] (new)"}
     for where in TAKEN_AWAY:
         done = steps.run("kubectl", "delete", *where)
         assert done.code == 0, done.text
@@ -188,7 +195,7 @@ def test_an_update_puts_back_what_somebody_changed_took_away_and_wrote_beside(
             "ValidatingAdmissionPolicyBinding tenancy-services is gone",
             "NetworkPolicy fraud--train/default-deny is gone",
         }
-        assert {line.partition("; by ")[0] for line in told} - gone == set(BY_HAND)
+        assert {line.partition("; by ")[0] for line in told} - gone == expected
         assert all("; by kubectl-patch at " in line for line in told if line not in gone)
     assert as_it_is(steps) == made
     again = steps.up()
