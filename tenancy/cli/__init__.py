@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
+import os
+import sys
+from typing import Any
 
 import click
 
@@ -35,6 +40,9 @@ COMMANDS = {
 }
 
 
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+
+
 class _Commands(click.Group):  # click names the arguments, used or not
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -43,6 +51,20 @@ class _Commands(click.Group):  # click names the arguments, used or not
         if cmd_name not in COMMANDS:
             return None
         return importlib.import_module(f"tenancy.cli.{cmd_name.replace('-', '_')}").command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            from tenancy.cli.common import BAD_INPUT, fail
+
+            with contextlib.suppress(OSError, ValueError):
+                # What is left in the buffer would fail once more at the end.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            given = f"an output that takes nothing more ({error.strerror})"
+            fail(f"given {given}; rule: what is asked for can be written; change: write it elsewhere", BAD_INPUT)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import click
@@ -40,6 +41,18 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
     """End with one message on stderr."""
     click.echo(f"tenancy: {message}", err=True)
     sys.exit(code)
+
+
+@contextlib.contextmanager
+def writing() -> Generator[None]:
+    """What is written to --out within, or a message: a place that cannot be written is bad input."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            raise
+        given = f"--out {error.filename}"
+        fail(f"given {given}; rule: a path that can be written ({error.strerror}); change: another path", BAD_INPUT)
 
 
 def load_or_exit(environment: str, form: str = "text", lab: bool = False) -> Loaded:

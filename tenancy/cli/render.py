@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from tenancy.cli.common import BAD_INPUT, environment_argument, example, fail, load_or_exit
+from tenancy.cli.common import BAD_INPUT, environment_argument, example, fail, load_or_exit, writing
 
 _TOOLS = ("argo", "flux", "operator", "deployments")
 
@@ -55,7 +55,8 @@ def command(environment: str, out: Path, tool: str | None, repo: str | None, **g
     elif repo:
         fail("given --repo without --gitops; rule: it is for a tool; change: name the tool, or drop it", BAD_INPUT)
     try:
-        count = write(plan, out, wanted)
+        with writing():
+            count = write(plan, out, wanted)
     except ForeignFiles as error:
         fail(str(error), BAD_INPUT)
     click.echo(f"{count} objects in {out}")

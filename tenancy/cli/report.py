@@ -23,6 +23,7 @@ from tenancy.cli.common import (
     load_or_exit,
     print_json,
     tenant_or_exit,
+    writing,
 )
 from tenancy.cli.new import optional_environment, the_environment
 
@@ -135,14 +136,11 @@ def dashboards(environment: str, out: Path) -> None:
 
 
 def _write(files: Mapping[Path, str]) -> None:
-    """Write what was made, all of it or a message; `OSError` is bad input."""
-    try:
+    """Write what was made, all of it or a message."""
+    with writing():
         for path, text in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
-    except OSError as error:
-        given = f"--out {error.filename}"
-        fail(f"given {given}; rule: a path that can be written ({error.strerror}); change: another path", BAD_INPUT)
     for path, text in files.items():
         click.echo(f"{path}: {-(-len(text.encode()) // 1024)} KiB", err=True)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from tenancy.cli.common import example
+from tenancy.cli.common import example, writing
 
 
 @click.command("schema", epilog=example("tenancy schema tenant"))
@@ -20,8 +20,9 @@ def command(kind: str | None, markdown: bool, out: Path | None) -> None:
         click.echo(reference(), nl=False)
         return
     if out:
-        out.mkdir(parents=True, exist_ok=True)
-        for name in MODELS:
-            (out / f"{name}.json").write_text(json.dumps(schema(name), indent=1) + "\n", "utf-8")
+        with writing():
+            out.mkdir(parents=True, exist_ok=True)
+            for name in MODELS:
+                (out / f"{name}.json").write_text(json.dumps(schema(name), indent=1) + "\n", "utf-8")
     for name in [kind] if kind else [] if out else list(MODELS):
         click.echo(json.dumps(schema(name), indent=2))

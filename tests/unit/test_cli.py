@@ -164,3 +164,24 @@ def test_without_an_engine_a_sentence_says_where_it_comes_from(
     assert result.exit_code == 1
     assert "given a PATH without `pulumi`; rule: stacks go through Pulumi's engine" in result.stderr
     assert "`tenancy lab up`" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["/proc/x", "a" * 300])
+@pytest.mark.parametrize("words", [["render", "local"], ["schema"]])
+def test_a_folder_that_cannot_be_made_is_bad_input(words: list[str], name: str, tmp_path: Path) -> None:
+    result = run(*words, "--out", tmp_path / name)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "rule: a path that can be written" in result.stderr
+    assert run(*words, "--out", tmp_path / "x").exit_code == 0
+
+
+@pytest.mark.parametrize(("place", "code"), [("/dev/full", 2), ("/dev/null", 0)])
+@pytest.mark.parametrize("words", [["rules"], ["rules", "--markdown"], ["schema"], ["validate", "local"]])
+def test_an_output_without_room_is_said_and_is_bad_input(words: list[str], place: str, code: int) -> None:
+    with Path(place).open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tenancy", *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert ("No space left on device" in done.stderr) is bool(code)
