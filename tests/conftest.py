@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import sys
 from collections.abc import Callable, Generator, Iterator
@@ -111,6 +112,11 @@ storage:
 """
 
 FILES = {"environment.yaml": ENVIRONMENT, "tenants/fraud.yaml": FRAUD, "tenants/research.yaml": RESEARCH}
+
+
+def in_days(count: int) -> str:
+    """A day from now, as files have it."""
+    return (dt.date.today() + dt.timedelta(days=count)).isoformat()
 
 
 class SpecFolder:

@@ -96,7 +96,7 @@ _ALL = (
     ),
     Rule(
         "stor-01",
-        "a prefix is relative, ends with '/' and holds no wildcard or '..'",
+        "a prefix is relative, of printable ASCII, ends with '/' and holds no wildcard, quote or '..'",
         "'teams/fraud' without the slash also matches 'teams/fraud-2'",
         "write the prefix as 'teams/<tenant>/'",
         _CRITICAL,
@@ -424,7 +424,7 @@ _ALL = (
     ),
     Rule(
         "exc-01",
-        "an exception names a waivable rule and ends on a date in the future",
+        "an exception names a waivable rule once and ends on a day of the next 366",
         "a waiver without an end is a policy change that nobody decided",
         "renew the date after a review, or remove the exception and what needs it",
     ),
@@ -1063,8 +1063,8 @@ _ALL = (
     # Objects that platform programs make
     Rule(
         "quota-01",
-        "a quota has only keys that the API server enforces",
-        "'limits.nvidia.com/gpu' and a bare 'nvidia.com/gpu' are stored and never counted",
+        "a quota has only keys that the API server takes and enforces",
+        "'limits.nvidia.com/gpu' and a bare 'nvidia.com/gpu' are stored and never counted; 'count/a/b' stops the run",
         "write extended resources as requests.<domain>/<name>",
     ),
     Rule(

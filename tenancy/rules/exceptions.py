@@ -10,6 +10,7 @@ from typing import Any
 
 from tenancy.rules.catalogue import RULES, Violation
 from tenancy.rules.found import Finding
+from tenancy.rules.values import day, unbounded_end
 
 _MAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 _SHORTEST, _LONGEST = 10, 500
@@ -74,11 +75,12 @@ def _waiver(where: str, entry: Any, rules: Collection[str]) -> Waiver:
         raise Violation("exc-01", f"{where}.reason: {texts['reason']!r}", change)
     if not _MAIL.fullmatch(texts["owner"]):
         raise Violation("exc-01", f"{where}.owner: {texts['owner']!r}", "write the mail address of who answers for it")
-    try:
-        day = until if type(until) is dt.date else dt.date.fromisoformat(str(until))
-    except ValueError:
-        raise Violation("exc-01", f"{where}.until: {until!r}", "write its last day like 2027-03-31") from None
-    return Waiver(until=day, **texts)
+    last = until if type(until) is dt.date else day(str(until))
+    if last is None:
+        raise Violation("exc-01", f"{where}.until: {until!r}", "write its last day like 2027-03-31")
+    if last > dt.date.today() and (given := unbounded_end(last)):
+        raise Violation("exc-01", f"{where}.{given}")
+    return Waiver(until=last, **texts)
 
 
 def waived_by(finding: Finding, given: Iterable[Waiver], today: dt.date) -> Waiver | None:

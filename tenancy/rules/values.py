@@ -5,11 +5,19 @@ Each function answers with what was given that breaks its rule, or None.
 
 from __future__ import annotations
 
+import datetime as dt
 import ipaddress
 import re
 from collections.abc import Collection
 
 from tenancy.catalog import vocabulary as words
+
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_QUALIFIED_NAME = re.compile(
+    rf"((?=[^/]{{1,253}}/){_SUBDOMAIN}/)?(?=[^/]{{1,63}}\Z)[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+)
+"""Kubernetes' (IsQualifiedName): the API server refuses any other key of a quota."""
 
 DNS_LABEL = re.compile(r"[a-z]([a-z0-9]|-(?!-))*(?<!-)")
 
@@ -49,17 +57,15 @@ def name_misfit(name: str, longest: int) -> str | None:
 
 
 def unenforced_quota_keys(keys: Collection[str]) -> list[str]:
-    """quota-01: keys that the API server would store and never count."""
+    """quota-01: keys that the API server would refuse, or store and never count."""
 
     def counted(key: str) -> bool:
+        if not _QUALIFIED_NAME.fullmatch(key):
+            return False
         if "/" not in key:
             return key in _STANDARD_QUOTA_KEYS or key.startswith("requests.hugepages-")
-        prefix, _, rest = key.partition("/")
-        if prefix == "count":
-            return bool(rest)
-        return (len(prefix) > len("requests.") and prefix.startswith("requests.") and bool(rest)) or key.endswith(
-            _ENFORCED_SUFFIXES
-        )
+        prefix = key.partition("/")[0]
+        return prefix == "count" or prefix.startswith("requests.") or key.endswith(_ENFORCED_SUFFIXES)
 
     return [key for key in sorted(keys) if not counted(key)]
 
@@ -136,14 +142,12 @@ def wide_range(cidr: str) -> str | None:
 
 
 def unsafe_prefix(prefix: str) -> str | None:
-    """stor-01."""
+    """stor-01. In a policy's JSON each character of a prefix is one byte, so that what it needs can be reckoned."""
     if not prefix.endswith("/") or prefix.startswith("/"):
         return f"{prefix!r}"
-    if (
-        any(part in {"", ".", ".."} for part in prefix[:-1].split("/"))
-        or re.search(r"[*?$\\{}\s]", prefix)
-        or not prefix.isprintable()
-    ):
+    if any(part in {"", ".", ".."} for part in prefix[:-1].split("/")):
+        return f"{prefix!r}"
+    if re.search(r"[*?$\\{}\"\s]", prefix) or not (prefix.isascii() and prefix.isprintable()):
         return f"{prefix!r}"
     return None
 
@@ -161,7 +165,7 @@ def foreign_arn(arn: str, account: str, region: str) -> str | None:
     return None
 
 
-_BROAD = re.compile(r"[*?${}\s]")
+_BROAD = re.compile(r"[*?${}\"\\\s]")
 
 
 def broad_subject(text: str, *, path: bool) -> str | None:
@@ -170,6 +174,28 @@ def broad_subject(text: str, *, path: bool) -> str | None:
         return repr(text)
     if path and (len(text.split("/")) < 2 or any(part in {"", ".", ".."} for part in text.split("/"))):
         return repr(text)
+    return None
+
+
+def day(text: str) -> dt.date | None:
+    """The day that a text of the form 2027-01-31 means."""
+    try:
+        return dt.date.fromisoformat(text) if _DAY.fullmatch(text) else None
+    except ValueError:
+        return None
+
+
+LONGEST_EXCEPTION = 366
+"""Days for which an exception holds at most: a review in each year."""
+
+
+def unbounded_end(until: dt.date) -> str | None:
+    """exc-01: a last day that is past, or further ahead than anybody decides today."""
+    ahead = (until - dt.date.today()).days
+    if ahead < 0:
+        return f"until: {until}, which is past"
+    if ahead > LONGEST_EXCEPTION:
+        return f"until: {until}, which is {ahead} days ahead"
     return None
 
 

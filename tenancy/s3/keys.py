@@ -34,7 +34,7 @@ def check_bucket(bucket: str) -> str:
 def check_prefix(prefix: str) -> str:
     """The rule of the tenant's file, stor-01."""
     if given := unsafe_prefix(prefix):
-        rule = "stor-01: a prefix is relative, ends with '/' and holds no wildcard or '..'"
+        rule = "stor-01: a prefix is relative, of printable ASCII, ends with '/' and holds no wildcard, quote or '..'"
         raise UnsafeKey(given, rule, "write the prefix as the tenant's file has it, like 'teams/fraud/'")
     if flaw := _flaw(prefix[:-1]):
         raise UnsafeKey(repr(prefix), *flaw)

@@ -23,7 +23,7 @@ from pydantic_core import CoreSchema, core_schema
 from tenancy.catalog import quantity
 from tenancy.catalog import vocabulary as words
 from tenancy.rules.catalogue import Violation
-from tenancy.rules.values import name_misfit
+from tenancy.rules.values import day, name_misfit
 from tenancy.spec.source import Location
 
 NEEDS_TEXT = "a text is needed"
@@ -101,7 +101,8 @@ class Form:
     """A text of a form: the pattern for editors, words for people."""
 
     def __init__(self, pattern: str, rule: str, change: str, longest: int | None = None) -> None:
-        self.compiled = re.compile(pattern)
+        # As JSON Schema reads \w and \d; policies are reckoned by characters, and ASCII's are one byte each.
+        self.compiled = re.compile(pattern, re.ASCII)
         self.rule, self.change, self.longest = rule, change, longest
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -177,11 +178,8 @@ def _quantity(value: Any) -> str:
 def _date(value: Any) -> Any:
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return value
-    try:
-        if isinstance(value, str) and len(value) == len("2027-01-31"):
-            return dt.date.fromisoformat(value)
-    except ValueError:
-        pass
+    if isinstance(value, str) and (meant := day(value)):
+        return meant
     raise plain(written(value), "a date is needed", "write it as 2027-01-31")
 
 

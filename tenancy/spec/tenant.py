@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections import Counter
 from collections.abc import Collection, Iterator
 from enum import StrEnum
@@ -12,7 +11,14 @@ from pydantic import BeforeValidator, Field
 
 from tenancy.catalog import vocabulary as words
 from tenancy.rules.catalogue import RULES
-from tenancy.rules.values import foreign_subject, unsafe_prefix, unsafe_range, weak_pod_security
+from tenancy.rules.values import (
+    LONGEST_EXCEPTION,
+    foreign_subject,
+    unbounded_end,
+    unsafe_prefix,
+    unsafe_range,
+    weak_pod_security,
+)
 from tenancy.spec.base import (
     Count,
     Day,
@@ -317,15 +323,15 @@ class Waiver(Spec):
     object: _Word = Field(description="What it holds for: a part of the tenant.")
     reason: _Reason = Field(description="Why, in a sentence an auditor reads.")
     owner: Mail = Field(description="Who answers for it.")
-    until: Day = Field(description="Last day on which it holds.")
+    until: Day = Field(description=f"Last day on which it holds, {LONGEST_EXCEPTION} days ahead at most.")
 
     def mistakes(self) -> Iterator[Mistake]:
         rule = RULES.get(self.rule)
         if rule is None or not rule.waivable:
             known = ", ".join(r.id for r in RULES.values() if r.waivable)
             yield broken(("rule",), "exc-01", f"rule {self.rule!r}", f"only these can be waived: {known}")
-        if self.until < dt.date.today():
-            yield broken(("until",), "exc-01", f"until: {self.until}, which is past")
+        if given := unbounded_end(self.until):
+            yield broken(("until",), "exc-01", given)
 
 
 def held(names: Collection[str], namespace: Namespace) -> bool:
@@ -415,7 +421,12 @@ class Tenant(Spec):
         for where, given in self._limited():
             if given not in parts:
                 yield broken(where, "ref-01", f"namespace {given!r}", known)
+        again: dict[tuple[str, str], int] = {}
         for i, waiver in enumerate(self.exceptions):
+            first = again.setdefault((waiver.rule, waiver.object), i)
+            if first != i:
+                given = f"{waiver.rule} for {waiver.object}, as exceptions[{first}]"
+                yield broken(("exceptions", i), "exc-01", given, "keep one of the two")
             if waiver.object not in parts:
                 yield broken(("exceptions", i, "object"), "exc-01", f"object {waiver.object!r}", known)
         for i, namespace in enumerate(self.namespaces):

@@ -16,6 +16,7 @@ from tenancy.plan import names, shared_aws, tenants_own, workloads
 from tenancy.plan.bucket_policies import access_point_policy, bucket_policy
 from tenancy.plan.documents import length
 from tenancy.plan.identity import roles
+from tenancy.rules.values import unsafe_prefix
 from tenancy.spec import Environment, Tenant
 from tenancy.spec.holdings import (
     PLATFORM_ASSOCIATIONS,
@@ -70,6 +71,10 @@ def tenant(name: str = "fraud", **more: Any) -> Tenant:
 POINTS = "arn:aws:elasticfilesystem:eu-central-1:111122223333:access-point/fsap-"
 ACCESSES = ("read-only", "write-once", "append-only", "read-write")
 texts = st.text("bcdfghjk", min_size=3, max_size=24)
+OF_PREFIXES = [c for c in map(chr, (*range(256), 0x4E2D, 0x1F600)) if unsafe_prefix(f"x{c}x/") is None and c != "/"]
+prefixes = st.lists(st.text(OF_PREFIXES, min_size=3, max_size=24), min_size=1, max_size=4).map(
+    lambda folders: "/".join(folders) + "/"
+)
 
 
 @st.composite
@@ -90,7 +95,7 @@ def tenants_of(draw: st.DrawFn, buckets: list[str]) -> list[Tenant]:
         grant = st.fixed_dictionaries(
             {
                 "bucket": st.sampled_from(buckets),
-                "prefix": st.lists(texts, min_size=1, max_size=4).map(lambda folders: "/".join(folders) + "/"),
+                "prefix": prefixes,
                 "access": st.sampled_from(ACCESSES),
                 "namespaces": some,
             }

@@ -28,6 +28,7 @@ from tenancy.rules.found import UNKNOWN, Finding
 from tenancy.rules.kinds import GROUPS
 from tenancy.rules.levels import Level, Preset, level_of
 from tenancy.spec import load
+from tests.conftest import in_days
 
 ROOT = Path(__file__).parents[2]
 FOREIGN = ROOT / "tests" / "foreign"
@@ -67,7 +68,7 @@ WAIVER = {
     "resource": QUOTA,
     "reason": "counted by another controller",
     "owner": "platform@bank.example",
-    "until": "2099-12-31",
+    "until": in_days(99),
 }
 
 
@@ -449,6 +450,8 @@ def test_an_exception_that_nothing_needs_is_told(tmp_path: Path) -> None:
     [
         ({"rule": "quota-99"}, "exceptions[0].rule: 'quota-99', a rule that there is not"),
         ({"until": "soon"}, "exceptions[0].until: 'soon'"),
+        ({"until": "2027-W05-1"}, "exceptions[0].until: '2027-W05-1'"),
+        ({"until": in_days(367)}, "which is 367 days ahead"),
         ({"until": None}, "exceptions[0]: no until"),
         ({"reason": "because"}, "exceptions[0].reason: 'because'"),
         ({"owner": "me"}, "exceptions[0].owner: 'me'"),

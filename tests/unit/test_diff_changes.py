@@ -18,7 +18,7 @@ from tenancy.diff import outputs
 from tenancy.diff.alarms import Alarm, alarm
 from tenancy.diff.changes import UNKNOWN, Change, Side, Topic, diff
 from tenancy.diff.sources import of_folder
-from tests.conftest import SpecFolder
+from tests.conftest import SpecFolder, in_days
 
 FRAUD, RESEARCH, ENVIRONMENT = "tenants/fraud.yaml", "tenants/research.yaml", "environment.yaml"
 PRICES = "prices: {a100-40gb: 2, l4: 1}\n"
@@ -56,9 +56,10 @@ def changes(before: Path, spec: SpecFolder, edit: Edit) -> tuple[Change, ...]:
     return diff(of_folder(before, "before"), of_folder(spec.path, "after"))
 
 
-WAIVER = """\
+UNTIL = in_days(99)
+WAIVER = f"""\
 exceptions:
-  - {rule: ns-03, object: main, reason: a vendor's image runs as root, owner: sec@bank.example, until: 2099-01-31}
+  - {{rule: ns-03, object: main, reason: a vendor's image runs as root, owner: sec@bank.example, until: {UNTIL}}}
 """
 CASES: dict[str, tuple[Edit, Topic, tuple[Any, ...], Alarm | None, str]] = {
     "less is guaranteed": (
@@ -196,9 +197,9 @@ CASES: dict[str, tuple[Edit, Topic, tuple[Any, ...], Alarm | None, str]] = {
             spec.add(RESEARCH, WAIVER),
         ),
         Topic.EXCEPTION,
-        ("research", "ns-03 in main", ..., None, "until 2099-01-31"),
+        ("research", "ns-03 in main", ..., None, f"until {UNTIL}"),
         Alarm.NEW_EXCEPTION,
-        "! research: ns-03 in main is waived until 2099-01-31: a vendor's image runs as root",
+        f"! research: ns-03 in main is waived until {UNTIL}: a vendor's image runs as root",
     ),
     "a namespace goes": (
         replaced(RESEARCH, "people:", "namespaces: [other]\npeople:"),

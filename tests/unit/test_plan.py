@@ -23,6 +23,7 @@ from tenancy.rules.catalogue import RULES
 from tenancy.rules.values import gpu_keys, unenforced_quota_keys
 from tenancy.spec import Environment, Loaded, Tenant
 from tenancy.spec.environment import OWN_QUOTA_KEYS
+from tests.conftest import in_days
 
 
 def kinds(objects: Iterable[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
@@ -384,11 +385,12 @@ def test_a_waiver_in_force_stands_on_its_part_alone(spec: Any) -> None:
     spec.add(
         "tenants/fraud.yaml",
         "exceptions:\n"
-        "  - {rule: ns-03, object: train, reason: needs a vendor image, owner: a@b.example, until: 2999-12-31}\n",
+        "  - {rule: ns-03, object: train, reason: needs a vendor image, owner: a@b.example, "
+        f"until: {in_days(9)}}}\n",
     )
     loaded = spec.load()
     plan = make_plan(loaded.environment, loaded.tenants)
-    assert _annotations(plan, "fraud--train")[words.EXCEPTIONS] == "ns-03=2999-12-31"
+    assert _annotations(plan, "fraud--train")[words.EXCEPTIONS] == f"ns-03={in_days(9)}"
     assert words.EXCEPTIONS not in _annotations(plan, "fraud--serve")
 
 

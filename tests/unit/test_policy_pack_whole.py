@@ -22,6 +22,7 @@ from tenancy.rules.catalogue import RULES, Violation
 from tenancy.rules.kinds import GROUPS, placed, ruled
 from tenancy.rules.levels import REGULATED_ALONE, Preset
 from tenancy.spec import load
+from tests.conftest import in_days
 
 ROOT = Path(__file__).parents[2]
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
@@ -31,7 +32,7 @@ WAIVER = {
     "resource": QUOTA.finding,
     "reason": "counted by another controller",
     "owner": "platform@bank.example",
-    "until": "2099-12-31",
+    "until": in_days(99),
 }
 Object = dict[str, Any]
 
@@ -225,7 +226,7 @@ def test_an_exception_is_told_and_stops_nothing(pack: ModuleType, tmp_path: Path
         said = judged(pack, list(QUOTA.broken), {"exceptions": given})
         assert refused(said) == set()
         assert said["isolation-advisory"] == [
-            f"excepted: quota-01 for {QUOTA.finding} until 2099-12-31, platform@bank.example: {WAIVER['reason']}"
+            f"excepted: quota-01 for {QUOTA.finding} until {WAIVER['until']}, platform@bank.example: {WAIVER['reason']}"
         ]
 
 

@@ -59,6 +59,9 @@ def test_anything_else_is_no_name(name: str) -> None:
         "count/jobs.batch",
         "requests.hugepages-2Mi",
         "gold.storageclass.storage.k8s.io/requests.storage",
+        "count/Jobs.batch",
+        f"count/{'a' * 63}",
+        f"requests.{'a' * 63}.{'b' * 63}.{'c' * 63}.{'d' * 52}/x",
     ],
 )
 def test_a_quota_key_that_is_counted_passes(key: str) -> None:
@@ -76,9 +79,23 @@ def test_a_quota_key_that_is_counted_passes(key: str) -> None:
         "requests./gpu",
         "limits.hugepages-2Mi",
         "Pods",
+        "count/a b",
+        "count/a/b",
+        "count/é",
+        "count/a.",
+        "count/a\n",
+        f"count/{'a' * 64}",
+        f"requests.{'a' * 63}.{'b' * 63}.{'c' * 63}.{'d' * 53}/x",
+        "requests.é/x",
+        "requests.X/y",
+        "requests.x./y",
+        "requests.x/y/z",
+        "requests.hugepages-2 Mi",
+        " .storageclass.storage.k8s.io/requests.storage",
+        ".storageclass.storage.k8s.io/requests.storage",
     ],
 )
-def test_a_quota_key_that_is_stored_and_never_counted_is_named(key: str) -> None:
+def test_a_quota_key_that_is_refused_or_never_counted_is_named(key: str) -> None:
     assert unenforced_quota_keys(["pods", key]) == [key]
 
 
@@ -159,7 +176,7 @@ def test_a_range_that_names_nobody_is_wide(cidr: str, wide: bool) -> None:
     assert bool(wide_range(cidr)) is wide
 
 
-@pytest.mark.parametrize("prefix", ["a/", "teams/fraud/", "teams/fraud-2/2026/", "teams/..fraud/", "ü/"])
+@pytest.mark.parametrize("prefix", ["a/", "teams/fraud/", "teams/fraud-2/2026/", "teams/..fraud/", "+'~/"])
 def test_an_exact_prefix_is_safe(prefix: str) -> None:
     assert unsafe_prefix(prefix) is None
 
@@ -183,9 +200,12 @@ def test_an_exact_prefix_is_safe(prefix: str) -> None:
         "a\n/",
         "a\\/",
         "a/\x00/",
+        "a\u200b/",
+        "ü/",
+        'a"/',
     ],
 )
-def test_a_prefix_that_could_match_more_is_unsafe(prefix: str) -> None:
+def test_a_prefix_that_could_match_more_or_is_written_longer_is_unsafe(prefix: str) -> None:
     assert unsafe_prefix(prefix) is not None
 
 

@@ -12,7 +12,7 @@ import pytest
 from tenancy.catalog.boards import BOARDS
 from tenancy.rules.catalogue import RULES
 from tenancy.spec import SPEC_RULES, base, crossfile, loader
-from tests.conftest import ENVIRONMENT
+from tests.conftest import ENVIRONMENT, in_days
 
 ENV, FRAUD, RESEARCH = "environment.yaml", "tenants/fraud.yaml", "tenants/research.yaml"
 
@@ -135,6 +135,8 @@ CASES = (
     Case("prefix upwards", "stor-01", FRAUD, "storage[0].prefix", "teams/fraud/", "teams/../fraud/", "teams/..fraud/"),
     Case("wildcard", "stor-01", FRAUD, "storage[0].prefix", "teams/fraud/", "teams/*/", "teams/x/"),
     Case("policy variable", "stor-01", FRAUD, "storage[0].prefix", "teams/fraud/", "'teams/${aws:username}/'", "teams/username/"),
+    Case("prefix of six characters for one in a policy", "stor-01", FRAUD, "storage[0].prefix", "teams/fraud/", "teams/fräud/", "teams/fraeud/"),
+    Case("prefix of two characters for one in a policy", "stor-01", FRAUD, "storage[0].prefix", "teams/fraud/", """'teams/"fraud/'""", """"teams/'fraud/\""""),
     Case("one reads what the other writes", "stor-02", RESEARCH, "storage[0].prefix", "prefix: shared/", "prefix: teams/", "prefix: team/"),
     Case("one prefix, one writer", "stor-02", RESEARCH, "storage[0].prefix", "prefix: shared/", "prefix: shared/, access: write-once", "prefix: shared/, access: read-only"),
     Case("strict that lends", "share-01", RESEARCH, "gpus.a100.lend-up-to", "{guaranteed: 8}", "{guaranteed: 8, lend-up-to: 1}", "{guaranteed: 8, sharing: lend, lend-up-to: 1}"),
@@ -154,9 +156,11 @@ CASES = (
     Case("too many slices", "mig-01", ENV, "pools.serve.mig.layout", "{1g.5gb: 7}", "{1g.5gb: 8}", "{1g.5gb: 7}"),
     Case("profile of another board", "mig-01", ENV, "flavors.a100-1g.5gb.mig", "mig: 1g.5gb}", "mig: 1g.18gb}", "mig: 1g.5gb}"),
     Case("board without MIG", "mig-01", ENV, "flavors.x.mig", "pools:", "  x: {gpu: l4, mig: 1g.5gb}\npools:", "  x: {gpu: l4}\npools:"),
-    Case("not waivable", "exc-01", FRAUD, "exceptions[0].rule", "budget:", WAIVER % ("ns-01", "train", "2999-12-31") + "budget:", WAIVER % ("ns-03", "train", "2999-12-31") + "budget:"),
-    Case("unknown part", "exc-01", FRAUD, "exceptions[0].object", "budget:", WAIVER % ("ns-03", "trian", "2999-12-31") + "budget:", WAIVER % ("ns-03", "train", "2999-12-31") + "budget:"),
-    Case("past", "exc-01", FRAUD, "exceptions[0].until", "budget:", WAIVER % ("ns-03", "train", "2020-12-31") + "budget:", WAIVER % ("ns-03", "train", "2999-12-31") + "budget:"),
+    Case("not waivable", "exc-01", FRAUD, "exceptions[0].rule", "budget:", WAIVER % ("ns-01", "train", in_days(366)) + "budget:", WAIVER % ("ns-03", "train", in_days(366)) + "budget:"),
+    Case("unknown part", "exc-01", FRAUD, "exceptions[0].object", "budget:", WAIVER % ("ns-03", "trian", in_days(366)) + "budget:", WAIVER % ("ns-03", "train", in_days(366)) + "budget:"),
+    Case("past", "exc-01", FRAUD, "exceptions[0].until", "budget:", WAIVER % ("ns-03", "train", in_days(-1)) + "budget:", WAIVER % ("ns-03", "train", in_days(0)) + "budget:"),
+    Case("further ahead than a year", "exc-01", FRAUD, "exceptions[0].until", "budget:", WAIVER % ("ns-03", "train", in_days(367)) + "budget:", WAIVER % ("ns-03", "train", in_days(366)) + "budget:"),
+    Case("for one thing twice", "exc-01", FRAUD, "exceptions[1]", "budget:", WAIVER % ("ns-03", "train", in_days(1)) + WAIVER.partition("\n")[2] % ("ns-03", "train", in_days(2)) + "budget:", WAIVER % ("ns-03", "train", in_days(1)) + WAIVER.partition("\n")[2] % ("ns-03", "serve", in_days(2)) + "budget:"),
     Case("baseline", "ns-03", FRAUD, "namespaces[0].pod-security", TRAIN, TRAIN + ", pod-security: baseline", TRAIN + ", pod-security: restricted"),
     Case("virtual clusters of nothing", "iso-03", FRAUD, "isolation", "tier: batch", "tier: batch\nisolation: virtual-cluster", "tier: batch\nisolation: namespace"),
     Case("MPS of slices", "pool-08", ENV, "flavors.x.share", "pools:", "  x: {gpu: a100-40gb, mig: 2g.10gb, share: mps}\npools:", "  x: {gpu: a100-40gb, mig: 2g.10gb, share: time-slicing}\npools:"),
@@ -187,6 +191,7 @@ CASES = (
     Case("an account twice", "name-02", FRAUD, "namespaces[0].service-accounts[0]", TRAIN, TRAIN + ", service-accounts: [workload]", TRAIN + ", service-accounts: [night]"),
     Case("encryption by who cannot", "net-09", ENV, "cluster.encryption", "  cni: vpc-cni\n", "  cni: vpc-cni\n  encryption: wireguard\n", "  cni: cilium\n  encryption: wireguard\n"),
     Case("limits of a GPU", "quota-01", ENV, "tiers.production.quota.other.limits.nvidia.com/gpu", "other: {", "other: {limits.nvidia.com/gpu: 1, ", "other: {requests.example.com/fuse: 1, "),
+    Case("a key that the API server refuses", "quota-01", ENV, "tiers.production.quota.other.count/a/b", "other: {", "other: {count/a/b: 1, ", "other: {count/a.b: 1, "),
     Case("GPU in the limit range", "quota-02", ENV, "tiers.batch.container.max.nvidia.com/gpu", "memory: 128Gi}", "nvidia.com/gpu: 1}", "memory: 64Gi}"),
     Case("borrows with no tier that may", "share-03", ENV, "", TIERS, FIRM_TIERS % "false", FIRM_TIERS % "true"),
     Case("lends and borrows without a queue", "share-04", ENV, "", "buckets:", "queues: {scheduler: none}\nbuckets:", "queues: {scheduler: kueue}\nbuckets:"),
@@ -286,13 +291,13 @@ def test_every_rule_of_a_case_is_in_the_catalogue() -> None:
 
 def test_a_waiver_admits_what_it_names(spec: Any) -> None:
     spec.edit(FRAUD, TRAIN, TRAIN + ", pod-security: baseline")
-    spec.add(FRAUD, WAIVER % ("ns-03", "train", "2999-12-31"))
+    spec.add(FRAUD, WAIVER % ("ns-03", "train", in_days(366)))
     assert spec.problems() == ()
 
 
 def test_a_waiver_for_one_part_admits_nothing_in_another(spec: Any) -> None:
     spec.edit(FRAUD, TRAIN, TRAIN + ", pod-security: baseline")
-    spec.add(FRAUD, WAIVER % ("ns-03", "serve", "2999-12-31"))
+    spec.add(FRAUD, WAIVER % ("ns-03", "serve", in_days(366)))
     assert spec.problem().id == "ns-03"
 
 
