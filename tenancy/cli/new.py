@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from tenancy.cli.common import BAD_INPUT, example, fail, load_or_exit, refuses_b
 from tenancy.rules.catalogue import Violation
 from tenancy.spec import Loaded, Problem, SpecError, load
 from tenancy.spec.data import Access
-from tenancy.spec.loader import STACKS_FOLDER, TENANTS_FOLDER
+from tenancy.spec.loader import ENVIRONMENT_FILE, STACKS_FOLDER, TENANTS_FOLDER
 from tenancy.spec.queues import Preset
 from tenancy.spec.tenant import Role, Tenant
 
@@ -298,10 +299,8 @@ def _judged(loaded: Loaded, path: Path, text: str) -> Loaded:
     name = loaded.folder.resolve().name
     with tempfile.TemporaryDirectory(prefix="tenancy-new-") as scratch:
         trial = Path(scratch, name)
-        (trial / TENANTS_FOLDER).mkdir(parents=True)
-        for file in (loaded.folder / "environment.yaml", *(loaded.folder / TENANTS_FOLDER).iterdir()):
-            home = trial if file.parent == loaded.folder else trial / TENANTS_FOLDER
-            (home / file.name).symlink_to(file.resolve())
+        shutil.copytree(loaded.folder / TENANTS_FOLDER, trial / TENANTS_FOLDER, symlinks=True)
+        shutil.copy(loaded.folder / ENVIRONMENT_FILE, trial)
         (trial / TENANTS_FOLDER / path.name).write_text(text, "utf-8", errors="surrogateescape")
         try:
             return load(trial)

@@ -13,7 +13,7 @@ from tenancy.cli.report import Table
 from tenancy.plan.access_review import BREAK_GLASS, CI, IAM_ROLE, IS_GROUP, SERVICE_ACCOUNT, Binding, Entry, Right
 from tenancy.spec import Loaded
 from tenancy.spec.loader import ENVIRONMENT_FILE, SUFFIXES, TENANTS_FOLDER
-from tenancy.spec.source import compose, find, read_text, values
+from tenancy.spec.source import compose, find, read_text
 
 if TYPE_CHECKING:
     from tenancy.live.api import Api
@@ -64,9 +64,8 @@ def told(loaded: Loaded, entries: Iterable[Entry]) -> list[Told]:
 
 def _files(folder: Path) -> dict[str, Path]:
     """The file of each tenant by its name; that of the environment by none."""
-    tenants = [path for path in sorted((folder / TENANTS_FOLDER).iterdir()) if path.suffix in SUFFIXES]
-    named = {values(compose(read_text(path)))[0]["tenant"]: path for path in tenants if path.name[0] != "."}
-    return {"": folder / ENVIRONMENT_FILE, **named}
+    paths = [path for path in sorted((folder / TENANTS_FOLDER).iterdir()) if path.suffix in SUFFIXES]
+    return {"": folder / ENVIRONMENT_FILE, **{path.stem: path for path in paths if path.name[0] != "."}}
 
 
 def _ages(path: Path) -> list[str]:

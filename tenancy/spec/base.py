@@ -117,6 +117,8 @@ class Form:
             raise plain(f"{len(text)} characters", f"at most {self.longest} characters", "shorten it")
         if not self.compiled.fullmatch(text):
             raise plain(repr(text), self.rule, self.change)
+        if not text.isprintable():
+            raise plain(repr(text), "a text has printable characters alone", "drop what is written here with '\\'")
         return text
 
 

@@ -186,6 +186,9 @@ def load(name: str | os.PathLike[str], root: Path | None = None) -> Loaded:
     files = [_File(path, Tenant) for path in paths]
     read = [file for file in files if file.model]
     tenants = [file.model for file in read if file.model]
+    for file in read:
+        for mistake in _misfiled(file):
+            file.add(mistake)
     for index, mistake in between_tenants(tenants):
         read[index].add(mistake)
     # Without the folder every reference to a tenant would be wrong, and say nothing new.
@@ -226,11 +229,21 @@ def _misnamed(environment: Environment, folder: Path) -> Iterator[Mistake]:
         yield broken(("environment",), "name-02", given, "name the environment as its folder")
 
 
+def _misfiled(file: _File[Tenant]) -> Iterator[Mistake]:
+    """Who reviews a change is told by the file's name, and what it changes by the tenant's."""
+    if file.model and file.model.tenant != file.path.stem:
+        given = f"{file.model.tenant!r} in {file.path.name!r}"
+        yield broken(("tenant",), "name-02", given, "name the file as its tenant")
+
+
 def _tenant_files(folder: Path) -> tuple[list[Path], list[Problem]]:
     """The tenants' files, and everything else that lies there: a file that is not read is a tenant that goes."""
     home = folder / TENANTS_FOLDER
     files: list[Path] = []
     problems: list[Problem] = []
+    if home.is_symlink():
+        rule, change = f"tenants have their files in {TENANTS_FOLDER}/", "put the folder itself there"
+        return [], [_problem(home, 1, 1, (), "a link", rule, change)]
     try:
         paths = sorted(home.iterdir())
     except OSError as error:

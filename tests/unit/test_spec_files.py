@@ -76,8 +76,8 @@ def test_a_broken_environment_makes_no_noise_about_tenants(spec: Any) -> None:
 
 def test_a_broken_environment_hides_no_quarrel_between_tenants(spec: Any) -> None:
     spec.edit(ENV, "environment: small", "environment: 5")
-    spec.edit(RESEARCH, "tenant: research", "tenant: fraud")
-    assert [p.field for p in spec.problems()] == ["environment", "tenant"]
+    spec.edit(RESEARCH, "group: researchers", "group: fraud-engineers")
+    assert [p.field for p in spec.problems()] == ["environment", "people[0].group"]
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,9 @@ def test_a_word_that_sharing_does_not_know_is_refused(spec: Any, file: str, old:
     assert spec.problem().field == field
 
 
-@pytest.mark.parametrize("value", ["20991231", "2099-13-01", "2099-12-31 10:00:00", "soon", "1e9", "4102444800"])
+@pytest.mark.parametrize(
+    "value", ["20991231", "2099-W05-1", "2099-13-01", "2099-12-31 10:00:00", "soon", "1e9", "4102444800"]
+)
 def test_the_end_of_an_exception_is_a_date(spec: Any, value: str) -> None:
     spec.add(FRAUD, "exceptions:\n  - {rule: ns-03, object: train, reason: needs a vendor image, owner: a@b.example, ")
     spec.add(FRAUD, f"until: {value}}}\n")
@@ -315,6 +317,7 @@ def test_a_mistake_in_a_merged_mapping_is_found_in_the_mapping(spec: Any) -> Non
         ("? [a, b]\n: c\n", 1, 3, "a list or mapping as a key"),
         ("tenant: a\x07b\n", 1, 10, "character U+0007"),
         ("team: ü\ntenant: '\x9f'\n", 2, 10, "character U+009F"),
+        ("\ufeff\ufefftenant: x\n", 1, 1, "character U+FEFF"),
     ],
 )
 def test_a_file_that_is_no_spec_is_refused_at_its_place(
@@ -322,6 +325,44 @@ def test_a_file_that_is_no_spec_is_refused_at_its_place(
 ) -> None:
     spec.write(FRAUD, text)
     assert (line, column, given) in [(p.line, p.column, p.given) for p in spec.problems()]
+
+
+# Line breaks of YAML 1.1 and of nothing else, and characters of category Cf.
+UNSEEN = "\r\x85\u2028\u2029\xad\u061c\u200b\u200d\u200f\u202e\u2060\u2066\u2069\ufeff\U000e0041"
+
+
+@pytest.mark.parametrize("character", UNSEEN, ids=lambda c: f"U+{ord(c):04X}")
+def test_what_hides_in_a_remark_is_refused(spec: Any, character: str) -> None:
+    before = (spec.path / FRAUD).read_text("utf-8")
+    spec.add(FRAUD, f"# for review: é{character}title: x\n")
+    problem = spec.problem()
+    assert (problem.given, problem.line) == (f"character U+{ord(character):04X}", before.count("\n") + 1)
+
+
+@pytest.mark.parametrize("character", "é中\u2026 \t")
+def test_what_can_be_seen_in_a_remark_is_admitted(spec: Any, character: str) -> None:
+    spec.add(FRAUD, f"# for review: é{character}title: x\n")
+    assert spec.problems() == ()
+
+
+@pytest.mark.parametrize("escape", [r"\u200B", r"\u202E", r"\u2028", r"\u00A0", r"\U000E0041", r"\r"])
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ("title: Fraud Detection", 'title: "Fraud%sTeam"', "title"),
+        ("group: fraud-engineers", 'group: "fraud%s-engineers"', "people[0].group"),
+        ("user: jane@bank.example", 'user: "ja%sne@bank.example"', "people[2].user"),
+        ("purpose: nightly retraining", 'purpose: "night%s"', "namespaces[0].purpose"),
+    ],
+)
+def test_what_hides_behind_an_escape_is_refused(spec: Any, old: str, new: str, field: str, escape: str) -> None:
+    spec.edit(FRAUD, old, new % escape)
+    assert spec.problem().field == field
+
+
+def test_a_letter_behind_an_escape_is_admitted(spec: Any) -> None:
+    spec.edit(FRAUD, "group: fraud-engineers", r'group: "fraud\u00E9-engineers"')
+    assert spec.problems() == ()
 
 
 def test_a_file_that_is_not_utf8_is_refused_at_the_byte(spec: Any) -> None:
@@ -334,10 +375,32 @@ def test_a_byte_order_mark_moves_no_column(spec: Any) -> None:
     assert (spec.problem().line, spec.problem().column) == (1, 9)
 
 
-@pytest.mark.parametrize("end", [b"\r\n", b"\r"])
-def test_line_ends_of_other_systems_are_read(spec: Any, end: bytes) -> None:
-    spec.write(FRAUD, (spec.path / FRAUD).read_bytes().replace(b"\n", end).replace(b"tier: batch", b"tier: bach"))
+def test_line_ends_of_windows_are_read(spec: Any) -> None:
+    spec.write(FRAUD, (spec.path / FRAUD).read_bytes().replace(b"\n", b"\r\n").replace(b"tier: batch", b"tier: bach"))
     assert (spec.problem().line, spec.problem().column) == (7, 7)
+
+
+def test_line_ends_that_are_none_to_others_are_not_read(spec: Any) -> None:
+    spec.write(FRAUD, (spec.path / FRAUD).read_bytes().replace(b"\n", b"\r"))
+    assert (spec.problem().given, spec.problem().change) == ("character U+000D", "end lines with line feeds")
+
+
+@pytest.mark.parametrize(
+    ("given", "fields"), [("[{name: Bad}]", ["namespaces[0].name"]), ("[]", ["namespaces"]), ("[{name: fine}]", [])]
+)
+def test_a_list_with_a_wrong_entry_is_not_too_short_as_well(spec: Any, given: str, fields: list[str]) -> None:
+    spec.edit("tenants/research.yaml", "people:", f"namespaces: {given}\npeople:")
+    assert [p.field for p in spec.problems()] == fields
+
+
+@pytest.mark.parametrize(
+    ("given", "fields"),
+    [("[mars]", ["aws.break-glass.trusted[0]"]), ("[]", ["aws.break-glass.trusted"]), ("[%s]", [])],
+)
+def test_who_breaks_the_glass_is_told_one_mistake_at_once(spec: Any, given: str, fields: list[str]) -> None:
+    trusted = given.replace("%s", "arn:aws:iam::111122223333:user/jane")
+    spec.add("environment.yaml", f"aws: {{break-glass: {{trusted: {trusted}, mail: a@bank.example}}}}\n")
+    assert [p.field for p in spec.problems()] == fields
 
 
 def test_a_byte_order_mark_and_other_line_ends_change_nothing(spec: Any) -> None:
@@ -486,14 +549,25 @@ def test_files_of_editors_and_remarks_are_left_alone(spec: Any, name: str) -> No
     assert spec.problems() == ()
 
 
-def test_a_ring_of_links_is_no_file(spec: Any) -> None:
-    (spec.path / "tenants" / "ring.yaml").symlink_to("ring.yaml")
-    assert "cannot be read" in spec.problem().given
+@pytest.mark.parametrize("target", ["link.yaml", "nowhere.yaml", "../../outside.yaml"])
+def test_what_a_link_leads_to_is_not_read(spec: Any, target: str) -> None:
+    (spec.path.parent / "outside.yaml").write_text("secret-of-the-runner\n")
+    (spec.path / "tenants" / "link.yaml").symlink_to(target)
+    problem = spec.problem()
+    assert problem.given == "a link"
+    assert "secret" not in str(problem)
 
 
-def test_a_dangling_link_is_no_file(spec: Any) -> None:
-    (spec.path / "tenants" / "gone.yaml").symlink_to("nowhere.yaml")
-    assert "cannot be read" in spec.problem().given
+def test_a_file_of_the_folders_own_is_read_where_a_link_is_not(spec: Any) -> None:
+    (spec.path.parent / "outside.yaml").write_text("secret-of-the-runner\n")
+    spec.write("tenants/link.yaml", (spec.path.parent / "outside.yaml").read_bytes())
+    assert spec.problem().given == "'secret-of-the-runner'"
+
+
+def test_a_link_in_place_of_the_tenants_folder_is_not_followed(spec: Any) -> None:
+    (spec.path / "tenants").rename(spec.path.parent / "elsewhere")
+    (spec.path / "tenants").symlink_to(spec.path.parent / "elsewhere")
+    assert [p.given for p in spec.problems()] == ["a link"]
 
 
 def test_a_folder_in_place_of_a_file_is_said(spec: Any) -> None:

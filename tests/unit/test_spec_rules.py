@@ -106,6 +106,7 @@ CASES = (
     Case("two parts, one name", "name-02", FRAUD, "namespaces[1].name", "name: serve", "name: train", "name: served"),
     Case("twin flavors", "name-02", ENV, "flavors.again", "pools:", "  again: {gpu: l4, share: time-slicing}\npools:", "  again: {gpu: l4}\npools:"),
     Case("other folder", "name-02", ENV, "environment", "environment: small", "environment: smal", "environment: small"),
+    Case("other file", "name-02", FRAUD, "tenant", "tenant: fraud", "tenant: research-2", "tenant: fraud"),
     Case("tier", "ref-01", FRAUD, "tier", "tier: batch", "tier: bach", "tier: batch"),
     Case("tier of a part", "ref-01", FRAUD, "namespaces[0].tier", TRAIN, TRAIN + ", tier: prod", TRAIN + ", tier: batch"),
     Case("department", "ref-01", FRAUD, "department", "department: risk", "department: rsik", "department: research"),
@@ -274,6 +275,8 @@ def test_without_the_rule_nothing_else_says_that_it_was_broken(
     silence(case.rule, monkeypatch)
     if case.about == "other folder":
         monkeypatch.setattr(loader, "_misnamed", lambda *_: iter(()))
+    if case.field == "tenant":
+        monkeypatch.setattr(loader, "_misfiled", lambda *_: iter(()))
     spec.edit(case.file, case.old, case.bad)
     assert spec.problems() == (), "the rule alone should stand against this input"
 
@@ -322,9 +325,11 @@ def test_a_group_of_viewers_may_see_two_tenants(spec: Any) -> None:
     assert spec.problems() == ()
 
 
-def test_a_second_file_of_one_tenant_is_one_problem(spec: Any) -> None:
-    spec.write("tenants/other.yaml", (spec.path / FRAUD).read_text("utf-8"))
-    assert spec.problem().id == "name-02"
+@pytest.mark.parametrize("suffix", ["yml", "yaml"])
+def test_a_second_file_of_one_tenant_collides_with_the_first_in_its_name_alone(spec: Any, suffix: str) -> None:
+    name = "fraud" if suffix == "yml" else "other"
+    spec.write(f"tenants/{name}.{suffix}", (spec.path / FRAUD).read_text("utf-8"))
+    assert {(p.id, p.field) for p in spec.problems()} == {("name-02", "tenant")}
 
 
 def test_a_pool_may_name_a_tenant_whose_file_is_broken(spec: Any) -> None:
