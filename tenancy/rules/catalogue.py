@@ -62,7 +62,7 @@ _ALL = (
     Rule(
         "ref-01",
         "what a file refers to is declared in the environment",
-        "a tier, flavor, pool or department that nobody declared has no limits",
+        "a tier, flavor, pool or department that nobody declared has no limits; a bucket, folder or forge no owner",
         "declare it in environment.yaml, or name one that is declared there",
         _MEDIUM,
     ),

@@ -87,6 +87,14 @@ def _references(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
     for i, grant in enumerate(tenant.storage):
         if grant.bucket not in environment.buckets:
             yield undeclared(("storage", i, "bucket"), "bucket", grant.bucket, environment.buckets)
+    points = environment.file_access_points
+    for i, files in enumerate(tenant.uses.files):
+        if files.access_point not in points:
+            where = ("uses", "files", i, "access-point")
+            yield undeclared(where, "access point", files.access_point, points, "file-access-points")
+    if tenant.ci and tenant.ci.forge not in environment.aws.forges:
+        field = "github" if tenant.ci.github else "host" if tenant.ci.host else "gitlab"
+        yield undeclared(("ci", field), "forge", tenant.ci.forge, environment.aws.forges, "aws.forges")
     for i, place in enumerate(tenant.reach):
         if place.dns and environment.cluster.cni is not Cni.CILIUM:
             yield broken(("reach", i, "dns"), "net-06", f"dns: {place.dns} with cni {environment.cluster.cni}")

@@ -100,6 +100,19 @@ Buckets = Annotated[
 ]
 
 
+class FileAccessPoint(Spec):
+    """An access point of an EFS file system that the platform made, with a tenant's root folder."""
+
+    purpose: Line = Field("", description="What is in the folder.")
+    tenant: TenantName | None = Field(None, description="The one tenant that may use it; absent: any.")
+
+
+FileAccessPoints = Annotated[
+    dict[AccessPointArn, FileAccessPoint],
+    BeforeValidator(_named, json_schema_input_type=tuple[AccessPointArn, ...] | dict[AccessPointArn, FileAccessPoint]),
+]
+
+
 class Use(Spec):
     namespaces: tuple[PartName, ...] = Field((), description="Parts whose pods use it; absent: all.")
 
@@ -112,7 +125,7 @@ Names = Annotated[
 class Files(Spec):
     """A part of an EFS file system that the platform made an access point for."""
 
-    access_point: AccessPointArn = Field(description="ARN of the access point, which has the tenant's root folder.")
+    access_point: AccessPointArn = Field(description="ARN of an access point of the environment.")
     file_system: Annotated[
         str, Form(r"^fs-[0-9a-f]{8,40}$", "id of an EFS file system", "write it like fs-0123abcd")
     ] = Field(description="The file system that it is of.")

@@ -36,7 +36,7 @@ from tenancy.spec.base import (
     broken,
 )
 from tenancy.spec.costs import Costs, Price
-from tenancy.spec.data import Access, Buckets
+from tenancy.spec.data import Access, Buckets, FileAccessPoints
 from tenancy.spec.metrics import Metrics
 from tenancy.spec.pools import (
     BALANCED,
@@ -521,6 +521,10 @@ class Environment(Spec):
     buckets: Buckets = Field(
         default_factory=dict,
         description="Buckets that tenants may be given prefixes of: a list of names, or a mapping with more to say.",
+    )
+    file_access_points: FileAccessPoints = Field(
+        default_factory=dict,
+        description="Access points of EFS that tenants may use, by their ARNs: a list, or a mapping with more to say.",
     )
     tiers: dict[TierName, Tier] = Field(min_length=1, description="Kinds of tenant, by name.")
     flavors: dict[FlavorName, Flavor] = Field(default_factory=dict, description="What tenants may ask for, by name.")

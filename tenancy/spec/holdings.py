@@ -30,7 +30,7 @@ def holdings(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Fo
     for mistake in _platforms_own(environment):
         yield ENVIRONMENT, mistake
     for index, tenant in enumerate(tenants):
-        for mistake in (*_grants(environment, tenant), *_within(tenant), *_elsewhere(environment, tenant)):
+        for mistake in (*_grants(environment, tenant), *_within(tenant), *_files(environment, tenant)):
             yield index, mistake
         if environment.aws.identity is PodIdentity.SHARED:
             for mistake in _shared(environment, tenant):
@@ -55,6 +55,9 @@ def _platforms_own(environment: Environment) -> Iterator[Mistake]:
             yield Mistake(("buckets", name), f"bucket {name!r}", rule, "give it a longer name")
         if bucket.key_arn and (given := foreign_arn(bucket.key_arn, aws.account, aws.region)):
             yield broken(("buckets", name, "key-arn"), "aws-01", given)
+    for arn in environment.file_access_points:
+        if given := foreign_arn(arn, aws.account, aws.region):
+            yield broken(("file-access-points", arn), "aws-01", given)
     length = boundary_length(environment)
     if length > account.MANAGED_LENGTH:
         given = f"{len(environment.buckets)} buckets in the boundary of all roles, {length} characters of "
@@ -107,11 +110,13 @@ def _grants(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
                 break
 
 
-def _elsewhere(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
-    aws = environment.aws
+def _files(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
     for i, files in enumerate(tenant.uses.files):
-        if aws.enabled and (given := foreign_arn(files.access_point, aws.account, aws.region)):
-            yield broken(("uses", "files", i, "access-point"), "aws-01", given)
+        point = environment.file_access_points.get(files.access_point)
+        if point and point.tenant not in {None, tenant.tenant}:
+            given = f"access point {files.access_point!r}, which is kept for {point.tenant}"
+            where: Location = ("uses", "files", i, "access-point")
+            yield broken(where, "ref-01", given, "use one that is the tenant's, or open to several")
 
 
 def _shared(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:

@@ -62,6 +62,7 @@ _Organisation = Annotated[
 ]
 
 GITHUB = "token.actions.githubusercontent.com"
+GITHUB_COM = "github.com"
 GITLAB = "gitlab.com"
 CI_AUDIENCE = "sts.amazonaws.com"
 
@@ -109,6 +110,9 @@ class Ci(Spec):
             yield Mistake(("environment",), "environment with gitlab", "GitLab's subject names a branch", "use branch")
         if self.github and self.host:
             yield Mistake(("host",), "host with github", "pipelines of github.com have one issuer", "drop host")
+        elif self.host in {GITHUB, GITHUB_COM}:
+            given, rule = f"{self.host} with gitlab", "GitHub's pipelines are named by their repository"
+            yield Mistake(("host",), given, rule, "write github instead of gitlab, or the host of a GitLab")
         for field in ("github", "gitlab", "branch", "environment"):
             text = getattr(self, field)
             if text and (given := broad_subject(text, path=field in {"github", "gitlab"})):
@@ -117,8 +121,12 @@ class Ci(Spec):
             yield broken(("github",), "aws-05", repr(self.github), "write it like bank/fraud-models")
 
     @property
+    def forge(self) -> str:
+        return GITHUB_COM if self.github else self.host or GITLAB
+
+    @property
     def issuer(self) -> str:
-        return GITHUB if self.github else self.host or GITLAB
+        return GITHUB if self.github else self.forge
 
     @property
     def subject(self) -> str:
@@ -143,6 +151,11 @@ class Identities(Spec):
         "A group without one gets in through other means, or not at all.",
     )
     break_glass: BreakGlass | None = Field(None, description="The way in for an emergency; absent: none.")
+    forges: tuple[_Host, ...] = Field(
+        (GITHUB_COM, GITLAB),
+        description="Hosts of the forges whose pipelines tenants may have: github.com, and those of GitLabs. Absent: "
+        "github.com and gitlab.com.",
+    )
     existing_providers: tuple[_Host, ...] = Field(
         (), description="Hosts of forges whose OIDC provider the account has already: those are used, not made."
     )

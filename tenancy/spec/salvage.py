@@ -57,6 +57,9 @@ def _drop(document: dict[str, Any], where: Location) -> None:
         del node[last]
     else:
         _drop(document, tuple(path))
+    if where[0] == "ci":
+        # Without one of its parts it is another pipeline.
+        document.pop("ci", None)
     if where[0] in {"namespaces", "tier"}:
         # Which pools admit a share depends on the tiers of the parts.
         document.pop("gpus", None)

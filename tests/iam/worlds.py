@@ -42,6 +42,11 @@ PARTS = ("train", "serve", "t", "train-2", "ci", "p" * 30)
 WORDS = ("jobs", "jobs-2", "j", "card-network", "card")
 
 
+def point(tenant: str) -> str:
+    """The access point of its folder."""
+    return f"{POINT}{sha256(tenant.encode()).hexdigest()[:16]}"
+
+
 def environment(identity: str = "pod-identity", **aws: Any) -> Environment:
     buckets = {name: about for name, about in BUCKETS.items() if identity != "shared" or name in SHARED_BUCKETS}
     return Environment.model_validate(
@@ -53,6 +58,7 @@ def environment(identity: str = "pod-identity", **aws: Any) -> Environment:
             "images": {"registries": ["r/"], "sample": "r/s:1"},
             "tiers": {"gold": {"priority": 1}},
             "buckets": buckets,
+            "file-access-points": {point(name): {"tenant": name} for name in NAMES},
             "aws": {
                 "enabled": True,
                 "account": ACCOUNT,
@@ -115,7 +121,7 @@ def _prefixes(random: Random, name: str, parts: Sequence[str]) -> list[str]:
         f"{name}--{part}/",
         f"{name}/{name}/",
         f"{name[0]}/{name}:1/",
-        f"Teams/{name}/ü=1/",
+        f"Teams/{name}/+=~'1/",
     ]
 
 
@@ -184,7 +190,7 @@ def _rest(random: Random, identity: str, name: str, parts: Sequence[str]) -> dic
     if identity != "shared":
         uses |= {"secrets": some(), "logs": some(), "queues": some()}
         if random.random() < 0.3:
-            files = {"access-point": f"{POINT}{sha256(name.encode()).hexdigest()[:16]}", "file-system": "fs-0123abcd"}
+            files = {"access-point": point(name), "file-system": "fs-0123abcd"}
             uses["files"] = [{**files, "access": random.choice(["read-only", "read-write"])}]
     ci = {"ci": {"github": f"bank/{name}", "branch": "main"}} if random.random() < 0.7 else {}
     return {"uses": uses, **ci}

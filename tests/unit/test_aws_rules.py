@@ -35,6 +35,8 @@ buckets:
   scratch: {{versioned: false}}
   vault: {{tenant: fraud}}
   old: {{existing: true, key-arn: "{KEY}"}}
+file-access-points:
+  "{POINT}": {{purpose: models of all}}
 """
 MORE_OF_FRAUD = f"""\
 ci: {{github: bank/fraud-models, branch: main}}
@@ -91,7 +93,12 @@ CASES = (
     Case("boundary of another account", "aws-01", ENV, "aws.permissions-boundary", "  quotas: {}", "  permissions-boundary: arn:aws:iam::444455556666:policy/all", "  permissions-boundary: arn:aws:iam::111122223333:policy/all"),
     Case("key of another region", "aws-01", ENV, "aws.encryption-key", "  quotas: {}", f"  encryption-key: {KEY.replace('central', 'west')}", f"  encryption-key: {KEY}"),
     Case("key of another account's bucket", "aws-01", ENV, "buckets.old.key-arn", KEY, KEY.replace("111122223333", "444455556666"), KEY + "4b"),
-    Case("folder of another account", "aws-01", FRAUD, "uses.files[0].access-point", POINT, POINT.replace("111122223333", "444455556666"), POINT + "ff"),
+    Case("folder of another account", "aws-01", ENV, f"file-access-points.{POINT.replace('111122223333', '444455556666')}", "purpose: models of all}", f"}}\n  {POINT.replace('111122223333', '444455556666')}: {{}}", f"}}\n  {POINT}ff: {{}}"),
+    Case("folder that is not declared", "ref-01", FRAUD, "uses.files[0].access-point", POINT, POINT + "ff", POINT),
+    Case("folder of another tenant", "ref-01", ENV, "uses.files[0].access-point", "purpose: models of all", "tenant: research", "tenant: fraud", FRAUD),
+    Case("a host that is no forge of the environment", "ref-01", RESEARCH, "ci.host", "branch: main", "branch: main, host: gitlab.bank.example", "branch: main, host: gitlab.com"),
+    Case("GitHub where it is no forge", "ref-01", ENV, "ci.github", "  quotas: {}", "  forges: [gitlab.com]", "  forges: [gitlab.com, github.com]", FRAUD),
+    Case("a GitLab where it is no forge", "ref-01", ENV, "ci.gitlab", "  quotas: {}", "  forges: [github.com, gitlab.bank.example]", "  forges: [github.com, gitlab.com]", RESEARCH),
     Case("many who break the glass", "aws-02", ENV, "aws.break-glass.trusted", f"{ROLE}jane", ", ".join(MANY), ", ".join(MANY[:15])),
     Case("more roles than there may be", "aws-03", ENV, "aws.quotas.roles", "quotas: {}", "quotas: {roles: 10}", "quotas: {roles: 11}"),
     Case("writing what is not its own", "aws-04", FRAUD, "storage[0].prefix", SHARED_GRANT, OWN_GRANT, SHARED_GRANT, shared=True),
@@ -163,6 +170,20 @@ def test_two_tenants_may_read_one_folder_and_not_if_one_of_them_writes(on_aws: A
     assert on_aws.problems() == ()
     on_aws.edit(RESEARCH, f'"{POINT}"', f'"{POINT}", access: read-write')
     assert (on_aws.problem().id, on_aws.problem().field) == ("stor-02", "uses.files[0].access-point")
+
+
+@pytest.mark.parametrize("host", ["github.com", "token.actions.githubusercontent.com"])
+def test_github_is_no_gitlab(on_aws: Any, host: str) -> None:
+    on_aws.edit(ENV, "  quotas: {}", f"  forges: [{host}, github.com, gitlab.bank.example]")
+    on_aws.edit(RESEARCH, "branch: main", f"branch: main, host: {host}")
+    assert [problem.field for problem in on_aws.problems()] == ["ci.host"]
+    on_aws.edit(RESEARCH, f"host: {host}", "host: gitlab.bank.example")
+    assert on_aws.problems() == ()
+
+
+def test_access_points_may_be_a_list(on_aws: Any) -> None:
+    on_aws.edit(ENV, f'  "{POINT}": {{purpose: models of all}}', f'  - "{POINT}"')
+    assert on_aws.problems() == ()
 
 
 def test_a_bucket_has_a_name_that_s3_takes(on_aws: Any) -> None:

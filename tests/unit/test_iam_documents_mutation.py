@@ -44,7 +44,7 @@ FRAUD = tenant_file(
         "secrets": ["card"],
         "logs": ["jobs"],
         "queues": ["jobs"],
-        "files": [{"access-point": f"{worlds.POINT}0123abcd", "file-system": "fs-0123abcd", "access": "read-write"}],
+        "files": [{"access-point": worlds.point("fraud"), "file-system": "fs-0123abcd", "access": "read-write"}],
     },
     ci={"github": "bank/fraud", "branch": "main"},
 )
@@ -341,7 +341,7 @@ def _cases_of_roles() -> Iterator[Case]:
     yield allows("a part reads its secret", uses, "ReadSecrets", "", TRAIN, "secretsmanager:GetSecretValue", SECRET)
     yield allows("a part writes its log", uses, "WriteLogs", "", TRAIN, "logs:PutLogEvents", LOG)
     yield allows("a part uses its queue", uses, "UseQueues", "", TRAIN, "sqs:SendMessage", QUEUE)
-    through = {"elasticfilesystem:AccessPointArn": f"{worlds.POINT}0123abcd"}
+    through = {"elasticfilesystem:AccessPointArn": worlds.point("fraud")}
     mount = "elasticfilesystem:ClientMount"
     yield allows("a part mounts its folder", uses, "MountFiles0", "", TRAIN, mount, FILES, context=through)
     yield denies(
