@@ -112,6 +112,7 @@ CASES = (
     Case("any letter", "aws-05", FRAUD, "ci.github", "github: bank/fraud-models", "github: 'bank/fraud?models'", "github: bank/fraud.models"),
     Case("a policy variable", "aws-05", FRAUD, "ci.branch", "branch: main", "branch: '${aws:username}'", "branch: username"),
     Case("a subject within the branch", "aws-05", FRAUD, "ci.branch", "branch: main", "branch: 'main:environment'", "branch: main-environment"),
+    Case("a quote, which a policy escapes", "aws-05", FRAUD, "ci.branch", "branch: main", """branch: 'ma"in'""", """branch: "ma'in\""""),
     Case("an organisation", "aws-05", FRAUD, "ci.github", "github: bank/fraud-models", "github: bank", "github: bank/x"),
     Case("a deeper repository on GitHub", "aws-05", FRAUD, "ci.github", "github: bank/fraud-models", "github: bank/fraud/models", "github: bank/models"),
     Case("a path upwards", "aws-05", RESEARCH, "ci.gitlab", "gitlab: bank/risk/models", "gitlab: bank/../models", "gitlab: bank/models"),
@@ -170,6 +171,13 @@ def test_two_tenants_may_read_one_folder_and_not_if_one_of_them_writes(on_aws: A
     assert on_aws.problems() == ()
     on_aws.edit(RESEARCH, f'"{POINT}"', f'"{POINT}", access: read-write')
     assert (on_aws.problem().id, on_aws.problem().field) == ("stor-02", "uses.files[0].access-point")
+
+
+def test_an_arn_is_as_long_in_a_policy_as_it_looks(on_aws: Any) -> None:
+    on_aws.edit(ENV, f"researchers: {ROLE}research", f"researchers: {ROLE}forschungä")
+    assert on_aws.problem().field == "aws.people.researchers"
+    on_aws.edit(ENV, f"researchers: {ROLE}forschungä", f"researchers: {ROLE}forschung")
+    assert on_aws.problems() == ()
 
 
 @pytest.mark.parametrize("host", ["github.com", "token.actions.githubusercontent.com"])
