@@ -426,7 +426,7 @@ _ALL = (
         "exc-01",
         "an exception names a waivable rule once and ends on a day of the next 366",
         "a waiver without an end is a policy change that nobody decided",
-        "renew the date after a review, or remove the exception and what needs it",
+        "renew the date after a review, by 366 days at most, or remove the exception and what needs it",
     ),
     # Namespaces
     Rule(

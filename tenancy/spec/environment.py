@@ -324,7 +324,7 @@ class Quota(Spec):
 
     def mistakes(self) -> Iterator[Mistake]:
         for key in unenforced_quota_keys(self.other):
-            yield broken(("other", key), "quota-01", f"{key}, which the API server stores and never counts")
+            yield broken(("other", key), "quota-01", f"{key}, which the API server refuses or never counts")
         for key in self.other:
             if key in OWN_QUOTA_KEYS:
                 given, change = f"{key}, which has a field of its own", "use the quota's field, and drop it here"
