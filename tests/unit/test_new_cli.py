@@ -463,7 +463,8 @@ def test_a_file_is_written_if_and_only_if_the_environment_is_right_with_it(
         assert result.exit_code in {0, 2}
         assert written.exists() is (result.exit_code == 0)
         assert shared.problems() == ()
-        assert (result.exit_code == 0) is (guaranteed <= 8), result.stderr
+        seen = all(text.isprintable() for text in (title, *groups))
+        assert (result.exit_code == 0) is (seen and guaranteed <= 8), result.stderr
         if written.exists():
             found = next(tenant for tenant in shared.load().tenants if tenant.tenant == "scoring")
             assert [person.group for person in found.people] == groups
