@@ -10,6 +10,7 @@ from pack_cases import (
     RBAC,
     Case,
     binding,
+    cilium,
     cluster_queue,
     group,
     kueue,
@@ -17,7 +18,9 @@ from pack_cases import (
     manifest,
     namespace,
     node_pool,
+    of_space,
     on_aws,
+    on_port,
     one_of,
     release,
     resolving,
@@ -152,6 +155,10 @@ def kept(*resources: str) -> tuple[Object, ...]:
     return (policy_binding("labels", "labels"), item)
 
 
+def _resolved_by_cilium(port: str) -> Object:
+    return cilium("dns", "acme", egress=[on_port(port, toEndpoints=[of_space("kube-system")])])
+
+
 def undefaulted(item: Object) -> Object:
     path = ("spec", "limits", 0, "defaultRequest", "memory")
     return with_field(item, path, None) if item["kind"] == "LimitRange" else item
@@ -179,6 +186,21 @@ _UNCONVERTED = {"resources": {"transformations": [{"input": GPU}]}}
 ALONE = (
     twins("pod-02", "Pod acme/p", (), pod(hostNetwork=True), ("spec", "hostNetwork"), False),
     twins("pod-02", "Pod acme/p", (), pod(hostPID=True), ("spec", "hostPID"), None),
+    twins(
+        "pod-02",
+        "ReplicationController acme/old",
+        (),
+        manifest(
+            "v1",
+            "ReplicationController",
+            "old",
+            {"spec": {"template": {"spec": {"containers": [], "hostPID": True}}}},
+            "acme",
+            "acme",
+        ),
+        ("spec", "template", "spec", "hostPID"),
+        False,
+    ),
     twins(
         "pod-02",
         "Pod acme/p",
@@ -291,6 +313,26 @@ TOGETHER = (
         (*home("acme")[:-1], resolving("acme", 443)),
         home("acme"),
         "NetworkPolicy acme/walls",
+    ),
+    Case(
+        "net-08",
+        (*home("acme")[:-1], _resolved_by_cilium("443")),
+        (*home("acme")[:-1], _resolved_by_cilium("53")),
+        "NetworkPolicy acme/walls",
+    ),
+    *(
+        twins(
+            "gpu-02",
+            "Pod acme/p",
+            (
+                *home("acme"),
+                manifest("v1", kind, "settings", {"data": {"NVIDIA_VISIBLE_DEVICES": "all"}}, None, "acme"),
+            ),
+            pod(containers=[{"name": "main", "image": "x", "envFrom": [{field: {"name": "settings"}}]}]),
+            ("spec", "containers", 0, "envFrom", 0, field, "name"),
+            "others",
+        )
+        for kind, field in (("ConfigMap", "configMapRef"), ("Secret", "secretRef"))
     ),
     twins(
         "rbac-06",

@@ -160,6 +160,34 @@ def _policy(rule: str, name: str, spec: Object, path: tuple[Any, ...], mended: A
     return _one(rule, item, path, mended)
 
 
+CILIUM = "cilium.io/v2"
+_SPACE = "k8s:io.kubernetes.pod.namespace"
+_TENANTS_LABEL = f"k8s:io.cilium.k8s.namespace.labels.{words.TENANT}"
+
+
+def cilium(name: str, where: str | None = "acme--net", **spec: Any) -> Object:
+    """A policy of Cilium's: a tenant's in a namespace, or, without one, nobody's and for all."""
+    kind, tenant = ("CiliumNetworkPolicy", "acme") if where else ("CiliumClusterwideNetworkPolicy", None)
+    return manifest(CILIUM, kind, name, {"spec": {"endpointSelector": {}, **spec}}, tenant, where)
+
+
+def on_port(port: str, **peers: Any) -> Object:
+    return {**peers, "toPorts": [{"ports": [{"port": port, "protocol": "TCP"}]}]}
+
+
+def of_space(name: str, **labels: str) -> Object:
+    return {"matchLabels": {_SPACE: name, **labels}}
+
+
+def _cilium(rule: str, name: str, direction: str, broken: Object, path: tuple[Any, ...], mended: Any) -> Case:
+    return _one(rule, cilium(name, **{direction: [broken]}), ("spec", direction, 0, *path), mended)
+
+
+def _together(rule: str, item: Object, path: tuple[Any, ...], mended: Any, *rest: Object) -> Case:
+    """What shows only beside the others."""
+    return Case(rule, (*rest, item), (*rest, with_field(item, path, mended)), name_of(item))
+
+
 def on_aws(kind: str, name: str, body: Object) -> Object:
     return {"kind": kind, "metadata": {"name": name}, **body}
 
@@ -403,6 +431,16 @@ _OWNED = (
     manifest(f"{RBAC}/v1", "Role", "r", {"rules": []}, "owned", "owned"),
     binding("b", "owned", "owned", "r", "owned-people"),
 )
+_OF_RIGHT = {
+    "namespaceSelector": {"matchLabels": {words.SPACE_NAME: "right"}},
+    "podSelector": {"matchLabels": {"app": "web"}},
+}
+
+
+def _walled(name: str) -> tuple[Object, ...]:
+    return (*walls(name, name), namespace(name, name))
+
+
 _WIDE = {
     "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "view"},
     "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": "owned-people"}],
@@ -449,6 +487,7 @@ OBJECT_CASES = (
     _space("ns-03", "weak", (*_LABELS, words.PSA_ENFORCE), "baseline"),
     _space("ns-03", "unlevelled", (*_LABELS, words.PSA_ENFORCE), None),
     _space("ns-03", "unpinned", (*_LABELS, words.PSA_VERSION), "latest"),
+    _space("ns-03", "outdated", (*_LABELS, words.PSA_VERSION), "v1.0"),
     _pod("gpu-01", "runtime", {"runtimeClassName": "nvidia"}, ("spec", "runtimeClassName"), None),
     _one(
         "gpu-01",
@@ -462,6 +501,18 @@ OBJECT_CASES = (
         {"containers": [{"name": "main", "image": "x", "env": _VISIBLE}]},
         ("spec", "containers", 0, "env", 0, "value"),
         "none",
+    ),
+    _one(
+        "gpu-01",
+        manifest(
+            "v1",
+            "ReplicationController",
+            "forgotten",
+            {"spec": {"template": {"spec": {"containers": [], "runtimeClassName": "nvidia"}}}},
+            namespace="acme--pods",
+        ),
+        ("spec", "template", "spec", "runtimeClassName"),
+        None,
     ),
     _pod("sched-02", "placed", {"nodeName": "node-1"}, ("spec", "nodeName"), None),
     Case(
@@ -515,6 +566,153 @@ OBJECT_CASES = (
         ("spec", "egress", 0, "to", 0, "ipBlock", "cidr"),
         "198.51.100.0/24",
     ),
+    _cilium("net-02", "from-all", "ingress", {"fromEntities": ["all"]}, ("fromEntities", 0), "health"),
+    _cilium("net-02", "to-the-cluster", "egress", {"toEntities": ["cluster"]}, ("toEntities", 0), "none"),
+    _cilium(
+        "net-02",
+        "to-the-node",
+        "egress",
+        on_port("10250", toEntities=["host"]),
+        ("toPorts", 0, "ports", 0, "port"),
+        "80",
+    ),
+    _cilium(
+        "net-02",
+        "to-every-port-of-the-api-server",
+        "egress",
+        on_port("0", toEntities=["kube-apiserver"]),
+        ("toPorts", 0, "ports", 0, "port"),
+        "443",
+    ),
+    _cilium("net-02", "from-whoever-asks-a-port", "ingress", on_port("80"), ("fromEndpoints",), [{}]),
+    _cilium(
+        "net-02",
+        "from-neighbours",
+        "ingress",
+        {"fromEndpoints": [of_space("rival--main")]},
+        ("fromEndpoints", 0, "matchLabels", _SPACE),
+        "acme--net",
+    ),
+    _cilium(
+        "net-02",
+        "from-any-namespace",
+        "ingress",
+        {"fromEndpoints": [{"matchExpressions": [{"key": _SPACE, "operator": "Exists"}]}]},
+        ("fromEndpoints", 0, "matchExpressions", 0),
+        {"key": _SPACE, "operator": "In", "values": ["acme--net"]},
+    ),
+    _cilium(
+        "net-02",
+        "from-another-tenant",
+        "ingress",
+        {"fromEndpoints": [{"matchLabels": {_TENANTS_LABEL: "rival"}}]},
+        ("fromEndpoints", 0, "matchLabels", _TENANTS_LABEL),
+        "acme",
+    ),
+    _cilium(
+        "net-02",
+        "from-a-reserved-identity",
+        "ingress",
+        {"fromEndpoints": [{"matchLabels": {"reserved:world": ""}}]},
+        ("fromEndpoints", 0, "matchLabels"),
+        {"app": "web"},
+    ),
+    _cilium(
+        "net-02",
+        "past-the-dns",
+        "egress",
+        {"toEndpoints": [of_space("kube-system")], "toPorts": [{"ports": [{"port": "53", "endPort": 65535}]}]},
+        ("toPorts", 0, "ports", 0, "endPort"),
+        53,
+    ),
+    _cilium(
+        "net-02",
+        "to-services-anywhere",
+        "egress",
+        {"toServices": [{"k8sServiceSelector": {"selector": {"matchLabels": {"app": "web"}}}}]},
+        ("toServices", 0, "k8sServiceSelector", "namespace"),
+        "acme--net",
+    ),
+    _cilium("net-02", "to-nodes", "egress", {"toNodes": [{"matchLabels": {"a": "b"}}]}, ("toNodes",), []),
+    _one(
+        "net-02",
+        manifest(
+            CILIUM,
+            "CiliumNetworkPolicy",
+            "one-of-several",
+            {"specs": [{"endpointSelector": {}}, {"endpointSelector": {}, "egress": [{"toEntities": ["all"]}]}]},
+            namespace="acme--net",
+        ),
+        ("specs", 1),
+        {"endpointSelector": {}, "egressDeny": [{"toEntities": ["all"]}]},
+    ),
+    _cilium("net-05", "to-the-world", "egress", {"toEntities": ["world"]}, ("toEntities", 0), "none"),
+    _cilium("net-05", "from-everywhere", "ingress", {"fromCIDR": ["0.0.0.0/0"]}, ("fromCIDR", 0), "198.51.100.0/24"),
+    _cilium(
+        "net-05",
+        "to-the-metadata",
+        "egress",
+        {"toCIDRSet": [{"cidr": "169.254.169.254/32"}]},
+        ("toCIDRSet", 0, "cidr"),
+        "198.51.100.0/24",
+    ),
+    _cilium(
+        "net-05",
+        "to-a-group-of-ranges",
+        "egress",
+        {"toCIDRSet": [{"cidrGroupRef": "partners"}]},
+        ("toCIDRSet", 0),
+        {"cidr": "198.51.100.0/24"},
+    ),
+    _cilium(
+        "net-05",
+        "to-a-group-of-aws",
+        "egress",
+        {"toGroups": [{"aws": {"securityGroupsIds": ["sg-0a"]}}]},
+        ("toGroups",),
+        [],
+    ),
+    _cilium(
+        "net-05",
+        "to-every-name",
+        "egress",
+        {"toFQDNs": [{"matchPattern": "*"}]},
+        ("toFQDNs", 0, "matchPattern"),
+        "*.bank.example",
+    ),
+    _policy(
+        "net-02",
+        "past-the-dns",
+        {
+            "egress": [
+                {
+                    "to": [{"namespaceSelector": {"matchLabels": {words.SPACE_NAME: "kube-system"}}}],
+                    "ports": [{"port": 53, "endPort": 65535}],
+                }
+            ]
+        },
+        ("spec", "egress", 0, "ports", 0, "endPort"),
+        53,
+    ),
+    _policy(
+        "net-02",
+        "every-port-of-a-service",
+        {
+            "egress": [
+                {
+                    "to": [
+                        {
+                            "namespaceSelector": {"matchLabels": {words.SPACE_NAME: "monitoring"}},
+                            "podSelector": {"matchLabels": {"app": "prometheus"}},
+                        }
+                    ],
+                    "ports": [{"protocol": "TCP"}],
+                }
+            ]
+        },
+        ("spec", "egress", 0, "ports", 0, "port"),
+        9090,
+    ),
     _one(
         "quota-01",
         manifest(
@@ -540,6 +738,7 @@ OBJECT_CASES = (
         {"cpu": "1"},
     ),
     _role("rbac-01", "all", "", "*", "get", ("rules", 0, "resources"), ["pods"]),
+    _role("rbac-01", "scaling-all", "", "*/scale", "update", ("rules", 0, "resources"), ["deployments/scale"]),
     _one(
         "rbac-01",
         manifest(f"{RBAC}/v1", "ClusterRole", "growing", {"aggregationRule": _AGGREGATED, "rules": []}),
@@ -916,6 +1115,73 @@ STACK_CASES = (
             f"Namespace {name}",
         )
         for name, missing in (("unmetered", "ResourceQuota"), ("unbounded", "LimitRange"), ("open", "NetworkPolicy"))
+    ),
+    *(
+        Case(
+            "ns-04",
+            tuple(with_field(wall, path, said) if wall["kind"] == kind else wall for wall in _walled(name)),
+            _walled(name),
+            f"Namespace {name}",
+        )
+        for name, kind, path, said in (
+            ("unnumbered", "ResourceQuota", ("spec", "hard"), {}),
+            ("half-metered", "ResourceQuota", ("spec", "scopes"), ["BestEffort"]),
+            ("limitless", "LimitRange", ("spec", "limits"), []),
+        )
+    ),
+    _together("net-02", cilium("open", None, ingress=[{"fromEntities": ["all"]}]), ("spec", "ingress"), [], *_OWNED),
+    _together(
+        "net-02",
+        cilium("everybodys", None, ingress=[{"fromEndpoints": [{}]}]),
+        ("spec", "endpointSelector"),
+        of_space("monitoring"),
+        *_OWNED,
+    ),
+    _together("net-05", cilium("out", None, egress=[{"toEntities": ["world"]}]), ("spec", "egress"), [], *_OWNED),
+    _together(
+        "net-02",
+        manifest(
+            CILIUM,
+            "CiliumNetworkPolicy",
+            "by-name",
+            {"spec": {"ingress": [on_port("80", fromEndpoints=[of_space("right", app="web")])]}},
+            "left",
+            "left",
+        ),
+        ("spec", "ingress", 0, "fromEndpoints", 0, "matchLabels", _SPACE),
+        "monitoring",
+        *_SHARED,
+    ),
+    _together(
+        "net-02",
+        manifest(
+            "networking.k8s.io/v1",
+            "NetworkPolicy",
+            "by-name",
+            {"spec": {"ingress": [{"from": [_OF_RIGHT], "ports": [{"port": 1, "endPort": 65535}]}]}},
+            "left",
+            "left",
+        ),
+        ("spec", "ingress", 0, "from", 0, "namespaceSelector", "matchLabels", words.SPACE_NAME),
+        "monitoring",
+        *_SHARED,
+    ),
+    _together(
+        "rbac-05",
+        {
+            **binding("foreign-account", "right", "right", "tenancy-viewer", "", "ClusterRole"),
+            "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "left"}],
+        },
+        (*_SUBJECTS[:-1], "namespace"),
+        "right",
+        *_SHARED,
+    ),
+    _together(
+        "rbac-05",
+        binding("viewer", "right", "right", "tenancy-developer", "both", "ClusterRole"),
+        ("roleRef", "name"),
+        "tenancy-viewer",
+        *_SHARED,
     ),
     _bound("rbac-01", "anything", "*", "get", ("rules", 0, "resources"), ["pods"]),
     _bound("rbac-02", "posing", "users", "impersonate", ("rules", 0, "verbs"), ["get"]),

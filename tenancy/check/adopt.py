@@ -29,7 +29,8 @@ _OURS_BY_PREFIX = ("kube-", "openshift-")
 _EVERYWHERE = "default"
 """Where an object lands that names no namespace."""
 _NAMESPACED = frozenset(
-    "CronJob Deployment Job LimitRange LocalQueue NetworkPolicy Pod ReplicaSet ResourceQuota Role RoleBinding "
+    "CiliumNetworkPolicy CronJob Deployment Job LimitRange LocalQueue NetworkPolicy Pod ReplicaSet "
+    "ReplicationController ResourceQuota Role RoleBinding "
     "Service ServiceAccount StatefulSet".split()
 )
 """Kinds that belong to a tenant where they name no namespace. A DaemonSet without one is a platform's."""

@@ -14,7 +14,7 @@ import yaml
 
 from tenancy.catalog import gpus, quantity
 from tenancy.catalog import vocabulary as words
-from tenancy.rules import aws, queues
+from tenancy.rules import aws, cilium, queues
 from tenancy.rules.found import UNKNOWN, Finding, Object, at, many, name_of
 from tenancy.rules.nodes import is_operator, pool_gpus
 from tenancy.rules.plain import WORKLOADS, containers, pod_of
@@ -90,6 +90,7 @@ def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
     yield from _priorities(index)
     yield from _demanded(index)
     yield from _charged(index)
+    yield from _taken_in(index)
     yield from _identities(index)
     yield from _leads(index)
     yield from _members(index)
@@ -102,8 +103,8 @@ def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
 
 
 RULES_TOGETHER = (
-    "cost-01 guard-02 id-04 kueue-16 kueue-17 kueue-18 kueue-19 kueue-20 kueue-21 kueue-22 kueue-23 kueue-24 net-08 "
-    "node-06 node-08 pool-02 quota-05 rbac-01 rbac-02 rbac-03 rbac-06 sched-07"
+    "cost-01 gpu-02 guard-02 id-04 kueue-16 kueue-17 kueue-18 kueue-19 kueue-20 kueue-21 kueue-22 kueue-23 kueue-24 "
+    "net-08 node-06 node-08 pool-02 quota-05 rbac-01 rbac-02 rbac-03 rbac-06 sched-07"
 ).split()
 
 
@@ -118,7 +119,11 @@ def _quotas(index: Index) -> Iterator[Finding]:
     """quota-05."""
     offered = _offered(index)
     for name in sorted(index.spaces) if offered else ():
-        quotas = [item for item in index.within(name, "ResourceQuota") if not at(item, "spec", "scopeSelector")]
+        quotas = [
+            item
+            for item in index.within(name, "ResourceQuota")
+            if not at(item, "spec", "scopeSelector") and not at(item, "spec", "scopes")
+        ]
         named = {str(key) for item in quotas for key in at(item, "spec", "hard") or {}}
         missing = sorted(
             resource for resource in offered if f"requests.{resource}" not in named and UNKNOWN not in named
@@ -147,13 +152,17 @@ def _offered(index: Index) -> set[str]:
     return {resource for resource in found if str(resource).startswith("nvidia.com/")}
 
 
+_NETWORKS = frozenset({"NetworkPolicy", cilium.IN_NAMESPACE, cilium.CLUSTERWIDE})
+
+
 def _resolved(index: Index) -> Iterator[Finding]:
     """net-08."""
-    for name, space in sorted(index.spaces.items()) if "NetworkPolicy" not in index.blurred else ():
+    for name, space in sorted(index.spaces.items()) if not index.blurred & _NETWORKS else ():
         policies = index.within(name, "NetworkPolicy")
         closed = [p for p in policies if "Egress" in many(at(p, "spec", "policyTypes")) and not at(p, "spec", "egress")]
         everybody = [p for p in closed if not at(p, "spec", "podSelector")]
-        if everybody and not index.within(name, "CiliumNetworkPolicy") and not any(map(_opens_dns, policies)):
+        ciliums = [*index.within(name, cilium.IN_NAMESPACE), *index.kinds(cilium.CLUSTERWIDE)]
+        if everybody and not any(map(_opens_dns, policies)) and not any(map(cilium.opens_dns, ciliums)):
             yield Finding("net-08", name_of(everybody[0]), f"no egress to port 53 in {_name(space)}")
 
 
@@ -253,6 +262,25 @@ def _charged(index: Index) -> Iterator[Finding]:
             ]
             if foreign:
                 yield Finding("cost-01", name_of(item), "; ".join(foreign))
+
+
+def _taken_in(index: Index) -> Iterator[Finding]:
+    """gpu-02 by envFrom, of what is among the objects."""
+    for name in sorted(index.spaces):
+        sources = {
+            (kind, _name(item)): {**_pairs(item.get("data")), **_pairs(item.get("stringData"))}
+            for kind in ("ConfigMap", "Secret")
+            for item in index.within(name, kind)
+        }
+        for item in (item for kind in WORKLOADS for item in index.within(name, kind)):
+            for container in containers(pod_of(item)):
+                for source in many(at(container, "envFrom")):
+                    for kind, field in (("ConfigMap", "configMapRef"), ("Secret", "secretRef")):
+                        named = str(at(source, field, "name"))
+                        keys = sorted(f"{at(source, 'prefix') or ''}{key}" for key in sources.get((kind, named), ()))
+                        if device := [key for key in keys if key in gpus.DEVICE_VARIABLES]:
+                            given = f"{', '.join(device)} by envFrom of {kind} {named}"
+                            yield Finding("gpu-02", name_of(item), f"{given} in container {at(container, 'name')}")
 
 
 def _template_of(item: Object) -> Any:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 _KINDS: Mapping[str, str] = {
-    "": "ConfigMap LimitRange Namespace Node PersistentVolume Pod ResourceQuota Service ServiceAccount",
+    "": "ConfigMap LimitRange Namespace Node PersistentVolume Pod ReplicationController ResourceQuota Service "
+    "ServiceAccount",
     "admissionregistration.k8s.io": "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
     "apps": "DaemonSet Deployment ReplicaSet StatefulSet",
     "batch": "CronJob Job",

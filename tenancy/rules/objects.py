@@ -7,12 +7,15 @@ those on machines in `aws` and `nodes`, on what shares them in `queues`.
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from types import MappingProxyType
 from typing import Any
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
-from tenancy.rules import aws, nodes, queues
+from tenancy.catalog.versions import COMPATIBLE, incompatible
+from tenancy.rules import aws, cilium, nodes, queues
 from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, name_of
 from tenancy.rules.values import (
     foreign_subject,
@@ -59,10 +62,22 @@ def _namespace(item: Object) -> Given:
     level = labels.get(words.PSA_ENFORCE)
     if (given := weak_pod_security(level)) and not waived(item, "ns-03"):
         yield "ns-03", f"{words.PSA_ENFORCE}: {given}"
-    if not labels.get(words.PSA_VERSION, "latest").startswith("v1."):
-        yield "ns-03", f"{words.PSA_VERSION}: {labels.get(words.PSA_VERSION, 'none')}"
+    version = str(labels.get(words.PSA_VERSION, "none"))
+    if version != UNKNOWN and (misfit := _unpinned(version)) is not None:
+        yield "ns-03", f"{words.PSA_VERSION}: {version}{misfit}"
     if missing := [key for key in words.COST_LABELS if not labels.get(key)]:
         yield "cost-02", f"no label {', '.join(missing)}"
+
+
+_PINNED = re.compile(r"v(1\.\d+)")
+
+
+def _unpinned(version: str) -> str | None:
+    """Why a version of the Pod Security Standards does not count; None: it does."""
+    found = _PINNED.fullmatch(version)
+    if not found:
+        return ""
+    return f", older than v{COMPATIBLE['guards'].oldest}" if incompatible(found[1], "guards") else None
 
 
 def _quota(item: Object) -> Given:
@@ -117,6 +132,10 @@ _GUARDED = frozenset({"networkpolicies"})
 _READ = frozenset({"get", "list", "watch"})
 
 
+_VIEWER = "tenancy-viewer"
+"""The one role that a group may have of several tenants: an auditor's, who reads everything but secrets."""
+
+
 def _escalating(verbs: Set[str]) -> set[str]:
     return {verb for verb in verbs if verb in _ESCALATING_VERBS or verb.startswith(_IMPERSONATING)}
 
@@ -127,9 +146,12 @@ def role_rules(item: Object, guarded: Set[str] = frozenset()) -> Given:
         yield "rbac-01", "aggregationRule, which adds the rules of whatever is installed later"
     for rule in item.get("rules") or ():
         resources, verbs = set(rule.get("resources") or ()), set(rule.get("verbs") or ())
-        if "*" in resources | verbs | set(rule.get("apiGroups") or ()):
+        # `*/token` is the token of whatever has one.
+        of_all = {resource for resource in resources if str(resource).startswith("*/")}
+        if of_all or "*" in resources | verbs | set(rule.get("apiGroups") or ()):
             yield "rbac-01", f"rule {dict(rule)}"
-        if mighty := sorted(_escalating(verbs) | resources & _POWERS):
+        reached = {power for power in _POWERS if f"*/{power.partition('/')[2]}" in of_all}
+        if mighty := sorted(_escalating(verbs) | resources & _POWERS | reached):
             yield "rbac-02", ", ".join(mighty)
         if (held := sorted((resources & _LIMITS) - guarded)) and not verbs <= _READ:
             yield "rbac-03", f"{', '.join(sorted(verbs - _READ))} on {', '.join(held)}"
@@ -151,7 +173,8 @@ def _binding(item: Object) -> Given:
             yield "rbac-05", given
 
 
-def _network_policy(item: Object) -> Given:
+def _network_policy(item: Object, homes: Mapping[str, str] = MappingProxyType({})) -> Given:
+    """net-02, net-05; `homes` are the namespaces that are known to be a tenant's, with their tenants."""
     if not is_tenants(item):
         return
     tenant = _labels(item)[words.TENANT]
@@ -166,21 +189,51 @@ def _network_policy(item: Object) -> Given:
                 if block and not mine and (given := unsafe_range(str(block.get("cidr")))):
                     yield "net-05", f"{direction} {given}"
                 selector = peer.get("namespaceSelector")
-                if selector is not None and not _stays_home(peer, tenant, direction, rule):
-                    yield "net-02", f"{direction} namespaceSelector {_plain(selector)} of tenant {tenant}"
+                if selector is not None and not _stays_home(peer, tenant, direction, rule, homes):
+                    unknown = f" with ports {UNKNOWN}" if UNKNOWN in str(rule.get("ports")) else ""
+                    yield "net-02", f"{direction} namespaceSelector {_plain(selector)} of tenant {tenant}{unknown}"
 
 
-def _stays_home(peer: Object, tenant: str, direction: str, rule: Object) -> bool:
+def _stays_home(peer: Object, tenant: str, direction: str, rule: Object, homes: Mapping[str, str]) -> bool:
     labels = peer["namespaceSelector"].get("matchLabels") or {}
     if labels.get(words.TENANT) == tenant:
         return True
-    ports = {port.get("port") for port in rule.get("ports") or ()}
+    ports = {(port.get("port"), port.get("endPort", port.get("port"))) for port in rule.get("ports") or ()}
     space = str(labels.get(words.SPACE_NAME, words.SEPARATOR))
-    if direction == "egress" and space == "kube-system" and ports == {53}:
+    if space in homes:
+        return homes[space] == tenant
+    if direction == "egress" and space == "kube-system" and ports == {(53, 53)}:
         return True
     # A service of the platform's: no tenant's namespace is called so.
     pods = (peer.get("podSelector") or {}).get("matchLabels")
-    return words.SEPARATOR not in space and space != "default" and bool(pods) and bool(ports)
+    named = bool(ports) and None not in {first for first, _ in ports}
+    return words.SEPARATOR not in space and space != "default" and bool(pods) and named
+
+
+def _cilium(item: Object) -> Given:
+    if is_tenants(item):
+        yield from cilium.in_namespace(item, _labels(item)[words.TENANT], {})
+
+
+def _clusterwide(item: Object) -> Given:
+    if is_ours(item):
+        yield from cilium.clusterwide(item, {})
+
+
+def _opened_to_neighbours(items: Iterable[Object], homes: Mapping[str, str]) -> Iterator[Finding]:
+    """net-02, net-05: what a policy shows only to who knows whose namespaces it names."""
+    for item in items:
+        kind = item.get("kind")
+        found: Given = iter(())
+        if kind == "NetworkPolicy":
+            found = _network_policy(item, homes)
+        elif kind == cilium.IN_NAMESPACE and is_tenants(item):
+            found = cilium.in_namespace(item, _labels(item)[words.TENANT], homes)
+        elif kind == cilium.CLUSTERWIDE and homes:
+            found = cilium.clusterwide(item, homes)
+        together = {Finding(rule, name_of(item), given): None for rule, given in found}
+        alone = set(object_findings(item)) if together else set()
+        yield from (finding for finding in together if finding not in alone)
 
 
 def _service(item: Object) -> Given:
@@ -256,6 +309,8 @@ def _release(item: Object) -> Given:
 
 
 CHECKS: Mapping[str, Callable[[Object], Given]] = {
+    cilium.CLUSTERWIDE: _clusterwide,
+    cilium.IN_NAMESPACE: _cilium,
     "ClusterRole": _role,
     "ClusterRoleBinding": _binding,
     "CronJob": _workload,
@@ -269,6 +324,7 @@ CHECKS: Mapping[str, Callable[[Object], Given]] = {
     "Pod": _workload,
     "PodIdentityAssociation": _pod_identity,
     "ReplicaSet": _workload,
+    "ReplicationController": _workload,
     "ResourceQuota": _quota,
     "Role": _role,
     "RoleBinding": _binding,
@@ -287,7 +343,7 @@ _ALONE = (
     "cost-02 gpu-01 gpu-02 guard-01 guard-03 net-01 net-02 net-05 ns-03 quota-01 quota-02 "
     "rbac-01 rbac-02 rbac-03 rbac-04 rbac-05 sched-02 stor-09"
 ).split()
-_TOGETHER = "eks-03 id-06 ns-04 rbac-01 rbac-02 rbac-03 rbac-04 rbac-05".split()
+_TOGETHER = "eks-03 id-06 net-02 net-05 ns-04 rbac-01 rbac-02 rbac-03 rbac-04 rbac-05".split()
 OBJECT_RULES = sorted({*_ALONE, *aws.RULES_ALONE, *nodes.RULES_ALONE, *queues.RULES_ALONE})
 STACK_RULES = sorted({*_TOGETHER, *nodes.RULES_TOGETHER, *queues.RULES_TOGETHER})
 
@@ -318,6 +374,7 @@ def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:
         if metadata.get("namespace"):
             inside.setdefault(str(metadata["namespace"]), []).append(item)
 
+    homes = {name: _labels(space)[words.TENANT] for name, space in spaces.items()}
     owner_of: dict[tuple[str, str], str] = {}
     for name, space in sorted(spaces.items()):
         present = inside.get(name, [])
@@ -328,9 +385,14 @@ def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:
                 yield Finding(rule, name_of(queue), given)
         for binding in (item for item in present if item.get("kind") == "RoleBinding"):
             yield from _bound_role(binding, name, roles)
-            viewer = (binding.get("metadata") or {}).get("name") == "viewer"
-            for subject in () if viewer else binding.get("subjects") or ():
-                if subject.get("kind") == "Group":
+            may_be_shared = [at(binding, "roleRef", key) for key in ("kind", "name")] == ["ClusterRole", _VIEWER]
+            for subject in binding.get("subjects") or ():
+                if subject.get("kind") == "ServiceAccount":
+                    whose = homes.get(str(subject.get("namespace", name)), tenant)
+                    if whose != tenant:
+                        given = f"ServiceAccount {subject.get('namespace')}/{subject.get('name')} of tenant {whose}"
+                        yield Finding("rbac-05", name_of(binding), given)
+                elif subject.get("kind") == "Group" and not may_be_shared:
                     key = ("Group", str(subject.get("name")))
                     first = owner_of.setdefault(key, tenant)
                     if first != tenant:
@@ -340,6 +402,7 @@ def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:
             tenant = owner_of.get((str(subject.get("kind")), str(subject.get("name"))))
             if tenant:
                 yield Finding("rbac-04", name_of(binding), f"{subject['kind']} {subject['name']!r} of tenant {tenant}")
+    yield from _opened_to_neighbours(items, homes)
     for item, given in aws.cluster_wide(items, owner_of):
         yield Finding("rbac-04", name_of(item), given)
     for item, given in aws.tenants_policies(items):
@@ -350,13 +413,19 @@ def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:
 
 
 def _walls(name: str, space: Object, present: Iterable[Object]) -> Iterator[Finding]:
-    # A quota of some pods bounds nobody else.
-    kinds = {str(item.get("kind")) for item in present if not _spec(item).get("scopeSelector")}
+    kinds = {str(item.get("kind")) for item in present if _bounds(item)}
     missing = [kind for kind in ("ResourceQuota", "LimitRange") if kind not in kinds]
     if not any(_denies_all(item) for item in present):
         missing.append("default-deny NetworkPolicy")
     if missing:
         yield Finding("ns-04", name_of(space), f"no {', no '.join(missing)} in {name}")
+
+
+def _bounds(item: Object) -> bool:
+    """Whether a quota or limit range says anything, and not of some pods alone: others are bounded by none."""
+    said = {"ResourceQuota": "hard", "LimitRange": "limits"}.get(str(item.get("kind")))
+    scopes = [at(_spec(item), key) for key in ("scopeSelector", "scopes")]
+    return bool(said) and bool(at(_spec(item), said)) and not any(one and one != UNKNOWN for one in scopes)
 
 
 def _denies_all(item: Object) -> bool:

@@ -138,7 +138,16 @@ def unknown_findings(item: Object) -> Iterator[Finding]:
 
 
 _KUEUES = ("AdmissionCheck", "ClusterQueue", "LocalQueue", "ResourceFlavor", "WorkloadPriorityClass")
-WORKLOADS = ("CronJob", "DaemonSet", "Deployment", "Job", "Pod", "ReplicaSet", "StatefulSet")
+WORKLOADS = (
+    "CronJob",
+    "DaemonSet",
+    "Deployment",
+    "Job",
+    "Pod",
+    "ReplicaSet",
+    "ReplicationController",
+    "StatefulSet",
+)
 CHECKS: Mapping[str, Callable[[Object], Given]] = {
     "ConfigMap": _config_map,
     "Release": _release,

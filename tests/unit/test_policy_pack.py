@@ -25,6 +25,7 @@ from pack_cases import (
     TOGETHER_CASES,
     Case,
     binding,
+    cilium,
     cluster,
     cluster_queue,
     efa_class,
@@ -96,6 +97,34 @@ def test_a_finding_says_what_was_given_why_and_what_to_do(case: Case) -> None:
 
 def test_the_products_own_plan_breaks_no_rule(local: Plan) -> None:
     assert findings(list(local.objects())) == []
+
+
+def test_the_products_own_policies_of_ciliums_break_no_rule() -> None:
+    bank = load(ROOT / "stacks" / "bank")
+    made = list(make_plan(bank.environment, bank.tenants).objects())
+    assert sum(item["kind"].startswith("Cilium") for item in made) > 30
+    assert [one for one in findings(made) if one.rule.startswith("net-")] == []
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"ingress": [{}], "egress": [{}]},
+        {"ingress": [{"fromEndpoints": []}]},
+        {"ingressDeny": [{"fromEntities": ["all"]}], "egressDeny": [{"toEntities": ["world"]}]},
+        {"ingress": [{"fromRequires": [{"matchLabels": {"team": "a"}}]}]},
+    ],
+    ids=["empty rules", "no peers", "denies", "more conditions"],
+)
+def test_what_opens_nothing_under_cilium_is_no_finding(spec: Object) -> None:
+    assert findings([cilium("closed", **spec)]) == []
+
+
+def test_a_subresource_of_everything_is_that_of_what_has_power_as_well() -> None:
+    rules = [{"apiGroups": [""], "resources": ["*/token", "*/log"], "verbs": ["create"]}]
+    found = findings([manifest("rbac.authorization.k8s.io/v1", "Role", "r", {"rules": rules}, namespace="acme")])
+    assert [(one.rule, one.given) for one in found if one.rule == "rbac-02"] == [("rbac-02", "serviceaccounts/token")]
+    assert "rbac-01" in {one.rule for one in found}
 
 
 def weakened(plan: Plan) -> Iterator[tuple[str, str, list[Object]]]:

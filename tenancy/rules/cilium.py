@@ -1,0 +1,229 @@
+"""net-02 and net-05 on Cilium's own policies, whose peers are named in more ways than a NetworkPolicy's.
+
+What opens nothing is no finding: denies, `ingress: [{}]` (to Cilium a default-deny), selectors without a namespace in a
+namespaced policy, to which Cilium adds its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tenancy.catalog import vocabulary as words
+from tenancy.rules.found import UNKNOWN, Given, Object, at, many
+from tenancy.rules.values import unsafe_range
+
+IN_NAMESPACE, CLUSTERWIDE = "CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy"
+_SIDES = (("ingress", "from"), ("egress", "to"))
+_SPACE = "io.kubernetes.pod.namespace"
+_SPACE_LABEL = "io.cilium.k8s.namespace.labels."
+_RESERVED = "reserved:"
+_AGENT_PORT = 80
+"""Of EKS Pod Identity's agent, which to Cilium is the node."""
+_HARMLESS = {
+    "ingress": frozenset({"health", "host", "kube-apiserver", "none"}),  # a kubelet's probes come from the host
+    "egress": frozenset({"health", "none"}),
+}
+"""Entities that are no tenant and carry nothing of one's. The node and the API server are judged by their ports."""
+_WORLDS = {"world": "0.0.0.0/0", "world-ipv4": "0.0.0.0/0", "world-ipv6": "::/0"}
+_PEERS = ("Endpoints", "Entities", "CIDR", "CIDRSet", "FQDNs", "Services", "Nodes", "Groups")
+
+
+@dataclass(frozen=True, slots=True)
+class _Whose:
+    """Whose pods a policy opens: a tenant's, in the one namespace of the policy or, without, anywhere."""
+
+    tenant: str | None
+    namespace: str | None
+    homes: Mapping[str, str]
+    """Namespaces that are known to be a tenant's, with their tenants."""
+
+    def may_be_anothers(self, space: str) -> bool:
+        if space in self.homes:
+            return self.homes[space] != self.tenant
+        return words.SEPARATOR in space or space == "default"
+
+
+def in_namespace(policy: Object, tenant: str, homes: Mapping[str, str]) -> Given:
+    """What a CiliumNetworkPolicy in a tenant's namespace opens too wide."""
+    whose = _Whose(tenant, str(at(policy, "metadata", "namespace")), homes)
+    for spec in specs(policy):
+        yield from _opened(spec, whose)
+
+
+def clusterwide(policy: Object, homes: Mapping[str, str]) -> Given:
+    """What a CiliumClusterwideNetworkPolicy opens too wide, where it may choose a tenant's pods."""
+    for spec in specs(policy):
+        chosen = _read(at(spec, "endpointSelector"))
+        if at(spec, "nodeSelector") is not None or chosen.reserved:
+            continue  # not of pods
+        whose = _Whose(chosen.tenant, None, homes)
+        if not chosen.spaces or any(space in homes or whose.may_be_anothers(space) for space in chosen.spaces):
+            yield from _opened(spec, whose)
+
+
+def specs(policy: Object) -> list[Any]:
+    return [one for one in (policy.get("spec"), *many(policy.get("specs"))) if one is not None and one != UNKNOWN]
+
+
+def opens_dns(policy: Object) -> bool:
+    """net-08: whether pods may ask for names, as far as a policy shows."""
+    if UNKNOWN in str([policy.get("spec"), policy.get("specs")]):
+        return True
+    for spec in specs(policy):
+        for rule in many(at(spec, "egress")):
+            ports = _ports(rule)
+            wide = ports is None and (
+                at(rule, "toEntities") or any(_read(one).spaces for one in many(at(rule, "toEndpoints")))
+            )
+            if wide or any(first <= 53 <= last for first, last in ports or ()):
+                return True
+    return False
+
+
+def _opened(spec: Any, whose: _Whose) -> Given:
+    for direction, side in _SIDES:
+        for rule in many(at(spec, direction)):
+            narrowed = [f"{side}{peer}" for peer in _PEERS if at(rule, f"{side}{peer}")]
+            if not narrowed and (at(rule, "toPorts") or at(rule, "icmps")):
+                yield "net-02", f"{direction} by ports alone, which is everybody"
+            for key in narrowed:
+                for peer in many(at(rule, key)):
+                    yield from _peer(direction, key, peer, rule, whose)
+
+
+def _peer(direction: str, key: str, peer: Any, rule: Any, whose: _Whose) -> Given:
+    if peer == UNKNOWN:
+        return  # seen-02 says so
+    kind = key.removeprefix("from").removeprefix("to")
+    if kind == "Entities":
+        yield from _entity(direction, str(peer), rule)
+    elif kind == "Endpoints":
+        if given := _foreign_pods(peer, direction, rule, whose):
+            yield "net-02", f"{direction} {key} {given}"
+    elif kind in {"CIDR", "CIDRSet"}:
+        yield from _range(direction, peer)
+    elif kind == "FQDNs":
+        if not str(at(peer, "matchPattern") or "x").strip("*."):
+            yield "net-05", f"{direction} {key} matchPattern {at(peer, 'matchPattern')}, which is every name"
+    elif kind == "Services":
+        yield from _service(direction, key, peer, whose)
+    elif kind == "Nodes":
+        yield "net-02", f"{direction} {key} {_plain(peer)}, which are nodes"
+    else:
+        yield "net-05", f"{direction} {key} {_plain(peer)}, whose addresses no object shows"
+
+
+def _entity(direction: str, entity: str, rule: Any) -> Given:
+    ports = _ports(rule)
+    of_agent = entity == "host" and direction == "egress" and ports == [(_AGENT_PORT, _AGENT_PORT)]
+    of_server = entity == "kube-apiserver" and ports is not None
+    if entity in _WORLDS:
+        yield "net-05", f"{direction} entity {entity}, which is {_WORLDS[entity]}"
+    elif entity not in _HARMLESS[direction] and not of_agent and not of_server:
+        yield "net-02", f"{direction} entity {entity}{_unknown_ports(rule)}"
+
+
+def _range(direction: str, peer: Any) -> Given:
+    cidr = peer if isinstance(peer, str) else at(peer, "cidr")
+    if cidr is None:
+        named = at(peer, "cidrGroupRef") or at(peer, "cidrGroupSelector")
+        yield "net-05", f"{direction} of the CIDR group {_plain(named)}, whose ranges no policy shows"
+    elif not (direction == "egress" and cidr == words.IDENTITY_AGENT) and (given := unsafe_range(str(cidr))):
+        yield "net-05", f"{direction} {given}"
+
+
+def _service(direction: str, key: str, peer: Any, whose: _Whose) -> Given:
+    for form in ("k8sService", "k8sServiceSelector"):
+        if (named := at(peer, form)) is not None:
+            # Without a namespace Cilium takes services of that name or label in all of them.
+            space = at(named, "namespace")
+            if not space or (space != whose.namespace and whose.may_be_anothers(str(space))):
+                yield "net-02", f"{direction} {key} {_plain(named)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Selected:
+    """What a selector of Cilium's says of namespaces."""
+
+    spaces: tuple[str, ...]
+    """Names that it takes, if it names some."""
+    tenant: str | None
+    """The one tenant whose namespaces it takes, by their label."""
+    bound: bool
+    """Whether it says anything of namespaces: if not, a namespaced policy's own is meant."""
+    reserved: bool
+    pods: bool
+    """Whether it says anything of pods."""
+
+
+def _read(selector: Any) -> _Selected:
+    labels = at(selector, "matchLabels")
+    # Each requirement is the values that it takes; None where it takes others too.
+    said: list[tuple[str, tuple[str, ...] | None]] = []
+    said += [(str(key), (str(value),)) for key, value in (labels if isinstance(labels, Mapping) else {}).items()]
+    for one in many(at(selector, "matchExpressions")):
+        values = tuple(map(str, many(at(one, "values")))) if at(one, "operator") == "In" else None
+        said.append((str(at(one, "key")), values))
+    spaces: tuple[str, ...] = ()
+    tenant, bound, reserved, pods = None, False, False, False
+    for key, values in said:
+        name = key.removeprefix("k8s:").removeprefix("any:")
+        if key.startswith(_RESERVED):
+            reserved = True
+        elif name == _SPACE:
+            bound, spaces = True, values or spaces
+        elif name.startswith(_SPACE_LABEL):
+            bound = True
+            if name == _SPACE_LABEL + words.TENANT and values and len(values) == 1:
+                tenant = values[0]
+        else:
+            pods |= values is not None
+    return _Selected(spaces, tenant, bound, reserved, pods)
+
+
+def _foreign_pods(selector: Any, direction: str, rule: Any, whose: _Whose) -> str | None:
+    found, ports = _read(selector), _ports(rule)
+    shown = f"{_plain(selector)} of {f'tenant {whose.tenant}' if whose.tenant else 'whatever tenant'}"
+    if not found.reserved and not found.bound:
+        return None if whose.namespace else f"{_plain(selector)}, which is every pod"
+    if found.tenant is not None and found.tenant == whose.tenant and not found.reserved:
+        return None
+    if found.reserved or not found.spaces:
+        return shown
+    for space in found.spaces:
+        dns = direction == "egress" and space == "kube-system" and ports == [(53, 53)]
+        own = space == whose.namespace or (space in whose.homes and whose.homes[space] == whose.tenant)
+        served = found.pods and ports is not None and not whose.may_be_anothers(space)
+        if not own and not dns and not served:
+            return shown + _unknown_ports(rule)
+    return None
+
+
+_BY_NAME = (-1, -1)
+
+
+def _ports(rule: Any) -> list[tuple[int, int]] | None:
+    """Ranges of ports that a rule names, each once; None: it opens all."""
+    found: dict[tuple[int, int], None] = {}
+    for listed in many(at(rule, "toPorts")):
+        ports = many(at(listed, "ports"))
+        for port in ports:
+            text = {"dns": "53", "dns-tcp": "53"}.get(str(at(port, "port")), str(at(port, "port")))
+            if text in {"0", "None"}:
+                return None
+            end = str(at(port, "endPort") or text)
+            numbered = text.isdecimal() and end.isdecimal()
+            found[(int(text), max(int(text), int(end))) if numbered else _BY_NAME] = None
+        if not ports:
+            return None
+    return [*found] or None
+
+
+def _unknown_ports(rule: Any) -> str:
+    return f" with ports {UNKNOWN}" if UNKNOWN in str(at(rule, "toPorts")) else ""
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value
