@@ -260,6 +260,27 @@ def _trust(name: str, broken: Object, mended: Object) -> Case:
     return Case("id-05", (broken,), (mended,), f"{aws.ROLE} {name}")
 
 
+def _tested(name: str, broken: Object, mended: Object, principal: Any = None) -> Case:
+    """A trust whose condition alone differs."""
+    whom = principal or {"Federated": f"arn:aws:iam::111122223333:oidc-provider/{_ISSUER}"}
+
+    def trusting(condition: Object) -> Object:
+        statement = {"Effect": "Allow", "Principal": whom, "Action": "sts:AssumeRole", "Condition": condition}
+        document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        return on_aws(aws.ROLE, name, {"assumeRolePolicy": document})
+
+    return _trust(name, trusting(broken), trusting(mended))
+
+
+def _with(name: str, key: str) -> Object:
+    statement = {"Effect": "Allow", key: {"AWS": "111122223333"}, "Action": "sts:AssumeRole"}
+    return on_aws(aws.ROLE, name, {"assumeRolePolicy": json.dumps({"Version": "2012-10-17", "Statement": [statement]})})
+
+
+_SUB = f"{_ISSUER}:sub"
+_OURS = {"StringEquals": {"aws:PrincipalOrgID": "o-0a"}}
+
+
 def _document(*actions: str, on: str = "arn:aws:s3:::data/acme/*", **more: Any) -> str:
     statement = {"Effect": "Allow", "Action": [*actions], "Resource": on, **more}
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
@@ -821,6 +842,94 @@ MACHINE_CASES = (
     _trust("wide", role("wide", "system:serviceaccount:acme--main:*"), role("wide", _SUBJECT)),
     _trust("open", role("open", None), role("open", _SUBJECT)),
     _trust("public", role("public", None, "*"), role("public", None, {"Service": "pods.eks.amazonaws.com"})),
+    _trust("listed", role("listed", None, {"AWS": ["*"]}), role("listed", None, {"AWS": ["111122223333"]})),
+    _trust("all-but", _with("all-but", "NotPrincipal"), _with("all-but", "Principal")),
+    *(
+        _tested(f"everybody-{name}", condition, mended, "*")
+        for name, condition, mended in (
+            ("here", {"StringEquals": {"aws:RequestedRegion": "eu-central-1"}}, _OURS),
+            ("with-an-id", {"StringEquals": {"sts:ExternalId": "0a"}}, _OURS),
+            ("tagged", {"StringEquals": {"aws:PrincipalTag/team": "acme"}}, _OURS),
+            ("but-one", {"StringNotEquals": {"aws:PrincipalOrgID": "o-0a"}}, _OURS),
+            ("of-any-organization", {"StringLike": {"aws:PrincipalOrgID": "o-*"}}, _OURS),
+            ("or-nobody", {"StringEqualsIfExists": {"aws:PrincipalOrgID": "o-0a"}}, _OURS),
+            ("or-none", {"ForAllValues:StringEquals": {"aws:PrincipalOrgID": "o-0a"}}, _OURS),
+            (
+                "of-any-account",
+                {"ArnLike": {"aws:PrincipalArn": "arn:aws:iam::*:role/people"}},
+                {"ArnLike": {"aws:PrincipalArn": "arn:aws:iam::111122223333:role/*"}},
+            ),
+        )
+    ),
+    *(
+        _tested(name, condition, {"StringEquals": {_SUB: _SUBJECT}})
+        for name, condition in (
+            ("all-but-one", {"StringNotEquals": {_SUB: _SUBJECT}}),
+            ("whoever-has-none", {"StringEqualsIfExists": {_SUB: _SUBJECT}}),
+            ("whoever-has-no-values", {"ForAllValues:StringEquals": {_SUB: _SUBJECT}}),
+            ("of-another-issuer", {"StringEquals": {"oidc.eks.eu-west-1.amazonaws.com/id/0B:sub": _SUBJECT}}),
+        )
+    ),
+    *(
+        _permits(aws.POLICY, name, _document(action, on="*"), _document("s3:ListAllMyBuckets", on="*"))
+        for name, action in (("any-action", "s3:?*"), ("any-service", "*:*"), ("any-of-s", "S*"))
+    ),
+    *(
+        _permits(aws.POLICY, name, _document("s3:*", on=on), _document("s3:*"), tags=_TAGS)
+        for name, on in (
+            ("of-any-region", "arn:aws:s3:*:*:*"),
+            ("cut-short", "arn:aws:s3:*"),
+            ("two-stars", "arn:aws:s3:::data/**"),
+            ("any-key", "arn:aws:s3:::data/?*"),
+            ("any-bucket", "arn:aws:s3:::*/acme/*"),
+            ("half-a-prefix", "arn:aws:s3:::data/ac*"),
+            ("any-access-point", "arn:aws:s3:eu-central-1:111122223333:accesspoint/*"),
+        )
+    ),
+    *(
+        _permits(
+            aws.POLICY,
+            name,
+            _document("s3:ListBucket", on="*", Condition=condition),
+            _document("s3:ListBucket", on="*", Condition={"StringLike": {"s3:prefix": "acme/*"}}),
+            tags=_TAGS,
+        )
+        for name, condition in (
+            ("any-prefix", {"StringLike": {"s3:prefix": "*"}}),
+            ("any-folder", {"StringLike": {"s3:prefix": "*/"}}),
+            ("alike", {"StringLike": {"s3:prefix": "acme*"}}),
+            ("one-of-two", {"StringLike": {"s3:prefix": ["acme/*", ""]}}),
+            ("not-one", {"StringNotLike": {"s3:prefix": "rival/*"}}),
+            ("if-there-is-one", {"StringLikeIfExists": {"s3:prefix": "acme/*"}}),
+        )
+    ),
+    _permits(
+        aws.POLICY,
+        "under-no-condition",
+        _document("s3:GetObject", on="arn:aws:s3:::data/*", Condition={"Bool": {"aws:SecureTransport": "true"}}),
+        _document("s3:GetObject", on="arn:aws:s3:::data/*", Condition={"StringEquals": {"aws:SourceVpce": "vpce-0a"}}),
+        tags=_TAGS,
+    ),
+    _one(
+        "id-06",
+        on_aws(aws.ATTACHMENT, "reader", {"role": "r", "policyArn": "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"}),
+        ("policyArn",),
+        "arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicy",
+    ),
+    _one(
+        "id-06",
+        on_aws(
+            aws.ROLE,
+            "tenants",
+            {
+                "assumeRolePolicy": _TRUST,
+                "tags": _TAGS,
+                "managedPolicyArns": ["arn:aws:iam::aws:policy/SecretsManagerReadWrite"],
+            },
+        ),
+        ("managedPolicyArns", 0),
+        "arn:aws:iam::aws:policy/AWSXRayDaemonWriteAccess",
+    ),
     _permits(
         aws.ROLE_POLICY,
         "all-of-it",

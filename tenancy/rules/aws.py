@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.instances import INSTANCES
 from tenancy.catalog.versions import AMI_DEFAULT, ami_release_misfit
+from tenancy.rules import iam
 from tenancy.rules.found import UNKNOWN, Given, Object, at, many
 from tenancy.rules.values import wide_range
 
@@ -259,7 +259,7 @@ def _role(item: Object) -> Given:
     for policy in many(item.get("inlinePolicies")):
         yield from _granted(at(policy, "policy"), tenant)
     for arn in many(item.get("managedPolicyArns")):
-        yield from _managed(str(arn))
+        yield from _managed(str(arn), tenant)
         if arn == UNKNOWN:
             yield "id-06", f"managedPolicyArns {UNKNOWN}"
 
@@ -275,8 +275,8 @@ def _role_policy(item: Object) -> Given:
 
 def _attachment(item: Object) -> Given:
     # An ARN that is not known yet is that of a policy of the program's own, which is judged itself.
-    for arn in _listed(item.get(ATTACHED[str(item.get("kind"))][1])):
-        yield from _managed(arn)
+    for arn in iam.listed(item.get(ATTACHED[str(item.get("kind"))][1])):
+        yield from _managed(arn, None)
 
 
 def tenants_policies(items: Sequence[Object]) -> Iterator[tuple[Object, str]]:
@@ -301,9 +301,13 @@ def _attached(item: Object, to: str, what: str, named: Mapping[str, Mapping[str,
     roles, policies = _behind(item, to, ROLES, named[ROLE]), _behind(item, what, POLICIES, named[POLICY])
     tenants = _tenants(roles)
     # What comes from no resource of the program is told of where it may matter.
-    elsewhere = _listed(item.get(to)).count(UNKNOWN) > len(roles)
+    elsewhere = iam.listed(item.get(to)).count(UNKNOWN) > len(roles)
     elsewhere |= any(at(role, "tags", words.TENANT_TAG) == UNKNOWN for role in roles)
-    hidden = _listed(item.get(what)).count(UNKNOWN) > len(policies)
+    hidden = iam.listed(item.get(what)).count(UNKNOWN) > len(policies)
+    for tenant in tenants:
+        for arn in iam.listed(item.get(what)):
+            if arn.rpartition("/")[2] not in _EVERYTHING:
+                yield from (given for _, given in _managed(arn, tenant))
     for policy in policies:
         for tenant in tenants:
             yield from _lent(policy, tenant)
@@ -315,7 +319,7 @@ def _attached(item: Object, to: str, what: str, named: Mapping[str, Mapping[str,
 
 def _behind(item: Object, field: str, known: str, named: Mapping[str, Object]) -> list[Object]:
     """The program's own resources that a property names: as the engine tells, or by name or ARN."""
-    names = [text.rpartition("/")[2] for text in _listed(item.get(field)) if "::aws:" not in text]
+    names = [text.rpartition("/")[2] for text in iam.listed(item.get(field)) if "::aws:" not in text]
     found = [*many(item.get(known)), *(named[name] for name in names if name in named)]
     return list({str(at(one, "metadata", "name")): one for one in found}.values())
 
@@ -337,16 +341,27 @@ def _too_wide(policy: Object, whose: str) -> Iterator[str]:
         yield from _beyond_a_prefix(statement, whose)
 
 
-_EVERYTHING = frozenset({"AdministratorAccess", "AmazonS3FullAccess", "PowerUserAccess"})
-"""AWS' own policies that reach every bucket."""
-_WHOLE_BUCKET = re.compile(r"arn:[^:]*:s3:::[^/]*(/\*)?")
-_OF_OBJECTS = ("s3:getobject", "s3:putobject", "s3:deleteobject")
-_LIST = "s3:listbucket"
+_EVERYTHING = {
+    "AdministratorAccess": "which reaches every bucket",
+    "AmazonS3FullAccess": "which reaches every bucket",
+    "AmazonS3ReadOnlyAccess": "which reads every bucket",
+    "IAMFullAccess": "which gives itself every right",
+    "PowerUserAccess": "which reaches every bucket",
+    "ReadOnlyAccess": "which reads every bucket",
+}
+"""AWS' own policies that nobody's role of a program has, and why."""
+_TENANTS_MAY_HAVE = frozenset({"AWSDenyAll", "AWSXRayDaemonWriteAccess", "AmazonPrometheusRemoteWriteAccess"})
+"""AWS' own policies that read nothing of another tenant's: one denies, two write what nobody reads through them. All
+others are written for whole accounts."""
+_OF_AWS = "::aws:policy/"
 
 
-def _managed(arn: str) -> Given:
-    if (name := arn.rpartition("/")[2]) in _EVERYTHING:
-        yield "id-06", f"{name}, which reaches every bucket"
+def _managed(arn: str, tenant: str | None) -> Given:
+    name = arn.rpartition("/")[2]
+    if _OF_AWS in arn and name in _EVERYTHING:
+        yield "id-06", f"{name}, {_EVERYTHING[name]}"
+    elif tenant and _OF_AWS in arn and name not in _TENANTS_MAY_HAVE:
+        yield "id-06", f"AWS' own {name} for tenant {tenant}, which knows no tenants"
 
 
 def _granted(document: Any, tenant: str | None) -> Given:
@@ -355,10 +370,10 @@ def _granted(document: Any, tenant: str | None) -> Given:
     if statements is None:
         yield "id-06", f"policy {UNKNOWN}"
     for statement in statements or ():
-        actions = [a for a in _actions(statement) if a in {"*", "s3:*", UNKNOWN}]
-        actions += [f"all but {a}" for a in _listed(at(statement, "NotAction"))]
-        whole = _whole(statement)
-        if actions and whole and not at(statement, "Condition"):
+        actions = [a for a in iam.actions(statement) if iam.all_of_s3(a)]
+        actions += [f"all but {a}" for a in iam.listed(at(statement, "NotAction"))]
+        whole = _matched(statement, iam.whole_bucket)
+        if actions and whole and not iam.limits(at(statement, "Condition")):
             yield "id-06", f"{', '.join(actions)} on {', '.join(whole)}"
         elif tenant:
             for given in _beyond_a_prefix(statement, f"tenant {tenant}"):
@@ -366,29 +381,20 @@ def _granted(document: Any, tenant: str | None) -> Given:
 
 
 def _beyond_a_prefix(statement: Any, whose: str) -> Iterator[str]:
-    whole, actions = _whole(statement), _actions(statement)
-    objects = [r for r in whole if not r.startswith("arn:") or r.endswith("*")]
-    reached = [a for a in actions if any(fnmatchcase(name, a) for name in _OF_OBJECTS)]
-    if objects and reached and not at(statement, "Condition"):
+    objects, whole = _matched(statement, iam.beyond_a_prefix), _matched(statement, iam.whole_bucket)
+    actions, condition = iam.actions(statement), at(statement, "Condition")
+    reached = [action for action in actions if iam.of_objects(action)]
+    lists = list(dict.fromkeys(name for action in actions if (name := iam.listing(action))))
+    if objects and reached and not iam.limits(condition):
         yield f"{', '.join(reached)} on {', '.join(objects)} for {whose}"
-    elif whole and any(fnmatchcase(_LIST, a) for a in actions) and not _by_prefix(at(statement, "Condition")):
-        yield f"{_LIST} on {', '.join(whole)} without a condition on s3:prefix for {whose}"
+    elif whole and lists and not iam.by_prefix(condition):
+        yield f"{', '.join(lists)} on {', '.join(whole)} without a condition on s3:prefix for {whose}"
 
 
-def _actions(statement: Any) -> list[str]:
-    return [action if action == UNKNOWN else action.lower() for action in _listed(at(statement, "Action"))]
-
-
-def _whole(statement: Any) -> list[str]:
-    """Resources of a statement that are everything, or a whole bucket, or may turn out to be."""
-    found = [r for r in _listed(at(statement, "Resource")) if r in {"*", UNKNOWN} or _WHOLE_BUCKET.fullmatch(r)]
-    return found + [f"all but {r}" for r in _listed(at(statement, "NotResource"))]
-
-
-def _by_prefix(condition: Any) -> bool:
-    tests = condition.values() if isinstance(condition, Mapping) else ()
-    keys = [str(key).lower() for test in tests if isinstance(test, Mapping) for key in test]
-    return condition == UNKNOWN or "s3:prefix" in keys or UNKNOWN in tests
+def _matched(statement: Any, wide: Callable[[str], bool]) -> list[str]:
+    """Resources of a statement that are wide, or may turn out to be."""
+    found = [resource for resource in iam.listed(at(statement, "Resource")) if wide(resource)]
+    return found + [f"all but {resource}" for resource in iam.listed(at(statement, "NotResource"))]
 
 
 def _trusted(item: Object) -> Given:
@@ -396,31 +402,21 @@ def _trusted(item: Object) -> Given:
     if statements is None:
         yield "id-05", f"assumeRolePolicy {UNKNOWN}"
     for statement in statements or ():
-        principal = at(statement, "Principal")
-        if "*" in (principal, at(principal, "AWS")) and not at(statement, "Condition"):
-            yield "id-05", "a trust in everybody, without a condition"
-        for provider in _listed(at(principal, "Federated")):
+        if given := iam.everybody(statement):
+            yield "id-05", given
+        for provider in iam.listed(at(statement, "Principal", "Federated")):
             if "oidc" in provider or UNKNOWN in provider:
                 yield from _federated(provider.rpartition("oidc-provider/")[2], at(statement, "Condition"))
 
 
 def _federated(provider: str, condition: Any) -> Given:
-    named = [
-        subject
-        for tests in (condition.values() if isinstance(condition, Mapping) else ())
-        for key, subjects in (tests.items() if isinstance(tests, Mapping) else ())
-        if str(key).endswith(":sub")
-        for subject in _listed(subjects)
-    ]
-    if condition != UNKNOWN and not named:
+    named = iam.subjects(provider, condition)
+    unknown = condition == UNKNOWN or UNKNOWN in provider or UNKNOWN in str(condition)
+    if not unknown and not named:
         yield "id-05", f"a trust in {provider} without a condition on its :sub, which is everybody there"
     for subject in named:
-        if "*" in subject or "?" in subject:
+        if re.search(r"[*?]|\$\{", subject):
             yield "id-05", f"a trust in {provider} for {subject}"
-
-
-def _listed(value: Any) -> list[str]:
-    return [] if value is None else [value] if isinstance(value, str) else [str(one) for one in many(value)]
 
 
 def _or(value: Any, absent: str) -> str:

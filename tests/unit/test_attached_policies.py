@@ -70,8 +70,26 @@ def test_a_role_that_names_a_policy_has_it_attached() -> None:
 
 
 def test_what_aws_calls_the_same_is_not_the_programs() -> None:
-    theirs = on_aws(aws.ATTACHMENT, "a", {"role": "jobs", "policyArn": "arn:aws:iam::aws:policy/p"})
-    assert given(role("jobs"), policy(), theirs) == []
+    theirs = on_aws(aws.ATTACHMENT, "a", {"role": "jobs", "policyArn": "arn:aws:iam::aws:policy/AWSDenyAll"})
+    assert given(role("jobs"), policy("AWSDenyAll"), theirs) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (aws.ATTACHMENT, {"role": "jobs", "policyArn": "arn:aws:iam::aws:policy/{}"}),
+        (aws.ATTACHMENT_TO_ALL, {"roles": ["jobs"], "policyArn": "arn:aws:iam::aws:policy/job-function/{}"}),
+        (aws.ALL_ATTACHMENTS, {"roleName": "jobs", "policyArns": ["arn:aws-cn:iam::aws:policy/{}"]}),
+    ],
+)
+def test_a_policy_of_aws_own_knows_no_tenants(kind: str, fields: Object) -> None:
+    def attachment(name: str) -> Object:
+        return on_aws(kind, "a", json.loads(json.dumps(fields).replace("{}", name)))
+
+    told = "AWS' own SecretsManagerReadWrite for tenant acme, which knows no tenants"
+    assert given(role("jobs"), attachment("SecretsManagerReadWrite")) == [(f"{kind} a", told)]
+    assert given(role("jobs", None), attachment("SecretsManagerReadWrite")) == [], "nobody's role"
+    assert given(role("jobs"), attachment("AWSXRayDaemonWriteAccess")) == [], "it reads nothing"
 
 
 def test_a_policy_with_the_tenants_tag_is_judged_once_where_it_stands() -> None:
