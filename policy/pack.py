@@ -30,7 +30,7 @@ from pulumi_policy import (
 from tenancy.check.adopt import adopt
 from tenancy.check.judge import UNREADABLE, findings, stumbles, worst_first
 from tenancy.rules import objects, plain
-from tenancy.rules.exceptions import waived_by
+from tenancy.rules.exceptions import Waiver, waived_by
 from tenancy.rules.found import UNKNOWN, Finding, Object, name_of
 from tenancy.rules.levels import Level
 
@@ -74,6 +74,13 @@ def _alone(item: Mapping[str, Any]) -> list[Finding]:
     return found if any(UNKNOWN in one.given for one in found) else [*found, *plain.unknown_findings(item)]
 
 
+def _carried(item: Mapping[str, Any]) -> list[Waiver]:
+    try:
+        return [waiver for _, waiver in objects.excepted(item)]
+    except UNREADABLE:
+        return []  # seen-03 says so
+
+
 def _unreadable(item: Mapping[str, Any]) -> Finding:
     return Finding("seen-03", name_of(item), f"what rules cannot read ({stumbles(item)})")
 
@@ -85,6 +92,7 @@ def _resource(args: ResourceValidationArgs, report: ReportViolation) -> None:
     item = object_of(args.resource_type, args.props, args.name)
     if item is not None:
         _judge(_alone(item), how, report)
+        _left.texts += [f"excepted: {waiver}" for waiver in _carried(item)]
 
 
 def _stack(args: StackValidationArgs, report: ReportViolation) -> None:

@@ -91,6 +91,11 @@ def judge(
             waiver = waived_by(finding, waivers, today)
             place = places.get(finding.object, Place("", 1))
             found.append(Judged(finding, owners.get(finding.object, PLATFORM), place, level, waiver))
+    carried = [pair for item in adopted.plain for pair in objects.excepted(item, today)]
+    for finding, waiver in carried:
+        place = places.get(finding.object, Place("", 1))
+        owner = owners.get(finding.object, PLATFORM)
+        found.append(Judged(finding, owner, place, level_of(finding, preset), waiver))
     found.sort(key=lambda one: (not one.fails, _ORDER[one.rule.severity], one.tenant, one.place.file, one.place.line))
     covered = {id(waiver) for one in found for waiver in waivers if waiver.covers(one.finding)}
     return Verdict(

@@ -20,6 +20,8 @@ SCREEN = 40
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _NAMED = 5
 """Tenants that are named with their counts alone, where there is no room for their findings."""
+_EXCEPTED = 3
+"""Exceptions that are told of on one screen; the summary has their number."""
 _SCORES = {Severity.CRITICAL: "9.5", Severity.HIGH: "7.5", Severity.MEDIUM: "5.0"}
 """GitHub's security-severity: above 9 it shows critical, from 7 high, from 4 medium."""
 
@@ -32,7 +34,9 @@ def text(verdict: Verdict, *, everything: bool = False) -> str:
     lines: list[str] = []
     left = 0
     tenants = list(_by_tenant(verdict))
-    room = 10**9 if everything else SCREEN - 6 - min(len(verdict.ended), 5)
+    covered = [one for one in verdict.findings if one.waiver]
+    told = covered if everything else covered[:_EXCEPTED]
+    room = 10**9 if everything else SCREEN - 6 - min(len(verdict.ended), 5) - len(told)
     short: list[str] = []
     for position, (tenant, found) in enumerate(tenants):
         head = [*([""] if lines else []), f"{tenant}: {_counts(found)}"]
@@ -49,9 +53,8 @@ def text(verdict: Verdict, *, everything: bool = False) -> str:
     lines += [*([""] if short else []), *short[:_NAMED]]
     for waiver in verdict.ended:
         lines += _wrapped(f"exception that has ended: {waiver}; renew it after a review, or drop it", "  ")
+    lines += [f"excepted: {one.waiver}" for one in told]
     if everything:
-        covered = [one for one in verdict.findings if one.waiver]
-        lines += [f"excepted: {one.waiver}" for one in covered]
         lines += [f"exception that nothing needs: {waiver}" for waiver in verdict.unused]
     lines += [f"note: {note}" for note in verdict.notes]
     if left:

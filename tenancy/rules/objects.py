@@ -16,6 +16,7 @@ from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import COMPATIBLE, incompatible
 from tenancy.rules import aws, cilium, nodes, queues
+from tenancy.rules.exceptions import Waiver
 from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, name_of
 from tenancy.rules.values import (
     foreign_subject,
@@ -46,13 +47,39 @@ def is_ours(item: Object) -> bool:
     return words.ENVIRONMENT in _labels(item) or is_tenants(item)
 
 
-def waived(item: Object, rule: str, today: dt.date | None = None) -> bool:
-    """Whether the object carries an exception from the rule that has not ended."""
-    for text in _annotations(item).get(words.EXCEPTIONS, "").split(","):
+_LONGEST = dt.timedelta(days=366)
+"""How far away the end of an exception is that counts without a review."""
+
+
+def _carried(item: Object, rule: str, today: dt.date) -> tuple[dt.date | None, str]:
+    """Until when an exception holds that the plan wrote onto an object, or why one that is there does not."""
+    for text in str(_annotations(item).get(words.EXCEPTIONS, "")).split(","):
         name, _, until = text.partition("=")
-        if name == rule and until:
-            return dt.date.fromisoformat(until) >= (today or dt.date.today())
-    return False
+        if name != rule:
+            continue
+        try:
+            end = dt.date.fromisoformat(until)
+        except ValueError:
+            return None, f"; its exception ends on {until!r}, which is no day"
+        if words.ENVIRONMENT not in _labels(item):
+            return None, f"; its exception counts in an environment of the product's alone, by {words.ENVIRONMENT}"
+        if end < today:
+            return None, f"; its exception ended on {end}"
+        return (None, f"; its exception ends on {end}, more than a year away") if end - today > _LONGEST else (end, "")
+    return None, ""
+
+
+def excepted(item: Object, today: dt.date | None = None) -> Iterator[tuple[Finding, Waiver]]:
+    """What an object of the plan's breaks with an exception of a tenant's file, which its annotation carries."""
+    if item.get("kind") != "Namespace" or not is_tenants(item):
+        return
+    until, _ = _carried(item, "ns-03", today or dt.date.today())
+    if until and (given := weak_pod_security(_labels(item).get(words.PSA_ENFORCE))):
+        owner = str(_annotations(item).get(words.OWNER_MAIL, "nobody"))
+        waiver = Waiver(
+            "ns-03", name_of(item), "an exception in the tenant's file, with its reason there", owner, until
+        )
+        yield Finding("ns-03", name_of(item), f"{words.PSA_ENFORCE}: {given}"), waiver
 
 
 def _namespace(item: Object) -> Given:
@@ -60,8 +87,10 @@ def _namespace(item: Object) -> Given:
         return
     labels = _labels(item)
     level = labels.get(words.PSA_ENFORCE)
-    if (given := weak_pod_security(level)) and not waived(item, "ns-03"):
-        yield "ns-03", f"{words.PSA_ENFORCE}: {given}"
+    if given := weak_pod_security(level):
+        until, reason = _carried(item, "ns-03", dt.date.today())
+        if until is None:
+            yield "ns-03", f"{words.PSA_ENFORCE}: {given}{reason}"
     version = str(labels.get(words.PSA_VERSION, "none"))
     if version != UNKNOWN and (misfit := _unpinned(version)) is not None:
         yield "ns-03", f"{words.PSA_VERSION}: {version}{misfit}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import random
 import re
@@ -15,6 +16,7 @@ import yaml
 from click.testing import CliRunner, Result
 from pack_cases import local_queue, namespace, walls
 
+from tenancy.catalog import vocabulary as words
 from tenancy.check import outputs
 from tenancy.check.adopt import PLATFORMS, adopt
 from tenancy.check.judge import JUDGED, PLATFORM, Verdict, judge
@@ -423,9 +425,49 @@ QUOTA_ALONE = yaml.safe_dump(thing("ResourceQuota", "gpus", "team-a", spec={"har
 def test_an_exception_waives_one_rule_for_one_object(tmp_path: Path) -> None:
     assert run("-", given=QUOTA_ALONE).exit_code == 1
     result = run("-", "--exceptions", with_exceptions(tmp_path, WAIVER), given=QUOTA_ALONE)
-    assert (result.exit_code, result.stdout) == (0, "1 object: no broken rule, 1 excepted\n")
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "1 object: no broken rule, 1 excepted")
+    assert "excepted: quota-01 for ResourceQuota team-a/gpus until 2099-12-31, platform@bank.example" in result.stdout
     other = {**WAIVER, "resource": "ResourceQuota team-b/gpus"}
     assert run("-", "--exceptions", with_exceptions(tmp_path, other), given=QUOTA_ALONE).exit_code == 1
+
+
+def excused(days: int | str = 30, **labels: str | None) -> str:
+    """A namespace of the plan's below restricted, with an exception that ends in some days."""
+    until = days if isinstance(days, str) else (dt.date.today() + dt.timedelta(days=days)).isoformat()
+    space = namespace("acme--main", "acme")
+    said = {words.ENVIRONMENT: "bank", words.PSA_ENFORCE: "privileged", **labels}
+    given = {key: value for key, value in {**space["metadata"]["labels"], **said}.items() if value is not None}
+    notes = {words.EXCEPTIONS: f"ns-03={until}", words.OWNER_MAIL: "jane@bank.example"}
+    space["metadata"] = {**space["metadata"], "labels": given, "annotations": notes}
+    return yaml.safe_dump_all([space, *walls("acme--main", "acme")])
+
+
+def test_an_exception_that_the_plan_wrote_is_told_in_every_run() -> None:
+    result = run("-", given=excused())
+    until = dt.date.today() + dt.timedelta(days=30)
+    assert result.exit_code == 0
+    assert f"excepted: ns-03 for Namespace acme--main until {until}, jane@bank.example: an exception" in result.stdout
+    assert result.stdout.endswith("no broken rule, 1 excepted\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (excused(**{words.ENVIRONMENT: None}), "its exception counts in an environment of the product's alone"),
+        (excused(367), "more than a year away"),
+        (excused(-1), "its exception ended on"),
+        (excused("some-day"), "its exception ends on 'some-day', which is no day"),
+    ],
+    ids=["of nobody", "for ever", "over", "no day"],
+)
+def test_an_object_waives_no_rule_for_itself(given: str, told: str) -> None:
+    result = run("-", given=given)
+    assert result.exit_code == 1
+    assert told in " ".join(result.stdout.split())
+
+
+def test_an_exception_of_the_plans_lasts_a_year_at_most() -> None:
+    assert run("-", given=excused(366)).exit_code == 0
 
 
 def test_an_exception_that_has_ended_fails_even_if_nothing_needs_it(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 import subprocess
@@ -316,6 +317,17 @@ def test_no_value_that_is_not_known_yet_stops_a_preview_by_mistake(pack: ModuleT
         said = judged(pack, [*case.mended[:-1], unknown_at(item, path)])
         assert said["isolation"] == [], f"{path} is not known and may turn out well"
         assert any("not known until apply" in text for text in said["isolation-advisory"]), path
+
+
+def test_an_exception_that_the_plan_wrote_is_told_in_every_preview(pack: ModuleType) -> None:
+    until = dt.date.today() + dt.timedelta(days=30)
+    space = with_field(namespace("a", "a"), ("metadata", "labels", words.PSA_ENFORCE), "baseline")
+    space["metadata"]["annotations"] = {words.EXCEPTIONS: f"ns-03={until}", words.OWNER_MAIL: "jane@bank.example"}
+    said = judged(pack, [space, *walls("a", "a")])
+    assert [text[:5] for text in said["isolation"]] == ["ns-03"]
+    said = judged(pack, [with_field(space, ("metadata", "labels", words.ENVIRONMENT), "bank"), *walls("a", "a")])
+    assert (said["isolation"], said["isolation-stack"]) == ([], [])
+    assert [text for text in said["isolation-advisory"] if f"excepted: ns-03 for Namespace a until {until}" in text]
 
 
 def test_what_is_known_to_be_wrong_stops_a_preview_whatever_else_is_not_known(pack: ModuleType) -> None:
