@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import threading
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -28,10 +29,10 @@ from pulumi_policy import (
 )
 
 from tenancy.check.adopt import adopt
-from tenancy.check.judge import UNREADABLE, findings, stumbles, worst_first
+from tenancy.check.judge import stumbles, together, worst_first
 from tenancy.rules import objects, plain
 from tenancy.rules.exceptions import Waiver, waived_by
-from tenancy.rules.found import UNKNOWN, Finding, Object, name_of
+from tenancy.rules.found import UNKNOWN, UNREADABLE, Finding, Object, name_of
 from tenancy.rules.levels import Level
 
 
@@ -69,7 +70,7 @@ def _alone(item: Mapping[str, Any]) -> list[Finding]:
     try:
         found = [*objects.object_findings(item), *plain.object_findings(item)]
     except UNREADABLE:
-        return [_unreadable(item)]
+        return [_unreadable(item, stumbles(item) or "in a way of its own")]
     # A finding that rests on it says so already.
     return found if any(UNKNOWN in one.given for one in found) else [*found, *plain.unknown_findings(item)]
 
@@ -81,8 +82,8 @@ def _carried(item: Mapping[str, Any]) -> list[Waiver]:
         return []  # seen-03 says so
 
 
-def _unreadable(item: Mapping[str, Any]) -> Finding:
-    return Finding("seen-03", name_of(item), f"what rules cannot read ({stumbles(item)})")
+def _unreadable(item: Mapping[str, Any], reason: str) -> Finding:
+    return Finding("seen-03", name_of(item), f"what rules cannot read ({reason})")
 
 
 def _resource(args: ResourceValidationArgs, report: ReportViolation) -> None:
@@ -101,17 +102,13 @@ def _stack(args: StackValidationArgs, report: ReportViolation) -> None:
     items: list[Object] = [item for r in args.resources if (item := in_stack(r))]
     said = {finding for item in items for finding in _alone(item)}
     inside: dict[str, str] = {}
-    try:
+    with suppress(UNREADABLE):  # which objects these are is found below
         items, inside = _unpacked(items, how)
-        adopted = adopt(items, how.label, how.platform)
-        together = list(findings(adopted))
-    except UNREADABLE:
-        sound = [item for item in items if not stumbles(item)]
-        adopted = adopt(sound, how.label, how.platform)
-        together = [*(_unreadable(item) for item in items if item not in sound), *findings(adopted)]
+    seen = together(items, how.label, how.platform)
+    found = [*(_unreadable(item, reason) for item, reason in seen.unread), *seen.findings]
     told = [
         replace(one, given=f"{one.given}, of {inside[one.object]}") if one.object in inside else one
-        for one in worst_first(dict.fromkeys(one for one in together if one not in said), adopted)
+        for one in worst_first(dict.fromkeys(one for one in found if one not in said), seen.adopted)
     ]
     _judge(told, how, report)
     for waiver in how.waivers:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.check.adopt import Adopted, adopt
@@ -12,15 +13,13 @@ from tenancy.check.reader import Manifests, Place, Unread
 from tenancy.rules import index, objects, plain, regulated
 from tenancy.rules.catalogue import RULES, Rule, Severity
 from tenancy.rules.exceptions import Waiver, waived_by
-from tenancy.rules.found import Finding, Object, at, name_of
+from tenancy.rules.found import UNREADABLE, Finding, Object, at, name_of
 from tenancy.rules.levels import REGULATED_ALONE, Level, Preset, level_of
 
 PLATFORM = "platform"
 """Whose it is, where it is no tenant's."""
 JUDGED = REGULATED_ALONE | {*objects.OBJECT_RULES, *objects.STACK_RULES, *plain.RULES_ALONE, *index.RULES_TOGETHER}
 """Every rule that plain manifests are judged by."""
-UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
-"""What rules raise where an object is not of the form that the API takes."""
 _ORDER = {Severity.CRITICAL: 0, Severity.HIGH: 1, Severity.MEDIUM: 2}
 
 
@@ -82,17 +81,20 @@ def judge(
     places: dict[str, Place] = {}
     for item, place in sound:
         places.setdefault(name_of(item), place)
-    adopted = adopt((item for item, _ in sound), label, platform)
+    said = together([item for item, _ in sound], label, platform, today)
+    torn = {id(item): reason for item, reason in said.unread}
+    unread += [_unreadable(item, place, torn[id(item)]) for item, place in sound if id(item) in torn]
+    sound = [(item, place) for item, place in sound if id(item) not in torn]
+    adopted = said.adopted
     owners = {name_of(item): owner_of(item, adopted) for item in adopted.objects}
     found: list[Judged] = []
-    for finding in dict.fromkeys(findings(adopted)):
+    for finding in said.findings:
         level = level_of(finding, preset)
         if level is not Level.DISABLED:
             waiver = waived_by(finding, waivers, today)
             place = places.get(finding.object, Place("", 1))
             found.append(Judged(finding, owners.get(finding.object, PLATFORM), place, level, waiver))
-    carried = [pair for item in adopted.plain for pair in objects.excepted(item, today)]
-    for finding, waiver in carried:
+    for finding, waiver in said.excepted:
         place = places.get(finding.object, Place("", 1))
         owner = owners.get(finding.object, PLATFORM)
         found.append(Judged(finding, owner, place, level_of(finding, preset), waiver))
@@ -106,6 +108,66 @@ def judge(
         unused=tuple(waiver for waiver in waivers if id(waiver) not in covered and not waiver.over(today)),
         notes=tuple(manifests.notes),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """What every rule says of objects that were seen together."""
+
+    adopted: Adopted
+    findings: tuple[Finding, ...]
+    excepted: tuple[tuple[Finding, Waiver], ...]
+    """By exceptions that the objects carry."""
+    unread: tuple[tuple[Object, str], ...] = ()
+    """What rules cannot read, alone or beside others, and why; nothing else was left out."""
+
+
+def together(
+    items: Iterable[Object], label: str | None, platform: Collection[str], today: dt.date | None = None
+) -> Together:
+    """Ask every rule of objects, without those over which rules stumble."""
+
+    def ask(some: Sequence[Object]) -> Together:
+        adopted = adopt(some, label, platform)
+        excepted = tuple(pair for item in adopted.plain for pair in objects.excepted(item, today))
+        return Together(adopted, tuple(dict.fromkeys(findings(adopted))), excepted)
+
+    items, unread = list(items), []
+    while True:
+        try:
+            return replace(ask(items), unread=tuple(unread))
+        except UNREADABLE as error:
+            # Most stumble alone; to look for two that do only together asks all rules some twenty times.
+            torn = [(item, reason) for item in items if (reason := stumbles(item))]
+            torn = torn or [_torn(items, ask, str(error) or type(error).__name__)]
+        unread += torn
+        gone = {id(item) for item, _ in torn}
+        items = [item for item in items if id(item) not in gone]
+
+
+def _torn(items: Sequence[Object], ask: Callable[[Sequence[Object]], Any], reason: str) -> tuple[Object, str]:
+    """One object of a smallest set over which rules stumble, and what it is beside."""
+    held: set[int] = set()
+    reach = len(items)
+    while not _stumble(ask, items, held):
+        low = 0
+        while reach - low > 1:
+            middle = (low + reach) // 2
+            low, reach = (low, middle) if _stumble(ask, items, {*held, *range(middle)}) else (middle, reach)
+        reach -= 1
+        held.add(reach)
+    # Without a namespace everything in it would be nobody's.
+    first, *others = sorted(held, key=lambda index: (items[index].get("kind") == "Namespace", -index))
+    beside = f", beside {', '.join(name_of(items[index]) for index in others)}" if others else ""
+    return items[first], f"{reason}{beside}"
+
+
+def _stumble(ask: Callable[[Sequence[Object]], Any], items: Sequence[Object], chosen: Collection[int]) -> bool:
+    try:
+        ask([items[index] for index in sorted(chosen)])
+    except UNREADABLE:
+        return True
+    return False
 
 
 def findings(adopted: Adopted) -> Iterator[Finding]:
@@ -138,10 +200,14 @@ def worst_first(found: Iterable[Finding], adopted: Adopted) -> list[Finding]:
 
 def _stumbles(item: Object, place: Place, unread: list[Unread]) -> bool:
     if error := stumbles(item):
-        change = "write it as the API takes it; `kubectl explain` shows the form"
-        given = f"{name_of(item)}, which cannot be judged ({error})"
-        unread.append(Unread(place, given, "an object is of the form that the API takes", change))
+        unread.append(_unreadable(item, place, error))
     return error is not None
+
+
+def _unreadable(item: Object, place: Place, reason: str) -> Unread:
+    change = "write it as the API takes it; `kubectl explain` shows the form"
+    given = f"{name_of(item)}, which cannot be judged ({reason})"
+    return Unread(place, given, "an object is of the form that the API takes", change)
 
 
 def stumbles(item: Object) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from tenancy.rules import index, objects, plain
-from tenancy.rules.found import Object, at
+from tenancy.rules.found import UNREADABLE, Object, at
 from tenancy.rules.kinds import placed
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -139,12 +139,15 @@ def _take(found: Manifests, file: str, content: bytes) -> None:
         found.unread.append(Unread(Place(file, 1), given, "a manifest is YAML or JSON", "correct it"))
         return
     for document, line in documents:
-        for item, at_line in _items(document, line):
-            if problem := misshapen(item):
-                change = "write it as the API takes it; `kubectl explain` shows the form"
-                found.unread.append(Unread(Place(file, at_line), problem, "an object of Kubernetes", change))
-            else:
-                found.objects.append((item, Place(file, at_line)))
+        try:
+            for item, at_line in _items(document, line):
+                if problem := misshapen(item):
+                    found.unread.append(Unread(Place(file, at_line), problem, "an object of Kubernetes", _CORRECT))
+                else:
+                    found.objects.append((item, Place(file, at_line)))
+        except UNREADABLE as error:  # a release's chart and values are looked for where they stand
+            given = f"an object that cannot be taken apart ({error})"
+            found.unread.append(Unread(Place(file, line), given, "an object of Kubernetes", _CORRECT))
 
 
 def _broken(text: str, file: str, error: yaml.YAMLError) -> Unread:
@@ -158,6 +161,7 @@ def _broken(text: str, file: str, error: yaml.YAMLError) -> Unread:
     return Unread(Place(file, line), f"{shown[:60]!r} ({what})", "a manifest is YAML or JSON", change)
 
 
+_CORRECT = "write it as the API takes it; `kubectl explain` shows the form"
 _DEEPEST, _LARGEST = 1000, 1_000_000
 _BRACKET = re.compile(r'"(?:[^"\\\n]|\\.)*"|[\[{]|[\]}]')
 
@@ -184,7 +188,9 @@ Lined = tuple[Any, Any]
 
 def _documents(text: str) -> Iterator[tuple[Lined, int]]:
     if "\t" in text and text.lstrip().startswith(("{", "[")):  # JSON may be indented by tabs, YAML may not
-        yield (json.loads(text), None), 1
+        document = json.loads(text)
+        json.dumps(document, ensure_ascii=False).encode()  # half a character can be written, and never printed
+        yield (document, None), 1
         return
     _refuse_depth(text)
     loader = _Loader(text)
@@ -270,6 +276,14 @@ def _release(document: Mapping[str, Any]) -> Object | None:
     return {**release, "valueYamlFiles": more} if more else release
 
 
+_TEXTS = (
+    ("kind",),
+    ("apiVersion",),
+    ("metadata", "name"),
+    ("metadata", "namespace"),
+    ("roleRef", "kind"),
+    ("roleRef", "name"),
+)
 _LISTS = (
     ("rules",),
     ("subjects",),
@@ -299,6 +313,10 @@ def _is_named(item: Object) -> bool:
 def misshapen(item: Object) -> str | None:
     """What of an object is not of the form that the API takes, as far as rules look there."""
     kind = item.get("kind")
+    for path in _TEXTS:
+        value = at(item, *path)
+        if value is not None and not isinstance(value, str):
+            return f"{kind} with {'.'.join(path)}: {value!r}"[:200]
     for path in _MAPPINGS:
         value = at(item, *path)
         if value is not None and not isinstance(value, Mapping) and path[-1] != "limits":

@@ -17,6 +17,10 @@ UNKNOWN = "not known until apply"
 """What stands for a value that a preview does not know. A finding that shows it advises, whatever its rule."""
 
 
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What rules raise where an object is not of the form that the API takes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A broken rule: where, and what was given."""

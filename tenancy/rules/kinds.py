@@ -53,6 +53,6 @@ def placed(item: Mapping[str, Any]) -> Mapping[str, Any]:
     """An object of the whole cluster without a namespace: where it has not seen a kind, the Kubernetes provider of
     Pulumi puts its objects into default."""
     metadata = item.get("metadata")
-    if item.get("kind") not in _CLUSTER_WIDE or not isinstance(metadata, Mapping) or "namespace" not in metadata:
+    if str(item.get("kind")) not in _CLUSTER_WIDE or not isinstance(metadata, Mapping) or "namespace" not in metadata:
         return item
     return {**item, "metadata": {key: value for key, value in metadata.items() if key != "namespace"}}

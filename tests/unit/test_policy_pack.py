@@ -319,6 +319,15 @@ def test_no_value_that_is_not_known_yet_stops_a_preview_by_mistake(pack: ModuleT
         assert any("not known until apply" in text for text in said["isolation-advisory"]), path
 
 
+def test_what_rules_cannot_read_beside_another_stops_a_preview_and_hides_nothing_else(pack: ModuleType) -> None:
+    pool = node_pool("quarters", P5, [GPU_TAINT], {MIG_CONFIG: "quarters"})
+    broken = with_field(overlay("o", "quarters"), ("spec", "requirements", 0), -1)
+    said = judged(pack, [namespace("a", "a"), pool, broken])
+    assert [text[:7] for text in said["isolation-stack"]].count("seen-03") == 1
+    assert "ns-04: " in {text[:7] for text in said["isolation-stack"]}
+    assert not [text for text in judged(pack, [pool, overlay("o", "quarters")])["isolation-stack"] if "seen-03" in text]
+
+
 def test_an_exception_that_the_plan_wrote_is_told_in_every_preview(pack: ModuleType) -> None:
     until = dt.date.today() + dt.timedelta(days=30)
     space = with_field(namespace("a", "a"), ("metadata", "labels", words.PSA_ENFORCE), "baseline")
