@@ -102,7 +102,7 @@ def _stack(args: StackValidationArgs, report: ReportViolation) -> None:
     items: list[Object] = [item for r in args.resources if (item := in_stack(r))]
     said = {finding for item in items for finding in _alone(item)}
     inside: dict[str, str] = {}
-    with suppress(UNREADABLE):  # which objects these are is found below
+    with suppress(*UNREADABLE):  # which objects these are is found below
         items, inside = _unpacked(items, how)
     seen = together(items, how.label, how.platform)
     found = [*(_unreadable(item, reason) for item, reason in seen.unread), *seen.findings]

@@ -328,6 +328,15 @@ def test_what_rules_cannot_read_beside_another_stops_a_preview_and_hides_nothing
     assert not [text for text in judged(pack, [pool, overlay("o", "quarters")])["isolation-stack"] if "seen-03" in text]
 
 
+def test_what_rules_cannot_read_beside_a_release_is_named_too(pack: ModuleType) -> None:
+    chart = {**release("tracking", {}), "chart": "nowhere", "metadata": {"name": "tracking", "namespace": "a"}}
+    quota = with_field(walls("a", "a")[0], ("metadata", "ownerReferences"), 3)
+    said = judged(pack, [namespace("a", "a"), chart, quota])
+    told = [text for found in said.values() for text in found]
+    assert [text for text in told if text.startswith("seen-03: ResourceQuota a/walls")]
+    assert [text for text in told if text.startswith("seen-01: Release a/tracking")]
+
+
 def test_an_exception_that_the_plan_wrote_is_told_in_every_preview(pack: ModuleType) -> None:
     until = dt.date.today() + dt.timedelta(days=30)
     space = with_field(namespace("a", "a"), ("metadata", "labels", words.PSA_ENFORCE), "baseline")
