@@ -12,6 +12,7 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.rules import cilium
 from tenancy.rules.found import UNKNOWN, Object, at, many
 from tenancy.rules.index import Index, selects
 from tenancy.rules.kinds import ruled
@@ -143,6 +144,15 @@ def _in_our_words(item: Object, tenant_of: Mapping[str, str], index: Index) -> O
                     for rule in spec[side]
                 ]
         return {**item, "spec": spec}
+    if item.get("kind") == cilium.IN_NAMESPACE and tenant:
+
+        def stays(peer: Any) -> bool:
+            named = [(name, tenant_of.get(name)) for name in cilium.spaces_of(peer)]
+            ours = [whose == tenant or (whose is None and _is_platforms(name, ())) for name, whose in named]
+            return bool(named) and all(ours) and "kube-system" not in dict(named)
+
+        said = {key: [_homely_spec(one, stays) for one in many(item.get(key))] for key in ("specs",) if item.get(key)}
+        return {**item, "spec": _homely_spec(item.get("spec"), stays), **said}
     if item.get("kind") == "LocalQueue" and tenant:
         name = str(at(item, "spec", "clusterQueue"))
         queue = index.queues.get(name)
@@ -162,6 +172,22 @@ def _homely(rule: Any, peers: str, stays: Callable[[Any], bool], tenant: str) ->
             {**peer, "namespaceSelector": own} if stays(at(peer, "namespaceSelector")) else peer for peer in rule[peers]
         ],
     }
+
+
+def _homely_spec(spec: Any, stays: Callable[[Any], bool]) -> Any:
+    """Of Cilium's, with peers that stay as those of the own namespace."""
+    if not isinstance(spec, Mapping):
+        return spec
+    homely = dict(spec)
+    for side, peers in (("ingress", "fromEndpoints"), ("egress", "toEndpoints")):
+        if isinstance(rules := spec.get(side), list):
+            homely[side] = [
+                {**rule, peers: [{} if stays(peer) else peer for peer in rule[peers]]}
+                if isinstance(rule, Mapping) and isinstance(rule.get(peers), list)
+                else rule
+                for rule in rules
+            ]
+    return homely
 
 
 def _stays(selector: Any, tenant: str, tenant_of: Mapping[str, str], index: Index) -> bool:

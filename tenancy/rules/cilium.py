@@ -67,6 +67,12 @@ def specs(policy: Object) -> list[Any]:
     return [one for one in (policy.get("spec"), *many(policy.get("specs"))) if one is not None and one != UNKNOWN]
 
 
+def spaces_of(selector: Any) -> tuple[str, ...]:
+    """Names of the namespaces that a selector takes; none where it takes an identity of Cilium's own."""
+    found = _read(selector)
+    return () if found.reserved else found.spaces
+
+
 def opens_dns(policy: Object) -> bool:
     """net-08: whether pods may ask for names, as far as a policy shows."""
     if UNKNOWN in str([policy.get("spec"), policy.get("specs")]):

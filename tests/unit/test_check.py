@@ -15,7 +15,7 @@ import pytest
 import yaml
 from check_cases import pod
 from click.testing import CliRunner, Result
-from pack_cases import GPU_TAINT, P5, binding, local_queue, namespace, node_pool, overlay, walls, with_field
+from pack_cases import GPU_TAINT, P5, binding, local_queue, namespace, node_pool, of_space, overlay, walls, with_field
 
 from tenancy.catalog import vocabulary as words
 from tenancy.check import outputs
@@ -304,6 +304,26 @@ def test_no_damage_to_an_object_ends_in_a_traceback() -> None:
 
 
 # Whose it is
+
+
+@pytest.mark.parametrize(
+    ("peer", "found"),
+    [
+        (of_space("monitoring"), set()),
+        (of_space("team-a"), set()),
+        (of_space("team-b"), {("net-02", "team-a")}),
+        ({"matchLabels": {**of_space("monitoring")["matchLabels"], "reserved:all": ""}}, {("net-02", "team-a")}),
+    ],
+    ids=["platform", "own", "neighbour", "reserved"],
+)
+@pytest.mark.parametrize("several", [False, True])
+def test_ciliums_peers_of_others_are_judged_by_whose_namespace_they_name(
+    peer: Object, found: set[tuple[str, str]], several: bool
+) -> None:
+    spec = {"endpointSelector": {}, "ingress": [{"fromEndpoints": [peer]}]}
+    policy = thing("CiliumNetworkPolicy", "p", "team-a", **({"specs": [spec]} if several else {"spec": spec}))
+    said = rules_of({**policy, "apiVersion": "cilium.io/v2"}, thing("Service", "s", "team-b"))
+    assert {one for one in said if one[0] == "net-02"} == found
 
 
 def test_every_namespace_but_the_platforms_is_a_tenant() -> None:
