@@ -19,8 +19,10 @@ from tenancy.rules import aws, cilium, nodes, queues
 from tenancy.rules.exceptions import Waiver
 from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, name_of
 from tenancy.rules.values import (
+    day,
     foreign_subject,
     gpu_keys,
+    unbounded_end,
     unenforced_quota_keys,
     unsafe_range,
     weak_pod_security,
@@ -47,25 +49,17 @@ def is_ours(item: Object) -> bool:
     return words.ENVIRONMENT in _labels(item) or is_tenants(item)
 
 
-_LONGEST = dt.timedelta(days=366)
-"""How far away the end of an exception is that counts without a review."""
-
-
-def _carried(item: Object, rule: str, today: dt.date) -> tuple[dt.date | None, str]:
+def _carried(item: Object, rule: str, today: dt.date | None = None) -> tuple[dt.date | None, str]:
     """Until when an exception holds that the plan wrote onto an object, or why one that is there does not."""
     for text in str(_annotations(item).get(words.EXCEPTIONS, "")).split(","):
         name, _, until = text.partition("=")
         if name != rule:
             continue
-        try:
-            end = dt.date.fromisoformat(until)
-        except ValueError:
+        if (end := day(until)) is None:
             return None, f"; its exception ends on {until!r}, which is no day"
         if words.ENVIRONMENT not in _labels(item):
             return None, f"; its exception counts in an environment of the product's alone, by {words.ENVIRONMENT}"
-        if end < today:
-            return None, f"; its exception ended on {end}"
-        return (None, f"; its exception ends on {end}, more than a year away") if end - today > _LONGEST else (end, "")
+        return (None, f"; its exception has {given}") if (given := unbounded_end(end, today)) else (end, "")
     return None, ""
 
 
@@ -73,7 +67,7 @@ def excepted(item: Object, today: dt.date | None = None) -> Iterator[tuple[Findi
     """What an object of the plan's breaks with an exception of a tenant's file, which its annotation carries."""
     if item.get("kind") != "Namespace" or not is_tenants(item):
         return
-    until, _ = _carried(item, "ns-03", today or dt.date.today())
+    until, _ = _carried(item, "ns-03", today)
     if until and (given := weak_pod_security(_labels(item).get(words.PSA_ENFORCE))):
         owner = str(_annotations(item).get(words.OWNER_MAIL, "nobody"))
         waiver = Waiver(
@@ -88,7 +82,7 @@ def _namespace(item: Object) -> Given:
     labels = _labels(item)
     level = labels.get(words.PSA_ENFORCE)
     if given := weak_pod_security(level):
-        until, reason = _carried(item, "ns-03", dt.date.today())
+        until, reason = _carried(item, "ns-03")
         if until is None:
             yield "ns-03", f"{words.PSA_ENFORCE}: {given}{reason}"
     version = str(labels.get(words.PSA_VERSION, "none"))

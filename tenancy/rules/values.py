@@ -189,9 +189,9 @@ LONGEST_EXCEPTION = 366
 """Days for which an exception holds at most: a review in each year."""
 
 
-def unbounded_end(until: dt.date) -> str | None:
+def unbounded_end(until: dt.date, today: dt.date | None = None) -> str | None:
     """exc-01: a last day that is past, or further ahead than anybody decides today."""
-    ahead = (until - dt.date.today()).days
+    ahead = (until - (today or dt.date.today())).days
     if ahead < 0:
         return f"until: {until}, which is past"
     if ahead > LONGEST_EXCEPTION:
