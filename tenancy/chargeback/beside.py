@@ -12,7 +12,7 @@ from tenancy.chargeback.allocate import HOUR, Category, Finding, Line, Pot, Repo
 from tenancy.chargeback.claims import NO_TENANT, PLATFORM, Claims, timeline
 from tenancy.chargeback.measures import MICRO
 from tenancy.chargeback.rounding import rounded, shared
-from tenancy.chargeback.tables import NO_DOLLARS
+from tenancy.chargeback.tables import NOT_SAID
 from tenancy.rules.catalogue import Violation
 from tenancy.spec.costs import Kind
 from tenancy.spec.data import Access
@@ -82,14 +82,14 @@ def _items(report: Report, table: pl.DataFrame, whole: tuple[int, int]) -> list[
         if row["kind"] not in {*Kind, "overhead", "other"}:
             kinds = ", ".join((*Kind, "overhead", "other"))
             raise Violation("bill-07", f"lines: kind: {row['kind']!r}", f"use one of {kinds}")
-        if row["bucket"] and not row["prefix"] and row["dollars"] != NO_DOLLARS:
+        if row["bucket"] and not row["prefix"] and row["dollars"] != NOT_SAID:
             totals[row["bucket"], row["start"], row["end"]].append(row)
         else:
             made.append(row)
     items = []
     for (bucket, start, end), of in sorted(totals.items()):
         parts = [row for row in made if (row["bucket"], row["start"], row["end"]) == (bucket, start, end)]
-        parts = [row for row in parts if row["dollars"] == NO_DOLLARS and row["quantity"]]
+        parts = [row for row in parts if row["dollars"] == NOT_SAID and row["quantity"]]
         made = [row for row in made if row not in parts]
         amount = sum(row["dollars"] for row in of)
         if not parts:
@@ -97,7 +97,7 @@ def _items(report: Report, table: pl.DataFrame, whole: tuple[int, int]) -> list[
         split = shared(amount, [row["quantity"] for row in parts]) if parts else []
         items += [_item(row, part) for row, part in zip(parts, split, strict=True)]
     for row in made:
-        amount = row["dollars"] if row["dollars"] != NO_DOLLARS else _rated(report, row)
+        amount = row["dollars"] if row["dollars"] != NOT_SAID else _rated(report, row)
         if amount is not None:
             items.append(_item(row, amount))
     return items

@@ -12,6 +12,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tenancy.rules.catalogue import Violation
 
+LAST = int(dt.datetime(9999, 1, 1, tzinfo=dt.UTC).timestamp())
+"""Times are from 1970 on and before this: calendars end with the year 9999, and a period ends after it begins."""
+
 
 class By(StrEnum):
     MONTH = "month"
@@ -44,7 +47,13 @@ def moment(text: str, zone: ZoneInfo) -> int:
         found = dt.datetime.fromisoformat(text)
     except ValueError:
         raise Violation("bill-09", f"time {text!r}", "write 2026-10-01 or 2026-10-01T06:00:00+02:00") from None
-    return int((found if found.tzinfo else found.replace(tzinfo=zone)).timestamp())
+    try:
+        at = int((found if found.tzinfo else found.replace(tzinfo=zone)).timestamp())
+    except (OverflowError, ValueError):
+        at = -1
+    if not 0 <= at < LAST:
+        raise Violation("bill-09", f"time {text!r}", "write a day from 1970 on and before 9999")
+    return at
 
 
 def periods(start: int, end: int, by: By, zone: ZoneInfo) -> list[Period]:

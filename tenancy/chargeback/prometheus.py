@@ -45,7 +45,7 @@ class Prometheus:
     """Its HTTP API. `pause` waits between tries, seconds."""
 
     def __init__(self, url: str, token: str = "", pause: Callable[[float], None] = time.sleep) -> None:
-        if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", url):
+        if not _is_address(url):
             raise Violation("bill-10", f"--prometheus {url!r}", "write it like http://prometheus.monitoring:9090")
         self.url, self.token, self.pause = url.rstrip("/"), token, pause
 
@@ -82,6 +82,15 @@ class Prometheus:
                 return found["data"]
             self.pause(0.5 * 2**attempt)
         raise AssertionError("every try ends above")
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urllib.parse.urlsplit(url)
+        host, _ = (parts.hostname or "").encode("idna"), parts.port
+    except ValueError:  # brackets, labels or a port that are none
+        return False
+    return bool(host and url.isascii() and re.fullmatch(r"https?://[^\s/]+(/\S*)?", url))
 
 
 def _said(error: urllib.error.HTTPError) -> str:

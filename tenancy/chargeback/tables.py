@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from tenancy.chargeback.periods import union
+from tenancy.chargeback.periods import LAST, union
 from tenancy.rules.catalogue import Violation
 
 FORMS = (".parquet", ".arrow", ".csv", ".jsonl")
@@ -25,16 +25,21 @@ class Column(NamedTuple):
     """text, count, milli (thousandths), micro (millionths) or time."""
     fallback: Any = None
     """What an absent value means; None: it must be there."""
+    most: int = 10**9
+    """In the column's own unit; more, times seconds and parts of nodes, has no room in 64 bits."""
 
 
 _TEXT, _MAYBE = Column("text"), Column("text", "")
+NOT_SAID = -(2**62)
+DEVICES, CORES, BYTES = 10**4, 10**5, 2**50
+"""More than any pod holds."""
 TABLES: Mapping[str, Mapping[str, Column]] = {
     "nodes": {
         "node": _TEXT,
         "pool": _TEXT,
         "instance": _MAYBE,
         "purchase": _MAYBE,
-        "price": Column("micro", -1),
+        "price": Column("micro", NOT_SAID, 10**6),
     },
     "holdings": {
         "namespace": _TEXT,
@@ -44,23 +49,23 @@ TABLES: Mapping[str, Mapping[str, Column]] = {
         "tenant": _MAYBE,
         "node": _TEXT,
         "flavor": _MAYBE,
-        "count": Column("count", 0),
-        "cpu": Column("milli", 0),
-        "memory": Column("count", 0),
+        "count": Column("count", 0, DEVICES),
+        "cpu": Column("milli", 0, CORES),
+        "memory": Column("count", 0, BYTES),
     },
     "used": {
         "namespace": _TEXT,
         "pool": _MAYBE,
         "flavor": _TEXT,
-        "devices": Column("count", 1),
-        "value": Column("micro"),
+        "devices": Column("count", 1, 10**5),
+        "value": Column("micro", most=1),
     },
     "guarantees": {
         "tenant": _TEXT,
         "pool": _TEXT,
         "flavor": _TEXT,
-        "count": Column("count"),
-        "lends": Column("count", 0),
+        "count": Column("count", most=10**6),
+        "lends": Column("count", 0, 10**6),
     },
     "namespaces": {"namespace": _TEXT, "tenant": _TEXT},
     "gaps": {},
@@ -72,13 +77,12 @@ TABLES: Mapping[str, Mapping[str, Column]] = {
         "bucket": _MAYBE,
         "prefix": _MAYBE,
         "quantity": Column("micro", 0),
-        "dollars": Column("micro", -(2**62)),
+        "dollars": Column("micro", NOT_SAID),
     },
 }
 """Columns by table. `cpu` is in cores, `memory` in bytes, `value` from 0 to 1, `price` in dollars for an hour of the
 node, `quantity` in the unit of the line's kind; a flavor may be absent where a pod holds CPU and memory alone."""
 
-NO_DOLLARS = -(2**62)
 _PER_UNIT = {"milli": 1_000, "micro": 1_000_000}
 
 
@@ -199,7 +203,7 @@ def _typed(name: str, source: str, frame: pl.LazyFrame, given: list[str]) -> pl.
     # Few names in many rows: a number each instead of a text each.
     texts = [column for column, of in wanted.items() if of.kind == "text"]
     found = made.with_columns(pl.col(texts).cast(pl.Categorical)).collect(engine="streaming")
-    _judge(name, source, frame, found, wanted, times)
+    _judge(source, frame, found, wanted, times)
     return found
 
 
@@ -210,7 +214,8 @@ def _value(name: str, of: Column, given: pl.DataType) -> pl.Expr:
     elif of.kind == "time":
         made = _time(column, given)
     else:
-        number = column.cast(pl.Float64, strict=False) if given == pl.String or given.is_float() else column
+        whole = of.kind == "count" and given.is_integer()
+        number = column if whole else column.cast(pl.Float64, strict=False)
         # A part of a device is nothing that a pod can hold: it is refused, not cut off.
         made = (number * _PER_UNIT[of.kind]).round() if of.kind in _PER_UNIT else pl.when(number % 1 == 0).then(number)
         made = made.cast(pl.Int64, strict=False)
@@ -237,28 +242,28 @@ def _time(column: pl.Expr, given: pl.DataType) -> pl.Expr:
 
 
 def _judge(
-    name: str,
     source: str,
     raw: pl.LazyFrame,
     found: pl.DataFrame,
     wanted: Mapping[str, Column],
     times: tuple[str, ...],
 ) -> None:
-    """Refuse the first row with a value that is missing, unreadable, negative or out of order."""
+    """Refuse the first row with a value that is missing, unreadable, out of bounds or out of order."""
     nullable = {"end"} | ({"start"} if "end" in times else set())
     tests: list[tuple[str, pl.Expr]] = []
     for column, of in wanted.items():
         bad = pl.col(column).is_null()
         if of.kind == "text" and of.fallback is None:
             bad = bad | (pl.col(column).cast(pl.String) == "")
-        if of.kind != "text" and column not in {"dollars", "price"}:
-            bad = bad | (pl.col(column) < 0)
+        if of.kind != "text":
+            unit = _PER_UNIT.get(of.kind, 1)
+            fits = pl.col(column).is_between(_least(column, of) * unit, of.most * unit)
+            bad = bad | (~fits & (pl.col(column) != NOT_SAID))
         tests.append((column, bad))
     tests += [(column, pl.col(column).is_null()) for column in times if column not in nullable]
+    tests += [(column, ~pl.col(column).is_between(0, LAST)) for column in times]
     if "end" in times:
         tests.append(("end", pl.col("end") < pl.col("start")))
-    if name == "used":
-        tests.append(("value", pl.col("value") > 1_000_000))
     rows = found.select(
         pl.when(bad).then(pl.int_range(pl.len())).min().alias(str(i)) for i, (_, bad) in enumerate(tests)
     )
@@ -272,18 +277,25 @@ def _judge(
         row, column = min(hits)
         value = raw.select(column).slice(row, 1).collect().item() if column in raw.collect_schema().names() else None
         line = row + 2 if source.endswith(".csv") else row + 1
-        raise Violation("bill-07", f"{source}:{line}: {column}: {value!r}", f"write {_LIKE.get(column, 'a value')}")
+        of = wanted.get(column, Column("time"))
+        raise Violation("bill-07", f"{source}:{line}: {column}: {value!r}", f"write {_like(column, of)}")
 
 
-_LIKE = {
-    "start": "seconds since 1970 or 2026-10-01T06:00:00Z",
-    "end": "a time that is not before start",
-    "time": "seconds since 1970 or 2026-10-01T06:00:00Z",
-    "count": "a whole number, 0 or more",
-    "value": "a part from 0 to 1",
-    "cpu": "cores, 0 or more",
-    "memory": "bytes, 0 or more",
-}
+def _like(column: str, of: Column) -> str:
+    match of.kind:
+        case "time":
+            like = "seconds since 1970 or 2026-10-01T06:00:00Z, before the year 9999"
+            return f"{like} and not before start" if column == "end" else like
+        case "text":
+            return "a value"
+        case kind:
+            what = "a whole number" if kind == "count" else "a number"
+            return f"{what} from {_least(column, of):,} to {of.most:,}"
+
+
+def _least(column: str, of: Column) -> int:
+    """A credit is below zero; nothing else is."""
+    return -of.most if column == "dollars" else 0
 
 
 # From moments to stretches

@@ -274,10 +274,22 @@ def test_the_borders_are_those_of_the_time_zone() -> None:
     assert (written(found.start), written(found.end)) == ("2026-09-30T22:00:00Z", "2026-10-31T23:00:00Z")
 
 
-@pytest.mark.parametrize("text", ["2026-13-01", "yesterday", ""])
+@pytest.mark.parametrize("text", ["2026-13-01", "yesterday", "", "0001-01-01", "1969-12-31T23:59:59", "9999-01-01"])
 def test_a_time_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(Violation, match="bill-09"):
         moment(text, UTC)
+
+
+@pytest.mark.parametrize(("text", "zone"), [("0001-01-01", "Asia/Tokyo"), ("9999-12-31", "America/New_York")])
+def test_a_time_that_no_calendar_has_is_refused_in_every_zone(text: str, zone: str) -> None:
+    with pytest.raises(Violation, match="bill-09"):
+        moment(text, zone_of(zone))
+
+
+def test_times_begin_with_1970_and_end_before_9999() -> None:
+    assert moment("1970-01-01", UTC) == 0
+    first, last = moment("9998-12-31", UTC), moment("9998-12-31T23:59:59", UTC)
+    assert [period.name for period in periods(first, last, By.MONTH, UTC)] == ["9998-12"]
 
 
 def test_a_zone_that_is_none_is_refused() -> None:

@@ -211,9 +211,17 @@ def test_nobody_there_is_said_after_some_tries() -> None:
     assert waited == [1, 2, 4]
 
 
-def test_an_address_that_is_none_is_refused() -> None:
+@pytest.mark.parametrize(
+    "url", ["prometheus:9090", "http://[::", "http://[::]:x", "http://a:99999", "http://a..b", "http://é", "http://:90"]
+)
+def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(Violation, match="bill-10"):
-        Prometheus("prometheus:9090")
+        Prometheus(url)
+
+
+@pytest.mark.parametrize("url", ["http://prometheus:9090", "http://[::1]:9090", "https://a.b/prometheus/"])
+def test_an_address_is_taken_as_it_is_written(url: str) -> None:
+    assert Prometheus(url).url == url.rstrip("/")
 
 
 def test_metrics_without_the_pools_label_are_refused(loaded: Loaded, server: Server) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tenancy.chargeback.tables import Tables, read
+from tenancy.chargeback.tables import NOT_SAID, Tables, read
 from tenancy.rules.catalogue import Violation
-from tests.chargeback.scene import HOUR, NOVEMBER, OCTOBER, given, held, node
+from tests.chargeback.scene import HOUR, MICRO, NOVEMBER, OCTOBER, given, held, node
 
 NODES = [node("t1", "train", OCTOBER, NOVEMBER)]
 HELD = [held("fraud--train", "t1", "a100", 4, OCTOBER, OCTOBER + HOUR, cpu=1.5, memory=2**30)]
@@ -73,7 +73,13 @@ def test_a_table_may_come_in_parts(tmp_path: Path) -> None:
         ("start", "soon", "start: 'soon'"),
         ("end", "soon", "end: 'soon'"),
         ("end", str(OCTOBER - 1), f"end: '{OCTOBER - 1}'"),
+        ("end", str(10**14), f"end: '{10**14}'"),
+        ("start", "-1", "start: '-1'"),
         ("cpu", "-2", "cpu: '-2'"),
+        ("cpu", "nan", "cpu: 'nan'"),
+        ("cpu", "9e15", "cpu: '9e15'"),
+        ("count", "9000000000000000000", "count: '9000000000000000000'"),
+        ("memory", "9000000000000000000", "memory: '9000000000000000000'"),
     ],
 )
 def test_a_row_that_cannot_be_read_is_refused_with_its_place(
@@ -84,6 +90,34 @@ def test_a_row_that_cannot_be_read_is_refused_with_its_place(
     with pytest.raises(Violation, match="bill-07") as refused:
         read(tmp_path, OCTOBER, NOVEMBER)
     assert f"holdings.csv:3: {said}" in str(refused.value)
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+@pytest.mark.parametrize(("column", "most"), [("count", 10_000), ("cpu", 100_000), ("memory", 2**50)])
+def test_a_number_is_bounded_in_every_form_of_a_table(tmp_path: Path, form: str, column: str, most: int) -> None:
+    rows = [{**HELD[0], "cpu": 1, column: most}]
+    assert read(write(tmp_path / "most", form, nodes=NODES, holdings=rows), OCTOBER, NOVEMBER).holdings.height == 1
+    for more in (most + 1, 2**63 - 1):
+        write(tmp_path / "more", form, nodes=NODES, holdings=[{**rows[0], column: more}])
+        with pytest.raises(Violation, match=f"{column}: {more}.*to {most:,}"):
+            read(tmp_path / "more", OCTOBER, NOVEMBER)
+
+
+def nodes_at(folder: Path, price: str) -> Path:
+    rows = f"node,pool,price,start,end\nt1,train,{price},{OCTOBER},{NOVEMBER}\n"
+    (folder / "nodes.csv").write_text(rows, "utf-8")
+    return write(folder, "csv", holdings=HELD)
+
+
+@pytest.mark.parametrize("price", ["-5", "-0.000001", "inf", "1000001"])
+def test_a_price_below_nothing_or_beyond_all_is_refused(tmp_path: Path, price: str) -> None:
+    with pytest.raises(Violation, match=rf"nodes\.csv:2: price: '{price}'"):
+        read(nodes_at(tmp_path, price), OCTOBER, NOVEMBER)
+
+
+@pytest.mark.parametrize(("price", "wanted"), [("", NOT_SAID), ("0", 0), ("5", 5 * MICRO)])
+def test_a_price_that_is_absent_is_not_one_of_nothing(tmp_path: Path, price: str, wanted: int) -> None:
+    assert read(nodes_at(tmp_path, price), OCTOBER, NOVEMBER).nodes["price"].to_list() == [wanted]
 
 
 def test_the_same_table_without_the_row_is_read(tmp_path: Path) -> None:
