@@ -625,7 +625,7 @@ def _price(
             report.bills[pot] = amount
             report.lines += _lines(pot, _merged(of), amount)
     for pot, amount in sorted((given_for or {}).items()):
-        if pot not in by_pot:
+        if pot not in by_pot and amount:
             report.bills[pot] = amount
             report.lines.append(Line(pot, NO_DATA, Category.MISSING, "", amount))
             given = f"${amount / MICRO:,.2f} billed for {pot.pool}, {pot.purchase}, of which no node was seen"

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import polars as pl
 
+from tenancy.catalog import vocabulary as words
 from tenancy.chargeback.allocate import HOUR, Category, Finding, Line, Pot, Report
-from tenancy.chargeback.claims import NO_TENANT, PLATFORM, Claims, timeline
+from tenancy.chargeback.claims import NO_TENANT, PLATFORM, Claims, named, timeline
 from tenancy.chargeback.measures import MICRO
 from tenancy.chargeback.rounding import rounded, shared
 from tenancy.chargeback.tables import NOT_SAID
 from tenancy.rules.catalogue import Violation
 from tenancy.spec.costs import Kind
 from tenancy.spec.data import Access
-from tenancy.spec.environment import Environment
+from tenancy.spec.environment import Environment, counted
 from tenancy.spec.tenant import Tenant
 
 MONTH_HOURS = 730
@@ -35,11 +36,13 @@ class _Item(NamedTuple):
     end: int
 
 
-def add_lines(report: Report, table: pl.DataFrame, claimed: Claims) -> None:
+def add_lines(report: Report, table: pl.DataFrame, claimed: Claims, known: Collection[str]) -> None:
     """The lines of the table that lie in the range; who pays is its tenant, its namespace's or its prefix's."""
     whole = (report.periods[0].start, report.periods[-1].end)
+    nobodys: Counter[tuple[str, str]] = Counter()
     for item in _items(report, table, whole):
-        for owner, start, end in _payers(report, item, claimed):
+        owners = set()
+        for owner, start, end in _payers(report, item, claimed, known):
             length = max(item.end - item.start, 1)
             for number, period in enumerate(report.periods):
                 inside = min(end, period.end) - max(start, period.start)
@@ -48,6 +51,11 @@ def add_lines(report: Report, table: pl.DataFrame, claimed: Claims) -> None:
                     # The part of each period is rounded by itself: it does not change with the range asked for.
                     amount = item.micro if at else rounded(item.micro * inside, length)
                     _bill(report, Pot(number, "", item.kind), owner, item.kind, amount, item.what)
+                    owners.add(owner)
+        nobodys.update((owner, _whose(item, owner)) for owner in owners if named(owner) and owner != PLATFORM)
+    for (owner, whose), count in sorted(nobodys.items()):
+        rule = "bill-08" if owner == NO_TENANT else "bill-03"
+        report.findings.append(Finding(rule, f"{counted(count, 'line')} {whose}", f"they are {owner}'s"))
 
 
 def add_shared(report: Report) -> None:
@@ -58,10 +66,18 @@ def add_shared(report: Report) -> None:
             _bill(report, Pot(number, "", "shared"), PLATFORM, Category.OTHER, amount, name)
 
 
-def add_billed(report: Report, found: Sequence[tuple[int, str, str, str, int]]) -> None:
+def add_billed(report: Report, found: Sequence[tuple[int, str, str, str, int]], known: Collection[str]) -> None:
     """(period, tenant, category, what, millionths) of a bill that are of no pool; without a tenant the platform's."""
+    nobodys: dict[str, int] = defaultdict(int)
     for period, tenant, category, what, amount in found:
-        _bill(report, Pot(period, "", category), tenant or PLATFORM, category, amount, what)
+        owner = tenant or PLATFORM
+        if tenant and tenant not in known:
+            nobodys[tenant] += amount
+            owner = NO_TENANT
+        _bill(report, Pot(period, "", category), owner, category, amount, what)
+    for tenant, amount in sorted(nobodys.items()):
+        given = f"${amount / MICRO:,.2f} billed with the tag {words.TENANT_TAG}={tenant}, whom nobody knows"
+        report.findings.append(Finding("bill-08", given, f"they are {NO_TENANT}'s"))
 
 
 def _bill(report: Report, pot: Pot, owner: str, kind: str, amount: int, what: str) -> None:
@@ -122,18 +138,25 @@ def _rated(report: Report, row: dict[str, Any]) -> int | None:
     return rounded(amount * (row["end"] - row["start"]), MICRO * MONTH_HOURS * HOUR)
 
 
-def _payers(report: Report, item: _Item, claimed: Claims) -> list[tuple[str, int, int]]:
+def _payers(report: Report, item: _Item, claimed: Claims, known: Collection[str]) -> list[tuple[str, int, int]]:
     if item.kind == "overhead":
         return [(PLATFORM, item.start, item.end)]
     if item.tenant:
-        return [(item.tenant, item.start, item.end)]
+        return [(item.tenant if item.tenant in known else NO_TENANT, item.start, item.end)]
     if item.namespace:
         return timeline(claimed.get(item.namespace, {}), (item.start, max(item.end, item.start + 1)))
     if item.bucket:
         return [(_writer(report.environment, report.tenants, item.bucket, item.prefix), item.start, item.end)]
-    given = f"a line of {item.kind} with neither tenant, namespace nor bucket"
-    report.findings.append(Finding("bill-08", given, f"it is {NO_TENANT}'s"))
     return [(NO_TENANT, item.start, item.end)]
+
+
+def _whose(item: _Item, owner: str) -> str:
+    """What a line says of whose it is, where that is no one tenant's."""
+    if item.tenant:
+        return f"of tenant {item.tenant}, whom nobody knows"
+    if item.namespace:
+        return f"of namespace {item.namespace}, which is {'nobody' if owner == NO_TENANT else 'more than one tenant'}'s"
+    return f"of {item.kind} with neither tenant, namespace nor bucket"
 
 
 def _writer(environment: Environment, tenants: Sequence[Tenant], bucket: str, prefix: str) -> str:

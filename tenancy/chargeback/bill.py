@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,31 +20,48 @@ import polars as pl
 from tenancy.catalog import vocabulary as words
 from tenancy.chargeback.allocate import Finding, Pot
 from tenancy.chargeback.measures import MICRO
-from tenancy.chargeback.periods import Period, written
-from tenancy.chargeback.rounding import shared
+from tenancy.chargeback.periods import LAST, Period, written
+from tenancy.chargeback.rounding import nearest
 from tenancy.plan.names import ENVIRONMENT_TAG, POOL_TAG
 from tenancy.rules.catalogue import Violation
 from tenancy.spec.costs import Bought, Kind
 
-COSTS = {
-    # Amortised: what was paid ahead stands with the hours that used it.
-    "Usage": "line_item_unblended_cost",
-    "DiscountedUsage": "reservation_effective_cost",
-    "SavingsPlanCoveredUsage": "savings_plan_savings_plan_effective_cost",
+UNBLENDED = "line_item_unblended_cost"
+AMORTISED: Mapping[str, Mapping[str, int]] = {
+    # What was paid ahead stands with the hours that used it, and what of it nobody used with the fee.
+    "DiscountedUsage": {"reservation_effective_cost": 1},
+    "RIFee": {
+        "reservation_unused_amortized_upfront_fee_for_billing_period": 1,
+        "reservation_unused_recurring_fee": 1,
+    },
+    "SavingsPlanCoveredUsage": {"savings_plan_savings_plan_effective_cost": 1},
+    "SavingsPlanRecurringFee": {"savings_plan_total_commitment_to_date": 1, "savings_plan_used_commitment": -1},
+    "SavingsPlanNegation": {},
+    "SavingsPlanUpfrontFee": {},
 }
-"""Column of the cost, by `line_item_line_item_type`."""
-COVERED = {"SavingsPlanNegation", "SavingsPlanUpfrontFee"}
-"""Lines whose money stands in others."""
-NEEDED = (
+"""What a line costs, as a sum of columns, by `line_item_line_item_type`; all others cost what is unblended. The
+amortised cost of AWS's Cost Explorer."""
+UNUSED = {"RIFee": "unused reservation", "SavingsPlanRecurringFee": "unused commitment"}
+"""Lines that are of no hour of any node, by what they are called."""
+USED = ("Usage", "DiscountedUsage", "SavingsPlanCoveredUsage")
+UPFRONT, RESERVATION = "Fee", "reservation_reservation_a_r_n"
+"""A fee of a reservation was paid ahead; any other fee is what it says. A capacity reservation has no such fee."""
+IDENTITY, INTERVAL = "identity_line_item_id", "identity_time_interval"
+"""An id is one line's in one interval."""
+TEXTS = (
     "line_item_line_item_type",
     "line_item_product_code",
     "line_item_usage_type",
-    "line_item_usage_start_date",
-    "line_item_usage_end_date",
-    "line_item_unblended_cost",
     "line_item_currency_code",
-    "resource_tags",
 )
+TIMES = ("line_item_usage_start_date", "line_item_usage_end_date")
+TAGS = "resource_tags"
+NEEDED = (*TEXTS, *TIMES, UNBLENDED, TAGS)
+ELSEWHERE = tuple(kind for kind, of in AMORTISED.items() if not of)
+SUMMED = tuple(dict.fromkeys(name for of in AMORTISED.values() for name in of))
+MOST = 10**9
+"""Dollars that one line can cost."""
+NANO = 10**9
 
 
 class Bill(NamedTuple):
@@ -55,79 +73,243 @@ class Bill(NamedTuple):
     notes: list[str]
 
 
+class _Key(NamedTuple):
+    """What is charged as one; of a pool, its purchase stands for what it is."""
+
+    pool: str
+    category: str
+    what: str
+    tenant: str
+
+
 def read(paths: Sequence[Path], periods: Sequence[Period], environment: str) -> Bill:
     """Everything of the environment that the bill has in the range; a line of several hours goes to the periods by its
     hours."""
-    found: dict[tuple[str, str, str, str, int, int], Decimal] = defaultdict(Decimal)
-    findings: list[Finding] = []
+    found: dict[tuple[_Key, int, int], Decimal] = defaultdict(Decimal)
     others = Decimal()
-    for path in paths:
-        everything = _scan(path)
-        missing = [name for name in NEEDED if name not in everything.columns]
-        if missing:
-            raise Violation("bill-07", f"{path.name} without column {missing[0]}", "export CUR 2.0 with resource ids")
-        frame = everything.filter(_tagged(everything.schema["resource_tags"], environment))
-        others += Decimal(str(everything["line_item_unblended_cost"].sum())) - Decimal(
-            str(frame["line_item_unblended_cost"].sum())
-        )
-        for row in frame.iter_rows(named=True):
-            kind = row["line_item_line_item_type"]
-            if kind in COVERED or row["line_item_usage_end_date"] is None:
-                continue
-            if (currency := row["line_item_currency_code"]) != "USD":
-                raise Violation("bill-07", f"{path.name}: currency {currency}", "export the bill in USD")
-            column = COSTS.get(kind, "line_item_unblended_cost")
-            cost = row.get(column)
-            if cost is None:
-                raise Violation("bill-07", f"{path.name}: {kind} without {column}", f"export the column {column}")
-            tags = {_letters(key): value for key, value in _pairs(row["resource_tags"])}
+    unknown: dict[str, int] = defaultdict(int)
+    told: dict[tuple[Any, ...], Path] = {}
+    files = _files(paths)
+    for path in files:
+        frame = _scan(path)
+        if len(files) > 1 and IDENTITY not in frame.collect_schema():
+            given = f"{len(files)} files and {path.name} without column {IDENTITY}"
+            raise Violation("bill-07", given, "export it: what two files have would count twice")
+        mine = _tagged(frame.collect_schema()[TAGS], environment)
+        theirs = frame.filter(~mine)
+        nano = (pl.col("cost") * NANO).round().cast(pl.Int128)  # whole numbers: in any order the same sum
+        kind = pl.col(TEXTS[0])
+        try:
+            others += Decimal(theirs.select(nano.sum()).collect().item()) / NANO
+            lacking = theirs.filter(pl.col("cost").is_null()).group_by(kind).len().collect()
+            rows = frame.filter(mine).collect()
+        except pl.exceptions.PolarsError as error:
+            raise _unread(path, error) from None
+        for name, count in lacking.iter_rows():
+            unknown[name] += count
+        for row in rows.iter_rows(named=True):
+            tags = {_letters(key): value for key, value in _pairs(row[TAGS])}
             if tags.get(_letters(ENVIRONMENT_TAG)) != environment:
+                others += Decimal(str(row["cost"] or 0))
+                unknown[row[TEXTS[0]]] += row["cost"] is None
                 continue
-            start, end = (int(row[f"line_item_usage_{side}_date"].timestamp()) for side in ("start", "end"))
-            pool = tags.get(_letters(POOL_TAG), "") if _compute(row) else ""
-            tenant = tags.get(_letters(words.TENANT_TAG), "")
-            what = (pool, _purchase(row)) if pool else (_category(row), _what(row, kind))
-            found[*(what), "" if pool else tenant, "pool" if pool else "", start, end] += Decimal(str(cost))
-    pots: dict[Pot, int] = defaultdict(int)
-    beside: dict[tuple[int, str, str, str], int] = defaultdict(int)
-    outside = 0
-    for (first, second, tenant, pool, start, end), cost in sorted(found.items()):
-        amount = int((cost * MICRO).to_integral_value())
-        parts = [max(0, min(end, period.end) - max(start, period.start)) for period in periods]
-        left = max(end - start, 1) - sum(parts)
-        *of, rest = shared(amount, [*parts, left])
-        outside += rest
-        for number, part in enumerate(of):
-            if part and pool:
-                pots[Pot(number, first, second)] += part
-            elif part:
-                beside[number, tenant, first, second] += part
-    if outside:
+            start, end, cost = _judged(path, row)
+            if cost:
+                _once(path, row, told)
+            if cost or row[TEXTS[0]] not in ELSEWHERE:
+                found[_key(row, tags), start, end] += cost
+    return _bill(found, periods, others, unknown, environment)
+
+
+def _bill(
+    found: Mapping[tuple[_Key, int, int], Decimal],
+    periods: Sequence[Period],
+    others: Decimal,
+    unknown: Mapping[str, int],
+    environment: str,
+) -> Bill:
+    """The millionths of each period are those of its exact sum."""
+    sums: list[dict[_Key, Fraction]] = [defaultdict(Fraction) for _ in periods]
+    outside = Fraction()
+    for (key, start, end), cost in found.items():
+        micro = Fraction(cost) * MICRO
+        outside += micro
+        for number, period in enumerate(periods):
+            inside = min(end, period.end) - max(start, period.start)
+            if inside > 0 or (start == end and period.start <= start < period.end):
+                part = micro * Fraction(inside, end - start) if start < end else micro
+                sums[number][key] += part
+                outside -= part
+    pots: dict[Pot, int] = {}
+    beside: list[tuple[int, str, str, str, int]] = []
+    for number, of in enumerate(sums):
+        keys = sorted(of)
+        for key, amount in zip(keys, nearest([of[key] for key in keys]), strict=True):
+            if key.pool:
+                pots[Pot(number, key.pool, key.category)] = amount
+            elif amount:
+                beside.append((number, key.tenant, key.category, key.what, amount))
+    findings, notes = [], []
+    if left := round(outside):
         lies = f"from {written(periods[0].start)} to {written(periods[-1].end)}"
-        given = f"${outside / MICRO:,.2f} of the bill outside of the range {lies}"
+        given = f"${left / MICRO:,.2f} of the bill outside of the range {lies}"
         findings.append(Finding("bill-04", given, "they are in no line"))
-    notes = [f"${others:,.2f} of the bill have no tag {ENVIRONMENT_TAG}={environment}: they are of somebody else"]
-    all_else = [(*key, amount) for key, amount in sorted(beside.items())]
-    return Bill(dict(pots), all_else, findings, notes if others else [])
+    tag = f"no tag {ENVIRONMENT_TAG}={environment}"
+    if others:
+        notes.append(f"${others:,.2f} of the bill have {tag}: they are of somebody else")
+    for kind, count in sorted(unknown.items()):
+        if count:
+            columns = " or ".join(_columns(kind))
+            notes.append(f"of {count} lines {kind} with {tag} nobody knows what they cost: they have no {columns}")
+    return Bill(pots, beside, findings, notes)
 
 
-def _scan(path: Path) -> pl.DataFrame:
+# Files
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    """Every file of a bill; a folder stands for all that are in it. A file that is named twice would count twice."""
+    found: dict[tuple[int, int], Path] = {}
+    for given in paths:
+        for path in sorted(given.rglob("*.parquet")) if given.is_dir() else [given]:
+            try:
+                of = path.stat()
+            except OSError as error:
+                raise _unread(path, error) from None
+            if before := found.get((of.st_dev, of.st_ino)):
+                same = "twice" if before == path else f"and {before}, which is the same file"
+                raise Violation("bill-07", f"--bill {path} {same}", "name it once: it would count twice")
+            found[of.st_dev, of.st_ino] = path
+    if not found:
+        raise Violation("bill-07", f"--bill {paths[0]} without a Parquet file", "name the files of a CUR 2.0 export")
+    return list(found.values())
+
+
+def _scan(path: Path) -> pl.LazyFrame:
+    """Its rows with what is asked of them: texts, times in seconds since 1970, tags, and `cost`, which is null where a
+    column has nothing. Times without a zone are UTC."""
     try:
-        frame = pl.scan_parquet(path)
-        wanted = [name for name in (*NEEDED, *COSTS.values(), "pricing_term") if name in frame.collect_schema().names()]
-        return frame.select(list(dict.fromkeys(wanted))).collect()
+        frame = pl.scan_parquet(path, glob=False, hive_partitioning=False)
+        given = frame.collect_schema()
     except (pl.exceptions.PolarsError, OSError) as error:
-        given = f"--bill {path}: {str(error).splitlines()[0]}"
-        raise Violation("bill-07", given, "name a Parquet file of a CUR 2.0 export") from None
+        raise _unread(path, error) from None
+    for name in NEEDED:
+        if name not in given:
+            raise Violation("bill-07", f"{path.name} without column {name}", "export CUR 2.0 with resource ids")
+    maybe = [name for name in (IDENTITY, INTERVAL, RESERVATION) if name in given]
+    dollars = [name for name in (UNBLENDED, *SUMMED) if name in given]
+    for names, fits, like in (
+        ((*TEXTS, *maybe), _is_text, "texts"),
+        (TIMES, lambda kind: isinstance(kind, pl.Datetime), "times"),
+        (dollars, lambda kind: kind.is_numeric(), "numbers"),
+        ((TAGS,), _is_map, "a map of texts"),
+    ):
+        for name in names:
+            if given[name] != pl.Null and not fits(given[name]):
+                raise Violation(
+                    "bill-07", f"{path.name}: {name} of {given[name]}", f"export {like}, as CUR 2.0 has them"
+                )
+    chosen = frame.select(
+        *(pl.col(name).cast(pl.String).fill_null("") for name in (*TEXTS, *maybe)),
+        *(pl.col(name).cast(pl.Datetime("us", "UTC")).dt.epoch("s") for name in TIMES),
+        *(pl.col(name).cast(pl.Float64) for name in dollars),
+        TAGS,
+    ).with_row_index("row", 1)
+    made = chosen.with_columns(cost=_amortised(set(given)))
+    _must_be_amounts(path, made)
+    return made
+
+
+def _must_be_amounts(path: Path, frame: pl.LazyFrame) -> None:
+    try:
+        bad = frame.filter(~pl.col("cost").is_between(-MOST, MOST)).head(1).collect()  # no number is larger than all
+    except pl.exceptions.PolarsError as error:
+        raise _unread(path, error) from None
+    for row in bad.iter_rows(named=True):
+        said = ", ".join(f"{name} {row[name]}" for name in _columns(row[TEXTS[0]]) if name in row)
+        raise Violation("bill-07", f"{path.name}: row {row['row']}: {said}", f"export dollars, {MOST:,} at most")
+
+
+def _amortised(given: set[str]) -> pl.Expr:
+    """What a line costs; null where the export lacks what says it."""
+    kind, made = pl.col(TEXTS[0]), pl.col(UNBLENDED)
+    for name, of in AMORTISED.items():
+        terms = [pl.col(column) * sign if column in given else pl.lit(None, pl.Float64) for column, sign in of.items()]
+        cost = sum(terms, pl.lit(0.0))
+        made = pl.when(kind == name).then(cost).otherwise(made)
+    if RESERVATION not in given:
+        return pl.when(kind == UPFRONT).then(None).otherwise(made)
+    ahead = (kind == UPFRONT) & (pl.col(RESERVATION) != "") & ~pl.col(RESERVATION).str.contains("capacity-reservation")
+    return pl.when(ahead).then(0.0).otherwise(made)
+
+
+def _columns(kind: str) -> Sequence[str]:
+    """What must be there to know what a line costs."""
+    return (RESERVATION, UNBLENDED) if kind == UPFRONT else tuple(AMORTISED.get(kind, (UNBLENDED,)))
+
+
+def _is_text(kind: Any) -> bool:
+    return isinstance(kind, pl.String | pl.Categorical | pl.Enum)
+
+
+def _is_map(kind: pl.DataType) -> bool:
+    if isinstance(kind, pl.Struct):
+        return all(_is_text(of.dtype) or of.dtype == pl.Null for of in kind.fields)
+    pair = kind.inner if isinstance(kind, pl.List) else None
+    return isinstance(pair, pl.Struct) and {of.name for of in pair.fields} == {"key", "value"} and _is_map(pair)
+
+
+def _unread(path: Path, error: Exception) -> Violation:
+    given = f"--bill {path}: {str(error).splitlines()[0]}"
+    return Violation("bill-07", given, "name a Parquet file of a CUR 2.0 export")
+
+
+# Rows
+
+
+def _judged(path: Path, row: Mapping[str, Any]) -> tuple[int, int, Decimal]:
+    """When a line was and what it cost. Without an end it is of the moment at which it starts."""
+    where, kind = f"{path.name}: row {row['row']}", row[TEXTS[0]]
+    start, end = (row[name] for name in TIMES)
+    end = start if end is None else end
+    if start is None or not 0 <= start <= end < LAST:
+        given = f"{where}: {' and '.join(f'{name} {row[name]}' for name in TIMES)}, in seconds since 1970"
+        raise Violation("bill-07", given, "export a line that has a start and no end before it")
+    if (currency := row["line_item_currency_code"]) != "USD":
+        raise Violation("bill-07", f"{where}: currency {currency!r}", "export the bill in USD")
+    if row["cost"] is None:
+        column = next((name for name in _columns(kind) if row.get(name) is None), "")
+        raise Violation("bill-07", f"{where}: {kind} without {column}", f"export the column {column}")
+    return start, end, Decimal(str(row["cost"]))
+
+
+def _once(path: Path, row: Mapping[str, Any], told: dict[tuple[Any, ...], Path]) -> None:
+    """Refuse a line that was read before: two versions of one export, or parts of one that were copied."""
+    if not row.get(IDENTITY):
+        return
+    key = (row[IDENTITY], row.get(INTERVAL), row[TIMES[0]], *(row[name] for name in TEXTS))
+    if before := told.get(key):
+        both = f"{path.name} twice" if before == path else f"{before.name} and {path.name}"
+        given = f"line {row[IDENTITY]} in {both}, of {written(row[TIMES[0]])}"
+        raise Violation("bill-07", given, "name one version of one export: the line would count twice")
+    told[key] = path
+
+
+def _key(row: Mapping[str, Any], tags: Mapping[str, str]) -> _Key:
+    if pool := tags.get(_letters(POOL_TAG), "") if _compute(row) and row[TEXTS[0]] not in UNUSED else "":
+        return _Key(pool, _purchase(row), "", "")
+    return _Key("", _category(row), _what(row), tags.get(_letters(words.TENANT_TAG), ""))
 
 
 def _tagged(kind: pl.DataType, environment: str) -> pl.Expr:
     """Whether some tag has the environment's name: what need not be looked at row by row."""
-    tags = pl.col("resource_tags")
+    tags = pl.col(TAGS)
     if isinstance(kind, pl.Struct):
         return pl.any_horizontal(
-            tags.struct.field(field.name).eq(environment).fill_null(False) for field in kind.fields
+            pl.lit(False), *(tags.struct.field(field.name).eq(environment).fill_null(False) for field in kind.fields)
         )
+    if kind == pl.Null:
+        return pl.lit(False)
     return tags.list.eval(pl.element().struct.field("value") == environment).list.any().fill_null(False)
 
 
@@ -135,20 +317,20 @@ def _pairs(tags: Any) -> list[tuple[str, str]]:
     """A map of Parquet: polars makes a list of key and value of it, and writers without maps a structure."""
     if isinstance(tags, dict):
         return [(key, value) for key, value in tags.items() if value]
-    return [(pair["key"], pair["value"]) for pair in tags or () if pair["value"]]
+    return [(pair["key"], pair["value"]) for pair in tags or () if pair["key"] and pair["value"]]
 
 
 def _letters(key: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", key.lower()).removeprefix("user_")
 
 
-def _compute(row: dict) -> bool:
+def _compute(row: Mapping[str, Any]) -> bool:
     return row["line_item_product_code"] == "AmazonEC2" and bool(
         re.search(r"BoxUsage|SpotUsage|Reservation|CapacityBlock|DedicatedUsage", row["line_item_usage_type"])
     )
 
 
-def _purchase(row: dict) -> str:
+def _purchase(row: Mapping[str, Any]) -> str:
     usage = row["line_item_usage_type"]
     if "SpotUsage" in usage:
         return Bought.SPOT
@@ -158,7 +340,7 @@ def _purchase(row: dict) -> str:
     return Bought.RESERVATION if "Reservation" in usage or "UnusedBox" in usage else Bought.ON_DEMAND
 
 
-def _category(row: dict) -> str:
+def _category(row: Mapping[str, Any]) -> str:
     product, usage = row["line_item_product_code"], row["line_item_usage_type"]
     if product == "AmazonS3":
         return Kind.S3
@@ -169,5 +351,6 @@ def _category(row: dict) -> str:
     return Kind.EGRESS if "DataTransfer-Out" in usage or "NatGateway" in usage else "other"
 
 
-def _what(row: dict, kind: str) -> str:
-    return row["line_item_product_code"] if kind in COSTS else f"{row['line_item_product_code']} {kind}"
+def _what(row: Mapping[str, Any]) -> str:
+    product, kind = row["line_item_product_code"], row[TEXTS[0]]
+    return product if kind in USED else f"{product} {UNUSED.get(kind, kind)}".strip()

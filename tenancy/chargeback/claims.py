@@ -31,6 +31,13 @@ def named(owner: str) -> bool:
     return owner.startswith("(")
 
 
+def known(tenants: Sequence[Tenant], *tables: pl.DataFrame | None) -> frozenset[str]:
+    """Who can be charged: the tenants of the files, and whoever a table of what was seen knows. What a tag or a line
+    says was written by hand."""
+    seen = [table["tenant"].cast(pl.String).unique() for table in tables if table is not None]
+    return frozenset({tenant.tenant for tenant in tenants}.union(*seen) - {""})
+
+
 def claims(
     environment: Environment,
     tenants: Sequence[Tenant],

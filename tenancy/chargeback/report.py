@@ -9,7 +9,7 @@ from tenancy.catalog.instances import MACHINES
 from tenancy.chargeback.allocate import Report, allocate, settle, share_overhead
 from tenancy.chargeback.beside import add_billed, add_lines, add_shared
 from tenancy.chargeback.bill import Bill
-from tenancy.chargeback.claims import claims
+from tenancy.chargeback.claims import claims, known
 from tenancy.chargeback.periods import Period
 from tenancy.chargeback.tables import Tables
 from tenancy.spec.environment import Environment
@@ -25,16 +25,20 @@ def make_report(
 ) -> Report:
     """Who pays what. With AWS's bill that is what is shared out, and nothing beside it."""
     report = allocate(environment, tenants, tables, periods, bill.pots if bill else None)
+    payers = known(tenants, tables.holdings, tables.namespaces, tables.guarantees)
     if bill:
-        add_billed(report, bill.beside)
+        add_billed(report, bill.beside, payers)
         report.findings += bill.findings
         report.notes += bill.notes
+        if tables.lines is not None:
+            report.notes.append("the table of lines is not read: with a bill, what is beside nodes is on the bill")
     else:
         add_shared(report)
         _published(report)
     if tables.lines is not None and not bill:
         whole = (periods[0].start, periods[-1].end)
-        add_lines(report, tables.lines, claims(environment, tenants, tables.holdings, tables.namespaces, whole))
+        claimed = claims(environment, tenants, tables.holdings, tables.namespaces, whole)
+        add_lines(report, tables.lines, claimed, payers)
     share_overhead(report)
     return settle(report)
 

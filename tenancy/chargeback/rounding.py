@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 
 def shared(total: int, weights: Sequence[int]) -> list[int]:
@@ -24,3 +26,14 @@ def shared(total: int, weights: Sequence[int]) -> list[int]:
 def rounded(numerator: int, denominator: int) -> int:
     """To the nearest whole number, a half upwards."""
     return (2 * numerator + denominator) // (2 * denominator)
+
+
+def nearest(amounts: Sequence[Fraction]) -> list[int]:
+    """Whole numbers for them that add up to their sum, which is rounded once; what is left over goes to the largest
+    remainders, and among equal ones to the first."""
+    parts = [math.floor(amount) for amount in amounts]
+    whole = sum(amounts, Fraction())
+    first = sorted(range(len(amounts)), key=lambda i: parts[i] - amounts[i])
+    for i in first[: rounded(whole.numerator, whole.denominator) - sum(parts)]:
+        parts[i] += 1
+    return parts

@@ -530,8 +530,8 @@ _ALL = (
     ),
     Rule(
         "bill-07",
-        "a table is complete and every row of it can be read",
-        "a row that is passed over is cost that nobody has",
+        "a table is complete, and every row of it can be read and counts once",
+        "a row that is passed over is cost that nobody has, and one that counts twice is paid twice",
         "correct the row; docs/chargeback.md lists the columns",
         _MEDIUM,
     ),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
+from fractions import Fraction
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -10,7 +12,7 @@ import pytest
 
 from tenancy.chargeback.allocate import Report
 from tenancy.chargeback.periods import By, moment, periods, written, zone_of
-from tenancy.chargeback.rounding import shared
+from tenancy.chargeback.rounding import nearest, shared
 from tenancy.rules.catalogue import Violation
 from tenancy.spec import Loaded
 from tests.chargeback.scene import (
@@ -466,6 +468,22 @@ def test_a_node_that_is_told_twice_is_billed_once(loaded: Loaded) -> None:
 def test_shares_are_whole_and_add_up(total: int, weights: list[int], parts: list[int]) -> None:
     assert shared(total, weights) == parts
     assert sum(parts) == total
+
+
+@pytest.mark.parametrize(
+    ("amounts", "parts"),
+    [
+        (["1/3", "1/3", "1/3"], [1, 0, 0]),
+        (["1/4", "3/4", "1/4"], [0, 1, 0]),
+        (["-1/3", "-1/3", "-1/3"], [0, 0, -1]),
+        (["5", "-5/2", "0"], [5, -2, 0]),
+        ([], []),
+    ],
+)
+def test_the_nearest_whole_numbers_add_up_to_the_nearest_sum(amounts: list[str], parts: list[int]) -> None:
+    exact = [Fraction(amount) for amount in amounts]
+    assert nearest(exact) == parts
+    assert sum(parts) == math.floor(sum(exact) + Fraction(1, 2))
 
 
 def test_what_nobody_weighs_cannot_be_shared() -> None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from tenancy.chargeback import bill as bills
 from tenancy.chargeback.allocate import Category, Pot
 from tenancy.chargeback.periods import By
 from tenancy.chargeback.report import make_report
+from tenancy.chargeback.rounding import rounded
 from tenancy.chargeback.sweep import lent
 from tenancy.spec import Loaded
 from tests.chargeback import scene
@@ -207,6 +212,11 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
 
 
 @pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("bills")
+
+
+@pytest.fixture(scope="module")
 def crediting(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     return scene.priced(tmp_path_factory.mktemp("crediting"), "costs: {lender-credit: 60}\n")
 
@@ -287,6 +297,136 @@ def test_the_order_of_the_rows_does_not_matter(loaded: Loaded, trace: Trace, see
     second = scene.report(loaded, START, END, By.MONTH, **mixed)
     assert first.lines == second.lines
     assert [str(f) for f in first.findings] == [str(f) for f in second.findings]
+
+
+# AWS's bill
+
+KINDS = ("Usage", *bills.AMORTISED, "Fee", "Tax", "Credit", "Refund", "BundledDiscount")
+cents = st.integers(-(10**6), 10**7).map(lambda n: n / 10**7)
+"""With more decimals than a millionth has."""
+parts = st.integers(0, 500).map(lambda n: n / 64)
+"""Differences of them are exact."""
+
+
+@st.composite
+def exported(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Rows of a CUR 2.0 export."""
+    rows = []
+    for number in range(draw(st.integers(1, 12))):
+        start, end = draw(spans())
+        rows.append(
+            {
+                "identity_line_item_id": f"line-{number}",
+                "line_item_line_item_type": draw(st.sampled_from(KINDS)),
+                "line_item_product_code": draw(st.sampled_from(["AmazonEC2", "AmazonEC2", "AmazonS3", None])),
+                "line_item_usage_type": draw(st.sampled_from(["BoxUsage:p4d", "SpotUsage:p4d", "HeavyUsage", None])),
+                "line_item_usage_start_date": start,
+                "line_item_usage_end_date": draw(st.sampled_from([end, end, None])),
+                "line_item_unblended_cost": draw(cents),
+                "line_item_currency_code": "USD",
+                **{name: draw(parts if name in FEES else cents) for name in bills.SUMMED},
+                "reservation_reservation_a_r_n": draw(st.sampled_from(["", None, "arn:reserved-instances/1"])),
+                "resource_tags": draw(
+                    st.fixed_dictionaries(
+                        {"user_tenancy_environment": st.sampled_from(["small", "small", "small", "other", None])},
+                        optional={
+                            "user_tenancy_pool": st.sampled_from(["train", "serve", "gone"]),
+                            "user_tenancy_tenant": st.sampled_from(["fraud", "research", "fruad"]),
+                            "user_env": st.just("small"),
+                        },
+                    )
+                ),
+            }
+        )
+    return rows
+
+
+FEES = tuple(name for kind in bills.UNUSED for name in bills.AMORTISED[kind])
+
+
+def amortised(row: dict[str, Any]) -> Fraction:
+    """What a row costs, in millionths."""
+
+    def of(name: str) -> Fraction:
+        return Fraction(str(row[name])) * scene.MICRO
+
+    match row["line_item_line_item_type"]:
+        case "SavingsPlanCoveredUsage":
+            return of("savings_plan_savings_plan_effective_cost")
+        case "SavingsPlanRecurringFee":
+            return of("savings_plan_total_commitment_to_date") - of("savings_plan_used_commitment")
+        case "DiscountedUsage":
+            return of("reservation_effective_cost")
+        case "RIFee":
+            upfront = of("reservation_unused_amortized_upfront_fee_for_billing_period")
+            return upfront + of("reservation_unused_recurring_fee")
+        case "SavingsPlanNegation" | "SavingsPlanUpfrontFee":
+            return Fraction()
+        case "Fee" if row["reservation_reservation_a_r_n"]:
+            return Fraction()
+    return of("line_item_unblended_cost")
+
+
+def export(path: Path, rows: list[dict[str, Any]]) -> Path:
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    columns["resource_tags"] = [
+        [{"key": key, "value": value} for key, value in row["resource_tags"].items()] for row in rows
+    ]
+    types = {"resource_tags": pl.List(pl.Struct({"key": pl.String, "value": pl.String}))}
+    text = pl.col("line_item_product_code", "line_item_usage_type", "reservation_reservation_a_r_n")
+    times = [(pl.col(name).cast(pl.Int64) * 10**6).cast(pl.Datetime("us")) for name in bills.TIMES]
+    frame = pl.DataFrame(columns, schema_overrides=types).with_columns(text.cast(pl.String), *times)
+    frame.write_parquet(path)
+    return path
+
+
+@given(trace=traces(), rows=exported(), by=st.sampled_from([By.MONTH, By.RANGE]), files=st.integers(1, 3))
+@quick
+def test_every_line_of_a_bill_is_charged_once_or_named(
+    loaded: Loaded, folder: Path, trace: Trace, rows: list[dict[str, Any]], by: By, files: int
+) -> None:
+    paths = [export(folder / f"{i}.parquet", rows[i::files]) for i in range(files) if rows[i::files]]
+    cut = scene.whole(START, END, by)
+    bill = bills.read(paths, cut, "small")
+    wanted, whose, outside, others = [Fraction()] * len(cut), defaultdict(Fraction), Fraction(), Fraction()
+    for row in rows:
+        cost, tags = amortised(row), row["resource_tags"]
+        if tags["user_tenancy_environment"] != "small":
+            others += cost
+            continue
+        start, end = row["line_item_usage_start_date"], row["line_item_usage_end_date"]
+        seconds = range(start, end) if end is not None and start < end else [start]
+        usage, ec2 = row["line_item_usage_type"], row["line_item_product_code"] == "AmazonEC2"
+        node = ec2 and usage in {"BoxUsage:p4d", "SpotUsage:p4d"}
+        pool = tags.get("user_tenancy_pool", "") if node and row["line_item_line_item_type"] not in bills.UNUSED else ""
+        rest = (usage == "SpotUsage:p4d", "") if pool else (False, tags.get("user_tenancy_tenant", ""))
+        for at in seconds:
+            part = cost / len(seconds)
+            number = next((i for i, period in enumerate(cut) if period.start <= at < period.end), None)
+            if number is None:
+                outside += part
+            else:
+                wanted[number] += part
+                whose[number, pool, *rest] += part
+    trace.nodes = trace.nodes or [scene.node("t1", "train", START, END)]
+    found = make_report(loaded.environment, loaded.tenants, scene.given(START, END, **trace.tables()), cut, bill)
+    event(f"findings: {sorted({finding.rule for finding in found.findings})}")
+    for number, amount in enumerate(wanted):
+        lines = sum(line.micro for line in found.lines if line.pot.period == number)
+        assert lines == rounded(amount.numerator, amount.denominator), "to the millionth"
+    theirs: dict[tuple[int, str, bool, str], int] = defaultdict(int)
+    for pot, amount in bill.pots.items():
+        theirs[pot.period, pot.pool, pot.purchase == "spot", ""] += amount
+    for number, tenant, _, _, amount in bill.beside:
+        theirs[number, "", False, tenant] += amount
+    for key in {*whose, *theirs}:
+        assert abs(theirs[key] - whose[key]) < len(rows), "what is rounded is less than a millionth a line"
+    told = " ".join([*(finding.given for finding in found.findings), *found.notes])
+    for amount, said in ((outside, "of the bill outside"), (others, "of the bill have no tag")):
+        if abs(amount) >= scene.MICRO / 100:
+            (dollars,) = re.findall(rf"\$([-\d.,]+) {said}", told)
+            assert float(dollars.replace(",", "")) == pytest.approx(float(amount) / scene.MICRO, abs=0.0051)
+    assert not {line.tenant for line in found.lines} & {"fruad"}
 
 
 @given(
