@@ -16,6 +16,10 @@ LAST = int(dt.datetime(9999, 1, 1, tzinfo=dt.UTC).timestamp())
 """Times are from 1970 on and before this: calendars end with the year 9999, and a period ends after it begins."""
 
 
+LONGEST = 10 * 366 * 24 * 3600
+"""Seconds of a range: in more, what is held has no room in 64 bits."""
+
+
 class By(StrEnum):
     MONTH = "month"
     WEEK = "week"  # from Monday
@@ -61,6 +65,9 @@ def periods(start: int, end: int, by: By, zone: ZoneInfo) -> list[Period]:
     if start >= end:
         given = f"a range from {written(start, zone)} to {written(end, zone)}"
         raise Violation("bill-09", given, "let it end after it begins; the end is excluded")
+    if end - start > LONGEST:
+        given = f"a range from {written(start, zone)} to {written(end, zone)}"
+        raise Violation("bill-09", given, "ask for ten years at most")
     if by is By.RANGE:
         return [Period(f"{written(start, zone)}/{written(end, zone)}", start, end, True, end - start)]
     found, day = [], _first(dt.datetime.fromtimestamp(start, zone).date(), by)

@@ -11,8 +11,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tenancy.chargeback.allocate import Report
-from tenancy.chargeback.periods import By, moment, periods, written, zone_of
+from tenancy.chargeback.periods import LONGEST, By, moment, periods, written, zone_of
 from tenancy.chargeback.rounding import nearest, shared
+from tenancy.chargeback.tables import TABLES
 from tenancy.rules.catalogue import Violation
 from tenancy.spec import Loaded
 from tests.chargeback.scene import (
@@ -286,6 +287,21 @@ def test_a_time_that_is_none_is_refused(text: str) -> None:
 def test_a_time_that_no_calendar_has_is_refused_in_every_zone(text: str, zone: str) -> None:
     with pytest.raises(Violation, match="bill-09"):
         moment(text, zone_of(zone))
+
+
+def test_what_is_held_of_a_node_for_as_long_as_can_be_asked_for_has_room(loaded: Loaded) -> None:
+    end = OCTOBER + LONGEST
+    most = {name: of.most for name, of in TABLES["holdings"].items() if of.kind != "text" and name != "count"}
+    rows = [
+        held(where, "t1", "a100", TABLES["holdings"]["count"].most, OCTOBER, end, **most)
+        for where in ("fraud--train", "research--main")
+        for _ in range(4)
+    ]
+    nodes = [node("t1", "train", OCTOBER, end, price=TABLES["nodes"]["price"].most)]
+    found = report(loaded, OCTOBER, end, nodes=nodes, holdings=rows)
+    assert dollars(found, "fraud") == dollars(found, "research") == LONGEST / HOUR * 10**6 / 2
+    with pytest.raises(Violation, match="ten years"):
+        whole(OCTOBER, end + 1)
 
 
 def test_times_begin_with_1970_and_end_before_9999() -> None:

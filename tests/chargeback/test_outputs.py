@@ -327,6 +327,7 @@ def test_everything_is_written_where_it_is_asked_for(loaded: Loaded, folder: Pat
         (("--from", "1st", "--to", "2026-11-01", "--example", 1), "time '1st'"),
         (("--from", "0001-01-01", "--to", "2026-11-01", "--zone", "Asia/Tokyo", "--example", 1), "time '0001-01-01'"),
         (("--from", "2026-10-01", "--to", "9999-12-31", "--example", 1), "time '9999-12-31'"),
+        (("--from", "1970-01-01", "--to", "1981-01-01", "--example", 1), "a range from 1970-01-01T00:00:00Z"),
         (("--from", "2026-11-01", "--to", "2026-10-01", "--example", 1), "a range from"),
         (("--from", "2026-10-03", "--to", "2026-11-01", "--example", 1, "--events", "e"), "a part of 2026-10"),
         ((*SPAN, "--example", 1, "--bill", "/nowhere.parquet"), "--bill /nowhere.parquet"),
