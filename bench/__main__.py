@@ -5,12 +5,13 @@ A section is a module of this folder with a function `measure() -> str` that ans
 
 from __future__ import annotations
 
-import datetime as dt
 import importlib
 import os
 import platform
 import sys
 from pathlib import Path
+
+from tenancy.catalog.days import today
 
 SECTIONS = {
     "spec": "Reading and planning",
@@ -48,7 +49,7 @@ def _with_section(text: str, name: str, body: str) -> str:
 def _circumstances(name: str) -> str:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     machine = f"{os.cpu_count()} cores, {memory:.0f} GiB, {_processor()}, Python {platform.python_version()}"
-    return f"{dt.date.today()}, {machine}. `python -m bench {name}`"
+    return f"{today()}, {machine}. `python -m bench {name}`"
 
 
 def _processor() -> str:

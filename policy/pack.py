@@ -6,7 +6,6 @@ files and `tenancy check` judge by. Configuration: `pack_settings`. Safe correct
 
 from __future__ import annotations
 
-import datetime as dt
 import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -28,6 +27,7 @@ from pulumi_policy import (
     StackValidationPolicy,
 )
 
+from tenancy.catalog.days import today
 from tenancy.check.adopt import adopt
 from tenancy.check.judge import stumbles, together, worst_first
 from tenancy.rules import objects, plain
@@ -58,7 +58,7 @@ def _judge(found: Iterable[Finding], how: Settings, report: ReportViolation) -> 
         level = how.level_of(finding)
         if level is Level.DISABLED:
             continue
-        if waiver := waived_by(finding, how.waivers, dt.date.today()):
+        if waiver := waived_by(finding, how.waivers, today()):
             _left.texts.append(f"excepted: {waiver}")
         elif level is Level.MANDATORY:
             report(str(finding), None)
@@ -112,7 +112,7 @@ def _stack(args: StackValidationArgs, report: ReportViolation) -> None:
     ]
     _judge(told, how, report)
     for waiver in how.waivers:
-        if waiver.over(dt.date.today()):
+        if waiver.over(today()):
             report(str(Finding("exc-01", waiver.resource, f"an exception that has ended: {waiver}")), None)
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import pytest
 
 from tenancy.catalog import quantity
+from tenancy.catalog.days import today
 from tenancy.lab.processes import GOGC
 from tenancy.plan import Plan, make_plan
 from tenancy.plan.model import Object
@@ -116,7 +117,7 @@ FILES = {"environment.yaml": ENVIRONMENT, "tenants/fraud.yaml": FRAUD, "tenants/
 
 def in_days(count: int) -> str:
     """A day from now, as files have it."""
-    return (dt.date.today() + dt.timedelta(days=count)).isoformat()
+    return (today() + dt.timedelta(days=count)).isoformat()
 
 
 class SpecFolder:

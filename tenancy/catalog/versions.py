@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def ami_release_misfit(release: str) -> str | None:
 
 def _is_day(text: str) -> bool:
     try:
-        datetime.strptime(text, "%Y%m%d")
+        datetime.strptime(text, "%Y%m%d").replace(tzinfo=UTC)
     except ValueError:
         return False
     return True

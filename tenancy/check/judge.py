@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tenancy.catalog import days
 from tenancy.catalog import vocabulary as words
 from tenancy.check.adopt import Adopted, adopt
 from tenancy.check.reader import Manifests, Place, Unread
@@ -75,7 +76,7 @@ def judge(
     today: dt.date | None = None,
 ) -> Verdict:
     """Ask every rule of every object, and of all of them together."""
-    today = today or dt.date.today()
+    today = today or days.today()
     unread = list(manifests.unread)
     sound = [(item, place) for item, place in manifests.objects if not _stumbles(item, place, unread)]
     places: dict[str, Place] = {}

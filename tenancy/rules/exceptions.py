@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from tenancy.catalog import days
 from tenancy.rules.catalogue import RULES, Violation
 from tenancy.rules.found import Finding
 from tenancy.rules.values import day, unbounded_end
@@ -78,7 +79,7 @@ def _waiver(where: str, entry: Any, rules: Collection[str]) -> Waiver:
     last = until if type(until) is dt.date else day(str(until))
     if last is None:
         raise Violation("exc-01", f"{where}.until: {until!r}", "write its last day like 2027-03-31")
-    if last > dt.date.today() and (given := unbounded_end(last)):
+    if last > days.today() and (given := unbounded_end(last)):
         raise Violation("exc-01", f"{where}.{given}")
     return Waiver(until=last, **texts)
 

@@ -10,6 +10,7 @@ import ipaddress
 import re
 from collections.abc import Collection
 
+from tenancy.catalog import days
 from tenancy.catalog import vocabulary as words
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -191,7 +192,7 @@ LONGEST_EXCEPTION = 366
 
 def unbounded_end(until: dt.date, today: dt.date | None = None) -> str | None:
     """exc-01: a last day that is past, or further ahead than anybody decides today."""
-    ahead = (until - (today or dt.date.today())).days
+    ahead = (until - (today or days.today())).days
     if ahead < 0:
         return f"until: {until}, which is past"
     if ahead > LONGEST_EXCEPTION:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BeforeValidator, Field
 
 from tenancy.catalog import boards, gpus, nodes
+from tenancy.catalog.days import today
 from tenancy.catalog.instances import MACHINES, Instance
 from tenancy.catalog.versions import ami_release_misfit
 from tenancy.spec.base import (
@@ -173,7 +174,7 @@ class Purchase(Spec):
         if (self.capacity_block is None) != (self.ends is None):
             what = "capacity-block without ends" if self.capacity_block else "ends without capacity-block"
             yield Mistake(("ends",), what, "a capacity block ends on a day", "write both, or neither")
-        elif self.ends and self.ends < dt.date.today():
+        elif self.ends and self.ends < today():
             given = f"capacity block {self.capacity_block}, which ended on {self.ends}"
             yield broken(("ends",), "pool-07", given, "name the block that follows, or remove the pool")
 
@@ -184,7 +185,7 @@ class Purchase(Spec):
 
     def over_in(self, days: int) -> bool:
         """Whether a capacity block ends within so many days."""
-        return self.ends is not None and self.ends - dt.date.today() <= dt.timedelta(days=days)
+        return self.ends is not None and self.ends - today() <= dt.timedelta(days=days)
 
     @property
     def way(self) -> str:

@@ -224,7 +224,8 @@ def test_a_line_of_a_moment_is_in_the_range_or_named(loaded: Loaded, tmp_path: P
 
 
 def test_every_day_of_a_line_of_a_month_has_its_part(tmp_path: Path) -> None:
-    row = {"line_item_unblended_cost": 100.0, "line_item_usage_end_date": dt.datetime(2026, 11, 1), "tags": POOL}
+    end = dt.datetime.fromtimestamp(NOVEMBER, dt.UTC).replace(tzinfo=None)
+    row = {"line_item_unblended_cost": 100.0, "line_item_usage_end_date": end, "tags": POOL}
     days = whole(OCTOBER, NOVEMBER, By.DAY)
     found = bills.read([cur(tmp_path / "c.parquet", row)], days, "small")
     assert sorted(found.pots.values()) == [3_225_806] * 31, "each rounded by itself: a day costs the same in any range"

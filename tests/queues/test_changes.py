@@ -10,6 +10,7 @@ import town
 from scene import PATIENCE, Scene, collection, kueue_values, until
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.days import today
 from tenancy.lab import control_plane
 from tenancy.live.api import path_of
 from tenancy.plan.queues import API
@@ -27,7 +28,7 @@ BLOCK = """\
 
 
 def ends_in(days: int) -> str:
-    return (dt.date.today() + dt.timedelta(days=days)).isoformat()
+    return (today() + dt.timedelta(days=days)).isoformat()
 
 
 FAR = ends_in(30)

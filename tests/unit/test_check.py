@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from pack_cases import GPU_TAINT, P5, binding, local_queue, namespace, node_pool, of_space, overlay, walls, with_field
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.days import today
 from tenancy.check import outputs
 from tenancy.check.adopt import PLATFORMS, adopt
 from tenancy.check.judge import JUDGED, PLATFORM, Verdict, judge
@@ -501,7 +502,7 @@ def test_an_exception_waives_one_rule_for_one_object(tmp_path: Path) -> None:
 
 def excused(days: int | str = 30, **labels: str | None) -> str:
     """A namespace of the plan's below restricted, with an exception that ends in some days."""
-    until = days if isinstance(days, str) else (dt.date.today() + dt.timedelta(days=days)).isoformat()
+    until = days if isinstance(days, str) else (today() + dt.timedelta(days=days)).isoformat()
     space = namespace("acme--main", "acme")
     said = {words.ENVIRONMENT: "bank", words.PSA_ENFORCE: "privileged", **labels}
     given = {key: value for key, value in {**space["metadata"]["labels"], **said}.items() if value is not None}
@@ -512,7 +513,7 @@ def excused(days: int | str = 30, **labels: str | None) -> str:
 
 def test_an_exception_that_the_plan_wrote_is_told_in_every_run() -> None:
     result = run("-", given=excused())
-    until = dt.date.today() + dt.timedelta(days=30)
+    until = today() + dt.timedelta(days=30)
     assert result.exit_code == 0
     assert f"excepted: ns-03 for Namespace acme--main until {until}, jane@bank.example: an exception" in result.stdout
     assert result.stdout.endswith("no broken rule, 1 excepted\n")

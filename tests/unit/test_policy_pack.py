@@ -50,6 +50,7 @@ from pack_cases import (
 from pack_worlds import judged
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.days import today
 from tenancy.plan import Plan, make_plan, pools
 from tenancy.rules import aws, nodes
 from tenancy.rules.catalogue import RULES
@@ -338,7 +339,7 @@ def test_what_rules_cannot_read_beside_a_release_is_named_too(pack: ModuleType) 
 
 
 def test_an_exception_that_the_plan_wrote_is_told_in_every_preview(pack: ModuleType) -> None:
-    until = dt.date.today() + dt.timedelta(days=30)
+    until = today() + dt.timedelta(days=30)
     space = with_field(namespace("a", "a"), ("metadata", "labels", words.PSA_ENFORCE), "baseline")
     space["metadata"]["annotations"] = {words.EXCEPTIONS: f"ns-03={until}", words.OWNER_MAIL: "jane@bank.example"}
     said = judged(pack, [space, *walls("a", "a")])

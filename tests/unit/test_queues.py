@@ -558,17 +558,7 @@ def today(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Set the day on which files are read and plans made."""
 
     def set_day(text: str) -> None:
-        day = dt.date.fromisoformat(text)
-
-        class Frozen(dt.date):
-            @classmethod
-            def today(cls) -> dt.date:
-                return day
-
-        class Module:
-            date, timedelta = Frozen, dt.timedelta
-
-        monkeypatch.setattr(spec_pools, "dt", Module)
+        monkeypatch.setattr(spec_pools, "today", lambda: dt.date.fromisoformat(text))
 
     return set_day
 
