@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import sys
+import time
 from collections.abc import Callable, Generator, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -118,6 +119,16 @@ FILES = {"environment.yaml": ENVIRONMENT, "tenants/fraud.yaml": FRAUD, "tenants/
 def in_days(count: int) -> str:
     """A day from now, as files have it."""
     return (today() + dt.timedelta(days=count)).isoformat()
+
+
+@pytest.fixture
+def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The machine's time zone."""
+    monkeypatch.setenv("TZ", request.param)
+    time.tzset()
+    yield request.param
+    monkeypatch.undo()
+    time.tzset()
 
 
 class SpecFolder:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -177,16 +175,6 @@ def test_an_export_without_resources_is_refused(tmp_path: Path) -> None:
 
 def outside(found: Report) -> list[str]:
     return [f.given for f in found.findings if "outside of the range" in f.given]
-
-
-@pytest.fixture
-def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The machine's time zone."""
-    monkeypatch.setenv("TZ", request.param)
-    time.tzset()
-    yield request.param
-    monkeypatch.undo()
-    time.tzset()
 
 
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo"]
