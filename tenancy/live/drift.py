@@ -78,6 +78,11 @@ def drift(api: Api, selector: str, items: Iterable[Object]) -> list[Drift]:
     return found
 
 
+def is_the_engines(live: Object) -> bool:
+    """Whether the engine wrote it, whatever its labels say now."""
+    return any(True for _ in _entries(live, ours=True))
+
+
 def put_back(api: Api, found: Drift, manager: str) -> None:
     """Write the object as the engine made it, in its name; NotPutBack if the API server does not let it.
 

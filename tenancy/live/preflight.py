@@ -8,6 +8,7 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.live.api import Api, collection, path_of
+from tenancy.live.drift import is_the_engines
 from tenancy.live.queues import queue_problems
 from tenancy.plan.guards import MARKER, QUESTION, VERSION, standing
 from tenancy.plan.model import Object, Plan, PlatformPlan, TenantPlan
@@ -52,6 +53,8 @@ def _foreign(api: Api, environment: str, platform: PlatformPlan | None, tenants:
             continue
         name = f"{found['kind']} {found['metadata']['name']}"
         change = "delete or rename it"
+        if is_the_engines(present) and words.ENVIRONMENT not in (present["metadata"].get("labels") or {}):
+            change = f"label it again: `kubectl label {name} {words.ENVIRONMENT}={environment}`"
         if found["kind"] == "Namespace" and found["metadata"]["name"] != words.PLATFORM_NAMESPACE:
             tenant = found["metadata"]["labels"][words.TENANT]
             change += f", or write `adopt: true` into the file of tenant {tenant} to take it over"

@@ -167,6 +167,17 @@ def test_what_somebody_else_made_is_refused_by_name(
     assert project.state_digest() == state
 
 
+def test_what_lost_its_label_is_not_to_be_deleted(project: Project) -> None:
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/tenancy-viewer"
+    with project.api() as api:
+        api.request("PATCH", path, {"metadata": {"labels": {words.ENVIRONMENT: None}}})
+        done = project.tenancy("up", "local")
+        api.request("PATCH", path, {"metadata": {"labels": {words.ENVIRONMENT: "local"}}})
+    assert done.code == 1
+    assert "given ClusterRole tenancy-viewer, which exists" in done.err
+    assert f"`kubectl label ClusterRole tenancy-viewer {words.ENVIRONMENT}=local`" in done.err
+
+
 def test_an_edit_and_two_new_tenants_leave_everybody_else_alone(project: Project) -> None:
     with project.api() as api:
         api.request("POST", "/api/v1/namespaces", {"metadata": {"name": "old--main"}}, "application/json")
