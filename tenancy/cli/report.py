@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -245,10 +246,10 @@ def access(environment: str | None, tenant: str | None, who: str | None, live: b
 @lab_option
 @report_format
 def adoption(environment: str, tenant: str | None, lab: bool, form: str) -> None:
-    """Show what taking over namespaces that exist would change, and what would be refused of the work in them.
+    """Show what taking over namespaces that exist would change, and what would be refused of what is in them.
 
     Of each namespace that the files name or that is called as a tenant's: labels and annotations that change, what
-    stays beside ours, quotas below what is in use, and what Pod Security and the guards say of what runs there, asked
+    stays beside ours, quotas below what is in use, and what Pod Security and the guards say of what is there, asked
     as dry runs. Exit code 1 if there is anything to know.
     """
     from tenancy.cli import adoption as report
@@ -274,6 +275,46 @@ def adoption(environment: str, tenant: str | None, lab: bool, form: str) -> None
     else:
         show(form, report.tables(plan.environment, found, guards), value)
     if any(space.findings or space.state is not State.OURS for space in found):
+        sys.exit(FAILED)
+
+
+@command.command(epilog=example("tenancy report drift local"))
+@environment_argument
+@lab_option
+@report_format
+def drift(environment: str, lab: bool, form: str) -> None:
+    """Show what somebody else changed, removed or wrote beside on the cluster since the stacks of ENV made it.
+
+    By whom and when, by the API server's own record. It changes nothing; `tenancy up` puts it back. What AWS has
+    `pulumi refresh --preview-only` compares. Exit code 1 if there is anything, 2 if it cannot be looked at.
+    """
+    from tenancy.components.scope import Scope, selector_of, stacks
+    from tenancy.engine.driver import Driver, Failed
+    from tenancy.lab.layout import LabError
+    from tenancy.live.api import Unreachable
+    from tenancy.plan import make_plan
+
+    loaded = load_or_exit(environment, form, lab)
+    plan = make_plan(loaded.environment, loaded.tenants)
+    try:
+        driver = Driver.of(loaded, functools.partial(click.echo, err=True))
+        there = driver.stacks(plan.environment)
+        found = [
+            (name, each)
+            for name, scope, tenant in stacks(plan, loaded.environment.stacks)
+            if name in there and scope is not Scope.CLUSTER
+            for each, _ in driver.altered(driver.look_at(name), selector_of(plan, tenant))
+        ]
+    except (Failed, LabError, Unreachable) as error:
+        fail(str(error), BAD_INPUT)
+    rows = [(name, each.name, "is gone" if each.live is None else each.fields, each.by) for name, each in found]
+    title = f"What of {plan.environment} is not as it was made"
+    records = [dict(zip(("stack", "object", "what", "by"), row, strict=True)) for row in rows]
+    if rows or form == "json":
+        show(form, [Table(title, ("stack", "object", "what", "by"), rows)], {"drift": records})
+    else:
+        click.echo(f"All that the stacks of {plan.environment} made on the cluster is as it was made.")
+    if rows:
         sys.exit(FAILED)
 
 

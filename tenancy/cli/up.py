@@ -70,7 +70,7 @@ def command(
     before anything is changed (exit code 1). With `--format json` progress goes to stderr and the changes,
     one record per object, to stdout.
     """
-    from tenancy.components.scope import Scope, in_order, objects_of, select, stacks
+    from tenancy.components.scope import Scope, in_order, objects_of, select, selector_of, stacks
     from tenancy.engine.driver import Driver, Failed
     from tenancy.lab.layout import LabError
     from tenancy.live.api import Unreachable
@@ -114,7 +114,7 @@ def command(
                 report.say(f"{name}: nothing to compare with before the platform stands")
                 continue
             try:
-                owned = _Owned.of(plan, tenant, objects_of(*select(plan, scope, tenant)))
+                owned = _Owned(selector_of(plan, tenant), objects_of(*select(plan, scope, tenant)))
                 outcome = _bring_up(driver, plan, report, name, only_preview, leavers, refresh, owned)
                 guarded = not only_preview or not outcome.changes
             except Failed as error:
@@ -333,37 +333,28 @@ class _Owned(NamedTuple):
     """What a stack makes on the cluster."""
 
     selector: str
-    """Labels that all of it has, and little else."""
     objects: Sequence[Object]
-
-    @classmethod
-    def of(cls, plan: Plan, tenant: str | None, objects: Sequence[Object]) -> _Owned:
-        alone = f",{words.TENANT}={tenant}" if tenant else ""
-        return cls(f"{words.ENVIRONMENT}={plan.environment}{alone}", objects)
 
 
 def _settle(driver: Driver, report: _Report, stack: Any, owned: _Owned, only_preview: bool) -> bool:
     """Put back what somebody else changed of what the stack made: the engine compares with its state alone. Whether it
     has to look itself, for what is gone."""
     from tenancy.engine.driver import Failed
-    from tenancy.live.api import path_of
     from tenancy.live.drift import NotPutBack, drift, put_back
 
     # What is only planned is not as planned either: the state, which takes longer to read, knows.
     if not drift(driver.api, owned.selector, owned.objects):
         return False
-    made = driver.made(stack)
-    altered = drift(driver.api, owned.selector, (item for item, _ in made.values()))
-    for each in altered:
+    altered = driver.altered(stack, owned.selector)
+    for each, manager in altered:
         report.say(f"{stack.name}: not as it was made: {each}")
         if only_preview:
             continue
-        _, manager = made[path_of(each.item)]
         try:
             put_back(driver.api, each, manager)
         except NotPutBack as error:
             raise Failed(f"stack {stack.name}: {error}; change: write it by hand as it was, or delete it") from error
-    return not only_preview and any(each.live is None for each in altered)
+    return not only_preview and any(each.live is None for each, _ in altered)
 
 
 def _waves(plan: Plan, planned: Outcome) -> list[tuple[str, list[str]]]:

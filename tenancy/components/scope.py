@@ -74,6 +74,11 @@ def select(plan: Plan, scope: Scope, tenant: str | None) -> tuple[PlatformPlan |
     return plan.platform, plan.tenants if scope is Scope.ALL else ()
 
 
+def selector_of(plan: Plan, tenant: str | None) -> str:
+    """Labels that all has which a stack makes on the cluster, and little else."""
+    return f"{words.ENVIRONMENT}={plan.environment}{f',{words.TENANT}={tenant}' if tenant else ''}"
+
+
 def objects_of(platform: PlatformPlan | None, tenants: Sequence[TenantPlan]) -> list[Object]:
     """All that a stack makes on the cluster."""
     return [*(platform.objects() if platform else ()), *(item for tenant in tenants for item in tenant.objects())]

@@ -21,7 +21,7 @@ from tenancy.engine.changes import Outcome, is_door, of_tenant, summary
 from tenancy.engine.recovery import Locked, dead_locks, end_orphans, is_settled, mend_backend, settled
 from tenancy.lab.layout import enter_lab, find_root
 from tenancy.live.api import Api, path_of
-from tenancy.plan.model import Object
+from tenancy.live.drift import Drift, drift
 from tenancy.spec import ON_LAB, Loaded
 
 PROJECT = "gpu-tenancy"
@@ -94,6 +94,16 @@ class Driver:
         stack.info = lambda *_, **__: nothing
         return stack
 
+    def look_at(self, name: str) -> Any:
+        """The stack, to be read; Failed if it is not there."""
+        from pulumi import automation
+
+        options = automation.LocalWorkspaceOptions(pulumi_command=self.engine)
+        try:
+            return automation.select_stack(name, work_dir=str(self.root), opts=options)
+        except automation.CommandError as error:
+            raise Failed(f"stack {name}: {_reason(error)}") from error
+
     def preview(self, stack: Any, *, refresh: bool) -> Outcome:
         """What would change; Failed if a mandatory rule of the pack is broken or the program fails.
 
@@ -130,11 +140,13 @@ class Driver:
             return False
         return any(found["urn"].endswith(f"::{resource}") for found in self.resources(self.select(name)))
 
-    def made(self, stack: Any) -> dict[str, tuple[Object, str]]:
-        """Of each object that the stack's state holds on the cluster, by its path: what the engine wrote last, and by
-        which field manager."""
-        ours = (found for found in self.resources(stack) if not _on_aws(found) and "kind" in found["inputs"])
-        return {path_of(found["inputs"]): (found["inputs"], found["outputs"]["__fieldManager"]) for found in ours}
+    def altered(self, stack: Any, selector: str) -> list[tuple[Drift, str]]:
+        """What somebody else did to the objects that the stack made on the cluster, which have these labels, each with
+        the engine's field manager of it."""
+        ours = [found for found in self.resources(stack) if not _on_aws(found) and "kind" in found["inputs"]]
+        managers = {path_of(found["inputs"]): found["outputs"]["__fieldManager"] for found in ours}
+        altered = drift(self.api, selector, (found["inputs"] for found in ours))
+        return [(each, managers[path_of(each.item)]) for each in altered]
 
     def resources(self, stack: Any) -> list[dict[str, Any]]:
         """What the stack's state holds of the cluster and of AWS."""

@@ -50,9 +50,16 @@ class Drift:
 
     def __str__(self) -> str:
         if self.live is None:
-            return f"{name_of(self.item)} is gone"
-        fields = [_spoken(path) for path in self.changed] + [f"{_spoken(path)} (new)" for path in self.added]
-        return f"{name_of(self.item)}: {', '.join(fields)}{f'; by {self.by}' if self.by else ''}"
+            return f"{self.name} is gone"
+        return f"{self.name}: {self.fields}{f'; by {self.by}' if self.by else ''}"
+
+    @property
+    def name(self) -> str:
+        return name_of(self.item)
+
+    @property
+    def fields(self) -> str:
+        return ", ".join([*map(_spoken, self.changed), *(f"{_spoken(path)} (new)" for path in self.added)])
 
 
 def drift(api: Api, selector: str, items: Iterable[Object]) -> list[Drift]:

@@ -121,10 +121,12 @@ def test_what_somebody_changed_by_hand_is_shown_and_left_alone(steps: Project) -
         api.request("PATCH", QUOTA, {"spec": {"hard": {"pods": "999"}}})
     before = steps.versions()
     done = step(steps, "drift", "local", "night")
-    assert (done.code, done.out) == (1, "local: changed\n"), done.text
+    assert (done.code, done.out) == (1, "local: changed\nlocal: written by somebody else\n"), done.text
     assert '~ pods: "50" => "999"' in (steps.folder / "night" / "local.txt").read_text("utf-8")
     report = (steps.folder / "night" / "local.md").read_text("utf-8")
     assert report.startswith("<!-- gpu-tenancy drift: local -->\n")
+    who = (steps.folder / "night" / "local.who.txt").read_text("utf-8")
+    assert "ResourceQuota fraud--train/tenant" in who
     assert steps.versions() == before
 
 
@@ -183,6 +185,7 @@ def test_an_update_puts_back_what_somebody_changed_took_away_and_wrote_beside(
         done = steps.run("kubectl", "delete", *where)
         assert done.code == 0, done.text
     altered = as_it_is(steps)
+    listed = steps.tenancy("report", "drift", "local", "--format", "json")
     shown = steps.tenancy("up", "local", "--preview")
     assert shown.code == 0, shown.text
     assert as_it_is(steps) == altered, "a preview changes nothing"
@@ -197,10 +200,14 @@ def test_an_update_puts_back_what_somebody_changed_took_away_and_wrote_beside(
         }
         assert {line.partition("; by ")[0] for line in told} - gone == expected
         assert all("; by kubectl-patch at " in line for line in told if line not in gone)
+    told = {f"{one['object']}: {one['what']}" for one in json.loads(listed.out)["drift"]}
+    assert told == {line.replace(" is gone", ": is gone") for line in gone | expected}
     assert as_it_is(steps) == made
     again = steps.up()
     assert "not as it was made" not in again.out
     assert step(steps, "drift", "local", "night").code == 0
+    done = steps.tenancy("report", "drift", "local")
+    assert (done.code, done.out) == (0, "All that the stacks of local made on the cluster is as it was made.\n")
 
 
 def test_a_stack_that_cannot_be_looked_at_is_no_drift(steps: Project) -> None:
