@@ -938,6 +938,13 @@ MACHINE_CASES = (
         role="somebody",
     ),
     _permits(aws.POLICY, "everything", _document("*", on="*"), _document("ec2:DescribeInstances", on="*")),
+    _permits(aws.POLICY, "rights", _document("iam:*", on="*"), _document("iam:Get*", on="*")),
+    _permits(
+        aws.POLICY,
+        "rights-of-an-account",
+        _document("i*:*", on="arn:aws:iam::111122223333:role/*"),
+        _document("i*:*", on="arn:aws:iam::111122223333:role/acme/*"),
+    ),
     _permits(
         aws.POLICY,
         "whole-bucket",

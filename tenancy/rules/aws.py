@@ -375,6 +375,10 @@ def _granted(document: Any, tenant: str | None) -> Given:
         whole = _matched(statement, iam.whole_bucket)
         if actions and whole and not iam.limits(at(statement, "Condition")):
             yield "id-06", f"{', '.join(actions)} on {', '.join(whole)}"
+            continue
+        mighty, roles = [a for a in iam.actions(statement) if iam.all_of_iam(a)], _matched(statement, iam.any_role)
+        if mighty and roles and not iam.limits(at(statement, "Condition")):
+            yield "id-06", f"{', '.join(mighty)} on {', '.join(roles)}, which gives itself every right"
         elif tenant:
             for given in _beyond_a_prefix(statement, f"tenant {tenant}"):
                 yield "id-06", given

@@ -15,6 +15,8 @@ from tenancy.rules.found import UNKNOWN, at, many
 _VARIABLE = re.compile(r"\$\{[^}]*\}")
 _ALL_OF_S3 = ("s3:deletebucket", "s3:getobject", "s3:listallmybuckets", "s3:putbucketpolicy")
 """Actions so unlike that a pattern that takes them takes S3's all."""
+_ALL_OF_IAM = ("iam:attachrolepolicy", "iam:createuser", "iam:passrole", "iam:updateassumerolepolicy")
+"""The same of IAM's: who may do these has every right that there is."""
 _OF_OBJECTS = tuple(
     f"s3:{name}"
     for name in (
@@ -48,6 +50,18 @@ def actions(statement: Any) -> list[str]:
 
 def all_of_s3(action: str) -> bool:
     return action == UNKNOWN or all(takes(action, name) for name in _ALL_OF_S3)
+
+
+def all_of_iam(action: str) -> bool:
+    return action == UNKNOWN or all(takes(action, name) for name in _ALL_OF_IAM)
+
+
+def any_role(resource: str) -> bool:
+    """Whether a pattern takes roles whatever they are called."""
+    fields = resource.split(":", 5)
+    if len(fields) < 6:
+        return resource == UNKNOWN or resource.endswith("*")
+    return takes(fields[2], "iam") and all(takes(fields[5], f"role/{name}") for name in _KEYS)
 
 
 def of_objects(action: str) -> bool:
