@@ -65,8 +65,8 @@ class _Reports(click.Group):
 def command() -> None:
     """Show what the files of an environment amount to: supply, pools, what a failure costs, and who may do what.
 
-    `tenancy report ENV --out PAGE` writes all of it as a page to look at. Only `adoption` and --live ask a cluster: of
-    the others the same files always give the same report.
+    `tenancy report ENV --out PAGE` writes all of it as a page to look at. Only `adoption`, `drift` and --live ask a
+    cluster: of the others the same files always give the same report.
     """
 
 
