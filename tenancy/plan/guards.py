@@ -371,6 +371,12 @@ _QUEUED_PODS: Mapping[str, str] = {
         || {_cel(MANAGED)} in oldObject.metadata.labels
         || oldObject.metadata.labels.all(k, k in variables.podLabels
             && variables.podLabels[k] == oldObject.metadata.labels[k]))""",
+    # What the queue marks stays where it stands: of a pod whose label became an annotation Kueue knows nothing.
+    "kueue-08": f"""({_QUEUE_RULES["kueue-08"]}) && (variables.byController || request.operation != 'UPDATE' || (
+        (!has(oldObject.metadata.labels) || oldObject.metadata.labels.all(k,
+            !k.contains({_cel(DOMAIN)}) || k in {_cel(list(WRITABLE))} || k in variables.podLabels))
+        && (!has(oldObject.metadata.annotations) || oldObject.metadata.annotations.all(k,
+            !k.contains({_cel(DOMAIN)}) || k in {_cel(list(WRITABLE))} || k in variables.podAnnotations))))""",
     # Nobody puts a gate on a pod that is there, and whoever took the queue's off would start past it.
     "kueue-03": f"""({_QUEUE_RULES["kueue-03"]})
         && (variables.byQueue || request.operation != 'UPDATE' || !has(oldObject.spec.schedulingGates)
@@ -406,7 +412,9 @@ _DELETION_RULES: Mapping[str, str] = {
 _QUEUED_DELETIONS: Mapping[str, str] = {
     "kueue-25": """variables.byController || request.resource.resource == 'pods' || (
         (!has(request.options.propagationPolicy) || request.options.propagationPolicy != 'Orphan')
-        && (!has(request.options.orphanDependents) || !request.options.orphanDependents))""",
+        && (!has(request.options.orphanDependents) || !request.options.orphanDependents)
+        && (request.resource.resource != 'jobs' || has(request.options.propagationPolicy)
+            || has(request.options.orphanDependents)))""",  # of a Job without either, the API server leaves the pods
 }
 
 _HAS_TENANT = {"ns-02": f"{_cel(words.TENANT)} in namespaceObject.metadata.labels"}
@@ -598,7 +606,8 @@ def _who(environment: Environment) -> dict[str, str]:
         "byController": by(KUEUE, *WORKLOAD_CONTROLLERS, *operators),
         "owned": f"request.operation == 'UPDATE' ? {_owned('oldObject')} : {_owned('object')}",
         "newOwners": f"""(has(object.metadata.ownerReferences) ? object.metadata.ownerReferences : []).filter(o,
-    {_CONTROLS} && !(request.operation == 'UPDATE' && has(oldObject.metadata.ownerReferences)
+    ({_CONTROLS} || (request.operation == 'UPDATE' && {_owned("oldObject")}))
+    && !(request.operation == 'UPDATE' && has(oldObject.metadata.ownerReferences)
         && o in oldObject.metadata.ownerReferences)
     && !(request.operation == 'CREATE' && request.resource.resource == 'jobs' && {_OF_CRONJOB}))""",
         "lostOwners": f"""(request.operation == 'UPDATE' && has(oldObject.metadata.ownerReferences)

@@ -865,7 +865,7 @@ _ALL = (
         "kueue-25",
         "work goes with its pods",
         "pods that stay behind their work hold GPUs that the queue has given to others",
-        "delete it without --cascade=orphan",
+        "delete it with propagationPolicy Background or Foreground, as kubectl does without --cascade=orphan",
     ),
     Rule(
         "quota-04",

@@ -106,6 +106,8 @@ class Held:
         at = f"/metadata/labels/{escaped(MANAGED)}"
         yield self._update("unmanage", "kueue-08", "pods/held", marked, at, None, me)
         yield self._update("unmanage-by-status", "kueue-08", "pods/held/status", marked, at, None, CLUSTER_ADMIN)
+        both = {"metadata": {**marked["metadata"], "annotations": {MANAGED: "true"}}}
+        yield self._update("unmanage-by-annotation", "kueue-08", "pods/held", both, at, None, me)
         noted = {"metadata": {"annotations": {"bank.example/note": "hello"}}}
         parent = f"/metadata/annotations/{escaped(PARENT)}"
         yield self._update("parent", "kueue-08", "pods/held", noted, parent, "deployment", me)
@@ -128,6 +130,7 @@ class Held:
         for slug, bad in (("longer", str(4 * 86400)), ("endless", None)):
             yield self._update(slug, "kueue-10", "jobs/held", timed, f"{label}{escaped(RUN_TIME)}", bad, me)
         yield self._delete("orphan", "kueue-25", "jobs/held", "propagationPolicy", "Orphan", "Foreground")
+        yield self._delete("as-the-server-does", "kueue-25", "jobs/held", "propagationPolicy", None, "Background")
         yield self._delete("orphan-as-before", "kueue-25", "jobs/held", "orphanDependents", True, False)
 
 
@@ -232,6 +235,8 @@ def _escapes(cluster: Cluster, place: Place, path: str, metadata: Object) -> Ite
     for field, bad in (("name", "not-there"), ("kind", "ReplicaSet"), ("uid", GONE), ("controller", False)):
         sentence = f"belong to somebody else by {field}"
         yield patch(f"owner-{field}", sentence, owners, f"/ownerReferences/0/{field}", bad)
+    second = {"apiVersion": "v1", "kind": "ConfigMap", "name": "anchor", "uid": GONE}
+    yield patch("owner-beside", "outlive its job by a second owner", owners, "/ownerReferences/1", second)
     yield patch("owner-none", "belong to nobody", owners, "/ownerReferences/0", ABSENT)
 
 
