@@ -300,7 +300,7 @@ def _bring_up(
     stack = driver.select(name)
     _refuse_early(driver, plan, stack, leavers)
     if owned:
-        refresh = _settle(driver, report, stack, owned, only_preview) or refresh
+        refresh = _put_back(driver, report, stack, owned, only_preview) or refresh
     leaving = leavers.by_file | leavers.by_hand
     with driver.released(stack, leaving, for_good=not only_preview):
         planned = driver.preview(stack, refresh=refresh)
@@ -336,7 +336,7 @@ class _Owned(NamedTuple):
     objects: Sequence[Object]
 
 
-def _settle(driver: Driver, report: _Report, stack: Any, owned: _Owned, only_preview: bool) -> bool:
+def _put_back(driver: Driver, report: _Report, stack: Any, owned: _Owned, only_preview: bool) -> bool:
     """Put back what somebody else changed of what the stack made: the engine compares with its state alone. Whether it
     has to look itself, for what is gone."""
     from tenancy.engine.driver import Failed
