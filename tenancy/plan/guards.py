@@ -73,6 +73,8 @@ HELD = DOMAIN + "admission"
 PLACED = DOMAIN + "topology"
 """Gate of a pod that waits for its place in the network."""
 PARENT = DOMAIN + "pod-suspending-parent"
+COUNTED = DOMAIN + "podset"
+"""Label of a pod that the queue has admitted: which part of its work it is (pkg/constants, jobframework)."""
 
 WRITABLE = (
     *(QUEUE, URGENCY, RUN_TIME),
@@ -377,11 +379,15 @@ _QUEUED_PODS: Mapping[str, str] = {
             !k.contains({_cel(DOMAIN)}) || k in {_cel(list(WRITABLE))} || k in variables.podLabels))
         && (!has(oldObject.metadata.annotations) || oldObject.metadata.annotations.all(k,
             !k.contains({_cel(DOMAIN)}) || k in {_cel(list(WRITABLE))} || k in variables.podAnnotations))))""",
-    # Nobody puts a gate on a pod that is there, and whoever took the queue's off would start past it.
+    # Nobody puts a gate on a pod that is there, and whoever took the queue's off would start past it. Kueue does so
+    # itself: it lets go of every pod of a StatefulSet's former revision, admitted or not (pkg/util/statefulset), and a
+    # rollout that never ends would run on any share. What it counted it gives a note.
     "kueue-03": f"""({_QUEUE_RULES["kueue-03"]})
-        && (variables.byQueue || request.operation != 'UPDATE' || !has(oldObject.spec.schedulingGates)
+        && (request.operation != 'UPDATE' || !has(oldObject.spec.schedulingGates)
             || oldObject.spec.schedulingGates.all(g,
-                g.name in variables.gates || !g.name.startsWith({_cel(DOMAIN)})))""",
+                g.name in variables.gates || !g.name.startsWith({_cel(DOMAIN)})
+                || (variables.byQueue && (g.name != {_cel(HELD)} || {_cel(COUNTED)} in variables.podLabels
+                    || has(object.metadata.deletionTimestamp)))))""",
     "kueue-07": """request.operation != 'CREATE' || variables.containers.all(c,
         has(c.resources) && has(c.resources.requests)
         && 'cpu' in c.resources.requests && 'memory' in c.resources.requests)""",
@@ -758,7 +764,10 @@ def _framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> 
             **_SUSPENSION,
         },
         variables,
-        _changed("spec", *_META, "metadata.ownerReferences", also=_NO_NEW_FINALIZER),
+        {
+            **_changed("spec", *_META, "metadata.ownerReferences", also=_NO_NEW_FINALIZER),
+            **_controllers(environment.queued),
+        },
     )
 
 
@@ -771,6 +780,22 @@ def _changed(*fields: str, also: str = "") -> dict[str, str]:
     same = " && ".join(f"(has({n}) == has({o}) && (!has({n}) || {n} == {o}))" for n, o in pairs)
     same += f" && {also}" if also else ""
     return {"changed": f"request.operation != 'UPDATE' || !({same})"}
+
+
+def _controllers(queued: bool) -> dict[str, str]:
+    """Work from before a rule can be stopped: scaled down by its controller, suspended by the queue.
+
+    Whatever else they change is judged, so nothing starts that breaks a rule by now. Not everything that this is asked
+    of has a template in one place, or can be suspended.
+    """
+    ways = [
+        f"""(request.userInfo.username in {_cel(list(WORKLOAD_CONTROLLERS))}
+        && has(dyn(object).spec.template) && dyn(object).spec.template == dyn(oldObject).spec.template)"""
+    ]
+    if queued:
+        suspended = " || ".join(f"dyn(object).?spec.?{at}suspend.orValue(false)" for at in ("", "runPolicy.?"))
+        ways.append(f"(request.userInfo.username == {_cel(KUEUE)} && ({suspended}))")
+    return {"stopped": f"request.operation != 'UPDATE' || !({' || '.join(ways)})"}
 
 
 _META = ("metadata.labels", "metadata.annotations")
@@ -858,7 +883,7 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
                     **makers,
                     **on_templates[1],
                 },
-                _changed(*seen, also=_NO_NEW_FINALIZER),
+                {**_changed(*seen, also=_NO_NEW_FINALIZER), **_controllers(queued)},
             )
         ),
         Guard(
@@ -939,9 +964,10 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
             "tenancy-budgets",
             [("policy", "v1", ["poddisruptionbudgets"])],
             {
-                # How many pods there are nobody knows here: any other number of them that stay may be all.
-                "avail-02": """(!has(object.spec.maxUnavailable)
-            || int(string(object.spec.maxUnavailable).replace('%', '')) > 0)
+                # How many pods there are nobody knows here: any other number of them that stay may be all. Without
+                # any number it is one.
+                "avail-02": """(has(object.spec.maxUnavailable)
+            ? int(string(object.spec.maxUnavailable).replace('%', '')) > 0 : has(object.spec.minAvailable))
         && (!has(object.spec.minAvailable) || int(string(object.spec.minAvailable).replace('%', '')) == 0)"""
             },
             {},

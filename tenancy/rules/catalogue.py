@@ -720,7 +720,7 @@ _ALL = (
     ),
     Rule(
         "kueue-03",
-        "scheduling gates are the queue's, which alone takes them off",
+        "scheduling gates are the queue's, which alone takes them off, from what it has counted",
         "a pod without the gate runs on GPUs that belong to others; one with another gate holds GPUs and never runs",
         "drop schedulingGates, and wait for the queue: `tenancy why` says for what",
     ),

@@ -20,7 +20,7 @@ from tenancy.live.attacks.pods import JOB_CONTROLLER, workload
 from tenancy.live.attacks.queues import GONE, OWNER
 from tenancy.live.verify import ask, run
 from tenancy.plan import quotas
-from tenancy.plan.guards import BACKSTOPS, DOMAIN, HELD, KUEUE, MANAGED, PARENT, QUEUE, RUN_TIME, URGENCY
+from tenancy.plan.guards import BACKSTOPS, COUNTED, DOMAIN, HELD, KUEUE, MANAGED, PARENT, QUEUE, RUN_TIME, URGENCY
 from tenancy.plan.model import Object
 from tenancy.plan.queues import API, queue_name
 
@@ -37,7 +37,7 @@ WAYS: dict[str, Sequence[str]] = {
         *("kueue-03-statefulset-own", "gpu-06-pod-unknown"),
     ),
     "K3 a forged owner": ("kueue-02-pod-owner", "kueue-02-job-owner", "kueue-02-cronjob-owner"),
-    "K4 the queue's gate": ("kueue-03-job-queues", "update-ungate", "update-ungate-by-admin"),
+    "K4 the queue's gate": ("kueue-03-job-queues", "update-ungate", "update-ungate-by-admin", "update-uncounted"),
     "K5 the queue's marks on a pod": (
         *("kueue-08-pod-parent", "update-unmanage", "update-unmanage-by-status", "update-parent"),
     ),
@@ -90,6 +90,14 @@ class Held:
         guard = self.cluster.scene.guard(rule, what.replace("/held", ""))
         return attack(f"update-{name}-by-admin", rule, name, guard, request, twin_who=QUEUE_ITSELF)
 
+    def _uncounted(self, off: list[Object]) -> Attack:
+        """By the queue itself, as for a StatefulSet's former revision; its twin leaves the note of its admission."""
+        request = Request("PATCH", self.at("pods/held"), off, QUEUE_ITSELF, JSON_PATCH)
+        guard = self.cluster.scene.guard("kueue-03", "pods")
+        sentence = "be let go by the queue without being counted"
+        counted = put(off, "/0/path", f"/metadata/labels/{escaped(COUNTED)}")
+        return attack("update-uncounted", "kueue-03", sentence, guard, request, twin_body=counted)
+
     def attacks(self) -> Iterator[Attack]:
         me = self.place.developer
         # A change that is none of the queue's, so that the twin is judged too.
@@ -101,7 +109,13 @@ class Held:
             ]
             slug = "ungate" if gate["name"] == HELD else f"ungate-{number}"
             yield self._update(slug, "kueue-03", "pods/held", keep, "/1/op", "remove", me, JSON_PATCH)
-            yield self._by_queue(slug, "kueue-03", "pods/held", put(keep, "/1/op", "remove"), JSON_PATCH)
+            if gate["name"] == HELD:
+                yield self._update(
+                    f"{slug}-by-admin", "kueue-03", "pods/held", keep, "/1/op", "remove", CLUSTER_ADMIN, JSON_PATCH
+                )
+                yield self._uncounted(put(keep, "/1/op", "remove"))
+            else:
+                yield self._by_queue(slug, "kueue-03", "pods/held", put(keep, "/1/op", "remove"), JSON_PATCH)
         marked = put(note, f"/metadata/labels/{escaped(MANAGED)}", "true")
         at = f"/metadata/labels/{escaped(MANAGED)}"
         yield self._update("unmanage", "kueue-08", "pods/held", marked, at, None, me)

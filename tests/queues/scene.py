@@ -135,6 +135,30 @@ class Scene:
         assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in {name}"
         path.write_text(text.replace(old, new), "utf-8")
 
+    @contextmanager
+    def without_registries(self, tenant: str) -> Iterator[None]:
+        """As if the tenant had lost every registry: all that runs in its first namespace breaks a rule."""
+        where = f"/api/v1/namespaces/{self.space(tenant)}"
+        before = self.api.request("GET", where).body["metadata"]["annotations"][words.ALLOWED_REGISTRIES]
+
+        def say(registries: str) -> None:
+            notes = {"metadata": {"annotations": {words.ALLOWED_REGISTRIES: registries}}}
+            who = Identity("engineer@bank.example", (self.loaded.environment.platform.group, "system:masters"))
+            answer = self.api.request("PATCH", where, notes, who, "application/merge-patch+json")
+            assert answer.ok, answer.message
+
+        def refused() -> bool:
+            job = self.job(tenant, "of-a-lost-registry", 0)
+            return "img-01" in self.ask(tenant, job, "?dryRun=All").message
+
+        say("elsewhere.example/")
+        try:
+            until(refused, "the guards know")
+            yield
+        finally:
+            say(before)
+            until(lambda: not refused(), "the guards know")
+
     def kill_kueue(self) -> None:
         processes.stop(processes.running(self.lab, ("kueue",))["kueue"], at_once=True)
 

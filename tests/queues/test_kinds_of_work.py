@@ -10,6 +10,9 @@ import town
 from scene import Object, Scene, collection, condition, holds, until
 
 from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.live.api import path_of
+from tenancy.live.attacks.model import MERGE
+from tenancy.plan.guards import HELD
 from tests import operators
 
 SHARE = "guaranteed: 8, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16"
@@ -21,6 +24,8 @@ FILES = {
 }
 
 CRDS = operators.crds
+NEVER_DONE = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
+"""Pods below that number stay of the former revision."""
 
 
 def template(scene: Scene, gpus: int, restart: str = "Always") -> Object:
@@ -30,10 +35,10 @@ def template(scene: Scene, gpus: int, restart: str = "Always") -> Object:
     return {"metadata": {"labels": labels}, "spec": {**found["spec"], "restartPolicy": restart}}
 
 
-def serving(scene: Scene, kind: str, name: str, replicas: int, gpus: int = 8) -> str:
+def serving(scene: Scene, kind: str, name: str, replicas: int, gpus: int = 8, **more: object) -> str:
     pods = template(scene, gpus)
     pods["metadata"]["labels"] = {"app": name}
-    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": pods}
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": pods, **more}
     if kind == "StatefulSet":
         spec |= {"serviceName": name, "podManagementPolicy": "Parallel"}
     where = scene.space("fraud")
@@ -176,9 +181,75 @@ def test_work_of_an_operator_waits_suspended_and_is_let_start(scene: Scene, kind
         if kind != "leaderworkerset":
             until(lambda: _suspended(scene, item) is False, "it is let start")
         scene.until_held("fraud", manifests(scene)[kind][1])
+        if kind != "leaderworkerset":
+            _is_stopped_though_it_breaks_a_rule_by_now(scene, item)
     finally:
         where = collection(item["apiVersion"], item["kind"], home)
         scene.api.request("DELETE", f"{where}/work?propagationPolicy=Background")
+
+
+def _is_stopped_though_it_breaks_a_rule_by_now(scene: Scene, item: Object) -> None:
+    with scene.without_registries("fraud"):
+        _stop(scene, item["metadata"]["namespace"], "work")
+        until(lambda: _suspended(scene, item) is True, "it is suspended")
+    scene.until_held("fraud", 0)
+
+
+def _stop(scene: Scene, home: str, name: str) -> None:
+    """As an administrator stops one piece of work, and as whoever calls GPUs back."""
+    workload = scene.workload(home, name)
+    assert workload is not None
+    answer = scene.api.request("PATCH", path_of(workload), {"spec": {"active": False}}, content_type=MERGE)
+    assert answer.ok, answer.message
+
+
+def test_a_job_that_breaks_a_rule_by_now_is_still_suspended(scene: Scene) -> None:
+    scene.clear()
+    home = scene.submit("fraud", "before", 8)
+    scene.until_runs(home, "before")
+    with scene.without_registries("fraud"):
+        _stop(scene, home, "before")
+        job = f"{collection('batch/v1', 'Job', home)}/before"
+        until(lambda: scene.api.request("GET", job).body["spec"]["suspend"], "it is suspended")
+    scene.until_held("fraud", 0)
+
+
+def test_a_deployment_that_breaks_a_rule_by_now_is_still_scaled_down(scene: Scene) -> None:
+    """Its controller writes the number into the ReplicaSet, which was made before the rule."""
+    scene.clear()
+    home = serving(scene, "Deployment", "scorer", 2)
+    until(lambda: len(scene.pods(home)) == 2, "2 replicas run")
+    with scene.without_registries("fraud"):
+        where = f"{collection('apps/v1', 'Deployment', home)}/scorer/scale"
+        scene.change("fraud", where, {"spec": {"replicas": 1}})
+        until(lambda: len(scene.pods(home)) == 1, "1 replica runs")
+
+
+def test_a_rollout_that_never_ends_runs_on_no_share_that_is_called_back(scene: Scene) -> None:
+    """Pods of the former revision are made again after an eviction. Kueue takes their gates off, counted or not."""
+    scene.clear()
+    home = serving(scene, "StatefulSet", "half", 2, updateStrategy=NEVER_DONE)
+    until(lambda: len(scene.pods(home)) == 2, "its replicas run")
+    where = f"{collection('apps/v1', 'StatefulSet', home)}/half"
+    scene.change("fraud", where, {"spec": {"template": {"metadata": {"annotations": {"bank.example/build": "2"}}}}})
+    revisions = ("currentRevision", "updateRevision")
+    status = lambda: scene.api.request("GET", where).body["status"]  # noqa: E731
+    until(lambda: len({status()[each] for each in revisions}) == 2, "its rollout has begun")
+    log = scene.lab.logs / "kueue.log"
+    before = log.stat().st_size
+    _stop(scene, home, "half")
+    until(lambda: b"kueue-03" in log.read_bytes()[before:], "Kueue was refused")
+    until(lambda: len(_gated(scene, home)) == 2, "they are made again, and wait")
+    events = scene.items("Event", home, "v1")
+    bound = [e["involvedObject"]["name"] for e in events if e["reason"] == "Scheduled"]
+    assert sorted(name for name in bound if name.startswith("half-")) == ["half-0", "half-1"], "once each"
+    scene.until_held("fraud", 0)
+
+
+def _gated(scene: Scene, home: str) -> list[str]:
+    """Pods that wait for the queue."""
+    found = scene.items("Pod", home, "v1")
+    return [p["metadata"]["name"] for p in found if {"name": HELD} in p["spec"].get("schedulingGates", ())]
 
 
 def _of(scene: Scene, home: str) -> Object | None:

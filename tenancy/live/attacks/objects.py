@@ -189,6 +189,7 @@ def _budgets(scene: Scene, place: Place) -> Iterator[Attack]:
         ("padded", put(twin, "/spec/maxUnavailable", "10%"), "maxUnavailable", "00%"),
         ("all-stay", staying, "minAvailable", "0100%"),
         ("many-stay", staying, "minAvailable", 1000),
+        ("no-number", twin, "maxUnavailable", ABSENT),
     ):
         request = Request("POST", path, put(good, f"/spec/{at}", bad), place.developer)
         yield attack(f"avail-02-budget-{name}", "avail-02", sentence, guard, request, twin_body=good)
