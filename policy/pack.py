@@ -90,7 +90,7 @@ def _resource(args: ResourceValidationArgs, report: ReportViolation) -> None:
     _left.texts = []
     _Given.config = args.get_config()
     how = settings(_Given.config)
-    item = object_of(args.resource_type, args.props, args.name)
+    item = object_of(args.resource_type, args.props, args.name, provider=args.provider)
     if item is not None:
         _judge(_alone(item), how, report)
         _left.texts += [f"excepted: {waiver}" for waiver in _carried(item)]

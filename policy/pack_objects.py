@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pulumi_policy import PolicyResource
@@ -35,7 +37,7 @@ class Unknown(str):
 
 
 def object_of(
-    resource_type: str, props: Mapping[str, Any], name: str = "", options: Any = None
+    resource_type: str, props: Mapping[str, Any], name: str = "", options: Any = None, provider: Any = None
 ) -> dict[str, Any] | None:
     """The object of Kubernetes or AWS that a resource is; None if no rule reads it. Its kind is the type's.
 
@@ -43,6 +45,8 @@ def object_of(
     """
     if resource_type in aws.KINDS:
         item = {**plain(props), "kind": resource_type, "metadata": {"name": name}}
+        if resource_type == aws.ROLE and (accounts := _accounts(provider)):
+            item[aws.ACCOUNTS] = accounts
         return {**item, aws.PROTECTED: True} if getattr(options, "protect", False) else item
     if not resource_type.startswith(_PREFIX):
         return None
@@ -56,10 +60,19 @@ def object_of(
     return dict(placed(item))
 
 
+def _accounts(provider: Any) -> list[str]:
+    """The accounts that a provider of AWS is held to; the engine has a provider's lists as JSON."""
+    given = plain(provider.props).get("allowedAccountIds") if provider else None
+    if isinstance(given, str) and given != UNKNOWN:
+        with suppress(ValueError):
+            given = json.loads(given)
+    return [*map(str, [given] if isinstance(given, str) else given or ())]
+
+
 def in_stack(resource: PolicyResource) -> dict[str, Any] | None:
     """The same, with what shows only among all resources: where a node group's launch template comes from, whose role
     a policy is of, or which policy an attachment attaches."""
-    item = object_of(resource.resource_type, resource.props, resource.name, resource.opts)
+    item = object_of(resource.resource_type, resource.props, resource.name, resource.opts, resource.provider)
     if item is None:
         return None
     for field, of_type, known in aws.SOURCES.get(item["kind"], ()):

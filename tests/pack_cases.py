@@ -302,6 +302,45 @@ def _permitted(name: str, broken: str, mended: str) -> Case:
     return Case("id-06", (_OWN_ROLE, item), (_OWN_ROLE, fixed), f"{aws.ROLE_POLICY} {name}")
 
 
+_ROLE = "arn:aws:iam::111122223333:role/{}".format
+_INSTANCE = "arn:aws:ec2:eu-central-1:111122223333:instance/{}".format
+
+
+def _lets(name: str, broken: str, mended: str, **more: Any) -> Case:
+    """A tenant's policy of one statement."""
+    return _permits(aws.POLICY, name, _document(broken, **more), _document(mended, **more), tags=_TAGS)
+
+
+def _reaches(name: str, action: str, broken: str, mended: str) -> Case:
+    return _permits(aws.POLICY, name, _document(action, on=broken), _document(action, on=mended), tags=_TAGS)
+
+
+def _passes(name: str, action: str, broken: str, mended: str) -> Case:
+    """A policy of a tenant's on one role of the same program."""
+    item = on_aws(aws.POLICY, name, {"policy": _document(action, on=_ROLE(broken)), "tags": _TAGS})
+    fixed = with_field(item, ("policy",), _document(action, on=_ROLE(mended)))
+    rest = (
+        on_aws(aws.ROLE, "own", {"assumeRolePolicy": _TRUST, "tags": _TAGS, "name": "acme-own"}),
+        on_aws(aws.ROLE, "theirs", {"assumeRolePolicy": _TRUST, "tags": _RIVALS, "name": "rival-own"}),
+        on_aws(aws.ROLE, "common", {"assumeRolePolicy": _TRUST, "name": "of-all"}),
+    )
+    return Case("id-06", (*rest, item), (*rest, fixed), f"{aws.POLICY} {name}")
+
+
+def _named(name: str, broken: Any, mended: Any, condition: Object | None = None) -> Case:
+    """A tenant's role whose trust differs in who it names; its boundary says which account it is in."""
+
+    def trusting(principal: Any) -> Object:
+        statement = {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"}
+        statement |= {"Condition": condition} if condition else {}
+        document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        return on_aws(aws.ROLE, name, {"assumeRolePolicy": document, "tags": _TAGS, "permissionsBoundary": _BORDER})
+
+    return _trust(name, trusting(broken), trusting(mended))
+
+
+_RIVALS = {**_TAGS, words.TENANT_TAG: "rival"}
+_BORDER = "arn:aws:iam::111122223333:policy/border"
 _TENANTS_ROLE = on_aws(aws.ROLE, "jobs", {"assumeRolePolicy": _TRUST, "tags": _TAGS, "name": "acme-jobs"})
 _ANY_DATA, _OWN_DATA = (
     on_aws(aws.POLICY, name, {"policy": _document("s3:GetObject", on=of), "name": name})
@@ -844,6 +883,62 @@ MACHINE_CASES = (
     _trust("public", role("public", None, "*"), role("public", None, {"Service": "pods.eks.amazonaws.com"})),
     _trust("listed", role("listed", None, {"AWS": ["*"]}), role("listed", None, {"AWS": ["111122223333"]})),
     _trust("all-but", _with("all-but", "NotPrincipal"), _with("all-but", "Principal")),
+    _named("an-account", {"AWS": "arn:aws:iam::444455556666:root"}, {"AWS": "arn:aws:iam::111122223333:root"}),
+    _named("a-number", {"AWS": "444455556666"}, {"AWS": "111122223333"}),
+    _named("a-role", {"AWS": ["arn:aws:iam::444455556666:role/ci"]}, {"AWS": ["arn:aws:iam::111122223333:role/ci"]}),
+    _named(
+        "one-of-two",
+        {"AWS": [_ROLE("ci"), "arn:aws:sts::444455556666:assumed-role/ci/x"]},
+        {"AWS": [_ROLE("ci"), "arn:aws:sts::111122223333:assumed-role/ci/x"]},
+    ),
+    _named("somebody-deleted", {"AWS": "AROADBQP57FF2AEXAMPLE"}, {"AWS": _ROLE("ci")}),
+    _named(
+        "with-an-id",
+        {"AWS": "arn:aws:iam::444455556666:root"},
+        {"AWS": _ROLE("ci")},
+        {"StringEquals": {"sts:ExternalId": "0a"}},
+    ),
+    _named(
+        "an-issuer",
+        {"Federated": "arn:aws:iam::444455556666:saml-provider/people"},
+        {"Federated": "arn:aws:iam::111122223333:saml-provider/people"},
+    ),
+    _one(
+        "id-05",
+        on_aws(
+            aws.ROLE,
+            "nowhere",
+            {
+                "assumeRolePolicy": json.loads(_with("x", "Principal")["assumeRolePolicy"]),
+                "tags": _TAGS,
+            },
+        ),
+        ("assumeRolePolicy", "Statement", 0, "Principal"),
+        {"Service": "pods.eks.amazonaws.com"},
+    ),
+    _one(
+        "id-05",
+        on_aws(
+            aws.ROLE,
+            "everybody-there",
+            {
+                "assumeRolePolicy": {
+                    "Statement": [
+                        {
+                            "Effect": "Allow",
+                            "Principal": "*",
+                            "Action": "sts:AssumeRole",
+                            "Condition": {"StringEquals": {"aws:PrincipalAccount": "444455556666"}},
+                        }
+                    ]
+                },
+                "tags": _TAGS,
+                "permissionsBoundary": _BORDER,
+            },
+        ),
+        ("assumeRolePolicy", "Statement", 0, "Condition", "StringEquals", "aws:PrincipalAccount"),
+        "111122223333",
+    ),
     *(
         _tested(f"everybody-{name}", condition, mended, "*")
         for name, condition, mended in (
@@ -944,6 +1039,91 @@ MACHINE_CASES = (
         "rights-of-an-account",
         _document("i*:*", on="arn:aws:iam::111122223333:role/*"),
         _document("i*:*", on="arn:aws:iam::111122223333:role/acme/*"),
+    ),
+    *(
+        _lets(f"gives-{action.lower()}", f"iam:{action}", "iam:GetRole", on=_ROLE("acme"))
+        for action in (
+            "AttachRolePolicy",
+            "PutRolePolicy",
+            "UpdateAssumeRolePolicy",
+            "CreatePolicyVersion",
+            "DeleteRolePermissionsBoundary",
+            "CreateAccessKey",
+            "P*Policy",
+            "*",
+        )
+    ),
+    _lets("gives-keys", "iam:CreateAccessKey", "iam:ListAccessKeys", on="arn:aws:iam::111122223333:user/ci"),
+    *(
+        _lets(f"gives-{action.replace(':', '-').lower()}", action, "eks:DescribeCluster", on="*")
+        for action in ("eks:CreateAccessEntry", "eks:AssociateAccessPolicy", "eks-auth:AssumeRoleForPodIdentity", "e*")
+    ),
+    _lets("gives-a-bucket", "s3:PutBucketPolicy", "s3:GetBucketPolicy", on="arn:aws:s3:::data"),
+    _permits(
+        aws.POLICY,
+        "all-but-data",
+        json.dumps({"Statement": [{"Effect": "Allow", "NotAction": ["s3:*"], "Resource": _ROLE("acme")}]}),
+        json.dumps(
+            {"Statement": [{"Effect": "Allow", "NotAction": ["s3:*", "iam:*", "sts:*"], "Resource": _ROLE("acme")}]}
+        ),
+        tags=_TAGS,
+    ),
+    _permits(
+        aws.POLICY,
+        "all-but-one-role",
+        json.dumps({"Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole", "NotResource": _ROLE("admin")}]}),
+        json.dumps({"Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole", "Resource": _ROLE("admin")}]}),
+        tags=_TAGS,
+    ),
+    *(
+        _reaches(name, action, on, one)
+        for name, action, on, one in (
+            ("passes-any-role", "iam:PassRole", "*", _ROLE("acme-jobs")),
+            ("passes-roles-alike", "iam:PassRole", _ROLE("acme*"), _ROLE("acme-jobs")),
+            ("passes-roles-of-a-path", "iam:P*R*e", _ROLE("service-role/*"), _ROLE("acme-jobs")),
+            ("becomes-any-role", "sts:AssumeRole", "*", _ROLE("acme-jobs")),
+            ("becomes-it-anywhere", "sts:Assume*", "arn:aws:iam::*:role/acme-jobs", _ROLE("acme-jobs")),
+            ("on-any-machine", "ssm:SendCommand", _INSTANCE("*"), _INSTANCE("i-0a")),
+            ("in-any-machine", "ssm:StartSession", "arn:aws:ec2:*:*:*", _INSTANCE("i-0a")),
+            (
+                "any-function",
+                "lambda:UpdateFunctionCode",
+                "arn:aws:lambda:eu-central-1:111122223333:function:*",
+                "arn:aws:lambda:eu-central-1:111122223333:function:acme:*",
+            ),
+        )
+    ),
+    *(
+        _permits(
+            aws.POLICY,
+            name,
+            _document(action, on=on, Condition=broken),
+            _document(action, on=on, Condition=mended),
+            tags=_TAGS,
+        )
+        for name, action, on, broken, mended in (
+            (
+                "passes-to-a-service",
+                "iam:PassRole",
+                "*",
+                {"StringEquals": {"iam:PassedToService": "lambda.amazonaws.com"}},
+                {"StringEquals": {"iam:ResourceTag/tenancy:tenant": "acme"}},
+            ),
+            (
+                "on-any-tagged-machine",
+                "ssm:SendCommand",
+                "*",
+                {"StringLike": {"ssm:resourceTag/tenancy:tenant": "*"}},
+                {"StringLike": {"ssm:resourceTag/tenancy:tenant": "acme"}},
+            ),
+            (
+                "gives-without-a-border",
+                "iam:PutRolePolicy",
+                _ROLE("acme/*"),
+                {"StringEquals": {"aws:ResourceTag/tenancy:tenant": "acme"}},
+                {"StringEquals": {"iam:PermissionsBoundary": _BORDER}},
+            ),
+        )
     ),
     _permits(
         aws.POLICY,
@@ -1145,6 +1325,10 @@ STACK_MACHINE_CASES = (
         _document("s3:ListBucket", on="arn:aws:s3:::data"),
         _document("s3:ListBucket", on="arn:aws:s3:::data", Condition={"StringLike": {"s3:prefix": "acme/*"}}),
     ),
+    _permitted("passes-all", _document("iam:PassRole", on="*"), _document("iam:PassRole", on=_ROLE("acme"))),
+    _passes("passes-anothers", "iam:PassRole", "rival-own", "acme-own"),
+    _passes("passes-the-platforms", "iam:PassRole", "of-all", "acme-own"),
+    _passes("becomes-anothers", "sts:AssumeRole", "rival-own", "of-all"),
     _attached("by-its-role", "role", "platform", role="acme-jobs", **{aws.POLICIES: [_ANY_DATA]}),
     _attached(
         "by-its-policy",

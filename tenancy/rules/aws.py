@@ -56,6 +56,8 @@ SOURCES: Mapping[str, Sequence[tuple[str, str, str]]] = {
     **{kind: [(role, ROLE, ROLES), (arn, POLICY, POLICIES)] for kind, (role, arn) in ATTACHED.items()},
 }
 """Type -> the properties whose sources count, of which type they are, and what they are called here."""
+ACCOUNTS = "ofAccounts"
+"""Of a role: the accounts in which its provider works, where the program says so (`allowedAccountIds`)."""
 PROTECTED = "protected"
 """Of a cluster: whether the engine refuses to delete it."""
 
@@ -290,11 +292,27 @@ def tenants_policies(items: Sequence[Object]) -> Iterator[tuple[Object, str]]:
         if kind == ROLE_POLICY:
             for tenant in _tenants(_behind(item, "role", ROLES, named[ROLE])):
                 yield from ((item, given) for given in _too_wide(item, f"tenant {tenant}"))
+                yield from ((item, given) for given in _of_others(item.get("policy"), tenant, named[ROLE]))
+        elif kind == POLICY and (tenant := tenant_of(item)):
+            yield from ((item, given) for given in _of_others(item.get("policy"), tenant, named[ROLE]))
         elif kind == ROLE and (tenant := tenant_of(item)):
             policies = _behind(item, "managedPolicyArns", POLICIES, named[POLICY])
-            yield from ((item, given) for policy in policies for given in _lent(policy, tenant))
+            yield from ((item, given) for policy in policies for given in _lent(policy, tenant, named[ROLE]))
+            for policy in many(item.get("inlinePolicies")):
+                yield from ((item, given) for given in _of_others(at(policy, "policy"), tenant, named[ROLE]))
         elif kind in ATTACHED:
             yield from ((item, given) for given in _attached(item, *ATTACHED[kind], named))
+
+
+def _of_others(document: Any, tenant: str, roles: Mapping[str, Object]) -> Iterator[str]:
+    """What a tenant's policy lets it do with roles of the program that are not its own. A role that it may become says
+    so in its trust; to pass one, nothing is asked of the role."""
+    for statement in _statements(document) or ():
+        for action, own in (("iam:PassRole", {tenant, UNKNOWN}), ("sts:AssumeRole", {tenant, UNKNOWN, None})):
+            for name in iam.roles_taken(statement, action.lower()):
+                if name in roles and (whose := at(roles[name], "tags", words.TENANT_TAG)) not in own:
+                    of = f"tenant {whose}" if whose else "no tenant"
+                    yield f"{action} on role {name} of {of} for tenant {tenant}"
 
 
 def _attached(item: Object, to: str, what: str, named: Mapping[str, Mapping[str, Object]]) -> Iterator[str]:
@@ -310,9 +328,9 @@ def _attached(item: Object, to: str, what: str, named: Mapping[str, Mapping[str,
                 yield from (given for _, given in _managed(arn, tenant))
     for policy in policies:
         for tenant in tenants:
-            yield from _lent(policy, tenant)
+            yield from _lent(policy, tenant, named[ROLE])
         if elsewhere:
-            yield from (f"{to} {UNKNOWN}, {given}" for given in _lent(policy, None))
+            yield from (f"{to} {UNKNOWN}, {given}" for given in _lent(policy, None, {}))
     if hidden and (tenants or elsewhere):
         yield f"{what} {UNKNOWN} for {', '.join(f'tenant {t}' for t in tenants) or f'{to} {UNKNOWN}'}"
 
@@ -328,17 +346,18 @@ def _tenants(roles: Iterable[Object]) -> list[str]:
     return sorted({tenant for role in roles if (tenant := tenant_of(role))})
 
 
-def _lent(policy: Object, tenant: str | None) -> Iterator[str]:
+def _lent(policy: Object, tenant: str | None, roles: Mapping[str, Object]) -> Iterator[str]:
     """What a policy of its own lets a tenant do, or None: one that nobody knows. With the tenant's tag it is judged
     where it stands."""
     whose = f"tenant {tenant}" if tenant else "whatever tenant it is of"
     if tenant is None or tenant_of(policy) != tenant:
-        yield from (f"policy {at(policy, 'metadata', 'name')}: {given}" for given in _too_wide(policy, whose))
+        reached = [*_too_wide(policy, whose), *(_of_others(policy.get("policy"), tenant, roles) if tenant else ())]
+        yield from (f"policy {at(policy, 'metadata', 'name')}: {given}" for given in reached)
 
 
 def _too_wide(policy: Object, whose: str) -> Iterator[str]:
     for statement in _statements(policy.get("policy")) or ():
-        yield from _beyond_a_prefix(statement, whose)
+        yield from _beyond_a_tenant(statement, whose)
 
 
 _EVERYTHING = {
@@ -380,8 +399,16 @@ def _granted(document: Any, tenant: str | None) -> Given:
         if mighty and roles and not iam.limits(at(statement, "Condition")):
             yield "id-06", f"{', '.join(mighty)} on {', '.join(roles)}, which gives itself every right"
         elif tenant:
-            for given in _beyond_a_prefix(statement, f"tenant {tenant}"):
+            for given in _beyond_a_tenant(statement, f"tenant {tenant}"):
                 yield "id-06", given
+
+
+def _beyond_a_tenant(statement: Any, whose: str) -> Iterator[str]:
+    wide = [*_beyond_a_prefix(statement, whose)]
+    yield from wide
+    actions, reached = iam.more_rights(statement)
+    if actions := [action for action in actions if not (wide and action.startswith("s3:"))]:
+        yield f"{', '.join(actions)} on {', '.join(reached)} for {whose}, which comes to more rights by it"
 
 
 def _beyond_a_prefix(statement: Any, whose: str) -> Iterator[str]:
@@ -402,15 +429,27 @@ def _matched(statement: Any, wide: Callable[[str], bool]) -> list[str]:
 
 
 def _trusted(item: Object) -> Given:
+    tenant, own = tenant_of(item), _accounts(item)
     statements = _statements(item.get("assumeRolePolicy"))
     if statements is None:
         yield "id-05", f"assumeRolePolicy {UNKNOWN}"
     for statement in statements or ():
         if given := iam.everybody(statement):
             yield "id-05", given
+        elif tenant and (named := iam.outsiders(statement, own)):
+            where = f"outside of {', '.join(own)}" if own else "in accounts that nothing here says are one's own"
+            yield "id-05", f"a trust of tenant {tenant} in {', '.join(named)}, {where}"
         for provider in iam.listed(at(statement, "Principal", "Federated")):
             if "oidc" in provider or UNKNOWN in provider:
                 yield from _federated(provider.rpartition("oidc-provider/")[2], at(statement, "Condition"))
+
+
+def _accounts(item: Object) -> list[str]:
+    """The accounts that a role may be in: by its provider, or by its boundary, which is of the same account."""
+    boundary = str(item.get("permissionsBoundary") or "")
+    border = boundary if boundary == UNKNOWN else [*boundary.split(":", 5), *[""] * 5][4]
+    held = iam.listed(item.get(ACCOUNTS))
+    return held if held or border in {"", "aws"} else [border]
 
 
 def _federated(provider: str, condition: Any) -> Given:

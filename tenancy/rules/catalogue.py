@@ -982,16 +982,21 @@ _ALL = (
     ),
     Rule(
         "id-05",
-        "a role's trust names who takes it: one service account, or one branch of one repository",
-        "a wildcard, or a token's issuer alone, lets every namespace of the cluster or every repository be the tenant",
-        "test the token's :sub with StringEquals for system:serviceaccount:<namespace>:<name>, without a wildcard",
+        "a role's trust names who takes it: one service account, or one branch of one repository; a tenant's, none of "
+        "another account",
+        "a wildcard, or a token's issuer alone, lets every namespace of the cluster or every repository be the tenant, "
+        "and another account whomever its administrators choose",
+        "test the token's :sub with StringEquals for system:serviceaccount:<namespace>:<name>, without a wildcard; say "
+        "by the provider's allowedAccountIds which account is one's own",
         _CRITICAL,
     ),
     Rule(
         "id-06",
-        "an IAM policy grants named actions, and a tenant's those below its prefixes",
-        "s3:* on a bucket is every tenant's data, and its policy and encryption too",
-        "name the actions and bucket/prefix/*, and put ListBucket under a condition on s3:prefix",
+        "an IAM policy grants named actions, and a tenant's those below its prefixes and none that bring more rights",
+        "s3:* on a bucket is every tenant's data, and its policy and encryption too; who changes policies, or takes "
+        "others' roles, machines and functions, has every right of theirs",
+        "name the actions and bucket/prefix/*, put ListBucket under a condition on s3:prefix, and name the one role of "
+        "its own that a tenant passes or becomes",
         _CRITICAL,
     ),
     Rule(

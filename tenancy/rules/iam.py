@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from tenancy.rules.found import UNKNOWN, at, many
@@ -17,6 +17,61 @@ _ALL_OF_S3 = ("s3:deletebucket", "s3:getobject", "s3:listallmybuckets", "s3:putb
 """Actions so unlike that a pattern that takes them takes S3's all."""
 _ALL_OF_IAM = ("iam:attachrolepolicy", "iam:createuser", "iam:passrole", "iam:updateassumerolepolicy")
 """The same of IAM's: who may do these has every right that there is."""
+_GIVING = frozenset(
+    f"{service}:{name}"
+    for service, names in {
+        "eks": "AssociateAccessPolicy AssociateIdentityProviderConfig CreateAccessEntry UpdateAccessEntry",
+        "eks-auth": "AssumeRoleForPodIdentity",
+        "iam": "AddClientIDToOpenIDConnectProvider AddUserToGroup AttachGroupPolicy AttachRolePolicy AttachUserPolicy "
+        "CreateAccessKey CreateLoginProfile CreateOpenIDConnectProvider CreatePolicyVersion CreateSAMLProvider "
+        "CreateServiceSpecificCredential DeactivateMFADevice DeleteRolePermissionsBoundary DeleteRolePolicy "
+        "DeleteUserPermissionsBoundary DeleteUserPolicy DetachRolePolicy DetachUserPolicy PutGroupPolicy "
+        "PutRolePermissionsBoundary PutRolePolicy PutUserPermissionsBoundary PutUserPolicy "
+        "ResetServiceSpecificCredential ResyncMFADevice SetDefaultPolicyVersion UpdateAccessKey "
+        "UpdateAssumeRolePolicy UpdateLoginProfile UpdateOpenIDConnectProviderThumbprint UpdateSAMLProvider "
+        "UploadSSHPublicKey UploadSigningCertificate",
+        "kms": "PutKeyPolicy",
+        "s3": "CreateAccessPoint DeleteAccessPointPolicy DeleteBucketPolicy PutAccessPointPolicy "
+        "PutAccountPublicAccessBlock PutBucketAcl PutBucketPolicy PutBucketPublicAccessBlock",
+        "sso": "AttachCustomerManagedPolicyReferenceToPermissionSet AttachManagedPolicyToPermissionSet "
+        "CreateAccountAssignment PutInlinePolicyToPermissionSet",
+    }.items()
+    for name in names.lower().split()
+)
+"""Actions that give rights, whatever they are on: to their own role too. Of the access level "Permissions management"
+in AWS' Service Authorization Reference those by which one comes to more than one has. The ways are those of Rhino
+Security Labs' list (AWS IAM Privilege Escalation - Methods and Mitigation) and of Datadog's pathfinding.cloud."""
+_TAKING = frozenset(
+    f"{service}:{name}"
+    for service, names in {
+        "cloudformation": "CreateChangeSet ExecuteChangeSet UpdateStack",
+        "codebuild": "StartBuild StartBuildBatch UpdateProject",
+        "datapipeline": "PutPipelineDefinition",
+        "ec2": "ModifyInstanceAttribute",
+        "ec2-instance-connect": "SendSSHPublicKey SendSerialConsoleSSHPublicKey",
+        "ecr": "SetRepositoryPolicy",
+        "ecs": "ExecuteCommand",
+        "elasticfilesystem": "DeleteFileSystemPolicy PutFileSystemPolicy",
+        "glue": "UpdateDevEndpoint UpdateJob",
+        "iam": "PassRole",
+        "kms": "CreateGrant",
+        "lambda": "AddPermission UpdateFunctionCode UpdateFunctionConfiguration",
+        "sagemaker": "CreatePresignedDomainUrl CreatePresignedNotebookInstanceUrl "
+        "UpdateNotebookInstanceLifecycleConfig",
+        "secretsmanager": "PutResourcePolicy",
+        "ssm": "CreateAssociation SendCommand StartSession UpdateAssociation",
+        "states": "UpdateStateMachine",
+        "sts": "AssumeRole",
+    }.items()
+    for name in names.lower().split()
+)
+"""Those that take the rights of what they are on, from the same lists. What makes a machine, function or stack with a
+role, such as ec2:RunInstances, needs iam:PassRole on that role, which is here."""
+_RESOURCES_OF = {"ec2-instance-connect": "ec2", "eks-auth": "eks", "ssm": "ec2", "sts": "iam"}
+"""Services whose actions are on another one's resources."""
+_BORDERS = frozenset({"iam:permissionsboundary", "iam:policyarn"})
+"""Keys by which who gives rights gives none beyond a border (IAM User Guide, Permissions boundaries)."""
+_VERSIONS = re.compile(r"(?<=:)([^:*?]+):\*$")
 _OF_OBJECTS = tuple(
     f"s3:{name}"
     for name in (
@@ -62,6 +117,73 @@ def any_role(resource: str) -> bool:
     if len(fields) < 6:
         return resource == UNKNOWN or resource.endswith("*")
     return takes(fields[2], "iam") and all(takes(fields[5], f"role/{name}") for name in _KEYS)
+
+
+def _allowed(statement: Any, names: frozenset[str]) -> dict[str, list[str]]:
+    """Of some actions those that a statement's patterns take, with the patterns as they are written."""
+    found: dict[str, list[str]] = {}
+    for pattern in actions(statement):
+        for name in names:
+            if pattern == UNKNOWN or takes(pattern, name):
+                found.setdefault(name, []).append(pattern)
+    if but := listed(at(statement, "NotAction")):
+        for name in names:
+            if not any(one == UNKNOWN or takes(one.lower(), name) for one in but):
+                found.setdefault(name, []).append(f"all but {', '.join(but)}")
+    return found
+
+
+def _is_on(resource: str, service: str) -> bool:
+    """Whether a pattern may be one of a service's resources."""
+    if service == "s3":
+        return whole_bucket(resource)
+    if resource == UNKNOWN:
+        return True
+    fields = resource.split(":", 5)
+    return takes(fields[2], service) if len(fields) > 2 else "*" in resource
+
+
+def _one_of_a_kind(resource: str) -> bool:
+    """Whether a pattern takes one thing of one account by its name."""
+    fields = _VARIABLE.sub("v", resource).split(":", 5)
+    return len(fields) == 6 and not re.search(r"[*?]", fields[4] + _VERSIONS.sub(r"\1", fields[5]))
+
+
+def _conditioned(condition: Any, of_use: Callable[[str], bool]) -> bool:
+    if condition == UNKNOWN or (isinstance(condition, Mapping) and UNKNOWN in condition.values()):
+        return True
+    return any(
+        of_use(key) and bool(values) and all(value.strip("*") for value in values)
+        for _, key, values in positive_tests(condition)
+    )
+
+
+def more_rights(statement: Any) -> tuple[list[str], list[str]]:
+    """Actions and resources of a statement by which whoever has it comes to more rights; both empty: none."""
+    resources, condition = listed(at(statement, "Resource")), at(statement, "Condition")
+    others = [f"all but {resource}" for resource in listed(at(statement, "NotResource"))]
+    said: dict[str, None] = {}
+    reached: dict[str, None] = {}
+    for names, harmless, of_use in (
+        (_GIVING, lambda _: False, _BORDERS.__contains__),
+        (_TAKING, _one_of_a_kind, lambda key: ":resourcetag/" in key),
+    ):
+        if _conditioned(condition, of_use):
+            continue
+        for name, patterns in sorted(_allowed(statement, names).items()):
+            service = name.partition(":")[0]
+            service = _RESOURCES_OF.get(service, service)
+            on = [one for one in resources if _is_on(one, service) and not harmless(one)]
+            if on or others:
+                said |= dict.fromkeys(patterns)
+                reached |= dict.fromkeys([*on, *others])
+    return [*said], [*reached]
+
+
+def roles_taken(statement: Any, action: str) -> list[str]:
+    """Names of the single roles that a statement lets somebody pass or become."""
+    named = [one for one in listed(at(statement, "Resource")) if _is_on(one, "iam") and _one_of_a_kind(one)]
+    return [one.rpartition("/")[2] for one in named] if _allowed(statement, frozenset({action})) else []
 
 
 def of_objects(action: str) -> bool:
@@ -213,6 +335,28 @@ def _one_account(key: str, value: str) -> bool:
     if key.endswith("orgpaths"):
         return not re.search(r"[*?]", value.partition("/")[0])
     return not re.search(r"[*?]", value)
+
+
+def outsiders(statement: Any, own: Collection[str]) -> list[str]:
+    """Those whom a trust names that are not of these accounts, or that nobody can tell the account of. Where no account
+    is known an issuer of tokens is taken for one's own: it is judged by its subjects."""
+    principal = at(statement, "Principal")
+    of_aws = [principal] if isinstance(principal, str) else listed(at(principal, "AWS"))
+    issuers = [one for one in listed(at(principal, "Federated")) if own and one.startswith("arn:")]
+    named = [one for one in [*of_aws, *issuers] if one != "*"]
+    if "*" in of_aws:
+        tests = positive_tests(at(statement, "Condition"))
+        by_key = [values for _, key, values in tests if key in {"aws:principalaccount", "aws:principalarn"}]
+        # All of them have to hold, so one that is of our own is enough.
+        if not any(all(_account(one) in own for one in values) for values in by_key):
+            named += [one for values in by_key for one in values]
+    return [one for one in named if _account(one) not in own]
+
+
+def _account(principal: str) -> str:
+    """The account of an ARN, or the principal itself: an account is written by its number alone too."""
+    fields = principal.split(":", 5)
+    return fields[4] if len(fields) == 6 else principal
 
 
 def subjects(provider: str, condition: Any) -> list[str]:

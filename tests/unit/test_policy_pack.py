@@ -644,7 +644,10 @@ LISTED = {"StringLike": {"s3:prefix": ["acme/*"]}}
         ),
         ({"Action": "s3:ListBucket", "Resource": DATA, "Condition": LISTED}, "acme", None),
         ({"Action": "s3:GetBucketLocation", "Resource": DATA}, "acme", None),
-        ({"Action": "ec2:*", "Resource": "*"}, "acme", None),
+        ({"Action": "ec2:*", "Resource": "*"}, None, None),
+        ({"Action": "ec2:*", "Resource": "*"}, "acme", "ec2:* on * for tenant acme, which comes to more rights by it"),
+        ({"Action": "ec2:Describe*", "Resource": "*"}, "acme", None),
+        ({"Action": "iam:PutRolePolicy", "Resource": "*"}, None, None),
     ],
 )
 def test_a_policy_is_as_wide_as_its_actions_on_its_resources(
@@ -665,6 +668,27 @@ def test_a_cluster_that_the_engine_protects_is_not_deleted_in_one_step(pack: Mod
     assert [found.rule for found in findings([*there, loose])] == ["eks-03"]
     assert findings([*there, kept]) == []
     assert findings([loose]) == [], "nobody is on it"
+
+
+def test_the_account_of_a_roles_own_provider_is_its_own(pack: ModuleType) -> None:
+    class Provider:
+        def __init__(self, **props: str) -> None:
+            self.props = props
+
+    statement = {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::111122223333:root"}, "Action": "sts:AssumeRole"}
+    tags = {words.TENANT_TAG: "acme", **dict.fromkeys(words.COST_LABELS, "x")}
+    inputs = {"assumeRolePolicy": json.dumps({"Statement": [statement]}), "tags": tags}
+
+    def found(provider: Provider | None) -> list[tuple[str, str]]:
+        role = pack.object_of(aws.ROLE, inputs, "r", None, provider)
+        return [(one.rule, one.given.rpartition(", ")[2]) for one in findings([role])]
+
+    assert found(Provider(allowedAccountIds='["111122223333"]')) == []
+    assert found(Provider(allowedAccountIds='["444455556666"]')) == [("id-05", "outside of 444455556666")]
+    unsaid = [("id-05", "in accounts that nothing here says are one's own")]
+    assert found(Provider(region="eu-central-1")) == unsaid
+    assert found(Provider(allowedAccountIds="no list")) == [("id-05", "outside of no list")]
+    assert found(None) == unsaid
 
 
 def test_what_the_product_permits_breaks_no_rule() -> None:
