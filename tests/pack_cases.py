@@ -1438,6 +1438,35 @@ STACK_CASES = (
         *_OWNED,
     ),
     _together("net-05", cilium("out", None, egress=[{"toEntities": ["world"]}]), ("spec", "egress"), [], *_OWNED),
+    *(
+        _together(
+            "net-05",
+            manifest(
+                "networking.k8s.io/v1",
+                "NetworkPolicy",
+                f"the-rest-{direction}",
+                {"spec": {direction: [{side: [{"ipBlock": {"cidr": "12.0.0.0/8"}}]}]}},
+                "owned",
+                "owned",
+            ),
+            ("spec", direction, 0, side, 0, "ipBlock", "cidr"),
+            "11.192.0.0/10",
+            *_OWNED,
+            manifest(
+                CILIUM,
+                "CiliumNetworkPolicy",
+                f"some-{direction}",
+                {
+                    "spec": {
+                        direction: [{f"{side}CIDR": ["11.0.0.0/9"]}, {f"{side}CIDRSet": [{"cidr": "11.128.0.0/9"}]}]
+                    }
+                },
+                "owned",
+                "owned",
+            ),
+        )
+        for direction, side in (("egress", "to"), ("ingress", "from"))
+    ),
     _together(
         "net-02",
         manifest(

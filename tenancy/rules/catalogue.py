@@ -75,8 +75,8 @@ _ALL = (
     ),
     Rule(
         "net-05",
-        "an address range leads out of the cluster and is no wider than /8",
-        "a wide range opens the instance metadata service, the nodes and every other tenant",
+        "address ranges lead out of the cluster, and all together to no more than one /8, or /32 of IPv6",
+        "a wide range, also in pieces, opens the instance metadata service, the nodes and every other tenant",
         "name the range of the service that the tenant needs",
         _CRITICAL,
     ),

@@ -73,6 +73,14 @@ def spaces_of(selector: Any) -> tuple[str, ...]:
     return () if found.reserved else found.spaces
 
 
+def ranges(policy: Object, direction: str) -> list[str]:
+    """Address ranges that a policy opens in a direction."""
+    side = dict(_SIDES)[direction]
+    rules = [rule for spec in specs(policy) for rule in many(at(spec, direction))]
+    peers = [peer for rule in rules for kind in ("CIDR", "CIDRSet") for peer in many(at(rule, side + kind))]
+    return [str(peer if isinstance(peer, str) else at(peer, "cidr")) for peer in peers]
+
+
 def opens_dns(policy: Object) -> bool:
     """net-08: whether pods may ask for names, as far as a policy shows."""
     if UNKNOWN in str([policy.get("spec"), policy.get("specs")]):

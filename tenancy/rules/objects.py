@@ -22,6 +22,7 @@ from tenancy.rules.values import (
     day,
     foreign_subject,
     gpu_keys,
+    too_wide_together,
     unbounded_end,
     unenforced_quota_keys,
     unsafe_range,
@@ -259,6 +260,28 @@ def _opened_to_neighbours(items: Iterable[Object], homes: Mapping[str, str]) -> 
         yield from (finding for finding in together if finding not in alone)
 
 
+def _opened_together(items: Iterable[Object]) -> Iterator[Finding]:
+    """net-05: ranges of all policies in a namespace, for what they open adds up."""
+    opened: dict[tuple[str, str], list[tuple[Object, str]]] = {}
+    for item in items:
+        kind = item.get("kind")
+        if kind not in {"NetworkPolicy", cilium.IN_NAMESPACE} or not is_tenants(item):
+            continue
+        for direction in ("ingress", "egress"):
+            found = cilium.ranges(item, direction) if kind == cilium.IN_NAMESPACE else _ranges(item, direction)
+            where = str(at(item, "metadata", "namespace")), direction
+            opened.setdefault(where, []).extend((item, cidr) for cidr in found)
+    for (_, direction), ranges in opened.items():
+        if found := too_wide_together([cidr for _, cidr in ranges]):
+            yield Finding("net-05", name_of(ranges[found[0]][0]), f"{direction} {found[1]}")
+
+
+def _ranges(policy: Object, direction: str) -> list[str]:
+    side = {"ingress": "from", "egress": "to"}[direction]
+    peers = [peer for rule in _spec(policy).get(direction) or () for peer in rule.get(side) or ()]
+    return [str(at(peer, "ipBlock", "cidr")) for peer in peers if peer.get("ipBlock")]
+
+
 def _service(item: Object) -> Given:
     if not is_tenants(item):
         return
@@ -426,6 +449,7 @@ def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:
             if tenant:
                 yield Finding("rbac-04", name_of(binding), f"{subject['kind']} {subject['name']!r} of tenant {tenant}")
     yield from _opened_to_neighbours(items, homes)
+    yield from _opened_together(items)
     for item, given in aws.cluster_wide(items, owner_of):
         yield Finding("rbac-04", name_of(item), given)
     for item, given in aws.tenants_policies(items):

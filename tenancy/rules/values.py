@@ -5,10 +5,12 @@ Each function answers with what was given that breaks its rule, or None.
 
 from __future__ import annotations
 
+import bisect
 import datetime as dt
 import ipaddress
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from tenancy.catalog import days
 from tenancy.catalog import vocabulary as words
@@ -41,6 +43,7 @@ _METADATA_SERVICES = tuple(
 )
 """The last two are IPv4 addresses in IPv6's clothes."""
 _WIDEST = {4: 8, 6: 32}
+_BITS = {4: 32, 6: 128}
 _PRIVATE = tuple(
     map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"))
 )
@@ -112,6 +115,39 @@ def unsafe_range(cidr: str) -> str | None:
     for service in _METADATA_SERVICES:
         if service.version == network.version and service.overlaps(network):
             return f"{cidr!r}, which holds {service}"
+    return None
+
+
+def too_wide_together(cidrs: Sequence[str]) -> tuple[int, str] | None:
+    """net-05: the first of some ranges by which they lead to more addresses than one alone may, and what it adds up to.
+
+    Each counts once however often it is named; what is unsafe alone says so itself.
+    """
+    safe = [(i, ipaddress.ip_network(cidr)) for i, cidr in enumerate(cidrs) if not unsafe_range(cidr)]
+    for version, widest in _WIDEST.items():
+        own = [(i, network) for i, network in safe if network.version == version]
+
+        def sum_of(many: int, own: Any = own) -> int:
+            return sum(one.num_addresses for one in _merged([network for _, network in own[:many]]))
+
+        if sum_of(len(own)) > (most := 2 ** (_BITS[version] - widest)):
+            many = bisect.bisect_right(range(len(own) + 1), most, key=sum_of)
+            last, network = own[many - 1]
+            return last, f"'{network}', which with {many - 1} more is wider than /{widest}"
+    return None
+
+
+def _merged(networks: Any) -> list[Any]:
+    """Ranges of one family, each address once."""
+    return [*ipaddress.collapse_addresses(networks)]
+
+
+def whole_private(cidrs: Collection[str]) -> str | None:
+    """net-05: a range of addresses that a company gives itself, of which nothing is left out."""
+    for own in _PRIVATE:
+        networks = [ipaddress.ip_network(cidr) for cidr in cidrs if not unsafe_range(cidr)]
+        if any(own.subnet_of(one) for one in _merged([one for one in networks if one.version == own.version])):
+            return f"all of {own}, which may hold nodes and pods"
     return None
 
 

@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from tenancy.catalog import quantity
-from tenancy.rules.values import foreign_subject, inside, is_private
+from tenancy.rules.values import foreign_subject, inside, is_private, whole_private
 from tenancy.spec.base import Mistake, amount, broken
 from tenancy.spec.environment import Cni, Environment, Tier, undeclared
 from tenancy.spec.holdings import holdings
@@ -108,6 +108,9 @@ def _references(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
             elif field == "accept" and way.cidr and not environment.own_ranges and is_private(way.cidr):
                 change = "write the ranges of nodes and pods as cluster.ranges first, so that none of them is let in"
                 yield broken((field, i, "cidr"), "net-05", f"{way.cidr!r}, which may hold nodes and pods", change)
+    if not environment.own_ranges and (given := whole_private([place.cidr or "" for place in tenant.reach])):
+        change = "write the ranges of nodes and pods as cluster.ranges first, so that none of them is reached"
+        yield broken(("reach",), "net-05", given, change)
     for field, subjects in (("people", tenant.people), ("gpu-users", tenant.gpu_users)):
         for i, subject in enumerate(subjects):
             if subject.kind == "ServiceAccount":

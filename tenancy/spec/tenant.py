@@ -14,6 +14,7 @@ from tenancy.rules.catalogue import RULES
 from tenancy.rules.values import (
     LONGEST_EXCEPTION,
     foreign_subject,
+    too_wide_together,
     unbounded_end,
     unsafe_prefix,
     unsafe_range,
@@ -439,6 +440,9 @@ class Tenant(Spec):
             if (given := weak_pod_security(namespace.pod_security)) and namespace.name not in waived:
                 where = ("namespaces", i, "pod-security")
                 yield broken(where, "ns-03", f"pod-security: {given} in {namespace.name}")
+        for field, ways in (("reach", self.reach), ("accept", self.accept)):
+            if found := too_wide_together([way.cidr or "" for way in ways]):
+                yield broken((field, found[0], "cidr"), "net-05", found[1])
         yield from self._claims()
 
     def _claims(self) -> Iterator[Mistake]:

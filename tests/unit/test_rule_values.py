@@ -9,10 +9,12 @@ from tenancy.rules.values import (
     foreign_subject,
     gpu_keys,
     name_misfit,
+    too_wide_together,
     unenforced_quota_keys,
     unsafe_prefix,
     unsafe_range,
     weak_pod_security,
+    whole_private,
     wide_range,
 )
 
@@ -156,6 +158,54 @@ def test_a_narrow_range_is_safe(cidr: str) -> None:
 )
 def test_a_wide_special_or_broken_range_is_unsafe(cidr: str) -> None:
     assert unsafe_range(cidr)
+
+
+@pytest.mark.parametrize(
+    ("cidrs", "last"),
+    [
+        (["10.0.0.0/8", "11.0.0.0/8"], 1),
+        (["198.51.100.0/24", "11.0.0.0/9", "12.0.0.0/8", "11.128.0.0/9"], 2),
+        (["11.0.0.0/8", "198.51.100.7/32"], 1),
+        (["11.0.0.0/9", "11.128.0.0/9", "11.64.0.0/10", "12.0.0.0/30"], 3),
+        ([f"{first}.0.0.0/10" for first in (11, 13, 15, 17, 19)], 4),
+        (["2001:db8::/32", "2001:db9::/48"], 1),
+    ],
+)
+def test_ranges_add_up_to_no_more_than_the_widest_one(cidrs: list[str], last: int) -> None:
+    found = too_wide_together(cidrs)
+    assert found
+    assert found[0] == last
+    assert too_wide_together(cidrs[:last]) is None
+
+
+@pytest.mark.parametrize(
+    "cidrs",
+    [
+        [],
+        ["11.0.0.0/9", "11.128.0.0/9"],
+        ["11.0.0.0/8", "11.0.0.0/8", "11.7.0.0/16"],
+        ["11.0.0.0/8", "2001:db8::/32"],
+        ["0.0.0.0/0", "198.51.100.0/24", "no range"],
+    ],
+)
+def test_a_range_counts_once_and_by_its_family_and_what_is_unsafe_alone_says_so_itself(cidrs: list[str]) -> None:
+    assert too_wide_together(cidrs) is None
+
+
+@pytest.mark.parametrize(
+    ("cidrs", "whole"),
+    [
+        (["10.0.0.0/8"], True),
+        (["10.0.0.0/9", "10.128.0.0/9"], True),
+        (["10.0.0.0/9", "10.128.0.0/10"], False),
+        (["172.16.0.0/13", "172.24.0.0/13", "198.51.100.0/24"], True),
+        (["192.168.0.0/15"], True),
+        (["192.168.0.0/17"], False),
+        (["11.0.0.0/8", "2001:db8::/32"], False),
+    ],
+)
+def test_a_private_range_is_whole_however_it_is_cut(cidrs: list[str], whole: bool) -> None:
+    assert bool(whole_private(cidrs)) is whole
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,8 @@ CASES = (
     Case("instance metadata", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "169.254.169.254/32", "169.253.169.254/32"),
     Case("around instance metadata", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "168.0.0.0/6", "168.0.0.0/8"),
     Case("metadata in IPv6", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "'::ffff:169.254.169.254/128'", "'2001:db8::/64'"),
+    Case("much in pieces", "net-05", FRAUD, "reach[2].cidr", "  - {cidr: 198.51.100.0/24, port: 8443}\n", "  - {cidr: 198.0.0.0/9, port: 443}\n  - {cidr: 198.128.0.0/9, port: 80}\n  - {cidr: 200.0.0.0/8, port: 443}\n", "  - {cidr: 198.0.0.0/9, port: 443}\n  - {cidr: 198.128.0.0/9, port: 80}\n  - {cidr: 198.0.0.0/8, port: 443}\n"),
+    Case("a private range in halves", "net-05", FRAUD, "reach", "  - {cidr: 198.51.100.0/24, port: 8443}\n", "  - {cidr: 10.0.0.0/9, port: 443}\n  - {cidr: 10.128.0.0/9, port: 443}\n", "  - {cidr: 10.0.0.0/9, port: 443}\n  - {cidr: 10.128.0.0/10, port: 443}\n"),
     Case("host bits", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "198.51.100.7/24", "198.51.100.7/32"),
     Case("host name", "net-06", FRAUD, "reach[0].dns", "cidr: 198.51.100.0/24", "dns: api.vendor.example", "cidr: 198.51.100.0/24"),
     Case("prefix without slash", "stor-01", FRAUD, "storage[0].prefix", "teams/fraud/", "teams/fraud", "teams/fraud/"),
