@@ -22,6 +22,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from tenancy.catalog import quantity
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.text import is_shown
 from tenancy.rules.catalogue import Violation
 from tenancy.rules.values import day, name_misfit
 from tenancy.spec.source import Location
@@ -117,7 +118,7 @@ class Form:
             raise plain(f"{len(text)} characters", f"at most {self.longest} characters", "shorten it")
         if not self.compiled.fullmatch(text):
             raise plain(repr(text), self.rule, self.change)
-        if not text.isprintable():
+        if not is_shown(text):
             raise plain(repr(text), "a text has printable characters alone", "drop what is written here with '\\'")
         return text
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import ValidationError
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.text import shown
 from tenancy.spec.base import NEEDS_TEXT, Mistake, Spec, broken, written
 from tenancy.spec.crossfile import ENVIRONMENT, between_tenants, crossfile
 from tenancy.spec.environment import Cni, Encryption, Environment, nearest
@@ -102,7 +103,7 @@ def find_folder(name: str | os.PathLike[str], root: Path | None = None) -> Path:
         change = f"use {' or '.join(nearest(word, known))}, or name a folder that holds {ENVIRONMENT_FILE}"
     else:
         change = f"run it where {STACKS_FOLDER}/ lies, or name a folder that holds {ENVIRONMENT_FILE}"
-    raise SpecError([Problem(_printable(text), 1, 1, "", repr(text), "an environment is a folder", change)])
+    raise SpecError([Problem(shown(text), 1, 1, "", repr(text), "an environment is a folder", change)])
 
 
 def _is_file(path: str | os.PathLike[str]) -> bool:
@@ -266,17 +267,12 @@ def _tenant_files(folder: Path) -> tuple[list[Path], list[Problem]]:
 def _problem(
     path: Path, line: int, column: int, where: Location, given: str, rule: str, change: str, id: str = ""
 ) -> Problem:
-    shown = _printable(os.path.relpath(path))
-    return Problem(shown, line, column, _dotted(where), _printable(given), rule, _printable(change), id)
+    file = shown(os.path.relpath(path))
+    return Problem(file, line, column, _dotted(where), shown(given), rule, shown(change), id)
 
 
 def _dotted(where: Location) -> str:
     out = ""
     for part in where:
-        out += f"[{part}]" if isinstance(part, int) else f"{'.' if out else ''}{_printable(part)}"
+        out += f"[{part}]" if isinstance(part, int) else f"{'.' if out else ''}{shown(part)}"
     return out
-
-
-def _printable(text: str) -> str:
-    """The text on one line: names and keys in it come from outside."""
-    return text if text.isprintable() else repr(text)[1:-1]

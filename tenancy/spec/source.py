@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import stat
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,8 @@ from typing import Any, NamedTuple
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from tenancy.catalog.text import unseen
 
 Location = tuple[str | int, ...]
 """Keys and indices that lead to a place in a file."""
@@ -117,8 +118,7 @@ def _unprintable(text: str) -> int | None:
     """Where the first character stands that nobody sees and that changes what is read or shown."""
     found = _UNPRINTABLE.search(text)
     places = [found.start()] if found else []
-    if not text.isascii():
-        places += [text.index(character) for character in set(text) if unicodedata.category(character) == "Cf"]
+    places += [] if (hidden := unseen(text)) is None else [hidden]
     return min(places, default=None)
 
 

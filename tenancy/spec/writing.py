@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tenancy.catalog.text import is_shown
+
 _PLAIN = re.compile(r"[A-Za-z]([A-Za-z0-9 ._/@-]*[A-Za-z0-9._/@-])?")
 _WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
 """What YAML 1.1 reads as something else than text."""
@@ -38,6 +40,6 @@ def _flow(value: Any) -> str:
 
 
 def _escaped(character: str) -> str:
-    if character.isprintable():
+    if is_shown(character):
         return _ESCAPES.get(character, character)
     return f"\\U{ord(character):08x}"

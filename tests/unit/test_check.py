@@ -565,6 +565,7 @@ def test_an_exception_that_nothing_needs_is_told(tmp_path: Path) -> None:
         ({"until": in_days(367)}, "which is 367 days ahead"),
         ({"until": None}, "exceptions[0]: no until"),
         ({"reason": "because"}, "exceptions[0].reason: 'because'"),
+        ({"reason": "\u3164" * 30}, r"exceptions[0].reason: '\u3164\u3164"),
         ({"owner": "me"}, "exceptions[0].owner: 'me'"),
         ({"resource": ""}, "exceptions[0].resource: ''"),
         ({"more": "x"}, "exceptions[0]: more too much"),

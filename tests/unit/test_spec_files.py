@@ -327,8 +327,12 @@ def test_a_file_that_is_no_spec_is_refused_at_its_place(
     assert (line, column, given) in [(p.line, p.column, p.given) for p in spec.problems()]
 
 
-# Line breaks of YAML 1.1 and of nothing else, and characters of category Cf.
-UNSEEN = "\r\x85\u2028\u2029\xad\u061c\u200b\u200d\u200f\u202e\u2060\u2066\u2069\ufeff\U000e0041"
+# Line breaks of YAML 1.1 and of nothing else, characters of category Cf, what fonts draw as nothing, and blanks.
+UNSEEN = (
+    "\r\x85\u2028\u2029\xad\u061c\u200b\u200d\u200f\u202e\u2060\u2066\u2069\ufeff\U000e0041"
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180e\u180f\u2065\u3164\ufe00\ufe0f\uffa0\ufff0\U000e0100\U000e01ef\U000e0fff"
+    "\xa0\u1680\u2000\u200a\u202f\u205f\u2800\u3000"
+)
 
 
 @pytest.mark.parametrize("character", UNSEEN, ids=lambda c: f"U+{ord(c):04X}")
@@ -339,13 +343,15 @@ def test_what_hides_in_a_remark_is_refused(spec: Any, character: str) -> None:
     assert (problem.given, problem.line) == (f"character U+{ord(character):04X}", before.count("\n") + 1)
 
 
-@pytest.mark.parametrize("character", "é中\u2026 \t")
+@pytest.mark.parametrize("character", "é中\u2026 \t\u0350\u1161\u17b6\u180a\u2801\u3131\ufe10\uffa1\U0001f600")
 def test_what_can_be_seen_in_a_remark_is_admitted(spec: Any, character: str) -> None:
     spec.add(FRAUD, f"# for review: é{character}title: x\n")
     assert spec.problems() == ()
 
 
-@pytest.mark.parametrize("escape", [r"\u200B", r"\u202E", r"\u2028", r"\u00A0", r"\U000E0041", r"\r"])
+@pytest.mark.parametrize(
+    "escape", [r"\u200B", r"\u202E", r"\u2028", r"\u00A0", r"\U000E0041", r"\r", r"\u3164", r"\uFE0F", r"\u2800"]
+)
 @pytest.mark.parametrize(
     ("old", "new", "field"),
     [
@@ -358,6 +364,11 @@ def test_what_can_be_seen_in_a_remark_is_admitted(spec: Any, character: str) -> 
 def test_what_hides_behind_an_escape_is_refused(spec: Any, old: str, new: str, field: str, escape: str) -> None:
     spec.edit(FRAUD, old, new % escape)
     assert spec.problem().field == field
+
+
+def test_a_message_shows_what_is_hidden_in_a_key(spec: Any) -> None:
+    spec.add(FRAUD, r'"ti\u3164tle": x' + "\n")
+    assert spec.problem().field == r"ti\u3164tle"
 
 
 def test_a_letter_behind_an_escape_is_admitted(spec: Any) -> None:
