@@ -13,7 +13,7 @@ import yaml
 
 from tenancy.rules.catalogue import Violation
 from tenancy.spec import Loaded, SpecError, load
-from tenancy.spec.loader import ENVIRONMENT_FILE, SUFFIXES, TENANTS_FOLDER
+from tenancy.spec.loader import ENVIRONMENT_FILE, SUFFIXES, TENANTS_FOLDER, linked
 
 ENVIRONMENT = "environment"
 FORM = "write it like fraud:gpus.a100.guaranteed=96, environment:pools.train-a100.nodes=64, or name a folder"
@@ -44,16 +44,24 @@ def changed(loaded: Loaded, changes: Sequence[str]) -> Loaded:
 
 
 def _overlay(folder: Path, copy: Path, origins: dict[Path, Path]) -> None:
+    home = folder / TENANTS_FOLDER
+    _refuse_links(folder, home)
     (copy / TENANTS_FOLDER).mkdir(parents=True, exist_ok=True)
     found = [path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
-    home = folder / TENANTS_FOLDER
     found += sorted(home.iterdir()) if home.is_dir() else []
     for path in found:
         if not path.is_file():
             continue
         target = copy / path.name if path.name == ENVIRONMENT_FILE else copy / TENANTS_FOLDER / path.name
+        _refuse_links(path)
         shutil.copyfile(path, target)
         origins[target] = path
+
+
+def _refuse_links(*paths: Path) -> None:
+    for path in paths:
+        if problem := linked(path, "what changes stands in a folder of its own"):
+            raise SpecError([problem])
 
 
 def _set(copy: Path, change: str) -> None:

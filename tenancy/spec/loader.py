@@ -182,6 +182,8 @@ def load(name: str | os.PathLike[str], root: Path | None = None) -> Loaded:
     Raises SpecError with every problem found; files are shown relative to the working directory.
     """
     folder = find_folder(name, root)
+    if problem := linked(folder, "an environment is a folder of its own"):
+        raise SpecError([problem])
     environment = _environment(folder)
     paths, problems = _tenant_files(folder)
     files = [_File(path, Tenant) for path in paths]
@@ -204,6 +206,11 @@ def load(name: str | os.PathLike[str], root: Path | None = None) -> Loaded:
     if problems or environment.model is None:
         raise SpecError(problems)
     return Loaded(environment.model, tuple(sorted(tenants, key=lambda t: t.tenant)), folder)
+
+
+def linked(path: Path, rule: str) -> Problem | None:
+    """What is wrong with a path that leads somewhere else: who reviews what is there, nobody here can tell."""
+    return _problem(path, 1, 1, (), "a link", rule, "put what it leads to there itself") if path.is_symlink() else None
 
 
 def _environment(folder: Path) -> _File[Environment]:
@@ -242,9 +249,8 @@ def _tenant_files(folder: Path) -> tuple[list[Path], list[Problem]]:
     home = folder / TENANTS_FOLDER
     files: list[Path] = []
     problems: list[Problem] = []
-    if home.is_symlink():
-        rule, change = f"tenants have their files in {TENANTS_FOLDER}/", "put the folder itself there"
-        return [], [_problem(home, 1, 1, (), "a link", rule, change)]
+    if problem := linked(home, f"tenants have their files in {TENANTS_FOLDER}/"):
+        return [], [problem]
     try:
         paths = sorted(home.iterdir())
     except OSError as error:

@@ -581,6 +581,36 @@ def test_a_link_in_place_of_the_tenants_folder_is_not_followed(spec: Any) -> Non
     assert [p.given for p in spec.problems()] == ["a link"]
 
 
+def test_a_link_in_place_of_an_environments_folder_is_not_followed(
+    spec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stacks = tmp_path / "project" / "stacks"
+    stacks.mkdir(parents=True)
+    (stacks / spec.path.name).symlink_to(spec.path)
+    monkeypatch.chdir(stacks.parent)
+    for given in (
+        spec.path.name,
+        f"stacks/{spec.path.name}",
+        f"stacks/{spec.path.name}/",
+        str(stacks / spec.path.name),
+    ):
+        with pytest.raises(SpecError) as refused:
+            load(given)
+        assert [(p.file, p.given) for p in refused.value.problems] == [(f"stacks/{spec.path.name}", "a link")]
+
+
+def test_a_project_below_a_link_is_read(spec: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stacks = tmp_path / "project" / "stacks"
+    stacks.mkdir(parents=True)
+    spec.path.rename(stacks / spec.path.name)
+    (tmp_path / "link").symlink_to(stacks.parent)
+    monkeypatch.chdir(tmp_path / "link")
+    for given in (spec.path.name, f"stacks/{spec.path.name}", str(tmp_path / "link" / "stacks" / spec.path.name)):
+        assert load(given).environment.environment == spec.path.name
+    monkeypatch.chdir(tmp_path / "link" / "stacks" / spec.path.name)
+    assert load(".").environment.environment == spec.path.name
+
+
 def test_a_folder_in_place_of_a_file_is_said(spec: Any) -> None:
     (spec.path / "tenants" / "x.yaml").mkdir()
     assert spec.problem().given == "no regular file"

@@ -209,3 +209,21 @@ def test_a_folder_of_files_is_a_change(loaded: Loaded, tmp_path: Path) -> None:
     (tmp_path / "tenants" / "research.yaml").write_text(text + "weight: 5\n", "utf-8")
     assert changed(loaded, [str(tmp_path)]).tenants[1].weight == 5
     assert changed(loaded, [str(loaded.folder)]).tenants == loaded.tenants
+
+
+def test_a_change_that_is_a_link_is_not_read(loaded: Loaded, tmp_path: Path) -> None:
+    theirs, change = tmp_path / "theirs", tmp_path / "change"
+    (theirs / "tenants").mkdir(parents=True)
+    (theirs / "tenants" / "research.yaml").write_bytes((loaded.folder / "tenants" / "research.yaml").read_bytes())
+    change.mkdir()
+    assert changed(loaded, [str(theirs)]).tenants
+    for link, target in (
+        (tmp_path / "whole", theirs),
+        (change / "tenants", theirs / "tenants"),
+        (change / "research.yaml", theirs / "tenants" / "research.yaml"),
+    ):
+        link.symlink_to(target)
+        with pytest.raises(SpecError) as refused:
+            changed(loaded, [str(tmp_path / "whole" if link.name == "whole" else change)])
+        assert [problem.given for problem in refused.value.problems] == ["a link"]
+        link.unlink()
