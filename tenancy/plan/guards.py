@@ -20,6 +20,7 @@ from tenancy.plan.labels import beside_the_systems, manifest, platform_labels
 from tenancy.plan.model import Object, digest
 from tenancy.plan.pools import NETWORK_LAYER
 from tenancy.rules.catalogue import RULES
+from tenancy.rules.values import IMAGE_ASTRAY, IMAGE_DIGEST
 from tenancy.spec.environment import Environment, GuardsMode
 
 VERSION = 4
@@ -197,8 +198,10 @@ def _may(leave_out: words.Allowance) -> str:
 
 
 # The last part holds the tag: a registry's port is in the first.
-_IMAGE = f"""({{0}}.contains('@sha256:') || ({_may(_Allowance.IMAGE_TAGS)}
-        && {{0}}.matches(':[^/]*$') && !{{0}}.endsWith(':latest')))"""
+_IMAGE = f"""({{0}}.contains('@') ? {{0}}.matches({_cel(IMAGE_DIGEST).replace("{", "{{").replace("}", "}}")})
+        : {_may(_Allowance.IMAGE_TAGS)} && {{0}}.matches(':[^/]+$') && !{{0}}.endsWith(':latest'))"""
+_PLACED = f"(variables.allowedRegistries.exists(p, {{0}}.startsWith(p)) && !{{0}}.matches({_cel(IMAGE_ASTRAY)}))"
+"""Whether an image is below a folder of an allowed registry, with no way out of it."""
 _OTHERS = f"""x.namespaceSelector.matchExpressions.exists(e, e.key == {_cel(words.TENANT)} && e.operator == 'Exists')
         && x.namespaceSelector.matchExpressions.exists(e, e.key == {_cel(words.TENANT)} && e.operator == 'NotIn'
             && e.values == [{_TENANT}])"""
@@ -254,10 +257,9 @@ _POD_RULES: Mapping[str, str] = {
         && has(variables.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution)
         && variables.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution.exists(x,
             {_APART}))""",
-    "img-01": """variables.containers.all(c, has(c.image)
-            && variables.allowedRegistries.exists(p, c.image.startsWith(p)))
+    "img-01": f"""variables.containers.all(c, has(c.image) && {_PLACED.format("c.image")})
         && (!has(variables.spec.volumes) || variables.spec.volumes.all(v, !has(v.image)
-            || (has(v.image.reference) && variables.allowedRegistries.exists(p, v.image.reference.startsWith(p)))))""",
+            || (has(v.image.reference) && {_PLACED.format("v.image.reference")})))""",
     "img-02": f"""variables.containers.all(c, has(c.image) && {_IMAGE.format("c.image")})
         && (!has(variables.spec.volumes) || variables.spec.volumes.all(v, !has(v.image)
             || (has(v.image.reference) && {_IMAGE.format("v.image.reference")})))""",

@@ -94,12 +94,22 @@ def foreign_subject(kind: str, name: str, platform_group: str = "", *, person: b
     return None
 
 
+IMAGE_ASTRAY = "/([^0-9a-z]|$)|[^0-9A-Za-z._:@/-]"
+"""In an image's name what leads out of a registry's folder, or is no part of a name: each part of the path begins with
+a letter or digit (distribution, reference/regexp.go). RE2 reads it for the guards too."""
+IMAGE_DIGEST = "@sha256:[0-9a-f]{64}$"
+
+
+def astray_image(name: str) -> str | None:
+    """img-01: an image's name that is no path below its registry, such as registry/team/../x."""
+    return f"image {name!r}" if re.search(IMAGE_ASTRAY, name) else None
+
+
 def moving_image(name: str, *, tags: bool = True) -> str | None:
-    """img-02: an image by a tag that moves, or by any tag where only digests count."""
+    """img-02: an image by a tag that moves, or by any tag where only digests count; a digest is a whole one."""
     tag = name.rpartition("/")[2].partition(":")[2]
-    if "@sha256:" in name or (tags and tag and tag != "latest"):
-        return None
-    return f"image {name!r}"
+    stays = re.search(IMAGE_DIGEST, name) if "@" in name else tags and tag and tag != "latest"
+    return None if stays else f"image {name!r}"
 
 
 def unsafe_range(cidr: str) -> str | None:

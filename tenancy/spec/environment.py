@@ -16,7 +16,14 @@ from tenancy.catalog import boards, gpus, nodes
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.catalog.versions import incompatible
-from tenancy.rules.values import foreign_subject, gpu_keys, moving_image, unenforced_quota_keys, wide_range
+from tenancy.rules.values import (
+    astray_image,
+    foreign_subject,
+    gpu_keys,
+    moving_image,
+    unenforced_quota_keys,
+    wide_range,
+)
 from tenancy.spec.aws import Aws
 from tenancy.spec.base import (
     Count,
@@ -223,7 +230,7 @@ class Sandbox(Spec):
 _Release = Annotated[
     str,
     Form(
-        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9._-]+)+:[A-Za-z0-9_][A-Za-z0-9_.-]*@sha256:[0-9a-f]{64}$",
+        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)+:[A-Za-z0-9_][A-Za-z0-9_.-]*@sha256:[0-9a-f]{64}$",
         "an image with its registry, its tag and its digest",
         "write it like registry.bank.example/shared/kubernetes:v1.35.0@sha256:…",
         400,
@@ -261,7 +268,7 @@ class VirtualClusters(Spec):
 _Registry = Annotated[
     str,
     Form(
-        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?/(([a-z0-9._-]+|\{tenant\})/)*$",
+        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?/(([a-z0-9][a-z0-9._-]*|\{tenant\})/)*$",
         "a prefix of image names: a registry's host and path, which ends with '/'",
         "write it like registry.bank.example/teams/{tenant}/",
         200,
@@ -283,6 +290,8 @@ class Images(Spec):
     def mistakes(self) -> Iterator[Mistake]:
         if not self.sample.startswith(self.registries):
             yield broken(("sample",), "img-01", f"sample {self.sample!r} outside {', '.join(self.registries)}")
+        elif given := astray_image(self.sample):
+            yield broken(("sample",), "img-01", f"{given}, which is no path below it")
         if given := moving_image(self.sample):
             yield broken(("sample",), "img-02", given)
 

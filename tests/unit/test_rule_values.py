@@ -6,8 +6,10 @@ import pytest
 
 from tenancy.rules.catalogue import RULES, Violation
 from tenancy.rules.values import (
+    astray_image,
     foreign_subject,
     gpu_keys,
+    moving_image,
     name_misfit,
     too_wide_together,
     unenforced_quota_keys,
@@ -17,6 +19,49 @@ from tenancy.rules.values import (
     whole_private,
     wide_range,
 )
+
+DIGEST = "@sha256:" + "0a" * 32
+
+
+@pytest.mark.parametrize(
+    ("name", "tags", "moves"),
+    [
+        (f"r.example/x{DIGEST}", False, False),
+        (f"r.example/x:1{DIGEST}", False, False),
+        (f"r.example/x:latest{DIGEST}", True, False),
+        ("r.example/x:1", True, False),
+        ("r.example/x:1", False, True),
+        ("r.example:5000/x", True, True),
+        ("r.example/x:", True, True),
+        ("r.example/x@sha256:abc", True, True),
+        (f"r.example/x{DIGEST}0", True, True),
+        (f"r.example/x{DIGEST.upper()}", True, True),
+        (f"r.example/x{DIGEST}/..", True, True),
+        (f"r.example/x{DIGEST}/y:1", True, True),
+        ("r.example/x@sha512:" + "0a" * 64, True, True),
+    ],
+)
+def test_an_image_stays_by_a_whole_digest_or_by_a_tag_where_tags_count(name: str, tags: bool, moves: bool) -> None:
+    assert bool(moving_image(name, tags=tags)) is moves
+
+
+@pytest.mark.parametrize(
+    ("name", "astray"),
+    [
+        (f"r.example:5000/team/a.b__c-d:1{DIGEST}", False),
+        ("r.example/team/x:1.0-RC_1", False),
+        ("r.example/team/../x:1", True),
+        ("r.example/team/./x:1", True),
+        ("r.example/team//x:1", True),
+        ("r.example/team/", True),
+        ("r.example/team/%2e%2e/x:1", True),
+        ("r.example/team/a%2f..%2fb:1", True),
+        ("r.example/team/x:1?y", True),
+        (f"r.example/team/x{DIGEST}/..", True),
+    ],
+)
+def test_an_image_has_no_way_out_of_its_registry(name: str, astray: bool) -> None:
+    assert bool(astray_image(name)) is astray
 
 
 @pytest.mark.parametrize("name", ["a", "fraud", "fraud-2", "a" * 30, "x1-y2-z3", "alls", "systems"])

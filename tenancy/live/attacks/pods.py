@@ -285,6 +285,8 @@ def _rest(scene: Scene, place: Place) -> Iterator[Case]:
     moving = "run whatever is the latest"
     yield Case("img-02", "latest", moving, "/spec/containers/0/image", latest, image, kinds=ALL_KINDS)
     yield Case("img-02", "no-tag", moving, "/spec/containers/0/image", latest.removesuffix(":latest"), image)
+    half = f"{image.partition('@')[0]}@sha256:abc"
+    yield Case("img-02", "half-digest", "run what no digest names", "/spec/containers/0/image", half, image)
     yield Case("img-01", "init", f"{pull} as init container", f"{INIT}/0/image", FOREIGN_IMAGE, image, {INIT: [first]})
     volumes = {"/spec/volumes": [{"name": "weights", "image": {"reference": image}}]}
     yield Case(
@@ -304,6 +306,14 @@ def _rest(scene: Scene, place: Place) -> Iterator[Case]:
         "run an image of a registry with a similar name",
         "/spec/containers/0/image",
         alike,
+        image,
+    )
+    yield Case(
+        "img-01",
+        "way-out",
+        "run an image of a folder beside its registry's",
+        "/spec/containers/0/image",
+        f"{prefix}/../other/miner:1",
         image,
     )
     policy = "/spec/dnsPolicy"
