@@ -898,6 +898,29 @@ MACHINE_CASES = (
         {"AWS": _ROLE("ci")},
         {"StringEquals": {"sts:ExternalId": "0a"}},
     ),
+    _one(
+        "id-05",
+        on_aws(
+            aws.ROLE,
+            "anybody-at-google",
+            {
+                "assumeRolePolicy": {
+                    "Version": "2012-10-17",
+                    "Statement": [
+                        {
+                            "Effect": "Allow",
+                            "Principal": {"Federated": "accounts.google.com"},
+                            "Action": "sts:AssumeRoleWithWebIdentity",
+                            "Condition": {"StringEquals": {"accounts.google.com:aud": "0a"}},
+                        }
+                    ]
+                },
+                "tags": _TAGS,
+            },
+        ),
+        ("assumeRolePolicy", "Statement", 0, "Condition", "StringEquals"),
+        {"accounts.google.com:sub": "1137"},
+    ),
     _named(
         "an-issuer",
         {"Federated": "arn:aws:iam::444455556666:saml-provider/people"},
@@ -923,6 +946,7 @@ MACHINE_CASES = (
             "everybody-there",
             {
                 "assumeRolePolicy": {
+                    "Version": "2012-10-17",
                     "Statement": [
                         {
                             "Effect": "Allow",

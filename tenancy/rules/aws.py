@@ -440,7 +440,8 @@ def _trusted(item: Object) -> Given:
             where = f"outside of {', '.join(own)}" if own else "in accounts that nothing here says are one's own"
             yield "id-05", f"a trust of tenant {tenant} in {', '.join(named)}, {where}"
         for provider in iam.listed(at(statement, "Principal", "Federated")):
-            if "oidc" in provider or UNKNOWN in provider:
+            # AWS' own names for issuers, such as accounts.google.com, have tokens for everybody.
+            if "oidc" in provider or UNKNOWN in provider or (tenant and not provider.startswith("arn:")):
                 yield from _federated(provider.rpartition("oidc-provider/")[2], at(statement, "Condition"))
 
 
@@ -455,7 +456,9 @@ def _accounts(item: Object) -> list[str]:
 def _federated(provider: str, condition: Any) -> Given:
     named = iam.subjects(provider, condition)
     unknown = condition == UNKNOWN or UNKNOWN in provider or UNKNOWN in str(condition)
-    if not unknown and not named:
+    if unknown and not named:
+        yield "id-05", f"a trust in {provider} under a condition {UNKNOWN}"
+    elif not named:
         yield "id-05", f"a trust in {provider} without a condition on its :sub, which is everybody there"
     for subject in named:
         if re.search(r"[*?]|\$\{", subject):

@@ -376,6 +376,21 @@ def test_a_letter_behind_an_escape_is_admitted(spec: Any) -> None:
     assert spec.problems() == ()
 
 
+@pytest.mark.parametrize(("part", "refused"), [("..", True), (".", True), (".x", True), ("-x", True), ("x..", False)])
+def test_a_registrys_folder_leads_nowhere_else(spec: Any, part: str, refused: bool) -> None:
+    spec.edit(ENV, "bank.example/teams/{tenant}/", f"bank.example/{part}/{{tenant}}/")
+    assert [p.field for p in spec.problems()] == ["images.registries[1]"] * refused
+
+
+@pytest.mark.parametrize(("part", "refused"), [("..", True), ("x", False)])
+def test_an_image_of_virtual_clusters_is_below_its_registry(spec: Any, part: str, refused: bool) -> None:
+    image = f"registry.bank.example/{part}/y:1@sha256:{'a' * 64}"
+    names = ", ".join(f'{name}: "{image}"' for name in ("syncer", "kubernetes", "dns"))
+    spec.add(ENV, f"virtual-clusters: {{{names}, resolver: 10.100.0.10}}\n")
+    fields = [f"virtual-clusters.{name}" for name in ("syncer", "kubernetes", "dns")] * refused
+    assert [p.field for p in spec.problems()] == fields
+
+
 def test_a_file_that_is_not_utf8_is_refused_at_the_byte(spec: Any) -> None:
     spec.write(FRAUD, b"tenant: fraud\r\nteam: \xc3\xbc\xfc\n")
     assert (spec.problem().line, spec.problem().column, spec.problem().given) == (2, 8, "byte 0xfc")
