@@ -913,13 +913,37 @@ MACHINE_CASES = (
                             "Action": "sts:AssumeRoleWithWebIdentity",
                             "Condition": {"StringEquals": {"accounts.google.com:aud": "0a"}},
                         }
-                    ]
+                    ],
                 },
                 "tags": _TAGS,
             },
         ),
         ("assumeRolePolicy", "Statement", 0, "Condition", "StringEquals"),
         {"accounts.google.com:sub": "1137"},
+    ),
+    _one(
+        "id-05",
+        on_aws(
+            aws.ROLE,
+            "an-organization",
+            {
+                "assumeRolePolicy": {
+                    "Version": "2012-10-17",
+                    "Statement": [
+                        {
+                            "Effect": "Allow",
+                            "Principal": {"AWS": "*"},
+                            "Action": "sts:AssumeRole",
+                            "Condition": _OURS,
+                        }
+                    ],
+                },
+                "tags": _TAGS,
+                "permissionsBoundary": _BORDER,
+            },
+        ),
+        ("assumeRolePolicy", "Statement", 0, "Condition", "StringEquals"),
+        {"aws:PrincipalOrgID": "o-0a", "aws:PrincipalAccount": "111122223333"},
     ),
     _named(
         "an-issuer",
@@ -954,7 +978,7 @@ MACHINE_CASES = (
                             "Action": "sts:AssumeRole",
                             "Condition": {"StringEquals": {"aws:PrincipalAccount": "444455556666"}},
                         }
-                    ]
+                    ],
                 },
                 "tags": _TAGS,
                 "permissionsBoundary": _BORDER,

@@ -346,8 +346,8 @@ def outsiders(statement: Any, own: Collection[str]) -> list[str]:
     named = [one for one in [*of_aws, *issuers] if one != "*"]
     if "*" in of_aws:
         tests = positive_tests(at(statement, "Condition"))
-        by_key = [values for _, key, values in tests if key in {"aws:principalaccount", "aws:principalarn"}]
-        # All of them have to hold, so one that is of our own is enough.
+        by_key = [values for _, key, values in tests if key in _WHO and values]
+        # All of them have to hold, so one that is of our own is enough; an organization is never one account.
         if not any(all(_account(one) in own for one in values) for values in by_key):
             named += [one for values in by_key for one in values]
     return [one for one in named if _account(one) not in own]
