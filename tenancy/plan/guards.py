@@ -47,6 +47,11 @@ JOB_FINALIZER = "batch.kubernetes.io/job-tracking"
 """The job controller puts it on pods that it makes. Nobody takes it off pods of another controller, and no template
 needs it."""
 
+CLAIM_CONTROLLERS = ("system:kube-controller-manager", "system:serviceaccount:kube-system:resource-claim-controller")
+"""Who makes a pod's claims from their templates."""
+CLAIM_OF_POD = "resource.kubernetes.io/pod-claim-name"
+"""Annotation by which that controller knows again what it has made (KEP-3063)."""
+
 KUEUE = f"system:serviceaccount:{words.QUEUE_NAMESPACE}:kueue-controller-manager"
 WORKLOAD_CONTROLLERS = (
     "system:kube-controller-manager",
@@ -425,6 +430,20 @@ _QUEUED_DELETIONS: Mapping[str, str] = {
             || has(request.options.orphanDependents)))""",  # of a Job without either, the API server leaves the pods
 }
 
+_SAME_PROGRAMS = " && ".join(
+    f"has(object.spec.{field}) == has(oldObject.spec.{field})"
+    f" && (!has(object.spec.{field}) || object.spec.{field} == oldObject.spec.{field})"
+    for field in ("initContainers", "ephemeralContainers")
+)
+_STANDING_PODS: Mapping[str, str] = {
+    # Whoever changes what runs in a pod runs it on the GPUs of whoever made the pod.
+    "gpu-10": _POD_RULES["gpu-10"].replace(
+        "!variables.placing",
+        f"(!variables.placing && object.spec.containers == oldObject.spec.containers && {_SAME_PROGRAMS})",
+        1,
+    )
+}
+
 _HAS_TENANT = {"ns-02": f"{_cel(words.TENANT)} in namespaceObject.metadata.labels"}
 
 # Each name is looked up: a walk over the keys costs the API server the square of their number.
@@ -434,8 +453,8 @@ _OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
 GUARDED = (
-    *(*_HAS_TENANT, *_POD_RULES, *_CLAIM_RULES),
-    *(*_QUEUED_PODS, *_TEMPLATE_LIMITS, *_SUSPENSION, "kueue-05", *_QUEUED_DELETIONS),
+    *(*_HAS_TENANT, *_POD_RULES, *_CLAIM_RULES, "gpu-11"),
+    *(*_QUEUED_PODS, *_TEMPLATE_LIMITS, *_SUSPENSION, "kueue-05", *_QUEUED_DELETIONS, "kueue-26"),
     *("avail-02", "gpu-04", "id-01", "id-02", "net-01", "net-02", "net-10", "node-08", "ns-01", "ns-05", "stor-03"),
 )
 """Every rule that some guard enforces, those that stand only where there is a queue among them."""
@@ -517,6 +536,11 @@ _WORK_RULES: Mapping[str, str] = {
     # Work that waits for a finalizer is gone for the queue, and its pods run on.
     "avail-03": f"""({_POD_RULES["avail-03"]})
         && (variables.byController || size(variables.ownFinalizers) == 0)""",
+    # The queue copies them to what it counts.
+    "cost-01": f"""({_POD_RULES["cost-01"]})
+        && (!has(object.metadata.labels) || object.metadata.labels.all(k, !(k in {_CHARGED})
+            || (k in namespaceObject.metadata.labels
+                && object.metadata.labels[k] == namespaceObject.metadata.labels[k])))""",
 }
 """What is asked of a template's work beside its template."""
 _NO_NEW_FINALIZER = f"size({_OWN_FINALIZERS}) == 0"
@@ -721,9 +745,13 @@ def _framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> 
 
     def marks(root: str) -> str:
         own = ", ".join(_marks(f"{root}.metadata"))
+        # A JobSet's jobs have metadata of their own around their pods'.
+        jobs = f"(object.kind == 'JobSet' && has(dyn({root}).spec.replicatedJobs) ? dyn({root}).spec.replicatedJobs"
+        jobs += ".map(j, j.template) : [])"
         lists = " + ".join(
-            f"{templates(root)}.map(t, has(t.metadata) && has(t.metadata.{field}) ? t.metadata.{field} : {{}})"
+            f"{found}.map(t, has(t.metadata) && has(t.metadata.{field}) ? t.metadata.{field} : {{}})"
             for field in ("labels", "annotations")
+            for found in (templates(root), jobs)
         )
         return f"[{own}] + {lists}"
 
@@ -753,6 +781,31 @@ def _framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> 
         here, there = (re.sub(r"\b(object|oldObject)\b(?=\.)", r"dyn(\1)", x[name]) for x in (variables, mpi))
         variables[name] = f"object.kind == 'MPIJob' ? ({there}) : ({here})"
     variables["waits"] = "object.kind != 'LeaderWorkerSet'"
+    workers = """(!has({0}.workerGroupSpecs) || {0}.workerGroupSpecs.all(w,
+        !has(w.minReplicas) || w.minReplicas <= (has(w.replicas) ? w.replicas : 0)))"""
+    ray_job = f"""(!has(dyn(object).spec.rayClusterSpec) || {workers.format("dyn(object).spec.rayClusterSpec")})
+        && (!has(dyn(object).spec.clusterSelector) || size(dyn(object).spec.clusterSelector) == 0)
+        && (!has(dyn(object).spec.ttlSecondsAfterFinished) || dyn(object).spec.ttlSecondsAfterFinished == 0)
+        && !has(dyn(object).spec.deletionStrategy)"""
+    ray_cluster = workers.format("dyn(object).spec")
+    head = "dyn(object).spec.{0}headGroupSpec.?enableIngress.orValue(false)"
+    ray = {
+        # What is made beside what Kueue counts (v0.19.2, raycluster/common.go, rayjob_controller.go, against KubeRay's
+        # `GetWorkerGroupDesiredReplicas` and the end of a RayJob).
+        "kueue-26": of_kind({"RayCluster": f"({ray_cluster})", "RayJob": f"({ray_job})"}, "true"),
+        "net-01": of_kind(
+            {
+                "RayCluster": f"!{head.format('')}",
+                "RayJob": f"(!has(dyn(object).spec.rayClusterSpec) || !{head.format('rayClusterSpec.')})",
+            },
+            "true",
+        ),
+    }
+    # A TrainJob has no template: its runtime's may ask for GPUs too.
+    each = {rule: _for_each_pod(text) for rule, text in {**pod_rules, **_TEMPLATE_LIMITS}.items()}
+    bare = f"{_may(_Allowance.GPUS_FOR_ALL)} || variables.byController || {_GRANTED}"
+    each["gpu-10"] = f"({each['gpu-10']}) && (object.kind != 'TrainJob' || {bare})"
+    each["avail-03"] += " && (variables.byController || size(variables.ownFinalizers) == 0)"
     # A list of gates for each template here.
     gates = _but_by_controllers({"kueue-03": "variables.gates.all(l, l.all(g, g in variables.usualGates))"})
     return Guard(
@@ -760,7 +813,8 @@ def _framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> 
         [(framework.group, framework.version, [framework.resource]) for framework in kinds],
         {
             **_HAS_TENANT,
-            **{rule: _for_each_pod(text) for rule, text in {**pod_rules, **_TEMPLATE_LIMITS}.items()},
+            **each,
+            **_but_by_controllers(ray),
             **_QUEUE_RULES,
             **gates,
             **_SUSPENSION,
@@ -866,7 +920,7 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
                 "tenancy-pods",
                 # A pod's marks can be written by its status too.
                 [("", "v1", ["pods", "pods/ephemeralcontainers", *(["pods/status"] if queued else [])])],
-                {**_HAS_TENANT, **pod_rules, **on_pods[0]},
+                {**_HAS_TENANT, **pod_rules, **_STANDING_PODS, **on_pods[0]},
                 {
                     **_pod_variables("object.spec", "object.metadata", "request.operation == 'CREATE'", queued),
                     **makers,
@@ -926,10 +980,12 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
             [("", "v1", ["serviceaccounts"])],
             {
                 "id-01": f"""{platform} || !has(object.metadata.annotations)
-        || !object.metadata.annotations.exists(k, k.startsWith('eks.amazonaws.com/'))"""
+        || !object.metadata.annotations.exists(k, k.startsWith('eks.amazonaws.com/'))""",
+                # A tenant that leaves loses its accounts first, and the rest waits for that.
+                "avail-03": _NO_NEW_FINALIZER,
             },
             {},
-            _changed("metadata.annotations"),
+            _changed("metadata.annotations", also=_NO_NEW_FINALIZER),
         ),
         Guard(
             "tenancy-services",
@@ -1027,7 +1083,8 @@ def _deletion_guard(environment: Environment) -> Guard:
     queued = environment.queued
     kinds = [("", "v1", ["pods"])]
     if queued:
-        kinds += [("batch", "v1", ["jobs"]), *((f.group, f.version, [f.resource]) for f in frameworks(environment))]
+        kinds += [("batch", "v1", ["jobs"]), ("apps", "v1", ["deployments", "statefulsets"])]
+        kinds += [*((f.group, f.version, [f.resource]) for f in frameworks(environment))]
     return Guard(
         DELETIONS,
         kinds,
@@ -1132,18 +1189,31 @@ def _queue_guard() -> Guard:
 
 def _claim_guards() -> Iterator[Guard]:
     """Claims of devices and their templates. What a pod's template makes is a claim, and is judged once more then."""
+    counted = """variables.requests.map(r, r.exactly.deviceClassName + '-' + string(r.exactly.count)).join('-')"""
+    made = f"""(has(object.metadata.annotations) && {_cel(CLAIM_OF_POD)} in object.metadata.annotations)
+        || (has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(o, {_CONTROLS}))"""
+    named = f"(object.metadata.name == {counted} || object.metadata.name.startsWith({counted} + '.'))"
+    rules = {
+        # The cluster takes a claim for a pod's own by these two, whatever it asks for.
+        "resourceclaims": {
+            **_CLAIM_RULES,
+            "gpu-11": f"request.userInfo.username in {_cel(list(CLAIM_CONTROLLERS))} || !({made})",
+        },
+        # The queue counts a template when work comes, and claims are made from what has that name by then.
+        "resourceclaimtemplates": {rule: f"({text}) && {named}" for rule, text in _CLAIM_RULES.items()},
+    }
     for what, spec in {"resourceclaims": "object.spec", "resourceclaimtemplates": "object.spec.spec"}.items():
         lists = {field: f"{spec}.devices.{field}" for field in ("requests", "config")}
         yield Guard(
             f"tenancy-{what}",
             [("resource.k8s.io", "v1", [what])],
-            _CLAIM_RULES,
+            rules[what],
             {
                 # The API server hands over a list that nobody wrote as null.
                 **{name: f"has({at}) && {at} != null ? {at} : []" for name, at in lists.items()},
                 "allowedClasses": _listed(words.ALLOWED_DEVICE_CLASSES),
             },
-            _changed("spec"),
+            _changed("spec", "metadata.annotations", "metadata.ownerReferences"),
         )
 
 

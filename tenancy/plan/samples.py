@@ -46,6 +46,11 @@ def claim_spec(class_name: str, *counts: int) -> Object:
     return {"devices": {"requests": requests}}
 
 
+def template_name(class_name: str, *counts: int) -> str:
+    """What gpu-12 wants a template with these requests to be called."""
+    return "-".join(f"{class_name}-{count}" for count in counts)
+
+
 def sample_to_create(
     kind: str, environment: Environment, tenant: Tenant, namespace: Namespace, wanted: Mapping[str, int]
 ) -> Object:
@@ -56,7 +61,8 @@ def sample_to_create(
     ((flavor, count),) = wanted.items()
     body = {"spec": {"spec": claim_spec(device_class(flavor), count)}}
     where = tenant.namespace_name(namespace)
-    template = manifest("resource.k8s.io/v1", "ResourceClaimTemplate", NAME, _LABELS, body, namespace=where)
+    name = template_name(device_class(flavor), count)
+    template = manifest("resource.k8s.io/v1", "ResourceClaimTemplate", name, _LABELS, body, namespace=where)
     return {"apiVersion": "v1", "kind": "List", "items": [template, workload]}
 
 
@@ -72,6 +78,7 @@ def sample(
     tolerations: list[dict[str, str]] = []
     selector: dict[str, str] = {}
     notes: dict[str, str] = {}
+    template = "-".join(template_name(device_class(flavor), count) for flavor, count in wanted.items())
     for flavor, count in wanted.items():
         if flavor not in tenant.gpus:
             known = ", ".join(nearest(flavor, tenant.gpus)) or "no flavor at all"
@@ -120,7 +127,7 @@ def sample(
                 },
             }
         ],
-        **({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": NAME}]} if claimed else {}),
+        **({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": template}]} if claimed else {}),
         **({"tolerations": tolerations, "nodeSelector": selector} if wanted else {}),
     }
     if tenant.sandboxed:

@@ -630,9 +630,11 @@ _ALL = (
     ),
     Rule(
         "gpu-08",
-        "a device claim asks for a number of devices of granted classes, and for nothing else",
-        "all devices, another class, a device's own settings or a taint's toleration reach other tenants' GPUs",
-        "name a granted class and a count under exactly; drop config, adminAccess, capacity and tolerations",
+        "a device claim asks for a number of devices of granted classes, and a template of one is called by them",
+        "all devices, another class, a device's own settings or a taint's toleration reach other tenants' GPUs; under "
+        "the name of a template that was counted another takes more",
+        "name a granted class and a count under exactly; drop config, adminAccess, capacity and tolerations; call a "
+        "template <class>-<count>, such as a100-2, and what follows it after a dot",
         _CRITICAL,
     ),
     Rule(
@@ -641,6 +643,12 @@ _ALL = (
         "with NVIDIA's NRI plugin an annotation of a pod names the GPUs that it gets",
         "set cdi.nriPluginEnabled to false",
         _CRITICAL,
+    ),
+    Rule(
+        "gpu-11",
+        "a pod's own claims are made by the cluster, from the pod's template",
+        "a claim that passes for a pod's own gives it devices that the queue never counted",
+        "drop the controller from ownerReferences and resource.kubernetes.io/pod-claim-name; name the claim in the pod",
     ),
     Rule(
         "gpu-10",
@@ -866,6 +874,13 @@ _ALL = (
         "work goes with its pods",
         "pods that stay behind their work hold GPUs that the queue has given to others",
         "delete it with propagationPolicy Background or Foreground, as kubectl does without --cascade=orphan",
+    ),
+    Rule(
+        "kueue-26",
+        "of a Ray cluster the queue counts every pod for as long as it is there",
+        "workers beside those that are counted, or after its end, run on GPUs that others were promised",
+        "set minReplicas no higher than replicas; of a RayJob drop ttlSecondsAfterFinished, deletionStrategy and "
+        "clusterSelector",
     ),
     Rule(
         "quota-04",

@@ -102,8 +102,9 @@ def test_every_attack_names_a_rule_or_a_control(offline: tuple[Attack, ...]) -> 
 
 
 def test_the_catalogue_says_which_rules_are_attacked(loaded: Loaded, tmp_path: Path) -> None:
-    both = (*_all(loaded), *_all(by_claim(tmp_path / "small").load()))
-    assert {a.rule for a in both if not a.skipped} - CONTROLS == {*RULES_ATTACKED}
+    kinds = load(local(tmp_path / "kinds", kinds=FRAMEWORKS))
+    every = (*_all(loaded), *_all(by_claim(tmp_path / "small").load()), *_all(kinds))
+    assert {a.rule for a in every if not a.skipped} - CONTROLS == {*RULES_ATTACKED}
 
 
 BEHIND = {denial.guard("tenancy-pods", rule) for rule in (*BACKSTOPS, "id-07", "sched-02")}

@@ -68,9 +68,8 @@ class Held:
     """Of the pod, as they stand."""
 
     def at(self, what: str) -> str:
-        return group("batch/v1" if what.startswith("jobs") else "v1", self.place.name, what).replace(
-            "/apis/v1", "/api/v1"
-        )
+        version = {"jobs": "batch/v1", "deployments": "apps/v1"}.get(what.partition("/")[0], "v1")
+        return group(version, self.place.name, what).replace("/apis/v1", "/api/v1")
 
     def _update(
         self, name: str, rule: str, what: str, good: Any, at: str, bad: Any, who: Identity | None, kind: str = MERGE
@@ -144,6 +143,9 @@ class Held:
         for slug, bad in (("longer", str(4 * 86400)), ("endless", None)):
             yield self._update(slug, "kueue-10", "jobs/held", timed, f"{label}{escaped(RUN_TIME)}", bad, me)
         yield self._delete("orphan", "kueue-25", "jobs/held", "propagationPolicy", "Orphan", "Foreground")
+        yield self._delete(
+            "orphan-deployment", "kueue-25", "deployments/held", "propagationPolicy", "Orphan", "Foreground"
+        )
         yield self._delete("as-the-server-does", "kueue-25", "jobs/held", "propagationPolicy", None, "Background")
         yield self._delete("orphan-as-before", "kueue-25", "jobs/held", "orphanDependents", True, False)
 
@@ -161,7 +163,7 @@ def held(cluster: Cluster) -> Iterator[Held]:
         until(lambda: _active(cluster.api.request("GET", queue)) == (policy != "None"), f"the queue is {policy}")
 
     pod = put(place.pod(), "/metadata/name", "held")
-    made = [pod, workload("Job", pod)]
+    made = [pod, workload("Job", pod), workload("Deployment", pod)]
     stop("Hold")
     try:
         answers = [
@@ -184,8 +186,8 @@ def _active(answer: Answer) -> bool:
 
 def test_work_that_waits_cannot_be_changed_into_work_that_does_not(cluster: Cluster, held: Held) -> None:
     assert gaps(cluster, list(held.attacks())) == []
-    left = [cluster.api.request("GET", held.at(f"{what}/held")).status for what in ("pods", "jobs")]
-    assert left == [200, 200], "a deletion with options of its own is a dry run too"
+    left = [cluster.api.request("GET", held.at(f"{what}/held")).status for what in ("pods", "jobs", "deployments")]
+    assert left == [200, 200, 200], "a deletion with options of its own is a dry run too"
 
 
 @pytest.fixture(scope="module")

@@ -341,6 +341,31 @@ def scaled(cluster: Cluster) -> Iterator[tuple[Place, str]]:
     cluster.api.request("DELETE", f"{path}/{made['metadata']['name']}?propagationPolicy=Background")
 
 
+def test_who_may_not_use_gpus_changes_no_program_that_runs_on_them(cluster: Cluster) -> None:
+    place = next(p for p in cluster.scene.manned if p.tenant.gpu_users and p.developer != p.without_grant)
+    made = place.pod({next(iter(place.held)): 1})
+    path = collection("v1", "Pod", place.name)
+    answer = cluster.api.request("POST", path, made, place.developer)
+    assert answer.ok, answer.message
+    there = f"{path}/{made['metadata']['name']}"
+    try:
+        (container,) = made["spec"]["containers"]
+        same = {"metadata": {"labels": {"note": "hello"}}, "spec": {"containers": [_image_of(container)]}}
+        other = put(same, "/spec/containers/0/image", container["image"].replace(":", "-2:", 1))
+        guard = cluster.scene.guard("gpu-10", "pods")
+        request = Request("PATCH", there, other, place.without_grant, STRATEGIC)
+        sentence = "run a program of its own on somebody else's GPU"
+        more = attack("gpu-10-image", "gpu-10", sentence, guard, request, twin_body=same)
+        granted = replace(more, id="gpu-10-image-granted", twin=replace(request, who=place.developer))
+        refused_by(cluster, "gpu-10", [more, granted])
+    finally:
+        cluster.api.request("DELETE", f"{there}?gracePeriodSeconds=0")
+
+
+def _image_of(container: Object) -> Object:
+    return {key: container[key] for key in ("name", "image")}
+
+
 def test_who_may_not_use_gpus_does_not_scale_what_others_made(cluster: Cluster, scaled: tuple[Place, str]) -> None:
     place, path = scaled
     guard = cluster.scene.guard("gpu-10", "deployments/scale")

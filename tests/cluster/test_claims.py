@@ -238,7 +238,7 @@ def tenancy(cluster: Cluster, *arguments: str) -> str:
 _NOWHERE = {"gpu-01-pod-runtime-class", "gpu-01-node-runtime", "gpu-10"}
 NO_OCCASION = {
     "dra": _NOWHERE | {"gpu-07-pod-claim", "rbac-operator-resourceclaim"},
-    "plugin": _NOWHERE | {"gpu-08-resourceclaim"},
+    "plugin": _NOWHERE | {"gpu-08-resourceclaim", "gpu-11-claim"},
 }
 """Attacks on claims and devices that an environment of that kind is not asked."""
 
@@ -490,8 +490,8 @@ def test_the_second_claim_is_refused_when_both_together_are_too_much(dra: Cluste
 
 def test_a_templates_claim_is_refused_by_the_quota_when_a_pod_asks_for_it(dra: Cluster) -> None:
     place = dra.place("fraud--train")
-    too_many = claim("a100", 17, name="many", plural=TEMPLATES)
-    pod = _claiming(place, "a100", "many", template=True)
+    too_many = claim("a100", 17, plural=TEMPLATES)
+    pod = _claiming(place, "a100", "a100-17", template=True)
     with standing(dra, place, too_many, pod):
         until(lambda: "exceeded quota: tenant" not in _events(dra, place), "the claim's maker has met the quota")
         assert dra.api.items(group(API, place.name, "resourceclaims")) == []

@@ -152,7 +152,8 @@ def test_a_tenants_claims_may_name_its_own_flavors_alone(dra: Plan) -> None:
 
 def test_claims_and_their_templates_are_guarded(dra: Plan) -> None:
     guards = _guards(dra)
-    assert guards["tenancy-resourceclaims"] == guards["tenancy-resourceclaimtemplates"] == ["gpu-08"]
+    assert guards["tenancy-resourceclaims"] == ["gpu-08", "gpu-11"]
+    assert guards["tenancy-resourceclaimtemplates"] == ["gpu-08"]
 
 
 def test_beside_claims_the_same_rules_stand_in_the_same_guards(dra: Plan, plan: Plan) -> None:

@@ -10,14 +10,14 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import incompatible
 from tenancy.live import denial
 from tenancy.live.api import Identity
-from tenancy.live.attacks.model import ABSENT, MERGE, Attack, Request, attack, group, put, skipped
+from tenancy.live.attacks.model import ABSENT, MERGE, Attack, Request, attack, escaped, group, put, skipped
 from tenancy.live.attacks.pods import ALL_KINDS, LIMITS, Case, attack_of, kinds_of
 from tenancy.live.attacks.scene import POD_NAME, Place, Scene
 from tenancy.plan import quotas
 from tenancy.plan.devices import DRIVER, DRIVER_CLASSES, claimable, device_class, granted_classes
-from tenancy.plan.guards import MOST_DEVICES
+from tenancy.plan.guards import CLAIM_OF_POD, MOST_DEVICES
 from tenancy.plan.model import Object
-from tenancy.plan.samples import claim_spec
+from tenancy.plan.samples import claim_spec, template_name
 from tenancy.spec.tenant import Role
 
 API = "resource.k8s.io/v1"
@@ -34,11 +34,14 @@ SETTINGS = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "s
 CLAIMED = [{"name": "gpu", "resourceClaimName": "gpu"}]
 
 _GONE = f"{POD_NAME}-not-there"
+_PASSED_OFF = "have a claim of its own taken for one that its pod's template made"
+_NOBODY = {"apiVersion": "v1", "kind": "Pod", "name": _GONE, "uid": "0b1c0000-0000-4000-8000-000000000000"}
 _NOTE = {"metadata": {"annotations": {"bank.example/note": "hello"}}}
 
 
-def claim(class_name: str, *counts: int, name: str = POD_NAME, plural: str = CLAIMS) -> Object:
+def claim(class_name: str, *counts: int, name: str = "", plural: str = CLAIMS) -> Object:
     """A claim of devices, or the template of one: a request for each count, one device if there is none."""
+    name = name or (POD_NAME if plural == CLAIMS else template_name(class_name, *(counts or (1,))))
     kind = "ResourceClaim" if plural == CLAIMS else "ResourceClaimTemplate"
     empty = {"apiVersion": API, "kind": kind, "metadata": {"name": name}}
     return put(empty, FORMS[plural], claim_spec(class_name, *(counts or (1,))))
@@ -80,6 +83,7 @@ def _without_claims(scene: Scene, home: Place) -> Iterator[Attack]:
         yield attack_of(scene, home, Case("gpu-07", "claim", sentence, "/spec/resourceClaims", CLAIMED), kind)
     reason = "GPUs are extended resources here: the quota refuses every claim, whatever it says"
     yield skipped("gpu-08-resourceclaim", "gpu-08", "claim more than was granted", reason)
+    yield skipped("gpu-11-claim", "gpu-11", _PASSED_OFF, reason)
     for place in scene.manned:
         yield from no_claims(place)
     yield from no_rights(home)
@@ -116,10 +120,12 @@ def said_by_claims(scene: Scene, place: Place) -> Iterator[Attack]:
     if flavor is None:
         reason = "no manned namespace holds a GPU, so no claim would be admitted"
         yield skipped("gpu-08-resourceclaim", "gpu-08", "claim more than was granted", reason)
+        yield skipped("gpu-11-claim", "gpu-11", _PASSED_OFF, reason)
         return
     for case in _claim_cases(device_class(flavor)):
         for plural in FORMS:
             yield claim_form(scene, place, case, flavor, plural)
+    yield from _passed_off(scene, place, device_class(flavor))
     for plural in FORMS:
         # Without the namespace's label, which ns-01 keeps, the API server refuses before the guard is asked.
         yield claim_form(scene, place, admin_access("api-validation"), flavor, plural, denier=denial.API_VALIDATION)
@@ -153,6 +159,26 @@ def _claim_cases(mine: str) -> Iterator[Case]:
     _, foreign = claim_spec(DRIVER_CLASSES[0], 1, 1)["devices"]["requests"]
     sentence = "hide a foreign class behind one of its own"
     yield Case("gpu-08", "second-request", sentence, second, foreign, base=requested)
+
+
+def _passed_off(scene: Scene, place: Place, mine: str) -> Iterator[Attack]:
+    """Claims that nobody counts, for work that was counted."""
+    made = put(claim(mine), "/metadata/annotations", {"bank.example/note": "hello"})
+    made = put(made, "/metadata/ownerReferences", [{**_NOBODY, "controller": False}])
+    path, guard = group(API, place.name, CLAIMS), scene.guard("gpu-11", CLAIMS)
+    for name, at, bad, good in (
+        ("owner", "/metadata/ownerReferences/0/controller", True, False),
+        ("note", f"/metadata/annotations/{escaped(CLAIM_OF_POD)}", "gpu", ABSENT),
+    ):
+        request = Request("POST", path, put(made, at, bad), place.developer)
+        yield attack(f"gpu-11-claim-{name}", "gpu-11", _PASSED_OFF, guard, request, twin_body=put(made, at, good))
+    path, guard = group(API, place.name, TEMPLATES), scene.guard("gpu-08", TEMPLATES)
+    sentence, made = "put a larger template in the place of one that was counted", claim(mine, plural=TEMPLATES)
+    for name, bad in (("free", "any"), ("less", template_name(mine, 2)), ("longer", f"{template_name(mine, 1)}-a")):
+        request = Request("POST", path, put(made, "/metadata/name", bad), place.developer)
+        yield attack(f"gpu-08-template-called-{name}", "gpu-08", sentence, guard, request, twin_body=made)
+    request = Request("POST", path, put(made, f"/spec/spec{EXACTLY}/count", 2), place.developer)
+    yield attack("gpu-08-template-count", "gpu-08", sentence, guard, request, twin_body=made)
 
 
 def admin_access(rule: str) -> Case:

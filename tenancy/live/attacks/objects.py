@@ -123,6 +123,8 @@ def _identities(scene: Scene) -> Iterator[Attack]:
     at = f"/metadata/annotations/{escaped('eks.amazonaws.com/role-arn')}"
     arn = "arn:aws:iam::111122223333:role/another-tenant"
     yield _create(scene, owned, "id-01", "role", sentence, plain, at, arn, owner)
+    never, at_end = "keep an account for ever, and what waits for its end", ["bank.example/keep"]
+    yield _create(scene, owned, "avail-03", "finalizer", never, plain, "/metadata/finalizers", at_end, owner)
     patch = {"metadata": {"annotations": {"bank.example/note": "hello"}}}
     there = core(owned.name, "serviceaccounts", "default")
     request = Request("PATCH", there, put(patch, at, arn), owner, MERGE)

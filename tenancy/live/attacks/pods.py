@@ -179,7 +179,7 @@ def pod_attacks(scene: Scene) -> Iterator[Attack]:
     yield _named_node(scene, home)
     yield from _runtime_class(scene, home)
     yield _tracked(scene, home)
-    yield from _finalized(scene, home)
+    yield from _of_its_own(scene, home)
     if not home.environment.devices_by_claim:
         yield from _gpu_tolerations(scene, home)
     yield from _withheld(scene)
@@ -405,11 +405,20 @@ def _tracked(scene: Scene, place: Place) -> Attack:
     )
 
 
-def _finalized(scene: Scene, place: Place) -> Iterator[Attack]:
-    """Work that is deleted and stays: its queue takes it for gone, and its pods run on."""
+def _of_its_own(scene: Scene, place: Place) -> Iterator[Attack]:
+    """What work says beside its pods. Deleted and still there, its queue takes it for gone, and its pods run on."""
     for kind in kinds_of(place):
         if kind != "Pod":
             path, made = collection(of_api(kind), kind, place.name), workload(kind, place.pod())
+            charged = put(made, "/metadata/labels/team", place.tenant.team)
+            yield attack(
+                f"cost-01-{kind.lower()}-own",
+                "cost-01",
+                f"through a {kind}: have the queue count it for another team",
+                scene.guard("cost-01", path.rpartition("/")[2]),
+                Request("POST", path, put(charged, "/metadata/labels/team", "another-team"), place.developer),
+                twin_body=charged,
+            )
             yield attack(
                 f"avail-03-{kind.lower()}-own",
                 "avail-03",

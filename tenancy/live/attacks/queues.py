@@ -101,6 +101,8 @@ def queue_attacks(scene: Scene) -> Iterator[Attack]:
     yield from _notes(scene, home)
     yield from _run_time(scene)
     yield from _beside(scene, home)
+    yield from _ray(scene, home)
+    yield from _runtimes(scene)
     yield from _limits(scene, home)
     yield from _alike(scene, home)
     for one, other in scene.pairs():
@@ -255,6 +257,11 @@ def _notes(scene: Scene, place: Place) -> Iterator[Attack]:
         for kind in kinds or all_kinds(place):
             at, made = _label(kind, DOMAIN + name, field), _in_queue(kind, _labelled(place, kind, field))
             yield _through(scene, place, "kueue-08", slug, sentence, kind, at, "1", base=made)
+    if "JobSet" in kinds_of(place):
+        at = "/spec/replicatedJobs/0/template/metadata/labels"
+        made = put(work(place, "JobSet"), at, {"bank.example/note": "hello"})
+        at, sentence = f"{at}/{escaped(DOMAIN + 'prebuilt-workload-name')}", "have its jobs take another's quota"
+        yield _through(scene, place, "kueue-08", "of-its-jobs", sentence, "JobSet", at, "1", base=made)
     at = _label("Pod", "provreq.kueue.x-k8s.io/ValidUntilSeconds", "annotations")
     tell = "tell the autoscaler how long to hold machines for it"
     made = _labelled(place, "Pod", "annotations")
@@ -324,6 +331,38 @@ def _beside(scene: Scene, place: Place) -> Iterator[Attack]:
                 ("kueue-08", f"/metadata/annotations/{escaped(DOMAIN + 'role-hash')}", "abcd1234", ABSENT),
             ):
                 yield _through(scene, place, rule, slug, hidden, kind, f"{at}{below}{field}", bad, good, base=made)
+
+
+def _runtimes(scene: Scene) -> Iterator[Attack]:
+    """A TrainJob's GPUs are its runtime's, or its own, and in no template of it."""
+    place = next((p for p in scene.manned if p.tenant.gpu_users and p.developer != p.without_grant), None)
+    if place and TRAIN_JOB in all_kinds(place):
+        path = collection(of_api(TRAIN_JOB), TRAIN_JOB, place.name)
+        sentence, guard = "train on GPUs without having been granted them", scene.guard("gpu-10", "trainjobs")
+        request = Request("POST", path, work(place, TRAIN_JOB), place.without_grant)
+        yield attack("gpu-10-trainjob-not-granted", "gpu-10", sentence, guard, request, twin_who=place.developer)
+
+
+def _ray(scene: Scene, place: Place) -> Iterator[Attack]:
+    """What KubeRay makes beside what is counted."""
+    more, longer = "have more workers than are counted", "keep its GPUs after its end"
+    pods = {"metadata": {"annotations": {"bank.example/note": "hello"}}, "spec": place.pod()["spec"]}
+    for kind, spec in (("RayCluster", "/spec"), ("RayJob", "/spec/rayClusterSpec")):
+        if kind not in kinds_of(place):
+            continue
+        made = put(work(place, kind), f"{spec}/workerGroupSpecs", _workers(pods))
+        made = put(made, f"{spec}/workerGroupSpecs/0/maxReplicas", 2)
+        at = f"{spec}/workerGroupSpecs/0/minReplicas"
+        yield _through(scene, place, "kueue-26", "least-workers", more, kind, at, 2, 1, base=made)
+        at = f"{spec}/headGroupSpec/enableIngress"
+        yield _through(scene, place, "net-01", "ingress", "be published", kind, at, True, False)
+    if not {"RayCluster", "RayJob"} & {*kinds_of(place)}:
+        yield skipped("kueue-26-ray", "kueue-26", more, "the environment queues no Ray clusters")
+    if "RayJob" in kinds_of(place):
+        at = "/spec/ttlSecondsAfterFinished"
+        yield _through(scene, place, "kueue-26", "after-its-end", longer, "RayJob", at, 86400, 0)
+        policy = {"onSuccess": {"policy": "DeleteNone"}, "onFailure": {"policy": "DeleteNone"}}
+        yield _through(scene, place, "kueue-26", "for-ever", longer, "RayJob", "/spec/deletionStrategy", policy)
 
 
 def _limits(scene: Scene, place: Place) -> Iterator[Attack]:
