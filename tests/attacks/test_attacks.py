@@ -102,7 +102,7 @@ def test_every_attack_names_a_rule_or_a_control(offline: tuple[Attack, ...]) -> 
 
 
 def test_the_catalogue_says_which_rules_are_attacked(loaded: Loaded, tmp_path: Path) -> None:
-    kinds = load(local(tmp_path / "kinds", kinds=FRAMEWORKS))
+    kinds = load(local(tmp_path / "kinds" / "local", kinds=FRAMEWORKS))
     every = (*_all(loaded), *_all(by_claim(tmp_path / "small").load()), *_all(kinds))
     assert {a.rule for a in every if not a.skipped} - CONTROLS == {*RULES_ATTACKED}
 
