@@ -1,11 +1,12 @@
 """What collects metrics and who sees them: objects for a Prometheus Operator, the tenants' way in, exporters' values.
 
-A tenant asks through two proxies in one pod. kube-rbac-proxy takes a token and the parameter `namespace`, and asks the
-API server whether who has that token may do with pods of that namespace what its request is (a GET is a `get`);
-prom-label-proxy then puts `namespace` into every selector of the query. So whoever may read a namespace's pods reads
-its series: nobody is listed a second time, and nothing here changes with tenants.
+A tenant asks through two proxies in one pod. kube-rbac-proxy takes a token and the URL's parameters `namespace`, and
+asks the API server of each whether who has that token may read the logs of its pods; prom-label-proxy then puts what
+it was given as `namespace` into every selector of the query. So whoever may read a namespace's logs reads its series:
+nobody is listed a second time, and nothing here changes with tenants.
 
-Sources: prometheus-operator v0.93.0 CRDs; prom-label-proxy v0.11.1 `main.go`; kube-rbac-proxy `examples/rewrites`;
+Sources: prometheus-operator v0.93.0 CRDs; prom-label-proxy v0.11.1 `main.go`, `injectproxy/routes.go`;
+kube-rbac-proxy `examples/rewrites`, `pkg/proxy/proxy.go`;
 gpu-operator `values.yaml` (dcgmExporter.config); kube-state-metrics' chart `values.yaml`; OpenCost and Kubecost charts.
 """
 
@@ -203,7 +204,9 @@ def _view(environment: Environment) -> Iterator[Object]:
             "subjects": [{"kind": "ServiceAccount", "name": VIEW, "namespace": metrics.namespace}],
         },
     )
-    asks = {"apiVersion": "v1", "resource": "pods", "namespace": "{{ .Value }}"}
+    # prom-label-proxy takes namespaces from a body too, which kube-rbac-proxy never reads. A request with a body is a
+    # POST, asked about as `create`: of logs nobody may, of pods whoever runs work.
+    asks = {"apiVersion": "v1", "resource": "pods", "subresource": "log", "namespace": "{{ .Value }}"}
     config = {"authorization": {"rewrites": {"byQueryParameter": {"name": ASKED}}, "resourceAttributes": asks}}
     yield own("v1", "ConfigMap", {"data": {"config.yaml": yaml.safe_dump(config, sort_keys=False)}})
     # On a cluster of ours every node has a taint. Of another's nobody knows which nodes are the platform's.

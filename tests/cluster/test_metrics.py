@@ -379,18 +379,27 @@ def deployment(loaded: Loaded) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(("namespace", "allowed"), [("fraud--train", True), ("research--main", False)])
-def test_who_may_read_the_pods_of_a_namespace_may_ask_for_its_series(
-    admin: Api, loaded: Loaded, namespace: str, allowed: bool
+@pytest.mark.parametrize(
+    ("namespace", "verb", "allowed"),
+    [
+        ("fraud--train", "get", True),
+        ("research--main", "get", False),
+        ("fraud--train", "create", False),
+    ],
+)
+def test_who_may_read_the_logs_of_a_namespace_may_ask_for_its_series_and_only_by_get(
+    admin: Api, loaded: Loaded, namespace: str, verb: str, allowed: bool
 ) -> None:
-    """What kube-rbac-proxy asks the API server, with a person of a tenant and the attributes of its configuration."""
+    """What kube-rbac-proxy asks the API server, with a person of a tenant and the attributes of its configuration; it
+    calls a POST `create`."""
     (config,) = [item for item in collected(loaded) if item["kind"] == "ConfigMap"]
     asked = yaml.safe_load(config["data"]["config.yaml"])["authorization"]["resourceAttributes"]
     attributes = {
         "namespace": asked["namespace"].replace("{{ .Value }}", namespace),
         "version": asked["apiVersion"],
         "resource": asked["resource"],
-        "verb": "get",
+        "subresource": asked["subresource"],
+        "verb": verb,
     }
     review = {
         "apiVersion": "authorization.k8s.io/v1",
@@ -399,6 +408,18 @@ def test_who_may_read_the_pods_of_a_namespace_may_ask_for_its_series(
     }
     answer = admin.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review, CREATE)
     assert answer["status"]["allowed"] is allowed
+
+
+@pytest.mark.usefixtures("admin")
+def test_the_label_proxy_answers_a_body_that_names_the_other_tenant(view: str) -> None:
+    """Why nobody may have the right that a POST asks for."""
+    body = urllib.parse.urlencode({"query": "kube_pod_info", "namespace": "research--main"}).encode()
+
+    def seen() -> set[str]:
+        with urllib.request.urlopen(f"{view}/api/v1/query?namespace=fraud--train", body, timeout=20) as answer:
+            return {each["metric"]["namespace"] for each in json.load(answer)["data"]["result"]}
+
+    until(lambda: seen() == set(PAIR.values()), "the answer has both")
 
 
 # An operator

@@ -23,6 +23,7 @@ from tenancy.components.scope import Scope
 from tenancy.lab import metrics as exporters
 from tenancy.lab import prometheus, tools
 from tenancy.plan import Plan, make_plan
+from tenancy.plan.access import cluster_roles
 from tenancy.plan.alerts import rule_file
 from tenancy.plan.metrics import COUNTERS, exporter_values, metrics_objects, routes
 from tenancy.plan.render import papers
@@ -30,6 +31,7 @@ from tenancy.plan.services import services_plan
 from tenancy.rules.objects import object_findings
 from tenancy.spec import Environment, Loaded, load, on_lab
 from tenancy.spec.metrics import Collector, Metrics
+from tenancy.spec.tenant import Role
 from tests.conftest import SpecFolder
 from tests.judges import ec2_types, folder
 from tests.unit.test_components import register
@@ -116,6 +118,31 @@ def test_the_proxy_that_trusts_everybody_listens_to_its_own_pod_alone(watched: L
     by_name = {each["name"]: each["args"] for each in deployment["spec"]["template"]["spec"]["containers"]}
     assert "-insecure-listen-address=127.0.0.1:8080" in by_name["label"]
     assert "--upstream=http://127.0.0.1:8080/" in by_name["token"]
+
+
+READS, POSTS, PUTS = "get", "create", "update"
+"""What kube-rbac-proxy asks the API server of a GET, a POST and a PUT (`pkg/proxy/proxy.go`)."""
+
+
+def asked_about(loaded: Loaded) -> tuple[str, str]:
+    """API group, and resource with its subresource, as a role names them."""
+    (config,) = of_kind(loaded, "ConfigMap")
+    asked = yaml.safe_load(config["data"]["config.yaml"])["authorization"]["resourceAttributes"]
+    return asked.get("apiGroup", ""), "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
+
+
+def verbs_on(rules: list[dict[str, Any]], group: str, resource: str) -> set[str]:
+    return {v for rule in rules if group in rule["apiGroups"] and resource in rule["resources"] for v in rule["verbs"]}
+
+
+def test_every_persona_asks_for_its_series_by_get_and_none_by_what_has_a_body(watched: Loaded) -> None:
+    """A body's namespaces reach prom-label-proxy, and kube-rbac-proxy never saw them."""
+    roles = {role["metadata"]["name"]: role["rules"] for role in cluster_roles(watched.environment)}
+    may = {name: verbs_on(rules, *asked_about(watched)) for name, rules in roles.items() if name != "tenancy-gpu-user"}
+    assert set(may) == {f"tenancy-{role}" for role in Role}
+    assert [name for name, verbs in may.items() if READS not in verbs] == []
+    assert {name: verbs & {POSTS, PUTS} for name, verbs in may.items() if verbs & {POSTS, PUTS}} == {}
+    assert {POSTS, PUTS} <= verbs_on(roles["tenancy-developer"], "", "pods"), "a right on pods would let a POST in"
 
 
 def test_the_engine_is_told_of_each_object_under_one_component(watched: Loaded) -> None:
