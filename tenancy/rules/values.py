@@ -60,6 +60,13 @@ def name_misfit(name: str, longest: int) -> str | None:
     return None
 
 
+def tenants_name(namespace: str) -> str | None:
+    """name-01: a namespace of the platform's that is a tenant's, or would be one day. Guards judge nobody there."""
+    if words.SEPARATOR in namespace:
+        return f"{namespace!r}, which is how a tenant's namespaces are called"
+    return None
+
+
 def unenforced_quota_keys(keys: Collection[str]) -> list[str]:
     """quota-01: keys that the API server would refuse, or store and never count."""
 

@@ -21,6 +21,7 @@ from tenancy.rules.values import (
     foreign_subject,
     gpu_keys,
     moving_image,
+    tenants_name,
     unenforced_quota_keys,
     wide_range,
 )
@@ -124,7 +125,8 @@ class Platform(Spec):
     namespaces: tuple[Slug, ...] = Field(
         (),
         description="Namespaces of the platform's own services (monitoring, operators): guards judge nobody "
-        f"there. Always among them: {', '.join(words.SYSTEM_NAMESPACES)}.",
+        "there, so none is called as a tenant's may be, <tenant>--<part>."
+        f" Always among them: {', '.join(words.SYSTEM_NAMESPACES)}.",
     )
     chart_mirror: _Mirror | None = Field(
         None,
@@ -145,6 +147,10 @@ class Platform(Spec):
         if given := foreign_subject("Group", self.group):
             change = "name a group of the platform team; EKS gives nobody system:masters"
             yield broken(("group",), "rbac-05", given, change)
+        for i, name in enumerate(self.namespaces):
+            if given := tenants_name(name):
+                change = "name a namespace of the platform's own, without '--'"
+                yield broken(("namespaces", i), "name-01", given, change)
 
 
 class Cni(StrEnum):

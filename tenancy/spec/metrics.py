@@ -9,7 +9,8 @@ from typing import Annotated
 from pydantic import Field
 
 from tenancy.catalog import vocabulary as words
-from tenancy.spec.base import Flag, Form, LabelValue, Mail, Mistake, Quantity, Slug, Spec
+from tenancy.rules.values import tenants_name
+from tenancy.spec.base import Flag, Form, LabelValue, Mail, Mistake, Quantity, Slug, Spec, broken
 from tenancy.spec.queues import Duration, seconds
 
 
@@ -109,6 +110,8 @@ class Metrics(Spec):
                     "said to the Prometheus that is installed here",
                 )
                 yield Mistake((name,), given, rule, f"drop {name}, or write collector: install")
+        if given := tenants_name(self.namespace):
+            yield broken(("namespace",), "name-01", given, "name a namespace of the platform's own, without '--'")
         for tier, wait in self.longest_wait.items():
             if seconds(wait) > LONGEST_WAIT:
                 given, rule = f"{tier}: {wait}", "Kueue tells waits apart up to 10240 s"

@@ -102,6 +102,8 @@ CASES = (
     Case("part", "name-01", FRAUD, "namespaces[0].name", "name: train", "name: Train", "name: train"),
     Case("short part", "name-01", RESEARCH, "namespaces[0]", "people:", "namespaces: [Main]\npeople:", "namespaces: [main]\npeople:"),
     Case("pool", "name-01", ENV, "pools.Train", "  train: {inst", "  Train: {inst", "  train: {inst"),
+    Case("a tenant's namespace as the platform's", "name-01", ENV, "platform.namespaces[0]", "namespaces: [monitoring]", "namespaces: [fraud--train]", "namespaces: [fraud-train]"),
+    Case("metrics in a tenant's namespace", "name-01", ENV, "metrics.namespace", "buckets:", "metrics: {collector: existing, namespace: fraud--train}\nbuckets:", "metrics: {collector: existing, namespace: fraud-train}\nbuckets:"),
     Case("two tenants, one name", "name-02", RESEARCH, "tenant", "tenant: research", "tenant: fraud", "tenant: research"),
     Case("two parts, one name", "name-02", FRAUD, "namespaces[1].name", "name: serve", "name: train", "name: served"),
     Case("twin flavors", "name-02", ENV, "flavors.again", "pools:", "  again: {gpu: l4, share: time-slicing}\npools:", "  again: {gpu: l4}\npools:"),
