@@ -88,6 +88,8 @@ class ClusterPlan:
     region: str
     account: str
     network: NetworkPlan
+    service_cidr: str
+    """Empty: EKS chooses."""
     roles: dict[str, identity.Role]
     """By purpose."""
     boundary: str
@@ -135,6 +137,7 @@ def cluster_plan(environment: Environment) -> ClusterPlan | None:
         region=aws.region,
         account=aws.account,
         network=_network(environment),
+        service_cidr=environment.cluster.service_cidr or "",
         roles=identity.roles(environment),
         boundary=aws.permissions_boundary or "",
         key=aws.encryption_key or "",

@@ -49,6 +49,9 @@ _PRIVATE = tuple(
 )
 
 
+_SERVICES_WITHIN = tuple(map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
+
+
 def name_misfit(name: str, longest: int) -> str | None:
     """name-01."""
     if not DNS_LABEL.fullmatch(name):
@@ -168,14 +171,22 @@ def whole_private(cidrs: Collection[str]) -> str | None:
     return None
 
 
-def inside(cidr: str, ranges: Collection[str]) -> str | None:
+def inside(cidr: str, ranges: Collection[str], whose: str = "nodes and pods") -> str | None:
     """net-05: a range that holds addresses of the cluster's own."""
     network = ipaddress.ip_network(cidr, strict=False)
     for text in ranges:
         own = ipaddress.ip_network(text, strict=False)
         if own.version == network.version and own.overlaps(network):
-            return f"{cidr!r}, which overlaps {text}, where nodes and pods are"
+            return f"{cidr!r}, which overlaps {text}, where {whose} are"
     return None
+
+
+def is_service_cidr(cidr: str) -> bool:
+    """Whether EKS takes a range for services (EKS API reference, KubernetesNetworkConfigRequest)."""
+    network = ipaddress.ip_network(cidr, strict=False)
+    return 12 <= network.prefixlen <= 24 and any(
+        isinstance(network, ipaddress.IPv4Network) and network.subnet_of(block) for block in _SERVICES_WITHIN
+    )
 
 
 def is_private(cidr: str) -> bool:

@@ -105,6 +105,10 @@ def _references(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
                 yield undeclared((field, i, "service"), "service", way.service, services, "platform.services")
             elif way.cidr and (given := inside(way.cidr, environment.own_ranges)):
                 yield broken((field, i, "cidr"), "net-05", given)
+            elif field == "reach" and way.cidr and (given := inside(way.cidr, environment.service_cidrs, "services")):
+                # The VPC CNI judges a packet by the service's address, whoever stands behind it.
+                change = "name ranges beside it, or write the range that the cluster has as cluster.service-cidr"
+                yield broken((field, i, "cidr"), "net-05", given, None if environment.cluster.service_cidr else change)
             elif field == "accept" and way.cidr and not environment.own_ranges and is_private(way.cidr):
                 change = "write the ranges of nodes and pods as cluster.ranges first, so that none of them is let in"
                 yield broken((field, i, "cidr"), "net-05", f"{way.cidr!r}, which may hold nodes and pods", change)

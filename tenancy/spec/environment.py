@@ -20,9 +20,12 @@ from tenancy.rules.values import (
     astray_image,
     foreign_subject,
     gpu_keys,
+    inside,
+    is_service_cidr,
     moving_image,
     tenants_name,
     unenforced_quota_keys,
+    unsafe_range,
     wide_range,
 )
 from tenancy.spec.aws import Aws
@@ -180,6 +183,8 @@ class Devices(StrEnum):
 
 
 DRIVER_DOMAIN = ".nvidia.com"
+SERVICE_CIDRS = ("10.100.0.0/16", "172.20.0.0/16")
+"""Where EKS puts services if nobody says (EKS API reference, KubernetesNetworkConfigRequest)."""
 DNS_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
 
@@ -199,6 +204,12 @@ class Cluster(Spec):
         description="Ranges of nodes and pods: no tenant reaches into them or is reached from them by address. Absent: "
         "the range of the VPC that is made here. Of a given one nobody knows them.",
     )
+    service_cidr: _Block | None = Field(
+        None,
+        description="Range of the cluster's service addresses: no tenant reaches them by address. A cluster that is "
+        "made here gets it, and cannot change it: another range is another cluster. Absent: EKS chooses, and both "
+        f"ranges that it chooses from are closed to tenants, {' and '.join(SERVICE_CIDRS)}.",
+    )
     devices: Devices = Field(
         Devices.PLUGIN, description="How pods ask for GPUs; dra needs Kubernetes 1.34, and pools without Karpenter."
     )
@@ -214,6 +225,9 @@ class Cluster(Spec):
         for i, text in enumerate(self.ranges):
             if given := wide_range(text):
                 yield Mistake(("ranges", i), given, "a range of the cluster's own", "write it like 10.64.0.0/16")
+        if self.service_cidr and (given := unsafe_range(self.service_cidr)):
+            rule = "the range of the cluster's services"
+            yield Mistake(("service-cidr",), given, rule, "write it like 172.20.0.0/16")
 
 
 _Handler = Annotated[
@@ -558,6 +572,7 @@ class Environment(Spec):
                 sound = False
                 yield mistake
             yield from self._placed(name, pool)
+        yield from self._addressed()
         yield from self._supported()
         yield from self._priced()
         yield from self._collected()
@@ -597,6 +612,18 @@ class Environment(Spec):
         elif not pool.bare_metal:
             given = f"pool {self.sandbox.pool} of {pool.instance}, which is a virtual machine itself"
             yield broken(where, "iso-02", given, "name a pool of bare metal, such as m7i.metal-24xl")
+
+    def _addressed(self) -> Iterator[Mistake]:
+        """A range of services that EKS would refuse after the VPC is made."""
+        cidr, where = self.cluster.service_cidr, ("cluster", "service-cidr")
+        if cidr is None:
+            return
+        if given := inside(cidr, self.own_ranges):
+            rule = "a service's address is no node's and no pod's"
+            yield Mistake(where, given, rule, f"write one beside {', '.join(self.own_ranges)}")
+        elif self.aws.enabled and not is_service_cidr(cidr):
+            rule = "EKS takes /12 to /24 within 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16"
+            yield Mistake(where, repr(cidr), rule, "write it like 172.20.0.0/16")
 
     def _supported(self) -> Iterator[Mistake]:
         """Parts of the platform that do not run on the cluster's Kubernetes."""
@@ -745,6 +772,11 @@ class Environment(Spec):
         """Where nodes and pods have their addresses; empty: nobody has said."""
         made = (self.aws.network.cidr,) if self.aws.enabled and not self.aws.network.vpc else ()
         return self.cluster.ranges or made
+
+    @property
+    def service_cidrs(self) -> tuple[str, ...]:
+        """Where services have their addresses, or may have them."""
+        return (self.cluster.service_cidr,) if self.cluster.service_cidr else SERVICE_CIDRS
 
     @property
     def queued(self) -> bool:

@@ -5,17 +5,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import aws_double_api
 import aws_double_types as sdk
 import pytest
+import test_components
 from aws_double_types import from_struct, plain
 from test_components import Registered, register
 
 from tenancy.catalog import vocabulary as words
+from tenancy.components.eks_cluster import EksCluster
 from tenancy.components.scope import Scope
 from tenancy.plan import Plan, make_plan
+from tenancy.plan.cluster import cluster_plan
 from tenancy.spec import load
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +65,23 @@ def behind(registered: Registered, urn: str) -> set[str]:
 def bank() -> Plan:
     loaded = load(ROOT / "stacks" / "bank")
     return make_plan(loaded.environment, loaded.tenants)
+
+
+@pytest.mark.parametrize(("cidr", "sent"), [(None, None), ("172.20.0.0/16", {"serviceIpv4Cidr": "172.20.0.0/16"})])
+def test_a_cluster_is_told_its_range_of_services_where_the_file_says_it_alone(
+    cidr: str | None, sent: dict[str, str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever else were written would replace clusters that have the other range of the two that EKS chooses from."""
+    loaded = load(ROOT / "stacks" / "bank")
+    cluster = loaded.environment.cluster.model_copy(update={"service_cidr": cidr})
+    environment = loaded.environment.model_copy(update={"cluster": cluster})
+    planned = cluster_plan(environment)
+    assert planned
+    network: Any = SimpleNamespace(subnets={"eu-central-1a": "subnet-1"})
+    roles: Any = SimpleNamespace(arns={"cluster": "arn:aws:iam::111122223333:role/cluster"})
+    monkeypatch.setattr(test_components, "build", lambda *_: EksCluster("bank", planned, network, roles))
+    (made,) = of(register(make_plan(environment, loaded.tenants)), "Cluster").values()
+    assert inputs(made).get("kubernetesNetworkConfig") == sent
 
 
 @pytest.fixture(scope="module")

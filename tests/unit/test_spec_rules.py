@@ -132,7 +132,10 @@ CASES = (
     Case("around instance metadata", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "168.0.0.0/6", "168.0.0.0/8"),
     Case("metadata in IPv6", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "'::ffff:169.254.169.254/128'", "'2001:db8::/64'"),
     Case("much in pieces", "net-05", FRAUD, "reach[2].cidr", "  - {cidr: 198.51.100.0/24, port: 8443}\n", "  - {cidr: 198.0.0.0/9, port: 443}\n  - {cidr: 198.128.0.0/9, port: 80}\n  - {cidr: 200.0.0.0/8, port: 443}\n", "  - {cidr: 198.0.0.0/9, port: 443}\n  - {cidr: 198.128.0.0/9, port: 80}\n  - {cidr: 198.0.0.0/8, port: 443}\n"),
-    Case("a private range in halves", "net-05", FRAUD, "reach", "  - {cidr: 198.51.100.0/24, port: 8443}\n", "  - {cidr: 10.0.0.0/9, port: 443}\n  - {cidr: 10.128.0.0/9, port: 443}\n", "  - {cidr: 10.0.0.0/9, port: 443}\n  - {cidr: 10.128.0.0/10, port: 443}\n"),
+    Case("a private range in halves", "net-05", FRAUD, "reach", "  - {cidr: 198.51.100.0/24, port: 8443}\n", "  - {cidr: 192.168.0.0/17, port: 443}\n  - {cidr: 192.168.128.0/17, port: 443}\n", "  - {cidr: 192.168.0.0/17, port: 443}\n  - {cidr: 192.168.128.0/18, port: 443}\n"),
+    Case("services of the cluster", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "172.20.0.0/16", "172.21.0.0/16"),
+    Case("the cluster's other choice for services", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "10.0.0.0/8", "11.0.0.0/8"),
+    Case("one service of the cluster", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "172.20.0.1/32", "172.19.0.1/32"),
     Case("host bits", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "198.51.100.7/24", "198.51.100.7/32"),
     Case("host name", "net-06", FRAUD, "reach[0].dns", "cidr: 198.51.100.0/24", "dns: api.vendor.example", "cidr: 198.51.100.0/24"),
     Case("prefix without slash", "stor-01", FRAUD, "storage[0].prefix", "teams/fraud/", "teams/fraud", "teams/fraud/"),
@@ -325,6 +328,38 @@ def test_an_unknown_instance_is_answered_with_the_nearest(spec: Any) -> None:
 def test_an_oversold_flavor_shows_who_holds_what(spec: Any) -> None:
     spec.edit(FRAUD, "a100: {guaranteed: 16", "a100: {guaranteed: 99")
     assert spec.problem().given == "fraud 99 + research 8 = 107 guaranteed of 32 a100 in train"
+
+
+@pytest.mark.parametrize(("cidr", "refused"), [("192.168.96.0/24", True), ("172.20.0.0/16", False)])
+def test_a_cluster_that_says_where_its_services_are_closes_that_range_alone(
+    spec: Any, cidr: str, refused: bool
+) -> None:
+    spec.edit(ENV, "  cni: vpc-cni\n", "  cni: vpc-cni\n  service-cidr: 192.168.0.0/16\n")
+    spec.edit(FRAUD, "198.51.100.0/24", cidr)
+    assert [problem.id for problem in spec.problems()] == ["net-05"] * refused
+
+
+def test_somebody_outside_may_have_an_address_that_a_service_has(spec: Any) -> None:
+    """Nothing that reaches a tenant comes from a service's address."""
+    spec.edit(ENV, "  cni: vpc-cni\n", "  cni: vpc-cni\n  ranges: [10.64.0.0/16]\n")
+    spec.add(FRAUD, "accept:\n  - {cidr: 10.100.0.0/16, port: 8080}\n")
+    assert spec.problems() == ()
+
+
+@pytest.mark.parametrize(
+    ("cidr", "given"),
+    [
+        ("172.20.0.0/16", None),
+        ("10.64.128.0/20", "'10.64.128.0/20', which overlaps 10.64.0.0/16, where nodes and pods are"),
+        ("100.64.0.0/16", "'100.64.0.0/16'"),
+        ("172.20.0.0/25", "'172.20.0.0/25'"),
+        ("172.20.1.0/16", "'172.20.1.0/16', no address range (172.20.1.0/16 has host bits set)"),
+        ("0.0.0.0/0", "'0.0.0.0/0', wider than /8"),
+    ],
+)
+def test_services_get_a_range_that_eks_takes(spec: Any, cidr: str, given: str | None) -> None:
+    spec.edit(ENV, ON_AWS, (ON_AWS_TOO % "1.36").replace("aws:\n", f"  service-cidr: {cidr}\naws:\n"))
+    assert [(p.field, p.given) for p in spec.problems()] == ([("cluster.service-cidr", given)] if given else [])
 
 
 def test_a_group_of_viewers_may_see_two_tenants(spec: Any) -> None:
