@@ -30,18 +30,13 @@ def add_ons(
     *,
     cni: str,
     system: Mapping[str, str] = SYSTEM_NODES,
-    strict: bool = False,
 ) -> tuple[AddOn, ...]:
     """The add-ons of a cluster. What runs on every node tolerates every taint; `tolerations` is for the rest.
 
     kube-proxy, vpc-cni and the Pod Identity agent tolerate every taint as they come.
-
-    `strict` is the VPC CNI's mode in which a pod can talk to nobody until a policy names it. In the other, standard, a
-    new pod may talk freely for the second or two until its namespace's default-deny reaches the node. Strict needs
-    policies for every pod of the platform too, CoreDNS first of all, so it is not the default.
     """
     return (
-        _add_on("vpc-cni", _vpc_cni(cni, strict), role=CNI_ROLE, before_nodes=True),
+        _add_on("vpc-cni", _vpc_cni(cni), role=CNI_ROLE, before_nodes=True),
         _add_on("kube-proxy", before_nodes=True),
         # On the host's network: it needs no CNI, and the CNI needs it.
         _add_on("eks-pod-identity-agent", before_nodes=True),
@@ -66,9 +61,12 @@ def _add_on(name: str, configuration: dict[str, Any] | None = None, **more: Any)
     return AddOn(name, ADD_ONS[name], configuration or {}, **more)
 
 
-def _vpc_cni(cni: str, strict: bool) -> dict[str, Any]:
-    """Two enforcers on one node would each drop what the other lets through: under Cilium the CNI gives addresses."""
+def _vpc_cni(cni: str) -> dict[str, Any]:
+    """Two enforcers on one node would each drop what the other lets through: under Cilium the CNI gives addresses.
+
+    Standard: a new pod may talk freely for the second or two until its namespace's default-deny reaches the node.
+    Strict shuts it in until a policy names it, the platform's pods too; CoreDNS starts before anybody makes policies.
+    """
     if cni != "vpc-cni":
         return {"enableNetworkPolicy": "false"}
-    mode = "strict" if strict else "standard"
-    return {"enableNetworkPolicy": "true", "env": {"NETWORK_POLICY_ENFORCING_MODE": mode}}
+    return {"enableNetworkPolicy": "true", "env": {"NETWORK_POLICY_ENFORCING_MODE": "standard"}}
