@@ -3,26 +3,31 @@ from __future__ import annotations
 import click
 
 from tenancy.cli.common import environment_argument, example, format_option, load_or_exit, print_json
+from tenancy.spec import told
 
 
 @click.command("validate", epilog=example("tenancy validate local"))
 @environment_argument
 @format_option
 def command(environment: str, form: str) -> None:
-    """Read the spec files of ENV and say everything that is wrong with them.
+    """Read the spec files of ENV and say everything that is wrong with them; a note is no mistake.
 
     ENV is a name under stacks/ or a folder with an environment.yaml. Reads files only: no cluster, no engine.
     """
     loaded = load_or_exit(environment, form)
+    notes = told(loaded)
     summary = {
         "environment": loaded.environment.environment,
         "tenants": len(loaded.tenants),
         "namespaces": sum(len(t.namespaces) for t in loaded.tenants),
         "problems": [],
+        "notes": [note.as_dict() for note in notes],
     }
     if form == "json":
         print_json(summary)
     else:
+        for note in notes:
+            click.echo(f"note: {note}", err=True)
         click.echo(
             f"{summary['environment']}: {summary['tenants']} tenants, {summary['namespaces']} namespaces, no problem"
         )

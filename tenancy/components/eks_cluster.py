@@ -65,7 +65,7 @@ class EksCluster(pulumi.ComponentResource):
                 **({"public_access_cidrs": list(plan.public_access)} if plan.public_access else {}),
             },
             # Not even EKS' own default is written here: a cluster that has the other one would be replaced.
-            **({"kubernetes_network_config": {"service_ipv4_cidr": plan.service_cidr}} if plan.service_cidr else {}),
+            kubernetes_network_config={"service_ipv4_cidr": plan.service_cidr} if plan.service_cidr else None,
             access_config={"authentication_mode": "API", "bootstrap_cluster_creator_admin_permissions": False},
             # The add-ons are resources of their own, with settings that those have not.
             bootstrap_self_managed_addons=False,

@@ -181,6 +181,22 @@ def inside(cidr: str, ranges: Collection[str], whose: str = "nodes and pods") ->
     return None
 
 
+def holds_pods(cidr: str, ranges: Collection[str], *, made: bool) -> str | None:
+    """net-05: a range of endpoints that lets pods be reached too.
+
+    Endpoints have addresses among the cluster's own. In a VPC that is made here they stand among the pods, so that
+    single addresses are theirs and no range.
+    """
+    network = ipaddress.ip_network(cidr)
+    for text in ranges:
+        own = ipaddress.ip_network(text, strict=False)
+        if own.version != network.version or not own.overlaps(network):
+            continue
+        if network.prefixlen <= own.prefixlen or (made and network.num_addresses > 1):
+            return f"{cidr!r}, which holds nodes and pods in {text}"
+    return None
+
+
 def is_service_cidr(cidr: str) -> bool:
     """Whether EKS takes a range for services (EKS API reference, KubernetesNetworkConfigRequest)."""
     network = ipaddress.ip_network(cidr, strict=False)

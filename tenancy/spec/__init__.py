@@ -1,7 +1,7 @@
 """What people write: one file per environment and one per tenant."""
 
 from tenancy.spec.environment import Environment
-from tenancy.spec.loader import ON_LAB, Loaded, Problem, SpecError, load, on_lab
+from tenancy.spec.loader import ON_LAB, Loaded, Problem, SpecError, load, on_lab, told
 from tenancy.spec.tenant import Tenant
 
 SPEC_RULES = tuple(
@@ -22,4 +22,5 @@ __all__ = [
     "Tenant",
     "load",
     "on_lab",
+    "told",
 ]

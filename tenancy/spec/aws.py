@@ -76,7 +76,8 @@ class Network(Spec):
     service_ranges: tuple[_Cidr, ...] = Field(
         (),
         description="Ranges at which pods with an identity on AWS reach its services, port 443: those of interface "
-        "endpoints, and of the prefix list of S3's gateway. Absent: none, and what a tenant's reach opens.",
+        "endpoints, and of the prefix list of S3's gateway; no range that holds pods. Absent: none, and what a "
+        "tenant's reach opens.",
     )
 
     def mistakes(self) -> Iterator[Mistake]:

@@ -20,6 +20,7 @@ from tenancy.rules.values import (
     astray_image,
     foreign_subject,
     gpu_keys,
+    holds_pods,
     inside,
     is_service_cidr,
     moving_image,
@@ -614,7 +615,14 @@ class Environment(Spec):
             yield broken(where, "iso-02", given, "name a pool of bare metal, such as m7i.metal-24xl")
 
     def _addressed(self) -> Iterator[Mistake]:
-        """A range of services that EKS would refuse after the VPC is made."""
+        """Ranges of AWS' services that hold the cluster's own addresses, and a range of services that EKS would refuse
+        after the VPC is made."""
+        made = self.aws.enabled and not self.aws.network.vpc
+        for i, text in enumerate(self.aws.network.service_ranges):
+            given = holds_pods(text, self.own_ranges, made=made)
+            if given := given or inside(text, self.service_cidrs, "services"):
+                change = "name the addresses of endpoints, or the range of a subnet that has endpoints alone"
+                yield broken(("aws", "network", "service-ranges", i), "net-05", given, change)
         cidr, where = self.cluster.service_cidr, ("cluster", "service-cidr")
         if cidr is None:
             return

@@ -16,6 +16,7 @@ from tenancy.spec.base import NEEDS_TEXT, Mistake, Spec, broken, written
 from tenancy.spec.crossfile import ENVIRONMENT, between_tenants, crossfile
 from tenancy.spec.environment import Cni, Encryption, Environment, nearest
 from tenancy.spec.metrics import Collector
+from tenancy.spec.notes import notes
 from tenancy.spec.source import Location, Refused, compose, find, read_text, values
 from tenancy.spec.tenant import Tenant
 
@@ -211,6 +212,17 @@ def load(name: str | os.PathLike[str], root: Path | None = None) -> Loaded:
 def linked(path: Path, rule: str) -> Problem | None:
     """What is wrong with a path that leads somewhere else: who reviews what is there, nobody here can tell."""
     return _problem(path, 1, 1, (), "a link", rule, "put what it leads to there itself") if path.is_symlink() else None
+
+
+def told(loaded: Loaded) -> tuple[Problem, ...]:
+    """What is not wrong and should be known, with its place."""
+    path = loaded.folder / ENVIRONMENT_FILE
+    found = list(notes(loaded.environment, loaded.tenants))
+    nodes = compose(read_text(path)) if found else None
+    return tuple(
+        _problem(path, *find(nodes, note.where).key, note.where, note.given, note.rule, note.change, note.id)
+        for note in found
+    )
 
 
 def _environment(folder: Path) -> _File[Environment]:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
+from test_aws_rules import ON_AWS
 
 from tenancy import __version__
 from tenancy.cli import COMMANDS, main
@@ -57,7 +58,42 @@ def test_a_right_environment_ends_with_0(spec: Any) -> None:
 
 def test_a_right_environment_is_said_to_machines(spec: Any) -> None:
     answer = json.loads(run("validate", spec.path, "--format", "json").stdout)
-    assert answer == {"environment": "small", "tenants": 2, "namespaces": 3, "problems": []}
+    assert answer == {"environment": "small", "tenants": 2, "namespaces": 3, "problems": [], "notes": []}
+
+
+TO_S3 = "reach:\n  - {cidr: 3.5.136.0/22, port: 443}\n"
+
+
+@pytest.mark.parametrize(
+    ("aws", "reach", "noted"),
+    [
+        (ON_AWS, "", ["fraud, research"]),
+        (ON_AWS, TO_S3, ["fraud"]),
+        (ON_AWS.replace("  quotas: {}", "  network: {service-ranges: [3.5.136.0/22]}"), "", []),
+        (ON_AWS.replace("enabled: true", "enabled: false"), "", []),
+    ],
+)
+def test_a_grant_of_a_bucket_without_a_way_to_s3_is_told(spec: Any, aws: str, reach: str, noted: list[str]) -> None:
+    spec.edit("environment.yaml", "  cni: vpc-cni\n", aws)
+    spec.add("tenants/research.yaml", reach)
+    result = run("validate", spec.path)
+    assert (result.exit_code, result.stdout) == (0, "small: 2 tenants, 3 namespaces, no problem\n")
+    told = [line for line in result.stderr.splitlines() if line.startswith("note: ")]
+    assert len(told) == len(noted)
+    for line, tenants in zip(told, noted, strict=True):
+        assert "environment.yaml:" in line
+        assert f"aws.network.service-ranges: given none, and grants of buckets to {tenants}, who" in line
+
+
+def test_a_note_is_told_to_machines(spec: Any) -> None:
+    spec.edit("environment.yaml", "  cni: vpc-cni\n", ON_AWS)
+    answer = json.loads(run("validate", spec.path, "--format", "json").stdout)
+    assert answer["problems"] == []
+    assert [note["field"] for note in answer["notes"]] == ["aws.network.service-ranges"]
+
+
+def test_the_example_of_a_bank_has_a_way_to_its_buckets() -> None:
+    assert run("validate", "bank").stderr == ""
 
 
 def test_a_wrong_environment_ends_with_2_and_says_so_on_stderr(spec: Any) -> None:

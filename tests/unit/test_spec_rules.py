@@ -63,6 +63,10 @@ aws:
 images:"""
 
 
+NEAR = "  cni: vpc-cni\n  ranges: [10.64.0.0/16]\naws: {network: {service-ranges: [%s]}}\n"
+MADE = ON_AWS_TOO.replace("%s", "1.36").replace("aws:\n", "aws:\n  network: {service-ranges: [%s]}\n")
+
+
 TIERS = """\
   production:
     priority: 1000
@@ -136,6 +140,10 @@ CASES = (
     Case("services of the cluster", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "172.20.0.0/16", "172.21.0.0/16"),
     Case("the cluster's other choice for services", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "10.0.0.0/8", "11.0.0.0/8"),
     Case("one service of the cluster", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "172.20.0.1/32", "172.19.0.1/32"),
+    Case("endpoints where all nodes and pods are", "net-05", ENV, "aws.network.service-ranges[0]", "  cni: vpc-cni\n", NEAR % "10.64.0.0/16", NEAR % "10.64.250.0/24"),
+    Case("endpoints around all nodes and pods", "net-05", ENV, "aws.network.service-ranges[0]", "  cni: vpc-cni\n", NEAR % "10.64.0.0/12", NEAR % "10.80.0.0/12"),
+    Case("endpoints where services are", "net-05", ENV, "aws.network.service-ranges[0]", "  cni: vpc-cni\n", NEAR % "172.20.0.1/32", NEAR % "172.21.0.1/32"),
+    Case("endpoints among pods, by a range", "net-05", ENV, "aws.network.service-ranges[0]", ON_AWS, MADE % "10.64.0.16/28", MADE % "10.64.0.16/32"),
     Case("host bits", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "198.51.100.7/24", "198.51.100.7/32"),
     Case("host name", "net-06", FRAUD, "reach[0].dns", "cidr: 198.51.100.0/24", "dns: api.vendor.example", "cidr: 198.51.100.0/24"),
     Case("prefix without slash", "stor-01", FRAUD, "storage[0].prefix", "teams/fraud/", "teams/fraud", "teams/fraud/"),
