@@ -7,13 +7,13 @@ import functools
 import gc
 import json
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import click
 
 from tenancy.rules.catalogue import Violation
-from tenancy.spec import Loaded, SpecError, load, on_lab
+from tenancy.spec import Loaded, Problem, SpecError, load, on_lab
 
 FAILED = 1
 BAD_INPUT = 2
@@ -75,6 +75,12 @@ def load_or_exit(environment: str, form: str = "text", lab: bool = False) -> Loa
             count = len(error.problems)
             click.echo(f"tenancy: {count} problem{'s' * (count > 1)}; nothing was changed", err=True)
         sys.exit(BAD_INPUT)
+
+
+def tell(notes: Iterable[Problem]) -> None:
+    """What is no mistake and should be known."""
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
 
 
 def refuses_bad_input(command: Callable[P, R]) -> Callable[P, R]:

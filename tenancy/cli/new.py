@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tenancy.catalog import vocabulary as words
-from tenancy.cli.common import BAD_INPUT, example, fail, load_or_exit, refuses_bad_input
+from tenancy.cli.common import BAD_INPUT, example, fail, load_or_exit, refuses_bad_input, tell
 from tenancy.rules.catalogue import Violation
-from tenancy.spec import Loaded, Problem, SpecError, load
+from tenancy.spec import Loaded, Problem, SpecError, load, told
 from tenancy.spec.data import Access
 from tenancy.spec.loader import ENVIRONMENT_FILE, STACKS_FOLDER, TENANTS_FOLDER
 from tenancy.spec.queues import Preset
@@ -105,6 +105,7 @@ def command(tenant: str, environment: str | None, dry_run: bool, **given: Any) -
         return
     _write(path, text)
     _show(found, tenant, path)
+    tell(told(replace(found, folder=loaded.folder, tenants=tuple(t for t in found.tenants if t.tenant == tenant))))
 
 
 def _on_terminal() -> bool:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import click
 
-from tenancy.cli.common import environment_argument, example, format_option, load_or_exit, print_json
+from tenancy.cli.common import environment_argument, example, format_option, load_or_exit, print_json, tell
 from tenancy.spec import told
 
 
@@ -26,8 +26,7 @@ def command(environment: str, form: str) -> None:
     if form == "json":
         print_json(summary)
     else:
-        for note in notes:
-            click.echo(f"note: {note}", err=True)
+        tell(notes)
         click.echo(
             f"{summary['environment']}: {summary['tenants']} tenants, {summary['namespaces']} namespaces, no problem"
         )

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_aws_rules import ON_AWS
 
 from tenancy.catalog import vocabulary as words
 from tenancy.cli import main, new
@@ -82,6 +83,17 @@ def test_options_are_what_the_file_says(spec: SpecFolder) -> None:
         ],
     }
     assert found == Tenant.model_validate(wanted)
+
+
+@pytest.mark.parametrize(("options", "noted"), [(("--storage", "datasets/teams/scoring/"), 1), ((), 0)])
+def test_who_asks_for_a_bucket_that_it_has_no_way_to_is_told(
+    spec: SpecFolder, options: tuple[str, ...], noted: int
+) -> None:
+    spec.edit("environment.yaml", "  cni: vpc-cni\n", ON_AWS)
+    result = make(spec, *options)
+    assert result.exit_code == 0
+    assert result.stderr.count("environment.yaml:") == noted
+    assert result.stderr.count("given none, and grants of buckets to scoring, who") == noted
 
 
 @pytest.mark.parametrize(
