@@ -15,6 +15,7 @@ virtual-clusters:
   kubernetes: {SHARED}/kubernetes:v1.35.0@{DIGEST}
   dns: {SHARED}/coredns:1.12.4@{DIGEST}
   resolver: 172.20.0.10
+  storage-class: gp3
 """
 
 

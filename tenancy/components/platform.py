@@ -30,7 +30,8 @@ class Platform(pulumi.ComponentResource):
             return Manifest(child_name(name, manifest), manifest, options)
 
         namespace = make(plan.namespace)
-        for manifest in (*plan.priorities, *plan.roles, *plan.device_classes, *plan.pod_settings):
+        ground = (*plan.priorities, *plan.roles, *plan.device_classes, *plan.storage_classes, *plan.pod_settings)
+        for manifest in ground:
             make(manifest)
         guards = [make(guard) for guard in plan.guards]
         witness = [make(manifest, guards) for manifest in plan.witness]

@@ -24,6 +24,7 @@ from tenancy.plan.quotas import class_quotas, limit_range, resource_quota
 from tenancy.plan.sandbox import runtime_classes
 from tenancy.plan.services import metrics_charts, queue_chart, services_plan
 from tenancy.plan.shared_aws import data_plan
+from tenancy.plan.storage import storage_classes
 from tenancy.plan.tenants_own import tenant_aws_plan
 from tenancy.plan.virtual_clusters import virtual_cluster
 from tenancy.plan.workloads import default_account, service_accounts
@@ -73,6 +74,7 @@ def _platform(environment: Environment) -> PlatformPlan:
         witness=witness(environment, guards),
         marker=marker(environment, guards),
         device_classes=device_classes(environment),
+        storage_classes=storage_classes(environment),
         pod_settings=(*pod_defaults(environment), *runtime_classes(environment)),
         queue_chart=queue_chart(environment),
         fences=platform_fences(environment),

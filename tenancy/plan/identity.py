@@ -70,6 +70,11 @@ def key_alias(environment: Environment) -> str:
     return f"alias/{words.PRODUCT}/{environment.cluster.name}"
 
 
+def volume_key(environment: Environment) -> str:
+    """What EC2 encrypts volumes with for those who ask it themselves: Karpenter and the CSI driver."""
+    return environment.aws.encryption_key or key_alias(environment)
+
+
 def log_group_prefix(environment: Environment) -> str:
     """How the names of all log groups begin that the cluster's key may encrypt."""
     return f"/aws/eks/{environment.cluster.name}/"

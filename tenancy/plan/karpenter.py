@@ -12,7 +12,7 @@ from typing import Any
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import karpenter_alias
-from tenancy.plan.identity import key_alias
+from tenancy.plan.identity import volume_key
 from tenancy.plan.labels import manifest, platform_labels
 from tenancy.plan.model import Object
 from tenancy.plan.names import CLUSTER_TAG, POOL_TAG, SUBNET_TAG, SubnetUse, node_role, pool_tags
@@ -73,7 +73,7 @@ def _node_class(environment: Environment, name: str, pool: Pool) -> dict[str, An
                     "volumeSize": f"{aws.root_volume}Gi",
                     "volumeType": "gp3",
                     "encrypted": True,
-                    "kmsKeyID": aws.encryption_key or key_alias(environment),
+                    "kmsKeyID": volume_key(environment),
                     "deleteOnTermination": True,
                 },
             }

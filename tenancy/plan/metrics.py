@@ -71,26 +71,12 @@ def metrics_objects(environment: Environment, tenants: Sequence[Tenant]) -> tupl
     )
 
 
-STORAGE_CLASS = "tenancy-metrics"
-
-
 def metrics_ground(environment: Environment) -> tuple[Object, ...]:
     """What Prometheus that is installed here stands on."""
     if not environment.metrics.installed:
         return ()
-    labels = platform_labels(environment)
-    secured = {**labels, **pod_security(environment.cluster.kubernetes)}
-    # EKS has no default class, and its gp2 asks for no encryption.
-    disk = {
-        "provisioner": "ebs.csi.aws.com",
-        "parameters": {"type": "gp3", "encrypted": "true"},
-        "volumeBindingMode": "WaitForFirstConsumer",
-        "allowVolumeExpansion": True,
-    }
-    return (
-        manifest("v1", "Namespace", environment.metrics.namespace, secured, {}),
-        manifest("storage.k8s.io/v1", "StorageClass", STORAGE_CLASS, labels, disk),
-    )
+    secured = {**platform_labels(environment), **pod_security(environment.cluster.kubernetes)}
+    return (manifest("v1", "Namespace", environment.metrics.namespace, secured, {}),)
 
 
 def _object(environment: Environment, api: str, kind: str, name: str, spec: Any) -> Object:

@@ -73,6 +73,7 @@ class PlatformPlan:
     witness: tuple[Object, ...]
     marker: Object
     device_classes: tuple[Object, ...] = ()
+    storage_classes: tuple[Object, ...] = ()
     pod_settings: tuple[Object, ...] = ()
     """What the API server adds to pods: cost labels, spreading, and a sandbox to those that ask for one."""
     queues: tuple[Object, ...] = ()
@@ -99,6 +100,7 @@ class PlatformPlan:
         yield from self.priorities
         yield from self.roles
         yield from self.device_classes
+        yield from self.storage_classes
         yield from self.pod_settings
         if self.services:
             yield from self.services.nodes

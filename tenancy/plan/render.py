@@ -35,6 +35,7 @@ def files(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
     yield "platform/10-priorities.yaml", _sorted(platform.priorities)
     yield "platform/20-roles.yaml", _sorted(platform.roles)
     yield "platform/25-device-classes.yaml", _sorted(platform.device_classes)
+    yield "platform/26-storage-classes.yaml", list(platform.storage_classes)
     yield "platform/27-pod-settings.yaml", list(platform.pod_settings)
     yield "platform/30-guards.yaml", list(platform.guards)
     yield "platform/40-witness.yaml", list(platform.witness)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from tenancy.catalog import vocabulary as words
 from tenancy.plan import charts, identity, names, node_config
 from tenancy.plan.addons import AddOn, add_ons
 from tenancy.plan.charts import Chart
 from tenancy.plan.karpenter import karpenter_objects
 from tenancy.plan.kueue import configuration
-from tenancy.plan.metrics import COUNTERS, STORAGE_CLASS, stack_values
+from tenancy.plan.metrics import COUNTERS, stack_values
 from tenancy.plan.model import Object
 from tenancy.plan.pools import tolerations
 from tenancy.spec.environment import Cni, Encryption, Environment
@@ -79,7 +80,7 @@ def metrics_charts(environment: Environment) -> tuple[Chart, ...]:
         labels=metrics.labels,
         retention=metrics.retention,
         storage=metrics.storage,
-        storage_class=STORAGE_CLASS,
+        storage_class=words.STORAGE_CLASS,
     )
     return tuple(mirrored(environment, chart) for chart in (charts.prometheus_crds(metrics.namespace), stack))
 

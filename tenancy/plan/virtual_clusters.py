@@ -110,11 +110,11 @@ def _control_plane(
 ) -> dict[str, Any]:
     # Those alone: with the platform's marks it would be an object that no file of ours makes.
     mine = tenant_labels(environment, tenant, namespace)
+    storage_class = settings.storage_class or words.STORAGE_CLASS
     labels = {key: mine[key] for key in words.CHARGED_LABELS}
     queue = {QUEUE: words.DEFAULT_QUEUE} if environment.queued else {}
     at_home = _placing(environment, tenant, namespace)
     urgency = class_name(tenant.tier_of(namespace))
-    claim = {"storageClass": settings.storage_class} if settings.storage_class else {}
     return {
         "distro": {
             "k8s": {
@@ -146,7 +146,7 @@ def _control_plane(
             "highAvailability": {"replicas": 1},
             "enableServiceLinks": False,
             "security": {"podSecurityContext": _POD, "containerSecurityContext": _CONTAINER},
-            "persistence": {"volumeClaim": {"enabled": True, "size": sizes.VOLUME, **claim}},
+            "persistence": {"volumeClaim": {"enabled": True, "size": sizes.VOLUME, "storageClass": storage_class}},
             "scheduling": {"priorityClassName": urgency, **at_home},
         },
         "advanced": {

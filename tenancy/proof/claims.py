@@ -91,6 +91,7 @@ ELSEWHERE: Mapping[str, str] = {
     "MutatingAdmissionPolicyBinding": "without it the policy fills in nothing",
     "Role": "rights of the platform's own parts",
     "RuntimeClass": "gpu-01 keeps tenants to theirs",
+    "StorageClass": "stor-03 has every claim name one",
 }
 """Kinds of the plan that no attack is aimed at by itself."""
 

@@ -275,7 +275,9 @@ class VirtualClusters(Spec):
     dns: _Release = Field(description="Image of the CoreDNS that answers inside.")
     resolver: _Resolver = Field(description="Address of the cluster's own DNS, which that one asks for other names.")
     storage_class: Slug | None = Field(
-        None, description="Storage class of the control planes' volumes; absent: the cluster's default."
+        None,
+        description="Storage class of the control planes' volumes; absent: the platform's, which is there under "
+        "aws.enabled alone.",
     )
     oidc: tuple[_Oidc, ...] = Field(
         (), description="How people sign in inside, as arguments of kube-apiserver. Absent: by kubeconfig alone."
@@ -578,6 +580,9 @@ class Environment(Spec):
         yield from self._priced()
         yield from self._collected()
         yield from self._sandboxed()
+        if self.virtual_clusters and not self.virtual_clusters.storage_class and not self.aws.enabled:
+            given = "virtual-clusters without storage-class, and without aws.enabled, which makes one"
+            yield broken(("virtual-clusters",), "iso-03", given, "name a class of the cluster's under storage-class")
         if misfit := incompatible(self.cluster.kubernetes, "pod-defaults"):
             for name, tier in self.tiers.items():
                 if tier.spread is Spread.REQUIRED:

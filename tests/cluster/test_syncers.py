@@ -70,7 +70,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         ("cni: vpc-cni", "cni: cilium"),
         ("cuda-sample:13.0", f"cuda-sample:13.0@{DIGEST}"),
         ("    gpu-tier: reserved\n", "    gpu-tier: reserved\n    image-tags: false\n    writable-root: false\n"),
-        ("prices:", f"{SETTINGS}  storage-class: gp3\nprices:"),
+        ("prices:", f"{SETTINGS}prices:"),
     )
     edited(files / "tenants" / "fraud.yaml", ("tier: batch\n", "tier: batch\nisolation: virtual-cluster\n"))
     loaded = load(files)

@@ -237,7 +237,7 @@ def _all(*taints: Mapping[str, str]) -> dict[str, Chart]:
             labels={"release": "kube-prometheus-stack"},
             retention="45d",
             storage="200Gi",
-            storage_class="tenancy-metrics",
+            storage_class="tenancy-gp3",
         ),
     )
     return {chart.chart: chart for chart in (*charts, _of_a_part())}
@@ -246,9 +246,7 @@ def _all(*taints: Mapping[str, str]) -> dict[str, Chart]:
 @functools.cache
 def _of_a_part() -> Chart:
     with tempfile.TemporaryDirectory() as folder:
-        files = virtual(Path(folder) / "small")
-        files.edit("environment.yaml", "  resolver:", "  storage-class: gp3\n  resolver:")
-        loaded = files.load()
+        loaded = virtual(Path(folder) / "small").load()
     tenant = next(tenant for tenant in loaded.tenants if tenant.in_virtual_clusters)
     chart = virtual_cluster(loaded.environment, tenant, tenant.namespaces[0])
     assert chart

