@@ -21,6 +21,7 @@ from tenancy.catalog.exporters import label_name, metric_name
 from tenancy.plan.guards import guards
 from tenancy.plan.pools import node_extended, node_taints
 from tenancy.plan.queues import part_of_node, queue_name, queue_resource
+from tenancy.plan.quotas import queued_lines
 from tenancy.spec.environment import Environment
 from tenancy.spec.metrics import BUDGET_DAYS
 from tenancy.spec.tenant import Tenant
@@ -178,6 +179,11 @@ def _where_known(expr: str, keys: str, more: str, facts: str) -> str:
     return f"({expr} * on ({keys}) group_left ({more}) {facts} or on ({keys}) {expr})"
 
 
+def _one_of(names: Iterable[str]) -> str:
+    """A regular expression as it stands between quotes."""
+    return "|".join(map(re.escape, names)).replace("\\", "\\\\")
+
+
 def _of_namespace(expr: str) -> str:
     return f"({expr}) * on (namespace) group_left (tenant, owner) {INFO}"
 
@@ -199,7 +205,10 @@ def _about_tenants(environment: Environment, tenants: Sequence[Tenant]) -> Itera
         return _alert(environment, name, expr, after, severity, summary, **labels)
 
     def quota(kind: str) -> str:
-        return f'max by (namespace, resourcequota, resource) (kube_resourcequota{{type="{kind}"}})'
+        return f'max by (namespace, resourcequota, resource) (kube_resourcequota{{type="{kind}"{others}}})'
+
+    # Of these the queue gives no more than the line: it is full when all is used as it is meant to be.
+    others = f', resource!~"{_one_of(given)}"' if (given := queued_lines(environment)) else ""
 
     for name, part, severity in (("QuotaNearlyUsed", 0.8, "warning"), ("QuotaUsed", 0.95, "critical")):
         summary = (
@@ -251,7 +260,7 @@ def _about_tenants(environment: Environment, tenants: Sequence[Tenant]) -> Itera
 
 def _about_queues(environment: Environment, tenants: Sequence[Tenant], alert: Any) -> Iterator[Rule]:
     names = sorted({queue_resource(environment, flavor) for flavor in environment.flavors})
-    which = f'resource=~"{"|".join(map(re.escape, names))}"'.replace("\\", "\\\\")
+    which = f'resource=~"{_one_of(names)}"'
     per_queue = "sum by (cluster_queue, resource) (max by (cluster_queue, flavor, resource) "
     free = (
         f"{per_queue}(kueue_cluster_queue_nominal_quota{{{which}}})) "

@@ -72,6 +72,15 @@ def claim_quota(environment: Environment, held: Mapping[str, int]) -> dict[str, 
     return {key: quantity.write_count(count) for key, count in (keys | dict.fromkeys(CLAIM_COUNTS, CLAIMS)).items()}
 
 
+def queued_lines(environment: Environment) -> list[str]:
+    """Keys of a quota that are full when all is used as it is meant to be: of what the queue gives, and of EFA, which
+    goes with it."""
+    if not environment.queued:
+        return []
+    extended = (f"requests.{resource}" for resource in (*environment.resources, gpus.EFA))
+    return sorted({*extended, *claim_quota(environment, {})} - {*CLAIM_COUNTS})
+
+
 def efa_share(environment: Environment, tenant: Tenant, namespace: Namespace) -> int:
     """EFA interfaces that go with the GPUs that may be held: those of as many nodes as the GPUs fill."""
     tiers, interfaces = frozenset({tenant.tier_of(namespace)}), 0

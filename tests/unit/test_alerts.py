@@ -14,6 +14,8 @@ import pytest
 
 from tenancy.lab import prometheus, tools
 from tenancy.plan.alerts import alert_names, rule_file
+from tenancy.plan.quotas import queued_lines
+from tenancy.spec.environment import Devices
 from tests.conftest import SpecFolder
 
 RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks.md"
@@ -57,8 +59,8 @@ def waits(le_600: int, le_more: int) -> dict[str, str]:
     }
 
 
-def quota(used: int) -> dict[str, str]:
-    of = 'namespace="fraud--serve", resourcequota="tenancy", resource="pods"'
+def quota(used: int, resource: str = "pods") -> dict[str, str]:
+    of = f'namespace="fraud--serve", resourcequota="tenancy", resource="{resource}"'
     return {
         f'kube_resourcequota{{{of}, type="used"}}': f"{used}x30",
         f'kube_resourcequota{{{of}, type="hard"}}': "20x30",
@@ -138,6 +140,19 @@ CASES = [
         {**FRAUD, "namespace": "fraud--serve", "resourcequota": "tenancy", "resource": "pods"},
         "fraud--serve uses 100% of its quota of pods",
         "critical",
+    ),
+    Case(
+        "QuotaUsed",
+        quota(20, "requests.example.com/fpga"),
+        "19x30",
+        "10m",
+        {
+            **{**FRAUD, "namespace": "fraud--serve", "resourcequota": "tenancy"},
+            "resource": "requests.example.com/fpga",
+        },
+        "fraud--serve uses 100% of its quota of requests.example.com/fpga",
+        "critical",
+        "a device that no queue gives",
     ),
     Case(
         "GuaranteeNotMet",
@@ -455,6 +470,49 @@ def test_an_alert_names_its_tenant_and_owner_and_what_is_wrong(case: Case, file:
 def test_an_alert_is_silent_where_one_value_differs(case: Case, file: Path, rules: dict[str, Any]) -> None:
     left = others_missing(case, rules) if case.alert == "GuardMissing" else []
     assert evaluate(file, case, case.silent, left) == ""
+
+
+QUEUED = ("requests.nvidia.com/gpu", "requests.nvidia.com/mig-1g.5gb", "requests.vpc.amazonaws.com/efa")
+
+
+@pytest.mark.parametrize("resource", QUEUED)
+@pytest.mark.parametrize("name", ["QuotaNearlyUsed", "QuotaUsed"])
+def test_a_guarantee_that_is_used_as_it_is_meant_to_be_is_told_to_nobody(file: Path, name: str, resource: str) -> None:
+    """The queue gives no more than the line; that it is full is what the tenant pays for."""
+    case = Case(name, quota(20, resource), "", "10m", {}, "")
+    assert evaluate(file, case, case.series, []) == ""
+
+
+def test_without_a_queue_a_full_line_of_gpus_is_told(tmp_path: Path) -> None:
+    """There it is the line itself that refuses the next pod."""
+    spec = SpecFolder(tmp_path / "small")
+    spec.add("environment.yaml", "queues: {scheduler: none}\n")
+    spec.edit("tenants/fraud.yaml", ", sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16", "")
+    loaded = spec.load()
+    alone = tmp_path / "rules.json"
+    alone.write_text(json.dumps(rules := rule_file(loaded.environment, loaded.tenants)))
+    case = Case(
+        "QuotaUsed",
+        quota(20, "requests.nvidia.com/gpu"),
+        "19x30",
+        "10m",
+        {**FRAUD, "namespace": "fraud--serve", "resourcequota": "tenancy", "resource": "requests.nvidia.com/gpu"},
+        "fraud--serve uses 100% of its quota of requests.nvidia.com/gpu",
+        "critical",
+    )
+    assert evaluate(alone, case, case.series, expected(case, rules)) == ""
+    assert evaluate(alone, case, case.silent, []) == ""
+
+
+def test_under_claims_the_classes_that_the_queue_gives_are_left_out(tmp_path: Path) -> None:
+    spec = SpecFolder(tmp_path / "small")
+    loaded = spec.load()
+    by_claim = loaded.environment.model_copy(
+        update={"cluster": loaded.environment.cluster.model_copy(update={"devices": Devices.DRA})}
+    )
+    lines = queued_lines(by_claim)
+    assert "a100.deviceclass.resource.k8s.io/devices" in lines
+    assert "count/resourceclaims.resource.k8s.io" not in lines, "a number of objects, which no queue counts"
 
 
 def test_no_alert_is_without_a_case(rules: dict[str, Any]) -> None:
