@@ -668,7 +668,7 @@ class Environment(Spec):
             yield broken(("prices",), "price-01", f"prices without {', '.join(missing)}")
         for tier in self.metrics.longest_wait:
             if tier not in self.tiers:
-                yield undeclared(("metrics", "longest_wait", tier), "tier", tier, self.tiers, "tiers")
+                yield undeclared(("metrics", "longest-wait", tier), "tier", tier, self.tiers, "tiers")
         for name in self.costs.pools:
             if name not in self.pools:
                 yield undeclared(("costs", "pools", name), "pool", name, self.pools, "pools")

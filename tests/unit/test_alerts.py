@@ -147,7 +147,9 @@ CASES = [
         "19x30",
         "10m",
         {
-            **{**FRAUD, "namespace": "fraud--serve", "resourcequota": "tenancy"},
+            **FRAUD,
+            "namespace": "fraud--serve",
+            "resourcequota": "tenancy",
             "resource": "requests.example.com/fpga",
         },
         "fraud--serve uses 100% of its quota of requests.example.com/fpga",

@@ -30,7 +30,7 @@ from tenancy.plan.render import papers
 from tenancy.plan.services import services_plan
 from tenancy.rules.objects import object_findings
 from tenancy.spec import Environment, Loaded, load, on_lab
-from tenancy.spec.metrics import Collector, Metrics
+from tenancy.spec.metrics import LONGEST_WAIT, Collector, Metrics
 from tenancy.spec.tenant import Role
 from tests.conftest import SpecFolder
 from tests.judges import ec2_types, folder
@@ -91,13 +91,29 @@ def test_a_wait_for_a_tier_that_is_not_there_is_refused(spec: SpecFolder) -> Non
 
 
 def test_a_wait_that_kueue_cannot_tell_is_refused(spec: SpecFolder) -> None:
-    spec.add("environment.yaml", "metrics: {longest-wait: {production: 171m}}\n")
-    assert spec.problem().given == "production: 171m"
+    spec.add("environment.yaml", "metrics: {longest-wait: {production: 683m}}\n")
+    problem = spec.problem()
+    assert (problem.given, problem.field) == ("production: 683m", "metrics.longest-wait.production")
+    assert problem.rule == "Kueue tells waits apart up to 40960 s"
+    assert problem.change == "write 682m at most"
 
 
 def test_a_wait_that_kueue_can_just_tell_is_taken(spec: SpecFolder) -> None:
-    spec.add("environment.yaml", "metrics: {longest-wait: {production: 170m}}\n")
-    assert spec.load().environment.metrics.wait_of("production") == 10_200
+    spec.add("environment.yaml", "metrics: {longest-wait: {production: 682m}}\n")
+    assert spec.load().environment.metrics.wait_of("production") == 40_920
+
+
+def test_the_longest_wait_is_the_last_bucket_of_the_queue_that_is_installed() -> None:
+    source = (folder("metrics-kueue") / "metrics.go").read_text("utf-8")
+    buckets = r'"admission_wait_time_seconds",\n[^\n]+\n\s+Buckets:\s+generateExponentialBuckets\((\d+)\)'
+    (count,) = re.findall(rf"\s{buckets}", source)
+    assert "append([]float64{1}, prometheus.ExponentialBuckets(2.5, 2, count-1)...)" in source
+    assert 2.5 * 2 ** (int(count) - 2) == LONGEST_WAIT
+
+
+def test_the_page_on_alerts_says_how_long_a_wait_can_be_told() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "alerts.md").read_text("utf-8")
+    assert f"Kueue's buckets of waits end at {LONGEST_WAIT} s; `longest-wait` is {LONGEST_WAIT // 60}m at most" in text
 
 
 def test_no_rule_of_the_pack_is_broken_by_what_tenants_ask_through(watched: Loaded) -> None:
