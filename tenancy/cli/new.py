@@ -423,7 +423,7 @@ def _tables(loaded: Loaded, name: str) -> list[Table]:
     )
     gpus = Table(
         "GPUs",
-        ("flavor", "guaranteed", "lends", "may borrow", "there to borrow", "in pools"),
+        ("flavor", "guaranteed", "lends", "may borrow", "surely there", "in pools"),
         [
             (
                 found.flavor,

@@ -326,9 +326,6 @@ def _unknown_pool(given: str, environment: str, known: Iterable[str]) -> None:
     fail(f"given pool {given!r}; rule: a pool of {environment}; change: {change}", BAD_INPUT)
 
 
-NO_QUEUE = "what is lent and borrowed needs a queue that calls it back: until there is one, quotas end at the guarantee"
-
-
 # What each report says
 
 
@@ -346,9 +343,8 @@ def capacity_tables(environment: str, flavors: Sequence[FlavorSupply]) -> list[T
     )
     by_tenant = Table(
         "By tenant",
-        ("flavor", "tenant", "guaranteed", "lends", "may borrow", "there to borrow"),
+        ("flavor", "tenant", "guaranteed", "lends", "may borrow", "surely there"),
         [(f.flavor, t.tenant, t.guaranteed, t.lends, t.borrows, t.borrowable) for f in flavors for t in f.tenants],
-        [NO_QUEUE] if any(t.borrows for f in flavors for t in f.tenants) else [],
     )
     return [total, by_pool, by_tenant]
 

@@ -127,7 +127,7 @@ def _names(side: Side) -> Facts:
     return {(name, "", "is a tenant"): tenant.title or tenant.team for name, tenant in side.tenants.items()}
 
 
-GUARANTEED, BORROWS, BORROWABLE, LENDS = "guaranteed", "may borrow", "there to borrow", "lends"
+GUARANTEED, BORROWS, BORROWABLE, LENDS = "guaranteed", "may borrow", "surely there", "lends"
 WEIGHT, SHARING = "weight", "shares with other departments"
 
 

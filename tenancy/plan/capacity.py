@@ -249,7 +249,8 @@ class TenantShare:
     borrows: int
     """What it may borrow by its file."""
     borrowable: int
-    """What of that is there when all others lend everything they do lend."""
+    """What of that is surely there when all others lend everything they do lend: nodes that scaling or spot may bring
+    are left out."""
 
 
 @dataclass(frozen=True, slots=True)

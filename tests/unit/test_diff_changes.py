@@ -303,7 +303,7 @@ def test_what_others_lend_is_there_to_borrow(before: Path, spec: SpecFolder) -> 
     """Nobody touched the borrower's file."""
     lends = "guaranteed: 8, sharing: lend, lend-up-to: 8"
     found = changes(before, spec, replaced(RESEARCH, "guaranteed: 8", lends))
-    assert Change(Topic.GPUS, "fraud", "there to borrow", 8, 16, "a100") in found
+    assert Change(Topic.GPUS, "fraud", "surely there", 8, 16, "a100") in found
 
 
 def test_a_price_that_nobody_has_said_is_unknown(before: Path, spec: SpecFolder) -> None:

@@ -145,7 +145,7 @@ def _shown(spec: SpecFolder, *options: object) -> list[list[str]]:
 
 
 def test_it_says_how_many_gpus_are_guaranteed_and_how_many_there_are_to_borrow(spec: SpecFolder) -> None:
-    """32 A100, 24 of them promised, of which fraud lends 8; what nobody is promised is there to borrow too."""
+    """32 A100, 24 of them promised, of which fraud lends 8; what nobody is promised is surely there too."""
     shown = _shown(spec, "--gpu", "a100=2", "--borrow", "a100=20")
     assert ["a100", "2", "2", "20", "14", "train"] in shown
 

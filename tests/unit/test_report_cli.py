@@ -78,6 +78,27 @@ def test_capacity_says_the_same_in_every_form(spec: SpecFolder) -> None:
     assert [_numbers(row) for row in by_tenant] == [[t[key] for key in keys] for f in flavors for t in f["tenants"]]
 
 
+def test_what_may_be_borrowed_of_nodes_that_may_not_come_is_not_surely_there(spec: SpecFolder) -> None:
+    """The organisation's Cohort counts them: the queue gives what they bring, once they are there."""
+    spot = "nodes: {min: 0, max: 2}, purchase: spot, tiers: [batch]"
+    spec.edit(ENV, TRAIN, f"{TRAIN}\n  spot: {{instance: g6.12xlarge, {spot}}}")
+    spec.edit(ENV, "flavors:\n", "flavors:\n  l4: {gpu: l4}\n")
+    spec.edit(
+        "tenants/research.yaml",
+        "{guaranteed: 8}",
+        "{guaranteed: 8}\n  l4: {guaranteed: 0, sharing: lend-and-borrow, borrow-up-to: 8}",
+    )
+    *_, by_tenant = _shown(spec, "capacity")
+    (row,) = [row for row in by_tenant if row["flavor"] == "l4"]
+    assert (row["may borrow"], row["surely there"]) == ("8", "0")
+
+
+def test_capacity_says_nothing_of_a_queue_that_is_missing_where_there_is_one(spec: SpecFolder) -> None:
+    *_, by_tenant = _shown(spec, "capacity")
+    assert any(int(row["may borrow"]) for row in by_tenant)
+    assert "until there is one" not in _report(spec, "capacity")
+
+
 def test_pools_say_the_same_in_every_form(spec: SpecFolder) -> None:
     pools = _said(spec, "pools")["pools"]
     _, units = _shown(spec, "pools")
