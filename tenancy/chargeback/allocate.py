@@ -12,11 +12,12 @@ import polars as pl
 
 from tenancy.catalog.instances import MACHINES
 from tenancy.chargeback.claims import NO_DATA, NO_TENANT, PLATFORM, UNKNOWN, claims, named, owners
-from tenancy.chargeback.measures import FINE, MICRO, Measure, bought, measure, node_price
+from tenancy.chargeback.measures import FINE, Measure, measure
 from tenancy.chargeback.periods import Period, Window, windows, written
 from tenancy.chargeback.rounding import rounded, shared
 from tenancy.chargeback.sweep import above, cut, lent, levels, once, weigh
 from tenancy.chargeback.tables import Tables
+from tenancy.plan.prices import MICRO, bought, node_price
 from tenancy.plan.queues import shares
 from tenancy.rules.catalogue import RULES
 from tenancy.spec.costs import Bought, Key

@@ -11,9 +11,9 @@ import polars as pl
 from tenancy.catalog import vocabulary as words
 from tenancy.chargeback.allocate import HOUR, Category, Finding, Line, Pot, Report
 from tenancy.chargeback.claims import NO_TENANT, PLATFORM, Claims, named, timeline
-from tenancy.chargeback.measures import MICRO
 from tenancy.chargeback.rounding import rounded, shared
 from tenancy.chargeback.tables import NOT_SAID
+from tenancy.plan.prices import MICRO
 from tenancy.rules.catalogue import Violation
 from tenancy.spec.costs import Kind
 from tenancy.spec.data import Access

@@ -19,10 +19,10 @@ import polars as pl
 
 from tenancy.catalog import vocabulary as words
 from tenancy.chargeback.allocate import Finding, Pot
-from tenancy.chargeback.measures import MICRO
 from tenancy.chargeback.periods import LAST, Period, written
 from tenancy.chargeback.rounding import nearest
 from tenancy.plan.names import ENVIRONMENT_TAG, POOL_TAG
+from tenancy.plan.prices import MICRO
 from tenancy.rules.catalogue import Violation
 from tenancy.spec.costs import Bought, Kind
 

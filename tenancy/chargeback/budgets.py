@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from tenancy.chargeback.allocate import Category, Report
 from tenancy.chargeback.claims import named
-from tenancy.chargeback.measures import MICRO
 from tenancy.chargeback.periods import Period, written
 from tenancy.chargeback.use import MARKS, Spent, Use
+from tenancy.plan.prices import MICRO
 
 ALL = "all with a budget"
 REACHED = "reached"

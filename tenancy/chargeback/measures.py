@@ -1,24 +1,17 @@
-"""What a node of each pool is made of, as whole numbers, and what it costs for an hour."""
+"""What a node of each pool is made of, as whole numbers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 
-from tenancy.catalog.instances import MACHINES
-from tenancy.catalog.prices import ON_DEMAND
 from tenancy.plan.pools import node_allocatable
 from tenancy.plan.queues import part_of_node
-from tenancy.spec.costs import Bought
 from tenancy.spec.environment import Environment
-from tenancy.spec.pools import Pool
 
 FINE = 1_000_000
 """A node has at least so many units: what CPU and memory take of it is rounded down to one."""
-MICRO = 1_000_000
-"""Of a dollar: the unit of all amounts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,26 +45,3 @@ def measure(environment: Environment, name: str) -> Measure:
         pool.machine.gpus,
         pool.tenants[0] if len(pool.tenants) == 1 and not pool.tiers else "",
     )
-
-
-def bought(pool: Pool) -> Bought:
-    return Bought(pool.purchase.way)
-
-
-def node_price(environment: Environment, name: str, instance: str, purchase: str) -> int | None:
-    """Millionths of a dollar for an hour of a node; None where nobody has said it."""
-    costs = environment.costs
-    if name in costs.pools:
-        return int(costs.pools[name] * MICRO)
-    known = MACHINES.get(instance)
-    discount = costs.discounts.get(Bought(purchase), 0) if purchase in set(Bought) else 0
-    if known and known.gpus and known.gpu in environment.prices:
-        return _less(environment.prices[known.gpu] * known.gpus, discount)
-    published = purchase in {Bought.ON_DEMAND, Bought.RESERVATION} or discount
-    if instance in ON_DEMAND and published:
-        return _less(ON_DEMAND[instance], discount)
-    return None
-
-
-def _less(price: Decimal, discount: int) -> int:
-    return round(price * MICRO * (100 - discount) / 100)

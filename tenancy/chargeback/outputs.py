@@ -17,11 +17,11 @@ from tenancy.catalog import vocabulary as words
 from tenancy.chargeback.allocate import HOUR, Category, Line, Pot, Report
 from tenancy.chargeback.budgets import standings
 from tenancy.chargeback.claims import named
-from tenancy.chargeback.measures import MICRO
 from tenancy.chargeback.periods import Period, written
 from tenancy.chargeback.rounding import rounded, shared
 from tenancy.chargeback.use import Spent, Use
 from tenancy.plan.labels import tier_labels
+from tenancy.plan.prices import MICRO
 from tenancy.rules.catalogue import Violation
 
 CENT = MICRO // 100

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from tenancy.chargeback.allocate import HOUR, Category, Report
 from tenancy.chargeback.budgets import lacks, standings
-from tenancy.chargeback.measures import MICRO
 from tenancy.chargeback.outputs import CENT, cents, dollars, totals, workloads
 from tenancy.chargeback.periods import written
 from tenancy.chargeback.rounding import rounded
 from tenancy.chargeback.use import MARKS, Spent, Use
+from tenancy.plan.prices import MICRO
 from tenancy.spec.tenant import Tenant
 
 

@@ -11,9 +11,9 @@ import polars as pl
 from tenancy.catalog import boards
 from tenancy.chargeback.allocate import HOUR, Category, Report
 from tenancy.chargeback.claims import claims, named, owners
-from tenancy.chargeback.measures import MICRO
 from tenancy.chargeback.periods import By
 from tenancy.chargeback.tables import Tables
+from tenancy.plan.prices import MICRO
 from tenancy.spec.environment import Environment
 
 COVERED = 95

@@ -125,7 +125,7 @@ def dashboards(environment: str, out: Path) -> None:
 
     from tenancy.plan.dashboards import as_json as as_file
     from tenancy.plan.dashboards import config_map, every
-    from tenancy.report.facts import node_prices
+    from tenancy.plan.prices import node_prices
 
     loaded = load_or_exit(environment)
     files: dict[Path, str] = {}

@@ -10,12 +10,12 @@ from functools import cached_property
 from itertools import permutations
 from typing import Any
 
-from tenancy.chargeback.measures import MICRO, bought, node_price
 from tenancy.components.scope import Scope, select, stacks
 from tenancy.plan import Plan, make_plan, quotas
 from tenancy.plan.access_review import review, rights
 from tenancy.plan.capacity import supply
 from tenancy.plan.leaving import standing
+from tenancy.plan.prices import MICRO, bought, node_price
 from tenancy.plan.queues import part_of_node
 from tenancy.rules import index, objects, plain
 from tenancy.spec.environment import Environment, Layout

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
@@ -20,6 +20,7 @@ from tenancy.catalog.bandwidth import GIGABITS
 from tenancy.catalog.exporters import label_name, metric_name
 from tenancy.plan.guards import guards
 from tenancy.plan.pools import node_extended, node_taints
+from tenancy.plan.prices import node_prices
 from tenancy.plan.queues import part_of_node, queue_name, queue_resource
 from tenancy.plan.quotas import queued_lines
 from tenancy.spec.environment import Environment
@@ -154,24 +155,21 @@ def _facts(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Rule
             yield _record("tenancy:pool:network_bits", f"vector({GIGABITS[pool.instance] * 1e9:.0f})", pool=name)
     prices = dict(_prices(environment))
     for (name, resource), price in prices.items():
-        yield _record("tenancy:device:usd_per_hour", f"vector({price:.6f})", pool=name, resource=resource)
+        yield _record("tenancy:device:usd_per_hour", f"vector({float(price):.6f})", pool=name, resource=resource)
     if prices and tenants:
         spent = f"{HELD} * on (pool, resource) group_left () tenancy:device:usd_per_hour"
         # A tenant that holds nothing spends nothing: without the zero its average would leave these hours out.
         yield _record(SPENT, f"sum by (tenant, owner) ({spent}) or on (tenant) tenancy:tenant:info * 0")
 
 
-def _prices(environment: Environment) -> Iterator[tuple[tuple[str, str], Decimal]]:
-    """Dollars an hour of a device with its part of the node, where the environment says what nodes or boards cost."""
-    for name, pool in environment.pools.items():
-        node = environment.costs.pools.get(name)
-        if node is None and pool.machine.gpu in environment.prices:
-            node = environment.prices[pool.machine.gpu] * pool.machine.gpus
+def _prices(environment: Environment) -> Iterator[tuple[tuple[str, str], Fraction]]:
+    """Dollars an hour of a device with its part of the node, where a price is known."""
+    for name, node in node_prices(environment).items():
         if node is None or environment.devices_by_claim:
             continue
         for flavor in environment.flavors_of(name):
-            part = part_of_node(environment, name, flavor)
-            yield (name, metric_name(environment.resource_of(flavor))), node * part.numerator / part.denominator
+            price = node * part_of_node(environment, name, flavor)
+            yield (name, metric_name(environment.resource_of(flavor))), price
 
 
 def _where_known(expr: str, keys: str, more: str, facts: str) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tenancy.chargeback.measures import MICRO, bought, node_price
 from tenancy.plan.capacity import supply
 from tenancy.plan.dashboards import gpu_part
+from tenancy.plan.prices import MICRO, pool_price
 from tenancy.plan.queues import part_of_node, shares
 from tenancy.spec import Loaded
 from tenancy.spec.environment import Environment
@@ -143,18 +143,6 @@ def _places(environment: Environment, held: Mapping[str, Mapping[str, Mapping[st
         )
         for (pool, flavor), count in sorted(counts.items())
     )
-
-
-def pool_price(environment: Environment, name: str) -> int | None:
-    """Millionths of a dollar for a node-hour of a pool; None where nobody has said it."""
-    pool = environment.pools[name]
-    return node_price(environment, name, pool.instance, bought(pool))
-
-
-def node_prices(environment: Environment) -> dict[str, Fraction | None]:
-    """Dollars for a node-hour of every pool, as far as somebody has said it."""
-    prices = {name: pool_price(environment, name) for name in environment.pools}
-    return {name: None if price is None else Fraction(price, MICRO) for name, price in prices.items()}
 
 
 def monthly(environment: Environment, pool: str, flavor: str, count: int) -> int | None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 
-from tenancy.chargeback.measures import MICRO
 from tenancy.plan import make_plan
 from tenancy.plan.access_review import BREAK_GLASS, Entry, review
+from tenancy.plan.prices import MICRO
 from tenancy.report.facts import Bar, Facts, Member, dollars, facts, number, pools_monthly, some
 from tenancy.report.given import Budgeted, Charged, Course
 from tenancy.report.planes import Cell, Kind, Plane, Planes, counts

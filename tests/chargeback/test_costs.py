@@ -8,7 +8,8 @@ import pytest
 
 from tenancy.catalog.instances import MACHINES
 from tenancy.catalog.prices import ON_DEMAND
-from tenancy.chargeback.measures import measure, node_price
+from tenancy.chargeback.measures import measure
+from tenancy.plan.prices import node_price
 from tests.conftest import SpecFolder
 
 ENV = "environment.yaml"

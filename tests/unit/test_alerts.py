@@ -14,6 +14,7 @@ import pytest
 
 from tenancy.lab import prometheus, tools
 from tenancy.plan.alerts import alert_names, rule_file
+from tenancy.plan.prices import MICRO, node_price, node_prices
 from tenancy.plan.quotas import queued_lines
 from tenancy.spec.environment import Devices
 from tests.conftest import SpecFolder
@@ -523,6 +524,36 @@ def test_no_alert_is_without_a_case(rules: dict[str, Any]) -> None:
 
 def test_every_alert_has_a_runbook_section_and_no_section_is_about_nothing(rules: dict[str, Any]) -> None:
     assert set(re.findall(r"^## (\w+)$", RUNBOOKS.read_text("utf-8"), re.MULTILINE)) == alert_names(rules)
+
+
+@pytest.mark.parametrize(("discount", "told"), [("", True), ("costs: {discounts: {on-demand: 40}}\n", False)])
+def test_a_budget_is_spent_at_the_price_that_is_paid(tmp_path: Path, discount: str, told: bool) -> None:
+    """The dashboard, the bill and the alert tell a tenant the same."""
+    spec = SpecFolder(tmp_path / "small")
+    spec.add("environment.yaml", f"prices: {{a100-40gb: 12.50, l4: 1}}\n{discount}")
+    loaded = spec.load()
+    path = tmp_path / "rules.json"
+    path.write_text(json.dumps(rules := rule_file(loaded.environment, loaded.tenants)))
+    (case,) = [case for case in CASES if case.alert == "BudgetSpent"]
+    assert evaluate(path, case, case.series, expected(case, rules) if told else []) == ""
+
+
+def test_devices_cost_what_the_bill_and_the_dashboard_say(tmp_path: Path) -> None:
+    spec = SpecFolder(tmp_path / "small")
+    spec.add("environment.yaml", "costs: {pools: {serve: 20}, discounts: {on-demand: 10}}\n")
+    loaded = spec.load()
+    file = rule_file(loaded.environment, loaded.tenants)
+    told = {
+        (rule["labels"]["pool"], rule["labels"]["resource"]): rule["expr"]
+        for group in file["groups"]
+        for rule in group["rules"]
+        if rule.get("record") == "tenancy:device:usd_per_hour"
+    }
+    a_node = node_prices(loaded.environment)["train"]
+    assert a_node
+    assert a_node * MICRO == node_price(loaded.environment, "train", "p4d.24xlarge", "on-demand")
+    assert told["train", "nvidia_com_gpu"] == f"vector({float(a_node / 8):.6f})", "of the published price, less 10 %"
+    assert told["serve", "nvidia_com_mig_1g_5gb"] == f"vector({20 / 56:.6f})"
 
 
 # Series that add up

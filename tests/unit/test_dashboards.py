@@ -20,7 +20,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from tenancy.catalog import vocabulary as words
 from tenancy.lab.tools import cache_root
 from tenancy.plan import dashboards
-from tenancy.report.facts import node_prices
+from tenancy.plan.prices import node_prices
 from tenancy.spec import Loaded, load
 from tests.conftest import SpecFolder
 
