@@ -219,7 +219,7 @@ def test_a_pool_without_a_price_is_named_and_in_no_number(loaded: Loaded, monkey
     said = "Pool train has no known price: it is in no number here."
     assert said not in Text(Pages(loaded).environment()).said
     # Of this pool's price nobody says anything: as of a spot pool without a discount.
-    monkeypatch.setattr("tenancy.report.facts.node_price", lambda _, name, *__: None if name == "train" else 1_000_000)
+    monkeypatch.setattr("tenancy.plan.prices.node_price", lambda _, name, *__: None if name == "train" else 1_000_000)
     pages = Pages(loaded)
     assert pages.facts.member("fraud").unpriced == ("train",)
     assert said in Text(pages.environment()).said
