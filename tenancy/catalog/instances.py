@@ -13,6 +13,7 @@ Both agree wherever both have a type (`tests/unit/test_instances.py`); a comment
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -46,6 +47,8 @@ class Instance:
     """EC2 no longer offers it to new customers or in new regions."""
 
 
+NOT_NVIDIA = re.compile(r"(dl\d|f\d|g4ad|inf\d|trn\d|vt\d)[a-z0-9]*\.")
+"""How types begin whose accelerators somebody else makes: AWS, "Accelerated computing instances", 2026-11-20."""
 _VGPU = "its GPU is a part of an L4 (vGPU): it needs NVIDIA's GRID driver, which no EKS image carries"
 _CUSTOM_IMAGE = "its GPUs need NVIDIA driver 595, and the EKS images carry 580: it takes an image of your own"
 _ULTRASERVER = (

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from tenancy.catalog import boards, gpus, nodes
 from tenancy.catalog.days import today
-from tenancy.catalog.instances import MACHINES, Instance
+from tenancy.catalog.instances import MACHINES, NOT_NVIDIA, Instance
 from tenancy.catalog.versions import ami_release_misfit
 from tenancy.spec.base import (
     Count,
@@ -254,6 +254,9 @@ class Pool(Spec):
         if self.share and self.share.mps and self.mig:
             yield broken(("share", "mps"), "pool-08", "mps inside MIG slices")
         instance = MACHINES.get(self.instance)
+        if instance is None and NOT_NVIDIA.match(self.instance):
+            yield broken(("instance",), "pool-09", f"{self.instance}, whose accelerators are no NVIDIA GPUs")
+            return
         if instance is None:
             close = " or ".join(nearest(self.instance, MACHINES))
             change = f"use {close}, or add a row to tenancy/catalog/instances.py"

@@ -10,7 +10,7 @@ import judges
 import pytest
 
 from tenancy.catalog.boards import BOARDS
-from tenancy.catalog.instances import GENERAL, INSTANCES
+from tenancy.catalog.instances import GENERAL, INSTANCES, NOT_NVIDIA
 
 OFF_EC2S_LIST = {"p3.2xlarge", "p3.8xlarge", "p3.16xlarge", "p6e-gb200.36xlarge"}
 OFF_KARPENTERS_TABLE = {"p6e-gb200.36xlarge"}
@@ -143,3 +143,11 @@ def test_only_the_p3_families_are_old() -> None:
 def test_only_graviton_and_grace_are_arm() -> None:
     arm = {name.split(".")[0] for name, instance in INSTANCES.items() if instance.architecture == "arm64"}
     assert arm == {"g5g", "p6e-gb200"}
+
+
+def test_who_makes_accelerators_is_told_by_a_types_name(listing: dict[str, Any]) -> None:
+    """Of a type that nobody lists here this is all that is known; its sibling is no typing error of it."""
+    others = {"FpgaInfo", "InferenceAcceleratorInfo", "MediaAcceleratorInfo", "NeuronInfo"}
+    assert {name for name, facts in listing.items() if others & facts.keys()} <= set(filter(NOT_NVIDIA.match, listing))
+    assert not [name for name, facts in listing.items() if "GpuInfo" in facts and NOT_NVIDIA.match(name)]
+    assert not list(filter(NOT_NVIDIA.match, (*INSTANCES, *GENERAL)))

@@ -191,6 +191,7 @@ CASES = (
     Case("promised spot", "pool-07", ENV, "pools.more.nodes.min", "  serve:\n", MORE % "nodes: {min: 1, max: 2}, purchase: spot, tiers: [batch]", MORE % "nodes: {min: 0, max: 2}, purchase: spot, tiers: [batch]"),
     Case("reservation without a zone", "pool-07", ENV, "pools.more.zones", "  serve:\n", MORE % "nodes: 1, zones: [], purchase: {reservation: cr-0123abcd}", MORE % "nodes: 1, zones: [eu-central-1a], purchase: {reservation: cr-0123abcd}"),
     Case("part of a GPU", "pool-09", ENV, "pools.more.instance", "  serve:\n", "  more: {instance: g6f.xlarge, nodes: 1, share: {time-slicing: 2}, tenants: [research]}\n  serve:\n", "  more: {instance: g6.xlarge, nodes: 1, share: {time-slicing: 2}, tenants: [research]}\n  serve:\n"),
+    Case("no NVIDIA GPU", "pool-09", ENV, "pools.more.instance", "  serve:\n", "  more: {instance: trn2.48xlarge, nodes: 1}\n  serve:\n", "  more: {instance: p4d.24xlarge, nodes: 1}\n  serve:\n"),
     Case("old image of a pool", "ami-01", ENV, "pools.more.ami-release", "  serve:\n", MORE % "nodes: 1, ami-release: v20260423", MORE % "nodes: 1, ami-release: v20260903"),
     Case("old image", "ami-01", ENV, "aws.ami-release", "buckets:", "aws: {ami-release: v20250101}\nbuckets:", "aws: {ami-release: v20260903}\nbuckets:"),
     Case("API server for everybody", "eks-01", ENV, "aws.public-access[0]", "buckets:", "aws: {public-access: [0.0.0.0/0]}\nbuckets:", "aws: {public-access: [198.51.100.0/24]}\nbuckets:"),
@@ -230,6 +231,7 @@ CONSEQUENCES = {
     "two tenants, one name",  # research is gone from its pool
     "tier of a pool",  # production is gone from its pool
     "instance",  # nothing is known of its GPUs
+    "no NVIDIA GPU",  # and of these nothing either
     "parts claim too much",  # more than the pools have
     "memory",  # the slices that fraud holds are gone
     "profile of another board",  # no pool yields it
