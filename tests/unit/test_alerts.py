@@ -10,8 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from tenancy.catalog.nodes import EPHEMERAL_EVICTION_PER_CENT
+from tenancy.cli import main
 from tenancy.lab import prometheus, tools
 from tenancy.plan.alerts import alert_names, rule_file
 from tenancy.plan.prices import MICRO, node_price, node_prices
@@ -554,6 +557,34 @@ def test_devices_cost_what_the_bill_and_the_dashboard_say(tmp_path: Path) -> Non
     assert a_node * MICRO == node_price(loaded.environment, "train", "p4d.24xlarge", "on-demand")
     assert told["train", "nvidia_com_gpu"] == f"vector({float(a_node / 8):.6f})", "of the published price, less 10 %"
     assert told["serve", "nvidia_com_mig_1g_5gb"] == f"vector({20 / 56:.6f})"
+
+
+def commands(page: str) -> list[str]:
+    """The product's own commands in a page, each as one line."""
+    return [re.sub(r"\s+", " ", found) for found in re.findall(r"`(tenancy\s[^`/]+)`", page)]
+
+
+@pytest.mark.parametrize("page", ["alerts.md", "runbooks.md"])
+def test_each_command_that_a_page_names_is_one_that_can_be_given(page: str) -> None:
+    for line in commands((RUNBOOKS.parent / page).read_text("utf-8")):
+        command: click.Command = main
+        words = line.split()[1:]
+        while isinstance(command, click.Group):
+            found = command.get_command(click.Context(command), words.pop(0))
+            assert found, f"{line}: no such command"
+            command = found
+        options = [param for param in command.params if isinstance(param, click.Option)]
+        known = {name: option for option in options for name in option.opts}
+        given = [word for word in words if word.startswith("-")]
+        assert set(given) <= set(known), line
+        missing = [option.name for option in options if option.required and not {*option.opts} & {*given}]
+        assert not (given and missing), line
+        if command.name == "chargeback" and given:
+            assert {"--prometheus", "--holdings"} & {*given}, f"{line}: nobody says where from"
+
+
+def test_the_page_says_when_the_kubelet_evicts() -> None:
+    assert f"at {100 - EPHEMERAL_EVICTION_PER_CENT} % it evicts" in re.sub(r"\s+", " ", RUNBOOKS.read_text("utf-8"))
 
 
 # Series that add up
