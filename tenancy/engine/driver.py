@@ -73,12 +73,7 @@ class Driver:
         """The stack, made if it is not there, and freed of what a dead engine left."""
         from pulumi import automation
 
-        lab = {ON_LAB: "true"} if self.context == words.LAB_CONTEXT else {}
-        try:
-            options = automation.LocalWorkspaceOptions(env_vars=lab | words.OVERRULE, pulumi_command=self.engine)
-            stack = automation.create_or_select_stack(name, work_dir=str(self.root), opts=options)
-        except automation.CommandError as error:
-            raise Failed(f"stack {name}: {_reason(error)}") from error
+        stack = self._opened(name, to_run=True)
         end_orphans(Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi"))
         try:
             locks = dead_locks(_backend(), PROJECT, name)
@@ -96,11 +91,18 @@ class Driver:
 
     def look_at(self, name: str) -> Any:
         """The stack, to be read; Failed if it is not there."""
+        return self._opened(name, to_run=False)
+
+    def _opened(self, name: str, *, to_run: bool) -> Any:
+        """The stack; one that is to run is made if it is not there, and its program is told where it runs."""
         from pulumi import automation
 
-        options = automation.LocalWorkspaceOptions(pulumi_command=self.engine)
+        lab = {ON_LAB: "true"} if self.context == words.LAB_CONTEXT else {}
+        told = lab | words.OVERRULE if to_run else None
+        opening = automation.create_or_select_stack if to_run else automation.select_stack
         try:
-            return automation.select_stack(name, work_dir=str(self.root), opts=options)
+            options = automation.LocalWorkspaceOptions(env_vars=told, pulumi_command=self.engine)
+            return opening(name, work_dir=str(self.root), opts=options)
         except automation.CommandError as error:
             raise Failed(f"stack {name}: {_reason(error)}") from error
 
