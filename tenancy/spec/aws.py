@@ -125,7 +125,9 @@ class Aws(Identities):
     )
     account: _Account = Field("", description="Account id, 12 digits. A run on another account stops.")
     region: _Region = Field("", description="Region, such as eu-central-1.")
-    zones: tuple[Zone, ...] = Field((), description="Availability zones, two at least; of a given VPC its subnets'.")
+    zones: tuple[Zone, ...] = Field(
+        (), min_length=1, description="Availability zones, two at least. Absent: those of a given VPC's subnets."
+    )
     network: Network = Field(default_factory=Network, description="Absent: a VPC of its own.")
     platform_role: _RoleArn = Field(
         "",

@@ -114,7 +114,7 @@ FileAccessPoints = Annotated[
 
 
 class Use(Spec):
-    namespaces: tuple[PartName, ...] = Field((), description="Parts whose pods use it; absent: all.")
+    namespaces: tuple[PartName, ...] = Field((), min_length=1, description="Parts whose pods use it; absent: all.")
 
 
 Names = Annotated[
@@ -130,7 +130,7 @@ class Files(Spec):
         str, Form(r"^fs-[0-9a-f]{8,40}$", "id of an EFS file system", "write it like fs-0123abcd")
     ] = Field(description="The file system that it is of.")
     access: Literal["read-only", "read-write"] = Field("read-only", description="Whether pods may write.")
-    namespaces: tuple[PartName, ...] = Field((), description="Parts whose pods use it; absent: all.")
+    namespaces: tuple[PartName, ...] = Field((), min_length=1, description="Parts whose pods use it; absent: all.")
 
 
 class Uses(Spec):

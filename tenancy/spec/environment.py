@@ -202,6 +202,7 @@ class Cluster(Spec):
     )
     ranges: tuple[_Block, ...] = Field(
         (),
+        min_length=1,
         description="Ranges of nodes and pods: no tenant reaches into them or is reached from them by address. Absent: "
         "the range of the VPC that is made here. Of a given one nobody knows them.",
     )

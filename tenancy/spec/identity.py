@@ -96,7 +96,7 @@ class Ci(Spec):
     role: Annotated[str, Form(r"^(viewer|developer|operator)$", "viewer, developer or operator", "use developer")] = (
         Field("developer", description="What it may do in the tenant's namespaces.")
     )
-    namespaces: tuple[PartName, ...] = Field((), description="Parts that the role holds in; absent: all.")
+    namespaces: tuple[PartName, ...] = Field((), min_length=1, description="Parts that the role holds in; absent: all.")
 
     def mistakes(self) -> Iterator[Mistake]:
         if (self.github is None) == (self.gitlab is None):

@@ -75,6 +75,10 @@ def _plain(model: type[BaseModel], where: Location, detail: Any) -> tuple[str, s
         case "too_short":
             least = context.get("min_length", 1)
             change = "add one" if least == 1 else f"add up to {least}"
+            if "default" in (node := _node_at(model, where)):
+                # Nobody would guess that the last entry's going opens it to all.
+                absent = re.search(r"[Aa]bsent: ([^.;]*)", node.get("description", ""))
+                change += f", or drop {where[-1]}{f', which means: {absent[1]}' if absent else ''}"
             return written(value), f"at least {least} {_entries(least)}", change
         case "too_long":
             most = context.get("max_length")
@@ -106,7 +110,12 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _fields_at(model: type[BaseModel], where: Location) -> list[str]:
-    """The keys that a place in a file may have, found by walking the JSON Schema."""
+    """The keys that a place in a file may have."""
+    return list(_resolved(_schema(model), _node_at(model, where)).get("properties", {}))
+
+
+def _node_at(model: type[BaseModel], where: Location) -> Any:
+    """What the JSON Schema says of a place in a file."""
     schema = _schema(model)
     node: Any = schema
     for part in where:
@@ -116,11 +125,13 @@ def _fields_at(model: type[BaseModel], where: Location) -> list[str]:
         else:
             by_form = next(iter(node.get("patternProperties", {}).values()), None)
             node = node.get("properties", {}).get(part) or by_form or node.get("additionalProperties") or {}
-    return list(_resolved(schema, node).get("properties", {}))
+    return node
 
 
 def _resolved(schema: Any, node: Any) -> Any:
-    for choice in [node, *node.get("anyOf", []), *node.get("allOf", [])]:
+    choices = [node, *node.get("anyOf", []), *node.get("allOf", [])]
+    for choice in choices:
         if "$ref" in choice:
             return schema["$defs"][choice["$ref"].rsplit("/", 1)[1]]
-    return node
+    # Of a list of names or a mapping of them, the mapping is what has places below its names.
+    return next((choice for choice in choices if isinstance(choice.get("additionalProperties"), dict)), node)

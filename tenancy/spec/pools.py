@@ -240,10 +240,18 @@ class Pool(Spec):
     )
     mig: Mig | None = Field(None, description="How each GPU is partitioned; absent: it is not.")
     share: Share | None = Field(None, description="How each GPU or slice is shared; absent: it is not.")
-    tenants: tuple[str, ...] = Field((), description="Tenants that may use the pool.")
-    tiers: tuple[str, ...] = Field((), description="Tiers that may use the pool.")
+    tenants: tuple[str, ...] = Field(
+        (),
+        min_length=1,
+        description="Tenants that may use the pool. Absent: those of its tiers, or all if it has none.",
+    )
+    tiers: tuple[str, ...] = Field(
+        (), min_length=1, description="Tiers that may use the pool. Absent: its tenants alone, or all if it has none."
+    )
     zones: tuple[Zone, ...] = Field(
-        (), description="Availability zones. Absent: all of the environment's; a reservation or EFA needs one."
+        (),
+        min_length=1,
+        description="Availability zones. Absent: all of the environment's; a reservation or EFA needs one.",
     )
     ami_release: Release | None = Field(None, description="Release of the node image; absent: the environment's.")
     upgrade: Upgrade = Field(default_factory=Upgrade, description="How nodes are replaced. Absent: one by one.")

@@ -104,7 +104,7 @@ class Subject(Spec):
     service_account: _PartAccount | None = Field(
         None, description="Service account that a part declares, as <part>/<name>. One of the three."
     )
-    namespaces: tuple[PartName, ...] = Field((), description="Parts that it holds in; absent: all.")
+    namespaces: tuple[PartName, ...] = Field((), min_length=1, description="Parts that it holds in; absent: all.")
 
     def mistakes(self) -> Iterator[Mistake]:
         given = [name for name in ("group", "user", "service-account") if getattr(self, name.replace("-", "_"))]
@@ -250,7 +250,7 @@ class Storage(Spec):
     bucket: Slug = Field(description="A bucket of the environment.")
     prefix: _Prefix = Field(description="Ends with '/'.")
     access: Access = Field(Access.READ_ONLY, description="What the tenant's workloads may do there.")
-    namespaces: tuple[PartName, ...] = Field((), description="Parts whose pods may; absent: all.")
+    namespaces: tuple[PartName, ...] = Field((), min_length=1, description="Parts whose pods may; absent: all.")
     expire_after: Days | None = Field(
         None, description="Days after which objects under the prefix go; absent: as the bucket says."
     )
@@ -371,6 +371,7 @@ class Tenant(Spec):
     people: tuple[Person, ...] = Field((), description="Who may do what; absent: nobody but the platform.")
     gpu_users: tuple[Subject, ...] = Field(
         (),
+        min_length=1,
         description="Who may run work that asks for GPUs, of those who may run work; absent: all of them.",
     )
     apart: Flag = Field(

@@ -45,6 +45,39 @@ def test_a_problem_stands_at_its_line_and_column(
     assert (line, column, field) in [(p.line, p.column, p.field) for p in spec.problems()]
 
 
+@pytest.mark.parametrize(
+    ("file", "old", "new", "field", "entry"),
+    [
+        (ENV, "tiers: [production]", "tiers: [%s]", "pools.serve.tiers", "production"),
+        (ENV, "tenants: [research]", "tenants: [%s]", "pools.notebooks.tenants", "research"),
+        (ENV, "nodes: 4}", "nodes: 4, zones: [%s]}", "pools.train.zones", "eu-central-1a"),
+        (ENV, "  cni: vpc-cni\n", "  cni: vpc-cni\n  ranges: [%s]\n", "cluster.ranges", "10.64.0.0/16"),
+        (ENV, "buckets:", "aws: {zones: [%s]}\nbuckets:", "aws.zones", "eu-central-1a"),
+        (FRAUD, "namespaces: [train]}", "namespaces: [%s]}", "people[1].namespaces", "train"),
+        (FRAUD, "budget:", "gpu-users: [%s]\nbudget:", "gpu-users", "{group: fraud-engineers}"),
+        (FRAUD, "shared/}", "shared/, namespaces: [%s]}", "storage[1].namespaces", "train"),
+        (FRAUD, "budget:", "uses: {logs: {a: {namespaces: [%s]}}}\nbudget:", "uses.logs.a.namespaces", "train"),
+        (FRAUD, "budget:", "ci: {github: a/b, branch: c, namespaces: [%s]}\nbudget:", "ci.namespaces", "train"),
+    ],
+)
+def test_a_list_that_limits_is_dropped_and_not_emptied(
+    spec: Any, file: str, old: str, new: str, field: str, entry: str
+) -> None:
+    """Without the field it is all: who takes the last entry out means the opposite."""
+    spec.edit(file, old, new % "")
+    problem = spec.problem()
+    assert (problem.field, problem.given) == (field, "an empty list")
+    assert f"or drop {field.rpartition('.')[2]}, which means: " in problem.change
+    spec.edit(file, new % "", new % entry)
+    assert spec.problems() == ()
+
+
+def test_a_field_is_called_and_placed_as_the_file_has_it(spec: Any) -> None:
+    spec.edit(ENV, "buckets:", "metrics:\n  longest-wait:\n    batch: 1h\n    prod: 1h\nbuckets:")
+    problem = spec.problem()
+    assert (problem.field, problem.line) == ("metrics.longest-wait.prod", 21)
+
+
 def test_a_problem_reads_as_one_sentence(spec: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(spec.path.parent)
     spec.edit(FRAUD, "tier: batch", "tier: bach")
