@@ -51,6 +51,15 @@ REPOSITORY_POLICY_LENGTH = 10_240
 """Bytes of an ECR repository's policy; fixed."""
 SECRET_POLICY_LENGTH = 20_480
 """Characters of a secret's policy; fixed."""
+BUCKET_PREFIXES = ("xn--", "sthree-", "amzn-s3-demo-")
+BUCKET_SUFFIXES = ("-s3alias", "--ol-s3", "--x-s3", "--table-s3")
+"""Of names that S3 keeps for itself: S3 user guide, "General purpose bucket naming rules", 2026-11-22. Those with dots
+are no names of ours."""
+LONGEST_BLOCK, EARLIEST_BLOCK = 182, 56
+"""Days that a capacity block lasts at most, and by which it is bought ahead at most: EC2 user guide, "Capacity Blocks
+for ML" and "Extend Capacity Blocks", 2026-11-22. An extension keeps the id and counts."""
+MOST_AT_ONCE = 100
+"""Nodes of a group that are replaced at once: EKS API reference, NodegroupUpdateConfig, 2026-11-22."""
 LIFECYCLE_RULES = 1000
 """Of a bucket; fixed."""
 ROLE_NAME, QUEUE_NAME, ACCESS_POINT_NAME, BUDGET_NAME, REPOSITORY_NAME = 64, 80, 50, 100, 256

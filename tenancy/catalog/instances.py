@@ -185,5 +185,20 @@ GENERAL: Mapping[str, Instance] = MappingProxyType(
 )
 """Machines for work without GPUs, which GPU nodes keep off."""
 
+_GRAVITON = re.compile(r"[a-z]+[0-9]+g|a1\.")
+"""EC2 user guide, "Instance type naming conventions": a g behind the generation is the processor; a1 is older."""
+_TINY = frozenset({"nano", "micro", "small", "medium"})
+"""Sizes of one or two processors, and of 4 GiB at most but for those of one processor."""
+
+
+def for_services(name: str) -> str | None:
+    """What keeps the platform's own services off an instance type, which need not be one of the catalogue."""
+    if _GRAVITON.match(name):
+        return "is arm64, and the image of these nodes is amd64's"
+    if name.partition(".")[2] in _TINY:
+        return "has no room for the platform's services"
+    return "has GPUs" if name in INSTANCES else None
+
+
 MACHINES: Mapping[str, Instance] = MappingProxyType({**INSTANCES, **GENERAL})
 """All that a pool can be made of."""

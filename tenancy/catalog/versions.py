@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from tenancy.catalog.days import today
+
 
 @dataclass(frozen=True, slots=True)
 class ChartPin:
@@ -90,6 +92,8 @@ def ami_release_misfit(release: str) -> str | None:
     """What is wrong with a release of the node images."""
     if not _AMI_FORM.fullmatch(release) or not _is_day(release[1:]):
         return f"AMI release {release!r}, which is not v and a day, like {AMI_DEFAULT}"
+    if (day := datetime.strptime(release[1:], "%Y%m%d").replace(tzinfo=UTC).date()) > today():
+        return f"AMI release {release}, of {day}, which is still to come"
     if release < AMI_FLOOR:
         return f"AMI release {release}, before {AMI_FLOOR}: {_open(release)}"
     return None

@@ -102,7 +102,7 @@ def flavor_name(environment: Environment, pool: str) -> str:
 
 def closing(environment: Environment, pool: Pool) -> bool:
     """Whether the pool's capacity block ends too soon for new work."""
-    return pool.purchase.over_in(-(-seconds(environment.queues.hold_before_end) // seconds("1d")))
+    return pool.purchase.over_in(seconds(environment.queues.hold_before_end) // seconds("1d"))
 
 
 def supply(environment: Environment, *, surely: bool) -> dict[str, dict[str, int]]:

@@ -9,11 +9,13 @@ from typing import Annotated
 
 from pydantic import Field
 
+from tenancy.catalog.instances import for_services
+from tenancy.catalog.regions import REGIONS
 from tenancy.catalog.versions import AMI_DEFAULT, ami_release_misfit
-from tenancy.rules.values import foreign_arn, unsafe_range, wide_range
+from tenancy.rules.values import foreign_arn, is_private, unsafe_range, wide_range
 from tenancy.spec.base import Flag, Form, Mistake, Positive, Spec, Whole, broken
 from tenancy.spec.identity import Identities, PodIdentity
-from tenancy.spec.pools import Release, Zone
+from tenancy.spec.pools import Release, Zone, Zones, nearest
 from tenancy.spec.source import Location
 
 _Account = Annotated[
@@ -87,6 +89,11 @@ class Network(Spec):
         for i, text in enumerate(self.service_ranges):
             if given := unsafe_range(text):
                 yield broken(("service-ranges", i), "net-05", given)
+        zone_of: dict[str, str] = {}
+        for zone, subnet in self.subnets.items():
+            if (first := zone_of.setdefault(subnet, zone)) != zone:
+                given = f"{subnet}, which stands for {first}"
+                yield Mistake(("subnets", zone), given, "a subnet is in one zone", f"name the subnet in {zone}")
         if self.vpc and "cidr" in self.model_fields_set:
             yield Mistake(("cidr",), "cidr beside vpc", "a VPC is made or given", "drop one of the two")
         if self.endpoints is Endpoints.CHECKED and not self.vpc:
@@ -97,9 +104,9 @@ class Network(Spec):
         except ValueError as error:
             yield Mistake(("cidr",), f"{self.cidr!r} ({error})", "an IPv4 range", "write it like 10.64.0.0/16")
             return
-        if not (network.is_private and 16 <= network.prefixlen <= 20):
+        if not (is_private(self.cidr) and 16 <= network.prefixlen <= 20):
             change = "write it like 10.64.0.0/16"
-            yield Mistake(("cidr",), self.cidr, "a private range from /16 to /20", change)
+            yield Mistake(("cidr",), self.cidr, "a range of RFC 1918 or RFC 6598, from /16 to /20", change)
 
     @property
     def endpoints_are(self) -> Endpoints:
@@ -111,8 +118,13 @@ class System(Spec):
 
     instance: Annotated[
         str, Form(r"^[a-z0-9-]+\.[a-z0-9]+$", "an EC2 instance type without GPU", "write it like m7i.xlarge")
-    ] = Field("m7i.xlarge", description="Instance type, amd64.")
+    ] = Field("m7i.xlarge", description="Instance type, amd64, of size large or more.")
     nodes: Annotated[int, Whole(2, 50)] = Field(3, description="How many, over the zones; two at least.")
+
+    def mistakes(self) -> Iterator[Mistake]:
+        if misfit := for_services(self.instance):
+            rule = "the platform's services run on amd64, without GPUs, on size large or more"
+            yield Mistake(("instance",), f"{self.instance}, which {misfit}", rule, "write one such as m7i.xlarge")
 
 
 _LOG_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653)
@@ -125,7 +137,7 @@ class Aws(Identities):
     )
     account: _Account = Field("", description="Account id, 12 digits. A run on another account stops.")
     region: _Region = Field("", description="Region, such as eu-central-1.")
-    zones: tuple[Zone, ...] = Field(
+    zones: Zones = Field(
         (), min_length=1, description="Availability zones, two at least. Absent: those of a given VPC's subnets."
     )
     network: Network = Field(default_factory=Network, description="Absent: a VPC of its own.")
@@ -197,6 +209,9 @@ class Aws(Identities):
                 name = field.replace("_", "-")
                 rule = f"a cluster on AWS has an account, a region and a platform-role; {name} is missing"
                 yield Mistake((), f"enabled: true without {name}", rule, f"write {name}")
+        if self.region and self.region not in REGIONS:
+            change = f"use {' or '.join(nearest(self.region, REGIONS))}, or add it to tenancy/catalog/regions.py"
+            yield broken(("region",), "ref-01", f"region {self.region!r}", change)
         if len(self.every_zone) < 2:
             given = f"{len(self.every_zone)} zones"
             field = "network" if self.network.vpc else "zones"

@@ -123,6 +123,23 @@ class Form:
         return text
 
 
+class Distinct:
+    """Entries of which each stands once."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(schema), "uniqueItems": True}
+
+    def check(self, entries: tuple[str, ...]) -> tuple[str, ...]:
+        again = [i for i, entry in enumerate(entries) if entry in entries[:i]]
+        if again:
+            rule, change = "an entry stands once", "drop it, or name the one that was meant"
+            raise Mistakes(*(Mistake((i,), f"{entries[i]} twice", rule, change) for i in again))
+        return entries
+
+
 class Whole:
     """A whole number in a range; booleans, texts and floats that look like one are refused."""
 

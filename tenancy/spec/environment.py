@@ -508,6 +508,12 @@ def undeclared(
     return broken(where, "ref-01", f"{what} {given!r}", f"{hint}declare it in {home}")
 
 
+def _reservation(pool: Pool) -> str:
+    """What a pool says of the reservation that its nodes come from."""
+    kind = f"capacity block until {pool.purchase.ends}" if pool.purchase.ends else "on-demand reservation"
+    return f"{kind} of {pool.instance} in {', '.join(pool.zones)}"
+
+
 class GuardsMode(StrEnum):
     ENFORCE = "enforce"
     AUDIT = "audit"  # nothing is refused: who asks is warned, and the audit log keeps it
@@ -577,6 +583,7 @@ class Environment(Spec):
                 yield mistake
             yield from self._placed(name, pool)
         yield from self._addressed()
+        yield from self._reserved()
         yield from self._supported()
         yield from self._priced()
         yield from self._collected()
@@ -608,6 +615,19 @@ class Environment(Spec):
                 yield broken(("flavors", name), "name-02", given, "keep one of the two")
         if sound:
             yield from self._yields()
+
+    def _reserved(self) -> Iterator[Mistake]:
+        """Pools of one reservation that is something else in each. Where it is the same, their nodes add up."""
+        first: dict[str, str] = {}
+        for name, pool in self.pools.items():
+            if not (reservation := pool.purchase.reserved):
+                continue
+            other = first.setdefault(reservation, name)
+            said, before = _reservation(pool), _reservation(self.pools[other])
+            if said != before:
+                given = f"{reservation} as {said}, and in pool {other} as {before}"
+                change = "name the reservation that this pool's nodes come from, or make the two pools alike"
+                yield broken(("pools", name, "purchase", pool.purchase.way), "pool-07", given, change)
 
     def _sandboxed(self) -> Iterator[Mistake]:
         if self.sandbox is None:

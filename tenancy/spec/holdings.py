@@ -53,6 +53,10 @@ def _platforms_own(environment: Environment) -> Iterator[Mistake]:
         if len(name) < 3:
             rule = "S3 takes names of 3 to 63 characters"
             yield Mistake(("buckets", name), f"bucket {name!r}", rule, "give it a longer name")
+        if name.startswith(account.BUCKET_PREFIXES) or name.endswith(account.BUCKET_SUFFIXES):
+            rule = "S3 keeps some beginnings and ends of names for itself"
+            change = f"use none of {', '.join((*account.BUCKET_PREFIXES, *account.BUCKET_SUFFIXES))}"
+            yield Mistake(("buckets", name), f"bucket {name!r}", rule, change)
         if bucket.key_arn and (given := foreign_arn(bucket.key_arn, aws.account, aws.region)):
             yield broken(("buckets", name, "key-arn"), "aws-01", given)
     for arn in environment.file_access_points:

@@ -117,6 +117,9 @@ class Ci(Spec):
             text = getattr(self, field)
             if text and (given := broad_subject(text, path=field in {"github", "gitlab"})):
                 yield broken((field,), "aws-05", given)
+        if self.branch and self.branch.startswith("refs/"):
+            change = f"write {self.branch.removeprefix('refs/heads/')}" if "refs/heads/" in self.branch else None
+            yield broken(("branch",), "aws-05", f"{self.branch!r}, a ref and not a branch's name", change)
         if self.github and self.github.count("/") != 1:
             yield broken(("github",), "aws-05", repr(self.github), "write it like bank/fraud-models")
 

@@ -10,12 +10,14 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BeforeValidator, Field
 
 from tenancy.catalog import boards, gpus, nodes
+from tenancy.catalog.account import EARLIEST_BLOCK, LONGEST_BLOCK, MOST_AT_ONCE
 from tenancy.catalog.days import today
 from tenancy.catalog.instances import MACHINES, NOT_NVIDIA, Instance
 from tenancy.catalog.versions import ami_release_misfit
 from tenancy.spec.base import (
     Count,
     Day,
+    Distinct,
     Flag,
     Form,
     Mistake,
@@ -177,6 +179,10 @@ class Purchase(Spec):
         elif self.ends and self.ends < today():
             given = f"capacity block {self.capacity_block}, which ended on {self.ends}"
             yield broken(("ends",), "pool-07", given, "name the block that follows, or remove the pool")
+        elif self.ends and (ahead := (self.ends - today()).days) > LONGEST_BLOCK + EARLIEST_BLOCK:
+            given = f"capacity block {self.capacity_block} until {self.ends}, {ahead} days ahead"
+            change = f"check the day: a block starts within {EARLIEST_BLOCK} days and lasts {LONGEST_BLOCK} at most"
+            yield broken(("ends",), "pool-07", given, change)
 
     @property
     def reserved(self) -> str | None:
@@ -208,7 +214,7 @@ class Upgrade(Spec):
     strategy: UpgradeStrategy | None = Field(
         None, description="Absent: surge, or terminate-first for a reservation, which has no room for one more."
     )
-    at_once: Positive = Field(1, description="Nodes replaced at the same time.")
+    at_once: Annotated[int, Whole(1, MOST_AT_ONCE)] = Field(1, description="Nodes replaced at the same time.")
     wave: Annotated[int, Whole(1, 20)] = Field(
         1, description="Pools of a higher wave change only after those of a lower one have, and after the pause."
     )
@@ -216,6 +222,7 @@ class Upgrade(Spec):
 
 Release = Annotated[str, Form(r"^v20[0-9]{6}$", "an AMI release", "write it like v20260724")]
 Zone = Annotated[str, Form(r"^[a-z]{2}(-[a-z]+)+-[0-9][a-z]$", "an availability zone", "write it like eu-central-1a")]
+Zones = Annotated[tuple[Zone, ...], Distinct()]
 
 
 class Pool(Spec):
@@ -240,15 +247,13 @@ class Pool(Spec):
     )
     mig: Mig | None = Field(None, description="How each GPU is partitioned; absent: it is not.")
     share: Share | None = Field(None, description="How each GPU or slice is shared; absent: it is not.")
-    tenants: tuple[str, ...] = Field(
-        (),
-        min_length=1,
-        description="Tenants that may use the pool. Absent: those of its tiers, or all if it has none.",
+    tenants: Annotated[tuple[str, ...], Distinct()] = Field(
+        (), min_length=1, description="Tenants that may use it. Absent: those of its tiers, or all if it has none."
     )
-    tiers: tuple[str, ...] = Field(
-        (), min_length=1, description="Tiers that may use the pool. Absent: its tenants alone, or all if it has none."
+    tiers: Annotated[tuple[str, ...], Distinct()] = Field(
+        (), min_length=1, description="Tiers that may use it. Absent: its tenants alone, or all if it has none."
     )
-    zones: tuple[Zone, ...] = Field(
+    zones: Zones = Field(
         (),
         min_length=1,
         description="Availability zones. Absent: all of the environment's; a reservation or EFA needs one.",

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from tenancy.catalog.account import LONGEST_BLOCK
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.spec.base import Form, Mistake, Slug, Spec, Whole, broken
 
@@ -85,7 +86,7 @@ class Queues(Spec):
     )
     keep_finished: Duration = Field("7d", description="How long the queue remembers work that has ended.")
     hold_before_end: Duration = Field(
-        "1d", description="How long before a capacity block ends no new work starts on it; whole days count."
+        "1d", description="How long before a capacity block ends no new work starts on it, in whole days."
     )
     provisioning_class: _Class | None = Field(
         None,
@@ -94,6 +95,12 @@ class Queues(Spec):
     )
 
     def mistakes(self) -> Iterator[Mistake]:
+        held, day = seconds(self.hold_before_end), seconds("1d")
+        if held % day or held >= LONGEST_BLOCK * day:
+            rule = f"whole days, fewer than the {LONGEST_BLOCK} that a capacity block lasts at most"
+            yield Mistake(
+                ("hold-before-end",), self.hold_before_end, rule, f"write {-(-held // day) if held % day else 1}d"
+            )
         for i, kind in enumerate(self.kinds):
             if kind not in FRAMEWORKS:
                 change = f"use one of {', '.join(FRAMEWORKS)}; Jobs, Deployments, StatefulSets and pods always queue"

@@ -113,6 +113,8 @@ CASES = (
     Case("a policy variable", "aws-05", FRAUD, "ci.branch", "branch: main", "branch: '${aws:username}'", "branch: username"),
     Case("a subject within the branch", "aws-05", FRAUD, "ci.branch", "branch: main", "branch: 'main:environment'", "branch: main-environment"),
     Case("a quote, which a policy escapes", "aws-05", FRAUD, "ci.branch", "branch: main", """branch: 'ma"in'""", """branch: "ma'in\""""),
+    Case("a ref", "aws-05", FRAUD, "ci.branch", "branch: main", "branch: refs/heads/main", "branch: heads/main"),
+    Case("a tag", "aws-05", FRAUD, "ci.branch", "branch: main", "branch: refs/tags/v1", "branch: tags/v1"),
     Case("an organisation", "aws-05", FRAUD, "ci.github", "github: bank/fraud-models", "github: bank", "github: bank/x"),
     Case("a deeper repository on GitHub", "aws-05", FRAUD, "ci.github", "github: bank/fraud-models", "github: bank/fraud/models", "github: bank/models"),
     Case("a path upwards", "aws-05", RESEARCH, "ci.gitlab", "gitlab: bank/risk/models", "gitlab: bank/../models", "gitlab: bank/models"),
@@ -158,6 +160,38 @@ def test_without_the_rule_nothing_else_says_that_it_was_broken(
 ) -> None:
     silence(case.rule, monkeypatch)
     written(on_aws, case, case.bad)
+    assert on_aws.problems() == ()
+
+
+QUOTAS, VPC = "  quotas: {}", "  network: {vpc: vpc-0123abcd, subnets: {eu-central-1a: subnet-0123abcd, %s}}"
+NETWORK = "  network: {cidr: %s}"
+FORMS = {
+    "one zone twice": ("aws.zones[1]", "eu-central-1a, eu-central-1b", "eu-central-1a, eu-central-1a", "eu-central-1a, eu-central-1c"),
+    "one subnet in two zones": ("aws.network.subnets.eu-central-1b", QUOTAS, VPC % "eu-central-1b: subnet-0123abcd", VPC % "eu-central-1b: subnet-1123abcd"),
+    "services on Graviton": ("aws.system.instance", QUOTAS, "  system: {instance: m7g.xlarge}", "  system: {instance: m7i.xlarge}"),
+    "services on a small machine": ("aws.system.instance", QUOTAS, "  system: {instance: t3.small}", "  system: {instance: t3.large}"),
+    "services beside a GPU": ("aws.system.instance", QUOTAS, "  system: {instance: g6.xlarge}", "  system: {instance: m6i.xlarge}"),
+    "loopback": ("aws.network.cidr", QUOTAS, NETWORK % "127.0.0.0/16", NETWORK % "10.0.0.0/16"),
+    "link-local": ("aws.network.cidr", QUOTAS, NETWORK % "169.254.0.0/16", NETWORK % "192.168.0.0/16"),
+    "for benchmarks": ("aws.network.cidr", QUOTAS, NETWORK % "198.18.0.0/16", NETWORK % "172.31.0.0/16"),
+    "public": ("aws.network.cidr", QUOTAS, NETWORK % "100.128.0.0/16", NETWORK % "100.64.0.0/16"),
+    "internationalised bucket": ("buckets.xn--a", "  vault:", "  xn--a: {}\n  vault:", "  xn-a: {}\n  vault:"),
+    "bucket of a tool of S3's": ("buckets.sthree-a", "  vault:", "  sthree-a: {}\n  vault:", "  three-a: {}\n  vault:"),
+    "bucket like an access point": ("buckets.a-s3alias", "  vault:", "  a-s3alias: {}\n  vault:", "  a-s3-alias: {}\n  vault:"),
+    "bucket like a lambda": ("buckets.a--ol-s3", "  vault:", "  a--ol-s3: {}\n  vault:", "  a-ol-s3: {}\n  vault:"),
+    "bucket of a zone": ("buckets.a--x-s3", "  vault:", "  a--x-s3: {}\n  vault:", "  a-x-s3: {}\n  vault:"),
+}  # fmt: skip
+"""What AWS refuses, or what runs nothing: the field, and what in the environment's file becomes what it is."""
+
+
+@pytest.mark.parametrize(("field", "old", "bad", "good"), FORMS.values(), ids=list(FORMS))
+def test_a_value_that_aws_refuses_is_refused_when_read(on_aws: Any, field: str, old: str, bad: str, good: str) -> None:
+    if old == QUOTAS and "vpc" in bad:
+        on_aws.edit(ENV, "  zones: [eu-central-1a, eu-central-1b]\n", "")
+    on_aws.edit(ENV, old, bad)
+    problem = on_aws.problem()
+    assert (problem.field, problem.id) == (field, "")
+    on_aws.edit(ENV, bad, good)
     assert on_aws.problems() == ()
 
 

@@ -10,7 +10,7 @@ import judges
 import pytest
 
 from tenancy.catalog.boards import BOARDS
-from tenancy.catalog.instances import GENERAL, INSTANCES, NOT_NVIDIA
+from tenancy.catalog.instances import GENERAL, INSTANCES, NOT_NVIDIA, for_services
 
 OFF_EC2S_LIST = {"p3.2xlarge", "p3.8xlarge", "p3.16xlarge", "p6e-gb200.36xlarge"}
 OFF_KARPENTERS_TABLE = {"p6e-gb200.36xlarge"}
@@ -151,3 +151,13 @@ def test_who_makes_accelerators_is_told_by_a_types_name(listing: dict[str, Any])
     assert {name for name, facts in listing.items() if others & facts.keys()} <= set(filter(NOT_NVIDIA.match, listing))
     assert not [name for name, facts in listing.items() if "GpuInfo" in facts and NOT_NVIDIA.match(name)]
     assert not list(filter(NOT_NVIDIA.match, (*INSTANCES, *GENERAL)))
+
+
+def test_what_keeps_services_off_a_type_is_what_ec2_lists(listing: dict[str, Any]) -> None:
+    for name, info in listing.items():
+        machines = info["ProcessorInfo"]["SupportedArchitectures"]
+        misfit = for_services(name) or ""
+        assert ("arm64" in misfit) == ("arm64" in machines), name
+        if "no room" in misfit:
+            one = info["VCpuInfo"]["DefaultVCpus"] == 1
+            assert one or info["MemoryInfo"]["SizeInMiB"] <= 4096, f"{name} would hold them"

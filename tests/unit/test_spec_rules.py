@@ -22,6 +22,11 @@ TRAIN = "{name: train, purpose: nightly retraining"
 
 METAL = "sandbox: {handler: kata-qemu, pool: %s}\npools:\n  metal: {instance: m7i.metal-24xl, nodes: 1}\n"
 MORE = "  more: {instance: p4d.24xlarge, %s}\n  serve:\n"
+ALIKE, BLOCK = "{reservation: cr-0123abcd}", "{capacity-block: cr-%s, ends: %s}"
+RESERVED = (
+    f"  one: {{instance: p4d.24xlarge, nodes: 1, zones: [eu-central-1a], purchase: {ALIKE}}}\n"
+    "  two: {instance: %s, nodes: 1, zones: [eu-central-%s], purchase: %s}\n  serve:\n"
+)
 SHARED_SLICES = (
     "  x: {gpu: a100-40gb, mig: 1g.5gb, share: time-slicing}\npools:\n  more: {instance: p4d.24xlarge, nodes: 1, "
     "mig: {layout: {1g.5gb: 1}}, share: {%s: 2}, tenants: [research]}\n"
@@ -190,12 +195,18 @@ CASES = (
     Case("managed range", "pool-07", ENV, "pools.more.provisioner", "  serve:\n", MORE % "nodes: {min: 1, max: 2}, provisioner: managed", MORE % "nodes: {min: 1, max: 2}, provisioner: karpenter"),
     Case("promised spot", "pool-07", ENV, "pools.more.nodes.min", "  serve:\n", MORE % "nodes: {min: 1, max: 2}, purchase: spot, tiers: [batch]", MORE % "nodes: {min: 0, max: 2}, purchase: spot, tiers: [batch]"),
     Case("reservation without a zone", "pool-07", ENV, "pools.more.zones", "  serve:\n", MORE % "nodes: 1, purchase: {reservation: cr-0123abcd}", MORE % "nodes: 1, zones: [eu-central-1a], purchase: {reservation: cr-0123abcd}"),
+    Case("one reservation of two types", "pool-07", ENV, "pools.two.purchase.reservation", "  serve:\n", RESERVED % ("m7i.xlarge", "1a", ALIKE), RESERVED % ("p4d.24xlarge", "1a", ALIKE)),
+    Case("one reservation in two zones", "pool-07", ENV, "pools.two.purchase.reservation", "  serve:\n", RESERVED % ("p4d.24xlarge", "1b", ALIKE), RESERVED % ("p4d.24xlarge", "1a", ALIKE)),
+    Case("one reservation of two kinds", "pool-07", ENV, "pools.two.purchase.capacity-block", "  serve:\n", RESERVED % ("p4d.24xlarge", "1a", BLOCK % ("0123abcd", in_days(9))), RESERVED % ("p4d.24xlarge", "1a", BLOCK % ("1123abcd", in_days(9)))),
+    Case("a block longer than any", "pool-07", ENV, "pools.two.purchase.ends", "  serve:\n", RESERVED % ("p4d.24xlarge", "1a", BLOCK % ("1123abcd", in_days(239))), RESERVED % ("p4d.24xlarge", "1a", BLOCK % ("1123abcd", in_days(238)))),
     Case("part of a GPU", "pool-09", ENV, "pools.more.instance", "  serve:\n", "  more: {instance: g6f.xlarge, nodes: 1, share: {time-slicing: 2}, tenants: [research]}\n  serve:\n", "  more: {instance: g6.xlarge, nodes: 1, share: {time-slicing: 2}, tenants: [research]}\n  serve:\n"),
     Case("no NVIDIA GPU", "pool-09", ENV, "pools.more.instance", "  serve:\n", "  more: {instance: trn2.48xlarge, nodes: 1}\n  serve:\n", "  more: {instance: p4d.24xlarge, nodes: 1}\n  serve:\n"),
     Case("old image of a pool", "ami-01", ENV, "pools.more.ami-release", "  serve:\n", MORE % "nodes: 1, ami-release: v20260423", MORE % "nodes: 1, ami-release: v20260903"),
     Case("old image", "ami-01", ENV, "aws.ami-release", "buckets:", "aws: {ami-release: v20250101}\nbuckets:", "aws: {ami-release: v20260903}\nbuckets:"),
+    Case("an image to come", "ami-01", ENV, "aws.ami-release", "buckets:", f"aws: {{ami-release: v{in_days(1).replace('-', '')}}}\nbuckets:", f"aws: {{ami-release: v{in_days(0).replace('-', '')}}}\nbuckets:"),
     Case("API server for everybody", "eks-01", ENV, "aws.public-access[0]", "buckets:", "aws: {public-access: [0.0.0.0/0]}\nbuckets:", "aws: {public-access: [198.51.100.0/24]}\nbuckets:"),
     Case("Karpenter on a Kubernetes to come", "ver-01", ENV, "cluster.kubernetes", ON_AWS, ON_AWS_TOO % "1.37", ON_AWS_TOO % "1.36"),
+    Case("a region that AWS has not", "ref-01", ENV, "aws.region", ON_AWS, (ON_AWS_TOO % "1.36").replace("central-1", "central-9"), (ON_AWS_TOO % "1.36").replace("central-1", "central-2")),
     Case("replicas kept apart on an old cluster", "ver-01", ENV, "tiers.apart.spread", TO_TIERS, APART % "1.35", APART % "1.36"),
     Case("claims on an old cluster", "dra-01", ENV, "cluster.devices", 'kubernetes: "1.36"', 'kubernetes: "1.33"\n  devices: dra', 'kubernetes: "1.33"\n  devices: plugin'),
     Case("sample from elsewhere", "img-01", ENV, "images.sample", "sample: registry.bank.example/shared/", "sample: docker.io/", "sample: registry.bank.example/shared/cuda/"),
