@@ -16,6 +16,7 @@ _SCALE = {
 _BINARY = [(s + "i", 1024**i) for i, s in reversed(list(enumerate("KMGTPE", start=1)))]
 _DECIMAL = [(s, 1000**i) for i, s in reversed(list(enumerate("kMGTPE", start=1)))]
 
+MIB = 2**20
 LARGEST = Decimal(2**63 - 1)
 """The API server silently lowers anything above."""
 

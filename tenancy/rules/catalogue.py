@@ -219,7 +219,7 @@ _ALL = (
         "queue-02",
         "a part's quota takes a default container for every GPU that the part is promised",
         "the queue would start work whose pods the quota then refuses, and its GPUs would lie idle",
-        "raise the quota of the tier or the part, or lower the default request or the guarantee",
+        "raise the quota of the tier or the part, or lower the default container or the guarantee",
         _MEDIUM,
     ),
     Rule(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -195,6 +195,38 @@ def _quantity(value: Any) -> str:
     return quantity.write(number)
 
 
+def _cores(value: Any) -> str:
+    if isinstance(value, str) and value.endswith(_BYTES) and quantity.is_one(value):
+        raise plain(written(value), "CPU is counted in cores", f"write {value.rstrip(_LETTERS)}, or 500m for a half")
+    return _quantity(value)
+
+
+def _size(value: Any) -> str:
+    text = _quantity(value)
+    if 0 < quantity.parse(text) < quantity.MIB:
+        change = f"write its unit, such as {str(value).rstrip(_LETTERS)}Gi"
+        raise plain(written(value), "a size is in bytes, and 0 or 1Mi at least", change)
+    return text
+
+
+def _amounts(value: Any) -> Any:
+    """Amounts by resource, each in what the resource is counted in."""
+    wrong: list[Mistake] = []
+    for key, given in value.items() if isinstance(value, dict) else ():
+        try:
+            _COUNTED.get(key, _quantity)(given)
+        except Mistakes as error:
+            wrong += [replace(mistake, where=(key,)) for mistake in error.mistakes]
+    if wrong:
+        raise Mistakes(*wrong)
+    return value
+
+
+_LETTERS = "mkKMGTPEi"
+_BYTES = ("M", "G", "T", "P", "E", "i")
+_COUNTED: dict[str, Callable[[Any], str]] = {"cpu": _cores, "memory": _size, "ephemeral-storage": _size}
+
+
 def _date(value: Any) -> Any:
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return value
@@ -261,6 +293,11 @@ Count = Annotated[int, Whole(0, 1_000_000)]
 Positive = Annotated[int, Whole(1, 1_000_000)]
 Port = Annotated[int, Whole(1, 65_535)]
 Quantity = Annotated[str, BeforeValidator(_quantity), WithJsonSchema(_QUANTITY_SCHEMA)]
+Cores = Annotated[str, BeforeValidator(_cores), WithJsonSchema(_QUANTITY_SCHEMA)]
+Size = Annotated[str, BeforeValidator(_size), WithJsonSchema(_QUANTITY_SCHEMA)]
+COUNTED = BeforeValidator(_amounts)
+Amounts = Annotated[dict[str, Quantity], COUNTED]
+"""By resource."""
 
 
 def amount(text: str) -> Decimal:

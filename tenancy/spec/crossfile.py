@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
 
 from tenancy.catalog import quantity
 from tenancy.rules.values import foreign_subject, inside, is_private, whole_private
 from tenancy.spec.base import Mistake, amount, broken
-from tenancy.spec.environment import Cni, Environment, Tier, undeclared
+from tenancy.spec.environment import Cni, Environment, Tier, undeclared, unusable
 from tenancy.spec.holdings import holdings
 from tenancy.spec.placement import placed
 from tenancy.spec.pools import Pool
@@ -84,6 +85,8 @@ def _references(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
                 given = f"more {field} than tier {tenant.tier_of(namespace)} has"
                 change = "lower it to the tier's ceiling, or have the tier raised"
                 yield broken(("namespaces", i, "quota", *field.split(".", 1)), "ref-01", given, change)
+            for mistake in unusable(namespace.quota.within(tier.quota), tier.container, tier.claim):
+                yield replace(mistake, where=("namespaces", i, "quota", *mistake.where))
     for i, grant in enumerate(tenant.storage):
         if grant.bucket not in environment.buckets:
             yield undeclared(("storage", i, "bucket"), "bucket", grant.bucket, environment.buckets)
@@ -299,18 +302,20 @@ def _organisation(environment: Environment) -> Iterator[Found]:
 
 
 def _default_containers(tenant: Tenant, number: int, tier: Tier) -> Iterator[Mistake]:
-    """A quota that a container for each promised GPU would not fit into, though each asked for the default alone."""
+    """A quota that a container for each promised GPU would not fit into, though each had the defaults alone."""
     namespace = tenant.namespaces[number]
     quota = (namespace.quota.within(tier.quota) if namespace.quota else tier.quota).effective()
     gpus = sum(tenant.held_in(namespace).values())
-    for what in ("cpu", "memory", "ephemeral-storage"):
-        each = amount(tier.container.default_request.get(what, "0"))
-        if gpus * each > quota[what]:
-            where = ("namespaces", number, "quota") if namespace.quota else ("tier",)
-            given = (
-                f"{what} {quantity.write(quota[what])} for {gpus} GPUs that part {namespace.name} is promised, at "
-                f"{quantity.write(each)} each by default"
-            )
+    where = ("namespaces", number, "quota") if namespace.quota else ("tier",)
+    promised = f"for {gpus} GPUs that part {namespace.name} is promised"
+    if gpus > quota["pods"]:
+        yield broken(where, "queue-02", f"pods {quota['pods']} {promised}")
+    requests, limits = tier.container.default_request, tier.container.default
+    sums = {"cpu": requests, "memory": requests, "cpu-limit": limits, "memory-limit": limits}
+    for field, defaults in {**sums, "ephemeral-storage": {**requests, **limits}}.items():
+        each = amount(defaults.get(field.removesuffix("-limit"), "0"))
+        if gpus * each > quota[field]:
+            given = f"{field} {quantity.write(quota[field])} {promised}, at {quantity.write(each)} each by default"
             yield broken(where, "queue-02", given)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
@@ -15,6 +16,7 @@ from pydantic import Field
 from tenancy.catalog import boards, gpus, nodes
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.catalog.quantity import write
 from tenancy.catalog.versions import incompatible
 from tenancy.rules.values import (
     astray_image,
@@ -31,6 +33,9 @@ from tenancy.rules.values import (
 )
 from tenancy.spec.aws import Aws
 from tenancy.spec.base import (
+    COUNTED,
+    Amounts,
+    Cores,
     Count,
     Flag,
     FlavorName,
@@ -41,6 +46,7 @@ from tenancy.spec.base import (
     PartName,
     Positive,
     Quantity,
+    Size,
     Slug,
     Spec,
     Whole,
@@ -243,7 +249,7 @@ class Sandbox(Spec):
 
     handler: _Handler = Field(description="The runtime's name in containerd's configuration, such as kata-qemu.")
     pool: PartName = Field(description="Pool whose nodes have it: bare metal, which virtual machines need.")
-    overhead: dict[Literal["cpu", "memory"], Quantity] = Field(
+    overhead: Annotated[dict[Literal["cpu", "memory"], Quantity], COUNTED] = Field(
         {"cpu": "250m", "memory": "160Mi"},
         description="What each pod costs beside its containers; counted by quota and scheduler. As Kata's own class.",
     )
@@ -334,11 +340,11 @@ OWN_QUOTA_KEYS = frozenset(
 class Quota(Spec):
     """What one namespace may hold. Limits of cpu and memory are twice the requests unless written."""
 
-    cpu: Quantity = Field("64", description="CPU requests, cores.")
-    cpu_limit: Quantity | None = Field(None, description="CPU limits, cores; absent: twice cpu.")
-    memory: Quantity = Field("256Gi", description="Memory requests, bytes.")
-    memory_limit: Quantity | None = Field(None, description="Memory limits, bytes; absent: twice memory.")
-    ephemeral_storage: Quantity = Field("500Gi", description="Node-local storage, requests and limits, bytes.")
+    cpu: Cores = Field("64", description="CPU requests, cores.")
+    cpu_limit: Cores | None = Field(None, description="CPU limits, cores; absent: twice cpu.")
+    memory: Size = Field("256Gi", description="Memory requests, bytes.")
+    memory_limit: Size | None = Field(None, description="Memory limits, bytes; absent: twice memory.")
+    ephemeral_storage: Size = Field("500Gi", description="Node-local storage, requests and limits, bytes.")
     pods: Count = Field(50, description="Pods that have not ended.")
     services: Count = Field(10, description="Services; load balancers and node ports stay at 0.")
     secrets: Count = Field(50, description="Secrets.")
@@ -350,7 +356,7 @@ class Quota(Spec):
         "12 ReplicaSets for each Deployment.",
     )
     volume_claims: Count = Field(20, description="PersistentVolumeClaims.")
-    storage: Quantity = Field("2Ti", description="Sum of all claims, bytes.")
+    storage: Size = Field("2Ti", description="Sum of all claims, bytes.")
     other: dict[str, Quantity] = Field(
         default_factory=dict, description="Further keys of ResourceQuota, as the API server spells them."
     )
@@ -396,16 +402,16 @@ class Quota(Spec):
 class Container(Spec):
     """Limits of one container; a GPU is never among them."""
 
-    default: dict[str, Quantity] = Field(
+    default: Amounts = Field(
         {"cpu": "2", "memory": "8Gi", "ephemeral-storage": "10Gi"},
         description="Limits where none are written.",
     )
-    default_request: dict[str, Quantity] = Field(
+    default_request: Amounts = Field(
         {"cpu": "500m", "memory": "2Gi", "ephemeral-storage": "1Gi"},
         description="Requests where none are written.",
     )
-    min: dict[str, Quantity] = Field({"cpu": "10m", "memory": "16Mi"}, description="Least request.")
-    max: dict[str, Quantity] = Field({"cpu": "96", "memory": "768Gi"}, description="Largest limit.")
+    min: Amounts = Field({"cpu": "10m", "memory": "16Mi"}, description="Least request.")
+    max: Amounts = Field({"cpu": "96", "memory": "768Gi"}, description="Largest limit.")
 
     def mistakes(self) -> Iterator[Mistake]:
         for field in _CONTAINER_ORDER:
@@ -430,14 +436,34 @@ def _out_of_order(steps: dict[str, dict[str, str]]) -> Iterator[Mistake]:
 
 
 class Claim(Spec):
-    min: Quantity = Field("1Gi", description="Smallest volume claim, bytes.")
-    max: Quantity = Field("500Gi", description="Largest volume claim, bytes.")
+    min: Size = Field("1Gi", description="Smallest volume claim, bytes.")
+    max: Size = Field("500Gi", description="Largest volume claim, bytes.")
 
     def mistakes(self) -> Iterator[Mistake]:
         if amount(self.min) > amount(self.max):
             yield Mistake(
                 ("min",), f"min {self.min} above max {self.max}", "min is at most max", "lower min or raise max"
             )
+
+
+def unusable(quota: Quota, container: Container, claim: Claim) -> Iterator[Mistake]:
+    """Fields of a quota that leave nothing to use, though they are not 0."""
+    there = quota.effective()
+    for name in ("cpu", "memory"):
+        limit = f"{name}-limit"
+        if there[limit] < there[name]:
+            least = write(there[name])
+            given, rule = f"{limit} {write(there[limit])} under {name} {least}", "a limit is no lower than the request"
+            yield Mistake((limit,), given, rule, f"write {least} or more, or drop {limit}: it is then twice {name}")
+    one = {name: (container.default_request.get(name, "0"), "one default container") for name in _COMPUTE}
+    one |= {f"{name}-limit": (container.default.get(name, "0"), "one default container") for name in _COMPUTE[:2]}
+    for name, (least, what) in {**one, "storage": (claim.min, "the smallest claim")}.items():
+        if 0 < there[name] < amount(least):
+            given, rule = f"{name} {write(there[name])} under {least} of {what}", f"a quota takes {what}, or is 0"
+            yield Mistake((name,), given, rule, f"write {least} or more, or 0")
+
+
+_COMPUTE = ("cpu", "memory", "ephemeral-storage")
 
 
 TierName = Annotated[
@@ -494,6 +520,14 @@ class Tier(Spec):
     quota: Quota = Field(default_factory=Quota, description="Per namespace: default and ceiling at once.")
     container: Container = Field(default_factory=Container, description="Per container.")
     claim: Claim = Field(default_factory=Claim, description="Per volume claim.")
+
+    def mistakes(self) -> Iterator[Mistake]:
+        for mistake in unusable(self.quota, self.container, self.claim):
+            yield replace(mistake, where=("quota", *mistake.where))
+        if "max" in self.claim.model_fields_set and amount(self.claim.max) > amount(self.quota.storage) > 0:
+            given = f"max {self.claim.max} of one claim, over storage {self.quota.storage} of all claims"
+            rule, change = "one claim is no larger than all of them", "lower max, or raise the quota's storage"
+            yield Mistake(("claim", "max"), given, rule, change)
 
 
 def counted(number: int, what: str) -> str:

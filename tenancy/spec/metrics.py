@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tenancy.catalog import vocabulary as words
 from tenancy.rules.values import tenants_name
-from tenancy.spec.base import Flag, Form, LabelValue, Mail, Mistake, Quantity, Slug, Spec, broken
+from tenancy.spec.base import Flag, Form, LabelValue, Mail, Mistake, Size, Slug, Spec, broken
 from tenancy.spec.queues import Duration, seconds
 
 
@@ -70,7 +70,7 @@ class Metrics(Spec):
         description="How long the Prometheus that is installed keeps series: a month's bill and the budgets' alerts "
         "read 30 days back.",
     )
-    storage: Quantity = Field("200Gi", description="Volume of the Prometheus that is installed, bytes.")
+    storage: Size = Field("200Gi", description="Volume of the Prometheus that is installed, bytes.")
     tenant_view: Flag = Field(
         True, description="Whether tenants may ask Prometheus for the series of their namespaces, and for nothing else."
     )

@@ -341,7 +341,7 @@ def test_a_queue_lends_all_that_it_is_promised_to_its_tenants_other_tiers(plan: 
 
 
 def test_a_tier_that_borrows_reaches_what_other_tiers_hold_and_what_the_tenant_borrows(spec: SpecFolder) -> None:
-    spec.edit(FRAUD, "{a100-1g.5gb: 14}, quota", "{a100-1g.5gb: 14, a100: 4}, quota")
+    spec.edit(FRAUD, "{a100-1g.5gb: 14}, quota: {cpu: 16", "{a100-1g.5gb: 14, a100: 4}, quota: {cpu: 18")
     plan = plan_of(spec)
     batch, production = cluster_queue(plan, "fraud--batch"), cluster_queue(plan, "fraud--production")
     assert (amounts(batch)["train", GPU], amounts(batch, "borrowingLimit")["train", GPU]) == (12, 4 + 16)

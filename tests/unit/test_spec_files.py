@@ -72,6 +72,47 @@ def test_a_list_that_limits_is_dropped_and_not_emptied(
     assert spec.problems() == ()
 
 
+TIER = "      max: {cpu: 32, memory: 128Gi}\n"
+QUOTA, CLAIM = TIER + "    quota: {%s}\n", TIER + "    quota: {storage: 2Ti}\n    claim: {%s}\n"
+OF_A_PART = "cpu: 16, pods: 20"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "field", "bad", "good"),
+    [
+        (ENV, TIER, QUOTA, "tiers.batch.quota.cpu", "cpu: 64Gi", "cpu: 64"),
+        (ENV, TIER, QUOTA, "tiers.batch.quota.cpu", "cpu: 64M", "cpu: 64000m"),
+        (ENV, TIER, QUOTA, "tiers.batch.quota.memory", "memory: 256", "memory: 256Gi"),
+        (ENV, TIER, QUOTA, "tiers.batch.quota.memory", "memory: 256m", "memory: 262144Mi"),
+        (ENV, TIER, QUOTA, "tiers.batch.quota.storage", "storage: 2", "storage: 2Ti"),
+        (ENV, TIER, QUOTA, "tiers.batch.quota.storage", "storage: 1023Mi", "storage: 1024Mi"),
+        (ENV, TIER, QUOTA, "tiers.batch.quota.cpu-limit", "cpu: 64, cpu-limit: 63", "cpu: 64, cpu-limit: 64"),
+        (ENV, TIER, QUOTA, "tiers.batch.quota.memory-limit", "memory-limit: 255Gi", "memory-limit: 256Gi"),
+        (ENV, TIER, CLAIM, "tiers.batch.claim.max", "max: 10Ti", "max: 2Ti"),
+        (ENV, TIER, CLAIM, "tiers.batch.claim.min", "min: 1", "min: 1Gi"),
+        (ENV, "cpu: 32,", "cpu: %s,", "tiers.batch.container.max.cpu", "32Gi", "32"),
+        (ENV, "128Gi}", "%s}", "tiers.batch.container.max.memory", "128", "128Gi"),
+        (FRAUD, OF_A_PART, OF_A_PART + ", %s", "namespaces[1].quota.storage", "storage: 1023Mi", "storage: 0"),
+        (FRAUD, OF_A_PART, OF_A_PART + ", %s", "namespaces[1].quota.memory", "memory: 300", "memory: 300Gi"),
+    ],
+)
+def test_an_amount_is_in_what_its_field_counts_and_leaves_something_to_use(
+    spec: Any, file: str, old: str, new: str, field: str, bad: str, good: str
+) -> None:
+    spec.edit(file, old, new % bad)
+    assert (spec.problem().field, spec.problem().id) == (field, "")
+    spec.edit(file, new % bad, new % good)
+    assert spec.problems() == ()
+
+
+@pytest.mark.parametrize("namespaces", ["{name: main, quota: {%s}}", "{name: main}, {name: idle, quota: {%s}}"])
+@pytest.mark.parametrize(("little", "field"), [("cpu: 2, cpu-limit: 1", "cpu-limit"), ("memory: 1Gi", "memory")])
+def test_a_parts_quota_takes_one_default_container(spec: Any, namespaces: str, little: str, field: str) -> None:
+    spec.edit(RESEARCH, "people:", f"namespaces: [{namespaces % little}]\npeople:")
+    place = f"namespaces[{namespaces.count('name') - 1}].quota.{field}"
+    assert place in [problem.field for problem in spec.problems()]
+
+
 def test_a_field_is_called_and_placed_as_the_file_has_it(spec: Any) -> None:
     spec.edit(ENV, "buckets:", "metrics:\n  longest-wait:\n    batch: 1h\n    prod: 1h\nbuckets:")
     problem = spec.problem()

@@ -163,7 +163,7 @@ CASES = (
     Case("strict that lends", "share-01", RESEARCH, "gpus.a100.lend-up-to", "{guaranteed: 8}", "{guaranteed: 8, lend-up-to: 1}", "{guaranteed: 8, sharing: lend, lend-up-to: 1}"),
     Case("lends too much", "share-01", FRAUD, "gpus.a100.lend-up-to", "lend-up-to: 8", "lend-up-to: 17", "lend-up-to: 16"),
     Case("borrows without preset", "share-01", RESEARCH, "gpus.a100.borrow-up-to", "{guaranteed: 8}", "{guaranteed: 8, sharing: lend, borrow-up-to: 1}", "{guaranteed: 8, sharing: lend-and-borrow, borrow-up-to: 1}"),
-    Case("parts claim too much", "share-01", FRAUD, "namespaces[1].gpus.a100-1g.5gb", "a100-1g.5gb: 14}, quota", "a100-1g.5gb: 15}, quota", "a100-1g.5gb: 14, a100: 16}, quota"),
+    Case("parts claim too much", "share-01", FRAUD, "namespaces[1].gpus.a100-1g.5gb", "a100-1g.5gb: 14}, quota: {cpu: 16, pods: 20}", "a100-1g.5gb: 15}, quota: {pods: 30}", "a100-1g.5gb: 14, a100: 16}, quota: {pods: 30}"),
     Case("part claims without a share", "share-01", FRAUD, "namespaces[1].gpus.l4-shared", "{a100-1g.5gb: 14}, quota", "{a100-1g.5gb: 14, l4-shared: 1}, quota", "{a100-1g.5gb: 14, a100: 1}, quota"),
     Case("no pool admits the tenant", "pool-01", FRAUD, "gpus.l4-shared", "storage:", "  l4-shared: {guaranteed: 0}\nstorage:", "storage:"),
     Case("no pool admits the part", "pool-01", FRAUD, "gpus.a100-1g.5gb", ", gpus: {a100-1g.5gb: 14}", "", ", gpus: {a100-1g.5gb: 14}"),
@@ -233,7 +233,11 @@ CASES = (
     Case("kind without what it is made of", "ref-01", ENV, "queues.kinds[0]", "buckets:", "queues: {kinds: [rayjob]}\nbuckets:", "queues: {kinds: [rayjob, raycluster]}\nbuckets:"),
     Case("queue called default", "name-02", FRAUD, "namespaces[0].queues.default", TRAIN, TRAIN + ", queues: {default: 2}", TRAIN + ", queues: {urgent: 2}, weight: 2"),
     Case("65 pools with GPUs", "queue-01", ENV, "pools", "  serve:\n", more_pools(62), more_pools(61)),
-    Case("a part's quota without room for the default", "queue-02", RESEARCH, "namespaces[0].quota", "people:", "namespaces: [{name: main, quota: {cpu: 11}}]\npeople:", "namespaces: [{name: main, quota: {cpu: 12}}]\npeople:"),
+    Case("a part's quota without room for the default", "queue-02", RESEARCH, "namespaces[0].quota", "people:", "namespaces: [{name: main, quota: {cpu: 11, cpu-limit: 48}}]\npeople:", "namespaces: [{name: main, quota: {cpu: 12, cpu-limit: 48}}]\npeople:"),
+    *(
+        Case(f"a part's {field} without room for the default", "queue-02", RESEARCH, "namespaces[0].quota", "people:", f"namespaces: [{{name: main, quota: {{{field}: {bad}}}}}]\npeople:", f"namespaces: [{{name: main, quota: {{{field}: {good}}}}}]\npeople:")
+        for field, bad, good in (("memory", "47Gi, memory-limit: 192Gi", "48Gi, memory-limit: 192Gi"), ("cpu-limit", "47, cpu: 12", "48, cpu: 12"), ("memory-limit", "191Gi, memory: 48Gi", "192Gi, memory: 48Gi"), ("ephemeral-storage", "239Gi", "240Gi"), ("pods", "23", "24"))
+    ),
     Case("a tier's quota without room for the default", "queue-02", ENV, "", "max: {cpu: 32, memory: 128Gi}", "default: {cpu: 4}\n      default-request: {cpu: 3}", "default: {cpu: 4}\n      default-request: {cpu: 2}"),
 )  # fmt: skip
 
@@ -347,8 +351,8 @@ def test_an_unknown_instance_is_answered_with_the_nearest(spec: Any) -> None:
 
 
 def test_an_oversold_flavor_shows_who_holds_what(spec: Any) -> None:
-    spec.edit(FRAUD, "a100: {guaranteed: 16", "a100: {guaranteed: 99")
-    assert spec.problem().given == "fraud 99 + research 8 = 107 guaranteed of 32 a100 in train"
+    spec.edit(FRAUD, "a100: {guaranteed: 16", "a100: {guaranteed: 49")
+    assert spec.problem().given == "fraud 49 + research 8 = 57 guaranteed of 32 a100 in train"
 
 
 @pytest.mark.parametrize(("cidr", "refused"), [("192.168.96.0/24", True), ("172.20.0.0/16", False)])

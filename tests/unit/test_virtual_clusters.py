@@ -300,11 +300,12 @@ def test_its_namespace_enforces_restricted(part: NamespacePlan) -> None:
 # What cannot work together
 
 TRAIN = "{name: train, purpose: nightly retraining"
+SERVE = "  - {name: serve"
 BATCH = "      max: {cpu: 32, memory: 128Gi}\n"
 REFUSED = {
     "adopt": (FRAUD, "budget:", "adopt: true\nbudget:", "adopt: false\nbudget:", "adopt"),
     "apart": (FRAUD, "budget:", "apart: true\nbudget:", "apart: false\nbudget:", "apart"),
-    "by name": (FRAUD, "budget:", "gpu-users: [{user: ada}]\nbudget:", "gpu-users: []\nbudget:", "gpu-users"),
+    "by name": (FRAUD, "budget:", "gpu-users: [{user: ada}]\nbudget:", "budget:", "gpu-users"),
     "accounts": (
         *(FRAUD, TRAIN, f"{TRAIN}, service-accounts: [night]", f"{TRAIN}, service-accounts: []"),
         "namespaces[0].service-accounts",
@@ -332,7 +333,8 @@ REFUSED = {
     ),
     "small volumes": (*(ENV, BATCH, f"{BATCH}    claim: {{max: 4Gi}}\n", f"{BATCH}    claim: {{max: 5Gi}}\n", "tier"),),
     "a small quota": (
-        *(FRAUD, TRAIN, f"{TRAIN}, quota: {{pods: 1}}", f"{TRAIN}, quota: {{pods: 2}}", "namespaces[0].quota"),
+        *(FRAUD, SERVE, f"  - {{name: idle, quota: {{pods: 1}}}}\n{SERVE}"),
+        *(f"  - {{name: idle, quota: {{pods: 2}}}}\n{SERVE}", "namespaces[1].quota"),
     ),
 }
 
