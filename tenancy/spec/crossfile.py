@@ -106,6 +106,12 @@ def _references(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
         for i, way in enumerate(ways):
             if way.service is not None and way.service not in services:
                 yield undeclared((field, i, "service"), "service", way.service, services, "platform.services")
+            elif way.cidr and ":" in way.cidr and environment.ipv4_alone:
+                rule, change = (
+                    "the cluster's addresses are IPv4 alone",
+                    "name the range of the service's IPv4 addresses",
+                )
+                yield Mistake((field, i, "cidr"), way.cidr, rule, change)
             elif way.cidr and (given := inside(way.cidr, environment.own_ranges)):
                 yield broken((field, i, "cidr"), "net-05", given)
             elif field == "reach" and way.cidr and (given := inside(way.cidr, environment.service_cidrs, "services")):

@@ -847,6 +847,13 @@ class Environment(Spec):
         return (self.cluster.service_cidr,) if self.cluster.service_cidr else SERVICE_CIDRS
 
     @property
+    def ipv4_alone(self) -> bool:
+        """Whether pods are known to have no IPv6 address. EKS gives them one or the other, and IPv4 unless told."""
+        if self.aws.enabled:
+            return True
+        return bool(self.cluster.ranges) and not any(":" in text for text in self.cluster.ranges)
+
+    @property
     def queued(self) -> bool:
         """Whether a queue decides when work starts."""
         return self.queues.scheduler is Scheduler.KUEUE

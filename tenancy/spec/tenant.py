@@ -297,6 +297,16 @@ class Reach(_Way):
 
     dns: _Host | None = Field(None, description="Host name; needs cluster.cni cilium.")
 
+    def mistakes(self) -> Iterator[Mistake]:
+        yield from super().mistakes()
+        if self.dns and self.dns.endswith(_OF_THE_CLUSTER):
+            rule = "a host name is of somebody outside the cluster: to Cilium a service's address is no address range"
+            change = "name a service of the platform with service, or open between-parts for the tenant's own"
+            yield Mistake(("dns",), self.dns, rule, change)
+
+
+_OF_THE_CLUSTER = (".cluster.local", ".svc")
+
 
 class Accept(_Way):
     """Something outside the tenant that may connect to its pods. Everything else is denied. One of two."""
@@ -372,7 +382,7 @@ class Tenant(Spec):
     gpu_users: tuple[Subject, ...] = Field(
         (),
         min_length=1,
-        description="Who may run work that asks for GPUs, of those who may run work; absent: all of them.",
+        description="Who may run work that asks for GPUs, of those among people who may run work; absent: all of them.",
     )
     apart: Flag = Field(
         False,
@@ -420,6 +430,7 @@ class Tenant(Spec):
                     change = "declare it under the part's service-accounts"
                     given = f"service account {subject.service_account!r}"
                     yield broken((field, i, "service-account"), "ref-01", given, change)
+        yield from self._gpu_users()
         for where, given in self._limited():
             if given not in parts:
                 yield broken(where, "ref-01", f"namespace {given!r}", known)
@@ -445,6 +456,22 @@ class Tenant(Spec):
             if found := too_wide_together([way.cidr or "" for way in ways]):
                 yield broken((field, found[0], "cidr"), "net-05", found[1])
         yield from self._claims()
+
+    def _gpu_users(self) -> Iterator[Mistake]:
+        """Whoever may use GPUs, and runs no work that could ask for them."""
+        workers = [person for person in self.people if person.role is not Role.VIEWER]
+        grouped = any(person.kind == "Group" for person in workers)
+        for i, user in enumerate(self.gpu_users):
+            roles = {person.role for person in self.people if (person.kind, person.name) == (user.kind, user.name)}
+            if user.kind == "User" and grouped and not roles:
+                continue  # one of a group's: who is in it, no file says
+            parts = [person.namespaces for person in workers if (person.kind, person.name) == (user.kind, user.name)]
+            if any(not mine or not user.namespaces or {*mine} & {*user.namespaces} for mine in parts):
+                continue
+            why = "in other parts alone" if parts else "a viewer" if roles else "none of people"
+            change = "give it a role under people that runs work, such as developer"
+            where = "service-account" if user.kind == "ServiceAccount" else user.kind.lower()
+            yield broken(("gpu-users", i, where), "ref-01", f"{where} {user.name!r}, {why}", change)
 
     def _claims(self) -> Iterator[Mistake]:
         claimed: Counter[str] = Counter()

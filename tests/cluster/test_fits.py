@@ -30,7 +30,7 @@ ENVIRONMENT = (
     town.ENVIRONMENT.replace("nodes: 8", "nodes: 2")
     .replace("a100-1g.5gb: {gpu: a100-40gb, mig: 1g.5gb}", "")
     .replace("a100-3g.20gb: {gpu: a100-40gb, mig: 3g.20gb}", "")
-    .replace("quota: {cpu: 600, memory: 4Ti}", "quota: {pods: 6, jobs: 20}")
+    .replace("quota: {cpu: 600, memory: 4Ti}", "quota: {pods: 8, jobs: 20}")
     + "queues: {kinds: [jobset]}\n"
 )
 AUDITORS = "[{group: fraud-engineers, role: developer}, {group: auditors, role: viewer}]"
@@ -176,18 +176,18 @@ def test_a_form_that_the_api_server_refuses_is_told(scene: Scene) -> None:
 
 
 def test_more_pods_than_the_quota_has_never_fit(scene: Scene) -> None:
-    found = refused(scene, scene.job("fraud", "one", 1, pods=7), scene.job("fraud", "one", 1, pods=6), "quota")
+    found = refused(scene, scene.job("fraud", "one", 1, pods=9), scene.job("fraud", "one", 1, pods=8), "quota")
     assert found.denier == denial.quota(NAME)
-    assert found.sentence == f"7 pods at once, of which quota {NAME} has 6 in all and 6 left."
+    assert found.sentence == f"9 pods at once, of which quota {NAME} has 8 in all and 8 left."
 
 
 def test_more_pods_than_the_quota_has_left_wait(scene: Scene) -> None:
-    home = scene.submit("fraud", "before", 1, pods=4)
-    until(lambda: len(scene.pods(home)) == 4, "its pods run")
+    home = scene.submit("fraud", "before", 1, pods=6)
+    until(lambda: len(scene.pods(home)) == 6, "its pods run")
     whole = lambda: {q["metadata"]["name"]: q for q in scene.items("ResourceQuota", home, "v1")}[NAME]  # noqa: E731
-    until(lambda: whole()["status"]["used"]["pods"] == "4", "the quota counts them")
+    until(lambda: whole()["status"]["used"]["pods"] == "6", "the quota counts them")
     item, twin = (scene.job("fraud", "one", 1, pods=pods) for pods in (3, 2))
-    assert "has 6 in all and 2 left" in refused(scene, item, twin, "quota", Verdict.WAITS).sentence
+    assert "has 8 in all and 2 left" in refused(scene, item, twin, "quota", Verdict.WAITS).sentence
 
 
 def test_more_than_the_queue_may_ever_hold_never_fits(scene: Scene) -> None:

@@ -27,7 +27,6 @@ AWS = {
     "platform-role": f"arn:aws:iam::{ACCOUNT}:role/platform",
 }
 GIVEN = {
-    "zones": [],
     "encryption-key": f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/0123-abcd",
     "root-volume": 16_000,
     "network": {

@@ -72,6 +72,37 @@ def test_a_list_that_limits_is_dropped_and_not_emptied(
     assert spec.problems() == ()
 
 
+CILIUM = "  cni: cilium\n"
+
+
+@pytest.mark.parametrize("name", ["api.search--main.svc.cluster.local", "kubernetes.default.svc", "svc.cluster.local"])
+def test_a_reach_by_name_leads_out_of_the_cluster(spec: Any, name: str) -> None:
+    spec.edit(ENV, "  cni: vpc-cni\n", CILIUM)
+    spec.edit(FRAUD, "cidr: 198.51.100.0/24", f"dns: {name}")
+    assert spec.problem().field == "reach[0].dns"
+    spec.edit(FRAUD, f"dns: {name}", f"dns: {name}.example")
+    assert spec.problems() == ()
+
+
+@pytest.mark.parametrize(("ranges", "field"), [("10.64.0.0/16", "reach[0].cidr"), ("fd12:3456::/48", "")])
+def test_a_reach_has_addresses_that_the_clusters_pods_have(spec: Any, ranges: str, field: str) -> None:
+    spec.edit(ENV, "  cni: vpc-cni\n", f"  cni: vpc-cni\n  ranges: ['{ranges}']\n")
+    spec.edit(FRAUD, "198.51.100.0/24", "'2001:db8::/64'")
+    assert [problem.field for problem in spec.problems()] == ([field] if field else [])
+    spec.edit(FRAUD, "'2001:db8::/64'", "198.51.100.0/24")
+    assert spec.problems() == ()
+
+
+@pytest.mark.parametrize(
+    ("people", "refused"), [("user: ada, role: developer", True), ("group: all, role: operator", False)]
+)
+def test_a_user_of_gpus_may_be_of_a_group_whose_people_no_file_names(spec: Any, people: str, refused: bool) -> None:
+    spec.edit(RESEARCH, "group: researchers, role: developer", people)
+    spec.edit(RESEARCH, "people:", "gpu-users: [{user: joan}]\npeople:")
+    found = [(problem.id, problem.field) for problem in spec.problems()]
+    assert found == ([("ref-01", "gpu-users[0].user")] if refused else [])
+
+
 TIER = "      max: {cpu: 32, memory: 128Gi}\n"
 QUOTA, CLAIM = TIER + "    quota: {%s}\n", TIER + "    quota: {storage: 2Ti}\n    claim: {%s}\n"
 OF_A_PART = "cpu: 16, pods: 20"
