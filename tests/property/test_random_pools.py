@@ -183,6 +183,9 @@ def environments(draw: st.DrawFn) -> Spec:
     single, by_claim = draw(st.sampled_from([(False, False)] * 3 + [(True, False), (False, True)]))
     named: Spec = {}
     made = {f"pool-{i}": draw(pools(single, by_claim, named)) for i in range(draw(st.integers(1, 4)))}
+    for i, pool in enumerate(made.values()):
+        if "reservation" in pool.get("purchase", ""):
+            pool["purchase"] = {"reservation": f"cr-0123abc{i}"}  # one is of one type, in one zone
     spec: Spec = {**copy.deepcopy(ENVIRONMENT), "pools": made, "mig-layouts": named}
     if by_claim:
         spec["cluster"]["devices"] = "dra"

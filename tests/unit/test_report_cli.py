@@ -18,7 +18,7 @@ from tenancy.catalog.boards import BOARDS
 from tenancy.catalog.instances import INSTANCES
 from tenancy.cli import catalog, main, report
 from tenancy.plan.capacity import RACK
-from tests.conftest import SpecFolder
+from tests.conftest import SpecFolder, in_days
 
 ENV = "environment.yaml"
 TRAIN = "train: {instance: p4d.24xlarge, nodes: 4}"
@@ -143,7 +143,7 @@ def test_what_an_upgrade_breaks_stands_below_the_table(spec: SpecFolder) -> None
 
 @pytest.mark.parametrize("name", [*REPORTS, ("pools", "serve"), SHORT])
 def test_a_report_is_readable_at_100_columns(spec: SpecFolder, name: tuple[str, ...]) -> None:
-    block = "purchase: {capacity-block: cr-0123456789abcdef0, ends: 2999-01-31}, zones: [eu-central-1a]"
+    block = f"purchase: {{capacity-block: cr-0123456789abcdef0, ends: {in_days(99)}}}, zones: [eu-central-1a]"
     spec.edit(ENV, TRAIN, TRAIN.replace("4}", f"4, {block}}}"))
     spec.edit(ENV, "      layout: {1g.5gb: 7}", "      per-gpu: [{gpus: 4, slices: {1g.5gb: 4, 3g.20gb: 1}}]")
     assert max(map(len, _report(spec, *name).splitlines())) <= report.WIDTH
