@@ -91,7 +91,7 @@ def tenants_of(draw: st.DrawFn, buckets: list[str]) -> list[Tenant]:
     found = []
     for number in range(draw(st.integers(1, 5))):
         parts = draw(st.lists(texts, min_size=1, max_size=4, unique=True))
-        some = st.lists(st.sampled_from(parts), max_size=2, unique=True)
+        some = st.lists(st.sampled_from(parts), min_size=1, max_size=2, unique=True)
         grant = st.fixed_dictionaries(
             {
                 "bucket": st.sampled_from(buckets),

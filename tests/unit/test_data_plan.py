@@ -120,7 +120,7 @@ def test_data_is_reached_through_endpoints_of_the_account_or_from_the_given_netw
 
     given = {"vpc": "vpc-0123abcd", "subnets": {f"{REGION}a": "subnet-0123abcd", f"{REGION}b": "subnet-4567cdef"}}
     assert inside()["aws:VpceAccount"] == ACCOUNT
-    assert inside(network=given, zones=[])["aws:SourceVpc"] == "vpc-0123abcd"
+    assert inside(network=given)["aws:SourceVpc"] == "vpc-0123abcd"
 
 
 def test_data_is_reached_by_the_organisation_alone_where_one_is_written(of: Planned) -> None:
@@ -247,7 +247,7 @@ def test_whatever_a_role_may_is_within_the_boundary(of: Planned, environment: En
     use = {"secrets": ["a"], "logs": ["b"], "queues": ["c"], "repositories": ["d"]}
     whole = tenant(
         namespaces=["main"],
-        storage=each.model_dump(by_alias=True)["storage"],
+        storage=each.model_dump(by_alias=True, exclude_unset=True)["storage"],
         uses=use,
         ci={"github": "a/b", "branch": "m"},
     )

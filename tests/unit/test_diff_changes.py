@@ -98,11 +98,11 @@ CASES: dict[str, tuple[Edit, Topic, tuple[Any, ...], Alarm | None, str]] = {
         "  fraud: a100: lends 8 → 2",
     ),
     "a quota changes": (
-        replaced(FRAUD, "cpu: 16, pods: 20", "cpu: 8, pods: 20"),
+        replaced(FRAUD, "cpu: 16, pods: 20", "cpu: 14, pods: 20"),
         Topic.QUOTA,
-        ("fraud", "fraud--serve", "requests.cpu", "16", "8"),
+        ("fraud", "fraud--serve", "requests.cpu", "16", "14"),
         None,
-        "  fraud: fraud--serve: limits.cpu 32 → 16, requests.cpu 16 → 8",
+        "  fraud: fraud--serve: limits.cpu 32 → 28, requests.cpu 16 → 14",
     ),
     "a place opens": (
         replaced(FRAUD, "reach:\n", "reach:\n  - {cidr: 203.0.113.0/24, port: 443}\n"),
