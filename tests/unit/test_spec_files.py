@@ -491,7 +491,7 @@ def test_a_registrys_folder_leads_nowhere_else(spec: Any, part: str, refused: bo
 def test_an_image_of_virtual_clusters_is_below_its_registry(spec: Any, part: str, refused: bool) -> None:
     image = f"registry.bank.example/{part}/y:1@sha256:{'a' * 64}"
     names = ", ".join(f'{name}: "{image}"' for name in ("syncer", "kubernetes", "dns"))
-    spec.add(ENV, f"virtual-clusters: {{{names}, resolver: 10.100.0.10}}\n")
+    spec.add(ENV, f"virtual-clusters: {{{names}, resolver: 10.100.0.10, storage-class: gp3}}\n")
     fields = [f"virtual-clusters.{name}" for name in ("syncer", "kubernetes", "dns")] * refused
     assert [p.field for p in spec.problems()] == fields
 
