@@ -1494,12 +1494,12 @@ STACK_CASES = (
                 "NetworkPolicy",
                 f"the-rest-{direction}",
                 {"spec": {direction: [{side: [{"ipBlock": {"cidr": "12.0.0.0/8"}}]}]}},
-                "owned",
+                "summed",
                 "owned",
             ),
             ("spec", direction, 0, side, 0, "ipBlock", "cidr"),
             "11.192.0.0/10",
-            *_OWNED,
+            *(*_OWNED, namespace("summed", "owned"), *walls("summed", "owned")),
             manifest(
                 CILIUM,
                 "CiliumNetworkPolicy",
@@ -1509,7 +1509,7 @@ STACK_CASES = (
                         direction: [{f"{side}CIDR": ["11.0.0.0/9"]}, {f"{side}CIDRSet": [{"cidr": "11.128.0.0/9"}]}]
                     }
                 },
-                "owned",
+                "summed",
                 "owned",
             ),
         )
