@@ -1494,8 +1494,8 @@ STACK_CASES = (
                 "NetworkPolicy",
                 f"the-rest-{direction}",
                 {"spec": {direction: [{side: [{"ipBlock": {"cidr": "12.0.0.0/8"}}]}]}},
-                "summed",
                 "owned",
+                "summed",
             ),
             ("spec", direction, 0, side, 0, "ipBlock", "cidr"),
             "11.192.0.0/10",
@@ -1509,8 +1509,8 @@ STACK_CASES = (
                         direction: [{f"{side}CIDR": ["11.0.0.0/9"]}, {f"{side}CIDRSet": [{"cidr": "11.128.0.0/9"}]}]
                     }
                 },
-                "summed",
                 "owned",
+                "summed",
             ),
         )
         for direction, side in (("egress", "to"), ("ingress", "from"))

@@ -263,10 +263,10 @@ def _opened_to_neighbours(items: Iterable[Object], homes: Mapping[str, str]) -> 
 def _opened_together(items: Iterable[Object]) -> Iterator[Finding]:
     """net-05: ranges of all policies in a namespace, for what they open adds up."""
     opened: dict[tuple[str, str], list[tuple[Object, str]]] = {}
-    for item in items:
-        kind = item.get("kind")
-        if kind not in {"NetworkPolicy", cilium.IN_NAMESPACE} or not is_tenants(item):
-            continue
+    kinds = {"NetworkPolicy", cilium.IN_NAMESPACE}
+    # In whatever order they come, the same one is named.
+    for item in sorted((one for one in items if one.get("kind") in kinds and is_tenants(one)), key=name_of):
+        kind = item["kind"]
         for direction in ("ingress", "egress"):
             found = cilium.ranges(item, direction) if kind == cilium.IN_NAMESPACE else _ranges(item, direction)
             where = str(at(item, "metadata", "namespace")), direction

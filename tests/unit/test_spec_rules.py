@@ -198,7 +198,7 @@ CASES = (
     Case("one reservation of two types", "pool-07", ENV, "pools.two.purchase.reservation", "  serve:\n", RESERVED % ("m7i.xlarge", "1a", ALIKE), RESERVED % ("p4d.24xlarge", "1a", ALIKE)),
     Case("one reservation in two zones", "pool-07", ENV, "pools.two.purchase.reservation", "  serve:\n", RESERVED % ("p4d.24xlarge", "1b", ALIKE), RESERVED % ("p4d.24xlarge", "1a", ALIKE)),
     Case("one reservation of two kinds", "pool-07", ENV, "pools.two.purchase.capacity-block", "  serve:\n", RESERVED % ("p4d.24xlarge", "1a", BLOCK % ("0123abcd", in_days(9))), RESERVED % ("p4d.24xlarge", "1a", BLOCK % ("1123abcd", in_days(9)))),
-    Case("a block longer than any", "pool-07", ENV, "pools.two.purchase.ends", "  serve:\n", RESERVED % ("p4d.24xlarge", "1a", BLOCK % ("1123abcd", in_days(239))), RESERVED % ("p4d.24xlarge", "1a", BLOCK % ("1123abcd", in_days(238)))),
+    Case("a block longer than any", "pool-07", ENV, "pools.two.purchase.ends", "  serve:\n", RESERVED % ("p4d.24xlarge", "1a", BLOCK % ("1123abcd", in_days(300))), RESERVED % ("p4d.24xlarge", "1a", BLOCK % ("1123abcd", in_days(200)))),
     Case("part of a GPU", "pool-09", ENV, "pools.more.instance", "  serve:\n", "  more: {instance: g6f.xlarge, nodes: 1, share: {time-slicing: 2}, tenants: [research]}\n  serve:\n", "  more: {instance: g6.xlarge, nodes: 1, share: {time-slicing: 2}, tenants: [research]}\n  serve:\n"),
     Case("no NVIDIA GPU", "pool-09", ENV, "pools.more.instance", "  serve:\n", "  more: {instance: trn2.48xlarge, nodes: 1}\n  serve:\n", "  more: {instance: p4d.24xlarge, nodes: 1}\n  serve:\n"),
     Case("old image of a pool", "ami-01", ENV, "pools.more.ami-release", "  serve:\n", MORE % "nodes: 1, ami-release: v20260423", MORE % "nodes: 1, ami-release: v20260903"),
