@@ -198,6 +198,12 @@ _ACCOUNT = """(has(variables.spec.serviceAccountName) && variables.spec.serviceA
         ? variables.spec.serviceAccountName : 'default')"""
 
 
+def _charged(labels: str) -> str:
+    """Whether labels by which somebody is charged are the namespace's."""
+    return f"""{labels}.all(k, !(k in {_CHARGED})
+        || (k in namespaceObject.metadata.labels && {labels}[k] == namespaceObject.metadata.labels[k]))"""
+
+
 def _may(leave_out: words.Allowance) -> str:
     return f"({_cel(leave_out.value)} in variables.allowances)"
 
@@ -305,9 +311,7 @@ _POD_RULES: Mapping[str, str] = {
     "net-07": f"""variables.newAnnotations.all(k,
         !{_cel(list(SANDBOX_PREFIXES))}.exists(p, k.startsWith(p))
         && !{_DOMAINS}.exists(d, ('.' + k.split('/')[0]).endsWith(d)))""",
-    "cost-01": f"""variables.podLabels.all(k, !(k in {_CHARGED})
-        || (k in namespaceObject.metadata.labels
-            && variables.podLabels[k] == namespaceObject.metadata.labels[k]))""",
+    "cost-01": _charged("variables.podLabels"),
 }
 
 # Where devices are claimed. What a claim may hold is judged on the claim (gpu-08), so a pod may name any of its
@@ -532,17 +536,18 @@ _OWN_FINALIZERS = """(has(object.metadata.finalizers) ? object.metadata.finalize
         || !(has(oldObject.metadata.finalizers) && f in oldObject.metadata.finalizers))"""
 _NEW_FINALIZERS = f"""{_OWN_FINALIZERS}.filter(f,
     !(f == {_cel(JOB_FINALIZER)} && request.userInfo.username in {_cel(list(JOB_CONTROLLERS))}))"""
-_WORK_RULES: Mapping[str, str] = {
-    # Work that waits for a finalizer is gone for the queue, and its pods run on.
-    "avail-03": f"""({_POD_RULES["avail-03"]})
-        && (variables.byController || size(variables.ownFinalizers) == 0)""",
+_OF_WORK: Mapping[str, str] = {
+    "avail-03": "variables.byController || size(variables.ownFinalizers) == 0",
     # The queue copies them to what it counts.
-    "cost-01": f"""({_POD_RULES["cost-01"]})
-        && (!has(object.metadata.labels) || object.metadata.labels.all(k, !(k in {_CHARGED})
-            || (k in namespaceObject.metadata.labels
-                && object.metadata.labels[k] == namespaceObject.metadata.labels[k])))""",
+    "cost-01": f"!has(object.metadata.labels) || {_charged('object.metadata.labels')}",
 }
-"""What is asked of a template's work beside its template."""
+"""What a rule asks of work itself, beside the pods that it makes."""
+
+
+def _with_work(rules: Mapping[str, str]) -> dict[str, str]:
+    return {rule: f"({text}) && ({_OF_WORK[rule]})" if rule in _OF_WORK else text for rule, text in rules.items()}
+
+
 _NO_NEW_FINALIZER = f"size({_OWN_FINALIZERS}) == 0"
 
 
@@ -805,7 +810,6 @@ def _framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> 
     each = {rule: _for_each_pod(text) for rule, text in {**pod_rules, **_TEMPLATE_LIMITS}.items()}
     bare = f"{_may(_Allowance.GPUS_FOR_ALL)} || variables.byController || {_GRANTED}"
     each["gpu-10"] = f"({each['gpu-10']}) && (object.kind != 'TrainJob' || {bare})"
-    each["avail-03"] += " && (variables.byController || size(variables.ownFinalizers) == 0)"
     # A list of gates for each template here.
     gates = _but_by_controllers({"kueue-03": "variables.gates.all(l, l.all(g, g in variables.usualGates))"})
     return Guard(
@@ -813,7 +817,7 @@ def _framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> 
         [(framework.group, framework.version, [framework.resource]) for framework in kinds],
         {
             **_HAS_TENANT,
-            **each,
+            **_with_work(each),
             **_but_by_controllers(ray),
             **_QUEUE_RULES,
             **gates,
@@ -933,7 +937,7 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
             Guard(
                 "tenancy-templates",
                 [*templates, ("", "v1", ["replicationcontrollers"])],
-                {**_HAS_TENANT, **pod_rules, **_WORK_RULES, **on_templates[0]},
+                {**_HAS_TENANT, **_with_work(pod_rules), **on_templates[0]},
                 {
                     **_pod_variables("object.spec.template.spec", "object.spec.template.metadata", "true"),
                     **makers,
@@ -945,7 +949,7 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
         Guard(
             "tenancy-cronjobs",
             [("batch", "v1", ["cronjobs"])],
-            {**_HAS_TENANT, **pod_rules, **_WORK_RULES, **on_cronjobs[0]},
+            {**_HAS_TENANT, **_with_work(pod_rules), **on_cronjobs[0]},
             {
                 **_pod_variables(
                     "object.spec.jobTemplate.spec.template.spec",
@@ -957,7 +961,7 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
             },
             _changed(*seen, also=_NO_NEW_FINALIZER),
         ),
-        *((_framework_guard(environment, {**pod_rules, **_WORK_RULES}),) if frameworks(environment) else ()),
+        *((_framework_guard(environment, pod_rules),) if frameworks(environment) else ()),
         _scale_guard(environment),
         _deletion_guard(environment),
         *((_queue_guard(),) if queued else ()),
@@ -1084,7 +1088,7 @@ def _deletion_guard(environment: Environment) -> Guard:
     kinds = [("", "v1", ["pods"])]
     if queued:
         kinds += [("batch", "v1", ["jobs"]), ("apps", "v1", ["deployments", "statefulsets"])]
-        kinds += [*((f.group, f.version, [f.resource]) for f in frameworks(environment))]
+        kinds += [(f.group, f.version, [f.resource]) for f in frameworks(environment)]
     return Guard(
         DELETIONS,
         kinds,
