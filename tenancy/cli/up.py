@@ -267,17 +267,20 @@ def _refuse_early(driver: Driver, plan: Plan, stack: Any, leavers: _Leavers) -> 
 
 def _take_out(driver: Driver, report: _Report, stack: Any, tenant: str, timeout: int) -> None:
     """Doors, work and namespaces of one tenant, in this order. The rest of it the engine's update removes."""
+    from tenancy.engine.changes import is_door
     from tenancy.engine.driver import Failed
-    from tenancy.live.removal import Stuck, take_out
+    from tenancy.live.removal import Stuck, doors_held, take_out
 
     held = driver.of_tenant(stack, tenant)
     if not held:
         return
-    report.show(stack.name, driver.shut(stack, tenant))
+    doors = [found["inputs"] for found in held if is_door(found) and found["type"].startswith("kubernetes:")]
     # What was there before the tenant stays.
     spaces = [found["id"] for found in held if found["type"] == NAMESPACE and not found.get("retainOnDelete")]
     queues = [found["id"] for found in held if found["type"].endswith(":ClusterQueue")]
     try:
+        doors_held(driver.api, doors)
+        report.show(stack.name, driver.shut(stack, tenant))
         take_out(driver.api, spaces, queues, timeout, lambda text: report.say(f"{stack.name}: {text}"))
     except Stuck as error:
         raise Failed(f"stack {stack.name}: tenant {tenant} is not gone\n  {error}") from error

@@ -7,14 +7,15 @@ The walls stand until the namespace controller takes them, which ends pods befor
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
-from tenancy.live.api import NOT_FOUND, Api, collection
+from tenancy.live.api import NOT_FOUND, Api, collection, path_of
 from tenancy.live.discovery import Kind, namespaced
+from tenancy.plan.model import Object
 from tenancy.plan.queues import API as QUEUES
 
 PATIENCE = 300
@@ -85,6 +86,24 @@ def never_held(api: Api, spaces: Sequence[str]) -> list[str]:
         and "deletionTimestamp" not in there[name]
         and words.LEAVING not in (there[name].get("annotations") or {})
     ]
+
+
+def doors_held(api: Api, doors: Sequence[Object]) -> None:
+    """Stuck if one of these objects has a finalizer: told to go it would let people in until somebody takes that off,
+    and the engine waits for it for ten minutes, whatever it is asked."""
+    found = {path_of(door): api.request("GET", path_of(door)) for door in doors}
+    marks = {path: answer.body["metadata"].get("finalizers") for path, answer in found.items() if answer.ok}
+    if not any(marks.values()):
+        return
+    kinds = {(kind.version, kind.kind): kind for kind in namespaced(api)[0]}
+    held = [
+        Held(kinds[door["apiVersion"], door["kind"]], metadata["namespace"], metadata["name"], tuple(marked))
+        for door in doors
+        if (marked := marks.get(path_of(door))) and (metadata := door["metadata"])
+    ]
+    spaces = ", ".join(sorted({each.namespace for each in held}))
+    given = f"given {spaces}, whose doors something holds; rule: doors shut before anything else ends"
+    raise Stuck("\n".join([given, *_said(held), *_way_out(Holders(api), held)]))
 
 
 def take_out(
@@ -173,32 +192,34 @@ def _await(
 def report(api: Api, spaces: Sequence[str], patience: float, of: str = "namespace") -> str:
     """What holds these namespaces, who should let go of it, and the way out."""
     kinds, silent = namespaced(api)
-    holders = Holders(api)
     lines = [f"given {', '.join(spaces)}, whose {of} is still there after {patience:.0f} s; rule: what leaves is gone"]
-    controllers: dict[str, Holder] = {}
-    shown: list[Held] = []
+    there: list[Held] = []
     for space in spaces:
         found = sorted(_held(api, kinds, space), key=lambda h: (not h.finalizers, h.kind.kind, h.name))
-        for held in found[:SHOWN]:
-            marks = ", ".join(held.finalizers) or "nothing: its controller ends it"
-            lines.append(f"  {held.kind.kind} {space}/{held.name} is held by {marks}")
+        lines += _said(found[:SHOWN])
         if more := len(found) - SHOWN:
             lines += [f"  and {more} more in {space}"] if more > 0 else []
-        shown += [held for held in found if held.finalizers]
-        for held in found:
-            for finalizer in held.finalizers:
-                controllers.setdefault(finalizer, holders.of(finalizer))
+        there += found
         lines += [f"  {space}: {text}" for text in _conditions(api, space)]
-    lines += [f"  {finalizer} is taken off by {holder}" for finalizer, holder in sorted(controllers.items())]
     lines += [f"  {version} does not answer: a namespace goes when every kind can be listed" for version in silent]
+    return "\n".join([*lines, *_way_out(Holders(api), there)])
+
+
+def _said(found: Iterable[Held]) -> Iterator[str]:
+    for held in found:
+        marks = ", ".join(held.finalizers) or "nothing: its controller ends it"
+        yield f"  {held.kind.kind} {held.namespace}/{held.name} is held by {marks}"
+
+
+def _way_out(holders: Holders, found: Sequence[Held]) -> Iterator[str]:
+    """Who takes the finalizers off, and what to do."""
+    controllers = {finalizer: holders.of(finalizer) for held in found for finalizer in held.finalizers}
+    yield from (f"  {finalizer} is taken off by {holder}" for finalizer, holder in sorted(controllers.items()))
     down = holders.in_the_way or sorted({holder.name for holder in controllers.values() if holder.runs is False})
     first = f"start {' and '.join(down)} again" if down else "see to what is named above"
-    lines.append(f"change: {first}, and run this again: it goes on from here")
-    if shown:
-        lines.append(
-            f"if nobody ever will, by hand, for each of them, knowing what it leaves undone: {shown[0].command}"
-        )
-    return "\n".join(lines)
+    yield f"change: {first}, and run this again: it goes on from here"
+    if shown := [held for held in found if held.finalizers]:
+        yield f"if nobody ever will, by hand, for each of them, knowing what it leaves undone: {shown[0].command}"
 
 
 def _held(api: Api, kinds: Sequence[Kind], space: str) -> Iterator[Held]:

@@ -146,15 +146,49 @@ def of_others(project: Project) -> dict[Key, str]:
 
 
 @pytest.fixture(scope="module")
-def stuck(project: Project) -> Stuck:
+def barred(project: Project) -> Stuck:
+    """A removal whose first door somebody holds: he alone takes his finalizer off, and has by the end of this."""
     stage(project, "hold")
     project.up()
+    (path, *_) = [
+        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{where}/rolebindings/{name}"
+        for kind, where, name in sorted(project.objects())
+        if (kind, where) == ("rolebindings", "fraud--train")
+    ]
+
+    def mark(finalizers: list[str]) -> None:
+        with project.api() as api:
+            patch = {"metadata": {"finalizers": finalizers}}
+            api.request("PATCH", path, patch, "application/merge-patch+json")
+
+    mark(["vendor.example/never"])
+    try:
+        others, since = of_others(project), project.audit_size()
+        stage(project, "remove")
+        done = project.tenancy("up", "local")
+        return Stuck(done, [one for one in project.audit(since) if not one.dry_run], others)
+    finally:
+        mark([])
+
+
+def test_a_door_that_somebody_holds_is_named_before_the_first_is_shut(project: Project, barred: Stuck) -> None:
+    done = barred.done
+    assert done.code == 1, done.text
+    assert "tenant fraud is not gone" in done.err
+    assert "RoleBinding fraud--train/" in done.err
+    assert "is held by vendor.example/never" in done.err
+    assert "kubectl patch rolebindings.rbac.authorization.k8s.io " in done.err
+    assert [one for one in barred.asked if one.verb == "delete"] == []
+    assert of_others(project) == barred.others
+
+
+@pytest.fixture(scope="module")
+def stuck(project: Project, barred: Stuck) -> Stuck:
     held = {"metadata": {"name": "held", "finalizers": ["vendor.example/never"]}}
     ask(project, "POST", "/api/v1/namespaces/fraud--train/configmaps", held)
-    others, since = of_others(project), project.audit_size()
-    stage(project, "remove")
+    since = project.audit_size()
     done = project.tenancy("up", "local", "--timeout", "5")
-    return Stuck(done, [one for one in project.audit(since) if not one.dry_run], others)
+    return Stuck(done, [one for one in project.audit(since) if not one.dry_run], barred.others)
 
 
 def test_what_holds_a_namespace_is_named(stuck: Stuck) -> None:
