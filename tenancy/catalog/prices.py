@@ -15,6 +15,8 @@ from types import MappingProxyType
 
 DATE = "2026-07-06"
 REGION = "us-east-1"
+MONTH_HOURS = 730
+"""Of a month, as AWS counts it: of a GiB-month, and of an estimate of the month that comes."""
 
 _BY_FAMILY = {
     "p3": "2xlarge=3.06 8xlarge=12.24 16xlarge=24.48",

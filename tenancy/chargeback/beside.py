@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.prices import MONTH_HOURS
 from tenancy.chargeback.allocate import HOUR, Category, Finding, Line, Pot, Report
 from tenancy.chargeback.claims import NO_TENANT, PLATFORM, Claims, named, timeline
 from tenancy.chargeback.rounding import rounded, shared
@@ -19,9 +20,6 @@ from tenancy.spec.costs import Kind
 from tenancy.spec.data import Access
 from tenancy.spec.environment import Environment, counted
 from tenancy.spec.tenant import Tenant
-
-MONTH_HOURS = 730
-"""Of AWS's GiB-month."""
 
 
 class _Item(NamedTuple):

@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import permutations
 from typing import Any
 
+from tenancy.catalog.prices import MONTH_HOURS
 from tenancy.components.scope import Scope, select, stacks
 from tenancy.plan import Plan, make_plan, quotas
 from tenancy.plan.access_review import review, rights
@@ -24,8 +25,6 @@ from tenancy.spec.pools import Pool
 from tenancy.spec.queues import Gate
 from tenancy.spec.tenant import Accept, Reach, Tenant
 
-HOURS = 730
-"""Of a month, as AWS counts."""
 UNKNOWN = "unknown"
 """A price that nobody has said."""
 
@@ -241,7 +240,7 @@ def _month(priced: Iterable[tuple[Any, int]]) -> Value:
     found = [(price, count) for price, count in priced if count]
     if any(price is None for price, _ in found):
         return UNKNOWN
-    return round(sum(price * count for price, count in found) * HOURS / MICRO)
+    return round(sum(price * count for price, count in found) * MONTH_HOURS / MICRO)
 
 
 def _unit_price(environment: Environment, prices: Mapping[str, int | None], tenant: Tenant, flavor: str) -> Any:

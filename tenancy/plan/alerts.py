@@ -31,8 +31,6 @@ Rule = dict[str, Any]
 
 PLATFORM = "platform"
 """Tenant of what is nobody's; no tenant may be called so."""
-HOURS = 730
-"""Of a month."""
 POOL_LABEL = label_name(words.POOL)
 APPLICATION_XIDS = (13, 31, 43, 45)
 """A program's own faults and their cleaning up (NVIDIA, "XID Errors"): its owner sees them in its log."""
@@ -248,11 +246,10 @@ def _about_tenants(environment: Environment, tenants: Sequence[Tenant]) -> Itera
         f"while its GPU waits; beside it on {{{{ $labels.node }}}}:{beside}",
     )
     if any(tenant.budget for tenant in tenants) and any(_prices(environment)):
-        month = (
-            f"avg_over_time({SPENT}[{BUDGET_DAYS}d]) * {HOURS} / on (tenant) group_left () tenancy:tenant:budget_usd"
-        )
+        # A sum, not a mean: a mean of the first hours would ring on a cluster's first day.
+        month = f"sum_over_time({SPENT}[{BUDGET_DAYS}d:1h]) / on (tenant) group_left () tenancy:tenant:budget_usd"
         for name, part, severity in (("BudgetNearlySpent", 0.8, "warning"), ("BudgetSpent", 1, "critical")):
-            summary = "{{ $labels.tenant }} holds GPUs at {{ $value | humanizePercentage }} of its monthly budget"
+            summary = "{{ $labels.tenant }} held GPUs for {{ $value | humanizePercentage }} of its monthly budget"
             yield alert(name, f"{month} > {part}", "1h", severity, summary)
 
 

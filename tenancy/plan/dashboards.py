@@ -20,6 +20,7 @@ from tenancy.plan.model import Object
 from tenancy.plan.names import fitted
 from tenancy.plan.queues import flavor_name, in_preference, open_pools, part_of_node, queue_name, queue_resource
 from tenancy.spec.environment import Environment
+from tenancy.spec.metrics import BUDGET_DAYS
 from tenancy.spec.tenant import Tenant
 
 LABEL = "grafana_dashboard"
@@ -33,7 +34,7 @@ SCHEMA = 39
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 NodePrices = Mapping[str, Fraction | None]
 """Pool -> dollars for an hour of its node; None: nobody has said it."""
-MONTH = "30d"
+MONTH = f"{BUDGET_DAYS}d"
 MICRO = 1_000_000
 COLUMNS, WIDTH = 24, 8
 """Of Grafana's grid, and of a panel."""

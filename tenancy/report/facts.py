@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from tenancy.catalog.prices import MONTH_HOURS
 from tenancy.plan.capacity import supply
 from tenancy.plan.dashboards import gpu_part
 from tenancy.plan.prices import MICRO, pool_price
@@ -13,9 +14,6 @@ from tenancy.plan.queues import part_of_node, shares
 from tenancy.spec import Loaded
 from tenancy.spec.environment import Environment
 from tenancy.spec.tenant import Tenant
-
-MONTH_HOURS = 730
-"""Of a month, as AWS's prices have it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ class Metrics(Spec):
                 rule = "Prometheus is installed into a namespace of its own, with its own Pod Security"
                 yield Mistake(("namespace",), f"namespace {self.namespace}", rule, "write monitoring")
             if seconds(self.retention) < BUDGET_DAYS * 86400:
-                rule = f"the budgets' alerts are means of {BUDGET_DAYS} days"
+                rule = f"the budgets' alerts look at {BUDGET_DAYS} days"
                 yield Mistake(("retention",), f"retention {self.retention}", rule, f"write {BUDGET_DAYS}d or longer")
         else:
             for name in sorted(self.model_fields_set.intersection(of_ours)):

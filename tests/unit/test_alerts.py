@@ -104,10 +104,11 @@ def traffic(bits: float) -> dict[str, str]:
 
 
 def money(gpus: int) -> dict[str, str]:
+    """Held at two full hours, and no more afterwards."""
     return {
         'kube_pod_container_resource_requests{namespace="fraud--train", pod="job-a-0", container="main", '
-        'node="train-0", resource="nvidia_com_gpu"}': f"{gpus}x180",
-        'kube_pod_status_phase{namespace="fraud--train", pod="job-a-0", phase="Running"}': "1x180",
+        'node="train-0", resource="nvidia_com_gpu"}': f"{gpus}x70 _x110",
+        'kube_pod_status_phase{namespace="fraud--train", pod="job-a-0", phase="Running"}': "1x70 _x110",
         f'kube_node_labels{{node="train-0", {POOL}}}': "1x180",
     }
 
@@ -219,19 +220,19 @@ CASES = [
     ),
     Case(
         "BudgetNearlySpent",
-        money(16),
-        "12x180",
+        money(5832),
+        "5400x70 _x110",
         "150m",
         FRAUD,
-        "fraud holds GPUs at 81.11% of its monthly budget",
+        "fraud held GPUs for 81% of its monthly budget",
     ),
     Case(
         "BudgetSpent",
-        money(20),
-        "16x180",
+        money(7300),
+        "5832x70 _x110",
         "150m",
         FRAUD,
-        "fraud holds GPUs at 101.4% of its monthly budget",
+        "fraud held GPUs for 101.4% of its monthly budget",
         "critical",
     ),
     Case(
@@ -539,6 +540,16 @@ def test_a_budget_is_spent_at_the_price_that_is_paid(tmp_path: Path, discount: s
     path.write_text(json.dumps(rules := rule_file(loaded.environment, loaded.tenants)))
     (case,) = [case for case in CASES if case.alert == "BudgetSpent"]
     assert evaluate(path, case, case.series, expected(case, rules) if told else []) == ""
+
+
+def test_two_busy_hours_on_a_first_day_are_not_a_month(tmp_path: Path) -> None:
+    """At 549 dollars an hour, the published price, a month would cost twice the 180,000 of its budget."""
+    loaded = SpecFolder(tmp_path / "small").load()
+    path = tmp_path / "rules.json"
+    path.write_text(json.dumps(rule_file(loaded.environment, loaded.tenants)))
+    for case in CASES:
+        if case.alert in {"BudgetNearlySpent", "BudgetSpent"}:
+            assert evaluate(path, case, money(200), []) == ""
 
 
 def test_devices_cost_what_the_bill_and_the_dashboard_say(tmp_path: Path) -> None:
