@@ -25,7 +25,8 @@ from tenancy.lab.components import KUEUE
 from tenancy.lab.layout import Lab
 from tenancy.live.api import collection
 from tenancy.plan import Plan, make_plan
-from tenancy.plan.guards import HELD, QUESTION, QUEUE
+from tenancy.plan.guards import QUESTION
+from tenancy.plan.guards.names import HELD, QUEUE
 from tenancy.plan.model import Object
 from tenancy.plan.samples import sample
 from tenancy.spec import Loaded, load

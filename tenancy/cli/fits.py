@@ -68,7 +68,7 @@ def command(file: Any, environment: str | None, lab: bool, namespace: str | None
 
 
 def _kinds(loaded: Loaded) -> tuple[str, ...]:
-    from tenancy.plan.guards import frameworks
+    from tenancy.plan.guards.who import frameworks
 
     return (*WORK, *(framework.kind for framework in frameworks(loaded.environment)))
 

@@ -21,7 +21,8 @@ from tenancy.live.cohorts import thousandths
 from tenancy.live.copies import ASKS_QUEUE, as_written, has_ended
 from tenancy.live.discovery import Kind, namespaced
 from tenancy.live.fits import NotWork, limits_of, pods_of, requests_of
-from tenancy.plan.guards import BACKSTOPS, WITNESS, Guard, guards
+from tenancy.plan.guards import BACKSTOPS, WITNESS, guards
+from tenancy.plan.guards.expressions import Guard
 from tenancy.plan.model import NamespacePlan, Object, Plan
 from tenancy.spec.environment import Environment, GuardsMode
 

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from tenancy.plan.guards import QUEUE, RUN_TIME, URGENCY
+from tenancy.plan.guards.names import QUEUE, RUN_TIME, URGENCY
 from tenancy.plan.model import Object
 
 ASKS_QUEUE = frozenset({QUEUE, RUN_TIME, URGENCY})

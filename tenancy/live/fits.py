@@ -18,7 +18,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.live import denial
 from tenancy.live.api import NOT_FOUND, Answer, Api, Identity, Unreachable, collection
 from tenancy.live.cohorts import Node, Place, read_tree, thousandths
-from tenancy.plan.guards import QUEUE, RUN_TIME, URGENCY
+from tenancy.plan.guards.names import QUEUE, RUN_TIME, URGENCY
 from tenancy.plan.kueue import configuration
 from tenancy.plan.pools import node_labels, node_resources, node_taints
 from tenancy.plan.priorities import DEFAULT_CLASS, priorities

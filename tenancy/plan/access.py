@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan.guards import frameworks
+from tenancy.plan.guards.who import frameworks
 from tenancy.plan.labels import manifest, platform_labels, tenant_labels
 from tenancy.plan.model import Object
 from tenancy.spec.environment import Environment

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from tenancy.catalog import gpus, quantity
 from tenancy.catalog import vocabulary as words
 from tenancy.plan.devices import DRIVER_CLASSES, claimable, device_class
-from tenancy.plan.guards import frameworks
+from tenancy.plan.guards.who import frameworks
 from tenancy.plan.labels import manifest, tenant_labels
 from tenancy.plan.model import Object
 from tenancy.plan.priorities import allowed_classes, class_name

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from tenancy.catalog import vocabulary as words
 from tenancy.plan.devices import device_class
-from tenancy.plan.guards import MOST_DEVICES, RUN_TIME
+from tenancy.plan.guards.devices import MOST_DEVICES
+from tenancy.plan.guards.names import RUN_TIME
 from tenancy.plan.labels import manifest
 from tenancy.plan.model import Object
 from tenancy.plan.pools import node_taints, pools_of

@@ -13,7 +13,7 @@ from tenancy.catalog import virtual_clusters as sizes
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import CHARTS
 from tenancy.plan.charts import Chart, listed
-from tenancy.plan.guards import QUEUE
+from tenancy.plan.guards.names import QUEUE
 from tenancy.plan.labels import tenant_labels
 from tenancy.plan.model import Object
 from tenancy.plan.pools import node_taints

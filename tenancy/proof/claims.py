@@ -14,7 +14,8 @@ from tenancy.check.judge import JUDGED
 from tenancy.live import denial
 from tenancy.live.attacks import Attack, Scene, all_attacks
 from tenancy.plan import Plan, make_plan
-from tenancy.plan.guards import BACKSTOPS, DELETIONS, GUARDED, guards
+from tenancy.plan.guards import BACKSTOPS, GUARDED, guards
+from tenancy.plan.guards.objects import DELETIONS
 from tenancy.proof.ways import Way, families, ways
 from tenancy.rules.catalogue import RULES, Rule
 from tenancy.spec import SPEC_RULES, Loaded

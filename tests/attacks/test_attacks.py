@@ -41,16 +41,10 @@ from tenancy.live.denial import AuditLog
 from tenancy.live.verify import Result as Verdict
 from tenancy.live.verify import run
 from tenancy.plan import Plan, quotas
-from tenancy.plan.guards import (
-    BACKSTOPS,
-    DELETIONS,
-    JOB_FINALIZER,
-    NETWORK_DOMAINS,
-    OF_DELETIONS,
-    RUNTIME_DOMAINS,
-    SANDBOX_PREFIXES,
-    guards,
-)
+from tenancy.plan.guards import BACKSTOPS, OF_DELETIONS, guards
+from tenancy.plan.guards.names import JOB_FINALIZER
+from tenancy.plan.guards.objects import DELETIONS
+from tenancy.plan.guards.pods import NETWORK_DOMAINS, RUNTIME_DOMAINS, SANDBOX_PREFIXES
 from tenancy.rules.catalogue import RULES
 from tenancy.spec import Loaded, load
 from tests.claims import by_claim

@@ -20,7 +20,8 @@ from tenancy.live.attacks.pods import JOB_CONTROLLER, workload
 from tenancy.live.attacks.queues import GONE, OWNER
 from tenancy.live.verify import ask, run
 from tenancy.plan import quotas
-from tenancy.plan.guards import BACKSTOPS, COUNTED, DOMAIN, HELD, KUEUE, MANAGED, PARENT, QUEUE, RUN_TIME, URGENCY
+from tenancy.plan.guards import BACKSTOPS
+from tenancy.plan.guards.names import COUNTED, DOMAIN, HELD, KUEUE, MANAGED, PARENT, QUEUE, RUN_TIME, URGENCY
 from tenancy.plan.model import Object
 from tenancy.plan.queues import API, queue_name
 

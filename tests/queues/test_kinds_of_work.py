@@ -12,7 +12,7 @@ from scene import Object, Scene, collection, condition, holds, until
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.live.api import path_of
 from tenancy.live.attacks.model import MERGE
-from tenancy.plan.guards import HELD
+from tenancy.plan.guards.names import HELD
 from tests import operators
 
 SHARE = "guaranteed: 8, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16"

@@ -13,7 +13,8 @@ from tenancy.catalog import vocabulary as words
 from tenancy.live.attacks import Scene
 from tenancy.live.attacks.nodes import node_attacks
 from tenancy.plan import Plan, make_plan
-from tenancy.plan.guards import PLACE, PLACING, guard_objects, guards
+from tenancy.plan.guards import guard_objects, guards
+from tenancy.plan.guards.objects import PLACE, PLACING
 from tenancy.plan.pools import MIG_CONFIG, PLUGIN_CONFIG, node_labels
 from tenancy.plan.samples import sample
 from tenancy.rules import aws

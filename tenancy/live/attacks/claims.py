@@ -15,7 +15,8 @@ from tenancy.live.attacks.pods import ALL_KINDS, LIMITS, Case, attack_of, kinds_
 from tenancy.live.attacks.scene import POD_NAME, Place, Scene
 from tenancy.plan import quotas
 from tenancy.plan.devices import DRIVER, DRIVER_CLASSES, claimable, device_class, granted_classes
-from tenancy.plan.guards import CLAIM_OF_POD, MOST_DEVICES
+from tenancy.plan.guards.devices import MOST_DEVICES
+from tenancy.plan.guards.names import CLAIM_OF_POD
 from tenancy.plan.model import Object
 from tenancy.plan.samples import claim_spec, template_name
 from tenancy.spec.tenant import Role

@@ -22,7 +22,7 @@ from tenancy.live.attacks.model import (
     skipped,
 )
 from tenancy.live.attacks.scene import Scene
-from tenancy.plan.guards import PLACE
+from tenancy.plan.guards.objects import PLACE
 from tenancy.plan.model import Object
 from tenancy.plan.pools import NETWORK_LAYER
 

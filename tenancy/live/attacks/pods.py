@@ -15,7 +15,9 @@ from tenancy.live.api import Identity, collection
 from tenancy.live.attacks.model import ABSENT, Attack, Request, attack, escaped, put, skipped, value_at
 from tenancy.live.attacks.objects import CLUSTER_ADMIN
 from tenancy.live.attacks.scene import POD_NAME, Place, Scene
-from tenancy.plan.guards import JOB_FINALIZER, RUN_TIME, TOKEN_SECONDS, frameworks
+from tenancy.plan.guards.names import JOB_FINALIZER, RUN_TIME
+from tenancy.plan.guards.pods import TOKEN_SECONDS
+from tenancy.plan.guards.who import frameworks
 from tenancy.plan.labels import tenant_labels
 from tenancy.plan.model import Object
 from tenancy.plan.namespaces import allowances, allowed_pools, allowed_registries, granted_resources

@@ -14,7 +14,8 @@ from tenancy.live.attacks.model import ABSENT, MERGE, Attack, Request, attack, e
 from tenancy.live.attacks.objects import CLUSTER_ADMIN
 from tenancy.live.attacks.pods import ENDING, FOREIGN_IMAGE, LIMITS, Case, attack_of, kinds_of, of_api, workload
 from tenancy.live.attacks.scene import POD_NAME, Place, Scene
-from tenancy.plan.guards import DOMAIN, HELD, QUEUE, RUN_TIME, URGENCY, frameworks
+from tenancy.plan.guards.names import DOMAIN, HELD, QUEUE, RUN_TIME, URGENCY
+from tenancy.plan.guards.who import frameworks
 from tenancy.plan.model import Object
 from tenancy.plan.namespaces import queue_notes
 from tenancy.plan.priorities import allowed_classes, class_name

@@ -1,0 +1,164 @@
+"""The guard of kinds that others' operators run: JobSet, Ray, MPI and the like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tenancy.catalog.vocabulary import Allowance
+from tenancy.plan.guards.expressions import (
+    GRANTED,
+    HAS_TENANT,
+    META,
+    NO_NEW_FINALIZER,
+    OWN_FINALIZERS,
+    Guard,
+    cel,
+    changed,
+    may,
+)
+from tenancy.plan.guards.names import GATED
+from tenancy.plan.guards.pods import ASKED, LISTS, with_work
+from tenancy.plan.guards.queued import (
+    OWN,
+    QUEUE_RULES,
+    SUSPENSION,
+    TEMPLATE_LIMITS,
+    Work,
+    marks_of,
+    queue_variables,
+    suspension,
+)
+from tenancy.plan.guards.who import but_by_controllers, controllers, frameworks
+from tenancy.spec.environment import Environment
+
+# Pod templates of a kind, as a list. A TrainJob has none: what it overrides of a runtime's is judged on its pods.
+_RAY = """([{0}.headGroupSpec.template]
+    + (has({0}.workerGroupSpecs) ? {0}.workerGroupSpecs.map(w, w.template) : []))"""
+_TEMPLATES: Mapping[str, str] = {
+    "JobSet": """(has({0}.spec.replicatedJobs)
+        ? {0}.spec.replicatedJobs.map(j, j.template.spec.template) : [])""",
+    "LeaderWorkerSet": """([{0}.spec.leaderWorkerTemplate.workerTemplate]
+        + (has({0}.spec.leaderWorkerTemplate.leaderTemplate) ? [{0}.spec.leaderWorkerTemplate.leaderTemplate] : []))""",
+    "MPIJob": "{0}.spec.mpiReplicaSpecs.map(r, {0}.spec.mpiReplicaSpecs[r].template)",
+    "RayCluster": _RAY.format("{0}.spec"),
+    "RayJob": f"""((has({{0}}.spec.rayClusterSpec) ? {_RAY.format("{0}.spec.rayClusterSpec")} : [])
+        + (has({{0}}.spec.submitterPodTemplate) ? [{{0}}.spec.submitterPodTemplate] : []))""",
+}
+_OF_POD = re.compile(r"variables\.(spec|podLabels|podAnnotations|newAnnotations|newFinalizers|containers|asked)\b")
+
+
+def _for_each_pod(rule: str) -> str:
+    """A rule on one pod as a rule on all of `variables.pods`."""
+    text = _OF_POD.sub(r"pod.\1", rule)
+    return f"variables.pods.all(pod, {text})"
+
+
+def framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> Guard:
+    """Kinds of others: one guard for all, because what it reads of each is a list of templates."""
+    kinds = frameworks(environment)
+
+    def templates(root: str) -> str:
+        chosen = "[]"
+        for framework in kinds:
+            if text := _TEMPLATES.get(framework.kind):
+                # Nobody's schema: the guard reads what several kinds have in different places.
+                chosen = f"object.kind == {cel(framework.kind)} ? {text.format(f'dyn({root})')} : {chosen}"
+        return f"({chosen})"
+
+    def either(at: str) -> str:
+        return f"has(t.metadata) && has(t.metadata.{at}) ? t.metadata.{at} : {{}}"
+
+    containers = """((has(t.spec.containers) ? t.spec.containers : [])
+            + (has(t.spec.initContainers) ? t.spec.initContainers : []))"""
+    pods = {
+        "spec": "t.spec",
+        "podLabels": either("labels"),
+        "podAnnotations": either("annotations"),
+        "newAnnotations": f"({either('annotations')}).filter(k, true)",
+        "newFinalizers": "has(t.metadata) && has(t.metadata.finalizers) ? t.metadata.finalizers : []",
+        "containers": containers,
+        "asked": ASKED.format(containers=containers),
+    }
+
+    def marks(root: str) -> str:
+        own = ", ".join(marks_of(f"{root}.metadata"))
+        # A JobSet's jobs have metadata of their own around their pods'.
+        jobs = f"(object.kind == 'JobSet' && has(dyn({root}).spec.replicatedJobs) ? dyn({root}).spec.replicatedJobs"
+        jobs += ".map(j, j.template) : [])"
+        lists = " + ".join(
+            f"{found}.map(t, has(t.metadata) && has(t.metadata.{field}) ? t.metadata.{field} : {{}})"
+            for field in ("labels", "annotations")
+            for found in (templates(root), jobs)
+        )
+        return f"[{own}] + {lists}"
+
+    def of_kind(values: Mapping[str, str], otherwise: str) -> str:
+        chosen = otherwise
+        for kind, text in values.items():
+            chosen = f"object.kind == {cel(kind)} ? {text} : {chosen}"
+        return chosen
+
+    variables = {
+        **LISTS,
+        "templates": templates("object"),
+        "pods": f"variables.templates.map(t, {{{', '.join(f'{cel(k)}: dyn({v})' for k, v in pods.items())}}})",
+        "placing": "true",
+        "ownFinalizers": OWN_FINALIZERS,
+        **queue_variables(environment, Work(OWN)),
+        "marks": marks("object"),
+        "oldMarks": f"request.operation == 'UPDATE' ? {marks('oldObject')} : []",
+        "ends": "object.kind != 'LeaderWorkerSet'",
+        "given": of_kind({"LeaderWorkerSet": cel(GATED["leaderworkersets"])}, "{}"),
+        "gates": """variables.templates.filter(t, has(t.spec.schedulingGates))
+            .map(t, t.spec.schedulingGates.map(g, g.name))""",
+        **suspension("spec.suspend", "spec.managedBy"),
+    }
+    mpi = suspension("spec.runPolicy.suspend", "spec.runPolicy.managedBy")
+    for name in ("suspended", "wasSuspended", "controllers"):
+        here, there = (re.sub(r"\b(object|oldObject)\b(?=\.)", r"dyn(\1)", x[name]) for x in (variables, mpi))
+        variables[name] = f"object.kind == 'MPIJob' ? ({there}) : ({here})"
+    variables["waits"] = "object.kind != 'LeaderWorkerSet'"
+    workers = """(!has({0}.workerGroupSpecs) || {0}.workerGroupSpecs.all(w,
+        !has(w.minReplicas) || w.minReplicas <= (has(w.replicas) ? w.replicas : 0)))"""
+    ray_job = f"""(!has(dyn(object).spec.rayClusterSpec) || {workers.format("dyn(object).spec.rayClusterSpec")})
+        && (!has(dyn(object).spec.clusterSelector) || size(dyn(object).spec.clusterSelector) == 0)
+        && (!has(dyn(object).spec.ttlSecondsAfterFinished) || dyn(object).spec.ttlSecondsAfterFinished == 0)
+        && !has(dyn(object).spec.deletionStrategy)"""
+    ray_cluster = workers.format("dyn(object).spec")
+    head = "dyn(object).spec.{0}headGroupSpec.?enableIngress.orValue(false)"
+    ray = {
+        # What is made beside what Kueue counts (v0.19.2, raycluster/common.go, rayjob_controller.go, against KubeRay's
+        # `GetWorkerGroupDesiredReplicas` and the end of a RayJob).
+        "kueue-26": of_kind({"RayCluster": f"({ray_cluster})", "RayJob": f"({ray_job})"}, "true"),
+        "net-01": of_kind(
+            {
+                "RayCluster": f"!{head.format('')}",
+                "RayJob": f"(!has(dyn(object).spec.rayClusterSpec) || !{head.format('rayClusterSpec.')})",
+            },
+            "true",
+        ),
+    }
+    # A TrainJob has no template: its runtime's may ask for GPUs too.
+    each = {rule: _for_each_pod(text) for rule, text in {**pod_rules, **TEMPLATE_LIMITS}.items()}
+    bare = f"{may(Allowance.GPUS_FOR_ALL)} || variables.byController || {GRANTED}"
+    each["gpu-10"] = f"({each['gpu-10']}) && (object.kind != 'TrainJob' || {bare})"
+    # A list of gates for each template here.
+    gates = but_by_controllers({"kueue-03": "variables.gates.all(l, l.all(g, g in variables.usualGates))"})
+    return Guard(
+        "tenancy-frameworks",
+        [(framework.group, framework.version, [framework.resource]) for framework in kinds],
+        {
+            **HAS_TENANT,
+            **with_work(each),
+            **but_by_controllers(ray),
+            **QUEUE_RULES,
+            **gates,
+            **SUSPENSION,
+        },
+        variables,
+        {
+            **changed("spec", *META, "metadata.ownerReferences", also=NO_NEW_FINALIZER),
+            **controllers(environment.queued),
+        },
+    )

@@ -1,0 +1,151 @@
+"""Rules on everything that queues, and where each kind says what the queue reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tenancy.plan.guards.expressions import cel, map_at
+from tenancy.plan.guards.names import (
+    COUNTED,
+    DOMAIN,
+    HELD,
+    MANAGED,
+    OWN_CONTROLLERS,
+    PLACED,
+    QUEUE,
+    RUN_TIME,
+    URGENCY,
+    WRITABLE,
+)
+from tenancy.plan.guards.who import but_by_controllers, who
+from tenancy.spec.environment import Environment
+
+# Rules on everything that queues, over what `queue_variables` yields.
+QUEUE_RULES: Mapping[str, str] = but_by_controllers(
+    {
+        "kueue-01": f"""(!variables.queues || variables.owned || {cel(QUEUE)} in variables.workLabels)
+        && variables.marks.all(m, !({cel(QUEUE)} in m) || m[{cel(QUEUE)}] in variables.allowedQueues)""",
+        "kueue-02": "size(variables.newOwners) == 0 && size(variables.lostOwners) == 0",
+        "kueue-03": "variables.gates.all(g, g in variables.usualGates)",
+        "kueue-06": f"""variables.marks.all(m, !({cel(URGENCY)} in m)
+            || m[{cel(URGENCY)}] in variables.allowedPriorities)""",
+        "kueue-08": f"""variables.marks.all(m, m.all(k, !k.contains({cel(DOMAIN)}) || k in {cel(list(WRITABLE))}
+            || (k in variables.given && (variables.given[k] == '' || variables.given[k] == m[k]))
+            || variables.oldMarks.exists(o, k in o && o[k] == m[k])))
+        && variables.oldMarks.all(o, o.all(k, !k.contains({cel(DOMAIN)}) || k in {cel(list(WRITABLE))}
+            || variables.marks.exists(m, k in m)))""",
+        "kueue-10": f"""variables.mostSeconds == '' || !variables.ends || variables.owned
+        || ({cel(RUN_TIME)} in variables.workLabels
+            && variables.workLabels[{cel(RUN_TIME)}].matches('^[1-9][0-9]{{0,8}}$')
+            && int(variables.workLabels[{cel(RUN_TIME)}]) <= int(variables.mostSeconds))""",
+    }
+)
+QUEUED_PODS: Mapping[str, str] = {
+    **QUEUE_RULES,
+    # By its labels a controller knows its pods, and lets go of one that lacks them: it would run on, counted by nobody.
+    # A pod that is queued by itself is counted whoever owns it.
+    "kueue-02": f"""({QUEUE_RULES["kueue-02"]}) && (variables.byController || !variables.owned
+        || request.operation != 'UPDATE' || !has(oldObject.metadata.labels)
+        || {cel(MANAGED)} in oldObject.metadata.labels
+        || oldObject.metadata.labels.all(k, k in variables.podLabels
+            && variables.podLabels[k] == oldObject.metadata.labels[k]))""",
+    # What the queue marks stays where it stands: of a pod whose label became an annotation Kueue knows nothing.
+    "kueue-08": f"""({QUEUE_RULES["kueue-08"]}) && (variables.byController || request.operation != 'UPDATE' || (
+        (!has(oldObject.metadata.labels) || oldObject.metadata.labels.all(k,
+            !k.contains({cel(DOMAIN)}) || k in {cel(list(WRITABLE))} || k in variables.podLabels))
+        && (!has(oldObject.metadata.annotations) || oldObject.metadata.annotations.all(k,
+            !k.contains({cel(DOMAIN)}) || k in {cel(list(WRITABLE))} || k in variables.podAnnotations))))""",
+    # Nobody puts a gate on a pod that is there, and whoever took the queue's off would start past it. Kueue does so
+    # itself: it lets go of every pod of a StatefulSet's former revision, admitted or not (pkg/util/statefulset), and a
+    # rollout that never ends would run on any share. What it counted it gives a note.
+    "kueue-03": f"""({QUEUE_RULES["kueue-03"]})
+        && (request.operation != 'UPDATE' || !has(oldObject.spec.schedulingGates)
+            || oldObject.spec.schedulingGates.all(g,
+                g.name in variables.gates || !g.name.startsWith({cel(DOMAIN)})
+                || (variables.byQueue && (g.name != {cel(HELD)} || {cel(COUNTED)} in variables.podLabels
+                    || has(object.metadata.deletionTimestamp)))))""",
+    "kueue-07": """request.operation != 'CREATE' || variables.containers.all(c,
+        has(c.resources) && has(c.resources.requests)
+        && 'cpu' in c.resources.requests && 'memory' in c.resources.requests)""",
+    # A Deployment's and a StatefulSet's pods wait each by itself, those of other work with it.
+    "kueue-09": f"""request.operation != 'CREATE' || variables.byRunner || {cel(HELD)} in variables.gates""",
+}
+# Kueue reads a template before anybody has filled in what its pods will get.
+TEMPLATE_LIMITS: Mapping[str, str] = but_by_controllers(
+    {
+        "quota-04": """variables.containers.all(c, !has(c.resources) || !has(c.resources.requests)
+        || variables.defaultLimits.all(d, !(d.split('=')[0] in c.resources.requests)
+            || (has(c.resources.limits) && d.split('=')[0] in c.resources.limits)
+            || !quantity(string(c.resources.requests[d.split('=')[0]])).isGreaterThan(quantity(d.split('=')[1]))))"""
+    }
+)
+SUSPENSION: Mapping[str, str] = {
+    "kueue-04": f"""variables.byRunner || (
+        variables.controllers.all(c, c in {cel(list(OWN_CONTROLLERS))})
+        && (!variables.waits || variables.suspended
+            || (request.operation == 'UPDATE' && !variables.wasSuspended)))"""
+}
+
+
+def marks_of(root: str, optional: Sequence[str] = ()) -> list[str]:
+    return [map_at(f"{root}.{field}", optional) for field in ("labels", "annotations")]
+
+
+OWN = "{0}.metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Where a kind of object says what the queue reads. Expressions, of which `{0}` is the object."""
+
+    work: str
+    """Metadata of what is queued."""
+    template: str = ""
+    """A pod's template in it."""
+    queues: str = "true"
+    """Whether it is queued by itself, and not only the pods that it makes."""
+    ends: str = "true"
+    """Whether the queue keeps its run time."""
+    given: str = "{}"
+    usual: tuple[str, ...] = (PLACED,)
+
+
+def queue_variables(environment: Environment, of: Work) -> dict[str, str]:
+    def optional(root: str) -> list[str]:
+        """An object's own metadata is always there."""
+        return [] if of.work == OWN else [of.work.format(root)]
+
+    def found(root: str) -> str:
+        pods = f"{of.template.format(root)}.metadata"
+        return ", ".join(
+            [*marks_of(of.work.format(root), optional(root)), *(marks_of(pods, [pods]) if of.template else [])]
+        )
+
+    spec = f"{of.template.format('object')}.spec" if of.template else "object.spec"
+    return {
+        **who(environment),
+        "workLabels": map_at(f"{of.work.format('object')}.labels", optional("object")),
+        "marks": f"[{found('object')}]",
+        "oldMarks": f"request.operation == 'UPDATE' ? [{found('oldObject')}] : []",
+        "queues": of.queues,
+        "ends": of.ends,
+        "given": of.given,
+        "gates": f"has({spec}.schedulingGates) ? {spec}.schedulingGates.map(g, g.name) : []",
+        "usualGates": cel(list(of.usual)),
+    }
+
+
+def suspension(suspend: str, managed_by: str, waits: str = "true") -> dict[str, str]:
+    """Where work says that it waits, and who runs it: paths below the object."""
+
+    def at(root: str, path: str) -> str:
+        parts = path.split(".")
+        return " && ".join(f"has({root}.{'.'.join(parts[: n + 1])})" for n in range(len(parts)))
+
+    return {
+        "waits": waits,
+        "suspended": f"{at('object', suspend)} && object.{suspend}",
+        "wasSuspended": f"{at('oldObject', suspend)} && oldObject.{suspend}",
+        "controllers": f"{at('object', managed_by)} ? [object.{managed_by}] : []",
+    }
