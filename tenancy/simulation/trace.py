@@ -13,6 +13,7 @@ import hashlib
 import io
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -41,6 +42,9 @@ ALIASES = {
 }
 """Our columns and what others call them, the first that is there counts."""
 PAI_TASKS = "job_name task_name inst_num status start_time end_time plan_cpu plan_mem plan_gpu gpu_type".split()
+NO_TIME = (None, "", "None")
+"""What Philly's own notebook takes for no time at all."""
+_BLANK = re.compile(r"\s*")
 OWN = tuple(names[0] for names in ALIASES.values() if names[0] != "queue")
 
 
@@ -126,6 +130,8 @@ class _Reader:
         self._hashed: set[str] = set()
         self._left_out = 0
         self._dated = False
+        self._listing = False
+        """Whether lines are of JSON, so that columns of a row are none of the file."""
         self._columns: dict[str, int] = {}
 
     def read(self) -> Trace:
@@ -188,25 +194,48 @@ class _Reader:
 
     def _philly(self, text: str) -> Iterator[tuple[int, list[str]]]:
         """Microsoft's trace: a list of jobs with their attempts."""
-        try:
-            found = json.loads(text)
-            assert isinstance(found, list)
-        except (ValueError, AssertionError) as error:
-            line, column = getattr(error, "lineno", 1), getattr(error, "colno", 1)
-            self._wrong(line, column, "", "no list of jobs", "a JSON trace is Philly's cluster_job_log", "mend it")
-            return
+        self._listing = True
         self._note("Philly: a job's time is that of all of its attempts, its GPUs those of the last one")
         self._name(["submitted_time", "vc", "jobid", "gpu_num", "duration"])
-        for number, job in enumerate(found, 1):
-            attempts = [a for a in job.get("attempts", ()) if a.get("start_time") and a.get("end_time")]
-            if not attempts or not job.get("submitted_time"):
-                self._left_out += 1
+        for line, job in self._listed(text):
+            try:
+                tries = [(_philly_time(a["start_time"], a["end_time"]), a) for a in job["attempts"] or ()]
+                known = [(seconds, attempt) for seconds, attempt in tries if seconds is not None]
+                if not known or job["submitted_time"] in NO_TIME:
+                    self._left_out += 1
+                    continue
+                gpus = sum(len(machine["gpus"]) for machine in known[-1][1]["detail"])
+                duration = sum(seconds for seconds, _ in known)
+                # In the order of the columns above.
+                values = (job["submitted_time"], job["vc"] or "", job["jobid"], gpus, duration)
+            except (KeyError, TypeError) as error:
+                given = f"no {error}" if isinstance(error, KeyError) else str(error)
+                rule = "a job has submitted_time, vc, jobid and attempts, each with start_time, end_time and detail"
+                self._wrong(line, 1, "", given, rule, "mend it")
                 continue
-            gpus = sum(len(machine.get("gpus", ())) for machine in attempts[-1].get("detail", ()))
-            times = [(_moment(a["start_time"]), _moment(a["end_time"])) for a in attempts]
-            duration = sum(end - start for start, end in times if start is not None and end is not None)
-            name = job.get("jobid", f"job-{number}")
-            yield number, [str(job["submitted_time"]), str(job.get("vc", "")), str(name), str(gpus), str(duration)]
+            yield line, [str(value) for value in values]
+
+    def _listed(self, text: str) -> Iterator[tuple[int, Any]]:
+        """What a JSON list holds, and the line on which each begins."""
+        decoder, line, counted = json.JSONDecoder(), 1, 0
+        at = text.index("[") + 1
+        try:
+            while True:
+                at = _after_blanks(text, at)
+                if text[at : at + 1] == "]" and not counted:
+                    return
+                line, counted = line + text.count("\n", counted, at), at
+                found, at = decoder.raw_decode(text, at)
+                yield line, found
+                at = _after_blanks(text, at)
+                if text[at : at + 1] == "]":
+                    return
+                if text[at : at + 1] != ",":
+                    raise json.JSONDecodeError("no comma", text, at)
+                at += 1
+        except (json.JSONDecodeError, RecursionError) as error:
+            place = (error.lineno, error.colno) if isinstance(error, json.JSONDecodeError) else (line, 1)
+            self._wrong(*place, "", "no list of jobs", "a JSON trace is Philly's cluster_job_log", "mend it")
 
     def _name(self, header: Sequence[str]) -> None:
         there = {name: position for position, name in enumerate(header)}
@@ -401,7 +430,7 @@ class _Reader:
 
     def _bad(self, line: int, row: list[str], column: str, given: str, rule: str, change: str) -> None:
         position = self._columns.get(column, 0)
-        at = 1 + sum(len(cell) + 1 for cell in row[:position])
+        at = 1 if self._listing else 1 + sum(len(cell) + 1 for cell in row[:position])
         self._wrong(line, at, column, given, rule, change)
 
     def _wrong(self, line: int, at: int, column: str, given: str, rule: str, change: str) -> None:
@@ -435,6 +464,20 @@ def _number(text: Any) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
+
+
+def _after_blanks(text: str, at: int) -> int:
+    found = _BLANK.match(text, at)
+    return found.end() if found else at
+
+
+def _philly_time(start: Any, end: Any) -> float | None:
+    """Seconds of an attempt; None where one of its times was not recorded."""
+    begin, over = (_moment(time) if isinstance(time, str) else None for time in (start, end))
+    for time, moment in ((start, begin), (end, over)):
+        if moment is None and time not in NO_TIME:
+            raise TypeError(repr(time))
+    return None if begin is None or over is None else over - begin
 
 
 def _moment(text: str) -> float | None:

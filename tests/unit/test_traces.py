@@ -113,6 +113,38 @@ def test_philly_is_json_with_attempts(file: Path, loaded: Loaded) -> None:
     assert (found.name, found.gpus, found.duration) == ("application_1", 4, 180)
 
 
+def test_times_that_philly_did_not_record_are_none(file: Path, loaded: Loaded) -> None:
+    run = {"start_time": "2017-10-01 00:01:00", "end_time": "2017-10-01 00:02:00", "detail": [{"gpus": ["gpu0"]}]}
+    whole = {"submitted_time": "2017-10-01 00:00:00", "vc": "fraud", "jobid": "a", "attempts": [run]}
+    jobs = [
+        whole,
+        whole | {"submitted_time": "None"},
+        whole | {"attempts": []},
+        whole | {"attempts": None},
+        whole | {"attempts": [run | {"end_time": "None"}, run, run | {"start_time": None}]},
+    ]
+    found = read(file, loaded, json.dumps(jobs))
+    assert [job.duration for job in found.jobs] == [60, 60], "as its authors' notebook reads them"
+    assert any("3 lines left out" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("job", "expected"),
+    [
+        ("7", "3:1: given 'int' object is not subscriptable; rule a job has submitted_time"),
+        ('{"vc": "a"}', "3:1: given no 'attempts'; rule a job has submitted_time"),
+        ('{"attempts": [7]}', "3:1: given 'int' object is not subscriptable"),
+        ('{"attempts": [{"start_time": [1], "end_time": null}]}', "3:1: given [1]"),
+        ('{"attempts": [{"start_time": "soon", "end_time": ""}]}', "3:1: given 'soon'"),
+        ('{"attempts": []} {', "3:18: given no list of jobs"),
+        ("[" * 100_000, "3:1: given no list of jobs"),
+    ],
+)
+def test_a_wrong_job_of_philly_names_its_line(file: Path, loaded: Loaded, job: str, expected: str) -> None:
+    found = [str(problem) for problem in problems(file, loaded, f'[\n  {{"attempts": []}},\n{job}]')]
+    assert any(expected in text for text in found), found
+
+
 def test_a_name_goes_to_the_same_tenant_every_time(file: Path, loaded: Loaded) -> None:
     text = "submit,user,gpus,duration\n" + "".join(f"{n},user{n % 7},1,60\n" for n in range(28))
     first, again = read(file, loaded, text), read(file, loaded, text)
