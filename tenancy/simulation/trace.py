@@ -26,6 +26,11 @@ from tenancy.spec.loader import Problem, SpecError
 from tenancy.spec.tenant import Namespace, Tenant
 
 MOST_PROBLEMS = 50
+LONGEST = 366 * 86400
+"""Seconds of a trace, and of a job: public ones are of months. What is longer is in another unit."""
+MOST_GPUS = 1_000_000
+MILLISECONDS = 1e11
+"""No second of a trace is as late: since 1970 it is the year 5138."""
 
 ALIASES = {
     "submit": ("submit", "submit_time", "submitted_time", "start_time"),
@@ -141,12 +146,13 @@ class _Reader:
                     1, 1, "--map", f"{name}={tenant}", "a name goes to a tenant that has GPUs", self._known(tenant)
                 )
         rows = list(self._rows())
-        drafts = [draft for number, row in rows if (draft := self._draft(number, row)) is not None]
+        drafts = [(number, row, draft) for number, row in rows if (draft := self._draft(number, row)) is not None]
+        begin = self._begin([draft.submit for _, _, draft in drafts])
+        for number, row, draft in drafts:
+            self._bounded(number, row, draft.submit - begin)
         if self._problems:
             raise SpecError(self._problems)
-        # Seconds from the start are that; of other times the first is the start.
-        begin = min((draft.submit for draft in drafts), default=0.0) if self._dated else 0.0
-        jobs = [_job(draft, begin) for draft in drafts]
+        jobs = [_job(draft, begin) for _, _, draft in drafts]
         jobs.sort(key=lambda job: job.submit)
         if not jobs:
             self._wrong(1, 1, "", "no job that asks for a GPU", "a trace has jobs", "write one line for each")
@@ -158,6 +164,20 @@ class _Reader:
                 f"{len(self._hashed)} names of the file are no tenants: each went to one by its hash (see --map)"
             )
         return Trace(tuple(jobs), tuple(self._notes))
+
+    def _begin(self, times: Sequence[float]) -> float:
+        """Seconds from the start are that; of other times the first is the start."""
+        first = min(times, default=0.0)
+        if self._dated or first <= LONGEST:
+            return first if self._dated else 0.0
+        self._note("times of submission are seconds since 1970: the first is the start")
+        return first
+
+    def _bounded(self, line: int, row: list[str], submit: float) -> None:
+        if len(self._problems) < MOST_PROBLEMS and not 0 <= submit <= LONGEST:
+            rule = "from the start of the trace, and within a year of it"
+            change = "write all times the same way, and fewer of them"
+            self._bad(line, row, "submit", repr(self._cell(row, "submit")), rule, change)
 
     # Rows
 
@@ -377,16 +397,16 @@ class _Reader:
             if number is not None and instances is not None:
                 self._note("plan_gpu is in hundredths, and a part of a GPU counts as a whole one")
                 number = math.ceil(number / 100) * instances
-        if number is None or number < 0 or number != int(number):
-            self._bad(line, row, "gpus", repr(text), "a whole number", "write it like 8")
+        if number is None or not 0 <= number <= MOST_GPUS or number != int(number):
+            self._bad(line, row, "gpus", repr(text), f"a whole number up to {MOST_GPUS}", "write it like 8")
             return None
         return int(number)
 
     def _duration(self, line: int, row: list[str]) -> int | None:
         if text := self._cell(row, "duration"):
             number = _number(text)
-            if number is None or number < 0:
-                self._bad(line, row, "duration", repr(text), "seconds", "write it like 3600")
+            if number is None or not 0 <= number <= LONGEST:
+                self._bad(line, row, "duration", repr(text), "seconds, of a year at most", "write it like 3600")
                 return None
             return math.ceil(number)
         if "duration" in self._columns:
@@ -395,14 +415,22 @@ class _Reader:
             _moment(row[self._there[name]]) if self._there[name] < len(row) else None
             for name in ("start_time", "end_time")
         )
-        return None if start is None or end is None or end <= start else math.ceil(end - start)
+        if start is None or end is None or end <= start:
+            return None
+        if end - start > LONGEST:
+            given = f"{end - start:.0f} s from start_time to end_time"
+            self._wrong(line, 1, "end_time", given, "a job runs a year at most", "write both the same way")
+        return math.ceil(end - start)
 
     def _time(self, line: int, row: list[str], column: str) -> float | None:
         text = self._cell(row, column)
         if not text:
             return None
-        moment = _moment(text)
-        self._dated |= _number(text) is None
+        number, moment = _number(text), _moment(text)
+        if number is not None and number > MILLISECONDS:
+            self._bad(line, row, column, repr(text), "seconds", "divide milliseconds by 1000")
+            return None
+        self._dated |= number is None
         if moment is None:
             self._bad(
                 line,
@@ -418,8 +446,10 @@ class _Reader:
         text = self._cell(row, column)
         if not text:
             return None
-        if not text.isascii() or not text.isdigit() or int(text) < 1:
-            self._bad(line, row, column, repr(text), "a whole number above 0", "write it like 8")
+        if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) < 1:
+            self._bad(
+                line, row, column, repr(text), "a whole number above 0, of nine digits at most", "write it like 8"
+            )
             return None
         return int(text)
 
@@ -458,9 +488,9 @@ def _job(draft: _Draft, begin: float) -> Job:
     return Job(**values)
 
 
-def _number(text: Any) -> float | None:
+def _number(text: str) -> float | None:
     try:
-        number = float(text)
+        number = float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError:
         return None
     return number if math.isfinite(number) else None

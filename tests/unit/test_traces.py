@@ -64,6 +64,12 @@ def test_times_with_a_date_count_from_the_first(file: Path, loaded: Loaded) -> N
     assert [job.submit for job in read(file, loaded, text).jobs] == [0, 1800]
 
 
+def test_seconds_since_1970_count_from_the_first(file: Path, loaded: Loaded) -> None:
+    found = read(file, loaded, "submit,tenant,gpus,duration\n1700000300,fraud,1,60\n1700000000,fraud,1,60\n")
+    assert [job.submit for job in found.jobs] == [0, 300], "a run of 53 years would be none"
+    assert any("since 1970" in note for note in found.notes)
+
+
 def test_helios_is_read_as_it_comes(file: Path, loaded: Loaded) -> None:
     text = (
         "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
@@ -172,6 +178,21 @@ def test_a_name_goes_to_the_same_tenant_every_time(file: Path, loaded: Loaded) -
         ("submit,tenant,gpus,duration,gpus-per-pod\n0,fraud,16,60,5\n", "2:15: gpus-per-pod: given 5 of 16"),
         ("submit,tenant,gpus,duration,checkpoint\n0,fraud,1,60,0\n", "2:14: checkpoint: given '0'"),
         ("submit,tenant,gpus,duration,queue\n0,fraud,1,60,fast\n", "2:14: queue: given 'fast'"),
+        ("submit,tenant,gpus,duration\n1700000000000,fraud,1,60\n", "2:1: submit: given '1700000000000'; rule seconds"),
+        ("submit,tenant,gpus,duration\n-5,fraud,1,60\n", "2:1: submit: given '-5'; rule from the start"),
+        (
+            "submit,tenant,gpus,duration\n0,fraud,1,60\n2026-01-31,fraud,1,60\n",
+            "3:1: submit: given '2026-01-31'; rule from the start of the trace, and within a year",
+        ),
+        ("submit,tenant,gpus,duration\n0,fraud,1,1e300\n", "2:11: duration: given '1e300'; rule seconds, of a year"),
+        ("submit,tenant,gpus,duration\n0,fraud,1,1_0\n", "2:11: duration: given '1_0'"),
+        ("submit,tenant,gpus,duration\n0,fraud,1e20,60\n", "2:9: gpus: given '1e20'; rule a whole number up to"),
+        ("submit,tenant,gpus,duration\n0,fraud,\u0663,60\n", "2:9: gpus: given '\u0663'"),
+        (
+            "submit,tenant,gpus,start_time,end_time\n0,fraud,1,1,2026-01-31\n",
+            "end_time: given 1769817599 s from start_time to end_time; rule a job runs a year",
+        ),
+        (f"submit,tenant,gpus,duration,checkpoint\n0,fraud,1,60,{'9' * 5000}\n", "2:14: checkpoint: given"),
         ("submit,tenant,gpus,duration\n0,fraud,0,60\n", "no job that asks for a GPU"),
         ("[1, 2", "no list of jobs"),
     ],
