@@ -50,6 +50,7 @@ PAI_TASKS = "job_name task_name inst_num status start_time end_time plan_cpu pla
 NO_TIME = (None, "", "None")
 """What Philly's own notebook takes for no time at all."""
 _BLANK = re.compile(r"\s*")
+KNOWN = frozenset(name for names in ALIASES.values() for name in names)
 OWN = tuple(names[0] for names in ALIASES.values() if names[0] != "queue")
 
 
@@ -191,14 +192,14 @@ class _Reader:
         if text.lstrip()[:1] == "[":
             yield from self._philly(text)
             return
-        reader = csv.reader(io.StringIO(text))
+        reader = csv.reader(io.StringIO(text), delimiter=_delimiter(text))
         try:
             first = next(reader, None)
-            if not first:
+            if first is None or not any(cell.strip() for cell in first):
                 self._wrong(1, 1, "", "an empty file", "the first line names the columns", f"write {','.join(OWN)}")
                 return
             header = [cell.strip().lower() for cell in first]
-            if len(first) == len(PAI_TASKS) and not {"job_name", "submit", "duration"} & set(header):
+            if len(first) == len(PAI_TASKS) and not KNOWN & set(header):
                 self._note("no header and ten columns: read as pai_task_table of Alibaba's trace of 2020")
                 self._name(PAI_TASKS)
                 yield reader.line_num, first
@@ -281,10 +282,7 @@ class _Reader:
         for ours in ("submit", "tenant", "gpus", "duration"):
             if ours in self._columns or (ours == "duration" and {"start_time", "end_time"} <= set(there)):
                 continue
-            close = nearest(ours, header)
-            change = (
-                f"rename {' or '.join(close)}" if close else f"add it; also known as {', '.join(ALIASES[ours][1:])}"
-            )
+            change = f"add it, or call one {' or '.join(ALIASES[ours][1:])}"
             self._wrong(
                 1,
                 1,
@@ -394,7 +392,10 @@ class _Reader:
             # Hundredths of a GPU for each instance; what is less than one is one: nobody shares a device here.
             position = self._there.get("inst_num")
             instances = _number(row[position]) if position is not None and position < len(row) and row[position] else 1
-            if number is not None and instances is not None:
+            if instances is None or not 0 <= instances <= MOST_GPUS:
+                self._bad(line, row, "gpus", f"inst_num {row[position or 0]!r}", "a number of instances", "mend it")
+                return None
+            if number is not None:
                 self._note("plan_gpu is in hundredths, and a part of a GPU counts as a whole one")
                 number = math.ceil(number / 100) * instances
         if number is None or not 0 <= number <= MOST_GPUS or number != int(number):
@@ -494,6 +495,12 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
+
+
+def _delimiter(text: str) -> str:
+    """What stands between the names of the first line: where a comma is a decimal point, spreadsheets write others."""
+    first = text.partition("\n")[0]
+    return max(",;\t", key=first.count)
 
 
 def _after_blanks(text: str, at: int) -> int:

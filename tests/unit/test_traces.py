@@ -70,6 +70,19 @@ def test_seconds_since_1970_count_from_the_first(file: Path, loaded: Loaded) -> 
     assert any("since 1970" in note for note in found.notes)
 
 
+@pytest.mark.parametrize("between", [";", "\t"])
+def test_spreadsheets_write_other_marks_than_commas(file: Path, loaded: Loaded, between: str) -> None:
+    text = "\ufeffsubmit,tenant,gpus,duration\r\n0,fraud,8,60\r\n".replace(",", between)
+    assert [(job.gpus, job.duration) for job in read(file, loaded, text).jobs] == [(8, 60)]
+    text = "submit,tenant,gpus,duration,name\n0,fraud,8,60,a;b;c;d;e\n"
+    assert [job.name for job in read(file, loaded, text).jobs] == ["a;b;c;d;e"], "the first line says"
+
+
+def test_ten_columns_with_names_are_no_pai_table(file: Path, loaded: Loaded) -> None:
+    found = read(file, loaded, "a,vc,gpu_num,submit_time,runtime,b,c,d,e,f\n,fraud,8,0,60,,,,,\n")
+    assert [(job.gpus, job.duration) for job in found.jobs] == [(8, 60)]
+
+
 def test_helios_is_read_as_it_comes(file: Path, loaded: Loaded) -> None:
     text = (
         "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
@@ -193,6 +206,13 @@ def test_a_name_goes_to_the_same_tenant_every_time(file: Path, loaded: Loaded) -
             "end_time: given 1769817599 s from start_time to end_time; rule a job runs a year",
         ),
         (f"submit,tenant,gpus,duration,checkpoint\n0,fraud,1,60,{'9' * 5000}\n", "2:14: checkpoint: given"),
+        ("  \n\n", "1:1: given an empty file"),
+        (
+            "submit,tenant,duration\n",
+            "1:1: gpus: given no such column; rule a trace has submit, tenant, gpus, duration; "
+            "change: add it, or call one gpu_num or plan_gpu or num_gpus",
+        ),
+        ("a1,worker,x,Terminated,100.0,400.5,600.0,29.3,50.0,T4\n", "gpus: given inst_num 'x'"),
         ("submit,tenant,gpus,duration\n0,fraud,0,60\n", "no job that asks for a GPU"),
         ("[1, 2", "no list of jobs"),
     ],
