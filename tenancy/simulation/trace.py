@@ -134,6 +134,8 @@ class _Reader:
         self._problems: list[Problem] = []
         self._notes: dict[str, None] = {}
         self._hashed: set[str] = set()
+        self._asked: set[str] = set()
+        """Names of the file that `mapped` knows."""
         self._left_out = 0
         self._dated = False
         self._listing = False
@@ -160,6 +162,8 @@ class _Reader:
             raise SpecError(self._problems)
         if self._left_out:
             self._note(f"{self._left_out} lines left out: they ask for no GPU or ran for no time")
+        if unused := sorted(set(self._mapped) - self._asked):
+            self._note(f"--map names nobody in the file: {', '.join(unused)}")
         if self._hashed:
             self._note(
                 f"{len(self._hashed)} names of the file are no tenants: each went to one by its hash (see --map)"
@@ -175,7 +179,7 @@ class _Reader:
         return first
 
     def _bounded(self, line: int, row: list[str], submit: float) -> None:
-        if len(self._problems) < MOST_PROBLEMS and not 0 <= submit <= LONGEST:
+        if not 0 <= submit <= LONGEST:
             rule = "from the start of the trace, and within a year of it"
             change = "write all times the same way, and fewer of them"
             self._bad(line, row, "submit", repr(self._cell(row, "submit")), rule, change)
@@ -208,7 +212,10 @@ class _Reader:
             if self._problems:
                 return
             for row in reader:
-                if any(cell.strip() for cell in row):
+                if any(cell.strip() for cell in row[len(first) :]):
+                    given, rule = f"{len(row)} cells", f"{len(first)}, as the first line has"
+                    self._wrong(reader.line_num, 1, "", given, rule, "quote what holds a comma")
+                elif any(cell.strip() for cell in row):
                     yield reader.line_num, row
         except csv.Error as error:
             self._wrong(reader.line_num, 1, "", str(error), "a trace is a CSV file", "mend the line")
@@ -266,6 +273,9 @@ class _Reader:
             if any(name in there for name in names)
         }
         self._there = there
+        for name in dict.fromkeys(header):
+            if name in KNOWN and header.count(name) > 1:
+                self._wrong(1, 1, name, f"{header.count(name)} columns", "each column once", "rename the others")
         self._dated = "submit" not in there
         if "queue" in self._columns and "submit_time" in there:
             # Of Slurm, in Helios and Acme: its waiting time or its partition.
@@ -295,7 +305,7 @@ class _Reader:
     # One job
 
     def _draft(self, line: int, row: list[str]) -> _Draft | None:
-        if len(self._problems) >= MOST_PROBLEMS:
+        if len(self._problems) > MOST_PROBLEMS:
             return None
         before = len(self._problems)
         submit = self._time(line, row, "submit")
@@ -365,6 +375,7 @@ class _Reader:
     def _tenant(self, line: int, row: list[str]) -> Tenant | None:
         name = self._cell(row, "tenant")
         if name in self._mapped:
+            self._asked.add(name)
             return self._tenants[self._mapped[name]]
         if name in self._tenants:
             return self._tenants[name]
@@ -465,6 +476,11 @@ class _Reader:
         self._wrong(line, at, column, given, rule, change)
 
     def _wrong(self, line: int, at: int, column: str, given: str, rule: str, change: str) -> None:
+        if len(self._problems) == MOST_PROBLEMS:
+            at, column, given, rule = 1, "", "more mistakes", f"{MOST_PROBLEMS} are named at a time"
+            change = "mend these first"
+        elif len(self._problems) > MOST_PROBLEMS:
+            return
         self._problems.append(Problem(str(self.path), line, at, column, given, rule, change))
 
 

@@ -207,6 +207,8 @@ def test_a_name_goes_to_the_same_tenant_every_time(file: Path, loaded: Loaded) -
         ),
         (f"submit,tenant,gpus,duration,checkpoint\n0,fraud,1,60,{'9' * 5000}\n", "2:14: checkpoint: given"),
         ("  \n\n", "1:1: given an empty file"),
+        ("submit,tenant,gpus,duration\n0,fraud,1,60,9\n", "2:1: given 5 cells; rule 4, as the first line has"),
+        ("submit,tenant,gpus,duration,gpus\n0,fraud,1,60,2\n", "1:1: gpus: given 2 columns; rule each column once"),
         (
             "submit,tenant,duration\n",
             "1:1: gpus: given no such column; rule a trace has submit, tenant, gpus, duration; "
@@ -220,6 +222,18 @@ def test_a_name_goes_to_the_same_tenant_every_time(file: Path, loaded: Loaded) -
 def test_a_wrong_trace_names_its_line_and_column(file: Path, loaded: Loaded, text: str, expected: str) -> None:
     found = [str(problem) for problem in problems(file, loaded, text)]
     assert any(expected in text for text in found), found
+
+
+def test_of_many_mistakes_some_are_named_and_the_rest_is_not_hidden(file: Path, loaded: Loaded) -> None:
+    found = problems(file, loaded, "submit,tenant,gpus,duration\n" + "0,froud,1,60\n" * 1000)
+    assert len(found) == trace.MOST_PROBLEMS + 1
+    assert found[-1].given == "more mistakes", "who mends what is named is not done"
+
+
+def test_a_mapping_of_nobody_is_said(file: Path, loaded: Loaded) -> None:
+    found = read(file, loaded, "submit,user,gpus,duration\n0,u1,1,60\n", u1="fraud", u2="research")
+    assert "--map names nobody in the file: u2" in found.notes
+    assert read(file, loaded, "submit,user,gpus,duration\n0,u1,1,60,,\n", u1="fraud").notes == ()
 
 
 def test_a_mapping_names_a_tenant(file: Path, loaded: Loaded) -> None:
