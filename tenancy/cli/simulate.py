@@ -6,14 +6,16 @@ import csv
 import dataclasses
 import io
 import json
+import os
 import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from click.core import ParameterSource
 
-from tenancy.cli.common import BAD_INPUT, environment_argument, example, fail, load_or_exit, refuses_bad_input
+from tenancy.cli.common import BAD_INPUT, environment_argument, example, fail, load_or_exit, refuses_bad_input, writing
 
 if TYPE_CHECKING:
     from tenancy.simulation.report import Report
@@ -65,6 +67,9 @@ def command(
     from tenancy.spec import SpecError
 
     window = _window(speed)
+    _idle_options(trace is not None)
+    for option, path in (("--out", out), ("--write-trace", write_trace)):
+        _writable(option, path)
     loaded = load_or_exit(environment, "json" if form == "json" else "text")
     if not loaded.environment.queued:
         fail(
@@ -91,7 +96,8 @@ def command(
     except SpecError as error:
         _refuse(error, form)
     if write_trace:
-        write_trace.write_text(traces.write(found.jobs), "utf-8")
+        with writing():
+            write_trace.write_text(traces.write(found.jobs), "utf-8")
         click.echo(f"{write_trace}: {len(found.jobs)} jobs", err=True)
         return
     seconds = hours * 3600 if not trace else max(job.submit for job in found.jobs) + 1
@@ -104,7 +110,8 @@ def command(
     if out:
         from tenancy.simulation.page import page
 
-        out.write_text(page(report), "utf-8")
+        with writing():
+            out.write_text(page(report), "utf-8")
         click.echo(f"{out}: {out.stat().st_size // 1024} KiB", err=True)
 
 
@@ -114,6 +121,26 @@ def _window(speed: str) -> int | None:
     if not (speed.isascii() and speed.isdigit() and int(speed)):
         fail(f"given --speed {speed!r}; rule: auto or a whole number above 0; change: write --speed 360", BAD_INPUT)
     return int(speed)
+
+
+def _idle_options(traced: bool) -> None:
+    """What was asked for and would change nothing is a mistake."""
+    given = click.get_current_context().get_parameter_source
+    for name, option in (("jobs", "--jobs"), ("hours", "--hours"), ("seed", "--seed")):
+        if traced and given(name) is ParameterSource.COMMANDLINE:
+            fail(f"given {option} with --trace; rule: it is for a made trace; change: drop one of the two", BAD_INPUT)
+    if not traced and given("mapped") is ParameterSource.COMMANDLINE:
+        fail("given --map without --trace; rule: it names who is in a trace; change: name the trace", BAD_INPUT)
+
+
+def _writable(option: str, path: Path | None) -> None:
+    """Said before the minutes that a run takes."""
+    if path is None:
+        return
+    there = path if path.exists() or not path.parent.is_dir() else path.parent
+    if not os.access(there, os.W_OK):
+        rule = "a file that can be written, in a folder that is there"
+        fail(f"given {option} {path}; rule: {rule}; change: another path", BAD_INPUT)
 
 
 def _mapping(given: tuple[str, ...]) -> dict[str, str]:

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from tenancy.cli import main
 from tenancy.rules.catalogue import Violation
 from tenancy.simulation import trace
 from tenancy.simulation.changes import changed
@@ -314,3 +316,25 @@ def test_a_change_that_is_a_link_is_not_read(loaded: Loaded, tmp_path: Path) -> 
             changed(loaded, [str(tmp_path / "whole" if link.name == "whole" else change)])
         assert [problem.given for problem in refused.value.problems] == ["a link"]
         link.unlink()
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (["--trace", "{trace}", "--hours", "2"], "given --hours with --trace"),
+        (["--trace", "{trace}", "--seed", "1"], "given --seed with --trace"),
+        (["--map", "u=fraud"], "given --map without --trace"),
+        (["--out", "{folder}/none/page.html"], "given --out {folder}/none/page.html; rule: a file that can be written"),
+        (["--write-trace", "{trace}/x.csv"], "given --write-trace {trace}/x.csv"),
+        (["--trace", "{trace}", "--write-trace", "/dev/full"], "No space left"),
+        (["--trace", "{trace}", "--map", "u"], "given --map 'u'; rule: a name and a tenant"),
+    ],
+)
+def test_options_that_cannot_be_met_end_before_anything_starts(
+    file: Path, loaded: Loaded, more: list[str], expected: str
+) -> None:
+    file.write_text("submit,tenant,gpus,duration\n0,fraud,1,60\n", "utf-8")
+    given = [text.format(trace=file, folder=file.parent) for text in more]
+    found = CliRunner().invoke(main, ["simulate", str(loaded.folder), *given])
+    assert found.exit_code == 2, found.output
+    assert expected.format(trace=file, folder=file.parent) in found.output
