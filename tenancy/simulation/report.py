@@ -8,7 +8,7 @@ from typing import Any
 
 from tenancy.simulation.events import Run
 from tenancy.simulation.objects import OVERRIDES
-from tenancy.simulation.results import Group, Results, evaluate
+from tenancy.simulation.results import Group, Results, Waits, evaluate
 from tenancy.simulation.runner import simulate, window_of
 from tenancy.simulation.trace import Trace
 from tenancy.spec import Loaded
@@ -134,22 +134,18 @@ class Report:
         )
 
     def _pools(self) -> Table:
+        before = {pool.name: pool for pool in self.before.pools}
         after = {pool.name: pool for pool in self.after.pools} if self.after else {}
-        both = bool(after)
+        rows: list[Sequence[Cell]] = []
+        for name in sorted(before | after):
+            runs = [before.get(name), after.get(name)] if self.after else [before[name]]
+            sizes = [_gpus(pool.gpus) if pool else "0" for pool in runs]
+            used = [cell for pool in runs for cell in ((f"{pool.share:.0%}", _gpus(pool.most)) if pool else ("–", "–"))]
+            rows.append((name, arrow(sizes[0], sizes[-1]), *used))
         return Table(
             "Pools",
-            ("pool", "GPUs", "in use", "at most", *(("in use after", "at most after") if both else ())),
-            [
-                (
-                    pool.name,
-                    _gpus(pool.gpus),
-                    f"{pool.share:.0%}",
-                    _gpus(pool.most),
-                    *((f"{after[pool.name].share:.0%}", _gpus(after[pool.name].most)) if pool.name in after else ()),
-                )
-                for pool in self.before.pools
-                if not both or pool.name in after
-            ],
+            ("pool", "GPUs", "in use", "at most", *(("in use after", "at most after") if self.after else ())),
+            rows,
             [
                 f"evenness of what is borrowed (Jain's index, 1 is even): {_fair(self.before)}"
                 + (f" before, {_fair(self.after)} after" if self.after else "")
@@ -248,25 +244,25 @@ def _alone_tiers(title: str, groups: Sequence[Group]) -> Table:
 
 
 def _both(title: str, before: Sequence[Group], after: Sequence[Group]) -> Table:
-    later = {group.name: group for group in after}
+    nothing = Group("", Waits(0, 0, None, None, None, None), 0.0, 0.0, 0.0, 0.0, 0, 0.0)
+    earlier, later = ({group.name: group for group in groups} for groups in (before, after))
     rows = []
-    for g in before:
-        a = later.get(g.name)
-        if a is not None:
-            rows.append(
-                (
-                    g.name,
-                    g.waits.jobs,
-                    arrow(time(g.waits.p50), time(a.waits.p50)),
-                    arrow(time(g.waits.p95), time(a.waits.p95)),
-                    arrow(time(g.waits.max), time(a.waits.max)),
-                    arrow(round(g.used), round(a.used)),
-                    arrow(round(g.borrowed), round(a.borrowed)),
-                    arrow(round(g.lent), round(a.lent)),
-                    arrow(g.evictions, a.evictions),
-                    arrow(round(g.lost), round(a.lost)),
-                )
+    for name in sorted(earlier | later):
+        g, a = earlier.get(name, nothing), later.get(name, nothing)
+        rows.append(
+            (
+                name,
+                max(g.waits.jobs, a.waits.jobs),
+                arrow(time(g.waits.p50), time(a.waits.p50)),
+                arrow(time(g.waits.p95), time(a.waits.p95)),
+                arrow(time(g.waits.max), time(a.waits.max)),
+                arrow(round(g.used), round(a.used)),
+                arrow(round(g.borrowed), round(a.borrowed)),
+                arrow(round(g.lent), round(a.lent)),
+                arrow(g.evictions, a.evictions),
+                arrow(round(g.lost), round(a.lost)),
             )
+        )
     header = ("name", "jobs", "p50", "p95", "longest", "GPU hours", "borrowed", "lent", "evicted", "lost")
     return Table(title, header, rows, [*_never(before), *_never(after)])
 

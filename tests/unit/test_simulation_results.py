@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -139,6 +140,21 @@ def test_the_page_holds_everything_and_asks_nobody(results: Results) -> None:
     assert text.count("<svg") == 9, "four pairs and the waiting times"
     json.dumps(report.as_json())
     assert len({len(row) for row in report.rows()}) == 1
+
+
+def test_what_only_one_of_two_runs_has_is_in_the_report(results: Results) -> None:
+    fraud, research = (group(results, name) for name in ("fraud", "research"))
+    serve, train = (next(pool for pool in results.pools if pool.name == name) for name in ("serve", "train"))
+    before = replace(results, tenants=(fraud, research), pools=(train,))
+    after = replace(results, tenants=(fraud,), pools=(replace(train, gpus=64.0), serve))
+    report = Report("small", ("fraud:weight=2",), (), before, after, (Run(EVENTS, 1.0, 2, 30),) * 2, 30)
+    tenants, _, pools, *_ = report.tables()
+    assert [row[0] for row in tenants.rows] == ["fraud", "research"]
+    assert tenants.rows[1][5] == f"{round(research.used)} → 0"
+    assert [row[:3] for row in pools.rows] == [
+        ("serve", "0 → 24", "–"),
+        ("train", "32 → 64", f"{train.share:.0%}"),
+    ], "a pool that a change makes larger, and one that it makes"
 
 
 def test_lengths_of_time_read_as_people_say_them() -> None:
