@@ -46,7 +46,11 @@ class Report:
 
     @property
     def remarks(self) -> list[str]:
-        return [*(f"trace: {note}" for note in self.notes), *LEFT_OUT, *self.tolerance]
+        span = (
+            f"GPU hours and use of pools are of the first {self.before.hours:g} hours, until all work was submitted; "
+            "waits, evictions, what they lost and the most in use are of all of the work"
+        )
+        return [*(f"trace: {note}" for note in self.notes), span, *LEFT_OUT, *self.tolerance]
 
     @property
     def tolerance(self) -> list[str]:

@@ -157,6 +157,11 @@ def test_what_only_one_of_two_runs_has_is_in_the_report(results: Results) -> Non
     ], "a pool that a change makes larger, and one that it makes"
 
 
+def test_the_report_says_of_which_hours_it_speaks(results: Results) -> None:
+    report = Report("small", (), (), results, None, (Run(EVENTS, 1.0, 2, 30),), 30)
+    assert any("of the first 4 hours, until all work was submitted" in remark for remark in report.remarks)
+
+
 def test_lengths_of_time_read_as_people_say_them() -> None:
     assert [time(seconds) for seconds in (None, 5, 90, 3600, 25200 + 120)] == ["–", "5s", "2m", "1h00", "7h02"]
     assert shortened("couldn't assign flavors to pod set main: a, insufficient b") == "a"
