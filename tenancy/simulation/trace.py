@@ -1,8 +1,8 @@
 """Traces of work: our columns, and those of the public ones.
 
 Sources of the names: Alibaba cluster-trace-gpu-v2020 (`pai_task_table`: without a header; `plan_gpu` in hundredths of a
-GPU for each instance; times in seconds), SenseTime Helios and Acme (`cluster_log.csv`, `trace_*.csv`), Microsoft Philly
-(`cluster_job_log`, which is JSON).
+GPU for each instance; times in seconds) and v2023 (`openb_pod_list_*.csv`), SenseTime Helios and Acme
+(`cluster_log.csv`, `trace_*.csv`), Microsoft Philly (`cluster_job_log`, which is JSON).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ MILLISECONDS = 1e11
 """No second of a trace is as late: since 1970 it is the year 5138."""
 
 ALIASES = {
-    "submit": ("submit", "submit_time", "submitted_time", "start_time"),
+    "submit": ("submit", "submit_time", "submitted_time", "creation_time", "start_time"),
     "tenant": ("tenant", "vc", "user", "group"),
     "part": ("part",),
     "flavor": ("flavor",),
-    "gpus": ("gpus", "gpu_num", "plan_gpu", "num_gpus"),
+    "gpus": ("gpus", "gpu_num", "plan_gpu", "num_gpus", "num_gpu"),
     "gpus-per-pod": ("gpus-per-pod", "gpus_per_pod"),
     "duration": ("duration", "run_time", "runtime"),
     "tier": ("tier", "priority"),
@@ -46,6 +46,8 @@ ALIASES = {
     "queue": ("queue",),
 }
 """Our columns and what others call them, the first that is there counts."""
+SPANS = (("start_time", "end_time"), ("scheduled_time", "deletion_time"))
+"""A job's own time, where no column says how long it was."""
 PAI_TASKS = "job_name task_name inst_num status start_time end_time plan_cpu plan_mem plan_gpu gpu_type".split()
 NO_TIME = (None, "", "None")
 """What Philly's own notebook takes for no time at all."""
@@ -283,14 +285,16 @@ class _Reader:
         if (
             "submit" in self._columns
             and "start_time" in there
-            and not {"submit", "submit_time", "submitted_time"} & set(there)
+            and not {"submit", "submit_time", "submitted_time", "creation_time"} & set(there)
         ):
             self._note("no time of submission in the file: jobs are submitted when they started")
+        if "gpu_milli" in there:
+            self._note("gpu_milli: a part of a GPU counts as a whole one")
         if "tenant" not in self._columns and "name" in self._columns:
             self._columns["tenant"] = self._columns["name"]
             self._note("no tenant, vc or user in the file: jobs go to tenants by the hash of their names")
         for ours in ("submit", "tenant", "gpus", "duration"):
-            if ours in self._columns or (ours == "duration" and {"start_time", "end_time"} <= set(there)):
+            if ours in self._columns or (ours == "duration" and any(set(names) <= set(there) for names in SPANS)):
                 continue
             change = f"add it, or call one {' or '.join(ALIASES[ours][1:])}"
             self._wrong(
@@ -415,6 +419,12 @@ class _Reader:
         return int(number)
 
     def _duration(self, line: int, row: list[str]) -> int | None:
+        if "submit_time" in self._there and (seconds := self._ran(row)):
+            # That of Acme's cluster Kalos counts from the submission.
+            said = _number(self._cell(row, "duration"))
+            if said is not None and abs(said - seconds) > 1:
+                self._note("duration is not end_time minus start_time in this file: the latter is what counts")
+            return self._within(line, seconds)
         if text := self._cell(row, "duration"):
             number = _number(text)
             if number is None or not 0 <= number <= LONGEST:
@@ -423,16 +433,25 @@ class _Reader:
             return math.ceil(number)
         if "duration" in self._columns:
             return None
-        start, end = (
-            _moment(row[self._there[name]]) if self._there[name] < len(row) else None
-            for name in ("start_time", "end_time")
-        )
-        if start is None or end is None or end <= start:
+        return self._within(line, self._ran(row))
+
+    def _ran(self, row: list[str]) -> float | None:
+        """Seconds from its start to its end, where the file has both."""
+        for names in SPANS:
+            if set(names) <= set(self._there):
+                start, end = (
+                    _moment(row[self._there[name]]) if self._there[name] < len(row) else None for name in names
+                )
+                return None if start is None or end is None or end <= start else end - start
+        return None
+
+    def _within(self, line: int, seconds: float | None) -> int | None:
+        if seconds is None:
             return None
-        if end - start > LONGEST:
-            given = f"{end - start:.0f} s from start_time to end_time"
-            self._wrong(line, 1, "end_time", given, "a job runs a year at most", "write both the same way")
-        return math.ceil(end - start)
+        if seconds > LONGEST:
+            rule = "a job runs a year at most"
+            self._wrong(line, 1, "duration", f"{seconds:.0f} s from start to end", rule, "write both the same way")
+        return math.ceil(seconds)
 
     def _time(self, line: int, row: list[str], column: str) -> float | None:
         text = self._cell(row, column)

@@ -107,6 +107,30 @@ def test_acme_has_users_and_no_virtual_clusters(file: Path, loaded: Loaded) -> N
     assert any("went to one by its hash" in note for note in found.notes), "the rule is said in the report"
 
 
+def test_a_duration_that_counts_the_wait_is_not_the_run_time(file: Path, loaded: Loaded) -> None:
+    header = "job_id,user,gpu_num,submit_time,start_time,end_time,duration,queue\n"
+    kalos = "d1,u1,64,2023-05-17 11:00:58+00:00,2023-05-17 11:01:08+00:00,2023-05-17 11:01:16+00:00,18,10.0\n"
+    seren = "d2,u1,8,2023-03-01 00:18:22+08:00,2023-03-01 00:18:54+08:00,2023-03-01 00:20:51+08:00,117,32\n"
+    assert [job.duration for job in read(file, loaded, header + kalos).jobs] == [8]
+    assert any("the latter is what counts" in note for note in read(file, loaded, header + kalos).notes)
+    assert not any("the latter is" in note for note in read(file, loaded, header + seren).notes)
+
+
+def test_alibabas_pods_of_2023_run_from_when_they_were_scheduled(file: Path, loaded: Loaded) -> None:
+    found = read(
+        file,
+        loaded,
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+        "openb-pod-0035,16000,32768,1,460,V100M16|V100M32,LS,Running,9967058,9968575,9967063.0\n"
+        "openb-pod-0036,16000,32768,1,1000,,LS,Pending,9967059,9968575,\n"
+        "openb-pod-0037,16000,32768,0,0,,LS,Running,9967059,9968575,9967063.0\n",
+    )
+    (job,) = found.jobs
+    assert (job.name, job.submit, job.gpus, job.duration) == ("openb-pod-0035", 0, 1, 9968575 - 9967063)
+    assert any("2 lines left out" in note for note in found.notes)
+    assert any("gpu_milli" in note for note in found.notes)
+
+
 @pytest.mark.parametrize("header", [True, False])
 def test_pai_counts_hundredths_for_each_instance(file: Path, loaded: Loaded, header: bool) -> None:
     names = "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type\n"
@@ -205,7 +229,7 @@ def test_a_name_goes_to_the_same_tenant_every_time(file: Path, loaded: Loaded) -
         ("submit,tenant,gpus,duration\n0,fraud,\u0663,60\n", "2:9: gpus: given '\u0663'"),
         (
             "submit,tenant,gpus,start_time,end_time\n0,fraud,1,1,2026-01-31\n",
-            "end_time: given 1769817599 s from start_time to end_time; rule a job runs a year",
+            "duration: given 1769817599 s from start to end; rule a job runs a year",
         ),
         (f"submit,tenant,gpus,duration,checkpoint\n0,fraud,1,60,{'9' * 5000}\n", "2:14: checkpoint: given"),
         ("  \n\n", "1:1: given an empty file"),
