@@ -13,7 +13,7 @@ import yaml
 
 from tenancy.rules.catalogue import Violation
 from tenancy.spec import Loaded, SpecError, load
-from tenancy.spec.loader import ENVIRONMENT_FILE, SUFFIXES, TENANTS_FOLDER, linked
+from tenancy.spec.loader import ENVIRONMENT_FILE, SUFFIXES, TENANTS_FOLDER, Problem, linked
 
 ENVIRONMENT = "environment"
 FORM = "write it like fraud:gpus.a100.guaranteed=96, environment:pools.train-a100.nodes=64, or name a folder"
@@ -21,6 +21,7 @@ FORM = "write it like fraud:gpus.a100.guaranteed=96, environment:pools.train-a10
 
 def changed(loaded: Loaded, changes: Sequence[str]) -> Loaded:
     """The environment with these changes; SpecError if it is none any more, with the places in the files given."""
+    _once(changes)
     with tempfile.TemporaryDirectory(prefix="gpu-tenancy-change-") as scratch:
         copy = Path(scratch) / loaded.environment.environment
         origins: dict[Path, Path] = {}
@@ -43,12 +44,25 @@ def changed(loaded: Loaded, changes: Sequence[str]) -> Loaded:
             raise SpecError(problems) from None
 
 
+def _once(changes: Sequence[str]) -> None:
+    """Of two values for one field the second would win without a word."""
+    found: dict[str, str] = {}
+    for change in changes:
+        place, equals, _ = change.partition("=")
+        if equals and place in found and found[place] != change:
+            raise Violation("ref-01", f"--change {found[place]!r} and {change!r}", "say one value of a field")
+        found[place] = change
+
+
 def _overlay(folder: Path, copy: Path, origins: dict[Path, Path]) -> None:
     home = folder / TENANTS_FOLDER
     _refuse_links(folder, home)
     (copy / TENANTS_FOLDER).mkdir(parents=True, exist_ok=True)
     found = [path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
     found += sorted(home.iterdir()) if home.is_dir() else []
+    if not found:
+        rule = "a change is made of an environment's files, or of tenants'"
+        raise SpecError([Problem(str(folder), 1, 1, "", "no spec file", rule, "name the folder that holds them")])
     for path in found:
         if not path.is_file():
             continue
@@ -73,7 +87,10 @@ def _set(copy: Path, change: str) -> None:
     path = copy / ENVIRONMENT_FILE if whose == ENVIRONMENT else _tenant_file(copy, whose, change)
     text = path.read_text("utf-8")
     root = yaml.compose(text, Loader=yaml.SafeLoader)
-    path.write_text(_written(text, root, _keys(root, dotted), value.strip(), change), "utf-8")
+    keys = _keys(root, dotted)
+    if "" in keys:
+        raise Violation("ref-01", f"--change {change!r}, where a field has no name", FORM)
+    path.write_text(_written(text, root, keys, value.strip(), change), "utf-8")
 
 
 def _tenant_file(copy: Path, tenant: str, change: str) -> Path:
@@ -106,8 +123,11 @@ def _keys(node: yaml.Node | None, dotted: str) -> list[str]:
 
 def _written(text: str, node: yaml.Node | None, keys: Sequence[str], value: str, change: str) -> str:
     head, *rest = keys
-    if isinstance(node, yaml.SequenceNode) and head.isdigit():
+    if isinstance(node, yaml.SequenceNode) and head.isdigit() and int(head) < len(node.value):
         return _replaced(text, node.value[int(head)], rest, value, change)
+    if isinstance(node, yaml.SequenceNode):
+        given = f"--change {change!r}: {head} is no place in a list of {len(node.value)}"
+        raise Violation("ref-01", given, f"use 0 to {len(node.value) - 1}" if node.value else "write the whole list")
     if not isinstance(node, yaml.MappingNode):
         raise Violation(
             "ref-01", f"--change {change!r}: {head} stands in no mapping", "write out the whole value above it"

@@ -310,10 +310,34 @@ def test_a_change_is_judged_like_any_file(loaded: Loaded) -> None:
     }, "a person knows the file, not the copy"
 
 
-@pytest.mark.parametrize("change", ["fraud", "fraud:weight", "nobody:weight=2", "fraud:people=[]", "fraud:team.x=1"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "fraud",
+        "fraud:weight",
+        "nobody:weight=2",
+        "fraud:people=[]",
+        "fraud:team.x=1",
+        "fraud:namespaces.7.tier=batch",
+        "fraud:namespaces.-1.tier=batch",
+        "fraud:gpus.a100.=1",
+        "fraud:.=1",
+    ],
+)
 def test_a_change_that_is_none_says_how_to_write_one(loaded: Loaded, change: str) -> None:
     with pytest.raises(Violation):
         changed(loaded, [change])
+
+
+def test_two_values_of_one_field_are_no_change(loaded: Loaded) -> None:
+    with pytest.raises(Violation, match="say one value"):
+        changed(loaded, ["fraud:weight=2", "fraud:weight=3"])
+    assert changed(loaded, ["fraud:weight=2", "fraud:weight=2"]).tenants[0].weight == 2
+
+
+def test_a_folder_without_a_spec_file_is_no_change(loaded: Loaded, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="given no spec file"):
+        changed(loaded, [str(tmp_path)])
 
 
 def test_a_folder_of_files_is_a_change(loaded: Loaded, tmp_path: Path) -> None:
