@@ -19,6 +19,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from tenancy.catalog import vocabulary as words
 from tenancy.plan.pools import pools_of
 from tenancy.spec import Loaded
 from tenancy.spec.environment import Environment, nearest
@@ -334,7 +335,7 @@ class _Reader:
         checkpoint = self._number(line, row, "checkpoint")
         name = self._cell(row, "name") or f"{tenant.tenant}-{line:04d}"
         queue = self._cell(row, "queue") or None
-        if queue not in {None, "default", *part.queues}:
+        if queue not in {None, words.DEFAULT_QUEUE, *part.queues}:
             known = f"use default{''.join(f' or {q}' for q in part.queues)}"
             self._bad(line, row, "queue", repr(queue), f"a queue of {tenant.tenant}'s part {part.name}", known)
         if len(self._problems) > before:
@@ -573,11 +574,12 @@ def must_fit(trace: Trace, loaded: Loaded) -> None:
         for flavor in tenant.gpus
         if pools_of(loaded.environment, flavor, tenant.tenant, frozenset({tenant.tier_of(part)}))
     }
-    wrong: dict[tuple[str, str, str], Job] = {}
+    wrong: dict[tuple[str, str, str, str | None], Job] = {}
     for job in trace.jobs:
-        key = (job.tenant, job.part, job.flavor)
-        if key not in parts or job.tier not in loaded.environment.tiers:
-            wrong.setdefault(key, job)
+        part = parts.get((job.tenant, job.part, job.flavor))
+        known = part is not None and job.queue in {None, words.DEFAULT_QUEUE, *part.queues}
+        if not known or job.tier not in loaded.environment.tiers:
+            wrong.setdefault((job.tenant, job.part, job.flavor, job.queue), job)
     if wrong:
         rule = "the same work runs before the change and after it"
         raise SpecError(
@@ -587,10 +589,12 @@ def must_fit(trace: Trace, loaded: Loaded) -> None:
                     1,
                     1,
                     "",
-                    f"no place for job {job.name} of {tenant}: {flavor} in {part}",
+                    f"no place for job {job.name} of {tenant}: {flavor} in {part}"
+                    + (f", queue {queue}" if queue else "")
+                    + f", tier {job.tier}",
                     rule,
                     "keep it",
                 )
-                for (tenant, part, flavor), job in wrong.items()
+                for (tenant, part, flavor, queue), job in wrong.items()
             ]
         )

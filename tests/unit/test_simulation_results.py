@@ -171,6 +171,8 @@ def test_work_without_a_place_after_the_change_is_refused(loaded: Loaded) -> Non
     must_fit(Trace(JOBS), loaded)
     with pytest.raises(SpecError, match="no place for job"):
         must_fit(Trace((job("fraud", 1, flavor="l4-shared"),)), loaded)
+    with pytest.raises(SpecError, match="a100 in train, queue fast, tier batch"):
+        must_fit(Trace((replace(JOBS[0], queue="fast"),)), loaded)
 
 
 def limits(nominal: int, borrowing: int | None = None, lending_limit: int | None = None) -> list[dict[str, object]]:
