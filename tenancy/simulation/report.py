@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from tenancy.plan.model import Object
 from tenancy.simulation.events import Run
-from tenancy.simulation.objects import OVERRIDES
+from tenancy.simulation.objects import OVERRIDES, cluster_objects, kueue_values
 from tenancy.simulation.results import Group, Results, Waits, evaluate
 from tenancy.simulation.runner import simulate, window_of
 from tenancy.simulation.trace import Trace
@@ -50,7 +51,7 @@ class Report:
             f"GPU hours and use of pools are of the first {self.before.hours:g} hours, until all work was submitted; "
             "waits, evictions, what they lost and the most in use are of all of the work"
         )
-        return [*(f"trace: {note}" for note in self.notes), span, *LEFT_OUT, *self.tolerance]
+        return [*self.notes, span, *LEFT_OUT, *self.tolerance]
 
     @property
     def tolerance(self) -> list[str]:
@@ -179,6 +180,10 @@ def run_both(
     say: Callable[[str], None],
 ) -> Report:
     """Simulate a trace, and again after a change."""
+    notes = [f"trace: {note}" for note in trace.notes]
+    if after is not None and queued(before) == queued(after):
+        notes.append("the change reaches no queue: what differs between the two runs is within the tolerance")
+        say(notes[-1])
     runs, results = [], []
     for name, loaded in (("before", before), ("after", after)):
         if loaded is not None:
@@ -189,12 +194,17 @@ def run_both(
     return Report(
         environment=before.environment.environment,
         changes=tuple(changes),
-        notes=trace.notes,
+        notes=tuple(notes),
         before=results[0],
         after=results[1] if after else None,
         runs=tuple(runs),
         window=window_of(trace.jobs, window),
     )
+
+
+def queued(loaded: Loaded) -> tuple[list[Object], dict[str, Any]]:
+    """All of an environment that Kueue is given."""
+    return list(cluster_objects(loaded)), kueue_values(loaded)
 
 
 def _alone(title: str, groups: Sequence[Group]) -> Table:

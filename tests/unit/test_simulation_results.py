@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from tenancy.simulation.changes import changed
 from tenancy.simulation.events import Event, Kind, Run
 from tenancy.simulation.page import page
 from tenancy.simulation.quotas import Quotas
-from tenancy.simulation.report import Report, shortened, time
+from tenancy.simulation.report import Report, queued, shortened, time
 from tenancy.simulation.results import BINS, Results, evaluate, jain, lending, percentile
 from tenancy.simulation.trace import Job, Trace, must_fit
 from tenancy.spec import Loaded, SpecError
@@ -155,6 +156,13 @@ def test_what_only_one_of_two_runs_has_is_in_the_report(results: Results) -> Non
         ("serve", "0 → 24", "–"),
         ("train", "32 → 64", f"{train.share:.0%}"),
     ], "a pool that a change makes larger, and one that it makes"
+
+
+def test_a_change_that_reaches_no_queue_is_said(loaded: Loaded) -> None:
+    for change in ("fraud:budget={monthly-usd: 7}", "fraud:gpus.a100.guaranteed=16"):
+        assert queued(changed(loaded, [change])) == queued(loaded), "Kueue is given the same"
+    for change in ("fraud:weight=7", "fraud:gpus.a100.guaranteed=15", "environment:pools.train.nodes=5"):
+        assert queued(changed(loaded, [change])) != queued(loaded), change
 
 
 def test_the_report_says_of_which_hours_it_speaks(results: Results) -> None:
