@@ -278,12 +278,12 @@ def _both(title: str, before: Sequence[Group], after: Sequence[Group]) -> Table:
             )
         )
     header = ("name", "jobs", "p50", "p95", "longest", "GPU hours", "borrowed", "lent", "evicted", "lost")
-    return Table(title, header, rows, [*_never(before), *_never(after)])
+    return Table(title, header, rows, [*_never(before, " before"), *_never(after, " after")])
 
 
-def _never(groups: Sequence[Group]) -> list[str]:
+def _never(groups: Sequence[Group], when: str = "") -> list[str]:
     found = [f"{g.name} {g.waits.never}" for g in groups if g.waits.never]
-    return [f"never started: {', '.join(found)}"] if found else []
+    return [f"never started{when}: {', '.join(found)}"] if found else []
 
 
 def arrow(before: Cell, after: Cell) -> str:

@@ -159,6 +159,13 @@ class _Evaluation:
                 promised[key] += share.guaranteed(*key)
         self.spare = {key: max(0, count - promised[key]) for key, count in self.there.items()}
         self.bin = self.end / BINS
+        self.borrowers = {
+            (tenant.tenant, part.name, flavor)
+            for tenant in self.tenants.values()
+            for part in tenant.namespaces
+            for flavor, share in tenant.gpus.items()
+            if share.borrow_up_to and self.environment.tiers[tenant.tier_of(part)].borrows
+        }
 
     def results(self) -> Results:
         self._sweep()
@@ -290,8 +297,7 @@ class _Evaluation:
             job = self.jobs[number]
             for place, part in spans:
                 self.wait_bins[place] += job.gpus * part
-                tenant = self.tenants.get(job.tenant)
-                if tenant is not None and tenant.gpus[job.flavor].borrow_up_to:
+                if (job.tenant, job.part, job.flavor) in self.borrowers:
                     self.wanting[place].add(job.tenant)
 
     def _spans(self, begin: int, end: int) -> Iterable[tuple[int, float]]:

@@ -133,6 +133,25 @@ def test_a_job_that_never_started_is_said(loaded: Loaded) -> None:
     assert group(found, "fraud").waits.p50 is None
 
 
+def test_of_two_runs_each_says_what_never_started(loaded: Loaded) -> None:
+    found = evaluate(loaded, JOBS[:1], Run((Event(0, Kind.SUBMIT, 0),), 1.0, 0, 0), HOUR)
+    report = Report("small", ("fraud:weight=2",), (), found, found, (Run((), 1.0, 2, 30),) * 2, 30)
+    remarks = next(iter(report.tables())).remarks
+    assert remarks == ["never started before: fraud 1", "never started after: fraud 1"]
+
+
+def test_who_may_not_borrow_does_not_wait_to(loaded: Loaded) -> None:
+    waiting = job("fraud", 32), job("research", 16, 0, part="main")
+    events = Run(tuple(Event(0, Kind.SUBMIT, number) for number in range(2)), 1.0, 0, 0)
+    starts = Run((*events.events, Event(0, Kind.START, 1, "train")), 1.0, 0, 0)
+    assert evaluate(loaded, waiting, starts, HOUR).mean_fairness == pytest.approx(0.5), "one of two has all"
+    environment = loaded.environment
+    batch = environment.tiers["batch"].model_copy(update={"borrows": False})
+    environment = environment.model_copy(update={"tiers": {**environment.tiers, "batch": batch}})
+    firm = replace(loaded, environment=environment)
+    assert evaluate(firm, waiting, starts, HOUR).mean_fairness is None, "alone among those that may"
+
+
 def test_the_page_holds_everything_and_asks_nobody(results: Results) -> None:
     report = Report("small", ("fraud:weight=2",), (), results, results, (Run(EVENTS, 1.0, 2, 30),) * 2, 30)
     text = page(report)
