@@ -63,12 +63,16 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         found = {"before": self.before} | ({"after": self.after} if self.after else {})
+        results = {name: _rounded(asdict(each)) for name, each in found.items()}
+        for tier in (tier for each in results.values() for tier in each["tiers"]):
+            for share in ("guaranteed", "borrowed", "lent"):
+                del tier[share]
         return {
             "environment": self.environment,
             "changes": list(self.changes),
             "remarks": self.remarks,
             "runs": [{"seconds": round(r.seconds, 1), "looks": r.looks, "latest": r.latest} for r in self.runs],
-            **{name: _rounded(asdict(results)) for name, results in found.items()},
+            **results,
         }
 
     def rows(self) -> Iterator[Sequence[Cell]]:
@@ -94,7 +98,10 @@ class Report:
             for kind, groups in (("tenant", results.tenants), ("tier", results.tiers)) if results else ():
                 for g in groups:
                     w = g.waits
-                    amounts = (round(x, 3) for x in (g.used, g.guaranteed, g.borrowed, g.lent))
+                    # A guarantee is a tenant's.
+                    split = (
+                        (round(x, 3) for x in (g.guaranteed, g.borrowed, g.lent)) if kind == "tenant" else (None,) * 3
+                    )
                     yield (
                         run,
                         kind,
@@ -105,7 +112,8 @@ class Report:
                         w.p95,
                         w.max,
                         w.mean,
-                        *amounts,
+                        round(g.used, 3),
+                        *split,
                         g.evictions,
                         round(g.lost, 3),
                     )
@@ -117,7 +125,7 @@ class Report:
             yield _alone_tiers("Tiers", self.before.tiers)
         else:
             yield _both(f"{of}: before and after {', '.join(self.changes)}", self.before.tenants, self.after.tenants)
-            yield _both("Tiers", self.before.tiers, self.after.tiers)
+            yield _both("Tiers", self.before.tiers, self.after.tiers, shares=False)
         yield self._pools()
         yield self._evictions()
         last = self.after or self.before
@@ -257,7 +265,7 @@ def _alone_tiers(title: str, groups: Sequence[Group]) -> Table:
     return Table(title, ("tier", "jobs", "p50", "p95", "longest", "GPU hours", "evicted", "lost"), rows)
 
 
-def _both(title: str, before: Sequence[Group], after: Sequence[Group]) -> Table:
+def _both(title: str, before: Sequence[Group], after: Sequence[Group], *, shares: bool = True) -> Table:
     nothing = Group("", Waits(0, 0, None, None, None, None), 0.0, 0.0, 0.0, 0.0, 0, 0.0)
     earlier, later = ({group.name: group for group in groups} for groups in (before, after))
     rows = []
@@ -271,13 +279,13 @@ def _both(title: str, before: Sequence[Group], after: Sequence[Group]) -> Table:
                 arrow(time(g.waits.p95), time(a.waits.p95)),
                 arrow(time(g.waits.max), time(a.waits.max)),
                 arrow(round(g.used), round(a.used)),
-                arrow(round(g.borrowed), round(a.borrowed)),
-                arrow(round(g.lent), round(a.lent)),
+                *((arrow(round(g.borrowed), round(a.borrowed)), arrow(round(g.lent), round(a.lent))) if shares else ()),
                 arrow(g.evictions, a.evictions),
                 arrow(round(g.lost), round(a.lost)),
             )
         )
-    header = ("name", "jobs", "p50", "p95", "longest", "GPU hours", "borrowed", "lent", "evicted", "lost")
+    split = ("borrowed", "lent") if shares else ()
+    header = ("name", "jobs", "p50", "p95", "longest", "GPU hours", *split, "evicted", "lost")
     return Table(title, header, rows, [*_never(before, " before"), *_never(after, " after")])
 
 

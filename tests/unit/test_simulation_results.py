@@ -133,6 +133,18 @@ def test_a_job_that_never_started_is_said(loaded: Loaded) -> None:
     assert group(found, "fraud").waits.p50 is None
 
 
+def test_a_tier_has_no_guarantee_to_borrow_above(results: Results) -> None:
+    report = Report("small", ("fraud:weight=2",), (), results, results, (Run(EVENTS, 1.0, 2, 30),) * 2, 30)
+    tenants, tiers, *_ = report.tables()
+    assert set(tenants.header) - set(tiers.header) == {"borrowed", "lent"}, (
+        "a nought would say that it borrowed nothing"
+    )
+    assert not {"guaranteed", "borrowed", "lent"} & set(report.as_json()["before"]["tiers"][0])
+    header, *rows = report.rows()
+    assert {row[header.index("borrowed")] for row in rows if row[1] == "tier"} == {None}
+    assert all(len(row) == len(tiers.header) for row in tiers.rows)
+
+
 def test_of_two_runs_each_says_what_never_started(loaded: Loaded) -> None:
     found = evaluate(loaded, JOBS[:1], Run((Event(0, Kind.SUBMIT, 0),), 1.0, 0, 0), HOUR)
     report = Report("small", ("fraud:weight=2",), (), found, found, (Run((), 1.0, 2, 30),) * 2, 30)
