@@ -289,6 +289,8 @@ class _Reader:
             and not {"submit", "submit_time", "submitted_time", "creation_time"} & set(there)
         ):
             self._note("no time of submission in the file: jobs are submitted when they started")
+        if "task_name" in there:
+            self._note("a line is a task: those of one job are submitted and start each by itself")
         if "gpu_milli" in there:
             self._note("gpu_milli: a part of a GPU counts as a whole one")
         if "tenant" not in self._columns and "name" in self._columns:

@@ -139,6 +139,7 @@ def test_pai_counts_hundredths_for_each_instance(file: Path, loaded: Loaded, hea
     (job,) = found.jobs
     assert (job.name, job.gpus, job.duration) == ("a1", 3, 301), "a part of a GPU is a whole one here"
     assert any("submitted when they started" in note for note in found.notes)
+    assert any("a line is a task" in note for note in found.notes)
 
 
 def test_philly_is_json_with_attempts(file: Path, loaded: Loaded) -> None:
