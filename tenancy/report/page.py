@@ -336,12 +336,13 @@ def _over_time(course: Course | None, only: str | None) -> Iterator[str]:
     width = len(next(iter(held.values())))
     layers = drawing.layers(held, colours, width)
     yield '<div class="pair">'
-    yield f"<figure><h3>GPUs in use</h3>{drawing.stacked(layers, colours, most, course.hours, limit)}</figure>"
+    used = drawing.stacked(layers, colours, most, course.hours, limit, "GPUs in use by tenant")
+    yield f"<figure><h3>GPUs in use</h3>{used}</figure>"
     sums = [sum(values[at] if at < len(values) else 0.0 for values in lent.values()) for at in range(width)]
     above = drawing.layers(
         {name: list(values) for name, values in lent.items() if len(values) == width}, colours, width
     )
-    chart = drawing.stacked(above, colours, max([1.0, *sums]), course.hours, None)
+    chart = drawing.stacked(above, colours, max([1.0, *sums]), course.hours, None, "GPUs borrowed by tenant")
     yield f"<figure><h3>of these, borrowed</h3>{chart}</figure>"
     yield "</div>"
     if limit:

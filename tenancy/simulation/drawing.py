@@ -43,7 +43,7 @@ def legend(colours: Mapping[str, str]) -> str:
 
 
 def stacked(
-    layers: Mapping[str, Series], colours: Mapping[str, str], most: float, hours: float, limit: float | None
+    layers: Mapping[str, Series], colours: Mapping[str, str], most: float, hours: float, limit: float | None, title: str
 ) -> str:
     """Areas on top of one another over time; a dashed line at `limit`."""
     frame = _Frame(230, most, hours)
@@ -66,7 +66,7 @@ def stacked(
     if limit is not None:
         y = frame.y(limit)
         parts.append(f'<line class="limit" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-    return frame.svg("".join(parts), "GPUs in use by tenant over time")
+    return frame.svg("".join(parts), title)
 
 
 def bars(values: Series, hours: float, most: float, colour: str, title: str) -> str:

@@ -74,7 +74,9 @@ def _body(report: Report) -> Iterator[str]:
     yield drawing.legend(colours)
     yield _pair(
         both,
-        lambda r: drawing.stacked(drawing.layers(r.use, colours, BINS), colours, max(most, 1), r.hours, r.capacity),
+        lambda r: drawing.stacked(
+            drawing.layers(r.use, colours, BINS), colours, max(most, 1), r.hours, r.capacity, "GPUs in use by tenant"
+        ),
         "the dashed line is all there are",
     )
     yield "<h2>Waiting times</h2>"
@@ -83,7 +85,9 @@ def _body(report: Report) -> Iterator[str]:
     lent = max([1.0, *(sum(each) for _, r in both for each in zip(*r.borrowing.values(), strict=True))])
     yield _pair(
         both,
-        lambda r: drawing.stacked(drawing.layers(r.borrowing, colours, BINS), colours, lent, r.hours, None),
+        lambda r: drawing.stacked(
+            drawing.layers(r.borrowing, colours, BINS), colours, lent, r.hours, None, "GPUs borrowed by tenant"
+        ),
         "above the own guarantee",
     )
     yield "<h2>How evenly it is shared</h2>"

@@ -170,6 +170,9 @@ def test_the_page_holds_everything_and_asks_nobody(results: Results) -> None:
     assert not re.search(r"(src|href)=|https?://|@import|<script", text), "one file, no network"
     assert "prefers-color-scheme: dark" in text
     assert text.count("<svg") == 9, "four pairs and the waiting times"
+    assert text.count('"GPUs in use by tenant"') == text.count('"GPUs borrowed by tenant"') == 2, (
+        "said to who cannot see"
+    )
     json.dumps(report.as_json())
     assert len({len(row) for row in report.rows()}) == 1
 
