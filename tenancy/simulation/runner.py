@@ -27,6 +27,10 @@ SILENCE_SECONDS = 0.5
 """After so long without a word about a job Kueue has none."""
 SHORT_SILENCE_SECONDS = 0.02
 """The same where another job of its kind waits in its queue: then Kueue does not try it at all."""
+MOVING_SECONDS = 0.2
+"""Between Kueue's words that it moves who waits and that it has moved some; where it moves none it says nothing."""
+LAST_WORD_SECONDS = 3.0
+"""What Kueue has to start somebody who fits when nothing else is to come: longer than the second that it takes."""
 DAY = 86400
 EVICTED = "EvictedInSimulation"
 """Kueue's own reason follows when it has tried again."""
@@ -118,6 +122,8 @@ class Runner:
         self._quiet = 0
         self._owed = False
         self._moved = False
+        self._moving: float | None = None
+        """Since when Kueue moves those who wait, of which it may find none."""
         self._expect_created: set[int] = set()
         self._expect_finished: set[int] = set()
         self._expect_returned: set[int] = set()
@@ -144,6 +150,8 @@ class Runner:
                 self._look_again()
                 continue
             if not nexts:
+                if self._waiting and self._somebody_fits() and self._roused():
+                    continue
                 break
             self.now = min(nexts)
             while self._ends and self._ends[0][0] == self.now:
@@ -183,6 +191,14 @@ class Runner:
             return True
         limit = self._since + LONGER * self._window
         return next_time > min(limit, limit if self._fitting is None else self._fitting + self._window)
+
+    def _roused(self) -> bool:
+        """Whether Kueue starts somebody yet, when all that is to come is its word."""
+        deadline = time.monotonic() + LAST_WORD_SECONDS
+        while not self._ends and time.monotonic() < deadline:
+            self._settle()
+            time.sleep(POLL_SECONDS)
+        return bool(self._ends)
 
     def _drop_stale(self) -> None:
         while self._ends and (
@@ -343,6 +359,8 @@ class Runner:
     def _rests(self) -> bool:
         if self._expect_created or self._expect_finished or self._expect_returned or self._unseen or self._moved:
             return False
+        if self._moving is not None and time.monotonic() - self._moving < MOVING_SECONDS:
+            return False
         # What the scheduler decided may take a moment to be written.
         if any(self._states[number].starts < count for number, count in self._assumed.items()):
             return False
@@ -427,7 +445,7 @@ class Runner:
             if RESTS in line:
                 self._idle = True
             elif AT_WORK in line:
-                self._idle, self._moved = False, False
+                self._idle, self._moved, self._moving = False, False, None
                 self._heads = int(line.rpartition(b'"headCount":')[2].split(b",", 1)[0])
             elif b'"msg":"Scheduling cycle complete"' in line:
                 self._quiet += 1
@@ -458,9 +476,9 @@ class Runner:
             return True
         if b'"logger":"inadmissible_workload_requeue_worker"' in line:
             if b'"msg":"Attempting to move workloads"' in line:
-                self._owed = False
+                self._owed, self._moving = False, time.monotonic()
             elif b'"msg":"Moved inadmissible workloads in tree"' in line:
-                self._moved, self._quiet = True, 0
+                self._moved, self._moving, self._quiet = True, None, 0
             else:
                 return False
             return True

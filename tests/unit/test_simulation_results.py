@@ -9,11 +9,14 @@ from dataclasses import replace
 import pytest
 
 from tenancy.simulation.changes import changed
+from tenancy.simulation.cluster import AT_WORK, RESTS
 from tenancy.simulation.events import Event, Kind, Run
+from tenancy.simulation.objects import cluster_objects
 from tenancy.simulation.page import page
 from tenancy.simulation.quotas import Quotas
 from tenancy.simulation.report import Report, queued, shortened, time
 from tenancy.simulation.results import BINS, Results, evaluate, jain, lending, percentile
+from tenancy.simulation.runner import MOVING_SECONDS, Runner
 from tenancy.simulation.trace import Job, Trace, must_fit
 from tenancy.spec import Loaded, SpecError
 
@@ -250,3 +253,34 @@ def test_quotas_say_who_could_start_without_an_eviction() -> None:
     assert quotas.fits("lender", "gpu", 8), "what is its own was never anybody else's"
     quotas.use("borrower", "pool", "gpu", -6)
     assert quotas.fits("borrower", "gpu", 7)
+
+
+def said(what: str) -> bytes:
+    return f'{{"logger":"inadmissible_workload_requeue_worker","msg":"{what}"}}'.encode()
+
+
+def test_kueue_does_not_rest_between_moving_and_having_moved(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list(cluster_objects(loaded))
+    runner = Runner(loaded, JOBS, None, made, None)  # ty: ignore[invalid-argument-type]
+    now = 100.0
+    monkeypatch.setattr("tenancy.simulation.runner.time.monotonic", lambda: now)
+    assert runner._rests()
+    runner._log(said("Attempting to move workloads"))
+    assert not runner._rests(), "those who wait may be moved yet, and nobody has looked at them"
+    runner._log(said("Moved inadmissible workloads in tree"))
+    assert not runner._rests(), "they have not been looked at"
+    runner._log(b'{"logger":"scheduler",' + AT_WORK + b',"headCount":1,}')
+    runner._log(b'{"logger":"scheduler",' + RESTS + b"}")
+    assert runner._rests()
+    runner._log(said("Attempting to move workloads"))
+    now += MOVING_SECONDS
+    assert runner._rests(), "there was nobody to move"
+
+
+def test_a_run_waits_for_kueues_last_word(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = Runner(loaded, JOBS, None, list(cluster_objects(loaded)), None)  # ty: ignore[invalid-argument-type]
+    monkeypatch.setattr("tenancy.simulation.runner.LAST_WORD_SECONDS", 0.05)
+    monkeypatch.setattr(runner, "_settle", lambda: None)
+    assert not runner._roused(), "nobody is started"
+    monkeypatch.setattr(runner, "_settle", lambda: runner._ends.append((HOUR, 0, 1)))
+    assert runner._roused()
