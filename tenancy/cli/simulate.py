@@ -19,7 +19,12 @@ from tenancy.cli.common import BAD_INPUT, environment_argument, example, fail, l
 
 if TYPE_CHECKING:
     from tenancy.simulation.report import Report
+    from tenancy.simulation.trace import Trace
     from tenancy.spec import SpecError
+
+MOST_JOBS = 100_000
+"""Of one run: it takes hours."""
+A_DAY = 24
 
 
 @click.command(
@@ -30,8 +35,15 @@ if TYPE_CHECKING:
     "--trace", type=click.Path(path_type=Path), help="CSV of jobs; absent: made from --jobs, --hours, --seed."
 )
 @click.option("--map", "mapped", multiple=True, metavar="NAME=TENANT", help="Which tenant a user of the trace is.")
-@click.option("--jobs", type=click.IntRange(1, 100_000), default=2000, show_default=True, help="Jobs of a made trace.")
-@click.option("--hours", type=click.IntRange(1, 24 * 31), default=24, show_default=True, help="Hours of a made trace.")
+@click.option(
+    "--jobs", type=click.IntRange(1, MOST_JOBS), default=2000, show_default=True, help="Jobs of a made trace."
+)
+@click.option(
+    "--hours",
+    type=click.IntRange(1, 24 * 366),
+    help="Hours of a made trace, 24 unless said; of a file, how much of it is taken.",
+)
+@click.option("--from", "begin", type=click.IntRange(min=0), help="Hour of a file that is the first; 0 unless said.")
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Same seed, same trace.")
 @click.option("--change", "changes", multiple=True, metavar="WHAT", help="Second run: tenant:path=value, or a folder.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write a page to look at.")
@@ -52,7 +64,8 @@ def command(
     trace: Path | None,
     mapped: tuple[str, ...],
     jobs: int,
-    hours: int,
+    hours: int | None,
+    begin: int | None,
     seed: int,
     changes: tuple[str, ...],
     out: Path | None,
@@ -85,9 +98,9 @@ def command(
     try:
         after = changed(loaded, changes) if changes else None
         if trace:
-            found = traces.read(trace, loaded, _mapping(mapped))
+            found = _part(traces.read(trace, loaded, _mapping(mapped)), trace, begin, hours)
         else:
-            made = generate(loaded, jobs, hours, seed)
+            made = generate(loaded, jobs, hours or A_DAY, seed)
             if not made:
                 fail(f"given {environment}, whose tenants have no GPUs; rule: work needs some", BAD_INPUT)
             found = traces.Trace(tuple(made), (f"made with seed {seed}",))
@@ -100,7 +113,8 @@ def command(
             write_trace.write_text(traces.write(found.jobs), "utf-8")
         click.echo(f"{write_trace}: {len(found.jobs)} jobs", err=True)
         return
-    seconds = hours * 3600 if not trace else max(job.submit for job in found.jobs) + 1
+    last = max(job.submit for job in found.jobs) + 1
+    seconds = last if trace and hours is None else (hours or A_DAY) * 3600
     report = _guarded(
         lambda: run_both(
             loaded, after, found, -(-seconds // 3600) * 3600, window, changes, lambda line: click.echo(line, err=True)
@@ -115,6 +129,23 @@ def command(
         click.echo(f"{out}: {out.stat().st_size // 1024} KiB", err=True)
 
 
+def _part(found: Trace, path: Path, begin: int | None, hours: int | None) -> Trace:
+    """The hours of a file that were asked for; more jobs than one run takes end it."""
+    from tenancy.simulation import trace as traces
+
+    if begin is not None or hours is not None:
+        there = found.jobs[-1].submit // 3600 + 1
+        found = traces.cut(found, begin or 0, hours or there)
+        if not found.jobs:
+            given = f"given --from {begin or 0} and {path}, whose last job comes in hour {there - 1}"
+            fail(f"{given}; rule: a trace has jobs; change: ask for hours in which some come", BAD_INPUT)
+    if len(found.jobs) > MOST_JOBS:
+        given = f"given {path} with {len(found.jobs):,} jobs"
+        change = "take a part of it, --from 24 --hours 24 for its second day"
+        fail(f"{given}; rule: a run has at most {MOST_JOBS:,}, which take hours; change: {change}", BAD_INPUT)
+    return found
+
+
 def _window(speed: str) -> int | None:
     if speed == "auto":
         return None
@@ -126,9 +157,11 @@ def _window(speed: str) -> int | None:
 def _idle_options(traced: bool) -> None:
     """What was asked for and would change nothing is a mistake."""
     given = click.get_current_context().get_parameter_source
-    for name, option in (("jobs", "--jobs"), ("hours", "--hours"), ("seed", "--seed")):
+    for name, option in (("jobs", "--jobs"), ("seed", "--seed")):
         if traced and given(name) is ParameterSource.COMMANDLINE:
             fail(f"given {option} with --trace; rule: it is for a made trace; change: drop one of the two", BAD_INPUT)
+    if not traced and given("begin") is ParameterSource.COMMANDLINE:
+        fail("given --from without --trace; rule: a made trace starts at 0; change: name the trace", BAD_INPUT)
     if not traced and given("mapped") is ParameterSource.COMMANDLINE:
         fail("given --map without --trace; rule: it names who is in a trace; change: name the trace", BAD_INPUT)
 

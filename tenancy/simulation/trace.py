@@ -15,7 +15,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,14 @@ class Trace:
     jobs: tuple[Job, ...]
     notes: tuple[str, ...] = ()
     """What was assumed where the file does not say it."""
+
+
+def cut(trace: Trace, begin: int, hours: int) -> Trace:
+    """What of it is submitted in so many hours from hour `begin` on, which becomes the start."""
+    first, last = begin * 3600, (begin + hours) * 3600
+    jobs = tuple(replace(job, submit=job.submit - first) for job in trace.jobs if first <= job.submit < last)
+    note = f"hours {begin} to {begin + hours}: {len(jobs)} of {len(trace.jobs)} jobs, on a cluster that is empty before"
+    return Trace(jobs, (*trace.notes, note))
 
 
 def pods_of(gpus: int, node: int) -> int:

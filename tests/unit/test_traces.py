@@ -370,7 +370,9 @@ def test_a_change_that_is_a_link_is_not_read(loaded: Loaded, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        (["--trace", "{trace}", "--hours", "2"], "given --hours with --trace"),
+        (["--trace", "{trace}", "--jobs", "2"], "given --jobs with --trace"),
+        (["--from", "2"], "given --from without --trace; rule: a made trace starts at 0"),
+        (["--trace", "{trace}", "--from", "2"], "given --from 2 and {trace}, whose last job comes in hour 0; rule: "),
         (["--trace", "{trace}", "--seed", "1"], "given --seed with --trace"),
         (["--map", "u=fraud"], "given --map without --trace"),
         (["--out", "{folder}/none/page.html"], "given --out {folder}/none/page.html; rule: a file that can be written"),
@@ -387,3 +389,26 @@ def test_options_that_cannot_be_met_end_before_anything_starts(
     found = CliRunner().invoke(main, ["simulate", str(loaded.folder), *given])
     assert found.exit_code == 2, found.output
     assert expected.format(trace=file, folder=file.parent) in found.output
+
+
+def test_a_part_of_a_trace_starts_at_its_first_hour(file: Path, loaded: Loaded) -> None:
+    lines = "".join(f"{hour * 3600 + 60},fraud,1,600\n" for hour in range(5))
+    file.write_text(f"submit,tenant,gpus,duration\n{lines}", "utf-8")
+    part = trace.cut(trace.read(file, loaded), 2, 2)
+    assert [job.submit for job in part.jobs] == [60, 3660]
+    assert part.notes[-1] == "hours 2 to 4: 2 of 5 jobs, on a cluster that is empty before"
+
+
+def test_more_jobs_than_a_run_takes_are_refused_and_a_part_of_them_is_not(
+    file: Path, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenancy.cli.simulate.MOST_JOBS", 3)
+    lines = "".join(f"{hour * 3600},fraud,1,600\n" for hour in range(5))
+    file.write_text(f"submit,tenant,gpus,duration\n{lines}", "utf-8")
+    part = file.with_name("part.csv")
+    asked = ["simulate", str(loaded.folder), "--trace", str(file), "--write-trace", str(part)]
+    refused = CliRunner().invoke(main, asked)
+    assert refused.exit_code == 2
+    assert f"given {file} with 5 jobs; rule: a run has at most 3" in refused.stderr
+    assert CliRunner().invoke(main, [*asked, "--hours", "3"]).exit_code == 0
+    assert len(part.read_text("utf-8").splitlines()) == 4
