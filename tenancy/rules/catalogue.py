@@ -210,7 +210,7 @@ _ALL = (
     ),
     Rule(
         "queue-01",
-        "a queue has at most 64 pools, 64 resources and 512 amounts of them",
+        "a queue has at most 64 pools, 64 resources and 512 amounts of them, and devices have 16 classes",
         "Kueue refuses a queue with more than that",
         "open fewer pools to the tenant, or give it fewer flavors",
         _MEDIUM,

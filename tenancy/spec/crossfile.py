@@ -283,6 +283,8 @@ MOST_FLAVORS = 64
 """Of one queue, and as many resources: Kueue v0.19 `ResourceGroup`."""
 MOST_AMOUNTS = 512
 """Of one queue, flavors times resources: its webhook."""
+MOST_CLASSES = 16
+"""Of devices, in Kueue's own configuration: it does not start with more (`validateDeviceClassMappings`)."""
 
 
 def _resources(environment: Environment, flavors: Collection[str]) -> int:
@@ -302,8 +304,10 @@ def _organisation(environment: Environment) -> Iterator[Found]:
     if pools > MOST_FLAVORS:
         given = f"{pools} pools with GPUs, all of them the organisation's"
         yield ENVIRONMENT, broken(("pools",), "queue-01", given, change)
-    if (resources := _resources(environment, environment.flavors)) > MOST_FLAVORS:
-        given = f"{resources} resources of {MOST_FLAVORS}, all of them the organisation's"
+    by_claim = environment.devices_by_claim
+    most, what = (MOST_CLASSES, "classes of devices") if by_claim else (MOST_FLAVORS, "resources")
+    if (resources := _resources(environment, environment.flavors)) > most:
+        given = f"{resources} {what} of {most}, all of them the organisation's"
         yield ENVIRONMENT, broken(("flavors",), "queue-01", given, f"declare fewer flavors, {change}")
 
 

@@ -232,7 +232,7 @@ ROWS = (
     Row("one flavor in two groups", QUEUE, lambda o: o["spec"]["resourceGroups"][1]["flavors"][0].update(name="any.pool"), "Duplicate", Input(ENV, "  train: {inst", "  any.pool: {inst", "name-01", "pools.any.pool")),
     Row("65 flavors", QUEUE, lambda o: many_flavors(o, 65), "64", Input(ENV, "  serve:\n", more_pools(62), "queue-01", "pools")),
     Row("65 flavors of a cohort", ROOT, lambda o: many_flavors(o, 65), "64", Input(ENV, "  serve:\n", more_pools(62), "queue-01", "pools")),
-    Row("65 resources", ROOT, lambda o: many_resources(o, 65), "64", "queue-01, by claim alone: there are no 63 names of slices"),
+    Row("65 resources", ROOT, lambda o: many_resources(o, 65), "64", "there are no 63 names of slices, and by claim at most 16 classes: queue-01"),
     Row("513 amounts", QUEUE, many_amounts, "must be ≤ 512", "queue-01: test_a_queue_has_at_most_512_amounts"),
     Row("reclaims nothing and borrows by force", QUEUE, lambda o: o["spec"]["preemption"].update(reclaimWithinCohort="Never", borrowWithinCohort={"policy": "LowerPriority"}), "reclaimWithinCohort=Never and borrowWithinCohort.Policy!=Never", CONSTANT),
     Row("a preference between what is not tried", QUEUE, lambda o: o["spec"]["flavorFungibility"].update(preference="BorrowingOverPreemption"), "preference can only be set when", CONSTANT),

@@ -444,9 +444,9 @@ def test_a_queue_has_at_most_512_amounts(spec: Any, pools: int, refused: bool) -
         assert "52 pools x 10 resources = 520 amounts of 512" in spec.problem().given
 
 
-@pytest.mark.parametrize(("flavors", "refused"), [(62, True), (61, False)])
-def test_the_organisation_has_at_most_64_resources(spec: Any, flavors: int, refused: bool) -> None:
-    """By claim each flavor is one; these are three with the files' own."""
+@pytest.mark.parametrize(("flavors", "refused"), [(14, True), (13, False)])
+def test_devices_have_at_most_16_classes(spec: Any, flavors: int, refused: bool) -> None:
+    """Kueue does not start with more. By claim each flavor is one; these are three with the files' own."""
     profiles = [(board, profile) for board, found in BOARDS.items() for profile in found.profiles]
     more = [pair for pair in profiles if pair != ("a100-40gb", "1g.5gb")][:flavors]
     spec.edit(ENV, "  cni: vpc-cni", "  cni: vpc-cni\n  devices: dra")
@@ -458,6 +458,7 @@ def test_the_organisation_has_at_most_64_resources(spec: Any, flavors: int, refu
     found = [(problem.id, problem.field) for problem in spec.problems()]
     assert len(more) == flavors
     assert found == ([("queue-01", "flavors")] if refused else [])
+    assert not refused or "17 classes of devices of 16" in spec.problem().given
 
 
 def test_a_share_that_one_of_two_tiers_may_borrow_for_stands(spec: Any) -> None:
