@@ -682,6 +682,20 @@ def test_a_pool_that_gets_efa_gets_another_flavor(spec: SpecFolder) -> None:
     assert "far" in of(plan_of(spec), "ResourceFlavor")
 
 
+@pytest.mark.parametrize("asked", [True, False], ids=["nodes are asked for", "they come with pods"])
+def test_a_pool_with_efa_that_scales_has_a_topology_only_where_nodes_are_asked_for(
+    spec: SpecFolder, asked: bool
+) -> None:
+    """Kueue places pods on nodes that are there: the pool would never grow beyond its minimum."""
+    spec.edit(ENV, "  serve:\n", f"  far: {EFA.replace('nodes: 2', 'nodes: {min: 1, max: 4}')}\n  serve:\n")
+    if asked:
+        spec.add(ENV, "queues: {provisioning-class: check-capacity.autoscaling.x-k8s.io}\n")
+    plan = plan_of(spec)
+    assert (TOPOLOGY in of(plan, "Topology")) is asked
+    assert flavors(cluster_queue(plan, "fraud--batch"))[0] == ("far.eks-network" if asked else "far")
+    assert machine_resources(spec.load().environment)["cpu"] == (CORES if asked else "cpu")
+
+
 def test_beside_a_topology_machines_have_names_that_no_pod_asks_for(spec: SpecFolder) -> None:
     """And the same amounts: CPU in thousandths, memory in bytes."""
     spec.edit(ENV, "  serve:\n", "  far: {instance: p4d.24xlarge, nodes: 4}\n  serve:\n")
