@@ -140,7 +140,7 @@ def _fake_node(environment: Environment, name: str, pool: Pool, number: int) -> 
                 **node_labels(name, pool),
                 "kubernetes.io/arch": pool.machine.architecture,
                 **zone,
-                **(_place(name, number) if pool.efa else {}),
+                **(_place(name, number) if pool.efa and pool.tells_its_place else {}),
                 words.LAB_NODE: "node",
             },
             "annotations": {"kwok.x-k8s.io/node": "fake"},

@@ -359,10 +359,10 @@ def platform_queues(
 
 
 def _has_topology(environment: Environment, pool: Pool) -> bool:
-    # Kueue places no pods with claims of devices, and places others on nodes that are there: nobody would ever ask for
-    # the next one, unless a ProvisioningRequest does first.
+    # Kueue places no pods with claims of devices, and the others on nodes that are there and have all of the labels.
+    # Nobody would ever ask for one more, unless a ProvisioningRequest does first.
     there = not pool.scales or environment.queues.provisioning_class is not None
-    return pool.efa and there and not environment.devices_by_claim
+    return pool.efa and pool.tells_its_place and there and not environment.devices_by_claim
 
 
 def machine_resources(environment: Environment) -> dict[str, str]:

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 from tenancy.catalog import boards, gpus, nodes
 from tenancy.catalog.account import EARLIEST_BLOCK, LONGEST_BLOCK, MOST_AT_ONCE
 from tenancy.catalog.days import today
-from tenancy.catalog.instances import MACHINES, NOT_NVIDIA, Instance
+from tenancy.catalog.instances import IN_NETWORK, MACHINES, NOT_NVIDIA, Instance
 from tenancy.catalog.versions import ami_release_misfit
 from tenancy.spec.base import (
     Count,
@@ -356,6 +356,11 @@ class Pool(Spec):
     @property
     def machine(self) -> Instance:
         return MACHINES[self.instance]
+
+    @property
+    def tells_its_place(self) -> bool:
+        """Whether labels of its nodes say where in the network they are."""
+        return IN_NETWORK.match(self.instance) is not None
 
     @property
     def most_pods(self) -> int:

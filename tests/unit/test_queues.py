@@ -19,7 +19,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.plan import Plan, make_plan
 from tenancy.plan.kueue import configuration
 from tenancy.plan.model import Object
-from tenancy.plan.pools import node_allocatable, node_taints
+from tenancy.plan.pools import fake_nodes, node_allocatable, node_taints
 from tenancy.plan.priorities import priorities
 from tenancy.plan.queues import (
     ANY_POOL,
@@ -694,6 +694,21 @@ def test_a_pool_with_efa_that_scales_has_a_topology_only_where_nodes_are_asked_f
     assert (TOPOLOGY in of(plan, "Topology")) is asked
     assert flavors(cluster_queue(plan, "fraud--batch"))[0] == ("far.eks-network" if asked else "far")
     assert machine_resources(spec.load().environment)["cpu"] == (CORES if asked else "cpu")
+
+
+@pytest.mark.parametrize(
+    ("instance", "board", "told"),
+    [("g5.48xlarge", "a10g", False), ("p5.4xlarge", "h100-80gb", False), ("p5.48xlarge", "h100-80gb", True)],
+)
+def test_a_pool_whose_nodes_do_not_tell_their_place_has_no_topology(
+    spec: SpecFolder, instance: str, board: str, told: bool
+) -> None:
+    """Kueue takes nodes with all labels of a topology alone: it would place nothing there, whoever is promised it."""
+    spec.edit(ENV, "  l4-shared:", f"  more: {{gpu: {board}}}\n  l4-shared:")
+    spec.edit(ENV, "  serve:\n", f"  far: {EFA.replace('p4d.24xlarge', instance)}\n  serve:\n")
+    assert (TOPOLOGY in of(plan_of(spec), "Topology")) is told
+    (node, _) = [item for item in fake_nodes(spec.load().environment) if item["metadata"]["name"].startswith("far-")]
+    assert any(label in node["metadata"]["labels"] for label in TOPOLOGY_LEVELS) is told
 
 
 def test_beside_a_topology_machines_have_names_that_no_pod_asks_for(spec: SpecFolder) -> None:
