@@ -471,8 +471,9 @@ def tenant_queues(environment: Environment, tenant: Tenant, share: Share, ledger
             "resourceGroups": _groups(
                 environment, mine, resources, own, borrowingLimit=more, lendingLimit=lent if alone else own
             ),
-            # Idle GPUs of a better pool before those of the next, and free ones anywhere before somebody is evicted.
-            "flavorFungibility": {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor"},
+            # What is promised in any pool before what others lend in a better one: who borrows may be evicted. And free
+            # GPUs anywhere before somebody is.
+            "flavorFungibility": {"whenCanBorrow": "TryNextFlavor", "whenCanPreempt": "TryNextFlavor"},
             "preemption": {
                 "withinClusterQueue": "LowerPriority",
                 # Whoever lends gets it back, from work of any priority.

@@ -376,7 +376,7 @@ def test_whoever_lends_gets_it_back_from_anybody(plan: Plan) -> None:
 def test_free_gpus_anywhere_come_before_somebodys_eviction(plan: Plan) -> None:
     for queue in of(plan, "ClusterQueue").values():
         fungible = queue["spec"]["flavorFungibility"]
-        assert fungible == {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor"}
+        assert fungible == {"whenCanBorrow": "TryNextFlavor", "whenCanPreempt": "TryNextFlavor"}
 
 
 # Amounts
