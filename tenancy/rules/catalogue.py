@@ -833,7 +833,7 @@ _ALL = (
     Rule(
         "kueue-19",
         "with fair sharing nobody preempts in order to borrow",
-        "the two decide against each other who gives way, and Kueue refuses the pair",
+        "with fair sharing the shares decide who gives way: Kueue takes the field and never reads it",
         "drop borrowWithinCohort, or fairSharing from Kueue's configuration",
         _MEDIUM,
     ),
