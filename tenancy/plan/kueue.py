@@ -32,8 +32,12 @@ def configuration(environment: Environment) -> dict[str, Any]:
         "kind": "Configuration",
         "namespace": words.QUEUE_NAMESPACE,
         "health": {"healthProbeBindAddress": ":8081"},
-        # None by LocalQueue: for those, each admission goes through every LocalQueue and all that waits in its queue.
-        "metrics": {"bindAddress": ":8443", "enableClusterQueueResources": True},
+        "metrics": {
+            "bindAddress": ":8443",
+            "enableClusterQueueResources": True,
+            # For those each admission goes through every LocalQueue and all that waits in its queue. Absent: it does.
+            "localQueueMetrics": {"enable": False},
+        },
         "webhook": {"port": 9443},
         "leaderElection": {"leaderElect": True, "resourceName": "c1f6bfd2.kueue.x-k8s.io"},
         "controller": {

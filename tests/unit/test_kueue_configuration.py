@@ -41,6 +41,11 @@ def test_kueue_starts_with_it(environment: Environment) -> None:
     assert judges.kueue(configuration(environment)) == []
 
 
+def test_nothing_is_counted_by_local_queue(environment: Environment) -> None:
+    """Each admission would go through all of them. Without a word Kueue counts them (`SetDefaults_Configuration`)."""
+    assert configuration(environment)["metrics"]["localQueueMetrics"] == {"enable": False}
+
+
 @pytest.mark.parametrize("stack", ["bank", "local"])
 def test_kueue_starts_with_that_of_every_example(stack: str) -> None:
     assert judges.kueue(configuration(load(STACKS / stack).environment)) == []
