@@ -80,6 +80,11 @@ WRONG: list[tuple[str, Any, str]] = [
     ("waitForPodsReady.requeuingStrategy.timestamp", "Never", "timestamp"),
     ("resources.transformations", [{"input": "a", "strategy": "Keep"}], "strategy"),
     ("resources.transformations", [{"input": "a", "strategy": "Retain"}] * 2, "Duplicate"),
+    (
+        "resources.deviceClassMappings",
+        [{"name": f"x/{i}", "deviceClassNames": [f"{i}"]} for i in range(17)],
+        "at most 16",
+    ),
     ("objectRetentionPolicies.workloads.afterFinished", "-1m", "afterFinished"),
 ]
 
