@@ -68,11 +68,11 @@ def explain(api: Api, namespace: str, kind: str, name: str) -> Explanation:
         said, sentence = reserved["message"], "Its GPUs are set aside; it waits for machines to be made."
     elif _holds(conditions, "Evicted") and not (found.get("spec") or {}).get("active", True):
         said = conditions["Evicted"]["message"]
-        return Explanation("evicted", f"{_evicted(conditions['Evicted'])} It does not come back by itself.", said, None)
+        return Explanation("evicted", f"{evicted(conditions['Evicted'])} It does not come back by itself.", said, None)
     else:
         sentence = waits(said)
     if _holds(conditions, "Evicted"):
-        return Explanation("evicted", f"{_evicted(conditions['Evicted'])} {sentence}", said, ahead)
+        return Explanation("evicted", f"{evicted(conditions['Evicted'])} {sentence}", said, ahead)
     return Explanation("waits", sentence, said, ahead)
 
 
@@ -282,11 +282,20 @@ _EVICTED: Mapping[str, str] = {
 }
 
 
-def _evicted(condition: Object) -> str:
+_PREEMPTED: Mapping[str, str] = {
+    "prioritization in the ClusterQueue": "More urgent work of its own tenant took its place.",
+    "Fair Sharing within the cohort": "It ran on borrowed GPUs, which went to who holds less for its weight.",
+}
+"""By Kueue's `HumanReadablePreemptionReasons`; the names of queues stand in the same message."""
+
+
+def evicted(condition: Object) -> str:
+    """Why, in a sentence."""
     if condition["reason"] == "Preempted":
-        said = condition.get("message", "")
-        if "ClusterQueue" in said and "cohort" not in said.lower():
-            return "More urgent work of its own tenant took its place."
+        why = condition.get("message", "").partition("due to ")[2]
+        for reason, sentence in _PREEMPTED.items():
+            if why.startswith(reason):
+                return sentence
         return "It ran on borrowed GPUs, and their owner called them back."
     return _EVICTED.get(condition["reason"], f"It was evicted ({condition['reason']}).")
 

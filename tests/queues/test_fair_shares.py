@@ -71,6 +71,8 @@ def test_what_becomes_idle_is_shared_by_the_departments_weights(scene: Scene) ->
     scene.until_held("pricing", 8)
     until(lambda: sum(scene.evictions(scene.space("pricing")).values()) == 4, "four evictions")
     assert scene.evictions(scene.space("fraud")) == {}
+    said = "It ran on borrowed GPUs, which went to who holds less for its weight."
+    assert scene.until_said(scene.space("pricing"), min(scene.evictions()), said).startswith(said)
 
 
 def test_who_comes_late_gets_its_share_by_as_many_evictions_as_admissions(scene: Scene) -> None:
