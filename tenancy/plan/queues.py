@@ -160,7 +160,9 @@ def shares(environment: Environment, tenants: Sequence[Tenant]) -> dict[str, Sha
 def _share_out(environment: Environment, tenant: Tenant, flavor: str, share: Share, most: Mapping[str, int]) -> None:
     wanted = tenant.gpus[flavor]
     left = wanted.lend_up_to or 0 if wanted.sharing.lends else 0
-    for pool in pools_of(environment, flavor, tenant.tenant, tenant.tiers):
+    # What others may use before what is the tenant's alone, where nobody could borrow it.
+    lendable = pools_of(environment, flavor, tenant.tenant, tenant.tiers)
+    for pool in sorted(lendable, key=lambda name: environment.pools[name].sole_tenant is not None):
         if lent := min(left, share.guaranteed(pool, flavor)):
             share.lent.setdefault(pool, {})[flavor] = lent
             left -= lent

@@ -356,6 +356,14 @@ def test_a_tier_that_does_not_borrow_borrows_nothing_of_anything(spec: SpecFolde
     assert amounts(cluster_queue(plan, "fraud--batch"), "borrowingLimit")["train", GPU] == 16
 
 
+def test_what_is_lent_stands_first_in_pools_that_others_may_use(spec: SpecFolder) -> None:
+    """Of 16 in a pool of its own and 16 in one for everybody fraud lends 8: those that somebody could borrow."""
+    spec.edit(ENV, "  serve:\n", f"  far: {EFA}\n  serve:\n")
+    spec.edit(FRAUD, "a100: {guaranteed: 16", "a100: {guaranteed: 32")
+    lent = amounts(named(plan_of(spec), "Cohort", "tenant--fraud"), "lendingLimit")
+    assert (lent["far.eks-network", GPU], lent["train", GPU]) == (0, 8)
+
+
 def test_the_cpu_of_what_is_borrowed_in_one_of_two_pools_is_counted_once(spec: SpecFolder) -> None:
     spec.edit(ENV, "  serve:\n", "  also: {instance: p4d.24xlarge, nodes: 4}\n  serve:\n")
     cohort = named(plan_of(spec), "Cohort", "tenant--fraud")
