@@ -14,6 +14,43 @@ _AWS_NAMES = (".amazonaws.com", ".amazonaws.com.cn")
 
 
 def notes(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Mistake]:
+    """All that is to be known, in the environment's file."""
+    yield from _unreached(environment, tenants)
+    yield from _never_started(environment, tenants)
+
+
+def _never_started(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Mistake]:
+    """Parts whose queue has nothing: CPU and memory come with GPUs, or with pools that have none."""
+    if not environment.queued:
+        return
+    empty = [
+        tenant.namespace_name(namespace)
+        for tenant in tenants
+        for namespace in tenant.namespaces
+        if not _starts(environment, tenant, tenant.tier_of(namespace))
+    ]
+    if empty:
+        given = f"none without GPUs that admits {some(empty)}, whose queue holds no GPU and borrows none"
+        rule = "work starts where its queue has CPU and memory: they come with GPUs, or with pools that have none"
+        change = "add a pool without GPUs, open one to them, or let them hold or borrow GPUs"
+        yield Mistake(("pools",), given, rule, change)
+
+
+def _starts(environment: Environment, tenant: Tenant, tier: str) -> bool:
+    """Whether a tenant's queue of a tier has anything, of its own or borrowed."""
+    mine = frozenset({tier})
+    open_pools = [name for name, pool in environment.pools.items() if pool.admits(tenant.tenant, mine)]
+    if any(not environment.pools[name].machine.gpus for name in open_pools):
+        return True
+    parts = [namespace for namespace in tenant.namespaces if tenant.tier_of(namespace) == tier]
+    if any(count for part in parts for count in tenant.held_in(part).values()):
+        return True
+    yielded = {flavor for name in open_pools for flavor in environment.flavors_of(name)}
+    some_gpus = any(share.guaranteed or share.borrow_up_to for f, share in tenant.gpus.items() if f in yielded)
+    return environment.tiers[tier].borrows and some_gpus
+
+
+def _unreached(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Mistake]:
     """Grants of buckets whose holders' pods have no way to S3."""
     network = environment.aws.network
     if not environment.aws.enabled or network.service_ranges:

@@ -92,6 +92,27 @@ def test_a_note_is_told_to_machines(spec: Any) -> None:
     assert [note["field"] for note in answer["notes"]] == ["aws.network.service-ranges"]
 
 
+@pytest.mark.parametrize(
+    ("part", "pools", "noted"),
+    [
+        ("{name: nightly}", "", False),
+        ("{name: nightly, tier: calm}", "", True),
+        ("{name: nightly, tier: calm}", "  cpu: {instance: m7i.4xlarge, nodes: 1}\n", False),
+        ("{name: nightly, tier: calm}", "  cpu: {instance: m7i.4xlarge, nodes: 1, tiers: [batch]}\n", True),
+    ],
+    ids=["may use its tenant's GPUs", "has nothing", "has machines", "has machines of another tier"],
+)
+def test_a_part_whose_queue_has_nothing_is_told(spec: Any, part: str, pools: str, noted: bool) -> None:
+    """A queue's CPU comes with GPUs, or with pools without: its work would wait for ever."""
+    spec.edit("environment.yaml", "tiers:\n", "tiers:\n  calm: {priority: 5, borrows: false, interruptible: true}\n")
+    spec.edit("environment.yaml", "  serve:\n", f"{pools}  serve:\n")
+    spec.add("tenants/research.yaml", f"namespaces: [main, {part}]\n")
+    result = run("validate", spec.path)
+    assert result.exit_code == 0
+    assert ("research--nightly, whose queue holds no GPU and borrows none" in result.stderr) is noted
+    assert result.stderr.count("note: ") == noted
+
+
 def test_the_example_of_a_bank_has_a_way_to_its_buckets() -> None:
     assert run("validate", "bank").stderr == ""
 

@@ -50,6 +50,7 @@ def files(spec: SpecFolder) -> dict[str, bytes]:
 
 
 def test_the_shortest_command_makes_a_tenant_that_validates(spec: SpecFolder) -> None:
+    spec.edit("environment.yaml", "  serve:\n", "  cpu: {instance: m7i.4xlarge, nodes: 1}\n  serve:\n")
     found = made(spec)
     assert (found.owner.name, found.department, found.tier, found.team) == (
         *("scoring-leads", "research", "batch"),
@@ -92,8 +93,14 @@ def test_who_asks_for_a_bucket_that_it_has_no_way_to_is_told(
     spec.edit("environment.yaml", "  cni: vpc-cni\n", ON_AWS)
     result = make(spec, *options)
     assert result.exit_code == 0
-    assert result.stderr.count("environment.yaml:") == noted
+    assert result.stderr.count("aws.network.service-ranges:") == noted
     assert result.stderr.count("given none, and grants of buckets to scoring, who") == noted
+
+
+def test_who_asks_for_no_gpus_where_all_machines_have_some_is_told(spec: SpecFolder) -> None:
+    result = make(spec)
+    assert result.exit_code == 0
+    assert "none without GPUs that admits scoring--main, whose queue holds no GPU" in result.stderr
 
 
 @pytest.mark.parametrize(
