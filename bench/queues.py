@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from bench.processors import used
 from tenancy.catalog import vocabulary as words
@@ -30,16 +30,10 @@ TENANTS = 200
 BACKLOG = 20_000
 
 
-class Size(NamedTuple):
-    lenders: int
-    """Tenants who lend all they have and submit last, one after another: what takes less than a tenth of a second is
-    asked for more often."""
-    rounds: int
-    """A backlog that is admitted within seconds is admitted more often."""
-
-
-CLUSTERS = {80: Size(9, 5), 625: Size(3, 3)}
-"""By nodes of 8 GPUs: 640 and 5,000 in all."""
+ROUNDS = 3
+CLUSTERS = {80: 9, 625: 3}
+"""Nodes of 8 GPUs, 640 and 5,000 in all, and the number of tenants who lend all they have and submit last, one after
+another: what takes less than a tenth of a second is asked for more often."""
 BAR = 1.1
 """What our queues may take at most of what those by hand take that promise the same: admissions and reclaim."""
 TIER, POOL = "batch", "train"
@@ -117,7 +111,6 @@ def _median(runs: list[Figures]) -> Figures:
 
 def measure() -> str:
     """The rows of the section, as Markdown."""
-    lenders, rounds = (" and ".join(map(str, each)) for each in zip(*CLUSTERS.values(), strict=True))
     rows = [
         f"{TENANTS} tenants, {BACKLOG:,} workloads of one GPU that wait when the queues open. By hand: one cohort, a "
         "queue for each tenant with the limits of the generated one, Kueue's default configuration. As promised: with "
@@ -130,19 +123,20 @@ def measure() -> str:
         "",
         "Reclaim: until what is lent is back, when a tenant who lends all it has asks for all that it is promised, "
         f"while everybody else holds the rest and Kueue has been at rest for {QUIET:.0f} s, or for {PATIENCE:.0f} s "
-        f"has not come to rest; medians of {lenders} tenants, one after another. Medians of {rounds} rounds, one of "
+        f"has not come to rest; medians of {' and '.join(map(str, CLUSTERS.values()))} tenants, one "
+        f"after another. Medians of {ROUNDS} rounds, one of "
         "each kind after another. Ratios are what the generated queues take to what the row takes; processors: seconds "
         f"that {', '.join(PROCESSES[:-1])} and {PROCESSES[-1]} use for 1,000 admissions.",
         "",
         "| GPUs | queues | admissions a second | ratio | processors, s | ratio | reclaim, s | ratio |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for nodes, size in CLUSTERS.items():
+    for nodes, lenders in CLUSTERS.items():
         runs: dict[str, list[Figures]] = {kind: [] for kind in KINDS}
-        for number in range(size.rounds):
+        for number in range(ROUNDS):
             # Who begins alternates: what a machine does to the first it does to each.
             for kind in KINDS[number % len(KINDS) :] + KINDS[: number % len(KINDS)]:
-                runs[kind].append(_run(nodes, kind, size.lenders))
+                runs[kind].append(_run(nodes, kind, lenders))
                 print(f"queues: {nodes * 8:,} GPUs, {kind}: {runs[kind][-1]}", file=sys.stderr, flush=True)
         found = {kind: _median(each) for kind, each in runs.items()}
         ours = found[GENERATED]

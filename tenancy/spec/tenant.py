@@ -136,7 +136,9 @@ class GpuShare(Spec):
     guaranteed: Count = Field(description="Always there when called in.")
     sharing: Preset = Field(Preset.STRICT, description="What happens with the idle rest.")
     lend_up_to: Count | None = Field(None, description="Lent at most; absent: nothing.")
-    borrow_up_to: Count | None = Field(None, description="Borrowed on top of the guarantee at most, of each pool; absent: nothing.")
+    borrow_up_to: Count | None = Field(
+        None, description="Borrowed on top of the guarantee at most, of each pool; absent: nothing."
+    )
 
     def mistakes(self) -> Iterator[Mistake]:
         if self.lend_up_to is not None:
