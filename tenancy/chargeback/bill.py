@@ -62,6 +62,9 @@ SUMMED = tuple(dict.fromkeys(name for of in AMORTISED.values() for name in of))
 MOST = 10**9
 """Dollars that one line can cost."""
 NANO = 10**9
+_MACHINES = "BoxUsage|SpotUsage|Reservation|CapacityBlock|DedicatedUsage|DedicatedRes|UnusedBox|UnusedDed"
+"""Usage types of instances and of what is reserved for them: AWS Data Exports user guide, "Monitoring your On-Demand
+capacity reservations"."""
 
 
 class Bill(NamedTuple):
@@ -325,9 +328,7 @@ def _letters(key: str) -> str:
 
 
 def _compute(row: Mapping[str, Any]) -> bool:
-    return row["line_item_product_code"] == "AmazonEC2" and bool(
-        re.search(r"BoxUsage|SpotUsage|Reservation|CapacityBlock|DedicatedUsage", row["line_item_usage_type"])
-    )
+    return row["line_item_product_code"] == "AmazonEC2" and bool(re.search(_MACHINES, row["line_item_usage_type"]))
 
 
 def _purchase(row: Mapping[str, Any]) -> str:
@@ -337,7 +338,7 @@ def _purchase(row: Mapping[str, Any]) -> str:
     if "CapacityBlock" in usage:
         return Bought.CAPACITY_BLOCK
     # Of an on-demand capacity reservation: what it ran, and what of it nobody ran.
-    return Bought.RESERVATION if "Reservation" in usage or "UnusedBox" in usage else Bought.ON_DEMAND
+    return Bought.RESERVATION if re.search("Reservation|DedicatedRes|Unused", usage) else Bought.ON_DEMAND
 
 
 def _category(row: Mapping[str, Any]) -> str:

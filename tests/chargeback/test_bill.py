@@ -110,6 +110,17 @@ def test_what_a_reservation_runs_is_on_demand_on_the_bill(loaded: Loaded, tmp_pa
     assert dollars(found, "reservation") == 20
 
 
+@pytest.mark.parametrize("usage", ["UnusedBox", "UnusedDed"])
+def test_what_nobody_ran_of_a_capacity_reservation_is_the_pools(loaded: Loaded, tmp_path: Path, usage: str) -> None:
+    rows = [
+        {"line_item_unblended_cost": 24.0, "tags": POOL},
+        {"line_item_usage_type": f"EUC1-{usage}:p4d.24xlarge", "line_item_unblended_cost": 8.0, "tags": POOL},
+    ]
+    found = with_bill(loaded, cur(tmp_path / "c.parquet", *rows))
+    assert dollars(found) == 32
+    assert dollars(found, "train") == 32, "not the platform's, which all tenants would pay"
+
+
 def test_a_pool_on_the_bill_of_which_no_node_was_seen_is_named(loaded: Loaded, tmp_path: Path) -> None:
     rows = [
         {"line_item_unblended_cost": 20.0, "tags": POOL},
