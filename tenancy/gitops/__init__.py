@@ -50,6 +50,11 @@ WAVE, SYNC = "argocd.argoproj.io/sync-wave", "argocd.argoproj.io/sync-options"
 KEPT = "kustomize.toolkit.fluxcd.io/prune"
 ACCESS = "20-access.yaml"
 FOLDER = "gitops"
+_WALLS = {
+    *("Namespace", "ResourceQuota", "LimitRange"),
+    # The guards, and the fences: both only refuse.
+    *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "CiliumClusterwideNetworkPolicy"),
+}
 _LABEL, _WORKSPACE = 63, 63 - len("-workspace-0")
 """Characters of a name: Flux writes a Kustomization's as a label, the operator calls a pod by its Stack's."""
 _ARGO, _FLUX, _OPERATOR = "argocd", "flux-system", "pulumi-system"
@@ -87,7 +92,7 @@ def _in_wave(item: Object, number: int) -> Object:
 def _stays(item: Object) -> bool:
     """A namespace goes with all that is in it, and has its walls while it is there: both are a person's to remove."""
     denies = item["kind"] == "NetworkPolicy" and item["metadata"]["name"] == DEFAULT_DENY
-    return denies or item["kind"] in {"Namespace", "ResourceQuota", "LimitRange"}
+    return denies or item["kind"] in _WALLS
 
 
 def _annotated(item: Object, more: Mapping[str, str]) -> Object:

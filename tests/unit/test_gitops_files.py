@@ -85,18 +85,34 @@ def test_all_of_the_platform_is_before_any_tenant_and_bindings_are_last(plan: Pl
 
 
 WALLS = {"Namespace", "ResourceQuota", "LimitRange", "NetworkPolicy default-deny"}
-
-
-@pytest.mark.parametrize(
+FENCE = "CiliumClusterwideNetworkPolicy"
+STAYS = pytest.mark.parametrize(
     ("tool", "annotation", "value"), [(Tool.ARGO, SYNC, "Prune=false,Delete=false"), (Tool.FLUX, KEPT, "disabled")]
 )
+
+
+@STAYS
+def test_guards_and_fences_stay_when_a_file_of_the_platforms_goes(
+    tool: Tool, annotation: str, value: str, plan: Plan
+) -> None:
+    items = [item for path, item in of_cluster(objects(plan, tool)) if path.startswith("platform/")]
+    walls = [i for i in items if i["kind"].startswith("ValidatingAdmissionPolicy") or i["kind"] == FENCE]
+    assert len(walls) == len([*plan.platform.guards, *plan.platform.witness, *plan.platform.fences])
+    for item in walls:
+        name = f"{item['kind']} {item['metadata']['name']}"
+        assert item["metadata"].get("annotations", {}).get(annotation) == value, f"{name} would be pruned"
+
+
+@STAYS
 def test_walls_stay_when_a_file_goes_and_doors_do_not(tool: Tool, annotation: str, value: str, plan: Plan) -> None:
     items = [item for path, item in of_cluster(objects(plan, tool)) if path.startswith("tenants/")]
     kept = [item for item in items if annotation in item["metadata"].get("annotations", {})]
     assert {item["metadata"]["annotations"][annotation] for item in kept} == {value}
     told = {f"{i['kind']} {i['metadata']['name']}" if i["kind"] == "NetworkPolicy" else i["kind"] for i in kept}
-    assert told == WALLS
-    once = [item for item in kept if "scopeSelector" not in item.get("spec", {})]
+    assert told == {*WALLS, FENCE}
+    fences = [item for item in kept if item["kind"] == FENCE]
+    assert len(fences) == sum(len(tenant.fences) for tenant in plan.tenants)
+    once = [item for item in kept if item["kind"] != FENCE and "scopeSelector" not in item.get("spec", {})]
     assert len(once) == sum(item["kind"] == "Namespace" for item in items) * len(WALLS)
     assert all(item["kind"] != "RoleBinding" for item in kept)
 
