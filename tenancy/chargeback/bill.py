@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +27,8 @@ from tenancy.plan.prices import MICRO
 from tenancy.rules.catalogue import Violation
 from tenancy.spec.costs import Bought, Kind
 
-UNBLENDED = "line_item_unblended_cost"
+UNBLENDED, NET = "line_item_unblended_cost", "line_item_net_unblended_cost"
+"""Before and after discounts of a contract; the second is there only where the account has one."""
 AMORTISED: Mapping[str, Mapping[str, int]] = {
     # What was paid ahead stands with the hours that used it, and what of it nobody used with the fee.
     "DiscountedUsage": {"reservation_effective_cost": 1},
@@ -89,7 +91,7 @@ def read(paths: Sequence[Path], periods: Sequence[Period], environment: str) -> 
     """Everything of the environment that the bill has in the range; a line of several hours goes to the periods by its
     hours."""
     found: dict[tuple[_Key, int, int], Decimal] = defaultdict(Decimal)
-    others = Decimal()
+    others = less = Decimal()
     unknown: dict[str, int] = defaultdict(int)
     told: dict[tuple[Any, ...], Path] = {}
     files = _files(paths)
@@ -117,11 +119,17 @@ def read(paths: Sequence[Path], periods: Sequence[Period], environment: str) -> 
                 unknown[row[TEXTS[0]]] += row["cost"] is None
                 continue
             start, end, cost = _judged(path, row)
+            less += _discount(row)
             if cost:
                 _once(path, row, told)
             if cost or row[TEXTS[0]] not in ELSEWHERE:
                 found[_key(row, tags), start, end] += cost
-    return _bill(found, periods, others, unknown, environment)
+    bill = _bill(found, periods, others, unknown, environment)
+    if round(less, 2):
+        bill.notes.append(
+            f"by {NET} AWS took ${less:,.2f} off the lines of {environment}: their cost here is before such discounts"
+        )
+    return bill
 
 
 def _bill(
@@ -200,7 +208,7 @@ def _scan(path: Path) -> pl.LazyFrame:
         if name not in given:
             raise Violation("bill-07", f"{path.name} without column {name}", "export CUR 2.0 with resource ids")
     maybe = [name for name in (IDENTITY, INTERVAL, RESERVATION) if name in given]
-    dollars = [name for name in (UNBLENDED, *SUMMED) if name in given]
+    dollars = [name for name in (UNBLENDED, NET, *SUMMED) if name in given]
     for names, fits, like in (
         ((*TEXTS, *maybe), _is_text, "texts"),
         (TIMES, lambda kind: isinstance(kind, pl.Datetime), "times"),
@@ -284,6 +292,13 @@ def _judged(path: Path, row: Mapping[str, Any]) -> tuple[int, int, Decimal]:
         column = next((name for name in _columns(kind) if row.get(name) is None), "")
         raise Violation("bill-07", f"{where}: {kind} without {column}", f"export the column {column}")
     return start, end, Decimal(str(row["cost"]))
+
+
+def _discount(row: Mapping[str, Any]) -> Decimal:
+    """What a contract took off a line, where the export says both."""
+    before, after = (row.get(name) for name in (UNBLENDED, NET))
+    known = before is not None and after is not None and isfinite(before) and isfinite(after)
+    return Decimal(str(before)) - Decimal(str(after)) if known else Decimal()
 
 
 def _once(path: Path, row: Mapping[str, Any], told: dict[tuple[Any, ...], Path]) -> None:

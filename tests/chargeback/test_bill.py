@@ -161,6 +161,15 @@ def test_what_others_in_the_account_spend_is_no_line_and_a_note(loaded: Loaded, 
     assert found.notes == ["$5.00 of the bill have no tag tenancy:environment=small: they are of somebody else"]
 
 
+@pytest.mark.parametrize("net", [27.0, 30.0, None, float("nan")])
+def test_what_a_contract_takes_off_is_named(loaded: Loaded, tmp_path: Path, net: float | None) -> None:
+    row = {"line_item_unblended_cost": 30.0, bills.NET: net, "tags": POOL}
+    found = with_bill(loaded, cur(tmp_path / "c.parquet", row, **{bills.NET: pl.Float64}))
+    told = [note for note in found.notes if bills.NET in note]
+    assert [("$3.00" in note, "before such discounts" in note) for note in told] == [(True, True)] * (net == 27.0)
+    assert dollars(found) == 30
+
+
 def test_a_bill_in_another_currency_is_refused(loaded: Loaded, tmp_path: Path) -> None:
     path = cur(tmp_path / "c.parquet", {"line_item_currency_code": "EUR", "tags": POOL})
     with pytest.raises(Violation, match="EUR"):
