@@ -3,6 +3,7 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
+from tenancy.components.aws_resource import text
 from tenancy.plan.cluster import NetworkPlan
 from tenancy.plan.names import SUBNET_TAG, SubnetUse
 from tenancy.spec.aws import Endpoints
@@ -118,6 +119,7 @@ class Network(pulumi.ComponentResource):
             service_name=_service(plan, "s3"),
             vpc_endpoint_type="Gateway",
             route_table_ids=tables,
+            policy=text(plan.s3_policy),
             tags=self._tagged("s3"),
             opts=below,
         )

@@ -44,6 +44,8 @@ class NetworkPlan:
     endpoints: Endpoints
     services: tuple[str, ...]
     """Interface endpoints, by the service's short name."""
+    s3_policy: identity.Document
+    """Of the gateway endpoint for S3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,7 @@ def _network(environment: Environment) -> NetworkPlan:
         ),
         endpoints=network.endpoints_are,
         services=PRIVATE_SERVICES,
+        s3_policy=identity.s3_endpoint_policy(environment),
     )
 
 

@@ -19,6 +19,7 @@ from tenancy.catalog.account import TRUST_LENGTH as TRUST_LENGTH
 from tenancy.plan.documents import Document as Document
 from tenancy.plan.documents import allow as _allow
 from tenancy.plan.documents import arn as _arn
+from tenancy.plan.documents import deny as _deny
 from tenancy.plan.documents import document as _document
 from tenancy.plan.documents import partition as partition
 from tenancy.plan.documents import suffix as _suffix
@@ -317,6 +318,20 @@ def queue_policy(environment: Environment) -> Document:
             "Resource": queue,
             "Condition": {"Bool": {"aws:SecureTransport": "false"}},
         },
+    )
+
+
+def s3_endpoint_policy(environment: Environment) -> Document:
+    """Nobody writes through it with keys from elsewhere: what a pod has would leave for a bucket of the keys' owner.
+
+    Reading is open: layers of images lie in buckets of Amazon's and of other registries', signed by them or by nobody.
+    """
+    aws = environment.aws
+    ours = {"aws:PrincipalOrgID": aws.organization} if aws.organization else {"aws:PrincipalAccount": aws.account}
+    writes = ["s3:CreateBucket", "s3:DeleteObject*", "s3:Put*"]
+    return _document(
+        {**_allow("Everything", ["s3:*"], "*"), "Principal": "*"},
+        _deny("NoWritesWithForeignKeys", writes, "*", {"StringNotEquals": ours}, principal="*"),
     )
 
 

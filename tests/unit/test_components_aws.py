@@ -17,6 +17,7 @@ from test_components import Registered, register
 
 from tenancy.catalog import vocabulary as words
 from tenancy.components.eks_cluster import EksCluster
+from tenancy.components.network import Network
 from tenancy.components.scope import Scope
 from tenancy.plan import Plan, make_plan
 from tenancy.plan.cluster import cluster_plan
@@ -82,6 +83,17 @@ def test_a_cluster_is_told_its_range_of_services_where_the_file_says_it_alone(
     monkeypatch.setattr(test_components, "build", lambda *_: EksCluster("bank", planned, network, roles))
     (made,) = of(register(make_plan(environment, loaded.tenants)), "Cluster").values()
     assert inputs(made).get("kubernetesNetworkConfig") == sent
+
+
+def test_the_way_to_s3_that_is_made_has_a_policy(bank: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = bank.cluster
+    assert planned
+    assert not planned.network.vpc
+    monkeypatch.setattr(test_components, "build", lambda *_: Network("n", planned.network, {}))
+    made = {
+        inputs(one)["serviceName"].rpartition(".")[2]: inputs(one) for one in of(register(bank), "VpcEndpoint").values()
+    }
+    assert json.loads(made["s3"]["policy"]) == planned.network.s3_policy, "AWS' default lets everybody do everything"
 
 
 @pytest.fixture(scope="module")

@@ -308,6 +308,23 @@ def test_the_queue_is_written_by_its_own_rules_and_encrypted(environment: Enviro
     assert written(role_session("arn:aws:iam::444455556666:role/other"), own) == BY_TRUST
 
 
+@pytest.mark.parametrize("organisation", [None, "o-abcdef1234"])
+def test_nobody_writes_to_s3_with_keys_from_elsewhere(environment: Environment, organisation: str | None) -> None:
+    aws = environment.aws.model_copy(update={"organization": organisation})
+    policy = identity.s3_endpoint_policy(environment.model_copy(update={"aws": aws}))
+    mine = role_session(f"arn:aws:iam::{ACCOUNT}:role/mine", organisation=organisation)
+    foreign = role_session("arn:aws:iam::444455556666:role/other", organisation="o-zyxwvu9876")
+    denied = "explicit deny by resource policy NoWritesWithForeignKeys"
+
+    def asked(who: Principal, action: str) -> str:
+        return str(ask((Policies(resource=policy), who), action, "arn:aws:s3:::somebodys/object"))
+
+    for action in ("s3:PutObject", "s3:PutObjectTagging", "s3:DeleteObject", "s3:CreateBucket"):
+        assert asked(foreign, action) == denied, action
+        assert asked(mine, action) != denied, action
+    assert asked(foreign, "s3:GetObject") != denied, "layers of images are read with a registry's signature"
+
+
 PLATFORM = role_session(f"arn:aws:iam::{ACCOUNT}:role/gpu-platform")
 KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1"
 ANY_KEY = {"Version": "2012-10-17", "Statement": {"Sid": "Any", "Effect": "Allow", "Action": "kms:*", "Resource": "*"}}

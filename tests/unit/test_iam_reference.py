@@ -63,6 +63,7 @@ def _documents(environment: Environment) -> Iterator[tuple[str, dict[str, Any]]]
         for name, document in role.inline.items():
             yield f"{purpose} {name}", document
     yield "queue", identity.queue_policy(environment)
+    yield "endpoint", identity.s3_endpoint_policy(environment)
     yield "key", identity.key_policy(environment)
 
 
