@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from test_aws_rules import ON_AWS
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.text import is_shown
 from tenancy.cli import main, new
 from tenancy.spec import Tenant
 from tenancy.spec.source import compose, values
@@ -482,7 +483,7 @@ def test_a_file_is_written_if_and_only_if_the_environment_is_right_with_it(
         assert result.exit_code in {0, 2}
         assert written.exists() is (result.exit_code == 0)
         assert shared.problems() == ()
-        seen = all(text.isprintable() for text in (title, *groups))
+        seen = all(is_shown(text) for text in (title, *groups))
         assert (result.exit_code == 0) is (seen and guaranteed <= 8), result.stderr
         if written.exists():
             found = next(tenant for tenant in shared.load().tenants if tenant.tenant == "scoring")
