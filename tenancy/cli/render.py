@@ -60,6 +60,15 @@ def command(environment: str, out: Path, tool: str | None, repo: str | None, **g
     except ForeignFiles as error:
         fail(str(error), BAD_INPUT)
     click.echo(f"{count} objects in {out}")
+    on_aws = [tenant.name for tenant in plan.tenants if tenant.aws]
+    if tool in {"argo", "flux"} and (plan.platform.data or on_aws):
+        whose = f" and of {len(on_aws)} tenants" if on_aws else ""
+        click.echo(
+            f"note: given --gitops {tool} and what the platform{whose} have on AWS; rule: it makes objects of "
+            "Kubernetes alone: no bucket, key, role, Pod Identity association or access entry; change: use operator or "
+            "deployments, or make these yourself (docs/gitops.md)",
+            err=True,
+        )
 
 
 def _check_image(tool: str, image: str) -> None:

@@ -19,6 +19,7 @@ from tenancy.plan import Plan, make_plan
 from tenancy.plan.render import texts
 from tenancy.spec import Loaded, load
 from tenancy.spec.environment import Layout
+from tests.conftest import SpecFolder
 
 BANK = Path(__file__).parents[2] / "stacks" / "bank"
 IMAGE = f"registry.bank.example/shared/tenancy-ci@sha256:{'0' * 64}"
@@ -238,3 +239,14 @@ def test_a_bad_call_ends_with_2_and_writes_nothing(words: tuple[str, ...], said:
     assert result.exit_code == 2
     assert said in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_what_a_tool_does_not_make_on_aws_is_said_where_there_is_something(tmp_path: Path) -> None:
+    repo = ("--repo", "https://x.example/y")
+    said = "it makes objects of Kubernetes alone"
+    assert said in run("--out", tmp_path / "argo", "--gitops", "argo", *repo).stderr
+    assert said not in run("--out", tmp_path / "all", "--gitops", "operator", *repo, "--image", IMAGE).stderr
+    small = SpecFolder(tmp_path / "small")
+    asked = ["render", str(small.path), "--out", str(tmp_path / "out"), "--gitops", "argo", *repo]
+    result = CliRunner().invoke(main, asked)
+    assert (result.exit_code, said in result.stderr) == (0, False)
