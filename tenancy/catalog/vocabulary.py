@@ -144,6 +144,11 @@ RESERVED_NAMES = frozenset(
 RESERVED_PREFIXES = ("kube-", "system-", "eks-", "aws-", "tenancy-")
 
 
+def repository(environment: str, tenant: str, name: str) -> str:
+    """A tenant's repository in the account's registry."""
+    return f"{environment}/{tenant}/{name}"
+
+
 def derived_name(tenant: str, part: str) -> str:
     """The cluster-wide name of a tenant's part; at most 63 characters by the limits on both."""
     return f"{tenant}{SEPARATOR}{part}"

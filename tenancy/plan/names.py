@@ -127,7 +127,7 @@ def tenant_log_group(environment: Environment, tenant: Tenant, name: str) -> str
 
 
 def tenant_repository(environment: Environment, tenant: Tenant, name: str) -> str:
-    return f"{environment.environment}/{tenant.tenant}/{name}"
+    return words.repository(environment.environment, tenant.tenant, name)
 
 
 def shared_repositories(environment: Environment) -> str:

@@ -904,6 +904,12 @@ _ALL = (
         _MEDIUM,
     ),
     Rule(
+        "img-03",
+        "a registry's folder that is open to all tenants holds no tenant's own repository",
+        "nodes pull every repository of the account, so whoever may name an image runs it, weights and all",
+        "write {tenant} into the prefix, and what all may run under one of its own",
+    ),
+    Rule(
         "dns-01",
         "a pod uses the cluster's DNS as it is",
         "hostAliases and own resolvers step around the rules on host names",

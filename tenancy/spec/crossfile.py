@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
 
 from tenancy.catalog import quantity
+from tenancy.catalog import vocabulary as words
 from tenancy.rules.values import foreign_subject, inside, is_private, whole_private
 from tenancy.spec.base import Mistake, amount, broken
 from tenancy.spec.environment import Cni, Environment, Tier, undeclared, unusable
@@ -45,6 +47,7 @@ def crossfile(environment: Environment, tenants: Sequence[Tenant], unread: Colle
             yield ENVIRONMENT, mistake
     yield from _withdrawn(environment, tenants)
     yield from _organisation(environment)
+    yield from _open_repositories(environment, tenants)
     yield from _ambiguous(environment, tenants)
     offers = _offers(environment)
     for index, tenant in enumerate(tenants):
@@ -293,6 +296,22 @@ def _resources(environment: Environment, flavors: Collection[str]) -> int:
     if environment.devices_by_claim or not flavors:
         return len(flavors)
     return len({environment.resource_of(flavor) for flavor in flavors}) + 2
+
+
+def _open_repositories(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Found]:
+    aws = environment.aws
+    host = re.compile(rf"{aws.account}\.dkr[.-]ecr(-fips)?\.{aws.region}\.(amazonaws\.com(\.cn)?|on\.aws)/")
+    for i, prefix in enumerate(environment.images.registries):
+        if "{tenant}" in prefix or not (found := host.match(prefix)):
+            continue
+        folder = prefix[found.end() :]
+        repositories = (
+            words.repository(environment.environment, tenant.tenant, name)
+            for tenant in tenants
+            for name in tenant.uses.repositories
+        )
+        if below := next((one for one in repositories if one.startswith(folder)), None):
+            yield ENVIRONMENT, broken(("images", "registries", i), "img-03", f"{prefix!r}, below which is {below}")
 
 
 def _organisation(environment: Environment) -> Iterator[Found]:

@@ -76,6 +76,7 @@ class Case(NamedTuple):
     """With one role for all parts of the same grants."""
 
 
+ECR = "111122223333.dkr.ecr.eu-central-1.amazonaws.com/"
 MANY = [f"{ROLE}{'x' * 40}-{number}" for number in range(30)]
 CASES = (
     Case("a bucket of somebody else's", "ref-01", RESEARCH, "storage[0].bucket", "bucket: datasets", "bucket: vault", "bucket: models"),
@@ -124,6 +125,8 @@ CASES = (
     Case("one role for two groups", "aws-06", ENV, "aws.people.researchers", f"researchers: {ROLE}research", f"researchers: {ROLE}fraud", f"researchers: {ROLE}fraud-2"),
     Case("the platform's role", "aws-06", ENV, "aws.people.researchers", f"researchers: {ROLE}research", f"researchers: {ROLE}platform", f"researchers: {ROLE}platform-2"),
     Case("everybody's service account", "aws-07", FRAUD, "namespaces[0].service-account", "purpose: nightly retraining", "service-account: default", "service-account: trainer"),
+    Case("everybody's folder of repositories", "img-03", ENV, "images.registries[0]", "[registry.bank.example/shared/", f"[{ECR}small/, registry.bank.example/shared/", f'["{ECR}small/{{tenant}}/", registry.bank.example/shared/'),
+    Case("the whole registry", "img-03", ENV, "images.registries[0]", "[registry.bank.example/shared/", f"[{ECR}, registry.bank.example/shared/", f"[{ECR}small/shared/, registry.bank.example/shared/"),
     Case("two dashes in the cluster's name", "name-01", ENV, "cluster.name", "  name: small", "  name: small--fraud", "  name: small-fraud"),
 )  # fmt: skip
 each = pytest.mark.parametrize("case", CASES, ids=[f"{case.rule} {case.about}" for case in CASES])
