@@ -49,9 +49,13 @@ class Instance:
 
 NOT_NVIDIA = re.compile(r"(dl\d|f\d|g4ad|inf\d|trn\d|vt\d)[a-z0-9]*\.")
 """How types begin whose accelerators somebody else makes: AWS, "Accelerated computing instances", 2026-11-20."""
-IN_NETWORK = re.compile(r"(p3dn|p4d|p4de|p5e|p5en|p6-b200|p6-b300|g6e|g7e)\.|p5\.48xlarge$")
-"""How types begin of which EC2 tells where in the network an instance is, and EKS in labels of its node: AWS,
-"Prerequisites for Amazon EC2 topology", 2026-11-23. Others have EFA too: g4dn, g5, g6, gr6, g7 and p5.4xlarge."""
+_IN_NETWORK = {
+    4: re.compile(r"p6-b[23]00\."),
+    3: re.compile(r"(p3dn|p4d|p4de|p5e|p5en|p6e-gb200|g6e|g7e)\.|p5\.48xlarge$"),
+}
+"""By layers of the network, how types begin of which EC2 tells where in it an instance is, and EKS in labels of its
+node: AWS, "Prerequisites for Amazon EC2 topology", 2026-11-23. Others have EFA too: g4dn, g5, g6, gr6, g7 and
+p5.4xlarge."""
 _VGPU = "its GPU is a part of an L4 (vGPU): it needs NVIDIA's GRID driver, which no EKS image carries"
 _CUSTOM_IMAGE = "its GPUs need NVIDIA driver 595, and the EKS images carry 580: it takes an image of your own"
 _ULTRASERVER = (
@@ -205,3 +209,8 @@ def for_services(name: str) -> str | None:
 
 MACHINES: Mapping[str, Instance] = MappingProxyType({**INSTANCES, **GENERAL})
 """All that a pool can be made of."""
+
+
+def network_layers(name: str) -> int:
+    """Layers of the network that an instance of the type is placed in by name; 0: nobody says where it is."""
+    return next((layers for layers, of in _IN_NETWORK.items() if of.match(name)), 0)

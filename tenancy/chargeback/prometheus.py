@@ -24,7 +24,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.exporters import QUEUE_NAME
 from tenancy.catalog.exporters import label_name as label
 from tenancy.catalog.exporters import metric_name as resource
-from tenancy.plan.queues import ANY_POOL, TOPOLOGY, queue_resource
+from tenancy.plan.queues import ANY_POOL, pool_of, queue_resource
 from tenancy.rules.catalogue import Violation
 from tenancy.spec.environment import Environment
 
@@ -261,7 +261,7 @@ def _promised(
     """Guarantees as Kueue had them; what is lent at most stands beside what it is of, where both were the same long."""
     limits = {(tuple(sorted(of.items())), since, until): value for of, since, until, value in lends}
     for of, since, until, value in told:
-        pool = of["flavor"].removesuffix(f".{TOPOLOGY}")
+        pool = pool_of(of["flavor"])
         tenant, mark, _ = of["cluster_queue"].partition(words.SEPARATOR)
         if pool == ANY_POOL or pool not in environment.pools or not mark:
             continue

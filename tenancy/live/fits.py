@@ -22,7 +22,7 @@ from tenancy.plan.guards.names import QUEUE, RUN_TIME, URGENCY
 from tenancy.plan.kueue import configuration
 from tenancy.plan.pools import node_labels, node_resources, node_taints
 from tenancy.plan.priorities import DEFAULT_CLASS, priorities
-from tenancy.plan.queues import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, TOPOLOGY
+from tenancy.plan.queues import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, pool_of
 from tenancy.spec.environment import Environment
 
 Object = dict[str, Any]
@@ -575,7 +575,7 @@ def _elsewhere(flavor: Mapping[str, Any] | None, pods: Pods) -> str:
 
 
 def _pool_name(flavor: str) -> str:
-    return "" if flavor in {"", ANY_POOL} else f" in pool {flavor.removesuffix(f'.{TOPOLOGY}')}"
+    return "" if flavor in {"", ANY_POOL} else f" in pool {pool_of(flavor)}"
 
 
 def _written(number: int) -> str:

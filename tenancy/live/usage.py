@@ -10,7 +10,7 @@ from typing import Any
 from tenancy.catalog import quantity
 from tenancy.catalog import vocabulary as words
 from tenancy.live.api import Api, collection
-from tenancy.plan.queues import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, TOPOLOGY, part_of_node, queue_resource
+from tenancy.plan.queues import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, part_of_node, pool_of, queue_resource
 from tenancy.spec.environment import Environment
 
 
@@ -55,7 +55,7 @@ def _of(queue: Any, labels: Any, environment: Environment) -> Iterator[Holding]:
     }
     for group in queue["spec"]["resourceGroups"]:
         for quota in group["flavors"]:
-            pool = quota["name"].removesuffix(f".{TOPOLOGY}")
+            pool = pool_of(quota["name"])
             limits = {resource["name"]: resource for resource in quota["resources"]}
             yielded = environment.flavors_of(pool) if pool in environment.pools else ()
             for flavor in yielded if pool != ANY_POOL else ():

@@ -13,7 +13,7 @@ from typing import Any
 
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.live.api import Api, collection
-from tenancy.plan.queues import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, CORES, MEMORY, TOPOLOGY
+from tenancy.plan.queues import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, CORES, MEMORY, pool_of
 
 KINDS: Mapping[str, tuple[str, str]] = {
     "job": ("batch/v1", "Job"),
@@ -159,7 +159,7 @@ _OF_THE_QUEUE = (
 
 
 def _pool(flavor: str) -> str:
-    return "" if flavor == ANY_POOL else f" in pool {flavor.removesuffix(f'.{TOPOLOGY}')}"
+    return "" if flavor == ANY_POOL else f" in pool {pool_of(flavor)}"
 
 
 def _resource(name: str) -> str:
@@ -304,7 +304,7 @@ def _started(api: Api, namespace: str, workload: Object, work: Object) -> Explan
     """The queue has let it start. Do its pods?"""
     flavors = sorted(
         {
-            flavor.removesuffix(f".{TOPOLOGY}")
+            pool_of(flavor)
             for podset in workload["status"]["admission"]["podSetAssignments"]
             for flavor in (podset.get("flavors") or {}).values()
             if flavor != ANY_POOL

@@ -121,10 +121,16 @@ def fake_nodes(environment: Environment) -> list[Object]:
     ]
 
 
-def _place(pool: str, number: int) -> dict[str, str]:
-    """Where in the network a node is: 4 share a switch of the lowest layer, 16 one of the next."""
-    near = {1: 64, 2: 16, 3: 4}
-    return {f"{NETWORK_LAYER}{layer}": f"nn-{pool}-{layer}-{number // many}" for layer, many in near.items()}
+def network_labels(layers: int) -> tuple[str, ...]:
+    """Labels of where in the network a node is, broadest first."""
+    return tuple(f"{NETWORK_LAYER}{layer}" for layer in range(1, layers + 1))
+
+
+def _place(name: str, pool: Pool, number: int) -> dict[str, str]:
+    """4 share a switch of the lowest layer, 16 one of the next."""
+    labels = network_labels(pool.network_layers)
+    near = {label: 4 ** (len(labels) - layer) for layer, label in enumerate(labels)}
+    return {label: f"nn-{name}-{label[-1]}-{number // many}" for label, many in near.items()}
 
 
 def _fake_node(environment: Environment, name: str, pool: Pool, number: int) -> Object:
@@ -140,7 +146,7 @@ def _fake_node(environment: Environment, name: str, pool: Pool, number: int) -> 
                 **node_labels(name, pool),
                 "kubernetes.io/arch": pool.machine.architecture,
                 **zone,
-                **(_place(name, number) if pool.efa and pool.tells_its_place else {}),
+                **(_place(name, pool, number) if pool.efa else {}),
                 words.LAB_NODE: "node",
             },
             "annotations": {"kwok.x-k8s.io/node": "fake"},

@@ -22,7 +22,7 @@ from tenancy.catalog import boards, quantity
 from tenancy.catalog import vocabulary as words
 from tenancy.plan.labels import manifest, platform_labels, tenant_labels, tier_labels
 from tenancy.plan.model import Object
-from tenancy.plan.pools import node_allocatable, node_taints, pools_of
+from tenancy.plan.pools import network_labels, node_allocatable, node_taints, pools_of
 from tenancy.plan.priorities import priorities
 from tenancy.spec.base import amount
 from tenancy.spec.environment import Environment
@@ -36,10 +36,8 @@ ROOT = "organisation"
 """The Cohort above all; what nobody is promised is its quota."""
 ANY_POOL = "any.pool"
 """Flavor of CPU and memory. With a dot, so that no pool is called so."""
-TOPOLOGY = "eks-network"
-TOPOLOGY_LEVELS = (*(f"topology.k8s.aws/network-node-layer-{n}" for n in (1, 2, 3)), "kubernetes.io/hostname")
-"""Broadest first; labels that EKS puts on nodes whose types report their place (EKS user guide, "topology aware
-scheduling"). Kueue minds node taints only where the last one is the host's name."""
+TOPOLOGIES = {3: "eks-network", 4: "eks-network-4"}
+"""By the layers of the network that nodes tell: Kueue takes nodes alone that have the labels of all levels."""
 PROVISIONING = "provisioning"
 CORES = words.PREFIX + "millicores"
 MEMORY = words.PREFIX + "memory"
@@ -97,7 +95,19 @@ def queue_resource(environment: Environment, flavor: str) -> str:
 
 def flavor_name(environment: Environment, pool: str) -> str:
     """Kueue's flavor of a pool. Nobody can give a flavor a topology afterwards, or take it away: another name does."""
-    return f"{pool}.{TOPOLOGY}" if _has_topology(environment, environment.pools[pool]) else pool
+    topology = _topology(environment, environment.pools[pool])
+    return f"{pool}.{topology}" if topology else pool
+
+
+def pool_of(flavor: str) -> str:
+    """Whose flavor it is; pools are called without dots."""
+    return flavor if flavor == ANY_POOL else flavor.partition(".")[0]
+
+
+def topology_levels(layers: int) -> tuple[str, ...]:
+    """Broadest first; labels that EKS puts on nodes whose types report their place (EKS user guide, "topology aware
+    scheduling"). Kueue minds node taints only where the last one is the host's name."""
+    return (*network_labels(layers), "kubernetes.io/hostname")
 
 
 def closing(environment: Environment, pool: Pool) -> bool:
@@ -345,9 +355,11 @@ def platform_queues(
 ) -> Iterator[Object]:
     """What all queues stand on, in the order in which it is made."""
     labels = platform_labels(environment)
-    if any(_has_topology(environment, pool) for pool in environment.pools.values()):
-        levels = [{"nodeLabel": label} for label in TOPOLOGY_LEVELS]
-        yield manifest(API, "Topology", TOPOLOGY, labels, {"spec": {"levels": levels}})
+    asked_for = {_topology(environment, pool) for pool in environment.pools.values()}
+    for layers, topology in TOPOLOGIES.items():
+        if topology in asked_for:
+            levels = [{"nodeLabel": label} for label in topology_levels(layers)]
+            yield manifest(API, "Topology", topology, labels, {"spec": {"levels": levels}})
     yield manifest(API, "ResourceFlavor", ANY_POOL, labels, {"spec": {}})
     for name, pool in sorted(environment.pools.items()):
         if pool.machine.gpus:
@@ -360,27 +372,28 @@ def platform_queues(
     yield from _cohorts(environment, tenants, found, ledger)
 
 
-def _has_topology(environment: Environment, pool: Pool) -> bool:
+def _topology(environment: Environment, pool: Pool) -> str | None:
     # Kueue places no pods with claims of devices, and the others on nodes that are there and have all of the labels.
     # Nobody would ever ask for one more, unless a ProvisioningRequest does first.
     there = not pool.scales or environment.queues.provisioning_class is not None
-    return pool.efa and pool.tells_its_place and there and not environment.devices_by_claim
+    placed = pool.efa and there and not environment.devices_by_claim
+    return TOPOLOGIES.get(pool.network_layers) if placed else None
 
 
 def machine_resources(environment: Environment) -> dict[str, str]:
     """What CPU and memory are called in the queues."""
-    places = any(_has_topology(environment, pool) for pool in environment.pools.values())
+    places = any(_topology(environment, pool) for pool in environment.pools.values())
     return {"cpu": CORES, "memory": MEMORY} if places else {"cpu": "cpu", "memory": "memory"}
 
 
 def _flavor(environment: Environment, name: str, pool: Pool) -> Object:
-    taints = node_taints(name, pool)
+    taints, topology = node_taints(name, pool), _topology(environment, pool)
     spec = {
         "nodeLabels": {words.POOL: name},
         "nodeTaints": taints,
         # Only who asks for a GPU gets this flavor, so the pods that it opens the pool to are the pool's.
         "tolerations": [{"operator": "Equal", **taint} for taint in taints],
-        **({"topologyName": TOPOLOGY} if _has_topology(environment, pool) else {}),
+        **({"topologyName": topology} if topology else {}),
     }
     return manifest(API, "ResourceFlavor", flavor_name(environment, name), platform_labels(environment), {"spec": spec})
 

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 from tenancy.catalog import boards, gpus, nodes
 from tenancy.catalog.account import EARLIEST_BLOCK, LONGEST_BLOCK, MOST_AT_ONCE
 from tenancy.catalog.days import today
-from tenancy.catalog.instances import IN_NETWORK, MACHINES, NOT_NVIDIA, Instance
+from tenancy.catalog.instances import MACHINES, NOT_NVIDIA, Instance, network_layers
 from tenancy.catalog.versions import ami_release_misfit
 from tenancy.spec.base import (
     Count,
@@ -358,9 +358,9 @@ class Pool(Spec):
         return MACHINES[self.instance]
 
     @property
-    def tells_its_place(self) -> bool:
-        """Whether labels of its nodes say where in the network they are."""
-        return IN_NETWORK.match(self.instance) is not None
+    def network_layers(self) -> int:
+        """Layers of the network that labels of its nodes name; 0: they have none."""
+        return network_layers(self.instance)
 
     @property
     def most_pods(self) -> int:

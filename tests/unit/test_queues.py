@@ -19,7 +19,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.plan import Plan, make_plan
 from tenancy.plan.kueue import configuration
 from tenancy.plan.model import Object
-from tenancy.plan.pools import fake_nodes, node_allocatable, node_taints
+from tenancy.plan.pools import NETWORK_LAYER, fake_nodes, node_allocatable, node_taints
 from tenancy.plan.priorities import priorities
 from tenancy.plan.queues import (
     ANY_POOL,
@@ -29,13 +29,13 @@ from tenancy.plan.queues import (
     CORES,
     MEMORY,
     ROOT,
-    TOPOLOGY,
-    TOPOLOGY_LEVELS,
+    TOPOLOGIES,
     board_units,
     department_cohort,
     flavor_name,
     machine_resources,
     most_held,
+    pool_of,
     queue_name,
     shares,
     supply,
@@ -675,8 +675,10 @@ def test_a_queue_spans_the_pools_of_its_tier_alone(plan: Plan) -> None:
 def test_a_pool_with_efa_has_a_topology_down_to_the_host(spec: SpecFolder) -> None:
     spec.edit(ENV, "  serve:\n", f"  far: {EFA}\n  serve:\n")
     plan = plan_of(spec)
-    assert named(plan, "Topology", TOPOLOGY)["spec"] == {"levels": [{"nodeLabel": label} for label in TOPOLOGY_LEVELS]}
-    assert TOPOLOGY_LEVELS[-1] == "kubernetes.io/hostname", "else Kueue minds no node taints"
+    levels = [f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3)]
+    host = "kubernetes.io/hostname"  # else Kueue minds no node taints
+    spec_of = {"levels": [{"nodeLabel": label} for label in (*levels, host)]}
+    assert named(plan, "Topology", TOPOLOGIES[3])["spec"] == spec_of
     topologies = {name: flavor["spec"].get("topologyName") for name, flavor in of(plan, "ResourceFlavor").items()}
     assert {name for name, topology in topologies.items() if topology} == {"far.eks-network"}
     assert flavors(cluster_queue(plan, "fraud--batch")) == ["far.eks-network", "train"]
@@ -699,24 +701,35 @@ def test_a_pool_with_efa_that_scales_has_a_topology_only_where_nodes_are_asked_f
     if asked:
         spec.add(ENV, "queues: {provisioning-class: check-capacity.autoscaling.x-k8s.io}\n")
     plan = plan_of(spec)
-    assert (TOPOLOGY in of(plan, "Topology")) is asked
+    assert (TOPOLOGIES[3] in of(plan, "Topology")) is asked
     assert flavors(cluster_queue(plan, "fraud--batch"))[0] == ("far.eks-network" if asked else "far")
     assert machine_resources(spec.load().environment)["cpu"] == (CORES if asked else "cpu")
 
 
 @pytest.mark.parametrize(
-    ("instance", "board", "told"),
-    [("g5.48xlarge", "a10g", False), ("p5.4xlarge", "h100-80gb", False), ("p5.48xlarge", "h100-80gb", True)],
+    ("instance", "board", "layers"),
+    [
+        ("g5.48xlarge", "a10g", 0),
+        ("p5.4xlarge", "h100-80gb", 0),
+        ("p5.48xlarge", "h100-80gb", 3),
+        ("p6-b200.48xlarge", "b200-180gb", 4),
+    ],
 )
-def test_a_pool_whose_nodes_do_not_tell_their_place_has_no_topology(
-    spec: SpecFolder, instance: str, board: str, told: bool
+def test_a_pool_has_a_topology_of_the_layers_that_its_nodes_tell(
+    spec: SpecFolder, instance: str, board: str, layers: int
 ) -> None:
-    """Kueue takes nodes with all labels of a topology alone: it would place nothing there, whoever is promised it."""
+    """Kueue takes nodes with all labels of a topology alone: with a layer more it would place nothing there, and with
+    one less the narrowest that work can ask for is several switches."""
     spec.edit(ENV, "  l4-shared:", f"  more: {{gpu: {board}}}\n  l4-shared:")
     spec.edit(ENV, "  serve:\n", f"  far: {EFA.replace('p4d.24xlarge', instance)}\n  serve:\n")
-    assert (TOPOLOGY in of(plan_of(spec), "Topology")) is told
+    plan = plan_of(spec)
+    assert set(of(plan, "Topology")) == ({TOPOLOGIES[layers]} if layers else set())
     (node, _) = [item for item in fake_nodes(spec.load().environment) if item["metadata"]["name"].startswith("far-")]
-    assert any(label in node["metadata"]["labels"] for label in TOPOLOGY_LEVELS) is told
+    told = {label for label in node["metadata"]["labels"] if label.startswith(NETWORK_LAYER)}
+    assert len(told) == layers
+    for topology in of(plan, "Topology").values():
+        assert {level["nodeLabel"] for level in topology["spec"]["levels"]} == told | {"kubernetes.io/hostname"}
+    assert {pool_of(flavor) for flavor in of(plan, "ResourceFlavor")} == {ANY_POOL, *spec.load().environment.pools}
 
 
 def test_beside_a_topology_machines_have_names_that_no_pod_asks_for(spec: SpecFolder) -> None:
