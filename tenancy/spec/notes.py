@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tenancy.spec.base import Mistake
+from tenancy.catalog.quantity import write
+from tenancy.spec.base import Mistake, amount
 from tenancy.spec.crossfile import some
 from tenancy.spec.environment import Environment
 from tenancy.spec.tenant import Tenant
@@ -17,6 +18,7 @@ def notes(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Mista
     """All that is to be known, in the environment's file."""
     yield from _unreached(environment, tenants)
     yield from _never_started(environment, tenants)
+    yield from _crowded(environment, tenants)
 
 
 def _never_started(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Mistake]:
@@ -34,6 +36,23 @@ def _never_started(environment: Environment, tenants: Sequence[Tenant]) -> Itera
         rule = "work starts where its queue has CPU and memory: they come with GPUs, or with pools that have none"
         change = "add a pool without GPUs, open one to them, or let them hold or borrow GPUs"
         yield Mistake(("pools",), given, rule, change)
+
+
+def _crowded(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Mistake]:
+    """Pools with more devices on a node than pods by default have room on it: some are promised and never taken."""
+    for name, pool in environment.pools.items():
+        devices, machine = sum(environment.flavors_of(name).values()), pool.machine
+        there = {"cpu": machine.vcpu, "memory": machine.memory * 2**30}
+        tiers = {tier for t in tenants for tier in t.tiers if pool.admits(t.tenant, frozenset({tier}))}
+        for tier in sorted(tiers):
+            requests = environment.tiers[tier].container.default_request
+            for resource, whole in there.items():
+                each = amount(requests.get(resource, "0"))
+                if devices * each > whole:
+                    fit = f"{int(whole / each)} pods fit onto a {pool.instance} by tier {tier}'s default-request"
+                    given = f"{devices} devices on a node, where {fit} of {resource}, {write(each)}"
+                    change = f"lower the tier's default-request.{resource}, or offer fewer devices"
+                    yield Mistake(("pools", name), given, "a pod for each device fits onto its node", change)
 
 
 def _starts(environment: Environment, tenant: Tenant, tier: str) -> bool:

@@ -113,6 +113,19 @@ def test_a_part_whose_queue_has_nothing_is_told(spec: Any, part: str, pools: str
     assert result.stderr.count("note: ") == noted
 
 
+@pytest.mark.parametrize(("replicas", "noted"), [(24, []), (25, ["cpu, 500m", "memory, 2Gi"])])
+def test_devices_for_which_a_node_has_no_room_by_default_are_told(spec: Any, replicas: int, noted: list[str]) -> None:
+    """4 boards beside 48 vCPU and 192 GiB: what is promised of the hundredth replica nobody takes."""
+    spec.edit("environment.yaml", "time-slicing: 4", f"time-slicing: {replicas}")
+    result = run("validate", spec.path)
+    assert result.exit_code == 0
+    told = [line for line in result.stderr.splitlines() if line.startswith("note: ")]
+    assert len(told) == len(noted)
+    for line, each in zip(told, noted, strict=True):
+        assert "pools.notebooks: given 100 devices on a node, where 96 pods fit onto a g6.12xlarge" in line
+        assert f"default-request of {each}; rule" in line
+
+
 def test_the_example_of_a_bank_has_a_way_to_its_buckets() -> None:
     assert run("validate", "bank").stderr == ""
 
