@@ -128,7 +128,7 @@ def measure() -> str:
         "each kind after another. Ratios are what the generated queues take to what the row takes; processors: seconds "
         f"that {', '.join(PROCESSES[:-1])} and {PROCESSES[-1]} use for 1,000 admissions.",
         "",
-        "| GPUs | queues | admissions a second | ratio | processors, s | ratio | reclaim, s | ratio |",
+        "| GPUs | queues | admissions a second (each round) | ratio | processors, s | ratio | reclaim, s | ratio |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for nodes, lenders in CLUSTERS.items():
@@ -138,15 +138,20 @@ def measure() -> str:
             for kind in KINDS[number % len(KINDS) :] + KINDS[: number % len(KINDS)]:
                 runs[kind].append(_run(nodes, kind, lenders))
                 print(f"queues: {nodes * 8:,} GPUs, {kind}: {runs[kind][-1]}", file=sys.stderr, flush=True)
-        found = {kind: _median(each) for kind, each in runs.items()}
-        ours = found[GENERATED]
-        for kind, each in found.items():
-            rows.append(
-                f"| {nodes * 8:,} | {kind} | {each.rate:.0f} | {each.rate / ours.rate:.2f} "
-                f"| {each.cpu:.1f} | {ours.cpu / each.cpu:.2f} "
-                f"| {each.reclaim:.2f} | {ours.reclaim / each.reclaim:.2f} |"
-            )
+        rows += _rows(nodes, runs)
     return "\n".join(rows)
+
+
+def _rows(nodes: int, runs: Mapping[str, list[Figures]]) -> Iterator[str]:
+    ours = _median(runs[GENERATED])
+    for kind, rounds in runs.items():
+        each = _median(rounds)
+        spread = ", ".join(f"{round_.rate:.0f}" for round_ in rounds)
+        yield (
+            f"| {nodes * 8:,} | {kind} | {each.rate:.0f} ({spread}) | {each.rate / ours.rate:.2f} "
+            f"| {each.cpu:.1f} | {ours.cpu / each.cpu:.2f} "
+            f"| {each.reclaim:.2f} | {ours.reclaim / each.reclaim:.2f} |"
+        )
 
 
 def _run(nodes: int, kind: str, lenders: int) -> Figures:
