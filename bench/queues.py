@@ -124,9 +124,10 @@ def measure() -> str:
         "Reclaim: until what is lent is back, when a tenant who lends all it has asks for all that it is promised, "
         f"while everybody else holds the rest and Kueue has been at rest for {QUIET:.0f} s, or for {PATIENCE:.0f} s "
         f"has not come to rest; medians of {' and '.join(map(str, CLUSTERS.values()))} tenants, one "
-        f"after another. Medians of {ROUNDS} rounds, one of "
-        "each kind after another. Ratios are what the generated queues take to what the row takes; processors: seconds "
-        f"that {', '.join(PROCESSES[:-1])} and {PROCESSES[-1]} use for 1,000 admissions.",
+        f"after another. Medians of {ROUNDS} rounds, one of each kind after another; in brackets each round's rate, "
+        "for a machine that others share is not always as fast. Ratios are what the generated queues take to what the "
+        f"row takes; processors: seconds that {', '.join(PROCESSES[:-1])} and {PROCESSES[-1]} use for 1,000 "
+        "admissions.",
         "",
         "| GPUs | queues | admissions a second (each round) | ratio | processors, s | ratio | reclaim, s | ratio |",
         "|---|---|---|---|---|---|---|---|",
