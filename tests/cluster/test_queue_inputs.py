@@ -235,7 +235,7 @@ ROWS = (
     Row("65 resources", ROOT, lambda o: many_resources(o, 65), "64", "there are no 63 names of slices, and by claim at most 16 classes: queue-01"),
     Row("513 amounts", QUEUE, many_amounts, "must be ≤ 512", "queue-01: test_a_queue_has_at_most_512_amounts"),
     Row("reclaims nothing and borrows by force", QUEUE, lambda o: o["spec"]["preemption"].update(reclaimWithinCohort="Never", borrowWithinCohort={"policy": "LowerPriority"}), "reclaimWithinCohort=Never and borrowWithinCohort.Policy!=Never", CONSTANT),
-    Row("a preference between what is not tried", QUEUE, lambda o: o["spec"]["flavorFungibility"].update(preference="BorrowingOverPreemption"), "preference can only be set when", CONSTANT),
+    Row("a preference between what is not tried", QUEUE, lambda o: o["spec"]["flavorFungibility"].update(preference="BorrowingOverPreemption", whenCanBorrow="MayStopSearch"), "preference can only be set when", CONSTANT),
     Row("a stop that there is not", QUEUE, spec_of(stopPolicy="Stop"), "Unsupported value", Input(FRAUD, "tier: batch\n", "tier: batch\nqueue: stop\n", "", "queue")),
     Row("an order that there is not", QUEUE, spec_of(queueingStrategy="FIFO"), "Unsupported value", Input(ENV, "    priority: 100\n", "    priority: 100\n    order: fifo\n", "", "tiers.batch.order")),
     Row("a check on another's flavor", QUEUE, spec_of(admissionChecksStrategy={"admissionChecks": [{"name": "provisioning", "onFlavors": ["serve"]}]}), "Unsupported value", "a queue asks for its own pools that scale"),
