@@ -171,6 +171,8 @@ def _notes(environment: Environment, name: str, units: Sequence[Unit], tenants: 
     for cut in environment.cuts(name):
         if cut.slices and (more := _room(pool.machine.gpu, cut)):
             yield f"{cut.gpus} x [{boards.write_layout(cut.slices)}]: each GPU has room for {more} more"
+    if environment.queued and not pool.machine.gpus:
+        yield from _beyond(environment, name, tenants)
     for tier in sorted(_tiers(environment, pool, tenants)):
         container = environment.tiers[tier].container
         for unit in units:
@@ -185,6 +187,33 @@ def _notes(environment: Environment, name: str, units: Sequence[Unit], tenants: 
                     f"tier {tier}: a container that writes no limits may use more than one {what} has ({over}): "
                     "a full node is overcommitted; lower container.default"
                 )
+
+
+def _beyond(environment: Environment, name: str, tenants: Sequence[Tenant]) -> Iterator[str]:
+    """Where queues let more start than a pool without GPUs can hold: of these only the parts' quotas say how much."""
+    pools = {each: pool for each, pool in environment.pools.items() if not pool.machine.gpus}
+    cores: Counter[frozenset[str]] = Counter()
+    gibibytes: Counter[frozenset[str]] = Counter()
+    for tenant in tenants:
+        for namespace in tenant.namespaces:
+            tier = tenant.tier_of(namespace)
+            if mine := frozenset(each for each, pool in pools.items() if pool.admits(tenant.tenant, frozenset({tier}))):
+                quota = environment.tiers[tier].allows(namespace.quota)
+                cores[mine] += int(amount(quota.cpu))
+                gibibytes[mine] += int(amount(quota.memory) / 2**30)
+    nodes_of = {each: (pool.nodes.max, node_allocatable(environment, each)) for each, pool in pools.items()}
+    for claims, there, unit in (
+        (cores, {each: most * node.cpu // 1000 for each, (most, node) in nodes_of.items()}, " cores"),
+        (gibibytes, {each: most * node.memory // 1024 for each, (most, node) in nodes_of.items()}, "Gi"),
+    ):
+        _, full = placed(claims, there)
+        if name in full:
+            quotas = sum(count for mine, count in claims.items() if mine <= full)
+            have = sum(there[each] for each in full)
+            yield (
+                f"quotas of the parts that come here are {quotas:,}{unit}, and all nodes of "
+                f"{' and '.join(sorted(full))} have {have:,}{unit}: more is let start, and finds no node"
+            )
 
 
 def _room(board: str, cut: Cut) -> str | None:

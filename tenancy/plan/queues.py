@@ -515,8 +515,7 @@ def _nominal(
     ):
         for namespace in tenant.namespaces:
             if tenant.tier_of(namespace) == tier:
-                most = environment.tiers[tier].quota
-                quota = namespace.quota.within(most) if namespace.quota else most
+                quota = environment.tiers[tier].allows(namespace.quota)
                 found[ANY_POOL, "cpu"] += int(amount(quota.cpu) * 1000)
                 found[ANY_POOL, "memory"] += int(amount(quota.memory) / 2**20)
     return found

@@ -158,8 +158,7 @@ def class_quotas(environment: Environment, tenant: Tenant, namespace: Namespace)
 
 
 def _quota(environment: Environment, tenant: Tenant, namespace: Namespace) -> Quota:
-    tier = environment.tiers[tenant.tier_of(namespace)]
-    return namespace.quota.within(tier.quota) if namespace.quota else tier.quota
+    return environment.tiers[tenant.tier_of(namespace)].allows(namespace.quota)
 
 
 def _compute(quota: Quota) -> dict[str, str]:

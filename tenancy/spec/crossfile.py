@@ -88,7 +88,7 @@ def _references(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
                 given = f"more {field} than tier {tenant.tier_of(namespace)} has"
                 change = "lower it to the tier's ceiling, or have the tier raised"
                 yield broken(("namespaces", i, "quota", *field.split(".", 1)), "ref-01", given, change)
-            for mistake in unusable(namespace.quota.within(tier.quota), tier.container, tier.claim):
+            for mistake in unusable(tier.allows(namespace.quota), tier.container, tier.claim):
                 yield replace(mistake, where=("namespaces", i, "quota", *mistake.where))
     for i, grant in enumerate(tenant.storage):
         if grant.bucket not in environment.buckets:
@@ -333,7 +333,7 @@ def _organisation(environment: Environment) -> Iterator[Found]:
 def _default_containers(tenant: Tenant, number: int, tier: Tier) -> Iterator[Mistake]:
     """A quota that a container for each promised GPU would not fit into, though each had the defaults alone."""
     namespace = tenant.namespaces[number]
-    quota = (namespace.quota.within(tier.quota) if namespace.quota else tier.quota).effective()
+    quota = tier.allows(namespace.quota).effective()
     gpus = sum(tenant.held_in(namespace).values())
     where = ("namespaces", number, "quota") if namespace.quota else ("tier",)
     promised = f"for {gpus} GPUs that part {namespace.name} is promised"

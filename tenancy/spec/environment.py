@@ -529,6 +529,10 @@ class Tier(Spec):
             rule, change = "one claim is no larger than all of them", "lower max, or raise the quota's storage"
             yield Mistake(("claim", "max"), given, rule, change)
 
+    def allows(self, own: Quota | None) -> Quota:
+        """What a part of this tier may hold that has a quota of its own, or none."""
+        return own.within(self.quota) if own else self.quota
+
 
 def counted(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}"

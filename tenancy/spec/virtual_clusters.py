@@ -71,7 +71,7 @@ def _virtual_part(
     if not amount(tier.claim.min) <= amount(sizes.VOLUME) <= amount(tier.claim.max):
         given = f"tier {name}, whose claim bounds leave out the control plane's {sizes.VOLUME}"
         yield broken(where, "iso-03", given, "widen them, or use another tier")
-    quota = (namespace.quota.within(tier.quota) if namespace.quota else tier.quota).effective()
+    quota = tier.allows(namespace.quota).effective()
     needs = {
         "cpu": _both("requests", "cpu"),
         "cpu-limit": _both("limits", "cpu"),

@@ -182,6 +182,30 @@ def test_a_pool_without_a_minimum_says_that_it_backs_nothing(spec: SpecFolder) -
     assert "nodes.min is 0: the pool backs no guarantee" in _yield_of(spec, "more").notes
 
 
+_BATCH = "  cpu: {instance: m7i.4xlarge, nodes: %s, tiers: [batch]}\n"
+_LESS = ["128 cores, and all nodes of cpu have 111 cores", "512Gi, and all nodes of cpu have 394Gi"]
+
+
+@pytest.mark.parametrize(
+    ("pools", "said"),
+    [
+        (_BATCH % 10, []),
+        (_BATCH % "{min: 1, max: 10}", []),
+        (_BATCH % 7, _LESS),
+        (_BATCH % 7 + "  other: {instance: m7i.4xlarge, nodes: 99, tiers: [production]}\n", _LESS),
+        (_BATCH % 7 + "  other: {instance: m7i.4xlarge, nodes: 99}\n", []),
+    ],
+    ids=["as much", "as much at most", "less", "more, where others come", "more, where they come too"],
+)
+def test_quotas_beyond_the_pools_without_gpus_are_said(spec: SpecFolder, pools: str, said: list[str]) -> None:
+    """Of these Kueue knows nothing else: what it lets start beyond the nodes waits for one."""
+    spec.edit(ENV, "  serve:\n", f"{pools}  serve:\n")
+    notes = _yield_of(spec, "cpu").notes
+    assert len(notes) == len(said)
+    for note, much in zip(notes, said, strict=True):
+        assert f"quotas of the parts that come here are {much}: " in note
+
+
 _CUTTABLE = ("p4d.24xlarge", "p5.4xlarge", "p5.48xlarge", "p6-b200.48xlarge", "g7e.2xlarge", "g7e.48xlarge")
 
 
