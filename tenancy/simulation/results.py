@@ -419,8 +419,8 @@ class _Evaluation:
                 reasons[event.job] = event.text
         last = max([event.time for event in self.run.events], default=0)
         waited = {number: first.get(number, last) - job.submit for number, job in enumerate(self.jobs)}
-        for number in sorted(waited, key=lambda number: (-waited[number], number))[:LONGEST_WAITS]:
-            if not waited[number]:
+        for number in sorted(waited, key=lambda number: (-waited[number], number in first, number))[:LONGEST_WAITS]:
+            if not waited[number] and number in first:
                 return
             job = self.jobs[number]
             same = next(

@@ -134,6 +134,8 @@ def test_a_job_that_never_started_is_said(loaded: Loaded) -> None:
     found = evaluate(loaded, JOBS[:1], Run((Event(0, Kind.SUBMIT, 0),), 1.0, 0, 0), HOUR)
     assert group(found, "fraud").waits.never == 1
     assert group(found, "fraud").waits.p50 is None
+    (longest,) = found.longest
+    assert (longest.job, longest.waited, longest.started) == ("fraud-0", 0, False), "though nothing came after it"
 
 
 def test_a_tier_has_no_guarantee_to_borrow_above(results: Results) -> None:
