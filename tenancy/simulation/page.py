@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
 from tenancy.simulation import drawing
-from tenancy.simulation.report import Report, Table, time
-from tenancy.simulation.results import BINS, Results
+from tenancy.simulation.report import Report, Table, time, wait
+from tenancy.simulation.results import BINS, Results, waits_of
 
 SHOWN = len(drawing.COLOURS)
 """Tenants with a colour of their own; the rest are one."""
@@ -114,13 +114,13 @@ def _tiles(before: Results, after: Results | None) -> str:
     def one(of: Results | None) -> dict[str, str]:
         if of is None:
             return {}
-        waits = sorted(value for values in of.all_waits.values() for value in values)
+        started = [value for values in of.all_waits.values() for value in values]
+        waits = waits_of(started, sum(group.waits.never for group in of.tenants))
         there = of.capacity * of.hours
-        p95 = waits[max(0, -(-95 * len(waits) // 100) - 1)] if waits else None
         return {
             "in use": f"{sum(pool.used for pool in of.pools) / there:.0%}" if there else "–",
-            "waiting time, p95": time(p95),
-            "longest wait": time(waits[-1] if waits else None),
+            "waiting time, p95": wait(waits, waits.p95),
+            "longest wait": wait(waits, waits.max),
             "evictions": str(sum(group.evictions for group in of.tenants)),
             "GPU hours lost by them": f"{sum(group.lost for group in of.tenants):.0f}",
             "evenness of borrowing": "–" if of.mean_fairness is None else f"{of.mean_fairness:.2f}",
@@ -162,10 +162,20 @@ def _waits(report: Report) -> str:
         if group.waits.p95 is not None:
             value = later.waits.p95 if later else None
             rows.append((group.name, float(group.waits.p95), None if value is None else float(value)))
+    unbounded = sorted(
+        {
+            group.name
+            for results in (report.before, report.after)
+            for group in (results.tenants if results else ())
+            if group.waits.p95 is None and group.waits.never
+        }
+    )
     rows.sort(key=lambda row: -max(row[1], row[2] or 0))
     chart = drawing.dumbbells(rows, lambda seconds: time(round(seconds)), 3600, "waiting times")
     dots = "hollow: before, filled: after; " if report.after else ""
     caption = f"{dots}of a hundred jobs 95 started within this time (p95); the scale grows with the square root"
+    if unbounded:
+        caption += f"; more than five of a hundred never started: {', '.join(unbounded)}"
     return f'<figure class="one">{chart}</figure><p class="soft">{caption}</p>'
 
 
@@ -192,4 +202,4 @@ def _table(table: Table) -> str:
 
 
 def _short(cell: object) -> bool:
-    return isinstance(cell, str) and (cell == "–" or cell[:1].isdigit())
+    return isinstance(cell, str) and (cell == "–" or cell[:1].isdigit() or cell.startswith("never"))

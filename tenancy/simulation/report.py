@@ -233,9 +233,9 @@ def _alone(title: str, groups: Sequence[Group]) -> Table:
         (
             g.name,
             g.waits.jobs,
-            time(g.waits.p50),
-            time(g.waits.p95),
-            time(g.waits.max),
+            wait(g.waits, g.waits.p50),
+            wait(g.waits, g.waits.p95),
+            wait(g.waits, g.waits.max),
             round(g.used),
             round(g.guaranteed),
             round(g.borrowed),
@@ -245,7 +245,7 @@ def _alone(title: str, groups: Sequence[Group]) -> Table:
         )
         for g in groups
     ]
-    return Table(title, header, rows, ["p50, p95, longest: from submission to the first start", *_never(groups)])
+    return Table(title, header, rows, ["p50, p95, longest: of all jobs, to the first start", *_never(groups)])
 
 
 def _alone_tiers(title: str, groups: Sequence[Group]) -> Table:
@@ -253,9 +253,9 @@ def _alone_tiers(title: str, groups: Sequence[Group]) -> Table:
         (
             g.name,
             g.waits.jobs,
-            time(g.waits.p50),
-            time(g.waits.p95),
-            time(g.waits.max),
+            wait(g.waits, g.waits.p50),
+            wait(g.waits, g.waits.p95),
+            wait(g.waits, g.waits.max),
             round(g.used),
             g.evictions,
             round(g.lost),
@@ -275,9 +275,9 @@ def _both(title: str, before: Sequence[Group], after: Sequence[Group], *, shares
             (
                 name,
                 max(g.waits.jobs, a.waits.jobs),
-                arrow(time(g.waits.p50), time(a.waits.p50)),
-                arrow(time(g.waits.p95), time(a.waits.p95)),
-                arrow(time(g.waits.max), time(a.waits.max)),
+                arrow(wait(g.waits, g.waits.p50), wait(a.waits, a.waits.p50)),
+                arrow(wait(g.waits, g.waits.p95), wait(a.waits, a.waits.p95)),
+                arrow(wait(g.waits, g.waits.max), wait(a.waits, a.waits.max)),
                 arrow(round(g.used), round(a.used)),
                 *((arrow(round(g.borrowed), round(a.borrowed)), arrow(round(g.lent), round(a.lent))) if shares else ()),
                 arrow(g.evictions, a.evictions),
@@ -306,6 +306,11 @@ def time(seconds: int | None) -> str:
         return f"{seconds}s"
     minutes = round(seconds / 60)
     return f"{minutes}m" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02d}"
+
+
+def wait(of: Waits, seconds: int | None) -> str:
+    """One of the times of `of`."""
+    return "never" if seconds is None and of.never else time(seconds)
 
 
 def clock(seconds: int) -> str:

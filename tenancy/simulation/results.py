@@ -27,11 +27,13 @@ class Waits:
 
     jobs: int
     never: int
-    """Jobs that did not start at all."""
+    """Jobs that did not start at all. They waited longer than all others."""
     p50: int | None
+    """None: that job never started, or there are no jobs. So for p95 and max."""
     p95: int | None
     max: int | None
     mean: int | None
+    """Of those that started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +124,10 @@ def gpu_part(environment: Environment, pool: str, flavor: str) -> Fraction:
     return Fraction(1, shared.replicas) if shared else Fraction(1)
 
 
-def percentile(values: Sequence[int], part: float) -> int | None:
-    """By nearest rank: a value that was there; `values` ascend."""
-    return values[max(0, math.ceil(part * len(values)) - 1)] if values else None
+def percentile(values: Sequence[int], part: float, never: int = 0) -> int | None:
+    """By nearest rank: a value that was there; `values` ascend, and `never` more come after all of them."""
+    rank = max(0, math.ceil(part * (len(values) + never)) - 1)
+    return values[rank] if rank < len(values) else None
 
 
 def jain(values: Iterable[float]) -> float | None:
@@ -374,7 +377,7 @@ class _Evaluation:
         used = sum(hours for (tenant, _), hours in self.hours.items() if tenant == name)
         return Group(
             name,
-            _waits(waits, never),
+            waits_of(waits, never),
             used,
             self.guarantee_hours[name],
             self.borrowed_hours[name],
@@ -386,7 +389,7 @@ class _Evaluation:
     def _tier(self, name: str, waits: list[int], never: int) -> Group:
         return Group(
             name,
-            _waits(waits, never),
+            waits_of(waits, never),
             self.tier_hours[name],
             0.0,
             0.0,
@@ -444,14 +447,14 @@ class _Evaluation:
         return (one.tenant, one.part, one.flavor, one.gpus) == (other.tenant, other.part, other.flavor, other.gpus)
 
 
-def _waits(values: list[int], never: int) -> Waits:
+def waits_of(values: list[int], never: int) -> Waits:
     values = sorted(values)
     mean = round(sum(values) / len(values)) if values else None
     return Waits(
         len(values) + never,
         never,
-        percentile(values, 0.5),
-        percentile(values, 0.95),
-        values[-1] if values else None,
+        percentile(values, 0.5, never),
+        percentile(values, 0.95, never),
+        percentile(values, 1.0, never),
         mean,
     )

@@ -14,8 +14,8 @@ from tenancy.simulation.events import Event, Kind, Run
 from tenancy.simulation.objects import cluster_objects
 from tenancy.simulation.page import page
 from tenancy.simulation.quotas import Quotas
-from tenancy.simulation.report import Report, queued, shortened, time
-from tenancy.simulation.results import BINS, Results, evaluate, jain, lending, percentile
+from tenancy.simulation.report import Report, queued, shortened, time, wait
+from tenancy.simulation.results import BINS, Results, evaluate, jain, lending, percentile, waits_of
 from tenancy.simulation.runner import MOVING_SECONDS, Runner
 from tenancy.simulation.trace import Job, Trace, must_fit
 from tenancy.spec import Loaded, SpecError
@@ -123,6 +123,15 @@ def test_a_percentile_is_a_value_that_was_there() -> None:
     assert percentile([], 0.5) is None
 
 
+def test_who_never_started_waited_longer_than_all_others() -> None:
+    assert [percentile([1, 2, 3], part, 1) for part in (0.5, 0.75, 0.95)] == [2, 3, None]
+    of = waits_of([3, 1, 2], 1)
+    assert (of.jobs, of.p50, of.p95, of.max, of.mean) == (4, 2, None, None, 2)
+    assert [wait(of, seconds) for seconds in (of.p50, of.max)] == ["2s", "never"]
+    nobody = waits_of([], 0)
+    assert wait(nobody, nobody.max) == "–"
+
+
 def test_jain_is_one_where_all_have_the_same() -> None:
     assert jain([3, 3, 3]) == pytest.approx(1)
     assert jain([1, 0, 0, 0]) == pytest.approx(1 / 4)
@@ -155,6 +164,9 @@ def test_of_two_runs_each_says_what_never_started(loaded: Loaded) -> None:
     report = Report("small", ("fraud:weight=2",), (), found, found, (Run((), 1.0, 2, 30),) * 2, 30)
     remarks = next(iter(report.tables())).remarks
     assert remarks == ["never started before: fraud 1", "never started after: fraud 1"]
+    drawn = page(report)
+    assert "more than five of a hundred never started: fraud" in drawn
+    assert '<span class="soft">longest wait</span><b>never</b>' in drawn
 
 
 def test_who_may_not_borrow_does_not_wait_to(loaded: Loaded) -> None:
