@@ -24,12 +24,27 @@ Object = dict[str, Any]
 CASES = (*PACK_CASES, *CHECK_CASES, *SEEN)
 
 
+_SAID: dict[int, tuple[Object, frozenset[Finding] | None]] = {}
+"""By identity, beside the object itself, whose identity nobody else gets then."""
+
+
+def _alone(item: Object) -> frozenset[Finding] | None:
+    """What is said of one object whatever is beside it; None if it cannot be read."""
+    if id(item) not in _SAID:
+        said = None
+        if not stumbles(item):
+            said = frozenset(f for judge in (objects, plain) for f in judge.object_findings(item))
+        _SAID[id(item)] = (item, said)
+    return _SAID[id(item)][1]
+
+
 def found(items: Iterable[Object], preset: Preset = Preset.RESTRICTED) -> set[Finding]:
     """What the pack says of a program; without what the preset does not ask."""
     items = list(items)
-    sound = [item for item in items if not stumbles(item)]
-    told = {Finding("seen-03", name_of(item), "") for item in items if item not in sound}
-    alone = {f for item in sound for judge in (objects, plain) for f in judge.object_findings(item)}
+    each = [_alone(item) for item in items]
+    sound = [item for item, said in zip(items, each, strict=True) if said is not None]
+    told = {Finding("seen-03", name_of(item), "") for item, said in zip(items, each, strict=True) if said is None}
+    alone = {f for said in each if said for f in said}
     said = {*told, *alone, *findings(adopt(sound))}
     return {one for one in said if level_of(one, preset) is not Level.DISABLED}
 
