@@ -92,9 +92,12 @@ def _alive(pid: int) -> bool:
         return False
     except PermissionError:
         return True
-    stat = Path(f"/proc/{pid}/stat")
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return not Path("/proc/self/stat").exists()  # it has ended meanwhile, where there is such a table
     # A zombie has ended; only its parent has not noticed.
-    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    return state != "Z"
 
 
 def _is_younger(pid: int, timestamp: str) -> bool:

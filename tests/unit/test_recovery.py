@@ -121,6 +121,23 @@ def test_a_process_that_nobody_has_buried_is_dead(backend: Path) -> None:
     process.communicate()
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs the process table of Linux")
+@pytest.mark.parametrize("error", [FileNotFoundError, ProcessLookupError])
+def test_a_process_that_ends_while_it_is_looked_at_is_dead(
+    backend: Path, monkeypatch: pytest.MonkeyPatch, error: type[OSError]
+) -> None:
+    path = lock(backend, {"pid": os.getpid(), "hostname": socket.gethostname()})
+    read = Path.read_text
+
+    def read_text(self: Path, *arguments: Any) -> str:
+        if str(self) == f"/proc/{os.getpid()}/stat":
+            raise error
+        return read(self, *arguments)
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    assert locks(backend) == [path]
+
+
 @pytest.mark.parametrize("host", [socket.gethostname(), "elsewhere.example"])
 def test_a_lock_whose_holder_may_live_is_left_and_its_holder_named(backend: Path, host: str) -> None:
     lock(backend, {"pid": os.getpid(), "hostname": host, "timestamp": "today"})
