@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tenancy.lab.builds import toolchains
+from tests.conftest import documents
 
 MODULES = {
     "sigs.k8s.io/jobset@v0.12.0": ["config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml"],
@@ -43,8 +43,7 @@ def _folder(module: str) -> Path:
 def crds() -> list[dict[str, Any]]:
     folders = {module: _folder(module) for module in MODULES}
     files = [folders[module] / path for module, paths in MODULES.items() for path in paths]
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    items = [item for file in files for item in yaml.load_all(file.read_text("utf-8"), loader) if item]
+    items = [item for file in files for item in documents(file.read_text("utf-8"))]
     for item in items:
         item["metadata"] = {key: item["metadata"][key] for key in ("name", "annotations") if key in item["metadata"]}
         item.pop("status", None)

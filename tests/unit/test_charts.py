@@ -39,6 +39,7 @@ from tenancy.plan.metrics import stack_values
 from tenancy.plan.virtual_clusters import virtual_cluster
 from tenancy.spec import Environment
 from tenancy.spec.metrics import Collector, Metrics
+from tests.conftest import documents
 
 GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 POOL = {"key": "tenancy.gpu/pool", "operator": "Exists", "effect": "NoSchedule"}
@@ -454,7 +455,7 @@ def render() -> Render:
         return made.stdout
 
     def objects(name: str, namespace: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-        return [found for found in yaml.safe_load_all(rendered(name, namespace, json.dumps(values))) if found]
+        return documents(rendered(name, namespace, json.dumps(values)))
 
     return objects
 

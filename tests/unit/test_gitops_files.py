@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import CliRunner, Result
 
 from tenancy.cli import main
@@ -19,7 +18,7 @@ from tenancy.plan import Plan, make_plan
 from tenancy.plan.render import texts
 from tenancy.spec import Loaded, load
 from tenancy.spec.environment import Layout
-from tests.conftest import SpecFolder
+from tests.conftest import SpecFolder, documents
 
 BANK = Path(__file__).parents[2] / "stacks" / "bank"
 IMAGE = f"registry.bank.example/shared/tenancy-ci@sha256:{'0' * 64}"
@@ -38,7 +37,7 @@ def plan(bank: Loaded) -> Plan:
 
 def objects(plan: Plan, tool: Tool, source: Source = SOURCE) -> dict[str, list[dict[str, Any]]]:
     made = rendered(plan, Layout.PER_TENANT, tool, source)
-    return {path: list(yaml.safe_load_all(text)) for path, text in made.items() if path.endswith(".yaml")}
+    return {path: documents(text) for path, text in made.items() if path.endswith(".yaml")}
 
 
 def of_cluster(files: dict[str, list[dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
@@ -60,7 +59,7 @@ def plain(item: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("tool", list(Tool))
 def test_the_objects_are_those_of_a_plain_rendering(tool: Tool, plan: Plan) -> None:
-    usual = {path: list(yaml.safe_load_all(text)) for path, text in texts(plan).items()}
+    usual = {path: documents(text) for path, text in texts(plan).items()}
     expected = {key(item): plain(item) for _, item in of_cluster(usual)}
     assert {key(item): plain(item) for _, item in of_cluster(objects(plan, tool))} == expected
 

@@ -32,7 +32,7 @@ from tenancy.rules.objects import object_findings
 from tenancy.spec import Environment, Loaded, load, on_lab
 from tenancy.spec.metrics import LONGEST_WAIT, Collector, Metrics
 from tenancy.spec.tenant import Role
-from tests.conftest import SpecFolder
+from tests.conftest import SpecFolder, documents
 from tests.judges import ec2_types, folder
 from tests.unit.test_components import register
 
@@ -285,7 +285,8 @@ def settings(stack: dict[str, Any], part: str) -> dict[str, Any]:
 def misfits(kind: str, spec: dict[str, Any]) -> list[str]:
     """Fields that the operator's definition does not have, at any depth."""
     text = (folder("schemas-prometheus-operator") / f"monitoring.coreos.com_{kind}.yaml").read_text("utf-8")
-    (version,) = yaml.load(text, yaml.CSafeLoader)["spec"]["versions"]
+    (definition,) = documents(text)
+    (version,) = definition["spec"]["versions"]
     return list(unknown(spec, version["schema"]["openAPIV3Schema"]["properties"]["spec"]))
 
 

@@ -21,7 +21,7 @@ from tenancy.plan.node_config import LAYOUT, USER_DATA_BYTES, birth_labels, devi
 from tenancy.plan.pools import MIG_CONFIG, PLUGIN_CONFIG, node_labels
 from tenancy.spec import Environment
 from tests import judges
-from tests.conftest import ENVIRONMENT
+from tests.conftest import ENVIRONMENT, documents
 
 FLAVORS = """\
   a100: {gpu: a100-40gb}
@@ -252,7 +252,8 @@ def judged(schema: Mapping[str, Any], value: Any, where: str = "NodeConfig") -> 
 @cache
 def schema() -> dict[str, Any]:
     (path,) = judges.folder("schemas-nodeadm").glob("*nodeconfigs.yaml")
-    (version,) = yaml.safe_load(path.read_text("utf-8"))["spec"]["versions"]
+    (definition,) = documents(path.read_text("utf-8"))
+    (version,) = definition["spec"]["versions"]
     assert version["name"] == "v1alpha1"
     return version["schema"]["openAPIV3Schema"]
 

@@ -6,14 +6,13 @@ import subprocess
 from functools import cache
 
 import pytest
-import yaml
 
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.lab import tools
 from tenancy.plan.access import PERSONAS, cluster_roles
 from tenancy.plan.model import Object
 from tenancy.spec import Environment
-from tests.conftest import SpecFolder
+from tests.conftest import SpecFolder, documents
 
 Rights = set[tuple[str, str, str]]
 """(API group, resource, verb)."""
@@ -38,8 +37,7 @@ def batch_user() -> Rights:
     found = tools.ensure(only=["kueue-chart", "helm"])
     argv = [str(found["helm"]), "template", "kueue", str(found["kueue-chart"]), "-n", "kueue-system"]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    items = [item for item in yaml.load_all(done.stdout, loader) if item]
+    items = documents(done.stdout)
     (whole,) = (item for item in items if item["metadata"]["name"] == "kueue-batch-user-role")
     assert whole["aggregationRule"]["clusterRoleSelectors"] == [{"matchLabels": {BATCH_USER: "true"}}]
     parts = [i for i in items if i["kind"] == "ClusterRole" and i["metadata"]["labels"].get(BATCH_USER) == "true"]

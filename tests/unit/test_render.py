@@ -11,6 +11,7 @@ import yaml
 
 from tenancy.plan import Plan, make_plan
 from tenancy.plan.render import HEADER, ForeignFiles, files, papers, texts, write
+from tests.conftest import documents
 
 
 def _tree(folder: Path) -> dict[str, bytes]:
@@ -31,14 +32,10 @@ def test_every_object_is_in_exactly_one_file(plan: Plan) -> None:
 
 def test_what_is_written_reads_as_what_was_planned(plan: Plan, tmp_path: Path) -> None:
     write(plan, tmp_path / "out")
-    read = [
-        item
-        for path in sorted((tmp_path / "out").rglob("*.yaml"))
-        for item in yaml.safe_load_all(path.read_text("utf-8"))
-    ]
+    read = [item for path in sorted((tmp_path / "out").rglob("*.yaml")) for item in documents(path.read_text("utf-8"))]
     planned = [*plan.objects(), *(item for _, items in papers(plan) for item in items)]
     assert sorted(map(str, (sorted(o.items(), key=str) for o in read))) == sorted(
-        map(str, (sorted(o.items(), key=str) for o in yaml.safe_load_all(yaml.safe_dump_all(planned))))
+        map(str, (sorted(o.items(), key=str) for o in documents(yaml.safe_dump_all(planned))))
     )
 
 
