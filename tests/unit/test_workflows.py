@@ -195,6 +195,11 @@ def test_the_image_is_made_of_what_has_a_digest_and_of_files_that_are_there() ->
             assert all((ROOT / name).exists() for name in line.split()[1:-1]), line
 
 
+def test_what_the_image_imports_to_compile_it_is_there() -> None:
+    (code,) = re.findall(r'-c "(import .+)"', (CI / "Containerfile").read_text("utf-8"))
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
 # Steps: what is affected
 
 
