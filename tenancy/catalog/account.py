@@ -1,4 +1,4 @@
-"""How much an AWS account holds, and how long its policies may be. Read 2026-11-21.
+"""Quotas of an AWS account, and the maximum lengths of its policies. Read 2026-11-21.
 
 Sources: IAM user guide "IAM and AWS STS quotas"; EKS "Endpoints and quotas" (access entries), "EKS Pod Identity" and
 best practices "Known limits and service quotas"; S3 user guide "Access points restrictions and limitations", "Setting
@@ -17,7 +17,7 @@ class Quota:
     title: str
     default: int
     most: int | None = None
-    """What AWS raises it to without a talk; None: not known, 0: it is fixed."""
+    """Maximum that AWS grants without a special agreement; None if it is unknown, 0 if the quota is fixed."""
 
 
 QUOTAS: Mapping[str, Quota] = {
@@ -33,7 +33,7 @@ QUOTAS: Mapping[str, Quota] = {
     "secrets": Quota("secrets of an account in a region", 500_000, 0),
     "repositories": Quota("ECR repositories of an account in a region", 100_000),
 }
-"""What tenants fill up, by the name that `aws.quotas` raises it by."""
+"""Quotas that tenants' resources count against, by their names in `aws.quotas`."""
 
 INLINE_LENGTH = 10_240
 """Characters of a role's inline policies together, white space not counted; fixed."""
@@ -53,14 +53,14 @@ SECRET_POLICY_LENGTH = 20_480
 """Characters of a secret's policy; fixed."""
 BUCKET_PREFIXES = ("xn--", "sthree-", "amzn-s3-demo-")
 BUCKET_SUFFIXES = ("-s3alias", "--ol-s3", "--x-s3", "--table-s3")
-"""Of names that S3 keeps for itself: S3 user guide, "General purpose bucket naming rules", 2026-11-22. Those with dots
-are no names of ours."""
+"""Beginnings and ends of bucket names that S3 reserves: S3 user guide, "General purpose bucket naming rules",
+2026-11-22. Those with dots are omitted, because bucket names here have none."""
 LONGEST_BLOCK, EARLIEST_BLOCK = 182, 56
-"""Days that a capacity block lasts at most, and by which it is bought ahead at most: EC2 user guide, "Capacity Blocks
-for ML" and "Extend Capacity Blocks", 2026-11-22. An extension keeps the id and counts."""
+"""Maximum length of a capacity block, and maximum time between purchase and start, days: EC2 user guide, "Capacity
+Blocks for ML" and "Extend Capacity Blocks", 2026-11-22. An extension keeps the id and counts."""
 MOST_AT_ONCE = 100
-"""Nodes of a group that are replaced at once: EKS API reference, NodegroupUpdateConfig, 2026-11-22."""
+"""Maximum of nodes of a group that are replaced at once: EKS API reference, NodegroupUpdateConfig, 2026-11-22."""
 LIFECYCLE_RULES = 1000
-"""Of a bucket; fixed."""
+"""Lifecycle rules of a bucket; fixed."""
 ROLE_NAME, QUEUE_NAME, ACCESS_POINT_NAME, BUDGET_NAME, REPOSITORY_NAME = 64, 80, 50, 100, 256
-"""Most characters of a name."""
+"""Maximum number of characters of a name."""

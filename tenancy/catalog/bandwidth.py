@@ -1,9 +1,10 @@
-"""What an instance may send and receive over its default network card: where its own address and its pods' are.
+"""Bandwidth limits that alerts compare measured rates with: an instance's default network card, and a GPU's PCIe link.
 
-EFA is not in it: what goes through the other cards and past the kernel is in no counter of an interface.
+The network limit is that of the default card, which has the node's own address and those of its pods. EFA is not in it:
+traffic through the other cards bypasses the kernel and is in no interface counter.
 
 Source: EC2 DescribeInstanceTypes, `NetworkInfo.NetworkCards[0].BaselineBandwidthInGbps`, as moto 5.2 keeps it, read
-2026-11-21. Types that are not there have none: the alert that stands on it leaves them out.
+2026-11-21. The alert omits types that are not listed there.
 """
 
 from __future__ import annotations
@@ -35,3 +36,16 @@ _TYPES: Mapping[float, str] = {
 
 GIGABITS: Mapping[str, float] = {name: rate for rate, names in _TYPES.items() for name in names.split()}
 """A second, in each direction, by instance type."""
+
+PCIE_BYTES: Mapping[str, float] = {
+    "volta": 15.75e9,
+    "turing": 15.75e9,
+    "ampere": 31.5e9,
+    "ada": 31.5e9,
+    "hopper": 63e9,
+    "blackwell": 63e9,
+}
+"""Bytes a second in each direction over 16 lanes, by GPU architecture: PCIe 3.0, 4.0 and 5.0 after line coding.
+
+Source: NVIDIA's data sheets of V100, T4, A100, L4, H100 and B200, read 2026-11-23. B300 links at 6.0 are twice as fast:
+their alert fires early, at half of the threshold."""

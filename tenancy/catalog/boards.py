@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One MIG profile: what one instance of it takes of a board, how many fit, and where they may start."""
+    """One MIG profile: the units of a board that one instance takes, how many fit, and where they may start."""
 
     compute: int
     """Compute slices."""
@@ -38,10 +38,10 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A GPU as EC2 sells it. Without profiles it is only ever used whole or time-sliced."""
+    """A GPU as EC2 sells it. Without profiles it can only be used whole or time-sliced."""
 
     memory_mib: int
-    """Memory as EC2 or the driver states it; the driver keeps some of it."""
+    """Memory as EC2 or the driver states it; the driver reserves some of it."""
     architecture: str
     source: str
     date: str
@@ -246,11 +246,11 @@ PRODUCTS: Mapping[str, str] = {
     "v100-16gb": "Tesla V100-SXM2-16GB",
     "v100-32gb": "Tesla V100-SXM2-32GB",
 }
-"""What the driver calls each board: its attribute `productName`."""
+"""The driver's name of each board: its attribute `productName`."""
 
 
 def _limits(board: Board) -> tuple[tuple[str, str, int], ...]:
-    """What the slices of a layout share: field of Profile, words for it, how much a board has."""
+    """Resources that the slices of a layout share: field of Profile, its name in messages, amount of a board."""
     shared = [("memory", "memory", board.memory_units), ("compute", "compute", board.compute_slices)]
     if board.engines:
         shared.append(("engines", "media engines", board.engines))
@@ -283,7 +283,7 @@ def feasible_layouts(board: str) -> tuple[tuple[int, ...], ...]:
     rows: list[tuple[int, ...]] = [()]
     names = tuple(BOARDS[board].profiles)
     for name in names:
-        # What does not fit never fits with more slices, so nothing is lost by dropping it here.
+        # A layout that does not fit does not fit with more slices either, so it is dropped here.
         longer = ((*row, count) for row in rows for count in range(BOARDS[board].profiles[name].most + 1))
         rows = [row for row in longer if not layout_misfit(board, dict(zip(names, row, strict=False)))]
     return tuple(row for row in rows if any(row))
@@ -291,7 +291,7 @@ def feasible_layouts(board: str) -> tuple[tuple[int, ...], ...]:
 
 @cache
 def maximal_layouts(board: str) -> tuple[tuple[int, ...], ...]:
-    """Those of the feasible layouts to which no slice can be added."""
+    """The feasible layouts to which no slice can be added."""
     feasible = set(feasible_layouts(board))
 
     def grown(counts: tuple[int, ...]) -> bool:
@@ -303,7 +303,7 @@ def maximal_layouts(board: str) -> tuple[tuple[int, ...], ...]:
 def nearest_layouts(board: str, layout: Mapping[str, int], count: int = 3) -> list[dict[str, int]]:
     """Layouts that fit, nearest first: fewest slices added or taken, then big slices kept, then the board used up.
 
-    Profiles that the board does not have are left out of the comparison; nothing is near to a layout of only those.
+    Profiles that the board does not have are ignored; a layout of only such profiles has no nearest layout.
     """
     names = tuple(BOARDS[board].profiles)
     profiles = tuple(BOARDS[board].profiles.values())
@@ -329,7 +329,7 @@ def share_of(board: str, profile: str) -> Fraction:
 
 
 def balanced(board: str) -> dict[str, int]:
-    """What mig-parted calls `all-balanced`: one half of each kind; empty for a board without profiles."""
+    """mig-parted's layout `all-balanced`: one half of each kind; empty for a board without profiles."""
     wanted = {1: 2, 2: 1, 3: 1} if BOARDS[board].compute_slices == 7 else {1: 2, 2: 1}
     found: dict[str, int] = {}
     for name, profile in BOARDS[board].profiles.items():

@@ -1,4 +1,4 @@
-"""What day it is."""
+"""The current day."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import datetime as dt
 
 
 def today() -> dt.date:
-    """UTC's, as AWS ends capacity blocks: by the machine's, a file would hold in one office and not in another."""
+    """The day in UTC, as for capacity blocks on AWS. With local time a file could be valid in one office only."""
     return dt.datetime.now(dt.UTC).date()

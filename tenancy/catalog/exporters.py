@@ -1,4 +1,4 @@
-"""How kube-state-metrics names things, and which labels of objects it is allowed to tell."""
+"""Names in kube-state-metrics, and the labels of objects that it exports."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LABELS: Mapping[str, tuple[str, ...]] = {
     "namespaces": CHARGED,
     "pods": (*CHARGED, QUEUE_NAME),
 }
-"""What `--metric-labels-allowlist` names, by kind: all that rules and bills read. Each makes series of its own."""
+"""Labels for `--metric-labels-allowlist`, by kind: all that alert rules and bills read. Each adds series."""
 
 
 def metric_name(text: str) -> str:
-    """What it makes of a resource's name."""
+    """A resource's name as kube-state-metrics writes it."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", text)
 
 
 def label_name(key: str) -> str:
-    """What it makes of a label's key."""
+    """A label's key as kube-state-metrics writes it."""
     return "label_" + metric_name(key)

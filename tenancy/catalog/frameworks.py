@@ -1,4 +1,4 @@
-"""Kinds of work that Kueue queues beside those of Kubernetes itself, and the operators that run them.
+"""Kinds of work that Kueue queues besides the built-in ones, and the operators that run them.
 
 Read 2026-11-21 from the modules that Kueue v0.19.2 is built with: jobset v0.12.0, lws v0.9.0, kuberay v1.6.2,
 kubeflow/trainer v2.2.1, mpi-operator v0.8.2.
@@ -13,28 +13,28 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """One kind: its resource, what Kueue calls it, and who makes its pods."""
+    """One kind: its resource, its name in Kueue, and the operator that makes its pods."""
 
     integration: str
-    """Of Kueue's `integrations.frameworks`."""
+    """Name in Kueue's `integrations.frameworks`."""
     group: str
     version: str
     resource: str
     kind: str
     namespace: str
-    """Of its operator, as its own manifests install it."""
+    """Namespace of its operator, as the operator's manifests install it."""
     service_account: str
     needs: tuple[str, ...] = ()
-    """Kinds that it is made of."""
+    """Kinds that its objects create."""
 
     @property
     def operator(self) -> str:
-        """The user that its operator is to the API server."""
+        """User name of its operator at the API server."""
         return f"system:serviceaccount:{self.namespace}:{self.service_account}"
 
 
 BUILT_IN = ("batch/job", "pod", "deployment", "statefulset")
-"""What always queues, in Kueue's words."""
+"""Kinds that are always queued, by their names in Kueue."""
 
 FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
     {

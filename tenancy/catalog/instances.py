@@ -42,20 +42,20 @@ class Instance:
     the place of one that would serve pods."""
     architecture: Literal["amd64", "arm64"] = "amd64"
     unsupported: str = ""
-    """Why no pool can be made of it now; empty: one can."""
+    """Why pools of this type are not supported; empty if they are."""
     old: bool = False
     """EC2 no longer offers it to new customers or in new regions."""
 
 
 NOT_NVIDIA = re.compile(r"(dl\d|f\d|g4ad|inf\d|trn\d|vt\d)[a-z0-9]*\.")
-"""How types begin whose accelerators somebody else makes: AWS, "Accelerated computing instances", 2026-11-20."""
+"""Beginnings of types with accelerators of other makers: AWS, "Accelerated computing instances", 2026-11-20."""
 _IN_NETWORK = {
     4: re.compile(r"p6-b[23]00\."),
     3: re.compile(r"(p3dn|p4d|p4de|p5e|p5en|p6e-gb200|g6e|g7e)\.|p5\.48xlarge$"),
 }
-"""By layers of the network, how types begin of which EC2 tells where in it an instance is, and EKS in labels of its
-node: AWS, "Prerequisites for Amazon EC2 topology", 2026-11-23. Others have EFA too: g4dn, g5, g6, gr6, g7 and
-p5.4xlarge."""
+"""Number of network layers -> beginnings of the types for which EC2 reports an instance's place in the network, and EKS
+sets it as labels of the node: AWS, "Prerequisites for Amazon EC2 topology", 2026-11-23. Further types with EFA have no
+such labels: g4dn, g5, g6, gr6, g7 and p5.4xlarge."""
 _VGPU = "its GPU is a part of an L4 (vGPU): it needs NVIDIA's GRID driver, which no EKS image carries"
 _CUSTOM_IMAGE = "its GPUs need NVIDIA driver 595, and the EKS images carry 580: it takes an image of your own"
 _ULTRASERVER = (
@@ -169,7 +169,7 @@ _SIZES = {
 
 
 def _general(family: str, gib: int, architecture: Literal["amd64", "arm64"], last: str) -> dict[str, Instance]:
-    """A family without GPUs, with `gib` GiB for each processor. What EFA its largest sizes have is not used."""
+    """A family without GPUs, with `gib` GiB per processor. EFA of its largest sizes is not used."""
     sizes = list(_SIZES)[: list(_SIZES).index(last) + 1]
     return {
         f"{family}.{size}": Instance("", 0, vcpu, gib * vcpu, 0, 0, pods, architecture=architecture)
@@ -185,12 +185,12 @@ GENERAL: Mapping[str, Instance] = MappingProxyType(
         **_general("c7i", 2, "amd64", "48xlarge"),
         **_general("r7i", 8, "amd64", "48xlarge"),
         **_general("m7g", 4, "arm64", "16xlarge"),
-        # Virtual machines in machines of EC2 need the bare ones.
+        # Virtual machines inside of EC2 instances need bare metal.
         "m7i.metal-24xl": Instance("", 0, 96, 384, 0, 0, 737),
         "m7i.metal-48xl": Instance("", 0, 192, 768, 0, 0, 737),
     }
 )
-"""Machines for work without GPUs, which GPU nodes keep off."""
+"""Types for work without GPUs, which taints keep off GPU nodes."""
 
 _GRAVITON = re.compile(r"[a-z]+[0-9]+g|a1\.")
 """EC2 user guide, "Instance type naming conventions": a g behind the generation is the processor; a1 is older."""
@@ -199,18 +199,18 @@ _TINY = frozenset({"nano", "micro", "small", "medium"})
 
 
 def for_services(name: str) -> str | None:
-    """What keeps the platform's own services off an instance type, which need not be one of the catalogue."""
+    """Why an instance type cannot run the platform's own services; the type may be outside of the catalogue."""
     if _GRAVITON.match(name):
-        return "is arm64, and the image of these nodes is amd64's"
+        return "is arm64, and the image of these nodes is amd64"
     if name.partition(".")[2] in _TINY:
         return "has no room for the platform's services"
     return "has GPUs" if name in INSTANCES else None
 
 
 MACHINES: Mapping[str, Instance] = MappingProxyType({**INSTANCES, **GENERAL})
-"""All that a pool can be made of."""
+"""All instance types of pools."""
 
 
 def network_layers(name: str) -> int:
-    """Layers of the network that an instance of the type is placed in by name; 0: nobody says where it is."""
+    """Number of network layers for which EC2 reports an instance's place; 0 if it reports none for the type."""
     return next((layers for layers, of in _IN_NETWORK.items() if of.match(name)), 0)

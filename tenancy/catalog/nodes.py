@@ -1,11 +1,11 @@
-"""What is left of a machine once it is an EKS node: for pods, and for a tenant's pods beside the daemonsets.
+"""Resources of an EKS node that are left for pods, and for a tenant's pods besides the daemonsets.
 
 Sources, read 2026-11-20:
 
 - nodeadm: awslabs/amazon-eks-ami `nodeadm/internal/kubelet/config.go`, v20240229 and a newer copy: kubelet reserve
   and eviction thresholds;
 - Karpenter: karpenter-provider-aws v1.14.1 `pkg/providers/instancetype/types.go` and
-  `pkg/operator/options/options.go`: the same reserve, and the memory that a machine never shows;
+  `pkg/operator/options/options.go`: the same reserve, and the memory that the operating system never sees;
 - EKS user guide, "Assign more IP addresses with prefixes": the pod caps of managed node groups.
 """
 
@@ -23,18 +23,18 @@ Provisioner = Literal["managed", "karpenter"]
 
 MANY_VCPU = 30
 SMALL_POD_CAP = 110
-"""Managed node groups below 30 vCPU hold no more pods than this."""
+"""Maximum number of pods of managed nodes below 30 vCPU."""
 LARGE_POD_CAP = 250
-"""Managed node groups from 30 vCPU on hold no more pods than this, whatever the interfaces allow."""
+"""Maximum number of pods of managed nodes with 30 vCPU or more, also if the interfaces allow more."""
 
 UNSEEN_PER_MILLE = 75
-"""Memory that EC2 sells and the operating system never shows: Karpenter's `vmMemoryOverheadPercent`, 7.5 % by default.
+"""Memory that EC2 sells and the operating system never sees: Karpenter's `vmMemoryOverheadPercent`, 7.5 % by default.
 
-A guess on the safe side, above all for large machines. Karpenter itself replaces it with what the first node of a type
+A conservative estimate, above all for large machines. Karpenter itself replaces it with what the first node of a type
 reports.
 """
 GRAVITON_MIB = 64
-"""Memory that the kernel keeps for itself on Graviton (`memory` in Karpenter's `types.go`)."""
+"""Memory that the kernel reserves on Graviton (`memory` in Karpenter's `types.go`)."""
 
 CPU_RESERVE = ((0, 1000, 600), (1000, 2000, 100), (2000, 4000, 50), (4000, None, 25))
 """Kubelet reserve by range of millicores, in parts of 10,000: 6 % of the first core, 1 %, 0.5 %, then 0.25 %."""
@@ -45,7 +45,7 @@ EPHEMERAL_RESERVE_MIB = 1024
 EPHEMERAL_EVICTION_PER_CENT = 10
 
 ROOT_VOLUME_GIB = 20
-"""Root volume where nobody asks for another: EKS and Karpenter agree."""
+"""Default size of the root volume, GiB; the same for EKS and Karpenter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Resources:
 def pods(instance: Instance, provisioner: Provisioner, efa: bool = False) -> int:
     """How many pods the kubelet of a node admits, those of daemonsets included.
 
-    With EFA, unless the default network card is one without it, an interface for EFA alone stands there.
+    With EFA, one interface of the default network card is for EFA alone, unless that card has no EFA.
     """
     taken = instance.addresses - 1 if efa and instance.network_cards == instance.efa else 0
     addressed = instance.pods - taken
@@ -77,7 +77,7 @@ def visible_memory(instance: Instance) -> int:
 
 
 def cpu_reserve(vcpu: int) -> int:
-    """Millicores that the kubelet keeps for itself and the container runtime."""
+    """Millicores that the kubelet reserves for itself and the container runtime."""
     total = vcpu * 1000
     return sum(
         (min(total, total if end is None else end) - start) * part // 10000
@@ -90,7 +90,7 @@ def allocatable(instance: Instance, pods: int, root_gib: int = ROOT_VOLUME_GIB) 
     """What a node offers to all its pods.
 
     `pods` is what the kubelet admits. The memory reserve does not follow it: nodeadm computes the reserve from the
-    network interfaces before a cap or a raised limit is applied. Local NVMe disks count as one RAID 0 that holds
+    network interfaces before a cap or a raised limit is applied. Local NVMe disks count as one RAID 0 that contains
     container images and pods' own files, which nodeadm and Karpenter do on request only; without them, the root volume.
     """
     disk = instance.nvme * 10**9 // 2**20 if instance.nvme else root_gib * 1024
@@ -104,7 +104,7 @@ def allocatable(instance: Instance, pods: int, root_gib: int = ROOT_VOLUME_GIB) 
 
 
 class Addon(StrEnum):
-    """What puts a pod on every GPU node. A cluster has those it installs; none is assumed."""
+    """Components that run a pod on every GPU node. A cluster has those that it installs; none is assumed."""
 
     VPC_CNI = "vpc-cni"
     CILIUM = "cilium"
@@ -120,7 +120,7 @@ class Addon(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DaemonSet:
-    """One pod of every GPU node, and what its containers request together."""
+    """One pod of every GPU node, and the requests of its containers together."""
 
     addon: Addon
     cpu: int
@@ -170,18 +170,18 @@ DAEMONSETS: Mapping[str, DaemonSet] = MappingProxyType(
         ),
         "aws-efa-k8s-device-plugin": DaemonSet(Addon.EFA, 10, 20, "aws/eks-charts `stable/aws-efa-k8s-device-plugin`"),
         "prometheus-node-exporter": DaemonSet(
-            Addon.NODE_EXPORTER, 50, 50, "`tenancy/plan/charts.py`, which sets the chart's `resources`"
+            Addon.NODE_EXPORTER, 50, 50, "`tenancy/plan/common/charts.py`, which sets the chart's `resources`"
         ),
     }
 )
 """The pods that every GPU node runs before a tenant's, by the name of their daemonset.
 
-Requests are the charts' defaults, read 2026-11-20. What asks for nothing still takes a pod.
+Requests are the charts' defaults, read 2026-11-20. A pod without requests still counts as a pod.
 """
 
 
 def daemonset_reserve(addons: Iterable[Addon]) -> Resources:
-    """What the daemonsets of these add-ons take of one node."""
+    """Resources of one node that the daemonsets of these add-ons take."""
     wanted = set(addons)
     taken = [daemonset for daemonset in DAEMONSETS.values() if daemonset.addon in wanted]
     return Resources(

@@ -1,9 +1,9 @@
-"""On-demand prices of the instance types of the catalogue, as AWS published them: what a node costs where the
-environment says nothing.
+"""On-demand prices of the instance types of the catalogue, as AWS published them: the price of a node if the
+environment sets none.
 
 Source: karpenter-provider-aws v1.14.1 `pkg/providers/pricing/zz_generated.pricing_aws.go`, which its authors generated
 from the AWS Price List API on 2026-07-06 for us-east-1: Linux, shared tenancy, dollars an hour. Read 2026-11-21. Other
-regions, capacity blocks and spot have prices of their own: none is in here, and none is guessed from what is. Types
+regions, capacity blocks and spot have other prices, which are not included and not estimated. Types
 without a price there (p5e, p6e-gb200, g7) are left out.
 """
 
@@ -16,7 +16,7 @@ from types import MappingProxyType
 DATE = "2026-07-06"
 REGION = "us-east-1"
 MONTH_HOURS = 730
-"""Of a month, as AWS counts it: of a GiB-month, and of an estimate of the month that comes."""
+"""Hours of a month as AWS counts it, for a GiB-month and for an estimate of the next month."""
 
 _BY_FAMILY = {
     "p3": "2xlarge=3.06 8xlarge=12.24 16xlarge=24.48",

@@ -1,4 +1,4 @@
-"""What a text shows of itself: characters that nobody sees, or takes for a space."""
+"""Invisible characters of a text, and characters that look like a space."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _UNSEEN = re.compile(f"[{_IGNORABLE}{_BLANKS}]")
 
 
 def unseen(text: str) -> int | None:
-    """Where the first character stands that nobody sees or takes for a space; controls are left to who knows which are
-    meant."""
+    """Place of the first character that is invisible or looks like a space; control characters are left to the caller,
+    which knows which of them are valid."""
     if text.isascii():
         return None
     found = _UNSEEN.search(text)
@@ -27,12 +27,22 @@ def unseen(text: str) -> int | None:
 
 
 def is_shown(text: str) -> bool:
-    """Whether all of a line can be seen."""
+    """Whether all characters of a line are visible."""
     return text.isprintable() and unseen(text) is None
 
 
+_MARKUP = {character: "\\" + character for character in "\\`*_~[]|&"} | {"<": "&lt;", ">": "&gt;", "@": "@\u200b"}
+"""Characters of Markdown inside of a line, and what stands for them."""
+
+
+def in_markdown(text: str, kept: str = "") -> str:
+    """The text escaped for Markdown: it makes no cell, no emphasis, no link and no HTML, and notifies no user.
+    Characters of `kept` stay markup."""
+    return "".join(one if one in kept else _MARKUP.get(one, one) for one in " ".join(text.splitlines()))
+
+
 def shown(text: str) -> str:
-    """The text on one line, with what nobody sees as its number."""
+    """The text on one line, with invisible characters as their numbers."""
     if is_shown(text):
         return text
     return "".join(one if is_shown(one) else one.encode("unicode_escape").decode() for one in text)

@@ -1,6 +1,6 @@
 """Every pin that is neither a Python package nor one of the lab's tools: charts, add-ons, node images.
 
-Read 2026-11-20; the source stands beside each. Nothing else names a version.
+Read 2026-11-20; the source is named beside each. No other module names a version.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tenancy.catalog.days import today
 
 @dataclass(frozen=True, slots=True)
 class ChartPin:
-    """One release of a chart. A repository with `oci://` holds the chart's folder, not an index."""
+    """One release of a chart. A repository with `oci://` contains the chart's folder, not an index."""
 
     repository: str
     chart: str
@@ -30,7 +30,7 @@ CHARTS: Mapping[str, ChartPin] = {
     "karpenter-crd": ChartPin("oci://public.ecr.aws/karpenter", "karpenter-crd", "1.14.1"),
     # A patch of 1.18 seen in use, 2026-07; the values are judged by the chart of 1.18.0 (Go module cilium v1.18.0).
     "cilium": ChartPin("https://helm.cilium.io", "cilium", "1.18.11"),
-    # aws/eks-charts, 2026-08-03.
+    # aws/eks-charts@5239609, 2026-08-03.
     "aws-efa-k8s-device-plugin": ChartPin("https://aws.github.io/eks-charts", "aws-efa-k8s-device-plugin", "v0.5.30"),
     # The chart in the Go module v0.19.2 takes images of a staging registry; the published one those of the release.
     "kueue": ChartPin("oci://registry.k8s.io/kueue/charts", "kueue", "0.19.2"),
@@ -38,8 +38,7 @@ CHARTS: Mapping[str, ChartPin] = {
     "dra-driver-nvidia-gpu": ChartPin(
         "oci://registry.k8s.io/dra-driver-nvidia/charts", "dra-driver-nvidia-gpu", "0.5.0"
     ),
-    # The line that its makers' pages called stable when read; values of loft-sh/vcluster@7e3deaa, 2026-03-17, which is
-    # between 0.33 and 0.34.
+    # The line that its makers' pages called stable when read; values of loft-sh/vcluster tag v0.34.0.
     "vcluster": ChartPin("https://charts.loft.sh", "vcluster", "0.34.0"),
     # prometheus-community/helm-charts, 2026-09-04 and 2026-08-10. Both are of operator v0.93.1: two bug fixes after
     # v0.93.0, whose definitions tests judge by.
@@ -48,6 +47,14 @@ CHARTS: Mapping[str, ChartPin] = {
         "oci://ghcr.io/prometheus-community/charts", "prometheus-operator-crds", "31.0.1"
     ),
 }
+
+COST_CHARTS: Mapping[str, ChartPin] = {
+    # opencost/opencost-helm-chart tag opencost-2.5.17, 2026-04-28.
+    "opencost": ChartPin("https://opencost.github.io/opencost-helm-chart", "opencost", "2.5.17"),
+    # kubecost/kubecost tag v3.2.1, 2026-06-24. The chart of Kubecost 1 and 2 was another one, `cost-analyzer`.
+    "kubecost": ChartPin("https://kubecost.github.io/kubecost", "kubecost", "3.2.1"),
+}
+"""Charts for which values are written, and which others install."""
 
 IMAGES: Mapping[str, str] = {
     # brancz/kube-rbac-proxy@0bc66fd examples/rewrites/deployment.yaml.
@@ -67,7 +74,7 @@ ADD_ONS: Mapping[str, str | None] = {
 }
 """None: the version that EKS takes by default for the cluster's Kubernetes. An add-on's versions differ from minor to
 minor (kube-proxy's is the minor itself), so a pin here would refuse half of the clusters; EKS moves an installed add-on
-only when somebody asks (EKS user guide, "Updating an add-on"), so None does not drift. Write a version to hold one."""
+only on request (EKS user guide, "Updating an add-on"), so None does not drift. Write a version to pin one."""
 
 AMI_FLOORS: tuple[tuple[str, str], ...] = (
     # awslabs/amazon-eks-ami#2706 compares v20260403 and v20260423.
@@ -79,7 +86,12 @@ AMI_FLOORS: tuple[tuple[str, str], ...] = (
     # release note of the EKS images that was read names theirs.
     ("v20260724", "containerd, before 2.2.5, runs what a label of an image says, as root on the node (CVE-2026-53488)"),
 )
-"""Releases of the AL2023 EKS images from which on a hole is closed, oldest first."""
+"""Releases of the AL2023 EKS images that fix a vulnerability, oldest first.
+
+Not among them: runc before 1.3.6 (CVE-2026-41579, GHSA-xjvp-4fhw-gc47), low by its makers' own judgement. Amazon Linux
+2023.12.20260914 is the first with 1.3.6 (its release notes), v20260714 has 1.3.5 (its change log); v20260917, the first
+image after it, picks one of two drivers at first boot, a greater change than this vulnerability justifies.
+"""
 
 AMI_FLOOR = AMI_FLOORS[-1][0]
 AMI_DEFAULT = "v20260903"
@@ -89,7 +101,7 @@ _AMI_FORM = re.compile(r"v20\d{6}")
 
 
 def ami_release_misfit(release: str) -> str | None:
-    """What is wrong with a release of the node images."""
+    """Why a release of the node images is refused; None if it is accepted."""
     if not _AMI_FORM.fullmatch(release) or not _is_day(release[1:]):
         return f"AMI release {release!r}, which is not v and a day, like {AMI_DEFAULT}"
     if (day := datetime.strptime(release[1:], "%Y%m%d").replace(tzinfo=UTC).date()) > today():
@@ -108,7 +120,7 @@ def _is_day(text: str) -> bool:
 
 
 def _open(release: str) -> str:
-    """The oldest hole that a release still has."""
+    """The oldest vulnerability that a release still has."""
     return next(hole for floor, hole in AMI_FLOORS if release < floor)
 
 
@@ -116,23 +128,23 @@ def ami_name(kubernetes: str, architecture: str, variant: str, release: str) -> 
     """Name of an AL2023 image: architecture x86_64 or arm64, variant nvidia, neuron or standard.
 
     As the release notes list them. A node group's own release version, such as 1.36.3-20260903, holds the kubelet's
-    patch besides and follows from nothing that a file says.
+    patch besides and does not follow from the files.
     """
     return f"amazon-eks-node-al2023-{architecture}-{variant}-{kubernetes}-{release}"
 
 
 def karpenter_alias(release: str) -> str:
-    """What an EC2NodeClass calls a release; it takes the right architecture and variant by itself."""
+    """Name of a release in an EC2NodeClass, which selects the architecture and variant itself."""
     return f"al2023@{release}"
 
 
 @dataclass(frozen=True, slots=True)
 class Minors:
-    """Kubernetes minors that something runs on."""
+    """Kubernetes minors that a component supports."""
 
     oldest: str
     newest: str | None
-    """None: its makers name no end."""
+    """None if its makers name no newest minor."""
     why: str
 
 
@@ -157,7 +169,7 @@ COMPATIBLE: Mapping[str, Minors] = {
 
 
 def incompatible(kubernetes: str, what: str) -> str | None:
-    """What to change where a part of the platform does not run on a minor of Kubernetes."""
+    """What to change if a component of the platform does not support a minor of Kubernetes; None if it does."""
     minors = COMPATIBLE[what]
     if _minor(kubernetes) < _minor(minors.oldest):
         return f"use Kubernetes {minors.oldest} or newer: {minors.why}"

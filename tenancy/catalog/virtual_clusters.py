@@ -1,7 +1,7 @@
-"""What the control plane of a virtual cluster takes of its namespace, beside what runs in it.
+"""Resources that the control plane of a virtual cluster takes of its namespace, besides the work in it.
 
-Requests of CPU and of the sum of the memory as the chart has them, but 512Mi for the syncer, which holds the API server
-and its database too; the chart gives it no limit of CPU (loft-sh/vcluster@7e3deaa chart/values.yaml).
+Requests of CPU and of the sum of the memory as the chart has them, but 512Mi for the syncer, which also runs the API
+server and its database; the chart gives it no limit of CPU (loft-sh/vcluster@7e3deaa chart/values.yaml).
 """
 
 from __future__ import annotations
@@ -26,6 +26,6 @@ DNS: Size = {
 }
 CONTAINERS: Mapping[str, Size] = {"the syncer": SYNCER, "its Kubernetes": KUBERNETES, "its DNS": DNS}
 RUNNING = (SYNCER, DNS)
-"""What runs at the same time; init containers count only where they are larger."""
+"""Containers that run at the same time; init containers count only if they are larger."""
 PODS = len(RUNNING)
 VOLUME = "5Gi"

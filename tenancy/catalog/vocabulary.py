@@ -8,33 +8,33 @@ PREFIX = "tenancy.gpu/"
 
 TENANT = PREFIX + "tenant"
 TENANT_TAG = "tenancy:tenant"
-"""The same on AWS, as a tag."""
+"""The same name as a tag on AWS."""
 ENVIRONMENT = PREFIX + "environment"
-"""On every object of ours: an object without it was made by somebody else."""
+"""Label of every object of this product; an object without it has another manager."""
 POOL = PREFIX + "pool"
-"""Label and taint of a node, and the toleration of whoever may use the pool."""
+"""Label and taint of a pool's nodes, and toleration of pods that may use the pool."""
 
 BOARD = PREFIX + "board"
-"""Label of a node: which GPU board it carries."""
+"""Label of a node: its GPU board."""
 LAB_NODE = PREFIX + "lab"
 """Label of the lab's fake nodes."""
 LAB_SECONDS = LAB_NODE + "-seconds"
 """Annotation of a pod: how many seconds it runs in the lab before it succeeds, as "5400" or "0.25"."""
 LAB_CONTEXT = "gpu-tenancy-lab"
-"""Context of the lab's kubeconfig; nothing else has it."""
+"""Context of the lab's kubeconfig; no other kubeconfig has it."""
 
 OVERRULE = {"PULUMI_K8S_ENABLE_PATCH_FORCE": "true"}
-"""Of the engine's variables: whoever else writes into a field of ours gives way. Without it a run ends there."""
+"""Environment variable of the engine: it takes over fields that another manager owns. Without it a run stops there."""
 
 # What the guards read. Annotations, because a list does not fit into a label value.
 ALLOWANCES = PREFIX + "allows"
-"""What a namespace's pods may leave out, of `Allowance`; without the annotation nothing."""
+"""Allowances of a namespace's pods, of `Allowance`; without the annotation there are none."""
 ALLOWED_ACCOUNTS = PREFIX + "allowed-service-accounts"
 ALLOWED_EGRESS = PREFIX + "allowed-egress"
-"""`<range>:<port>/<transport>` for each that NetworkPolicies of the tenant's own may open, and SIBLINGS."""
+"""`<range>:<port>/<transport>` for each peer that NetworkPolicies of the tenant may allow, and SIBLINGS."""
 ALLOWED_INGRESS = PREFIX + "allowed-ingress"
 SIBLINGS = "parts"
-"""Among these, the tenant's other namespaces."""
+"""Among these peers: the tenant's other namespaces."""
 ALLOWED_DEVICE_CLASSES = PREFIX + "allowed-device-classes"
 ALLOWED_POOLS = PREFIX + "allowed-pools"
 ALLOWED_PRIORITIES = PREFIX + "allowed-priority-classes"
@@ -42,45 +42,50 @@ ALLOWED_QUEUES = PREFIX + "allowed-queues"
 ALLOWED_REGISTRIES = PREFIX + "allowed-registries"
 ALLOWED_RESOURCES = PREFIX + "allowed-resources"
 STORAGE_CLASS = "tenancy-gp3"
-"""StorageClass for everybody's claims, where the platform brings what makes volumes."""
+"""StorageClass for claims of all tenants, if the platform installs the volume provisioner."""
 SANDBOX_CLASS = "tenancy-sandbox"
-"""RuntimeClass of tenants in sandboxes; no other is ours."""
+"""RuntimeClass of tenants with isolation: sandbox, the only one of this product."""
 ALLOWED_RUNTIMES = PREFIX + "allowed-runtime-classes"
 VIRTUAL_CLUSTER = "virtual-cluster"
-"""A part's own control plane: its Helm release, its service account, and the ClusterRole `tenancy-` of that."""
+"""Control plane of a part: name of its Helm release, of its service account, and with `tenancy-` of its ClusterRole."""
 TOKEN_ACCOUNTS = PREFIX + "token-service-accounts"
-"""Service accounts whose pods get a token of the API server's."""
+"""Service accounts whose pods get a token of the API server."""
 DEFAULT_LIMITS = PREFIX + "default-limits"
-"""`<resource>=<quantity>` for each limit that a container gets which writes none."""
+"""`<resource>=<quantity>` for each default limit of a container."""
 MAX_RUN_SECONDS = PREFIX + "max-run-seconds"
-"""Longest run of a job; absent: no limit."""
+"""Longest run time of a job. Default: no limit."""
 SPREAD = PREFIX + "spread"
-"""How replicas are spread over nodes, of the spec's `Spread`; absent: as the scheduler spreads everybody's."""
+"""How replicas are spread over nodes, of the spec's `Spread`. Default: as the scheduler spreads all pods."""
+SPREAD_OF = SPREAD + "-of"
+"""Which pods are spread, of the spec's `SpreadOf`, comma-separated."""
 EXCEPTIONS = PREFIX + "exceptions"
-"""`<rule>=<date>` for each waiver in force, comma-separated."""
+"""`<rule>=<date>` for each valid exception, comma-separated."""
 OWNER_MAIL = PREFIX + "owner-mail"
 LEAVING = PREFIX + "leaving"
-"""Stage at which a namespace's tenant leaves; absent: it stays."""
+"""Stage of the removal of a namespace's tenant. Default: none, the tenant stays."""
+LEFT = "remove"
+"""The last stage: on a namespace that existed before its tenant, and is kept without it."""
 GUARDS_MODE = PREFIX + "guards"
-"""On a guard's binding that only warns, and meant to: `audit`."""
+"""Annotation of a guard's binding that only warns on purpose: `audit`."""
 TITLE = PREFIX + "title"
 
 
 class Allowance(StrEnum):
-    """What a namespace's pods may leave out. Each is granted, so that a namespace without its notes allows least."""
+    """Allowances of a namespace's pods. Each is granted, so a namespace without annotations allows least."""
 
     ANY_NODE = "any-node"  # nodes that are not the tenant's own
     BESIDE_OTHERS = "beside-others"  # a node beside other tenants' pods
-    GPUS_FOR_ALL = "gpus-for-all"  # GPUs for whoever may make work
+    GPUS_FOR_ALL = "gpus-for-all"  # GPUs for every user that may create work
     IMAGE_TAGS = "image-tags"  # images by tag
+    LARGE_CONFIG = "large-config"  # config maps and secrets of up to 1 MiB
     NODE_RUNTIME = "node-runtime"  # the node's own runtime
     SYNCED_NAMES = "synced-names"  # the cluster's names, where a virtual cluster's syncer makes the pod
     WRITABLE_ROOT = "writable-root"  # a root file system that containers write to
 
 
 GPU_GRANT = ("tenancy.gpu", "gpus", "use")
-"""API group, resource and verb of the right to run work on GPUs, where that is granted by name. Nothing serves them:
-a guard asks the authorizer."""
+"""API group, resource and verb of the right to run work on GPUs, if it is granted by name. No API serves them: a guard
+asks the authorizer."""
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 PRODUCT = "gpu-tenancy"
@@ -95,42 +100,57 @@ COST_LABELS = (
     "tier",
     "gpu-tier",
 )
-"""The keys that Kubecost and OpenCost read by default, and the two that say what a workload may ask for."""
+"""The keys that Kubecost and OpenCost read by default, and the two keys of a workload's tier."""
 
 CHARGED_LABELS = (TENANT, "team", "owner", "department", "cost-center", "product", "gpu-tier")
-"""What a bill is made from: a pod that carries one of these must carry its namespace's value.
+"""Labels that bills use: a pod with one of these must have its namespace's value.
 
-Not `env` and `tier`: charts put them on pods for reasons of their own, and no bill is read by them alone.
+`env` and `tier` are not among them: charts set them on pods for other purposes, and no bill uses them alone.
 """
+
+LOADED_LABELS = (
+    *("grafana_alert", "grafana_dashboard", "grafana_datasource", "grafana_notifier", "grafana_plugin"),
+    *("prometheus_config", "prometheus_rule"),
+)
+"""Labels of config maps and secrets that sidecars of the collector load from every namespace: the defaults of the
+charts of Grafana (`sidecar.*.label`), of Prometheus and of their usual reloaders."""
+
+OWN_LABELS = PREFIX + "own-labels"
+"""Annotation: keys of the tenant's own labels, comma-separated. A pod with such a label must have its namespace's
+value, and gets this value if it has none."""
+MOST_OWN_LABELS = 10
+"""Own labels of a namespace. AWS accepts 50 tags on a resource, of which cost tags and the product's tags use 14."""
+PLATFORM_DOMAINS = ("kubernetes.io", "k8s.io", "pulumi.com", "cilium.io", "karpenter.sh", "amazonaws.com", "nvidia.com")
+"""Domains whose label keys, with their subdomains, have a meaning to the platform: no tenant's file sets them."""
 
 PSA_ENFORCE = "pod-security.kubernetes.io/enforce"
 PSA_VERSION = "pod-security.kubernetes.io/enforce-version"
 
 PLATFORM_NAMESPACE = "tenancy-system"
 QUEUE_NAMESPACE = "kueue-system"
-"""Of Kueue, wherever there are queues."""
+"""Namespace of Kueue, if the environment has queues."""
 DEFAULT_QUEUE = "default"
-"""The queue of work that names none, in every tenant's namespace; Kueue knows it by this name."""
+"""LocalQueue of work that names no queue, in every tenant's namespace; Kueue defines the name."""
 OPERATOR_NAMESPACE = "gpu-operator"
-"""Of NVIDIA's operator, on a cluster with machines."""
+"""Namespace of NVIDIA's operator, on a cluster with nodes."""
 SYSTEM_NAMESPACES = ("kube-node-lease", "kube-public", "kube-system", PLATFORM_NAMESPACE)
-"""Where the guards judge nobody; an environment adds the platform's own."""
+"""Namespaces where guards do not apply; an environment adds the platform's own."""
 
 IDENTITY_AGENT = "169.254.170.23/32"
-"""Where a pod asks for its credentials by EKS Pod Identity."""
+"""Address at which a pod gets its credentials from EKS Pod Identity."""
 DEFAULT_ACCOUNT = "default"
 """Service account of pods that name none; Kubernetes makes it in every namespace."""
 METADATA = ("169.254.169.0/24", "fd00:ec2::253/128", "fd00:ec2::254/128")
-"""What every machine on EC2 reaches beside the network: its metadata with its credentials, the VPC's resolver."""
+"""Link-local addresses of every EC2 instance: its metadata service with credentials, and the VPC's resolver."""
 SPACE_NAME = "kubernetes.io/metadata.name"
 """Label of every namespace, set by the API server and fixed."""
 WORKLOAD_ACCOUNT = "workload"
-"""Service account of a part that carries its grants on AWS, unless the file names another."""
+"""Service account of a part with its AWS grants, unless the file names another."""
 CI_GROUP = "tenancy:{tenant}:ci"
-"""Kubernetes group of a tenant's pipeline; nobody else may be in a group of this form."""
+"""Kubernetes group of a tenant's pipeline; no other identity may be in a group of this form."""
 
 SEPARATOR = "--"
-"""Between a tenant's name and the part: no name may hold it, so derived names are injective."""
+"""Between a tenant's name and the part: no name may contain it, so derived names are injective."""
 TENANT_LENGTH = 30
 PART_LENGTH = 31
 LABEL_LENGTH = 63
