@@ -1,0 +1,1 @@
+"""Facts of Kubernetes and Kueue that every other package reads the same way."""

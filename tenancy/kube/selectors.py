@@ -1,0 +1,84 @@
+"""Label selectors and node selector terms, as Kubernetes matches them.
+
+Sources: `k8s.io/apimachinery` v0.36.3 `pkg/labels/selector.go`, `k8s.io/component-helpers` v0.36.3
+`scheduling/corev1/nodeaffinity/nodeaffinity.go`.
+
+A preview does not know every value: a value equal to `unknown`, if that is given, counts as matching.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_HOSTS_NAME = "metadata.name"
+"""The one field of a node that a term can name."""
+
+
+def matches(selector: Any, labels: Any, unknown: object = None) -> bool:
+    """Whether a label selector matches these labels: an absent selector matches none, an empty one all."""
+    if selector is None:
+        return False
+    if unknown is not None and unknown in (selector, labels):
+        return True
+    has_all = has_labels(_field(selector, "matchLabels"), labels, unknown)
+    return has_all and all(meets(one, labels, unknown) for one in _listed(_field(selector, "matchExpressions")))
+
+
+def has_labels(wanted: Any, labels: Any, unknown: object = None) -> bool:
+    """Whether labels contain every wanted pair."""
+    if unknown is not None and unknown in (wanted, labels):
+        return True
+    has = labels if isinstance(labels, Mapping) else {}
+    pairs = wanted.items() if isinstance(wanted, Mapping) else ()
+    return all(
+        str(has[key]) == str(value) or (unknown is not None and unknown in (has[key], value)) if key in has else False
+        for key, value in ((str(key), value) for key, value in pairs)
+    )
+
+
+def meets(requirement: Any, labels: Any, unknown: object = None) -> bool:
+    """Whether labels meet one of `matchExpressions`."""
+    has = labels if isinstance(labels, Mapping) else {}
+    key, operator = str(_field(requirement, "key")), _field(requirement, "operator")
+    values = [value if value == unknown else str(value) for value in _listed(_field(requirement, "values"))]
+    if unknown is not None and unknown in (operator, *values, has.get(key)):
+        return True
+    present, value = key in has, str(has.get(key))
+    match operator:
+        case "In":
+            return present and value in values
+        case "NotIn":
+            return not present or value not in values
+        case "Exists":
+            return present
+        case "DoesNotExist":
+            return not present
+        case "Gt" | "Lt":
+            numbers = [int(text) for text in (value, *map(str, values)) if _INTEGER.fullmatch(text)]
+            if not present or len(values) != 1 or len(numbers) != 2:
+                return False
+            here, bound = numbers
+            return here > bound if operator == "Gt" else here < bound
+    return False
+
+
+def takes_node(terms: Iterable[Any], labels: Mapping[str, str], name: str) -> bool:
+    """Whether one of a required node affinity's terms matches a node; a term without requirements matches none."""
+    for term in terms:
+        expressions, fields = _listed(_field(term, "matchExpressions")), _listed(_field(term, "matchFields"))
+        if (expressions or fields) and all(
+            meets(one, of) for some, of in ((expressions, labels), (fields, {_HOSTS_NAME: name})) for one in some
+        ):
+            return True
+    return False
+
+
+def _field(value: Any, key: str) -> Any:
+    return value.get(key) if isinstance(value, Mapping) else None
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else []
