@@ -1,4 +1,4 @@
-"""What pydantic found, in the words of somebody who writes spec files. Imported only when there is a mistake."""
+"""Mistakes that pydantic found, in messages for authors of spec files. Imported only when there is a mistake."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from tenancy.rules.catalogue import Violation
-from tenancy.spec.base import NEEDS_TEXT, Mistake, Mistakes, found, written
-from tenancy.spec.source import Location
+from tenancy.schema.base import NEEDS_TEXT, Mistake, Mistakes, found, written
+from tenancy.schema.source import Location
 
 _CLOSE = 0.6
 _READ_AS: dict[type, str] = {bool: "a boolean", int: "a number", float: "a number", type(None): "nothing"}
@@ -76,8 +76,8 @@ def _plain(model: type[BaseModel], where: Location, detail: Any) -> tuple[str, s
             least = context.get("min_length", 1)
             change = "add one" if least == 1 else f"add up to {least}"
             if "default" in (node := _node_at(model, where)):
-                # Nobody would guess that the last entry's going opens it to all.
-                absent = re.search(r"[Aa]bsent: ([^.;]*)", node.get("description", ""))
+                # Without its last entry the list has its default, which may be all: the message says so.
+                absent = re.search(r"Default: ([^.;]*)", node.get("description", ""))
                 change += f", or drop {where[-1]}{f', which means: {absent[1]}' if absent else ''}"
             return written(value), f"at least {least} {_entries(least)}", change
         case "too_long":

@@ -1,4 +1,4 @@
-"""The ground under the spec models: closed, frozen, and with types that carry their rules."""
+"""Base of the spec models: closed, frozen, and with types that carry their rules."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from tenancy.catalog import quantity
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.text import is_shown
+from tenancy.kube import quantities
 from tenancy.rules.catalogue import Violation
 from tenancy.rules.values import day, name_misfit
-from tenancy.spec.source import Location
+from tenancy.schema.source import Location
 
 NEEDS_TEXT = "a text is needed"
 
@@ -54,7 +54,7 @@ def found(where: Location, violation: Violation) -> Mistake:
 
 
 class Mistakes(ValueError):
-    """All that a validator found, so that nobody mends a file one message at a time."""
+    """All mistakes that a validator found, so that a file can be corrected in one step."""
 
     def __init__(self, *mistakes: Mistake) -> None:
         self.mistakes = mistakes
@@ -67,7 +67,7 @@ def plain(given: str, rule: str, change: str, *where: str | int) -> Mistakes:
 
 
 class Spec(BaseModel):
-    """Closed: a key that nobody reads is a mistake, and is refused by name."""
+    """Closed model: an unknown key is a mistake, and is refused by name."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -81,7 +81,7 @@ class Spec(BaseModel):
     )
 
     def mistakes(self) -> Iterator[Mistake]:
-        """What is wrong with this part as a whole, though each field is right."""
+        """Mistakes of this part as a whole, although each field is valid."""
         return iter(())
 
     def model_post_init(self, context: Any, /) -> None:  # noqa: ARG002 - pydantic's signature
@@ -99,10 +99,10 @@ def _named(longest: int) -> Any:
 
 
 class Form:
-    """A text of a form: the pattern for editors, words for people."""
+    """Form of a text: a pattern for editors, and a rule in words for people."""
 
     def __init__(self, pattern: str, rule: str, change: str, longest: int | None = None) -> None:
-        # As JSON Schema reads \w and \d; policies are reckoned by characters, and ASCII's are one byte each.
+        # ASCII, as JSON Schema reads \w and \d; lengths of policies are counted in characters of one byte each.
         self.compiled = re.compile(pattern, re.ASCII)
         self.rule, self.change, self.longest = rule, change, longest
 
@@ -124,7 +124,7 @@ class Form:
 
 
 class Distinct:
-    """Entries of which each stands once."""
+    """Entries without duplicates."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_after_validator_function(self.check, handler(source))
@@ -135,13 +135,13 @@ class Distinct:
     def check(self, entries: tuple[str, ...]) -> tuple[str, ...]:
         again = [i for i, entry in enumerate(entries) if entry in entries[:i]]
         if again:
-            rule, change = "an entry stands once", "drop it, or name the one that was meant"
+            rule, change = "an entry is named once", "drop it, or name the one that was meant"
             raise Mistakes(*(Mistake((i,), f"{entries[i]} twice", rule, change) for i in again))
         return entries
 
 
 class Whole:
-    """A whole number in a range; booleans, texts and floats that look like one are refused."""
+    """A whole number in a range; booleans, texts and floats are refused."""
 
     def __init__(self, least: int, most: int) -> None:
         self.least, self.most = least, most
@@ -161,7 +161,7 @@ class Whole:
 
 
 def written(value: Any) -> str:
-    """A value as a person would call it, short."""
+    """A value in words, short."""
     match value:
         case None:
             return "nothing"
@@ -182,35 +182,35 @@ def _quantity(value: Any) -> str:
         raise plain(written(value), "a quantity is needed", "write one such as 500m, 64 or 256Gi")
     text = str(value)
     try:
-        number = quantity.parse(text)
+        number = quantities.parse_plain(text)
     except ValueError as error:
         change = f"write {text[:-1]} for bytes in powers of ten, {text[:-1]}i in powers of two"
-        with_b = text.endswith("B") and quantity.is_one(text[:-1])
+        with_b = text.endswith("B") and quantities.is_plain(text[:-1])
         generic = "write digits, with one suffix of m k M G T P E Ki Mi Gi Ti Pi Ei"
         raise plain(written(value), str(error), change if with_b else generic) from None
     if number < 0:
         raise plain(text, "a quantity is not negative", "write 0 or more")
-    if number > quantity.LARGEST:
+    if number > quantities.LARGEST:
         raise plain(written(value), "a quantity is less than 8Ei", "write a smaller one")
-    return quantity.write(number)
+    return quantities.write(number)
 
 
 def _cores(value: Any) -> str:
-    if isinstance(value, str) and value.endswith(_BYTES) and quantity.is_one(value):
+    if isinstance(value, str) and value.endswith(_BYTES) and quantities.is_plain(value):
         raise plain(written(value), "CPU is counted in cores", f"write {value.rstrip(_LETTERS)}, or 500m for a half")
     return _quantity(value)
 
 
 def _size(value: Any) -> str:
     text = _quantity(value)
-    if 0 < quantity.parse(text) < quantity.MIB:
+    if 0 < quantities.parse_plain(text) < quantities.MIB:
         change = f"write its unit, such as {str(value).rstrip(_LETTERS)}Gi"
         raise plain(written(value), "a size is in bytes, and 0 or 1Mi at least", change)
     return text
 
 
 def _amounts(value: Any) -> Any:
-    """Amounts by resource, each in what the resource is counted in."""
+    """Amounts by resource, each in the unit of its resource."""
     wrong: list[Mistake] = []
     for key, given in value.items() if isinstance(value, dict) else ():
         try:
@@ -266,6 +266,14 @@ LabelValue = Annotated[
         "write it like CC-4411",
     ),
 ]
+LabelKey = Annotated[
+    str,
+    Form(
+        r"^([a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$",
+        "a label's key: a name of at most 63 letters, digits, '-', '_' and '.', after an optional domain and '/'",
+        "write it like project or bank.example/data-class",
+    ),
+]
 FlavorName = Annotated[
     str,
     Form(
@@ -277,8 +285,9 @@ FlavorName = Annotated[
 Mail = Annotated[
     str,
     Form(
-        r"^[^@\s\x00-\x1f\x7f]+@[^@\s\x00-\x1f\x7f]+\.[^@\s\x00-\x1f\x7f]+$",
-        "a mail address",
+        # Alertmanager expands {{…}} in an address and splits at a comma; reports are Markdown and HTML.
+        r"^[^@\s\x00-\x1f\x7f{},<>\"|\\`;()\[\]]+@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?\.[A-Za-z0-9-]+$",
+        "one mail address, without braces, commas, quotes, '|', '<' and '>'",
         "write it like team@bank.example",
         254,
     ),
@@ -287,6 +296,14 @@ Line = Annotated[
     str, Form(r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$", "a text of one line", "drop control characters", 200)
 ]
 """Text for people; an annotation."""
+Reason = Annotated[
+    str,
+    Form(
+        r"^[^\x00-\x1f\x7f]{10,500}$",
+        "a sentence of 10 to 500 characters on one line",
+        "say why, for an auditor to read",
+    ),
+]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Day = Annotated[dt.date, BeforeValidator(_date)]
 Count = Annotated[int, Whole(0, 1_000_000)]
@@ -302,4 +319,4 @@ Amounts = Annotated[dict[str, Quantity], COUNTED]
 
 def amount(text: str) -> Decimal:
     """The number behind a validated quantity."""
-    return quantity.parse(text)
+    return quantities.parse_plain(text)

@@ -1,4 +1,4 @@
-"""A spec file as plain values, and where in the file each of them stands.
+"""A spec file as plain values, with the place of each value in the file.
 
 YAML read strictly: what it would resolve silently (a key given twice, an octal number, a tag, aliases that
 multiply) is refused or stays text. Keys are always text, so that `on:` is the key `on`.
@@ -29,7 +29,7 @@ _SURELY_SHALLOW = 1000
 _STR, _SEQ, _MAP = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
 _NULL, _BOOL, _INT, _FLOAT, _MERGE = (f"tag:yaml.org,2002:{k}" for k in ("null", "bool", "int", "float", "merge"))
 
-# YAML 1.1's words, as the tools around read them; each in the three spellings that YAML knows.
+# Words of YAML 1.1, as other tools read them; each in the three spellings that YAML accepts.
 _WORDS = {"": _NULL, "~": _NULL, "<<": _MERGE} | {
     spelling: tag
     for tag, words in ((_NULL, ["null"]), (_BOOL, ["true", "false", "yes", "no", "on", "off"]))
@@ -40,8 +40,8 @@ _TRUE = frozenset({"true", "yes", "on"})
 _NUMBER_START = frozenset("0123456789+-.")
 _WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]{0,999})")
 _BROKEN = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-# To YAML 1.1 a carriage return, U+0085, U+2028 and U+2029 end a line, and a comment with it; to what shows a change
-# they do not.
+# In YAML 1.1 a carriage return, U+0085, U+2028 and U+2029 end a line, and a comment with it; tools that show changes
+# do not break lines there.
 _UNPRINTABLE = re.compile("\r(?!\n)|[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -77,19 +77,19 @@ class _Loader(_SAFE):
                     return _INT
                 if _BROKEN.fullmatch(value):
                     return _FLOAT
-            # 0644, 0x10, 1_000, 12:30 and dates stay text: what they are depends on who reads them.
+            # 0644, 0x10, 1_000, 12:30 and dates stay text: YAML readers disagree on them.
             return _STR
         return _SEQ if kind is SequenceNode else _MAP
 
 
 def read_text(path: Path) -> str:
-    """The file's text; Refused if there is none to be had."""
+    """The file's text; raises Refused if it cannot be read."""
     top = Mark(1, 1)
     try:
         status = path.lstat()
         if stat.S_ISLNK(status.st_mode):
-            # What is wrong with a file is shown with what it holds, and a link leads to any file of the machine.
-            given, change = "a link", "put the file itself there"
+            # Problems are shown with the file's content, and a link could lead to any file of the machine.
+            given, change = "a link", "replace the link by its target"
             raise Refused(top, given, "a spec is read from a file of its own folder", change)
         if not stat.S_ISREG(status.st_mode):
             raise Refused(top, "no regular file", "a spec is read from a file", "put a YAML file there")
@@ -110,12 +110,12 @@ def read_text(path: Path) -> str:
         character = text[place]
         change = "end lines with line feeds" if character == "\r" else "delete it"
         given = f"character U+{ord(character):04X}"
-        raise Refused(_mark_at(text[:place]), given, "a spec file shows all that it says", change)
+        raise Refused(_mark_at(text[:place]), given, "a spec file has only visible characters", change)
     return text
 
 
 def _unprintable(text: str) -> int | None:
-    """Where the first character stands that nobody sees and that changes what is read or shown."""
+    """Place of the first invisible character that changes what is read or shown."""
     found = _UNPRINTABLE.search(text)
     places = [found.start()] if found else []
     places += [] if (hidden := unseen(text)) is None else [hidden]
@@ -123,7 +123,7 @@ def _unprintable(text: str) -> int | None:
 
 
 def _mark_at(before: str) -> Mark:
-    """The place right behind some text."""
+    """The place right after some text."""
     lines = before.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return Mark(len(lines), len(lines[-1]) + 1)
 
@@ -133,7 +133,7 @@ def _mark(mark: Any) -> Mark:
 
 
 def compose(text: str) -> Node | None:
-    """The file's nodes, None for an empty one; Refused where it is not YAML."""
+    """The file's nodes, None for an empty file; raises Refused if it is not YAML."""
     try:
         _refuse_depth(text)
         loader = _Loader(text)
@@ -176,7 +176,7 @@ def _syntax(text: str, error: yaml.YAMLError) -> Refused:
     line = lines[at.line] if at and at.line < len(lines) else ""
     rule = "a file is valid YAML"
     if "another document" in problem:
-        return Refused(mark, "a second document", "a file holds one document", "give it a file of its own")
+        return Refused(mark, "a second document", "a file contains one document", "give it a file of its own")
     if "cannot start any token" in problem and at and line[at.column : at.column + 1] == "\t":
         return Refused(mark, "a tab", "YAML is indented with spaces", "replace the tab by spaces")
     if around and "flow" in context and "did not find expected" in problem:
@@ -188,13 +188,13 @@ def _syntax(text: str, error: yaml.YAMLError) -> Refused:
     if "undefined alias" in problem:
         return Refused(mark, "an alias without an anchor", rule, "write the value out, or quote a text with '*'")
     if "mapping values are not allowed" in problem:
-        return Refused(mark, "a ':' where no key can stand", rule, "indent like its neighbours, or quote the text")
-    change = "mend the line: indent like its neighbours, quote texts with special characters"
+        return Refused(mark, "a ':' where no key is allowed", rule, "indent like its neighbours, or quote the text")
+    change = "correct the line: indent like its neighbours, quote texts with special characters"
     return Refused(mark, f"{problem}{f' {context}' if context else ''}", rule, change)
 
 
 class _Reader:
-    """Values from nodes, with all keys that are given twice."""
+    """Makes values from nodes, and collects keys that are given twice."""
 
     __slots__ = ("left", "refused")
 
@@ -216,8 +216,8 @@ class _Reader:
     def spend(self, node: Node, depth: int) -> None:
         self.left -= 1
         if self.left < 0:
-            # Aliases of aliases: small on disk, endless once they are followed.
-            given, rule = f"more than {MOST_VALUES} values", "aliases do not multiply without end"
+            # Aliases of aliases: small on disk, huge once they are expanded.
+            given, rule = f"more than {MOST_VALUES} values", "aliases do not multiply the values of a file"
             raise Refused(_mark(node.start_mark), given, rule, "write the values out")
         if depth > DEEPEST:
             raise _too_deep(_mark(node.start_mark))
@@ -260,14 +260,14 @@ class _Reader:
         self.refuse(node, f"tag {node.tag}", "values are plain", "drop the tag")
 
     def refuse(self, node: Node, given: str, rule: str, change: str) -> None:
-        # By place: the same mistake is met again at each alias.
+        # By place: the same mistake occurs again at each alias.
         self.left -= 1
         mark = _mark(node.start_mark)
         self.refused.setdefault(mark, Refused(mark, given, rule, change))
 
 
 def values(node: Node | None) -> tuple[Any, list[Refused]]:
-    """The plain value of a file's nodes, and what in it is refused."""
+    """The plain value of a file's nodes, and the refused parts."""
     reader = _Reader()
     if node is None:
         return None, []
@@ -277,8 +277,8 @@ def values(node: Node | None) -> tuple[Any, list[Refused]]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a location leads: `depth` parts of it are in the file, and end in a `scalar` whose text is `written`
-    if YAML made something else of it."""
+    """Result of a search for a location: `depth` parts of it are in the file; the last one is a `scalar`, with its text
+    as `written` if YAML reads it as another type."""
 
     key: Mark
     value: Mark
@@ -288,7 +288,7 @@ class Place:
 
 
 def find(root: Node | None, where: Location) -> Place:
-    """The place of a value, or of the nearest thing around it that the file has."""
+    """The place of a value, or of the nearest value around it in the file."""
     node: Any = root
     key: Any = None
     depth = 0
@@ -300,7 +300,7 @@ def find(root: Node | None, where: Location) -> Place:
         depth += 1
     top = _mark(node.start_mark) if node else Mark(1, 1)
     at_key = _mark(key.start_mark) if key else top
-    # A block stands a line below its key, an alias somewhere else: both are looked for at the key.
+    # A block begins a line below its key, an alias elsewhere: the place of both is that of the key.
     scalar = isinstance(node, ScalarNode)
     nearby = scalar and not (key and _mark(node.start_mark) < at_key)
     text = node.value if isinstance(node, ScalarNode) and node.tag != _STR else None

@@ -1,4 +1,4 @@
-"""What can still be judged of a tenant whose file has mistakes: so that those across files are shown at once too."""
+"""The readable part of a tenant's file with mistakes, so that mistakes across files are shown in the same run."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tenancy.spec.environment import Environment
-from tenancy.spec.messages import explain
-from tenancy.spec.source import Location
-from tenancy.spec.tenant import Tenant
+from tenancy.schema.environment import Environment
+from tenancy.schema.messages import explain
+from tenancy.schema.source import Location
+from tenancy.schema.tenant import Tenant
 
 _ROUNDS = 5
 
 
 def salvage(document: dict[str, Any], environment: Environment) -> Tenant | None:
-    """The tenant without what is wrong in its file; None if too little is left.
+    """The tenant without the mistakes of its file; None if too little is left.
 
-    What is missing is filled in with what no rule across files objects to. Nothing is shifted, so that places
-    in the result are places in the file.
+    Missing fields get values that break no rule across files. No entry is moved, so places in the result are places
+    in the file.
     """
     rest = copy.deepcopy(document)
     for _ in range(_ROUNDS):
@@ -47,7 +47,7 @@ def _fillers(environment: Environment) -> dict[str, Any]:
 def _drop(document: dict[str, Any], where: Location) -> None:
     if not where:
         return
-    # Under a list the whole field goes: without one entry the others would have other places.
+    # A mistake in a list drops the whole field: without one entry the others would have other places.
     depth = next((i for i, part in enumerate(where) if isinstance(part, int)), len(where))
     *path, last = where[:depth]
     node: Any = document
@@ -58,8 +58,8 @@ def _drop(document: dict[str, Any], where: Location) -> None:
     else:
         _drop(document, tuple(path))
     if where[0] == "ci":
-        # Without one of its parts it is another pipeline.
+        # Without one of its fields it would be another pipeline.
         document.pop("ci", None)
     if where[0] in {"namespaces", "tier"}:
-        # Which pools admit a share depends on the tiers of the parts.
+        # The pools that admit a share depend on the tiers of the parts.
         document.pop("gpus", None)

@@ -1,4 +1,4 @@
-"""How GPUs are shared over time: who queues, who lends, who borrows."""
+"""How GPUs are shared over time: queueing, lending and borrowing."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pydantic import Field
 
 from tenancy.catalog.account import LONGEST_BLOCK
 from tenancy.catalog.frameworks import FRAMEWORKS
-from tenancy.spec.base import Form, Mistake, Slug, Spec, Whole, broken
+from tenancy.schema.base import Form, Mistake, Slug, Spec, Whole, broken
 
 
 class Scheduler(StrEnum):
     KUEUE = "kueue"
-    NONE = "none"  # a tenant holds what is guaranteed, and what it leaves idle stays idle
+    NONE = "none"  # a tenant has its guaranteed GPUs only, and its idle GPUs stay idle
 
 
 class Preset(StrEnum):
     STRICT = "strict"  # neither lends nor borrows
-    LEND = "lend"  # lends what is idle, takes it back at once
+    LEND = "lend"  # lends idle GPUs and reclaims them at once
     LEND_AND_BORROW = "lend-and-borrow"
 
     @property
@@ -33,14 +33,14 @@ class Preset(StrEnum):
 
 
 class Order(StrEnum):
-    BEST_EFFORT = "best-effort"  # who fits runs, though somebody who does not fit came first
-    STRICT = "strict"  # nobody overtakes: large work is never starved by small work, and what fits waits with it
+    BEST_EFFORT = "best-effort"  # work that fits starts, although earlier work does not fit yet
+    STRICT = "strict"  # first in, first out: small work never delays large work, and waits behind it
 
 
 class Gate(StrEnum):
     OPEN = "open"
-    HOLD = "hold"  # nothing new starts
-    DRAIN = "drain"  # nothing new starts, and what runs is evicted
+    HOLD = "hold"  # no new work starts
+    DRAIN = "drain"  # no new work starts, and running work is evicted
 
 
 Weight = Annotated[int, Whole(1, 1000)]
@@ -66,32 +66,40 @@ _Class = Annotated[
 
 
 class Queues(Spec):
-    """What holds for every queue of the cluster."""
+    """Settings of all queues of the cluster."""
 
-    scheduler: Scheduler = Field(Scheduler.KUEUE, description="Who decides when work starts.")
+    scheduler: Scheduler = Field(
+        Scheduler.KUEUE, description="Queueing system that decides when work starts. Default: kueue."
+    )
     kinds: tuple[Slug, ...] = Field(
         (),
-        description="Kinds of work whose operators are installed, beside Jobs, Deployments, StatefulSets and pods: "
-        f"{', '.join(FRAMEWORKS)}. Tenants may make these, and the queue counts them.",
+        description="Kinds of work whose operators are installed, besides Jobs, Deployments, StatefulSets and pods: "
+        f"{', '.join(FRAMEWORKS)}. Tenants may make them, and the queue counts them. Default: none.",
         json_schema_extra={"items": {"enum": list(FRAMEWORKS)}},
     )
     usage_half_life: Duration = Field(
         "7d",
-        description="After this time what somebody used counts half; it decides who of a tenant's queues goes first.",
+        description="Time after which past GPU usage counts half. It decides which queue of a tenant goes first. "
+        "Default: 7d.",
     )
     pods_ready_within: Duration = Field(
         "20m",
-        description="Work whose pods are not ready by then goes back into the queue. A node that is being made takes "
-        "about ten minutes.",
+        description="Time within which the pods of started work must be ready; otherwise the work goes back into the "
+        "queue. A new node takes about ten minutes. Default: 20m.",
     )
-    keep_finished: Duration = Field("7d", description="How long the queue remembers work that has ended.")
+    keep_finished: Duration = Field(
+        "7d", description="Time for which the queue keeps records of ended work. Default: 7d."
+    )
     hold_before_end: Duration = Field(
-        "1d", description="How long before a capacity block ends no new work starts on it, in whole days."
+        "1d",
+        description="Time before the end of a capacity block from which no new work starts on it, in whole days. "
+        "Default: 1d.",
     )
     provisioning_class: _Class | None = Field(
         None,
-        description="Class of ProvisioningRequest that is asked before work starts on an autoscaled pool. Absent: "
-        "nobody is asked; Karpenter answers no such request, and work would wait for ever.",
+        description="Class of the ProvisioningRequest that must be provisioned before work starts on an autoscaled "
+        "pool. Karpenter answers no such request, so work on its pools would wait for ever. Default: none; no "
+        "request is made.",
     )
 
     def mistakes(self) -> Iterator[Mistake]:

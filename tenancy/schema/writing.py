@@ -1,4 +1,4 @@
-"""A tenant's file as people write it: short values on one line, and texts quoted wherever YAML reads something else."""
+"""Writes a tenant's file: short values on one line, and texts quoted where YAML would read another type."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenancy.catalog.text import is_shown
 
 _PLAIN = re.compile(r"[A-Za-z]([A-Za-z0-9 ._/@-]*[A-Za-z0-9._/@-])?")
 _WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
-"""What YAML 1.1 reads as something else than text."""
+"""Words that YAML 1.1 does not read as text."""
 _ESCAPES = {'"': '\\"', "\\": "\\\\"}
 
 

@@ -12,11 +12,11 @@ from pydantic import Field
 from tenancy.catalog.instances import for_services
 from tenancy.catalog.regions import REGIONS
 from tenancy.catalog.versions import AMI_DEFAULT, ami_release_misfit
-from tenancy.rules.values import foreign_arn, is_private, unsafe_range, wide_range
-from tenancy.spec.base import Flag, Form, Mistake, Positive, Spec, Whole, broken
-from tenancy.spec.identity import Identities, PodIdentity
-from tenancy.spec.pools import Release, Zone, Zones, nearest
-from tenancy.spec.source import Location
+from tenancy.rules.values import MOST_PUBLIC, foreign_arn, is_private, never_public, unsafe_range, wide_range
+from tenancy.schema.base import Flag, Form, Mistake, Positive, Spec, Whole, broken
+from tenancy.schema.identity import Identities, PodIdentity
+from tenancy.schema.pools import Release, Zone, Zones, nearest
+from tenancy.schema.source import Location
 
 _Account = Annotated[
     str, Form(r"^([0-9]{12})?$", "an account id of 12 digits", 'write it like "111122223333", with quotes')
@@ -54,32 +54,38 @@ _Cidr = Annotated[
 
 
 MOST_ZONES = 3
-"""Each gets a quarter of the VPC's range for private addresses; the last quarter is for the public ones."""
+"""Each zone gets a quarter of the VPC's range for private addresses; the last quarter is for public addresses."""
 
 
 class Endpoints(StrEnum):
     MADE = "made"  # the S3 gateway and the interface endpoints are part of the stack
-    CHECKED = "checked"  # somebody else made them: a run stops where one is missing
+    CHECKED = "checked"  # they exist already: a run stops if one is missing
 
 
 class Network(Spec):
-    """A VPC of the stack's own (cidr), or one that is there (vpc and subnets)."""
+    """A VPC that the stack makes (cidr), or an existing one (vpc and subnets)."""
 
     cidr: _Cidr = Field(
-        "10.64.0.0/16", description="Range of the VPC that is made, /16 to /20; each zone gets a private quarter."
+        "10.64.0.0/16",
+        description="IPv4 range of the VPC that is made, /16 to /20. Each zone gets a quarter of it for private "
+        "addresses. Default: 10.64.0.0/16.",
     )
-    vpc: _Vpc | None = Field(None, description="An existing VPC, instead of a new one.")
+    vpc: _Vpc | None = Field(None, description="Id of an existing VPC to use. Default: a VPC is made.")
     subnets: dict[Zone, _Subnet] = Field(
-        default_factory=dict, description="Its private subnets, one for each zone, with a route out."
+        default_factory=dict,
+        description="Private subnets of the existing VPC, one id per zone, each with a route out of the VPC. "
+        "Required with vpc. Default: subnets are made.",
     )
     endpoints: Endpoints | None = Field(
-        None, description="S3, ECR, STS, EC2 and CloudWatch without the internet. Absent: made, in a given VPC checked."
+        None,
+        description="Whether the VPC endpoints for S3, ECR, STS, EC2 and CloudWatch are made, or only checked for. "
+        "Default: made; in an existing VPC, checked.",
     )
     service_ranges: tuple[_Cidr, ...] = Field(
         (),
-        description="Ranges at which pods with an identity on AWS reach its services, port 443: those of interface "
-        "endpoints, and of the prefix list of S3's gateway; no range that holds pods. Absent: none, and what a "
-        "tenant's reach opens.",
+        description="Address ranges at which pods with an AWS identity reach AWS services, port 443: those of "
+        "interface endpoints, and of the prefix list of S3's gateway endpoint. No range may hold pods. Default: "
+        "none; such pods reach only what the tenant's reach allows.",
     )
 
     def mistakes(self) -> Iterator[Mistake]:
@@ -92,12 +98,12 @@ class Network(Spec):
         zone_of: dict[str, str] = {}
         for zone, subnet in self.subnets.items():
             if (first := zone_of.setdefault(subnet, zone)) != zone:
-                given = f"{subnet}, which stands for {first}"
+                given = f"{subnet}, which is that of {first}"
                 yield Mistake(("subnets", zone), given, "a subnet is in one zone", f"name the subnet in {zone}")
         if self.vpc and "cidr" in self.model_fields_set:
-            yield Mistake(("cidr",), "cidr beside vpc", "a VPC is made or given", "drop one of the two")
+            yield Mistake(("cidr",), "cidr beside vpc", "a VPC is either made or existing", "drop one of the two")
         if self.endpoints is Endpoints.CHECKED and not self.vpc:
-            rule = "endpoints are checked in a VPC that is there"
+            rule = "endpoints are checked only in an existing VPC"
             yield Mistake(("endpoints",), "endpoints: checked without vpc", rule, "name the vpc, or drop endpoints")
         try:
             network = ipaddress.IPv4Network(self.cidr)
@@ -118,8 +124,14 @@ class System(Spec):
 
     instance: Annotated[
         str, Form(r"^[a-z0-9-]+\.[a-z0-9]+$", "an EC2 instance type without GPU", "write it like m7i.xlarge")
-    ] = Field("m7i.xlarge", description="Instance type, amd64, of size large or more.")
-    nodes: Annotated[int, Whole(2, 50)] = Field(3, description="How many, over the zones; two at least.")
+    ] = Field(
+        "m7i.xlarge",
+        description="EC2 instance type of the platform's nodes: amd64, without GPU, size large or more. Default: "
+        "m7i.xlarge.",
+    )
+    nodes: Annotated[int, Whole(2, 50)] = Field(
+        3, description="Number of nodes, spread over the zones, at least 2. Default: 3."
+    )
 
     def mistakes(self) -> Iterator[Mistake]:
         if misfit := for_services(self.instance):
@@ -132,47 +144,68 @@ _LOG_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096
 
 
 class Aws(Identities):
-    enabled: Flag = Field(
-        False, description="Whether the AWS layer (network, cluster, nodes) is built. Absent: it is not."
+    enabled: Flag = Field(False, description="Whether the AWS layer (network, cluster, nodes) is made. Default: false.")
+    account: _Account = Field(
+        "",
+        description="AWS account id, 12 digits. A run on another account stops. Required with enabled: true. "
+        "Default: none.",
     )
-    account: _Account = Field("", description="Account id, 12 digits. A run on another account stops.")
-    region: _Region = Field("", description="Region, such as eu-central-1.")
+    region: _Region = Field(
+        "", description="AWS region, such as eu-central-1. Required with enabled: true. Default: none."
+    )
     zones: Zones = Field(
-        (), min_length=1, description="Availability zones, two at least. Absent: those of a given VPC's subnets."
+        (), min_length=1, description="Availability zones, at least two. Default: those of the existing VPC's subnets."
     )
-    network: Network = Field(default_factory=Network, description="Absent: a VPC of its own.")
+    network: Network = Field(default_factory=Network, description="VPC of the cluster. Default: a VPC is made.")
     platform_role: _RoleArn = Field(
         "",
-        description="IAM role of the platform team and of whoever runs the stacks. An access entry maps it to "
-        "platform.group; nobody else is an administrator, the creator neither.",
+        description="ARN of the IAM role of the platform team and of the identity that runs the stacks (the "
+        "deployer). An access entry maps it to platform.group. No other identity is an administrator, not even the "
+        "creator of the cluster. Required with enabled: true. Default: none.",
     )
     permissions_boundary: _PolicyArn | None = Field(
         None,
-        description="Boundary of the cluster's own roles and of break-glass; absent: none. Tenants' roles have one "
-        "that is made for them.",
+        description="ARN of the permissions boundary of the cluster's own roles and of break-glass. Tenants' roles "
+        "have a boundary that is made for them. Default: none.",
     )
     public_access: tuple[_Cidr, ...] = Field(
-        (), description="Ranges that reach the API server from the internet. Absent: none, it is private."
+        (),
+        description="Public address ranges that reach the API server from the internet, at most 40. Default: none; "
+        "the API server is private.",
     )
-    log_days: Positive = Field(365, description="Days for which the control plane's logs are kept, all five kinds.")
+    log_days: Positive = Field(
+        365, description="Retention of the control plane's logs, all five kinds, days. Default: 365."
+    )
     encryption_key: _KeyArn | None = Field(
-        None, description="KMS key for secrets, volumes and logs. Absent: one is made for the cluster."
+        None, description="ARN of the KMS key for secrets, volumes and logs. Default: a key is made for the cluster."
     )
-    deletion_protection: Flag = Field(True, description="Whether the cluster refuses to be deleted. Absent: it does.")
-    irsa: Flag = Field(False, description="Whether an OIDC provider is made for IRSA. Absent: no, but Pod Identity.")
-    system: System = Field(default_factory=System, description="Nodes of the platform's own services.")
+    log_key: _KeyArn | None = Field(
+        None,
+        description="ARN of the KMS key of tenants' log groups (uses.logs). Its policy must allow CloudWatch Logs to "
+        "use it for /tenancy/<environment>/*. Default: the key of CloudWatch Logs.",
+    )
+    deletion_protection: Flag = Field(True, description="Whether EKS refuses to delete the cluster. Default: true.")
+    irsa: Flag = Field(
+        False, description="Whether an OIDC provider for IRSA is made. Default: false; pods use EKS Pod Identity."
+    )
+    system: System = Field(
+        default_factory=System, description="Nodes of the platform's own services. Default: the defaults of its fields."
+    )
     ami_release: Release = Field(
-        AMI_DEFAULT, description="Release of the EKS node images, AL2023; a pool may have one of its own."
+        AMI_DEFAULT,
+        description=f"Release of the EKS node images (AL2023); a pool may set its own. Default: {AMI_DEFAULT}.",
     )
     root_volume: Annotated[int, Whole(50, 16_000)] = Field(
-        200, description="Root volume of every node, GiB, encrypted."
+        200, description="Size of every node's root volume, GiB. The volume is encrypted. Default: 200."
     )
     upgrade_pause: Annotated[int, Whole(0, 1440)] = Field(
-        30, description="Minutes between two waves of node upgrades, in which somebody may stop the run."
+        30,
+        description="Pause between two waves of node upgrades, minutes. The run can be stopped during the pause. "
+        "Default: 30.",
     )
 
     def identity_mistakes(self, platform_group: str) -> Iterator[Mistake]:
-        """What is wrong with who is who; the platform's group is another part of the file."""
+        """Mistakes in the mapping of identities; the platform's group is in another part of the file."""
         yield from self.people_mistakes(platform_group, self.platform_role)
         if not self.enabled:
             return
@@ -181,6 +214,7 @@ class Aws(Identities):
             (("permissions-boundary",), self.permissions_boundary or ""),
             (("platform-role",), self.platform_role),
             (("encryption-key",), self.encryption_key or ""),
+            (("log-key",), self.log_key or ""),
         ]
         for where, arn in named:
             if arn and (given := foreign_arn(arn, self.account, self.region)):
@@ -194,13 +228,16 @@ class Aws(Identities):
 
     def mistakes(self) -> Iterator[Mistake]:
         for i, text in enumerate(self.public_access):
-            if given := wide_range(text):
+            if given := wide_range(text) or never_public(text):
                 yield broken(("public-access", i), "eks-01", given)
+        if (many := len(self.public_access)) > MOST_PUBLIC:
+            given, change = f"{many} ranges of {MOST_PUBLIC}", "join neighbouring ranges, or come through one gateway"
+            yield broken(("public-access",), "eks-01", given, change)
         if misfit := ami_release_misfit(self.ami_release):
             yield broken(("ami-release",), "ami-01", misfit)
         if self.log_days not in _LOG_DAYS:
             close = min(_LOG_DAYS, key=lambda days: abs(days - self.log_days))
-            rule = "a retention that CloudWatch Logs knows"
+            rule = "a retention that CloudWatch Logs accepts"
             yield Mistake(("log-days",), f"log-days: {self.log_days}", rule, f"write {close}")
         if not self.enabled:
             return

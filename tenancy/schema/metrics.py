@@ -1,4 +1,4 @@
-"""`metrics` of an environment: who collects them, what of them a tenant sees, and when somebody is told."""
+"""`metrics` of an environment: their collection, tenants' access to them, and alerts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pydantic import Field
 
 from tenancy.catalog import vocabulary as words
 from tenancy.rules.values import tenants_name
-from tenancy.spec.base import Flag, Form, LabelValue, Mail, Mistake, Size, Slug, Spec, broken
-from tenancy.spec.queues import Duration, seconds
+from tenancy.schema.base import Flag, Form, LabelValue, Mail, Mistake, Size, Slug, Spec, broken
+from tenancy.schema.queues import Duration, seconds
 
 
 class Collector(StrEnum):
-    NONE = "none"  # nothing of metrics is made
-    EXISTING = "existing"  # a Prometheus Operator that is there already picks up our rules and monitors
-    INSTALL = "install"  # the platform brings Prometheus Operator, Prometheus, Alertmanager and the exporters
+    NONE = "none"  # no objects for metrics are made
+    EXISTING = "existing"  # an existing Prometheus Operator selects the platform's rules and monitors
+    INSTALL = "install"  # the platform installs Prometheus Operator, Prometheus, Alertmanager and the exporters
 
 
 class CostTool(StrEnum):
@@ -45,76 +45,88 @@ _Page = Annotated[
 class Smtp(Spec):
     server: Annotated[
         str, Form(r"^[A-Za-z0-9.-]+:[0-9]+$", "a host and a port", "write it like mail.bank.example:587")
-    ] = Field(description="Host and port; TLS is asked for.")
-    sender: Mail = Field(description="From whom.")
-    platform: Mail = Field(description="Where the platform's own alerts go.")
+    ] = Field(description="Host and port of the SMTP server; TLS is required. Required.")
+    sender: Mail = Field(description="Sender address of alert mails. Required.")
+    platform: Mail = Field(description="Mail address that receives the platform's own alerts. Required.")
 
 
 class Metrics(Spec):
-    collector: Collector = Field(Collector.NONE, description="Who collects them. Absent: nobody, and nobody is told.")
+    collector: Collector = Field(
+        Collector.NONE,
+        description="How metrics are collected. Default: none; no metrics are collected and no alerts are sent.",
+    )
     namespace: Slug = Field(
         "monitoring",
-        description="Namespace of Prometheus and of our rules; one of the platform's, where guards judge nobody.",
+        description="Namespace of Prometheus and of the platform's alert rules. It is a platform namespace, where "
+        "guards do not apply. Default: monitoring.",
     )
     labels: dict[str, LabelValue] = Field(
         {"release": "kube-prometheus-stack"},
-        description="Labels by which the operator that is there picks up rules and monitors; those of the chart by "
-        "default.",
+        description="Labels by which an existing Prometheus Operator selects rules and monitors. Default: release: "
+        "kube-prometheus-stack, as the chart sets it.",
     )
     prometheus: _Address | None = Field(
         None,
-        description="Where Prometheus answers inside the cluster. Absent: at prometheus-operated in the namespace.",
+        description="Address of Prometheus inside the cluster. Default: the service prometheus-operated in namespace.",
     )
     retention: Duration = Field(
         "45d",
-        description="How long the Prometheus that is installed keeps series: a month's bill and the budgets' alerts "
-        "read 30 days back.",
+        description="Time for which the installed Prometheus keeps series. Bills of a month and budget alerts read "
+        "30 days back. Default: 45d.",
     )
-    storage: Size = Field("200Gi", description="Volume of the Prometheus that is installed, bytes.")
+    storage: Size = Field("200Gi", description="Size of the volume of the installed Prometheus, bytes. Default: 200Gi.")
     tenant_view: Flag = Field(
-        True, description="Whether tenants may ask Prometheus for the series of their namespaces, and for nothing else."
+        True,
+        description="Whether tenants may query Prometheus for the series of their own namespaces (and no others). "
+        "Default: true.",
     )
-    cost_tool: CostTool = Field(CostTool.NONE, description="What else shows costs. Absent: `tenancy chargeback` alone.")
+    cost_tool: CostTool = Field(
+        CostTool.NONE, description="Further tool that shows costs, besides `tenancy chargeback`. Default: none."
+    )
     runbooks: _Page = Field(
-        "docs/runbooks.md", description="Where the page with what to do stands; each alert links there."
+        "docs/runbooks.md",
+        description="Path or address of the page with the runbooks; each alert links to it. Default: docs/runbooks.md.",
     )
     mail: Smtp | None = Field(
-        None, description="The server that alerts are mailed through. Absent: routes have no way to anybody yet."
+        None, description="SMTP server that sends alert mails. Default: none; alerts have no receiver."
     )
     guarantee_within: Duration = Field(
         "15m",
-        description="How long work that fits into its guarantee may wait before its owner and the platform hear of it.",
+        description="Time that work within its guarantee may wait before its owner and the platform are alerted. "
+        "Default: 15m.",
     )
-    idle_after: Duration = Field("30m", description="How long a held GPU may do nothing before its owner hears of it.")
+    idle_after: Duration = Field(
+        "30m", description="Time that an allocated GPU may be idle before its owner is alerted. Default: 30m."
+    )
     longest_wait: dict[str, Duration] = Field(
         default_factory=dict,
-        description="By tier: the wait before admission that nine of ten jobs stay under. Absent: 2h.",
+        description="Wait for admission that nine of ten jobs must stay below, by tier. Default: 2h.",
     )
 
     def mistakes(self) -> Iterator[Mistake]:
         of_another, of_ours = ("labels", "prometheus"), ("retention", "storage")
         if self.installed:
             for name in sorted(self.model_fields_set.intersection(of_another)):
-                rule = "Prometheus that is installed here has the chart's own"
+                rule = "the Prometheus that is installed here uses the chart's"
                 yield Mistake((name,), f"{name} with collector: install", rule, f"drop {name}, or write existing")
             if self.namespace in NOT_ITS_OWN:
                 rule = "Prometheus is installed into a namespace of its own, with its own Pod Security"
                 yield Mistake(("namespace",), f"namespace {self.namespace}", rule, "write monitoring")
             if seconds(self.retention) < BUDGET_DAYS * 86400:
-                rule = f"the budgets' alerts look at {BUDGET_DAYS} days"
+                rule = f"budget alerts read the last {BUDGET_DAYS} days"
                 yield Mistake(("retention",), f"retention {self.retention}", rule, f"write {BUDGET_DAYS}d or longer")
         else:
             for name in sorted(self.model_fields_set.intersection(of_ours)):
                 given, rule = (
                     f"{name} with collector: {self.collector}",
-                    "said to the Prometheus that is installed here",
+                    "it configures the Prometheus that is installed here",
                 )
                 yield Mistake((name,), given, rule, f"drop {name}, or write collector: install")
         if given := tenants_name(self.namespace):
             yield broken(("namespace",), "name-01", given, "name a namespace of the platform's own, without '--'")
         for tier, wait in self.longest_wait.items():
             if seconds(wait) > LONGEST_WAIT:
-                given, rule = f"{tier}: {wait}", f"Kueue tells waits apart up to {LONGEST_WAIT} s"
+                given, rule = f"{tier}: {wait}", f"Kueue measures waits up to {LONGEST_WAIT} s"
                 yield Mistake(("longest-wait", tier), given, rule, f"write {LONGEST_WAIT // 60}m at most")
 
     @property
@@ -123,12 +135,12 @@ class Metrics(Spec):
 
     @property
     def installed(self) -> bool:
-        """Whether the platform brings what collects them."""
+        """Whether the platform installs the collector."""
         return self.collector is Collector.INSTALL
 
     @property
     def address(self) -> str:
-        """Where Prometheus answers inside the cluster; the operator names the service."""
+        """Address of Prometheus inside the cluster; the operator names the service."""
         return self.prometheus or f"http://prometheus-operated.{self.namespace}.svc:9090"
 
     def wait_of(self, tier: str) -> int:
@@ -137,7 +149,7 @@ class Metrics(Spec):
 
 
 BUDGET_DAYS = 30
-"""What is held counts against a month's budget as its mean over so many days."""
+"""Days of usage whose mean is compared with a month's budget."""
 NOT_ITS_OWN = frozenset({*words.SYSTEM_NAMESPACES, words.QUEUE_NAMESPACE, words.OPERATOR_NAMESPACE})
 LONGEST_WAIT = 40_960
 """Seconds: the last finite bucket of Kueue's `admission_wait_time_seconds` (v0.19.2, `pkg/metrics/metrics.go`)."""

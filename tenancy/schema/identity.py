@@ -1,4 +1,4 @@
-"""How pods, pipelines and people become somebody on AWS and in the cluster."""
+"""Identities of pods, pipelines and people on AWS and in the cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tenancy.catalog.account import QUOTAS
 from tenancy.rules.values import broad_subject, foreign_subject
-from tenancy.spec.base import Flag, Form, Mail, Mistake, PartName, Positive, Spec, broken
+from tenancy.schema.base import Flag, Form, Mail, Mistake, PartName, Positive, Spec, broken
 
 RoleArn = Annotated[
     str,
@@ -69,39 +69,51 @@ CI_AUDIENCE = "sts.amazonaws.com"
 
 class PodIdentity(StrEnum):
     POD_IDENTITY = "pod-identity"  # a role for each part with grants, by EKS Pod Identity
-    IRSA = "irsa"  # the same roles by the cluster's OIDC provider; its issuer is known when the cluster is there
-    SHARED = "shared"  # a role for each shape of grants, told apart by session tags: one lock where the others have two
+    IRSA = "irsa"  # the same roles by the cluster's OIDC provider, whose issuer is known once the cluster exists
+    SHARED = "shared"  # a role per kind of grants, separated by session tags: one check where the others have two
 
 
 class BreakGlass(Spec):
-    """The way in for an emergency: a role that asks for MFA, lasts an hour and raises an alarm."""
+    """Emergency access: a role that requires MFA, lasts one hour and raises an alarm."""
 
     trusted: tuple[_Principal, ...] = Field(
-        min_length=1, description="IAM users or roles that may take it. Their sessions need MFA that AWS itself saw."
+        min_length=1,
+        description="ARNs of IAM users or roles that may take the emergency role. Their sessions need MFA that AWS "
+        "itself has checked. Required.",
     )
-    mail: Mail = Field(description="Who is told when it is taken.")
+    mail: Mail = Field(description="Mail address that is alerted when the role is taken. Required.")
 
 
 _Text = Annotated[str, Form(r"^[\x21-\x7e]+$", "a name without spaces", "write it as the forge does", 255)]
 
 
 class Ci(Spec):
-    """A pipeline: one repository on GitHub or GitLab, and there one branch or one environment."""
+    """A pipeline: one repository on GitHub or GitLab, and one branch or environment of it."""
 
-    github: _Text | None = Field(None, description="Repository on github.com, such as bank/fraud-models.")
-    gitlab: _Text | None = Field(None, description="Project on GitLab, such as bank/risk/fraud-models.")
-    host: _Host | None = Field(None, description="Host of a GitLab of your own; absent: gitlab.com.")
-    branch: _Text | None = Field(None, description="The one branch. Either this or environment.")
-    environment: _Text | None = Field(None, description="The one environment of GitHub. Either this or branch.")
-    role: Annotated[str, Form(r"^(viewer|developer|operator)$", "viewer, developer or operator", "use developer")] = (
-        Field("developer", description="What it may do in the tenant's namespaces.")
+    github: _Text | None = Field(
+        None, description="Repository on github.com, such as bank/fraud-models. Either github or gitlab. Default: none."
     )
-    namespaces: tuple[PartName, ...] = Field((), min_length=1, description="Parts that the role holds in; absent: all.")
+    gitlab: _Text | None = Field(
+        None, description="Project on GitLab, such as bank/risk/fraud-models. Either github or gitlab. Default: none."
+    )
+    host: _Host | None = Field(None, description="Host name of a self-managed GitLab. Default: gitlab.com.")
+    branch: _Text | None = Field(
+        None, description="Branch whose runs are trusted. Either branch or environment. Default: none."
+    )
+    environment: _Text | None = Field(
+        None, description="GitHub environment whose runs are trusted. Either branch or environment. Default: none."
+    )
+    role: Annotated[str, Form(r"^(viewer|developer|operator)$", "viewer, developer or operator", "use developer")] = (
+        Field("developer", description="Role of the pipeline in the tenant's namespaces. Default: developer.")
+    )
+    namespaces: tuple[PartName, ...] = Field(
+        (), min_length=1, description="Parts of the tenant in which the role applies. Default: all parts."
+    )
 
     def mistakes(self) -> Iterator[Mistake]:
         if (self.github is None) == (self.gitlab is None):
             given = "both github and gitlab" if self.github else "neither github nor gitlab"
-            yield Mistake((), given, "a pipeline is of one forge", "write exactly one of github and gitlab")
+            yield Mistake((), given, "a pipeline belongs to one forge", "write exactly one of github and gitlab")
             return
         if (self.branch is None) == (self.environment is None):
             given = "both branch and environment" if self.branch else "neither branch nor environment"
@@ -133,7 +145,7 @@ class Ci(Spec):
 
     @property
     def subject(self) -> str:
-        """The one `sub` claim that the forge gives such a run."""
+        """The `sub` claim of the forge's tokens for such a run."""
         if self.github:
             where = f"ref:refs/heads/{self.branch}" if self.branch else f"environment:{self.environment}"
             return f"repo:{self.github}:{where}"
@@ -141,32 +153,44 @@ class Ci(Spec):
 
 
 class Identities(Spec):
-    """Part of `aws`: who is who."""
+    """Part of `aws`: identities of pods, pipelines and people."""
 
-    identity: PodIdentity = Field(PodIdentity.POD_IDENTITY, description="How tenants' pods become a role.")
-    oidc_issuer: _Issuer | None = Field(None, description="Issuer of the cluster; identity: irsa needs it.")
+    identity: PodIdentity = Field(
+        PodIdentity.POD_IDENTITY, description="How tenants' pods get an IAM role. Default: pod-identity."
+    )
+    oidc_issuer: _Issuer | None = Field(
+        None, description="OIDC issuer of the cluster, without https://. Required with identity: irsa. Default: none."
+    )
     organization: _Organisation | None = Field(
-        None, description="AWS organisation that all principals must be of, to reach buckets; absent: not asked for."
+        None,
+        description="Id of the AWS organisation that principals must belong to in order to reach buckets. Default: "
+        "not checked.",
     )
     people: dict[Group, RoleArn] = Field(
         default_factory=dict,
-        description="IAM role, of IAM Identity Center for instance, by the group of the tenants' files that it is. "
-        "A group without one gets in through other means, or not at all.",
+        description="ARN of the IAM role of each group of people in the tenants' files, such as a role of IAM "
+        "Identity Center. A group without a role signs in by other means, or not at all. Default: none.",
     )
-    break_glass: BreakGlass | None = Field(None, description="The way in for an emergency; absent: none.")
+    break_glass: BreakGlass | None = Field(None, description="Emergency access to the cluster. Default: none.")
     forges: tuple[_Host, ...] = Field(
         (GITHUB_COM, GITLAB),
-        description="Hosts of the forges whose pipelines tenants may have: github.com, and those of GitLabs. Absent: "
+        description="Hosts of the forges whose pipelines tenants may have: github.com, and hosts of GitLab. Default: "
         "github.com and gitlab.com.",
     )
     existing_providers: tuple[_Host, ...] = Field(
-        (), description="Hosts of forges whose OIDC provider the account has already: those are used, not made."
+        (),
+        description="Hosts of forges whose OIDC provider already exists in the account: it is used, not made. "
+        "Default: none.",
     )
     payer: Flag = Field(
-        False, description="Whether the account pays for its organisation: only then can it activate cost tags."
+        False,
+        description="Whether the account is the payer (management account) of its organisation: only then can it "
+        "activate cost allocation tags. Default: false.",
     )
     quotas: dict[str, Positive] = Field(
-        default_factory=dict, description=f"Quotas that AWS has raised, of: {', '.join(QUOTAS)}."
+        default_factory=dict,
+        description=f"AWS quotas that were raised for the account, by name: {', '.join(QUOTAS)}. Default: AWS' "
+        "default quotas.",
     )
 
     def people_mistakes(self, platform_group: str, platform_role: str) -> Iterator[Mistake]:

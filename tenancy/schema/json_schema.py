@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenancy.spec.environment import Environment
-from tenancy.spec.tenant import Tenant
+from tenancy.schema.environment import Environment
+from tenancy.schema.tenant import Tenant
 
 MODELS = {"environment": Environment, "tenant": Tenant}
 
@@ -16,7 +16,7 @@ def schema(kind: str) -> dict[str, Any]:
 
 
 def reference() -> str:
-    """The page docs/spec.md: every field of both files with its meaning and what absence means."""
+    """The page docs/spec.md: every field of both files with its meaning and its default."""
     lines = [
         "# Spec files",
         "",
@@ -40,9 +40,9 @@ def _summary(definition: dict[str, Any]) -> str:
 
 def _table(definition: dict[str, Any], document: dict[str, Any]) -> list[str]:
     required = set(definition.get("required", ()))
-    rows = ["| key | value | absent | meaning |", "|---|---|---|---|"]
+    rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
     for key, field in definition["properties"].items():
-        absent = "refused" if key in required else _default(field)
+        absent = "required" if key in required else _default(field)
         meaning = field.get("description", "").replace("|", "\\|")
         rows.append(f"| `{key}` | {_type(field, document)} | {absent} | {meaning} |")
     return rows

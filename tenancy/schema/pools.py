@@ -1,4 +1,4 @@
-"""Pools and flavors: which nodes there are, how their GPUs are cut or shared, and what that yields."""
+"""Pools and flavors: the nodes, how their GPUs are partitioned or shared, and the flavors that they yield."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenancy.catalog.account import EARLIEST_BLOCK, LONGEST_BLOCK, MOST_AT_ONCE
 from tenancy.catalog.days import today
 from tenancy.catalog.instances import MACHINES, NOT_NVIDIA, Instance, network_layers
 from tenancy.catalog.versions import ami_release_misfit
-from tenancy.spec.base import (
+from tenancy.schema.base import (
     Count,
     Day,
     Distinct,
@@ -38,22 +38,22 @@ class Sharing(StrEnum):
 
 class Strategy(StrEnum):
     MIXED = "mixed"  # each profile is a resource of its own
-    SINGLE = "single"  # slices pose as whole GPUs: one profile per pool, and no whole GPUs beside it
+    SINGLE = "single"  # slices have the name of whole GPUs: one profile per pool, and no pool with whole GPUs
 
 
 class Provisioner(StrEnum):
-    MANAGED = "managed"  # an EKS managed node group: always there
-    KARPENTER = "karpenter"  # the minimum as a managed group, the rest when pods ask for it
+    MANAGED = "managed"  # an EKS managed node group of fixed size
+    KARPENTER = "karpenter"  # the minimum as a managed group, further nodes for pending pods
 
 
 class Market(StrEnum):
     ON_DEMAND = "on-demand"
-    SPOT = "spot"  # taken away with two minutes' notice: interruptible tiers only
+    SPOT = "spot"  # withdrawn with two minutes' notice: interruptible tiers only
 
 
 class UpgradeStrategy(StrEnum):
-    SURGE = "surge"  # a new node first, then the old one goes
-    TERMINATE_FIRST = "terminate-first"  # where the reservation is full a new node has no place
+    SURGE = "surge"  # a new node starts before the old one is removed
+    TERMINATE_FIRST = "terminate-first"  # the old node is removed first, for a reservation without room for another
 
 
 _Board = Annotated[
@@ -62,11 +62,15 @@ _Board = Annotated[
 
 
 class Flavor(Spec):
-    """What the pools of one kind yield: a whole GPU, a MIG slice, or a replica of a shared one."""
+    """A kind of GPU that pools yield: a whole GPU, a MIG slice, or a replica of a shared GPU or slice."""
 
-    gpu: _Board = Field(description="The board.", json_schema_extra={"enum": list(boards.BOARDS)})
-    mig: str | None = Field(None, description="MIG profile; absent: the whole GPU.")
-    share: Sharing | None = Field(None, description="How replicas share the GPU or slice; absent: they do not.")
+    gpu: _Board = Field(
+        description="GPU board of the flavor. Required.", json_schema_extra={"enum": list(boards.BOARDS)}
+    )
+    mig: str | None = Field(None, description="MIG profile of the slice. Default: none, the whole GPU.")
+    share: Sharing | None = Field(
+        None, description="How replicas share the GPU or slice. Default: none, it is not shared."
+    )
 
     def mistakes(self) -> Iterator[Mistake]:
         if self.gpu not in boards.BOARDS:
@@ -79,8 +83,8 @@ class Flavor(Spec):
 
 
 class Nodes(Spec):
-    min: Count = Field(0, description="Nodes that are always there; only these back a guarantee.")
-    max: Count = Field(description="Nodes at most.")
+    min: Count = Field(0, description="Number of nodes that always run. Only these count for guarantees. Default: 0.")
+    max: Count = Field(description="Maximum number of nodes. Required.")
 
     def mistakes(self) -> Iterator[Mistake]:
         if self.min > self.max:
@@ -102,45 +106,53 @@ def _profiles(board: str) -> str:
 
 
 class Cut(NamedTuple):
-    """GPUs of a node that are partitioned alike; without slices they are whole."""
+    """GPUs of a node with the same partition; without slices they are whole."""
 
     gpus: int
     slices: Mapping[str, int]
 
 
 class Part(Spec):
-    """Some GPUs of a node, all cut in the same way."""
+    """Some GPUs of a node, all with the same partition."""
 
-    gpus: Positive = Field(description="How many GPUs of a node; the first part takes the lowest indices.")
-    slices: dict[str, Positive] = Field(min_length=1, description="Slices per GPU, by profile.")
+    gpus: Positive = Field(description="Number of GPUs of a node; the first part takes the lowest indices. Required.")
+    slices: dict[str, Positive] = Field(min_length=1, description="Number of slices per GPU, by MIG profile. Required.")
 
 
 class Mig(Spec):
     """How a node's GPUs are partitioned: exactly one of layout, named and per-gpu."""
 
     layout: dict[str, Positive] | None = Field(
-        None, min_length=1, description="Slices per GPU by profile, on every GPU."
+        None, min_length=1, description="Number of slices on every GPU, by MIG profile. Default: none."
     )
     named: Slug | None = Field(
-        None, description="A layout of mig-layouts, or all-balanced, on every GPU.", examples=["all-balanced"]
+        None,
+        description="Name of a layout of mig-layouts, or all-balanced, for every GPU. Default: none.",
+        examples=["all-balanced"],
     )
     per_gpu: tuple[Part, ...] | None = Field(
-        None, min_length=1, description="Different layouts on one node. GPUs that no part takes stay whole."
+        None,
+        min_length=1,
+        description="Different layouts on one node, by number of GPUs. The remaining GPUs stay whole. Default: none.",
     )
-    strategy: Strategy = Field(Strategy.MIXED, description="How slices are named as resources.")
+    strategy: Strategy = Field(Strategy.MIXED, description="How slices are named as resources. Default: mixed.")
 
     def mistakes(self) -> Iterator[Mistake]:
         given = [name for name in ("layout", "named", "per_gpu") if getattr(self, name) is not None]
         if len(given) != 1:
             what = " and ".join(name.replace("_", "-") for name in given) or "none of layout, named and per-gpu"
-            yield Mistake((), what, "a pool is cut in one way", "write exactly one of layout, named and per-gpu")
+            yield Mistake((), what, "GPUs are partitioned in one way", "write exactly one of layout, named and per-gpu")
 
 
 class Share(Spec):
     """How many pods one GPU or slice serves: exactly one of time-slicing and mps."""
 
-    time_slicing: Annotated[int, Whole(2, 48)] | None = Field(None, description="Pods per GPU, taking turns.")
-    mps: Annotated[int, Whole(2, 48)] | None = Field(None, description="Pods per GPU, side by side.")
+    time_slicing: Annotated[int, Whole(2, 48)] | None = Field(
+        None, description="Number of pods per GPU or slice that take turns. Default: none."
+    )
+    mps: Annotated[int, Whole(2, 48)] | None = Field(
+        None, description="Number of pods per GPU that run at the same time (MPS). Default: none."
+    )
 
     def mistakes(self) -> Iterator[Mistake]:
         if (self.time_slicing is None) == (self.mps is None):
@@ -162,10 +174,22 @@ _Reservation = Annotated[str, Form(r"^cr-[0-9a-f]{8,17}$", "id of a capacity res
 class Purchase(Spec):
     """How the nodes are bought: exactly one of market, reservation and capacity-block."""
 
-    market: Market | None = Field(None, description="Bought as they come.")
-    reservation: _Reservation | None = Field(None, description="An on-demand capacity reservation, and nothing else.")
-    capacity_block: _Reservation | None = Field(None, description="A capacity block; needs ends.")
-    ends: Day | None = Field(None, description="Day on which a capacity block ends; its nodes go 30 minutes earlier.")
+    market: Market | None = Field(
+        None, description="Market that nodes are bought on without a reservation. Default: none."
+    )
+    reservation: _Reservation | None = Field(
+        None, description="Id of an on-demand capacity reservation; nodes come from it only. Default: none."
+    )
+    capacity_block: _Reservation | None = Field(None, description="Id of a capacity block; needs ends. Default: none.")
+    starts: Day | None = Field(
+        None,
+        description="Day on which the capacity block begins, UTC. Before it the pool has no nodes and its queues are "
+        "on hold. Default: it has begun.",
+    )
+    ends: Day | None = Field(
+        None,
+        description="Day on which the capacity block ends; its nodes are removed 30 minutes earlier. Default: none.",
+    )
 
     def mistakes(self) -> Iterator[Mistake]:
         given = [n for n in ("market", "reservation", "capacity_block") if getattr(self, n) is not None]
@@ -183,24 +207,40 @@ class Purchase(Spec):
             given = f"capacity block {self.capacity_block} until {self.ends}, {ahead} days ahead"
             change = f"check the day: a block starts within {EARLIEST_BLOCK} days and lasts {LONGEST_BLOCK} at most"
             yield broken(("ends",), "pool-07", given, change)
+        if self.starts and not self.capacity_block:
+            given = "starts without capacity-block"
+            yield Mistake(("starts",), given, "a capacity block begins on a day", "write both, or neither")
+        elif self.starts and self.ends and self.starts >= self.ends:
+            given = f"capacity block {self.capacity_block} from {self.starts} until {self.ends}"
+            yield broken(("starts",), "pool-07", given, "write the day on which it begins, before that of its end")
+        elif self.starts and (ahead := (self.starts - today()).days) > EARLIEST_BLOCK:
+            given = f"capacity block {self.capacity_block} from {self.starts}, {ahead} days ahead"
+            change = f"check the day: a block is bought {EARLIEST_BLOCK} days ahead at most"
+            yield broken(("starts",), "pool-07", given, change)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the pool may have nodes; only a capacity block can begin later."""
+        return self.starts is None or self.starts <= today()
 
     @property
     def reserved(self) -> str | None:
-        """The reservation that the nodes come from, of either kind."""
+        """Id of the capacity reservation or capacity block that the nodes come from."""
         return self.reservation or self.capacity_block
 
     def over_in(self, days: int) -> bool:
-        """Whether a capacity block ends within so many days."""
+        """Whether a capacity block ends within this number of days."""
         return self.ends is not None and self.ends - today() <= dt.timedelta(days=days)
 
     @property
     def way(self) -> str:
-        """In one word: on-demand, spot, reservation or capacity-block."""
+        """How the nodes are bought: on-demand, spot, reservation or capacity-block."""
         return "capacity-block" if self.capacity_block else "reservation" if self.reservation else str(self.market)
 
     def __str__(self) -> str:
         if self.capacity_block:
-            return f"capacity block {self.capacity_block} until {self.ends}"
+            begins = f" from {self.starts}" if self.starts else ""
+            return f"capacity block {self.capacity_block}{begins} until {self.ends}"
         return f"reservation {self.reservation}" if self.reservation else str(self.market)
 
 
@@ -212,11 +252,17 @@ class Upgrade(Spec):
     """How nodes are replaced when the image, the layout or a launch setting changes."""
 
     strategy: UpgradeStrategy | None = Field(
-        None, description="Absent: surge, or terminate-first for a reservation, which has no room for one more."
+        None,
+        description="Whether a new node starts before the old one is removed. Default: surge; terminate-first for a "
+        "reservation, which has no room for another node.",
     )
-    at_once: Annotated[int, Whole(1, MOST_AT_ONCE)] = Field(1, description="Nodes replaced at the same time.")
+    at_once: Annotated[int, Whole(1, MOST_AT_ONCE)] = Field(
+        1, description="Number of nodes that are replaced at the same time. Default: 1."
+    )
     wave: Annotated[int, Whole(1, 20)] = Field(
-        1, description="Pools of a higher wave change only after those of a lower one have, and after the pause."
+        1,
+        description="Wave of the pool. Pools of a higher wave are upgraded only after all lower waves, and after the "
+        "pause. Default: 1.",
     )
 
 
@@ -226,40 +272,50 @@ Zones = Annotated[tuple[Zone, ...], Distinct()]
 
 
 class Pool(Spec):
-    """Nodes of one instance type. Who may use it: the tenants named, the tiers named, or everybody."""
+    """Nodes of one instance type, for the tenants and tiers that it names, or for all tenants."""
 
-    instance: str = Field(description="EC2 instance type; one without GPUs for work that needs none.")
+    instance: str = Field(
+        description="EC2 instance type of the nodes. A type without GPUs is for work that needs none. Required."
+    )
     nodes: Annotated[
         Nodes,
         BeforeValidator(_nodes, json_schema_input_type=int | Nodes),
-        Field(description="A fixed number, or {min, max} of an autoscaled pool."),
+        Field(description="Number of nodes, or {min, max} for an autoscaled pool. Required."),
     ]
     provisioner: Provisioner | None = Field(
-        None, description="Who makes the nodes. Absent: managed for a fixed number, karpenter for a range."
+        None, description="What makes the nodes. Default: managed for a fixed number, karpenter for a range."
     )
     purchase: Annotated[Purchase, BeforeValidator(_purchase, json_schema_input_type=Market | Purchase)] = Field(
-        default_factory=lambda: Purchase(market=Market.ON_DEMAND), description="How they are bought. Absent: on-demand."
+        default_factory=lambda: Purchase(market=Market.ON_DEMAND),
+        description="How the nodes are bought. Default: on-demand.",
     )
     efa: Flag = Field(
         False,
-        description="Whether nodes have their EFA interfaces, for training over several nodes. No network policy sees "
-        "that traffic, so such a pool has one tenant. Absent: no.",
+        description="Whether nodes have EFA interfaces, for training over several nodes. Network policies do not "
+        "apply to EFA traffic, so such a pool has one tenant. Default: false.",
     )
-    mig: Mig | None = Field(None, description="How each GPU is partitioned; absent: it is not.")
-    share: Share | None = Field(None, description="How each GPU or slice is shared; absent: it is not.")
+    mig: Mig | None = Field(None, description="How each GPU is partitioned. Default: none, GPUs are whole.")
+    share: Share | None = Field(None, description="How each GPU or slice is shared. Default: none, it is not shared.")
     tenants: Annotated[tuple[str, ...], Distinct()] = Field(
-        (), min_length=1, description="Tenants that may use it. Absent: those of its tiers, or all if it has none."
+        (),
+        min_length=1,
+        description="Tenants that may use the pool. Default: those of its tiers; all tenants if tiers is absent too.",
     )
     tiers: Annotated[tuple[str, ...], Distinct()] = Field(
-        (), min_length=1, description="Tiers that may use it. Absent: its tenants alone, or all if it has none."
+        (),
+        min_length=1,
+        description="Tiers that may use the pool. Default: only its tenants; all tiers if tenants is absent too.",
     )
     zones: Zones = Field(
         (),
         min_length=1,
-        description="Availability zones. Absent: all of the environment's; a reservation or EFA needs one.",
+        description="Availability zones of the nodes. A reservation or EFA needs exactly one. Default: all zones of "
+        "the environment.",
     )
-    ami_release: Release | None = Field(None, description="Release of the node image; absent: the environment's.")
-    upgrade: Upgrade = Field(default_factory=Upgrade, description="How nodes are replaced. Absent: one by one.")
+    ami_release: Release | None = Field(
+        None, description="Release of the node image. Default: aws.ami-release of the environment."
+    )
+    upgrade: Upgrade = Field(default_factory=Upgrade, description="How nodes are replaced. Default: one at a time.")
 
     def mistakes(self) -> Iterator[Mistake]:
         if self.share and not self.sole_tenant:
@@ -310,7 +366,7 @@ class Pool(Spec):
             yield broken(("provisioner",), "pool-07", given, change)
         if self.purchase.market is Market.SPOT and self.nodes.min:
             given = f"nodes.min {self.nodes.min} on spot"
-            change = "set nodes.min to 0: nobody can be promised a spot node"
+            change = "set nodes.min to 0: spot nodes are not guaranteed"
             yield broken(("nodes", "min"), "pool-07", given, change)
         if self.purchase.reserved and len(self.zones) != 1:
             given = f"{self.purchase} in {len(self.zones) or 'all'} zones"
@@ -326,18 +382,18 @@ class Pool(Spec):
                 yield broken(("zones",), "pool-06", given, "name one zone: EFA traffic does not leave it")
 
     def _users(self) -> str:
-        return ", ".join((*self.tenants, *(f"tier {t}" for t in self.tiers))) or "everybody"
+        return ", ".join((*self.tenants, *(f"tier {t}" for t in self.tiers))) or "all tenants"
 
     @property
     def made_by(self) -> Provisioner:
-        """Who makes the nodes, given or by their number."""
+        """The provisioner of the nodes, as given or by their number."""
         if self.provisioner:
             return self.provisioner
         return Provisioner.MANAGED if self.nodes.min == self.nodes.max else Provisioner.KARPENTER
 
     @property
     def scales(self) -> bool:
-        """Whether Karpenter makes nodes of the pool above its minimum."""
+        """Whether Karpenter makes the pool's nodes above its minimum."""
         return self.made_by is Provisioner.KARPENTER
 
     @property
@@ -348,8 +404,8 @@ class Pool(Spec):
         return self.purchase.reserved is not None
 
     def preference(self, name: str) -> tuple[bool, int, str]:
-        """Sort key: pools that are not for everybody first, so that they are used; then what is paid for anyway, and
-        spot last."""
+        """Sort key: pools that are not open to all tenants first, so that they are used; then reservations, which are
+        paid for anyway, and spot last."""
         bought = 0 if self.purchase.reserved else 2 if self.purchase.market is Market.SPOT else 1
         return (not self.restricted, bought, name)
 
@@ -359,12 +415,12 @@ class Pool(Spec):
 
     @property
     def network_layers(self) -> int:
-        """Layers of the network that labels of its nodes name; 0: they have none."""
+        """Number of network layers that labels of its nodes name; 0 if they have no such labels."""
         return network_layers(self.instance)
 
     @property
     def most_pods(self) -> int:
-        """Pods that a node of the pool takes, whoever makes it: a pool's nodes are all alike."""
+        """Pods that a node of the pool takes; the same for managed nodes and for those of Karpenter."""
         managed = self.made_by is Provisioner.MANAGED or self.nodes.min > 0
         return nodes.pods(self.machine, "managed" if managed else "karpenter", self.efa)
 
@@ -374,7 +430,7 @@ class Pool(Spec):
 
     @property
     def uncertain(self) -> str:
-        """Why work on the pool may lose its GPU, or a neighbour's fault hit it; empty if it may not."""
+        """Why work on the pool may lose its GPU, or fail with other work on a shared GPU; empty if it cannot."""
         if self.purchase.market is Market.SPOT:
             return "spot nodes"
         return f"GPUs shared by {self.share.mode}" if self.share else ""
@@ -408,7 +464,7 @@ class Pool(Spec):
 
 
 def layout_of(name: str, board: str, named: Mapping[str, Mapping[str, int]]) -> Mapping[str, int] | None:
-    """A layout by name: of the environment, or one that the board itself defines."""
+    """A layout by name: one of the environment, or one that is defined for the board."""
     if name in named:
         return named[name]
     return boards.balanced(board) if name == BALANCED and boards.BOARDS[board].profiles else None
@@ -418,7 +474,7 @@ BALANCED = "all-balanced"
 
 
 def layout_mistakes(where: tuple[str | int, ...], board: str, layout: Mapping[str, int]) -> Iterator[Mistake]:
-    """A layout that does not fit on a board, with the nearest that do."""
+    """A mistake for a layout that does not fit on a board, with the nearest layouts that fit."""
     if misfit := boards.layout_misfit(board, layout):
         near = [boards.write_layout(found) for found in boards.nearest_layouts(board, layout)]
         yield broken(where, "mig-01", misfit, f"the nearest that fit: {'; '.join(near)}" if near else None)
@@ -431,5 +487,5 @@ def nearest(given: str, known: Iterable[str], count: int = 3) -> list[str]:
 
 
 def resource_name(profile: str | None, shared: bool, strategy: Strategy = Strategy.MIXED) -> str:
-    """The extended resource that a whole GPU, a slice or a replica is."""
+    """Name of the extended resource of a whole GPU, a slice or a replica."""
     return gpus.resource_name(None if strategy is Strategy.SINGLE else profile, shared)

@@ -1,0 +1,203 @@
+"""`cluster`, and what its nodes and containers run: CNI, devices, sandbox, virtual clusters, images."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tenancy.catalog import vocabulary as words
+from tenancy.catalog.versions import incompatible
+from tenancy.rules.values import astray_image, moving_image, unsafe_range, wide_range
+from tenancy.schema.base import COUNTED, Form, Mistake, PartName, Quantity, Slug, Spec, Whole, broken
+
+
+class Cni(StrEnum):
+    VPC_CNI = "vpc-cni"  # NetworkPolicy: addresses and labels, no host names
+    CILIUM = "cilium"  # host names and clusterwide denies as well
+
+
+class Encryption(StrEnum):
+    NONE = "none"
+    WIREGUARD = "wireguard"  # Cilium's, between nodes
+
+
+_Block = Annotated[
+    str, Form(r"^[0-9a-f.:]+/[0-9]{1,3}$", "an address range with its length", "write it like 10.64.0.0/16", 60)
+]
+_Version = Annotated[
+    str, Form(r"^1\.3[0-9]$", "a minor version from 1.30 to 1.39", 'write it like "1.36", with quotes')
+]
+_Context = Annotated[
+    str, Form(r"^[^\s\x00-\x1f]+$", "a context's name without spaces", "see kubectl config get-contexts", 253)
+]
+
+
+class Devices(StrEnum):
+    PLUGIN = "plugin"  # NVIDIA's device plugin: extended resources such as nvidia.com/gpu
+    DRA = "dra"  # NVIDIA's DRA driver: device classes, one for each flavor
+
+
+DRIVER_DOMAIN = ".nvidia.com"
+SERVICE_CIDRS = ("10.100.0.0/16", "172.20.0.0/16")
+"""Ranges that EKS chooses from for services by default (EKS API reference, KubernetesNetworkConfigRequest)."""
+DNS_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+
+
+class Cluster(Spec):
+    name: Slug = Field(description="Name of the EKS cluster. Required.")
+    context: _Context = Field(
+        description="Context of the kubeconfig. A run stops if the kubeconfig does not have it, so that a shell left "
+        "on another cluster changes nothing there. Required.",
+    )
+    kubernetes: _Version = Field("1.36", description="Minor version of Kubernetes, 1.30 or newer. Default: 1.36.")
+    cni: Cni = Field(Cni.VPC_CNI, description="CNI plugin that enforces network policies. Default: vpc-cni.")
+    encryption: Encryption = Field(
+        Encryption.NONE,
+        description="Encryption of traffic between pods on different nodes; wireguard needs cni: cilium. Default: "
+        "none.",
+    )
+    ranges: tuple[_Block, ...] = Field(
+        (),
+        min_length=1,
+        description="Address ranges of nodes and pods. Tenants can neither open egress to them nor ingress from "
+        "them. Default: the range of the VPC that is made; for an existing VPC, unknown.",
+    )
+    service_cidr: _Block | None = Field(
+        None,
+        description="Address range of the cluster's services. Tenants cannot open egress to it. A cluster that is "
+        "made here gets it at creation and cannot change it later. Default: EKS chooses it, and both ranges that EKS "
+        f"chooses from are closed to tenants: {' and '.join(SERVICE_CIDRS)}.",
+    )
+    object_overcommit: Annotated[int, Whole(1, 1000)] = Field(
+        10,
+        description="Maximum of all tenants' object quotas together, as a multiple of what the API server's store "
+        "and Kueue's memory hold. With 1, all tenants together cannot fill them. With more, one tenant cannot, but "
+        "several together can; the alerts ApiStorageNearlyFull and ApiStorageFull report it. Default: 10.",
+    )
+    devices: Devices = Field(
+        Devices.PLUGIN,
+        description="How pods request GPUs. dra needs Kubernetes 1.34 or newer and no pool of Karpenter. Default: "
+        "plugin.",
+    )
+
+    def mistakes(self) -> Iterator[Mistake]:
+        if words.SEPARATOR in self.name:
+            # Names on AWS are <cluster>--<tenant>--<part>: another cluster's could be the same.
+            yield broken(("name",), "name-01", f"cluster {self.name!r}", "write it with single dashes")
+        if self.devices is Devices.DRA and (misfit := incompatible(self.kubernetes, "dra")):
+            yield broken(("devices",), "dra-01", f"devices: dra on Kubernetes {self.kubernetes}", misfit)
+        if self.encryption is Encryption.WIREGUARD and self.cni is not Cni.CILIUM:
+            yield broken(("encryption",), "net-09", f"encryption: wireguard with cni {self.cni}")
+        for i, text in enumerate(self.ranges):
+            if given := wide_range(text):
+                yield Mistake(("ranges", i), given, "a range of the cluster's own", "write it like 10.64.0.0/16")
+        if self.service_cidr and (given := unsafe_range(self.service_cidr)):
+            rule = "the range of the cluster's services"
+            yield Mistake(("service-cidr",), given, rule, "write it like 172.20.0.0/16")
+
+
+_Handler = Annotated[
+    str,
+    Form(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", "a runtime's handler on the nodes", "write it like kata-qemu"),
+]
+
+
+class Sandbox(Spec):
+    """A kernel for each pod. The runtime is already on the pool's nodes: their image or an installer brings it."""
+
+    handler: _Handler = Field(
+        description="Name of the runtime in containerd's configuration, such as kata-qemu. Required."
+    )
+    pool: PartName = Field(
+        description="Pool whose nodes have the runtime. They are bare metal, because virtual machines need it. "
+        "Required."
+    )
+    overhead: Annotated[dict[Literal["cpu", "memory"], Quantity], COUNTED] = Field(
+        {"cpu": "250m", "memory": "160Mi"},
+        description="CPU (cores) and memory (bytes) of each pod beyond its containers, counted by quota and "
+        "scheduler. Default: cpu 250m and memory 160Mi, as in Kata's runtime class.",
+    )
+
+
+_Release = Annotated[
+    str,
+    Form(
+        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)+:[A-Za-z0-9_][A-Za-z0-9_.-]*@sha256:[0-9a-f]{64}$",
+        "an image with its registry, its tag and its digest",
+        "write it like registry.bank.example/shared/kubernetes:v1.35.0@sha256:…",
+        400,
+    ),
+]
+_Resolver = Annotated[
+    str,
+    Form(r"^[0-9a-f.:]+$", "an address", "write the clusterIP of kube-system's kube-dns, like 172.20.0.10", 45),
+]
+_Oidc = Annotated[
+    str,
+    Form(r"^--oidc-[a-z-]+=[^\s\x00-\x1f]+$", "an argument --oidc-…=…", "write it as kube-apiserver takes it", 400),
+]
+
+
+class VirtualClusters(Spec):
+    """An API server for each part of a tenant, made by the chart vcluster from its open-source build."""
+
+    syncer: _Release = Field(description="Image of the syncer: loft-sh/vcluster-oss of the chart's release. Required.")
+    kubernetes: _Release = Field(
+        description="Image of the API server and its controllers: loft-sh/kubernetes. Required."
+    )
+    dns: _Release = Field(description="Image of CoreDNS in the virtual cluster. Required.")
+    resolver: _Resolver = Field(
+        description="Address of the host cluster's DNS, which resolves all other names. Required."
+    )
+    storage_class: Slug | None = Field(
+        None,
+        description="Storage class of the control planes' volumes. Default: the platform's class, which exists only "
+        "with aws.enabled.",
+    )
+    oidc: tuple[_Oidc, ...] = Field(
+        (),
+        description="OIDC arguments of kube-apiserver by which people sign in to the virtual cluster. Default: none; "
+        "people sign in by kubeconfig.",
+    )
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        return (self.syncer, self.kubernetes, self.dns)
+
+
+_Registry = Annotated[
+    str,
+    Form(
+        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?/(([a-z0-9][a-z0-9._-]*|\{tenant\})/)*$",
+        "a prefix of image names: a registry's host and path, which ends with '/'",
+        "write it like registry.bank.example/teams/{tenant}/",
+        200,
+    ),
+]
+_Image = Annotated[
+    str, Form(r"^[^\s\x00-\x1f]+$", "an image's name without spaces", "write it like registry.example/cuda:13.0", 400)
+]
+
+
+class Images(Spec):
+    registries: tuple[_Registry, ...] = Field(
+        min_length=1,
+        description="Prefixes of the image names that tenants may use. Each ends with '/'; {tenant} stands for the "
+        "tenant's name. Required.",
+    )
+    sample: _Image = Field(
+        description="Name of a small CUDA image, in a registry open to all tenants, that `tenancy sample` uses. "
+        "Required."
+    )
+
+    def mistakes(self) -> Iterator[Mistake]:
+        if not self.sample.startswith(self.registries):
+            yield broken(("sample",), "img-01", f"sample {self.sample!r} outside {', '.join(self.registries)}")
+        elif given := astray_image(self.sample):
+            yield broken(("sample",), "img-01", f"{given}, which is no path below it")
+        if given := moving_image(self.sample):
+            yield broken(("sample",), "img-02", given)

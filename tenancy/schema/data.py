@@ -1,0 +1,186 @@
+"""Buckets of tenants' data, and the other AWS data services that tenants use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from tenancy.schema.base import Flag, Form, Line, Mistake, PartName, Slug, Spec, TenantName, Whole, plain, written
+
+Days = Annotated[int, Whole(1, 36_500)]
+KeyArn = Annotated[
+    str,
+    Form(
+        r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[0-9a-f-]+$",
+        "ARN of a KMS key",
+        "write it like arn:aws:kms:eu-central-1:111122223333:key/<id>",
+    ),
+]
+AccessPointArn = Annotated[
+    str,
+    Form(
+        r"^arn:aws[a-z-]*:elasticfilesystem:[a-z0-9-]+:[0-9]{12}:access-point/fsap-[0-9a-f]{8,40}$",
+        "ARN of an EFS access point",
+        "write it like arn:aws:elasticfilesystem:eu-central-1:111122223333:access-point/fsap-0123abcd",
+    ),
+]
+
+
+class Access(StrEnum):
+    """From the narrowest to the widest."""
+
+    READ_ONLY = "read-only"
+    WRITE_ONCE = "write-once"  # may write new objects, and overwrite none
+    APPEND_ONLY = "append-only"  # may write, not delete; overwritten objects stay as old versions
+    READ_WRITE = "read-write"
+
+    def wider(self, other: Access) -> bool:
+        order = list(Access)
+        return order.index(self) > order.index(other)
+
+
+class KeyPer(StrEnum):
+    BUCKET = "bucket"  # one key, which S3 uses automatically
+    TENANT = "tenant"  # a key for each tenant that writes; its clients name the key in every write
+
+
+def _named(value: Any) -> Any:
+    """Reads a list of names as a mapping without settings."""
+    if not isinstance(value, list | tuple):
+        return value
+    seen: dict[str, dict[str, Any]] = {}
+    for name in value:
+        if not isinstance(name, str):
+            raise plain(written(name), "a list of names, or a mapping with a name for each", "write the name alone")
+        if name in seen:
+            raise plain(f"{name} twice", "a name is written once", "drop one of the two")
+        seen[name] = {}
+    return seen
+
+
+_TagValue = Annotated[
+    str,
+    Form(
+        r"^([0-9A-Za-z_.:/=+@-]([0-9A-Za-z_ .:/=+@-]*[0-9A-Za-z_.:/=+@-])?)?$",
+        "value of a tag on AWS: letters, digits, inner spaces and _ . : / = + - @, 256 characters at most",
+        "drop other characters",
+        256,
+    ),
+]
+"""S3 user guide, "Using cost allocation S3 bucket tags", 2026-11-23."""
+
+
+class Bucket(Spec):
+    """A bucket in which tenants may have prefixes."""
+
+    purpose: _TagValue = Field(
+        "", description="What the bucket contains: the tag `purpose` of a bucket that is made. Default: no tag."
+    )
+    tenant: TenantName | None = Field(
+        None, description="The only tenant that may have grants in the bucket. Default: any tenant."
+    )
+    key: KeyPer = Field(
+        KeyPer.BUCKET,
+        description="Whether one KMS key encrypts the bucket, or one key per tenant that writes. Default: bucket.",
+    )
+    expire_after: Days | None = Field(None, description="Days after which objects are deleted. Default: never.")
+    versioned: Flag = Field(
+        True,
+        description="Whether old versions of overwritten and deleted objects are kept for keep-versions. Default: "
+        "true.",
+    )
+    keep_versions: Days = Field(30, description="Days for which old versions are kept. Default: 30.")
+    access_points: Flag = Field(
+        False,
+        description="Whether each tenant uses an S3 access point of its own, which keeps the bucket policy short. It "
+        "changes the address that the tenants' programs use. Default: false.",
+    )
+    existing: Flag = Field(
+        False,
+        description="Whether the bucket and its policy are managed elsewhere. Then only the tenants' roles refer to "
+        "it. Default: false.",
+    )
+    key_arn: KeyArn | None = Field(
+        None,
+        description="ARN of the KMS key of an existing bucket. Default: the bucket is encrypted with S3's own key.",
+    )
+
+    def mistakes(self) -> Iterator[Mistake]:
+        ours = {"key", "expire_after", "versioned", "keep_versions", "access_points"} & self.model_fields_set
+        if self.existing and (told := sorted(field.replace("_", "-") for field in ours)):
+            rule = "an existing bucket is configured by its owner"
+            yield Mistake((told[0],), f"{', '.join(told)} beside existing: true", rule, "drop it, or drop existing")
+        if self.key_arn and not self.existing:
+            yield Mistake(("key-arn",), "key-arn of a bucket that is made", "its key is made with it", "drop it")
+        if not self.versioned and "keep_versions" in self.model_fields_set:
+            given, change = "keep-versions beside versioned: false", "drop one of the two"
+            yield Mistake(("keep-versions",), given, "only a versioned bucket keeps old versions", change)
+
+
+Buckets = Annotated[
+    dict[Slug, Bucket], BeforeValidator(_named, json_schema_input_type=tuple[Slug, ...] | dict[Slug, Bucket])
+]
+
+
+class FileAccessPoint(Spec):
+    """An access point of an EFS file system that the platform made, with a tenant's root folder."""
+
+    purpose: Line = Field("", description="What the folder contains. Default: empty.")
+    tenant: TenantName | None = Field(
+        None, description="The only tenant that may use the access point. Default: any tenant."
+    )
+
+
+FileAccessPoints = Annotated[
+    dict[AccessPointArn, FileAccessPoint],
+    BeforeValidator(_named, json_schema_input_type=tuple[AccessPointArn, ...] | dict[AccessPointArn, FileAccessPoint]),
+]
+
+
+class Use(Spec):
+    namespaces: tuple[PartName, ...] = Field(
+        (), min_length=1, description="Parts of the tenant whose pods may use it. Default: all parts."
+    )
+
+
+Names = Annotated[
+    dict[PartName, Use], BeforeValidator(_named, json_schema_input_type=tuple[PartName, ...] | dict[PartName, Use])
+]
+
+
+class Files(Spec):
+    """A part of an EFS file system, reached by an access point that the platform made."""
+
+    access_point: AccessPointArn = Field(description="ARN of an EFS access point of the environment. Required.")
+    file_system: Annotated[
+        str, Form(r"^fs-[0-9a-f]{8,40}$", "id of an EFS file system", "write it like fs-0123abcd")
+    ] = Field(description="Id of the EFS file system of the access point. Required.")
+    access: Literal["read-only", "read-write"] = Field(
+        "read-only", description="Whether pods may only read, or also write. Default: read-only."
+    )
+    namespaces: tuple[PartName, ...] = Field(
+        (), min_length=1, description="Parts of the tenant whose pods may use it. Default: all parts."
+    )
+
+
+class Uses(Spec):
+    """Further AWS resources of one tenant. Names are derived from the tenant's, so no two tenants share one."""
+
+    repositories: tuple[PartName, ...] = Field(
+        (),
+        description="ECR repositories of the tenant. Its pipeline pushes to them; nodes pull from them. Default: none.",
+    )
+    secrets: Names = Field(
+        default_factory=dict,
+        description="Secrets in AWS Secrets Manager. They are made empty; people write the values. Default: none.",
+    )
+    logs: Names = Field(
+        default_factory=dict, description="CloudWatch log groups that the tenant's pods write to. Default: none."
+    )
+    queues: Names = Field(
+        default_factory=dict, description="SQS queues that the tenant's pods send to and receive from. Default: none."
+    )
+    files: tuple[Files, ...] = Field((), description="EFS access points that the tenant's pods mount. Default: none.")

@@ -1,0 +1,474 @@
+"""`environment.yaml`: the cluster, its pools and the limits of each tier of tenants."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from enum import StrEnum
+from functools import cached_property
+
+from pydantic import Field
+
+from tenancy.catalog import boards, gpus, nodes
+from tenancy.catalog import vocabulary as words
+from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.catalog.versions import incompatible
+from tenancy.rules.values import (
+    holds_pods,
+    inside,
+    is_service_cidr,
+    moving_image,
+)
+from tenancy.schema.aws import Aws
+from tenancy.schema.base import (
+    FlavorName,
+    Mistake,
+    PartName,
+    Positive,
+    Slug,
+    Spec,
+    broken,
+)
+from tenancy.schema.cluster import (
+    DNS_NAME,
+    DRIVER_DOMAIN,
+    SERVICE_CIDRS,
+    Cluster,
+    Cni,
+    Devices,
+    Images,
+    Sandbox,
+    VirtualClusters,
+)
+from tenancy.schema.costs import Costs, Price
+from tenancy.schema.data import Buckets, FileAccessPoints
+from tenancy.schema.metrics import Metrics
+from tenancy.schema.organisation import Organisation
+from tenancy.schema.platform import Platform
+from tenancy.schema.pools import (
+    BALANCED,
+    Cut,
+    Flavor,
+    Pool,
+    Provisioner,
+    Strategy,
+    layout_mistakes,
+    layout_of,
+    nearest,
+    resource_name,
+)
+from tenancy.schema.queues import Queues, Scheduler
+from tenancy.schema.source import Location
+from tenancy.schema.tiers import Spread, Tier, TierName, counted
+
+
+def undeclared(
+    where: Location, what: str, given: str, known: Collection[str], home: str = "environment.yaml"
+) -> Mistake:
+    """A mistake for an undeclared name, with the nearest declared names."""
+    hint = f"use {' or '.join(nearest(given, known, 2))}, or " if known else ""
+    return broken(where, "ref-01", f"{what} {given!r}", f"{hint}declare it in {home}")
+
+
+def _reservation(pool: Pool) -> str:
+    """The reservation that a pool's nodes come from, in words."""
+    begins = f" from {pool.purchase.starts}" if pool.purchase.starts else ""
+    kind = f"capacity block{begins} until {pool.purchase.ends}" if pool.purchase.ends else "on-demand reservation"
+    return f"{kind} of {pool.instance} in {', '.join(pool.zones)}"
+
+
+class GuardsMode(StrEnum):
+    ENFORCE = "enforce"
+    AUDIT = "audit"  # nothing is refused: the user is warned, and the audit log records it
+
+
+class Layout(StrEnum):
+    ONE = "one"  # one stack for everything: best up to about five tenants
+    PER_TENANT = "per-tenant"  # a platform stack and one per tenant: a change runs about 30 resources, not all
+
+
+class Environment(Spec):
+    """One cluster and all that its tenants share."""
+
+    environment: PartName = Field(description="Name of the environment, equal to the name of its folder. Required.")
+    organisation: Organisation = Field(description="Organisation and departments that share the cluster. Required.")
+    platform: Platform = Field(description="Platform team: its group, namespaces and services. Required.")
+    cluster: Cluster = Field(description="Kubernetes cluster: name, version, network and devices. Required.")
+    guards: GuardsMode = Field(
+        GuardsMode.ENFORCE,
+        description="Whether guards refuse requests that break a rule, or only warn (audit). audit is for a cluster "
+        "with existing workloads, until `tenancy report adoption` finds nothing; tenants are not isolated meanwhile. "
+        "Default: enforce.",
+    )
+    stacks: Layout = Field(Layout.ONE, description="How the environment is split into Pulumi stacks. Default: one.")
+    aws: Aws = Field(default_factory=Aws, description="AWS side of the environment. Default: disabled.")
+    images: Images = Field(description="Registries of container images. Required.")
+    sandbox: Sandbox | None = Field(
+        None, description="Runtime of tenants with isolation: sandbox. Default: no tenant may have it."
+    )
+    virtual_clusters: VirtualClusters | None = Field(
+        None, description="Control planes of tenants with isolation: virtual-cluster. Default: no tenant may have it."
+    )
+    queues: Queues = Field(
+        default_factory=Queues, description="How GPUs are shared over time. Default: the defaults of its fields."
+    )
+    prices: dict[str, Price] = Field(
+        default_factory=dict,
+        description="Price of a whole GPU for one hour, dollars, by board; makes shares of different boards "
+        "comparable. For all boards of the flavors, or none. Default: none.",
+    )
+    costs: Costs = Field(
+        default_factory=Costs,
+        description="Further prices and keys for `tenancy chargeback`. Default: the defaults of its fields.",
+    )
+    metrics: Metrics = Field(
+        default_factory=Metrics,
+        description="Collection of metrics and alerts. Default: no metrics are collected and no alerts are sent.",
+    )
+    buckets: Buckets = Field(
+        default_factory=dict,
+        description="S3 buckets in which tenants may have prefixes: a list of names, or a mapping of names to "
+        "settings. Default: none.",
+    )
+    file_access_points: FileAccessPoints = Field(
+        default_factory=dict,
+        description="EFS access points that tenants may use, by ARN: a list, or a mapping of ARNs to settings. "
+        "Default: none.",
+    )
+    tiers: dict[TierName, Tier] = Field(min_length=1, description="Tiers of tenants, by name. Required.")
+    flavors: dict[FlavorName, Flavor] = Field(
+        default_factory=dict, description="GPU flavors that tenants may ask for, by name. Default: none."
+    )
+    mig_layouts: dict[Slug, dict[str, Positive]] = Field(
+        default_factory=dict,
+        description="MIG layouts that pools can share, by name: number of slices per GPU, by profile. Default: none.",
+    )
+    pools: dict[PartName, Pool] = Field(
+        default_factory=dict, description="Node pools that yield the flavors, by name. Default: none."
+    )
+
+    def mistakes(self) -> Iterator[Mistake]:
+        sound = True
+        for name, pool in self.pools.items():
+            for i, tier in enumerate(pool.tiers):
+                if tier not in self.tiers:
+                    yield undeclared(("pools", name, "tiers", i), "tier", tier, self.tiers)
+            for mistake in self._layout(name, pool):
+                sound = False
+                yield mistake
+            yield from self._placed(name, pool)
+        yield from self._addressed()
+        yield from self._reserved()
+        yield from self._supported()
+        yield from self._priced()
+        yield from self._collected()
+        yield from self._sandboxed()
+        if self.virtual_clusters and not self.virtual_clusters.storage_class and not self.aws.enabled:
+            given = "virtual-clusters without storage-class, and without aws.enabled, which makes one"
+            yield broken(("virtual-clusters",), "iso-03", given, "name a class of the cluster's under storage-class")
+        if misfit := incompatible(self.cluster.kubernetes, "pod-defaults"):
+            for name, tier in self.tiers.items():
+                if tier.spread is Spread.REQUIRED:
+                    given = f"spread: required on Kubernetes {self.cluster.kubernetes}"
+                    change = f"{misfit}; or leave it to the manifests"
+                    yield broken(("tiers", name, "spread"), "ver-01", given, change)
+        strict = [name for name, tier in self.tiers.items() if not tier.image_tags]
+        if strict and (given := moving_image(self.images.sample, tags=False)):
+            yield broken(("images", "sample"), "img-02", f"{given}, which tier {strict[0]} does not take")
+        for name, service in self.platform.services.items():
+            if service.namespace not in self.system_namespaces:
+                where = ("platform", "services", name, "namespace")
+                yield undeclared(where, "namespace", service.namespace, self.system_namespaces, "platform.namespaces")
+        for i, name in enumerate(self.platform.unmanaged):
+            if name in self.system_namespaces:
+                given = f"namespace {name} under unmanaged, which is the platform's"
+                yield broken(("platform", "unmanaged", i), "name-02", given, "keep one of the two entries")
+        for mistake in self.aws.identity_mistakes(self.platform.group):
+            yield Mistake(("aws", *mistake.where), mistake.given, mistake.rule, mistake.change, mistake.id)
+        kinds: dict[tuple[object, ...], str] = {}
+        for name, flavor in self.flavors.items():
+            yield from self._claimed(name, flavor)
+            twin = kinds.setdefault((flavor.gpu, flavor.mig, flavor.share), name)
+            if twin != name:
+                given = f"flavors {twin} and {name}, which are identical"
+                yield broken(("flavors", name), "name-02", given, "keep one of the two")
+        if sound:
+            yield from self._yields()
+
+    def _reserved(self) -> Iterator[Mistake]:
+        """Pools that describe one reservation differently. If they describe it alike, their nodes add up."""
+        first: dict[str, str] = {}
+        for name, pool in self.pools.items():
+            if not (reservation := pool.purchase.reserved):
+                continue
+            other = first.setdefault(reservation, name)
+            said, before = _reservation(pool), _reservation(self.pools[other])
+            if said != before:
+                given = f"{reservation} as {said}, and in pool {other} as {before}"
+                change = "name the reservation that this pool's nodes come from, or make the two pools alike"
+                yield broken(("pools", name, "purchase", pool.purchase.way), "pool-07", given, change)
+
+    def _sandboxed(self) -> Iterator[Mistake]:
+        if self.sandbox is None:
+            return
+        where = ("sandbox", "pool")
+        pool = self.pools.get(self.sandbox.pool)
+        if pool is None:
+            yield undeclared(where, "pool", self.sandbox.pool, self.pools, "pools")
+        elif not pool.bare_metal:
+            given = f"pool {self.sandbox.pool} of {pool.instance}, which is a virtual machine itself"
+            yield broken(where, "iso-02", given, "name a pool of bare metal, such as m7i.metal-24xl")
+
+    def _addressed(self) -> Iterator[Mistake]:
+        """Ranges of AWS services that contain the cluster's own addresses, and a service range that EKS would refuse
+        after the VPC is made."""
+        made = self.aws.enabled and not self.aws.network.vpc
+        for i, text in enumerate(self.aws.network.service_ranges):
+            given = holds_pods(text, self.own_ranges, made=made)
+            if given := given or inside(text, self.service_cidrs, "services"):
+                change = "name the addresses of endpoints, or the range of a subnet that has endpoints alone"
+                yield broken(("aws", "network", "service-ranges", i), "net-05", given, change)
+        cidr, where = self.cluster.service_cidr, ("cluster", "service-cidr")
+        if cidr is None:
+            return
+        if given := inside(cidr, self.own_ranges):
+            rule = "the range of services does not overlap that of nodes and pods"
+            yield Mistake(where, given, rule, f"write one beside {', '.join(self.own_ranges)}")
+        elif self.aws.enabled and not is_service_cidr(cidr):
+            rule = "EKS takes /12 to /24 within 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16"
+            yield Mistake(where, repr(cidr), rule, "write it like 172.20.0.0/16")
+
+    def _supported(self) -> Iterator[Mistake]:
+        """Components of the platform that do not run on the cluster's Kubernetes version."""
+        if not self.aws.enabled:
+            return
+        installed = ["guards", "gpu-operator"]
+        installed += ["kueue"] if self.queued else []
+        installed += ["karpenter"] if any(pool.scales for pool in self.pools.values()) else []
+        installed += ["cilium"] if self.cluster.cni is Cni.CILIUM else []
+        for what in installed:
+            if change := incompatible(self.cluster.kubernetes, what):
+                given = f"Kubernetes {self.cluster.kubernetes} with {what}"
+                yield broken(("cluster", "kubernetes"), "ver-01", given, change)
+
+    def _collected(self) -> Iterator[Mistake]:
+        """A collector that is installed without a cluster to install it on."""
+        if self.metrics.installed and not self.aws.enabled:
+            given, rule = "collector: install without aws.enabled", "charts are installed where the cluster is made too"
+            change = "install kube-prometheus-stack with charts/values-kube-prometheus-stack.yaml of `tenancy render`, "
+            yield Mistake(("metrics", "collector"), given, rule, f"{change}and write existing")
+
+    def _priced(self) -> Iterator[Mistake]:
+        """Prices of undeclared boards, tiers and pools, and boards without a price while others have one."""
+        used = {flavor.gpu for flavor in self.flavors.values()}
+        for board in self.prices:
+            if board not in boards.BOARDS:
+                yield undeclared(("prices", board), "board", board, used, "flavors")
+        if missing := sorted(used - self.prices.keys()) if self.prices else []:
+            yield broken(("prices",), "price-01", f"prices without {', '.join(missing)}")
+        for tier in self.metrics.longest_wait:
+            if tier not in self.tiers:
+                yield undeclared(("metrics", "longest-wait", tier), "tier", tier, self.tiers, "tiers")
+        for name in self.costs.pools:
+            if name not in self.pools:
+                yield undeclared(("costs", "pools", name), "pool", name, self.pools, "pools")
+
+    def _claimed(self, name: str, flavor: Flavor) -> Iterator[Mistake]:
+        """A flavor that cannot be a device class."""
+        if not self.devices_by_claim:
+            return
+        if flavor.share:
+            change = "drop the flavor, or set cluster.devices to plugin"
+            yield broken(("flavors", name), "dra-01", f"flavor {name} of GPUs shared by {flavor.share}", change)
+        if name.endswith(DRIVER_DOMAIN) or not DNS_NAME.fullmatch(name):
+            change = f"rename it: a class has a DNS name, and those that end with {DRIVER_DOMAIN} are the driver's"
+            yield broken(("flavors", name), "dra-01", f"flavor {name!r} as a device class", change)
+
+    def _layout(self, name: str, pool: Pool) -> Iterator[Mistake]:
+        """A named layout that is not declared, or that does not fit on the pool's board."""
+        if not (pool.mig and pool.mig.named):
+            return
+        where, board = ("pools", name, "mig", "named"), pool.machine.gpu
+        layout = layout_of(pool.mig.named, board, self.mig_layouts)
+        if layout is None:
+            yield undeclared(where, "layout", pool.mig.named, [*self.mig_layouts, BALANCED])
+        else:
+            yield from layout_mistakes(where, board, layout)
+
+    def _placed(self, name: str, pool: Pool) -> Iterator[Mistake]:
+        for i, zone in enumerate(pool.zones):
+            if self.aws.enabled and zone not in self.aws.every_zone:
+                known = self.aws.every_zone
+                yield undeclared(("pools", name, "zones", i), "zone", zone, known, "aws.zones")
+        uncertain = pool.uncertain
+        for i, tier in enumerate(pool.tiers):
+            if uncertain and tier in self.tiers and not self.tiers[tier].interruptible:
+                yield broken(("pools", name, "tiers", i), "pool-05", f"tier {tier} on {uncertain}")
+        firm = [name for name, tier in self.tiers.items() if not tier.interruptible]
+        if uncertain and not pool.restricted and firm:
+            given = f"{uncertain} for all tenants, tier {firm[0]} among them"
+            yield broken(("pools", name), "pool-05", given, "name interruptible tiers under tiers")
+        if self.cluster.devices is Devices.DRA:
+            if pool.machine.gpus and pool.machine.gpu not in boards.PRODUCTS:
+                given = f"{pool.instance} with devices: dra; the driver's name of {pool.machine.gpu} is not known"
+                yield broken(("pools", name, "instance"), "dra-01", given)
+            if pool.made_by is Provisioner.KARPENTER:
+                yield broken(("pools", name, "nodes"), "dra-01", "a pool of Karpenter with devices: dra")
+            if pool.share:
+                change = "drop share, or set cluster.devices to plugin"
+                yield broken(("pools", name, "share"), "dra-01", f"{pool.share.mode} with devices: dra", change)
+
+    def _yields(self) -> Iterator[Mistake]:
+        """Mistakes in what the pools yield together; checked only if every layout fits."""
+        whole = [
+            name
+            for name, pool in self.pools.items()
+            if not pool.share and any(not slices for _, slices in self.cuts(name))
+        ]
+        strategies: dict[str, str] = {}
+        for name, pool in self.pools.items():
+            if pool.machine.gpus and not self.flavors_of(name):
+                given = f"pool {name}, which yields no declared flavor"
+                yield broken(("pools", name), "ref-01", given, "declare its GPU or slices under flavors")
+            cuts = self.cuts(name)
+            if pool.mig and pool.mig.strategy is Strategy.SINGLE:
+                where = ("pools", name, "mig", "strategy")
+                if len(cuts) != 1 or len(cuts[0][1]) != 1:
+                    parts = ", ".join(f"{count} x [{boards.write_layout(slices) or 'whole'}]" for count, slices in cuts)
+                    yield broken(where, "mig-02", f"strategy: single over {parts}")
+                if whole and not pool.share:
+                    given = f"strategy: single beside whole GPUs in {', '.join(whole)}, both called {gpus.GPU}"
+                    yield broken(where, "mig-02", given, "use strategy: mixed")
+            for flavor in self.flavors_of(name):
+                other = strategies.setdefault(flavor, name)
+                mine, theirs = pool.strategy, self.pools[other].strategy
+                if self.flavors[flavor].mig and mine is not theirs:
+                    given = f"flavor {flavor} as {mine} in {name} and as {theirs} in {other}"
+                    yield broken(("pools", name, "mig", "strategy"), "mig-02", given, "use one strategy for a flavor")
+            yield from self._pods(name, pool)
+
+    def _pods(self, name: str, pool: Pool) -> Iterator[Mistake]:
+        """More replicas or slices than a node takes pods: the last ones could never be used."""
+        per_gpu = [sum(slices.values()) or 1 for _, slices in self.cuts(name)]
+        units = sum(count * each for (count, _), each in zip(self.cuts(name), per_gpu, strict=True))
+        ours = self.daemonsets(name).pods
+        room = pool.most_pods - ours
+        replicas = pool.share.replicas if pool.share else 1
+        if units * replicas <= room:
+            return
+        what = counted(units, "slice" if pool.mig else "GPU")
+        given = (
+            f"{what} x {replicas} = {units * replicas} pods on {pool.instance}, which takes {pool.most_pods}, "
+            f"{ours} of them the platform's"
+        )
+        where = ("pools", name, "share") if pool.share else ("pools", name, "mig")
+        most = room // units
+        change = f"share by {most} at most" if pool.share and most > 1 else f"cut into {room} slices at most"
+        yield broken(where, "pool-04", given, change)
+
+    def cuts(self, pool: str) -> list[Cut]:
+        """Groups of a node's GPUs in order of their index, with the slices on each."""
+        return self.pools[pool].cuts(self.mig_layouts)
+
+    def daemonsets(self, pool: str) -> nodes.Resources:
+        """Resources that the platform's own pods take of one node of a pool."""
+        spec, addon = self.pools[pool], nodes.Addon
+        wanted = {addon.VPC_CNI, addon.KUBE_PROXY, addon.POD_IDENTITY, addon.EBS_CSI, addon.NODE_MONITORING}
+        wanted |= {addon.GPU_OPERATOR, addon.DCGM_EXPORTER} if spec.machine.gpus else set()
+        wanted |= {addon.CILIUM} if self.cluster.cni is Cni.CILIUM else set()
+        wanted |= {addon.EFA} if spec.efa else set()
+        wanted |= {addon.NODE_EXPORTER} if self.metrics.installed else set()
+        return nodes.daemonset_reserve(wanted)
+
+    @property
+    def own_ranges(self) -> tuple[str, ...]:
+        """Address ranges of nodes and pods; empty if they are unknown."""
+        made = (self.aws.network.cidr,) if self.aws.enabled and not self.aws.network.vpc else ()
+        return self.cluster.ranges or made
+
+    @property
+    def service_cidrs(self) -> tuple[str, ...]:
+        """Address ranges that services have, or may have."""
+        return (self.cluster.service_cidr,) if self.cluster.service_cidr else SERVICE_CIDRS
+
+    @property
+    def ipv4_alone(self) -> bool:
+        """Whether pods are known to have no IPv6 address. EKS assigns IPv4 or IPv6 addresses, by default IPv4."""
+        if self.aws.enabled:
+            return True
+        return bool(self.cluster.ranges) and not any(":" in text for text in self.cluster.ranges)
+
+    @property
+    def queued(self) -> bool:
+        """Whether a queue decides when work starts."""
+        return self.queues.scheduler is Scheduler.KUEUE
+
+    @property
+    def devices_by_claim(self) -> bool:
+        return self.cluster.devices is Devices.DRA
+
+    def flavors_of(self, pool: str) -> dict[str, int]:
+        """Flavors that one node of a pool yields, with how many of each."""
+        return self._yield_of[pool]
+
+    @cached_property
+    def pools_by_flavor(self) -> dict[str, list[tuple[str, Pool]]]:
+        """Pools that yield each flavor, the preferred first."""
+        best_first = sorted(self.pools.items(), key=lambda item: item[1].preference(item[0]))
+        return {
+            flavor: [(name, pool) for name, pool in best_first if flavor in self.flavors_of(name)]
+            for flavor in self.flavors
+        }
+
+    @cached_property
+    def _yield_of(self) -> dict[str, dict[str, int]]:
+        return {name: self._yield(name, pool) for name, pool in self.pools.items()}
+
+    def _yield(self, name: str, pool: Pool) -> dict[str, int]:
+        mode, replicas = (pool.share.mode, pool.share.replicas) if pool.share else (None, 1)
+        units: dict[str | None, int] = {}
+        for count, slices in self.cuts(name):
+            for profile, each in slices.items() or [(None, 1)]:
+                units[profile] = units.get(profile, 0) + count * each
+        return {
+            name: units[flavor.mig] * replicas
+            for name, flavor in self.flavors.items()
+            if flavor.gpu == pool.machine.gpu and flavor.share is mode and flavor.mig in units
+        }
+
+    def resource_of(self, flavor: str) -> str:
+        """The name of a flavor's extended resource."""
+        return self._resource_of[flavor]
+
+    @cached_property
+    def _resource_of(self) -> dict[str, str]:
+        strategies = {flavor: pool.strategy for name, pool in self.pools.items() for flavor in self.flavors_of(name)}
+        return {
+            name: resource_name(flavor.mig, flavor.share is not None, strategies.get(name, Strategy.MIXED))
+            for name, flavor in self.flavors.items()
+        }
+
+    @property
+    def resources(self) -> frozenset[str]:
+        """The extended resources of all flavors."""
+        return frozenset(self._resource_of.values())
+
+    @cached_property
+    def possible_slices(self) -> frozenset[str]:
+        """Resource names of every profile of every board that the environment names, and of shared slices of those
+        that a pool cuts and shares."""
+        sold = {pool.machine.gpu for pool in self.pools.values() if pool.machine.gpus}
+        whole = {(board, False) for board in sold | {flavor.gpu for flavor in self.flavors.values()}}
+        shared = {(pool.machine.gpu, True) for pool in self.pools.values() if pool.mig and pool.share}
+        return frozenset(
+            resource_name(profile, replicas)
+            for board, replicas in whole | shared
+            for profile in boards.BOARDS[board].profiles
+        )
+
+    @property
+    def system_namespaces(self) -> tuple[str, ...]:
+        installed = {words.OPERATOR_NAMESPACE} if self.aws.enabled else set()
+        installed |= {self.metrics.namespace} if self.metrics.collected else set()
+        if self.queued:
+            installed |= {words.QUEUE_NAMESPACE, *(FRAMEWORKS[kind].namespace for kind in self.queues.kinds)}
+        return tuple(sorted({*words.SYSTEM_NAMESPACES, *self.platform.namespaces, *installed}))

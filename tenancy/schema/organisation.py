@@ -1,0 +1,44 @@
+"""`organisation`: the company and its departments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from tenancy.catalog import vocabulary as words
+from tenancy.rules.values import reserved_label
+from tenancy.schema.base import LabelKey, Line, Mistake, Slug, Spec, broken
+from tenancy.schema.queues import Preset, Weight
+
+
+class Department(Spec):
+    title: Line = Field("", description="Display name of the department; an annotation. Default: empty.")
+    sharing: Preset = Field(
+        Preset.STRICT,
+        description="Whether the department's tenants lend to and borrow from other departments, and use unallocated "
+        "GPUs. Within the department, the tenants' own files decide. Default: strict, neither.",
+    )
+    weight: Weight = Field(
+        1,
+        description="Weight of the department when several departments borrow: borrowed GPUs are shared by weight. "
+        "Default: 1.",
+    )
+
+
+class Organisation(Spec):
+    name: Slug = Field(description="Name of the organisation, the root of the queue tree. Required.")
+    departments: dict[Slug, Department] = Field(
+        min_length=1, description="Departments by name. Every tenant belongs to one. Required."
+    )
+    labels: tuple[LabelKey, ...] = Field(
+        (),
+        max_length=words.MOST_OWN_LABELS,
+        description="Keys of labels that tenants' files may set besides the cost labels, such as project. Default: "
+        "none.",
+    )
+
+    def mistakes(self) -> Iterator[Mistake]:
+        for i, key in enumerate(self.labels):
+            if given := reserved_label(key):
+                yield broken(("labels", i), "cost-04", given)

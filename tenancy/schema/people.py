@@ -1,0 +1,88 @@
+"""`owner` and `people`: who answers for a tenant, and who gets which role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tenancy.rules.values import foreign_subject
+from tenancy.schema.base import Form, Mail, Mistake, PartName, Slug, Spec, broken
+
+
+class Owner(Spec):
+    name: Slug = Field(description="Group or person responsible for the tenant; a label. Required.")
+    mail: Mail = Field(description="Mail address that receives alerts and reports; an annotation. Required.")
+
+
+class Role(StrEnum):
+    VIEWER = "viewer"  # reads everything but secrets
+    DEVELOPER = "developer"  # runs workloads, reads and writes the tenant's secrets
+    OPERATOR = "operator"  # operates workloads: scales, restarts and debugs them; creates none
+    OWNER = "owner"  # a developer who also manages service accounts and sees the access bindings
+
+
+_Subject = Annotated[
+    str,
+    Form(
+        r"^[^\s\x00-\x1f\x7f|<>`]([^\x00-\x1f\x7f|<>`]*[^\s\x00-\x1f\x7f|<>`])?$",
+        "a name as the identity provider spells it, without spaces around it and without '|', '<', '>' and '`'",
+        "drop these, spaces around it and control characters",
+        253,
+    ),
+]
+
+
+_PartAccount = Annotated[
+    str,
+    Form(
+        r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+        "a part of the tenant and a service account of it, with a slash between",
+        "write it like train/pipeline",
+        95,
+    ),
+]
+
+
+class Subject(Spec):
+    """A group or a user of the identity provider, or a service account of the tenant."""
+
+    group: _Subject | None = Field(
+        None, description="Group of the identity provider. One of group, user and service-account. Default: none."
+    )
+    user: _Subject | None = Field(
+        None, description="User of the identity provider. One of group, user and service-account. Default: none."
+    )
+    service_account: _PartAccount | None = Field(
+        None,
+        description="Service account that a part of the tenant declares, as <part>/<name>. One of group, user and "
+        "service-account. Default: none.",
+    )
+    namespaces: tuple[PartName, ...] = Field(
+        (), min_length=1, description="Parts of the tenant in which the entry applies. Default: all parts."
+    )
+
+    def mistakes(self) -> Iterator[Mistake]:
+        given = [name for name in ("group", "user", "service-account") if getattr(self, name.replace("-", "_"))]
+        if len(given) != 1:
+            rule = "an entry is one group, one user or one service account"
+            change = "write exactly one of group, user and service-account"
+            yield Mistake((), f"both {given[0]} and {given[1]}" if given else "none of them", rule, change)
+        elif self.kind != "ServiceAccount" and (stranger := foreign_subject(self.kind, self.name, person=True)):
+            yield broken((self.kind.lower(),), "rbac-05", stranger)
+
+    @property
+    def kind(self) -> Literal["Group", "User", "ServiceAccount"]:
+        return "Group" if self.group is not None else "User" if self.user is not None else "ServiceAccount"
+
+    @property
+    def name(self) -> str:
+        return self.group or self.user or self.service_account or ""
+
+
+class Person(Subject):
+    """A group, user or service account, and its role in the tenant."""
+
+    role: Role = Field(description="Role of the group, user or service account. Required.")

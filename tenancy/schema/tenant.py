@@ -1,0 +1,478 @@
+"""`tenants/<name>.yaml`: one team, its access and its limits. Ten lines are a complete tenant."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from tenancy.catalog import vocabulary as words
+from tenancy.rules.catalogue import RULES
+from tenancy.rules.values import (
+    LONGEST_EXCEPTION,
+    too_wide_together,
+    unbounded_end,
+    unsafe_prefix,
+    weak_pod_security,
+)
+from tenancy.schema.base import (
+    Count,
+    Day,
+    Flag,
+    FlavorName,
+    Form,
+    LabelKey,
+    LabelValue,
+    Line,
+    Mail,
+    Mistake,
+    PartName,
+    Reason,
+    Slug,
+    Spec,
+    TenantName,
+    Whole,
+    broken,
+    plain,
+    written,
+)
+from tenancy.schema.data import Access, Days, Uses
+from tenancy.schema.identity import Ci
+from tenancy.schema.people import Owner, Person, Role, Subject
+from tenancy.schema.queues import Gate, Preset, Weight
+from tenancy.schema.reach import Accept, Reach
+from tenancy.schema.source import Location
+from tenancy.schema.tiers import Quota
+
+
+class Isolation(StrEnum):
+    NAMESPACE = "namespace"  # shared nodes, shared API server
+    DEDICATED_NODES = "dedicated-nodes"  # own nodes, shared API server
+    SANDBOX = "sandbox"  # own kernel per pod
+    VIRTUAL_CLUSTER = "virtual-cluster"  # own API server
+
+
+class Leaving(StrEnum):
+    """Stages of a tenant's removal, in their order. Before the last one the removal can be cancelled."""
+
+    HOLD = "hold"  # no new work starts, and all access is read-only
+    EXPORT = "export"  # the same, while the tenant's objects are exported
+    REMOVE = "remove"  # the tenant is removed from the cluster; its file stays as the record
+
+
+class GpuShare(Spec):
+    """The tenant's share of a flavor. Counts are GPUs, slices or replicas of the flavor."""
+
+    guaranteed: Count = Field(
+        description="Number of GPUs, slices or replicas that the tenant can always get, by reclaiming lent ones. "
+        "Required."
+    )
+    sharing: Preset = Field(
+        Preset.STRICT,
+        description="Whether idle GPUs are lent to other tenants, and whether the tenant borrows. Default: strict.",
+    )
+    lend_up_to: Count | None = Field(None, description="Maximum number that is lent. Default: 0.")
+    borrow_up_to: Count | None = Field(
+        None, description="Maximum number that is borrowed on top of the guarantee, in each pool. Default: 0."
+    )
+
+    def mistakes(self) -> Iterator[Mistake]:
+        if self.lend_up_to is not None:
+            where = ("lend-up-to",)
+            if self.sharing is Preset.STRICT:
+                yield broken(where, "share-01", f"lend-up-to: {self.lend_up_to} with sharing: strict")
+            elif self.lend_up_to > self.guaranteed:
+                given = f"lend-up-to: {self.lend_up_to} of {self.guaranteed} guaranteed"
+                yield broken(where, "share-01", given, "lend no more than the guarantee")
+        if self.borrow_up_to is not None and self.sharing is not Preset.LEND_AND_BORROW:
+            given = f"borrow-up-to: {self.borrow_up_to} with sharing: {self.sharing}"
+            yield broken(("borrow-up-to",), "share-01", given)
+
+
+class PodSecurity(StrEnum):
+    RESTRICTED = "restricted"
+    BASELINE = "baseline"  # needs an exception from ns-03
+
+
+_Account = Annotated[
+    str,
+    Form(
+        r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+        "lower-case letters, digits and dashes, at most 63",
+        "write it like workload",
+    ),
+]
+
+
+class Account(Spec):
+    """A service account that pods of a part may use, besides the one with its AWS grants."""
+
+    name: _Account = Field(description="Name of the service account. Required.")
+    api_token: Flag = Field(
+        False,
+        description="Whether its pods get a token of the API server. The account's entries under people decide what "
+        "it may do there. Default: false.",
+    )
+
+
+def _account(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+class Namespace(Spec):
+    """A part of the tenant. Its namespace is named `<tenant>--<name>`."""
+
+    name: PartName = Field(description="Name of the part, such as train. Required.")
+    purpose: Line = Field("", description="What the part is for; an annotation. Default: empty.")
+    tier: Slug | None = Field(None, description="Tier of the part. Default: the tenant's tier.")
+    product: Slug | None = Field(None, description="Cost label product of the part. Default: the tenant's product.")
+    labels: dict[LabelKey, LabelValue] = Field(
+        default_factory=dict,
+        description="Labels of the namespace and of the objects in it, by keys of organisation.labels. They are "
+        "added to the tenant's labels and replace those with the same key. Default: none.",
+    )
+    gpus: dict[FlavorName, Count] = Field(
+        default_factory=dict,
+        description="Number of GPUs of the tenant's guarantee that this part gets, by flavor. GPUs that no part "
+        "names go to the first part. Default: none.",
+    )
+    queues: dict[Slug, Weight] = Field(
+        default_factory=dict,
+        description="Further queues besides the one named default, with their weights. Of a tenant's queues of one "
+        "tier, the one with the lowest usage per weight goes first. Default: none.",
+    )
+    weight: Weight = Field(1, description="Weight of the part's queue named default. Default: 1.")
+    queue: Gate = Field(
+        Gate.OPEN,
+        description="Whether new work of the part starts; the tenant's field queue does the same for all parts. "
+        "Default: open.",
+    )
+    quota: Quota | None = Field(None, description="Quota of the part, at most the tier's. Default: the tier's quota.")
+    pod_security: PodSecurity = Field(
+        PodSecurity.RESTRICTED, description="Pod Security level that the namespace enforces. Default: restricted."
+    )
+    open_inside: Flag = Field(
+        True,
+        description="Whether pods of the part can connect to each other on any port, and with between-parts to pods "
+        "of other parts. If false, only as NetworkPolicies of the tenant allow. Default: true.",
+    )
+    service_account: _Account = Field(
+        words.WORKLOAD_ACCOUNT,
+        description="Service account whose pods have the part's AWS grants. It is made if there are grants. Default: "
+        "workload.",
+    )
+
+    service_accounts: tuple[
+        Annotated[Account, BeforeValidator(_account, json_schema_input_type=str | Account)], ...
+    ] = Field(
+        (),
+        max_length=20,
+        description="Further service accounts that pods of the part may use. They are made. Default: none.",
+    )
+
+    def mistakes(self) -> Iterator[Mistake]:
+        if self.service_account == words.DEFAULT_ACCOUNT:
+            yield broken(("service-account",), "aws-07", "service-account: default")
+        known = {words.DEFAULT_ACCOUNT, self.service_account}
+        for i, account in enumerate(self.service_accounts):
+            if account.name in known:
+                given = f"service account {account.name!r} twice, or one that every part has"
+                yield broken(("service-accounts", i), "name-02", given)
+            known.add(account.name)
+
+
+_Prefix = Annotated[
+    str, Form(r"^[^\x00-\x1f\x7f]+$", "a prefix of object names", "write the prefix as 'teams/<tenant>/'", 512)
+]
+
+
+class Storage(Spec):
+    bucket: Slug = Field(description="Name of a bucket of the environment. Required.")
+    prefix: _Prefix = Field(description="Prefix of object names, ending with '/'. Required.")
+    access: Access = Field(
+        Access.READ_ONLY, description="Access of the tenant's pods to objects below the prefix. Default: read-only."
+    )
+    namespaces: tuple[PartName, ...] = Field(
+        (), min_length=1, description="Parts of the tenant whose pods have the grant. Default: all parts."
+    )
+    expire_after: Days | None = Field(
+        None, description="Days after which objects below the prefix are deleted. Default: expire-after of the bucket."
+    )
+
+    def mistakes(self) -> Iterator[Mistake]:
+        if given := unsafe_prefix(self.prefix):
+            yield broken(("prefix",), "stor-01", given)
+        if self.expire_after and self.access is Access.READ_ONLY:
+            rule = "only a grant that may write sets an expiry"
+            yield Mistake(("expire-after",), "expire-after with access: read-only", rule, "drop it")
+
+    def overlaps(self, other: Storage) -> bool:
+        return self.bucket == other.bucket and (
+            self.prefix.startswith(other.prefix) or other.prefix.startswith(self.prefix)
+        )
+
+
+class Budget(Spec):
+    monthly_usd: Annotated[int, Whole(1, 1_000_000_000)] = Field(
+        description="Budget of a month, US dollars. Alerts start at half of it. Required."
+    )
+
+
+_Word = Annotated[str, Form(r"^[^\s\x00-\x1f]+$", "one word", "write it without spaces", 63)]
+
+
+class Waiver(Spec):
+    """An exception from one rule for one part of the tenant, with a responsible person and an end date."""
+
+    rule: _Word = Field(description="Id of a waivable rule. Required.")
+    object: _Word = Field(description="Part of the tenant that the exception applies to. Required.")
+    reason: Reason = Field(description="Reason for the exception, one sentence for an auditor. Required.")
+    owner: Mail = Field(description="Mail address of the person responsible for the exception. Required.")
+    until: Day = Field(
+        description=f"Last day on which the exception is valid, at most {LONGEST_EXCEPTION} days ahead. Required."
+    )
+
+    def mistakes(self) -> Iterator[Mistake]:
+        rule = RULES.get(self.rule)
+        if rule is None or not rule.waivable:
+            known = ", ".join(r.id for r in RULES.values() if r.waivable)
+            yield broken(("rule",), "exc-01", f"rule {self.rule!r}", f"only these can be waived: {known}")
+        if given := unbounded_end(self.until):
+            yield broken(("until",), "exc-01", given)
+
+
+def held(names: Collection[str], namespace: Namespace) -> bool:
+    """Whether a grant or use with these names applies to a part; without names it applies to all parts."""
+    return not names or namespace.name in names
+
+
+def _part(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"name": value}
+    if not isinstance(value, dict | Namespace):
+        raise plain(written(value), "a part's name, or a mapping with its name", "write train, or {name: train}")
+    return value
+
+
+class Tenant(Spec):
+    """One team: its people, its GPU shares and its limits."""
+
+    tenant: TenantName = Field(description="Name of the tenant. Every derived name starts with it. Required.")
+    title: Line = Field("", description="Display name of the tenant; an annotation. Default: empty.")
+    team: Slug = Field(description="Cost label: the team. Required.")
+    owner: Owner = Field(description="Group or person responsible for the tenant. Required.")
+    department: Slug = Field(description="Department of the environment that the tenant belongs to. Required.")
+    cost_center: LabelValue = Field(description="Cost label: the cost center. Required.")
+    product: Slug | None = Field(None, description="Cost label: the product. Default: the team.")
+    labels: dict[LabelKey, LabelValue] = Field(
+        default_factory=dict,
+        description="Labels of all of the tenant's objects and tags of its AWS resources, by keys of "
+        "organisation.labels. Default: only the cost labels.",
+    )
+    tier: Slug = Field(description="Tier of the environment that sets the tenant's limits. Required.")
+    isolation: Isolation = Field(
+        Isolation.NAMESPACE, description="How the tenant's work is isolated from other tenants. Default: namespace."
+    )
+    namespaces: tuple[Annotated[Namespace, BeforeValidator(_part, json_schema_input_type=str | Namespace)], ...] = (
+        Field(
+            default_factory=lambda: (Namespace(name="main"),),
+            min_length=1,
+            max_length=20,
+            description="Parts of the tenant: a list of names, or of parts with settings. Default: one part, main.",
+        )
+    )
+    people: tuple[Person, ...] = Field(
+        (),
+        description="Groups, users and service accounts with access to the tenant, and their roles. Default: none; "
+        "only the platform team has access.",
+    )
+    gpu_users: tuple[Subject, ...] = Field(
+        (),
+        min_length=1,
+        description="Those of people who may run work that requests GPUs. Default: all of people who may run work.",
+    )
+    apart: Flag = Field(
+        False,
+        description="Whether the tenant's pods never share a node with another tenant's pods, as a regulation may "
+        "require. Its manifests must have the anti-affinity that `tenancy sample` writes. Default: false.",
+    )
+    gpus: dict[FlavorName, GpuShare] = Field(
+        default_factory=dict, description="GPU shares of the tenant, by flavor. Default: none."
+    )
+    weight: Weight = Field(
+        1,
+        description="Weight of the tenant when several tenants of a department borrow: borrowed GPUs are shared by "
+        "weight. Default: 1.",
+    )
+    queue: Gate = Field(
+        Gate.OPEN, description="Whether new work of the tenant starts. drain also evicts running work. Default: open."
+    )
+    storage: tuple[Storage, ...] = Field(
+        (), description="Grants on prefixes of the environment's buckets. Default: none."
+    )
+    uses: Uses = Field(default_factory=Uses, description="Further AWS resources of the tenant. Default: none.")
+    ci: Ci | None = Field(None, description="CI pipeline that may act for the tenant. Default: none.")
+    reach: tuple[Reach, ...] = Field(
+        (),
+        max_length=100,
+        description="Egress: peers outside the tenant that its pods may connect to. Default: only the cluster's DNS.",
+    )
+    accept: tuple[Accept, ...] = Field(
+        (), max_length=100, description="Ingress: peers outside the tenant that may connect to its pods. Default: none."
+    )
+    between_parts: Flag = Field(
+        False, description="Whether pods of one part can connect to pods of other parts, on any port. Default: false."
+    )
+    budget: Budget | None = Field(None, description="Budget of the tenant. Default: none; no budget alerts are sent.")
+    exceptions: tuple[Waiver, ...] = Field((), description="Exceptions from waivable rules. Default: none.")
+    leaving: Leaving | None = Field(
+        None,
+        description="Stage of the tenant's removal. hold and export: no new work starts and access is read-only; "
+        "removing the line restores both. remove: the tenant is removed from the cluster. Default: none, the tenant "
+        "stays.",
+    )
+    adopt: Flag = Field(
+        False,
+        description="Whether existing namespaces are used. They and their content are kept when the tenant is "
+        "removed; its access and limits are removed. If false, a run fails if they exist. Default: false.",
+    )
+
+    def mistakes(self) -> Iterator[Mistake]:
+        parts: dict[str, Namespace] = {}
+        for i, namespace in enumerate(self.namespaces):
+            if parts.setdefault(namespace.name, namespace) is not namespace:
+                yield broken(("namespaces", i, "name"), "name-02", f"namespace {namespace.name!r} twice")
+        known = f"name a part: {', '.join(parts)}"
+        for field, subjects in (("people", self.people), ("gpu-users", self.gpu_users)):
+            for i, subject in enumerate(subjects):
+                for j, part in enumerate(subject.namespaces):
+                    if part not in parts:
+                        yield broken((field, i, "namespaces", j), "ref-01", f"namespace {part!r}", known)
+                if subject.service_account and not self.declares(subject.service_account):
+                    change = "declare it under the part's service-accounts"
+                    given = f"service account {subject.service_account!r}"
+                    yield broken((field, i, "service-account"), "ref-01", given, change)
+        yield from self._gpu_users()
+        for where, given in self._limited():
+            if given not in parts:
+                yield broken(where, "ref-01", f"namespace {given!r}", known)
+        again: dict[tuple[str, str], int] = {}
+        for i, waiver in enumerate(self.exceptions):
+            first = again.setdefault((waiver.rule, waiver.object), i)
+            if first != i:
+                given = f"{waiver.rule} for {waiver.object}, as exceptions[{first}]"
+                yield broken(("exceptions", i), "exc-01", given, "keep one of the two")
+            if waiver.object not in parts:
+                yield broken(("exceptions", i, "object"), "exc-01", f"object {waiver.object!r}", known)
+        for i, namespace in enumerate(self.namespaces):
+            if words.DEFAULT_QUEUE in namespace.queues:
+                given = f"a queue {words.DEFAULT_QUEUE}, which every part has"
+                where = ("namespaces", i, "queues", words.DEFAULT_QUEUE)
+                yield broken(where, "name-02", given, "write its weight as the part's weight")
+        waived = {w.object for w in self.exceptions if w.rule == "ns-03"}
+        for i, namespace in enumerate(self.namespaces):
+            if (given := weak_pod_security(namespace.pod_security)) and namespace.name not in waived:
+                where = ("namespaces", i, "pod-security")
+                yield broken(where, "ns-03", f"pod-security: {given} in {namespace.name}")
+        for field, ways in (("reach", self.reach), ("accept", self.accept)):
+            if found := too_wide_together([way.cidr or "" for way in ways]):
+                yield broken((field, found[0], "cidr"), "net-05", found[1])
+        yield from self._claims()
+
+    def _gpu_users(self) -> Iterator[Mistake]:
+        """Entries of gpu-users that may not run work which could ask for GPUs."""
+        workers = [person for person in self.people if person.role is not Role.VIEWER]
+        grouped = any(person.kind == "Group" for person in workers)
+        for i, user in enumerate(self.gpu_users):
+            roles = {person.role for person in self.people if (person.kind, person.name) == (user.kind, user.name)}
+            if user.kind == "User" and grouped and not roles:
+                continue  # a member of a group: no file lists them
+            parts = [person.namespaces for person in workers if (person.kind, person.name) == (user.kind, user.name)]
+            if any(not mine or not user.namespaces or {*mine} & {*user.namespaces} for mine in parts):
+                continue
+            why = "in other parts alone" if parts else "a viewer" if roles else "none of people"
+            change = "give it a role under people that runs work, such as developer"
+            where = "service-account" if user.kind == "ServiceAccount" else user.kind.lower()
+            yield broken(("gpu-users", i, where), "ref-01", f"{where} {user.name!r}, {why}", change)
+
+    def _claims(self) -> Iterator[Mistake]:
+        claimed: Counter[str] = Counter()
+        for i, namespace in enumerate(self.namespaces):
+            for flavor, count in namespace.gpus.items():
+                where = ("namespaces", i, "gpus", flavor)
+                if flavor not in self.gpus:
+                    change = "write the tenant's share of it under gpus, or drop it here"
+                    yield broken(where, "share-01", f"{flavor}, of which the tenant has no share", change)
+                    continue
+                before, guaranteed = claimed[flavor], self.gpus[flavor].guaranteed
+                claimed[flavor] += count
+                if before <= guaranteed < claimed[flavor]:
+                    given = f"{before} + {count} = {claimed[flavor]} {flavor} in namespaces of {guaranteed} guaranteed"
+                    yield broken(where, "share-01", given, "lower the parts' gpus or raise the guarantee")
+
+    def _limited(self) -> Iterator[tuple[Location, str]]:
+        """Every part that a grant or use on AWS is limited to, and its place in the file."""
+        some: list[tuple[Location, tuple[str, ...]]] = [
+            *((("storage", i), grant.namespaces) for i, grant in enumerate(self.storage)),
+            *((("uses", "files", i), files.namespaces) for i, files in enumerate(self.uses.files)),
+            (("ci",), self.ci.namespaces if self.ci else ()),
+        ]
+        for kind in ("secrets", "logs", "queues"):
+            some += [(("uses", kind, name), use.namespaces) for name, use in getattr(self.uses, kind).items()]
+        for where, names in some:
+            for j, name in enumerate(names):
+                yield (*where, "namespaces", j), name
+
+    def grants_of(self, namespace: Namespace) -> tuple[Storage, ...]:
+        """The grants in buckets of the part's pods."""
+        return tuple(grant for grant in self.storage if held(grant.namespaces, namespace))
+
+    def has_identity(self, namespace: Namespace) -> bool:
+        """Whether the part's pods have an AWS identity: if they have a grant or use an AWS resource."""
+        some = [*self.uses.secrets.values(), *self.uses.logs.values(), *self.uses.queues.values(), *self.uses.files]
+        return bool(self.grants_of(namespace)) or any(held(use.namespaces, namespace) for use in some)
+
+    def declares(self, account: str) -> bool:
+        """Whether a part declares a service account, given as <part>/<name>."""
+        part, _, name = account.partition("/")
+        return any(n.name == part and any(a.name == name for a in n.service_accounts) for n in self.namespaces)
+
+    @property
+    def sandboxed(self) -> bool:
+        return self.isolation is Isolation.SANDBOX
+
+    @property
+    def in_virtual_clusters(self) -> bool:
+        return self.isolation is Isolation.VIRTUAL_CLUSTER
+
+    def accounts_in(self, namespace: Namespace) -> tuple[Account, ...]:
+        """Service accounts of a part beside the default one and the one with its grants."""
+        syncer = (Account.model_validate({"name": words.VIRTUAL_CLUSTER, "api-token": True}),)
+        return (*namespace.service_accounts, *(syncer if self.in_virtual_clusters else ()))
+
+    @property
+    def on_own_nodes(self) -> bool:
+        return self.isolation is Isolation.DEDICATED_NODES
+
+    def tier_of(self, namespace: Namespace) -> str:
+        return namespace.tier or self.tier
+
+    @property
+    def tiers(self) -> frozenset[str]:
+        return frozenset(self.tier_of(n) for n in self.namespaces)
+
+    def namespace_name(self, namespace: Namespace) -> str:
+        return words.derived_name(self.tenant, namespace.name)
+
+    def held_in(self, namespace: Namespace) -> dict[str, int]:
+        """Guaranteed GPUs of one part, by flavor: its own count, and for the first part the rest."""
+        held = {}
+        for flavor, share in self.gpus.items():
+            count = namespace.gpus.get(flavor, 0)
+            if namespace is self.namespaces[0]:
+                count += share.guaranteed - sum(n.gpus.get(flavor, 0) for n in self.namespaces)
+            held[flavor] = count
+        return held

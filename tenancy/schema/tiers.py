@@ -1,0 +1,302 @@
+"""`tiers`: quotas, bounds of containers and claims, priority, spreading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from enum import StrEnum
+from itertools import pairwise
+from typing import Annotated
+
+from pydantic import Field
+
+from tenancy.catalog import gpus
+from tenancy.kube.quantities import write
+from tenancy.rules.values import gpu_keys, unenforced_quota_keys
+from tenancy.schema.base import (
+    Amounts,
+    Cores,
+    Count,
+    Flag,
+    Form,
+    Mistake,
+    Quantity,
+    Size,
+    Slug,
+    Spec,
+    Whole,
+    amount,
+    broken,
+)
+from tenancy.schema.data import Access
+from tenancy.schema.queues import Duration, Order
+
+OWN_QUOTA_KEYS = frozenset(
+    {"configmaps", "persistentvolumeclaims", "pods", "secrets", "services", "services.loadbalancers"}
+    | {"services.nodeports", "requests.storage", "cpu", "memory", "ephemeral-storage"}
+    | {f"{side}.{what}" for side in ("requests", "limits") for what in ("cpu", "memory", "ephemeral-storage")}
+    | {"count/jobs.batch", "count/cronjobs.batch", "count/deployments.apps", "count/statefulsets.apps"}
+    | {"count/horizontalpodautoscalers.autoscaling", "count/poddisruptionbudgets.policy", "count/replicasets.apps"}
+    | {"count/networkpolicies.networking.k8s.io", "count/workloads.kueue.x-k8s.io"}
+    | {"count/controllerrevisions.apps", "count/serviceaccounts", "count/pods"}
+)
+
+
+class Quota(Spec):
+    """Limits of one namespace. Limits of cpu and memory are twice the requests by default."""
+
+    cpu: Cores = Field("64", description="CPU requests of all pods, cores. Default: 64.")
+    cpu_limit: Cores | None = Field(None, description="CPU limits of all pods, cores. Default: twice cpu.")
+    memory: Size = Field("256Gi", description="Memory requests of all pods, bytes. Default: 256Gi.")
+    memory_limit: Size | None = Field(None, description="Memory limits of all pods, bytes. Default: twice memory.")
+    ephemeral_storage: Size = Field(
+        "500Gi", description="Requests and limits of node-local storage of all pods, bytes. Default: 500Gi."
+    )
+    pods: Count = Field(50, description="Number of pods that have not ended. Default: 50.")
+    services: Count = Field(10, description="Number of services. Load balancers and node ports stay at 0. Default: 10.")
+    ended_pods: Count | None = Field(
+        None, description="Number of pods that have ended and are not deleted yet. Default: twice jobs."
+    )
+    secrets: Count = Field(30, description="Number of secrets. Default: 30.")
+    config_maps: Count = Field(30, description="Number of ConfigMaps. Default: 30.")
+    jobs: Count = Field(
+        100,
+        description="Number of Jobs, ended ones included. Each further kind of queued work gets a fifth of it, "
+        "unless other says more. Default: 100.",
+    )
+    cron_jobs: Count = Field(20, description="Number of CronJobs. Default: 20.")
+    deployments: Count = Field(
+        20,
+        description="Number of Deployments, and as many StatefulSets. Each gets a disruption budget and an "
+        "autoscaler, and each Deployment 12 ReplicaSets. Default: 20.",
+    )
+    volume_claims: Count = Field(20, description="Number of PersistentVolumeClaims. Default: 20.")
+    storage: Size = Field("2Ti", description="Storage of all claims together, bytes. Default: 2Ti.")
+    other: dict[str, Quantity] = Field(
+        default_factory=dict,
+        description="Further keys of the ResourceQuota and their amounts, as the API server spells them. Default: "
+        "none.",
+    )
+
+    def mistakes(self) -> Iterator[Mistake]:
+        for key in unenforced_quota_keys(self.other):
+            yield broken(("other", key), "quota-01", f"{key}, which the API server refuses or never counts")
+        for key in self.other:
+            if key in OWN_QUOTA_KEYS:
+                given, change = f"{key}, which has a field of its own", "use the quota's field, and drop it here"
+                yield Mistake(("other", key), given, "a limit is written once", change)
+            elif key.startswith(("requests.nvidia.com/", "requests." + gpus.EFA)):
+                given, change = f"{key}, which is granted as a flavor", "write it under the tenant's gpus"
+                yield Mistake(("other", key), given, "GPUs are counted per tenant", change)
+
+    def within(self, ceiling: Quota) -> Quota:
+        """This quota for the fields that it sets, and the ceiling for all others."""
+        mine = {name: getattr(self, name) for name in self.model_fields_set}
+        if "other" in mine:
+            mine["other"] = {**ceiling.other, **self.other}
+        # A limit follows from its request: for a request set here, the ceiling's limit would be too wide.
+        for name in ("cpu", "memory"):
+            if name in mine and mine.get(f"{name}_limit") is None:
+                mine[f"{name}_limit"] = None
+        return ceiling.model_copy(update=mine)
+
+    def effective(self) -> dict[str, Decimal]:
+        """Every limit as a number, by its name in the file."""
+        numbers = {n: getattr(self, n) for n in type(self).model_fields if n != "other"}
+        limits = {n: amount(str(value)) for n, value in numbers.items() if value is not None}
+        for name in ("cpu", "memory"):
+            limits.setdefault(f"{name}_limit", 2 * limits[name])
+        limits.setdefault("ended_pods", 2 * limits["jobs"])
+        return {n.replace("_", "-"): value for n, value in limits.items()} | {
+            f"other.{key}": amount(value) for key, value in self.other.items()
+        }
+
+    def over(self, ceiling: Quota) -> list[str]:
+        """Fields in which this quota exceeds the ceiling."""
+        most = ceiling.effective()
+        return [name for name, value in self.within(ceiling).effective().items() if value > most.get(name, value)]
+
+
+class Container(Spec):
+    """Limits of one container; a GPU is never among them."""
+
+    default: Amounts = Field(
+        {"cpu": "2", "memory": "8Gi", "ephemeral-storage": "10Gi"},
+        description="Limits of a container that sets none, by resource. Default: cpu 2, memory 8Gi, "
+        "ephemeral-storage 10Gi.",
+    )
+    default_request: Amounts = Field(
+        {"cpu": "500m", "memory": "2Gi", "ephemeral-storage": "1Gi"},
+        description="Requests of a container that sets none, by resource. Default: cpu 500m, memory 2Gi, "
+        "ephemeral-storage 1Gi.",
+    )
+    min: Amounts = Field(
+        {"cpu": "10m", "memory": "16Mi"},
+        description="Smallest request of a container, by resource. Default: cpu 10m, memory 16Mi.",
+    )
+    max: Amounts = Field(
+        {"cpu": "96", "memory": "768Gi"},
+        description="Largest limit of a container, by resource. Default: cpu 96, memory 768Gi.",
+    )
+
+    def mistakes(self) -> Iterator[Mistake]:
+        for field in _CONTAINER_ORDER:
+            alias = field.replace("_", "-")
+            for key in gpu_keys(getattr(self, field)):
+                yield broken((alias, key), "quota-02", f"{key} under {alias}")
+        yield from _out_of_order({field.replace("_", "-"): getattr(self, field) for field in _CONTAINER_ORDER})
+
+
+_CONTAINER_ORDER = ("min", "default_request", "default", "max")
+
+
+def _out_of_order(steps: dict[str, dict[str, str]]) -> Iterator[Mistake]:
+    """Bounds by name, least first: the API server refuses a limit range whose bounds cross."""
+    for key in sorted({key for bounds in steps.values() for key in bounds}):
+        present = [(name, bounds[key]) for name, bounds in steps.items() if key in bounds]
+        for (low, least), (high, most) in pairwise(present):
+            if amount(least) > amount(most):
+                given = f"{low} {least} above {high} {most} of {key}"
+                rule = "min, default-request, default and max do not cross"
+                yield Mistake((low, key), given, rule, f"lower {low} or raise {high}; absent ones have defaults")
+
+
+class Claim(Spec):
+    min: Size = Field("1Gi", description="Smallest volume claim, bytes. Default: 1Gi.")
+    max: Size = Field("500Gi", description="Largest volume claim, bytes. Default: 500Gi.")
+
+    def mistakes(self) -> Iterator[Mistake]:
+        if amount(self.min) > amount(self.max):
+            yield Mistake(
+                ("min",), f"min {self.min} above max {self.max}", "min is at most max", "lower min or raise max"
+            )
+
+
+def unusable(quota: Quota, container: Container, claim: Claim) -> Iterator[Mistake]:
+    """Fields of a quota that are above 0 and still too small to use."""
+    there = quota.effective()
+    for name in ("cpu", "memory"):
+        limit = f"{name}-limit"
+        if there[limit] < there[name]:
+            least = write(there[name])
+            given, rule = f"{limit} {write(there[limit])} under {name} {least}", "a limit is no lower than the request"
+            yield Mistake((limit,), given, rule, f"write {least} or more, or drop {limit}: it is then twice {name}")
+    one = {name: (container.default_request.get(name, "0"), "one default container") for name in _COMPUTE}
+    one |= {f"{name}-limit": (container.default.get(name, "0"), "one default container") for name in _COMPUTE[:2]}
+    for name, (least, what) in {**one, "storage": (claim.min, "the smallest claim")}.items():
+        if 0 < there[name] < amount(least):
+            given, rule = (
+                f"{name} {write(there[name])} under {least} of {what}",
+                f"a quota has room for {what}, or is 0",
+            )
+            yield Mistake((name,), given, rule, f"write {least} or more, or 0")
+
+
+_COMPUTE = ("cpu", "memory", "ephemeral-storage")
+
+
+TierName = Annotated[
+    str,
+    Form(
+        r"^(?!.*--)[a-z0-9]([a-z0-9-]{0,29}[a-z0-9])?$",
+        "lower-case letters, digits and single dashes, at most 31",  # a queue is called <tenant>--<tier>, in a label
+        "write it like production",
+    ),
+]
+
+
+class Spread(StrEnum):
+    NONE = "none"  # as the scheduler spreads all pods by default, loosely
+    PREFERRED = "preferred"  # evenly if there is room, so that a lost node takes few replicas
+    REQUIRED = "required"  # evenly; a replica waits rather than run on another node with room
+
+
+class SpreadOf(StrEnum):
+    REPLICAS = "replicas"  # the pods of one Deployment or StatefulSet
+    JOBS = "jobs"  # the pods of one Job: they then share no node's disk, network or NVLink
+    NAMESPACE = "namespace"  # all pods of a namespace
+
+
+class Tier(Spec):
+    """Limits of a kind of tenant: the defaults of its namespaces and their ceiling."""
+
+    priority: Annotated[int, Whole(-999_999_999, 1_000_000_000)] = Field(
+        description="Value of the tier's priority class. Pods may use the classes of their tier and of lower tiers. "
+        "Required."
+    )
+    gpu_tier: Slug = Field(
+        "shared", description="Label gpu-tier of the tier's namespaces, for cost reports. Default: shared."
+    )
+    interruptible: Flag = Field(
+        False,
+        description="Whether the tier's work tolerates the loss of its GPU, and faults of other pods on a shared "
+        "GPU. Only then may it use spot nodes and shared GPUs. Default: false.",
+    )
+    borrows: Flag = Field(
+        True,
+        description="Whether the tier's work may run on borrowed GPUs, where it is preempted when their owners "
+        "reclaim them. If false, it runs on guaranteed GPUs only, and only more urgent work of its own tenant "
+        "preempts it. Default: true.",
+    )
+    order: Order = Field(
+        Order.BEST_EFFORT,
+        description="Whether work that fits may start before earlier work that does not fit. Default: best-effort.",
+    )
+    max_run_time: Duration | None = Field(
+        None, description="Longest run time of a job; every job must set its own, up to this. Default: no limit."
+    )
+    spread: Spread = Field(
+        Spread.PREFERRED,
+        description="How pods without topologySpreadConstraints of their own are spread over nodes; needs Kubernetes "
+        "1.36 or newer. Default: preferred.",
+    )
+    spread_of: tuple[SpreadOf, ...] = Field(
+        (SpreadOf.REPLICAS,),
+        min_length=1,
+        description="Which pods are spread. Pods of a GPU job are faster on few nodes, so jobs are not spread by "
+        "default. Default: [replicas].",
+    )
+    image_tags: Flag = Field(
+        True, description="Whether images may be named by tag (never latest). If false, only by digest. Default: true."
+    )
+    large_config: Flag = Field(
+        False,
+        description="Whether a config map or a secret may be up to 1 MiB, the API server's maximum. If false, up to "
+        "256 KiB. Default: false.",
+    )
+    writable_root: Flag = Field(
+        True,
+        description="Whether containers may write to their root file system. If false, only to volumes. Default: true.",
+    )
+    storage_access: Access = Field(
+        Access.READ_WRITE,
+        description="Widest access to buckets that grants of the tier's tenants may have. Default: read-write.",
+    )
+    quota: Quota = Field(
+        default_factory=Quota,
+        description="Quota of each namespace of the tier: its default and its maximum. Default: the defaults of its "
+        "fields.",
+    )
+    container: Container = Field(
+        default_factory=Container, description="Limits of one container. Default: the defaults of its fields."
+    )
+    claim: Claim = Field(
+        default_factory=Claim, description="Size of one volume claim. Default: the defaults of its fields."
+    )
+
+    def mistakes(self) -> Iterator[Mistake]:
+        for mistake in unusable(self.quota, self.container, self.claim):
+            yield replace(mistake, where=("quota", *mistake.where))
+        if "max" in self.claim.model_fields_set and amount(self.claim.max) > amount(self.quota.storage) > 0:
+            given = f"max {self.claim.max} of one claim, over storage {self.quota.storage} of all claims"
+            rule, change = "one claim is no larger than all of them", "lower max, or raise the quota's storage"
+            yield Mistake(("claim", "max"), given, rule, change)
+
+    def allows(self, own: Quota | None) -> Quota:
+        """The quota of a part of this tier, which may set its own."""
+        return own.within(self.quota) if own else self.quota
+
+
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
