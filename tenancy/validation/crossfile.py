@@ -1,0 +1,514 @@
+"""Rules across files: names, prefixes, groups and guarantees of all tenants."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import NamedTuple
+
+from tenancy.catalog import vocabulary as words
+from tenancy.kube import quantities
+from tenancy.kube.placement import placed
+from tenancy.rules.values import foreign_subject, inside, is_private, name_misfit, whole_private
+from tenancy.schema.base import Mistake, amount, broken
+from tenancy.schema.cluster import Cni
+from tenancy.schema.environment import Environment, undeclared
+from tenancy.schema.people import Role
+from tenancy.schema.pools import Pool
+from tenancy.schema.queues import Preset
+from tenancy.schema.source import Location
+from tenancy.schema.tenant import Access, Storage, Tenant
+from tenancy.schema.tiers import Tier, unusable
+from tenancy.validation.aws import holdings
+from tenancy.validation.stored import KUEUE_SIZES, kueue_need, store_budget, stored_bytes
+from tenancy.validation.virtual_clusters import virtual
+
+Found = tuple[int, Mistake]
+"""Index of the tenant, or ENVIRONMENT, and the mistake in its file."""
+ENVIRONMENT = -1
+
+
+def across(
+    environment: Environment | None,
+    tenants: Sequence[Tenant],
+    salvaged: Sequence[Tenant] = (),
+    unread: Collection[str] = (),
+) -> Iterator[Found]:
+    """Every broken rule across specs; without an environment, only rules between tenants.
+
+    `salvaged` are tenants whose files can be read in part; their indices follow those of `tenants`.
+    """
+    yield from between_tenants(tenants)
+    if environment:
+        yield from crossfile(environment, [*tenants, *salvaged], unread)
+
+
+def crossfile(environment: Environment, tenants: Sequence[Tenant], unread: Collection[str] = ()) -> Iterator[Found]:
+    """Every broken rule between the environment and tenants; linear in the number of tenants.
+
+    `unread` names tenants whose files are broken: they exist, but nothing else is known about them.
+    """
+    known = dict.fromkeys((*(t.tenant for t in tenants), *unread))
+    tiers = {tenant.tenant: tenant.tiers for tenant in tenants}
+    for name, pool in environment.pools.items():
+        for i, tenant in enumerate(pool.tenants):
+            where = ("pools", name, "tenants", i)
+            # A tenant without a file may be added later, see notes. A name that no tenant can have is a mistake.
+            if tenant not in known and (misfit := name_misfit(tenant, words.TENANT_LENGTH)):
+                yield ENVIRONMENT, broken(where, "name-01", misfit)
+            mine = [t for t in sorted(tiers.get(tenant, ())) if t in environment.tiers] if pool.uncertain else []
+            if firm := [tier for tier in mine if not environment.tiers[tier].interruptible]:
+                given = f"{tenant}, of tier {' and '.join(firm)}, on {pool.uncertain}"
+                yield ENVIRONMENT, broken(where, "pool-05", given)
+    if not unread:
+        for mistake in _strangers(environment, tenants):
+            yield ENVIRONMENT, mistake
+    yield from _withdrawn(environment, tenants)
+    yield from _organisation(environment)
+    yield from _open_repositories(environment, tenants)
+    yield from _ambiguous(environment, tenants)
+    offers = _offers(environment)
+    for index, tenant in enumerate(tenants):
+        for mistake in (
+            *_references(environment, tenant),
+            *_shares(environment, offers, tenant),
+            *_isolated(environment, tenant),
+            *virtual(environment, tenant),
+            *_queued(environment, tenant),
+        ):
+            yield index, mistake
+    yield from _guarantees(offers, tenants)
+    yield from _remembered(environment, tenants)
+    yield from holdings(environment, tenants)
+
+
+def between_tenants(tenants: Sequence[Tenant]) -> Iterator[Found]:
+    """Every broken rule between tenants alone, for any environment."""
+    again = dict(_names(tenants))
+    yield from again.items()
+    # A second file of one tenant collides with the first in every name: one message is enough.
+    for index, mistake in (*_groups(tenants), *_prefixes(tenants)):
+        if index not in again:
+            yield index, mistake
+
+
+def _references(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
+    departments = environment.organisation.departments
+    if tenant.department not in departments:
+        yield undeclared(("department",), "department", tenant.department, departments)
+    if tenant.tier not in environment.tiers:
+        yield undeclared(("tier",), "tier", tenant.tier, environment.tiers)
+    for key in tenant.labels:
+        if key not in environment.organisation.labels:
+            yield undeclared(("labels", key), "label", key, environment.organisation.labels, "organisation.labels")
+    for i, namespace in enumerate(tenant.namespaces):
+        for key in namespace.labels:
+            if key not in environment.organisation.labels:
+                where = ("namespaces", i, "labels", key)
+                yield undeclared(where, "label", key, environment.organisation.labels, "organisation.labels")
+        if namespace.tier and namespace.tier not in environment.tiers:
+            yield undeclared(("namespaces", i, "tier"), "tier", namespace.tier, environment.tiers)
+        tier = environment.tiers.get(tenant.tier_of(namespace))
+        if tier and namespace.quota:
+            for field in namespace.quota.over(tier.quota):
+                given = f"more {field} than tier {tenant.tier_of(namespace)} has"
+                change = "lower it to the tier's ceiling, or have the tier raised"
+                yield broken(("namespaces", i, "quota", *field.split(".", 1)), "ref-01", given, change)
+            for mistake in unusable(tier.allows(namespace.quota), tier.container, tier.claim):
+                yield replace(mistake, where=("namespaces", i, "quota", *mistake.where))
+    for i, grant in enumerate(tenant.storage):
+        if grant.bucket not in environment.buckets:
+            yield undeclared(("storage", i, "bucket"), "bucket", grant.bucket, environment.buckets)
+    points = environment.file_access_points
+    for i, files in enumerate(tenant.uses.files):
+        if files.access_point not in points:
+            where = ("uses", "files", i, "access-point")
+            yield undeclared(where, "access point", files.access_point, points, "file-access-points")
+    if tenant.ci and tenant.ci.forge not in environment.aws.forges:
+        field = "github" if tenant.ci.github else "host" if tenant.ci.host else "gitlab"
+        yield undeclared(("ci", field), "forge", tenant.ci.forge, environment.aws.forges, "aws.forges")
+    for i, place in enumerate(tenant.reach):
+        if place.dns and environment.cluster.cni is not Cni.CILIUM:
+            yield broken(("reach", i, "dns"), "net-06", f"dns: {place.dns} with cni {environment.cluster.cni}")
+    services = environment.platform.services
+    for field, ways in (("reach", tenant.reach), ("accept", tenant.accept)):
+        for i, way in enumerate(ways):
+            if way.service is not None and way.service not in services:
+                yield undeclared((field, i, "service"), "service", way.service, services, "platform.services")
+            elif way.cidr and ":" in way.cidr and environment.ipv4_alone:
+                rule, change = (
+                    "the cluster's addresses are IPv4 alone",
+                    "name the range of the service's IPv4 addresses",
+                )
+                yield Mistake((field, i, "cidr"), way.cidr, rule, change)
+            elif way.cidr and (given := inside(way.cidr, environment.own_ranges)):
+                yield broken((field, i, "cidr"), "net-05", given)
+            elif field == "reach" and way.cidr and (given := inside(way.cidr, environment.service_cidrs, "services")):
+                # The VPC CNI matches a packet by the service's address, not by the pod behind it.
+                change = "name ranges outside of it, or write the cluster's service range as cluster.service-cidr"
+                yield broken((field, i, "cidr"), "net-05", given, None if environment.cluster.service_cidr else change)
+            elif field == "accept" and way.cidr and not environment.own_ranges and is_private(way.cidr):
+                change = "write the ranges of nodes and pods as cluster.ranges first, so that none of them is allowed"
+                yield broken((field, i, "cidr"), "net-05", f"{way.cidr!r}, which may hold nodes and pods", change)
+    if not environment.own_ranges and (given := whole_private([place.cidr or "" for place in tenant.reach])):
+        change = "write the ranges of nodes and pods as cluster.ranges first, so that none of them is allowed"
+        yield broken(("reach",), "net-05", given, change)
+    for field, subjects in (("people", tenant.people), ("gpu-users", tenant.gpu_users)):
+        for i, subject in enumerate(subjects):
+            if subject.kind == "ServiceAccount":
+                continue
+            if given := foreign_subject(subject.kind, subject.name, environment.platform.group):
+                yield broken((field, i, subject.kind.lower()), "rbac-05", given)
+
+
+def _isolated(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
+    """A tenant whose isolation is stronger than namespaces, in an environment that does not support it."""
+    where = ("isolation",)
+    if tenant.on_own_nodes:
+        own = [name for name, pool in environment.pools.items() if pool.sole_tenant == tenant.tenant]
+        if not own:
+            yield broken(where, "iso-01", f"isolation: {tenant.isolation} and no pool of its own")
+        for flavor in tenant.gpus:
+            for name, pool in environment.pools_by_flavor.get(flavor, ()):
+                if name not in own and pool.admits(tenant.tenant, tenant.tiers):
+                    given = f"{flavor}, which pool {name} yields to it and to others"
+                    yield broken(("gpus", flavor), "iso-01", given)
+    if tenant.sandboxed:
+        if environment.sandbox is None:
+            yield broken(where, "iso-02", f"isolation: {tenant.isolation} in an environment without sandbox")
+        else:
+            pool = environment.pools.get(environment.sandbox.pool)
+            if pool and not pool.admits(tenant.tenant, tenant.tiers):
+                given = f"isolation: {tenant.isolation}, and pool {environment.sandbox.pool}, which does not admit it"
+                yield broken(where, "iso-02", given, f"add {tenant.tenant} or its tier to the pool")
+        for flavor in tenant.gpus:
+            change = "drop it, or set isolation to dedicated-nodes"
+            yield broken(("gpus", flavor), "iso-02", f"{flavor} for a tenant with isolation: sandbox", change)
+
+
+def _strangers(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Mistake]:
+    """Groups with an IAM role that no tenant's file names: access without an owner."""
+    known = {person.group for tenant in tenants for person in tenant.people if person.group}
+    for group in environment.aws.people:
+        if group not in known:
+            yield undeclared(("aws", "people", group), "group", group, sorted(known), "the people of a tenant's file")
+
+
+def _withdrawn(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Found]:
+    """Flavors that no pool yields (any more), while tenants have a share of them."""
+    yielded = {flavor for pool in environment.pools for flavor in environment.flavors_of(pool)}
+    holders: dict[str, list[str]] = {flavor: [] for flavor in environment.flavors if flavor not in yielded}
+    for tenant in tenants if holders else ():
+        for flavor in tenant.gpus:
+            if flavor in holders:
+                holders[flavor].append(tenant.tenant)
+    for flavor, names in holders.items():
+        if names:
+            given = f"flavor {flavor}, which no pool yields and {some(names)} hold{'s' * (len(names) == 1)} a share of"
+            change = "keep a pool that yields it, or take the shares out of the tenants' files first"
+            yield ENVIRONMENT, broken(("flavors", flavor), "pool-01", given, change)
+
+
+def _ambiguous(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Found]:
+    """Pools with different slices of the same resource name, open to one tenant: its quota would mix them."""
+    kinds: dict[str, dict[tuple[str, str | None], list[str]]] = {}
+    for name in environment.pools:
+        for flavor in environment.flavors_of(name):
+            found = environment.flavors[flavor]
+            if found.mig:
+                same = kinds.setdefault(environment.resource_of(flavor), {})
+                same.setdefault((found.gpu, found.mig), []).append(name)
+    for resource, slices in kinds.items():
+        for (first, ones), (second, others) in combinations(slices.items(), 2):
+            one, other = ones[0], others[0]
+            both = [
+                tenant.tenant
+                for tenant in tenants
+                if any(environment.resource_of(f) == resource for f in tenant.gpus if f in environment.flavors)
+                and any(environment.pools[p].admits(tenant.tenant, tenant.tiers) for p in ones)
+                and any(environment.pools[p].admits(tenant.tenant, tenant.tiers) for p in others)
+            ]
+            if both:
+                kinds_there = f"{first[1]} of {first[0]} in {one} and {second[1]} of {second[0]} in {other}"
+                given = f"{resource}, which is {kinds_there}, both open to {some(both)}"
+                yield ENVIRONMENT, broken(("pools", other), "mig-03", given)
+
+
+def some(names: Sequence[str], most: int = 5) -> str:
+    """The first names, and the number of further ones."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+class _Offer(NamedTuple):
+    """Devices of a flavor in one pool."""
+
+    pool: Pool
+    surely: int
+
+
+_Offers = Mapping[str, Mapping[str, _Offer]]
+"""Flavor -> pool -> offer."""
+
+
+def _offers(environment: Environment) -> _Offers:
+    offers: dict[str, dict[str, _Offer]] = {flavor: {} for flavor in environment.flavors}
+    for name, pool in environment.pools.items():
+        for flavor, each in environment.flavors_of(name).items():
+            offers[flavor][name] = _Offer(pool, each * pool.nodes.min)
+    return offers
+
+
+def _pools(offers: _Offers, flavor: str, tenant: str, tiers: frozenset[str]) -> frozenset[str]:
+    return frozenset(name for name, offer in offers[flavor].items() if offer.pool.admits(tenant, tiers))
+
+
+def _shares(environment: Environment, offers: _Offers, tenant: Tenant) -> Iterator[Mistake]:
+    for flavor in tenant.gpus:
+        if flavor not in offers:
+            yield undeclared(("gpus", flavor), "flavor", flavor, environment.flavors)
+        elif not offers[flavor]:
+            continue  # reported once, for all tenants
+        elif not _pools(offers, flavor, tenant.tenant, tenant.tiers):
+            yield broken(("gpus", flavor), "pool-01", f"{flavor}, which no pool yields to {tenant.tenant}")
+        else:
+            for i, namespace in enumerate(tenant.namespaces):
+                tier, held = tenant.tier_of(namespace), tenant.held_in(namespace)[flavor]
+                # An undeclared tier is reported by itself.
+                if held and tier in environment.tiers and not _pools(offers, flavor, tenant.tenant, frozenset({tier})):
+                    written = flavor in namespace.gpus
+                    where = ("namespaces", i, "gpus", flavor) if written else ("gpus", flavor)
+                    given = f"{held} {flavor} in part {namespace.name} of tier {tier}, to which no pool yields them"
+                    change = "claim them under the gpus of a part whose tier a pool admits"
+                    yield broken(where, "pool-01", given, change)
+
+
+def _queued(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
+    """Mistakes of a tenant's shares and queues."""
+    firm = [tier for tier in sorted(tenant.tiers) if tier in environment.tiers and not environment.tiers[tier].borrows]
+    for flavor, share in tenant.gpus.items():
+        if share.sharing is not Preset.STRICT and not environment.queued:
+            yield broken(("gpus", flavor, "sharing"), "share-04", f"sharing: {share.sharing} with scheduler: none")
+        elif share.borrow_up_to and len(firm) == len(tenant.tiers):
+            given = f"borrow-up-to: {share.borrow_up_to} with tier {' and '.join(firm)}, which does not borrow"
+            yield broken(("gpus", flavor, "borrow-up-to"), "share-03", given)
+    if not environment.queued:
+        return
+    spanned = [
+        name
+        for name, pool in environment.pools.items()
+        if pool.admits(tenant.tenant, tenant.tiers) and tenant.gpus.keys() & environment.flavors_of(name).keys()
+    ]
+    resources = _resources(environment, tenant.gpus.keys() & environment.flavors.keys())
+    if len(spanned) * resources > MOST_AMOUNTS:
+        given = f"{len(spanned)} pools x {resources} resources = {len(spanned) * resources} amounts of {MOST_AMOUNTS}"
+        yield broken(("gpus",), "queue-01", given, "open fewer pools to the tenant, or give it fewer flavors")
+    for i, namespace in enumerate(tenant.namespaces):
+        tier = environment.tiers.get(tenant.tier_of(namespace))
+        if tier:
+            yield from _default_containers(tenant, i, tier)
+
+
+MOST_FLAVORS = 64
+"""Flavors of one queue, and also its resources: Kueue v0.19 `ResourceGroup`."""
+MOST_AMOUNTS = 512
+"""Amounts of one queue, that is flavors times resources: Kueue's webhook."""
+MOST_CLASSES = 16
+"""Device classes in Kueue's configuration: it does not start with more (`validateDeviceClassMappings`)."""
+
+
+def _resources(environment: Environment, flavors: Collection[str]) -> int:
+    """Number of resources in a queue of these flavors. By claim each flavor is one resource; otherwise two more are
+    counted besides those of the flavors: shares of boards in compute and in memory."""
+    if environment.devices_by_claim or not flavors:
+        return len(flavors)
+    return len({environment.resource_of(flavor) for flavor in flavors}) + 2
+
+
+def _open_repositories(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Found]:
+    aws = environment.aws
+    host = re.compile(rf"{aws.account}\.dkr[.-]ecr(-fips)?\.{aws.region}\.(amazonaws\.com(\.cn)?|on\.aws)/")
+    for i, prefix in enumerate(environment.images.registries):
+        if "{tenant}" in prefix or not (found := host.match(prefix)):
+            continue
+        folder = prefix[found.end() :]
+        repositories = (
+            words.repository(environment.environment, tenant.tenant, name)
+            for tenant in tenants
+            for name in tenant.uses.repositories
+        )
+        if below := next((one for one in repositories if one.startswith(folder)), None):
+            yield ENVIRONMENT, broken(("images", "registries", i), "img-03", f"{prefix!r}, below which is {below}")
+
+
+def _organisation(environment: Environment) -> Iterator[Found]:
+    """More pools or resources than the root of the queue tree can have; it has all of them."""
+    if not environment.queued:
+        return
+    change = "split the environment into two clusters, or set queues.scheduler to none"
+    pools = sum(pool.machine.gpus > 0 for pool in environment.pools.values())
+    if pools > MOST_FLAVORS:
+        given = f"{pools} pools with GPUs, all of them the organisation's"
+        yield ENVIRONMENT, broken(("pools",), "queue-01", given, change)
+    by_claim = environment.devices_by_claim
+    most, what = (MOST_CLASSES, "classes of devices") if by_claim else (MOST_FLAVORS, "resources")
+    if (resources := _resources(environment, environment.flavors)) > most:
+        given = f"{resources} {what} of {most}, all of them the organisation's"
+        yield ENVIRONMENT, broken(("flavors",), "queue-01", given, f"declare fewer flavors, {change}")
+
+
+def _remembered(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Found]:
+    """Object quotas that together exceed the API server's store or Kueue's memory."""
+    times, budget, most = environment.cluster.object_overcommit, store_budget(), KUEUE_SIZES[-1]
+    stored = {index: stored_bytes(environment, tenant) for index, tenant in enumerate(tenants)}
+    for index, each in stored.items():
+        if each > budget:
+            given = f"{tenants[index].tenant}, which may store {_mebibytes(each)} of {_mebibytes(budget)}"
+            change = "lower the quotas of its parts, or split it into two tenants"
+            yield index, broken(("namespaces",), "quota-06", given, change)
+    where = ("cluster", "object-overcommit")
+    if (together := sum(stored.values())) > budget * times:
+        given = (
+            f"{len(tenants)} tenants, which may store {_mebibytes(together)} together, {together / budget:.1f} times "
+            f"{_mebibytes(budget)}; object-overcommit is {times}"
+        )
+        yield ENVIRONMENT, broken(where, "quota-06", given)
+    for index, tenant in enumerate(tenants):
+        if (need := kueue_need(environment, [tenant])) > most:
+            given = f"{tenant.tenant}, for whose work Kueue may need {_mebibytes(need)} of {_mebibytes(most)}"
+            change = "lower jobs, pods or ended-pods of its parts, or split it into two tenants"
+            yield index, broken(("namespaces",), "queue-03", given, change)
+            return
+    if (need := kueue_need(environment, tenants)) > most:
+        given = (
+            f"work of {len(tenants)} tenants, for which Kueue may need {_mebibytes(need)} of {_mebibytes(most)}; "
+            f"object-overcommit is {times}"
+        )
+        yield ENVIRONMENT, broken(where, "queue-03", given)
+
+
+def _mebibytes(number: int) -> str:
+    return f"{-(-number // quantities.MIB):,} MiB"
+
+
+def _default_containers(tenant: Tenant, number: int, tier: Tier) -> Iterator[Mistake]:
+    """A quota without room for one default container per guaranteed GPU."""
+    namespace = tenant.namespaces[number]
+    quota = tier.allows(namespace.quota).effective()
+    gpus = sum(tenant.held_in(namespace).values())
+    where = ("namespaces", number, "quota") if namespace.quota else ("tier",)
+    promised = f"for {gpus} GPUs that part {namespace.name} is guaranteed"
+    if gpus > quota["pods"]:
+        yield broken(where, "queue-02", f"pods {quota['pods']} {promised}")
+    requests, limits = tier.container.default_request, tier.container.default
+    sums = {"cpu": requests, "memory": requests, "cpu-limit": limits, "memory-limit": limits}
+    for field, defaults in {**sums, "ephemeral-storage": {**requests, **limits}}.items():
+        each = amount(defaults.get(field.removesuffix("-limit"), "0"))
+        if gpus * each > quota[field]:
+            given = f"{field} {quantities.write(quota[field])} {promised}, at {quantities.write(each)} each by default"
+            yield broken(where, "queue-02", given)
+
+
+def _first(
+    tenants: Sequence[Tenant], key: Callable[[Tenant], Iterator[tuple[str, Location]]]
+) -> Iterator[tuple[int, Location, str, str]]:
+    """Keys that a second tenant uses too, with the first tenant that has them."""
+    seen: dict[str, int] = {}
+    for index, tenant in enumerate(tenants):
+        for name, where in key(tenant):
+            first = seen.setdefault(name, index)
+            if first != index:
+                yield index, where, name, tenants[first].tenant
+
+
+def _names(tenants: Sequence[Tenant]) -> Iterator[Found]:
+    for index, where, name, _ in _first(tenants, lambda t: iter([(t.tenant, ("tenant",))])):
+        yield index, broken(where, "name-02", f"tenant {name!r}, which another file describes too")
+
+
+def _groups(tenants: Sequence[Tenant]) -> Iterator[Found]:
+    def groups(tenant: Tenant) -> Iterator[tuple[str, Location]]:
+        for i, person in enumerate(tenant.people):
+            # A group of viewers, such as auditors, may have several tenants.
+            if person.group and person.role is not Role.VIEWER:
+                yield person.group, ("people", i, "group")
+
+    for index, where, name, first in _first(tenants, groups):
+        yield index, broken(where, "rbac-05", f"group {name!r}, which belongs to tenant {first}")
+
+
+class _Grant(NamedTuple):
+    tenant: int
+    number: int
+    storage: Storage
+
+
+def _prefixes(tenants: Sequence[Tenant]) -> Iterator[Found]:
+    grants = [_Grant(t, i, s) for t, tenant in enumerate(tenants) for i, s in enumerate(tenant.storage)]
+    grants.sort(key=lambda g: (g.storage.bucket, g.storage.prefix, g.tenant, g.number))
+    # In this order a prefix comes right before all prefixes below it, so a stack of open prefixes suffices.
+    # Each has the grants around it, all and the writing ones, of two tenants each, so many readers stay cheap.
+    around: list[tuple[_Grant, tuple[_Grant, ...], tuple[_Grant, ...]]] = []
+    for grant in grants:
+        while around and not grant.storage.overlaps(around[-1][0].storage):
+            around.pop()
+        holders, writers = (around[-1][1], around[-1][2]) if around else ((), ())
+        reads = grant.storage.access is Access.READ_ONLY
+        other = next((o for o in (writers if reads else holders) if o.tenant != grant.tenant), None)
+        if other:
+            late, early = (grant, other) if grant.tenant > other.tenant else (other, grant)
+            given = f"{_path(late)}, which overlaps {_path(early)} of {tenants[early.tenant].tenant}"
+            yield late.tenant, broken(("storage", late.number, "prefix"), "stor-02", given)
+        around.append((grant, _two(holders, grant), writers if reads else _two(writers, grant)))
+
+
+def _path(grant: _Grant) -> str:
+    return f"{grant.storage.bucket}/{grant.storage.prefix}"
+
+
+def _two(grants: tuple[_Grant, ...], grant: _Grant) -> tuple[_Grant, ...]:
+    """Grants of at most two tenants: enough to find one of another tenant."""
+    if len(grants) == 2 or any(g.tenant == grant.tenant for g in grants):
+        return grants
+    return (*grants, grant)
+
+
+def _guarantees(offers: _Offers, tenants: Sequence[Tenant]) -> Iterator[Found]:
+    claims_on: dict[str, dict[frozenset[str], list[tuple[int, int]]]] = {flavor: {} for flavor in offers}
+    counted: set[str] = set()
+    for index, tenant in enumerate(tenants):
+        if tenant.tenant in counted:
+            continue
+        counted.add(tenant.tenant)
+        for namespace in tenant.namespaces:
+            for flavor, held in tenant.held_in(namespace).items():
+                if held and flavor in offers:
+                    tiers = frozenset({tenant.tier_of(namespace)})
+                    pools = _pools(offers, flavor, tenant.tenant, tiers)
+                    claims_on[flavor].setdefault(pools, []).append((index, held))
+    for flavor, claims in claims_on.items():
+        claims.pop(frozenset(), None)
+        there = {pool: offer.surely for pool, offer in offers[flavor].items()}
+        wanted = {admitted: sum(count for _, count in some) for admitted, some in claims.items()}
+        missing, full = placed(wanted, there)
+        if missing:
+            inside = [claim for admitted, some in claims.items() if admitted <= full for claim in some]
+            yield _oversold(tenants, flavor, inside, sum(there[pool] for pool in full), sorted(full))
+
+
+def _oversold(
+    tenants: Sequence[Tenant], flavor: str, claims: Sequence[tuple[int, int]], there: int, pools: Sequence[str]
+) -> Found:
+    by_tenant: dict[int, int] = {}
+    for index, count in claims:
+        by_tenant[index] = by_tenant.get(index, 0) + count
+    largest = sorted(by_tenant, key=lambda i: (-by_tenant[i], i))
+    parts = [f"{tenants[i].tenant} {by_tenant[i]}" for i in largest[:5]]
+    more = f" + {len(largest) - 5} tenants {sum(by_tenant[i] for i in largest[5:])}" if len(largest) > 5 else ""
+    given = (
+        f"{' + '.join(parts)}{more} = {sum(by_tenant.values())} guaranteed of {there} {flavor} in {', '.join(pools)}"
+    )
+    over = sum(by_tenant.values()) - there
+    change = f"take back {over}, or raise nodes (of an autoscaled pool, nodes.min counts)"
+    return largest[0], broken(("gpus", flavor, "guaranteed"), "pool-03", given, change)

@@ -1,0 +1,290 @@
+"""Reads spec files into models, or returns all of their mistakes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import ValidationError
+
+from tenancy.catalog import vocabulary as words
+from tenancy.catalog.text import shown
+from tenancy.schema.base import NEEDS_TEXT, Mistake, Spec, broken, written
+from tenancy.schema.cluster import Cni, Encryption
+from tenancy.schema.environment import Environment, nearest
+from tenancy.schema.metrics import Collector
+from tenancy.schema.source import Location, Refused, compose, find, read_text, values
+from tenancy.schema.tenant import Tenant
+from tenancy.validation.crossfile import ENVIRONMENT, across
+from tenancy.validation.notes import notes, to_come
+from tenancy.validation.problems import Problem, SpecError, dotted
+from tenancy.validation.validator import require_valid, vouch_for
+from tenancy.validation.without_effect import without_effect
+
+ENVIRONMENT_FILE = "environment.yaml"
+TENANTS_FOLDER = "tenants"
+STACKS_FOLDER = "stacks"
+SUFFIXES = (".yaml", ".yml")
+MOST_PROBLEMS = 100
+"""Problems of one file that are shown: more of them usually follow from one mistake."""
+
+MOST_NOTES = 200
+"""Notes of one environment that are shown: a thousand tenants may have a field without effect each."""
+
+_Model = TypeVar("_Model", bound=Spec)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    environment: Environment
+    tenants: tuple[Tenant, ...]
+    folder: Path
+    written: Environment | None = None
+    """The environment as in its file, if `environment` is the version of it that runs on the lab."""
+
+
+ON_LAB = "GPU_TENANCY_ON_LAB"
+"""Environment variable of the program of a stack that runs on the lab instead of its cluster."""
+
+
+def on_lab(loaded: Loaded) -> Loaded:
+    """The environment as it runs on the lab: the same tenants and pools on fake nodes, without AWS."""
+    environment = loaded.environment
+    require_valid(environment, loaded.tenants)
+    # No packets are sent on the lab, and no Cilium enforces its policies.
+    update = {"context": words.LAB_CONTEXT, "cni": Cni.VPC_CNI, "encryption": Encryption.NONE}
+    cluster = environment.cluster.model_copy(update=update)
+    aws = environment.aws.model_copy(update={"enabled": False})
+    # No operator reads rules and monitors on the lab; `tenancy lab up --with metrics` evaluates them itself.
+    metrics = environment.metrics.model_copy(update={"collector": Collector.NONE})
+    played = environment.model_copy(update={"cluster": cluster, "aws": aws, "metrics": metrics})
+    # Without the parts that the lab omits (Cilium's host names, roles on AWS), rules are broken that the cluster keeps.
+    vouch_for(played, loaded.tenants)
+    return replace(loaded, environment=played, written=environment)
+
+
+def find_folder(name: str | os.PathLike[str], root: Path | None = None) -> Path:
+    """The folder of an environment, given by a name under `stacks/` of the project or by its path."""
+    text = os.fspath(name)
+    bases = [root] if root else [Path.cwd(), *Path.cwd().parents]
+    word = text.rstrip("/")
+    if word and "/" not in word and word not in {".", ".."}:
+        for base in bases:
+            if _is_file(base / STACKS_FOLDER / word / ENVIRONMENT_FILE):
+                return base / STACKS_FOLDER / word
+    if text and _is_folder(text):
+        return Path(text)
+    known = [p.parent.name for base in bases for p in sorted((base / STACKS_FOLDER).glob(f"*/{ENVIRONMENT_FILE}"))]
+    if text and _is_file(text):
+        change = "name the folder that contains it"
+    elif known:
+        change = f"use {' or '.join(nearest(word, known))}, or name a folder that contains {ENVIRONMENT_FILE}"
+    else:
+        change = f"run it in the folder with {STACKS_FOLDER}/, or name a folder that contains {ENVIRONMENT_FILE}"
+    raise SpecError([Problem(shown(text), 1, 1, "", repr(text), "an environment is a folder", change)])
+
+
+def _is_file(path: str | os.PathLike[str]) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113 - a Path raises for a name that is too long
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 - likewise
+
+
+class _File(Generic[_Model]):
+    """One spec file, its model if it is valid, and its mistakes."""
+
+    def __init__(self, path: Path, kind: type[_Model]) -> None:
+        self.path = path
+        self.model: _Model | None = None
+        self.document: Any = None
+        self._refused: list[Refused] = []
+        self._mistakes: list[tuple[Mistake, bool]] = []
+        try:
+            self.document, self._refused = values(compose(read_text(path)))
+        except Refused as refused:
+            self._refused = [refused]
+            return
+        if not isinstance(self.document, dict):
+            needed = [info.alias or name for name, info in kind.model_fields.items() if info.is_required()]
+            rule, change = "a file is a mapping of fields", f"write at least {', '.join(needed)}"
+            self.add(Mistake((), written(self.document), rule, change))
+            return
+        try:
+            self.model = kind.model_validate(self.document)
+        except ValidationError as error:
+            from tenancy.schema.messages import explain
+
+            self._mistakes += explain(kind, error)
+
+    def add(self, mistake: Mistake) -> None:
+        self._mistakes.append((mistake, False))
+
+    def problems(self) -> Iterator[Problem]:
+        """All problems with their places, which are looked up only here: most files have none."""
+        for refused in self._refused:
+            yield _problem(self.path, *refused.mark, (), refused.given, refused.rule, refused.change)
+        nodes = compose(read_text(self.path)) if self._mistakes else None
+        for mistake, on_key in self._mistakes[:MOST_PROBLEMS]:
+            place = find(nodes, mistake.where)
+            # A short form, such as a part's name alone: its full form is not in the file.
+            where = mistake.where[: place.depth] if place.scalar else mistake.where
+            given, change = mistake.given, mistake.change
+            if place.written and mistake.rule == NEEDS_TEXT:
+                given, change = place.written, change.replace(f'"{given}"', f'"{place.written}"')
+            mark = place.key if on_key else place.value
+            yield _problem(self.path, *mark, where, given, mistake.rule, change, mistake.id)
+        if more := len(self._mistakes[MOST_PROBLEMS:]):
+            rule, change = f"a file shows {MOST_PROBLEMS} problems at once", "correct the others first"
+            yield _problem(self.path, 10**6, 1, (), f"{more} more problems", rule, change)
+
+    def salvage(self, environment: Environment) -> Tenant | None:
+        """The part of a broken tenant that can still be checked."""
+        if not isinstance(self.document, dict):
+            return None
+        from tenancy.schema.salvage import salvage
+
+        return salvage(self.document, environment)
+
+    @property
+    def name(self) -> str:
+        """The tenant's name, if it can be read."""
+        given = self.document.get("tenant") if isinstance(self.document, dict) else None
+        return given if isinstance(given, str) else self.path.stem
+
+
+def load(name: str | os.PathLike[str], root: Path | None = None) -> Loaded:
+    """Read an environment and all of its tenants.
+
+    Raises SpecError with every problem found; files are shown relative to the working directory.
+    """
+    folder = find_folder(name, root)
+    if problem := linked(folder, "an environment is a folder of its own"):
+        raise SpecError([problem])
+    environment = _environment(folder)
+    paths, problems = _tenant_files(folder)
+    files = [_File(path, Tenant) for path in paths]
+    read = [file for file in files if file.model]
+    tenants = [file.model for file in read if file.model]
+    for file in read:
+        for mistake in _misfiled(file):
+            file.add(mistake)
+    saved: list[tuple[_File[Tenant], Tenant]] = []
+    unread: list[str] = []
+    # Without the folder every reference to a tenant would be a further mistake with the same cause.
+    whole = environment.model if files or not problems else None
+    if whole:
+        broken_files = [file for file in files if not file.model]
+        saved = [(file, tenant) for file in broken_files if (tenant := file.salvage(whole))]
+        unread = [file.name for file in broken_files]
+    judged = [*read, *(file for file, _ in saved)]
+    for index, mistake in across(whole, tenants, [tenant for _, tenant in saved], unread):
+        (environment if index == ENVIRONMENT else judged[index]).add(mistake)
+    problems += [problem for file in (environment, *files) for problem in file.problems()]
+    if problems or environment.model is None:
+        raise SpecError(problems)
+    vouch_for(environment.model, tenants)
+    return Loaded(environment.model, tuple(sorted(tenants, key=lambda t: t.tenant)), folder)
+
+
+def linked(path: Path, rule: str) -> Problem | None:
+    """A problem for a symbolic link: changes of its target are not reviewed with the environment."""
+    return _problem(path, 1, 1, (), "a link", rule, "replace the link by its target") if path.is_symlink() else None
+
+
+def told(loaded: Loaded, tenant: str | None = None) -> tuple[Problem, ...]:
+    """Notes on valid files, with their places; with `tenant`, only those on this tenant."""
+    environment, tenants = loaded.environment, loaded.tenants
+    among = [each for each in tenants if tenant in (None, each.tenant)]
+    found = [(ENVIRONMENT, note) for note in notes(environment, among)]
+    found += [(ENVIRONMENT, note) for note in to_come(environment, tenants)]
+    if tenant is None:
+        found += without_effect(environment, tenants, loaded.written or environment)
+    else:
+        idle = without_effect(environment, among, loaded.written or environment)
+        found += [(tenants.index(among[index]), note) for index, note in idle if index != ENVIRONMENT]
+    nodes: dict[Path, Any] = {}
+    out = []
+    for index, note in found[:MOST_NOTES]:
+        path = loaded.folder / ENVIRONMENT_FILE if index == ENVIRONMENT else _file_of(loaded, tenants[index].tenant)
+        if path not in nodes:
+            nodes[path] = compose(read_text(path))
+        mark = find(nodes[path], note.where).key
+        out.append(_problem(path, *mark, note.where, note.given, note.rule, note.change, note.id))
+    if more := len(found[MOST_NOTES:]):
+        given, rule = f"{more} more notes", f"{MOST_NOTES} notes are shown at once"
+        out.append(_problem(loaded.folder / ENVIRONMENT_FILE, 1, 1, (), given, rule, "follow the others first"))
+    return tuple(out)
+
+
+def _file_of(loaded: Loaded, tenant: str) -> Path:
+    home = loaded.folder / TENANTS_FOLDER
+    return next((path for suffix in SUFFIXES if (path := home / f"{tenant}{suffix}").exists()), home / f"{tenant}.yaml")
+
+
+def _environment(folder: Path) -> _File[Environment]:
+    path = folder / ENVIRONMENT_FILE
+    if not os.path.lexists(path):
+        other = next((p.name for s in (".yml", ".YAML", ".YML") if (p := path.with_suffix(s)).exists()), None)
+        change = (
+            f"rename {other} to {ENVIRONMENT_FILE}"
+            if other
+            else f"create it, or name the folder that contains {ENVIRONMENT_FILE}"
+        )
+        raise SpecError([_problem(path, 1, 1, (), "no file", f"an environment has an {ENVIRONMENT_FILE}", change)])
+    file = _File(path, Environment)
+    if file.model:
+        for mistake in _misnamed(file.model, folder):
+            file.add(mistake)
+    return file
+
+
+def _misnamed(environment: Environment, folder: Path) -> Iterator[Mistake]:
+    called = folder.resolve().name
+    if environment.environment != called:
+        given = f"{environment.environment!r} in folder {called!r}"
+        yield broken(("environment",), "name-02", given, "name the environment as its folder")
+
+
+def _misfiled(file: _File[Tenant]) -> Iterator[Mistake]:
+    """The file's name decides who reviews a change, and the tenant's name what it changes: both are the same."""
+    if file.model and file.model.tenant != file.path.stem:
+        given = f"{file.model.tenant!r} in {file.path.name!r}"
+        yield broken(("tenant",), "name-02", given, "name the file as its tenant")
+
+
+def _tenant_files(folder: Path) -> tuple[list[Path], list[Problem]]:
+    """The tenants' files, and a problem for every other file: a tenant whose file is not read would be removed."""
+    home = folder / TENANTS_FOLDER
+    files: list[Path] = []
+    problems: list[Problem] = []
+    if problem := linked(home, f"tenants have their files in {TENANTS_FOLDER}/"):
+        return [], [problem]
+    try:
+        paths = sorted(home.iterdir())
+    except OSError as error:
+        given = "no folder" if isinstance(error, FileNotFoundError) else f"no folder ({error.strerror})"
+        change = f"create {TENANTS_FOLDER}/, with a .gitkeep in it while there is no tenant"
+        return [], [_problem(home, 1, 1, (), given, f"tenants have their files in {TENANTS_FOLDER}/", change)]
+    for path in paths:
+        if path.name.startswith(".") or path.name.endswith("~"):
+            continue
+        if path.suffix in SUFFIXES:
+            files.append(path)
+        elif path.is_dir() or path.suffix.lower() in {*SUFFIXES, ".json", ".jsonc", ".toml"}:
+            given = "a folder" if path.is_dir() else f"suffix {path.suffix!r}"
+            change = f"move its files up into {TENANTS_FOLDER}/" if path.is_dir() else "rename it to .yaml"
+            rule = f"{TENANTS_FOLDER}/ contains only a .yaml file for each tenant"
+            problems.append(_problem(path, 1, 1, (), given, rule, change))
+    return files, problems
+
+
+def _problem(
+    path: Path, line: int, column: int, where: Location, given: str, rule: str, change: str, id: str = ""
+) -> Problem:
+    file = shown(os.path.relpath(path))
+    return Problem(file, line, column, dotted(where), shown(given), rule, shown(change), id)

@@ -1,0 +1,103 @@
+"""Fields without effect in this environment, or in this run on the lab.
+
+For a tenant with grants, network policies and service accounts are made everywhere; roles are made on AWS only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from tenancy.schema.base import Mistake
+from tenancy.schema.cluster import Cni, Encryption
+from tenancy.schema.environment import Environment
+from tenancy.schema.tenant import Tenant
+from tenancy.validation.crossfile import ENVIRONMENT, Found
+
+_EFFECTIVE_WITHOUT_AWS = {"enabled", "identity", "network"}
+"""Fields of `aws`: network policies allow Pod Identity's agent and the service ranges in any cluster."""
+_ON_AWS = {
+    "storage": "no role, bucket policy or access point",
+    "uses": "no repository, secret, log group, queue or mount",
+    "ci": "no role and no access entry of the pipeline",
+}
+"""Fields of a tenant that have an effect on AWS only, and what is not made elsewhere."""
+
+EACH = 5
+"""Tenants of which each gets its note; of more, one note names some of them and their number."""
+
+
+def without_effect(environment: Environment, tenants: Sequence[Tenant], written: Environment) -> Iterator[Found]:
+    """Every field without effect, by its file. `written` is the environment as in its file."""
+    on_lab = environment is not written
+    yield from _of_environment(environment, written, on_lab)
+    alike: dict[Mistake, list[int]] = {}
+    for index, tenant in enumerate(tenants):
+        for mistake in _of_tenant(environment, written, tenant, on_lab):
+            alike.setdefault(mistake, []).append(index)
+    found: list[tuple[int, Mistake]] = []
+    for mistake, indices in alike.items():
+        if len(indices) <= EACH:
+            found += [(index, mistake) for index in indices]
+            continue
+        names = ", ".join(tenants[index].tenant for index in indices[1:EACH])
+        given = f"{mistake.given} (so in {len(indices)} tenants' files: also {names}, …)"
+        found.append((indices[0], replace(mistake, given=given)))
+    yield from sorted(found, key=lambda one: one[0])
+
+
+def _of_environment(environment: Environment, written: Environment, on_lab: bool) -> Iterator[Found]:
+    if written.aws.enabled and not environment.aws.enabled:
+        given = "enabled: true in a run on the lab, which has no AWS: no network, cluster, node group, role or bucket"
+        yield ENVIRONMENT, _idle(("aws", "enabled"), given, "run it without --lab to have them")
+    elif not environment.aws.enabled:
+        for field in sorted(environment.aws.model_fields_set - _EFFECTIVE_WITHOUT_AWS):
+            name = field.replace("_", "-")
+            yield ENVIRONMENT, _idle(("aws", name), f"{name} with aws.enabled: false", _off(name))
+        for field in ("buckets", "file-access-points"):
+            if getattr(environment, field.replace("-", "_")):
+                yield ENVIRONMENT, _idle((field,), f"{field} with aws.enabled: false", _off(field))
+    if not on_lab:
+        return
+    change = "run it without --lab to have it"
+    cluster = written.cluster
+    if cluster.cni is Cni.CILIUM:
+        given = "cni: cilium in a run on the lab, where no Cilium runs: plain NetworkPolicies, none of Cilium's"
+        yield ENVIRONMENT, _idle(("cluster", "cni"), given, change)
+    if cluster.encryption is not Encryption.NONE:
+        given = f"encryption: {cluster.encryption} in a run on the lab, where no packet is sent"
+        yield ENVIRONMENT, _idle(("cluster", "encryption"), given, change)
+    if written.metrics.collected:
+        given = (
+            f"collector: {written.metrics.collector} in a run on the lab, where no operator reads rules and monitors"
+        )
+        yield (
+            ENVIRONMENT,
+            _idle(("metrics", "collector"), given, "start the lab with `tenancy lab up ENV --with metrics` for alerts"),
+        )
+
+
+def _of_tenant(environment: Environment, written: Environment, tenant: Tenant, on_lab: bool) -> Iterator[Mistake]:
+    off = "in a run on the lab, which has no AWS" if written.aws.enabled else "with aws.enabled: false"
+    if not environment.aws.enabled:
+        for field, missing in _ON_AWS.items():
+            if field in tenant.model_fields_set and getattr(tenant, field):
+                change = "run it without --lab to have them" if written.aws.enabled else _off(field)
+                yield _idle((field,), f"{field} {off}: {missing} is made", change)
+        if tenant.budget and not environment.metrics.collected:
+            given = f"budget {off} and without a metrics.collector: nothing alerts"
+            change = "name a metrics.collector or use AWS, or drop budget; `tenancy chargeback` compares with it"
+            yield _idle(("budget",), given, "run it without --lab to be alerted" if on_lab else change)
+    if environment.cluster.cni is not Cni.CILIUM:
+        for i, way in enumerate(tenant.reach):
+            if way.dns:
+                given = f"dns: {way.dns} in a run on the lab, where no Cilium runs: this egress is not allowed"
+                yield _idle(("reach", i, "dns"), given, "run it without --lab to have it")
+
+
+def _off(field: str) -> str:
+    return f"set aws.enabled to true, or drop {field}"
+
+
+def _idle(where: tuple[str | int, ...], given: str, change: str) -> Mistake:
+    return Mistake(where, given, "a field without effect is reported", change)
