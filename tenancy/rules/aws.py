@@ -1,6 +1,6 @@
-"""Rules on AWS' half of a cluster, as the engine's resources have it: control plane, node groups, launch templates.
+"""Rules on the AWS side of a cluster, in the engine's resources: control plane, node groups, launch templates.
 
-A value that is not known is neither safe nor GPU-less: it is part of what is given, and the finding only advises.
+An unknown value counts neither as safe nor as without GPUs: the finding names it, and only advises.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ LOGS = "aws:cloudwatch/logGroup:LogGroup"
 VOLUME = "aws:ebs/volume:Volume"
 
 TEMPLATES = "templates"
-"""Of a node group among all resources: the launch templates that its inputs come from."""
+"""Key of a node group among all resources: the launch templates that its inputs come from."""
 ROLES = "ofRoles"
-"""Of a role's policy or attachment among all resources: the roles that its inputs come from."""
+"""Key of a role's policy or attachment among all resources: the roles that its inputs come from."""
 POLICIES = "ofPolicies"
-"""Of a role or attachment among all resources: the policies that its inputs come from."""
+"""Key of a role or attachment among all resources: the policies that its inputs come from."""
 BUCKETS = "buckets"
-"""Of an encryption configuration among all resources: the buckets that its inputs come from."""
+"""Key of an encryption configuration among all resources: the buckets that its inputs come from."""
 ATTACHED: Mapping[str, tuple[str, str]] = {
     ATTACHMENT: ("role", "policyArn"),
     ATTACHMENT_TO_ALL: ("roles", "policyArn"),
     ALL_ATTACHMENTS: ("roleName", "policyArns"),
 }
-"""What gives roles policies -> the properties that name both."""
+"""Types that attach policies to roles -> the properties that name both."""
 SOURCES: Mapping[str, Sequence[tuple[str, str, str]]] = {
     GROUP: [("launchTemplate", TEMPLATE, TEMPLATES)],
     ROLE: [("managedPolicyArns", POLICY, POLICIES)],
@@ -55,11 +55,11 @@ SOURCES: Mapping[str, Sequence[tuple[str, str, str]]] = {
     ENCRYPTION: [("bucket", BUCKET, BUCKETS)],
     **{kind: [(role, ROLE, ROLES), (arn, POLICY, POLICIES)] for kind, (role, arn) in ATTACHED.items()},
 }
-"""Type -> the properties whose sources count, of which type they are, and what they are called here."""
+"""Type -> the properties whose sources are recorded, the type of the sources, and the key for them."""
 ACCOUNTS = "ofAccounts"
-"""Of a role: the accounts in which its provider works, where the program says so (`allowedAccountIds`)."""
+"""Key of a role: the accounts that its provider is limited to, if the program sets `allowedAccountIds`."""
 PROTECTED = "protected"
-"""Of a cluster: whether the engine refuses to delete it."""
+"""Key of a cluster or a namespace: whether the engine refuses to delete it."""
 
 FAMILIES = frozenset(name.partition(".")[0] for name in INSTANCES)
 _EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
@@ -72,13 +72,13 @@ _EFA = frozenset({"efa", "efa-only"})
 def _cluster(item: Object) -> Given:
     vpc = item.get("vpcConfig")
     public = at(vpc, "endpointPublicAccess")
-    if public not in {False, "false"}:  # AWS' default is an endpoint that everybody reaches
+    if public not in {False, "false"}:  # AWS' default is an endpoint that is open to the internet
         ranges = many(at(vpc, "publicAccessCidrs"))
         wide = [text for cidr in ranges if (text := wide_range(str(cidr)))]
         if wide or not ranges:
             yield (
                 "eks-01",
-                f"endpointPublicAccess {_or(public, 'true, the default')} to {', '.join(wide) or 'everybody'}",
+                f"endpointPublicAccess {_or(public, 'true, the default')} to {', '.join(wide) or 'the whole internet'}",
             )
     access = item.get("accessConfig")
     if (mode := at(access, "authenticationMode")) != "API":
@@ -90,7 +90,7 @@ def _cluster(item: Object) -> Given:
 def _group(item: Object) -> Given:
     yield from _release(item)
     if not item.get("launchTemplate"):
-        yield "node-02", "no launchTemplate, and the one that EKS makes encrypts only where the account's default does"
+        yield "node-02", "no launchTemplate, and the one that EKS makes encrypts only if the account's default does"
     if machines := group_gpus(item):
         yield from unbarred(item.get("taints"), machines)
 
@@ -98,7 +98,7 @@ def _group(item: Object) -> Given:
 def _release(item: Object) -> Given:
     release, system = item.get("releaseVersion"), str(item.get("amiType") or "")
     if release is None:
-        # An image of the group's own template has no release, and what it is, nobody can tell from here.
+        # An image of the group's own template has no release, and cannot be identified here.
         if (system and system != "CUSTOM") or not item.get("launchTemplate"):
             yield "ami-02", f"no releaseVersion{f' of {system}' if system else ''}"
     elif found := _RELEASE.fullmatch(release):
@@ -109,7 +109,7 @@ def _release(item: Object) -> Given:
 
 
 def group_gpus(item: Object) -> list[str]:
-    """What of a node group says that its machines have GPUs, or may turn out to say so."""
+    """Properties by which a node group's nodes have GPUs, or may have them (unknown values)."""
     found = gpu_types(item.get("instanceTypes"))
     image = str(item.get("amiType") or "")
     return [*found, image] if "NVIDIA" in image or image.endswith("_GPU") or image == UNKNOWN else found
@@ -120,7 +120,7 @@ def gpu_types(types: Any) -> list[str]:
 
 
 def taints_of(given: Any) -> list[Mapping[str, Any]]:
-    """Taints in Kubernetes' words; EKS has words of its own for the effects."""
+    """Taints as in Kubernetes; EKS has other names for the effects."""
     return [
         {"key": t.get("key"), "value": t.get("value"), "effect": _EFFECTS.get(t.get("effect"), t.get("effect"))}
         for t in many(given)
@@ -159,7 +159,7 @@ def _template(item: Object) -> Given:
 
 
 def weak_metadata(options: Any, *, safe_default: bool) -> Given:
-    """node-01. EC2 takes an option that is not set from the image or the account; Karpenter sets the safe one."""
+    """node-01. EC2 takes an unset option from the image or the account; Karpenter sets the safe value."""
     unset = (None,) if safe_default else ()
     safe = {"httpTokens": ("required", *unset), "httpPutResponseHopLimit": (1, "1", *unset)}
     weak = [
@@ -189,7 +189,7 @@ def efa_groups(item: Object) -> set[str]:
 
 
 def tenant_of(item: Object) -> str | None:
-    """The one tenant that a template's machines are for, by its tag."""
+    """The tenant of a template's nodes, by its tag."""
     tenant = at(item, "tags", words.TENANT_TAG)
     return None if tenant == UNKNOWN else tenant
 
@@ -220,7 +220,7 @@ def untagged(given: Any) -> Given:
 
 
 def undeletable(cluster: Object) -> str | None:
-    """eks-03: why nothing keeps a cluster from being deleted; None where something does."""
+    """eks-03: why a cluster is not protected from deletion; None if it is."""
     given = cluster.get("deletionProtection")
     safe = given in {True, "true"} or cluster.get(PROTECTED)
     return None if safe else f"deletionProtection {_or(given, 'false, the default')}"
@@ -241,7 +241,7 @@ def _billed(item: Object) -> Given:
 
 
 def _statements(document: Any) -> list[Any] | None:
-    """Those of a policy that allow something; None where it is not known."""
+    """The Allow statements of a policy; None if the policy is unknown."""
     try:
         policy = json.loads(document) if isinstance(document, str) and document != UNKNOWN else document
     except ValueError:
@@ -254,7 +254,7 @@ def _statements(document: Any) -> list[Any] | None:
 
 
 def _role(item: Object) -> Given:
-    """id-05, and what the role itself may do."""
+    """id-05, and id-06 on the role's own policies."""
     yield from _trusted(item)
     yield from _billed(item)
     tenant = tenant_of(item)
@@ -276,13 +276,13 @@ def _role_policy(item: Object) -> Given:
 
 
 def _attachment(item: Object) -> Given:
-    # An ARN that is not known yet is that of a policy of the program's own, which is judged itself.
+    # An unknown ARN is that of a policy of this program, which is checked itself.
     for arn in iam.listed(item.get(ATTACHED[str(item.get("kind"))][1])):
         yield from _managed(arn, None)
 
 
 def tenants_policies(items: Sequence[Object]) -> Iterator[tuple[Object, str]]:
-    """id-06 on the policies of roles that a tag says are a tenant's: written on the role, or attached to it."""
+    """id-06 on policies of roles with a tenant's tag: inline ones, and attached ones."""
     named = {
         kind: {str(i["name"]): i for i in items if i.get("kind") == kind and i.get("name") not in {None, UNKNOWN}}
         for kind in (ROLE, POLICY)
@@ -305,8 +305,8 @@ def tenants_policies(items: Sequence[Object]) -> Iterator[tuple[Object, str]]:
 
 
 def _of_others(document: Any, tenant: str, roles: Mapping[str, Object]) -> Iterator[str]:
-    """What a tenant's policy lets it do with roles of the program that are not its own. A role that it may become says
-    so in its trust; to pass one, nothing is asked of the role."""
+    """Actions of a tenant's policy on roles of the program that are not the tenant's. To be assumed, a role must trust
+    the tenant; to be passed, it need not."""
     for statement in _statements(document) or ():
         for action, own in (("iam:PassRole", {tenant, UNKNOWN}), ("sts:AssumeRole", {tenant, UNKNOWN, None})):
             for name in iam.roles_taken(statement, action.lower()):
@@ -318,7 +318,7 @@ def _of_others(document: Any, tenant: str, roles: Mapping[str, Object]) -> Itera
 def _attached(item: Object, to: str, what: str, named: Mapping[str, Mapping[str, Object]]) -> Iterator[str]:
     roles, policies = _behind(item, to, ROLES, named[ROLE]), _behind(item, what, POLICIES, named[POLICY])
     tenants = _tenants(roles)
-    # What comes from no resource of the program is told of where it may matter.
+    # A value from outside of the program is reported where it may matter.
     elsewhere = iam.listed(item.get(to)).count(UNKNOWN) > len(roles)
     elsewhere |= any(at(role, "tags", words.TENANT_TAG) == UNKNOWN for role in roles)
     hidden = iam.listed(item.get(what)).count(UNKNOWN) > len(policies)
@@ -336,7 +336,7 @@ def _attached(item: Object, to: str, what: str, named: Mapping[str, Mapping[str,
 
 
 def _behind(item: Object, field: str, known: str, named: Mapping[str, Object]) -> list[Object]:
-    """The program's own resources that a property names: as the engine tells, or by name or ARN."""
+    """The program's resources that a property names, by the engine's dependencies, by name or by ARN."""
     names = [text.rpartition("/")[2] for text in iam.listed(item.get(field)) if "::aws:" not in text]
     found = [*many(item.get(known)), *(named[name] for name in names if name in named)]
     return list({str(at(one, "metadata", "name")): one for one in found}.values())
@@ -347,9 +347,9 @@ def _tenants(roles: Iterable[Object]) -> list[str]:
 
 
 def _lent(policy: Object, tenant: str | None, roles: Mapping[str, Object]) -> Iterator[str]:
-    """What a policy of its own lets a tenant do, or None: one that nobody knows. With the tenant's tag it is judged
-    where it stands."""
-    whose = f"tenant {tenant}" if tenant else "whatever tenant it is of"
+    """id-06 on a policy of the program that a tenant's role has; `tenant` is None if the tenant is unknown. A policy
+    with the tenant's tag is checked by itself."""
+    whose = f"tenant {tenant}" if tenant else "an unknown tenant"
     if tenant is None or tenant_of(policy) != tenant:
         reached = [*_too_wide(policy, whose), *(_of_others(policy.get("policy"), tenant, roles) if tenant else ())]
         yield from (f"policy {at(policy, 'metadata', 'name')}: {given}" for given in reached)
@@ -368,10 +368,10 @@ _EVERYTHING = {
     "PowerUserAccess": "which reaches every bucket",
     "ReadOnlyAccess": "which reads every bucket",
 }
-"""AWS' own policies that nobody's role of a program has, and why."""
+"""AWS managed policies that no role of a program may have, and why."""
 _TENANTS_MAY_HAVE = frozenset({"AWSDenyAll", "AWSXRayDaemonWriteAccess", "AmazonPrometheusRemoteWriteAccess"})
-"""AWS' own policies that read nothing of another tenant's: one denies, two write what nobody reads through them. All
-others are written for whole accounts."""
+"""AWS managed policies that a tenant may have: one denies everything, two only write telemetry. All others are written
+for whole accounts."""
 _OF_AWS = "::aws:policy/"
 
 
@@ -380,11 +380,11 @@ def _managed(arn: str, tenant: str | None) -> Given:
     if _OF_AWS in arn and name in _EVERYTHING:
         yield "id-06", f"{name}, {_EVERYTHING[name]}"
     elif tenant and _OF_AWS in arn and name not in _TENANTS_MAY_HAVE:
-        yield "id-06", f"AWS' own {name} for tenant {tenant}, which knows no tenants"
+        yield "id-06", f"AWS' own {name} for tenant {tenant}, which does not distinguish tenants"
 
 
 def _granted(document: Any, tenant: str | None) -> Given:
-    """id-06. What is under a condition reaches what the condition says, which nobody can tell from here."""
+    """id-06. The scope of a statement with a condition depends on the condition, which is not evaluated here."""
     statements = _statements(document)
     if statements is None:
         yield "id-06", f"policy {UNKNOWN}"
@@ -408,7 +408,7 @@ def _beyond_a_tenant(statement: Any, whose: str) -> Iterator[str]:
     yield from wide
     actions, reached = iam.more_rights(statement)
     if actions := [action for action in actions if not (wide and action.startswith("s3:"))]:
-        yield f"{', '.join(actions)} on {', '.join(reached)} for {whose}, which comes to more rights by it"
+        yield f"{', '.join(actions)} on {', '.join(reached)} for {whose}, which allows privilege escalation"
 
 
 def _beyond_a_prefix(statement: Any, whose: str) -> Iterator[str]:
@@ -423,7 +423,7 @@ def _beyond_a_prefix(statement: Any, whose: str) -> Iterator[str]:
 
 
 def _matched(statement: Any, wide: Callable[[str], bool]) -> list[str]:
-    """Resources of a statement that are wide, or may turn out to be."""
+    """Resources of a statement that are wide, or may be (unknown values)."""
     found = [resource for resource in iam.listed(at(statement, "Resource")) if wide(resource)]
     return found + [f"all but {resource}" for resource in iam.listed(at(statement, "NotResource"))]
 
@@ -434,19 +434,19 @@ def _trusted(item: Object) -> Given:
     if statements is None:
         yield "id-05", f"assumeRolePolicy {UNKNOWN}"
     for statement in statements or ():
-        if given := iam.everybody(statement):
+        if given := iam.any_caller(statement):
             yield "id-05", given
         elif tenant and (named := iam.outsiders(statement, own)):
-            where = f"outside of {', '.join(own)}" if own else "in accounts that nothing here says are one's own"
+            where = f"outside of {', '.join(own)}" if own else "in accounts that no allowedAccountIds names"
             yield "id-05", f"a trust of tenant {tenant} in {', '.join(named)}, {where}"
         for provider in iam.listed(at(statement, "Principal", "Federated")):
-            # AWS' own names for issuers, such as accounts.google.com, have tokens for everybody.
+            # AWS' built-in issuers, such as accounts.google.com, issue tokens to the public.
             if "oidc" in provider or UNKNOWN in provider or (tenant and not provider.startswith("arn:")):
                 yield from _federated(provider.rpartition("oidc-provider/")[2], at(statement, "Condition"))
 
 
 def _accounts(item: Object) -> list[str]:
-    """The accounts that a role may be in: by its provider, or by its boundary, which is of the same account."""
+    """The accounts that a role may be in: its provider's, or that of its boundary, which is in the same account."""
     boundary = str(item.get("permissionsBoundary") or "")
     border = boundary if boundary == UNKNOWN else [*boundary.split(":", 5), *[""] * 5][4]
     held = iam.listed(item.get(ACCOUNTS))
@@ -459,7 +459,7 @@ def _federated(provider: str, condition: Any) -> Given:
     if unknown and not named:
         yield "id-05", f"a trust in {provider} under a condition {UNKNOWN}"
     elif not named:
-        yield "id-05", f"a trust in {provider} without a condition on its :sub, which is everybody there"
+        yield "id-05", f"a trust in {provider} without a condition on its :sub, which allows all its users"
     for subject in named:
         if re.search(r"[*?]|\$\{", subject):
             yield "id-05", f"a trust in {provider} for {subject}"
@@ -483,4 +483,3 @@ CHECKS: Mapping[str, Callable[[Object], Given]] = {
     VOLUME: _billed,
 }
 KINDS = frozenset({*CHECKS, ENTRY, ASSOCIATION, ENCRYPTION})
-RULES_ALONE = "ami-01 ami-02 cost-03 eks-01 eks-02 id-05 id-06 id-09 node-01 node-02 node-03 node-04 stor-08".split()

@@ -1,7 +1,7 @@
-"""net-02 and net-05 on Cilium's own policies, whose peers are named in more ways than a NetworkPolicy's.
+"""net-02 and net-05 on Cilium's policies, which have more kinds of peers than NetworkPolicies.
 
-What opens nothing is no finding: denies, `ingress: [{}]` (to Cilium a default-deny), selectors without a namespace in a
-namespaced policy, to which Cilium adds its own.
+Rules that allow no traffic are no finding: denies, `ingress: [{}]` (a default-deny in Cilium), and selectors without a
+namespace in a namespaced policy, to which Cilium adds the policy's namespace.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _SPACE = "io.kubernetes.pod.namespace"
 _SPACE_LABEL = "io.cilium.k8s.namespace.labels."
 _RESERVED = "reserved:"
 _AGENT_PORT = 80
-"""Of EKS Pod Identity's agent, which to Cilium is the node."""
+"""Port of EKS Pod Identity's agent, which is the node to Cilium."""
 _HARMLESS = {
-    "ingress": frozenset({"health", "host", "kube-apiserver", "none"}),  # a kubelet's probes come from the host
+    "ingress": frozenset({"health", "host", "kube-apiserver", "none"}),  # the kubelet's probes come from the host
     "egress": frozenset({"health", "none"}),
 }
-"""Entities that are no tenant and carry nothing of one's. The node and the API server are judged by their ports."""
+"""Entities that no tenant can use to reach another. The node and the API server are checked by their ports."""
 _WORLDS = {"world": "0.0.0.0/0", "world-ipv4": "0.0.0.0/0", "world-ipv6": "::/0"}
 _PEERS = ("Endpoints", "Entities", "CIDR", "CIDRSet", "FQDNs", "Services", "Nodes", "Groups")
 
 
 @dataclass(frozen=True, slots=True)
 class _Whose:
-    """Whose pods a policy opens: a tenant's, in the one namespace of the policy or, without, anywhere."""
+    """The pods that a policy selects: a tenant's, in the namespace of the policy, or without one in any namespace."""
 
     tenant: str | None
     namespace: str | None
@@ -46,18 +46,18 @@ class _Whose:
 
 
 def in_namespace(policy: Object, tenant: str, homes: Mapping[str, str]) -> Given:
-    """What a CiliumNetworkPolicy in a tenant's namespace opens too wide."""
+    """Findings for a CiliumNetworkPolicy in a tenant's namespace that allows too much."""
     whose = _Whose(tenant, str(at(policy, "metadata", "namespace")), homes)
     for spec in specs(policy):
         yield from _opened(spec, whose)
 
 
 def clusterwide(policy: Object, homes: Mapping[str, str]) -> Given:
-    """What a CiliumClusterwideNetworkPolicy opens too wide, where it may choose a tenant's pods."""
+    """Findings for a CiliumClusterwideNetworkPolicy that allows too much and may select a tenant's pods."""
     for spec in specs(policy):
         chosen = _read(at(spec, "endpointSelector"))
         if at(spec, "nodeSelector") is not None or chosen.reserved:
-            continue  # not of pods
+            continue  # it does not select pods
         whose = _Whose(chosen.tenant, None, homes)
         if not chosen.spaces or any(space in homes or whose.may_be_anothers(space) for space in chosen.spaces):
             yield from _opened(spec, whose)
@@ -68,13 +68,13 @@ def specs(policy: Object) -> list[Any]:
 
 
 def spaces_of(selector: Any) -> tuple[str, ...]:
-    """Names of the namespaces that a selector takes; none where it takes an identity of Cilium's own."""
+    """Names of the namespaces that a selector matches; none if it matches a reserved identity of Cilium."""
     found = _read(selector)
     return () if found.reserved else found.spaces
 
 
 def ranges(policy: Object, direction: str) -> list[str]:
-    """Address ranges that a policy opens in a direction."""
+    """Address ranges that a policy allows in a direction."""
     side = dict(_SIDES)[direction]
     rules = [rule for spec in specs(policy) for rule in many(at(spec, direction))]
     peers = [peer for rule in rules for kind in ("CIDR", "CIDRSet") for peer in many(at(rule, side + kind))]
@@ -82,7 +82,7 @@ def ranges(policy: Object, direction: str) -> list[str]:
 
 
 def opens_dns(policy: Object) -> bool:
-    """net-08: whether pods may ask for names, as far as a policy shows."""
+    """net-08: whether a policy allows pods DNS queries, as far as it shows."""
     if UNKNOWN in str([policy.get("spec"), policy.get("specs")]):
         return True
     for spec in specs(policy):
@@ -101,7 +101,7 @@ def _opened(spec: Any, whose: _Whose) -> Given:
         for rule in many(at(spec, direction)):
             narrowed = [f"{side}{peer}" for peer in _PEERS if at(rule, f"{side}{peer}")]
             if not narrowed and (at(rule, "toPorts") or at(rule, "icmps")):
-                yield "net-02", f"{direction} by ports alone, which is everybody"
+                yield "net-02", f"{direction} by ports alone, which allows every peer"
             for key in narrowed:
                 for peer in many(at(rule, key)):
                     yield from _peer(direction, key, peer, rule, whose)
@@ -109,7 +109,7 @@ def _opened(spec: Any, whose: _Whose) -> Given:
 
 def _peer(direction: str, key: str, peer: Any, rule: Any, whose: _Whose) -> Given:
     if peer == UNKNOWN:
-        return  # seen-02 says so
+        return  # reported as seen-02
     kind = key.removeprefix("from").removeprefix("to")
     if kind == "Entities":
         yield from _entity(direction, str(peer), rule)
@@ -151,7 +151,7 @@ def _range(direction: str, peer: Any) -> Given:
 def _service(direction: str, key: str, peer: Any, whose: _Whose) -> Given:
     for form in ("k8sService", "k8sServiceSelector"):
         if (named := at(peer, form)) is not None:
-            # Without a namespace Cilium takes services of that name or label in all of them.
+            # Without a namespace Cilium matches services of that name or label in all namespaces.
             space = at(named, "namespace")
             if not space or (space != whose.namespace and whose.may_be_anothers(str(space))):
                 yield "net-02", f"{direction} {key} {_plain(named)}"
@@ -159,22 +159,22 @@ def _service(direction: str, key: str, peer: Any, whose: _Whose) -> Given:
 
 @dataclass(frozen=True, slots=True)
 class _Selected:
-    """What a selector of Cilium's says of namespaces."""
+    """The namespaces that a selector of Cilium matches."""
 
     spaces: tuple[str, ...]
-    """Names that it takes, if it names some."""
+    """Names that it matches, if it names any."""
     tenant: str | None
-    """The one tenant whose namespaces it takes, by their label."""
+    """The tenant whose namespaces it matches, by their label."""
     bound: bool
-    """Whether it says anything of namespaces: if not, a namespaced policy's own is meant."""
+    """Whether it has requirements on namespaces; if not, Cilium adds the policy's namespace."""
     reserved: bool
     pods: bool
-    """Whether it says anything of pods."""
+    """Whether it has requirements on pods."""
 
 
 def _read(selector: Any) -> _Selected:
     labels = at(selector, "matchLabels")
-    # Each requirement is the values that it takes; None where it takes others too.
+    # Each requirement as the values that it matches; None if it matches others too.
     said: list[tuple[str, tuple[str, ...] | None]] = []
     said += [(str(key), (str(value),)) for key, value in (labels if isinstance(labels, Mapping) else {}).items()]
     for one in many(at(selector, "matchExpressions")):
@@ -199,7 +199,7 @@ def _read(selector: Any) -> _Selected:
 
 def _foreign_pods(selector: Any, direction: str, rule: Any, whose: _Whose) -> str | None:
     found, ports = _read(selector), _ports(rule)
-    shown = f"{_plain(selector)} of {f'tenant {whose.tenant}' if whose.tenant else 'whatever tenant'}"
+    shown = f"{_plain(selector)} of {f'tenant {whose.tenant}' if whose.tenant else 'any tenant'}"
     if not found.reserved and not found.bound:
         return None if whose.namespace else f"{_plain(selector)}, which is every pod"
     if found.tenant is not None and found.tenant == whose.tenant and not found.reserved:
@@ -219,7 +219,7 @@ _BY_NAME = (-1, -1)
 
 
 def _ports(rule: Any) -> list[tuple[int, int]] | None:
-    """Ranges of ports that a rule names, each once; None: it opens all."""
+    """Ranges of ports that a rule names, each once; None if it allows all."""
     found: dict[tuple[int, int], None] = {}
     for listed in many(at(rule, "toPorts")):
         ports = many(at(listed, "ports"))

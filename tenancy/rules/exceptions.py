@@ -1,4 +1,4 @@
-"""Exceptions from rules for what no tenant file describes: who answers for each, why, and until when."""
+"""Exceptions from rules for objects that no tenant file describes, each with an owner, a reason and a last day."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHORTEST, _LONGEST = 10, 500
 
 @dataclass(frozen=True, slots=True)
 class Waiver:
-    """One finding that somebody answers for. `until` is the last day on which it holds."""
+    """An exception for one finding, with a responsible owner. `until` is the last day on which it is valid."""
 
     rule: str
     resource: str
@@ -44,7 +44,7 @@ FIELDS = tuple(field.name for field in fields(Waiver))
 def waivers(document: Any, rules: Collection[str] = tuple(RULES)) -> tuple[Waiver, ...]:
     """The exceptions of a file: a list, or a mapping with the list as `exceptions`.
 
-    Raises Violation (exc-01) for the first that is none, or that names a rule that there is not.
+    Raises Violation (exc-01) for the first invalid entry, also if it names an unknown rule.
     """
     entries = document.get("exceptions") if isinstance(document, Mapping) and "exceptions" in document else document
     if not isinstance(entries, list):
@@ -63,11 +63,11 @@ def _waiver(where: str, entry: Any, rules: Collection[str]) -> Waiver:
     if not isinstance(entry, Mapping):
         raise Violation("exc-01", f"{where}: {entry!r}", f"write a mapping of {', '.join(FIELDS)}")
     if wrong := sorted(map(str, set(entry) ^ set(FIELDS))):
-        given = f"{where}: {', '.join(f'{name} too much' if name in entry else f'no {name}' for name in wrong)}"
+        given = f"{where}: {', '.join(f'unknown key {name}' if name in entry else f'no {name}' for name in wrong)}"
         raise Violation("exc-01", given, f"write exactly {', '.join(FIELDS)}")
     rule, until = entry["rule"], entry["until"]
     if rule not in rules:
-        raise Violation("exc-01", f"{where}.rule: {rule!r}, a rule that there is not", "use an id of `tenancy rules`")
+        raise Violation("exc-01", f"{where}.rule: {rule!r}, an unknown rule", "use an id of `tenancy rules`")
     texts = {name: entry[name] for name in FIELDS if name != "until"}
     for name, value in texts.items():
         if not isinstance(value, str) or not value.strip() or not is_shown(value):
@@ -76,7 +76,7 @@ def _waiver(where: str, entry: Any, rules: Collection[str]) -> Waiver:
         change = f"write a sentence of {_SHORTEST} to {_LONGEST} characters, for an auditor to read"
         raise Violation("exc-01", f"{where}.reason: {texts['reason']!r}", change)
     if not _MAIL.fullmatch(texts["owner"]):
-        raise Violation("exc-01", f"{where}.owner: {texts['owner']!r}", "write the mail address of who answers for it")
+        raise Violation("exc-01", f"{where}.owner: {texts['owner']!r}", "write the mail address of the owner")
     last = until if type(until) is dt.date else day(str(until))
     if last is None:
         raise Violation("exc-01", f"{where}.until: {until!r}", "write its last day like 2027-03-31")

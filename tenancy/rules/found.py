@@ -1,4 +1,4 @@
-"""What a rule is asked about, what it answers, and how it reads what may not be there or not be known."""
+"""Objects that rules check, findings, and access to values that may be missing or unknown."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 from tenancy.rules.catalogue import RULES
 
 Object = Mapping[str, Any]
-"""An object of Kubernetes or a resource of AWS; of the latter `kind` is the type and `metadata.name` the engine's."""
+"""An object of Kubernetes or a resource of AWS, with the type as `kind` and the engine's name as `metadata.name`."""
 Given = Iterator[tuple[str, str]]
-"""(rule, what was given)."""
+"""Pairs of a rule's id and what was given."""
 
 UNKNOWN = "not known until apply"
-"""What stands for a value that a preview does not know. A finding that shows it advises, whatever its rule."""
+"""Placeholder of a value that a preview does not know. A finding that contains it only advises, for any rule."""
 
 
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What rules raise where an object is not of the form that the API takes."""
+"""Errors that rules raise if an object does not have the form that the API accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A broken rule: where, and what was given."""
+    """A broken rule: the object, and what was given."""
 
     rule: str
     object: str
@@ -41,12 +41,12 @@ def name_of(item: Object) -> str:
 
 
 def at(item: Any, *path: str) -> Any:
-    """What stands at a path; None where something on the way is missing."""
+    """The value at a path; None if a key of the path is missing."""
     for key in path:
         item = item.get(key) if hasattr(item, "get") else None
     return item
 
 
 def many(value: Any) -> tuple[Any, ...]:
-    """A list that may be missing; one that is not known is one entry that is not known."""
+    """A list that may be missing; an unknown list is one unknown entry."""
     return tuple(value or ())

@@ -1,6 +1,6 @@
-"""What a statement of an IAM policy comes to: which actions and resources its patterns take, whom its condition leaves.
+"""Scope of an IAM policy's statement: the actions and resources that its patterns match, and its condition.
 
-As IAM reads them: `*` is any text, `/` and `:` in it too, `?` is one character, and `${…}` one value of the caller's.
+As in IAM: `*` matches any text, `/` and `:` included, `?` one character, and `${…}` one value of the caller.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from tenancy.rules.found import UNKNOWN, at, many
 
 _VARIABLE = re.compile(r"\$\{[^}]*\}")
 _ALL_OF_S3 = ("s3:deletebucket", "s3:getobject", "s3:listallmybuckets", "s3:putbucketpolicy")
-"""Actions so unlike that a pattern that takes them takes S3's all."""
+"""Actions so different that a pattern that matches them matches all of S3."""
 _ALL_OF_IAM = ("iam:attachrolepolicy", "iam:createuser", "iam:passrole", "iam:updateassumerolepolicy")
-"""The same of IAM's: who may do these has every right that there is."""
+"""The same for IAM: these actions together give every right."""
 _GIVING = frozenset(
     f"{service}:{name}"
     for service, names in {
@@ -38,8 +38,8 @@ _GIVING = frozenset(
     }.items()
     for name in names.lower().split()
 )
-"""Actions that give rights, whatever they are on: to their own role too. Of the access level "Permissions management"
-in AWS' Service Authorization Reference those by which one comes to more than one has. The ways are those of Rhino
+"""Actions that grant rights on any resource, also to the caller's own role. Of the access level "Permissions
+management" in AWS' Service Authorization Reference those that escalate privileges. The ways are those of Rhino
 Security Labs' list (AWS IAM Privilege Escalation - Methods and Mitigation) and of Datadog's pathfinding.cloud."""
 _TAKING = frozenset(
     f"{service}:{name}"
@@ -65,12 +65,12 @@ _TAKING = frozenset(
     }.items()
     for name in names.lower().split()
 )
-"""Those that take the rights of what they are on, from the same lists. What makes a machine, function or stack with a
-role, such as ec2:RunInstances, needs iam:PassRole on that role, which is here."""
+"""Actions that get the rights of their resource, from the same lists. Those that create an instance, function or stack
+with a role, such as ec2:RunInstances, need iam:PassRole on that role, which is included."""
 _RESOURCES_OF = {"ec2-instance-connect": "ec2", "eks-auth": "eks", "ssm": "ec2", "sts": "iam"}
-"""Services whose actions are on another one's resources."""
+"""Services whose actions are on resources of another service."""
 _BORDERS = frozenset({"iam:permissionsboundary", "iam:policyarn"})
-"""Keys by which who gives rights gives none beyond a border (IAM User Guide, Permissions boundaries)."""
+"""Condition keys that limit granted rights to a permissions boundary (IAM User Guide, Permissions boundaries)."""
 _VERSIONS = re.compile(r"(?<=:)([^:*?]+):\*$")
 _OF_OBJECTS = tuple(
     f"s3:{name}"
@@ -82,7 +82,7 @@ _OF_OBJECTS = tuple(
 )
 _LISTS = ("s3:listbucket", "s3:listbucketversions", "s3:listbucketmultipartuploads")
 _KEYS = ("a/b", "Zeta/9-x.y")
-"""Keys so unlike that a pattern that takes both takes a whole bucket."""
+"""Keys so different that a pattern that matches both matches a whole bucket."""
 _ACCESS_POINT = "accesspoint/"
 
 
@@ -112,7 +112,7 @@ def all_of_iam(action: str) -> bool:
 
 
 def any_role(resource: str) -> bool:
-    """Whether a pattern takes roles whatever they are called."""
+    """Whether a pattern matches roles of any name."""
     fields = resource.split(":", 5)
     if len(fields) < 6:
         return resource == UNKNOWN or resource.endswith("*")
@@ -120,7 +120,7 @@ def any_role(resource: str) -> bool:
 
 
 def _allowed(statement: Any, names: frozenset[str]) -> dict[str, list[str]]:
-    """Of some actions those that a statement's patterns take, with the patterns as they are written."""
+    """Those of some actions that a statement's patterns match, with the patterns as written."""
     found: dict[str, list[str]] = {}
     for pattern in actions(statement):
         for name in names:
@@ -134,7 +134,7 @@ def _allowed(statement: Any, names: frozenset[str]) -> dict[str, list[str]]:
 
 
 def _is_on(resource: str, service: str) -> bool:
-    """Whether a pattern may be one of a service's resources."""
+    """Whether a pattern may match resources of a service."""
     if service == "s3":
         return whole_bucket(resource)
     if resource == UNKNOWN:
@@ -144,7 +144,7 @@ def _is_on(resource: str, service: str) -> bool:
 
 
 def _one_of_a_kind(resource: str) -> bool:
-    """Whether a pattern takes one thing of one account by its name."""
+    """Whether a pattern names a single resource of one account."""
     fields = _VARIABLE.sub("v", resource).split(":", 5)
     return len(fields) == 6 and not re.search(r"[*?]", fields[4] + _VERSIONS.sub(r"\1", fields[5]))
 
@@ -159,7 +159,7 @@ def _conditioned(condition: Any, of_use: Callable[[str], bool]) -> bool:
 
 
 def more_rights(statement: Any) -> tuple[list[str], list[str]]:
-    """Actions and resources of a statement by which whoever has it comes to more rights; both empty: none."""
+    """Actions and resources of a statement that allow privilege escalation; both empty if there are none."""
     resources, condition = listed(at(statement, "Resource")), at(statement, "Condition")
     others = [f"all but {resource}" for resource in listed(at(statement, "NotResource"))]
     said: dict[str, None] = {}
@@ -181,7 +181,7 @@ def more_rights(statement: Any) -> tuple[list[str], list[str]]:
 
 
 def roles_taken(statement: Any, action: str) -> list[str]:
-    """Names of the single roles that a statement lets somebody pass or become."""
+    """Names of the single roles that a statement allows to pass or to assume."""
     named = [one for one in listed(at(statement, "Resource")) if _is_on(one, "iam") and _one_of_a_kind(one)]
     return [one.rpartition("/")[2] for one in named] if _allowed(statement, frozenset({action})) else []
 
@@ -191,23 +191,23 @@ def of_objects(action: str) -> bool:
 
 
 def listing(action: str) -> str | None:
-    """The action that lists keys, if a pattern takes one."""
+    """The action that lists keys, if a pattern matches one."""
     return next((name for name in _LISTS if takes(action, name)), None)
 
 
 def _place(resource: str) -> tuple[str, str] | None:
-    """Region and account, and the rest, of a pattern that may be S3's; None: another service's."""
+    """Region and account, and the rest, of a pattern that may match S3; None if it is of another service."""
     if resource in {"*", UNKNOWN}:
         return "", "*"
     fields = _VARIABLE.sub("v", resource).split(":", 5)
-    if len(fields) < 6:  # the star of a short one stands for all that is missing
+    if len(fields) < 6:  # the star of a short pattern stands for all missing fields
         of_s3 = "*" in "".join(fields[:3]) or takes("".join(fields[2:3]), "s3")
         return ("", "*") if of_s3 and "*" in resource else None
     return ("".join(fields[3:5]), fields[5]) if takes(fields[2], "s3") else None
 
 
 def _access_points(where: str, rest: str) -> bool | None:
-    """Whether it is more than one access point; None: it is about buckets."""
+    """Whether a pattern matches more than one access point; None if it is about buckets."""
     if not where.strip("*") and not rest.startswith(_ACCESS_POINT):
         return None
     named = rest.removeprefix(_ACCESS_POINT).partition("/")[0] if rest.startswith(_ACCESS_POINT) else rest
@@ -215,7 +215,7 @@ def _access_points(where: str, rest: str) -> bool | None:
 
 
 def whole_bucket(resource: str) -> bool:
-    """Whether a pattern is a bucket itself, or takes all its objects."""
+    """Whether a pattern is a bucket itself, or matches all of its objects."""
     if (place := _place(resource)) is None:
         return False
     if (points := _access_points(*place)) is not None:
@@ -226,7 +226,7 @@ def whole_bucket(resource: str) -> bool:
 
 
 def beyond_a_prefix(resource: str) -> bool:
-    """Whether a pattern takes objects that are not all below one prefix of one bucket."""
+    """Whether a pattern matches objects that are not all below one prefix of one bucket."""
     if (place := _place(resource)) is None:
         return False
     if (points := _access_points(*place)) is not None:
@@ -239,15 +239,15 @@ def beyond_a_prefix(resource: str) -> bool:
 
 
 _POSITIVE = re.compile(r"(ForAnyValue:)?(Arn|String)(Equals|Like|EqualsIgnoreCase)")
-"""Operators that fail where the key is missing or says something else: none with IfExists, Not or ForAllValues."""
-_ANYBODYS = frozenset(
+"""Operators that fail if the key is missing or has another value: none with IfExists, Not or ForAllValues."""
+_SET_BY_CALLER = frozenset(
     "aws:currenttime aws:epochtime aws:referer aws:requestedregion aws:securetransport aws:useragent".split()
 )
-"""Keys that say nothing of who asks or for what."""
+"""Keys that restrict neither the caller nor the resource."""
 
 
 def positive_tests(condition: Any) -> Iterator[tuple[str, str, list[str]]]:
-    """(operator, key, values) of the tests that only a value of these meets."""
+    """(operator, key, values) of the tests that only one of these values meets."""
     for operator, tests in condition.items() if isinstance(condition, Mapping) else ():
         if _POSITIVE.fullmatch(str(operator)):
             for key, values in tests.items() if isinstance(tests, Mapping) else ():
@@ -255,13 +255,13 @@ def positive_tests(condition: Any) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def limits(condition: Any) -> bool:
-    """Whether a condition is one at all: others hold for everybody."""
+    """Whether a condition restricts anything: others are true for every caller."""
     if condition == UNKNOWN or (isinstance(condition, Mapping) and UNKNOWN in condition.values()):
         return True
     if not isinstance(condition, Mapping):
         return False
     empty = [
-        not values or any(not value.strip("*") for value in values) or key in _ANYBODYS
+        not values or any(not value.strip("*") for value in values) or key in _SET_BY_CALLER
         for _, key, values in positive_tests(condition)
     ]
     others = any(
@@ -269,14 +269,14 @@ def limits(condition: Any) -> bool:
         and "IfExists" not in str(operator)
         and not str(operator).startswith(("ForAllValues", "StringNot", "ArnNot", "Null"))
         and isinstance(tests, Mapping)
-        and any(str(key).lower() not in _ANYBODYS for key in tests)
+        and any(str(key).lower() not in _SET_BY_CALLER for key in tests)
         for operator, tests in condition.items()
     )
     return others or not all(empty)
 
 
 def by_prefix(condition: Any) -> bool:
-    """Whether lists are held to keys below a prefix."""
+    """Whether lists are limited to keys below a prefix."""
     if condition == UNKNOWN or (isinstance(condition, Mapping) and UNKNOWN in condition.values()):
         return True
     return any(
@@ -300,29 +300,29 @@ _WHO = frozenset(
         "SourceOrgPaths"
     ).split()
 )
-"""Keys that AWS itself fills with who asks, or with the resource of whoever has a service ask. Not among them: tags and
-session names, which a stranger's account chooses; sts:ExternalId, which is no secret; networks and regions, which are
-everybody's (IAM User Guide, Global condition context keys)."""
+"""Condition keys that AWS itself sets to the caller, or to the resource for which a service calls. Not among them: tags
+and session names, which the other account chooses; sts:ExternalId, which is no secret; networks and regions, which do
+not identify a caller (IAM User Guide, Global condition context keys)."""
 
 
-def everybody(statement: Any) -> str | None:
-    """Why a trust is in everybody; None: it names who."""
+def any_caller(statement: Any) -> str | None:
+    """Why a trust is open to every AWS principal; None if it names who is trusted."""
     if (but := at(statement, "NotPrincipal")) is not None:
-        return f"a trust in everybody but {but}"
+        return f"a trust in every principal but {but}"
     principal = at(statement, "Principal")
     named = principal.values() if isinstance(principal, Mapping) else [principal]
     if not any("*" in listed(one) for one in named):
         return None
     condition = at(statement, "Condition")
     if not condition:
-        return "a trust in everybody, without a condition"
+        return "a trust in every principal, without a condition"
     tests = positive_tests(condition)
     if any(key in _WHO and values and all(_one_account(key, one) for one in values) for _, key, values in tests):
         return None
     if UNKNOWN in str(condition):
-        return f"a trust in everybody under a condition {UNKNOWN}"
+        return f"a trust in every principal under a condition {UNKNOWN}"
     keys = sorted({str(key) for tests in condition.values() if isinstance(tests, Mapping) for key in tests})
-    return f"a trust in everybody under a condition on {', '.join(keys) or 'nothing'} that does not say who"
+    return f"a trust in every principal under a condition on {', '.join(keys) or 'nothing'} that names none"
 
 
 def _one_account(key: str, value: str) -> bool:
@@ -330,7 +330,7 @@ def _one_account(key: str, value: str) -> bool:
     if key.endswith("arn"):
         fields = value.split(":", 5)
         whose = fields[4] if len(fields) == 6 else "*"
-        # A bucket's ARN has no account, and its name is everybody's to take but for this one.
+        # A bucket's ARN has no account; with a wildcard, a bucket of any account could match.
         return not re.search(r"[*?]", whose or fields[5].partition("/")[0])
     if key.endswith("orgpaths"):
         return not re.search(r"[*?]", value.partition("/")[0])
@@ -338,8 +338,8 @@ def _one_account(key: str, value: str) -> bool:
 
 
 def outsiders(statement: Any, own: Collection[str]) -> list[str]:
-    """Those whom a trust names that are not of these accounts, or that nobody can tell the account of. Where no account
-    is known an issuer of tokens is taken for one's own: it is judged by its subjects."""
+    """Principals of a trust that are not in these accounts, or of unknown accounts. If no account is known, an issuer
+    of tokens counts as one of the own account: it is checked by its subjects."""
     principal = at(statement, "Principal")
     of_aws = [principal] if isinstance(principal, str) else listed(at(principal, "AWS"))
     issuers = [one for one in listed(at(principal, "Federated")) if own and one.startswith("arn:")]
@@ -347,19 +347,19 @@ def outsiders(statement: Any, own: Collection[str]) -> list[str]:
     if "*" in of_aws:
         tests = positive_tests(at(statement, "Condition"))
         by_key = [values for _, key, values in tests if key in _WHO and values]
-        # All of them have to hold, so one that is of our own is enough; an organization is never one account.
+        # All tests must be true, so one that names own accounts is enough; an organization is never one account.
         if not any(all(_account(one) in own for one in values) for values in by_key):
             named += [one for values in by_key for one in values]
     return [one for one in named if _account(one) not in own]
 
 
 def _account(principal: str) -> str:
-    """The account of an ARN, or the principal itself: an account is written by its number alone too."""
+    """The account of an ARN, or the principal itself, which may be an account number."""
     fields = principal.split(":", 5)
     return fields[4] if len(fields) == 6 else principal
 
 
 def subjects(provider: str, condition: Any) -> list[str]:
-    """Those of a provider's tokens that a condition takes; empty: everybody's."""
+    """Subjects of a provider's tokens that a condition accepts; empty if it accepts all."""
     key = f"{provider}:sub".lower()
     return [value for _, tested, values in positive_tests(condition) if tested == key for value in values]

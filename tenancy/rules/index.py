@@ -1,7 +1,6 @@
 """Rules on all objects of a cluster together, on one index that is built once.
 
-What is not among the objects is not held against them: a folder of tenants without the platform's own is judged by what
-it shows.
+Missing objects of other owners are no finding: a folder with tenants' objects alone is checked without the platform's.
 """
 
 from __future__ import annotations
@@ -12,15 +11,19 @@ from typing import Any
 
 import yaml
 
-from tenancy.catalog import gpus, quantity
+from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.quantities import parse_or_zero, write
+from tenancy.kube.selectors import has_labels, matches, meets
+from tenancy.kube.tolerations import tolerates
 from tenancy.rules import aws, cilium, queues
 from tenancy.rules.found import UNKNOWN, Finding, Object, at, many, name_of
 from tenancy.rules.nodes import is_operator, pool_gpus
-from tenancy.rules.plain import WORKLOADS, containers, pod_of
+from tenancy.rules.pod_security import as_root_of_node, breaches, level_of, minor_of
+from tenancy.rules.pod_templates import PodTemplate, containers_of, templates_of
 
 _SUPPLIED = ("nvidia.com/", "vpc.amazonaws.com/efa", "amd.com/gpu")
-"""Resources that nodes say they have; others in a queue are sums that somebody made up."""
+"""Resources that nodes report; others in a queue are made by transformations."""
 _NODE_POOL = "karpenter.sh/nodepool"
 _NODE_GROUP = "eks.amazonaws.com/nodegroup"
 _NODE_RESTRICTION = "node-restriction.kubernetes.io/"
@@ -28,12 +31,14 @@ _KUBELETS_OWN = frozenset(
     {f"kubernetes.io/{name}" for name in ("arch", "hostname", "os")}
     | {f"topology.kubernetes.io/{name}" for name in ("region", "zone")}
 )
-"""Of those with Kubernetes' own prefix."""
+"""Those with Kubernetes' own prefix."""
 _ROLE_ARN = "eks.amazonaws.com/role-arn"
 _QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 _PRIORITY = "kueue.x-k8s.io/priority-class"
 _BY_FEATURE = ("feature.node.kubernetes.io/", "nvidia.com/")
-"""Labels that a node gets when it runs: a pool does not show them."""
+"""Labels that a node gets at run time: a pool does not show them."""
+_OF_NODES = ("kubernetes.io/", "node.kubernetes.io/")
+"""Labels that a kubelet gives its node."""
 _BUILT_IN = {
     "cluster-admin": ("rbac-01", "everything, in every API group"),
     "admin": ("rbac-03", "writes roles, rolebindings and networkpolicies"),
@@ -43,13 +48,13 @@ _BUILT_IN = {
 
 
 class Index:
-    """What the rules look up."""
+    """Index of all objects for the rules."""
 
     def __init__(self, items: Iterable[Object]) -> None:
         self.by_kind: dict[str, list[Object]] = {}
         self.inside: dict[str, list[Object]] = {}
         self.blurred: set[str] = set()
-        """Kinds of which some object has a name, namespace or labels that are not known: none of them is missing."""
+        """Kinds with an object of unknown name, namespace or labels: none of their objects counts as missing."""
         for item in items:
             self.by_kind.setdefault(str(item.get("kind")), []).append(item)
             if UNKNOWN in (
@@ -63,8 +68,9 @@ class Index:
         """Namespaces of tenants that are among the objects."""
         self.tenant_of = {name: str(_tenant(item)) for name, item in self.spaces.items()}
         self.queues = {_name(item): item for item in self.kinds("ClusterQueue")}
+        self._templates: dict[int, tuple[PodTemplate, ...]] = {}
         self.kueue = list(_configurations(self))
-        """Kueue's own settings, wherever they are written."""
+        """Kueue's configurations, from all places."""
 
     def kinds(self, *kinds: str) -> list[Object]:
         return [item for kind in kinds for item in self.by_kind.get(kind, ())]
@@ -72,8 +78,15 @@ class Index:
     def within(self, namespace: str, kind: str) -> list[Object]:
         return [item for item in self.inside.get(namespace, ()) if item.get("kind") == kind]
 
+    def templates(self, items: Iterable[Object] | None = None) -> Iterator[tuple[Object, PodTemplate]]:
+        """Pods and pod templates of all objects, or of these."""
+        for item in (one for found in self.by_kind.values() for one in found) if items is None else items:
+            if id(item) not in self._templates:
+                self._templates[id(item)] = templates_of(item)
+            yield from ((item, template) for template in self._templates[id(item)])
+
     def taken_by(self, queue: Object) -> dict[str, str]:
-        """Namespaces of tenants that a ClusterQueue takes work of, with their tenants."""
+        """Namespaces of tenants that a ClusterQueue admits work of, with their tenants."""
         selector = at(queue, "spec", "namespaceSelector")
         if selector is None:
             return {}
@@ -81,7 +94,7 @@ class Index:
 
 
 def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
-    """Everything that only shows when all objects of a cluster are seen together, beside what `objects` finds."""
+    """Findings on all objects of a cluster together, besides those of `objects`."""
     index = Index(items)
     yield from _quotas(index)
     yield from _resolved(index)
@@ -91,6 +104,7 @@ def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
     yield from _demanded(index)
     yield from _charged(index)
     yield from _taken_in(index)
+    yield from _secured(index)
     yield from _identities(index)
     yield from _leads(index)
     yield from _members(index)
@@ -102,14 +116,8 @@ def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
     yield from _relabelled(index)
 
 
-RULES_TOGETHER = (
-    "cost-01 gpu-02 guard-02 id-04 kueue-16 kueue-17 kueue-18 kueue-19 kueue-20 kueue-21 kueue-22 kueue-23 kueue-24 "
-    "net-08 node-06 node-08 pool-02 quota-05 rbac-01 rbac-02 rbac-03 rbac-06 sched-07"
-).split()
-
-
 KINDS = frozenset({"Node", "PriorityClass", "ResourceFlavor", "ServiceAccount"})
-"""What is looked at together and not alone."""
+"""Kinds that are checked together and not alone."""
 
 
 # Namespaces
@@ -134,7 +142,7 @@ def _quotas(index: Index) -> Iterator[Finding]:
 
 
 def _offered(index: Index) -> set[str]:
-    """Extended resources that GPUs of the cluster are asked for by; empty where nothing tells of GPUs."""
+    """Extended resources of the cluster's GPUs; empty if no object shows GPUs."""
     found: set[str] = set()
     for node in index.kinds("Node"):
         found |= {*(at(node, "status", "allocatable") or {})}
@@ -160,10 +168,10 @@ def _resolved(index: Index) -> Iterator[Finding]:
     for name, space in sorted(index.spaces.items()) if not index.blurred & _NETWORKS else ():
         policies = index.within(name, "NetworkPolicy")
         closed = [p for p in policies if "Egress" in many(at(p, "spec", "policyTypes")) and not at(p, "spec", "egress")]
-        everybody = [p for p in closed if not at(p, "spec", "podSelector")]
+        for_all_pods = [p for p in closed if not at(p, "spec", "podSelector")]
         ciliums = [*index.within(name, cilium.IN_NAMESPACE), *index.kinds(cilium.CLUSTERWIDE)]
-        if everybody and not any(map(_opens_dns, policies)) and not any(map(cilium.opens_dns, ciliums)):
-            yield Finding("net-08", name_of(everybody[0]), f"no egress to port 53 in {_name(space)}")
+        if for_all_pods and not any(map(_opens_dns, policies)) and not any(map(cilium.opens_dns, ciliums)):
+            yield Finding("net-08", name_of(for_all_pods[0]), f"no egress to port 53 in {_name(space)}")
 
 
 def _opens_dns(policy: Object) -> bool:
@@ -181,7 +189,7 @@ def _opens_dns(policy: Object) -> bool:
 
 
 def _bindings(index: Index) -> Iterator[Finding]:
-    """rbac-06; and roles of Kubernetes itself, which nobody writes down."""
+    """rbac-06; and findings for built-in roles of Kubernetes, which programs do not define."""
     cluster_roles = {_name(item) for item in index.kinds("ClusterRole")}
     for space in sorted(index.inside):
         roles = {_name(item) for item in index.within(space, "Role")}
@@ -193,7 +201,7 @@ def _bindings(index: Index) -> Iterator[Finding]:
             known = roles if kind == "Role" else cluster_roles | {*_BUILT_IN, "view"}
             shown = (kind == "Role" or cluster_roles) and kind not in index.blurred
             if shown and name not in {*known, UNKNOWN} and not name.startswith("system:") and _tenant(binding):
-                yield Finding("rbac-06", name_of(binding), f"{kind} {name}, which is not there")
+                yield Finding("rbac-06", name_of(binding), f"{kind} {name}, which does not exist")
 
 
 def _policies(index: Index) -> Iterator[Finding]:
@@ -203,7 +211,7 @@ def _policies(index: Index) -> Iterator[Finding]:
     named = {str(at(item, "spec", "policyName")) for item in bindings}
     for item in bindings if policies and "ValidatingAdmissionPolicy" not in index.blurred else ():
         if (name := str(at(item, "spec", "policyName"))) not in {*policies, UNKNOWN}:
-            yield Finding("guard-02", name_of(item), f"policyName {name}, which is not there")
+            yield Finding("guard-02", name_of(item), f"policyName {name}, which does not exist")
     for name, item in sorted(policies.items()):
         if name not in named and UNKNOWN not in named:
             yield Finding("guard-02", name_of(item), "no ValidatingAdmissionPolicyBinding that names it")
@@ -215,7 +223,7 @@ def _priorities(index: Index) -> Iterator[Finding]:
         return
     quotas = [at(item, "spec", "scopeSelector") for item in index.kinds("ResourceQuota")]
     read = str([at(item, "spec") for item in index.kinds("ValidatingAdmissionPolicy", "ClusterPolicy")])
-    # A class alone, or one that is below what has none, puts nobody first.
+    # A single class, or one below the default priority, gives no work precedence.
     of_queues = sorted(index.kinds("WorkloadPriorityClass"), key=_value)
     of_pods = sorted((c for c in index.kinds("PriorityClass") if _value(c) > 0), key=_value)
     if len({_value(item) for item in of_queues}) > 1 and not _spoken_of(_PRIORITY, read):
@@ -227,7 +235,7 @@ def _priorities(index: Index) -> Iterator[Finding]:
 
 
 def _value(priority: Object) -> Decimal:
-    return _number(at(priority, "value"))
+    return parse_or_zero(at(priority, "value"))
 
 
 def _spoken_of(word: str, text: str) -> bool:
@@ -245,7 +253,7 @@ def _demanded(index: Index) -> Iterator[Finding]:
         said = [at(limit, key) for limit in limits for key in ("default", "defaultRequest")] + quotas
         named = {str(key).removeprefix("requests.") for one in said for key in _pairs(one)}
         missing = [resource for resource in ("cpu", "memory") if resource not in named]
-        # Where there is neither, ns-04 says so.
+        # If there is neither, ns-04 reports it.
         if missing and limits and index.within(name, "LocalQueue") and UNKNOWN not in str([limits, quotas]):
             yield Finding("kueue-24", name_of(space), f"no default, quota or admission policy for {', '.join(missing)}")
 
@@ -254,43 +262,59 @@ def _charged(index: Index) -> Iterator[Finding]:
     """cost-01."""
     for name, space in sorted(index.spaces.items()):
         for item in index.inside.get(name, ()):
-            own = _pairs(at(_template_of(item), "metadata", "labels"))
-            foreign = [
-                f"{key}: {own[key]}, of a namespace of {_labels(space)[key]}"
-                for key in (words.TENANT, *words.COST_LABELS)
-                if key in own and own[key] != _pairs(_labels(space)).get(key, own[key])
-            ]
+            charged = _pairs(_labels(space))
+            told = str(_pairs(at(space, "metadata", "annotations")).get(words.OWN_LABELS, "")).split(",")
+            pods = [_pairs(at(template.metadata, "labels")) for template in templates_of(item)]
+            own_labels = _pairs(_labels(item))
+            foreign = {
+                f"{key}: {own[key]}, of a namespace of {charged[key]}": None
+                for own, keys in (
+                    *((labels, (words.TENANT, *words.COST_LABELS)) for labels in pods),
+                    (own_labels, words.CHARGED_LABELS),
+                )
+                for key in (*keys, *told)
+                if key in own and own[key] != charged.get(key, own[key])
+            }
             if foreign:
                 yield Finding("cost-01", name_of(item), "; ".join(foreign))
 
 
 def _taken_in(index: Index) -> Iterator[Finding]:
-    """gpu-02 by envFrom, of what is among the objects."""
+    """gpu-02 by envFrom, for config maps and secrets among the objects."""
     for name in sorted(index.spaces):
         sources = {
             (kind, _name(item)): {**_pairs(item.get("data")), **_pairs(item.get("stringData"))}
             for kind in ("ConfigMap", "Secret")
             for item in index.within(name, kind)
         }
-        for item in (item for kind in WORKLOADS for item in index.within(name, kind)):
-            for container in containers(pod_of(item)):
+        for item, template in index.templates(index.inside.get(name, ())):
+            for path, container in template.containers:
                 for source in many(at(container, "envFrom")):
                     for kind, field in (("ConfigMap", "configMapRef"), ("Secret", "secretRef")):
                         named = str(at(source, field, "name"))
                         keys = sorted(f"{at(source, 'prefix') or ''}{key}" for key in sources.get((kind, named), ()))
                         if device := [key for key in keys if key in gpus.DEVICE_VARIABLES]:
                             given = f"{', '.join(device)} by envFrom of {kind} {named}"
-                            yield Finding("gpu-02", name_of(item), f"{given} in container {at(container, 'name')}")
+                            yield Finding("gpu-02", name_of(item), f"{path}.envFrom: {given}")
 
 
-def _template_of(item: Object) -> Any:
-    kind = item.get("kind")
-    if kind not in WORKLOADS:
-        return None
-    if kind == "Pod":
-        return item
-    spec = at(item, "spec", "jobTemplate", "spec") if kind == "CronJob" else item.get("spec")
-    return at(spec, "template")
+def _secured(index: Index) -> Iterator[Finding]:
+    """pod-04. A namespace that is not among the objects counts as enforcing the strictest level."""
+    for item in (one for found in index.by_kind.values() for one in found):
+        namespace = str(at(item, "metadata", "namespace"))
+        if not (_tenant(item) or namespace in index.spaces):
+            continue
+        space = index.spaces.get(namespace)
+        level, minor = level_of(space), minor_of(space)
+        broken = [
+            str(one)
+            for _, template in index.templates([item])
+            for one in breaches(template, level, minor)
+            # pod-02 reports those, at any level of the namespace.
+            if one not in as_root_of_node(template)
+        ]
+        if broken:
+            yield Finding("pod-04", name_of(item), f"{'; '.join(broken)}, at level {level}")
 
 
 def _identities(index: Index) -> Iterator[Finding]:
@@ -325,7 +349,7 @@ def _configurations(index: Index) -> Iterator[tuple[Object, Any]]:
         try:
             yield item, yaml.safe_load(text) if isinstance(text, str) else text
         except yaml.YAMLError:
-            continue  # kueue-14 says so
+            continue  # reported as kueue-14
 
 
 def _leads(index: Index) -> Iterator[Finding]:
@@ -336,10 +360,10 @@ def _leads(index: Index) -> Iterator[Finding]:
         namespace, name = str(at(item, "metadata", "namespace")), str(at(item, "spec", "clusterQueue"))
         queue = index.queues.get(name)
         if queue is None and name != UNKNOWN and "ClusterQueue" not in index.blurred:
-            yield Finding("kueue-17", name_of(item), f"clusterQueue {name}, which is not there")
+            yield Finding("kueue-17", name_of(item), f"clusterQueue {name}, which does not exist")
         elif queue and namespace in index.spaces and namespace not in index.taken_by(queue):
             selector = at(queue, "spec", "namespaceSelector")
-            given = f"clusterQueue {name}, whose namespaceSelector {_plain(selector)} does not take {namespace}"
+            given = f"clusterQueue {name}, whose namespaceSelector {_plain(selector)} does not match {namespace}"
             yield Finding("kueue-17", name_of(item), given)
     if any(at(config, "manageJobsWithoutQueueName") is True for _, config in index.kueue):
         return
@@ -349,7 +373,7 @@ def _leads(index: Index) -> Iterator[Finding]:
         called = sorted(_name(item) for item in index.within(name, "LocalQueue"))
         if words.DEFAULT_QUEUE not in called:
             there = f"LocalQueue {', '.join(called)}" if called else "no LocalQueue"
-            yield Finding("kueue-20", name_of(space), f"{there}, and none is called {words.DEFAULT_QUEUE}")
+            yield Finding("kueue-20", name_of(space), f"{there}, and none is named {words.DEFAULT_QUEUE}")
 
 
 def _members(index: Index) -> Iterator[Finding]:
@@ -361,7 +385,7 @@ def _members(index: Index) -> Iterator[Finding]:
         if not cohort or not selector or UNKNOWN in str(selector):
             continue
         if (tenant and tenant not in tenants) or not index.taken_by(queue):
-            given = f"cohort {cohort}, and no namespace of a tenant that namespaceSelector {_plain(selector)} takes"
+            given = f"cohort {cohort}, and no namespace of a tenant that namespaceSelector {_plain(selector)} matches"
             yield Finding("kueue-22", name_of(queue), given)
 
 
@@ -372,11 +396,11 @@ def _supplies(index: Index) -> Iterator[Finding]:
     for item in index.kinds("ClusterQueue", "Cohort"):
         for flavor, resource, amounts in _amounts(item):
             of = asked.setdefault(flavor, {})
-            # What a Cohort has itself is promised to nobody, and may be nodes that come later.
-            promised = _number(at(amounts, "nominalQuota")) if item.get("kind") == "ClusterQueue" else Decimal()
+            # A Cohort's own quota is unallocated, and may be for nodes that are added later.
+            promised = parse_or_zero(at(amounts, "nominalQuota")) if item.get("kind") == "ClusterQueue" else Decimal()
             of[resource] = of.get(resource, Decimal()) + promised
             if flavors and flavor not in {*flavors, UNKNOWN} and "ResourceFlavor" not in index.blurred:
-                yield Finding("kueue-18", name_of(item), f"flavor {flavor}, which is not there")
+                yield Finding("kueue-18", name_of(item), f"flavor {flavor}, which does not exist")
                 flavors[flavor] = {}
     for name, item in sorted(flavors.items()):
         labels = at(item, "spec", "nodeLabels") or {}
@@ -386,26 +410,24 @@ def _supplies(index: Index) -> Iterator[Finding]:
             yield Finding("kueue-18", name_of(item), f"nodeLabels {_plain(labels)}, which no node has")
             continue
         for resource, wanted in sorted(asked.get(name, {}).items()):
-            # Where no node is shown there may be others than Karpenter's, unless the flavor is for those alone.
+            # If no node is shown, there may be others than Karpenter's, unless the flavor is only for those.
             seen = index.kinds("Node") or any(str(key).startswith("karpenter.") for key in labels)
             there = _supply(nodes, pools, resource) if seen else None
             if there is not None and wanted > there and resource.startswith(_SUPPLIED):
-                given = (
-                    f"{quantity.write(wanted)} {resource} of flavor {name} in all queues, of {quantity.write(there)}"
-                )
+                given = f"{write(wanted)} {resource} of flavor {name} in all queues, of {write(there)}"
                 yield Finding("kueue-16", name_of(item), given)
 
 
 def _supply(nodes: list[Object], pools: list[Object], resource: str) -> Decimal | None:
-    """What nodes and pools have at most; None where a pool has no end, or nothing is shown."""
+    """Maximum capacity of nodes and pools; None if a pool has no limit, or none is shown."""
     limits = [_pairs(at(pool, "spec", "limits")) for pool in pools]
     if not (nodes or pools) or any(resource not in limit for limit in limits):
         return None
-    # Nodes of a pool are inside of its limit.
+    # Nodes of a pool count against its limit.
     own = {_name(pool) for pool in pools}
     fixed = [node for node in nodes if _labels(node).get(_NODE_POOL) not in own]
     each = [at(node, "status", "allocatable", resource) for node in fixed] + [limit[resource] for limit in limits]
-    return sum(((_number(one)) for one in each), Decimal())
+    return sum((parse_or_zero(one) for one in each), Decimal())
 
 
 def _settings(index: Index) -> Iterator[Finding]:
@@ -444,7 +466,7 @@ def _shared(index: Index) -> Iterator[Finding]:
         for flavor, resource, amounts in _amounts(queue):
             if resource.endswith(gpus.SHARED):
                 queued = True
-                if any((_number(at(amounts, key))) for key in ("nominalQuota", "borrowingLimit")):
+                if any(parse_or_zero(at(amounts, key)) for key in ("nominalQuota", "borrowingLimit")):
                     for tenant in {*index.taken_by(queue).values(), *filter(None, [_tenant(queue)])}:
                         users.setdefault(f"flavor {flavor}", {}).setdefault(tenant, queue)
     if not queued:
@@ -453,7 +475,7 @@ def _shared(index: Index) -> Iterator[Finding]:
                 held = {
                     str(key).removeprefix("requests.")
                     for key, amount in _pairs(at(item, "spec", "hard")).items()
-                    if str(key).endswith(gpus.SHARED) and (_number(amount))
+                    if str(key).endswith(gpus.SHARED) and parse_or_zero(amount)
                 }
                 pools = at(space, "metadata", "annotations", words.ALLOWED_POOLS) or ""
                 for resource in held:
@@ -481,7 +503,7 @@ def _tolerated(index: Index) -> Iterator[Finding]:
     for item in index.kinds("DaemonSet") if pools else ():
         if _tenant(item):
             continue
-        pod = pod_of(item)
+        pod = at(item, "spec", "template", "spec")
         kept_off: dict[tuple[str, ...], str] = {}
         for name, labels, taints in pools:
             missing = tuple(aws.shown([taint]) for taint in _untolerated(pod, taints))
@@ -499,10 +521,10 @@ def _placed(index: Index) -> Iterator[Finding]:
         (_pool_labels(pool), aws.taints_of(at(pool, "spec", "template", "spec", "taints")))
         for pool in index.kinds("NodePool")
     ]
-    for item in index.kinds(*WORKLOADS) if places else ():
-        namespace, pod = str(at(item, "metadata", "namespace")), pod_of(item)
+    for item, template in index.templates() if places else ():
+        namespace, pod = str(at(item, "metadata", "namespace")), template.spec
         wanted = at(pod, "nodeSelector")
-        # Kueue adds what its flavors say, of labels as well as of tolerations.
+        # Kueue adds the labels and tolerations of its flavors.
         if not _tenant(item) or not isinstance(wanted, Mapping) or not wanted or index.within(namespace, "LocalQueue"):
             continue
         if UNKNOWN in wanted.values():
@@ -520,15 +542,15 @@ def _relabelled(index: Index) -> Iterator[Finding]:
     """node-08."""
     makers = list(_makers(index))
     chosen = _choices(index) if makers else {}
-    everybody = {*index.tenant_of.values(), *(tenant for tenants in chosen.values() for tenant in tenants)}
-    # What everybody's work chooses keeps nobody apart.
-    apart = {label: tenants for label, tenants in chosen.items() if tenants and tenants != everybody}
+    every_tenant = {*index.tenant_of.values(), *(tenant for tenants in chosen.values() for tenant in tenants)}
+    # A label that all tenants' work selects separates no tenants.
+    apart = {label: tenants for label, tenants in chosen.items() if tenants and tenants != every_tenant}
     open_to = _unguarded(index) if apart else []
     if not open_to:
         return
-    nobody = f"no ValidatingAdmissionPolicy on updates of {' and '.join(open_to)}"
+    unguarded = f"no ValidatingAdmissionPolicy on updates of {' and '.join(open_to)}"
     if _choose_in_the_dark(index):
-        nobody += f"; whose other work it is for: {UNKNOWN}"
+        unguarded += f"; the tenants of other work: {UNKNOWN}"
     for machine, by_itself, more, said in makers:
         given: dict[str, None] = {}
         for (key, value), tenants in sorted(apart.items()):
@@ -537,16 +559,16 @@ def _relabelled(index: Index) -> Iterator[Finding]:
             if has in (value, UNKNOWN) and _of_kubelets(key):
                 given[f"label {key}: {has}{whose}"] = None
         if given:
-            yield Finding("node-08", name_of(machine), f"{'; '.join(given)}, and {nobody}{said}")
+            yield Finding("node-08", name_of(machine), f"{'; '.join(given)}, and {unguarded}{said}")
 
 
 def _choices(index: Index) -> dict[tuple[str, str], set[str]]:
-    """Labels of nodes, and the tenants whose work goes where they are."""
+    """Labels of nodes, and the tenants whose work selects them."""
     found: dict[tuple[str, str], set[str]] = {}
-    for item in index.kinds(*WORKLOADS):
+    for item, template in index.templates():
         tenant = _tenant(item) or index.tenant_of.get(str(at(item, "metadata", "namespace")))
         if tenant:
-            for label in _selected(pod_of(item)):
+            for label in _selected(template.spec):
                 found.setdefault(label, set()).add(tenant)
     flavors = {_name(item): item for item in index.kinds("ResourceFlavor")}
     for queue in index.kinds("ClusterQueue"):
@@ -567,21 +589,20 @@ def _selected(pod: Any) -> Iterator[tuple[str, str]]:
 
 
 def _required_terms(pod: Any) -> Sequence[Any]:
-    """Of the node affinity, one of which a node has to meet."""
+    """Terms of the node affinity, one of which a node must match."""
     required = at(pod, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     return many(at(required, "nodeSelectorTerms"))
 
 
 def _choose_in_the_dark(index: Index) -> bool:
-    """Whether some work may turn out to choose what it does not show."""
-    pods = [pod for item in index.kinds(*WORKLOADS) if (pod := pod_of(item))]
-    said = [at(pod, key) for pod in pods for key in ("nodeSelector", "affinity")]
+    """Whether some work may select nodes by values that are unknown."""
+    said = [at(template.spec, key) for _, template in index.templates() for key in ("nodeSelector", "affinity")]
     said += [item.get("spec") for item in index.kinds("ClusterQueue", "ResourceFlavor")]
     return UNKNOWN in str(said)
 
 
 def _makers(index: Index) -> Iterator[tuple[Object, Mapping[str, str], Any, str]]:
-    """What makes nodes, the label that it gives them by itself, those that it is told to, and what is to be said."""
+    """Resources that create nodes, the labels that they set themselves, the configured labels, and a remark."""
     for pool in index.kinds("NodePool"):
         yield pool, {_NODE_POOL: _name(pool)}, at(pool, "spec", "template", "metadata", "labels"), ""
     for group in index.kinds(aws.GROUP):
@@ -590,7 +611,7 @@ def _makers(index: Index) -> Iterator[tuple[Object, Mapping[str, str], Any, str]
 
 
 def _unguarded(index: Index) -> list[str]:
-    """How a kubelet can write labels of its node that no admission policy of the program looks at."""
+    """Requests by which a kubelet can change labels of its node without an admission policy of the program."""
     if index.blurred & {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}:
         return []
     bound = {str(at(item, "spec", "policyName")) for item in index.kinds("ValidatingAdmissionPolicyBinding")}
@@ -604,7 +625,7 @@ def _unguarded(index: Index) -> list[str]:
 
 
 def _covers(rule: Any, resource: str) -> bool:
-    """Whether a rule of an admission policy takes updates of a resource of the core group, or may turn out to."""
+    """Whether a rule of an admission policy matches updates of a core resource, or may (unknown values)."""
 
     def one_of(field: str, *names: str) -> bool:
         return bool({*map(str, many(at(rule, field)))} & {*names, UNKNOWN})
@@ -624,55 +645,38 @@ def _of_kubelets(key: str) -> bool:
 
 def _untolerated(pod: Any, taints: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     tolerations = list(many(at(pod, "tolerations")))
-    if any(gpus.GPU in (at(one, "resources", "limits") or {}) for one in containers(pod)):
-        # What asks for a GPU may be given this one by admission.
+    if any(gpus.GPU in (at(one, "resources", "limits") or {}) for one in containers_of(pod)):
+        # A pod that requests a GPU may get this toleration by admission.
         tolerations.append({"key": gpus.GPU, "operator": "Exists"})
-    return [taint for taint in taints if aws.bars(taint) and not any(_tolerates(one, taint) for one in tolerations)]
-
-
-def _tolerates(toleration: Any, taint: Mapping[str, Any]) -> bool:
-    key, effect = at(toleration, "key"), at(toleration, "effect")
-    if UNKNOWN in (key, effect, at(toleration, "operator"), at(toleration, "value"), taint["key"], taint["effect"]):
-        return True
-    if effect not in (None, "", taint["effect"]):
-        return False
-    if at(toleration, "operator") == "Exists":
-        return key in (None, "", taint["key"])
-    return key == taint["key"] and (at(toleration, "value") or "") == (taint["value"] or "")
+    return [
+        taint for taint in taints if aws.bars(taint) and not any(tolerates(one, taint, UNKNOWN) for one in tolerations)
+    ]
 
 
 def _may_run(pod: Any, labels: Mapping[str, str]) -> bool:
-    """Whether nothing that a pod says keeps it off nodes with these labels."""
+    """Whether a pod can run on nodes with these labels, by its selectors."""
     if at(pod, "nodeSelector") == UNKNOWN:
         return False
-    if any(not _may_have(labels, str(key), [str(value)]) for key, value in _pairs(at(pod, "nodeSelector")).items()):
+    if any(not _may_have(labels, str(key), str(value)) for key, value in _pairs(at(pod, "nodeSelector")).items()):
         return False
     terms = _required_terms(pod)
     return not terms or any(all(_meets(labels, one) for one in many(at(term, "matchExpressions"))) for term in terms)
 
 
 def _meets(labels: Mapping[str, str], requirement: Any) -> bool:
-    key, values = str(at(requirement, "key")), [str(value) for value in many(at(requirement, "values"))]
-    operator = at(requirement, "operator")
-    if operator == "In":
-        return _may_have(labels, key, values)
-    if operator == "NotIn":
-        return labels.get(key) not in values
-    if operator == "Exists":
-        return key in labels or key.startswith(_BY_FEATURE)
-    return operator != "DoesNotExist" or key not in labels
+    key, operator = str(at(requirement, "key")), at(requirement, "operator")
+    if key not in labels and operator in {"In", "Exists"}:
+        # A label that a node may get at run time.
+        return key.startswith((*_BY_FEATURE, *(_OF_NODES if operator == "In" else ())))
+    return meets(requirement, labels)
 
 
-def _may_have(labels: Mapping[str, str], key: str, values: list[str]) -> bool:
-    return (
-        labels[key] in values
-        if key in labels
-        else key.startswith((*_BY_FEATURE, "kubernetes.io/", "node.kubernetes.io/"))
-    )
+def _may_have(labels: Mapping[str, str], key: str, value: str) -> bool:
+    return labels[key] == value if key in labels else key.startswith((*_BY_FEATURE, *_OF_NODES))
 
 
 def _pool_labels(pool: Object) -> Mapping[str, str]:
-    """What every node of a NodePool has."""
+    """Labels of every node of a NodePool."""
     found = {str(k): str(v) for k, v in _pairs(at(pool, "spec", "template", "metadata", "labels")).items()}
     for requirement in many(at(pool, "spec", "template", "spec", "requirements")):
         values = many(at(requirement, "values"))
@@ -681,7 +685,7 @@ def _pool_labels(pool: Object) -> Mapping[str, str]:
     return {**found, _NODE_POOL: _name(pool)}
 
 
-# What objects say
+# Reading objects
 
 
 def _name(item: Object) -> str:
@@ -698,39 +702,21 @@ def _labels(item: Object) -> Mapping[str, str]:
 
 
 def _pairs(value: Any) -> Mapping[str, Any]:
-    """A mapping; one that is missing or not known has nothing."""
+    """A mapping; a missing or unknown one is empty."""
     return value if isinstance(value, Mapping) else {}
 
 
-def _has(labels: Mapping[str, str], wanted: Mapping[str, Any]) -> bool:
-    """Whether labels are all that is wanted, or may turn out to be."""
-    return all(str(labels.get(str(key))) in {str(value), UNKNOWN} for key, value in _pairs(wanted).items())
+def _has(labels: Mapping[str, str], wanted: Any) -> bool:
+    """Whether labels contain every wanted pair, or may (unknown values)."""
+    return has_labels(wanted, labels, UNKNOWN)
 
 
 def selects(selector: Any, space: Object) -> bool:
-    """Whether a label selector takes a namespace; the API server labels each with its name."""
-    if selector == UNKNOWN or _labels(space) == UNKNOWN:
-        return True
-    labels = {**_labels(space), "kubernetes.io/metadata.name": _name(space)}
-    if not _has(labels, at(selector, "matchLabels") or {}):
-        return False
-    for one in many(at(selector, "matchExpressions")):
-        key, operator, values = str(at(one, "key")), at(one, "operator"), [str(v) for v in many(at(one, "values"))]
-        if operator == "In" and labels.get(key) not in values:
-            return False
-        if operator == "NotIn" and labels.get(key) in values:
-            return False
-        if (operator == "Exists" and key not in labels) or (operator == "DoesNotExist" and key in labels):
-            return False
-    return True
-
-
-def _number(amount: Any) -> Decimal:
-    """A quantity; what is none, or is not known, counts as nothing."""
-    try:
-        return quantity.parse(str(amount))
-    except ValueError:
-        return Decimal()
+    """Whether a label selector matches a namespace; the API server labels each with its name."""
+    labels = _labels(space)
+    return matches(
+        selector, labels if labels == UNKNOWN else {**labels, "kubernetes.io/metadata.name": _name(space)}, UNKNOWN
+    )
 
 
 def _plain(value: Any) -> Any:

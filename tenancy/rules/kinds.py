@@ -1,7 +1,7 @@
-"""Which kinds the rules read, each in the API groups in which it means what they take it for.
+"""Kinds that the rules read, each in the API groups where it has the expected meaning.
 
-Kinds are not one's own: Calico has a NetworkPolicy, Knative a Service, Volcano a Job. What is of another group has the
-kind's name with the group behind it, as kubectl writes it, and no rule reads it.
+Names of kinds are not unique: Calico has a NetworkPolicy, Knative a Service, Volcano a Job. A kind of another group has
+the group as a suffix, as in kubectl, and no rule reads it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KINDS: Mapping[str, str] = {
     "karpenter.sh": "NodeOverlay NodePool",
     "kueue.x-k8s.io": "AdmissionCheck ClusterQueue Cohort LocalQueue ResourceFlavor WorkloadPriorityClass",
     "networking.k8s.io": "NetworkPolicy",
-    # Kyverno's is read for whether it asks for a queue; the operator's for its settings.
+    # Kyverno's ClusterPolicy is read for whether it requires a queue, the operator's for its settings.
     "kyverno.io": "ClusterPolicy",
     "nvidia.com": "ClusterPolicy",
     "rbac.authorization.k8s.io": "ClusterRole ClusterRoleBinding Role RoleBinding",
@@ -36,9 +36,14 @@ GROUPS: Mapping[str, frozenset[str]] = {
 """Kind -> API groups; "" is the core group."""
 
 
+def group_of(item: Mapping[str, Any]) -> str:
+    """An object's API group; "" is the core group."""
+    return str(item.get("apiVersion") or "").rpartition("/")[0]
+
+
 def ruled(kind: str, api_version: str | None) -> str:
-    """The kind as rules know it; one of another group has the group behind it."""
-    group = (api_version or "").rpartition("/")[0]
+    """The kind as rules name it; a kind of another group has the group as a suffix."""
+    group = group_of({"apiVersion": api_version})
     return kind if not api_version or kind not in GROUPS or group in GROUPS[kind] else f"{kind}.{group or 'core'}"
 
 
@@ -50,8 +55,8 @@ _CLUSTER_WIDE = frozenset(
 
 
 def placed(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An object of the whole cluster without a namespace: where it has not seen a kind, the Kubernetes provider of
-    Pulumi puts its objects into default."""
+    """A cluster-scoped object without its namespace: for a kind that it has not seen, Pulumi's Kubernetes provider sets
+    the namespace default."""
     metadata = item.get("metadata")
     if str(item.get("kind")) not in _CLUSTER_WIDE or not isinstance(metadata, Mapping) or "namespace" not in metadata:
         return item

@@ -1,4 +1,4 @@
-"""How strictly a rule is held: three presets, for whoever does not want to decide rule by rule."""
+"""Enforcement levels of rules: three presets, as an alternative to a level per rule."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from tenancy.rules.found import UNKNOWN, Finding
 
 class Level(StrEnum):
     MANDATORY = "mandatory"  # ends with exit code 1
-    ADVISORY = "advisory"  # is said
-    DISABLED = "disabled"  # is not looked at
+    ADVISORY = "advisory"  # is reported
+    DISABLED = "disabled"  # is not checked
 
 
 class Preset(StrEnum):
-    BASELINE = "baseline"  # what lets a tenant reach another; the rest advises, and nobody's bill is looked at
-    RESTRICTED = "restricted"  # every rule but those that what is meant well can break
-    REGULATED = "regulated"  # every rule, and what cannot be known counts as broken
+    BASELINE = "baseline"  # rules against access to another tenant; others advise, and cost rules are disabled
+    RESTRICTED = "restricted"  # every rule but those that correct programs can break
+    REGULATED = "regulated"  # every rule, and unknown values count as broken
 
 
 _NOT_IN_BASELINE = frozenset({"cost-01", "cost-02", "cost-03"})
 REGULATED_ALONE = frozenset({"reg-01", "reg-02", "reg-03", "reg-04"})
-"""Disabled unless it is regulated, or a rule is asked for by its id."""
+"""Rules that are disabled outside of `regulated`, unless configured by id."""
 _SOFT_IN_BASELINE = frozenset({"ns-03"})
-"""Below restricted there is a level, baseline, that many charts need."""
+"""Rules that only advise in `baseline`: many charts need the Pod Security level baseline."""
 
 
 def level_of(finding: Finding, preset: Preset = Preset.RESTRICTED) -> Level:
-    """What a preset makes of a finding."""
+    """The level of a finding in a preset."""
     rule = RULES[finding.rule]
     if preset is Preset.REGULATED:
         return Level.MANDATORY

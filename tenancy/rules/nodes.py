@@ -1,4 +1,4 @@
-"""Rules on what Karpenter makes nodes from, on NVIDIA's operator, and on both together with AWS' node groups."""
+"""Rules on Karpenter's objects, on NVIDIA's operator, and on both together with EKS node groups."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import yaml
 from tenancy.catalog import gpus
 from tenancy.catalog.instances import INSTANCES
 from tenancy.catalog.versions import ami_release_misfit
+from tenancy.kube.tolerations import tolerates
 from tenancy.rules import aws
 from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, many, name_of
 
 MIG_CONFIG = "nvidia.com/mig.config"
 _UNCUT = "all-disabled"
-"""The layout of nodes whose GPUs stay whole."""
+"""Name of the layout with whole GPUs."""
 _NODE_POOL = "karpenter.sh/nodepool"
 _GPU_VALUES: Mapping[str, frozenset[str]] = {
     "node.kubernetes.io/instance-type": frozenset(INSTANCES),
@@ -26,10 +27,10 @@ _GPU_VALUES: Mapping[str, frozenset[str]] = {
 _GPU_KEYS = "karpenter.k8s.aws/instance-gpu-"
 OPERATOR = "gpu-operator"
 _OPERATORS_OWN = ({"key": gpus.GPU_TAINT, "operator": "Exists", "effect": "NoSchedule"},)
-"""What the operator's chart tolerates by itself, its daemonsets and those of feature discovery."""
+"""Default tolerations of the operator's chart, for its daemonsets and those of feature discovery."""
 _RENAME, _ONE = "renameByDefault", "failRequestsGreaterThanOne"
 _SHARING = {"timeSlicing": (_RENAME, _ONE), "mps": (_RENAME,)}
-"""What must be true; with MPS the plugin itself lets nobody ask for two."""
+"""Required settings by mode of sharing; with MPS the device plugin itself refuses a request for two."""
 
 
 def _node_class(item: Object) -> Given:
@@ -58,7 +59,7 @@ def _node_pool(item: Object) -> Given:
 
 
 def pool_gpus(item: Object) -> list[str]:
-    """Requirements of a NodePool that lead to machines with GPUs, or may turn out to."""
+    """Requirements of a NodePool that select instances with GPUs, or may (unknown values)."""
     found = []
     for requirement in many(at(item, "spec", "template", "spec", "requirements")):
         key, operator = str(requirement.get("key")), requirement.get("operator")
@@ -88,7 +89,7 @@ def _cluster_policy(item: Object) -> Given:
 
 
 def is_operator(item: Object) -> bool:
-    """Whether a Helm release is NVIDIA's operator, from whichever repository."""
+    """Whether a Helm release is NVIDIA's operator, from any repository."""
     chart = str(item.get("chart") or "").rstrip("/").rpartition("/")[2]
     return item.get("kind") == "Release" and (chart == OPERATOR or chart.startswith(f"{OPERATOR}-v"))
 
@@ -97,6 +98,9 @@ def _operator(values: Any) -> Given:
     nri = at(values, "cdi", "nriPluginEnabled")
     if nri not in (None, False, "false"):
         yield "gpu-09", f"cdi.nriPluginEnabled {'true' if nri is True else nri}"
+    server = at(values, "dcgm", "enabled")
+    if server not in (None, False, "false"):
+        yield "node-09", f"dcgm.enabled {'true' if server is True else server}"
 
 
 def shared_without_a_name(data: Any) -> Given:
@@ -107,7 +111,7 @@ def shared_without_a_name(data: Any) -> Given:
         except yaml.YAMLError:
             config = text
         if config is not None and not isinstance(config, Mapping):
-            yield "share-02", f"{name}, which is no configuration: {text!r}"
+            yield "share-02", f"{name}, which is not a configuration: {text!r}"
         for mode, needed in _SHARING.items():
             part = at(config, "sharing", mode)
             missing = [key for key in needed if at(part, key) is not True]
@@ -121,12 +125,10 @@ CHECKS: Mapping[str, Callable[[Object], Given]] = {
     "NodePool": _node_pool,
     "Release": _release,
 }
-RULES_ALONE = "ami-01 ami-02 gpu-09 node-01 node-02 node-03 node-04 node-07 share-02".split()
-RULES_TOGETHER = "mig-04 node-03 node-05 pool-06 share-02".split()
 
 
 def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
-    """What shows only when all machines of a program are seen together."""
+    """Findings on all node resources of a program together."""
     by_kind: dict[str, list[Object]] = {}
     for item in items:
         by_kind.setdefault(str(item.get("kind")), []).append(item)
@@ -134,7 +136,7 @@ def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
     yield from _unforeseen_slices(by_kind.get("NodePool", ()), by_kind.get("NodeOverlay", ()))
     tainted: list[tuple[Object, list[Mapping[str, Any]]]] = []
     for group in by_kind.get(aws.GROUP, ()):
-        # What AWS fills in is unknown in a preview of these outputs; unknown inputs are told of one by one.
+        # Outputs that AWS fills in are unknown in a preview; unknown inputs are reported one by one.
         machines = [name for name in aws.group_gpus(group) if name != UNKNOWN]
         if not machines:
             types = [template.get("instanceType") for template in many(group.get(aws.TEMPLATES))]
@@ -151,9 +153,9 @@ def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
 
 
 def _shared_walls(makers: Iterable[Object]) -> Iterator[Finding]:
-    """pool-06: two launch templates, or two node classes, whose EFA traffic one security group lets through."""
+    """pool-06: two launch templates, or two node classes, with one security group for their EFA traffic."""
     walls: list[tuple[Object, str | None, Any]] = []
-    # Resources come in no order: of two the finding always names the same one.
+    # Resources have no order: of two, the finding always names the same one.
     for item in sorted(makers, key=lambda maker: (maker.get("kind") != aws.TEMPLATE, name_of(maker))):
         if item.get("kind") == aws.TEMPLATE:
             walls.append((item, aws.tenant_of(item), aws.efa_groups(item)))
@@ -168,7 +170,7 @@ def _shared_walls(makers: Iterable[Object]) -> Iterator[Finding]:
 
 
 def _both(left: Any, right: Any) -> str:
-    """A security group that is sure to be of both, or may turn out to be."""
+    """A security group that both have, or may have (unknown values)."""
     if not left or not right:
         return ""
     if isinstance(left, set) or isinstance(right, set):
@@ -189,7 +191,7 @@ def _both(left: Any, right: Any) -> str:
 
 
 def _within(tags: Any, more: Any) -> bool:
-    """Whether one choice by tags takes everything that the other takes, or may turn out to."""
+    """Whether one selection by tags matches all that the other matches, or may (unknown values)."""
     if UNKNOWN in (tags, more):
         return True
     return all(
@@ -210,7 +212,7 @@ def _unforeseen_slices(pools: Iterable[Object], overlays: Iterable[Object]) -> I
 
 
 def _values_of(pool: Object) -> dict[str, set[str]]:
-    """What the nodes of a pool have as labels, where it says so."""
+    """Labels that a pool sets on its nodes."""
     template = at(pool, "spec", "template")
     labels = at(template, "metadata", "labels")
     found = {str(key): {str(value)} for key, value in labels.items()} if isinstance(labels, Mapping) else {}
@@ -224,7 +226,7 @@ def _values_of(pool: Object) -> dict[str, set[str]]:
 
 
 def _is_for(overlay: Object, pool: Object) -> bool:
-    """Whether an overlay is for nodes of a pool: nothing that both say keeps them apart, and nothing is unknown."""
+    """Whether an overlay matches nodes of a pool: their requirements do not exclude each other, and all are known."""
     have = _values_of(pool)
     for requirement in many(at(overlay, "spec", "requirements")):
         mine = have.get(str(requirement.get("key")))
@@ -253,26 +255,21 @@ def _untolerated(release: Object, tainted: Iterable[tuple[Object, list[Mapping[s
         tolerations = at(values, *place.split("."), "tolerations")
         if tolerations is None:
             if release.get("valueYamlFiles"):
-                continue  # they may say so, and nobody reads them here
+                continue  # valid, but not read here
             tolerations = _OPERATORS_OWN
         for pool, taints in tainted:
-            missing = [t for t in taints if aws.bars(t) and not any(_tolerates(one, t) for one in many(tolerations))]
+            missing = [
+                t
+                for t in taints
+                if aws.bars(t) and not any(tolerates(one, t, UNKNOWN, False) for one in many(tolerations))
+            ]
             if missing:
                 given = f"{place}.tolerations {[_plain(one) for one in many(tolerations)]} on {name_of(pool)} with "
                 yield Finding("node-05", name_of(release), given + aws.shown(missing))
 
 
-def _tolerates(toleration: Any, taint: Mapping[str, Any]) -> bool:
-    key, effect = toleration.get("key"), toleration.get("effect")
-    if effect not in (None, "", taint["effect"]):
-        return False
-    if toleration.get("operator") == "Exists":
-        return key in (None, "") or (key == taint["key"] and key != UNKNOWN)
-    return key != UNKNOWN and key == taint["key"] and (toleration.get("value") or "") == (taint["value"] or "")
-
-
 def _configured(release: Object, maps: Iterable[Object]) -> Iterator[Finding]:
-    """share-02 on the config map that the operator's device plugin reads."""
+    """share-02 on the ConfigMap that the operator's device plugin reads."""
     config = at(release, "values", "devicePlugin", "config")
     if at(config, "create") is True or not at(config, "name"):
         return

@@ -1,7 +1,7 @@
-"""What the policy pack asks of a program, of one object or all at once.
+"""Rules of the policy pack on a program's objects, each by itself and all together.
 
-An object is a dict as the API takes it, whoever made it and with whatever tool. The rules on tenants' objects are here,
-those on machines in `aws` and `nodes`, on what shares them in `queues`.
+An object is a dict as the API accepts it, from any author and tool. The rules on tenants' objects are here, those on
+nodes in `aws` and `nodes`, those on queues in `queues`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import COMPATIBLE, incompatible
 from tenancy.rules import aws, cilium, nodes, queues
+from tenancy.rules.declared import undeclared
 from tenancy.rules.exceptions import Waiver
-from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, name_of
+from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, many, name_of
+from tenancy.rules.pod_templates import BUILT_IN, templates_of
 from tenancy.rules.values import (
     day,
     foreign_subject,
     gpu_keys,
+    publishes,
     too_wide_together,
     unbounded_end,
     unenforced_quota_keys,
@@ -51,26 +54,26 @@ def is_ours(item: Object) -> bool:
 
 
 def _carried(item: Object, rule: str, today: dt.date | None = None) -> tuple[dt.date | None, str]:
-    """Until when an exception holds that the plan wrote onto an object, or why one that is there does not."""
+    """Last day of an exception in an object's annotation, or why the exception is not valid."""
     for text in str(_annotations(item).get(words.EXCEPTIONS, "")).split(","):
         name, _, until = text.partition("=")
         if name != rule:
             continue
         if (end := day(until)) is None:
-            return None, f"; its exception ends on {until!r}, which is no day"
+            return None, f"; its exception ends on {until!r}, which is not a day"
         if words.ENVIRONMENT not in _labels(item):
-            return None, f"; its exception counts in an environment of the product's alone, by {words.ENVIRONMENT}"
+            return None, f"; its exception is valid only on objects of this product, with {words.ENVIRONMENT}"
         return (None, f"; its exception has {given}") if (given := unbounded_end(end, today)) else (end, "")
     return None, ""
 
 
 def excepted(item: Object, today: dt.date | None = None) -> Iterator[tuple[Finding, Waiver]]:
-    """What an object of the plan's breaks with an exception of a tenant's file, which its annotation carries."""
+    """Findings on an object that a valid exception of a tenant's file covers, by the object's annotation."""
     if item.get("kind") != "Namespace" or not is_tenants(item):
         return
     until, _ = _carried(item, "ns-03", today)
     if until and (given := weak_pod_security(_labels(item).get(words.PSA_ENFORCE))):
-        owner = str(_annotations(item).get(words.OWNER_MAIL, "nobody"))
+        owner = str(_annotations(item).get(words.OWNER_MAIL, "unknown"))
         waiver = Waiver(
             "ns-03", name_of(item), "an exception in the tenant's file, with its reason there", owner, until
         )
@@ -91,13 +94,16 @@ def _namespace(item: Object) -> Given:
         yield "ns-03", f"{words.PSA_VERSION}: {version}{misfit}"
     if missing := [key for key in words.COST_LABELS if not labels.get(key)]:
         yield "cost-02", f"no label {', '.join(missing)}"
+    # Only a preview shows it; a plain manifest is not checked for it.
+    if item.get(aws.PROTECTED) is False and words.ENVIRONMENT in labels and words.LEAVING not in _annotations(item):
+        yield "ns-07", "no protection from deletion when its file is deleted"
 
 
 _PINNED = re.compile(r"v(1\.\d+)")
 
 
 def _unpinned(version: str) -> str | None:
-    """Why a version of the Pod Security Standards does not count; None: it does."""
+    """Why a version of the Pod Security Standards is not accepted; None if it is."""
     found = _PINNED.fullmatch(version)
     if not found:
         return ""
@@ -152,12 +158,12 @@ _LIMITS = frozenset(
     | {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
 )
 _GUARDED = frozenset({"networkpolicies"})
-"""Limits that tenants may add to: net-02 and net-10 judge how, where our guards stand."""
+"""Limits that tenants may add to; with the guards, net-02 and net-10 check the additions."""
 _READ = frozenset({"get", "list", "watch"})
 
 
 _VIEWER = "tenancy-viewer"
-"""The one role that a group may have of several tenants: an auditor's, who reads everything but secrets."""
+"""The only role that a group may have in several tenants: an auditor's, which reads everything but secrets."""
 
 
 def _escalating(verbs: Set[str]) -> set[str]:
@@ -165,12 +171,12 @@ def _escalating(verbs: Set[str]) -> set[str]:
 
 
 def role_rules(item: Object, guarded: Set[str] = frozenset()) -> Given:
-    """rbac-01 to rbac-03 on a Role or ClusterRole that a tenant is bound to; a guard judges what is `guarded`."""
+    """rbac-01 to rbac-03 on a Role or ClusterRole that a tenant is bound to; a guard checks `guarded` kinds."""
     if item.get("aggregationRule"):
-        yield "rbac-01", "aggregationRule, which adds the rules of whatever is installed later"
+        yield "rbac-01", "aggregationRule, which adds the rules of roles that are installed later"
     for rule in item.get("rules") or ():
         resources, verbs = set(rule.get("resources") or ()), set(rule.get("verbs") or ())
-        # `*/token` is the token of whatever has one.
+        # `*/token` is the token subresource of any resource.
         of_all = {resource for resource in resources if str(resource).startswith("*/")}
         if of_all or "*" in resources | verbs | set(rule.get("apiGroups") or ()):
             yield "rbac-01", f"rule {dict(rule)}"
@@ -183,7 +189,7 @@ def role_rules(item: Object, guarded: Set[str] = frozenset()) -> Given:
 
 def _role(item: Object) -> Given:
     if is_ours(item):
-        # The environment's own roles come with its guards; one that is only a tenant's may stand alone.
+        # The environment's own roles come with its guards; another role of a tenant may have no guards.
         yield from role_rules(item, _GUARDED if words.ENVIRONMENT in _labels(item) else frozenset())
 
 
@@ -206,7 +212,7 @@ def _network_policy(item: Object, homes: Mapping[str, str] = MappingProxyType({}
         for rule in _spec(item).get(direction) or ():
             peers = rule.get(side)
             if not peers:
-                yield "net-02", f"{direction} without '{side}', which is everybody"
+                yield "net-02", f"{direction} without '{side}', which allows every peer"
             for peer in peers or ():
                 block = peer.get("ipBlock")
                 mine = direction == "egress" and block and block.get("cidr") == words.IDENTITY_AGENT
@@ -228,7 +234,7 @@ def _stays_home(peer: Object, tenant: str, direction: str, rule: Object, homes: 
         return homes[space] == tenant
     if direction == "egress" and space == "kube-system" and ports == {(53, 53)}:
         return True
-    # A service of the platform's: no tenant's namespace is called so.
+    # A service of the platform: no tenant's namespace has such a name.
     pods = (peer.get("podSelector") or {}).get("matchLabels")
     named = bool(ports) and None not in {first for first, _ in ports}
     return words.SEPARATOR not in space and space != "default" and bool(pods) and named
@@ -245,7 +251,7 @@ def _clusterwide(item: Object) -> Given:
 
 
 def _opened_to_neighbours(items: Iterable[Object], homes: Mapping[str, str]) -> Iterator[Finding]:
-    """net-02, net-05: what a policy shows only to who knows whose namespaces it names."""
+    """net-02, net-05 with the tenants of the namespaces that a policy names."""
     for item in items:
         kind = item.get("kind")
         found: Given = iter(())
@@ -260,11 +266,24 @@ def _opened_to_neighbours(items: Iterable[Object], homes: Mapping[str, str]) -> 
         yield from (finding for finding in together if finding not in alone)
 
 
+def _opened_beyond_the_file(
+    items: Iterable[Object], spaces: Mapping[str, Object], homes: Mapping[str, str]
+) -> Iterator[Finding]:
+    """net-02 for traffic that is not allowed in this namespace, but may be in another."""
+    for item in items:
+        space = spaces.get(str(at(item, "metadata", "namespace")))
+        if item.get("kind") != "NetworkPolicy" or space is None:
+            continue
+        said = any(rule == "net-02" for rule, _ in (*_network_policy(item), *_network_policy(item, homes)))
+        for given in () if said else undeclared(item, space):
+            yield Finding("net-02", name_of(item), given)
+
+
 def _opened_together(items: Iterable[Object]) -> Iterator[Finding]:
-    """net-05: ranges of all policies in a namespace, for what they open adds up."""
+    """net-05 on the ranges of all policies in a namespace together, because policies add up."""
     opened: dict[tuple[str, str], list[tuple[Object, str]]] = {}
     kinds = {"NetworkPolicy", cilium.IN_NAMESPACE}
-    # In whatever order they come, the same one is named.
+    # The finding names the same policy in any order.
     for item in sorted((one for one in items if one.get("kind") in kinds and is_tenants(one)), key=name_of):
         kind = item["kind"]
         for direction in ("ingress", "egress"):
@@ -290,6 +309,11 @@ def _service(item: Object) -> Given:
         yield "net-01", f"type {spec['type']}"
     if spec.get("externalIPs"):
         yield "net-01", f"externalIPs {list(spec['externalIPs'])}"
+    if spec.get("externalName"):
+        yield "net-01", f"externalName {spec['externalName']}"
+    notes = _annotations(item)
+    for key in filter(publishes, notes) if isinstance(notes, Mapping) else ():
+        yield "net-01", f"annotation {key}: {notes[key]}"
 
 
 _MOUNTPOINT = "s3.csi.aws.com"
@@ -325,28 +349,22 @@ def _guard_binding(item: Object) -> Given:
         yield "guard-03" if meant and "Warn" in actions else "guard-01", f"validationActions {list(actions)}"
 
 
-def _pod_spec(item: Object) -> Mapping[str, Any]:
-    spec = _spec(item)
-    if item.get("kind") == "CronJob":
-        spec = (spec.get("jobTemplate") or {}).get("spec") or {}
-    return spec if item.get("kind") == "Pod" else (spec.get("template") or {}).get("spec") or {}
-
-
 def _workload(item: Object) -> Given:
     if not is_tenants(item):
         return
-    spec = _pod_spec(item)
-    if spec.get("runtimeClassName") not in {None, "", words.SANDBOX_CLASS}:
-        yield "gpu-01", f"runtimeClassName {spec['runtimeClassName']}"
-    if spec.get("nodeName"):
-        yield "sched-02", f"nodeName {spec['nodeName']}"
-    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
-        for variable in container.get("env") or ():
-            name = variable.get("name")
-            harmless = name == gpus.DEVICE_VARIABLES[0] and variable.get("value") in {"void", "none"}
-            if name in gpus.DEVICE_VARIABLES and not harmless:
-                given = variable.get("value", "a value from elsewhere")
-                yield "gpu-02", f"env {name}: {given} in container {container.get('name')}"
+    for template in templates_of(item):
+        where, spec = template.path, template.spec
+        if at(spec, "runtimeClassName") not in {None, "", words.SANDBOX_CLASS}:
+            yield "gpu-01", f"{where}.runtimeClassName: {at(spec, 'runtimeClassName')}"
+        if at(spec, "nodeName"):
+            yield "sched-02", f"{where}.nodeName: {at(spec, 'nodeName')}"
+        for path, container in template.containers:
+            for number, variable in enumerate(many(at(container, "env"))):
+                name, value = at(variable, "name"), at(variable, "value")
+                harmless = name == gpus.DEVICE_VARIABLES[0] and value in {"void", "none"}
+                if name in gpus.DEVICE_VARIABLES and not harmless:
+                    given = "a value from another source" if value is None else value
+                    yield "gpu-02", f"{path}.env[{number}] {name}: {given}"
 
 
 def _release(item: Object) -> Given:
@@ -359,50 +377,37 @@ CHECKS: Mapping[str, Callable[[Object], Given]] = {
     cilium.IN_NAMESPACE: _cilium,
     "ClusterRole": _role,
     "ClusterRoleBinding": _binding,
-    "CronJob": _workload,
-    "DaemonSet": _workload,
-    "Deployment": _workload,
-    "Job": _workload,
     "LimitRange": _limit_range,
     "Namespace": _namespace,
     "NetworkPolicy": _network_policy,
     "PersistentVolume": _volume,
-    "Pod": _workload,
     "PodIdentityAssociation": _pod_identity,
-    "ReplicaSet": _workload,
-    "ReplicationController": _workload,
     "ResourceQuota": _quota,
     "Role": _role,
     "RoleBinding": _binding,
     "Service": _service,
-    "StatefulSet": _workload,
     "ValidatingAdmissionPolicy": _guard,
     "ValidatingAdmissionPolicyBinding": _guard_binding,
+    **dict.fromkeys(BUILT_IN, _workload),
     **aws.CHECKS,
     **nodes.CHECKS,
     **queues.CHECKS,
     "Release": _release,
 }
 MACHINES = frozenset({*aws.CHECKS, *nodes.CHECKS, "ConfigMap"})
-"""Kinds whose rules say themselves what is not known; of the others any unknown field is told of."""
-_ALONE = (
-    "cost-02 gpu-01 gpu-02 guard-01 guard-03 net-01 net-02 net-05 ns-03 quota-01 quota-02 "
-    "rbac-01 rbac-02 rbac-03 rbac-04 rbac-05 sched-02 stor-09"
-).split()
-_TOGETHER = "eks-03 id-06 net-02 net-05 ns-04 rbac-01 rbac-02 rbac-03 rbac-04 rbac-05".split()
-OBJECT_RULES = sorted({*_ALONE, *aws.RULES_ALONE, *nodes.RULES_ALONE, *queues.RULES_ALONE})
-STACK_RULES = sorted({*_TOGETHER, *nodes.RULES_TOGETHER, *queues.RULES_TOGETHER})
+"""Kinds whose rules report unknown values themselves; for others, every unknown field is reported."""
 
 
 def object_findings(item: Object) -> Iterator[Finding]:
-    """Everything that is wrong with one object on its own."""
-    check = CHECKS.get(str(item.get("kind")))
-    for rule, given in check(item) if check else ():
+    """Findings on one object by itself."""
+    # An object of an unknown kind is searched for pods.
+    check = CHECKS.get(str(item.get("kind")), _workload)
+    for rule, given in check(item):
         yield Finding(rule, name_of(item), given)
 
 
 def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:
-    """Everything that only shows when all objects of a program are seen together. One pass, one index."""
+    """Findings on all objects of a program together. One pass, one index."""
     spaces: dict[str, Object] = {}
     inside: dict[str, list[Object]] = {}
     roles: dict[tuple[str, str, str], Object] = {}
@@ -449,6 +454,7 @@ def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:
             if tenant:
                 yield Finding("rbac-04", name_of(binding), f"{subject['kind']} {subject['name']!r} of tenant {tenant}")
     yield from _opened_to_neighbours(items, homes)
+    yield from _opened_beyond_the_file(items, spaces, homes)
     yield from _opened_together(items)
     for item, given in aws.cluster_wide(items, owner_of):
         yield Finding("rbac-04", name_of(item), given)
@@ -456,7 +462,7 @@ def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:
         yield Finding("id-06", name_of(item), given)
     for item in items if spaces else ():
         if item.get("kind") == aws.CLUSTER and (loose := aws.undeletable(item)):
-            yield Finding("eks-03", name_of(item), f"{loose}, with tenants on it")
+            yield Finding("eks-03", name_of(item), f"{loose}, with tenants on the cluster")
 
 
 def _walls(name: str, space: Object, present: Iterable[Object]) -> Iterator[Finding]:
@@ -469,7 +475,7 @@ def _walls(name: str, space: Object, present: Iterable[Object]) -> Iterator[Find
 
 
 def _bounds(item: Object) -> bool:
-    """Whether a quota or limit range says anything, and not of some pods alone: others are bounded by none."""
+    """Whether a quota or limit range has limits, and for all pods: with scopes, other pods would have none."""
     said = {"ResourceQuota": "hard", "LimitRange": "limits"}.get(str(item.get("kind")))
     scopes = [at(_spec(item), key) for key in ("scopeSelector", "scopes")]
     return bool(said) and bool(at(_spec(item), said)) and not any(one and one != UNKNOWN for one in scopes)
@@ -491,7 +497,7 @@ def _bound_role(binding: Object, namespace: str, roles: Mapping[tuple[str, str, 
     kind = str(reference.get("kind"))
     role = roles.get((kind, namespace if kind == "Role" else "", str(reference.get("name"))))
     if role is None or is_ours(role):
-        return  # not in this program, or judged on its own
+        return  # not in this program, or checked by itself
     for rule, given in role_rules(role):
         yield Finding(rule, name_of(role), f"{given}, bound in {namespace}")
 

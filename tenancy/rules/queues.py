@@ -9,11 +9,12 @@ import yaml
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.quantities import parse_or_zero
 from tenancy.rules.found import UNKNOWN, Given, Object, at, many
 
 CHART = "kueue"
 CONFIGURATION = "kueue-manager-config"
-"""The ConfigMap that the chart makes of its values, by the chart's name."""
+"""Name of the ConfigMap that the chart makes from its values."""
 _TEXT = "controller_manager_config.yaml"
 _GPUS = (gpus.GPU, "nvidia.com/mig-")
 
@@ -25,7 +26,7 @@ def _tenant(item: Object) -> str | None:
 def _cluster_queue(item: Object) -> Given:
     spec, tenant = item.get("spec"), _tenant(item)
     selector = at(spec, "namespaceSelector")
-    # An absent one is for nobody.
+    # An absent selector matches no namespace.
     if selector is not None and not _own(selector, tenant):
         whose = f" of tenant {tenant}" if tenant else ""
         yield "kueue-11", f"namespaceSelector {_plain(selector)}{whose}"
@@ -33,13 +34,18 @@ def _cluster_queue(item: Object) -> Given:
         return
     yield from _unlimited(spec)
     reclaim = at(spec, "preemption", "reclaimWithinCohort")
-    if reclaim in (None, "Never") and any(at(r, "lendingLimit") not in ("0", 0) for _, r in _resources(spec)):
-        yield "kueue-13", f"reclaimWithinCohort {reclaim or 'not set'} of what lends in {at(spec, 'cohortName')}"
+    if reclaim in (None, "Never") and any(_lends(at(r, "lendingLimit")) for _, r in _resources(spec)):
+        yield "kueue-13", f"reclaimWithinCohort {reclaim or 'not set'} of a lender in {at(spec, 'cohortName')}"
+
+
+def _lends(limit: Any) -> bool:
+    """Whether quota is lent under a lendingLimit: without a limit all of it is, with an unknown limit it may be."""
+    return limit in (None, UNKNOWN) or bool(parse_or_zero(limit))
 
 
 def _own(selector: Any, tenant: str | None) -> bool:
     if tenant is None:
-        # Somebody's who is no tenant: it must not be everybody's.
+        # A queue of no tenant: its selector must not match all namespaces.
         return bool(at(selector, "matchLabels") or at(selector, "matchExpressions"))
     return at(selector, "matchLabels", words.TENANT) == tenant
 
@@ -68,7 +74,7 @@ def _local_queue(item: Object) -> Given:
 
 
 def foreign_share(item: Object, tenant: str) -> Given:
-    """kueue-05 on a LocalQueue in a namespace of the tenant's."""
+    """kueue-05 on a LocalQueue in a namespace of the tenant."""
     share = str(at(item, "spec", "clusterQueue"))
     if not share.startswith(words.derived_name(tenant, "")):
         yield "kueue-05", f"clusterQueue {share} of tenant {tenant}"
@@ -115,5 +121,3 @@ CHECKS: Mapping[str, Callable[[Object], Given]] = {
     "LocalQueue": _local_queue,
     "Release": _release,
 }
-RULES_ALONE = "kueue-05 kueue-11 kueue-12 kueue-13 kueue-14".split()
-RULES_TOGETHER = ["kueue-05"]

@@ -1,6 +1,6 @@
-"""Rules that only the preset `regulated` holds: nodes of a tenant's own, keys of the customer's, logs that are kept.
+"""Rules of the preset `regulated` alone: dedicated nodes, customer-managed keys, retention of logs.
 
-A key that is not known yet is one that the program makes, and passes; whatever else is not known is told of.
+An unknown key is one that the program makes, and passes; other unknown values are reported.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from tenancy.catalog import vocabulary as words
 from tenancy.rules import aws
 from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, many, name_of
 from tenancy.rules.index import Index
-from tenancy.rules.plain import WORKLOADS, pod_of
 
 _NODE_SELECTOR = "scheduler.alpha.kubernetes.io/node-selector"
-"""What the API server's PodNodeSelector adds to every pod of the namespace."""
+"""Annotation of a namespace whose selector the API server's PodNodeSelector adds to every pod."""
 _HOSTS = "kubernetes.io/hostname"
 
 
 def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
-    """Everything that is wrong with objects where they are regulated."""
+    """Findings on objects in the preset `regulated`."""
     index = Index(items)
     yield from _apart(index)
     for kind, check in _CHECKS.items():
@@ -31,7 +30,7 @@ def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
     for item in index.kinds(aws.BUCKET):
         own = many(at(item, "serverSideEncryptionConfiguration", "rule"))
         if name_of(item) not in encrypted and not own:
-            yield Finding("reg-02", name_of(item), "no encryption configuration, which leaves it to a key of AWS' own")
+            yield Finding("reg-02", name_of(item), "no encryption configuration: an AWS-owned key is used")
 
 
 def _apart(index: Index) -> Iterator[Finding]:
@@ -45,16 +44,16 @@ def _apart(index: Index) -> Iterator[Finding]:
         shared = sorted(f"{place} with {', '.join(sorted(users[place] - {tenant}))}" for place in places)
         if places and all(users[place] == {tenant} for place in places):
             continue
-        work = [item for item in index.inside.get(name, ()) if item.get("kind") in WORKLOADS]
-        if work and all(_keeps_apart(pod_of(item), tenant) for item in work):
+        work = [template for _, template in index.templates(index.inside.get(name, ()))]
+        if work and all(_keeps_apart(template.spec, tenant) for template in work):
             continue
         alone = [text for text, place in zip(shared, sorted(places), strict=True) if users[place] != {tenant}]
-        given = f"nodes of {', '.join(alone)}" if alone else "nothing that keeps its work on nodes of its own"
+        given = f"nodes of {', '.join(alone)}" if alone else "nothing that limits its work to its own nodes"
         yield Finding("reg-01", name_of(space), given)
 
 
 def _places(space: Object) -> list[str]:
-    """Pools, or choices of nodes, that the pods of a namespace are held to."""
+    """Pools or node selectors that the pods of a namespace are limited to."""
     notes = at(space, "metadata", "annotations")
     pools = [f"pool {name.strip()}" for name in str(at(notes, words.ALLOWED_POOLS) or "").split(",") if name.strip()]
     chosen = at(notes, _NODE_SELECTOR)
@@ -62,7 +61,7 @@ def _places(space: Object) -> list[str]:
 
 
 def _keeps_apart(pod: Any, tenant: str) -> bool:
-    """Whether a pod runs on nodes with its tenant's label alone, or on none where another tenant's pod is."""
+    """Whether a pod runs only on nodes with its tenant's label, or only on nodes without other tenants' pods."""
     if at(pod, "nodeSelector", words.TENANT) == tenant:
         return True
     required = at(pod, "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
@@ -70,7 +69,7 @@ def _keeps_apart(pod: Any, tenant: str) -> bool:
 
 
 def _others(term: Any, tenant: str) -> bool:
-    """Whether a term of anti-affinity takes every pod of other tenants' namespaces."""
+    """Whether an anti-affinity term matches every pod of other tenants' namespaces."""
     expressions = many(at(term, "namespaceSelector", "matchExpressions"))
     every = at(term, "labelSelector") == {}
     return every and [(at(one, "key"), at(one, "operator"), [*many(at(one, "values"))]) for one in expressions] == [

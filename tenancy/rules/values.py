@@ -1,6 +1,6 @@
-"""Rules on plain values: what the spec checks when a file is read and the policy pack when a program runs.
+"""Rules on plain values, for the spec when a file is read and for the policy pack when a program runs.
 
-Each function answers with what was given that breaks its rule, or None.
+Each function returns the given value that breaks its rule, or None.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _QUALIFIED_NAME = re.compile(
     rf"((?=[^/]{{1,253}}/){_SUBDOMAIN}/)?(?=[^/]{{1,63}}\Z)[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 )
-"""Kubernetes' (IsQualifiedName): the API server refuses any other key of a quota."""
+"""Form of a key in Kubernetes (IsQualifiedName): the API server refuses any other key of a quota."""
 
 DNS_LABEL = re.compile(r"[a-z]([a-z0-9]|-(?!-))*(?<!-)")
 
@@ -41,7 +41,7 @@ _METADATA_SERVICES = tuple(
         ("169.254.0.0/16", "fd00:ec2::/32", "fe80::/10", "127.0.0.0/8", "::1/128", "::ffff:0:0/96", "64:ff9b::/96"),
     )
 )
-"""The last two are IPv4 addresses in IPv6's clothes."""
+"""The last two are IPv4 addresses mapped into IPv6."""
 _WIDEST = {4: 8, 6: 32}
 _BITS = {4: 32, 6: 128}
 _PRIVATE = tuple(
@@ -63,10 +63,19 @@ def name_misfit(name: str, longest: int) -> str | None:
     return None
 
 
+def reserved_label(key: str) -> str:
+    """Why a label's key is not available to tenants' files; empty if it is."""
+    domain = key.rpartition("/")[0]
+    if key in words.COST_LABELS or domain == words.PREFIX.rstrip("/"):
+        return f"{key}, which the product sets itself"
+    owned = next((d for d in words.PLATFORM_DOMAINS if domain == d or domain.endswith(f".{d}")), None)
+    return f"{key}, a key of {owned}" if owned else ""
+
+
 def tenants_name(namespace: str) -> str | None:
-    """name-01: a namespace of the platform's that is a tenant's, or would be one day. Guards judge nobody there."""
+    """name-01: a namespace without tenants' guards whose name has the form of a tenant's namespace."""
     if words.SEPARATOR in namespace:
-        return f"{namespace!r}, which is how a tenant's namespaces are called"
+        return f"{namespace!r}, which has the form of a tenant's namespace"
     return None
 
 
@@ -90,11 +99,11 @@ def gpu_keys(keys: Collection[str]) -> list[str]:
 
 
 _OTHERS_GROUPS = ("system:", "eks:", "aws:", "amazon:", "iam:")
-"""Kubernetes' own, and EKS', which its access entries refuse."""
+"""Identities of Kubernetes, and of EKS, which access entries refuse."""
 
 
 def foreign_subject(kind: str, name: str, platform_group: str = "", *, person: bool = False) -> str | None:
-    """rbac-05; a person's group is no pipeline's either."""
+    """rbac-05; a group of people is not a group of a pipeline either."""
     if person and name.startswith("tenancy:"):
         return f"{kind} {name!r}"
     if name.startswith(_OTHERS_GROUPS) and kind != "ServiceAccount":
@@ -105,18 +114,18 @@ def foreign_subject(kind: str, name: str, platform_group: str = "", *, person: b
 
 
 IMAGE_ASTRAY = "/([^0-9a-z]|$)|[^0-9A-Za-z._:@/-]"
-"""In an image's name what leads out of a registry's folder, or is no part of a name: each part of the path begins with
-a letter or digit (distribution, reference/regexp.go). RE2 reads it for the guards too."""
+"""Matches parts of an image's name that lead out of a registry's folder or are invalid: each part of the path begins
+with a letter or digit (distribution, reference/regexp.go). The guards use it too, with RE2."""
 IMAGE_DIGEST = "@sha256:[0-9a-f]{64}$"
 
 
 def astray_image(name: str) -> str | None:
-    """img-01: an image's name that is no path below its registry, such as registry/team/../x."""
+    """img-01: an image's name that is not a path below its registry, such as registry/team/../x."""
     return f"image {name!r}" if re.search(IMAGE_ASTRAY, name) else None
 
 
 def moving_image(name: str, *, tags: bool = True) -> str | None:
-    """img-02: an image by a tag that moves, or by any tag where only digests count; a digest is a whole one."""
+    """img-02: an image by a moving tag, or by any tag if only digests are allowed; a digest must be complete."""
     tag = name.rpartition("/")[2].partition(":")[2]
     stays = re.search(IMAGE_DIGEST, name) if "@" in name else tags and tag and tag != "latest"
     return None if stays else f"image {name!r}"
@@ -134,14 +143,14 @@ def unsafe_range(cidr: str) -> str | None:
         return f"{cidr!r}, wider than /{_WIDEST[network.version]}"
     for service in _METADATA_SERVICES:
         if service.version == network.version and service.overlaps(network):
-            return f"{cidr!r}, which holds {service}"
+            return f"{cidr!r}, which contains {service}"
     return None
 
 
 def too_wide_together(cidrs: Sequence[str]) -> tuple[int, str] | None:
-    """net-05: the first of some ranges by which they lead to more addresses than one alone may, and what it adds up to.
+    """net-05: the first of some ranges with which they exceed the limit together, and the sum.
 
-    Each counts once however often it is named; what is unsafe alone says so itself.
+    Each range counts once, also if it is named again; a range that is unsafe by itself is reported by itself.
     """
     safe = [(i, ipaddress.ip_network(cidr)) for i, cidr in enumerate(cidrs) if not unsafe_range(cidr)]
     for version, widest in _WIDEST.items():
@@ -163,7 +172,7 @@ def _merged(networks: Any) -> list[Any]:
 
 
 def whole_private(cidrs: Collection[str]) -> str | None:
-    """net-05: a range of addresses that a company gives itself, of which nothing is left out."""
+    """net-05: a private range that is allowed as a whole."""
     networks = [ipaddress.ip_network(cidr) for cidr in cidrs if not unsafe_range(cidr)]
     for own in _PRIVATE:
         if any(own.subnet_of(one) for one in _merged([one for one in networks if one.version == own.version])):
@@ -172,7 +181,7 @@ def whole_private(cidrs: Collection[str]) -> str | None:
 
 
 def inside(cidr: str, ranges: Collection[str], whose: str = "nodes and pods") -> str | None:
-    """net-05: a range that holds addresses of the cluster's own."""
+    """net-05: a range that contains addresses of the cluster."""
     network = ipaddress.ip_network(cidr, strict=False)
     for text in ranges:
         own = ipaddress.ip_network(text, strict=False)
@@ -182,10 +191,10 @@ def inside(cidr: str, ranges: Collection[str], whose: str = "nodes and pods") ->
 
 
 def holds_pods(cidr: str, ranges: Collection[str], *, made: bool) -> str | None:
-    """net-05: a range of endpoints that lets pods be reached too.
+    """net-05: a range of endpoints that contains pods too.
 
-    Endpoints have addresses among the cluster's own. In a VPC that is made here they stand among the pods, so that
-    single addresses are theirs and no range.
+    Endpoints have addresses of the cluster's ranges. In a VPC that is made here they share subnets with pods, so only
+    single addresses can be named.
     """
     network = ipaddress.ip_network(cidr)
     for text in ranges:
@@ -193,12 +202,12 @@ def holds_pods(cidr: str, ranges: Collection[str], *, made: bool) -> str | None:
         if own.version != network.version or not own.overlaps(network):
             continue
         if network.prefixlen <= own.prefixlen or (made and network.num_addresses > 1):
-            return f"{cidr!r}, which holds nodes and pods in {text}"
+            return f"{cidr!r}, which contains nodes and pods in {text}"
     return None
 
 
 def is_service_cidr(cidr: str) -> bool:
-    """Whether EKS takes a range for services (EKS API reference, KubernetesNetworkConfigRequest)."""
+    """Whether EKS accepts a range for services (EKS API reference, KubernetesNetworkConfigRequest)."""
     network = ipaddress.ip_network(cidr, strict=False)
     return 12 <= network.prefixlen <= 24 and any(
         isinstance(network, ipaddress.IPv4Network) and network.subnet_of(block) for block in _SERVICES_WITHIN
@@ -206,13 +215,13 @@ def is_service_cidr(cidr: str) -> bool:
 
 
 def is_private(cidr: str) -> bool:
-    """Whether a range holds addresses that a company gives itself, which a cluster's own are."""
+    """Whether a range contains private addresses, as those of a cluster are."""
     network = ipaddress.ip_network(cidr, strict=False)
     return any(own.version == network.version and own.overlaps(network) for own in _PRIVATE)
 
 
 def wide_range(cidr: str) -> str | None:
-    """eks-01: a range that is no named one."""
+    """eks-01: a range that is too wide, or invalid."""
     try:
         network = ipaddress.ip_network(cidr, strict=False)
     except ValueError as error:
@@ -222,8 +231,35 @@ def wide_range(cidr: str) -> str | None:
     return None
 
 
+_NEVER_PUBLIC = (
+    *_PRIVATE,
+    *map(
+        ipaddress.ip_network,
+        ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "192.0.0.0/24", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4"),
+    ),
+)
+"""Ranges that are not routed on the internet (RFC 6890), and that EKS refuses. Those for documentation are not among
+them: EKS' own examples use them."""
+MOST_PUBLIC = 40
+"""Maximum of ranges with access to an API server: EKS "Endpoints and quotas", public endpoint access CIDR ranges,
+2026-11-23."""
+
+
+def never_public(cidr: str) -> str | None:
+    """eks-01: an IPv4 range that EKS refuses when it makes a cluster, after network, key and roles are made."""
+    network = ipaddress.ip_network(cidr, strict=False)
+    if network.version == 6:
+        return None
+    for own in _NEVER_PUBLIC:
+        if own.version == 4 and own.overlaps(network):
+            return f"{cidr!r}, which overlaps {own}, which is not routed on the internet"
+    if str(network) != cidr:
+        return f"{cidr!r}, an address with the length of a range: its range is {network}"
+    return None
+
+
 def unsafe_prefix(prefix: str) -> str | None:
-    """stor-01. In a policy's JSON each character of a prefix is one byte, so that what it needs can be reckoned."""
+    """stor-01. In a policy's JSON each character of a prefix is one byte, so that its length can be computed."""
     if not prefix.endswith("/") or prefix.startswith("/"):
         return f"{prefix!r}"
     if any(part in {"", ".", ".."} for part in prefix[:-1].split("/")):
@@ -234,7 +270,7 @@ def unsafe_prefix(prefix: str) -> str | None:
 
 
 def foreign_arn(arn: str, account: str, region: str) -> str | None:
-    """aws-01: an ARN of another account, partition or region; those of AWS itself and without a region are fine."""
+    """aws-01: an ARN of another account, partition or region; ARNs of AWS itself or without a region are accepted."""
     _, partition, _, where, whose, *_ = [*arn.split(":", 5), *[""] * 6]
     chinese, government = region.startswith("cn-"), region.startswith("us-gov-")
     if partition != ("aws-cn" if chinese else "aws-us-gov" if government else "aws"):
@@ -250,7 +286,7 @@ _BROAD = re.compile(r"[*?${}\"\\\s]")
 
 
 def broad_subject(text: str, *, path: bool) -> str | None:
-    """aws-05: a part of an OIDC subject that stands for more than one thing, or that could pretend to be two parts."""
+    """aws-05: a part of an OIDC subject that matches more than one thing, or that could be read as two parts."""
     if _BROAD.search(text) or ":" in text or not text.isascii() or not text.isprintable():
         return repr(text)
     if path and (len(text.split("/")) < 2 or any(part in {"", ".", ".."} for part in text.split("/"))):
@@ -267,11 +303,11 @@ def day(text: str) -> dt.date | None:
 
 
 LONGEST_EXCEPTION = 366
-"""Days for which an exception holds at most: a review in each year."""
+"""Maximum validity of an exception, days: one review a year."""
 
 
 def unbounded_end(until: dt.date, today: dt.date | None = None) -> str | None:
-    """exc-01: a last day that is past, or further ahead than anybody decides today."""
+    """exc-01: a last day that is past, or further ahead than the maximum validity."""
     ahead = (until - (today or days.today())).days
     if ahead < 0:
         return f"until: {until}, which is past"
@@ -283,3 +319,15 @@ def unbounded_end(until: dt.date, today: dt.date | None = None) -> str | None:
 def weak_pod_security(level: str | None) -> str | None:
     """ns-03."""
     return None if level == "restricted" else f"{level or 'no level'}"
+
+
+HARMLESS_ANNOTATIONS = ("app.kubernetes.io/", "kubectl.kubernetes.io/", "service.kubernetes.io/topology-mode")
+PUBLISHERS = ("kubernetes.io", "k8s.io", "k8s.aws", "amazonaws.com", "cilium.io", "io.cilium")
+"""Domains of controllers that publish a service, name it or open it to other clusters by its annotations; the last is
+the prefix of Cilium's older names."""
+
+
+def publishes(key: str) -> bool:
+    """Whether a controller may publish or name a service by an annotation with this key (net-01)."""
+    domain, slash, _ = key.partition("/")
+    return bool(slash) and not key.startswith(HARMLESS_ANNOTATIONS) and domain.endswith(PUBLISHERS)

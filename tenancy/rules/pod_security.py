@@ -1,0 +1,315 @@
+"""Kubernetes' Pod Security Standards: what each level allows, as one table for findings and guards.
+
+Read in k8s.io/pod-security-admission v0.36.3, `policy/check_*.go`. `tests/cluster/test_pod_security.py` compares
+findings, guards and the API server's own admission.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from typing import Any
+
+from tenancy.catalog import vocabulary as words
+from tenancy.rules.found import UNKNOWN, at, many
+from tenancy.rules.pod_templates import PodTemplate
+
+LATEST = 999
+"""Minor version for a namespace without a version, or with `latest`."""
+
+
+class Level(StrEnum):
+    PRIVILEGED = "privileged"  # nothing is refused
+    BASELINE = "baseline"  # no access to the node, and no added privilege
+    RESTRICTED = "restricted"  # no privileges
+
+
+class Of(StrEnum):
+    POD = "pod"
+    CONTAINERS = "containers"
+    BOTH = "both"
+
+
+class Needed(StrEnum):
+    NO = "no"  # an absent field is allowed
+    YES = "yes"  # every container has the field
+    INHERITED = "inherited"  # every container has the field, or its pod has it
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Allowed values of one field of a pod or of its containers."""
+
+    level: Level
+    of: Of
+    field: str
+    """Path in the pod's spec or in a container; `[]` steps through a list."""
+    allowed: tuple[Any, ...] = ()
+    """Values; the first one means the same as an absent field."""
+    refused: tuple[Any, ...] = ()
+    """Instead of `allowed`: every other value is allowed."""
+    needed: Needed = Needed.NO
+    holds: str = ""
+    """Instead of `allowed`: a value that the list must contain."""
+    one_of: tuple[str, ...] = ()
+    """Instead of `allowed`: an entry has one of these fields, or only its name."""
+    since: int = 0
+    """Kubernetes 1.x from which on the check is made."""
+    until: int = LATEST + 1
+    """Kubernetes 1.x from which on the check is not made."""
+    windows: bool = True
+    """Whether pods with os: windows are checked."""
+    user_namespace: bool = True
+    """Whether pods in a user namespace of their own are checked."""
+    node: bool = False
+    """Whether a pod that breaks it can become root on its node."""
+    group: str = ""
+    """Name of a group of checks of several fields."""
+
+    @property
+    def wanted(self) -> str:
+        """The requirement on the field, in words."""
+        field = self.group or self.field
+        field = f"{field} of a container" if self.of is Of.CONTAINERS else field
+        if self.holds:
+            return f"{field} contains {self.holds}"
+        if self.one_of:
+            return f"{field} are of type {', '.join(self.one_of)}"
+        if self.refused:
+            return f"{field} is not {' or '.join(map(_written, self.refused))}"
+        shown = [_written(value) for value in self.allowed if value != ""]
+        if not shown:
+            return f"{field} is absent"
+        absent = "" if self.needed is not Needed.NO else "absent or "
+        return f"{field} is {absent}{_either(shown)}"
+
+
+def _either(texts: list[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"one of {', '.join(texts)}"
+
+
+def _written(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+CAPABILITIES = (
+    *("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP"),
+    *("SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"),
+)
+"""Capabilities that a container may add at the baseline level."""
+VOLUMES = (
+    *("configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim"),
+    *("projected", "secret"),
+)
+"""Types of volumes that the restricted level allows."""
+_SYSCTLS = (
+    *("kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies"),
+    *("net.ipv4.ping_group_range", "net.ipv4.ip_unprivileged_port_start"),
+)
+_SYSCTLS_27 = (*_SYSCTLS, "net.ipv4.ip_local_reserved_ports")
+_SYSCTLS_29 = (
+    *_SYSCTLS_27,
+    *(f"net.ipv4.tcp_{name}" for name in ("keepalive_time", "fin_timeout", "keepalive_intvl", "keepalive_probes")),
+)
+_SYSCTLS_32 = (*_SYSCTLS_29, "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem")
+_SELINUX = ("", "container_t", "container_init_t", "container_kvm_t")
+_PROFILES = ("RuntimeDefault", "Localhost")
+_CONTEXT = "securityContext"
+_HANDLERS = (
+    *("livenessProbe", "readinessProbe", "startupProbe"),
+    *("lifecycle.postStart", "lifecycle.preStop"),
+)
+_HOSTS = tuple(f"{handler}.{way}.host" for handler in _HANDLERS for way in ("httpGet", "tcpSocket"))
+
+
+def _baseline(of: Of, field: str, *allowed: Any, **more: Any) -> Check:
+    return Check(Level.BASELINE, of, field, allowed, **more)
+
+
+def _restricted(of: Of, field: str, *allowed: Any, **more: Any) -> Check:
+    return Check(Level.RESTRICTED, of, field, allowed, **more)
+
+
+CHECKS: tuple[Check, ...] = (
+    _baseline(Of.POD, "hostNetwork", False, node=True),
+    _baseline(Of.POD, "hostPID", False, node=True),
+    _baseline(Of.POD, "hostIPC", False, node=True),
+    _baseline(Of.POD, "volumes[].hostPath", node=True),
+    _baseline(Of.CONTAINERS, f"{_CONTEXT}.privileged", False, node=True),
+    _baseline(Of.CONTAINERS, f"{_CONTEXT}.capabilities.add[]", *CAPABILITIES, node=True),
+    _baseline(Of.CONTAINERS, "ports[].hostPort", 0),
+    *(_baseline(Of.CONTAINERS, field, "", since=34, group="host of probes and lifecycle hooks") for field in _HOSTS),
+    _baseline(Of.BOTH, f"{_CONTEXT}.appArmorProfile.type", *_PROFILES),
+    _baseline(Of.BOTH, f"{_CONTEXT}.seLinuxOptions.type", *_SELINUX, until=31),
+    _baseline(Of.BOTH, f"{_CONTEXT}.seLinuxOptions.type", *_SELINUX, "container_engine_t", since=31),
+    _baseline(Of.BOTH, f"{_CONTEXT}.seLinuxOptions.user", ""),
+    _baseline(Of.BOTH, f"{_CONTEXT}.seLinuxOptions.role", ""),
+    _baseline(Of.CONTAINERS, f"{_CONTEXT}.procMount", "Default", until=35),
+    _baseline(Of.CONTAINERS, f"{_CONTEXT}.procMount", "Default", since=35, user_namespace=False),
+    _baseline(Of.BOTH, f"{_CONTEXT}.seccompProfile.type", *_PROFILES),
+    _baseline(Of.POD, f"{_CONTEXT}.sysctls[].name", *_SYSCTLS, until=27),
+    _baseline(Of.POD, f"{_CONTEXT}.sysctls[].name", *_SYSCTLS_27, since=27, until=29),
+    _baseline(Of.POD, f"{_CONTEXT}.sysctls[].name", *_SYSCTLS_29, since=29, until=32),
+    _baseline(Of.POD, f"{_CONTEXT}.sysctls[].name", *_SYSCTLS_32, since=32),
+    _baseline(Of.BOTH, f"{_CONTEXT}.windowsOptions.hostProcess", False),
+    _restricted(Of.POD, "volumes[]", one_of=VOLUMES),
+    _restricted(Of.CONTAINERS, f"{_CONTEXT}.allowPrivilegeEscalation", False, needed=Needed.YES, windows=False),
+    _restricted(Of.CONTAINERS, f"{_CONTEXT}.capabilities.drop", holds="ALL", windows=False),
+    _restricted(Of.CONTAINERS, f"{_CONTEXT}.capabilities.add[]", "NET_BIND_SERVICE", windows=False),
+    _restricted(Of.CONTAINERS, f"{_CONTEXT}.procMount", "Default", since=35),
+    _restricted(Of.BOTH, f"{_CONTEXT}.runAsNonRoot", True, needed=Needed.INHERITED, until=35),
+    _restricted(Of.BOTH, f"{_CONTEXT}.runAsNonRoot", True, needed=Needed.INHERITED, since=35, user_namespace=False),
+    _restricted(Of.BOTH, f"{_CONTEXT}.runAsUser", refused=(0,), until=35),
+    _restricted(Of.BOTH, f"{_CONTEXT}.runAsUser", refused=(0,), since=35, user_namespace=False),
+    _restricted(Of.BOTH, f"{_CONTEXT}.seccompProfile.type", *_PROFILES, needed=Needed.INHERITED, windows=False),
+)
+"""Every check that Kubernetes 1.25 or newer makes on a field. From 1.25 on some do not apply to Windows pods."""
+APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+"""Prefix of annotations that choose a container's profile; those of seccomp have no effect since 1.27."""
+APPARMOR_PROFILES = ("", "runtime/default")
+APPARMOR_OF_NODE = "localhost/"
+
+
+def level_of(space: Any) -> Level:
+    """The level that a namespace enforces; without a readable label, the strictest level."""
+    given = at(space, "metadata", "labels", words.PSA_ENFORCE)
+    return Level(given) if given in list(Level) else Level.RESTRICTED
+
+
+def minor_of(space: Any) -> int:
+    """The minor version of Kubernetes whose standard a namespace enforces."""
+    given = str(at(space, "metadata", "labels", words.PSA_VERSION) or "")
+    found = re.fullmatch(r"v1\.([0-9]{1,3})", given)
+    return int(found[1]) if found else LATEST
+
+
+def overridden(check: Check) -> bool:
+    """Whether the restricted level replaces a check of the baseline level."""
+    return check.level is Level.BASELINE and any(
+        (other.field, other.of) == (check.field, check.of) and other.since <= check.since and check.until <= other.until
+        for other in CHECKS
+        if other.level is Level.RESTRICTED
+    )
+
+
+def checked(check: Check, level: Level) -> bool:
+    """Whether a level makes a check, in some version."""
+    if level is Level.BASELINE:
+        return check.level is Level.BASELINE
+    return level is Level.RESTRICTED and not overridden(check)
+
+
+@cache
+def checks_of(level: Level, minor: int) -> tuple[Check, ...]:
+    """Checks of a level in a version; the restricted level includes those of the baseline level."""
+    return tuple(check for check in CHECKS if checked(check, level) and check.since <= minor < check.until)
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A field that a level refuses."""
+
+    path: str
+    given: str
+    node: bool = field(default=False, compare=False)
+    """Whether a pod with it can become root on its node."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.given}"
+
+
+def breaches(template: PodTemplate, level: Level = Level.RESTRICTED, minor: int = LATEST) -> Iterator[Breach]:
+    """Fields of a pod that Pod Security refuses."""
+    windows = at(template.spec, "os", "name") == "windows"
+    apart = at(template.spec, "hostUsers") is False
+    said: set[tuple[str, str]] = set()
+    for check in checks_of(level, minor):
+        if (windows and not check.windows) or (apart and not check.user_namespace):
+            continue
+        for path, given in _broken(template, check):
+            # A hostPath volume breaks a check of its type and one of its source.
+            if not any(known == (path, given) or known[0].startswith(f"{path}.") for known in said):
+                said.add((path, given))
+                yield Breach(path, given, check.node)
+    notes = at(template.metadata, "annotations")
+    for key, value in notes.items() if isinstance(notes, Mapping) and level is not Level.PRIVILEGED else ():
+        if str(key).startswith(APPARMOR) and not _profile(str(value)):
+            where = template.path.removesuffix("spec") + "metadata.annotations"
+            yield Breach(f"{where}[{key}]", str(value))
+
+
+def as_root_of_node(template: PodTemplate) -> list[Breach]:
+    """Fields by which a pod can become root on its node, at any level."""
+    return [one for one in breaches(template, Level.BASELINE) if one.node]
+
+
+def _profile(value: str) -> bool:
+    return value in {*APPARMOR_PROFILES, UNKNOWN} or value.startswith(APPARMOR_OF_NODE)
+
+
+def _broken(template: PodTemplate, check: Check) -> Iterator[tuple[str, str]]:
+    steps = tuple(check.field.split("."))
+    of_pod: list[tuple[str, Any]] = []
+    if check.of is not Of.CONTAINERS:
+        of_pod = list(_values(template.spec, steps, template.path))
+        yield from _refused(of_pod, check)
+    for path, container in template.containers if check.of is not Of.POD else ():
+        found = list(_values(container, steps, path))
+        yield from _refused(found, check)
+        if check.holds:
+            dropped = many(at(container, *steps))
+            if template.whole and not {check.holds, UNKNOWN} & {str(one) for one in dropped}:
+                yield f"{path}.{check.field}", f"without {check.holds}" if dropped else "absent"
+        elif template.whole and check.needed is not Needed.NO and not found:
+            inherited = check.needed is Needed.INHERITED and any(_allows(check, value) for _, value in of_pod)
+            if not inherited:
+                yield f"{path}.{check.field}", "absent"
+
+
+def _refused(found: list[tuple[str, Any]], check: Check) -> Iterator[tuple[str, str]]:
+    for path, value in found:
+        if not _allows(check, value):
+            yield path, _shown(value)
+
+
+def _allows(check: Check, value: Any) -> bool:
+    if value == UNKNOWN or check.holds:
+        return True
+    if check.one_of:
+        kinds = {key for key in value if key != "name"} if isinstance(value, Mapping) else set()
+        return not kinds or bool(kinds & set(check.one_of))
+    if check.refused:
+        return not any(_same(value, one) for one in check.refused)
+    return any(_same(value, one) for one in check.allowed)
+
+
+def _same(value: Any, one: Any) -> bool:
+    """Equality of type and value: YAML's 0 is not false, and its 1 is not true."""
+    return value == one and isinstance(value, bool) == isinstance(one, bool)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        kinds = [str(key) for key in value if key != "name"]
+        return str(value["path"]) if isinstance(value.get("path"), str) else ", ".join(kinds)
+    return _written(value)
+
+
+def _values(value: Any, steps: tuple[str, ...], path: str) -> Iterator[tuple[str, Any]]:
+    """The values at a path, one for each entry of its lists; none if it is absent."""
+    if not steps:
+        yield path, value
+        return
+    step, *deeper = steps
+    name = step.removesuffix("[]")
+    inner = at(value, name)
+    if inner is None:
+        return
+    if step.endswith("[]"):
+        for number, entry in enumerate(many(inner)):
+            yield from _values(entry, tuple(deeper), f"{path}.{name}[{number}]")
+    else:
+        yield from _values(inner, tuple(deeper), f"{path}.{name}")
