@@ -1,4 +1,4 @@
-"""From what people write to what is made: a pure function, no engine, no network, no clock."""
+"""From spec files to the plan: a pure function, no engine, no network, no clock."""
 
 from __future__ import annotations
 
@@ -6,38 +6,46 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan.access import cluster_roles, role_bindings
-from tenancy.plan.cilium import platform_fences, tenant_fences
-from tenancy.plan.cluster import cluster_plan
-from tenancy.plan.devices import device_classes
+from tenancy.kube.objects import digest
+from tenancy.plan.aws.cluster import cluster_plan
+from tenancy.plan.aws.shared_aws import data_plan
+from tenancy.plan.aws.tenants_own import tenant_aws_plan
+from tenancy.plan.common.devices import device_classes
+from tenancy.plan.common.labels import manifest, platform_labels
+from tenancy.plan.common.priorities import priority_classes
 from tenancy.plan.guards import guard_objects, marker, witness
-from tenancy.plan.labels import manifest, platform_labels
+from tenancy.plan.kubernetes.access import cluster_roles, role_bindings
+from tenancy.plan.kubernetes.cilium import platform_fences, tenant_fences
+from tenancy.plan.kubernetes.flow_control import flow_objects
+from tenancy.plan.kubernetes.namespaces import namespace_object, pod_security
+from tenancy.plan.kubernetes.network import network_policies
+from tenancy.plan.kubernetes.pod_defaults import pod_defaults
+from tenancy.plan.kubernetes.quotas import class_quotas, limit_range, resource_quota
+from tenancy.plan.kubernetes.sandbox import runtime_classes
+from tenancy.plan.kubernetes.service_accounts import default_account, service_accounts
+from tenancy.plan.kubernetes.storage import storage_classes
+from tenancy.plan.kubernetes.virtual_clusters import virtual_cluster
 from tenancy.plan.leaving import only_reading, standing
-from tenancy.plan.metrics import exporter_values, metrics_ground, metrics_objects
-from tenancy.plan.model import NamespacePlan, Plan, PlatformPlan, TenantPlan, digest
-from tenancy.plan.namespaces import namespace_object, pod_security
-from tenancy.plan.network import network_policies
-from tenancy.plan.pod_defaults import pod_defaults
-from tenancy.plan.priorities import priority_classes
-from tenancy.plan.queues import Ledger, local_queues, platform_queues, shares, tenant_queues
-from tenancy.plan.quotas import class_quotas, limit_range, resource_quota
-from tenancy.plan.sandbox import runtime_classes
+from tenancy.plan.model import Admission, NamespacePlan, Plan, PlatformPlan, TenantPlan
+from tenancy.plan.observability.metrics import exporter_values, metrics_ground, metrics_objects
+from tenancy.plan.queueing.queues import local_queues, platform_queues, tenant_queues
+from tenancy.plan.queueing.quota_shares import Ledger, shares
 from tenancy.plan.services import metrics_charts, queue_chart, services_plan
-from tenancy.plan.shared_aws import data_plan
-from tenancy.plan.storage import storage_classes
-from tenancy.plan.tenants_own import tenant_aws_plan
-from tenancy.plan.virtual_clusters import virtual_cluster
-from tenancy.plan.workloads import default_account, service_accounts
-from tenancy.spec.environment import Environment
-from tenancy.spec.tenant import Tenant
+from tenancy.schema.environment import Environment, GuardsMode
+from tenancy.schema.tenant import Tenant
+from tenancy.validation.validator import require_valid
 
 __all__ = ["Plan", "PlatformPlan", "TenantPlan", "digest", "make_plan"]
 
 
 def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
-    """The plan of an environment, whatever the order of its tenants."""
-    everybody = sorted(tenants, key=lambda tenant: tenant.tenant)
-    ordered = standing(everybody)
+    """The plan of an environment, whatever the order of its tenants.
+
+    Raises SpecError with every rule that they break together.
+    """
+    require_valid(environment, tenants)
+    by_name = sorted(tenants, key=lambda tenant: tenant.tenant)
+    ordered = standing(by_name)
     found, ledger = (shares(environment, ordered), Ledger(environment)) if environment.queued else ({}, None)
     made = {
         tenant.tenant: replace(
@@ -50,7 +58,7 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
         environment=environment.environment,
         context=environment.cluster.context,
         platform=replace(
-            _platform(environment),
+            _platform(environment, ordered),
             queues=tuple(platform_queues(environment, ordered, found, ledger)) if ledger else (),
             metrics_ground=metrics_ground(environment),
             metrics_charts=metrics_charts(environment),
@@ -58,12 +66,23 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
             exporters=exporter_values(environment),
             data=data_plan(environment, ordered),
         ),
-        tenants=tuple(made.get(t.tenant) or TenantPlan(t.tenant, (), t.adopt) for t in everybody),
+        tenants=tuple(made.get(t.tenant) or TenantPlan(t.tenant, (), t.adopt) for t in by_name),
         cluster=cluster_plan(environment),
+        admission=_admission(environment),
     )
 
 
-def _platform(environment: Environment) -> PlatformPlan:
+def _admission(environment: Environment) -> Admission:
+    return Admission(
+        group=environment.platform.group,
+        enforced=environment.guards is GuardsMode.ENFORCE,
+        platform=frozenset(environment.system_namespaces),
+        unmanaged=frozenset(environment.platform.unmanaged),
+        temporary=tuple(entry.name for entry in environment.platform.temporary_namespaces),
+    )
+
+
+def _platform(environment: Environment, tenants: Sequence[Tenant]) -> PlatformPlan:
     guards = guard_objects(environment)
     labels = {**platform_labels(environment), **pod_security(environment.cluster.kubernetes)}
     return PlatformPlan(
@@ -75,10 +94,11 @@ def _platform(environment: Environment) -> PlatformPlan:
         marker=marker(environment, guards),
         device_classes=device_classes(environment),
         storage_classes=storage_classes(environment),
+        flow_control=flow_objects(environment),
         pod_settings=(*pod_defaults(environment), *runtime_classes(environment)),
-        queue_chart=queue_chart(environment),
+        queue_chart=queue_chart(environment, tenants),
         fences=platform_fences(environment),
-        services=services_plan(environment),
+        services=services_plan(environment, tenants),
     )
 
 

@@ -1,6 +1,6 @@
-"""Who can do what where, and which line of which file says so: read off the plan, so that what is made is what is told.
+"""Who can do what where, and which line of which file says so: read from the plan, so that the report is what is made.
 
-Nobody outside of it is known here: who is in a group says the identity provider.
+Group membership is decided by the identity provider, and is not known here.
 """
 
 from __future__ import annotations
@@ -9,23 +9,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan import make_plan, names
+from tenancy.kube.objects import Object
+from tenancy.plan import make_plan
+from tenancy.plan.aws.workloads import ci_group
+from tenancy.plan.common import names
 from tenancy.plan.leaving import standing
-from tenancy.plan.model import Object, Plan
-from tenancy.plan.workloads import ci_group
-from tenancy.spec.data import Access
-from tenancy.spec.environment import Environment
-from tenancy.spec.source import Location
-from tenancy.spec.tenant import Tenant, held
+from tenancy.plan.model import Plan
+from tenancy.schema.data import Access
+from tenancy.schema.environment import Environment
+from tenancy.schema.source import Location
+from tenancy.schema.tenant import Tenant, held
 
 ENVIRONMENT = ""
-"""Whose file it is, where it is no tenant's."""
+"""Value of `file` for environment.yaml, instead of a tenant."""
 CI = "CI identity"
 SERVICE_ACCOUNT = "service account"
 IAM_ROLE = "IAM role"
 BREAK_GLASS = "break-glass"
+ON_AWS = frozenset({CI, SERVICE_ACCOUNT, IAM_ROLE, BREAK_GLASS})
+"""Kinds that get in by an object of AWS: a role, an association, an access entry."""
 IS_GROUP = "is group "
-"""How the sentence about an identity of AWS begins, which becomes a group."""
+"""Beginning of the sentence about an AWS identity that becomes a Kubernetes group."""
 
 READS = "reads"
 _DATA: Mapping[Access, str] = {
@@ -63,7 +67,7 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Somebody, what they are or may do, and where."""
+    """One subject, its role or rights, and where they apply."""
 
     tenant: str
     """Empty: of the platform."""
@@ -109,13 +113,26 @@ def _persona(name: str) -> str:
 
 
 def review(environment: Environment, tenants: Sequence[Tenant], plan: Plan | None = None) -> tuple[Entry, ...]:
-    """Everybody whom the files let in, sorted."""
+    """Every subject with access by the files, sorted; where AWS is off, without access that only AWS objects give."""
+    found = granted(environment, tenants, plan)
+    return tuple(entry for entry in found if environment.aws.enabled or entry.kind not in ON_AWS)
+
+
+def not_made(environment: Environment, tenants: Sequence[Tenant], plan: Plan | None = None) -> tuple[Entry, ...]:
+    """What the files grant on AWS where AWS is off: these grants give no access."""
+    if environment.aws.enabled:
+        return ()
+    return tuple(entry for entry in granted(environment, tenants, plan) if entry.kind in ON_AWS)
+
+
+def granted(environment: Environment, tenants: Sequence[Tenant], plan: Plan | None = None) -> list[Entry]:
+    """Every subject that the files name, made or not: changes of the files are judged by this list."""
     plan = plan or make_plan(environment, tenants)
     tenants = standing(tenants)
     found = [*_platform(environment, tenants)]
     for tenant in tenants:
         found += [*_bound(tenant, plan), *_pipeline(environment, tenant), *_data(environment, tenant)]
-    return tuple(sorted(found, key=lambda e: (e.tenant, e.kind, e.who, e.role, e.where, e.field)))
+    return sorted(found, key=lambda e: (e.tenant, e.kind, e.who, e.role, e.where, e.field))
 
 
 def planned(plan: Plan) -> frozenset[Binding]:
@@ -152,7 +169,7 @@ def _bound(tenant: Tenant, plan: Plan) -> Iterator[Entry]:
 
 
 def _lines(tenant: Tenant, kind: str, name: str, role: str) -> list[tuple[Location, frozenset[str]]]:
-    """The entries under `people` that give somebody a role, with the namespaces of those that name some."""
+    """The entries under `people` that give this subject a role, with the namespaces of those that name some."""
     if role == words.VIRTUAL_CLUSTER:
         return [(("isolation",), frozenset())]
     found: list[tuple[Location, frozenset[str]]] = [

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from tenancy.plan.documents import Document
-from tenancy.plan.grants import PUSH
-from tenancy.plan.tenant_aws import TenantAwsPlan
-from tenancy.plan.workloads import CI
-from tenancy.spec.queues import Gate
-from tenancy.spec.tenant import Leaving, Role, Tenant
+from tenancy.plan.aws.documents import Document
+from tenancy.plan.aws.grants import PUSH
+from tenancy.plan.aws.tenant_aws import TenantAwsPlan
+from tenancy.plan.aws.workloads import CI
+from tenancy.schema.people import Role
+from tenancy.schema.queues import Gate
+from tenancy.schema.tenant import Leaving, Tenant
 
 
 def standing(tenants: Iterable[Tenant]) -> tuple[Tenant, ...]:
@@ -21,14 +22,14 @@ def standing(tenants: Iterable[Tenant]) -> tuple[Tenant, ...]:
 
 
 def _at_stage(tenant: Tenant) -> Tenant:
-    """Everybody reads, and of one that leaves nothing new starts.
+    """Reduces all roles to reading, and in a tenant that leaves admits no new work.
 
-    Behind a virtual cluster people work with an API server of their own. Whoever could make a pod beside it, or enter
-    its control plane, would be past what it keeps apart.
+    People of a virtual cluster work with its own API server. A right to create pods in the host namespace, or to exec
+    into the virtual control plane, would bypass its isolation.
 
-    What runs may end: it is the tenant's last work, and whoever stays after all has lost none of it. `queue: drain`
-    beside it evicts that too. Walls, guards and the grants of what still runs stay. GPU grants do too: without a role
-    that makes work they are worth nothing, and a namespace without any opens its GPUs to all.
+    Running work may end, so a tenant whose removal is reverted loses none of it. `queue: drain` in the file evicts
+    running work too. Isolation resources, guards and the grants of running work stay. GPU grants stay as well: without
+    a role that creates work they have no effect, and a namespace without any opens its GPUs to all.
     """
     if tenant.leaving is None and not tenant.in_virtual_clusters:
         return tenant

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from tenancy.plan.charts import Chart
-    from tenancy.plan.cluster import ClusterPlan
-    from tenancy.plan.data import DataPlan
-    from tenancy.plan.services import ServicesPlan
-    from tenancy.plan.tenant_aws import TenantAwsPlan
-
-Object = dict[str, Any]
-"""A Kubernetes object as the API takes it: apiVersion, kind, metadata and the rest."""
+from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
+from tenancy.plan.aws.cluster import ClusterPlan
+from tenancy.plan.aws.data import DataPlan
+from tenancy.plan.aws.tenant_aws import TenantAwsPlan
+from tenancy.plan.common.charts import Chart
+from tenancy.plan.services import ServicesPlan
 
 
 @dataclass(frozen=True, slots=True)
 class NamespacePlan:
-    """One namespace. Made top to bottom: nobody gets in before the walls stand. Removed bottom to top."""
+    """One namespace. Created top to bottom, so that isolation exists before access; deleted bottom to top."""
 
     namespace: Object
     isolation: tuple[Object, ...]
     access: tuple[Object, ...]
     chart: Chart | None = None
-    """Its own control plane, which stands on all the rest; None where it has none."""
+    """Its virtual control plane, installed after everything else; None where it has none."""
 
     @property
     def name(self) -> str:
@@ -63,7 +59,7 @@ class TenantPlan:
 class PlatformPlan:
     """What is cluster-wide, in the order in which it is made.
 
-    `witness` answers whether the guards are in force; while `marker` stands, they are stored.
+    `witness` is a readiness probe: it answers whether the guards are enforced. While `marker` exists, they are stored.
     """
 
     namespace: Object
@@ -76,20 +72,23 @@ class PlatformPlan:
     storage_classes: tuple[Object, ...] = ()
     pod_settings: tuple[Object, ...] = ()
     """What the API server adds to pods: cost labels, spreading, and a sandbox to those that ask for one."""
+    flow_control: tuple[Object, ...] = ()
+    """How many requests of tenants, and of the platform beside them, the API server works on at once."""
     queues: tuple[Object, ...] = ()
-    """What tenants' queues stand on, in the order in which it is made; Kueue has to be there."""
+    """Objects that tenants' queues depend on, in the order of creation; they need Kueue."""
     queue_chart: Chart | None = None
-    """Kueue; None where nobody queues."""
+    """Kueue; None where the environment has no queue."""
     metrics_ground: tuple[Object, ...] = ()
-    """What `metrics_charts` stand on."""
+    """Objects that `metrics_charts` depend on."""
     metrics_charts: tuple[Chart, ...] = ()
-    """What collects metrics, each on those before it; nothing where somebody else does."""
+    """Charts that collect metrics, each after those that it depends on; empty where the platform does not install
+    Prometheus."""
     metrics: tuple[Object, ...] = ()
-    """Rules, monitors and the tenants' way to their series; nothing where nobody collects."""
+    """Rules, monitors and the tenants' access to their series; empty where no metrics are collected."""
     fences: tuple[Object, ...] = ()
     """Clusterwide denies around all tenants, where the CNI has such; it has to be there."""
     exporters: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Values of charts that somebody else installs, by the chart's name."""
+    """Values of charts that are installed outside this environment, by the chart's name."""
     services: ServicesPlan | None = None
     """What a cluster with machines runs; None in a lab."""
     data: DataPlan | None = None
@@ -102,6 +101,7 @@ class PlatformPlan:
         yield from self.device_classes
         yield from self.storage_classes
         yield from self.pod_settings
+        yield from self.flow_control
         if self.services:
             yield from self.services.nodes
         yield from self.guards
@@ -114,6 +114,33 @@ class PlatformPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Admission:
+    """Whom the guards judge, and whom they let change tenants' namespaces."""
+
+    group: str
+    """The platform's."""
+    enforced: bool
+    """Whether they refuse; else they warn."""
+    platform: frozenset[str] = frozenset()
+    """Namespaces in which they judge nothing."""
+    unmanaged: frozenset[str] = frozenset()
+    """Those in which they judge only what reaches tenants."""
+    temporary: tuple[str, ...] = ()
+    """Names, or beginnings of names with '*', of those in which they judge nothing for a time."""
+
+    def is_decided(self, namespace: str) -> bool:
+        """Whether the environment's file says what becomes of a namespace that is no tenant's."""
+        if namespace in self.platform or namespace in self.unmanaged:
+            return True
+        if words.SEPARATOR in namespace:
+            return False
+        return any(
+            namespace.startswith(name.removesuffix("*")) if name.endswith("*") else namespace == name
+            for name in self.temporary
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     environment: str
     context: str
@@ -122,6 +149,7 @@ class Plan:
     tenants: tuple[TenantPlan, ...]
     cluster: ClusterPlan | None = None
     """The AWS half; None where it is switched off."""
+    admission: Admission = Admission("", enforced=True)
 
     def tenant(self, name: str) -> TenantPlan:
         """The tenant of that name; KeyError if the environment has none."""
@@ -134,9 +162,3 @@ class Plan:
         yield from self.platform.objects()
         for tenant in self.tenants:
             yield from tenant.objects()
-
-
-def digest(objects: Iterator[Object] | list[Object]) -> str:
-    """Short hash of a list of objects: equal if and only if nothing would change."""
-    text = json.dumps(list(objects), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

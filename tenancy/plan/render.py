@@ -10,14 +10,15 @@ from typing import Any
 
 import yaml
 
-from tenancy.plan.model import Object, Plan
+from tenancy.kube.objects import Object
+from tenancy.plan.model import Plan
 
 HEADER = "# Rendered by gpu-tenancy; edit the spec files instead.\n"
 PART = ".yaml.part"
 
 
 class ForeignFiles(Exception):
-    """The folder holds files that were not rendered here."""
+    """The folder contains files that were not rendered here."""
 
 
 _SAFE: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -37,6 +38,7 @@ def files(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
     yield "platform/25-device-classes.yaml", _sorted(platform.device_classes)
     yield "platform/26-storage-classes.yaml", list(platform.storage_classes)
     yield "platform/27-pod-settings.yaml", list(platform.pod_settings)
+    yield "platform/28-flow-control.yaml", list(platform.flow_control)
     yield "platform/30-guards.yaml", list(platform.guards)
     yield "platform/40-witness.yaml", list(platform.witness)
     yield "platform/50-marker.yaml", [platform.marker]
@@ -106,7 +108,7 @@ def write(plan: Plan, out: Path, wanted: Mapping[str, str] | None = None) -> int
     for path in _entries(out):
         if not _is_ours(path):
             raise ForeignFiles(
-                f"given --out {out}, which holds {path.relative_to(out)}; rule: a folder of rendered files alone; "
+                f"given --out {out}, which contains {path.relative_to(out)}; rule: a folder of rendered files alone; "
                 "change: name an empty folder"
             )
         present.append(path)

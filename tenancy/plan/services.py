@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan import charts, identity, names, node_config
-from tenancy.plan.addons import AddOn, add_ons
-from tenancy.plan.charts import Chart
-from tenancy.plan.karpenter import karpenter_objects
-from tenancy.plan.kueue import configuration
-from tenancy.plan.metrics import COUNTERS, stack_values
-from tenancy.plan.model import Object
-from tenancy.plan.pools import tolerations
-from tenancy.spec.environment import Cni, Encryption, Environment
+from tenancy.kube import quantities
+from tenancy.kube.objects import Object
+from tenancy.plan.aws import identity, node_config
+from tenancy.plan.aws.addons import AddOn, wanted_add_ons
+from tenancy.plan.aws.karpenter import karpenter_objects
+from tenancy.plan.common import charts, names
+from tenancy.plan.common.charts import Chart, mirrored
+from tenancy.plan.common.pools import tolerations
+from tenancy.plan.observability.metrics import COUNTERS, stack_values
+from tenancy.plan.queueing.kueue import configuration
+from tenancy.schema.cluster import Cni, Encryption
+from tenancy.schema.environment import Environment
+from tenancy.schema.tenant import Tenant
+from tenancy.validation.stored import kueue_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +36,11 @@ class Identity:
 class ServicesPlan:
     cluster: str
     charts: tuple[Chart, ...]
-    """In the order in which they are installed: each stands on those before it."""
+    """In the order in which they are installed: each may depend on those before it."""
     network: str
     """The chart that pods need before they start: under Cilium one that comes before its agent has no identity."""
     queue: str
-    """The chart that brings the queue; empty where nobody queues."""
+    """The chart that installs the queue; empty where the environment has no queue."""
     add_ons: tuple[AddOn, ...]
     """Those that need a network."""
     identities: dict[str, Identity]
@@ -44,13 +50,13 @@ class ServicesPlan:
     tags: dict[str, str]
 
 
-def services_plan(environment: Environment) -> ServicesPlan | None:
-    """None where there are no machines."""
+def services_plan(environment: Environment, tenants: Sequence[Tenant] = ()) -> ServicesPlan | None:
+    """None where there are no machines. `tenants` are those whose work Kueue caches."""
     if not environment.aws.enabled:
         return None
     return ServicesPlan(
         cluster=environment.cluster.name,
-        charts=tuple(mirrored(environment, chart) for chart in _charts(environment)),
+        charts=tuple(mirrored(environment, chart) for chart in _charts(environment, tenants)),
         network="cilium" if environment.cluster.cni is Cni.CILIUM else "",
         queue="kueue" if environment.queued else "",
         add_ons=tuple(add_on for add_on in wanted_add_ons(environment) if not add_on.before_nodes),
@@ -64,9 +70,15 @@ def services_plan(environment: Environment) -> ServicesPlan | None:
     )
 
 
-def queue_chart(environment: Environment) -> Chart | None:
-    """Kueue's chart; None where nobody queues. A lab runs it, and whoever makes clusters without us installs it."""
-    return mirrored(environment, charts.kueue(configuration(environment))) if environment.queued else None
+def queue_chart(environment: Environment, tenants: Sequence[Tenant] = ()) -> Chart | None:
+    """Kueue's chart; None where the environment has no queue. A lab runs it; the operator of a cluster that was not
+    made here installs it."""
+    return mirrored(environment, _kueue(environment, tenants)) if environment.queued else None
+
+
+def _kueue(environment: Environment, tenants: Sequence[Tenant]) -> Chart:
+    memory = quantities.write(Decimal(kueue_memory(environment, tenants)))
+    return charts.kueue(configuration(environment), memory)
 
 
 def metrics_charts(environment: Environment) -> tuple[Chart, ...]:
@@ -85,22 +97,12 @@ def metrics_charts(environment: Environment) -> tuple[Chart, ...]:
     return tuple(mirrored(environment, chart) for chart in (charts.prometheus_crds(metrics.namespace), stack))
 
 
-def mirrored(environment: Environment, chart: Chart) -> Chart:
-    mirror = environment.platform.chart_mirror
-    return replace(chart, repository=mirror) if mirror else chart
-
-
-def wanted_add_ons(environment: Environment) -> tuple[AddOn, ...]:
-    """All of them; a part is needed before there are nodes, the rest after."""
-    return add_ons(tolerations(environment), cni=environment.cluster.cni.value)
-
-
-def _charts(environment: Environment) -> Iterator[Chart]:
+def _charts(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Chart]:
     pools, everywhere = environment.pools, tolerations(environment)
     if environment.cluster.cni is Cni.CILIUM:
         yield charts.cilium(wireguard=environment.cluster.encryption is Encryption.WIREGUARD)
     if environment.queued:
-        yield charts.kueue(configuration(environment))
+        yield _kueue(environment, tenants)
     if any(pool.scales for pool in pools.values()):
         yield charts.karpenter_crds()
         yield charts.karpenter(

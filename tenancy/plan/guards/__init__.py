@@ -1,9 +1,9 @@
 """Admission guards: a ValidatingAdmissionPolicy for each kind of object, a validation for each rule.
 
 Few and wide, because each policy costs 0.3 ms at every admission and each validation almost nothing. Their
-number does not grow with tenants: what differs by tenant stands in annotations of the namespace, which
-`ns-01` keeps out of tenants' hands. An absent annotation is an empty list, so a damaged namespace admits
-nothing. No text of a tenant file enters an expression.
+number does not grow with tenants: what differs by tenant is in annotations of the namespace, which `ns-01`
+stops tenants from changing. An absent annotation is an empty list, so a damaged namespace admits nothing. No
+text of a tenant file enters an expression.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan.guards.devices import CLAIM_RULES, claim_guards
-from tenancy.plan.guards.expressions import HAS_TENANT, Guard, cel, one_line
+from tenancy.catalog.sizes import WALKED, WALKED_OF_PLATFORM
+from tenancy.kube.objects import Object, digest
+from tenancy.plan.common.labels import among, beside_the_systems, manifest, platform_labels
+from tenancy.plan.guards.bounds import bounded
+from tenancy.plan.guards.devices import claim_guards
+from tenancy.plan.guards.expressions import Guard, Spaces, cel, one_line
 from tenancy.plan.guards.objects import (
     QUEUED_DELETIONS,
     deletion_guard,
@@ -21,34 +25,40 @@ from tenancy.plan.guards.objects import (
     queue_guard,
     scale_guard,
 )
-from tenancy.plan.guards.pods import POD_RULES
-from tenancy.plan.guards.queued import QUEUED_PODS, SUSPENSION, TEMPLATE_LIMITS
+from tenancy.plan.guards.queued import COUNTS
+from tenancy.plan.guards.sizes import limit_guards
+from tenancy.plan.guards.unmanaged import temporary, unmanaged_guards
 from tenancy.plan.guards.work import work_guards
-from tenancy.plan.labels import beside_the_systems, manifest, platform_labels
-from tenancy.plan.model import Object, digest
-from tenancy.rules.catalogue import RULES
-from tenancy.spec.environment import Environment, GuardsMode
+from tenancy.rules.catalogue import RULES, Face, with_face
+from tenancy.schema.environment import Environment, GuardsMode
 
-VERSION = 4
-"""Raised when a tenant's objects need guards that older platforms lack."""
+VERSION = 5
+"""Raised with each rule that guards enforce: a tenant is made only behind guards of this version or a newer one."""
 MARKER = "guards"
 WITNESS = "tenancy-witness"
 QUESTION = "are-the-guards-in-force"
-"""Name of a ConfigMap that the witness always refuses: asked for in a dry run, it is never made."""
+"""Name of the readiness probe's ConfigMap: requested in a dry run and always refused, so it never exists."""
 
-GUARDED = (
-    *(*HAS_TENANT, *POD_RULES, *CLAIM_RULES, "gpu-11"),
-    *(*QUEUED_PODS, *TEMPLATE_LIMITS, *SUSPENSION, "kueue-05", *QUEUED_DELETIONS, "kueue-26"),
-    *("avail-02", "gpu-04", "id-01", "id-02", "net-01", "net-02", "net-10", "node-08", "ns-01", "ns-05", "stor-03"),
-)
-"""Every rule that some guard enforces, those that stand only where there is a queue among them."""
+GUARDED = with_face(Face.API_SERVER)
+"""Every rule that some guard enforces, including those that exist only where there is a queue."""
 OF_DELETIONS = tuple(QUEUED_DELETIONS)
-"""Rules that nothing breaks but a request to delete what is there."""
-BACKSTOPS = ("kueue-07", "kueue-09")
-"""Rules that no request comes to as long as another control stands: a limit range, Kueue's own webhooks."""
+"""Rules that only a request to delete an object can break."""
+OF_RUNNING = tuple(COUNTS)
+"""Rules that only a change of running work can break."""
+BACKSTOPS = tuple(
+    rule for rule in GUARDED if Face.ATTACK not in RULES[rule].faces and rule not in (*OF_DELETIONS, *OF_RUNNING)
+)
+"""Rules that no request reaches while another control is active: a limit range, Kueue's own webhooks."""
 
 
 def guards(environment: Environment) -> tuple[Guard, ...]:
+    of_platform = ("tenancy-namespaces", "tenancy-nodes")
+    return tuple(
+        bounded(guard, WALKED_OF_PLATFORM if guard.name in of_platform else WALKED) for guard in _guards(environment)
+    )
+
+
+def _guards(environment: Environment) -> tuple[Guard, ...]:
     return (
         *work_guards(environment),
         scale_guard(environment),
@@ -57,6 +67,8 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
         *object_guards(environment),
         node_guard(),
         *(claim_guards() if environment.devices_by_claim else ()),
+        *limit_guards(environment),
+        *unmanaged_guards(environment),
     )
 
 
@@ -69,7 +81,11 @@ def refusal(rule: str, docs: str) -> str:
 def guard_objects(environment: Environment) -> tuple[Object, ...]:
     """Every policy, then every binding."""
     labels = platform_labels(environment)
-    selector = beside_the_systems(environment)
+    selectors = {
+        Spaces.MANAGED: beside_the_systems(environment, unmanaged=False),
+        Spaces.ALL: beside_the_systems(environment),
+        Spaces.UNMANAGED: among(environment.platform.unmanaged),
+    }
     policies, bindings = [], []
     for guard in guards(environment):
         spec = {
@@ -90,12 +106,13 @@ def guard_objects(environment: Environment) -> tuple[Object, ...]:
                     for group, version, resources in guard.resources
                 ],
             },
-            "matchConditions": _named(guard.conditions),
+            "matchConditions": _named({**guard.conditions, **temporary(environment, guard)}),
             **({"variables": _named(guard.variables)} if guard.variables else {}),
             "validations": [
                 {
                     "expression": one_line(expression),
                     "message": refusal(rule, environment.platform.docs),
+                    **({"messageExpression": guard.messages[rule]} if rule in guard.messages else {}),
                     "reason": "Forbidden",
                 }
                 for rule, expression in guard.rules.items()
@@ -105,7 +122,11 @@ def guard_objects(environment: Environment) -> tuple[Object, ...]:
         policies.append(manifest(api, "ValidatingAdmissionPolicy", guard.name, labels, {"spec": spec}))
         # Audit beside the other: the audit log then names the rule.
         audit = environment.guards is GuardsMode.AUDIT
-        everywhere = {"matchPolicy": "Equivalent", "namespaceSelector": selector, "objectSelector": {}}
+        everywhere = {
+            "matchPolicy": "Equivalent",
+            "namespaceSelector": selectors[guard.spaces],
+            "objectSelector": {},
+        }
         actions = ["Warn" if audit else "Deny", "Audit"]
         binding = {"policyName": guard.name, "matchResources": everywhere, "validationActions": actions}
         notes = {words.GUARDS_MODE: environment.guards.value} if audit else None
@@ -115,15 +136,15 @@ def guard_objects(environment: Environment) -> tuple[Object, ...]:
 
 
 def standing(digest_of_guards: str) -> str:
-    """What the witness answers."""
+    """Answer of the readiness probe."""
     return f"guards {digest_of_guards} are in force"
 
 
 def witness(environment: Environment, guard_list: tuple[Object, ...]) -> tuple[Object, ...]:
-    """A policy that refuses one name and says which guards stand; made after them.
+    """Readiness probe: a policy that refuses one name and says which guards are enforced; made after them.
 
     An API server takes up new policies about a second after they are stored, all that it has seen at once
-    and in the order in which they were stored: one that knows the witness knows every guard.
+    and in the order in which they were stored: one that enforces the probe enforces every guard.
     """
     api, labels = "admissionregistration.k8s.io/v1", platform_labels(environment)
     spec = {
@@ -153,7 +174,7 @@ def witness(environment: Environment, guard_list: tuple[Object, ...]) -> tuple[O
 
 
 def marker(environment: Environment, guard_list: tuple[Object, ...]) -> Object:
-    """Made after the guards: what a tenant's own stack looks for before it makes anything."""
+    """ConfigMap made after the guards: a tenant's own stack checks for it before it makes anything."""
     data = {"version": str(VERSION), "digest": digest(list(guard_list))}
     return manifest(
         "v1", "ConfigMap", MARKER, platform_labels(environment), {"data": data}, namespace=words.PLATFORM_NAMESPACE

@@ -14,7 +14,7 @@ MOST_DEVICES = 32
 
 # Over `variables.requests` and `.config`, the same of a claim and of a template of one.
 CLAIM_RULES: Mapping[str, str] = {
-    # A request without `exactly` is a list of alternatives, or a form that nobody has judged.
+    # A request without `exactly` is a list of alternatives, or a form that no rule covers.
     "gpu-08": f"""size(variables.config) == 0 && size(variables.requests) > 0
         && variables.requests.all(r, has(r.exactly)
             && r.exactly.deviceClassName in variables.allowedClasses
@@ -48,7 +48,7 @@ def claim_guards() -> Iterator[Guard]:
             [("resource.k8s.io", "v1", [what])],
             rules[what],
             {
-                # The API server hands over a list that nobody wrote as null.
+                # The API server passes an unset list as null.
                 **{name: f"has({at}) && {at} != null ? {at} : []" for name, at in lists.items()},
                 "allowedClasses": listed(words.ALLOWED_DEVICE_CLASSES),
             },

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
@@ -24,9 +25,14 @@ GRANTED = f"""authorizer.group({cel(words.GPU_GRANT[0])}).resource({cel(words.GP
 OF_TENANT = f"namespaceObject.metadata.labels[{cel(words.TENANT)}]"
 
 
+def charged_keys(literal: Callable[[str], str] = cel) -> str:
+    """Keys of the labels that costs are charged by: ours, and those that the namespace's annotation names."""
+    return f"({_CHARGED} + {noted(words.OWN_LABELS, literal)}.split(','))"
+
+
 def charged(labels: str) -> str:
-    """Whether labels by which somebody is charged are the namespace's."""
-    return f"""{labels}.all(k, !(k in {_CHARGED})
+    """Whether the cost labels, by which tenants are charged, are the namespace's."""
+    return f"""{charged_keys()}.all(k, !(k in {labels})
         || (k in namespaceObject.metadata.labels && {labels}[k] == namespaceObject.metadata.labels[k]))"""
 
 
@@ -37,6 +43,14 @@ def may(leave_out: words.Allowance) -> str:
 HAS_TENANT = {"ns-02": f"{cel(words.TENANT)} in namespaceObject.metadata.labels"}
 
 
+class Spaces(Enum):
+    """Namespaces that a guard judges, beside the platform's, which none does."""
+
+    MANAGED = "all but the unmanaged"
+    ALL = "all"
+    UNMANAGED = "the unmanaged alone"
+
+
 @dataclass(frozen=True, slots=True)
 class Guard:
     """One policy and its binding, over one kind of object."""
@@ -45,15 +59,19 @@ class Guard:
     resources: Sequence[tuple[str, str, Sequence[str]]]
     """(API group, version, resources)."""
     rules: Mapping[str, str]
-    """Rule id -> CEL expression that must hold."""
+    """Rule id -> CEL expression that must be true."""
     variables: Mapping[str, str]
     conditions: Mapping[str, str]
     operations: Sequence[str] = ("CREATE", "UPDATE")
+    spaces: Spaces = Spaces.MANAGED
+    messages: Mapping[str, str] = field(default_factory=dict)
+    """Rule id -> CEL expression of what the refusal says, where the rule alone does not say what to change."""
 
 
-def noted(key: str) -> str:
-    """An annotation of the namespace; empty if it is not there."""
-    return f"namespaceObject.metadata.?annotations[?{cel(key)}].orValue('')"
+def noted(key: str, literal: Callable[[str], str] = cel) -> str:
+    """An annotation of the namespace; empty if it is not there. `literal` writes the key: CEL takes both quotes, and
+    a policy with the other ones is another policy."""
+    return f"namespaceObject.metadata.?annotations[?{literal(key)}].orValue('')"
 
 
 def listed(key: str) -> str:
@@ -61,15 +79,15 @@ def listed(key: str) -> str:
     return f"{noted(key)}.split(',').filter(x, x != '')"
 
 
-_KEPT = ("containers", "allowances", "allowedResources", "asked", "defaultLimits", "byController")
+_KEPT = ("containers", "allowances", "allowedResources", "asked", "defaultLimits", "byController", "minor", "unfit")
 """Variables of pods and their templates that rules share and that take longer to make than to keep."""
 
 
 def written_out(guard: Guard) -> Guard:
-    """The same guard, whose other variables stand where they are named.
+    """The same guard, with its other variables inlined.
 
     For what is made often: a variable costs the API server a program of its own at each admission, 3 kB and 7 µs, and
-    0.5 kB where nothing asks for it, which is more than a path or a look-up that stands twice.
+    0.5 kB where nothing asks for it, which is more than a path or a look-up that is written twice.
     """
     texts = {**guard.variables, **guard.rules}
     for name in guard.variables:
@@ -97,15 +115,15 @@ NO_NEW_FINALIZER = f"size({OWN_FINALIZERS}) == 0"
 
 
 def map_at(at: str, optional: Sequence[str]) -> str:
-    """A map that may not be there, nor what it stands in."""
+    """A map that may be absent, as may the objects around it."""
     there = " && ".join([*(f"has({part})" for part in optional), f"has({at})"])
     return f"({there} ? {at} : {{}})"
 
 
 def changed(*fields: str, also: str = "") -> dict[str, str]:
-    """Nothing is judged twice: a finalizer's removal or a status write passes, whatever the rules say now.
+    """Unchanged fields are not judged again: a finalizer's removal or a status write passes under any later rules.
 
-    `also` is what must hold beside for nothing to have changed.
+    `also` is a further condition for an object to count as unchanged.
     """
     pairs = [(f"object.{field}", f"oldObject.{field}") for field in fields]
     same = " && ".join(f"(has({n}) == has({o}) && (!has({n}) || {n} == {o}))" for n, o in pairs)

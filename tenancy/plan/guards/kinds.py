@@ -18,8 +18,10 @@ from tenancy.plan.guards.expressions import (
     may,
 )
 from tenancy.plan.guards.names import GATED
+from tenancy.plan.guards.pod_security import SECURED, security_message, security_variables
 from tenancy.plan.guards.pods import ASKED, LISTS, with_work
 from tenancy.plan.guards.queued import (
+    COUNTS,
     OWN,
     QUEUE_RULES,
     SUSPENSION,
@@ -29,12 +31,21 @@ from tenancy.plan.guards.queued import (
     queue_variables,
     suspension,
 )
+from tenancy.plan.guards.sizes import few_marks
 from tenancy.plan.guards.who import but_by_controllers, controllers, frameworks
-from tenancy.spec.environment import Environment
+from tenancy.schema.environment import Environment
 
 # Pod templates of a kind, as a list. A TrainJob has none: what it overrides of a runtime's is judged on its pods.
 _RAY = """([{0}.headGroupSpec.template]
     + (has({0}.workerGroupSpecs) ? {0}.workerGroupSpecs.map(w, w.template) : []))"""
+# Of a RayJob without a template for its submitter, and of each in SidecarMode, KubeRay makes the submitter's container
+# from the head's image, without a securityContext; Kueue writes the same when it starts the job (v0.19.2,
+# rayjob_controller.go, `getSubmitterTemplate`). It is judged as it will be.
+_MODE = "{0}.spec.?submissionMode.orValue('K8sJobMode')"
+_UNWRITTEN = f"""({_MODE} == 'SidecarMode'
+            || ({_MODE} == 'K8sJobMode' && !has({{0}}.spec.submitterPodTemplate)))"""
+_SUBMITTER = """[dyn({{'spec': {{'containers': [{{'name': dyn('ray-job-submitter'),
+                'image': {0}.spec.rayClusterSpec.headGroupSpec.template.spec.containers[0].image}}]}}}})]"""
 _TEMPLATES: Mapping[str, str] = {
     "JobSet": """(has({0}.spec.replicatedJobs)
         ? {0}.spec.replicatedJobs.map(j, j.template.spec.template) : [])""",
@@ -42,9 +53,42 @@ _TEMPLATES: Mapping[str, str] = {
         + (has({0}.spec.leaderWorkerTemplate.leaderTemplate) ? [{0}.spec.leaderWorkerTemplate.leaderTemplate] : []))""",
     "MPIJob": "{0}.spec.mpiReplicaSpecs.map(r, {0}.spec.mpiReplicaSpecs[r].template)",
     "RayCluster": _RAY.format("{0}.spec"),
-    "RayJob": f"""((has({{0}}.spec.rayClusterSpec) ? {_RAY.format("{0}.spec.rayClusterSpec")} : [])
+    "RayJob": f"""((has({{0}}.spec.rayClusterSpec) ? {_RAY.format("{0}.spec.rayClusterSpec")}
+            + ({_UNWRITTEN} ? {_SUBMITTER} : []) : [])
         + (has({{0}}.spec.submitterPodTemplate) ? [{{0}}.spec.submitterPodTemplate] : []))""",
 }
+
+_ADVICE = f"""(object.kind == 'RayJob' && {_UNWRITTEN.format("dyn(object)")}
+    ? 'submissionMode is HTTPMode, or K8sJobMode with a submitterPodTemplate that keeps to the level; ' : '')"""
+"""What to change of a RayJob whose submitter would be made without a securityContext."""
+
+
+def _no_more(at: str, named: str, count: str) -> str:
+    """Whether each of a list's parts was there before, under its name, with as many pods."""
+    now, before = (f"dyn({root}).{at}" for root in ("object", "oldObject"))
+    counts = [count.replace("p.", f"{part}.") for part in ("p", "q")]
+    return f"""(!has({now}) || {now}.all(p, has({before}) && {before}.exists(q,
+        q.{named} == p.{named} && {counts[0]} <= {counts[1]})))"""
+
+
+_WORKERS = "p.?replicas.orValue(0) * p.?numOfHosts.orValue(1)"
+_MPI = "dyn({0}).spec.mpiReplicaSpecs.?{1}.?replicas.orValue({2})"
+_NO_MORE: Mapping[str, str] = {
+    "JobSet": _no_more(
+        "spec.replicatedJobs", "name", "p.?replicas.orValue(1) * p.template.spec.?parallelism.orValue(1)"
+    ),
+    "MPIJob": " && ".join(
+        f"{_MPI.format('object', name, few)} <= {_MPI.format('oldObject', name, few)}"
+        for name, few in (("Launcher", 1), ("Worker", 0))
+    ),
+    "RayCluster": _no_more("spec.workerGroupSpecs", "groupName", _WORKERS),
+    "RayJob": f"""(!has(dyn(object).spec.rayClusterSpec)
+        || {_no_more("spec.rayClusterSpec.workerGroupSpecs", "groupName", _WORKERS)})""",
+    "TrainJob": """dyn(object).spec.?trainer.?numNodes.orValue(1)
+        <= dyn(oldObject).spec.?trainer.?numNodes.orValue(1)""",
+}
+"""Of each kind that the queue starts as a whole: whether it has no more pods than before."""
+
 _OF_POD = re.compile(r"variables\.(spec|podLabels|podAnnotations|newAnnotations|newFinalizers|containers|asked)\b")
 
 
@@ -62,7 +106,7 @@ def framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> G
         chosen = "[]"
         for framework in kinds:
             if text := _TEMPLATES.get(framework.kind):
-                # Nobody's schema: the guard reads what several kinds have in different places.
+                # Without a schema: the guard reads what several kinds have in different places.
                 chosen = f"object.kind == {cel(framework.kind)} ? {text.format(f'dyn({root})')} : {chosen}"
         return f"({chosen})"
 
@@ -81,17 +125,22 @@ def framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> G
         "asked": ASKED.format(containers=containers),
     }
 
-    def marks(root: str) -> str:
+    def jobs(root: str) -> str:
+        """A JobSet's jobs have metadata of their own around their pods'."""
+        at = f"dyn({root}).spec.replicatedJobs"
+        return f"object.kind == 'JobSet' && has({at}) ? {at}.map(j, j.template) : []"
+
+    def marks(root: str, *found: str) -> str:
         own = ", ".join(marks_of(f"{root}.metadata"))
-        # A JobSet's jobs have metadata of their own around their pods'.
-        jobs = f"(object.kind == 'JobSet' && has(dyn({root}).spec.replicatedJobs) ? dyn({root}).spec.replicatedJobs"
-        jobs += ".map(j, j.template) : [])"
         lists = " + ".join(
-            f"{found}.map(t, has(t.metadata) && has(t.metadata.{field}) ? t.metadata.{field} : {{}})"
+            f"variables.{name}.map(t, has(t.metadata) && has(t.metadata.{field}) ? t.metadata.{field} : {{}})"
             for field in ("labels", "annotations")
-            for found in (templates(root), jobs)
+            for name in found
         )
         return f"[{own}] + {lists}"
+
+    def gates(found: str) -> str:
+        return f"{found}.filter(t, has(t.spec.schedulingGates)).map(t, t.spec.schedulingGates.map(g, g.name))"
 
     def of_kind(values: Mapping[str, str], otherwise: str) -> str:
         chosen = otherwise
@@ -102,17 +151,22 @@ def framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> G
     variables = {
         **LISTS,
         "templates": templates("object"),
+        "jobs": jobs("object"),
+        "oldTemplates": f"request.operation == 'UPDATE' ? {templates('oldObject')} : []",
+        "oldJobs": f"request.operation == 'UPDATE' ? ({jobs('oldObject')}) : []",
         "pods": f"variables.templates.map(t, {{{', '.join(f'{cel(k)}: dyn({v})' for k, v in pods.items())}}})",
+        **security_variables(_for_each_pod),
         "placing": "true",
         "ownFinalizers": OWN_FINALIZERS,
         **queue_variables(environment, Work(OWN)),
-        "marks": marks("object"),
-        "oldMarks": f"request.operation == 'UPDATE' ? {marks('oldObject')} : []",
+        "marks": marks("object", "templates", "jobs"),
+        "oldMarks": f"request.operation == 'UPDATE' ? {marks('oldObject', 'oldTemplates', 'oldJobs')} : []",
         "ends": "object.kind != 'LeaderWorkerSet'",
         "given": of_kind({"LeaderWorkerSet": cel(GATED["leaderworkersets"])}, "{}"),
-        "gates": """variables.templates.filter(t, has(t.spec.schedulingGates))
-            .map(t, t.spec.schedulingGates.map(g, g.name))""",
+        "gates": gates("variables.templates"),
+        "oldGates": f"request.operation == 'UPDATE' ? {gates(templates('oldObject'))} : []",
         **suspension("spec.suspend", "spec.managedBy"),
+        "noMorePods": of_kind(_NO_MORE, "true"),
     }
     mpi = suspension("spec.runPolicy.suspend", "spec.runPolicy.managedBy")
     for name in ("suspended", "wasSuspended", "controllers"):
@@ -140,25 +194,31 @@ def framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> G
         ),
     }
     # A TrainJob has no template: its runtime's may ask for GPUs too.
-    each = {rule: _for_each_pod(text) for rule, text in {**pod_rules, **TEMPLATE_LIMITS}.items()}
+    each = {
+        rule: _for_each_pod(text) for rule, text in {**pod_rules, **few_marks(environment), **TEMPLATE_LIMITS}.items()
+    }
     bare = f"{may(Allowance.GPUS_FOR_ALL)} || variables.byController || {GRANTED}"
     each["gpu-10"] = f"({each['gpu-10']}) && (object.kind != 'TrainJob' || {bare})"
     # A list of gates for each template here.
-    gates = but_by_controllers({"kueue-03": "variables.gates.all(l, l.all(g, g in variables.usualGates))"})
+    gated = """variables.gates.all(l, l.all(g, g in variables.usualGates
+        || variables.oldGates.exists(o, g in o)))"""
     return Guard(
         "tenancy-frameworks",
         [(framework.group, framework.version, [framework.resource]) for framework in kinds],
         {
             **HAS_TENANT,
             **with_work(each),
+            **SECURED,
             **but_by_controllers(ray),
             **QUEUE_RULES,
-            **gates,
+            **but_by_controllers({"kueue-03": gated}),
             **SUSPENSION,
+            **COUNTS,
         },
         variables,
         {
             **changed("spec", *META, "metadata.ownerReferences", also=NO_NEW_FINALIZER),
             **controllers(environment.queued),
         },
+        messages=security_message(environment.platform.docs, _ADVICE),
     )

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from tenancy.catalog import vocabulary as words
 
 VOLUME_BINDER = "system:serviceaccount:kube-system:persistent-volume-binder"
+SYSTEM_USERS = ("system:apiserver", "system:kube-controller-manager", "system:kube-scheduler")
+"""Of the control plane, beside the service accounts of its namespaces."""
 NAMESPACE_CONTROLLERS = (
     "system:serviceaccount:kube-system:generic-garbage-collector",
     "system:serviceaccount:kube-system:namespace-controller",
@@ -14,13 +16,13 @@ NAMESPACE_CONTROLLERS = (
 JOB_CONTROLLERS = ("system:kube-controller-manager", "system:serviceaccount:kube-system:job-controller")
 """The second wherever controllers have accounts of their own, as on EKS."""
 JOB_FINALIZER = "batch.kubernetes.io/job-tracking"
-"""The job controller puts it on pods that it makes. Nobody takes it off pods of another controller, and no template
-needs it."""
+"""The job controller puts it on pods that it makes. No controller removes it from pods of another controller, and no
+template needs it."""
 
 CLAIM_CONTROLLERS = ("system:kube-controller-manager", "system:serviceaccount:kube-system:resource-claim-controller")
 """Who makes a pod's claims from their templates."""
 CLAIM_OF_POD = "resource.kubernetes.io/pod-claim-name"
-"""Annotation by which that controller knows again what it has made (KEP-3063)."""
+"""Annotation by which that controller recognizes its own claims (KEP-3063)."""
 
 KUEUE = f"system:serviceaccount:{words.QUEUE_NAMESPACE}:kueue-controller-manager"
 WORKLOAD_CONTROLLERS = (
@@ -33,10 +35,10 @@ WORKLOAD_CONTROLLERS = (
         )
     ),
 )
-"""Who makes objects of objects; what tenants write went through a guard as a template."""
+"""Controllers that make objects from objects; what tenants write was judged by a guard as a template."""
 
 AUTOSCALERS = ("system:kube-controller-manager", "system:serviceaccount:kube-system:horizontal-pod-autoscaler")
-"""Who scales for whoever made the autoscaler."""
+"""Controllers that scale on behalf of the autoscaler's author."""
 
 DOMAIN = "kueue.x-k8s.io/"
 QUEUE = DOMAIN + "queue-name"
@@ -66,15 +68,15 @@ WRITABLE = (
 """Labels and annotations of Kueue's that ask it for something and tell it nothing; the rest of v0.19.2 is refused:
 
 prebuilt-workload-name, multikueue-origin[-uid] (pkg/controller/constants, apis/kueue/v1beta2/multikueue_types.go)
-    runs under quota that other work was given, or is nobody's to count
+    runs under quota that was given to other work, or is not counted at all
 pod-group-name, -total-count, -fast-admission, -serving, role-hash, retriable-in-group, pod-group-pod-index[-label]
     (pkg/controller/jobs/pod/constants) pods of one `role-hash` are counted as if all were like the first: one that
-    asks for no GPU makes eight free. The queue believes a hash that is there, and nobody can see who wrote it. Groups
-    are made by Kueue itself, for StatefulSets and LeaderWorkerSets
+    asks for no GPU makes eight free. The queue trusts a hash that is present, and its author is unknown. Groups are
+    made by Kueue itself, for StatefulSets and LeaderWorkerSets
 managed, pod-suspending-parent, podset, cluster-queue-name, local-queue-name, workload, workload-slice-name,
 pod-index-offset, stopping, raycluster-* (pkg/constants, topology_types.go, jobs/job, jobs/raycluster/common.go)
     Kueue's own notes; without the first two it takes a pod for none of its own
-elastic-job (pkg/constants) work that grows while it runs; nobody has judged how it is counted
+elastic-job (pkg/constants) work that grows while it runs; how it is counted has not been reviewed
 safe-to-forcefully-delete, admission-gated-by (pkg/controller/constants), provreq.kueue.x-k8s.io/* (the autoscaler's)
 """
 GATED: Mapping[str, Mapping[str, str]] = {

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.sizes import MOST_GRACE
 from tenancy.catalog.vocabulary import Allowance
+from tenancy.plan.common.pools import NETWORK_LAYER
 from tenancy.plan.guards.expressions import (
     DEVICES,
     GRANTED,
     HAS_TENANT,
     META,
-    NO_NEW_FINALIZER,
     OF_TENANT,
     Guard,
+    Spaces,
     cel,
     changed,
     listed,
@@ -22,17 +24,14 @@ from tenancy.plan.guards.expressions import (
     unchanged,
 )
 from tenancy.plan.guards.names import AUTOSCALERS, NAMESPACE_CONTROLLERS, VOLUME_BINDER
-from tenancy.plan.guards.pods import LISTS, MOST_GRACE
+from tenancy.plan.guards.pods import LISTS
+from tenancy.plan.guards.sizes import of_tenants, people
+from tenancy.plan.guards.unmanaged import is_temporary
 from tenancy.plan.guards.who import frameworks, who
-from tenancy.plan.pools import NETWORK_LAYER
-from tenancy.spec.environment import Environment
+from tenancy.rules.values import HARMLESS_ANNOTATIONS, PUBLISHERS
+from tenancy.schema.environment import Environment
 
 DELETIONS = "tenancy-deletions"
-
-HARMLESS_ANNOTATIONS = ("app.kubernetes.io/", "kubectl.kubernetes.io/", "service.kubernetes.io/topology-mode")
-CONTROLLERS = ("kubernetes.io", "k8s.io", "k8s.aws", "amazonaws.com", "cilium.io", "io.cilium")
-"""Domains of controllers that publish a service, name it or open it to other clusters by its annotations; the last is
-how Cilium began its older names."""
 
 ON_NODES = ("system:nodes", f"system:serviceaccounts:{words.OPERATOR_NAMESPACE}")
 """Groups of kubelets, and of NVIDIA's operator: its feature discovery labels any node as the daemons there say, under
@@ -45,13 +44,18 @@ PLACE = "kubernetes.io/hostname"
 """The narrowest of the topology, and what keeps pods of two tenants apart. A kubelet that registers again writes it
 once more as it was."""
 
-_HARMLESS, _CONTROLLERS = cel(list(HARMLESS_ANNOTATIONS)), cel(list(CONTROLLERS))
+_HARMLESS, _CONTROLLERS = cel(list(HARMLESS_ANNOTATIONS)), cel(list(PUBLISHERS))
 
-# Of objects that are deleted. A pod's grace period may be that of the request, and a Job's pods may stay behind it.
+# Of objects that are deleted. A pod's grace period may be that of the request, and a Job's pods may outlive the Job.
 _DELETION_RULES: Mapping[str, str] = {
     "avail-01": f"""request.resource.resource != 'pods' || !has(request.options.gracePeriodSeconds)
         || request.options.gracePeriodSeconds <= {MOST_GRACE}""",
 }
+# What the API server forgets at once has given its quota and its share back while its containers still run.
+_AT_ONCE = """request.resource.resource != 'pods' || !has(request.options.gracePeriodSeconds)
+        || request.options.gracePeriodSeconds > 0
+        || !has(dyn(oldObject).spec.nodeName) || dyn(oldObject).spec.nodeName == ''
+        || (has(dyn(oldObject).status.phase) && dyn(oldObject).status.phase in ['Succeeded', 'Failed'])"""
 QUEUED_DELETIONS: Mapping[str, str] = {
     "kueue-25": """variables.byController || request.resource.resource == 'pods' || (
         (!has(request.options.propagationPolicy) || request.options.propagationPolicy != 'Orphan')
@@ -60,7 +64,12 @@ QUEUED_DELETIONS: Mapping[str, str] = {
             || has(request.options.orphanDependents)))""",  # of a Job without either, the API server leaves the pods
 }
 
-# Each name is looked up: a walk over the keys costs the API server the square of their number.
+# By now every service has an address. An address that a client chose has a field manager; one that the API server
+# chose has none.
+_GIVEN_ADDRESS = """object.spec.?clusterIP.orValue('None') == 'None'
+        || dyn(object).metadata.?managedFields.orValue([]).all(m, !m.?fieldsV1[?'f:spec'][?'f:clusterIP'].hasValue()
+            && !m.?fieldsV1[?'f:spec'][?'f:clusterIPs'].hasValue())"""
+# Each name is looked up: the expression does not iterate over what the requester wrote.
 _KEYS = f"!has(object.data) || {DEVICES}.all(d, !(d in object.data))"
 _OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 """Annotation that goes before `storageClassName`: what the volume binder reads first."""
@@ -89,11 +98,9 @@ def object_guards(environment: Environment) -> tuple[Guard, ...]:
             {
                 "id-01": f"""{platform} || !has(object.metadata.annotations)
         || !object.metadata.annotations.exists(k, k.startsWith('eks.amazonaws.com/'))""",
-                # A tenant that leaves loses its accounts first, and the rest waits for that.
-                "avail-03": NO_NEW_FINALIZER,
             },
             {},
-            changed("metadata.annotations", also=NO_NEW_FINALIZER),
+            changed("metadata.annotations"),
         ),
         Guard(
             "tenancy-services",
@@ -104,7 +111,8 @@ def object_guards(environment: Environment) -> tuple[Guard, ...]:
         && !has(object.spec.externalName)
         && (!has(object.metadata.annotations) || object.metadata.annotations.all(k,
             !k.contains('/') || {_HARMLESS}.exists(p, k.startsWith(p))
-            || !{_CONTROLLERS}.exists(d, k.split('/')[0].endsWith(d))))"""
+            || !{_CONTROLLERS}.exists(d, k.split('/')[0].endsWith(d))))""",
+                **of_tenants({"net-11": f"{platform} || request.operation != 'CREATE' || {_GIVEN_ADDRESS}"}),
             },
             {},
             changed("spec", "metadata.annotations"),
@@ -130,7 +138,7 @@ def object_guards(environment: Environment) -> tuple[Guard, ...]:
             "tenancy-budgets",
             [("policy", "v1", ["poddisruptionbudgets"])],
             {
-                # How many pods there are nobody knows here: any other number of them that stay may be all. Without
+                # The number of pods is unknown here: any other number of pods to keep may be all of them. Without
                 # any number it is one.
                 "avail-02": """(has(object.spec.maxUnavailable)
             ? int(string(object.spec.maxUnavailable).replace('%', '')) > 0 : has(object.spec.minAvailable))
@@ -143,8 +151,9 @@ def object_guards(environment: Environment) -> tuple[Guard, ...]:
             "tenancy-namespaces",
             [("", "v1", ["namespaces", "namespaces/status", "namespaces/finalize"])],
             {"ns-01": f"{platform} || (variables.labelsKept && variables.annotationsKept)"},
-            _namespace_variables(),
+            _namespace_variables(environment),
             changed(*META),
+            spaces=Spaces.ALL,
         ),
         Guard(
             "tenancy-removals",
@@ -153,12 +162,14 @@ def object_guards(environment: Environment) -> tuple[Guard, ...]:
             {},
             {"tenants": f"has(oldObject.metadata.labels) && {cel(words.TENANT)} in oldObject.metadata.labels"},
             operations=("DELETE",),
+            spaces=Spaces.ALL,
         ),
     )
 
 
 def scale_guard(environment: Environment) -> Guard:
-    """Who may not make work with GPUs makes no more of what others made: no request to scale says what is scaled."""
+    """Refuses to scale up work with GPUs without the right to create it. A scale request does not say what it scales,
+    so the rule applies to all work."""
     others = [(f.group, f.version, [f"{f.resource}/scale"]) for f in frameworks(environment)]
     # No replicas are no field.
     now, before = (f"dyn({root}).?spec.?replicas.orValue(0)" for root in ("object", "oldObject"))
@@ -185,7 +196,7 @@ def _same_old_class() -> str:
 
 
 def deletion_guard(environment: Environment) -> Guard:
-    """How work ends. Whoever deletes it chooses how long its pods live on, and whether they go with it."""
+    """How work ends. The author of a delete request chooses the pods' grace period, and whether they are deleted."""
     queued = environment.queued
     kinds = [("", "v1", ["pods"])]
     if queued:
@@ -194,7 +205,11 @@ def deletion_guard(environment: Environment) -> Guard:
     return Guard(
         DELETIONS,
         kinds,
-        {**_DELETION_RULES, **(QUEUED_DELETIONS if queued else {})},
+        {
+            **_DELETION_RULES,
+            **of_tenants({"avail-06": f"!({people(environment)['people']}) || {_AT_ONCE}"}),
+            **(QUEUED_DELETIONS if queued else {}),
+        },
         {"byController": who(environment)["byController"]} if queued else {},
         {},
         operations=("DELETE",),
@@ -202,9 +217,9 @@ def deletion_guard(environment: Environment) -> Guard:
 
 
 def node_guard() -> Guard:
-    """Whoever takes a node over has its kubelet's rights, and those of the pods on it.
+    """Limits what a compromised node can write: it has its kubelet's rights, and those of the pods on it.
 
-    A kubelet makes its Node with whatever labels it is started with, and cannot take the object away to make it anew.
+    A kubelet makes its Node with any labels that it is started with, and cannot delete the object to make it anew.
     """
     key = cel(NODE_OF_TOKEN)
     extra = f"request.userInfo.extra[{key}]"
@@ -222,11 +237,12 @@ def node_guard() -> Guard:
     || (has(request.userInfo.extra) && {key} in request.userInfo.extra && object.metadata.name in {extra})""",
         },
         operations=("UPDATE",),
+        spaces=Spaces.ALL,
     )
 
 
 def _network_guard(environment: Environment) -> Guard:
-    """NetworkPolicies add up: one of a tenant's own opens what its file opens, and the platform's stand."""
+    """NetworkPolicies add up: one of a tenant's own may open only what its file opens, and the platform's stay."""
     platform = f"{cel(environment.platform.group)} in request.userInfo.groups"
     ours = f"has({{0}}.metadata.labels) && {cel(words.ENVIRONMENT)} in {{0}}.metadata.labels"
     name, tenant = cel(words.SPACE_NAME), cel(words.TENANT)
@@ -259,7 +275,7 @@ def _network_guard(environment: Environment) -> Guard:
         || ({narrow("ingress", "from", "allowedIngress")} && {narrow("egress", "to", "allowedEgress")})""",
         },
         {
-            # Whatever of it changes: with an owner of a tenant's, the garbage collector would take it away.
+            # Any change of it: with an owner reference to a tenant's object, the garbage collector would delete it.
             "ours": f"""(object != null && {ours.format("object")})
     || (oldObject != null && {ours.format("oldObject")})""",
             "allowedEgress": listed(words.ALLOWED_EGRESS),
@@ -271,7 +287,7 @@ def _network_guard(environment: Environment) -> Guard:
 
 
 def queue_guard() -> Guard:
-    """Whoever makes a queue, it leads to the tenant's own share."""
+    """A LocalQueue leads to the tenant's own share, for any author."""
     return Guard(
         "tenancy-queues",
         [("kueue.x-k8s.io", "v1beta2", ["localqueues"])],
@@ -281,17 +297,24 @@ def queue_guard() -> Guard:
         },
         {},
         changed("spec"),
+        spaces=Spaces.ALL,
     )
 
 
-def _namespace_variables() -> dict[str, str]:
+def _namespace_variables(environment: Environment) -> dict[str, str]:
     def either(root: str, field: str) -> str:
         null = "" if root == "object" else f"{root} != null && "
         return f"{null}has({root}.metadata.{field}) ? {root}.metadata.{field} : {{}}"
 
     ours = f"k.startsWith({cel(words.PREFIX)})"
+    pod_security = "k.startsWith('pod-security.kubernetes.io/')"
+    if environment.platform.unmanaged or environment.platform.temporary_namespaces:
+        # Their own owners choose it; a conformance suite labels each namespace that it makes.
+        name = "object.metadata.name"
+        outside = f"{name} in {cel(list(environment.platform.unmanaged))} || {is_temporary(environment, name)}"
+        pod_security = f"({pod_security} && !({outside}))"
     protected = (
-        f"({ours} || k.startsWith('pod-security.kubernetes.io/') || k.startsWith('kueue.x-k8s.io/')"
+        f"({ours} || {pod_security} || k.startsWith('kueue.x-k8s.io/')"
         " || k in ['resource.kubernetes.io/admin-access', 'resource.k8s.io/admin-access']"
         f" || k in {cel([words.MANAGED_BY, *words.COST_LABELS])})"
     )

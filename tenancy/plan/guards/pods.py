@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tenancy.catalog import gpus
+from tenancy.catalog import gpus, sizes
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.sizes import MOST_GRACE
 from tenancy.catalog.vocabulary import Allowance
 from tenancy.plan.guards.expressions import (
     DEVICES,
@@ -41,10 +42,8 @@ RUNTIME_DOMAINS = ("containerd.io", "cri-o.io", "crio.io", "noderesource.dev", "
 SANDBOX_PREFIXES = ("dev.gvisor.", "io.cilium.", "io.katacontainers.", "io.kubernetes.cri-o.", "io.kubernetes.cri.")
 
 STEADFAST = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true", "karpenter.sh/do-not-disrupt": "false"}
-"""What autoscalers ask before they take a node, and the one answer that holds none (Karpenter takes durations too)."""
-
-MOST_GRACE = 600
-"""Seconds that a pod may take to end."""
+"""Annotations that autoscalers read before they remove a node, and the one value that does not block the removal
+(Karpenter takes durations too)."""
 
 AUDIENCES = ("", "pods.eks.amazonaws.com", "sts.amazonaws.com")
 """Of tokens: the API server, and those that EKS' own webhook mounts (aws/amazon-eks-pod-identity-webhook)."""
@@ -67,7 +66,7 @@ ASKED = """variables.allowedResources.filter(r, {containers}.exists(c, has(c.res
 _ACCOUNT = """(has(variables.spec.serviceAccountName) && variables.spec.serviceAccountName != ''
         ? variables.spec.serviceAccountName : 'default')"""
 
-# The last part holds the tag: a registry's port is in the first.
+# The last part contains the tag: a registry's port is in the first.
 _IMAGE = f"""({{0}}.contains('@') ? {{0}}.matches({cel(IMAGE_DIGEST).replace("{", "{{").replace("}", "}}")})
         : {may(Allowance.IMAGE_TAGS)} && {{0}}.matches(':[^/]+$') && !{{0}}.endsWith(':latest'))"""
 _PLACED = f"(variables.allowedRegistries.exists(p, {{0}}.startsWith(p)) && !{{0}}.matches({cel(IMAGE_ASTRAY)}))"
@@ -81,11 +80,35 @@ _APART = f"""(x.topologyKey == 'kubernetes.io/hostname' && has(x.labelSelector)
         && has(x.namespaceSelector) && !has(x.namespaceSelector.matchLabels)
         && has(x.namespaceSelector.matchExpressions) && size(x.namespaceSelector.matchExpressions) == 2
         && {_OTHERS})"""
-"""Whether a term `x` keeps off the nodes of every other tenant's pods, and of nobody else's."""
+"""Whether a term `x` keeps a pod off nodes with pods of other tenants, and off no other nodes."""
+
+
+def _short(probe: str) -> str:
+    at = f"c.{probe}.terminationGracePeriodSeconds"
+    return f"(!has(c.{probe}) || !has({at}) || {at} <= {MOST_GRACE})"
+
+
+def _terms(kind: str, field: str) -> str:
+    """Terms of a pod's affinity of a kind; none if there are none."""
+    at = f"variables.spec.affinity.{kind}"
+    return f"(has({at}) && has({at}.{field}) ? {at}.{field} : [])"
+
+
+_REQUIRED, _PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
+_AFFINITIES = ("podAffinity", "podAntiAffinity")
+_AT_HOME = """(has(x.podAffinityTerm) && !has(x.podAffinityTerm.namespaceSelector)
+            && (!has(x.podAffinityTerm.namespaces) || size(x.podAffinityTerm.namespaces) == 0))"""
+# The node of a pod reveals which pods it preferred or avoided. For pods that controllers make, the template was judged.
+_PREFERS = " && ".join(f"{_terms(kind, _PREFERRED)}.all(x, {_AT_HOME})" for kind in _AFFINITIES)
+_FEW_TERMS = " && ".join(
+    f"size({_terms(kind, field)}) <= {sizes.AFFINITY_TERMS}"
+    for kind in _AFFINITIES
+    for field in (_REQUIRED, _PREFERRED)
+)
 
 
 def _asks_for_gpus(passes: str) -> str:
-    """Whether a pod asks for no GPU, or somebody made it who may; `passes`: whatever it asks for."""
+    """Whether a pod asks for no GPU, or its author may ask for GPUs; `passes`: true for any request."""
     return f"""{passes} || {may(Allowance.GPUS_FOR_ALL)} || variables.byController
         || !(size(variables.asked) > 0
             || (has(variables.spec.resourceClaims) && size(variables.spec.resourceClaims) > 0))
@@ -130,7 +153,10 @@ POD_RULES: Mapping[str, str] = {
         && (!has(variables.spec.affinity.podAffinity)
             || !has(variables.spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution)
             || variables.spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution.all(x,
-                !has(x.namespaceSelector) && (!has(x.namespaces) || size(x.namespaces) == 0))))""",
+                !has(x.namespaceSelector) && (!has(x.namespaces) || size(x.namespaces) == 0)))
+        && (!variables.placing || variables.byController || ({_PREFERS})))""",
+    "sched-09": f"""!variables.placing || variables.byController || !has(variables.spec.affinity)
+        || ({_FEW_TERMS})""",
     "sched-08": f"""!variables.placing || {may(Allowance.BESIDE_OTHERS)} || (has(variables.spec.affinity)
         && has(variables.spec.affinity.podAntiAffinity)
         && has(variables.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution)
@@ -150,9 +176,14 @@ POD_RULES: Mapping[str, str] = {
         && has(c.securityContext.readOnlyRootFilesystem) && c.securityContext.readOnlyRootFilesystem)""",
     "quota-03": "!has(variables.spec.resources)",
     "stor-04": "!has(variables.spec.volumes) || variables.spec.volumes.all(v, !has(v.csi))",
-    "avail-01": f"""!has(variables.spec.terminationGracePeriodSeconds)
-        || variables.spec.terminationGracePeriodSeconds <= {MOST_GRACE}""",
+    # A probe that fails ends its container with a grace period of its own, and a deletion waits for that.
+    "avail-01": f"""(!has(variables.spec.terminationGracePeriodSeconds)
+            || variables.spec.terminationGracePeriodSeconds <= {MOST_GRACE})
+        && variables.containers.all(c, {_short("livenessProbe")} && {_short("startupProbe")})""",
     "avail-03": "size(variables.newFinalizers) == 0",
+    # With a grace period of zero a deletion leaves nothing for the kubelet to end: quota and queue are free at once.
+    "avail-06": """!variables.placing || variables.byController || !has(variables.spec.terminationGracePeriodSeconds)
+        || variables.spec.terminationGracePeriodSeconds > 0""",
     "avail-04": f"""{cel(STEADFAST)}.all(k, !(k in variables.podAnnotations)
         || variables.podAnnotations[k] == {cel(STEADFAST)}[k])""",
     "id-03": f"""!has(variables.spec.volumes) || variables.spec.volumes.all(v,
@@ -164,14 +195,19 @@ POD_RULES: Mapping[str, str] = {
     "id-07": f"""!variables.placing || ({_ACCOUNT} in variables.allowedAccounts
         && (!has(variables.spec.serviceAccount) || variables.spec.serviceAccount == ''
             || variables.spec.serviceAccount == {_ACCOUNT}))""",
-    # A pod that nobody told not to has the token among its volumes by now.
-    "id-08": f"""!variables.placing || {_ACCOUNT} in variables.tokenAccounts || (
+    # A pod that does not opt out has the token among its volumes by now.
+    # A certificate of one of Kubernetes' own signers is a token that lives for weeks; no account is given one.
+    "id-08": f"""(!variables.placing || {_ACCOUNT} in variables.tokenAccounts || (
         (!has(variables.spec.automountServiceAccountToken) || !variables.spec.automountServiceAccountToken)
         && (!has(variables.spec.volumes) || variables.spec.volumes.all(v,
             !has(v.projected) || !has(v.projected.sources) || v.projected.sources.all(s,
                 !has(s.serviceAccountToken)
-                || (has(s.serviceAccountToken.audience) && s.serviceAccountToken.audience != '')))))""",
-    # Of what controllers make the template was judged, and its maker asked.
+                || (has(s.serviceAccountToken.audience) && s.serviceAccountToken.audience != ''))))))
+        && (!variables.placing || !has(variables.spec.volumes) || variables.spec.volumes.all(v,
+            !has(v.projected) || !has(v.projected.sources) || v.projected.sources.all(s,
+                !has(s.podCertificate) || (has(s.podCertificate.signerName)
+                    && !s.podCertificate.signerName.startsWith('kubernetes.io/')))))""",
+    # For pods that controllers make, the template was judged, and its author's right was checked.
     "gpu-10": _asks_for_gpus("!variables.placing"),
     "net-07": f"""variables.newAnnotations.all(k,
         !{cel(list(SANDBOX_PREFIXES))}.exists(p, k.startsWith(p))
@@ -180,8 +216,8 @@ POD_RULES: Mapping[str, str] = {
 }
 
 # Where devices are claimed. What a claim may hold is judged on the claim (gpu-08), so a pod may name any of its
-# namespace; a third way to name one is refused until somebody has judged it. Nobody adds a toleration to a pod with
-# a claim, so it brings the GPU nodes' own: gpu-08 lets no claim be empty.
+# namespace; a third way to name one is refused until it has been reviewed. No admission plugin adds a toleration to a
+# pod with a claim, so the pod has to name that of the GPU nodes itself: gpu-08 lets no claim be empty.
 BY_CLAIM: Mapping[str, str] = {
     "gpu-07": """!has(variables.spec.resourceClaims) || variables.spec.resourceClaims.all(c,
         has(c.resourceClaimName) || has(c.resourceClaimTemplateName))""",
@@ -204,15 +240,15 @@ _SAME_PROGRAMS = " && ".join(
     for field in ("initContainers", "ephemeralContainers")
 )
 STANDING_PODS: Mapping[str, str] = {
-    # Whoever changes what runs in a pod runs it on the GPUs of whoever made the pod.
+    # A request that changes what runs in a pod uses the GPUs of the pod's author.
     "gpu-10": _asks_for_gpus(
         f"(!variables.placing && object.spec.containers == oldObject.spec.containers && {_SAME_PROGRAMS})"
     )
 }
 
-# What a pod has already is judged no more: a network's agent has written there how the pod is connected, and whoever
-# takes one finalizer off leaves the others. Agents of the system write onto pods that stand; those that its controllers
-# create hold what a tenant's template says.
+# What a pod has already is not judged again: a network agent has written there how the pod is connected, and a request
+# that removes one finalizer leaves the others. Agents of the system write onto pods that exist; pods that its
+# controllers create have what a tenant's template says.
 _OF_SYSTEM = """('system:serviceaccounts:kube-system' in request.userInfo.groups
     || request.userInfo.username.startsWith('eks:'))"""
 _NEW_ANNOTATIONS = f"""variables.podAnnotations.filter(k, request.operation == 'CREATE' || (!{_OF_SYSTEM}
@@ -236,7 +272,7 @@ def with_work(rules: Mapping[str, str]) -> dict[str, str]:
 
 
 def pod_variables(spec: str, metadata: str, placing: str, queued: bool = False) -> dict[str, str]:
-    """`spec` and `metadata` yield the pod's; `placing` holds while the scheduler has not seen it."""
+    """`spec` and `metadata` yield the pod's; `placing` is true while the scheduler has not seen it."""
 
     def either(field: str) -> str:
         return f"has({metadata}.{field}) ? {metadata}.{field} : {{}}"

@@ -12,14 +12,13 @@ from tenancy.plan.guards.names import (
     HELD,
     MANAGED,
     OWN_CONTROLLERS,
-    PLACED,
     QUEUE,
     RUN_TIME,
     URGENCY,
     WRITABLE,
 )
 from tenancy.plan.guards.who import but_by_controllers, who
-from tenancy.spec.environment import Environment
+from tenancy.schema.environment import Environment
 
 # Rules on everything that queues, over what `queue_variables` yields.
 QUEUE_RULES: Mapping[str, str] = but_by_controllers(
@@ -27,7 +26,7 @@ QUEUE_RULES: Mapping[str, str] = but_by_controllers(
         "kueue-01": f"""(!variables.queues || variables.owned || {cel(QUEUE)} in variables.workLabels)
         && variables.marks.all(m, !({cel(QUEUE)} in m) || m[{cel(QUEUE)}] in variables.allowedQueues)""",
         "kueue-02": "size(variables.newOwners) == 0 && size(variables.lostOwners) == 0",
-        "kueue-03": "variables.gates.all(g, g in variables.usualGates)",
+        "kueue-03": "variables.gates.all(g, g in variables.usualGates || g in variables.oldGates)",
         "kueue-06": f"""variables.marks.all(m, !({cel(URGENCY)} in m)
             || m[{cel(URGENCY)}] in variables.allowedPriorities)""",
         "kueue-08": f"""variables.marks.all(m, m.all(k, !k.contains({cel(DOMAIN)}) || k in {cel(list(WRITABLE))}
@@ -43,22 +42,22 @@ QUEUE_RULES: Mapping[str, str] = but_by_controllers(
 )
 QUEUED_PODS: Mapping[str, str] = {
     **QUEUE_RULES,
-    # By its labels a controller knows its pods, and lets go of one that lacks them: it would run on, counted by nobody.
-    # A pod that is queued by itself is counted whoever owns it.
+    # A controller knows its pods by their labels, and releases one that lacks them: it would run on without being
+    # counted. A pod that is queued by itself is counted with any owner.
     "kueue-02": f"""({QUEUE_RULES["kueue-02"]}) && (variables.byController || !variables.owned
         || request.operation != 'UPDATE' || !has(oldObject.metadata.labels)
         || {cel(MANAGED)} in oldObject.metadata.labels
         || oldObject.metadata.labels.all(k, k in variables.podLabels
             && variables.podLabels[k] == oldObject.metadata.labels[k]))""",
-    # What the queue marks stays where it stands: of a pod whose label became an annotation Kueue knows nothing.
+    # The queue's marks stay labels or annotations, as they are: Kueue ignores a pod whose label became an annotation.
     "kueue-08": f"""({QUEUE_RULES["kueue-08"]}) && (variables.byController || request.operation != 'UPDATE' || (
         (!has(oldObject.metadata.labels) || oldObject.metadata.labels.all(k,
             !k.contains({cel(DOMAIN)}) || k in {cel(list(WRITABLE))} || k in variables.podLabels))
         && (!has(oldObject.metadata.annotations) || oldObject.metadata.annotations.all(k,
             !k.contains({cel(DOMAIN)}) || k in {cel(list(WRITABLE))} || k in variables.podAnnotations))))""",
-    # Nobody puts a gate on a pod that is there, and whoever took the queue's off would start past it. Kueue does so
-    # itself: it lets go of every pod of a StatefulSet's former revision, admitted or not (pkg/util/statefulset), and a
-    # rollout that never ends would run on any share. What it counted it gives a note.
+    # No gate can be added to a pod that exists, and a pod without the queue's gate would start outside the queue. Kueue
+    # itself does so: it ungates every pod of a StatefulSet's former revision, admitted or not (pkg/util/statefulset),
+    # and a rollout that never ends would exceed any share. What it counted it labels.
     "kueue-03": f"""({QUEUE_RULES["kueue-03"]})
         && (request.operation != 'UPDATE' || !has(oldObject.spec.schedulingGates)
             || oldObject.spec.schedulingGates.all(g,
@@ -71,7 +70,7 @@ QUEUED_PODS: Mapping[str, str] = {
     # A Deployment's and a StatefulSet's pods wait each by itself, those of other work with it.
     "kueue-09": f"""request.operation != 'CREATE' || variables.byRunner || {cel(HELD)} in variables.gates""",
 }
-# Kueue reads a template before anybody has filled in what its pods will get.
+# Kueue reads a template before the defaults of its pods are filled in.
 TEMPLATE_LIMITS: Mapping[str, str] = but_by_controllers(
     {
         "quota-04": """variables.containers.all(c, !has(c.resources) || !has(c.resources.requests)
@@ -80,6 +79,12 @@ TEMPLATE_LIMITS: Mapping[str, str] = but_by_controllers(
             || !quantity(string(c.resources.requests[d.split('=')[0]])).isGreaterThan(quantity(d.split('=')[1]))))"""
     }
 )
+# What a job's count was is what the queue has counted: a higher one makes pods that run until the queue has stopped the
+# job, and then for their grace period. The queue itself starts fewer at first where that was asked for.
+COUNTS: Mapping[str, str] = {
+    "kueue-27": """variables.byRunner || request.operation != 'UPDATE' || variables.suspended
+        || variables.noMorePods"""
+}
 SUSPENSION: Mapping[str, str] = {
     "kueue-04": f"""variables.byRunner || (
         variables.controllers.all(c, c in {cel(list(OWN_CONTROLLERS))})
@@ -108,7 +113,8 @@ class Work:
     ends: str = "true"
     """Whether the queue keeps its run time."""
     given: str = "{}"
-    usual: tuple[str, ...] = (PLACED,)
+    usual: tuple[str, ...] = ()
+    """Gates of pods that may be there when the work is made: those that the queue's own webhook adds."""
 
 
 def queue_variables(environment: Environment, of: Work) -> dict[str, str]:
@@ -122,7 +128,10 @@ def queue_variables(environment: Environment, of: Work) -> dict[str, str]:
             [*marks_of(of.work.format(root), optional(root)), *(marks_of(pods, [pods]) if of.template else [])]
         )
 
-    spec = f"{of.template.format('object')}.spec" if of.template else "object.spec"
+    def gates(root: str) -> str:
+        spec = f"{of.template.format(root)}.spec" if of.template else f"{root}.spec"
+        return f"has({spec}.schedulingGates) ? {spec}.schedulingGates.map(g, g.name) : []"
+
     return {
         **who(environment),
         "workLabels": map_at(f"{of.work.format('object')}.labels", optional("object")),
@@ -131,7 +140,9 @@ def queue_variables(environment: Environment, of: Work) -> dict[str, str]:
         "queues": of.queues,
         "ends": of.ends,
         "given": of.given,
-        "gates": f"has({spec}.schedulingGates) ? {spec}.schedulingGates.map(g, g.name) : []",
+        "gates": gates("object"),
+        # Work that was started carries the queue's own gate; a change of the work keeps it.
+        "oldGates": f"request.operation == 'UPDATE' ? ({gates('oldObject')}) : []",
         "usualGates": cel(list(of.usual)),
     }
 

@@ -8,7 +8,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS, Framework
 from tenancy.plan.guards.expressions import cel, listed, noted
 from tenancy.plan.guards.names import JOB_CONTROLLERS, KUEUE, WORKLOAD_CONTROLLERS
-from tenancy.spec.environment import Environment
+from tenancy.schema.environment import Environment
 
 
 def but_by_controllers(rules: Mapping[str, str]) -> dict[str, str]:
@@ -43,7 +43,7 @@ def who(environment: Environment) -> dict[str, str]:
 
 CONTROLS = "has(o.controller) && o.controller"
 _OF_CRONJOB = "o.kind == 'CronJob' && o.apiVersion == 'batch/v1'"
-"""A CronJob is no work: its Jobs are queued like those that somebody makes, `kubectl create job --from` among them."""
+"""A CronJob is no work: its Jobs are queued like any other Job, such as one of `kubectl create job --from`."""
 
 
 def _owned(root: str) -> str:

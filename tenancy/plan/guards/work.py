@@ -17,8 +17,10 @@ from tenancy.plan.guards.expressions import (
 )
 from tenancy.plan.guards.kinds import framework_guard
 from tenancy.plan.guards.names import GATED, HELD, PLACED
+from tenancy.plan.guards.pod_security import SECURED, security_message, security_variables
 from tenancy.plan.guards.pods import BY_CLAIM, POD_RULES, STANDING_PODS, SYNCED, pod_variables, with_work
 from tenancy.plan.guards.queued import (
+    COUNTS,
     OWN,
     QUEUE_RULES,
     QUEUED_PODS,
@@ -28,8 +30,11 @@ from tenancy.plan.guards.queued import (
     queue_variables,
     suspension,
 )
+from tenancy.plan.guards.sizes import few_marks
 from tenancy.plan.guards.who import controllers, frameworks, who
-from tenancy.spec.environment import Environment
+from tenancy.schema.environment import Environment
+
+_PARALLEL = "dyn({0}).spec.?parallelism.orValue(1)"
 
 
 def work_guards(environment: Environment) -> tuple[Guard, ...]:
@@ -60,7 +65,7 @@ def work_guards(environment: Environment) -> tuple[Guard, ...]:
     )
     is_job = "request.resource.resource == 'jobs'"
     on_templates = of_queue(
-        {**QUEUE_RULES, **TEMPLATE_LIMITS, **SUSPENSION},
+        {**QUEUE_RULES, **TEMPLATE_LIMITS, **SUSPENSION, **COUNTS},
         Work(
             *(OWN, "{0}.spec.template"),
             queues=by_hand,
@@ -68,6 +73,8 @@ def work_guards(environment: Environment) -> tuple[Guard, ...]:
             given=by_resource({kind: GATED[kind] for kind in ("deployments", "statefulsets")}),
         ),
         **{k: f"{is_job} && ({untyped(v)})" for k, v in suspension("spec.suspend", "").items() if k != "controllers"},
+        # Other kinds' pods wait each by itself.
+        noMorePods=f"!({is_job}) || {_PARALLEL.format('object')} <= {_PARALLEL.format('oldObject')}",
         controllers=f"{is_job} && has(dyn(object).spec.managedBy) ? [dyn(object).spec.managedBy] : []",
     )
     on_cronjobs = of_queue(
@@ -99,29 +106,33 @@ def work_guards(environment: Environment) -> tuple[Guard, ...]:
             Guard(
                 "tenancy-templates",
                 [*templates, ("", "v1", ["replicationcontrollers"])],
-                {**HAS_TENANT, **with_work(pod_rules), **on_templates[0]},
+                {**HAS_TENANT, **with_work(pod_rules), **few_marks(environment), **SECURED, **on_templates[0]},
                 {
                     **pod_variables("object.spec.template.spec", "object.spec.template.metadata", "true"),
+                    **security_variables(),
                     **makers,
                     **on_templates[1],
                 },
                 {**changed(*seen, also=NO_NEW_FINALIZER), **controllers(queued)},
+                messages=security_message(environment.platform.docs),
             )
         ),
         Guard(
             "tenancy-cronjobs",
             [("batch", "v1", ["cronjobs"])],
-            {**HAS_TENANT, **with_work(pod_rules), **on_cronjobs[0]},
+            {**HAS_TENANT, **with_work(pod_rules), **few_marks(environment), **SECURED, **on_cronjobs[0]},
             {
                 **pod_variables(
                     "object.spec.jobTemplate.spec.template.spec",
                     "object.spec.jobTemplate.spec.template.metadata",
                     "true",
                 ),
+                **security_variables(),
                 **makers,
                 **on_cronjobs[1],
             },
             changed(*seen, also=NO_NEW_FINALIZER),
+            messages=security_message(environment.platform.docs),
         ),
         *((framework_guard(environment, pod_rules),) if frameworks(environment) else ()),
     )

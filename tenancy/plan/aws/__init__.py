@@ -1,0 +1,1 @@
+"""What AWS is asked for: the cluster, nodes, identities, data, policies, prices."""

@@ -1,0 +1,60 @@
+"""IAM documents as data, and the ARNs in them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tenancy.schema.environment import Environment
+
+Document = dict[str, Any]
+"""An IAM policy, or a part of one."""
+
+
+def partition(region: str) -> str:
+    """The part of AWS that a region lies in; the second word of every ARN."""
+    if region.startswith("cn-"):
+        return "aws-cn"
+    return "aws-us-gov" if region.startswith("us-gov-") else "aws"
+
+
+def suffix(environment: Environment) -> str:
+    """How the host names of services end."""
+    return "amazonaws.com.cn" if partition(environment.aws.region) == "aws-cn" else "amazonaws.com"
+
+
+def arn(
+    environment: Environment, service: str, resource: str, *, region: str | None = None, account: str | None = None
+) -> str:
+    """ARN of the environment's region and account, but for what is given."""
+    aws = environment.aws
+    where = aws.region if region is None else region
+    whose = aws.account if account is None else account
+    return f"arn:{partition(aws.region)}:{service}:{where}:{whose}:{resource}"
+
+
+def document(*statements: Document) -> Document:
+    return {"Version": "2012-10-17", "Statement": list(statements)}
+
+
+def allow(sid: str, actions: list[str], resource: str | list[str], condition: Document | None = None) -> Document:
+    statement = {"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": resource}
+    return {**statement, "Condition": condition} if condition else statement
+
+
+def deny(
+    sid: str,
+    actions: list[str],
+    resource: str | list[str],
+    condition: Document | None = None,
+    *,
+    principal: Document | str | None = None,
+) -> Document:
+    statement = {"Sid": sid, "Effect": "Deny", "Action": actions, "Resource": resource}
+    who = {"Principal": principal} if principal else {}
+    return {**statement, **who, **({"Condition": condition} if condition else {})}
+
+
+def length(made: Document) -> int:
+    """Characters that IAM and S3 count: white space is not among them."""
+    return len(json.dumps(made, separators=(",", ":")))

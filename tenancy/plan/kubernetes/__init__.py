@@ -1,0 +1,1 @@
+"""A tenant's namespaces and what isolates them, and what is cluster-wide on the API server."""

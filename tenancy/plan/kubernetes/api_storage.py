@@ -1,0 +1,56 @@
+"""What tenants may store in the API server, and what Kueue keeps of it in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tenancy.schema.environment import Environment
+from tenancy.schema.tenant import Tenant
+from tenancy.validation import stored
+
+
+@dataclass(frozen=True, slots=True)
+class TenantStorage:
+    """The maximum that one tenant's quotas let it store."""
+
+    tenant: str
+    objects: int
+    stored: int
+    """Bytes of the API server's store, without former revisions."""
+    cached: int
+    """Bytes of Kueue's heap."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiStorage:
+    """What tenants' object quotas come to, in bytes."""
+
+    store: int
+    budget: int
+    """Of the store, for all tenants together."""
+    overcommit: int
+    stored: int
+    kueue: int
+    """Memory of Kueue; 0 where the environment has no queue."""
+    tenants: tuple[TenantStorage, ...]
+
+
+def api_storage(environment: Environment, tenants: Sequence[Tenant]) -> ApiStorage:
+    each = tuple(
+        TenantStorage(
+            tenant.tenant,
+            stored.objects(environment, tenant),
+            stored.stored_bytes(environment, tenant),
+            stored.cached_bytes(environment, tenant),
+        )
+        for tenant in tenants
+    )
+    return ApiStorage(
+        store=stored.STORE_BYTES,
+        budget=stored.store_budget(),
+        overcommit=environment.cluster.object_overcommit,
+        stored=sum(one.stored for one in each),
+        kueue=stored.kueue_memory(environment, tenants) if environment.queued else 0,
+        tenants=each,
+    )

@@ -1,0 +1,1 @@
+"""Kueue: shares, its objects and its configuration, and what the pools can hold."""
