@@ -1,7 +1,8 @@
-"""The Pulumi program: read the stack's config, load, plan, look at the cluster, build."""
+"""The Pulumi program: read the stack's config, load the files, make the plan, check the cluster, create resources."""
 
 import os
 import sys
+from dataclasses import replace
 from typing import NoReturn
 
 import pulumi
@@ -9,9 +10,10 @@ import pulumi
 from tenancy.components.program import build
 from tenancy.components.scope import Scope, names_of, scope_of, select
 from tenancy.live.api import Api, Unreachable
-from tenancy.live.preflight import Refused, check, wait_for_guards
+from tenancy.live.preflight import Refused, check, removing_by_name, wait_for_guards
 from tenancy.plan import make_plan
-from tenancy.spec import ON_LAB, SpecError, load, on_lab
+from tenancy.plan.aws.data import KNOWN_COST_TAGS
+from tenancy.validation import ON_LAB, SpecError, load, on_lab
 
 SAID = 32
 """Exit code that tells the engine's host that the message has been shown; after any other it adds its own."""
@@ -33,11 +35,15 @@ try:
     scope = scope_of(config.get("scope"), loaded.environment.stacks, stack)
     plan = make_plan(loaded.environment, loaded.tenants)
     platform, tenants = select(plan, scope, config.get("tenant") or tenant)
+    known = os.environ.get(KNOWN_COST_TAGS)
+    if platform and platform.data and known is not None:
+        platform = replace(platform, data=platform.data.with_cost_tags(known.split(",")))
     if scope is Scope.CLUSTER and plan.cluster is None:
         raise ValueError(f"given stack {stack}; rule: aws.enabled builds the cluster; change: set it to true")
     if scope is not Scope.CLUSTER:
         api = Api(plan.context)
-        check(api, plan, platform, tenants)
+        for text in check(api, plan, platform, tenants, removing_by_name()):
+            pulumi.log.warn(text)
 except (SpecError, Unreachable, Refused, ValueError) as error:
     end(str(error))
 except KeyError as error:

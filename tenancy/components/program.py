@@ -8,17 +8,19 @@ from collections.abc import Callable
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from tenancy.components.data import Data
-from tenancy.components.fences import Fences
-from tenancy.components.metrics import Metrics
-from tenancy.components.platform import Platform
-from tenancy.components.queues import Queues
+from tenancy.components.aws.data import Data
+from tenancy.components.kubernetes.fences import Fences
+from tenancy.components.kubernetes.guarded import Require
+from tenancy.components.kubernetes.metrics import Metrics
+from tenancy.components.kubernetes.platform import Platform
+from tenancy.components.kubernetes.queues import Queues
 from tenancy.components.scope import Scope
 from tenancy.components.tenant import Tenant
+from tenancy.live.guards import require_guards
 from tenancy.plan import Plan
-from tenancy.plan.cluster import ClusterPlan
+from tenancy.plan.aws.cluster import ClusterPlan
+from tenancy.plan.common.names import kubeconfig_command
 from tenancy.plan.model import PlatformPlan, TenantPlan
-from tenancy.plan.names import kubeconfig_command
 
 
 def build(
@@ -27,8 +29,10 @@ def build(
     platform: PlatformPlan | None,
     tenants: tuple[TenantPlan, ...],
     in_force: Callable[[], None],
+    require: Require = require_guards,
 ) -> None:
-    """Register the stack's resources; `in_force` returns when the guards that were made judge requests."""
+    """Register the stack's resources; `in_force` returns when the guards that were made judge requests, and `require`
+    if those of a tenant's own stack do."""
     if scope is Scope.CLUSTER:
         if plan.cluster:
             _build_cluster(plan, plan.cluster)
@@ -45,13 +49,15 @@ def build(
     inherited = pulumi.ResourceOptions(providers=both)
     data: Data | None = None
     gate: list[pulumi.Input[pulumi.Resource]] = []
+    made: Platform | None = None
     if platform:
-        # A tenant's own stack stands on these guards: they go only when somebody unprotects them.
+        # A tenant's own stack depends on these guards: deleting them takes an explicit unprotect.
         protect = scope is Scope.PLATFORM
         options = pulumi.ResourceOptions(providers=[provider], protect=protect)
-        gate = [Platform("platform", platform, in_force, options).gate]
+        made = Platform("platform", platform, in_force, options)
+        gate = [made.gate]
         if platform.data:
-            # What in it is data protects itself, whatever the stack.
+            # Resources with data in them are protected in every stack.
             data = Data("data", platform.data, gate, inherited)
         cni: list[pulumi.Resource] = []
         kueue: list[pulumi.Resource] = []
@@ -67,11 +73,11 @@ def build(
         if platform.queues:
             gate += Queues("queues", platform.queues, kueue, options).gate
     for tenant in tenants:
-        Tenant(tenant.name, tenant, gate, data, inherited)
+        Tenant(tenant.name, tenant, gate[1:], data, inherited, platform=made, require=require)
 
 
 def _build_cluster(plan: Plan, cluster: ClusterPlan) -> None:
-    from tenancy.components.cluster import Cluster
+    from tenancy.components.aws.cluster import Cluster
 
     Cluster(cluster.name, cluster, pulumi.ResourceOptions(providers=[_aws_provider(cluster)]))
     pulumi.export("kubeconfig", kubeconfig_command(cluster.name, cluster.region, plan.context))

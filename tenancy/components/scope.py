@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan.model import Object, Plan, PlatformPlan, TenantPlan
-from tenancy.spec.environment import Layout
+from tenancy.kube.objects import Object
+from tenancy.plan.model import Plan, PlatformPlan, TenantPlan
+from tenancy.schema.environment import Layout
 
 CLUSTER_SUFFIX = ".cluster"
-"""No environment's or tenant's name holds a dot."""
+"""No environment's or tenant's name contains a dot."""
 
 
 class Scope(StrEnum):
@@ -31,7 +32,7 @@ def names_of(stack: str) -> tuple[str, str]:
 
 
 def scope_of(given: str | None, layout: Layout, stack: str) -> Scope:
-    """What a stack owns: what its config says, else what its name does. ValueError if there is no such scope."""
+    """What a stack owns, by its config or else by its name. ValueError if there is no such scope."""
     if given is not None and given not in list(Scope):
         raise ValueError(f"given scope {given!r}; rule: a part of the plan; change: use one of {', '.join(Scope)}")
     if given:
@@ -56,7 +57,7 @@ def stacks(plan: Plan, layout: Layout) -> Iterator[Stack]:
 
 
 def in_order(wanted: Sequence[Stack], standing: bool) -> list[Stack]:
-    """Stacks in the order in which they run: a cluster that stands comes last.
+    """Stacks in the order in which they run: a cluster that exists comes last.
 
     A slice that is new to it is in every quota before the first node offers it.
     """
@@ -75,7 +76,7 @@ def select(plan: Plan, scope: Scope, tenant: str | None) -> tuple[PlatformPlan |
 
 
 def selector_of(plan: Plan, tenant: str | None) -> str:
-    """Labels that all has which a stack makes on the cluster, and little else."""
+    """Label selector of all objects that a stack makes on the cluster, and of few others."""
     return f"{words.ENVIRONMENT}={plan.environment}{f',{words.TENANT}={tenant}' if tenant else ''}"
 
 

@@ -2,18 +2,18 @@ from __future__ import annotations
 
 import pulumi
 
-from tenancy.components.add_on import eks_add_on
-from tenancy.components.manifest import Manifest, child_name
-from tenancy.components.release import Release
-from tenancy.plan.model import Object
+from tenancy.components.aws.add_on import eks_add_on
+from tenancy.components.kubernetes.manifest import Manifest, child_name
+from tenancy.components.kubernetes.release import Release
+from tenancy.kube.objects import Object
 from tenancy.plan.services import ServicesPlan
 
 
 class Services(pulumi.ComponentResource):
-    """What a cluster with machines runs for its tenants, each on what it stands on."""
+    """What a cluster with machines runs for its tenants, each after its prerequisites."""
 
     queue: list[pulumi.Resource]
-    """The release that knows what a queue is; none where nobody queues."""
+    """The release that defines queues (Kueue); empty where the environment has no queue."""
     network: list[pulumi.Resource]
     """The release that enforces network policies; none where the add-on does."""
 

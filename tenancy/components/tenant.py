@@ -4,15 +4,19 @@ from collections.abc import Sequence
 
 import pulumi
 
-from tenancy.components.data import Data
-from tenancy.components.manifest import Manifest, child_name
-from tenancy.components.tenant_aws import TenantAws
-from tenancy.components.tenant_namespace import TenantNamespace
+from tenancy.components.aws.data import Data
+from tenancy.components.aws.tenant_aws import TenantAws
+from tenancy.components.kubernetes.guarded import Require, guarded, provider_of
+from tenancy.components.kubernetes.manifest import Manifest, child_name
+from tenancy.components.kubernetes.platform import Platform
+from tenancy.components.kubernetes.tenant_namespace import TenantNamespace
+from tenancy.live.guards import require_guards
 from tenancy.plan.model import TenantPlan
 
 
 class Tenant(pulumi.ComponentResource):
-    """Everything of one tenant."""
+    """All objects of one tenant. It is made only where the guards of its version are enforced: without them its
+    namespaces look complete and isolate nothing."""
 
     def __init__(
         self,
@@ -21,9 +25,16 @@ class Tenant(pulumi.ComponentResource):
         after: Sequence[pulumi.Input[pulumi.Resource]] = (),
         data: Data | None = None,
         opts: pulumi.ResourceOptions | None = None,
+        *,
+        platform: Platform | None = None,
+        require: Require = require_guards,
     ) -> None:
-        """`data` is what tenants share on AWS, where this stack makes it."""
+        """`data` is what tenants share on AWS, and `platform` what makes the guards, where this program makes them.
+        Without `platform` the provider's cluster is asked for them by `require`, and RunError ends the program if they
+        are missing, older, or do not judge."""
         super().__init__("gpu-tenancy:index:Tenant", name, None, opts)
+        gate = platform.gate if platform else guarded(name, provider_of(self, name), require)
+        after = [gate, *after]
         ground: list[pulumi.Resource] = []
         tree: list[pulumi.Resource] = []
         for item in (*plan.fences, *plan.queues):
@@ -32,10 +43,10 @@ class Tenant(pulumi.ComponentResource):
             )
             ground.append(made)
             if item["kind"] == "Cohort":
-                # A queue that comes below it first would be cut off from everybody else's.
+                # A queue that joins a Cohort before the Cohort has its parent would be cut off from all others.
                 tree.append(made)
-        # Their work ends with the namespaces, and a queue goes only when it has none. The queues stand on the rest, and
-        # no pod starts before the denies around it.
+        # Work ends with its namespace, and a queue is deleted only when it has none. Namespaces depend on the queues,
+        # and on the cluster network policies, so that no pod starts before these deny.
         behind = ground or after
         namespaces = {
             each.name: TenantNamespace(each.name, each, behind, plan.adopt, pulumi.ResourceOptions(parent=self))

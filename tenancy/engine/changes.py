@@ -61,7 +61,7 @@ class Outcome:
     def _step(self, step: Any) -> None:
         operation = str(step.op.value)
         if operation == REFRESH:
-            return  # it is looked at once more when it is compared
+            return  # a later event compares it
         if not step.type.startswith(("kubernetes:", "aws:")):
             self.others += operation not in {SAME, READ}
         elif operation in {SAME, READ}:
@@ -100,17 +100,19 @@ _DOORS = (
 
 
 def is_door(resource: Mapping[str, Any]) -> bool:
-    """Whether it lets somebody in, or lets pods be somebody: what goes before the walls do."""
+    """Whether it gives people access or pods an identity; these are deleted before isolation resources."""
     return resource["type"] in _DOORS
 
 
-def of_tenant(resources: Sequence[Mapping[str, Any]], tenant: str) -> list[dict[str, Any]]:
-    """Resources of a state below the component of one tenant, without components."""
+def of_tenant(resources: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
+    """Resources of a state below the component of one tenant, or of one namespace, without components. No tenant is
+    called as a namespace may be."""
+    components = (f"gpu-tenancy:index:Tenant::{name}", f"gpu-tenancy:index:TenantNamespace::{name}")
     parents = {found["urn"]: found.get("parent", "") for found in resources}
 
     def below(urn: str) -> bool:
         while urn:
-            if urn.endswith(f"gpu-tenancy:index:Tenant::{tenant}"):
+            if urn.endswith(components):
                 return True
             urn = parents.get(urn, "")
         return False
@@ -127,8 +129,8 @@ def without_file(outcome: Outcome, plan: Plan) -> list[str]:
 def lost_namespaces(outcome: Outcome, plan: Plan) -> list[str]:
     """Namespaces of the plan that a preview would delete, now or to make them anew: with all that is in them.
 
-    It happens when a resource's logical name, its stack or the cluster behind the context changes, and is
-    never what a person meant: who wants a namespace gone takes it out of the files.
+    It happens when a resource's logical name, its stack or the cluster of the context changes, and is never
+    intended: a namespace is removed by removing it from the files.
     """
     kept = {name_of(found) for found in plan.objects() if found["kind"] == "Namespace"}
     return sorted({c.object for c in outcome.changes if c.operation in {"delete", "replace"} and c.object in kept})

@@ -17,21 +17,26 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.components.scope import CLUSTER_SUFFIX
+from tenancy.engine import cost_tags
 from tenancy.engine.changes import Outcome, is_door, of_tenant, summary
 from tenancy.engine.recovery import Locked, dead_locks, end_orphans, is_settled, mend_backend, settled
 from tenancy.lab.layout import enter_lab, find_root
 from tenancy.live.api import Api, path_of
 from tenancy.live.drift import Drift, drift
-from tenancy.spec import ON_LAB, Loaded
+from tenancy.live.preflight import REMOVING
+from tenancy.plan.aws.data import KNOWN_COST_TAGS
+from tenancy.rules.catalogue import RULES
+from tenancy.validation import ON_LAB, Loaded
 
 PROJECT = "gpu-tenancy"
 PACK = "policy"
 OWN_TYPES = ("kubernetes:", "aws:")
+NAMESPACE = "kubernetes:core/v1:Namespace"
 NO_ENGINE = (
     "given a PATH without `pulumi`; rule: stacks go through Pulumi's engine; change: for the lab `tenancy lab up`, for "
     "a cluster install Pulumi's CLI"
 )
-SILENT = "the engine ended without a word; run the command again, it goes on from there"
+SILENT = "the engine ended without output; run the command again, it goes on from there"
 
 
 class Failed(Exception):
@@ -46,6 +51,8 @@ class Driver:
     say: Callable[[str], None]
     engine: Any
     """Pulumi's command, asked for its version once."""
+    removing: Collection[str] = ()
+    """Tenants and namespaces whose removal was requested by name; the program gets this list."""
 
     @cached_property
     def api(self) -> Api:
@@ -53,7 +60,7 @@ class Driver:
         return Api(self.context)
 
     @classmethod
-    def of(cls, loaded: Loaded, say: Callable[[str], None]) -> Driver:
+    def of(cls, loaded: Loaded, say: Callable[[str], None], removing: Collection[str] = ()) -> Driver:
         """Of the project that the environment's files lie in; LabError without one, Failed without an engine."""
         from pulumi import automation
 
@@ -67,10 +74,10 @@ class Driver:
         except automation.InvalidVersionError as error:
             raise Failed(str(error)) from error
         mend_backend(_backend())
-        return cls(root, context, say, engine)
+        return cls(root, context, say, engine, removing)
 
     def select(self, name: str) -> Any:
-        """The stack, made if it is not there, and freed of what a dead engine left."""
+        """The stack, made if it does not exist; locks and operations that a dead engine left are cleared."""
         from pulumi import automation
 
         stack = self._opened(name, to_run=True)
@@ -83,22 +90,23 @@ class Driver:
             self.say(f"{name}: taking over the lock of an engine that has died")
             stack.cancel()
         self._settle(stack)
-        # The SDK asks for them after each run, by three commands of the engine; its events have told all of it.
+        # The SDK asks for them after each run, by three commands of the engine; the events have them already.
         stack.outputs = dict
         nothing = automation.UpdateSummary("", dt.datetime.now(dt.UTC), "", {}, {}, "")
         stack.info = lambda *_, **__: nothing
         return stack
 
     def look_at(self, name: str) -> Any:
-        """The stack, to be read; Failed if it is not there."""
+        """The stack, to be read; Failed if it does not exist."""
         return self._opened(name, to_run=False)
 
     def _opened(self, name: str, *, to_run: bool) -> Any:
-        """The stack; one that is to run is made if it is not there, and its program is told where it runs."""
+        """The stack; one that is to run is made if it does not exist, and its config says where it runs."""
         from pulumi import automation
 
         lab = {ON_LAB: "true"} if self.context == words.LAB_CONTEXT else {}
-        told = lab | words.OVERRULE if to_run else None
+        removing = {REMOVING: ",".join(sorted(self.removing))} if self.removing else {}
+        told = lab | words.OVERRULE | removing if to_run else None
         opening = automation.create_or_select_stack if to_run else automation.select_stack
         try:
             options = automation.LocalWorkspaceOptions(env_vars=told, pulumi_command=self.engine)
@@ -106,24 +114,43 @@ class Driver:
         except automation.CommandError as error:
             raise Failed(f"stack {name}: {_reason(error)}") from error
 
+    def tell_cost_tags(self, stack: Any, wanted: Sequence[str], region: str) -> None:
+        """Let the stack's program activate the keys that AWS knows, and those that it has activated before."""
+        own = {found["inputs"]["tagKey"] for found in self.resources(stack) if found["type"] == cost_tags.TOKEN}
+        try:
+            known = cost_tags.known_keys(wanted, region)
+            if unknown := [key for key in wanted if key not in known | own]:
+                self.say(
+                    f"{stack.name}: AWS does not know the tag keys {', '.join(unknown)} yet; it does about a day after "
+                    "their first use, and a later run activates them"
+                )
+        except cost_tags.Unanswered as error:
+            known = frozenset[str]()
+            self.say(
+                f"{stack.name}: cost-allocation tags stay as they are: {error}; with the right to "
+                "ce:ListCostAllocationTags a later run activates them"
+            )
+        told = ",".join(key for key in wanted if key in known | own)
+        stack.workspace.env_vars = {**stack.workspace.env_vars, KNOWN_COST_TAGS: told}
+
     def preview(self, stack: Any, *, refresh: bool) -> Outcome:
         """What would change; Failed if a mandatory rule of the pack is broken or the program fails.
 
-        With `refresh` it looks at what stands first.
+        With `refresh` it first refreshes the state from the cluster and AWS.
         """
         return self._run(stack, partial(stack.preview, refresh=refresh), "preview")
 
     def update(self, stack: Any, only: Sequence[str] = (), *, refresh: bool) -> Outcome:
-        """Make it so, or of it only what has these logical names.
+        """Apply the changes, or only those of resources with these logical names.
 
-        With `refresh` it looks at what stands first. Only after a preview: stack rules of a pack run when resources
-        have been made.
+        With `refresh` it first refreshes the state from the cluster and AWS. Call it only after a preview: stack rules
+        of a pack run when resources have been made.
         """
         targets = [f"**::{name}" for name in only]
         return self._run(stack, partial(stack.up, target=targets or None, refresh=refresh), "update")
 
     def stacks(self, environment: str) -> list[str]:
-        """Stacks of the environment that there are, its tenants' before its own."""
+        """Existing stacks of the environment, its tenants' before its own."""
         from pulumi import automation
 
         try:
@@ -143,20 +170,20 @@ class Driver:
         return any(found["urn"].endswith(f"::{resource}") for found in self.resources(self.select(name)))
 
     def altered(self, stack: Any, selector: str) -> list[tuple[Drift, str]]:
-        """What somebody else did to the objects that the stack made on the cluster, which have these labels, each with
-        the engine's field manager of it."""
+        """Drift of the objects with these labels that the stack made on the cluster: changes by other field managers.
+        Each comes with the engine's own field manager of the object."""
         ours = [found for found in self.resources(stack) if not _on_aws(found) and "kind" in found["inputs"]]
         managers = {path_of(found["inputs"]): found["outputs"]["__fieldManager"] for found in ours}
-        altered = drift(self.api, selector, (found["inputs"] for found in ours))
+        altered = drift(self.api, selector, [found["inputs"] for found in ours], managers)
         return [(each, managers[path_of(each.item)]) for each in altered]
 
     def resources(self, stack: Any) -> list[dict[str, Any]]:
-        """What the stack's state holds of the cluster and of AWS."""
+        """Resources of the cluster and of AWS in the stack's state."""
         deployment = stack.export_stack().deployment or {}
         return [found for found in deployment.get("resources") or () if found["type"].startswith(OWN_TYPES)]
 
     def destroy(self, stack: Any) -> Outcome:
-        """Remove everything that the stack holds, protected or not."""
+        """Delete all resources of the stack, protected or not."""
         exported = stack.export_stack()
         protected = [
             found for found in (exported.deployment or {}).get("resources") or () if found.pop("protect", False)
@@ -166,24 +193,28 @@ class Driver:
         return self._run(stack, stack.destroy, "removal", pack=False)
 
     def of_tenant(self, stack: Any, tenant: str) -> list[dict[str, Any]]:
-        """What the stack's state holds of one tenant, by whose child it is."""
+        """Resources of one tenant in the stack's state: the children of its component."""
         return of_tenant((stack.export_stack().deployment or {}).get("resources") or (), tenant)
 
     def shut(self, stack: Any, tenant: str) -> Outcome:
-        """Remove the tenant's doors alone: bindings, accounts, and its identities on AWS."""
+        """Delete only the tenant's access: bindings, accounts, and its identities on AWS."""
         targets = [found["urn"] for found in self.of_tenant(stack, tenant) if is_door(found)]
         if not targets:
             return Outcome()
-        return self._run(stack, partial(stack.destroy, target=targets), "shutting its doors", pack=False)
+        return self._run(stack, partial(stack.destroy, target=targets), "removing its access", pack=False)
 
     @contextmanager
     def released(self, stack: Any, tenants: Collection[str], *, for_good: bool) -> Generator[None]:
-        """Let the engine forget what holds these tenants' data: kept resources, which stay on AWS. Protection of all
-        else, and after a preview of these too, is as it was."""
+        """Let the engine delete these tenants' namespaces, and forget the resources with their data, which are kept on
+        AWS. All other resources stay protected, and after a preview these are protected again."""
         exported = stack.export_stack() if tenants else None
         resources = (exported.deployment or {}).get("resources") or () if exported else ()
         mine = {found["urn"] for tenant in tenants for found in of_tenant(resources, tenant)}
-        held = [r for r in resources if r["urn"] in mine and r.get("protect") and r.get("retainOnDelete")]
+        held = [
+            r
+            for r in resources
+            if r["urn"] in mine and r.get("protect") and (r.get("retainOnDelete") or r["type"] == NAMESPACE)
+        ]
         if not held:
             yield
             return
@@ -242,7 +273,7 @@ class Driver:
                 f"forgotten; change: `pulumi import` into {stack.name} what is there, then `pulumi refresh --stack "
                 f"{stack.name} --clear-pending-creates`"
             )
-        # Of AWS nothing is asked here: a run on the cluster's stack alone needs no API server.
+        # AWS is not asked here: a run on the cluster's stack alone needs no API server.
         asked = any(not _on_aws(operation["resource"]) for operation in pending)
         deployment, stale = settled(exported.deployment, self.api if asked else None)
         try:
@@ -280,10 +311,24 @@ def _why(stack: str, what: str, outcome: Outcome, error: Exception) -> str:
     if outcome.violations:
         lines = [f"stack {stack}: the policy pack refuses the {what}; nothing was changed", *outcome.violations]
         return "\n  ".join(dict.fromkeys(lines))
+    if lost := _protected_spaces("\n".join([*outcome.errors, str(error)])):
+        return (
+            f"given stack {stack}, whose {what} would delete Namespace {', '.join(lost)} and all that is in it; rule "
+            f"ns-07: {RULES['ns-07'].title}; change: {RULES['ns-07'].fix}; if the resource was renamed or belongs to "
+            "another stack by now, `pulumi state rename` or `pulumi state move` it; nothing was deleted"
+        )
     if outcome.errors:
         known = dict.fromkeys(text for text in outcome.errors if text)
         return f"stack {stack}: {what} failed\n  " + "\n  ".join(known)
     return f"stack {stack}: {what} failed: {_reason(error)}"
+
+
+def _protected_spaces(text: str) -> list[str]:
+    """Namespaces that the engine refuses to delete, because the program protects them."""
+    if "because it is protected" not in " ".join(text.split()):
+        return []
+    found = re.findall(r"kubernetes:core/v1:Namespace::([a-z0-9-]+)", text)
+    return sorted({name.removesuffix("-namespace") for name in found})
 
 
 def _reason(error: Exception) -> str:

@@ -50,7 +50,7 @@ def dead_locks(backend: str, project: str, stack: str) -> list[Path]:
     """Locks of a file backend whose process has died on this machine; Locked if one may be alive."""
     root = _root(backend)
     if root is None:
-        return []  # other backends say themselves who holds the lock
+        return []  # other backends report the lock's owner themselves
     folder = root / "locks" / "organization" / project / stack
     dead = []
     for path in sorted(folder.glob("*.json")):
@@ -116,7 +116,7 @@ def settled(deployment: Mapping[str, Any], api: Api | None) -> tuple[dict[str, A
     """The deployment without pending operations, and the URNs whose live state the engine has to read again.
 
     What was being made and has reached the cluster is taken into the state, so that it is removed should its
-    tenant's file be gone by now; the rest never was. (`pulumi refresh --import-pending-creates` reports such
+    tenant's file be gone by now; the rest was never made. (`pulumi refresh --import-pending-creates` reports such
     a resource as settled and drops it.)
     """
     resources: list[dict[str, Any]] = list(deployment.get("resources") or ())
@@ -139,7 +139,7 @@ def settled(deployment: Mapping[str, Any], api: Api | None) -> tuple[dict[str, A
 
 
 def _before_who_names(urn: str, resources: Sequence[Mapping[str, Any]]) -> int:
-    """Where a state takes the resource: the engine refuses one in which something stands before what it rests on."""
+    """Index at which a state takes the resource: the engine refuses a state with a resource before its dependencies."""
     said = json.dumps(urn)
     return next((place for place, resource in enumerate(resources) if said in json.dumps(resource)), len(resources))
 

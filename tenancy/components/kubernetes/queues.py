@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 import pulumi
 
-from tenancy.components.manifest import Manifest, child_name
-from tenancy.plan.model import Object
+from tenancy.components.kubernetes.manifest import Manifest, child_name
+from tenancy.kube.objects import Object
 
 
 class Queues(pulumi.ComponentResource):
-    """What tenants' queues stand on: flavors, priorities, and the tree of who lends to whom."""
+    """Prerequisites of tenants' queues: flavors, priorities, and the tree of Cohorts that lend to each other."""
 
     gate: list[pulumi.Resource]
-    """The last of them, made after all others: who waits for it waits for one, not for each."""
+    """The last of them, made after all others: a dependent names this one, not each."""
 
     def __init__(
         self,

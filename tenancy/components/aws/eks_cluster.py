@@ -5,10 +5,10 @@ import json
 import pulumi
 import pulumi_aws as aws
 
-from tenancy.components.network import Network
-from tenancy.components.roles import Roles
-from tenancy.plan.cluster import LOG_TYPES, ClusterPlan
-from tenancy.plan.names import control_plane_name
+from tenancy.components.aws.network import Network
+from tenancy.components.aws.roles import Roles
+from tenancy.plan.aws.cluster import LOG_TYPES, ClusterPlan
+from tenancy.plan.common.names import control_plane_name
 
 
 class EksCluster(pulumi.ComponentResource):
@@ -29,7 +29,7 @@ class EksCluster(pulumi.ComponentResource):
     ) -> None:
         super().__init__("gpu-tenancy:index:EksCluster", name, None, opts)
         below = pulumi.ResourceOptions(parent=self)
-        # Whoever deletes the key loses every volume and secret; the cluster has a protection of its own.
+        # Deleting the key loses every volume and secret; the cluster has a protection of its own.
         kept = pulumi.ResourceOptions(parent=self, protect=plan.deletion_protection)
         self.key = pulumi.Output.from_input(plan.key)
         if not plan.key:

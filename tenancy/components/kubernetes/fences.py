@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import pulumi
 
-from tenancy.components.manifest import Manifest, child_name
-from tenancy.plan.model import Object
+from tenancy.components.kubernetes.manifest import Manifest, child_name
+from tenancy.kube.objects import Object
 
 
 class Fences(pulumi.ComponentResource):
-    """Clusterwide denies around all tenants, of a CNI that has such."""
+    """Cluster network policies: clusterwide denies for all tenants, where the CNI supports them."""
 
     gate: list[pulumi.Resource]
 

@@ -3,18 +3,20 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
-from tenancy.components.aws_resource import text
-from tenancy.plan.cluster import NetworkPlan
-from tenancy.plan.names import SUBNET_TAG, SubnetUse
-from tenancy.spec.aws import Endpoints
+from tenancy.components.aws.aws_resource import text
+from tenancy.plan.aws.cluster import NetworkPlan, endpoint_service
+from tenancy.plan.common.names import SUBNET_TAG, SubnetUse
+from tenancy.schema.aws import Endpoints
 
 
 class Network(pulumi.ComponentResource):
-    """Private subnets with a way out; what nodes say to AWS does not leave it."""
+    """Private subnets with egress through NAT; requests of nodes to AWS stay inside the VPC."""
 
     vpc_id: pulumi.Output[str]
     subnets: dict[str, pulumi.Output[str]]
     """Private subnet by zone."""
+    ready: list[pulumi.Resource]
+    """What nodes need before they start, and until they are gone: the routes out and the endpoints."""
 
     def __init__(
         self, name: str, plan: NetworkPlan, tags: dict[str, str], opts: pulumi.ResourceOptions | None = None
@@ -22,21 +24,20 @@ class Network(pulumi.ComponentResource):
         super().__init__("gpu-tenancy:index:Network", name, None, opts)
         self._name, self._tags = name, tags
         self._below = pulumi.ResourceOptions(parent=self)
+        self.ready = []
+        asking = pulumi.InvokeOptions(parent=self)
         if plan.vpc:
             self.vpc_id = pulumi.Output.from_input(plan.vpc)
             self.subnets = {subnet.zone: pulumi.Output.from_input(subnet.given) for subnet in plan.subnets}
-            asking = pulumi.InvokeOptions(parent=self)
-            tables: list[pulumi.Input[str]] = [
-                aws.ec2.get_route_table_output(subnet_id=subnet.given, opts=asking).id for subnet in plan.subnets
-            ]
-            cidr: pulumi.Input[str] = aws.ec2.get_vpc_output(id=plan.vpc, opts=asking).cidr_block
         else:
-            tables, cidr = self._make(plan), plan.cidr
-        if plan.endpoints is Endpoints.MADE:
-            self._endpoints(plan, tables, cidr)
-        else:
+            tables = self._make(plan)
+        if plan.endpoints is Endpoints.CHECKED:
             for service in ("s3", *plan.services):
-                _must_exist(plan, service, pulumi.InvokeOptions(parent=self))
+                _must_exist(plan, service, asking)
+        elif plan.vpc:
+            self._endpoints(plan, *_routes_and_ranges(plan, asking))
+        else:
+            self._endpoints(plan, tables, [plan.cidr])
         self.register_outputs({"vpc": self.vpc_id, "subnets": self.subnets})
 
     def _tagged(self, what: str) -> dict[str, str]:
@@ -53,7 +54,7 @@ class Network(pulumi.ComponentResource):
             tags=self._tagged("vpc"),
             opts=below,
         )
-        # Whatever forgets to name a group of its own gets no traffic at all.
+        # A network interface without a security group of its own gets no traffic at all.
         aws.ec2.DefaultSecurityGroup(
             f"{name}-default", vpc_id=vpc.id, ingress=[], egress=[], tags=self._tagged("default"), opts=below
         )
@@ -77,17 +78,19 @@ class Network(pulumi.ComponentResource):
                 tags={**self._tagged(f"public-{zone}"), SUBNET_TAG: SubnetUse.PUBLIC},
                 opts=below,
             )
-            aws.ec2.RouteTableAssociation(
+            way = aws.ec2.RouteTableAssociation(
                 f"{name}-public-{zone}", route_table_id=out.id, subnet_id=public.id, opts=below
             )
-            address = aws.ec2.Eip(f"{name}-{zone}", domain="vpc", tags=self._tagged(zone), opts=below)
-            # One for each zone: a zone that fails takes nobody else's way out along.
+            # EC2 refuses both in a VPC whose gateway is not attached yet, and does not detach it before they are gone.
+            attached = pulumi.ResourceOptions(parent=self, depends_on=[gateway])
+            address = aws.ec2.Eip(f"{name}-{zone}", domain="vpc", tags=self._tagged(zone), opts=attached)
+            # One for each zone: a zone that fails does not cut the egress of the others.
             nat = aws.ec2.NatGateway(
                 f"{name}-{zone}",
                 allocation_id=address.allocation_id,
                 subnet_id=public.id,
                 tags=self._tagged(zone),
-                opts=below,
+                opts=attached,
             )
             private = aws.ec2.Subnet(
                 f"{name}-private-{zone}",
@@ -104,19 +107,26 @@ class Network(pulumi.ComponentResource):
                 tags=self._tagged(f"private-{zone}"),
                 opts=below,
             )
-            aws.ec2.RouteTableAssociation(
+            back = aws.ec2.RouteTableAssociation(
                 f"{name}-private-{zone}", route_table_id=table.id, subnet_id=private.id, opts=below
             )
+            self.ready += [way, back]
             self.subnets[zone] = private.id
             tables.append(table.id)
         return tables
 
-    def _endpoints(self, plan: NetworkPlan, tables: list[pulumi.Input[str]], cidr: pulumi.Input[str]) -> None:
+    def _endpoints(
+        self,
+        plan: NetworkPlan,
+        tables: pulumi.Input[list[str]] | list[pulumi.Input[str]],
+        ranges: pulumi.Input[list[str]],
+    ) -> None:
+        """`tables` are those of the private subnets, `ranges` all addresses of the VPC."""
         name, below = self._name, self._below
-        aws.ec2.VpcEndpoint(
+        s3 = aws.ec2.VpcEndpoint(
             f"{name}-s3",
             vpc_id=self.vpc_id,
-            service_name=_service(plan, "s3"),
+            service_name=endpoint_service(plan.region, "s3"),
             vpc_endpoint_type="Gateway",
             route_table_ids=tables,
             policy=text(plan.s3_policy),
@@ -127,16 +137,16 @@ class Network(pulumi.ComponentResource):
             f"{name}-endpoints",
             vpc_id=self.vpc_id,
             description="HTTPS from the VPC to AWS services",
-            ingress=[{"protocol": "tcp", "from_port": 443, "to_port": 443, "cidr_blocks": [cidr]}],
+            ingress=[{"protocol": "tcp", "from_port": 443, "to_port": 443, "cidr_blocks": ranges}],
             egress=[],
             tags=self._tagged("endpoints"),
             opts=below,
         )
-        for service in plan.services:
+        interfaces = [
             aws.ec2.VpcEndpoint(
                 f"{name}-{service}",
                 vpc_id=self.vpc_id,
-                service_name=_service(plan, service),
+                service_name=endpoint_service(plan.region, service),
                 vpc_endpoint_type="Interface",
                 private_dns_enabled=True,
                 subnet_ids=list(self.subnets.values()),
@@ -144,13 +154,58 @@ class Network(pulumi.ComponentResource):
                 tags=self._tagged(service),
                 opts=below,
             )
+            for service in plan.services
+        ]
+        self.ready += [s3, *interfaces]
+
+
+SEVERAL = "multiple EC2 VPC Endpoints matched"
+"""What the provider says where more than one endpoint answers; `NONE` where none does. Its data source for one
+endpoint is the only one: terraform-provider-aws, SingularDataSourceFindError."""
+NONE = "no matching EC2 VPC Endpoint found"
 
 
 def _must_exist(plan: NetworkPlan, service: str, opts: pulumi.InvokeOptions) -> None:
-    """Ends the run where the VPC has no endpoint of the service: its nodes would talk over the internet."""
-    aws.ec2.get_vpc_endpoint(vpc_id=plan.vpc, service_name=_service(plan, service), state="available", opts=opts)
+    """Ends the run if the VPC has no endpoint of the service: its nodes would reach AWS over the internet."""
+    # A VPC may have both kinds for S3: one of them for what reaches it from outside of AWS.
+    kind = "Gateway" if service == "s3" else "Interface"
+    named = endpoint_service(plan.region, service)
+    try:
+        aws.ec2.get_vpc_endpoint(
+            vpc_id=plan.vpc,
+            service_name=named,
+            state="available",
+            filters=[{"name": "vpc-endpoint-type", "values": [kind]}],
+            opts=opts,
+        )
+    except Exception as error:  # the SDK raises nothing narrower
+        if SEVERAL in str(error):
+            return
+        if NONE not in str(error):
+            raise
+        raise pulumi.RunError(
+            f"given {plan.vpc} without an available endpoint of type {kind} for {named}; rule: with `endpoints: "
+            "checked` nodes reach AWS without the internet; change: make that endpoint, or write `endpoints: made` "
+            "under aws.network"
+        ) from None
 
 
-def _service(plan: NetworkPlan, short: str) -> str:
-    """A service as endpoints name it."""
-    return f"com.amazonaws.{plan.region}.{short}"
+def _routes_and_ranges(
+    plan: NetworkPlan, opts: pulumi.InvokeOptions
+) -> tuple[pulumi.Output[list[str]], pulumi.Output[list[str]]]:
+    """Route tables of the given subnets, and every range of their VPC: nodes may be in a secondary one."""
+    vpc = aws.ec2.get_vpc_output(id=plan.vpc, opts=opts)
+    own = [
+        aws.ec2.get_route_tables_output(
+            vpc_id=plan.vpc, filters=[{"name": "association.subnet-id", "values": [subnet.given]}], opts=opts
+        ).ids
+        for subnet in plan.subnets
+    ]
+    # A subnet without an association uses the VPC's main table.
+    tables = pulumi.Output.all(vpc.main_route_table_id, *own).apply(
+        lambda found: sorted({table for ids in found[1:] for table in ids or [found[0]]})
+    )
+    ranges = vpc.cidr_block_associations.apply(
+        lambda found: sorted({one.cidr_block for one in found if one.state == "associated"})
+    )
+    return tables, ranges

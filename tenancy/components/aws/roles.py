@@ -6,14 +6,14 @@ from collections.abc import Mapping
 import pulumi
 import pulumi_aws as aws
 
-from tenancy.plan.identity import Role
+from tenancy.plan.aws.identity import Role
 
 
 class Roles(pulumi.ComponentResource):
     """The IAM roles of the cluster, its nodes and the platform's services."""
 
     arns: dict[str, pulumi.Output[str]]
-    """By purpose; known only when the policies are attached too, so that nobody uses a role that can do nothing."""
+    """By purpose; known only when the policies are attached, so that no role is used before it has its rights."""
 
     def __init__(
         self,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pulumi
 
-from tenancy.plan.charts import Chart
+from tenancy.plan.common.charts import Chart
 
 OCI = "oci://"
 PATIENCE = 900

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pulumi
 
-from tenancy.components.aws_resource import AwsResource, kept, text
-from tenancy.plan import tenant_aws
+from tenancy.components.aws.aws_resource import AwsResource, kept, text
+from tenancy.plan.aws import tenant_aws
 
 
 class Key(pulumi.ComponentResource):
-    """A key and the name that it is known by. It stays: without it, all that it encrypted is lost."""
+    """A key and its alias. It is kept on AWS: without it, all that it encrypted is lost."""
 
     arn: pulumi.Output[str]
 

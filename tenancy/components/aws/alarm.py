@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pulumi
 
-from tenancy.components.aws_resource import AwsResource, text
-from tenancy.plan import data
+from tenancy.components.aws.aws_resource import AwsResource, text
+from tenancy.plan.aws import data
 
 
 class Alarm(pulumi.ComponentResource):
-    """A mail to people when something happened that they want to know of."""
+    """A mail to people when an event matches the plan's pattern."""
 
     heard: list[pulumi.Resource]
-    """What has to stand for anybody to hear."""
+    """Resources that must exist for a mail to be sent."""
 
     def __init__(self, name: str, plan: data.Alarm, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:index:Alarm", name, None, opts)
@@ -28,13 +28,13 @@ class Alarm(pulumi.ComponentResource):
         rule = AwsResource(
             "cloudwatch/eventRule:EventRule",
             f"{name}-rule",
-            {"name": plan.name, "eventPattern": text(plan.pattern), "tags": plan.tags},
+            {"name": plan.name, "eventPattern": text(plan.pattern), "state": plan.state, "tags": plan.tags},
             below,
         )
         target = AwsResource(
             "cloudwatch/eventTarget:EventTarget",
             f"{name}-rule",
-            # The topic's own name would be a name that nobody knows; this one never changes.
+            # Without an id EventBridge's provider makes a random one; this one never changes.
             {"rule": rule.id, "targetId": "topic", "arn": topic.id},
             pulumi.ResourceOptions(parent=self, depends_on=[policy]),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pulumi
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan.model import Object
+from tenancy.kube.objects import Object
 
 
 def resource_type(manifest: Object) -> str:
@@ -15,12 +15,12 @@ def resource_type(manifest: Object) -> str:
 
 
 BACKGROUND = {"pulumi.com/deletionPropagationPolicy": "background"}
-"""In the foreground, the provider's default, an object stays until all that calls it its owner and says
+"""In the foreground, the provider's default, an object stays until every object that names it as owner with
 `blockOwnerDeletion` is gone. A tenant could write that into a ConfigMap of its own, and keep a role binding."""
 
 FIXED = {"LocalQueue": ["spec.clusterQueue"]}
-"""Fields that the API server lets nobody change, so the object is made anew. Other fixed fields of Kueue's objects
-follow from their names."""
+"""Immutable fields, by kind: a change makes the object anew. Other immutable fields of Kueue's objects follow from
+their names."""
 
 
 class Manifest(pulumi.CustomResource):
@@ -32,7 +32,7 @@ class Manifest(pulumi.CustomResource):
     def __init__(self, name: str, manifest: Object, opts: pulumi.ResourceOptions) -> None:
         kind = resource_type(manifest)
         if manifest["kind"] == "ServiceAccount" and manifest["metadata"]["name"] == words.DEFAULT_ACCOUNT:
-            # It is there already, or about to be: the API server makes one in every namespace.
+            # The object exists already, or soon will: the API server makes one in every namespace.
             kind += "Patch"
         if fixed := FIXED.get(manifest["kind"]):
             made_anew = pulumi.ResourceOptions(replace_on_changes=fixed, delete_before_replace=True)

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 import pulumi
 
-from tenancy.components.manifest import Manifest, child_name
-from tenancy.components.release import Release
+from tenancy.catalog import vocabulary as words
+from tenancy.components.kubernetes.manifest import Manifest, child_name
+from tenancy.components.kubernetes.release import Release
 from tenancy.plan.model import NamespacePlan
 
 
 class TenantNamespace(pulumi.ComponentResource):
-    """A namespace and its walls; who may enter comes last and goes first."""
+    """A namespace and its isolation resources; access bindings are created last and deleted first."""
 
     namespace: pulumi.Resource
     walls: list[pulumi.Resource]
@@ -27,10 +28,16 @@ class TenantNamespace(pulumi.ComponentResource):
         self.namespace = Manifest(
             child_name(name, plan.namespace),
             plan.namespace,
-            # What was there before the tenant is not ours to delete.
-            pulumi.ResourceOptions(parent=self, depends_on=list(after), retain_on_delete=adopt),
+            pulumi.ResourceOptions(
+                parent=self,
+                depends_on=list(after),
+                # Deleting it deletes its content: the engine allows that only after the tenant's file said leaving.
+                protect=words.LEAVING not in plan.namespace["metadata"].get("annotations", {}),
+                # What was there before the tenant is not ours to delete.
+                retain_on_delete=adopt,
+            ),
         )
-        # Walls go with their namespace: until then they stand around what still runs in it.
+        # Isolation resources are deleted with their namespace: until then they isolate what still runs in it.
         standing = pulumi.ResourceOptions(
             parent=self, depends_on=[self.namespace], deleted_with=None if adopt else self.namespace
         )

@@ -4,19 +4,19 @@ from collections.abc import Mapping
 
 import pulumi
 
-from tenancy.components.access_entry import access_entry
-from tenancy.components.aws_resource import AwsResource, last
-from tenancy.components.data import Data
-from tenancy.components.holdings import Holdings
-from tenancy.components.identity import Identity
-from tenancy.components.key import Key
-from tenancy.components.tenant_namespace import TenantNamespace
-from tenancy.plan.tenant_aws import TenantAwsPlan
+from tenancy.components.aws.access_entry import access_entry
+from tenancy.components.aws.aws_resource import AwsResource, last
+from tenancy.components.aws.data import Data
+from tenancy.components.aws.holdings import Holdings
+from tenancy.components.aws.identity import Identity
+from tenancy.components.aws.key import Key
+from tenancy.components.kubernetes.tenant_namespace import TenantNamespace
+from tenancy.plan.aws.tenant_aws import TenantAwsPlan
 
 
 class TenantAws(pulumi.ComponentResource):
-    """A tenant's half on AWS. Whoever gets a role is there before it, and outlives it: associations, entries and
-    roles go first, then walls and namespaces."""
+    """A tenant's half on AWS. The namespace of a role's pods exists before the role is bound, and outlives it:
+    associations, entries and roles are deleted first, then isolation resources and namespaces."""
 
     def __init__(
         self,

@@ -5,13 +5,13 @@ from typing import Any
 
 import pulumi
 
-from tenancy.components.aws_resource import AwsResource, kept, last, text
-from tenancy.components.bucket import ALL_BLOCKED
-from tenancy.plan.tenant_aws import Budget, TenantAwsPlan
+from tenancy.components.aws.aws_resource import AwsResource, kept, last, text
+from tenancy.components.aws.bucket import ALL_BLOCKED
+from tenancy.plan.aws.tenant_aws import Budget, TenantAwsPlan
 
 
 class Holdings(pulumi.ComponentResource):
-    """What is one tenant's alone on AWS: its doors to shared buckets, images, secrets, logs, queues and budget."""
+    """What is one tenant's alone on AWS: access points of shared buckets, images, secrets, logs, queues and budget."""
 
     def __init__(
         self,
@@ -74,7 +74,12 @@ class Holdings(pulumi.ComponentResource):
             AwsResource(
                 "cloudwatch/logGroup:LogGroup",
                 f"{name}-{last(group.name)}",
-                {"name": group.name, "retentionInDays": group.days, "tags": group.tags},
+                {
+                    "name": group.name,
+                    "retentionInDays": group.days,
+                    **({"kmsKeyId": group.key} if group.key else {}),
+                    "tags": group.tags,
+                },
                 kept(self),
             )
         for queue in plan.queues:

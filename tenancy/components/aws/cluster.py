@@ -3,14 +3,14 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
-from tenancy.components.add_on import eks_add_on
-from tenancy.components.efa_wall import EfaWall
-from tenancy.components.eks_cluster import EksCluster
-from tenancy.components.interruptions import Interruptions
-from tenancy.components.network import Network
-from tenancy.components.node_group import NodeGroup
-from tenancy.components.roles import Roles
-from tenancy.plan.cluster import ClusterPlan
+from tenancy.components.aws.add_on import eks_add_on
+from tenancy.components.aws.efa_wall import EfaWall
+from tenancy.components.aws.eks_cluster import EksCluster
+from tenancy.components.aws.interruptions import Interruptions
+from tenancy.components.aws.network import Network
+from tenancy.components.aws.node_group import NodeGroup
+from tenancy.components.aws.roles import Roles
+from tenancy.plan.aws.cluster import ClusterPlan
 
 
 class Cluster(pulumi.ComponentResource):
@@ -39,7 +39,8 @@ class Cluster(pulumi.ComponentResource):
             pool: EfaWall(f"{name}-wall-{pool}", pool, tags, network.vpc_id, shared, below)
             for pool, tags in plan.walls.items()
         }
-        earlier: list[pulumi.Resource] = [*first]
+        # Without egress a node never joins; on deletion the routes exist until the node's group is gone.
+        earlier: list[pulumi.Resource] = [*first, *network.ready]
         wave, same = -1, list[pulumi.Resource]()
         for planned in plan.groups:
             if planned.wave != wave:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pulumi
 
-from tenancy.components.aws_resource import AwsResource
-from tenancy.plan.tenant_aws import AccessEntry
+from tenancy.components.aws.aws_resource import AwsResource
+from tenancy.plan.aws.tenant_aws import AccessEntry
 
 STANDARD = "STANDARD"
 """Of people and pipelines; the other types are nodes'."""
@@ -18,7 +18,7 @@ def access_entry(
     after: Sequence[pulumi.Input[pulumi.Resource]],
     parent: pulumi.Resource,
 ) -> None:
-    """A role's way into the cluster. EKS remembers the role itself: under one that is made anew it is made anew."""
+    """A role's access to the cluster. EKS remembers the role by its id, so a role made anew needs a new entry."""
     whose = {"clusterName": plan.cluster, "principalArn": principal}
     entry = AwsResource(
         "eks/accessEntry:AccessEntry",

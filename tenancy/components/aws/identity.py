@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 import pulumi
 
-from tenancy.components.aws_resource import AwsResource, text
-from tenancy.plan.tenant_aws import TenantRole
+from tenancy.components.aws.aws_resource import AwsResource, text
+from tenancy.plan.aws.tenant_aws import TenantRole
 
 
 class Identity(pulumi.ComponentResource):
     """An IAM role and what it may do."""
 
     arn: pulumi.Output[str]
-    """Known only with its policies: nobody gets a role that can do nothing yet."""
+    """Known only when the policies are attached: no user of the role gets it before it has its rights."""
 
     def __init__(
         self,

@@ -4,15 +4,15 @@ from typing import Any
 
 import pulumi
 
-from tenancy.components.aws_resource import AwsResource, kept, text
-from tenancy.plan import data
+from tenancy.components.aws.aws_resource import AwsResource, kept, text
+from tenancy.plan.aws import data
 
 
 class Bucket(pulumi.ComponentResource):
-    """A bucket with all that guards it. They stay together: a bucket that was left without its policy stands open."""
+    """A bucket with its protection. They stay together: a bucket that was left without its policy would be open."""
 
     policy: pulumi.Resource
-    """Who gets in by it has nothing before it stands."""
+    """Roles with access to the bucket are created after it."""
 
     def __init__(
         self, name: str, plan: data.Bucket, key: pulumi.Input[str], opts: pulumi.ResourceOptions | None = None

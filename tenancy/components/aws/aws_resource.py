@@ -8,7 +8,7 @@ from typing import Any
 
 import pulumi
 
-from tenancy.plan.documents import Document
+from tenancy.plan.aws.documents import Document
 
 
 class AwsResource(pulumi.CustomResource):

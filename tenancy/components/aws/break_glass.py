@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pulumi
 
-from tenancy.components.access_entry import access_entry
-from tenancy.components.alarm import Alarm
-from tenancy.components.identity import Identity
-from tenancy.plan import data
+from tenancy.components.aws.access_entry import access_entry
+from tenancy.components.aws.alarm import Alarm
+from tenancy.components.aws.identity import Identity
+from tenancy.plan.aws import data
 
 
 class BreakGlass(pulumi.ComponentResource):
-    """The way in for an emergency, which nobody takes unheard: its alarm is there first and goes last."""
+    """Emergency access. Its alarm is created first and deleted last, so that each use is reported."""
 
     def __init__(self, name: str, plan: data.BreakGlass, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:index:BreakGlass", name, None, opts)

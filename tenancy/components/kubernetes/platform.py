@@ -5,15 +5,16 @@ from collections.abc import Callable, Sequence
 
 import pulumi
 
-from tenancy.components.manifest import Manifest, child_name
-from tenancy.plan.model import Object, PlatformPlan
+from tenancy.components.kubernetes.manifest import Manifest, child_name
+from tenancy.kube.objects import Object
+from tenancy.plan.model import PlatformPlan
 
 
 class Platform(pulumi.ComponentResource):
     """What is cluster-wide: priority classes, personas, guards, and the marker that says they are stored."""
 
     gate: pulumi.Output[pulumi.Resource]
-    """What every tenant's namespace depends on: nobody's is made before the guards judge in it."""
+    """Dependency of every tenant's namespace: no namespace is made before the guards are enforced in it."""
 
     def __init__(
         self,
@@ -22,17 +23,20 @@ class Platform(pulumi.ComponentResource):
         in_force: Callable[[], None],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """`in_force` returns when the guards are in force; it is asked in an update, once they are stored."""
+        """`in_force` returns when the guards are enforced; it is called in an update, once they are stored."""
         super().__init__("gpu-tenancy:index:Platform", name, None, opts)
 
-        def make(manifest: Object, after: Sequence[pulumi.Resource] = ()) -> Manifest:
-            options = pulumi.ResourceOptions(parent=self, depends_on=list(after))
+        def make(manifest: Object, after: Sequence[pulumi.Resource] = (), protect: bool | None = None) -> Manifest:
+            options = pulumi.ResourceOptions(parent=self, depends_on=list(after), protect=protect)
             return Manifest(child_name(name, manifest), manifest, options)
 
         namespace = make(plan.namespace)
-        ground = (*plan.priorities, *plan.roles, *plan.device_classes, *plan.storage_classes, *plan.pod_settings)
+        ground = (*plan.priorities, *plan.roles, *plan.device_classes, *plan.pod_settings, *plan.flow_control)
         for manifest in ground:
             make(manifest)
+        for manifest in plan.storage_classes:
+            # Another key or tag is another object of the same name, and the engine replaces nothing that is protected.
+            make(manifest, protect=False)
         guards = [make(guard) for guard in plan.guards]
         witness = [make(manifest, guards) for manifest in plan.witness]
         marker = make(plan.marker, [namespace, *witness])

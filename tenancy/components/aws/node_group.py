@@ -7,9 +7,9 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from tenancy.components.eks_cluster import EksCluster
-from tenancy.plan.cluster import ClusterPlan, NodeGroupPlan
-from tenancy.plan.names import node_group_names
+from tenancy.components.aws.eks_cluster import EksCluster
+from tenancy.plan.aws.cluster import ClusterPlan, NodeGroupPlan
+from tenancy.plan.common.names import node_group_names
 
 
 class NodeGroup(pulumi.ComponentResource):
@@ -79,12 +79,12 @@ class NodeGroup(pulumi.ComponentResource):
                 name=plan.release, opts=pulumi.InvokeOptions(parent=self)
             ).value,
             capacity_type=plan.capacity_type,
-            scaling_config={"desired_size": plan.nodes, "min_size": plan.nodes, "max_size": plan.nodes},
+            scaling_config={"desired_size": plan.started, "min_size": plan.started, "max_size": plan.nodes},
             update_config={
                 "max_unavailable": plan.at_once,
                 "update_strategy": "MINIMAL" if plan.terminates_first else "DEFAULT",
             },
-            # What the monitoring agent finds (XID and ECC errors among it) costs the node its place.
+            # A node is replaced for faults that the monitoring agent finds, XID and ECC errors among them.
             node_repair_config={"enabled": True},
             launch_template={"id": template.id, "version": template.latest_version.apply(str)},
             labels=plan.labels,
@@ -98,7 +98,7 @@ class NodeGroup(pulumi.ComponentResource):
 def _interfaces(
     plan: NodeGroupPlan, cluster_group: pulumi.Input[str], wall: pulumi.Input[str] | None
 ) -> dict[str, Any]:
-    """One interface with addresses; those for EFA alone carry the pool's wall and nothing else."""
+    """One interface with addresses; EFA-only interfaces have the pool's security group and no other."""
     if not plan.efa_cards:
         return {}
 
@@ -119,12 +119,16 @@ def _bought(plan: NodeGroupPlan) -> dict[str, Any]:
     """A reservation and nothing else; no placement group, which a reservation may lie outside of."""
     if not plan.reservation:
         return {}
-    bought: dict[str, Any] = {
+    target = {"capacity_reservation_target": {"capacity_reservation_id": plan.reservation}}
+    if plan.capacity_type == "CAPACITY_BLOCK":
+        # The target alone, as in EKS user guide, "Create a managed node group with Capacity Blocks for ML".
+        return {
+            "capacity_reservation_specification": target,
+            "instance_market_options": {"market_type": "capacity-block"},
+        }
+    return {
         "capacity_reservation_specification": {
             "capacity_reservation_preference": "capacity-reservations-only",
-            "capacity_reservation_target": {"capacity_reservation_id": plan.reservation},
+            **target,
         }
     }
-    if plan.capacity_type == "CAPACITY_BLOCK":
-        bought["instance_market_options"] = {"market_type": "capacity-block"}
-    return bought

@@ -5,11 +5,11 @@ import json
 import pulumi
 import pulumi_aws as aws
 
-from tenancy.plan.cluster import KarpenterPlan
+from tenancy.plan.aws.cluster import KarpenterPlan
 
 
 class Interruptions(pulumi.ComponentResource):
-    """The queue in which Karpenter reads which machines are about to go."""
+    """The queue from which Karpenter reads interruptions of instances."""
 
     def __init__(
         self, name: str, plan: KarpenterPlan, tags: dict[str, str], opts: pulumi.ResourceOptions | None = None

@@ -4,20 +4,20 @@ from collections.abc import Sequence
 
 import pulumi
 
-from tenancy.components.access_entry import access_entry
-from tenancy.components.aws_resource import AwsResource, last, text
-from tenancy.components.break_glass import BreakGlass
-from tenancy.components.bucket import Bucket
-from tenancy.components.identity import Identity
-from tenancy.components.key import Key
-from tenancy.plan.data import DataPlan
+from tenancy.components.aws.access_entry import access_entry
+from tenancy.components.aws.aws_resource import AwsResource, kept, last, text
+from tenancy.components.aws.break_glass import BreakGlass
+from tenancy.components.aws.bucket import Bucket
+from tenancy.components.aws.identity import Identity
+from tenancy.components.aws.key import Key
+from tenancy.plan.aws.data import DataPlan
 
 
 class Data(pulumi.ComponentResource):
-    """What tenants share on AWS: keys, buckets behind their policies, the boundary of all roles, and who gets in."""
+    """What tenants share on AWS: keys, buckets with their policies, the boundary of all roles, and access entries."""
 
     gate: list[pulumi.Resource]
-    """What every role of a tenant waits for: the buckets' own locks are shut before anybody has a key."""
+    """Resources that every role of a tenant depends on: the buckets' policies exist before any role has a key."""
     roles: dict[str, pulumi.Output[str]]
     """The shared roles, by the ARN that the plan knows them by."""
 
@@ -28,7 +28,7 @@ class Data(pulumi.ComponentResource):
         after: Sequence[pulumi.Input[pulumi.Resource]] = (),
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """`after` are the cluster's guards, behind which people are let in."""
+        """`after` are the cluster's guards: people get access only once these exist."""
         super().__init__("gpu-tenancy:index:Data", name, None, opts)
         below = pulumi.ResourceOptions(parent=self)
         keys = {key.alias: Key(f"{name}-{last(key.alias)}", key, below) for key in plan.keys}
@@ -57,7 +57,8 @@ class Data(pulumi.ComponentResource):
                     "iam/openIdConnectProvider:OpenIdConnectProvider",
                     f"{name}-{provider.url.removeprefix('https://')}",
                     {"url": provider.url, "clientIdLists": [provider.audience], "tags": provider.tags},
-                    below,
+                    # An account has one for each forge: other environments' pipelines come by it too.
+                    kept(self),
                 )
         for entry in plan.access_entries:
             access_entry(f"{name}-{last(entry.principal)}", entry, entry.principal, after, self)
@@ -68,6 +69,7 @@ class Data(pulumi.ComponentResource):
                 "costexplorer/costAllocationTag:CostAllocationTag",
                 f"{name}-tag-{tag}",
                 {"tagKey": tag, "status": "Active"},
-                below,
+                # Deleted, it would deactivate a key such as `team` for the whole organisation.
+                kept(self),
             )
         self.register_outputs({"buckets": [bucket.name for bucket in plan.buckets]})

@@ -4,14 +4,15 @@ from collections.abc import Sequence
 
 import pulumi
 
-from tenancy.components.manifest import Manifest, child_name
-from tenancy.components.release import Release
-from tenancy.plan.model import Object, PlatformPlan
+from tenancy.components.kubernetes.manifest import Manifest, child_name
+from tenancy.components.kubernetes.release import Release
+from tenancy.kube.objects import Object
+from tenancy.plan.model import PlatformPlan
 
 
 class Metrics(pulumi.ComponentResource):
-    """Rules and monitors for a Prometheus Operator, that operator where it is ours, and the tenants' way to their own
-    series."""
+    """Rules and monitors for a Prometheus Operator, that operator where the platform installs it, and the tenants'
+    access to their own series."""
 
     def __init__(
         self,

@@ -1,0 +1,64 @@
+"""Dependency of a tenant whose program makes no platform: the guards of the cluster that the tenant is made on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pulumi
+
+from tenancy.live.api import Unreachable
+from tenancy.live.guards import Refused, require_guards
+
+Require = Callable[[str | None, str | None], None]
+"""Given context and kubeconfig of a cluster, it returns if a tenant may be made there, else Refused or Unreachable."""
+KUBERNETES = "kubernetes"
+
+
+def provider_of(component: pulumi.ComponentResource, name: str) -> pulumi.ProviderResource:
+    """The Kubernetes provider that a component was given; RunError without one."""
+    provider = component.get_provider("kubernetes:core/v1:Namespace")
+    if provider is None:
+        raise pulumi.RunError(
+            f"given tenant {name} without a provider of its cluster; rule: whether guards judge is asked of the "
+            "cluster that the tenant is made on; change: hand one down, "
+            "opts=ResourceOptions(providers=[kubernetes.Provider(...)])"
+        )
+    return provider
+
+
+def guarded(
+    name: str, provider: pulumi.ProviderResource, require: Require = require_guards
+) -> pulumi.Output[pulumi.Resource]:
+    """The provider, once the guards of its cluster judge; RunError if there are none, or older ones.
+
+    A preview that does not know the cluster yet, or does not reach it, says so and leaves the question to the update.
+    """
+
+    async def asked() -> pulumi.Resource:
+        context, kubeconfig = await _given(provider, "context"), await _given(provider, "kubeconfig")
+        # To a preview what is not given looks like what is not known yet.
+        if pulumi.runtime.is_dry_run() and not (context or kubeconfig):
+            _waits(name, "its provider names no context that is known yet")
+            return provider
+        try:
+            await asyncio.to_thread(require, context, kubeconfig)
+        except Refused as error:
+            raise pulumi.RunError(f"tenant {name}: {error}") from None
+        except Unreachable as error:
+            if not pulumi.runtime.is_dry_run():
+                raise pulumi.RunError(f"tenant {name}: {error}") from None
+            _waits(name, str(error))
+        return provider
+
+    return pulumi.Output.from_input(asked())
+
+
+async def _given(provider: pulumi.ProviderResource, setting: str) -> Any:
+    """An input of a provider, None if it is not known: the SDK keeps each as an output of its name, and types none."""
+    return await pulumi.Output.from_input(provider.__dict__.get(setting)).future()
+
+
+def _waits(name: str, reason: str) -> None:
+    pulumi.log.warn(f"tenant {name}: whether the guards judge is asked in the update, not in this preview: {reason}")
