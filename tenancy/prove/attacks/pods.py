@@ -7,26 +7,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tenancy.catalog import gpus
+from tenancy.catalog import gpus, sizes
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.live.api import Identity, collection
-from tenancy.live.attacks.model import ABSENT, Attack, Request, attack, escaped, put, skipped, value_at
-from tenancy.live.attacks.objects import CLUSTER_ADMIN
-from tenancy.live.attacks.scene import POD_NAME, Place, Scene
+from tenancy.plan.common.labels import own_labels, tenant_labels
+from tenancy.plan.common.priorities import allowed_classes, class_name
 from tenancy.plan.guards.names import JOB_FINALIZER, RUN_TIME
 from tenancy.plan.guards.pods import TOKEN_SECONDS
 from tenancy.plan.guards.who import frameworks
-from tenancy.plan.labels import tenant_labels
-from tenancy.plan.model import Object
-from tenancy.plan.namespaces import allowances, allowed_pools, allowed_registries, granted_resources
-from tenancy.plan.priorities import allowed_classes, class_name
+from tenancy.plan.kubernetes.namespaces import allowances, allowed_pools, allowed_registries, granted_resources
+from tenancy.prove.attacks.model import ABSENT, Attack, Request, attack, escaped, put, skipped, value_at
+from tenancy.prove.attacks.objects import CLUSTER_ADMIN
+from tenancy.prove.attacks.scene import POD_NAME, Place, Scene
 
 ALL_KINDS = ("Pod", "Job", "CronJob", "Deployment", "StatefulSet")
 """Kinds that every cluster has; where others are queued, what goes through all of these goes through them too."""
 BY_CONTROLLERS = ("ReplicaSet", "DaemonSet", "ReplicationController")
-"""Kinds with a template that no tenant may write: asked by somebody with every right."""
+"""Kinds with a template that no tenant may write: requested by a cluster admin."""
 _API = {
     "Pod": "v1",
     "Job": "batch/v1",
@@ -51,24 +51,24 @@ JOB_CONTROLLER = Identity("system:serviceaccount:kube-system:job-controller", ("
 OBEYED = {
     "networks": ("join another network", "k8s.v1.cni.cncf.io/networks"),
     "default-network": ("leave the cluster's network", "v1.multus-cni.io/default-network"),
-    "pod-ips": ("have load balancers take it for somebody else", "vpc.amazonaws.com/pod-ips"),
+    "pod-ips": ("receive load balancers' traffic for another pod", "vpc.amazonaws.com/pod-ips"),
     "eni-config": ("choose its subnet and security groups", "k8s.amazonaws.com/eniConfig"),
     "calico-address": ("take another pod's address", "cni.projectcalico.org/ipAddrs"),
-    "ovn": ("write its own network's settings", "k8s.ovn.org/pod-networks"),
+    "ovn": ("write its own network settings", "k8s.ovn.org/pod-networks"),
     "kube-ovn-address": ("take another pod's address", "ovn.kubernetes.io/ip_address"),
-    "cilium-tracking": ("have its connections not tracked", "policy.cilium.io/no-track-port"),
-    "cilium-tracking-old": ("have its connections not tracked", "io.cilium.no-track-port"),
+    "cilium-tracking": ("exempt its connections from tracking", "policy.cilium.io/no-track-port"),
+    "cilium-tracking-old": ("exempt its connections from tracking", "io.cilium.no-track-port"),
     "kata": ("choose the hypervisor that the node starts", "io.katacontainers.config.hypervisor.path"),
     "untrusted": ("choose its runtime without a class", "io.kubernetes.cri.untrusted-workload"),
     "crio-devices": ("have the node's devices injected", "io.kubernetes.cri-o.Devices"),
     "crio-seccomp": ("choose its system calls", "seccomp-profile.kubernetes.cri-o.io"),
-    "crio-processors": ("take processors past its limit", "cpu-quota.crio.io"),
+    "crio-processors": ("use CPU above its limit", "cpu-quota.crio.io"),
     "nri-mounts": ("mount the node's disk", "mounts.nri.io/container.hello"),
     "nri-devices": ("have the node's devices injected", "devices.noderesource.dev/container.hello"),
     "gvisor": ("share its sandbox's mounts", "dev.gvisor.spec.mount.data.share"),
     "containerd": ("have the node run a program as its log", "containerd.io/restart.loguri"),
 }
-"""What networks and runtimes would do if told by an annotation; each domain and prefix of net-07 once."""
+"""Annotations that networks and runtimes obey, and their effect; each domain and prefix of net-07 once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def workload(kind: str, pod: Object) -> Object:
     meta = copy.deepcopy(pod["metadata"])
     del meta["name"]
     meta["labels"] = {**meta.get("labels", {}), **labels}
-    # How long it may run is said by what is queued.
+    # The queued object carries the maximum run time, not its pod template.
     run_time = meta["labels"].pop(RUN_TIME, None)
     of_work = {"labels": {RUN_TIME: run_time}} if run_time else {}
     template = {"metadata": meta, "spec": copy.deepcopy(pod["spec"])}
@@ -115,7 +115,7 @@ def workload(kind: str, pod: Object) -> Object:
 
 
 ENDING = ("Pod", "Job", "CronJob", "JobSet", "MPIJob", "RayCluster", "RayJob", "TrainJob")
-"""Kinds of which the queue keeps the run time."""
+"""Kinds whose maximum run time the queue enforces."""
 
 
 def _ray_cluster(template: Object) -> Object:
@@ -134,10 +134,12 @@ _OTHERS: Mapping[str, Callable[[Object], Object]] = {
     "RayJob": lambda template: {
         "entrypoint": "true",
         "shutdownAfterJobFinishes": True,
+        # In its default mode it has one more pod, of which it would have to hold a template.
+        "submissionMode": "HTTPMode",
         "rayClusterSpec": _ray_cluster(template),
     },
 }
-"""The least spec of each of the kinds of others that hold pod templates."""
+"""A minimal spec of each kind of other operators that has pod templates."""
 
 
 def of_api(kind: str) -> str:
@@ -146,13 +148,13 @@ def of_api(kind: str) -> str:
 
 
 def kinds_of(place: Place, kinds: Sequence[str] = ALL_KINDS) -> list[str]:
-    """Kinds to go through: with all of Kubernetes', those of others that the environment queues."""
+    """Kinds to attack through: with all of Kubernetes' own, those of other operators that the environment queues."""
     found = [f.kind for f in frameworks(place.environment) if f.kind in _OTHERS] if kinds == ALL_KINDS else []
     return [*kinds, *found]
 
 
 def attack_of(scene: Scene, place: Place, case: Case, kind: str, denier: str = "", suffix: str = "") -> Attack:
-    """The attack that a case is through objects of a kind; the rule's guard refuses unless `denier` says who."""
+    """The attack of a case through objects of a kind; the expected denier is `denier`, by default the rule's guard."""
     pod = place.pod(case.gpus)
     for pointer, value in case.base.items():
         pod = put(pod, pointer, value)
@@ -213,10 +215,10 @@ def _devices(_scene: Scene, place: Place) -> Iterator[Case]:
     source = [{"prefix": "MODEL_", "configMapRef": {"name": "settings"}}]
     prefixed = {"/spec/containers/0/envFrom": source}
     at = "/spec/containers/0/envFrom/0/prefix"
-    complete = "complete a config map's keys to a device variable"
+    complete = "turn a config map's key into a device variable by a prefix"
     yield Case("gpu-03", "prefix", complete, at, "NVIDIA_", "MODEL_", prefixed, ALL_KINDS)
-    yield Case("gpu-03", "short-prefix", f"{complete} by one letter", at, "N", "M", prefixed)
-    yield Case("gpu-03", "long-prefix", f"{complete} but for one letter", at, f"{visible[:-1]}", "M", prefixed)
+    yield Case("gpu-03", "short-prefix", f"{complete} of one letter", at, "N", "M", prefixed)
+    yield Case("gpu-03", "long-prefix", f"{complete} that lacks one letter", at, f"{visible[:-1]}", "M", prefixed)
     for slug, key, kinds in (
         ("annotation", "nvidia.cdi.k8s.io/container.hello", ALL_KINDS),
         ("plain-annotation", "cdi.k8s.io/anything", ("Pod",)),
@@ -242,17 +244,17 @@ def _scheduling(scene: Scene, place: Place) -> Iterator[Case]:
     yield Case("sched-01", "all", "tolerate every taint", "/spec/tolerations", all_taints, kinds=ALL_KINDS)
     usual = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
     exists = {"/spec/tolerations": [{**usual, "operator": "Exists"}]}
-    equal = {"/spec/tolerations": [{**usual, "operator": "Equal", "value": "somebody-elses"}]}
+    equal = {"/spec/tolerations": [{**usual, "operator": "Equal", "value": "another-tenants"}]}
     key = "/spec/tolerations/0/key"
     yield Case("sched-01", "empty-key", "tolerate every taint of an effect", key, "", usual["key"], exists)
     yield Case("sched-01", "any-pool", "tolerate every pool's taint", key, words.POOL, usual["key"], exists)
-    yield Case("sched-01", "a-pool", "tolerate somebody else's pool", key, words.POOL, usual["key"], equal)
+    yield Case("sched-01", "a-pool", "tolerate another tenant's pool", key, words.POOL, usual["key"], equal)
     cordon = "node.kubernetes.io/unschedulable"
     yield Case("sched-01", "cordon", "run on nodes that are being drained", key, cordon, usual["key"], exists)
     effect = "/spec/tolerations/0/effect"
     yield Case("sched-01", "not-ready", "start on a node that is not ready", effect, "NoSchedule", "NoExecute", exists)
     others = tuple(kind for kind in kinds_of(place) if kind != "Pod")
-    yield Case("sched-02", "node", "choose a node past the scheduler", "/spec/nodeName", "node-1", kinds=others)
+    yield Case("sched-02", "node", "choose a node without the scheduler", "/spec/nodeName", "node-1", kinds=others)
     priority = "/spec/priorityClassName"
     usual_class = allowed_classes(place.environment, place.tenant.tier_of(place.namespace))[-1]
     for slug, name, kinds in (
@@ -273,8 +275,32 @@ def _scheduling(scene: Scene, place: Place) -> Iterator[Case]:
     yield Case(
         "sched-06", "named", f"keep {named}'s pods off its node", f"{ANTI_AFFINITY}/0/namespaces", [named], base=away
     )
+    for slug, name, bad in (("all", "namespaceSelector", {}), ("named", "namespaces", [named])):
+        for prefers, where in (("away", ANTI_AFFINITY), ("near", near)):
+            prefer = where.replace("required", "preferred")
+            weighed: dict[str, Any] = {prefer: [{"weight": 1, "podAffinityTerm": term}]}
+            yield Case(
+                *("sched-06", f"oracle-{prefers}-{slug}", "learn by its own placement where other tenants' pods run"),
+                *(f"{prefer}/0/podAffinityTerm/{name}", bad, ABSENT, weighed),
+                ALL_KINDS if (slug, prefers) == ("all", "away") else ("Pod",),
+            )
+    for slug, where in (("required", near), ("preferred", near.replace("required", "preferred"))):
+        one = term if slug == "required" else {"weight": 1, "podAffinityTerm": term}
+        full: dict[str, Any] = {where: [one] * sizes.AFFINITY_TERMS}
+        yield Case(
+            *(
+                "sched-09",
+                slug,
+                "slow the scheduler down by many affinity terms",
+                f"{where}/{sizes.AFFINITY_TERMS}",
+                one,
+                ABSENT,
+                full,
+            ),
+            ALL_KINDS if slug == "preferred" else ("Pod",),
+        )
     yield Case(
-        "sched-06", "near", "sit beside other tenants' pods", f"{near}/0/namespaceSelector", {}, base={near: [term]}
+        "sched-06", "near", "run beside other tenants' pods", f"{near}/0/namespaceSelector", {}, base={near: [term]}
     )
 
 
@@ -284,11 +310,11 @@ def _rest(scene: Scene, place: Place) -> Iterator[Case]:
     yield Case("img-01", "image", pull, "/spec/containers/0/image", FOREIGN_IMAGE, image, kinds=ALL_KINDS)
     first = {**place.pod()["spec"]["containers"][0], "name": "first"}
     latest = f"{image.partition('@')[0].rpartition(':')[0]}:latest"
-    moving = "run whatever is the latest"
+    moving = "run an image by a tag that moves"
     yield Case("img-02", "latest", moving, "/spec/containers/0/image", latest, image, kinds=ALL_KINDS)
     yield Case("img-02", "no-tag", moving, "/spec/containers/0/image", latest.removesuffix(":latest"), image)
     half = f"{image.partition('@')[0]}@sha256:abc"
-    yield Case("img-02", "half-digest", "run what no digest names", "/spec/containers/0/image", half, image)
+    yield Case("img-02", "half-digest", "run an image by an incomplete digest", "/spec/containers/0/image", half, image)
     yield Case("img-01", "init", f"{pull} as init container", f"{INIT}/0/image", FOREIGN_IMAGE, image, {INIT: [first]})
     volumes = {"/spec/volumes": [{"name": "weights", "image": {"reference": image}}]}
     yield Case(
@@ -319,18 +345,45 @@ def _rest(scene: Scene, place: Place) -> Iterator[Case]:
         image,
     )
     policy = "/spec/dnsPolicy"
-    yield Case("dns-01", "policy", "resolve names past the cluster", policy, "Default", "ClusterFirst", kinds=ALL_KINDS)
+    yield Case(
+        "dns-01",
+        "policy",
+        "resolve names outside of the cluster's DNS",
+        policy,
+        "Default",
+        "ClusterFirst",
+        kinds=ALL_KINDS,
+    )
     hosts = [{"ip": "169.254.169.254", "hostnames": ["api.vendor.example"]}]
     yield Case("dns-01", "hosts", "give a host name an address of its choice", "/spec/hostAliases", hosts)
     resolver = {"nameservers": ["198.51.100.53"]}
     yield Case("dns-01", "resolver", "add a resolver of its own", "/spec/dnsConfig", resolver)
     grace = "/spec/terminationGracePeriodSeconds"
-    yield Case("avail-01", "grace", "hold its GPU after it is called back", grace, 601, 600, kinds=ALL_KINDS)
+    yield Case("avail-01", "grace", "keep its GPU long after eviction", grace, 601, 600, kinds=ALL_KINDS)
+    for probe in ("livenessProbe", "startupProbe"):
+        check = {"exec": {"command": ["true"]}, "terminationGracePeriodSeconds": 600}
+        for slug, first in (("", "/spec/containers/0"), ("sidecar-", f"{INIT}/0")):
+            sidecar = {INIT: [{**place.pod()["spec"]["containers"][0], "name": "first", "restartPolicy": "Always"}]}
+            at = f"{first}/{probe}"
+            yield Case(
+                *("avail-01", f"{slug}{probe.lower()}", "keep its GPU by the grace period of a probe"),
+                *(f"{at}/terminationGracePeriodSeconds", 31536000, 600, {**(sidecar if slug else {}), at: check}),
+                ALL_KINDS if (slug, probe) == ("", "livenessProbe") else ("Pod",),
+            )
+    forgotten = "release its quota before its containers end"
+    yield Case("avail-06", "at-once", forgotten, grace, 0, 1, kinds=ALL_KINDS)
     yield Case("pod-01", "users", "run as root of a user namespace", "/spec/hostUsers", False, True, kinds=ALL_KINDS)
     whole = {"limits": {"cpu": "1"}}
-    yield Case("quota-03", "pod-level", "ask past the limit range", "/spec/resources", whole, kinds=ALL_KINDS)
+    yield Case(
+        "quota-03",
+        "pod-level",
+        "request resources outside of the limit range",
+        "/spec/resources",
+        whole,
+        kinds=ALL_KINDS,
+    )
     inline = [{"name": "data", "csi": {"driver": "s3.csi.aws.com"}}]
-    yield Case("stor-04", "inline", "mount with the driver's rights", "/spec/volumes", inline, kinds=ALL_KINDS)
+    yield Case("stor-04", "inline", "mount a volume with the driver's rights", "/spec/volumes", inline, kinds=ALL_KINDS)
     tenant = place.tenant
     other = scene.other(place)
     mine = tenant_labels(place.environment, tenant, place.namespace)
@@ -346,20 +399,23 @@ def _rest(scene: Scene, place: Place) -> Iterator[Case]:
     for key, value in labels.items():
         at = f"/metadata/labels/{key}"
         kinds = ALL_KINDS if key == "team" else ("Pod",)
-        yield Case("cost-01", key, f"send the bill to another {key}", at, value, mine[key], kinds=kinds)
+        yield Case("cost-01", key, f"charge its cost to another {key}", at, value, mine[key], kinds=kinds)
+    for key in own_labels(tenant, place.namespace):
+        at = f"/metadata/labels/{escaped(key)}"
+        yield Case("cost-01", "own-label", f"have another {key} than its namespace", at, "another", mine[key])
 
 
 def _around(_scene: Scene, place: Place) -> Iterator[Case]:
-    """What a pod would do to its node, its network and those who trust its name."""
-    keep = "keep its node and its namespace from ever going"
+    """Attacks of a pod on its node, its network and services that trust its identity."""
+    keep = "keep its node and its namespace from ever being removed"
     yield Case("avail-03", "finalizer", keep, FINALIZERS, ["bank.example/keep"], kinds=ALL_KINDS)
     tracked = f"{keep}, by the job controller's own finalizer"
     yield Case("avail-03", "job-template", tracked, FINALIZERS, [JOB_FINALIZER], kinds=("Job", "Deployment"))
     note = {"/metadata/annotations": {"bank.example/note": "hello"}}
-    hold = "hold its node, old image and all"
+    hold = "keep its node from being replaced"
     karpenter = "/metadata/annotations/karpenter.sh~1do-not-disrupt"
     yield Case("avail-04", "do-not-disrupt", hold, karpenter, "true", "false", note, ALL_KINDS)
-    yield Case("avail-04", "for-a-year", f"{hold}, for a time", karpenter, "8760h", "false", note)
+    yield Case("avail-04", "for-a-year", f"{hold}, for a duration", karpenter, "8760h", "false", note)
     autoscaler = "/metadata/annotations/cluster-autoscaler.kubernetes.io~1safe-to-evict"
     yield Case("avail-04", "safe-to-evict", hold, autoscaler, "false", "true", note, ALL_KINDS)
     # The twin keeps an annotation that limits the pod alone.
@@ -374,28 +430,28 @@ def _around(_scene: Scene, place: Place) -> Iterator[Case]:
     log_in = "log in to a service that trusts the cluster"
     yield Case("id-03", "audience", log_in, audience, "vault.bank.example", token["audience"], mounted, ALL_KINDS)
     yield Case("id-03", "look-alike", log_in, audience, f"{token['audience']}.evil.example", token["audience"], mounted)
-    long = "carry away a token that outlives the day"
+    long = "get a token that is valid for too long"
     yield Case("id-03", "life", long, life, TOKEN_SECONDS + 1, TOKEN_SECONDS, mounted)
     automount = "/spec/automountServiceAccountToken"
-    ask = "carry a token for the API server"
+    ask = "mount a token for the API server"
     yield Case("id-08", "mount", ask, automount, True, False, kinds=ALL_KINDS)
     yield Case("id-08", "projected", f"{ask} in a volume of its own", audience, ABSENT, token["audience"], mounted)
     of_templates = tuple(kind for kind in kinds_of(place) if kind != "Pod")
     account = "/spec/serviceAccountName"
-    left = "act as a service account that somebody left"
+    left = "run as a service account that the tenant's file does not name"
     yield Case("id-07", "account", left, account, "left-behind", "default", kinds=of_templates)
 
 
 def _named_node(scene: Scene, place: Place) -> Attack:
-    case = Case("sched-02", "node", "choose a node past the scheduler", "/spec/nodeName", "node-1")
+    case = Case("sched-02", "node", "choose a node without the scheduler", "/spec/nodeName", "node-1")
     if not place.environment.queued:
         return attack_of(scene, place, case, "Pod")
-    # The queue's gate is on every pod by then, and the API server lets no pod with a gate name its node.
+    # Every pod has the queue's scheduling gate by then, and the API server refuses a pod with a gate and a node name.
     return attack_of(scene, place, replace(case, rule="api-validation"), "Pod", denial.API_VALIDATION)
 
 
 def _tracked(scene: Scene, place: Place) -> Attack:
-    """The job controller's finalizer, by somebody else: nobody takes it off a pod of another controller."""
+    """The job controller's finalizer, set by a user: no controller removes it from a pod without a Job."""
     pod = put(place.pod(), FINALIZERS, [JOB_FINALIZER])
     return attack(
         "avail-03-pod-job",
@@ -408,7 +464,7 @@ def _tracked(scene: Scene, place: Place) -> Attack:
 
 
 def _of_its_own(scene: Scene, place: Place) -> Iterator[Attack]:
-    """What work says beside its pods. Deleted and still there, its queue takes it for gone, and its pods run on."""
+    """Metadata of work itself. Its queue no longer counts deleted work that a finalizer keeps, and its pods run on."""
     for kind in kinds_of(place):
         if kind != "Pod":
             path, made = collection(of_api(kind), kind, place.name), workload(kind, place.pod())
@@ -432,22 +488,22 @@ def _of_its_own(scene: Scene, place: Place) -> Iterator[Attack]:
 
 
 def _runtime_class(scene: Scene, place: Place) -> Iterator[Attack]:
-    sentence = "choose a runtime class, as the ones that open every GPU"
+    sentence = "choose a runtime class, such as one that exposes every GPU"
     known = next(iter(scene.runtime_classes), None)
     case = Case("gpu-01", "runtime-class", sentence, RUNTIME, known or "nvidia")
     for kind in kinds_of(place):
         if kind == "Pod" and known is None:
-            reason = "the cluster has no RuntimeClass: the API server refuses the pod before any guard is asked"
+            reason = "the cluster has no RuntimeClass: the API server refuses the pod before any guard is evaluated"
             yield skipped("gpu-01-pod-runtime-class", "gpu-01", sentence, reason)
         else:
             yield attack_of(scene, place, case, kind)
 
 
 def _gpu_tolerations(scene: Scene, place: Place) -> Iterator[Attack]:
-    sentence = "take a GPU node's CPU without asking for its GPU"
+    sentence = "use a GPU node's CPU without asking for its GPU"
     flavor = next(iter(place.held), None)
     if flavor is None:
-        yield skipped("sched-01-pod-no-gpu", "sched-01", sentence, "no manned namespace holds a GPU")
+        yield skipped("sched-01-pod-no-gpu", "sched-01", sentence, "no namespace with a developer has GPUs")
         return
     resource = place.environment.resource_of(flavor)
     at = f"{LIMITS}/{resource.replace('/', '~1')}"
@@ -463,7 +519,7 @@ def _gpu_tolerations(scene: Scene, place: Place) -> Iterator[Attack]:
 
 
 def _of_namespace(scene: Scene, place: Place) -> Iterator[Case]:
-    """What the guards read from the namespace's own annotations."""
+    """Attacks on limits that guards read from the namespace's own annotations."""
     environment, tenant = place.environment, place.tenant
     granted = granted_resources(environment, tenant)
     for resource in sorted({*environment.resources, gpus.GPU} - set(granted)):
@@ -482,22 +538,22 @@ def _of_namespace(scene: Scene, place: Place) -> Iterator[Case]:
             yield Case("img-01", "foreign-tenant", sentence, at, f"{registry}model:1", good)
         label = f"/metadata/labels/{words.TENANT.replace('/', '~1')}"
         bad = theirs.tenant.tenant
-        yield Case("cost-01", "tenant", f"send the bill to {bad}", label, bad, tenant.tenant)
+        yield Case("cost-01", "tenant", f"charge its cost to {bad}", label, bad, tenant.tenant)
 
 
 def _withheld(scene: Scene) -> Iterator[Attack]:
-    """What most namespaces' pods may leave out, where they may not: each rule in the first such place."""
+    """Fields that an allowance lets pods leave out, where the namespace lacks it: each rule in the first such place."""
     yield from _granted(scene)
     selector = f"/spec/nodeSelector/{escaped(words.TENANT)}"
     root = f"{SECURITY}/readOnlyRootFilesystem"
     image = "/spec/containers/0/image"
     allowed = words.Allowance
     for rule, sentence, withheld, at, bad in (
-        ("gpu-01", "run beside others' kernels, out of its sandbox", allowed.NODE_RUNTIME, RUNTIME, ABSENT),
-        ("sched-03", "run on nodes that others share", allowed.ANY_NODE, selector, ABSENT),
+        ("gpu-01", "run on the node's kernel, outside of its sandbox", allowed.NODE_RUNTIME, RUNTIME, ABSENT),
+        ("sched-03", "run on nodes shared with other tenants", allowed.ANY_NODE, selector, ABSENT),
         ("sched-08", "run on a node beside another tenant's pods", allowed.BESIDE_OTHERS, "/spec/affinity", ABSENT),
-        ("pod-03", "write over its own programs", allowed.WRITABLE_ROOT, root, False),
-        ("img-02", "run whatever a tag names today", allowed.IMAGE_TAGS, image, ABSENT),
+        ("pod-03", "overwrite its own programs", allowed.WRITABLE_ROOT, root, False),
+        ("img-02", "run an image by its tag", allowed.IMAGE_TAGS, image, ABSENT),
     ):
         strict = (p for p in scene.manned if withheld not in allowances(p.environment, p.tenant, p.namespace))
         place = next(strict, None)
@@ -513,11 +569,11 @@ def _withheld(scene: Scene) -> Iterator[Attack]:
 
 
 def _granted(scene: Scene) -> Iterator[Attack]:
-    """GPUs by name: whoever may make work and has no grant makes none that asks for them."""
-    sentence = "run on GPUs without having been granted them"
+    """Work that asks for GPUs where a grant by name (gpu-users) is needed, by a developer without one."""
+    sentence = "run on GPUs without a grant"
     place = next((p for p in scene.manned if p.tenant.gpu_users and p.held and p.developer != p.without_grant), None)
     if place is None:
-        yield skipped("gpu-10", "gpu-10", sentence, "nowhere are GPUs granted by name")
+        yield skipped("gpu-10", "gpu-10", sentence, "no namespace has GPUs granted by name")
         return
     flavor = next(iter(place.held))
     for kind in kinds_of(place):
@@ -531,7 +587,7 @@ def _granted(scene: Scene) -> Iterator[Attack]:
             Request("POST", path, workload(kind, pod), place.without_grant),
             twin_who=place.developer,
         )
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "of-somebody-else"}
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "of-another-user"}
     scaler = {
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
@@ -541,16 +597,16 @@ def _granted(scene: Scene) -> Iterator[Attack]:
     path = collection("autoscaling/v2", "HorizontalPodAutoscaler", place.name)
     guard = scene.guard("gpu-10", "horizontalpodautoscalers")
     request = Request("POST", path, scaler, place.without_grant)
-    more = "have somebody else's work take more GPUs"
+    more = "scale up another user's work on GPUs"
     yield attack("gpu-10-autoscaler-not-granted", "gpu-10", more, guard, request, twin_who=place.developer)
 
 
 def _foreign_pools(scene: Scene, place: Place) -> Iterator[Attack]:
-    sentence = "tolerate a pool of somebody else in place of its own"
+    sentence = "tolerate another tenant's pool instead of its own"
     mine = allowed_pools(place.environment, place.tenant, place.tenant.tier_of(place.namespace))
     theirs = [name for name, pool in sorted(place.environment.pools.items()) if pool.restricted and name not in mine]
     if not (mine and theirs):
-        reason = "there is no pool of its own" if not mine else "every pool with a taint admits it"
+        reason = "no pool with a taint admits it" if not mine else "every pool with a taint admits it"
         yield skipped(f"sched-01-pod-foreign-pool@{place.name}", "sched-01", sentence, reason)
         return
     base = {"/spec/tolerations": [{"key": words.POOL, "operator": "Equal", "value": mine[0], "effect": "NoSchedule"}]}

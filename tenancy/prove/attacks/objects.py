@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from ipaddress import ip_network
 from typing import Any
 from urllib.parse import urlencode
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.live.api import Identity, collection
-from tenancy.live.attacks.model import (
+from tenancy.plan.guards.sizes import ENGINE
+from tenancy.plan.kubernetes.namespaces import namespace_object
+from tenancy.plan.kubernetes.network import DEFAULT_DENY
+from tenancy.prove.attacks.model import (
     ABSENT,
     APPLY,
     JSON_PATCH,
@@ -23,13 +27,11 @@ from tenancy.live.attacks.model import (
     put,
     skipped,
 )
-from tenancy.live.attacks.scene import POD_NAME, Place, Scene
-from tenancy.plan.namespaces import namespace_object
-from tenancy.plan.network import DEFAULT_DENY
-from tenancy.spec.tenant import Role
+from tenancy.prove.attacks.scene import POD_NAME, Place, Scene
+from tenancy.schema.people import Role
 
 CLUSTER_ADMIN = Identity("verify-cluster-admin", ("system:masters",))
-"""Has every right that RBAC can give and is not the platform: what is left is the guard."""
+"""An identity with every right of RBAC outside of the platform's group: only guards refuse it."""
 
 VISIBLE = gpus.DEVICE_VARIABLES[0]
 
@@ -108,7 +110,7 @@ def _keys(scene: Scene, place: Place) -> Iterator[Attack]:
     account = {"kubernetes.io/service-account.name": "default"}
     token = put(_body("Secret", type="Opaque"), "/metadata/annotations", account)
     kind = "kubernetes.io/service-account-token"
-    yield _create(scene, place, "id-02", "token", "make a token that never expires", token, "/type", kind)
+    yield _create(scene, place, "id-02", "token", "create a token that never expires", token, "/type", kind)
 
 
 def _identities(scene: Scene) -> Iterator[Attack]:
@@ -123,10 +125,18 @@ def _identities(scene: Scene) -> Iterator[Attack]:
     at = f"/metadata/annotations/{escaped('eks.amazonaws.com/role-arn')}"
     arn = "arn:aws:iam::111122223333:role/another-tenant"
     yield _create(scene, owned, "id-01", "role", sentence, plain, at, arn, owner)
-    never, at_end = "keep an account for ever, and what waits for its end", ["bank.example/keep"]
+    never, at_end = "keep a service account, and its namespace, from ever being removed", ["bank.example/keep"]
     yield _create(scene, owned, "avail-03", "finalizer", never, plain, "/metadata/finalizers", at_end, owner)
     patch = {"metadata": {"annotations": {"bank.example/note": "hello"}}}
     there = core(owned.name, "serviceaccounts", "default")
+    engine = "present its own change as the platform's"
+    for name, kind in (("merge", MERGE), ("apply", APPLY)):
+        body = {"apiVersion": "v1", "kind": "ServiceAccount", **patch} if kind == APPLY else patch
+        forced = "&force=true" if kind == APPLY else ""
+        path = f"{there}?fieldManager={{}}{forced}"
+        request = Request("PATCH", path.format(f"{ENGINE}-4f3c2b1a"), body, owner, kind)
+        guard, mine = scene.guard("id-10", "serviceaccounts"), path.format("verify")
+        yield attack(f"id-10-serviceaccount-{name}", "id-10", engine, guard, request, twin_path=mine)
     request = Request("PATCH", there, put(patch, at, arn), owner, MERGE)
     denier = scene.guard("id-01", "serviceaccounts")
     yield attack(
@@ -143,7 +153,7 @@ def _services(scene: Scene, place: Place) -> Iterator[Attack]:
     yield _create(
         scene, place, "net-01", "load-balancer", "publish itself to the internet", plain, kind, "LoadBalancer"
     )
-    sentence = "send clients to a name of its choice"
+    sentence = "redirect clients to a name of its choice"
     elsewhere = "payments.bank.example"
     yield _create(scene, place, "net-01", "external-name", sentence, plain, "/spec/externalName", elsewhere)
     sentence = "take over traffic to a foreign address"
@@ -152,10 +162,17 @@ def _services(scene: Scene, place: Place) -> Iterator[Attack]:
     sentence = "ask for an internet-facing load balancer"
     yield _create(scene, place, "net-01", "annotation", sentence, plain, at, "internet-facing")
     at = f"/metadata/annotations/{escaped('external-dns.alpha.kubernetes.io/hostname')}"
-    sentence = "take over a host name of the company"
+    sentence = "claim a host name of the company"
     yield _create(scene, place, "net-01", "host-name", sentence, plain, at, "payments.bank.example")
     at = f"/metadata/annotations/{escaped('io.cilium/global-service')}"
-    yield _create(scene, place, "net-01", "other-clusters", "be served by other clusters too", plain, at, "true")
+    yield _create(scene, place, "net-01", "other-clusters", "share the service with other clusters", plain, at, "true")
+    address = scene.address or str(ip_network(place.environment.service_cidrs[0])[251])
+    sentence = "take an address reserved for another service"
+    yield _create(scene, place, "net-11", "address", sentence, plain, "/spec/clusterIP", address)
+    headless = put(plain, "/spec/clusterIP", "None")
+    request = Request("POST", core(place.name, "services"), put(headless, "/spec/clusterIP", address), place.developer)
+    guard = scene.guard("net-11", "services")
+    yield attack("net-11-service-chosen", "net-11", sentence, guard, request, twin_body=headless)
 
 
 def _claims(scene: Scene, place: Place) -> Iterator[Attack]:
@@ -165,7 +182,7 @@ def _claims(scene: Scene, place: Place) -> Iterator[Attack]:
         "storageClassName": "gp3",
     }
     plain = _body("PersistentVolumeClaim", spec=spec)
-    sentence = "bind a volume that another tenant left"
+    sentence = "bind a volume that another tenant released"
     yield _create(scene, place, "stor-03", "volume", sentence, plain, "/spec/volumeName", "pv-of-another-tenant")
     anything = {"matchLabels": {"team": "another-team"}}
     yield _create(scene, place, "stor-03", "selector", f"{sentence}, by its labels", plain, "/spec/selector", anything)
@@ -198,7 +215,7 @@ def _budgets(scene: Scene, place: Place) -> Iterator[Attack]:
 
 
 def _network_policies(scene: Scene) -> Iterator[Attack]:
-    """What a policy of a tenant's own would open, and what becomes of the platform's."""
+    """Network policies of a tenant that open more than its file, and changes of the platform's policies."""
     for place in list({place.tenant.tenant: place for place in reversed(scene.manned)}.values())[::-1]:
         yield from _opened(scene, place)
         yield from _default_denies(scene, place)
@@ -218,50 +235,52 @@ def _opened(scene: Scene, place: Place) -> Iterator[Attack]:
         twin = _policy({direction: [{side: [inside]}]})
         rule = f"/spec/{direction}/0/{side}"
         peer = f"{rule}/0/namespaceSelector"
-        sentence = "let everybody in" if word == "in" else "let everything out"
+        sentence = "allow all ingress" if word == "in" else "allow all egress"
         yield tried(f"{word}-all", sentence, twin, rule, ABSENT)
-        yield tried(f"{word}-none-named", f"{sentence}, by a list of nobody", twin, rule, [])
-        yield tried(f"{word}-spaces", f"{sentence}, of every namespace", twin, peer, {})
+        yield tried(f"{word}-none-named", f"{sentence}, by an empty list of peers", twin, rule, [])
+        yield tried(f"{word}-spaces", f"{sentence}, by peers in every namespace", twin, peer, {})
         exists = {"matchExpressions": [{"key": words.TENANT, "operator": "Exists"}]}
-        yield tried(f"{word}-tenants", f"{sentence}, of every tenant", twin, peer, exists)
+        yield tried(f"{word}-tenants", f"{sentence}, by peers of every tenant", twin, peer, exists)
         if other:
             named = {words.TENANT: {words.TENANT: other.tenant.tenant}, "name": {words.SPACE_NAME: other.name}}
             for what, labels in named.items():
                 yield tried(
                     f"{word}-other-{what.rpartition('/')[2]}",
-                    f"open a way {word} for another tenant, by its {what.rpartition('/')[2]}",
+                    f"allow {direction} {side} another tenant, by its {what.rpartition('/')[2]}",
                     twin,
                     peer,
                     {"matchLabels": labels},
                 )
         if not tenant.between_parts:
             mine = {"matchLabels": {words.TENANT: tenant.tenant}}
-            yield tried(f"{word}-parts", f"open a way {word} between parts that the file keeps apart", twin, peer, mine)
+            yield tried(
+                f"{word}-parts", f"allow {direction} {side} a part that the tenant's file isolates", twin, peer, mine
+            )
         known = [way for way in (tenant.reach if word == "out" else tenant.accept) if way.cidr]
         for way in known[:1]:
             port = {"protocol": way.protocol, "port": way.port}
             twin = _policy({direction: [{side: [{"ipBlock": {"cidr": way.cidr}}], "ports": [port]}]})
             cidr, ports = f"{rule}/0/ipBlock/cidr", f"/spec/{direction}/0/ports"
-            yield tried(f"{word}-anywhere", f"open a way {word} for every address", twin, cidr, "0.0.0.0/0")
+            yield tried(f"{word}-anywhere", f"allow {direction} {side} every address", twin, cidr, "0.0.0.0/0")
             metadata = "169.254.169.254/32"
-            yield tried(f"{word}-metadata", f"open a way {word} for the machine's metadata", twin, cidr, metadata)
+            yield tried(f"{word}-metadata", f"allow {direction} {side} the machine's metadata", twin, cidr, metadata)
             wider = f"{ports}/0/endPort"
-            yield tried(f"{word}-any-port", f"open a way {word} on every port", twin, ports, ABSENT)
-            yield tried(f"{word}-port", f"open a way {word} on another port", twin, f"{ports}/0/port", 65535)
-            yield tried(f"{word}-ports", f"open a way {word} up to another port", twin, wider, 65535)
-            sentence = f"open a way {word} by another transport"
+            yield tried(f"{word}-any-port", f"allow {direction} on every port", twin, ports, ABSENT)
+            yield tried(f"{word}-port", f"allow {direction} on another port", twin, f"{ports}/0/port", 65535)
+            yield tried(f"{word}-ports", f"allow {direction} on a range of ports", twin, wider, 65535)
+            sentence = f"allow {direction} by another transport"
             yield tried(f"{word}-transport", sentence, twin, f"{ports}/0/protocol", "SCTP")
 
 
 def _default_denies(scene: Scene, place: Place) -> Iterator[Attack]:
-    """The platform's own policies, changed and taken away by whoever has every right that RBAC can give."""
+    """The platform's own policies, changed and deleted by a developer and by a cluster admin."""
     path = f"{collection(_POLICIES, 'NetworkPolicy', place.name)}/{DEFAULT_DENY}"
     guard = scene.guard("net-10", "networkpolicies")
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "of-mine", "uid": "00000000-0000-0000-0000-000000000001"}
     patches = {
         "narrow": ("leave pods without the default-deny", {"spec": {"podSelector": {"matchLabels": {"app": "x"}}}}),
         "open": ("let the default-deny allow everything", {"spec": {"egress": [{}]}}),
-        "orphan": ("pass the default-deny off as its own", {"metadata": {"labels": {words.ENVIRONMENT: None}}}),
+        "orphan": ("relabel the default-deny as its own", {"metadata": {"labels": {words.ENVIRONMENT: None}}}),
         "owner": ("have the default-deny collected as garbage", {"metadata": {"ownerReferences": [owner]}}),
     }
     for who, identity in (("developer", place.developer), ("admin", CLUSTER_ADMIN)):
@@ -271,13 +290,13 @@ def _default_denies(scene: Scene, place: Place) -> Iterator[Attack]:
             yield attack(id, "net-10", sentence, guard, request, twin_who=None)
         request = Request("DELETE", path, None, identity)
         id = f"net-10-policy-delete-by-{who}@{place.name}"
-        yield attack(id, "net-10", "take the default-deny away", guard, request, twin_who=None)
+        yield attack(id, "net-10", "delete the default-deny", guard, request, twin_who=None)
     twin = _policy({"ingress": [{"from": [{"podSelector": {}}]}]})
     twin["metadata"]["labels"] = {"app": "x"}
     at = f"/metadata/labels/{escaped(words.ENVIRONMENT)}"
     body = put(twin, at, place.environment.environment)
     request = Request("POST", collection(_POLICIES, "NetworkPolicy", place.name), body, place.developer)
-    sentence = "make a policy that nobody but the platform could take away"
+    sentence = "create a policy that only the platform could delete"
     yield attack(f"net-10-policy-forged@{place.name}", "net-10", sentence, guard, request, twin_body=twin)
 
 
@@ -295,16 +314,16 @@ def _change(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def _namespace(scene: Scene, place: Place) -> Iterator[Attack]:
-    """What would open a namespace, asked by somebody with every right."""
+    """Changes that would weaken a namespace's isolation, requested by a cluster admin."""
     path = f"/api/v1/namespaces/{place.name}"
     other = scene.other(place)
     bad: dict[str, tuple[str, dict[str, Any]]] = {
         "pod-security": ("allow privileged pods", {"labels": {words.PSA_ENFORCE: "privileged"}}),
         "tenant": (
-            "charge and open it to another tenant",
-            {"labels": {words.TENANT: other.tenant.tenant if other else "somebody-else"}},
+            "relabel it as another tenant's",
+            {"labels": {words.TENANT: other.tenant.tenant if other else "another-tenant"}},
         ),
-        "orphan": ("take the tenant's label off", {"labels": {words.TENANT: None}}),
+        "orphan": ("remove the tenant's label", {"labels": {words.TENANT: None}}),
         "registries": ("allow images from anywhere", {"annotations": {words.ALLOWED_REGISTRIES: "docker.io/"}}),
     }
     for name, (sentence, metadata) in bad.items():
@@ -320,7 +339,7 @@ def _namespace(scene: Scene, place: Place) -> Iterator[Attack]:
     yield attack(
         f"ns-05-namespace-delete@{place.name}",
         "ns-05",
-        f"delete the namespace, and all that is in it: {place.name}",
+        f"delete the namespace with its contents: {place.name}",
         scene.guard("ns-05", "namespaces", deleted=True),
         Request("DELETE", path, None, CLUSTER_ADMIN),
         twin_who=None,
@@ -348,7 +367,9 @@ def _namespace_ways(scene: Scene, place: Place) -> Iterator[Attack]:
         "finalize": Request("PUT", f"{path}/finalize", {**stripped, "spec": {}}, CLUSTER_ADMIN),
     }
     for name, request in ways.items():
-        yield attack(f"ns-01-way-{name}", "ns-01", f"open a namespace by {name}", guard, request, twin_who=None)
+        yield attack(
+            f"ns-01-way-{name}", "ns-01", f"weaken a namespace's labels by {name}", guard, request, twin_who=None
+        )
     for name, key in {
         "admin-access": "resource.kubernetes.io/admin-access",
         "kueue": "kueue.x-k8s.io/managed",
@@ -362,10 +383,10 @@ def _namespace_ways(scene: Scene, place: Place) -> Iterator[Attack]:
         yield attack(f"ns-01-label-{name}", "ns-01", f"set the label {key}", guard, request, twin_body=good)
     fresh = put(whole, "/metadata/name", f"{POD_NAME}--extra")
     request = Request("POST", "/api/v1/namespaces", fresh, CLUSTER_ADMIN)
-    sentence = "make a namespace that claims to be a tenant's"
+    sentence = "create a namespace labelled as a tenant's"
     yield attack("ns-01-new-namespace", "ns-01", sentence, guard, request, twin_who=None)
-    # Nobody's namespace that every cluster has.
+    # A namespace of no tenant that every cluster has.
     request = Request("POST", core("default", "pods"), place.pod(), CLUSTER_ADMIN)
-    sentence = "run where no tenant's rules and bill apply"
+    sentence = "run in a namespace of no tenant"
     home = core(place.name, "pods")
     yield attack("ns-02-pod", "ns-02", sentence, scene.guard("ns-02", "pods"), request, twin_path=home)

@@ -1,4 +1,4 @@
-"""Attacks through device claims: where GPUs are claimed, and where the device plugin hands them out."""
+"""Attacks through device claims: where GPUs are claimed, and where the device plugin allocates them."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import incompatible
+from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.live.api import Identity
-from tenancy.live.attacks.model import ABSENT, MERGE, Attack, Request, attack, escaped, group, put, skipped
-from tenancy.live.attacks.pods import ALL_KINDS, LIMITS, Case, attack_of, kinds_of
-from tenancy.live.attacks.scene import POD_NAME, Place, Scene
-from tenancy.plan import quotas
-from tenancy.plan.devices import DRIVER, DRIVER_CLASSES, claimable, device_class, granted_classes
+from tenancy.plan.common.devices import DRIVER, DRIVER_CLASSES, claimable, device_class, granted_classes
 from tenancy.plan.guards.devices import MOST_DEVICES
 from tenancy.plan.guards.names import CLAIM_OF_POD
-from tenancy.plan.model import Object
-from tenancy.plan.samples import claim_spec, template_name
-from tenancy.spec.tenant import Role
+from tenancy.plan.kubernetes import quotas
+from tenancy.plan.kubernetes.samples import claim_spec, template_name
+from tenancy.prove.attacks.model import ABSENT, MERGE, Attack, Request, attack, escaped, group, put, skipped
+from tenancy.prove.attacks.pods import ALL_KINDS, LIMITS, Case, attack_of, kinds_of
+from tenancy.prove.attacks.scene import POD_NAME, Place, Scene
+from tenancy.schema.people import Role
 
 API = "resource.k8s.io/v1"
 FORMS = {"resourceclaims": "/spec", "resourceclaimtemplates": "/spec/spec"}
-"""Where a claim's own spec stands, in a claim and in a template of one."""
+"""JSON pointer of a claim's own spec, in a claim and in a template of one."""
 CLAIMS, TEMPLATES = FORMS
 
 REQUESTS = "/devices/requests"
@@ -35,8 +35,8 @@ SETTINGS = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "s
 CLAIMED = [{"name": "gpu", "resourceClaimName": "gpu"}]
 
 _GONE = f"{POD_NAME}-not-there"
-_PASSED_OFF = "have a claim of its own taken for one that its pod's template made"
-_NOBODY = {"apiVersion": "v1", "kind": "Pod", "name": _GONE, "uid": "0b1c0000-0000-4000-8000-000000000000"}
+_PASSED_OFF = "present its own claim as one that a pod's template made"
+_ABSENT_POD = {"apiVersion": "v1", "kind": "Pod", "name": _GONE, "uid": "0b1c0000-0000-4000-8000-000000000000"}
 _NOTE = {"metadata": {"annotations": {"bank.example/note": "hello"}}}
 
 
@@ -49,7 +49,7 @@ def claim(class_name: str, *counts: int, name: str = "", plural: str = CLAIMS) -
 
 
 def claim_attacks(scene: Scene) -> Iterator[Attack]:
-    """What claims could be misused for; each mode of handing out GPUs has attacks of its own."""
+    """Misuse of claims; each way to allocate GPUs (claims, device plugin) has attacks of its own."""
     home, sentence = scene.home, "attack through device claims"
     if home is None:
         yield skipped("claims", "gpu-07", sentence, "no tenant has a developer or an owner")
@@ -79,10 +79,10 @@ def _with_claims(scene: Scene, home: Place) -> Iterator[Attack]:
 
 
 def _without_claims(scene: Scene, home: Place) -> Iterator[Attack]:
-    sentence = "claim a device past the quota"
+    sentence = "claim a device outside of the quota"
     for kind in kinds_of(home):
         yield attack_of(scene, home, Case("gpu-07", "claim", sentence, "/spec/resourceClaims", CLAIMED), kind)
-    reason = "GPUs are extended resources here: the quota refuses every claim, whatever it says"
+    reason = "GPUs are extended resources here: the quota refuses every claim, whatever its content"
     yield skipped("gpu-08-resourceclaim", "gpu-08", "claim more than was granted", reason)
     yield skipped("gpu-11-claim", "gpu-11", _PASSED_OFF, reason)
     for place in scene.manned:
@@ -96,7 +96,7 @@ def _without_claims(scene: Scene, home: Place) -> Iterator[Attack]:
 def claim_form(
     scene: Scene, place: Place, case: Case, flavor: str, plural: str, *, denier: str = "", suffix: str = ""
 ) -> Attack:
-    """A case through a claim of a flavor or through a template of one; its pointers are below the claim's own spec."""
+    """A case through a claim of a flavor or a template of one; its pointers are relative to the claim's own spec."""
     root, whole = FORMS[plural], claim(device_class(flavor), plural=plural)
     for pointer, value in case.base.items():
         whole = put(whole, root + pointer, value)
@@ -116,10 +116,10 @@ def _singular(plural: str) -> str:
 
 
 def said_by_claims(scene: Scene, place: Place) -> Iterator[Attack]:
-    """Everything in a claim that is more than a count of a granted class."""
+    """Fields of a claim beyond a number of devices of a granted class."""
     flavor = next(iter(place.held), None)
     if flavor is None:
-        reason = "no manned namespace holds a GPU, so no claim would be admitted"
+        reason = "no namespace with a developer has GPUs, so no claim would be admitted"
         yield skipped("gpu-08-resourceclaim", "gpu-08", "claim more than was granted", reason)
         yield skipped("gpu-11-claim", "gpu-11", _PASSED_OFF, reason)
         return
@@ -128,18 +128,20 @@ def said_by_claims(scene: Scene, place: Place) -> Iterator[Attack]:
             yield claim_form(scene, place, case, flavor, plural)
     yield from _passed_off(scene, place, device_class(flavor))
     for plural in FORMS:
-        # Without the namespace's label, which ns-01 keeps, the API server refuses before the guard is asked.
+        # Without the namespace's label, which ns-01 protects, the API server refuses before the guard is evaluated.
         yield claim_form(scene, place, admin_access("api-validation"), flavor, plural, denier=denial.API_VALIDATION)
 
 
 def _claim_cases(mine: str) -> Iterator[Case]:
-    """The twin of each claims one device of the class."""
+    """Cases whose twins claim one device of the class."""
     one = claim_spec(mine, 1)["devices"]["requests"]
     requested = {REQUESTS: one}
     named = f"{EXACTLY}/deviceClassName"
     for name in DRIVER_CLASSES:
-        yield Case("gpu-08", name.replace(".", "-"), f"claim of {name}, whatever there is", named, name, mine)
-    yield Case("gpu-08", "unknown-class", "claim of a class that nobody granted", named, "somebody-elses", mine)
+        yield Case("gpu-08", name.replace(".", "-"), f"claim a device of class {name}, of any model", named, name, mine)
+    yield Case(
+        "gpu-08", "unknown-class", "claim a device of a class that is not granted", named, "another-tenants", mine
+    )
     mode, uncounted = f"{EXACTLY}/allocationMode", {f"{EXACTLY}/count": ABSENT}
     yield Case("gpu-08", "all", "claim every device that fits", mode, "All", "ExactCount", uncounted)
     empty = "tolerate GPU nodes by a claim of nothing"
@@ -151,21 +153,21 @@ def _claim_cases(mine: str) -> Iterator[Case]:
     everything = [{"operator": "Exists"}]
     yield Case("gpu-08", "toleration", "claim devices that are tainted", f"{EXACTLY}/tolerations", everything)
     part = {"requests": {"memory": "1Gi"}}
-    yield Case("gpu-08", "part-of-a-gpu", "claim a part, which no quota counts", f"{EXACTLY}/capacity", part)
+    yield Case("gpu-08", "part-of-a-gpu", "claim a part of a GPU, which no quota counts", f"{EXACTLY}/capacity", part)
     opaque = [{"opaque": {"driver": DRIVER, "parameters": SETTINGS}}]
-    yield Case("gpu-08", "settings", "share a GPU by settings of its own", "/devices/config", opaque)
+    yield Case("gpu-08", "settings", "share a GPU by its own driver settings", "/devices/config", opaque)
     second = f"{REQUESTS}/1"
     either = {"name": "either", "firstAvailable": [{"name": "a", "deviceClassName": mine}]}
-    yield Case("gpu-08", "alternatives", "claim one thing or another", second, either, base=requested)
+    yield Case("gpu-08", "alternatives", "claim one of several alternatives", second, either, base=requested)
     _, foreign = claim_spec(DRIVER_CLASSES[0], 1, 1)["devices"]["requests"]
-    sentence = "hide a foreign class behind one of its own"
+    sentence = "add a request of another class to one of its own"
     yield Case("gpu-08", "second-request", sentence, second, foreign, base=requested)
 
 
 def _passed_off(scene: Scene, place: Place, mine: str) -> Iterator[Attack]:
-    """Claims that nobody counts, for work that was counted."""
+    """Claims that no quota counts, for work that was counted."""
     made = put(claim(mine), "/metadata/annotations", {"bank.example/note": "hello"})
-    made = put(made, "/metadata/ownerReferences", [{**_NOBODY, "controller": False}])
+    made = put(made, "/metadata/ownerReferences", [{**_ABSENT_POD, "controller": False}])
     path, guard = group(API, place.name, CLAIMS), scene.guard("gpu-11", CLAIMS)
     for name, at, bad, good in (
         ("owner", "/metadata/ownerReferences/0/controller", True, False),
@@ -174,7 +176,7 @@ def _passed_off(scene: Scene, place: Place, mine: str) -> Iterator[Attack]:
         request = Request("POST", path, put(made, at, bad), place.developer)
         yield attack(f"gpu-11-claim-{name}", "gpu-11", _PASSED_OFF, guard, request, twin_body=put(made, at, good))
     path, guard = group(API, place.name, TEMPLATES), scene.guard("gpu-08", TEMPLATES)
-    sentence, made = "put a larger template in the place of one that was counted", claim(mine, plural=TEMPLATES)
+    sentence, made = "replace a template that was counted by a larger one", claim(mine, plural=TEMPLATES)
     for name, bad in (("free", "any"), ("less", template_name(mine, 2)), ("longer", f"{template_name(mine, 1)}-a")):
         request = Request("POST", path, put(made, "/metadata/name", bad), place.developer)
         yield attack(f"gpu-08-template-called-{name}", "gpu-08", sentence, guard, request, twin_body=made)
@@ -183,13 +185,13 @@ def _passed_off(scene: Scene, place: Place, mine: str) -> Iterator[Attack]:
 
 
 def admin_access(rule: str) -> Case:
-    """Devices that others use, as a monitor of the platform's may claim them."""
+    """Claims of devices in use by others (adminAccess), as a monitor of the platform may make."""
     return Case(rule, "admin", "claim devices that others are using", f"{EXACTLY}/adminAccess", True, False)
 
 
 def foreign_class(scene: Scene, place: Place, name: str) -> Iterator[Attack]:
-    """A class of the environment that somebody else was granted."""
-    sentence = f"claim of {name}, which {place.tenant.tenant} was not granted"
+    """Claims of a class of the environment that the tenant was not granted."""
+    sentence = f"claim a device of class {name}, which {place.tenant.tenant} was not granted"
     flavor, at = next(iter(place.held), None), f"{EXACTLY}/deviceClassName"
     for plural in FORMS:
         if flavor:
@@ -203,7 +205,7 @@ def foreign_class(scene: Scene, place: Place, name: str) -> Iterator[Attack]:
 
 
 def _by_platform(id: str, rule: str, sentence: str, denier: str, place: Place, body: Object) -> Attack:
-    """Where none of the tenant's claims would be admitted: the platform asks, and its own namespace is the twin."""
+    """For places where no claim of the tenant is admitted: the platform asks; the twin is in its own namespace."""
     plural = f"{body['kind'].lower()}s"
     request = Request("POST", group(API, place.name, plural), body)
     return attack(id, rule, sentence, denier, request, twin_path=group(API, words.PLATFORM_NAMESPACE, plural))
@@ -213,21 +215,23 @@ def _by_platform(id: str, rule: str, sentence: str, denier: str, place: Place, b
 
 
 def said_by_pods(scene: Scene, place: Place) -> Iterator[Attack]:
-    sentence, at = "take a GPU node's CPU without a claim", "/spec/resourceClaims"
+    sentence, at = "use a GPU node's CPU without a claim", "/spec/resourceClaims"
     tolerant = {"/spec/tolerations": [{"key": gpus.GPU_TAINT, "operator": "Exists"}]}
     for kind in kinds_of(place):
         yield attack_of(scene, place, Case("sched-01", "no-claim", sentence, at, ABSENT, CLAIMED, tolerant), kind)
     yield attack_of(scene, place, Case("sched-01", "empty-claims", sentence, at, [], CLAIMED, tolerant), "Pod")
     for name in granted_classes(place.environment, place.tenant):
         as_resource = f"{LIMITS}/deviceclass.resource.kubernetes.io~1{name}"
-        case = Case("gpu-06", f"class-{name}", f"ask for class {name} as a resource, past its quota", as_resource, "1")
+        case = Case(
+            "gpu-06", f"class-{name}", f"ask for class {name} as a resource, outside of its quota", as_resource, "1"
+        )
         yield attack_of(scene, place, case, "Pod")
-    sentence = "claim a device by neither a claim nor a template"
+    sentence = "claim a device without naming a claim or a template"
     which, claimed = f"{at}/0/resourceClaimName", {at: CLAIMED}
     neither = Case("api-validation", "nameless-claim", sentence, which, ABSENT, "gpu", claimed)
     for kind in ALL_KINDS:
         yield attack_of(scene, place, neither, kind, denial.API_VALIDATION)
-    reason = "a claim or a template of one is all that this API can name; anything else never reaches the guard"
+    reason = "this API can name only a claim or a template of one; anything else never reaches the guard"
     yield skipped("gpu-07-pod-claim", "gpu-07", "claim a device in a third way", reason)
 
 
@@ -235,16 +239,18 @@ def said_by_pods(scene: Scene, place: Place) -> Iterator[Attack]:
 
 
 def over_quota(place: Place, flavor: str, held: int) -> Attack:
-    """One device more than the namespace holds."""
+    """One device more than the maximum of the namespace."""
     id, name = f"quota-resourceclaim-{flavor}@{place.name}", device_class(flavor)
-    sentence = f"claim {held + 1} {flavor}, where {place.name} holds {held}"
+    sentence = f"claim {held + 1} {flavor}, where the maximum of {place.name} is {held}"
     if held:
-        # gpu-08 bounds a request. The twin takes as little of the last one as it can: others may run there.
+        # gpu-08 bounds a request. The twin's last one asks for one device: other work may use the rest of the quota.
         last = min(held + 1, MOST_DEVICES)
         full, rest = divmod(held + 1 - last, MOST_DEVICES)
         counts = [*[MOST_DEVICES] * full, *([rest] if rest else []), last]
         if len(counts) > MOST_REQUESTS:
-            return skipped(id, "quota", sentence, f"a claim has {MOST_REQUESTS} requests of {MOST_DEVICES} at most")
+            return skipped(
+                id, "quota", sentence, f"a claim has at most {MOST_REQUESTS} requests of {MOST_DEVICES} devices"
+            )
         body = claim(name, *counts)
         twin = put(body, f"/spec{REQUESTS}/{len(counts) - 1}/exactly/count", 1)
     elif place.held:
@@ -257,11 +263,12 @@ def over_quota(place: Place, flavor: str, held: int) -> Attack:
 
 
 def no_claims(place: Place) -> Iterator[Attack]:
-    """Whoever may make anything, where a claim would count in no quota of GPUs: what is left is the count of claims."""
+    """Claims by the platform, which RBAC and guards allow, where no quota counts claimed GPUs: the quota on the number
+    of claims refuses them."""
     for plural in FORMS:
         id = f"quota-{_singular(plural)}@{place.name}"
         body = claim(DRIVER_CLASSES[0], plural=plural)
-        yield _by_platform(id, "quota", f"claim past the quota on GPUs, by {plural}", QUOTA, place, body)
+        yield _by_platform(id, "quota", f"claim outside of the quota on GPUs, by {plural}", QUOTA, place, body)
 
 
 # Who may do what with claims
@@ -272,14 +279,14 @@ def _rbac(id: str, sentence: str, request: Request, **twin: Any) -> Attack:
 
 
 def device_rights(place: Place) -> Iterator[Attack]:
-    """What a device is and who got it is the driver's, the platform's and the scheduler's to say."""
+    """Objects that only the driver, the platform and the scheduler write: what a device is, and who got it."""
     who, gone = place.developer, group(API, place.name, CLAIMS, _GONE)
     classes, slices = (group(API, None, what) for what in ("deviceclasses", "resourceslices"))
     offered: Object = {"apiVersion": API, "kind": "DeviceClass", "metadata": {"name": POD_NAME}, "spec": {}}
     pool = {"name": POD_NAME, "resourceSliceCount": 1}
     spec = {"driver": DRIVER, "nodeName": POD_NAME, "pool": pool, "devices": []}
     published: Object = {"apiVersion": API, "kind": "ResourceSlice", "metadata": {"name": POD_NAME}, "spec": spec}
-    # Where the device plugin hands out GPUs there is no class of ours.
+    # Where the device plugin allocates GPUs the environment has no device class.
     known = next(iter(claimable(place.environment)), _GONE)
     status = {"status": {}}
     for name, sentence, request in (
@@ -298,17 +305,17 @@ def device_rights(place: Place) -> Iterator[Attack]:
 
 
 def no_rights(place: Place) -> Iterator[Attack]:
-    """Where claims are not how GPUs are asked for, nobody sees or removes one."""
+    """Where GPUs are not claimed, no tenant may list or delete claims."""
     for plural in FORMS:
         where, slug = group(API, place.name, plural), _singular(plural)
         yield _rbac(f"list-{slug}", f"list {plural}", Request("GET", where, None, place.developer), twin_who=None)
-        # Of making one there is no twin: the quota refuses even the platform's.
+        # Creation has no twin: the quota refuses even the platform's.
         request = Request("DELETE", f"{where}/{_GONE}", None, place.developer)
         yield _rbac(f"delete-{slug}", f"remove one of the {plural}", request, twin_who=None, twin_missing=True)
 
 
 def claim_rights(scene: Scene) -> Iterator[Attack]:
-    """Claims are made by developers, each in namespaces of their own tenant."""
+    """Claims are created by developers, each in namespaces of their own tenant."""
     for one, other in scene.pairs():
         who, suffix = one.developer, f"as-{one.tenant.tenant}@{other.name}"
         for plural in FORMS:
@@ -318,7 +325,7 @@ def claim_rights(scene: Scene) -> Iterator[Attack]:
             yield _rbac(f"list-{slug}-{suffix}", text.format("see the"), request, twin_path=mine)
             flavor = next(iter(one.held), None)
             if flavor is None:
-                reason = f"{one.name} holds no GPU, so its own claim would not be admitted"
+                reason = f"{one.name} has no GPUs, so its own claim would not be admitted"
                 yield skipped(f"rbac-make-{slug}-{suffix}", "rbac", text.format("make"), reason)
                 continue
             request = Request("POST", theirs, claim(device_class(flavor), plural=plural), who)
@@ -336,7 +343,7 @@ def claim_rights(scene: Scene) -> Iterator[Attack]:
         account = Identity(name, ("system:serviceaccounts", f"system:serviceaccounts:{place.name}"))
         yield _claimed_by("workload-resourceclaim", "a pod's own account: claim a device", place, account)
     else:
-        reason = "no manned namespace holds a GPU"
+        reason = "no namespace with a developer has GPUs"
         yield skipped("rbac-workload-resourceclaim", "rbac", "a pod's own account: claim a device", reason)
 
 

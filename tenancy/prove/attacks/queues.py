@@ -1,4 +1,4 @@
-"""Attacks on the queue: work that starts past it, is counted for less than it is, or spends another's share."""
+"""Attacks on the queue: work that bypasses it, is undercounted by it, or uses another tenant's quota."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tenancy.catalog import quantity
 from tenancy.catalog import vocabulary as words
+from tenancy.kube import quantities
+from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.live.api import Identity, collection
-from tenancy.live.attacks.model import ABSENT, MERGE, Attack, Request, attack, escaped, group, put, skipped
-from tenancy.live.attacks.objects import CLUSTER_ADMIN
-from tenancy.live.attacks.pods import ENDING, FOREIGN_IMAGE, LIMITS, Case, attack_of, kinds_of, of_api, workload
-from tenancy.live.attacks.scene import POD_NAME, Place, Scene
-from tenancy.plan.guards.names import DOMAIN, HELD, QUEUE, RUN_TIME, URGENCY
+from tenancy.plan.common.priorities import allowed_classes, class_name
+from tenancy.plan.guards.names import DOMAIN, HELD, PLACED, QUEUE, RUN_TIME, URGENCY
 from tenancy.plan.guards.who import frameworks
-from tenancy.plan.model import Object
-from tenancy.plan.namespaces import queue_notes
-from tenancy.plan.priorities import allowed_classes, class_name
-from tenancy.plan.queues import API, queue_name
-from tenancy.spec.tenant import Role
+from tenancy.plan.kubernetes.namespaces import queue_notes
+from tenancy.plan.queueing.queue_names import API, queue_name
+from tenancy.prove.attacks.model import ABSENT, MERGE, Attack, Request, attack, escaped, group, put, skipped
+from tenancy.prove.attacks.objects import CLUSTER_ADMIN
+from tenancy.prove.attacks.pods import ENDING, FOREIGN_IMAGE, LIMITS, Case, attack_of, kinds_of, of_api, workload
+from tenancy.prove.attacks.scene import POD_NAME, Place, Scene
+from tenancy.schema.people import Role
+from tenancy.schema.tenant import PodSecurity
 
 TRAIN_JOB = "TrainJob"
 GATES = "/spec/schedulingGates"
@@ -32,20 +33,21 @@ OWNER = {
     "name": "kube-root-ca.crt",
     "uid": "0b1c0000-0000-4000-8000-000000000000",
 }
-"""Nothing that the queue knows: it would take no work for a part of it, whatever the guard says."""
+"""An owner of a kind that Kueue does not know: Kueue queues its children as work of their own, with or without the
+guard."""
 
 OF_CRONJOB = {"apiVersion": "batch/v1", "kind": "CronJob", "name": GONE, "uid": OWNER["uid"], "controller": True}
 """What `kubectl create job --from` writes."""
 
 NOTES: dict[str, tuple[str, str, str, Sequence[str]]] = {
-    "prebuilt": ("run under quota that other work was given", "labels", "prebuilt-workload-name", ()),
+    "prebuilt": ("run under the quota reserved for other work", "labels", "prebuilt-workload-name", ()),
     "prebuilt-note": (
-        "run under quota that other work was given, by annotation",
+        "run under the quota reserved for other work, by annotation",
         "annotations",
         "prebuilt-workload-name",
         ("Pod", "Job"),
     ),
-    "origin": ("pass for work of another cluster, which nobody counts here", "labels", "multikueue-origin", ()),
+    "origin": ("be taken for work of another cluster, which is not counted here", "labels", "multikueue-origin", ()),
     "group": ("be counted like a smaller pod of its group", "labels", "pod-group-name", ("Pod",)),
     "group-note": (
         "be counted like a smaller pod of its group, by annotation",
@@ -53,16 +55,16 @@ NOTES: dict[str, tuple[str, str, str, Sequence[str]]] = {
         "pod-group-name",
         ("Pod",),
     ),
-    "group-size": ("say how large its group is", "annotations", "pod-group-total-count", ("Pod",)),
-    "group-fast": ("be admitted before its group is there", "annotations", "pod-group-fast-admission", ("Pod",)),
-    "parent": ("pass for a part of other work", "annotations", "pod-suspending-parent", ("Pod",)),
-    "podset": ("pass for a part of other work by label", "labels", "podset", ("Pod", "Job")),
-    "workload": ("take another pod's place in the network", "annotations", "workload", ("Pod", "Job")),
+    "group-size": ("choose the size of its pod group", "annotations", "pod-group-total-count", ("Pod",)),
+    "group-fast": ("be admitted before its group is complete", "annotations", "pod-group-fast-admission", ("Pod",)),
+    "parent": ("be taken for a part of other work", "annotations", "pod-suspending-parent", ("Pod",)),
+    "podset": ("be taken for a part of other work by label", "labels", "podset", ("Pod", "Job")),
+    "workload": ("take another pod's topology assignment", "annotations", "workload", ("Pod", "Job")),
     "elastic": ("grow while it runs", "annotations", "elastic-job", ("Job",)),
-    "stopping": ("keep the queue from stopping it", "annotations", "stopping", ("Job",)),
-    "force": ("have its pods taken for dead", "annotations", "safe-to-forcefully-delete", ("Pod",)),
+    "stopping": ("keep the queue from evicting it", "annotations", "stopping", ("Job",)),
+    "force": ("have its pods counted as terminated", "annotations", "safe-to-forcefully-delete", ("Pod",)),
 }
-"""What Kueue notes about work, written by whoever makes the work; without kinds: through all of them."""
+"""Labels and annotations of Kueue's own, set by the creator of the work; without kinds: through all of them."""
 
 
 def _workers(template: Object) -> list[Object]:
@@ -83,11 +85,11 @@ BESIDE: Sequence[tuple[str, str, Callable[[Object], Any], str]] = (
     ("RayJob", "/spec/rayClusterSpec/workerGroupSpecs", _workers, "/0/template"),
     ("RayJob", "/spec/submitterPodTemplate", lambda pods: pods, ""),
 )
-"""Where kinds hold one more pod template than their least spec: what is put there, and the template in it."""
+"""Kinds with a second pod template: its JSON pointer, the value to put there, and the template's pointer in that."""
 
 
 def queue_attacks(scene: Scene) -> Iterator[Attack]:
-    home, sentence = scene.home, "start work past the queue"
+    home, sentence = scene.home, "start work without the queue"
     if home is None:
         yield skipped("queues", "kueue-01", sentence, "no tenant has a developer or an owner")
         return
@@ -114,17 +116,17 @@ def queue_attacks(scene: Scene) -> Iterator[Attack]:
         reason = "the cluster has no ClusterTrainingRuntime: Kueue refuses every one"
         yield skipped(f"kueue-{kind.lower()}", "kueue-01", f"through a {kind}: {sentence}", reason)
     if unread := [f.kind for f in frameworks(home.environment) if f.kind not in kinds_of(home)]:
-        reason = f"{', '.join(unread)} has no pod template of its own: its pods are judged"
+        reason = f"{', '.join(unread)} has no pod template of its own: guards judge its pods instead"
         yield skipped("kueue-template", "quota-04", "hide a pod in a template", reason)
 
 
 def of_work(kind: str) -> str:
-    """Where the metadata of what is queued stands."""
+    """JSON pointer of the metadata of the queued object."""
     return "/spec/jobTemplate/metadata" if kind == "CronJob" else "/metadata"
 
 
 def work(place: Place, kind: str) -> Object:
-    """Admitted work, without pods' metadata that only attacks would change."""
+    """Work that is admitted; its pods' metadata is left to the attacks."""
     if kind == TRAIN_JOB:
         name = {"name": POD_NAME, **({"labels": labels} if (labels := _timed(place)) else {})}
         return {
@@ -142,7 +144,7 @@ def _timed(place: Place) -> dict[str, str]:
 
 
 def all_kinds(place: Place) -> list[str]:
-    """Kinds that queue, those without a pod's template among them."""
+    """Kinds that the environment queues, also those without a pod template."""
     others = [f.kind for f in frameworks(place.environment) if f.kind != TRAIN_JOB or place.training_runtime]
     return list(dict.fromkeys([*kinds_of(place), *others]))
 
@@ -160,7 +162,7 @@ def _through(
     suffix: str = "",
     base: Object | None = None,
 ) -> Attack:
-    """Work of a kind with `bad` at the pointer, which is one into the object; `good` in its twin."""
+    """Work of a kind with `bad` at the JSON pointer into the object; its twin has `good` there."""
     made = base or work(place, kind)
     path = collection(of_api(kind), kind, place.name)
     return attack(
@@ -178,50 +180,55 @@ def _label(kind: str, key: str, field: str = "labels") -> str:
 
 
 def _labelled(place: Place, kind: str, field: str = "labels") -> Object:
-    """Work with a label or annotation of somebody's, so that the twin differs in one key."""
+    """Work with an unrelated label or annotation, so that the twin differs in one key."""
     return put(work(place, kind), _label(kind, "bank.example/note", field), "hello")
 
 
 def _names(scene: Scene, place: Place) -> Iterator[Attack]:
-    sentence = "wait in a queue that is not its namespace's"
+    sentence = "use a queue that is not its namespace's"
     for kind in all_kinds(place):
         at, mine = _label(kind, QUEUE), words.DEFAULT_QUEUE
-        yield _through(scene, place, "kueue-01", "queue", sentence, kind, at, "somebody-elses", mine)
+        yield _through(scene, place, "kueue-01", "queue", sentence, kind, at, "another-tenants", mine)
     for name in (f"{words.DEFAULT_QUEUE}-2", words.DEFAULT_QUEUE[:-1], "a" * 63):
         at = _label("Pod", QUEUE)
         yield _through(scene, place, "kueue-01", f"like-{name}", sentence, "Pod", at, name, words.DEFAULT_QUEUE)
     hidden = f"{sentence}, by its template"
     at = f"/metadata/labels/{escaped(QUEUE)}"
-    case = Case("kueue-01", "template", hidden, at, "somebody-elses", words.DEFAULT_QUEUE)
+    case = Case("kueue-01", "template", hidden, at, "another-tenants", words.DEFAULT_QUEUE)
     for kind in ("Job", "CronJob", "StatefulSet"):
         yield attack_of(scene, place, case, kind)
 
 
 def _owners(scene: Scene, place: Place) -> Iterator[Attack]:
-    sentence = "pass for a part of work that runs"
+    sentence = "be taken for a part of work that runs"
     for kind in all_kinds(place):
         made = put(work(place, kind), "/metadata/ownerReferences", [{**OWNER, "controller": False}])
         at = "/metadata/ownerReferences/0/controller"
         yield _through(scene, place, "kueue-02", "owner", sentence, kind, at, True, False, base=made)
     made, at = put(work(place, "Job"), "/metadata/ownerReferences", [OF_CRONJOB]), "/metadata/ownerReferences/0/kind"
     yield _through(scene, place, "kueue-02", "owner-kind", sentence, "Job", at, "ReplicaSet", "CronJob", base=made)
-    reason = "only work that is there can be deleted, and nothing is made"
-    yield skipped("kueue-25-orphan", "kueue-25", "leave pods behind that nobody counts", reason)
+    reason = "only running work can be enlarged, and the attacks create nothing"
+    yield skipped("kueue-27-parallelism", "kueue-27", "run more pods than the queue has counted", reason)
+    reason = "only existing work can be deleted, and the attacks create nothing"
+    yield skipped("kueue-25-orphan", "kueue-25", "leave running pods that no queue counts", reason)
 
 
 def _gates(scene: Scene, place: Place) -> Iterator[Attack]:
-    hold, own = "hold GPUs with pods that never start", [{"name": "bank.example/wait"}]
+    hold, own = "reserve GPUs for pods that never start", [{"name": "bank.example/wait"}]
     for kind in kinds_of(place):
         yield attack_of(scene, place, Case("kueue-03", "own", hold, GATES, own), kind)
     forged = "put the queue's own gate into a template"
     for kind in ("Job", "CronJob", "Deployment"):
         yield attack_of(scene, place, Case("kueue-03", "queues", forged, GATES, [{"name": HELD}]), kind)
+    placed = "wait for a topology assignment that the queue never makes"
+    for kind in (kind for kind in kinds_of(place) if kind != "Pod"):
+        yield attack_of(scene, place, Case("kueue-03", "placed", placed, GATES, [{"name": PLACED}]), kind)
     elastic = [{"name": f"{DOMAIN}elastic-job"}]
     yield attack_of(scene, place, Case("kueue-03", "elastic", hold, GATES, elastic), "Pod")
 
 
 def _suspension(scene: Scene, place: Place) -> Iterator[Attack]:
-    sentence, other = "be run by a controller that no queue knows", f"{DOMAIN}multikueue"
+    sentence, other = "be managed by a controller that the queue does not know", f"{DOMAIN}multikueue"
     where = {
         "Job": "/spec/managedBy",
         "CronJob": "/spec/jobTemplate/spec/managedBy",
@@ -231,8 +238,8 @@ def _suspension(scene: Scene, place: Place) -> Iterator[Attack]:
     for kind in all_kinds(place):
         if kind in where:
             yield _through(scene, place, "kueue-04", "managed-by", sentence, kind, where[kind], other)
-    reason = "only work that is there can be unsuspended, and nothing is made; Kueue suspends what is new by itself"
-    yield skipped("kueue-04-unsuspend", "kueue-04", "start suspended work past the queue", reason)
+    reason = "only existing work can be unsuspended, and the attacks create nothing; Kueue suspends new work by itself"
+    yield skipped("kueue-04-unsuspend", "kueue-04", "start suspended work without the queue", reason)
 
 
 def _urgency(scene: Scene, place: Place) -> Iterator[Attack]:
@@ -240,7 +247,7 @@ def _urgency(scene: Scene, place: Place) -> Iterator[Attack]:
     mine = allowed_classes(place.environment, place.tenant.tier_of(place.namespace))[-1]
     for kind in all_kinds(place):
         at = _label(kind, URGENCY)
-        yield _through(scene, place, "kueue-06", "unknown", jump, kind, at, "tenancy-tier-of-nobody", mine)
+        yield _through(scene, place, "kueue-06", "unknown", jump, kind, at, "tenancy-tier-unknown", mine)
     case = Case(
         "kueue-06", "template", f"{jump}, by its template", f"/metadata/labels/{escaped(URGENCY)}", "system", mine
     )
@@ -261,22 +268,22 @@ def _notes(scene: Scene, place: Place) -> Iterator[Attack]:
     if "JobSet" in kinds_of(place):
         at = "/spec/replicatedJobs/0/template/metadata/labels"
         made = put(work(place, "JobSet"), at, {"bank.example/note": "hello"})
-        at, sentence = f"{at}/{escaped(DOMAIN + 'prebuilt-workload-name')}", "have its jobs take another's quota"
+        at, sentence = f"{at}/{escaped(DOMAIN + 'prebuilt-workload-name')}", "have its jobs use other work's quota"
         yield _through(scene, place, "kueue-08", "of-its-jobs", sentence, "JobSet", at, "1", base=made)
     at = _label("Pod", "provreq.kueue.x-k8s.io/ValidUntilSeconds", "annotations")
-    tell = "tell the autoscaler how long to hold machines for it"
+    tell = "set for how long the autoscaler reserves nodes for it"
     made = _labelled(place, "Pod", "annotations")
     yield _through(scene, place, "kueue-08", "provisioning", tell, "Pod", at, "604800", base=made)
     note = {"/metadata/annotations": {"bank.example/note": "hello"}}
     at = f"/metadata/annotations/{escaped(DOMAIN + 'role-hash')}"
     alike = Case("kueue-08", "role-hash", "have its pods counted as if they were smaller", at, "abcd1234", base=note)
     for kind in kinds_of(place):
-        # On a pod of one's own the hash is the queue's: without a group it says nothing.
+        # On a single pod Kueue writes the hash: without a group it has no effect.
         if kind != "Pod":
             yield attack_of(scene, place, alike, kind)
     at = f"/metadata/annotations/{escaped(DOMAIN + 'pod-suspending-parent')}"
     parent = "leaderworkerset.x-k8s.io/leaderworkerset"
-    escape = "pass for a part of what another controller queues"
+    escape = "be taken for a part of another controller's work"
     for kind in ("Job", "CronJob", "StatefulSet"):
         pod = put(place.pod(), "/metadata/annotations", note["/metadata/annotations"])
         made = _in_queue(kind, workload(kind, pod))
@@ -286,7 +293,7 @@ def _notes(scene: Scene, place: Place) -> Iterator[Attack]:
 
 
 def _in_queue(kind: str, made: Object) -> Object:
-    """Work that says its queue: Kueue says it of none that it takes for a part of other work."""
+    """Work with the queue's label, which Kueue does not add to what it takes for a part of other work."""
     return put(made, _label(kind, QUEUE), words.DEFAULT_QUEUE)
 
 
@@ -294,7 +301,7 @@ def _run_time(scene: Scene) -> Iterator[Attack]:
     sentence = "run for longer than its tier allows"
     timed = [(place, int(most)) for place in scene.manned if (most := _most_seconds(place))]
     if not timed:
-        yield skipped("kueue-10", "kueue-10", sentence, "no manned namespace is of a tier with max-run-time")
+        yield skipped("kueue-10", "kueue-10", sentence, "no namespace with a developer is of a tier with max-run-time")
     for place, most in timed:
         suffix = f"@{place.name}"
         for kind in all_kinds(place) if place is timed[0][0] else ("Pod", "Job"):
@@ -310,7 +317,7 @@ def _run_time(scene: Scene) -> Iterator[Attack]:
                         scene, place, "kueue-10", slug, for_it, kind, at, str(most + 1), str(most), suffix, made
                     )
                 made = put(_labelled(place, kind), at, ABSENT)
-                silent = f"{sentence}: it does not say how long"
+                silent = f"{sentence}: it names no maximum run time"
                 yield _through(scene, place, "kueue-10", "silent", silent, kind, at, ABSENT, "60", suffix, made)
 
 
@@ -319,8 +326,8 @@ def _most_seconds(place: Place) -> str:
 
 
 def _beside(scene: Scene, place: Place) -> Iterator[Attack]:
-    """What may not stand in the first template may not stand in the others."""
-    hidden = "hide it in one of several templates"
+    """Rules on the first pod template apply to the others too."""
+    hidden = "hide the breach in one of several templates"
     note = {"bank.example/note": "hello"}
     pods = put(workload("Job", place.pod())["spec"]["template"], "/metadata/annotations", note)
     for kind, at, beside, below in BESIDE:
@@ -335,18 +342,18 @@ def _beside(scene: Scene, place: Place) -> Iterator[Attack]:
 
 
 def _runtimes(scene: Scene) -> Iterator[Attack]:
-    """A TrainJob's GPUs are its runtime's, or its own, and in no template of it."""
+    """A TrainJob has no pod template: its GPUs are in its runtime or in its own fields."""
     place = next((p for p in scene.manned if p.tenant.gpu_users and p.developer != p.without_grant), None)
     if place and TRAIN_JOB in all_kinds(place):
         path = collection(of_api(TRAIN_JOB), TRAIN_JOB, place.name)
-        sentence, guard = "train on GPUs without having been granted them", scene.guard("gpu-10", "trainjobs")
+        sentence, guard = "train on GPUs without a grant", scene.guard("gpu-10", "trainjobs")
         request = Request("POST", path, work(place, TRAIN_JOB), place.without_grant)
         yield attack("gpu-10-trainjob-not-granted", "gpu-10", sentence, guard, request, twin_who=place.developer)
 
 
 def _ray(scene: Scene, place: Place) -> Iterator[Attack]:
-    """What KubeRay makes beside what is counted."""
-    more, longer = "have more workers than are counted", "keep its GPUs after its end"
+    """Pods and ingresses that KubeRay would create beyond what the queue counts."""
+    more, longer = "have more workers than the queue counts", "keep its GPUs after its end"
     pods = {"metadata": {"annotations": {"bank.example/note": "hello"}}, "spec": place.pod()["spec"]}
     for kind, spec in (("RayCluster", "/spec"), ("RayJob", "/spec/rayClusterSpec")):
         if kind not in kinds_of(place):
@@ -356,7 +363,7 @@ def _ray(scene: Scene, place: Place) -> Iterator[Attack]:
         at = f"{spec}/workerGroupSpecs/0/minReplicas"
         yield _through(scene, place, "kueue-26", "least-workers", more, kind, at, 2, 1, base=made)
         at = f"{spec}/headGroupSpec/enableIngress"
-        yield _through(scene, place, "net-01", "ingress", "be published", kind, at, True, False)
+        yield _through(scene, place, "net-01", "ingress", "publish its dashboard by an ingress", kind, at, True, False)
     if not {"RayCluster", "RayJob"} & {*kinds_of(place)}:
         yield skipped("kueue-26-ray", "kueue-26", more, "the environment queues no Ray clusters")
     if "RayJob" in kinds_of(place):
@@ -364,19 +371,23 @@ def _ray(scene: Scene, place: Place) -> Iterator[Attack]:
         yield _through(scene, place, "kueue-26", "after-its-end", longer, "RayJob", at, 86400, 0)
         policy = {"onSuccess": {"policy": "DeleteNone"}, "onFailure": {"policy": "DeleteNone"}}
         yield _through(scene, place, "kueue-26", "for-ever", longer, "RayJob", "/spec/deletionStrategy", policy)
+        if place.namespace.pod_security is PodSecurity.RESTRICTED:
+            idle, at = "hold GPUs for a job whose submitter never starts", "/spec/submissionMode"
+            for mode in ("K8sJobMode", "SidecarMode"):
+                yield _through(scene, place, "pod-04", mode.lower(), idle, "RayJob", at, mode, "HTTPMode")
 
 
 def _limits(scene: Scene, place: Place) -> Iterator[Attack]:
     default = place.environment.tiers[place.tenant.tier_of(place.namespace)].container.default
-    sentence = "block its queue with work that nobody can start"
+    sentence = "block its queue with work that can never start"
     if "cpu" not in default:
         reason = "its tier has no default limit of cpu"
         yield skipped("quota-04-job-limit", "quota-04", sentence, reason)
         return
-    more = quantity.write(quantity.parse(default["cpu"]) + 1)
+    more = quantities.write(quantities.parse(default["cpu"]) + 1)
     case = Case("quota-04", "limit", sentence, f"{LIMITS}/cpu", ABSENT, more, {f"{REQUESTS}/cpu": more})
     for kind in kinds_of(place):
-        # A pod's limit is filled in before anybody reads it; the API server then compares the two.
+        # A pod's limit gets its default before it is judged; the API server then compares request and limit.
         if kind != "Pod":
             yield attack_of(scene, place, case, kind)
 
@@ -387,16 +398,16 @@ def local_queue(leads_to: str) -> Object:
 
 
 def _leading(scene: Scene, place: Place, leads_to: str, slug: str) -> Attack:
-    """A queue that leads elsewhere, made by somebody who may make queues; its twin leads to the namespace's share."""
+    """A LocalQueue of another ClusterQueue, created by a cluster admin; its twin names the namespace's ClusterQueue."""
     own = local_queue(queue_name(place.tenant.tenant, place.tenant.tier_of(place.namespace)))
     queues, guard = group(API, place.name, "localqueues"), scene.guard("kueue-05", "localqueues")
     request = Request("POST", queues, put(own, "/spec/clusterQueue", leads_to), CLUSTER_ADMIN)
-    text = f"a queue in {place.name} that spends {leads_to}"
+    text = f"create a queue in {place.name} that uses the quota of {leads_to}"
     return attack(f"kueue-05-localqueue-{slug}@{place.name}", "kueue-05", text, guard, request, twin_body=own)
 
 
 def _alike(scene: Scene, place: Place) -> Iterator[Attack]:
-    """Tenants that need not be there: their names begin like this one's."""
+    """Queues of tenants whose names begin like this one's, and that need not exist."""
     tenant, tier = place.tenant.tenant, place.tenant.tier_of(place.namespace)
     yield _leading(scene, place, queue_name(f"{tenant}-2", tier), "like")
     yield _leading(scene, place, queue_name(f"{tenant}x", tier), "longer")
@@ -418,7 +429,7 @@ def _rbac(id: str, sentence: str, request: Request, **twin: Any) -> Attack:
 
 
 def _rights(place: Place) -> Iterator[Attack]:
-    """The queue's own objects are Kueue's and the platform's."""
+    """Objects of the queue that only Kueue and the platform write."""
     who, mine = place.developer, queue_name(place.tenant.tenant, place.tenant.tier_of(place.namespace))
     queues, works = (group(API, place.name, what) for what in ("localqueues", "workloads"))
     note = {"metadata": {"annotations": {"bank.example/note": "hello"}}}
@@ -431,29 +442,29 @@ def _rights(place: Place) -> Iterator[Attack]:
         ("make-queue", "make itself a queue", Request("POST", queues, local_queue(mine), who)),
         (
             "open-queue",
-            "open a queue that is on hold",
+            "resume a queue that is on hold",
             Request("PATCH", f"{queues}/{words.DEFAULT_QUEUE}", stop, who, MERGE),
         ),
         ("drop-queue", "remove its queue", Request("DELETE", f"{queues}/{words.DEFAULT_QUEUE}", None, who)),
-        ("make-workload", "make work of the queue's own", Request("POST", works, own, who)),
-        ("admit", "admit itself", Request("PATCH", f"{works}/{GONE}/status", status, who, MERGE)),
-        ("change-workload", "change its place in the queue", Request("PATCH", f"{works}/{GONE}", note, who, MERGE)),
-        ("drop-workload", "remove work from the queue", Request("DELETE", f"{works}/{GONE}", None, who)),
-        ("list-shares", "see everybody's share", Request("GET", group(API, None, "clusterqueues"), None, who)),
-        ("list-cohorts", "see who lends to whom", Request("GET", group(API, None, "cohorts"), None, who)),
+        ("make-workload", "create a Workload", Request("POST", works, own, who)),
+        ("admit", "admit its own work", Request("PATCH", f"{works}/{GONE}/status", status, who, MERGE)),
+        ("change-workload", "change a Workload", Request("PATCH", f"{works}/{GONE}", note, who, MERGE)),
+        ("drop-workload", "delete a Workload", Request("DELETE", f"{works}/{GONE}", None, who)),
+        ("list-shares", "list every tenant's quota", Request("GET", group(API, None, "clusterqueues"), None, who)),
+        ("list-cohorts", "list the cohorts", Request("GET", group(API, None, "cohorts"), None, who)),
         (
             "widen-share",
-            "take a larger share",
+            "raise its quota",
             Request("PATCH", group(API, None, "clusterqueues", mine), note, who, MERGE),
         ),
         (
             "make-urgency",
-            "make a class that goes first",
+            "create a priority class for its work",
             Request("POST", group(API, None, "workloadpriorityclasses"), urgent, who),
         ),
         (
             "others-pending",
-            "see what waits in a whole share",
+            "list the pending work of a ClusterQueue",
             Request(
                 "GET",
                 group("visibility.kueue.x-k8s.io/v1beta2", None, "clusterqueues", mine, "pendingworkloads"),

@@ -1,6 +1,6 @@
-"""Ask a live cluster for what it must refuse, and for what it must not, and compare who said no.
+"""Send a live cluster requests that it must refuse, and twins that it must admit, and compare the denying controls.
 
-Nothing is made: whatever would write is asked as a dry run, which passes every control that the real one does.
+Nothing is created: writes are sent as dry runs, which pass through every control that the real request does.
 """
 
 from __future__ import annotations
@@ -9,30 +9,34 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlencode
 
 from tenancy.catalog import vocabulary as words
 from tenancy.live import denial
 from tenancy.live.api import Answer, Api
-from tenancy.live.attacks import Attack, Request, Scene
 from tenancy.plan.model import Plan
-from tenancy.spec import Loaded
+from tenancy.prove.attacks import Attack, Request, Scene
+from tenancy.prove.attacks.model import core
+from tenancy.validation import Loaded
 
 AT_ONCE = 4
-"""Requests under way: enough to hide the way there and back, too few for the API server to queue them."""
+"""Concurrent requests: enough to hide the round trip, too few for the API server to queue them."""
+CONFLICTS = 3
+"""Repetitions of a request whose object another client wrote at the same time."""
 
 TRAINING_RUNTIMES = "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes"
 NODE_OF_POOL = f"/api/v1/nodes?{urlencode({'labelSelector': words.POOL, 'limit': 1})}"
 
 
 class NotDeployedError(Exception):
-    """The cluster lacks what would be attacked."""
+    """The cluster lacks a namespace of the plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of an attack. `problem` says what the audit log held against it."""
+    """Outcome of an attack. `problem` says where the audit log contradicts it."""
 
     attack: Attack
     status: int = 0
@@ -45,7 +49,7 @@ class Result:
 
     @property
     def refused(self) -> bool:
-        """By the control that should, and by no other."""
+        """Whether the expected control refused it, and no other."""
         return self.status >= 400 and self.denier == self.attack.expected_denier and not self.problem
 
     @property
@@ -79,23 +83,32 @@ class Result:
 
 
 def scene_of(api: Api, loaded: Loaded, plan: Plan) -> Scene:
-    """Where to attack; NotDeployedError if a namespace of the plan is not there."""
+    """The scene to attack; NotDeployedError if a namespace of the plan does not exist."""
     there = {item["metadata"]["name"] for item in api.items("/api/v1/namespaces")}
     planned = [namespace.name for tenant in plan.tenants for namespace in tenant.namespaces]
     if lacking := [name for name in planned if name not in there]:
+        lab = " --lab" if plan.context == words.LAB_CONTEXT else ""
         raise NotDeployedError(
             f"given a cluster without {', '.join(lacking[:5])}{' …' if len(lacking) > 5 else ''}; "
-            f"rule: attacks need the environment in place; change: run `tenancy up {plan.environment}` first"
+            f"rule: attacks need the environment in place; change: run `tenancy up {plan.environment}{lab}` first"
         )
 
     def names(path: str) -> list[str]:
         return sorted(item["metadata"]["name"] for item in api.items(path))
 
     runtimes = names(TRAINING_RUNTIMES) if "trainjob" in loaded.environment.queues.kinds else ()
-    # Who leaves has nobody who makes anything, so that no twin would be admitted.
+    # A tenant that leaves has no developer any more, so that no twin would be admitted.
     staying = tuple(tenant for tenant in loaded.tenants if tenant.leaving is None)
     classes = names("/apis/node.k8s.io/v1/runtimeclasses")
-    return Scene(loaded.environment, staying, classes, runtimes, api.items(NODE_OF_POOL))
+    address = _free_address(api)
+    return Scene(loaded.environment, staying, classes, runtimes, api.items(NODE_OF_POOL), frozenset(there), address)
+
+
+def _free_address(api: Api) -> str | None:
+    """An address of the service range far from those that are assigned first: the API server's and DNS."""
+    service = api.request("GET", core("default", "services", "kubernetes")).body
+    found = service.get("spec", {}).get("clusterIP")
+    return str(ip_address(found) + 250) if found else None
 
 
 def run(
@@ -106,7 +119,7 @@ def run(
     twins: bool = True,
     done: Callable[[], None] = lambda: None,
 ) -> list[Result]:
-    """Ask every attack and its twin. Without `twins` these are taken for admitted."""
+    """Send every attack and its twin. Without `twins` each twin counts as admitted."""
     tag = f"{denial.AUDIT_PREFIX}{secrets.token_hex(6)}"
     ids = {attack.id: f"{tag}-{number}" for number, attack in enumerate(attacks)}
 
@@ -120,14 +133,18 @@ def run(
     return results if audit is None else _cross_checked(results, ids, audit)
 
 
-def ask(api: Api, request: Request, audit_id: str | None = None) -> Answer:
-    """The answer to a request; what would write is asked as a dry run."""
+def ask(api: Api, request: Request, audit_id: str | None = None, again: int = CONFLICTS) -> Answer:
+    """The answer to a request; writes are sent as dry runs."""
     headers = {"Audit-ID": audit_id} if audit_id else {}
     path, body = request.path if request.method == "GET" else _dry(request.path), request.body
     if request.method == "DELETE" and isinstance(body, dict):
-        # Beside options in a body the API server does not read those of the query.
+        # With options in the body the API server ignores those of the query.
         body = {**body, "dryRun": ["All"]}
-    return api.request(request.method, path, body, request.who, request.content_type, headers)
+    answer = api.request(request.method, path, body, request.who, request.content_type, headers)
+    if answer.status == 409 and answer.body.get("reason") == "Conflict" and again:
+        # A controller wrote the object between the API server's read and its write: no control refused anything.
+        return ask(api, request, audit_id, again - 1)
+    return answer
 
 
 def _dry(path: str) -> str:

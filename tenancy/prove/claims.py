@@ -1,6 +1,6 @@
-"""What an environment claims: each control with its cases, each rule with its plane and proof, each known way out.
+"""What an environment claims: each control with its cases, each rule with its plane and proof, each known bypass.
 
-Counted from the attacks that the environment gives an occasion for, so that a page says nothing that cannot be asked.
+Counted from the attacks that are possible in the environment, so that a page says nothing that cannot be tested.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pathlib import Path
 
 from tenancy.check.judge import JUDGED
 from tenancy.live import denial
-from tenancy.live.attacks import Attack, Scene, all_attacks
 from tenancy.plan import Plan, make_plan
 from tenancy.plan.guards import BACKSTOPS, GUARDED, guards
 from tenancy.plan.guards.objects import DELETIONS
-from tenancy.proof.ways import Way, families, ways
-from tenancy.rules.catalogue import RULES, Rule
-from tenancy.spec import SPEC_RULES, Loaded
+from tenancy.prove.attacks import Attack, Scene, all_attacks
+from tenancy.prove.ways import Way, families, ways
+from tenancy.rules.catalogue import RULES, Face, Rule
+from tenancy.validation import SPEC_RULES, Loaded
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = "scripts/verify-on-cluster.sh"
@@ -41,18 +41,15 @@ PLANES: Mapping[str, str] = {
 }
 """What a family of rules protects: who may do what, data and connections, machines, or what is seen and charged."""
 
-_NODE, _AWS, _CNI, _KUEUE = "node configuration", "AWS", "CNI", "Kueue"
+_NODE, _CNI, _KUEUE = "node configuration", "CNI", "Kueue"
 BEHIND: Mapping[str, str] = {
     **dict.fromkeys(("ami", "mig", "node", "dra"), _NODE),
-    **dict.fromkeys(("aws", "eks", "reg"), _AWS),
     **dict.fromkeys(("net",), _CNI),
     **dict.fromkeys(("kueue", "share", "queue"), _KUEUE),
-    **dict.fromkeys(("stor-01", "stor-02", "stor-05", "stor-06", "stor-07", "stor-08"), _AWS),
-    **dict.fromkeys(("id-04", "id-05", "id-06", "id-09", "pool-06"), _AWS),
     **dict.fromkeys(("pool-02", "pool-08", "gpu-09"), _NODE),
     **dict.fromkeys(("quota-01", "quota-02", "quota-05", "rbac"), "API server"),
 }
-"""Who keeps what a rule asks for, where no guard does; by family, or by rule where that differs."""
+"""Enforcer of a rule that no guard enforces; by family, or by rule where that differs."""
 
 ON_CLUSTER: Mapping[str, str] = {
     "ami-01": "a GPU without asking for one",
@@ -63,43 +60,45 @@ ON_CLUSTER: Mapping[str, str] = {
     "pool-06": "EFA from",
     "mig-01": "nvidia-mig-parted assert on",
 }
-"""Rules whose effect no machine here can show, and the check of the script that does."""
+"""Rules whose effect only real hardware can show, and the check of the script that does."""
 
 CONTROLS: Mapping[str, tuple[str, str]] = {
     "ResourceQuota": ("quota", "of every namespace"),
     "LimitRange": ("limits", "of every namespace"),
     "Namespace": ("pod-security", "the label of every namespace"),
-    "ClusterRole": ("rbac", "every right that nobody was given"),
-    "RoleBinding": ("rbac", "every right that nobody was given"),
+    "ClusterRole": ("rbac", "every right that is not granted"),
+    "RoleBinding": ("rbac", "every right that is not granted"),
 }
 """Kinds of the plan that are a control of their own, and what attacks on it name as their rule."""
 
 ELSEWHERE: Mapping[str, str] = {
-    "NetworkPolicy": f"the CNI holds it: `{SCRIPT}`, another tenant's pod",
-    "PriorityClass": "sched-04 keeps tenants to theirs",
-    "ResourceFlavor": "Kueue holds it: the tests of queues run it",
-    "ClusterQueue": "Kueue holds it: the tests of queues run it",
-    "Cohort": "Kueue holds it: the tests of queues run it",
-    "Topology": "Kueue holds it: the tests of queues run it",
-    "LocalQueue": "kueue-01 keeps tenants to theirs",
-    "WorkloadPriorityClass": "kueue-06 keeps tenants to theirs",
-    "ServiceAccount": "what runs in a pod: without a right of its own",
-    "DeviceClass": "gpu-08 keeps tenants to theirs",
-    "ConfigMap": "says that the guards are in force",
+    "NetworkPolicy": f"the CNI enforces it: `{SCRIPT}`, another tenant's pod",
+    "PriorityClass": "sched-04 limits tenants to their own",
+    "ResourceFlavor": "Kueue enforces it: the tests of queues run it",
+    "ClusterQueue": "Kueue enforces it: the tests of queues run it",
+    "Cohort": "Kueue enforces it: the tests of queues run it",
+    "Topology": "Kueue enforces it: the tests of queues run it",
+    "LocalQueue": "kueue-01 limits tenants to their own",
+    "WorkloadPriorityClass": "kueue-06 limits tenants to their own",
+    "ServiceAccount": "identity of a pod: without a right of its own",
+    "DeviceClass": "gpu-08 limits tenants to their own",
+    "ConfigMap": "says that the guards are stored",
     "ValidatingAdmissionPolicy": "each of its rules is a control",
-    "ValidatingAdmissionPolicyBinding": "without it none of the policy's rules stands",
+    "ValidatingAdmissionPolicyBinding": "without it none of the policy's rules is enforced",
     "MutatingAdmissionPolicy": "fills in what cost-01 then judges, and spreads replicas",
     "MutatingAdmissionPolicyBinding": "without it the policy fills in nothing",
     "Role": "rights of the platform's own parts",
-    "RuntimeClass": "gpu-01 keeps tenants to theirs",
-    "StorageClass": "stor-03 has every claim name one",
+    "RuntimeClass": "gpu-01 limits tenants to their own",
+    "PriorityLevelConfiguration": "limits concurrent requests to the API server: `tests/attacks/test_flow_control.py`",
+    "FlowSchema": "assigns requests to a level: `tests/attacks/test_flow_control.py`; rbac denies it to tenants",
+    "StorageClass": "stor-03 requires every claim to name one",
 }
 """Kinds of the plan that no attack is aimed at by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Something that can be taken away, and the attacks that then get through."""
+    """A control that can be removed, and the attacks that then succeed."""
 
     name: str
     where: str
@@ -123,7 +122,7 @@ class Claims:
         return [attack for attack in self.asked if attack.rule == rule]
 
     def controls(self) -> list[Control]:
-        """Every rule of every guard, and every other kind of wall."""
+        """Every rule of every guard, and every other kind of isolation resource."""
         found = []
         for guard in guards(self.loaded.environment):
             for rule in guard.rules:
@@ -143,9 +142,10 @@ def plane(rule: str) -> str:
 
 
 def enforcer(rule: str) -> str:
-    """Who keeps a rule when it matters; a file and a preview are earlier, and of those who use them."""
+    """Who enforces a rule at run time; files and previews are earlier checks, for those who use them."""
     found = ["API server"] if rule in GUARDED else []
-    behind = BEHIND.get(rule) or BEHIND.get(rule.partition("-")[0])
+    on_aws = "AWS" if Face.AWS in RULES[rule].faces else ""
+    behind = on_aws or BEHIND.get(rule) or BEHIND.get(rule.partition("-")[0])
     if behind and not found:
         found.append(behind)
     if rule in SPEC_RULES:
@@ -168,12 +168,12 @@ def _head(claims: Claims) -> Iterator[str]:
     yield from (
         "# Claims",
         "",
-        f"What is claimed of `{name}`, who enforces it, and what proves it. Made by `tenancy claims {name} --markdown`",
-        "from the rules, the plan and the attacks themselves; a test holds that it is up to date.",
+        f"Claims about `{name}`: what enforces each, and what proves it. Made by `tenancy claims {name} --markdown`",
+        "from the rules, the plan and the attacks themselves; a test checks that it is up to date.",
         "",
-        f"{len(claims.asked)} cases ({len(distinct)} attacks, in some cases for several namespaces), each with a twin",
-        "that differs in one field and has to be admitted. `tenancy verify` asks them of a live cluster.",
-        f"Of {len(ways())} known ways out {held['attack']} are attacked; {held['cluster']} have a part that only a",
+        f"{len(claims.asked)} cases ({len(distinct)} attacks, some of them for several namespaces), each with a twin",
+        "that differs in one field and has to be admitted. `tenancy verify` runs them on a live cluster.",
+        f"Of {len(ways())} known bypasses {held['attack']} are attacked; {held['cluster']} have a part that only a",
         f"real cluster shows: run `{SCRIPT}` there.",
         "",
     )
@@ -183,9 +183,10 @@ def _rules(claims: Claims) -> Iterator[str]:
     yield from (
         "## Rules",
         "",
-        "Where a rule is not the API server's, `files` is whoever reads the tenant files, `preview` the policy pack.",
+        "Where the API server does not enforce a rule, `files` is the check when tenant files are read, and `preview`",
+        "is the policy pack.",
         "",
-        "| rule | what it keeps | plane | enforced by | proven by |",
+        "| rule | what it requires | plane | enforced by | proven by |",
         "|---|---|---|---|---|",
     )
     for rule in RULES.values():
@@ -199,9 +200,9 @@ def _proof(claims: Claims, rule: Rule) -> Iterator[str]:
     if attacks := claims.of_rule(rule.id):
         yield f"{_count(len(attacks), 'case')}, such as `{attacks[0].id}`"
     elif reason := claims.reason(rule.id):
-        yield f"not asked here: {_cell(reason)}"
+        yield f"not tested here: {_cell(reason)}"
     elif rule.id in BACKSTOPS:
-        yield f"asked with the control before it gone: `{OF_WORK}`"
+        yield f"tested with the control before it removed: `{OF_WORK}`"
     if file := _named(rule.id):
         yield f"`{file}`"
     if check := ON_CLUSTER.get(rule.id):
@@ -214,6 +215,9 @@ def _named(rule: str) -> str:
         ("tests/unit/test_spec_rules.py", rule in SPEC_RULES),
         ("tests/pack_cases.py", rule in JUDGED),
         ("tests/chargeback", rule.startswith("bill-")),
+        ("tests/engine/test_no_harm.py", rule in {"ns-06", "rbac-07"}),
+        ("tests/unit/test_deployer.py", rule == "rbac-07"),
+        ("tests/engine/test_one_stack.py", rule == "ns-07"),
     )
     return "`, `".join(file for file, holds in parts if holds)
 
@@ -222,9 +226,9 @@ def _controls(claims: Claims) -> Iterator[str]:
     yield from (
         "## Controls and their cases",
         "",
-        "Each control is taken away once on the running API server. Then exactly its own cases are no longer refused",
-        f"by it, and no other case changes: `{MUTATION}` and its neighbours hold both. A rule that stands in several",
-        "guards is taken away from all of them.",
+        "Each control is removed once on the running API server. Then exactly its own cases are no longer refused by",
+        f"it, and no other case changes: `{MUTATION}` and its neighbours check both. A rule of several guards is",
+        "removed from all of them.",
         "",
         "| control | where | cases | such as |",
         "|---|---|---:|---|",
@@ -233,7 +237,7 @@ def _controls(claims: Claims) -> Iterator[str]:
         example = f"`{control.attacks[0].id}`" if control.attacks else _unasked(claims, control)
         yield f"| {control.name} | {control.where} | {len(control.attacks)} | {example} |"
     kinds = dict.fromkeys(item["kind"] for item in claims.plan.objects())
-    yield from ("", "Other objects of the plan are held by somebody else, or hold nothing by themselves:", "")
+    yield from ("", "Other objects of the plan: another component enforces them, or they enforce nothing:", "")
     yield from ("| kind | |", "|---|---|")
     yield from (f"| {kind} | {ELSEWHERE[kind]} |" for kind in sorted(kinds) if kind in ELSEWHERE)
     yield ""
@@ -241,9 +245,9 @@ def _controls(claims: Claims) -> Iterator[str]:
 
 def _unasked(claims: Claims, control: Control) -> str:
     if control.where == DELETIONS:
-        return f"only what is there can be deleted; asked of work that is, by `{OF_WORK}`"
+        return f"only existing objects can be deleted; tested on existing work, by `{OF_WORK}`"
     if control.name in BACKSTOPS:
-        return "another control refuses first; asked with that one gone"
+        return "another control refuses first; tested with that one removed"
     return _cell(
         claims.reason(control.name) or "reached only through what another guard or the API server refuses first"
     )
@@ -251,14 +255,14 @@ def _unasked(claims: Claims, control: Control) -> str:
 
 def _ways(claims: Claims) -> Iterator[str]:
     yield from (
-        "## Known ways out",
+        "## Known bypasses",
         "",
-        "What is known to lead out of a tenant, and what holds it. `outside` is what the product does not hold and",
-        "why; `open` is what it should and does not.",
+        "Known ways to bypass a tenant's isolation, and what mitigates each. `outside`: outside the product's control,",
+        "with the reason. `open`: not mitigated yet.",
         "",
     )
     for letter, title in families().items():
-        yield from (f"### {letter}: {title}", "", "| id | way | held by |", "|---|---|---|")
+        yield from (f"### {letter}: {title}", "", "| id | bypass | mitigated by |", "|---|---|---|")
         for way in ways().values():
             if way.family == letter:
                 yield f"| {way.id} | {_cell(way.what)} | {'; '.join(_held(claims, way))} |"
@@ -269,7 +273,7 @@ def _held(claims: Claims, way: Way) -> Iterator[str]:
     for held in way.held:
         if held.by == "attack":
             found = [attack for attack in claims.asked if attack.id.startswith(held.name)]
-            many = f" ({_count(len(found), 'case')})" if found else " (not asked here)"
+            many = f" ({_count(len(found), 'case')})" if found else " (not tested here)"
             yield f"`{held.name}`{many}"
         elif held.by == "rule":
             yield f"[{held.name}](rules.md#{held.name})"

@@ -1,4 +1,4 @@
-"""Attacks on kinds that a tenant has no business with: certificates, admission, routing, proxies, others' operators."""
+"""Attacks on kinds that are not for tenants: certificates, admission, routing, proxies, kinds of other operators."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from tenancy.live import denial
-from tenancy.live.attacks.model import MERGE, Attack, Request, attack, core, group
-from tenancy.live.attacks.scene import POD_NAME, Place, Scene
+from tenancy.prove.attacks.model import MERGE, Attack, Request, attack, core, group
+from tenancy.prove.attacks.scene import POD_NAME, Place, Scene
 
 GONE = f"{POD_NAME}-not-there"
 
@@ -18,14 +18,14 @@ CSR = (
     "T09xdnU1cHR0aXM4L3ZLNGEvZTFOWFBFWU1FMSt2dUEweGtDSVFDaUxOZjR4NHgrK2dOTgp5dU91R2YyRUdqQ3FqMjdodEJqYTdrUzlvL3Ry"
     "ZXc9PQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K"
 )
-"""A request for a client certificate, with a key that was thrown away; nobody ever signs it."""
+"""A request for a client certificate, whose private key was discarded; it is never signed."""
 
 OPERATORS = {
-    "cilium-policy": ("open itself to others by a policy of Cilium's", "cilium.io/v2", "ciliumnetworkpolicies", True),
-    "cilium-wide": ("write a policy of Cilium's for all", "cilium.io/v2", "ciliumclusterwidenetworkpolicies", False),
-    "cilium-envoy": ("configure everybody's proxy", "cilium.io/v2", "ciliumenvoyconfigs", True),
-    "cilium-redirect": ("redirect what others send", "cilium.io/v2", "ciliumlocalredirectpolicies", True),
-    "cilium-egress": ("leave by somebody else's address", "cilium.io/v2", "ciliumegressgatewaypolicies", False),
+    "cilium-policy": ("open itself to others by a Cilium policy", "cilium.io/v2", "ciliumnetworkpolicies", True),
+    "cilium-wide": ("write a cluster-wide Cilium policy", "cilium.io/v2", "ciliumclusterwidenetworkpolicies", False),
+    "cilium-envoy": ("configure the shared proxy", "cilium.io/v2", "ciliumenvoyconfigs", True),
+    "cilium-redirect": ("redirect other tenants' traffic", "cilium.io/v2", "ciliumlocalredirectpolicies", True),
+    "cilium-egress": ("use another tenant's egress address", "cilium.io/v2", "ciliumegressgatewaypolicies", False),
     "gateway": ("open a gateway for itself", "gateway.networking.k8s.io/v1", "gateways", True),
     "route": ("take over a host name by a route", "gateway.networking.k8s.io/v1", "httproutes", True),
     "reference": ("permit references across namespaces", "gateway.networking.k8s.io/v1beta1", "referencegrants", True),
@@ -41,13 +41,18 @@ OPERATORS = {
     "imex": ("open a memory channel between nodes", "resource.nvidia.com/v1beta1", "computedomains", True),
     "node-pool": ("buy nodes of its own", "karpenter.sh/v1", "nodepools", False),
     "node-class": ("choose the image of nodes", "karpenter.k8s.aws/v1", "ec2nodeclasses", False),
-    "snapshot": ("read a snapshot of another's volume", "snapshot.storage.k8s.io/v1", "volumesnapshotcontents", False),
+    "snapshot": (
+        "read a snapshot of another tenant's volume",
+        "snapshot.storage.k8s.io/v1",
+        "volumesnapshotcontents",
+        False,
+    ),
 }
-"""Kinds of operators that a cluster may have; where one has not, the platform's twin is not found."""
+"""Kinds of operators that a cluster may have; on a cluster without one the platform's twin gets 404."""
 
 
 def surface_attacks(scene: Scene) -> Iterator[Attack]:
-    """Everything that RBAC alone refuses, outside of a namespace's own work and its neighbours'."""
+    """Everything that RBAC alone refuses, except for workloads of the own namespace and of other tenants'."""
     if home := scene.home:
         yield from _kinds_of_operators(home)
         yield from _made(home)
@@ -75,7 +80,7 @@ def _named(name: str, api_version: str, kind: str, **fields: Any) -> dict[str, A
 
 
 def _made(place: Place) -> Iterator[Attack]:
-    """Objects that the API server itself knows; the platform may make each."""
+    """Kinds of the API server itself; the platform may create each."""
     signer = {"signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"], "request": CSR}
     schema = {"type": "object", "properties": {"spec": {"type": "string"}}}
     names = {"plural": "verifies", "singular": "verify", "kind": "Verify"}
@@ -89,12 +94,12 @@ def _made(place: Place) -> Iterator[Attack]:
         "service": {"name": POD_NAME, "namespace": place.name},
         "insecureSkipTLSVerify": True,
     }
-    everybody = [{"kind": "Group", "group": {"name": "system:authenticated"}}]
+    authenticated = [{"kind": "Group", "group": {"name": "system:authenticated"}}]
     flow = {
         "priorityLevelConfiguration": {"name": "exempt"},
         "matchingPrecedence": 2,
         "rules": [
-            {"subjects": everybody, "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["/healthz"]}]},
+            {"subjects": authenticated, "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["/healthz"]}]},
         ],
     }
     backend = {"service": {"name": "x", "port": {"number": 80}}}
@@ -117,7 +122,7 @@ def _made(place: Place) -> Iterator[Attack]:
         ),
         (
             "api-service",
-            "answer in the API server's place",
+            "serve an API group in place of the API server",
             "apiregistration.k8s.io/v1",
             "APIService",
             "apiservices",
@@ -125,7 +130,7 @@ def _made(place: Place) -> Iterator[Attack]:
         ),
         (
             "flow",
-            "have its requests go before everybody's",
+            "give its requests precedence over all others",
             "flowcontrol.apiserver.k8s.io/v1",
             "FlowSchema",
             "flowschemas",
@@ -141,7 +146,7 @@ def _made(place: Place) -> Iterator[Attack]:
         ),
         (
             "binding-of-guard",
-            "bind a guard to nothing",
+            "bind a guard to the action Audit alone",
             "admissionregistration.k8s.io/v1",
             "ValidatingAdmissionPolicyBinding",
             "validatingadmissionpolicybindings",
@@ -149,7 +154,7 @@ def _made(place: Place) -> Iterator[Attack]:
         ),
         (
             "validating-hook",
-            "refuse everybody's work",
+            "refuse every tenant's work",
             "admissionregistration.k8s.io/v1",
             "ValidatingWebhookConfiguration",
             "validatingwebhookconfigurations",
@@ -157,11 +162,11 @@ def _made(place: Place) -> Iterator[Attack]:
         ),
         (
             "review",
-            "find out what others may do",
+            "query the rights of other users",
             "authorization.k8s.io/v1",
             "SubjectAccessReview",
             "subjectaccessreviews",
-            {"spec": {"user": "somebody", "resourceAttributes": {"verb": "get", "resource": "secrets"}}},
+            {"spec": {"user": "another-user", "resourceAttributes": {"verb": "get", "resource": "secrets"}}},
         ),
     )
     for name, sentence, api, kind, plural, fields in parts:
@@ -185,7 +190,7 @@ def _made(place: Place) -> Iterator[Attack]:
     )
     ingress = _object("networking.k8s.io/v1", "Ingress", spec={"defaultBackend": backend})
     for name, sentence, path, body in (
-        ("lease", "hold a lease that elects a leader at home", "coordination.k8s.io/v1", lease),
+        ("lease", "create a leader election lease in its namespace", "coordination.k8s.io/v1", lease),
         ("ingress", "publish itself by an ingress", "networking.k8s.io/v1", ingress),
     ):
         plural = f"{body['kind'].lower()}{'es' if body['kind'].endswith('s') else 's'}"
@@ -193,35 +198,35 @@ def _made(place: Place) -> Iterator[Attack]:
         yield _rbac(f"make-{name}", sentence, request, twin_who=None)
     for where in ("kube-system", "default"):
         request = Request("POST", group("coordination.k8s.io/v1", where, "leases"), lease, place.developer)
-        yield _rbac(f"lease-in-{where}", "take the leader's place in the system", request, twin_who=None)
+        yield _rbac(f"lease-in-{where}", "become the leader of a system component", request, twin_who=None)
     event["metadata"]["namespace"] = "kube-system"
     request = Request("POST", core("kube-system", "events"), event, place.developer)
     yield _rbac("event-in-system", "write events about the system", request, twin_who=None)
 
 
 def _missing(place: Place) -> Iterator[Attack]:
-    """Subresources of objects that are not there: whoever may is told so."""
+    """Subresources of objects that do not exist: an identity with the right to them gets 404."""
     where = place.name
     binding = _named(GONE, "v1", "Binding", target={"kind": "Node", "name": "node-1"})
     parts = {
         "node-label": (
-            "have a node's GPUs cut anew by its label",
+            "repartition a node's GPUs by its label",
             Request(
                 "PATCH", f"/api/v1/nodes/{GONE}", {"metadata": {"labels": {"nvidia.com/mig.config": "all-1g.5gb"}}}
             ),
         ),
-        "node-status": ("say what a node offers", Request("PATCH", f"/api/v1/nodes/{GONE}/status", {"status": {}})),
-        "node-proxy": ("run a command by the node's own server", Request("GET", f"/api/v1/nodes/{GONE}/proxy/pods")),
+        "node-status": ("change a node's capacity", Request("PATCH", f"/api/v1/nodes/{GONE}/status", {"status": {}})),
+        "node-proxy": ("run a command through the kubelet's API", Request("GET", f"/api/v1/nodes/{GONE}/proxy/pods")),
         "service-proxy": (
-            "reach past network policies by a service",
+            "bypass network policies through a service",
             Request("GET", core(where, "services", GONE, "proxy/")),
         ),
         "service-status": (
-            "take over an address by a service's status",
+            "take over an address through a service's status",
             Request("PATCH", core(where, "services", GONE, "status"), {"status": {}}),
         ),
         "namespaced-binding": (
-            "bind a pod to a node, in the older way",
+            "bind a pod to a node, by the older API",
             Request("POST", core(where, "bindings"), binding),
         ),
         "approval": (
@@ -237,23 +242,23 @@ def _missing(place: Place) -> Iterator[Attack]:
             Request("POST", core("kube-system", "pods", GONE, "eviction"), _named(GONE, "policy/v1", "Eviction")),
         ),
         "namespace-status": (
-            "change its namespace by its status",
+            "change its namespace through its status",
             Request("PATCH", f"/api/v1/namespaces/{where}/status", {"metadata": {"annotations": {"a": "b"}}}),
         ),
         "namespace-finalize": (
-            "change its namespace by its finalizers",
+            "change its namespace through its finalizers",
             Request("PUT", f"/api/v1/namespaces/{where}/finalize", _named(where, "v1", "Namespace", spec={})),
         ),
         "claim-status": (
-            "pass for bound to another's volume",
+            "mark its claim as bound to another tenant's volume",
             Request("PATCH", core(where, "persistentvolumeclaims", GONE, "status"), {"status": {}}),
         ),
         "job-status": (
-            "have a job taken for done",
+            "mark a job as complete",
             Request("PATCH", group("batch/v1", where, "jobs", GONE, "status"), {"status": {}}),
         ),
         "quota-status": (
-            "have its use forgotten",
+            "reset the recorded use of its quota",
             Request("PATCH", core(where, "resourcequotas", GONE, "status"), {"status": {"used": {}}}),
         ),
     }
@@ -264,12 +269,12 @@ def _missing(place: Place) -> Iterator[Attack]:
 
 
 def _system(place: Place) -> Iterator[Attack]:
-    """What runs the cluster, changed or emptied by a tenant."""
+    """Components of the cluster, changed or deleted by a tenant."""
     for name, sentence, path in (
         ("system-pods", "delete all of the system's pods", core("kube-system", "pods")),
         ("system-config", "delete the system's config maps", core("kube-system", "configmaps")),
         (
-            "everybodys-bindings",
+            "system-bindings",
             "delete its namespace's bindings",
             group("rbac.authorization.k8s.io/v1", place.name, "rolebindings"),
         ),

@@ -1,4 +1,4 @@
-"""Attacks of a kubelet that somebody has taken over: it passes its node off as another pool's."""
+"""Attacks by a compromised kubelet: it relabels its node as another pool's."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.live.api import Identity
-from tenancy.live.attacks.model import (
+from tenancy.plan.common.pools import NETWORK_LAYER
+from tenancy.plan.guards.objects import PLACE
+from tenancy.prove.attacks.model import (
     APPLY,
     JSON_PATCH,
     MERGE,
@@ -21,42 +24,39 @@ from tenancy.live.attacks.model import (
     put,
     skipped,
 )
-from tenancy.live.attacks.scene import Scene
-from tenancy.plan.guards.objects import PLACE
-from tenancy.plan.model import Object
-from tenancy.plan.pools import NETWORK_LAYER
+from tenancy.prove.attacks.scene import Scene
 
 RULE = "node-08"
 NOTE = "bank.example/note"
-"""A label that a kubelet may write on its own node: of no prefix that the API server or we keep."""
+"""A label that a kubelet may write on its own node: neither the API server nor a guard reserves its prefix."""
 
 
 def node_attacks(scene: Scene) -> Iterator[Attack]:
-    """What moves a node, asked by its own kubelet; with that identity the API server lets it write the rest."""
+    """Changes of a node's pool and place by its own kubelet, whose other writes the API server admits."""
     if (node := scene.node) is None:
-        yield skipped("nodes", RULE, "pass a node off as another pool's", "no node of a pool is there")
+        yield skipped("nodes", RULE, "relabel a node as another pool's", "the cluster has no node of a pool")
         return
     yield from _moved(scene, node)
     yield from _renamed(scene, node)
     path, who = node_path(node), kubelet(node["metadata"]["name"])
-    sentence = "take its Node away, to make it anew with other labels"
+    sentence = "delete its Node, to create it again with other labels"
     yield attack(
         "rbac-node-of-its-own", "rbac", sentence, denial.RBAC, Request("DELETE", path, None, who), twin_who=None
     )
 
 
 def node_path(node: Object) -> str:
-    """Of one as a list gives it, without its kind."""
+    """Path of a node that a list returned, and that so has no kind."""
     return f"/api/v1/nodes/{node['metadata']['name']}"
 
 
 def kubelet(node: str) -> Identity:
-    """Whom its certificate, or its machine's role on AWS, makes the kubelet of the node of that name."""
+    """The identity that the kubelet of a node has by its certificate, or by its machine's role on AWS."""
     return Identity(f"system:node:{node}", ("system:nodes",))
 
 
 def _moved(scene: Scene, node: Object) -> Iterator[Attack]:
-    """Into another tenant's pool, in every way that something can be written."""
+    """Move the node into another tenant's pool, by every kind of write request."""
     path, who = node_path(node), kubelet(node["metadata"]["name"])
     pool = node["metadata"]["labels"][words.POOL]
     other = next((name for name in sorted(scene.environment.pools) if name != pool), "of-another-tenant")
@@ -75,21 +75,21 @@ def _moved(scene: Scene, node: Object) -> Iterator[Attack]:
         "apply": (Request("PATCH", applied, put(named, at, other), who, APPLY), named),
     }
     for name, (request, twin) in ways.items():
-        yield _attack(scene, f"moved-{name}", f"pass its node off as another pool's by {name}", request, twin)
+        yield _attack(scene, f"moved-{name}", f"relabel its node as another pool's by {name}", request, twin)
     status = Request("PATCH", f"{path}/status", put(plain, at, other), who, STRATEGIC)
-    sentence = "pass its node off as another pool's by its status"
+    sentence = "relabel its node as another pool's through its status"
     yield _attack(scene, "moved-status", sentence, status, plain, "nodes/status")
     off = Request("PATCH", path, put(plain, at, None), who, MERGE)
-    yield _attack(scene, "orphaned", "take its pool's label off", off, plain)
+    yield _attack(scene, "orphaned", "remove its pool's label", off, plain)
 
 
 def _renamed(scene: Scene, node: Object) -> Iterator[Attack]:
-    """Under the other labels that work is placed by."""
+    """Change the other labels that pods are scheduled by."""
     tenants = sorted(tenant.tenant for tenant in scene.tenants)
     parts = {
-        "tenant": ("pass its node off as a tenant's own", words.TENANT, tenants[0] if tenants else "of-another"),
-        "network": ("move its node to another place in the network", f"{NETWORK_LAYER}1", "nn-elsewhere"),
-        "host": ("pass its node off as another machine", PLACE, "elsewhere"),
+        "tenant": ("relabel its node as a tenant's own", words.TENANT, tenants[0] if tenants else "of-another"),
+        "network": ("relabel its node's place in the network topology", f"{NETWORK_LAYER}1", "nn-elsewhere"),
+        "host": ("relabel its node as another machine", PLACE, "elsewhere"),
     }
     for name, (sentence, key, value) in parts.items():
         plain: dict[str, Any] = {"metadata": {"labels": {NOTE: "hello"}}}
@@ -104,6 +104,6 @@ def _attack(scene: Scene, name: str, sentence: str, request: Request, twin: Any,
 
 
 def _as_it_is(node: Object) -> Object:
-    """What a kubelet would send back, whatever has happened to the object since."""
+    """The object as a kubelet would write it, without a resource version that could conflict."""
     metadata = {key: of for key, of in node["metadata"].items() if key not in {"managedFields", "resourceVersion"}}
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": node.get("spec") or {}}

@@ -1,4 +1,4 @@
-"""Where attacks happen: the environment's namespaces, and who can be what in them."""
+"""Where attacks happen: the environment's namespaces, and the identities that have a role in them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.live.api import Identity
+from tenancy.plan.common.pools import fake_nodes
 from tenancy.plan.guards import guards
+from tenancy.plan.kubernetes.samples import sample
 from tenancy.plan.leaving import standing
-from tenancy.plan.model import Object
-from tenancy.plan.pools import fake_nodes
-from tenancy.plan.queues import most_held
-from tenancy.plan.samples import sample
-from tenancy.spec.environment import Environment
-from tenancy.spec.tenant import Namespace, Role, Tenant, held
+from tenancy.plan.queueing.quota_shares import most_held
+from tenancy.schema.environment import Environment
+from tenancy.schema.people import Role
+from tenancy.schema.tenant import Namespace, Tenant, held
 
 POD_NAME = "tenancy-verify"
 
@@ -28,14 +29,14 @@ class Place:
     tenant: Tenant
     namespace: Namespace
     training_runtime: str | None = None
-    """One that the cluster has: Kueue refuses a TrainJob of a runtime that is not there."""
+    """A ClusterTrainingRuntime of the cluster: Kueue refuses a TrainJob whose runtime does not exist."""
 
     @property
     def name(self) -> str:
         return self.tenant.namespace_name(self.namespace)
 
     def person(self, role: Role) -> Identity | None:
-        """Somebody with that role here: the first group that has it, or else the first user."""
+        """An identity with that role here: the first group that has it, or else the first user."""
         found = [
             person for person in self.tenant.people if person.role is role and held(person.namespaces, self.namespace)
         ]
@@ -48,24 +49,24 @@ class Place:
 
     @cached_property
     def without_grant(self) -> Identity | None:
-        """Somebody who runs workloads here, on GPUs only where everybody may."""
+        """An identity that may create workloads here and has no grant of GPUs by name (gpu-users)."""
         return self.person(Role.DEVELOPER) or self.person(Role.OWNER)
 
     @cached_property
     def developer(self) -> Identity | None:
-        """Somebody who runs workloads here, on GPUs too."""
-        somebody = self.without_grant
-        for user in self.tenant.gpu_users if somebody else ():
+        """An identity that may create workloads here, with GPUs too."""
+        stranger = self.without_grant
+        for user in self.tenant.gpu_users if stranger else ():
             if held(user.namespaces, self.namespace):
-                assert somebody
+                assert stranger
                 if user.kind == "Group":
-                    return Identity(somebody.user, (*somebody.groups, user.name))
+                    return Identity(stranger.user, (*stranger.groups, user.name))
                 if user.kind == "User":
-                    return Identity(user.name, somebody.groups)
-        return somebody
+                    return Identity(user.name, stranger.groups)
+        return stranger
 
     def pod(self, wanted: Mapping[str, int] | None = None) -> Object:
-        """The sample pod, to be asked for here or elsewhere: it names no namespace."""
+        """The sample pod without a namespace, so that it can be requested here or elsewhere."""
         pod = sample("pod", self.environment, self.tenant, self.namespace, wanted or {})
         del pod["metadata"]["namespace"]
         pod["metadata"]["name"] = POD_NAME
@@ -73,12 +74,12 @@ class Place:
 
     @cached_property
     def most(self) -> dict[str, int]:
-        """The most GPUs by flavor that may run here at once."""
+        """Maximum number of GPUs in use here at once, by flavor."""
         return most_held(self.environment, self.tenant, self.namespace)
 
     @cached_property
     def held(self) -> dict[str, int]:
-        """Flavors of which some may run here."""
+        """Flavors whose maximum here is above zero."""
         return {flavor: count for flavor, count in self.most.items() if count}
 
 
@@ -87,16 +88,27 @@ class Scene:
     environment: Environment
     tenants: Sequence[Tenant]
     runtime_classes: Sequence[str] = ()
-    """Of the cluster: a class that is not there is refused before any guard is asked."""
+    """RuntimeClasses of the cluster: the API server refuses an unknown one before any guard is evaluated."""
     training_runtimes: Sequence[str] = ()
-    """Of the cluster; empty also where nobody trains by TrainJob."""
+    """ClusterTrainingRuntimes of the cluster; empty also where the environment does not queue TrainJobs."""
     nodes: Sequence[Object] | None = None
-    """Of the cluster, one at least of those that are a pool's; None: as the lab would have them."""
+    """Nodes of the cluster, at least one of a pool; None: the nodes that the lab would have."""
+    namespaces: frozenset[str] | None = None
+    """Namespaces of the cluster; None: all that the files name."""
+
+    address: str | None = None
+    """A free address of the cluster's service range; None: one of the range that the files name."""
 
     @cached_property
     def node(self) -> Object | None:
-        """One whose kubelet attacks."""
+        """The node whose kubelet attacks."""
         return next(iter(fake_nodes(self.environment) if self.nodes is None else self.nodes), None)
+
+    @cached_property
+    def unmanaged(self) -> str | None:
+        """The first unmanaged namespace (platform.unmanaged) that exists."""
+        named = sorted(self.environment.platform.unmanaged)
+        return next((name for name in named if self.namespaces is None or name in self.namespaces), None)
 
     @cached_property
     def places(self) -> list[Place]:
@@ -107,12 +119,12 @@ class Scene:
 
     @cached_property
     def manned(self) -> list[Place]:
-        """Namespaces in which somebody may run workloads."""
+        """Namespaces with a developer or an owner."""
         return [place for place in self.places if place.developer]
 
     @cached_property
     def home(self) -> Place | None:
-        """Where the rules that are the same everywhere are attacked; with GPUs if any namespace has some."""
+        """The namespace in which rules common to all namespaces are attacked; one with GPUs if there is any."""
         return next((place for place in self.manned if place.held), next(iter(self.manned), None))
 
     @cached_property
@@ -126,11 +138,11 @@ class Scene:
         }
 
     def guard(self, rule: str, resource: str, *, deleted: bool = False) -> str:
-        """The denier that a rule is for a kind of object, or for taking one away."""
+        """The expected denier by a rule for a resource; with `deleted` for its deletion."""
         return denial.guard(self._policies[rule, resource, deleted], rule)
 
     def pairs(self) -> Iterator[tuple[Place, Place]]:
-        """Attacker and victim: each tenant and its neighbours, both ways, so that the number grows with tenants.
+        """Attacker and victim: each tenant and its neighbours, both ways, so that the number is linear in tenants.
 
         With up to three tenants these are all pairs.
         """

@@ -1,4 +1,4 @@
-"""Attacks on rights: other tenants' objects, the walls around one's own namespace, the cluster itself."""
+"""Attacks on RBAC: other tenants' objects, the isolation resources of the own namespace, cluster-wide objects."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from tenancy.live import denial
 from tenancy.live.api import Identity
-from tenancy.live.attacks.model import MERGE, STRATEGIC, Attack, Request, attack, core, group, skipped
-from tenancy.live.attacks.pods import workload
-from tenancy.live.attacks.scene import POD_NAME, Place, Scene
-from tenancy.plan import quotas
-from tenancy.plan.access import role_name
-from tenancy.spec.tenant import Role
+from tenancy.plan.kubernetes import flow_control, quotas
+from tenancy.plan.kubernetes.access import role_name
+from tenancy.prove.attacks.model import MERGE, STRATEGIC, Attack, Request, attack, core, group, skipped
+from tenancy.prove.attacks.pods import workload
+from tenancy.prove.attacks.scene import POD_NAME, Place, Scene
+from tenancy.schema.people import Role
 
 RULE = "rbac"
 RBAC_API = "rbac.authorization.k8s.io/v1"
@@ -42,7 +42,7 @@ def _rbac(id: str, sentence: str, request: Request, **twin: Any) -> Attack:
 
 
 def _across(one: Place, other: Place) -> Iterator[Attack]:
-    """The same request where it is one's own is fine."""
+    """Requests to another tenant's namespace; the twin is the same request in the own namespace."""
     pod = one.pod()
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": POD_NAME}, "stringData": {"a": "b"}}
     requests: tuple[tuple[str, str, str, str, str, Any], ...] = (
@@ -66,7 +66,7 @@ def _across(one: Place, other: Place) -> Iterator[Attack]:
         request = Request(method, theirs, body, one.developer, kind)
         text = f"{one.tenant.tenant}'s developer: {sentence} of {other.tenant.tenant}"
         yield _rbac(f"{name}-as-{one.tenant.tenant}{suffix}", text, request, twin_path=mine)
-    # No such pod: in one's own namespace that is what the answer says.
+    # The pod does not exist: in the own namespace the answer is 404.
     for name, sentence, method, what, body in (
         ("exec", "open a shell in a pod", "GET", "exec?command=id&stdout=true", None),
         ("port-forward", "reach a port", "GET", "portforward?ports=80", None),
@@ -92,7 +92,7 @@ def _binding(role: str, subject: str = "system:authenticated") -> dict[str, Any]
 
 
 def _walls(place: Place) -> Iterator[Attack]:
-    """What limits a namespace, changed by those whom it limits; the platform may."""
+    """Quota, limit range and namespace, changed by the tenant's developer; the platform may change them."""
     walls = {
         "quota": core(place.name, "resourcequotas", quotas.NAME),
         "limit-range": core(place.name, "limitranges", quotas.NAME),
@@ -107,7 +107,7 @@ def _walls(place: Place) -> Iterator[Attack]:
 
 
 def _own_namespace(place: Place) -> Iterator[Attack]:
-    """Rights that a role with wildcards would give inside one's own namespace."""
+    """Rights that a role with wildcards would give inside the own namespace."""
     where, pod, account = place.name, place.pod(), "default"
     quota = _object("v1", "ResourceQuota", spec={"hard": {"pods": "1"}})
     limits = _object("v1", "LimitRange", spec={"limits": [{"type": "Container", "max": {"cpu": "900"}}]})
@@ -126,7 +126,7 @@ def _own_namespace(place: Place) -> Iterator[Attack]:
     creations = {
         "add-quota": ("add a quota", core(where, "resourcequotas"), quota),
         "add-limits": ("add a limit range with higher limits", core(where, "limitranges"), limits),
-        "add-role": ("write itself a role", group(RBAC_API, where, "roles"), role),
+        "add-role": ("create a role for itself", group(RBAC_API, where, "roles"), role),
         "add-binding": ("bind itself to cluster-admin", group(RBAC_API, where, "rolebindings"), binding),
         "add-endpoints": ("send a service's traffic elsewhere", core(where, "endpoints"), endpoints),
         "add-slices": (
@@ -146,21 +146,21 @@ def _own_namespace(place: Place) -> Iterator[Attack]:
     binding_of_pod = _object("v1", "Binding", GONE, target={"kind": "Node", "name": "node-1"})
     missing = {
         "pod-status": (
-            "free its quota by a false status",
+            "release its quota by a forged pod status",
             Request(
                 "PATCH", core(where, "pods", GONE, "status"), {"status": {"phase": "Succeeded"}}, place.developer, MERGE
             ),
         ),
         "pod-binding": (
-            "bind a pod to a node past the scheduler",
+            "bind a pod to a node without the scheduler",
             Request("POST", core(where, "pods", GONE, "binding"), binding_of_pod, place.developer),
         ),
         "pod-proxy": (
-            "reach past network policies by proxy",
+            "bypass network policies through the pod proxy",
             Request("GET", core(where, "pods", GONE, "proxy/"), None, place.developer),
         ),
         "pod-resize": (
-            "grow a running pod",
+            "resize a running pod",
             Request("PATCH", core(where, "pods", GONE, "resize"), {"spec": {}}, place.developer, STRATEGIC),
         ),
     }
@@ -179,7 +179,7 @@ def _cluster(place: Place) -> Iterator[Attack]:
         ("list-volumes", "list all volumes", "/api/v1/persistentvolumes"),
         ("system-secrets", "read the system's secrets", core("kube-system", "secrets")),
         ("platform-config", "read the platform's config maps", core("tenancy-system", "configmaps")),
-        ("list-roles", "see who may do what", group(RBAC_API, None, "clusterroles")),
+        ("list-roles", "list the cluster roles", group(RBAC_API, None, "clusterroles")),
         (
             "list-policies",
             "read the guards",
@@ -188,7 +188,7 @@ def _cluster(place: Place) -> Iterator[Attack]:
     ):
         yield _rbac(name, sentence, Request("GET", path, None, who), twin_who=None)
     request = Request("GET", "/debug/pprof/", None, who)
-    # Switched off in some clusters: not found, then, for whoever may ask.
+    # Some clusters disable it: an identity with the right to ask gets 404 there.
     yield _rbac("profile", "read the API server's memory", request, twin_who=None, twin_missing=True)
     admission = "admissionregistration.k8s.io/v1"
     bind_all = _object(RBAC_API, "ClusterRoleBinding", **_binding("cluster-admin"))
@@ -208,7 +208,20 @@ def _cluster(place: Place) -> Iterator[Attack]:
     runtime = _object("node.k8s.io/v1", "RuntimeClass", handler="nvidia")
     source = {"hostPath": {"path": "/"}, "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
     disk = _object("v1", "PersistentVolume", spec=source)
+    me = {"kind": "User", "user": {"name": who.user if who else POD_NAME}}
+    flows = group(flow_control.API, None, "flowschemas")
+    anything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"]}
+    exempt = _object(
+        flow_control.API,
+        "FlowSchema",
+        spec={
+            "priorityLevelConfiguration": {"name": "exempt"},
+            "matchingPrecedence": 10,
+            "rules": [{"subjects": [me], "resourceRules": [anything]}],
+        },
+    )
     for name, sentence, path, body in (
+        ("make-flow-schema", "make its requests exempt from every limit", flows, exempt),
         ("bind-cluster-admin", "become cluster-admin", group(RBAC_API, None, "clusterrolebindings"), bind_all),
         ("make-cluster-role", "write a role with every right", group(RBAC_API, None, "clusterroles"), admin),
         (
@@ -217,13 +230,20 @@ def _cluster(place: Place) -> Iterator[Attack]:
             group("scheduling.k8s.io/v1", None, "priorityclasses"),
             urgent,
         ),
-        ("make-policy", "refuse everybody's pods", group(admission, None, "validatingadmissionpolicies"), deny_all),
-        ("make-webhook", "rewrite everybody's pods", group(admission, None, "mutatingwebhookconfigurations"), hook),
+        ("make-policy", "refuse every tenant's pods", group(admission, None, "validatingadmissionpolicies"), deny_all),
+        ("make-webhook", "rewrite every tenant's pods", group(admission, None, "mutatingwebhookconfigurations"), hook),
         ("make-runtime", "make a runtime class", group("node.k8s.io/v1", None, "runtimeclasses"), runtime),
         ("make-volume", "make a volume of the node's disk", "/api/v1/persistentvolumes", disk),
         ("make-namespace", "make a namespace", "/api/v1/namespaces", _object("v1", "Namespace")),
     ):
         yield _rbac(name, sentence, Request("POST", path, body, who), twin_who=None)
+    for kind, sentence in (
+        ("flowschemas", "exempt itself from the tenants' flow schema"),
+        ("prioritylevelconfigurations", "raise its limit of concurrent requests"),
+    ):
+        there = group(flow_control.API, None, kind, flow_control.TENANTS)
+        request = Request("PATCH", there, _PATCH, who, MERGE)
+        yield _rbac(f"change-{kind}", sentence, request, twin_who=None)
     guard = group(admission, None, "validatingadmissionpolicybindings", "tenancy-pods")
     yield _rbac("remove-guard", "remove the guard on pods", Request("DELETE", guard, None, who), twin_who=None)
     role = group(RBAC_API, None, "clusterroles", role_name(Role.DEVELOPER))
@@ -232,13 +252,13 @@ def _cluster(place: Place) -> Iterator[Attack]:
 
 
 def _workload(place: Place) -> Iterator[Attack]:
-    """What runs in a pod is somebody too; it may do nothing."""
+    """A pod's service account and a user of no tenant; neither has any rights in the namespace."""
     name = f"system:serviceaccount:{place.name}:default"
     pod = Identity(name, ("system:serviceaccounts", f"system:serviceaccounts:{place.name}"))
-    stranger = Identity("somebody-with-a-login")
+    stranger = Identity("user-of-no-tenant")
     for slug, sentence, who in (
         ("workload", "a pod's own account", pod),
-        ("stranger", "somebody of no tenant", stranger),
+        ("stranger", "a user of no tenant", stranger),
     ):
         for what in ("secrets", "pods"):
             request = Request("GET", core(place.name, what), None, who)
@@ -246,7 +266,7 @@ def _workload(place: Place) -> Iterator[Attack]:
 
 
 def _personas(scene: Scene) -> Iterator[Attack]:
-    """Each role stops where the next one begins."""
+    """Rights of the next role, requested by each role."""
     for role, name, sentence, method, what in (
         (Role.VIEWER, "run", "run a pod", "POST", "pods"),
         (Role.VIEWER, "secrets", "read secrets", "GET", "secrets"),

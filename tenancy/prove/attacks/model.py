@@ -22,12 +22,12 @@ class _Absent:
 
 
 ABSENT = _Absent()
-"""Value of a field that is not there."""
+"""Marks a field that a document lacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked, and by whom; `who` absent is the kubeconfig's own user: the platform."""
+    """One API request and the identity that sends it. Default of `who`: the kubeconfig's own user, the platform."""
 
     method: str
     path: str
@@ -36,7 +36,7 @@ class Request:
     content_type: str = "application/json"
 
     def as_data(self) -> dict[str, Any]:
-        """Plain data, to be compared; who asks is one field, and where is another."""
+        """Plain data for comparisons; the identity is one field and the path another."""
         who = {"user": self.who.user, "groups": list(self.who.groups)} if self.who else None
         return {
             "who": json.dumps(who),
@@ -49,7 +49,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """`rule` is what it proves: a rule's id, or the control itself where no rule of ours stands behind it."""
+    """`rule` is what the attack proves: a rule's id, or the control itself (RBAC, quota) where it has no rules."""
 
     id: str
     rule: str
@@ -58,16 +58,16 @@ class Attack:
     request: Request
     twin: Request
     twin_missing: bool = False
-    """The twin names an object that is not there: a 404 comes after authorization and admission."""
+    """The twin names an object that does not exist: a 404 comes after authorization and admission."""
     skipped: str = ""
-    """Why this environment cannot be asked; empty: it can."""
+    """Why the attack does not apply to this environment; empty if it does."""
 
 
 NOTHING = Request("GET", "/version")
 
 
 def skipped(id: str, rule: str, attack: str, reason: str) -> Attack:
-    """An attack that this environment gives no occasion for."""
+    """An attack that does not apply to this environment, with the reason."""
     return Attack(id, rule, attack, "", NOTHING, NOTHING, skipped=reason)
 
 
@@ -76,7 +76,7 @@ def _keys(pointer: str) -> list[str]:
 
 
 def value_at(document: Any, pointer: str) -> Any:
-    """What stands in a JSON document at the JSON pointer; KeyError or IndexError if nothing does."""
+    """The value at the JSON pointer of a JSON document; KeyError or IndexError if there is none."""
     for key in _keys(pointer):
         document = document[int(key)] if isinstance(document, list) else document[key]
     return document
@@ -85,7 +85,7 @@ def value_at(document: Any, pointer: str) -> Any:
 def put(document: Any, pointer: str, value: Any) -> Any:
     """A copy of a JSON document with `value` at the JSON pointer, or without it if the value is ABSENT.
 
-    What lies beside the pointer is in both: nobody writes into an attack.
+    The copy shares every other value with the original: requests of attacks are never modified in place.
     """
     return _put(document, _keys(pointer), value)
 
@@ -138,7 +138,7 @@ def attack(
     twin_body: Any = ABSENT,
     twin_missing: bool = False,
 ) -> Attack:
-    """An attack whose twin is the same request but for one thing: who asks, where, or what."""
+    """An attack whose twin differs from it in one thing: the identity, the path or the body."""
     twin = request
     if not isinstance(twin_who, _Absent):
         twin = replace(twin, who=twin_who)
@@ -165,7 +165,7 @@ _NEEDED = ("id", "expected_denier", "path", "twin")
 
 
 def from_entries(entries: Sequence[Any]) -> Iterator[Attack]:
-    """Attacks that somebody wrote down; what the twin does not say is as in the attack.
+    """Attacks from a user's file; a field that the twin leaves out is that of the attack.
 
     ValueError names the entry, what was given in it, and what to change.
     """
@@ -210,7 +210,7 @@ def _request(entry: Mapping[str, Any], where: str) -> Request:
 
 
 def _identity(who: Any, where: str) -> Identity | None:
-    """Who asks; nobody but the kubeconfig's own user where nothing is said."""
+    """The identity to impersonate; None, the kubeconfig's own user, if the entry names none."""
     if who is None:
         return None
     groups = who.get("groups") or [] if isinstance(who, Mapping) else None

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tenancy.catalog import quantity
+from tenancy.kube import quantities
 from tenancy.live import denial
-from tenancy.live.attacks.model import ABSENT, Attack, Request, attack, core, skipped
-from tenancy.live.attacks.pods import INIT, LIMITS, SECURITY, Case, attack_of
-from tenancy.live.attacks.scene import POD_NAME, Place, Scene
-from tenancy.plan import quotas
-from tenancy.spec.tenant import PodSecurity
+from tenancy.plan.kubernetes import quotas
+from tenancy.prove.attacks.model import ABSENT, Attack, Request, attack, core, skipped
+from tenancy.prove.attacks.pods import INIT, LIMITS, SECURITY, Case, attack_of
+from tenancy.prove.attacks.scene import POD_NAME, Place, Scene
+from tenancy.schema.tenant import PodSecurity
 
 _VOLUMES = "/spec/volumes"
 
@@ -32,36 +32,36 @@ def _quota(scene: Scene, place: Place) -> Iterator[Attack]:
     hard = quotas.gpu_quota(place.environment, place.tenant, place.namespace)
     for flavor in by_resource:
         resource = place.environment.resource_of(flavor)
-        # Two boards may have one name.
-        share = int(quantity.parse(hard[f"requests.{resource}"]))
+        # Two GPU models may share one resource name.
+        share = quantities.units(hard[f"requests.{resource}"])
         at = f"{LIMITS}/{resource.replace('/', '~1')}"
         mine = place.most[flavor]
         base = {at.replace("limits", "requests"): ABSENT} if mine else {}
         wanted = {flavor: 1} if mine else {}
-        sentence = f"take {share + 1} {flavor}, where {place.name} holds {share}"
+        sentence = f"request {share + 1} {flavor}, where the quota of {place.name} is {share}"
         case = Case("quota", flavor, sentence, at, str(share + 1), "1" if mine else ABSENT, base, gpus=wanted)
         yield attack_of(scene, place, case, "Pod", denier, f"@{place.name}")
     if not place.tenant.gpus:
-        yield skipped(f"quota-pod-gpu@{place.name}", "quota", "take more GPUs", f"{place.tenant.tenant} has none")
+        yield skipped(f"quota-pod-gpu@{place.name}", "quota", "request more GPUs", f"{place.tenant.tenant} has none")
 
 
 def _limit_range(place: Place) -> Iterator[Case]:
     tier = place.environment.tiers[place.tenant.tier_of(place.namespace)]
     most, least = tier.container.max, tier.container.min
-    # The request stays small, so that no quota on requests speaks first.
+    # The request stays small, so that no quota on requests refuses first.
     if "cpu" in most:
         enough = place.pod()["spec"]["containers"][0]["resources"]["limits"]["cpu"]
         yield Case(
             "limits",
             "cpu",
-            "run a container larger than the largest",
+            "run a container above the maximum size",
             f"{LIMITS}/cpu",
             _just_above(most["cpu"]),
             enough,
         )
     if "memory" in least:
         at = "/spec/containers/0/resources/requests/memory"
-        yield Case("limits", "memory", "ask for next to no memory and take a node's", at, "1Ki", least["memory"])
+        yield Case("limits", "memory", "request almost no memory and use a node's", at, "1Ki", least["memory"])
 
 
 def _large_claim(place: Place) -> Attack:
@@ -81,11 +81,11 @@ def _large_claim(place: Place) -> Attack:
 
 
 def _just_above(size: str) -> str:
-    return quantity.write(quantity.parse(size) + 1)
+    return quantities.write(quantities.parse(size) + 1)
 
 
 def _in_init_containers(place: Place) -> Iterator[Case]:
-    """What is judged on containers is judged on those that run before them and beside them."""
+    """What applies to containers applies to init containers and sidecars."""
     first = {**place.pod()["spec"]["containers"][0], "name": "first"}
     for kind, more in (("init", {}), ("sidecar", {"restartPolicy": "Always"})):
         base = {INIT: [{**first, **more}]}
@@ -95,7 +95,7 @@ def _in_init_containers(place: Place) -> Iterator[Case]:
             ("root", "run as root", "runAsUser", 0, 1000),
             ("escalation", "gain privileges", "allowPrivilegeEscalation", True, False),
             ("keeps-capabilities", "keep the default capabilities", "capabilities/drop", ABSENT, ["ALL"]),
-            ("seccomp", "call the kernel unfiltered", "seccompProfile", {"type": "Unconfined"}, ABSENT),
+            ("seccomp", "run without system call filtering", "seccompProfile", {"type": "Unconfined"}, ABSENT),
         ):
             text = f"{sentence} in an {kind} container" if kind == "init" else f"{sentence} in a {kind}"
             yield Case("pod-security", f"{kind}-{name}", text, f"{security}/{field}", bad, good, base)
@@ -122,7 +122,7 @@ def _pod_security(scene: Scene, place: Place) -> Iterator[Attack]:
         ),
         Case(rule, "capability", "add a capability", f"{SECURITY}/capabilities/add", ["NET_RAW"]),
         Case(rule, "root", "run as root", f"{SECURITY}/runAsUser", 0, 1000),
-        Case(rule, "may-be-root", "drop the promise not to be root", "/spec/securityContext/runAsNonRoot", False, True),
+        Case(rule, "may-be-root", "set runAsNonRoot to false", "/spec/securityContext/runAsNonRoot", False, True),
         Case(rule, "escalation", "gain privileges", f"{SECURITY}/allowPrivilegeEscalation", True, False),
         Case(
             rule,
@@ -135,7 +135,7 @@ def _pod_security(scene: Scene, place: Place) -> Iterator[Attack]:
         Case(
             rule,
             "seccomp",
-            "call the kernel unfiltered",
+            "run without system call filtering",
             "/spec/securityContext/seccompProfile/type",
             "Unconfined",
             "RuntimeDefault",
@@ -147,18 +147,24 @@ def _pod_security(scene: Scene, place: Place) -> Iterator[Attack]:
             "/spec/securityContext/sysctls",
             [{"name": "kernel.msgmax", "value": "1"}],
         ),
-        Case(rule, "app-armor", "run unconfined", "/spec/securityContext/appArmorProfile", {"type": "Unconfined"}),
+        Case(
+            rule,
+            "app-armor",
+            "run unconfined by AppArmor",
+            "/spec/securityContext/appArmorProfile",
+            {"type": "Unconfined"},
+        ),
         Case(
             rule,
             "se-linux",
-            "choose a label that may everything",
+            "choose an unconfined SELinux label",
             "/spec/securityContext/seLinuxOptions",
             {"type": "spc_t"},
         ),
         Case(
             rule,
             "probe",
-            "have the node ask an address of its choice",
+            "have the node send requests to an address of its choice",
             "/spec/containers/0/livenessProbe/httpGet/host",
             "169.254.169.254",
             base={"/spec/containers/0/livenessProbe": {"httpGet": {"port": 80, "path": "/"}}},
@@ -166,7 +172,7 @@ def _pod_security(scene: Scene, place: Place) -> Iterator[Attack]:
         Case(
             rule,
             "hook",
-            "have the node ask an address of its choice at the end",
+            "have the node send requests to an address of its choice when it stops",
             "/spec/containers/0/lifecycle/preStop/httpGet/host",
             "169.254.169.254",
             base={"/spec/containers/0/lifecycle": {"preStop": {"httpGet": {"port": 80, "path": "/"}}}},
@@ -201,11 +207,9 @@ def _pod_security(scene: Scene, place: Place) -> Iterator[Attack]:
     for case in baseline if place is not scene.home or not strict else (*baseline, *more):
         yield attack_of(scene, place, case, "Pod", denial.POD_SECURITY, f"@{place.name}")
     if place is scene.home:
-        privileged = Case(
-            "api-validation", "privileged", "be as good as root on the node", f"{SECURITY}/privileged", True
-        )
-        # The sample forbids escalation, and the two contradict each other: refused before Pod Security is asked.
+        privileged = Case("api-validation", "privileged", "run privileged on the node", f"{SECURITY}/privileged", True)
+        # The sample forbids escalation, and the two contradict each other: refused before Pod Security is evaluated.
         yield attack_of(scene, place, privileged, "Pod", denial.API_VALIDATION)
         mounted = Case("api-validation", "proc", "see all of /proc", f"{SECURITY}/procMount", "Unmasked", "Default")
-        # Only a pod with a user namespace of its own may ask, and pod-01 lets none have one.
+        # Only a pod with a user namespace of its own may set it, and pod-01 refuses those.
         yield attack_of(scene, place, mounted, "Pod", denial.API_VALIDATION)

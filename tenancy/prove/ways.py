@@ -1,4 +1,4 @@
-"""bypasses.toml as objects: the known ways out of a tenant, and what holds each."""
+"""bypasses.toml as objects: the known isolation bypasses of a tenant, and what mitigates each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOLDS = ("attack", "rule", "test", "cluster", "outside", "open")
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """One thing that holds a way: of which sort, and its name."""
+    """One mitigation of a bypass: its sort and its name."""
 
     by: str
     name: str
@@ -27,7 +27,7 @@ class Way:
     id: str
     what: str
     asked: str
-    """Letters of what can show it."""
+    """Letters of what can test it."""
     held: Sequence[Held]
 
     @property
@@ -35,7 +35,7 @@ class Way:
         return self.id[0]
 
     def names(self, by: str) -> list[str]:
-        """What holds it, of one sort."""
+        """Names of its mitigations of one sort."""
         return [held.name for held in self.held if held.by == by]
 
 
@@ -46,7 +46,7 @@ def ways() -> Mapping[str, Way]:
 
 @cache
 def families() -> Mapping[str, str]:
-    """What each family's letter stands for, in order."""
+    """Letter of each family -> its title, in order."""
     return _file()["families"]
 
 
