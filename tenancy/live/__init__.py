@@ -1,1 +1,1 @@
-"""What stands on the cluster: asking it, comparing it with a plan, attacking it."""
+"""A cluster as it is: asking it, comparing it with a plan, adopting, removing, waiting."""

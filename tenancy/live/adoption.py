@@ -1,6 +1,6 @@
-"""What taking namespaces over would change, what stays beside it, and what the guards would refuse of what is there.
+"""What a takeover of namespaces would change, which foreign objects it leaves, and which ones the guards would refuse.
 
-Lists and dry runs alone: whatever would write is asked with `dryRun=All`.
+Only lists and dry runs: every write is sent with `dryRun=All`.
 """
 
 from __future__ import annotations
@@ -9,33 +9,38 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
-from tenancy.catalog import quantity
 from tenancy.catalog import vocabulary as words
+from tenancy.kube import quantities
+from tenancy.kube.objects import Object
+from tenancy.kube.quantities import thousandths
 from tenancy.live import denial
 from tenancy.live.api import Answer, Api, Identity, collection
-from tenancy.live.cohorts import thousandths
 from tenancy.live.copies import ASKS_QUEUE, as_written, has_ended
 from tenancy.live.discovery import Kind, namespaced
-from tenancy.live.fits import NotWork, limits_of, pods_of, requests_of
+from tenancy.live.fits import NotWork, Pods, limits_of, pods_of, requests_of
+from tenancy.live.undecided import REFUSED_BY, Undecided, undecided
 from tenancy.plan.guards import BACKSTOPS, WITNESS, guards
 from tenancy.plan.guards.expressions import Guard
-from tenancy.plan.model import NamespacePlan, Object, Plan
-from tenancy.spec.environment import Environment, GuardsMode
+from tenancy.plan.model import NamespacePlan, Plan
+from tenancy.rules.catalogue import RULES
+from tenancy.schema.environment import Environment, GuardsMode
 
 MERGE = "application/merge-patch+json"
 
 
 class State(StrEnum):
-    """What a namespace is to the plan."""
+    """State of a namespace with regard to the plan."""
 
     OURS = "taken over"
     WANTED = "to be taken over"  # its tenant's file says adopt: true
-    IN_THE_WAY = "in the way"  # it does not
-    STRAY = "in no file"  # it is called as a tenant's, and no file names it
+    IN_THE_WAY = "in the way"  # its tenant's file does not say adopt: true
+    STRAY = "in no file"  # its name begins like a tenant's, and no file names it
+    UNDECIDED = "undecided"  # it has work, belongs to no tenant and is not unmanaged
+    UNMANAGED = "unmanaged"  # listed under platform.unmanaged
 
 
 class Topic(StrEnum):
@@ -48,7 +53,7 @@ class Topic(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a person has to know before, or to mend."""
+    """One fact to know, or to correct, before a takeover."""
 
     namespace: str
     topic: Topic
@@ -62,20 +67,20 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A namespace that the plan would take over, has taken over, or that is called as if it had."""
+    """A namespace that the plan would take over or has taken over, or whose name begins like a tenant's."""
 
     name: str
     tenant: str
     state: State
     asked: int
-    """Objects that the guards were asked about."""
+    """Number of objects that the guards evaluated."""
     unasked: tuple[str, ...]
-    """Rules that rest on what a takeover writes, and so cannot be asked before."""
+    """Rules that depend on fields that a takeover writes, and so cannot be evaluated before."""
     findings: tuple[Finding, ...] = field(default=())
 
 
 def mode(api: Api, environment: str) -> GuardsMode | None:
-    """What the cluster's guards do, by their bindings; None where none stands. One that only warns is enough."""
+    """Mode of the cluster's guards, by their bindings; None without guards. One binding that only warns means audit."""
     path = collection("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding")
     found = [
         item["spec"].get("validationActions") or []
@@ -88,7 +93,8 @@ def mode(api: Api, environment: str) -> GuardsMode | None:
 
 
 def spaces(api: Api, environment: Environment, plan: Plan, tenant: str | None = None) -> tuple[Space, ...]:
-    """Every namespace that there is of the plan's, or of a tenant's name, with what is to be known of it."""
+    """Existing namespaces of the plan, or with a tenant's name, with their findings. Without `tenant` also undecided
+    and unmanaged ones."""
     there = {item["metadata"]["name"]: item for item in api.items("/api/v1/namespaces")}
     asker = _Asker(api, environment)
     found = []
@@ -104,11 +110,22 @@ def spaces(api: Api, environment: Environment, plan: Plan, tenant: str | None = 
                 found.append(asker.space(planned[name], live, one.name, state))
             elif name.startswith(words.derived_name(one.name, "")):
                 found.append(Space(name, one.name, State.STRAY, 0, ()))
+    if tenant is None:
+        seen = {space.name for space in found}
+        others = {one.name: one for one in undecided(api, plan, list(there.values()))}
+        found += [asker.outside(name, State.UNDECIDED, one) for name, one in others.items() if name not in seen]
+        for name in sorted(plan.admission.unmanaged & there.keys()):
+            space = asker.outside(name, State.UNMANAGED)
+            entering = tuple(_entering(api, plan, name))
+            found.append(replace(space, findings=(*space.findings, *entering)))
     return tuple(found)
 
 
+NO_TENANT = ""
+
+
 class _Asker:
-    """Asks about one namespace after another; what is the cluster's is asked once."""
+    """Examines one namespace after another; facts of the cluster are read once."""
 
     def __init__(self, api: Api, environment: Environment) -> None:
         self._api = api
@@ -124,7 +141,7 @@ class _Asker:
 
     @cached_property
     def _judged(self) -> tuple[Kind, ...]:
-        """Kinds that the guards judge and people make."""
+        """Kinds that the guards judge and users create."""
         judged = {
             (group, plural)
             for guard in guards(self._environment)
@@ -136,7 +153,7 @@ class _Asker:
 
     @cached_property
     def _of_namespace(self) -> frozenset[str]:
-        # What a limit range or Kueue's webhooks would write is not written in a namespace that is not ours.
+        # Defaults of a limit range or of Kueue's webhooks are missing before a takeover.
         return namespace_rules(guards(self._environment)) | frozenset(BACKSTOPS)
 
     def space(self, planned: NamespacePlan, live: Object, tenant: str, state: State) -> Space:
@@ -154,8 +171,31 @@ class _Asker:
             findings += self._refused(item, skipped)
         return Space(name, tenant, state, len(there), tuple(sorted(skipped)) if there else (), tuple(findings))
 
+    def outside(self, name: str, state: State, work: Undecided | None = None) -> Space:
+        """A namespace of no tenant: the guards' answers to its objects, or, without guards, the expected ones."""
+        findings: list[Finding] = []
+        asked = 0
+        if self._mode:
+            for item in self._there(name):
+                asked += 1
+                found = list(self._refused(item, (), daemons=True))
+                # A namespace without a tenant lacks the guards' annotations: rules on these add nothing to ns-02.
+                alone = [one for one in found if one.rule == REFUSED_BY]
+                findings += alone or found
+        elif work:
+            says = RULES[REFUSED_BY].title
+            findings += [
+                Finding(name, Topic.REFUSED, f"{count} {resource}", "would be refused", says, REFUSED_BY)
+                for resource, count in work.work.items()
+            ]
+        for each in work.webhooks if work else ():
+            findings.append(
+                Finding(name, Topic.BESIDE, each, "calls a service here", "it fails without the service's pods")
+            )
+        return Space(name, NO_TENANT, state, asked, (), tuple(findings))
+
     def _there(self, space: str) -> Iterator[Object]:
-        """What was made by hand there, has not ended, and is no part of what the plan makes."""
+        """Objects there that users created, that have not ended, and that are not of the plan."""
         for kind in self._judged:
             for item in self._api.items(kind.path(space)):
                 metadata = item["metadata"]
@@ -168,18 +208,18 @@ class _Asker:
             for key, (hard, used) in over.items():
                 yield Finding(planned.name, Topic.QUOTA, f"{quota.partition('/')[2]}: {key}", used, hard)
 
-    def _refused(self, item: Object, skipped: Collection[str]) -> Iterator[Finding]:
+    def _refused(self, item: Object, skipped: Collection[str], *, daemons: bool = False) -> Iterator[Finding]:
         seen: set[str] = set()
         what = f"{item['kind']} {item['metadata']['name']}"
-        for asked in _asked(item):
-            answer = self._api.request("POST", _where(asked), asked, NOBODY)
+        for asked in _asked(item, daemons=daemons):
+            answer = self._api.request("POST", _where(asked), asked, REPORTER)
             for now, (rule, says) in _refusals(answer):
                 if rule not in seen and rule not in skipped:
                     seen.add(rule)
                     yield Finding(item["metadata"]["namespace"], Topic.REFUSED, what, now, says, rule)
 
 
-# What changes, and what does not
+# Changes, and foreign objects
 
 
 def _changes(planned: NamespacePlan, live: Object) -> Iterator[Finding]:
@@ -192,12 +232,29 @@ def _changes(planned: NamespacePlan, live: Object) -> Iterator[Finding]:
 
 
 FORCE = "pulumi.com/patchForce"
-"""Says something to the engine alone."""
+"""An annotation for the engine alone."""
 ABSENT = "–"
 
 
+def _entering(api: Api, plan: Plan, space: str) -> Iterator[Finding]:
+    """RoleBindings of an unmanaged namespace that give a tenant's users or pods access: the tenant's rules are not
+    enforced there."""
+    bound = [o for tenant in plan.tenants for part in tenant.namespaces for o in part.access]
+    people = {(s["kind"], s["name"]) for o in bound for s in o.get("subjects") or () if s["kind"] != "ServiceAccount"}
+    homes = {part.name for tenant in plan.tenants for part in tenant.namespaces}
+    for item in api.items(collection("rbac.authorization.k8s.io/v1", "RoleBinding", space)):
+        inside = [
+            f"{s['kind']} {s['name']}"
+            for s in item.get("subjects") or ()
+            if (s["kind"], s["name"]) in people or s.get("namespace") in homes
+        ]
+        if inside:
+            what = f"RoleBinding {item['metadata']['name']}"
+            yield Finding(space, Topic.BESIDE, what, ", ".join(inside), "a tenant has access, outside of its own rules")
+
+
 def _beside(api: Api, environment: str, space: str, state: State) -> Iterator[Finding]:
-    """What somebody else made there and a takeover leaves: it adds to what the files give, or takes from it."""
+    """Foreign objects that a takeover leaves: they add to what the files grant, or limit it."""
 
     def foreign(version: str, kind: str) -> Iterator[tuple[str, Object]]:
         for item in api.items(collection(version, kind, space)):
@@ -205,34 +262,34 @@ def _beside(api: Api, environment: str, space: str, state: State) -> Iterator[Fi
                 yield f"{kind} {item['metadata']['name']}", item
 
     for name, item in foreign("rbac.authorization.k8s.io/v1", "RoleBinding"):
-        who = ", ".join(f"{s['kind']} {s['name']}" for s in item.get("subjects") or ()) or "nobody"
-        yield Finding(space, Topic.BESIDE, name, f"{who} as {item['roleRef']['name']}", "they still get in")
+        who = ", ".join(f"{s['kind']} {s['name']}" for s in item.get("subjects") or ()) or "no subject"
+        yield Finding(space, Topic.BESIDE, name, f"{who} as {item['roleRef']['name']}", "they keep their access")
     for name, item in foreign("v1", "ResourceQuota"):
         hard = ", ".join(f"{key} {amount}" for key, amount in sorted((item["spec"].get("hard") or {}).items()))
-        yield Finding(space, Topic.BESIDE, name, hard, "the smaller of the two holds")
+        yield Finding(space, Topic.BESIDE, name, hard, "the smaller of the two applies")
     for name, item in foreign("v1", "LimitRange"):
         types = ", ".join(sorted({limit["type"] for limit in item["spec"].get("limits") or ()}))
-        yield Finding(space, Topic.BESIDE, name, f"of {types}", "both bounds hold, either's defaults")
+        yield Finding(space, Topic.BESIDE, name, f"of {types}", "both limits apply, and the defaults of either")
     if state is State.OURS:
-        return  # its own NetworkPolicies are asked about: most say no more than its file
+        return  # the guards evaluate its own NetworkPolicies: most allow no more than its file
     for name, item in foreign("networking.k8s.io/v1", "NetworkPolicy"):
         ways = " and ".join(item["spec"].get("policyTypes") or ["Ingress"])
-        yield Finding(space, Topic.BESIDE, name, ways, "what it lets through adds to what the file does")
+        yield Finding(space, Topic.BESIDE, name, ways, "what it allows adds to what the file allows")
 
 
 # Quota
 
 
 FEW = 20
-"""Namespaces that are asked one by one: as many as one tenant may have."""
+"""Maximum number of namespaces whose quotas are listed one by one: as many as one tenant may have."""
 Over = dict[str, tuple[str, str]]
-"""Key of a quota -> what it will be, and what is in use."""
+"""Key of a quota -> planned amount, and amount in use."""
 
 
 def below_use(api: Api, planned: Sequence[NamespacePlan], kinds: Sequence[Kind] | None = None) -> dict[str, Over]:
-    """Quotas by namespace/name that would be below what is in use now. Of those that are not there yet it is counted,
-    if `kinds` are given."""
-    # One tenant's stack does not ask for everybody's.
+    """Quotas by namespace/name that would be below the current use. With `kinds`, the use of quotas that do not exist
+    yet is counted."""
+    # A tenant's stack does not list the quotas of all tenants.
     few = [space.name for space in planned] if len(planned) <= FEW else [None]
     present = {
         (item["metadata"]["namespace"], item["metadata"]["name"]): item
@@ -250,22 +307,15 @@ def below_use(api: Api, planned: Sequence[NamespacePlan], kinds: Sequence[Kind] 
             over = {
                 key: (str(amount), str(used[key]))
                 for key, amount in quota["spec"]["hard"].items()
-                if used and key in used and _number(used[key]) > _number(amount)
+                if used and key in used and thousandths(used[key]) > thousandths(amount)
             }
             if over:
                 found[f"{space.name}/{name}"] = over
     return found
 
 
-def _number(amount: str | int) -> int:
-    try:
-        return thousandths(amount)
-    except ValueError:
-        return 0  # a form that the API server writes and we do not: not compared
-
-
 def in_use(api: Api, space: str, keys: Collection[str], kinds: Sequence[Kind]) -> dict[str, str]:
-    """What a quota of these keys would count there, as its controller does; unknown keys are left out."""
+    """Amounts in use that a quota of these keys would count, as its controller does; unknown keys are left out."""
     pods = [p for p in api.items(collection("v1", "Pod", space)) if not has_ended(p)]
     amounts: Counter[str] = Counter({"pods": 1000 * len(pods)})
     for pod in pods:
@@ -293,7 +343,7 @@ def in_use(api: Api, space: str, keys: Collection[str], kinds: Sequence[Kind]) -
     for key in keys:
         if key in by_name:
             amounts[key] = 1000 * len(api.items(by_name[key].path(space), absent=True))
-    return {key: quantity.write(quantity.parse(f"{amount}m")) for key, amount in amounts.items() if key in keys}
+    return {key: quantities.write(quantities.parse(f"{amount}m")) for key, amount in amounts.items() if key in keys}
 
 
 # Pod Security
@@ -302,13 +352,13 @@ _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 
 
 def warnings(answer: Answer) -> list[str]:
-    """What the API server warns of."""
+    """The warnings of an answer of the API server."""
     header = next((text for name, text in answer.headers.items() if name.lower() == "warning"), "")
     return [re.sub(r"\\(.)", r"\1", text) for text in _WARNING.findall(header)]
 
 
 def _pod_security(api: Api, planned: NamespacePlan) -> Iterator[Finding]:
-    """What the API server says of the pods that are there, asked for the labels that the plan writes."""
+    """The API server's warnings about existing pods, from a dry run of the Pod Security labels of the plan."""
     labels = {
         key: value
         for key, value in planned.namespace["metadata"]["labels"].items()
@@ -318,18 +368,20 @@ def _pod_security(api: Api, planned: NamespacePlan) -> Iterator[Finding]:
     answer = api.request("PATCH", path, {"metadata": {"labels": labels}}, content_type=MERGE)
     level = labels.get(words.PSA_ENFORCE, "")
     for text in warnings(answer):
-        # "pod: reason, reason" for each kind of pod, below a line that says of which namespace.
+        # "pod: reason, reason" for each kind of pod, below a line that names the namespace.
         if ": " in text and not text.startswith("existing pods in namespace"):
             pods, _, reasons = text.partition(": ")
-            yield Finding(planned.name, Topic.POD_SECURITY, pods, reasons, f"refused at level {level} when made anew")
+            yield Finding(
+                planned.name, Topic.POD_SECURITY, pods, reasons, f"refused at level {level} when created again"
+            )
     if not answer.ok:
         yield Finding(planned.name, Topic.POD_SECURITY, "namespace", f"{answer.status}", answer.message)
 
 
 # Guards
 
-NOBODY = Identity("tenancy-report", ("system:masters",))
-"""Who asks: RBAC lets them do all, and no guard exempts them, as some do the platform's group."""
+REPORTER = Identity("tenancy-report", ("system:masters",))
+"""The identity of the dry runs: it has every right of RBAC, and no guard exempts it, as some exempt the platform."""
 _POLICY = re.compile(
     r"^Validation failed for ValidatingAdmissionPolicy '([^']+)' with binding '[^']+': (.*)$", re.DOTALL
 )
@@ -338,7 +390,7 @@ _TO_CHANGE = " To change: "
 
 
 def namespace_rules(found: Sequence[Guard]) -> frozenset[str]:
-    """Rules whose text reads the namespace, directly or by a variable."""
+    """Rules whose expression reads the namespace, directly or by a variable."""
     rules = set()
     for guard in found:
         reading = {name for name, text in guard.variables.items() if "namespaceObject" in text}
@@ -354,19 +406,22 @@ def namespace_rules(found: Sequence[Guard]) -> frozenset[str]:
     return frozenset(rules)
 
 
-def _asked(item: Object) -> Iterator[Object]:
-    """A copy of an object as it would be made anew under another name, and a pod of each of its templates."""
+def _asked(item: Object, *, daemons: bool = False) -> Iterator[Object]:
+    """A copy of an object as it would be created again, under another name, and a pod of each of its templates. Without
+    `daemons` a DaemonSet's pods are left out, since guards judge its template."""
     made = as_written(item)
     if item["kind"] == "Secret":
         made = _emptied(made)
     made["metadata"]["name"] = f"{item['metadata']['name'][:50].rstrip('-.')}-{secrets.token_hex(4)}"
     yield made
-    if item["kind"] in {"DaemonSet", "Pod"}:
+    if item["kind"] == "Pod":
         return
     try:
         sets = pods_of(made)
     except NotWork:
         return
+    if item["kind"] == "DaemonSet" and daemons:
+        sets = [Pods("pod", 1, made["spec"]["template"])]
     labels = {key: value for key, value in (made["metadata"].get("labels") or {}).items() if key in ASKS_QUEUE}
     for pods in sets:
         metadata = pods.template.get("metadata") or {}
@@ -380,7 +435,7 @@ def _asked(item: Object) -> Iterator[Object]:
 
 
 def _emptied(secret: Object) -> Object:
-    """Its keys, and its type where that says what it may do: values are nobody's, and other types check them."""
+    """A secret with its keys and without its values; its type only if a token, since other types validate values."""
     kind = secret.get("type")
     return {
         **{key: secret[key] for key in ("apiVersion", "kind", "metadata")},
@@ -394,8 +449,8 @@ def _where(item: Object) -> str:
 
 
 def _refusals(answer: Answer) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Whether it is refused or warned of, by which rule or control, and what that says. A quota is not among them: it
-    counts the copy beside what it is of."""
+    """Whether the copy is refused or warned of, by which rule or control, and the message. Quota is left out: it counts
+    the copy in addition to the original."""
     for text in warnings(answer):
         if found := _POLICY.match(text):
             yield "warned of", _ruled(found[2], found[1])

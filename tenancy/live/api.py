@@ -1,4 +1,4 @@
-"""A thin client of the API server: any kubeconfig, any identity that may impersonate, plain answers."""
+"""A thin client of the API server: any kubeconfig, impersonation of any identity, answers as plain data."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 TIMEOUT = 10.0
 """Seconds for one request."""
 PATIENCE = 30.0
-"""Seconds for which a list is asked again while the server says that it will have it."""
+"""Seconds for which a list is requested again while the server answers 429."""
 
 
 class Unreachable(Exception):
-    """The API server did not answer, or the kubeconfig leads to none."""
+    """The API server did not answer, or the kubeconfig names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks, when not the kubeconfig's own user."""
+    """The user and groups to impersonate."""
 
     user: str
     groups: Sequence[str] = ()
@@ -47,20 +47,23 @@ class Identity:
 
 
 class Api:
-    """One kept connection to the API server of a context; None: of the current one."""
+    """A client of the API server of a context, by default the current one."""
 
-    def __init__(self, context: str | None) -> None:
+    def __init__(self, context: str | None, kubeconfig: str | None = None) -> None:
+        """`kubeconfig` is a path or the text itself. Default: KUBECONFIG, or the file in the home folder."""
         # Takes 0.2 s to import: only commands that ask a cluster pay for it.
+        import yaml
         from kubernetes import config
         from kubernetes.config.config_exception import ConfigException
 
         try:
-            self._client = config.new_client_from_config(
+            if kubeconfig and ("\n" in kubeconfig or "{" in kubeconfig):
+                self._client = config.new_client_from_config_dict(yaml.safe_load(kubeconfig), context=context)
+            else:
                 # The library reads the variable once, when it is imported.
-                config_file=os.environ.get("KUBECONFIG") or None,
-                context=context,
-            )
-        except (ConfigException, OSError, KeyError) as error:
+                file = kubeconfig or os.environ.get("KUBECONFIG") or None
+                self._client = config.new_client_from_config(config_file=file, context=context)
+        except (ConfigException, OSError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
             raise Unreachable(
                 f"given kubeconfig without a usable context {context!r} ({str(error).strip()}); "
                 "change: set KUBECONFIG (for the lab: `. .lab/env`), or name another context in environment.yaml"
@@ -76,7 +79,7 @@ class Api:
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Ask; Unreachable if nobody answers. A refusal is an Answer like any other."""
+        """Send a request; Unreachable if the server does not answer. A refusal is an Answer like any other."""
         from urllib3 import HTTPHeaderDict
         from urllib3.exceptions import HTTPError
 
@@ -89,7 +92,13 @@ class Api:
         data = None if body is None else json.dumps(body).encode()
         try:
             answer = self._client.rest_client.pool_manager.request(
-                method, self.host + path, body=data, headers=sent, timeout=TIMEOUT, retries=False
+                method,
+                self.host + path,
+                body=data,
+                headers=sent,
+                timeout=TIMEOUT,
+                retries=False,
+                redirect=False,  # the credential and the identity are for this server
             )
         except HTTPError as error:
             raise Unreachable(
@@ -105,8 +114,8 @@ class Api:
     def items(self, path: str, absent: bool = False) -> list[dict[str, Any]]:
         """The objects of a list; Unreachable if the list is refused.
 
-        With `absent` a kind that the server does not know has none: a chart may bring it later. Of one that it has just
-        learned it says for some seconds to ask again.
+        With `absent` the list of an unknown kind is empty: a chart may install the kind later. For a kind that was just
+        installed the server answers 429 for some seconds.
         """
         answer = self.request("GET", path)
         until = time.monotonic() + PATIENCE
@@ -131,13 +140,14 @@ _PLURALS = {
     "validatingadmissionpolicy": "validatingadmissionpolicies",
 }
 _CLUSTER_SCOPED = frozenset(
-    {"ClusterRole", "Namespace", "PriorityClass"}
+    {"ClusterRole", "Namespace", "PriorityClass", "APIService", "CustomResourceDefinition"}
     | {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "Node"}
+    | {"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}
 )
 
 
 def collection(api_version: str, kind: str, namespace: str | None = None) -> str:
-    """Path of the list that objects of a kind are in."""
+    """Path of the list of a kind."""
     lower = kind.lower()
     plural = _PLURALS.get(lower) or (lower + "es" if lower.endswith("s") else lower + "s")
     root = f"/api/{api_version}" if "/" not in api_version else f"/apis/{api_version}"

@@ -6,11 +6,11 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from tenancy.kube.objects import Object
 from tenancy.plan.guards.names import QUEUE, RUN_TIME, URGENCY
-from tenancy.plan.model import Object
 
 ASKS_QUEUE = frozenset({QUEUE, RUN_TIME, URGENCY})
-"""Of Kueue's keys those that people write."""
+"""Labels of Kueue that users write."""
 TOKEN_VOLUME = "kube-api-access-"
 _LABELS = ("batch.kubernetes.io/", "controller-uid", "job-name", "kueue.x-k8s.io/", "pod-template-hash")
 _NOTES = (
@@ -23,7 +23,7 @@ _SERVICE = ("clusterIP", "clusterIPs", "healthCheckNodePort", "internalTrafficPo
 
 
 def as_written(item: Mapping[str, Any]) -> Object:
-    """A copy that can be made elsewhere: name, namespace, labels and annotations, and what it is for."""
+    """A copy that can be created elsewhere: name, namespace, users' labels and annotations, and the spec."""
     servers = {"apiVersion", "kind", "metadata", "status"}
     metadata = item["metadata"]
     named = {key: metadata[key] for key in ("name", "namespace") if key in metadata}
@@ -45,7 +45,7 @@ def as_written(item: Mapping[str, Any]) -> Object:
 
 
 def _own(metadata: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Labels and annotations that people wrote, where there are any."""
+    """Labels and annotations that users wrote."""
     kept: dict[str, dict[str, str]] = {}
     for place, servers in (("labels", _LABELS), ("annotations", _NOTES)):
         given = metadata.get(place) or {}
@@ -55,14 +55,14 @@ def _own(metadata: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def _without_selector(spec: dict[str, Any]) -> None:
-    """A Job's selector is its own id, but where its maker wrote it."""
+    """Remove a Job's selector, which names its own id, unless the user wrote it (manualSelector)."""
     if not spec.get("manualSelector"):
         spec.pop("selector", None)
         spec["template"]["metadata"] = _own(spec["template"].get("metadata") or {})
 
 
 def _freed(spec: dict[str, Any]) -> None:
-    """A pod, before admission and the scheduler."""
+    """Remove what admission and the scheduler wrote into a pod."""
     for key in _POD:
         spec.pop(key, None)
     if spec.get("volumes"):
@@ -73,7 +73,7 @@ def _freed(spec: dict[str, Any]) -> None:
 
 
 def _without_addresses(spec: dict[str, Any]) -> None:
-    """A service keeps that it has none."""
+    """Remove a service's addresses and node ports; a headless one stays headless."""
     headless = spec.get("clusterIP") == "None"
     for key in _SERVICE:
         spec.pop(key, None)
@@ -84,7 +84,7 @@ def _without_addresses(spec: dict[str, Any]) -> None:
 
 
 def has_ended(item: Mapping[str, Any]) -> bool:
-    """A pod or Job that has ended: nobody makes it anew."""
+    """Whether a pod or Job has ended, so that it is not created again."""
     status = item.get("status") or {}
     over = {c["type"] for c in status.get("conditions") or () if c["status"] == "True"}
     return status.get("phase") in {"Succeeded", "Failed"} or bool(over & {"Complete", "Failed"})

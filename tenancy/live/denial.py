@@ -1,4 +1,4 @@
-"""Who said no: read from the answer, and once more, independently, from the audit log."""
+"""Which control denied a request: read from the answer and, independently, from the audit log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ADMISSION_POLICY = "ValidatingAdmissionPolicy/"
 QUOTA = "ResourceQuota/"
 
 AUDIT_PREFIX = "tenancy-verify-"
-"""Of the audit ids that requests bring along."""
+"""Prefix of the audit ids that requests carry."""
 AUDIT_WAIT = 5.0
 """Seconds that the audit log may lag behind the answers."""
 
@@ -33,19 +33,19 @@ _LIMIT_RANGE = re.compile(r"(?:minimum|maximum) \S+ usage per |max limit to requ
 
 
 def guard(policy: str, rule: str) -> str:
-    """The denier that a rule of an admission policy is."""
+    """Name of a rule of an admission policy as a denier."""
     return f"{ADMISSION_POLICY}{policy}:{rule}"
 
 
 def quota(name: str) -> str:
-    """The denier that a ResourceQuota is."""
+    """Name of a ResourceQuota as a denier."""
     return f"{QUOTA}{name}"
 
 
 def denier(status: int, message: str) -> str:
-    """Which control refused: by the words that it alone uses. `none` if the request went through.
+    """The control that refused, by words that it alone uses; `none` if the request was admitted.
 
-    A refusal that is of no known kind, such as a missing object's 404, is `unknown`: it proves nothing.
+    A refusal of no known kind, such as a missing object's 404, is `unknown`: it proves nothing.
     """
     if status < 400:
         return NONE
@@ -65,7 +65,7 @@ def denier(status: int, message: str) -> str:
 
 
 def audit_disagreement(found: str, event: Mapping[str, Any] | None) -> str | None:
-    """What the audit log says against `found`; None if the two agree."""
+    """How the audit log contradicts `found`; None if the two agree."""
     if event is None:
         return "the audit log has no event of this request"
     notes = event.get("annotations") or {}
@@ -92,7 +92,7 @@ def _policies(annotation: str) -> set[str]:
 
 
 class ForeignLogError(Exception):
-    """The audit log belongs to another API server, or records nothing."""
+    """The audit log is another API server's, or empty."""
 
 
 class AuditLog:
@@ -123,7 +123,7 @@ class AuditLog:
 
     def _read(self, wanted: set[str]) -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
-        # Decoding is what takes time, and most of a busy log is somebody else's.
+        # Decoding takes the time, and most lines of a busy log are of other requests.
         for line in self._fresh_bytes().splitlines():
             event = _event(line) if AUDIT_PREFIX.encode() in line else None
             # A long-running request has several stages; the last one is the one with the decisions.
@@ -133,7 +133,7 @@ class AuditLog:
 
     def _fresh_bytes(self) -> bytes:
         files = [file for file in (self._path, *self._rotated()) if file.exists()]
-        # Oldest first: what was the log at the start, from where it ended then, and everything after it.
+        # Oldest first: the file that was the log at the start, from its end at that time, and every newer one.
         parts: list[bytes] = []
         for file in files:
             with file.open("rb") as stream:

@@ -1,4 +1,4 @@
-"""Which kinds of object an API server has, from its own lists: a cluster's kinds are those of its operators too."""
+"""Kinds that an API server has, from its discovery lists, which include the kinds of operators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenancy.live.api import Api
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind whose objects are in namespaces, in the version that its group prefers."""
+    """A namespaced kind, in the version that its group prefers."""
 
     version: str
     """Group and version, as an object's apiVersion says it."""
@@ -28,8 +28,7 @@ class Kind:
 
 
 def namespaced(api: Api) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
-    """Every kind that can be listed, and the versions that did not say which they have: a server behind an APIService
-    that is down."""
+    """Every kind that can be listed, and the API versions that did not answer: their APIService's server is down."""
     versions = ["v1", *(group["preferredVersion"]["groupVersion"] for group in _groups(api))]
     found: list[Kind] = []
     silent: list[str] = []

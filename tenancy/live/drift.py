@@ -1,8 +1,12 @@
-"""What somebody else did to objects of the engine's since it made them, by server-side apply's own record.
+"""Drift of the engine's objects: fields that other managers wrote since, by the record of server-side apply.
 
-The API server keeps who wrote which field (`metadata.managedFields`, KEP-555): a value that somebody else changed is
-theirs from then on, one that they removed is nobody's, and what they wrote beside it is theirs alone. So what the API
-server fills in or writes in another form is no difference, and a list for each kind is all that is asked.
+The API server records the manager of each field (`metadata.managedFields`, KEP-555): a client that changes a value
+becomes its manager, a value that a client removes has no manager, and a field that a client adds has that client alone.
+So defaults of the API server are no drift, and one list request for each kind is enough.
+
+A client chooses its manager's name. So the engine's name is taken from its state, not recognised by a prefix, and
+values are compared whatever their manager: a client that uses the engine's own name changes values too. Where a value
+that the engine manages differs, a dry run of the engine's own write tells another form of a value from another value.
 """
 
 from __future__ import annotations
@@ -14,15 +18,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
 from tenancy.live.api import Api, collection, path_of
-from tenancy.plan.model import Object
 from tenancy.rules.objects import name_of
 
 ENGINE = "pulumi-kubernetes"
-"""How the engine's field managers begin: it has one for each object (pulumi-kubernetes 4.25)."""
+"""Prefix of the engine's field managers, one for each object (pulumi-kubernetes 4.25). Other clients may use it too: a
+name with it may be the engine's, and need not."""
 _NOT_WRITTEN = frozenset({"apiVersion", "kind", "metadata", "status"})
 _OURS = (words.PREFIX, words.PSA_ENFORCE.removesuffix("enforce"))
-"""Labels and annotations that say something on an object of ours; of others nobody of ours reads any."""
+"""Prefixes of labels and annotations that guards and reports read; additional ones of other prefixes have no effect."""
 
 Node = Mapping[str, Any]
 """Of `fieldsV1`: `f:<field>`, `k:<keys of a list's item>` or `v:<value>` -> what is below it, empty for a leaf."""
@@ -30,28 +35,37 @@ Path = tuple[str, ...]
 
 
 class NotPutBack(Exception):
-    """The API server does not let an object be written as it was."""
+    """The API server refuses to revert an object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """What of one object is no longer as it was made."""
+    """Drift of one object."""
 
     item: Object
-    """As it was made."""
+    """The object as the engine wrote it."""
     live: Object | None
-    """As it is; None if it is gone, or nobody's."""
+    """The object in the cluster; None if it does not exist."""
     changed: tuple[Path, ...] = ()
-    """Fields that somebody changed or removed."""
+    """Fields that another manager changed or removed."""
     added: tuple[Path, ...] = ()
-    """Fields that somebody wrote beside: the engine does not see them, and would leave them."""
+    """Fields that another manager added: the engine does not see them, and would leave them."""
     by: str = ""
-    """Who wrote, by the names that clients give themselves, and when."""
+    """Managers that wrote, by the names that clients give themselves, and when."""
+    anew: bool = False
+    """Whether another client created the object again after its deletion."""
 
     def __str__(self) -> str:
         if self.live is None:
-            return f"{self.name} is gone"
-        return f"{self.name}: {self.fields}{f'; by {self.by}' if self.by else ''}"
+            return f"{self.name} {self.what}"
+        return f"{self.name}: {self.what}{f'; by {self.by}' if self.by else ''}"
+
+    @property
+    def what(self) -> str:
+        """What happened to it."""
+        if self.live is None:
+            return "is gone"
+        return f"was created again, without {self.fields}" if self.anew else self.fields
 
     @property
     def name(self) -> str:
@@ -62,9 +76,14 @@ class Drift:
         return ", ".join([*map(_spoken, self.changed), *(f"{_spoken(path)} (new)" for path in self.added)])
 
 
-def drift(api: Api, selector: str, items: Iterable[Object]) -> list[Drift]:
-    """Of each object that is not as the engine made it, of those that have these labels; what it never made is gone,
-    too."""
+def drift(api: Api, selector: str, items: Iterable[Object], managers: Mapping[str, str] | None = None) -> list[Drift]:
+    """Drift of each of these objects, which are listed by the selector; an object that was never created counts as
+    deleted.
+
+    `managers` are the engine's field managers by the objects' paths, from its state. Without them a difference may be
+    another form of the same value, an object without its labels counts as deleted, and any name with the engine's
+    prefix counts as the engine: the result then tells only whether to ask again with them.
+    """
     lists: dict[tuple[str, str], dict[tuple[str, str], Object]] = {}
     found = []
     for item in items:
@@ -73,28 +92,79 @@ def drift(api: Api, selector: str, items: Iterable[Object]) -> list[Drift]:
             listed = api.items(f"{collection(*kind)}?labelSelector={selector}", absent=True)
             lists[kind] = {_key(each): each for each in listed}
         live = lists[kind].get(_key(item))
+        if live is None and managers is not None:
+            # An object that another client created again has none of the labels.
+            answer = api.request("GET", path_of(item))
+            live = dict(answer.body) if answer.ok else None
         if live is None:
             found.append(Drift(item, None))
             continue
-        ours, theirs = _owned(live, ours=True), _owned(live, ours=False)
-        # Who wrote the same value has its name on it, and changed nothing.
-        changed = tuple(path for path in _lost(item, ours) if _value(live, path) != _value(item, path))
+        manager = managers.get(path_of(item)) if managers is not None else None
+        ours, theirs = _owned(live, manager, ours=True), _owned(live, manager, ours=False)
+        # A client that wrote the same value became its manager, and changed nothing.
+        lost = [path for path in _lost(item, ours) if _value(live, path) != _value(item, path)]
+        # False and absent are the same value for some fields, and differ for others.
+        changed = [path for path in lost if _value(live, path) or _value(item, path)]
+        doubtful = [path for path in lost if path not in changed] if manager else []
+        changed += _really(api, item, live, manager, [*_kept_but_other(item, live, ours), *doubtful])
         added = tuple(_beside(item, ours, theirs))
         if changed or added:
-            found.append(Drift(item, live, changed, added, _writers(live)))
+            found.append(Drift(item, live, tuple(changed), added, _writers(live, manager), anew=not ours))
     return found
 
 
+def _kept_but_other(item: Object, live: Object, ours: Node) -> list[Path]:
+    """Fields that the engine manages, and whose values differ from what it wrote, perhaps in form only."""
+    found = []
+    for key, value in item.items():
+        if key not in _NOT_WRITTEN:
+            found += [path for path in _leaves(value, f"f:{key}", ours, ()) if _value(live, path) != _value(item, path)]
+    for place in ("labels", "annotations"):
+        live_ones = live["metadata"].get(place) or {}
+        kept = (ours.get("f:metadata") or {}).get(f"f:{place}", {})
+        for key, value in (item["metadata"].get(place) or {}).items():
+            if f"f:{key}" in kept and live_ones.get(key) != value:
+                found.append(("f:metadata", f"f:{place}", f"f:{key}"))
+    return found
+
+
+def _leaves(value: object, key: str, parent: Node, above: Path) -> Iterator[Path]:
+    """Paths of the values that the node of managed fields contains."""
+    path = (*above, key)
+    node = parent.get(key)
+    if node is None:
+        return
+    if not node:
+        yield path
+    elif isinstance(value, Mapping):
+        for name, below in value.items():
+            yield from _leaves(below, f"f:{name}", node, path)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _leaves(each, _key_of(each, node), node, path)
+
+
+def _really(api: Api, item: Object, live: Object, manager: str | None, suspects: list[Path]) -> list[Path]:
+    """Fields that the engine's own write would change: the rest are other forms of the same values."""
+    if not suspects or manager is None:
+        return suspects
+    path = f"{path_of(item)}?dryRun=All&fieldManager={manager}&force=true"
+    answer = api.request("PATCH", path, item, content_type="application/apply-patch+yaml")
+    if not answer.ok:
+        return suspects
+    return [path for path in suspects if _value(answer.body, path) != _value(live, path)]
+
+
 def is_the_engines(live: Object) -> bool:
-    """Whether the engine wrote it, whatever its labels say now."""
-    return any(True for _ in _entries(live, ours=True))
+    """Whether the engine wrote the object, by the names of its field managers, whatever its labels."""
+    return any(True for _ in _entries(live, None, ours=True))
 
 
 def put_back(api: Api, found: Drift, manager: str) -> None:
-    """Write the object as the engine made it, in its name; NotPutBack if the API server does not let it.
+    """Revert the object by the engine's write, under its manager's name; NotPutBack if the API server refuses.
 
-    What was written beside is made the engine's first, so that it goes with one write of all that is right: a list of
-    which only a part is right may be no list that the API server takes.
+    Added fields become the engine's first, so that one write removes them and restores the rest: a list that is
+    corrected in part may be invalid to the API server.
     """
     if found.live is None:
         return
@@ -115,7 +185,7 @@ def _ask(api: Api, path: str, body: object, content_type: str) -> None:
 
 
 def _handed_over(entries: Iterable[Mapping[str, Any]], found: Drift, manager: str) -> list[Mapping[str, Any]]:
-    """Who owns what, once what was written beside is the engine's."""
+    """The managed fields after the engine has become the manager of added ones."""
     own: dict[str, Any] = {}
     rest: list[Mapping[str, Any]] = []
     for entry in entries:
@@ -135,7 +205,7 @@ def _handed_over(entries: Iterable[Mapping[str, Any]], found: Drift, manager: st
 
 
 def _take(tree: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Cut what is at the path out of the tree; a tree of it alone, empty if it was not there."""
+    """Cut the path out of the tree; return a tree of the path alone, empty if the tree lacks it."""
     key, below = path[0], path[1:]
     if key not in tree:
         return {}
@@ -151,15 +221,20 @@ def _key(item: Object) -> tuple[str, str]:
     return item["metadata"].get("namespace", ""), item["metadata"]["name"]
 
 
-def _entries(live: Object, *, ours: bool) -> Iterator[Mapping[str, Any]]:
+def _entries(live: Object, manager: str | None, *, ours: bool) -> Iterator[Mapping[str, Any]]:
+    """Entries of the engine's manager, or of others; without `manager` the engine is told by its prefix."""
     for entry in live["metadata"].get("managedFields") or ():
-        if not entry.get("subresource") and entry["manager"].startswith(ENGINE) is ours:
+        if entry.get("subresource"):
+            continue
+        by, way = entry["manager"], entry["operation"]
+        own = by.startswith(ENGINE) if manager is None else (by, way) == (manager, "Apply")
+        if own is ours:
             yield entry
 
 
-def _owned(live: Object, *, ours: bool) -> Node:
+def _owned(live: Object, manager: str | None, *, ours: bool) -> Node:
     tree: dict[str, Any] = {}
-    for entry in _entries(live, ours=ours):
+    for entry in _entries(live, manager, ours=ours):
         _merge(tree, entry.get("fieldsV1") or {})
     return tree
 
@@ -169,8 +244,11 @@ def _merge(tree: dict[str, Any], more: Node) -> None:
         _merge(tree.setdefault(key, {}), below)
 
 
-def _writers(live: Object) -> str:
-    return ", ".join(sorted({f"{e['manager']} at {e.get('time', '?')}" for e in _entries(live, ours=False)}))
+def _writers(live: Object, manager: str | None) -> str:
+    """Other managers that wrote; if there is none, the client used the engine's name, or none."""
+    entries = [*_entries(live, manager, ours=False)] or [*_entries(live, manager, ours=True)]
+    named = {f"{e['manager']} at {e.get('time', '?')}" for e in entries}
+    return ", ".join(sorted(named)) or f"a client without a name at {live['metadata'].get('creationTimestamp', '?')}"
 
 
 # What is ours
@@ -189,12 +267,12 @@ def _lost(item: Object, ours: Node) -> Iterator[Path]:
 def _lost_below(value: object, key: str, parent: Node, above: Path) -> Iterator[Path]:
     path = (*above, key)
     if key not in parent:
-        if value:
+        if not _is_empty(value):
             yield path
-        return  # of what is empty or false the API server keeps no owner
+        return  # the API server records no manager of an empty value
     node = parent[key]
     if not node:
-        return  # one value, or a list or map that has one owner
+        return  # one value, or an atomic list or map
     if isinstance(value, Mapping):
         for name, below in value.items():
             yield from _lost_below(below, f"f:{name}", node, path)
@@ -204,7 +282,7 @@ def _lost_below(value: object, key: str, parent: Node, above: Path) -> Iterator[
 
 
 def _key_of(item: object, node: Node) -> str:
-    """The item's key in the list's node; one that is not there if it has none."""
+    """The item's key in the list's node; a key that the node lacks if the item is not in it."""
     if not isinstance(item, Mapping):
         return f"v:{json.dumps(item)}"
     for key in node:
@@ -222,7 +300,7 @@ def _beside(item: Object, ours: Node, theirs: Node) -> Iterator[Path]:
         if name not in _NOT_WRITTEN:
             yield from _beside_below(item.get(name), key, node, ours, ())
     metadata, own = theirs.get("f:metadata") or {}, ours.get("f:metadata") or {}
-    # With an owner, the garbage collector takes it away when that is gone.
+    # The garbage collector deletes an object whose owner is deleted.
     for key in metadata.get("f:ownerReferences") or {}:
         if key != ".":
             yield ("f:metadata", "f:ownerReferences", key)
@@ -235,11 +313,13 @@ def _beside(item: Object, ours: Node, theirs: Node) -> Iterator[Path]:
 
 
 def _beside_below(value: object, key: str, node: Node, parent: Node, above: Path) -> Iterator[Path]:
-    """`value` is what was made there; None if nothing."""
+    """`value` is what the engine wrote there; None if nothing."""
     path = (*above, key)
-    if not value and key not in parent:
+    if _is_empty(value) and key not in parent:
         yield path
         return
+    if not node and key not in parent and not value:
+        return  # the engine wrote false or zero, and values are compared
     for each, below in node.items():
         if each == ".":
             continue
@@ -250,8 +330,12 @@ def _beside_below(value: object, key: str, node: Node, parent: Node, above: Path
         yield from _beside_below(planned, each, below, parent.get(key) or {}, path)
 
 
+def _is_empty(value: object) -> bool:
+    return value is None or value in ("", [], {})
+
+
 def _value(tree: Any, path: Path) -> object:
-    """What is at the path; None if nothing."""
+    """The value at the path; None if there is none."""
     for key in path:
         kind, _, name = key.partition(":")
         if kind == "f":
@@ -265,7 +349,7 @@ def _value(tree: Any, path: Path) -> object:
 
 
 def _spoken(path: Path) -> str:
-    """As people write it, such as `spec.matchConditions[name=hole]`."""
+    """The path as users write it, such as `spec.matchConditions[name=hole]`."""
     said = ""
     for key in path:
         kind, _, name = key.partition(":")

@@ -1,4 +1,4 @@
-"""What a tenant owns on a cluster: its objects as they can be made elsewhere, its volumes, and what is left out."""
+"""A tenant's objects on a cluster as they can be created elsewhere, its volumes, and the objects left out."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
 from tenancy.live.api import Api, Unreachable, collection
 from tenancy.live.copies import as_written, has_ended
 from tenancy.live.discovery import Kind, namespaced
-from tenancy.plan.model import Object
 
 SECRET = "Secret"
 _TOKEN = "kubernetes.io/service-account-token"
@@ -22,7 +22,7 @@ _EVERYWHERE = frozenset({("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "
 OURS = "made from the tenant's file, which is exported"
 OWNED = "made by what owns it, which is exported"
 ENDED = "it has ended"
-PASSING = "controllers write it about other objects"
+PASSING = "controllers derive it from other objects"
 BUILT_IN = "every namespace has it"
 TOKEN = "a token of this cluster, worth nothing elsewhere"
 UNASKED = "secrets are only named, unless --with-secrets says otherwise"
@@ -30,7 +30,7 @@ UNASKED = "secrets are only named, unless --with-secrets says otherwise"
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A claim and what is behind it: the data itself is not exported."""
+    """A claim and its volume: the data itself is not exported."""
 
     namespace: str
     claim: str
@@ -40,9 +40,9 @@ class Volume:
     volume: str
     driver: str
     handle: str
-    """What the driver calls it: of EBS vol-…, of EFS fs-…; empty while nothing is bound."""
+    """The driver's id of the volume: of EBS vol-…, of EFS fs-…; empty while the claim is not bound."""
     on_removal: str
-    """What becomes of it when the claim goes: Delete or Retain."""
+    """The reclaim policy: Delete or Retain the volume when the claim is deleted."""
 
 
 @dataclass(slots=True)
@@ -52,16 +52,16 @@ class Belongings:
     objects: dict[tuple[str, str], list[Object]] = field(default_factory=dict)
     """(namespace, plural) -> objects."""
     secrets: list[tuple[str, str, str]] = field(default_factory=list)
-    """(namespace, name, type) of those that are only named."""
+    """(namespace, name, type) of secrets without their content."""
     volumes: list[Volume] = field(default_factory=list)
     left_out: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(kind, why) -> how many."""
     unread: list[str] = field(default_factory=list)
-    """What could not be listed: the export lacks it."""
+    """Lists that could not be read: the export lacks them."""
     running: list[str] = field(default_factory=list)
     """Work that has pods now."""
     since: str = ""
-    """Day on which the first of the namespaces was made."""
+    """Day on which the first of the namespaces was created."""
 
     @property
     def count(self) -> int:
@@ -69,7 +69,7 @@ class Belongings:
 
 
 def collect(api: Api, environment: str, spaces: Sequence[str], *, with_secrets: bool = False) -> Belongings:
-    """What is in these namespaces; Unreachable if there is none of them."""
+    """The content of these namespaces; Unreachable if none of them exists."""
     found = Belongings()
     kinds, silent = namespaced(api)
     found.unread += [f"{version}: its server does not answer" for version in silent]
@@ -81,11 +81,11 @@ def collect(api: Api, environment: str, spaces: Sequence[str], *, with_secrets: 
             continue
         days.append(str(answer.body["metadata"]["creationTimestamp"])[:10])
         for kind in kinds:
-            # What nobody can make is somebody's view of other objects.
+            # A kind that cannot be created is a view of other objects.
             if "create" in kind.verbs:
                 _take(api, environment, space, kind, found, with_secrets)
     if not days:
-        raise Unreachable(f"given {', '.join(spaces)}, none of which is there; change: run `tenancy up {environment}`")
+        raise Unreachable(f"given {', '.join(spaces)}, none of which exists; change: run `tenancy up {environment}`")
     found.since = min(days)
     found.volumes += _volumes(api, spaces)
     return found

@@ -1,5 +1,5 @@
-"""Would a piece of work be let in now, and if not, which control says no? Nothing is made: the API server is asked by
-dry runs, the queues and the nodes are read and counted."""
+"""Whether work would be admitted and start now, and if not, which control refuses it. Nothing is created: the API
+server is asked by dry runs, and quota of the queues and capacity of the nodes are read and computed."""
 
 from __future__ import annotations
 
@@ -13,21 +13,27 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from tenancy.catalog import quantity
+from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
+from tenancy.kube import quantities
+from tenancy.kube.quantities import thousandths
+from tenancy.kube.quota_tree import Node, Place
+from tenancy.kube.selectors import has_labels, takes_node
+from tenancy.kube.tolerations import tolerates
 from tenancy.live import denial
 from tenancy.live.api import NOT_FOUND, Answer, Api, Identity, Unreachable, collection
-from tenancy.live.cohorts import Node, Place, read_tree, thousandths
+from tenancy.live.cohorts import read_tree
+from tenancy.plan.common.pools import node_labels, node_resources, node_taints
+from tenancy.plan.common.priorities import DEFAULT_CLASS, priorities
 from tenancy.plan.guards.names import QUEUE, RUN_TIME, URGENCY
-from tenancy.plan.kueue import configuration
-from tenancy.plan.pools import node_labels, node_resources, node_taints
-from tenancy.plan.priorities import DEFAULT_CLASS, priorities
-from tenancy.plan.queues import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, pool_of
-from tenancy.spec.environment import Environment
+from tenancy.plan.queueing.kueue import configuration
+from tenancy.plan.queueing.queue_names import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, pool_of
+from tenancy.rules.pod_templates import templates_of
+from tenancy.schema.environment import Environment
 
 Object = dict[str, Any]
 Resources = Counter[str]
-"""Resource -> how much, in thousandths."""
+"""Resource -> amount, in thousandths."""
 ONE = 1000
 
 CONFLICT = 409
@@ -39,7 +45,7 @@ class Verdict(StrEnum):
     """From the best to the worst."""
 
     FITS = "fits"
-    UNKNOWN = "not asked"  # another control said no before this one was reached
+    UNKNOWN = "not asked"  # another control refused before this one was reached
     WAITS = "waits"
     NEVER = "never"
 
@@ -50,14 +56,14 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What one control says."""
+    """The answer of one control."""
 
     plane: str
     verdict: Verdict
     sentence: str
     change: str = ""
     denier: str = ""
-    """Who refused, in the words of `tenancy.live.denial`."""
+    """The control that refused, as `tenancy.live.denial` names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """Pods that are alike."""
+    """Pods of one template."""
 
     name: str
     count: int
@@ -83,14 +89,14 @@ class Pods:
 
 
 class NotWork(ValueError):
-    """Nothing that runs pods, or nothing that this can read."""
+    """The object's pods cannot be read."""
 
 
 # What a manifest asks for
 
 
 def pods_of(item: Mapping[str, Any]) -> list[Pods]:
-    """The pods that an object makes at most at once; none of what makes no pods. NotWork where they cannot be read."""
+    """The maximum number of concurrent pods of an object; none if it creates none. NotWork if they cannot be read."""
     kind, spec = item["kind"], item.get("spec") or {}
     try:
         found = [pods for pods in _pods(kind, spec, item) if int(pods.count)]
@@ -104,33 +110,39 @@ def pods_of(item: Mapping[str, Any]) -> list[Pods]:
 
 
 def _pods(kind: str, spec: Any, item: Mapping[str, Any]) -> Iterator[Pods]:
+    templates = {template.path.removesuffix(".spec"): template for template in templates_of(item)}
+
+    def pods(name: str, count: Any, at: str = "spec.template") -> Pods:
+        return Pods(name, count, {"metadata": templates[at].metadata or {}, "spec": templates[at].spec})
+
     match kind:
         case "Pod":
-            yield Pods("pod", 1, {"metadata": item["metadata"], "spec": item["spec"]})
+            yield pods("pod", 1, "spec")
         case "Job":
-            yield Pods("pod", _parallel(spec), spec["template"])
+            yield pods("pod", _parallel(spec))
         case "CronJob":
-            yield Pods("pod", _parallel(spec["jobTemplate"]["spec"]), spec["jobTemplate"]["spec"]["template"])
+            yield pods("pod", _parallel(spec["jobTemplate"]["spec"]), "spec.jobTemplate.spec.template")
         case "Deployment" | "StatefulSet" | "ReplicaSet":
-            yield Pods("pod", spec.get("replicas", 1), spec["template"])
+            yield pods("pod", spec.get("replicas", 1))
         case "JobSet":
-            for job in spec["replicatedJobs"]:
-                inner = job["template"]["spec"]
-                yield Pods(job["name"], job.get("replicas", 1) * _parallel(inner), inner["template"])
+            for number, job in enumerate(spec["replicatedJobs"]):
+                count = job.get("replicas", 1) * _parallel(job["template"]["spec"])
+                yield pods(job["name"], count, f"spec.replicatedJobs[{number}].template.spec.template")
         case "LeaderWorkerSet":
-            group, replicas = spec["leaderWorkerTemplate"], spec.get("replicas", 1)
-            if leader := group.get("leaderTemplate"):
-                yield Pods("leader", replicas, leader)
+            group, replicas, where = spec["leaderWorkerTemplate"], spec.get("replicas", 1), "spec.leaderWorkerTemplate"
+            if group.get("leaderTemplate"):
+                yield pods("leader", replicas, f"{where}.leaderTemplate")
             size = group.get("size", 1) - ("leaderTemplate" in group)
-            yield Pods("worker", replicas * size, group["workerTemplate"])
+            yield pods("worker", replicas * size, f"{where}.workerTemplate")
         case "MPIJob":
             for name, replica in spec["mpiReplicaSpecs"].items():
-                yield Pods(name.lower(), replica.get("replicas", 1), replica["template"])
+                yield pods(name.lower(), replica.get("replicas", 1), f"spec.mpiReplicaSpecs.{name}.template")
         case "RayCluster" | "RayJob":
+            where = "spec" if kind == "RayCluster" else "spec.rayClusterSpec"
             cluster = spec if kind == "RayCluster" else spec["rayClusterSpec"]
-            yield Pods("head", 1, cluster["headGroupSpec"]["template"])
-            for group in cluster.get("workerGroupSpecs") or ():
-                yield Pods(group["groupName"], group.get("replicas", 1), group["template"])
+            yield pods("head", 1, f"{where}.headGroupSpec.template")
+            for number, group in enumerate(cluster.get("workerGroupSpecs") or ()):
+                yield pods(group["groupName"], group.get("replicas", 1), f"{where}.workerGroupSpecs[{number}].template")
 
 
 def _parallel(spec: Mapping[str, Any]) -> int:
@@ -138,20 +150,20 @@ def _parallel(spec: Mapping[str, Any]) -> int:
 
 
 BY_ITSELF = ("Deployment", "Pod", "ReplicaSet")
-"""Kinds each of whose pods queues by itself."""
+"""Kinds whose pods queue one by one."""
 
 
 UNSEEN = ("TrainJob",)
-"""Kinds whose pods are written elsewhere."""
+"""Kinds without a pod template of their own."""
 
 
 def _metadata(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Metadata of what is queued."""
+    """Metadata of the queued object."""
     return (item["spec"]["jobTemplate"].get("metadata") or {}) if item["kind"] == "CronJob" else item["metadata"]
 
 
 def requests_of(spec: Mapping[str, Any]) -> Resources:
-    """What the scheduler counts of a pod: its containers together, or a start container that asks for more."""
+    """Requests of a pod as the scheduler counts them: the sum of its containers, or the largest init container."""
 
     def of(container: Mapping[str, Any]) -> Resources:
         resources = container.get("resources") or {}
@@ -181,25 +193,25 @@ def limits_of(spec: Mapping[str, Any]) -> Resources:
     return found
 
 
-# What the API server says
+# Dry runs of the API server
 
 _ASKED = ("RBAC", "guard", "Pod Security", "LimitRange")
-"""Planes that one dry run goes through."""
+"""Controls that one dry run passes through."""
 _EXCEEDED = re.compile(r"exceeded quota: ([^,]+), requested: (.*), used: (.*), limited: (.*)$")
 _FORBIDDEN = re.compile(r"^.*? is forbidden: ")
 
 
 def fit(api: Api, environment: Environment, item: Object, who: Identity, asked_as: str) -> Fit:
-    """What every control says of one object, which has its namespace. NotWork if its pods cannot be read."""
+    """The answer of every control to one object, which names its namespace. NotWork if its pods cannot be read."""
     sets = pods_of(item)
     said, answer = _admission(api, item, who, asked_as, item["kind"])
     filled = []
     for pods in sets:
         if item["kind"] != "Pod":
             more, answer = _admission(api, _pod(item, pods), who, asked_as, f"pod ({pods.name})")
-            # Its controller makes the pods, not who asks; and what refuses the work is said once.
+            # Its controller creates the pods, not the user; and a control that refuses the work is reported once.
             said += [one for one in more if one.plane not in {"RBAC", *(before.plane for before in said)}]
-        # What admission fills in counts too: requests by default, a priority.
+        # Defaults of admission count too: requests and priority.
         spec = answer.body["spec"] if answer.ok else pods.template["spec"]
         filled.append(replace(pods, template={**pods.template, "spec": spec}))
     refused = {one.plane for one in said if one.verdict is not Verdict.FITS}
@@ -214,7 +226,7 @@ def fit(api: Api, environment: Environment, item: Object, who: Identity, asked_a
             said.append(queued)
         said.append(_pool(api, environment, filled, flavors))
     if item["kind"] in UNSEEN:
-        text = "Its pods are its runtime's, which is not in the manifest."
+        text = "Its pods are defined by its runtime, which is not in the manifest."
         said += [Said(plane, Verdict.UNKNOWN, text) for plane in ("queue", "pool")]
     order = [*_ASKED, "API validation", "quota", "queue", "pool"]
     found = sorted([*yes, *said], key=lambda one: order.index(one.plane))
@@ -227,18 +239,18 @@ def _name(item: Mapping[str, Any]) -> str:
 
 def _admitted(plane: str, item: Mapping[str, Any], asked_as: str, refused: bool) -> Said:
     if refused and plane != "RBAC":
-        return Said(plane, Verdict.UNKNOWN, "Another control says no first, or instead of it.")
+        return Said(plane, Verdict.UNKNOWN, "Not reached: another control refuses first.")
     sentences = {
         "RBAC": f"{asked_as} may create {item['kind']}s in {item['metadata']['namespace']}.",
-        "guard": "No rule is broken, by it or by its pods.",
-        "Pod Security": "Its pods are of the namespace's level.",
+        "guard": "It breaks no rule, and neither do its pods.",
+        "Pod Security": "Its pods comply with the namespace's level.",
         "LimitRange": "Its containers are within the namespace's bounds.",
     }
     return Said(plane, Verdict.FITS, sentences[plane])
 
 
 def _pod(item: Mapping[str, Any], pods: Pods) -> Object:
-    """A pod of a template, as its controller would make it; what asks something of the queue comes from the work."""
+    """A pod of a template, as its controller would create it, with the work's labels for the queue."""
     template = copy.deepcopy(pods.template)
     metadata = template.get("metadata") or {}
     asked = {key: value for key, value in (_metadata(item).get("labels") or {}).items() if key in _QUEUE_LABELS}
@@ -255,7 +267,7 @@ def _ask(api: Api, item: Object, who: Identity) -> Answer:
     path = collection(item["apiVersion"], item["kind"], item["metadata"]["namespace"]) + "?dryRun=All"
     answer = api.request("POST", path, item, who)
     if answer.status == CONFLICT and item["metadata"].get("name"):
-        # It is there already: would another like it be let in?
+        # It exists already: ask for a copy of it.
         name = f"{item['metadata']['name'][:50].rstrip('-.')}-{secrets.token_hex(4)}"
         answer = api.request("POST", path, {**item, "metadata": {**item["metadata"], "name": name}}, who)
     if denial.denier(answer.status, answer.message) == denial.RBAC and _NOT_FOR_OTHERS in answer.message:
@@ -268,7 +280,7 @@ _NOT_FOR_OTHERS = "cannot impersonate resource"
 
 
 def _admission(api: Api, item: Object, who: Identity, asked_as: str, what: str) -> tuple[list[Said], Answer]:
-    """What a dry run meets, if it is refused."""
+    """The refusal of a dry run, if there is one, and the answer."""
     answer = _ask(api, item, who)
     return ([] if answer.ok else [_refusal(answer, item, asked_as, what)]), answer
 
@@ -302,7 +314,7 @@ def _refusal(answer: Answer, item: Mapping[str, Any], asked_as: str, what: str) 
 def _exceeded(message: str, denier: str, what: str) -> Said:
     found = _EXCEEDED.search(message)
     if not found:
-        return Said("quota", Verdict.NEVER, f"Its {what}: {message}", "write what the quota asks for", denier)
+        return Said("quota", Verdict.NEVER, f"Its {what}: {message}", "set the fields that the quota requires", denier)
     asked, used, hard = (
         {key: thousandths(amount) for key, _, amount in (pair.partition("=") for pair in found[n].split(","))}
         for n in (2, 3, 4)
@@ -327,11 +339,11 @@ def _over(
     )
     if never:
         return Said("quota", Verdict.NEVER, text, "ask for less, or for a larger quota", denier)
-    return Said("quota", Verdict.WAITS, text, "end what is done with, or ask for less", denier)
+    return Said("quota", Verdict.WAITS, text, "delete finished work, or ask for less", denier)
 
 
 def _quota(api: Api, space: str, sets: Sequence[Pods]) -> Said:
-    """Whether all the pods together fit; a dry run knows of one alone."""
+    """Whether the quota has room for all the pods together; a dry run counts one only."""
     asked: Counter[str] = Counter()
     for pods in sets:
         each: Counter[str] = Counter({"pods": ONE})
@@ -348,11 +360,11 @@ def _quota(api: Api, space: str, sets: Sequence[Pods]) -> Said:
         if over := {key: asked[key] for key in hard if asked[key] + used.get(key, 0) > hard[key]}:
             name = item["metadata"]["name"]
             return _over(name, over, Counter(used), hard, denial.quota(name))
-    return Said("quota", Verdict.FITS, "What its pods ask for together is left.")
+    return Said("quota", Verdict.FITS, "The quota has room for all of its pods.")
 
 
 def _covers(item: Mapping[str, Any], sets: Sequence[Pods]) -> bool:
-    """Whether a quota counts these pods: one of some priority classes counts theirs alone."""
+    """Whether a quota counts these pods: a quota scoped to priority classes counts only pods of those."""
     terms = (item["spec"].get("scopeSelector") or {}).get("matchExpressions") or ()
     classes = {pods.template["spec"].get("priorityClassName", DEFAULT_CLASS) for pods in sets}
     return not item["spec"].get("scopes") and all(
@@ -360,14 +372,14 @@ def _covers(item: Mapping[str, Any], sets: Sequence[Pods]) -> bool:
     )
 
 
-# What the queue says
+# Quota of the queue
 
 
 class _Mode(StrEnum):
     """From the best to the worst."""
 
     NOW = "now"
-    CALLED_BACK = "called back"  # what is promised is lent out: others are evicted
+    CALLED_BACK = "called back"  # guaranteed quota is lent: borrowers are evicted
     OWN = "own"  # less urgent work of its own queue is evicted
     LATER = "later"
     NEVER = "never"
@@ -375,22 +387,22 @@ class _Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Where pods would get their quota."""
+    """The flavor that pods would get their quota of."""
 
     mode: _Mode
     flavor: str
     resource: str = ""
-    """What is short."""
+    """The resource that is short."""
     needed: int = 0
     there: int = 0
-    """Now, or for `never` at most."""
+    """The amount available now, or for `never` the maximum."""
     reason: str = ""
 
 
 def _queue(
     api: Api, environment: Environment, item: Mapping[str, Any], sets: Sequence[Pods]
 ) -> tuple[Said, list[Object]]:
-    """What the queue says, and the flavors that it would give."""
+    """The answer of the queue, and the flavors that it would assign."""
     space = item["metadata"]["namespace"]
     name = (_metadata(item).get("labels") or {}).get(QUEUE, words.DEFAULT_QUEUE)
     local = api.request("GET", f"{collection(API, 'LocalQueue', space)}/{name}")
@@ -400,11 +412,12 @@ def _queue(
     called = local.body["spec"]["clusterQueue"]
     queue = api.request("GET", f"{collection(API, 'ClusterQueue')}/{called}")
     if not queue.ok:
-        text = f"Queue {name} leads to {called}, which is not there."
-        return Said("queue", Verdict.NEVER, text, "ask the platform team, who runs `tenancy up`"), []
+        text = f"Queue {name} uses ClusterQueue {called}, which does not exist."
+        return Said("queue", Verdict.NEVER, text, "ask the platform team to run `tenancy up`"), []
     for one in (local.body, queue.body):
         if not _active(one):
-            return Said("queue", Verdict.WAITS, f"Queue {called} is on hold.", "wait until it is open again"), []
+            change = "wait until the platform team resumes it"
+            return Said("queue", Verdict.WAITS, f"Queue {called} is on hold.", change), []
     tree, flavors = read_tree(api), {f["metadata"]["name"]: f for f in api.items(collection(API, "ResourceFlavor"))}
     wanted = [(pods, _counted(api, environment, item, pods)) for pods in sets]
     urgency = _urgency(environment, item, sets[0])
@@ -422,7 +435,7 @@ def _active(item: Mapping[str, Any]) -> bool:
 
 
 def _work_of(api: Api, called: str) -> list[Object]:
-    """What has not ended of a ClusterQueue's work."""
+    """Workloads of a ClusterQueue that have not ended."""
     leading = {
         (one["metadata"]["namespace"], one["metadata"]["name"]): one["spec"]["clusterQueue"]
         for one in api.items(collection(API, "LocalQueue"))
@@ -448,7 +461,7 @@ def _urgency(environment: Environment, item: Mapping[str, Any], pods: Pods) -> i
 
 
 def _counted(api: Api, environment: Environment, item: Mapping[str, Any], pods: Pods) -> Resources:
-    """What one pod is in the queues, by Kueue's own configuration."""
+    """The amounts that Kueue counts for one pod, by its configuration."""
     rules = configuration(environment)["resources"]
     asked = requests_of(pods.template["spec"])
     for claim in pods.template["spec"].get("resourceClaims") or ():
@@ -471,7 +484,7 @@ def _counted(api: Api, environment: Environment, item: Mapping[str, Any], pods: 
 
 
 class _Scheduler:
-    """What Kueue would do: every kind of pod gets one flavor of each group of resources."""
+    """Kueue's flavor assignment: every kind of pod gets one flavor of each resource group."""
 
     def __init__(
         self,
@@ -491,7 +504,7 @@ class _Scheduler:
                         self.less_urgent[place] += thousandths(amount)
 
     def place(self, wanted: Sequence[tuple[Pods, Resources]]) -> list[_Choice]:
-        """A choice for each kind of pod and group of resources; what one takes the next does not have."""
+        """A choice for each kind of pod and resource group; quota of one choice is not available to the next."""
         taken: list[tuple[Place, int]] = []
         found = []
         for pods, each in wanted:
@@ -516,13 +529,13 @@ class _Scheduler:
         return found
 
     def _in(self, flavor: str, needed: Mapping[str, int], pods: Pods, before: Mapping[Place, int]) -> _Choice:
-        """What the pods get of one flavor, `before` having gone to others of the same work."""
+        """The choice of one flavor for the pods; `before` is assigned to other pods of the same work."""
         if reason := _elsewhere(self.flavors.get(flavor), pods):
             return _Choice(_Mode.NEVER, flavor, reason=reason)
         worst = _Choice(_Mode.NOW, flavor)
         for resource, amount in needed.items():
             place = (flavor, resource)
-            free, most = self.node.free(place), self.node.most(place)
+            free, most = self.node.available(place), self.node.potential(place)
             nominal, used = self.node.nominal.get(place, 0), self.node.used[place]
             mode, there = _Mode.NOW, free
             if amount + before[place] > most:
@@ -540,7 +553,7 @@ class _Scheduler:
         return worst
 
     def borrowed(self, choices: Sequence[_Choice], wanted: Sequence[tuple[Pods, Resources]]) -> Counter[str]:
-        """What of devices would be other tenants'."""
+        """Amounts of devices that would be borrowed from other tenants."""
         found: Counter[str] = Counter()
         total: Counter[str] = Counter()
         for pods, each in wanted:
@@ -560,7 +573,7 @@ _SHADOWS = frozenset({BOARD_COMPUTE, BOARD_MEMORY})
 def _elsewhere(flavor: Mapping[str, Any] | None, pods: Pods) -> str:
     """Why pods cannot use a flavor, whatever its quota; empty if they can."""
     if flavor is None:
-        return "it is not there"
+        return "its flavor does not exist"
     labels = flavor["spec"].get("nodeLabels") or {}
     for key, value in (pods.template["spec"].get("nodeSelector") or {}).items():
         if key in labels and labels[key] != value:
@@ -568,9 +581,9 @@ def _elsewhere(flavor: Mapping[str, Any] | None, pods: Pods) -> str:
     notes = (pods.template.get("metadata") or {}).get("annotations") or {}
     near, asks = flavor["spec"].get("topologyName"), any(key in notes for key in NEARNESS)
     if near and not asks:
-        return "work there says how near its pods are to each other"
+        return "the pool needs a topology annotation on the pods"
     if asks and labels and not near:
-        return "it knows no topology, and the pods ask for one"
+        return "the pool has no topology, and the pods ask for one"
     return ""
 
 
@@ -579,7 +592,7 @@ def _pool_name(flavor: str) -> str:
 
 
 def _written(number: int) -> str:
-    return quantity.write(Decimal(number) / ONE)
+    return quantities.write(Decimal(number) / ONE)
 
 
 def _amount(number: int, resource: str) -> str:
@@ -597,23 +610,23 @@ def _told(
     order = list(_Mode)
     worst = max(choices, key=lambda choice: order.index(choice.mode), default=_Choice(_Mode.NOW, ""))
     pool = _pool_name(worst.flavor)
-    waiting = f" {ahead} of the queue go{'es' * (ahead == 1)} first." if ahead else ""
+    waiting = f" {ahead} of the queue start{'s' * (ahead == 1)} first." if ahead else ""
     if worst.mode is not _Mode.NOW and (fewer := _fewer(item, scheduler, wanted)):
         return _partly(called, item, fewer, wanted[0][0].count)
     if worst.mode is _Mode.NOW:
         if ahead and scheduler.queue["spec"].get("queueingStrategy") == "StrictFIFO":
-            text = f"Queue {called} would have room, and lets nobody overtake.{waiting}"
-            return Said("queue", Verdict.WAITS, text, "wait, or make it more urgent")
+            text = f"Queue {called} has room, and starts work in strict order (StrictFIFO).{waiting}"
+            return Said("queue", Verdict.WAITS, text, "wait, or raise its priority")
         where = "".join(dict.fromkeys(_pool_name(choice.flavor) for choice in choices))
         more = [_amount(n, name) for name, n in scheduler.borrowed(choices, wanted).items() if n]
-        lent = f"; {', '.join(more)} of it borrowed, which may be called back" if more else ""
+        lent = f"; {', '.join(more)} of it borrowed, which may be reclaimed" if more else ""
         return Said("queue", Verdict.FITS, f"Queue {called} starts it now{where}{lent}.")
     if worst.mode is _Mode.CALLED_BACK:
-        text = f"Queue {called} calls back what it lent{pool}: it starts when those who borrowed have ended."
-        return Said("queue", Verdict.WAITS, text + waiting, "wait: it takes their grace period")
+        text = f"Queue {called} reclaims lent quota{pool}: it starts when the borrowers have ended."
+        return Said("queue", Verdict.WAITS, text + waiting, "wait for their grace period")
     if worst.mode is _Mode.OWN:
-        text = f"Queue {called} evicts less urgent work of its own{pool}: it starts when that has ended."
-        return Said("queue", Verdict.WAITS, text + waiting, "wait: it takes the grace period")
+        text = f"Queue {called} evicts work of its own of lower priority{pool}: it starts when that has ended."
+        return Said("queue", Verdict.WAITS, text + waiting, "wait for its grace period")
     if worst.mode is _Mode.LATER:
         text = (
             f"Queue {called} has {_amount(worst.there, worst.resource)} for it now{pool}, of "
@@ -624,14 +637,14 @@ def _told(
         text = f"Queue {called} never starts it{pool}: {worst.reason}."
         return Said("queue", Verdict.NEVER, text, "ask for what the tenant has a share of, and let the queue choose")
     text = (
-        f"Queue {called} never starts it{pool}: it asks for {_amount(worst.needed, worst.resource)} at once, and may "
-        f"hold {_written(worst.there)} at most."
+        f"Queue {called} never starts it{pool}: it asks for {_amount(worst.needed, worst.resource)} at once, and the "
+        f"maximum is {_written(worst.there)}."
     )
     return Said("queue", Verdict.NEVER, text, "ask for less, or for a larger share")
 
 
 def _fewer(item: Mapping[str, Any], scheduler: _Scheduler, wanted: Sequence[tuple[Pods, Resources]]) -> int:
-    """How many of its pods would start now, where they may start without the others."""
+    """Number of its pods that would start now, if they may start without the others."""
     ((pods, each), *others) = wanted
     notes = item["metadata"].get("annotations") or {}
     least = 1 if item["kind"] in BY_ITSELF else int(notes.get(LEAST_PODS, 0)) if item["kind"] == "Job" else 0
@@ -652,7 +665,7 @@ def _partly(called: str, item: Mapping[str, Any], fewer: int, count: int) -> Sai
     return Said("queue", Verdict.WAITS, text, f"write {fewer} replicas, or wait")
 
 
-# What the nodes say
+# Capacity of the nodes
 
 
 @dataclass(slots=True)
@@ -663,11 +676,11 @@ class _Machine:
     whole: Resources
     free: Resources
     made: bool = True
-    """False: it could be."""
+    """False for a node that the pool could still add."""
 
 
 def _machines(api: Api, environment: Environment) -> list[_Machine]:
-    """The nodes that are there, with what is left of each, and behind them those that a pool may still grow by."""
+    """Existing nodes with their free capacity, then the nodes that pools may still add."""
     used: dict[str, Resources] = {}
     for pod in api.items("/api/v1/pods"):
         spec = pod["spec"]
@@ -696,7 +709,7 @@ def _parsed(amounts: Mapping[str, Any]) -> Resources:
 
 
 def _pool(api: Api, environment: Environment, sets: Sequence[Pods], flavors: Sequence[Object]) -> Said:
-    """Whether nodes are there that take the pods, once the queue has sent them to its flavors' nodes."""
+    """Whether nodes have room for the pods, with the node selectors and tolerations of their flavors."""
     machines = _machines(api, environment)
     wanted: list[tuple[int, Resources, list[_Machine]]] = []
     for pods in sets:
@@ -712,17 +725,17 @@ def _pool(api: Api, environment: Environment, sets: Sequence[Pods], flavors: Seq
     if lacking:
         never, _ = _packed(wanted, {machine.name: Counter(machine.whole) for machine in machines})
         if never:
-            text = f"All nodes that take its pods together have room for {total - never} of its {total}."
-            return Said("pool", Verdict.NEVER, text, "write fewer or smaller pods")
+            text = f"All nodes that its pods fit on have room for {total - never} of its {total} together."
+            return Said("pool", Verdict.NEVER, text, "ask for fewer or smaller pods")
         text = f"Nodes have room for {total - lacking} of its {total} pods now."
-        return Said("pool", Verdict.WAITS, text, "wait until others end, or write fewer or smaller pods")
+        return Said("pool", Verdict.WAITS, text, "wait until other work ends, or ask for fewer or smaller pods")
     if grown:
-        return Said("pool", Verdict.WAITS, "Its pods need nodes that are not there yet.", "wait until they are made")
+        return Said("pool", Verdict.WAITS, "Its pods need new nodes.", "wait until the autoscaler has added them")
     return Said("pool", Verdict.FITS, "Nodes have room for all of its pods.")
 
 
 def _packed(wanted: Sequence[tuple[int, Resources, list[_Machine]]], room: Mapping[str, Resources]) -> tuple[int, bool]:
-    """How many pods find no place, each on the first node that takes it; and whether a node had to be made for one."""
+    """Number of pods that do not fit, placed first-fit, and whether a new node is needed."""
     lacking, grown = 0, False
     for count, needed, able in wanted:
         left = count
@@ -737,7 +750,7 @@ def _packed(wanted: Sequence[tuple[int, Resources, list[_Machine]]], room: Mappi
 
 
 def _sent(spec: Mapping[str, Any], flavors: Sequence[Object]) -> Object:
-    """A pod as the queue lets it go: with the selector and the tolerations of its flavors."""
+    """A pod as the queue admits it: with the node selector and the tolerations of its flavors."""
     selector, tolerations = dict(spec.get("nodeSelector") or {}), list(spec.get("tolerations") or ())
     for flavor in flavors:
         selector |= flavor["spec"].get("nodeLabels") or {}
@@ -754,48 +767,18 @@ def _times(machine: Resources, needed: Resources) -> int:
 
 
 def _unsuited(spec: Mapping[str, Any], machine: _Machine) -> str:
-    """Why the scheduler would never send a pod there, whatever is free; empty if it could."""
-    for key, value in spec["nodeSelector"].items():
-        if machine.labels.get(key) != value:
-            return "are not those of its node selector or pool"
+    """Why the scheduler would never place a pod on the node, whatever its free capacity; empty if it could."""
+    if not has_labels(spec["nodeSelector"], machine.labels):
+        return "are not those of its node selector or pool"
     affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     )
-    if affinity and not any(
-        all(_matches(term, machine.labels) for term in one.get("matchExpressions") or ())
-        for one in affinity["nodeSelectorTerms"]
-    ):
+    if affinity and not takes_node(affinity["nodeSelectorTerms"], machine.labels, machine.name):
         return "are not those of its node affinity"
     for taint in machine.taints:
-        if taint["effect"] != "PreferNoSchedule" and not any(_tolerates(t, taint) for t in spec["tolerations"]):
+        if taint["effect"] != "PreferNoSchedule" and not any(tolerates(t, taint) for t in spec["tolerations"]):
             return f"have the taint {taint['key']}, which it does not tolerate"
     return ""
-
-
-def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, str]) -> bool:
-    if toleration.get("effect") not in {None, "", taint["effect"]}:
-        return False
-    if toleration.get("operator") == "Exists":
-        return toleration.get("key") in {None, "", taint["key"]}
-    return toleration.get("key") == taint["key"] and toleration.get("value", "") == taint.get("value", "")
-
-
-def _matches(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    value, values = labels.get(term["key"]), term.get("values") or []
-    match term["operator"]:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt":
-            return value is not None and int(value) > int(values[0])
-        case "Lt":
-            return value is not None and int(value) < int(values[0])
-    return False
 
 
 def _nowhere(machines: Sequence[_Machine], reasons: Mapping[str, str], needed: Resources, pods: Pods) -> Said:
@@ -806,4 +789,9 @@ def _nowhere(machines: Sequence[_Machine], reasons: Mapping[str, str], needed: R
     why = "; ".join(f"{count} {reason}" for reason, count in counted.most_common(3)) or "there are none"
     more = ", those that are not made yet among them," if any(not machine.made for machine in machines) else ""
     text = f"No node takes a pod of it ({pods.name}), not even an empty one: of {len(machines)} nodes{more} {why}."
+    asks = any(name.startswith("nvidia.com/") for name in needed) or pods.template["spec"].get("resourceClaims")
+    keep_off = all(gpus.GPU_TAINT in {taint["key"] for taint in machine.taints} for machine in machines)
+    if machines and keep_off and not asks:
+        change = "ask for a GPU, or have the platform team add a pool without GPUs: every pool is of GPU nodes"
+        return Said("pool", Verdict.NEVER, text, change)
     return Said("pool", Verdict.NEVER, text, "ask for what one node has, and name no nodes: the queue chooses the pool")

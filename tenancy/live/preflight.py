@@ -1,39 +1,130 @@
-"""Before anything is made: is this cluster ready for the plan, and is nothing of somebody else's in the way?"""
+"""Checks before the first change: is the cluster ready for the plan, and do its names collide with other objects?"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
 from tenancy.live.api import Api, collection, path_of
+from tenancy.live.deployer import deployer_problems
 from tenancy.live.drift import is_the_engines
+from tenancy.live.guards import Refused, guard_problems, wait_for_guards
 from tenancy.live.queues import queue_problems
-from tenancy.plan.guards import MARKER, QUESTION, VERSION, standing
-from tenancy.plan.model import Object, Plan, PlatformPlan, TenantPlan
+from tenancy.live.undecided import problem, undecided
+from tenancy.plan.model import Plan, PlatformPlan, TenantPlan
+from tenancy.rules.catalogue import RULES
 
-PATIENCE = 30.0
-"""Seconds within which an API server takes up guards that are stored; it does so every second."""
-ANSWERS = 10
-"""Each API server takes them up by itself: that many answers in a row, each on a connection of its own,
-miss one of two servers behind a load balancer once in five hundred times."""
+__all__ = ["REMOVING", "Refused", "check", "removing_by_name", "wait_for_guards"]
 
-
-class Refused(Exception):
-    """The cluster is not in the state that the plan needs; nothing was changed."""
+REMOVING = "GPU_TENANCY_REMOVING"
+"""Variable in which `tenancy up --remove` passes the tenants and namespaces to remove, comma-separated."""
 
 
-def check(api: Api, plan: Plan, platform: PlatformPlan | None, tenants: Sequence[TenantPlan]) -> None:
-    """Refuse what would take over foreign objects, and a tenant's stack on a cluster without guards."""
+def check(
+    api: Api,
+    plan: Plan,
+    platform: PlatformPlan | None,
+    tenants: Sequence[TenantPlan],
+    removing: Collection[str] = (),
+) -> list[str]:
+    """Refuse a run that would harm the cluster; return warnings, which do not stop it.
+
+    Refused are another environment's cluster, the takeover of foreign objects, the deletion of tenants' namespaces,
+    guards that would stop work, an identity that the guards would refuse in mid-run, and a tenant's stack on a cluster
+    without guards. `removing` are tenants and namespaces whose removal was requested by name.
+    """
+    refuse_another(api, plan)
+    namespaces = api.items("/api/v1/namespaces")
     problems = [
+        *deployer_problems(api, plan, platform),
         *_foreign(api, plan.environment, platform, tenants),
+        *_unsaid(namespaces, plan, platform, tenants, removing),
         *queue_problems(api, plan, platform, tenants),
     ]
+    told: list[str] = []
     if platform is None:
-        problems += _guards(api)
+        problems += guard_problems(api)
+    elif found := undecided(api, plan, namespaces):
+        (problems if plan.admission.enforced else told).append(problem(found))
     if problems:
         raise Refused("\n".join(problems))
+    return told
+
+
+def removing_by_name() -> frozenset[str]:
+    """Tenants and namespaces that `tenancy up` told this program to remove."""
+    return frozenset(name for name in os.environ.get(REMOVING, "").split(",") if name)
+
+
+def _unsaid(
+    namespaces: Sequence[Object],
+    plan: Plan,
+    platform: PlatformPlan | None,
+    tenants: Sequence[TenantPlan],
+    removing: Collection[str],
+) -> Iterator[str]:
+    """ns-07: namespaces of the environment that the plan lacks, and whose tenant's file never said `leaving`."""
+    known = {tenant.name: tenant for tenant in plan.tenants}
+    planned = {space.name for tenant in plan.tenants for space in tenant.namespaces}
+    mine = {tenant.name for tenant in tenants}
+    lost: dict[str, list[str]] = {}
+    for item in namespaces:
+        metadata = item["metadata"]
+        name, labels = metadata["name"], metadata.get("labels") or {}
+        tenant = labels.get(words.TENANT)
+        if tenant is None or labels.get(words.ENVIRONMENT) != plan.environment or name in planned:
+            continue
+        if platform is None and tenant not in mine:
+            continue  # another stack's
+        left = (metadata.get("annotations") or {}).get(words.LEAVING) == words.LEFT
+        by_file = tenant in known and not known[tenant].namespaces
+        if not (left or by_file or "deletionTimestamp" in metadata or {tenant, name} & {*removing}):
+            lost.setdefault(tenant, []).append(name)
+    for tenant, names in sorted(lost.items()):
+        rule = f"rule ns-07: {RULES['ns-07'].title}"
+        if tenant in known:
+            given = f"namespace {', '.join(names)}, which the file of tenant {tenant} names no more"
+            change = f"write the part again; or, with all that is in it, `{_remove(plan, *names)}`"
+        else:
+            given = f"namespace {', '.join(names)} of tenant {tenant}, which has no file"
+            change = (
+                f"write its file again with `leaving: hold`, and after `tenancy up {plan.environment}` with "
+                f"`leaving: remove`; or, with all that is in its namespaces at once, `{_remove(plan, tenant)}`"
+            )
+        yield f"given {given}; {rule}; change: {change}"
+
+
+def _remove(plan: Plan, *names: str) -> str:
+    return f"tenancy up {plan.environment} {' '.join(f'--remove {name}' for name in names)}"
+
+
+def environment_of(api: Api) -> str:
+    """The environment of a cluster; empty if it has none."""
+    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": words.PLATFORM_NAMESPACE}}
+    answer = api.request("GET", path_of(home))
+    labels = answer.body["metadata"].get("labels") if answer.ok else None
+    return (labels or {}).get(words.ENVIRONMENT, "")
+
+
+def refuse_another(api: Api, plan: Plan) -> None:
+    """Refused if the cluster has another environment: two would share guards, queues and nodes."""
+    holder = environment_of(api)
+    if holder not in {"", plan.environment}:
+        raise Refused(other_environment(holder, plan.environment, lab=plan.context == words.LAB_CONTEXT))
+
+
+def other_environment(holder: str, environment: str, *, lab: bool) -> str:
+    """The message about a cluster with another environment."""
+    what = "this lab" if lab else "this cluster"
+    down = f"run `tenancy down {holder}{' --lab' if lab else ''}`{' or `tenancy lab down`' if lab else ''} first"
+    instead = "" if lab else ", or name another cluster in cluster.context"
+    return (
+        f"given environment {environment}, and {what}, which belongs to environment {holder}; rule: one cluster has "
+        f"one environment; change: {down}{instead}; nothing was changed"
+    )
 
 
 def _foreign(api: Api, environment: str, platform: PlatformPlan | None, tenants: Sequence[TenantPlan]) -> Iterator[str]:
@@ -60,52 +151,9 @@ def _foreign(api: Api, environment: str, platform: PlatformPlan | None, tenants:
             change += f", or write `adopt: true` into the file of tenant {tenant} to take it over"
         yield (
             f"given {name}, which exists and carries no {words.ENVIRONMENT}={environment}; "
-            f"rule: what somebody else made is not taken over silently; change: {change}"
+            f"rule: an object that another manager owns is not taken over silently; change: {change}"
         )
 
 
 def _is_ours(present: Any, environment: str) -> bool:
     return (present["metadata"].get("labels") or {}).get(words.ENVIRONMENT) == environment
-
-
-def _guards(api: Api) -> Iterator[str]:
-    data = _marker(api)
-    version = str(data.get("version", ""))
-    if not version.isdigit() or int(version) < VERSION:
-        found = f"guards of version {version}" if version else "no guards"
-        yield (
-            f"given a cluster with {found}; rule: a tenant is made only behind guards of version {VERSION} or newer; "
-            "change: update the platform stack of the environment first"
-        )
-    else:
-        wait_for_guards(api, str(data.get("digest", "")))
-
-
-def _marker(api: Api) -> dict[str, Any]:
-    where = {"apiVersion": "v1", "kind": "ConfigMap"}
-    path = path_of({**where, "metadata": {"name": MARKER, "namespace": words.PLATFORM_NAMESPACE}})
-    answer = api.request("GET", path)
-    return dict(answer.body.get("data") or {}) if answer.ok else {}
-
-
-def wait_for_guards(api: Api, digest: str, patience: float = PATIENCE) -> None:
-    """Return once the guards of that digest judge what the API server is asked; Refused if they never do.
-
-    Stored is not in force: for about a second after its guards are made, a cluster admits everything.
-    """
-    path = collection("v1", "ConfigMap", words.PLATFORM_NAMESPACE) + "?dryRun=All"
-    question = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": QUESTION}}
-    deadline = time.monotonic() + patience
-    in_a_row = 0
-    while in_a_row < ANSWERS:
-        answer = api.request("POST", path, question, headers={"Connection": "close"})
-        in_a_row = in_a_row + 1 if answer.status == 403 and standing(digest) in answer.message else 0
-        if in_a_row:
-            continue
-        if time.monotonic() > deadline:
-            raise Refused(
-                f"given guards that are stored and not in force after {patience:.0f} s (the API server says: "
-                f"{answer.status} {answer.message or 'admitted'}); rule: nobody enters before the guards judge; "
-                "change: see what the API server's log says about ValidatingAdmissionPolicies, then run this again"
-            )
-        time.sleep(0.05)

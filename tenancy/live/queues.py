@@ -1,4 +1,4 @@
-"""Is the queue there, and is nobody's work in the way of what would change?"""
+"""Check that Kueue is installed, and that queues which change have no work in them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.live.api import Api, collection
 from tenancy.plan.model import Plan, PlatformPlan, TenantPlan
-from tenancy.plan.queues import API
+from tenancy.plan.queueing.queue_names import API
 
 
 def queue_problems(api: Api, plan: Plan, platform: PlatformPlan | None, tenants: Sequence[TenantPlan]) -> Iterator[str]:
-    """A cluster without Kueue, and queues that work still names."""
+    """A cluster without Kueue, and changes of queues that still have work."""
     if not plan.platform.queues:
         return
     if not api.request("GET", f"/apis/{API}").ok:
@@ -31,7 +31,7 @@ def queue_problems(api: Api, plan: Plan, platform: PlatformPlan | None, tenants:
 
 
 def _ours(api: Api, kind: str, plan: Plan, by: Callable[[Any], str]) -> dict[str, list[Any]]:
-    """What the environment has of a kind now, in one question whatever the number of tenants."""
+    """The environment's objects of a kind, from one list whatever the number of tenants."""
     found: dict[str, list[Any]] = {}
     for item in api.items(collection(API, kind)):
         if (item["metadata"].get("labels") or {}).get(words.ENVIRONMENT) == plan.environment:
@@ -40,21 +40,21 @@ def _ours(api: Api, kind: str, plan: Plan, by: Callable[[Any], str]) -> dict[str
 
 
 def _in_two_places(tenant: TenantPlan, present: set[str]) -> Iterator[str]:
-    """A tier that goes while another comes: for a moment the promise stands in both, and work that starts then holds
-    what belongs to others until it ends."""
+    """A tier that is removed while another is added: for a moment both have the guaranteed quota, and work that starts
+    then uses other tenants' quota until it ends."""
     planned = {o["metadata"]["name"]: o["spec"]["stopPolicy"] for o in tenant.queues if o["kind"] == "ClusterQueue"}
     going, coming = sorted(present - planned.keys()), sorted(planned.keys() - present)
     if going and any(planned[name] == "None" for name in coming):
         yield (
-            f"given tenant {tenant.name}, whose queue {', '.join(going)} makes room for {', '.join(coming)}; rule: a "
-            "promise stands in one queue at a time; change: write `queue: hold` into the tenant's file for this run, "
-            "and take it out in the next"
+            f"given tenant {tenant.name}, whose queue {', '.join(going)} is replaced by {', '.join(coming)}; rule: "
+            "guaranteed quota is in one queue at a time; change: write `queue: hold` into the tenant's file for this "
+            "run, and remove it in the next"
         )
 
 
 def _in_use(tenant: TenantPlan, present: Mapping[str, Sequence[Any]]) -> Iterator[str]:
-    """Queues that would be removed, or lead elsewhere, while work is in them: it would wait for ever, or be counted
-    where it does not run."""
+    """Queues that would be removed, or get another ClusterQueue, while work is in them: it would wait for ever, or be
+    counted where it does not run."""
     for namespace in tenant.namespaces:
         planned = {o["metadata"]["name"]: o["spec"] for o in namespace.isolation if o["kind"] == "LocalQueue"}
         for queue in present.get(namespace.name, ()):

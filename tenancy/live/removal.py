@@ -1,7 +1,7 @@
-"""A tenant's last stage on the cluster: its work ends, then its namespaces go, and what holds one is named.
+"""A tenant's last stage on the cluster: its work ends, its namespaces are removed, and finalizers that block are named.
 
-In this order: doors and identities (the engine's), work, namespaces with their walls in them, queues (the engine's).
-The walls stand until the namespace controller takes them, which ends pods before anything else.
+In this order: access bindings and identities (by the engine), work, namespaces with the isolation resources in them,
+queues (by the engine). The namespace controller removes isolation resources last: it ends pods before anything else.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.kube.objects import Object
 from tenancy.live.api import NOT_FOUND, Api, collection, path_of
 from tenancy.live.discovery import Kind, namespaced
-from tenancy.plan.model import Object
-from tenancy.plan.queues import API as QUEUES
+from tenancy.plan.queueing.queue_names import API as QUEUES
 
 PATIENCE = 300
-"""Seconds that work has to end, and a namespace to go. Kueue back after an outage takes a minute or so."""
+"""Seconds that work has to end, and a namespace to be removed. Kueue needs about a minute after an outage."""
 GRACE = 5
-"""Seconds that the namespace controller leaves a namespace alone which is told to go: namespaceDeletionGracePeriod of
-kubernetes pkg/controller/namespace. Before that nothing in it holds it, and a report would name nothing."""
+"""Seconds that the namespace controller waits before it removes a deleted namespace's content:
+namespaceDeletionGracePeriod of kubernetes pkg/controller/namespace. A report before that would be empty."""
 PAUSE = 1.0
 FRESH = 120.0
-"""Seconds since a controller renewed its lease within which it runs; they renew every few seconds."""
+"""Maximum age in seconds of the lease of a running controller; controllers renew it every few seconds."""
 WORK = (
     ("batch/v1", "CronJob"),
     ("apps/v1", "Deployment"),
@@ -35,31 +35,31 @@ WORK = (
     ("batch/v1", "Job"),
     ("v1", "Pod"),
 )
-"""What makes pods before what it makes: else it makes them anew."""
+"""Owners before the objects that they create: else they create them again."""
 KUEUE = "Kueue"
 SHOWN = 20
-"""Objects of a report; who holds one usually holds all of a kind."""
+"""Maximum number of objects in a report; a finalizer that blocks one usually blocks all of a kind."""
 
 
 class Stuck(Exception):
-    """Something did not go in time; the message says what holds it, and the way out."""
+    """An object was not removed in time; the message names the finalizers that block it, and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who takes a finalizer off, and whether it runs; None: nobody here can tell."""
+    """The controller that removes a finalizer, and whether it runs; None: unknown."""
 
     name: str
     runs: bool | None
 
     def __str__(self) -> str:
-        said = {True: "runs", False: "does not run", None: "nobody here can say whether it runs"}[self.runs]
+        said = {True: "runs", False: "does not run", None: "whether it runs is unknown"}[self.runs]
         return f"{self.name}, which {said}" if self.runs is not None else f"{self.name}; {said}"
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An object that is there, and what keeps it."""
+    """An object that still exists, and the finalizers that block its removal."""
 
     kind: Kind
     namespace: str
@@ -68,7 +68,7 @@ class Held:
 
     @property
     def command(self) -> str:
-        """What takes its finalizers off by hand."""
+        """Command that removes its finalizers by hand."""
         group = f".{self.kind.group}" if self.kind.group else ""
         return (
             f"kubectl patch {self.kind.plural}{group} {self.name} -n {self.namespace} --type merge "
@@ -77,7 +77,7 @@ class Held:
 
 
 def never_held(api: Api, spaces: Sequence[str]) -> list[str]:
-    """Those of these namespaces that are there and were on no former stage: their people still work."""
+    """Those of these namespaces that exist and skipped the former stages: their users still work."""
     there = {item["metadata"]["name"]: item["metadata"] for item in api.items("/api/v1/namespaces")}
     return [
         name
@@ -89,8 +89,8 @@ def never_held(api: Api, spaces: Sequence[str]) -> list[str]:
 
 
 def doors_held(api: Api, doors: Sequence[Object]) -> None:
-    """Stuck if one of these objects has a finalizer: told to go it would let people in until somebody takes that off,
-    and the engine waits for it for ten minutes, whatever it is asked."""
+    """Stuck if one of these access bindings has a finalizer: after its deletion it would still give access until the
+    finalizer is removed, and the engine waits ten minutes for it, whatever its timeouts."""
     found = {path_of(door): api.request("GET", path_of(door)) for door in doors}
     marks = {path: answer.body["metadata"].get("finalizers") for path, answer in found.items() if answer.ok}
     if not any(marks.values()):
@@ -102,16 +102,26 @@ def doors_held(api: Api, doors: Sequence[Object]) -> None:
         if (marked := marks.get(path_of(door))) and (metadata := door["metadata"])
     ]
     spaces = ", ".join(sorted({each.namespace for each in held}))
-    given = f"given {spaces}, whose doors something holds; rule: doors shut before anything else ends"
+    given = f"given {spaces}, whose access bindings cannot be removed; rule: access ends before anything else"
     raise Stuck("\n".join([given, *_said(held), *_way_out(Holders(api), held)]))
+
+
+def mark_left(api: Api, spaces: Sequence[str]) -> None:
+    """Annotate namespaces that stay after their tenant has left: its file may be removed, and the next run does not
+    report them (ns-07)."""
+    for name in spaces:
+        patch = {"metadata": {"annotations": {words.LEAVING: words.LEFT}}}
+        answer = api.request("PATCH", f"/api/v1/namespaces/{name}", patch, content_type="application/merge-patch+json")
+        if not answer.ok and answer.status != NOT_FOUND:
+            raise Stuck(f"namespace {name} cannot be marked as left: {answer.status} {answer.message}")
 
 
 def take_out(
     api: Api, spaces: Sequence[str], queues: Sequence[str], patience: float, say: Callable[[str], None]
 ) -> None:
-    """End the work of these namespaces and remove them; Stuck if that takes longer than `patience` seconds each time.
+    """End the work of these namespaces and remove them; Stuck if either takes longer than `patience` seconds.
 
-    May be asked again at any time: it goes on from there.
+    Safe to repeat at any time: it continues from there.
     """
     _drain(api, queues)
     present = [name for name in spaces if _is_there(api, name)]
@@ -143,11 +153,11 @@ def take_out(
 
 
 def _drain(api: Api, queues: Sequence[str]) -> None:
-    """Let nothing of these ClusterQueues start, and evict what runs."""
+    """Hold these ClusterQueues, and evict their running work."""
     for name in queues:
         path = f"{collection(QUEUES, 'ClusterQueue')}/{name}"
         patch = {"spec": {"stopPolicy": "HoldAndDrain"}}
-        # Without Kueue its webhook refuses this; the namespaces go all the same, or the report says that it is down.
+        # Without Kueue its webhook refuses this; the namespaces are removed all the same, or the report names Kueue.
         api.request("PATCH", path, patch, content_type="application/merge-patch+json")
 
 
@@ -186,13 +196,14 @@ def _await(
         time.sleep(PAUSE)
 
 
-# What holds
+# Blocking finalizers
 
 
 def report(api: Api, spaces: Sequence[str], patience: float, of: str = "namespace") -> str:
-    """What holds these namespaces, who should let go of it, and the way out."""
+    """Finalizers that block these namespaces, the controllers that should remove them, and the remedy."""
     kinds, silent = namespaced(api)
-    lines = [f"given {', '.join(spaces)}, whose {of} is still there after {patience:.0f} s; rule: what leaves is gone"]
+    given = f"given {', '.join(spaces)}, whose {of} still exists after {patience:.0f} s"
+    lines = [f"{given}; rule: a removed tenant leaves nothing running"]
     there: list[Held] = []
     for space in spaces:
         found = sorted(_held(api, kinds, space), key=lambda h: (not h.finalizers, h.kind.kind, h.name))
@@ -201,29 +212,29 @@ def report(api: Api, spaces: Sequence[str], patience: float, of: str = "namespac
             lines += [f"  and {more} more in {space}"] if more > 0 else []
         there += found
         lines += [f"  {space}: {text}" for text in _conditions(api, space)]
-    lines += [f"  {version} does not answer: a namespace goes when every kind can be listed" for version in silent]
+    lines += [f"  {version} does not answer: a namespace is removed when all kinds can be listed" for version in silent]
     return "\n".join([*lines, *_way_out(Holders(api), there)])
 
 
 def _said(found: Iterable[Held]) -> Iterator[str]:
     for held in found:
-        marks = ", ".join(held.finalizers) or "nothing: its controller ends it"
-        yield f"  {held.kind.kind} {held.namespace}/{held.name} is held by {marks}"
+        marks = ", ".join(held.finalizers) or "no finalizer: its controller ends it"
+        yield f"  {held.kind.kind} {held.namespace}/{held.name} is blocked by {marks}"
 
 
 def _way_out(holders: Holders, found: Sequence[Held]) -> Iterator[str]:
-    """Who takes the finalizers off, and what to do."""
+    """The controllers that remove the finalizers, and what to do."""
     controllers = {finalizer: holders.of(finalizer) for held in found for finalizer in held.finalizers}
-    yield from (f"  {finalizer} is taken off by {holder}" for finalizer, holder in sorted(controllers.items()))
+    yield from (f"  {finalizer} is removed by {holder}" for finalizer, holder in sorted(controllers.items()))
     down = holders.in_the_way or sorted({holder.name for holder in controllers.values() if holder.runs is False})
-    first = f"start {' and '.join(down)} again" if down else "see to what is named above"
-    yield f"change: {first}, and run this again: it goes on from here"
+    first = f"start {' and '.join(down)} again" if down else "resolve what is named above"
+    yield f"change: {first}, and run this again: it continues from here"
     if shown := [held for held in found if held.finalizers]:
-        yield f"if nobody ever will, by hand, for each of them, knowing what it leaves undone: {shown[0].command}"
+        yield f"last resort, for each of them, which skips the controller's own cleanup: {shown[0].command}"
 
 
 def _held(api: Api, kinds: Sequence[Kind], space: str) -> Iterator[Held]:
-    """What of a namespace should be gone and is not. What nobody has begun to remove holds nothing yet."""
+    """Objects of a namespace that are being deleted and still exist, and pods. Other objects block nothing yet."""
     for kind in kinds:
         if kind.kind == "Event" or not {"create", "delete"} <= set(kind.verbs):
             continue
@@ -235,9 +246,9 @@ def _held(api: Api, kinds: Sequence[Kind], space: str) -> Iterator[Held]:
 
 
 def _conditions(api: Api, space: str) -> Iterator[str]:
-    """What the namespace controller says of its own troubles."""
+    """Failures that the namespace controller reports."""
     answer = api.request("GET", f"/api/v1/namespaces/{space}")
-    # It may have gone meanwhile: a refusal's own status is a word.
+    # It may be removed meanwhile: the status of a refusal is a string.
     for condition in (answer.body.get("status") or {}).get("conditions") or () if answer.ok else ():
         if condition["status"] == "True" and condition["type"].endswith("Failure"):
             yield condition["message"]
@@ -258,7 +269,7 @@ _OF_MANAGER = ("the garbage collector", "the job controller", "the controller of
 
 
 class Holders:
-    """Who takes finalizers off on this cluster, asked once."""
+    """The controllers that remove finalizers on this cluster, looked up once."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -267,7 +278,8 @@ class Holders:
 
     @property
     def in_the_way(self) -> list[str]:
-        """Whose webhook refuses what others would change: its own finalizers need not be among those that hold."""
+        """Controllers whose webhook refuses other controllers' changes, even where none of their own finalizers
+        blocks."""
         return [KUEUE] if self._kueue is False else []
 
     def of(self, finalizer: str) -> Holder:
@@ -279,7 +291,7 @@ class Holders:
                 return Holder(f"{owner}, asking the webhook of {KUEUE}", False)
             return Holder(owner, self._manager)
         domain = finalizer.partition("/")[0]
-        return Holder(owner or f"whoever writes finalizers of {domain}", None)
+        return Holder(owner or f"the controller of {domain}", None)
 
 
 def kueue_runs(api: Api) -> bool | None:

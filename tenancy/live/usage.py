@@ -1,4 +1,4 @@
-"""What Kueue says of the queues: who holds what, what of it is borrowed, and how much work waits."""
+"""Quota in use by queue, as Kueue reports it: how much of it is borrowed, and how much work is pending."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from tenancy.catalog import quantity
 from tenancy.catalog import vocabulary as words
+from tenancy.kube import quantities
 from tenancy.live.api import Api, collection
-from tenancy.plan.queues import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, part_of_node, pool_of, queue_resource
-from tenancy.spec.environment import Environment
+from tenancy.plan.queueing.queue_names import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, pool_of, queue_resource
+from tenancy.plan.queueing.quota_shares import part_of_node
+from tenancy.schema.environment import Environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +29,16 @@ class Holding:
     held: int
     borrowed: int
     running: int
-    """Pieces of work that hold quota in the queue, of whatever flavor."""
+    """Admitted workloads of the queue, of all flavors."""
     waiting: int
     state: str
-    """`open`, or why nothing starts."""
+    """`open`, or the reason why no work starts."""
     dollars: Decimal | None
-    """What is held costs for an hour; None where no price is written."""
+    """Cost of the quota in use, in dollars an hour; None without a price in the file."""
 
 
 def holdings(api: Api, environment: Environment) -> list[Holding]:
-    """What every queue of the environment holds, tenants in order of their names; Unreachable without Kueue."""
+    """Quota in use of every queue of the environment, sorted by tenant; Unreachable without Kueue."""
     found = []
     for queue in api.items(collection(API, "ClusterQueue")):
         labels = queue["metadata"].get("labels") or {}
@@ -83,7 +84,7 @@ def _of(queue: Any, labels: Any, environment: Environment) -> Iterator[Holding]:
 
 
 def _count(text: Any) -> int:
-    return int(quantity.parse(str(text or 0)))
+    return quantities.units(text or 0)
 
 
 def _state(status: Any) -> str:
@@ -94,7 +95,8 @@ def _state(status: Any) -> str:
 
 
 def _dollars(environment: Environment, pool: str, flavor: str, held: int) -> Decimal | None:
-    """A slice costs its part of what the node's GPUs cost: a layout that leaves something over is paid for whole."""
+    """Cost of GPUs or slices, in dollars an hour. A slice costs its part of the node's GPUs: the slices of a layout
+    that leaves capacity unused share its whole cost."""
     price = environment.prices.get(environment.flavors[flavor].gpu)
     if price is None:
         return None

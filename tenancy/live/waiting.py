@@ -1,7 +1,7 @@
-"""Why a piece of work waits, in one sentence, asked with the rights of whoever asks.
+"""Why a workload waits, in one sentence, read with the rights of the user who asks.
 
-What Kueue writes into the work's Workload is taken apart (v0.19.2 `pkg/scheduler/flavorassigner`, `scheduler.go`,
-`pkg/cache/scheduler/tas_flavor_snapshot.go`, `pkg/controller/core`) and said in a tenant's words.
+Kueue's messages in the Workload (v0.19.2 `pkg/scheduler/flavorassigner`, `scheduler.go`,
+`pkg/cache/scheduler/tas_flavor_snapshot.go`, `pkg/controller/core`) are parsed and put in a tenant's words.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.live.api import Api, collection
-from tenancy.plan.queues import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, CORES, MEMORY, pool_of
+from tenancy.plan.queueing.queue_names import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, CORES, MEMORY, pool_of
 
 KINDS: Mapping[str, tuple[str, str]] = {
     "job": ("batch/v1", "Job"),
@@ -22,13 +22,13 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "statefulset": ("apps/v1", "StatefulSet"),
     **{name: (f"{f.group}/{f.version}", f.kind) for name, f in FRAMEWORKS.items()},
 }
-"""What can be asked about: as people write it -> API version and kind."""
+"""Kinds that can be explained: name on the command line -> API version and kind."""
 
 Object = Mapping[str, Any]
 
 
 class NotFound(Exception):
-    """There is no such work, or who asks may not see it."""
+    """There is no such work, or the user may not see it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class Explanation:
     """`waits`, `runs`, `stuck` (the queue let it start, and its pods do not), `evicted` or `ended`."""
     sentence: str
     said: str
-    """What the sentence was made of, word for word."""
+    """The message from the cluster that the sentence explains, verbatim."""
     ahead: int | None
-    """Work of the same queue that came earlier or is more urgent, and waits too; None once it has started."""
+    """Pending work of the same queue that is older or has a higher priority; None once it has started."""
 
 
 def explain(api: Api, namespace: str, kind: str, name: str) -> Explanation:
@@ -62,7 +62,7 @@ def explain(api: Api, namespace: str, kind: str, name: str) -> Explanation:
     reserved = conditions.get("QuotaReserved", {})
     said = _not_reserved(found)
     if re.search(_OF_THE_QUEUE, said) and _open(api, found):
-        said = ""  # from before the queue was opened
+        said = ""  # written before the queue was opened
     said = said or _said_of_its_like(found, workloads)
     if _holds(conditions, "QuotaReserved"):
         said, sentence = reserved["message"], "Its GPUs are set aside; it waits for machines to be made."
@@ -95,8 +95,8 @@ def _open(api: Api, workload: Object) -> bool:
 
 
 def _said_of_its_like(workload: Object, workloads: Sequence[Object]) -> str:
-    """Of work that is the same to a ClusterQueue, which all queues of a namespace share, Kueue looks at one piece, and
-    says nothing of the others."""
+    """The message on an equivalent workload: of workloads that are alike in one ClusterQueue, which all queues of a
+    namespace share, Kueue evaluates one, and reports nothing on the others."""
 
     def asked(one: Object) -> object:
         spec = one["spec"]
@@ -110,7 +110,7 @@ def _said_of_its_like(workload: Object, workloads: Sequence[Object]) -> str:
 
 
 def _workload(api: Api, namespace: str, work: Object, workloads: Sequence[Object]) -> Object | None:
-    """The newest Workload of the work or of what it made, one that waits before one that runs."""
+    """The newest Workload of the work or of objects that it created; a pending one before a running one."""
     mine = {work["metadata"]["uid"]}
     for version, kind in (("apps/v1", "ReplicaSet"), ("v1", "Pod")):
         if any(_owned(workload, mine) for workload in workloads):
@@ -155,7 +155,7 @@ Say = Callable[[re.Match[str]], str]
 _OF_THE_QUEUE = (
     r"(?:LocalQueue|ClusterQueue) \S+ (?:is stopped|is inactive|doesn't exist|not found|is terminating or missing)"
 )
-"""Kueue says so of work that comes meanwhile, and does not take it back when the queue opens."""
+"""Messages on work that arrives while the queue is stopped; Kueue does not clear them when the queue opens."""
 
 
 def _pool(flavor: str) -> str:
@@ -170,20 +170,20 @@ def _resource(name: str) -> str:
 _WAITS: Sequence[tuple[str, Say]] = (
     (
         r"Pending the preemption of (\d+) workload",
-        lambda m: f"It starts when {m[1]} other that borrowed its GPUs {'is' if m[1] == '1' else 'are'} gone: now.",
+        lambda m: f"It starts when {m[1]} evicted workload{'s' * (m[1] != '1')} that borrowed its GPUs ended.",
     ),
     (
         r"insufficient quota for (\S+) in flavor (\S+),.*?(?:request \((\S+?)\))? > maximum capacity \((\S+?)\)",
         lambda m: (
             f"It never starts{_pool(m[2])} as it is: it asks for {m[3] or 'more'} {_resource(m[1])} at once, and "
-            f"its queue may hold {m[4]} at most; ask for less, or for a larger share."
+            f"the maximum of its queue is {m[4]}; ask for less, or for a larger share."
         ),
     ),
     (
         r"insufficient unused quota for (\S+) in flavor (\S+?), (\S+) more needed",
         lambda m: (
-            f"It waits for {m[3]} more {_resource(m[1])}{_pool(m[2])}: its queue's own are in use, and nobody "
-            "lends that many."
+            f"It waits for {m[3]} more {_resource(m[1])}{_pool(m[2])}: its queue's own are in use, and other queues "
+            "do not lend that many."
         ),
     ),
     (
@@ -200,15 +200,15 @@ _WAITS: Sequence[tuple[str, Say]] = (
     (
         r'Flavor "([^"]+)" supports only TopologyAwareScheduling, flavor \S+ doesn\'t match node affinity',
         lambda m: (
-            f"It never starts{_pool(m[1])}: work there says how near its pods are to each other; write the annotation "
+            f"It never starts{_pool(m[1])}: the pool places work by topology only; write the annotation "
             'kueue.x-k8s.io/podset-unconstrained-topology: "true" into its pod template, or drop its node selector.'
         ),
     ),
     (
         r'Flavor "([^"]+)" does not support TopologyAwareScheduling',
         lambda m: (
-            f"It never starts{_pool(m[1])}: nobody knows there how near nodes are to each other; drop the topology "
-            "annotation of its pod template, or the node selector that keeps it from other pools."
+            f"It never starts{_pool(m[1])}: the nodes there have no known topology; drop the topology annotation of "
+            "its pod template, or the node selector that keeps it from other pools."
         ),
     ),
     (
@@ -218,7 +218,10 @@ _WAITS: Sequence[tuple[str, Say]] = (
             "chooses the pool."
         ),
     ),
-    (r"untolerated taint .* in flavor (\S+)", lambda m: f"It never starts{_pool(m[1])}: that pool is not for it."),
+    (
+        r"untolerated taint .* in flavor (\S+)",
+        lambda m: f"It never starts{_pool(m[1])}: it does not tolerate the pool's taint.",
+    ),
     (
         r"requests must not exceed its limits",
         lambda _: (
@@ -247,13 +250,13 @@ _WAITS: Sequence[tuple[str, Say]] = (
     (r"^Preempted to accommodate", lambda _: "It is in the queue again."),
     (
         r"no longer fits|overlapping preemption|was already considered",
-        lambda _: "Others were first this time; it is looked at again within seconds.",
+        lambda _: "Other work was admitted first; Kueue tries again within seconds.",
     ),
 )
 
 
 def _where_it_fits(said: str) -> str:
-    """Without the pools that are too small for it for ever, if there is one in which it only waits."""
+    """The message without pools whose maximum is too small, if there is a pool in which the work only waits."""
     reason = r"insufficient quota for \S+ in flavor (\S+), .*?> maximum capacity \(\S+?\)(?:, )?"
     never = {found[1] for found in re.finditer(reason, said)}
     later = {found[1] for found in re.finditer(r"insufficient unused quota for \S+ in flavor (\S+?),", said)}
@@ -261,9 +264,9 @@ def _where_it_fits(said: str) -> str:
 
 
 def waits(said: str) -> str:
-    """A tenant's sentence for what Kueue says of work that does not start."""
+    """A sentence for tenants that explains Kueue's message on pending work."""
     if not said:
-        return "Its queue has said nothing of it yet."
+        return "Kueue has not reported on it yet."
     for pattern, say in _WAITS:
         if found := re.search(pattern, _where_it_fits(said), re.DOTALL):
             return say(found)
@@ -277,31 +280,31 @@ _EVICTED: Mapping[str, str] = {
     "LocalQueueStopped": "Its queue was emptied by the platform team.",
     "Deactivated": "It was stopped.",
     "DeactivatedDueToRequeuingLimitExceeded": "It failed to start too many times.",
-    "DeactivatedDueToMaximumExecutionTimeExceeded": "It ran longer than it said it would.",
+    "DeactivatedDueToMaximumExecutionTimeExceeded": "It exceeded its maximum run time.",
     "NodeFailures": "A machine that it ran on failed.",
 }
 
 
 _PREEMPTED: Mapping[str, str] = {
     "prioritization in the ClusterQueue": "More urgent work of its own tenant took its place.",
-    "Fair Sharing within the cohort": "It ran on borrowed GPUs, which went to who holds less for its weight.",
+    "Fair Sharing within the cohort": "It ran on borrowed GPUs, which went to a queue that uses less for its weight.",
 }
-"""By Kueue's `HumanReadablePreemptionReasons`; the names of queues stand in the same message."""
+"""By Kueue's `HumanReadablePreemptionReasons`; the same message names the queues."""
 
 
 def evicted(condition: Object) -> str:
-    """Why, in a sentence."""
+    """The reason of an eviction, in a sentence."""
     if condition["reason"] == "Preempted":
         why = condition.get("message", "").partition("due to ")[2]
         for reason, sentence in _PREEMPTED.items():
             if why.startswith(reason):
                 return sentence
-        return "It ran on borrowed GPUs, and their owner called them back."
+        return "It ran on borrowed GPUs, which their owner reclaimed."
     return _EVICTED.get(condition["reason"], f"It was evicted ({condition['reason']}).")
 
 
 def _started(api: Api, namespace: str, workload: Object, work: Object) -> Explanation:
-    """The queue has let it start. Do its pods?"""
+    """The state of admitted work, by its pods."""
     flavors = sorted(
         {
             pool_of(flavor)
@@ -319,7 +322,7 @@ def _started(api: Api, namespace: str, workload: Object, work: Object) -> Explan
     pods = [pod for pod in api.items(collection("v1", "Pod", namespace)) if _owned(pod, {uid})]
     for pod in [*pods, work] if work["kind"] == "Pod" else pods:
         for condition in (pod.get("status") or {}).get("conditions") or ():
-            # The gate of a pod that was let start goes within a second.
+            # Kueue removes the gate of an admitted pod within a second.
             gated = condition.get("reason") == "SchedulingGated"
             if condition["type"] == "PodScheduled" and condition["status"] == "False" and not gated:
                 said = condition.get("message", "")
@@ -335,12 +338,12 @@ def _unqueued(api: Api, namespace: str, work: Object) -> Explanation:
         refused = _last_warning(api, namespace, made["metadata"]["uid"], "")
         if not refused:
             continue
-        return Explanation("stuck", f"Nobody has queued it, and something refuses it: {refused}", refused, None)
+        return Explanation("stuck", f"It is not queued, and the cluster refuses it: {refused}", refused, None)
     replicas = (work.get("spec") or {}).get("replicas")
     if replicas == 0:
         return Explanation("ended", "It asks for nothing: its replicas are 0.", "", None)
     if (work.get("spec") or {}).get("suspend") is False or work["kind"] == "Pod":
-        return Explanation("runs", "No queue has anything to do with it.", "", None)
+        return Explanation("runs", "It runs outside of any queue.", "", None)
     return Explanation("waits", waits(""), "", None)
 
 

@@ -1,0 +1,63 @@
+"""Check that guards admit the deploying identity's changes of tenants' namespaces (rbac-07)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tenancy.catalog import vocabulary as words
+from tenancy.live import denial
+from tenancy.live.api import Api
+from tenancy.live.guards import marker
+from tenancy.plan.model import Plan, PlatformPlan
+from tenancy.rules.catalogue import RULES
+
+WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+ALL_RIGHTS = "system:masters"
+PROBE = words.derived_name("tenancy", "preflight")
+"""Name of a namespace that is requested as a dry run only; no tenant may be called `tenancy`."""
+
+
+def deployer_problems(api: Api, plan: Plan, platform: PlatformPlan | None) -> Iterator[str]:
+    """Why the guards would refuse changes of tenants' namespaces by the deploying identity (rbac-07)."""
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    answer = api.request("POST", WHOAMI, review)
+    who = (answer.body.get("status") or {}).get("userInfo") or {}
+    if not answer.ok:
+        return  # an authenticator in front of the API server may hide it: the guards answer later
+    user, groups = str(who.get("username", "")), [str(group) for group in who.get("groups") or ()]
+    expected = plan.admission.group
+    if expected not in groups:
+        beside = f" ({ALL_RIGHTS} is not enough: guards ask for the group by its name)" * (ALL_RIGHTS in groups)
+        yield _refusal(f"{user}, whose groups are {_listed(groups)}{beside}", expected, plan)
+    elif _stay(api, platform) and (said := _denied(api, plan)):
+        given = f"{user}, to whom the guards that are active refuse a tenant's namespace ({said})"
+        yield _refusal(given, "the group that they name", plan)
+
+
+def _refusal(given: str, expected: str, plan: Plan) -> str:
+    cluster = plan.cluster.name if plan.cluster else "CLUSTER"
+    group = plan.admission.group
+    return (
+        f"given identity {given}; rule rbac-07: {RULES['rbac-07'].title}, {expected}; change: deploy as an identity in "
+        f"{group}; on EKS an access entry adds it: `aws eks create-access-entry --cluster-name {cluster} "
+        f"--principal-arn ARN --kubernetes-groups {group}`; on the lab `. .lab/env` has one"
+    )
+
+
+def _listed(groups: Sequence[str]) -> str:
+    return ", ".join(sorted(groups)) or "none"
+
+
+def _stay(api: Api, platform: PlatformPlan | None) -> bool:
+    """Whether this run leaves the active guards as they are: new ones may name another group."""
+    found = marker(api)
+    return bool(found) and (platform is None or found.get("digest") == platform.marker["data"]["digest"])
+
+
+def _denied(api: Api, plan: Plan) -> str:
+    """The guard that refuses a tenant's namespace in a dry run; empty if none does."""
+    labels = {words.TENANT: "tenancy", words.ENVIRONMENT: plan.environment}
+    probe = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PROBE, "labels": labels}}
+    answer = api.request("POST", "/api/v1/namespaces?dryRun=All", probe)
+    who = denial.denier(answer.status, answer.message)
+    return who if who.startswith(denial.ADMISSION_POLICY) else ""

@@ -1,0 +1,155 @@
+"""Work in namespaces that are neither a tenant's nor the platform's, and that no file declares as unmanaged.
+
+Guards refuse every new workload there (ns-02): running pods go on, and are not created again after their next restart.
+So such work is reported before guards refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tenancy.catalog import gpus
+from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
+from tenancy.live.api import Api, collection
+from tenancy.live.copies import has_ended
+from tenancy.plan.model import Plan
+from tenancy.rules.catalogue import RULES
+from tenancy.rules.found import at, many
+from tenancy.rules.pod_templates import PodTemplate, templates_of
+
+REFUSED_BY = "ns-02"
+HOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
+OF_THE_SERVER = ("default", "kubernetes")
+"""The API server's own service, on every cluster."""
+SHOWN = 20
+"""Namespaces of a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """A namespace with work that belongs to no tenant and is not unmanaged."""
+
+    name: str
+    work: Mapping[str, int]
+    """Number of objects that guards would refuse by ns-02 if they were created again, by resource."""
+    webhooks: tuple[str, ...]
+    """Webhooks and APIServices that call a service there: without its pods, such calls fail."""
+    takes_gpus: tuple[str, ...]
+    """Objects that gpu-12 would still refuse if the namespace were unmanaged."""
+
+    def __str__(self) -> str:
+        counted = ", ".join(f"{count} {resource}" for resource, count in self.work.items())
+        said = [f"{REFUSED_BY} refuses when created again: {counted}"] if counted else []
+        if self.webhooks:
+            said.append(f"its services answer for {', '.join(self.webhooks)}")
+        if self.takes_gpus:
+            said.append(f"as unmanaged, gpu-12 would refuse {', '.join(self.takes_gpus)}")
+        return f"{self.name}: {'; '.join(said)}"
+
+
+def undecided(api: Api, plan: Plan, namespaces: Sequence[Object]) -> tuple[Undecided, ...]:
+    """Namespaces with work that the files assign to no tenant and do not list as unmanaged."""
+    ours = {space.name for tenant in plan.tenants for space in tenant.namespaces}
+    open_ones = [
+        item["metadata"]["name"]
+        for item in namespaces
+        if item["metadata"]["name"] not in ours
+        and not plan.admission.is_decided(item["metadata"]["name"])
+        and not _of_tenant(item, plan.environment)
+    ]
+    # CustomResourceDefinitions are long lists: read only if a namespace has a service.
+    hooks = _hooks(api) if any(_has_services(api, name) for name in open_ones) else {}
+    judged = judged_work(plan)
+    return tuple(found for name in open_ones if (found := _look(api, name, judged, hooks.get(name, ()))))
+
+
+def problem(found: Sequence[Undecided]) -> str:
+    """The message about undecided namespaces."""
+    lines = [f"  {one}" for one in found[:SHOWN]]
+    if len(found) > SHOWN:
+        lines.append(f"  and {len(found) - SHOWN} more: `tenancy report adoption` names all")
+    given = f"{len(found)} namespace{'s' * (len(found) > 1)} with work and no decision"
+    return "\n".join([f"given {given}; rule ns-06: {RULES['ns-06'].title}; change: {RULES['ns-06'].fix}", *lines])
+
+
+def _of_tenant(item: Object, environment: str) -> bool:
+    labels = item["metadata"].get("labels") or {}
+    return labels.get(words.ENVIRONMENT) == environment and words.TENANT in labels
+
+
+def judged_work(plan: Plan) -> tuple[tuple[str, str, str], ...]:
+    """(group, version, resource) of objects that guards refuse outside of tenants' and the platform's namespaces."""
+    found = []
+    for policy in plan.platform.guards:
+        rules = {v["message"].partition(":")[0] for v in policy["spec"].get("validations") or ()}
+        if REFUSED_BY in rules:
+            for rule in policy["spec"]["matchConstraints"]["resourceRules"]:
+                group, version = rule["apiGroups"][0], rule["apiVersions"][0]
+                found += [(group, version, resource) for resource in rule["resources"] if "/" not in resource]
+    return tuple(found)
+
+
+def _has_services(api: Api, name: str) -> bool:
+    services = [item["metadata"]["name"] for item in api.items(collection("v1", "Service", name))]
+    return any((name, service) != OF_THE_SERVER for service in services)
+
+
+def _look(api: Api, name: str, judged: Sequence[tuple[str, str, str]], hooks: Sequence[str]) -> Undecided | None:
+    work: dict[str, int] = {}
+    takes: list[str] = []
+    for group, version, resource in judged:
+        root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        items = api.items(f"{root}/namespaces/{name}/{resource}", absent=True)
+        there = [item for item in items if not has_ended(item)]
+        if there:
+            work[resource] = len(there)
+        takes += [f"{resource}/{item['metadata']['name']}" for item in there if takes_gpus(item)]
+    return Undecided(name, work, tuple(hooks), tuple(takes)) if work or hooks else None
+
+
+def takes_gpus(item: Object) -> bool:
+    """Whether a pod or template meets the condition of gpu-12. Node names do not count: every running pod has one."""
+    return any(_reaches_gpus(template) for template in templates_of(item))
+
+
+def _reaches_gpus(template: PodTemplate) -> bool:
+    for one in many(at(template.spec, "tolerations")):
+        key = str(at(one, "key") or "")
+        # The controller of DaemonSets writes those with a key.
+        if not key or key.startswith("nvidia.com/") or key in {gpus.EFA, words.POOL}:
+            return True
+    named = {
+        str(resource)
+        for _, container in template.containers
+        for side in ("limits", "requests")
+        for resource in at(container, "resources", side) or ()
+    }
+    return any(resource.startswith("nvidia.com/") or resource == gpus.EFA for resource in named)
+
+
+def _hooks(api: Api) -> dict[str, list[str]]:
+    """Webhooks and APIServices that call services, by the services' namespace."""
+    found: dict[str, list[str]] = {}
+    for name, service in _called(api):
+        told = found.setdefault(str(service.get("namespace")), [])
+        if name not in told:
+            told.append(name)
+    return found
+
+
+def _called(api: Api) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for kind in HOOKS:
+        for item in api.items(collection("admissionregistration.k8s.io/v1", kind)):
+            for hook in item.get("webhooks") or ():
+                if service := (hook.get("clientConfig") or {}).get("service"):
+                    yield f"{kind} {item['metadata']['name']}", service
+    for item in api.items(collection("apiextensions.k8s.io/v1", "CustomResourceDefinition")):
+        client = ((item["spec"].get("conversion") or {}).get("webhook") or {}).get("clientConfig") or {}
+        if service := client.get("service"):
+            yield f"CustomResourceDefinition {item['metadata']['name']}", service
+    for item in api.items(collection("apiregistration.k8s.io/v1", "APIService")):
+        if service := item["spec"].get("service"):
+            yield f"APIService {item['metadata']['name']}", service
