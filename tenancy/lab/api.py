@@ -50,7 +50,7 @@ class Api:
         self._connection.request(method, path, data, headers)
         response = self._connection.getresponse()
         text = response.read()
-        if response.status >= 400:
+        if response.status >= 300:  # an API server never redirects: something else answers
             try:
                 message = json.loads(text)["message"]
             except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""The Go route: a tool built from, or copied out of, the Go modules that go.sum pins."""
+"""The Go route: a tool is built or copied from the Go modules that go.sum pins."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .downloads import RouteError
 from .progress import Progress
 from .recipes import Tool, module_files
 
-TAIL = 15  # lines of a failed build that are shown; the whole is in the log
-# Whatever a shell has in these would make another binary, or none, of the same recipe.
+TAIL = 15  # lines of a failed build in the message; the log has all of them
+# Values of the shell in these would change the binary, or make the build fail.
 FOREIGN = ("GOFLAGS", "GOOS", "GOARCH", "GOEXPERIMENT", "GO111MODULE", "GOWORK")
 
 
@@ -28,12 +28,12 @@ FOREIGN = ("GOFLAGS", "GOOS", "GOARCH", "GOEXPERIMENT", "GO111MODULE", "GOWORK")
 class Go:
     binary: Path
     version: tuple[int, ...]
-    root: Path | None  # set for a toolchain out of a Python package, whatever GOROOT says
+    root: Path | None  # GOROOT of a toolchain from a Python package; the shell's GOROOT is ignored
 
 
 class Builds:
-    """One run's builds. `lock` is handed to the children: while a build lives on after its parent
-    was killed, nobody starts the same build beside it."""
+    """The builds of one run. Children inherit `lock`: while a build survives its killed parent, another
+    run cannot start the same build."""
 
     def __init__(self, progress: Progress, logs: Path) -> None:
         self._progress = progress
@@ -142,7 +142,7 @@ class Builds:
 
 
 def end_group(child: subprocess.Popen[bytes], grace: float = 2.0) -> None:
-    """Ends a child that still runs, and the compilers and linkers that it started."""
+    """End a running child, and the compilers and linkers that it started."""
     if child.poll() is not None:
         return
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -155,7 +155,7 @@ def end_group(child: subprocess.Popen[bytes], grace: float = 2.0) -> None:
 
 def environment(go: Go, work: Path) -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if name not in FOREIGN}
-    # Go's scratch folder lies in ours, which the next run clears if this one is killed.
+    # Go's temporary folder is in ours, which the next run clears if this one is killed.
     env |= {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOWORK": "off", "GOTMPDIR": str(work)}
     if go.root:
         env["GOROOT"] = str(go.root)
@@ -163,7 +163,7 @@ def environment(go: Go, work: Path) -> dict[str, str]:
 
 
 def toolchains() -> Iterator[Go]:
-    """Go from PATH, then Go out of the Python package."""
+    """Go from PATH, then Go from the Python package."""
     candidates: list[tuple[Path, Path | None]] = []
     on_path = shutil.which("go")
     if on_path:
@@ -181,7 +181,7 @@ def toolchains() -> Iterator[Go]:
 
 
 def ask(binary: Path, arguments: list[str], env: Mapping[str, str] | None = None, timeout: float = 5.0) -> str | None:
-    """What a program prints, or None if it does not start, fails or takes too long."""
+    """The output of a program, or None if it does not start, fails or takes too long."""
     try:
         child = subprocess.Popen(
             [str(binary), *arguments],
@@ -210,6 +210,6 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _writable(path: Path) -> None:
-    """The module cache is read-only; a copy that nobody can remove would be a trap."""
+    """Make a copy from the module cache writable: the cache is read-only, and so a copy could not be removed."""
     for item in [path, *path.rglob("*")]:
         item.chmod(item.stat().st_mode | stat.S_IWUSR)

@@ -1,8 +1,8 @@
-"""What runs in a lab, with which arguments: pure functions of the lab's folder, ports and tools.
+"""Components of a lab and their arguments: pure functions of the lab's folder, ports and tools.
 
 The processes are started here rather than by kwokctl: that runs the scheduler and the controllers
 as `system:masters`, signs service account tokens with the admin's world-readable key, leaves etcd
-open to everyone on the machine and cannot move to other ports.
+open to every user of the machine and cannot move to other ports.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ AUDIT_OLD_FILES = 2
 
 
 def write_config(lab: Lab, name: str) -> Path:
-    """Put a configuration file of the package into the lab under a name that holds its digest.
+    """Write a configuration file of the package into the lab under a name with its digest.
 
     A changed file has another name, so that the component's arguments differ and it is restarted.
     """
@@ -165,14 +165,14 @@ def commands(lab: Lab, ports: Mapping[str, int], binaries: Mapping[str, Path]) -
     return {name: [str(binaries[name]), *arguments[name]] for name in COMPONENTS}
 
 
-# Where each component says that it works: the identity that asks, and the path.
+# Health endpoint of each component: the client identity, and the path.
 PROBES: dict[str, tuple[str | None, str]] = {
     "etcd": ("kube-apiserver-etcd", "/health"),
     "kube-apiserver": ("admin", "/readyz"),
     "kube-controller-manager": ("admin", "/healthz"),
     "kube-scheduler": ("admin", "/healthz"),
     "kwok": (None, "/healthz"),
-    # Healthy it is before its webhooks listen, ready only then.
+    # It is healthy before its webhooks listen, and ready only after that.
     KUEUE: (None, "/readyz"),
     PROMETHEUS: (None, "/-/ready"),
     GENERATOR: (None, "/healthz"),

@@ -38,6 +38,8 @@ EVERYTHING = (*COMPONENTS, KUEUE, PROMETHEUS)
 READY_SECONDS = 90.0
 # The API server is back 2 s after etcd is.
 PATIENCE_SECONDS = 10.0
+SIMULATIONS = "simulations"
+"""Checkpoints of `tenancy simulate`, which needs no lab: they may be in the folder before there is one."""
 RBAC = "rbac.authorization.k8s.io"
 BINDINGS = f"/apis/{RBAC}/v1/clusterrolebindings"
 NODE_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -53,7 +55,7 @@ KUBELETS_MAY = (
 
 @dataclass(frozen=True)
 class Status:
-    """One component as it is now."""
+    """State of one component."""
 
     component: str
     pid: int | None
@@ -76,11 +78,11 @@ def up(
     history: Iterable[str] | None = None,
     say: Callable[[str], None] = _quiet,
 ) -> Lab:
-    """Bring the lab up: start what is missing, leave what works; with `nodes`, set its fake nodes.
+    """Bring the lab up: start missing components, leave working ones; with `nodes`, set its fake nodes.
 
-    `queues` are the values of Kueue's chart; empty, Kueue goes, with all queues and workloads.
-    `watched` starts Prometheus: `seed` of what its devices do, and `rules` that it evaluates; empty, it goes. `history`
-    are OpenMetrics lines of the past that it gets on its first start.
+    `queues` are the values of Kueue's chart; empty, Kueue is removed with all queues and workloads.
+    `watched` starts Prometheus: `seed` of the devices' use, and `rules` to evaluate; empty, it is removed. `history`
+    are OpenMetrics lines of the past that it loads on its first start.
     Without `platform_group`, `queues` or `watched` those of an earlier `up` are kept.
     """
     from tenancy.lab import tools
@@ -149,7 +151,7 @@ def status(*, root: Path | None = None) -> list[Status]:
 
 
 def status_rows(rows: list[Status]) -> list[dict[str, Any]]:
-    """The same as plain data."""
+    """The rows as plain data."""
     return [asdict(row) for row in rows]
 
 
@@ -174,15 +176,15 @@ def _refuse_foreign_folder(lab: Lab) -> None:
     """`down` deletes the folder's content: it must be one that a lab made."""
     if lab.folder == lab.root / ".lab" or lab.memory.exists() or not lab.folder.exists():
         return
-    if not lab.folder.is_dir() or any(entry.name != "lock" for entry in lab.folder.iterdir()):
+    if not lab.folder.is_dir() or any(entry.name not in ("lock", SIMULATIONS) for entry in lab.folder.iterdir()):
         raise LabError(
-            f"GPU_TENANCY_LAB names {lab.folder}, which holds other things than a lab; `lab down` would "
+            f"GPU_TENANCY_LAB names {lab.folder}, which contains other files than a lab's; `lab down` would "
             "delete them. Name a folder that is empty or does not exist."
         )
 
 
 def _prepare(lab: Lab, toolbox: Any) -> None:
-    """Everything on disk that does not depend on ports."""
+    """Write all files that do not depend on ports."""
     if not lab.memory.exists():
         lab.remember(ports={})
     for folder in (lab.pki, lab.logs, lab.config, lab.state):
@@ -194,7 +196,7 @@ def _prepare(lab: Lab, toolbox: Any) -> None:
 
 
 def _link_plugins(lab: Lab, toolbox: Any) -> None:
-    """Put the engine's plugins where it looks: PULUMI_HOME, by kind, name and version."""
+    """Link the engine's plugins into PULUMI_HOME, where it looks them up by kind, name and version."""
     from tenancy.lab import tools
 
     host = toolbox.get("pulumi-language-python")
@@ -206,7 +208,7 @@ def _link_plugins(lab: Lab, toolbox: Any) -> None:
         host = wrapper
         script = Path(__file__).with_name("language_host.py")
         runner = toolbox["pulumi-language-python-exec"]
-        # -I: what the caller's shell sets for its own Python is for the program, not for the host.
+        # -I: Python variables of the caller's shell are for the program, not for the host.
         command = shlex.join([sys.executable, "-I", str(script), "--runner", str(runner)])
         write(wrapper, f'#!/bin/sh\nexec {command} "$@"\n', mode=0o700)
     versions = {name: version for name, version, *_ in tools.table(toolbox)}
@@ -217,8 +219,8 @@ def _link_plugins(lab: Lab, toolbox: Any) -> None:
         ("language-python", "pulumi-language-python", host, "pulumi"),
     ):
         link(plugins / f"{kind}-v{versions[of]}" / name, target)
-    # Here the engine keeps a log of every value that passes, which takes a quarter of its time. It has no switch for
-    # that, and does without where it can make no folder.
+    # Here the engine logs every value that passes, which takes a quarter of its time. It has no switch for that, and
+    # skips the log if it cannot create the folder.
     logs = lab.folder / "pulumi" / "logs"
     if logs.is_dir():
         shutil.rmtree(logs)
@@ -226,13 +228,13 @@ def _link_plugins(lab: Lab, toolbox: Any) -> None:
 
 
 def _run(lab: Lab, toolbox: Any, group: str, say: Callable[[str], None]) -> None:
-    """Start what does not run as it should, and wait until all of it answers."""
+    """Start components that do not run as they should, and wait until all of them answer."""
     before = ports.remembered(lab)
     queues = lab.recall().get("queues")
     found = processes.running(lab, EVERYTHING)
     keep = [name for name in before if ports.component(name) in found]
     chosen = ports.choose(lab, keep, [*ports.NAMES, *(ports.QUEUES if queues else ())])
-    # Prometheus' come afterwards, and nothing here starts again because of them.
+    # Prometheus' ports are chosen afterwards, and restart none of these components.
     chosen = {name: port for name, port in chosen.items() if name not in ports.METRICS}
     wanted = commands(lab, chosen, {name: toolbox[name] for name in COMPONENTS})
     moved = {name for name, port in before.items() if name in chosen and chosen[name] != port}
@@ -243,7 +245,7 @@ def _run(lab: Lab, toolbox: Any, group: str, say: Callable[[str], None]) -> None
         for name, each in found.items()
         if name in wanted
         for position, process in enumerate(each)
-        # Kubeconfigs hold the API server's port; the other ports stand in arguments.
+        # Kubeconfigs contain the API server's port; the other ports are in arguments.
         if "kube-apiserver" in moved or position or list(process.argv) != wanted[name]
     ]
     processes.stop(stale)
@@ -277,7 +279,7 @@ def _run(lab: Lab, toolbox: Any, group: str, say: Callable[[str], None]) -> None
         if queues:
             if _run_kueue(lab, api, toolbox, chosen, queues, chart, say):
                 # It looks for new kinds when it starts. Later it would take minutes to count workloads, and until then
-                # whoever has a quota on them can make none.
+                # a namespace with a quota on them can create none.
                 processes.stop(processes.running(lab, (MANAGER,)).get(MANAGER, []))
                 _start(lab, MANAGER, wanted[MANAGER], chosen["kube-apiserver"])
                 _wait(lab, MANAGER, chosen[MANAGER], deadline)
@@ -287,13 +289,13 @@ def _run(lab: Lab, toolbox: Any, group: str, say: Callable[[str], None]) -> None
 
 
 def _processes(lab: Lab) -> dict[str, list[processes.Process]]:
-    """All that run of the lab, by name."""
+    """The lab's running processes, by name."""
     generator = metrics.running(lab)
     return processes.running(lab, EVERYTHING) | ({GENERATOR: generator} if generator else {})
 
 
 def _run_metrics(lab: Lab, history: Iterable[str] | None, say: Callable[[str], None]) -> None:
-    """Have Prometheus run as it was asked for, and what it scrapes; or neither."""
+    """Run Prometheus and the metrics generator as requested, or neither."""
     from tenancy.lab import tools
 
     wanted, found = lab.recall().get("metrics"), _processes(lab)
@@ -326,7 +328,7 @@ def _run_metrics(lab: Lab, history: Iterable[str] | None, say: Callable[[str], N
 
 def _start(lab: Lab, name: str, argv: list[str], api_port: int) -> None:
     if name == "kwok":
-        # A new kwok waits until the leases of the one before run out: for 40 s no pod would start or end.
+        # A new kwok waits until the leases of its predecessor expire: for 40 s no pod would start or end.
         with Api(lab, api_port) as api, contextlib.suppress(ApiError):
             api.request("DELETE", NODE_LEASES)
     processes.start(lab, name, argv)
@@ -341,8 +343,8 @@ def _run_kueue(
     chart: list[dict[str, Any]],
     say: Callable[[str], None],
 ) -> bool:
-    """Have Kueue run with these values, and wait until its webhooks answer; whether its kinds are new to the
-    controllers. `chart` is what its chart makes of the values, where its kinds came before the controllers."""
+    """Run Kueue with these values, and wait until its webhooks answer; return whether its kinds are new to the
+    controllers. `chart` are the chart's objects, if its kinds were applied before the controllers started."""
     deadline = time.monotonic() + READY_SECONDS
     tools = {name: toolbox[name] for name in (KUEUE, "kueue-chart", "helm")}
     key = kueue.digest(tools, chosen, values)
@@ -361,7 +363,7 @@ def _run_kueue(
     if kept and not _answers_soon(lab, KUEUE, chosen[KUEUE]):
         say("restarting kueue, which is alive but does not answer")
         kept = []
-    # It keeps nothing that the API server does not hold.
+    # All of its state is in the API server.
     processes.stop([process for process in found if process not in kept], at_once=True)
     if not kept:
         say(f"{'restarting' if found else 'starting'} {KUEUE}")
@@ -439,7 +441,7 @@ def _bind(lab: Lab, port: int, group: str) -> None:
 
 
 def _wait_for_service_account(lab: Lab, port: int) -> None:
-    """Without one in its namespace every pod is refused."""
+    """Wait for the namespace's default service account, without which every pod is refused."""
     deadline = time.monotonic() + READY_SECONDS
     with Api(lab, port) as api:
         while time.monotonic() < deadline:

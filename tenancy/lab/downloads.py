@@ -1,4 +1,4 @@
-"""The release route: a file from its publisher, kept only if the publisher's checksum fits."""
+"""The release route: a file from its publisher, kept only if it matches the publisher's checksum."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import IO
 
+from tenancy.redirects import NoDowngrade, Redirected
+
 from .progress import Progress
 from .recipes import Checksums, Release, Tool
 
-CONNECT = 4.0  # seconds: a host that drops packets is given up soon, and asked once
+CONNECT = 4.0  # seconds to connect: a host that drops packets is tried once and abandoned soon
 STALL = 30.0
 BLOCK = 1 << 18
+_OPENER = urllib.request.build_opener(NoDowngrade())
 
 
 class RouteError(Exception):
-    """Why a route yields nothing, and what would open it."""
+    """The reason why a route failed, and what would make it work."""
 
     def __init__(
         self,
@@ -40,11 +43,11 @@ class RouteError(Exception):
         self.remedy = remedy
         self.hosts = hosts  # that would have to be reachable
         self.go = go  # the Go version that would be needed
-        self.loud = loud  # said at once, even if another route then works
+        self.loud = loud  # reported at once, even if another route works
 
 
 class Downloads:
-    """One run's downloads: it remembers hosts that do not answer and archives already fetched."""
+    """The downloads of one run, with the hosts that did not answer and the archives fetched so far."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -52,7 +55,7 @@ class Downloads:
         self._archives: dict[str, Path] = {}
 
     def fetch_tool(self, tool: Tool, work: Path, target: Path) -> None:
-        """Puts the tool at `target`; `work` holds archives that several tools of a family share."""
+        """Write the tool to `target`; `work` contains archives that several tools of a family share."""
         if isinstance(tool.release, str):
             raise RouteError(tool.release)
         archive = self._archives.get(tool.release.url)
@@ -113,7 +116,9 @@ class Downloads:
         request = urllib.request.Request(url, headers={"User-Agent": "gpu-tenancy"})
         try:
             _probe(url)
-            return urllib.request.urlopen(request, timeout=STALL)
+            return _OPENER.open(request, timeout=STALL)
+        except Redirected as error:
+            raise RouteError(f"{error}, without encryption") from error
         except urllib.error.HTTPError as error:
             raise RouteError(f"{url} answers {error.code} {error.reason}") from error
         except (OSError, HTTPException) as error:
@@ -132,7 +137,7 @@ def _block(response: IO[bytes], url: str, size: int) -> bytes:
 
 
 def _probe(url: str) -> None:
-    """A short try to connect: urlopen has one time-out for connecting and for a slow body."""
+    """Try to connect with a short timeout: urlopen has one timeout for connecting and for a slow body."""
     parts = urllib.parse.urlsplit(url)
     host = parts.hostname
     if host is None or (parts.scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(host)):
@@ -142,7 +147,7 @@ def _probe(url: str) -> None:
 
 
 def checksum(text: str, source: Checksums, filename: str) -> str | None:
-    """The SHA-256 of `filename` in a publisher's checksum file; shorter hashes are none."""
+    """The SHA-256 of `filename` in a publisher's checksum file; shorter hashes are ignored."""
     value = ""
     if source.format == "bare":
         value = next(iter(text.split()), "")
@@ -168,7 +173,7 @@ def _sha256(file: Path) -> str:
 
 
 def _extract(archive: Path, member: str, target: Path) -> None:
-    """Copies one named member out: nothing else of an archive reaches the disk."""
+    """Extract one member; nothing else of the archive is written to disk."""
     try:
         if archive.suffix == ".zip":
             with zipfile.ZipFile(archive) as packed, packed.open(member) as stream, target.open("wb") as out:

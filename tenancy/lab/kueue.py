@@ -31,8 +31,8 @@ WEBHOOK_SERVICE = "kueue-webhook-service"
 CERTIFICATES = "kueue-webhook-server-cert"
 CONFIGURATION = "kueue-manager-config"
 DIGEST = words.LAB_NODE + "-digest"
-# What only a cluster has a place for: the pods of Kueue, and its own API server for pending workloads,
-# which asks for the configuration of a pod.
+# Objects that only a cluster can use: the pods of Kueue, and its own API server for pending workloads, which needs the
+# configuration of a pod.
 LEFT_OUT = frozenset({"APIService", "Deployment", "PodDisruptionBudget"})
 # The operators that these talk to do not run here.
 SWITCHED_OFF = ("enableCertManager", "enableKueueViz", "enablePrometheus")
@@ -47,14 +47,14 @@ TOKEN_SECONDS = int(pki.COMPONENT_LIFE.total_seconds())
 
 
 def digest(tools: Mapping[str, Path], ports: Mapping[str, int], values: Mapping[str, Any]) -> str:
-    """Of all that decides what is applied and how the process is started."""
+    """Digest of everything that decides what is applied and how the process is started."""
     facts = [str(tools["kueue-chart"]), str(tools[KUEUE]), dict(sorted(ports.items())), values]
     text = json.dumps(facts, sort_keys=True) + Path(__file__).read_text(encoding="utf-8")
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def command(lab: Lab, binary: Path, key: str, values: Mapping[str, Any]) -> list[str]:
-    """The command line; the configuration's name holds the digest, so that a changed one restarts the process."""
+    """The command line; the configuration's name contains the digest, so that a changed one restarts the process."""
     level = values.get("controllerManager", {}).get("manager", {}).get("logLevel", 2)
     return [
         str(binary),
@@ -65,7 +65,7 @@ def command(lab: Lab, binary: Path, key: str, values: Mapping[str, Any]) -> list
 
 
 def is_applied(lab: Lab, api: Api, key: str) -> bool:
-    """Whether the cluster holds what belongs to this digest, all of it."""
+    """Whether all objects of this digest are applied to the cluster."""
     if not _configuration_file(lab, key).exists():
         return False
     namespace = _get(api, f"/api/v1/namespaces/{NAMESPACE}")
@@ -73,12 +73,12 @@ def is_applied(lab: Lab, api: Api, key: str) -> bool:
 
 
 def objects(tools: Mapping[str, Path], ports: Mapping[str, int], values: Mapping[str, Any]) -> list[Object]:
-    """What the chart makes of the values, as it is where Kueue listens on a port of this machine."""
+    """The chart's objects for the values, changed for a Kueue that listens on a port of this machine."""
     return [_local(item, ports["kueue-webhook"]) for item in _render(tools, values) if item["kind"] not in LEFT_OUT]
 
 
 def bring_kinds(lab: Lab, api: Api, items: list[Object]) -> bool:
-    """Apply the kinds and wait until the API server tells of them; whether they are new.
+    """Apply the kinds and wait until the API server's discovery lists them; return whether they are new.
 
     The controllers look for kinds when they start, and for new ones every half a minute.
     """
@@ -96,7 +96,7 @@ def bring_kinds(lab: Lab, api: Api, items: list[Object]) -> bool:
 def apply(
     lab: Lab, api: Api, items: list[Object], ports: Mapping[str, int], values: Mapping[str, Any], key: str
 ) -> None:
-    """Apply what is no kind, with the changes that a process needs."""
+    """Apply the objects other than kinds, with the changes that a process needs."""
     before, paths = _applied(lab), [_path(item) for item in items]
     namespace: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     api.apply("/api/v1/namespaces", namespace)
@@ -111,12 +111,12 @@ def apply(
         stale.unlink()
     content = _configuration(text, values, ports, _certificates(lab))
     write(_configuration_file(lab, key), json.dumps(content, indent=2) + "\n")
-    # Last: it says that all of the above is done.
+    # Last: it marks all of the above as done.
     api.apply("/api/v1/namespaces", {**namespace, "metadata": {"name": NAMESPACE, "annotations": {DIGEST: key}}})
 
 
 def write_identity(lab: Lab, api: Api, port: int) -> None:
-    """A token of Kueue's own service account, so that RBAC, guards and the audit log see who it is."""
+    """Write a token of Kueue's own service account, so that RBAC, guards and the audit log see its identity."""
     path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{SERVICE_ACCOUNT}/token"
     spec = {"expirationSeconds": TOKEN_SECONDS}
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
@@ -125,9 +125,9 @@ def write_identity(lab: Lab, api: Api, port: int) -> None:
 
 
 def fetch_certificates(lab: Lab, api: Api) -> None:
-    """Put what Kueue wrote into its Secret where a pod would have it mounted; Kueue looks for changes itself."""
+    """Copy Kueue's certificates from its Secret to the folder that a pod would mount; Kueue watches the files."""
     data = _get(api, f"/api/v1/namespaces/{NAMESPACE}/secrets/{CERTIFICATES}").get("data") or {}
-    # Kueue goes on as soon as there is a certificate, so its key comes first.
+    # Kueue continues as soon as a certificate exists, so its key is written first.
     for name in sorted(data, key=lambda name: name.endswith(".crt")):
         file, content = _certificates(lab) / name, base64.b64decode(data[name])
         if not file.exists() or file.read_bytes() != content:
@@ -135,7 +135,7 @@ def fetch_certificates(lab: Lab, api: Api) -> None:
 
 
 def webhooks_answer(api: Api) -> bool:
-    """Whether the API server reaches Kueue and trusts it: a flavor that is never made passes both kinds of webhook."""
+    """Whether the API server reaches Kueue and trusts it: a dry run of a flavor passes both kinds of webhook."""
     flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": PROBE}}
     try:
         made = api.request("POST", f"{QUEUES}/resourceflavors?dryRun=All", flavor, "application/json")
@@ -146,9 +146,9 @@ def webhooks_answer(api: Api) -> bool:
 
 
 def wait_for_queues(api: Api) -> None:
-    """Wait until Kueue has read the queues that there are.
+    """Wait until Kueue has read the existing queues.
 
-    Its webhooks answer before; a job that came then would be taken for one without a queue, and wait for ever.
+    Its webhooks answer before; a job created then would be taken for one without a queue, and wait for ever.
     """
     path = f"{QUEUES}/namespaces/{NAMESPACE}/localqueues"
     _delete(api, [f"{path}/{PROBE}"])
@@ -160,22 +160,23 @@ def wait_for_queues(api: Api) -> None:
 
 
 def remove(lab: Lab, api: Api) -> None:
-    """Take away what `apply` made, the queues and workloads with it; nothing if there is nothing.
+    """Delete what `apply` made, with the queues and workloads; nothing if it was not applied.
 
-    Nobody would ever take off their finalizers, so they go with their kinds. Jobs that wait stay suspended.
+    Without Kueue their finalizers would stay for ever, so they are removed with their kinds. Waiting jobs stay
+    suspended.
     """
     if not lab.kueue.exists():
         return
     paths = _applied(lab)
-    # First, because they fail closed for everybody else.
+    # First, because the webhooks fail closed for all other clients.
     _delete(api, [path for path in paths if "admissionregistration.k8s.io" in path])
     crds = [path for path in paths if path.startswith(CRDS)]
     _wait("queues and workloads keep their finalizers", lambda: all(_freed(api, path) for path in crds))
     _delete(api, [path for path in paths if "admissionregistration.k8s.io" not in path])
-    # Once more for each: somebody may have made another in between.
+    # Once more for each: another client may have created one in between.
     _wait("the queues' kinds do not go", lambda: not [path for path in crds if _freed(api, path) and _get(api, path)])
     _free(api, "/api/v1", "pods", labelSelector="kueue.x-k8s.io/managed=true")
-    # The namespace stays: to come again it would first have to be gone, which takes longer than all else.
+    # The namespace stays: its removal would take longer than all the rest, and the next `apply` would wait for it.
     if _get(api, f"/api/v1/namespaces/{NAMESPACE}"):
         api.request("PATCH", f"/api/v1/namespaces/{NAMESPACE}", {"metadata": {"annotations": {DIGEST: None}}})
     for secret in ("token", "kubeconfig"):
@@ -198,7 +199,7 @@ def _render(tools: Mapping[str, Path], values: Mapping[str, Any]) -> list[Object
 
 
 def _local(item: Object, port: int) -> Object:
-    """An object of the chart as it is where Kueue listens on a port of this machine."""
+    """An object of the chart, changed for a Kueue that listens on a port of this machine."""
     kind = item["kind"]
     if kind.endswith("WebhookConfiguration"):
         # The chart gives these a namespace, which they do not have.
@@ -217,7 +218,7 @@ def _configuration(text: str, values: Mapping[str, Any], ports: Mapping[str, int
     import yaml
 
     given: Object = yaml.safe_load(text)
-    # In a cluster the chart hands these over as arguments, and Kueue takes them from one place only.
+    # In a cluster the chart passes these as arguments, and Kueue reads them from one place only.
     arguments = values.get("controllerManager", {}).get("featureGates") or []
     gates = {gate["name"]: gate["enabled"] for gate in arguments}
     # It would listen on every address.
@@ -284,19 +285,19 @@ def _delete(api: Api, paths: Iterable[str]) -> None:
 
 
 def _freed(api: Api, path: str) -> bool:
-    """Take the finalizers off the objects of a kind; False while the API server does not serve it."""
+    """Remove the finalizers of a kind's objects; False while the API server does not serve the kind."""
     if crd := _get(api, path):
         stored = next(version["name"] for version in crd["spec"]["versions"] if version["storage"])
         try:
             _free(api, f"/apis/{crd['spec']['group']}/{stored}", crd["spec"]["names"]["plural"])
         except ApiError as refused:
-            # A kind that has just changed is busy for a moment; one that has just gone is not found.
+            # A kind that has just changed is busy for a moment; a removed one is not found.
             return refused.status == 404
     return True
 
 
 def _free(api: Api, root: str, plural: str, **query: str) -> None:
-    """Take Kueue's finalizers off the objects of a kind."""
+    """Remove Kueue's finalizers from the objects of a kind."""
     for item in api.get(f"{root}/{plural}", **query).get("items", []):
         metadata = item["metadata"]
         held = metadata.get("finalizers", [])
@@ -317,7 +318,7 @@ def _established(api: Api) -> set[str]:
 
 
 def _told(api: Api) -> set[str]:
-    """Kinds as the API server lists them for whoever looks, by the names of their definitions."""
+    """Kinds of the API server's discovery, by the names of their definitions."""
     return {
         f"{resource['resource']}.{group['metadata']['name']}"
         for group in api.request("GET", "/apis", accept=DISCOVERY)["items"]

@@ -46,11 +46,11 @@ from google.protobuf import empty_pb2
 from google.protobuf.json_format import MessageToDict
 from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
 
-# The runner of the SDK exits with it after it has shown the error itself.
+# Exit code of the SDK's runner after it has shown the error itself.
 EXIT_ALREADY_REPORTED = 32
-# What an ended program may still take to clean up. The engine itself waits 5 s, then kills.
+# Seconds for a program to clean up when it is ended. The engine itself waits 5 s, then kills.
 GRACE_SECONDS = 1.0
-# How often the host looks whether the engine is still there.
+# Seconds between two checks whether the engine still runs.
 ENGINE_POLL_SECONDS = 0.25
 
 _DISTRIBUTIONS = """
@@ -95,7 +95,7 @@ class Children:
             self._live.discard(child)
 
     def end(self, child: subprocess.Popen[bytes]) -> None:
-        """Ask the process to end now, and make it end if it does not."""
+        """Terminate the process, and kill it if it does not end."""
         if child.poll() is not None:
             return
         self.ended_by_host.add(child.pid)
@@ -290,7 +290,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         return empty_pb2.Empty()  # ty: ignore[missing-attribute]
 
     def _output(self, child: subprocess.Popen[bytes]) -> Iterator[tuple[str, bytes]]:
-        """What the process writes, as it writes it, until it has ended."""
+        """The output of the process, streamed until it has ended."""
         chunks: queue.Queue[tuple[str, bytes]] = queue.Queue()
 
         def copy(name: str, pipe: IO[bytes]) -> None:
@@ -354,11 +354,11 @@ def serve(host: LanguageHost) -> None:
     while not stop.wait(ENGINE_POLL_SECONDS) and os.getppid() == engine_process:
         pass
     if not stop.is_set() and os.getpgrp() == os.getpid():
-        # The engine was killed. Its group is this host and whatever the program started besides.
+        # The engine was killed. The process group is this host and other processes that the program started.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.killpg(0, signal.SIGTERM)
     host.children.end_all()
-    # Threads of calls that nobody waits for any more must not hold the process.
+    # Threads of abandoned calls must not keep the process alive.
     os._exit(0)
 
 

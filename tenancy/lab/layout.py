@@ -49,7 +49,7 @@ class Lab:
 
     @cached_property
     def kueue(self) -> Path:
-        """What Kueue needs, while the lab has queues."""
+        """Files of Kueue, while the lab has queues."""
         return self.folder / "kueue"
 
     @cached_property
@@ -66,11 +66,11 @@ class Lab:
 
     @cached_property
     def memory(self) -> Path:
-        """What the lab remembers; its presence marks the folder as a lab."""
+        """Facts of earlier runs; the file marks the folder as a lab."""
         return self.folder / "lab.json"
 
     def recall(self) -> dict[str, Any]:
-        """What an earlier run remembered."""
+        """Facts of earlier runs."""
         try:
             return json.loads(self.memory.read_text())
         except (FileNotFoundError, json.JSONDecodeError):
@@ -96,7 +96,7 @@ def find_root(start: Path | None = None) -> Path:
 
 
 def write(path: Path, content: str | bytes, mode: int = 0o600) -> bool:
-    """Put `content` into `path` in one step; False if it is there already."""
+    """Write `content` to `path` atomically; False if the file has it already."""
     data = content.encode() if isinstance(content, str) else content
     if path.is_file() and path.read_bytes() == data:
         path.chmod(mode)
@@ -130,12 +130,12 @@ def search_path(lab: Lab) -> list[Path]:
 
 
 def variables(lab: Lab) -> dict[str, str]:
-    """The environment variables of a lab shell, but for PATH."""
+    """The environment variables of a lab shell, except PATH."""
     return {
         "KUBECONFIG": str(lab.kubeconfig),
         "PULUMI_BACKEND_URL": lab.state.as_uri(),
         "PULUMI_HOME": str(lab.folder / "pulumi"),
-        # Not a secret: the state of a lab holds nothing worth one.
+        # Not a secret: the state of a lab contains nothing to protect.
         "PULUMI_CONFIG_PASSPHRASE": "lab",
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS": "true",
@@ -156,16 +156,16 @@ def environ(root: Path | None = None, base: Mapping[str, str] | None = None) -> 
 
 
 def enter_lab(context: str, root: Path | None = None) -> None:
-    """Take on the environment of the project's lab when its context is asked for, whatever the shell has set.
+    """Set the environment of the project's lab if `context` is the lab's, whatever the shell has set.
 
-    Nothing else has that context, and the shell's own backend is no place for the state of a lab.
+    Only the lab has that context, and the shell's own backend must not get the state of a lab.
     """
     if context != CONTEXT:
         return
     try:
         lab = Lab.of(root)
     except LabError:
-        return  # outside of a project: what the shell has set is all there is
+        return  # outside of a project the shell's environment is used
     if lab.kubeconfig.exists():
         os.environ.update(environ(lab.root))
 

@@ -1,6 +1,6 @@
-"""What kube-state-metrics and DCGM's exporter would say of the lab: its objects, and devices that a seed makes busy.
+"""Metrics of kube-state-metrics and of DCGM's exporter for the lab: its objects, and devices whose use a seed decides.
 
-No kubelet and no GPU is there to ask, so one process answers for both exporters, with their names and labels:
+The lab has no kubelet and no GPU, so one process serves both exporters' metrics, with their names and labels:
 kube-state-metrics v2 `docs/metrics`, dcgm-exporter `etc/default-counters.csv` and its labels of pods. Objects are read
 from the API server at each scrape; how busy a device is follows from the seed, its pod's name and the time.
 """
@@ -21,7 +21,7 @@ from tenancy.catalog import boards
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.exporters import LABELS, label_name, metric_name
 from tenancy.catalog.instances import INSTANCES
-from tenancy.catalog.quantity import parse
+from tenancy.kube import quantities
 from tenancy.lab import processes
 from tenancy.lab.layout import Lab
 from tenancy.lab.pki import LOOPBACK
@@ -34,7 +34,7 @@ MODULE = "tenancy.lab.metrics"
 STATE, DEVICES = "/kube-state-metrics", "/dcgm-exporter"
 PHASES = ("Pending", "Succeeded", "Failed", "Running", "Unknown")
 SLOT = 300
-"""Seconds for which a device is as busy as it is."""
+"""Seconds for which a device's use stays the same."""
 DRIVER = "580.95.05"
 SHARED = ".shared"
 API = "/apis/admissionregistration.k8s.io/v1"
@@ -58,7 +58,7 @@ def node_samples(
     for resource, amount in resources.items():
         facts = {"node": node, "resource": metric_name(resource), "unit": unit_of(resource)}
         for metric in ("kube_node_status_capacity", "kube_node_status_allocatable"):
-            yield metric, facts, float(parse(amount))
+            yield metric, facts, float(quantities.parse(amount))
 
 
 def pod_samples(
@@ -93,7 +93,7 @@ def pod_samples(
     for container, wanted in requests.items():
         for resource, amount in wanted.items():
             facts = {"container": container, "node": node, "resource": metric_name(resource), "unit": unit_of(resource)}
-            yield "kube_pod_container_resource_requests", {**me, **facts}, float(parse(amount))
+            yield "kube_pod_container_resource_requests", {**me, **facts}, float(quantities.parse(amount))
 
 
 def namespace_samples(namespace: str, given: Mapping[str, str]) -> Iterator[Sample]:
@@ -104,7 +104,7 @@ def quota_samples(quota: Object) -> Iterator[Sample]:
     me = {"namespace": quota["metadata"]["namespace"], "resourcequota": quota["metadata"]["name"]}
     for kind in ("hard", "used"):
         for resource, amount in quota.get("status", {}).get(kind, {}).items():
-            yield "kube_resourcequota", {**me, "resource": resource, "type": kind}, float(parse(amount))
+            yield "kube_resourcequota", {**me, "resource": resource, "type": kind}, float(quantities.parse(amount))
 
 
 def guard_samples(policies: Iterable[Object], bindings: Iterable[Object]) -> Iterator[Sample]:
@@ -121,7 +121,7 @@ def guard_samples(policies: Iterable[Object], bindings: Iterable[Object]) -> Ite
 
 
 def state(items: Mapping[str, Sequence[Object]]) -> Iterator[Sample]:
-    """What kube-state-metrics says of objects, by their plural."""
+    """The samples of kube-state-metrics for objects, which are given by plural."""
     for node in items["nodes"]:
         meta = node["metadata"]
         resources = node["status"].get("capacity", {})
@@ -166,7 +166,7 @@ def _seconds(time: str) -> float:
 
 
 def busy(seed: int, pod: str, at: float) -> float:
-    """How busy a pod's devices are, a part of one: one pod in eight holds them and does nothing."""
+    """Use of a pod's devices, from 0 to 1; one pod in eight has devices and leaves them idle."""
     of_pod = random.Random(f"{seed} {pod}")
     if of_pod.random() < 0.125:
         return 0.01
@@ -191,10 +191,10 @@ def device_samples(
     seed: int,
     at: float,
 ) -> Iterator[Sample]:
-    """What the exporter of one node says: `work` is namespace, pod, container and requests of who runs there."""
+    """The samples of one node's exporter; `work` is namespace, pod, container and requests of the containers there."""
     machine, board = given.get("node.kubernetes.io/instance-type", ""), given.get(words.BOARD, "")
     left = {
-        resource: units(resource, int(parse(amount)), machine)
+        resource: units(resource, quantities.units(amount), machine)
         for resource, amount in resources.items()
         if resource.startswith("nvidia.com/")
     }
@@ -202,7 +202,7 @@ def device_samples(
     for namespace, pod, container, wanted in work:
         held = {"container": container, "namespace": namespace, "pod": pod}
         for resource, amount in wanted.items():
-            for _ in range(min(int(parse(amount)), len(left.get(resource, ())))):
+            for _ in range(min(quantities.units(amount), len(left.get(resource, ())))):
                 device = left[resource].pop(0)
                 if (device, namespace, pod) not in told:
                     told |= {device, (device, namespace, pod)}
@@ -246,7 +246,7 @@ FAULTS = (
 
 
 def devices(items: Mapping[str, Sequence[Object]], seed: int, at: float) -> Iterator[Sample]:
-    """What the exporters of all nodes say."""
+    """The samples of all nodes' exporters."""
     work: dict[str, list[tuple[str, str, str, Mapping[str, str]]]] = {}
     for pod in sorted(items["pods"], key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["uid"])):
         if pod["status"].get("phase") == "Running":
@@ -286,7 +286,7 @@ def command(lab: Lab, port: int, api_port: int, seed: int) -> list[str]:
 
 
 def running(lab: Lab) -> list[processes.Process]:
-    """The generator's processes: their program is called as any Python is."""
+    """The generator's processes, told by their module: their program is Python."""
     name = Path(sys.executable).name
     return [process for process in processes.running(lab, (name,)).get(name, []) if MODULE in process.argv]
 

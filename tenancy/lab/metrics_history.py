@@ -1,4 +1,4 @@
-"""Days that the lab did not live through, as Prometheus would have seen them: a made trace as OpenMetrics lines."""
+"""Metrics of days before the lab's start: a generated trace as the OpenMetrics lines that Prometheus would have."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tenancy.catalog import boards
 from tenancy.lab.metrics import Sample, line, namespace_samples, node_samples, pod_samples
 
 if TYPE_CHECKING:
-    from tenancy.spec import Loaded
+    from tenancy.validation import Loaded
 
 STEP = 300
-"""Seconds between two samples; what starts or ends between two of them is seen at the next. It is as long as
-Prometheus goes on with a sample after which none came: blocks made afterwards do not say where a series ends."""
+"""Seconds between two samples; a start or an end between two of them shows at the next. It equals Prometheus' lookback,
+for which a last sample stays valid: backfilled blocks do not mark where a series ends."""
 Rows = dict[str, list[dict[str, Any]]]
 Told = tuple[Sample, int, int]
-"""A series with when it was seen first, and from when on no more."""
+"""A series with the times of its start and its end."""
 
 
 def openmetrics(loaded: Loaded, rows: Rows, start: int, end: int, step: int = STEP) -> Iterator[str]:
@@ -39,8 +39,8 @@ def openmetrics(loaded: Loaded, rows: Rows, start: int, end: int, step: int = ST
 
 
 def _told(loaded: Loaded, rows: Rows, start: int, end: int) -> Iterator[Told]:
-    from tenancy.plan.labels import tenant_labels
-    from tenancy.plan.pools import node_labels, node_resources, node_taints
+    from tenancy.plan.common.labels import tenant_labels
+    from tenancy.plan.common.pools import node_labels, node_resources, node_taints
 
     environment = loaded.environment
     for node in rows["nodes"]:
@@ -78,7 +78,7 @@ def _told(loaded: Loaded, rows: Rows, start: int, end: int) -> Iterator[Told]:
 
 
 def _called(node: str) -> str:
-    """The trace numbers nodes with zeros before, the lab without."""
+    """The lab's name of a node: the trace pads numbers with zeros, the lab does not."""
     pool, _, number = node.rpartition("-")
     return f"{pool}-{int(number)}"
 
@@ -99,8 +99,9 @@ def _pod(loaded: Loaded, held: dict[str, Any], labels: dict[str, str]) -> Iterat
 
 
 def _promised(loaded: Loaded) -> Iterator[Sample]:
-    """Guarantees and what of them is lent, as Kueue tells them."""
-    from tenancy.plan.queues import above_queues, flavor_name, queue_name, queue_resource, shares
+    """Guaranteed and lent quota, as Kueue's metrics report it."""
+    from tenancy.plan.queueing.queue_names import above_queues, flavor_name, queue_name, queue_resource
+    from tenancy.plan.queueing.quota_shares import shares
 
     environment = loaded.environment
     above = {tenant.tenant: above_queues(tenant) for tenant in loaded.tenants}

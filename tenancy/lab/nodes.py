@@ -23,7 +23,7 @@ SET_BY_KUBELETS = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
 
 
 def apply_nodes(nodes: list[dict[str, Any]], lab: Lab | None = None) -> dict[str, int]:
-    """Make the lab's fake nodes exactly `nodes`; returns how many were written, removed and kept.
+    """Make the lab's fake nodes exactly `nodes`; return the numbers of nodes written, removed and kept.
 
     A node that was applied before and has not changed is not touched, so that what a test or a
     person did to it (a cordon, a label) stays.
@@ -110,7 +110,7 @@ def _wait_ready(api: Api, names: set[str]) -> None:
 
 
 def _takes_pods(node: dict[str, Any]) -> bool:
-    """Whether the node is ready, and the controller that keeps pods off it until then has noticed."""
+    """Whether the node is ready, and the node controller has removed the taint that keeps pods off until then."""
     conditions = {each["type"]: each["status"] for each in node.get("status", {}).get("conditions", [])}
     kept_off = any(taint["key"] == NOT_READY for taint in node["spec"].get("taints", []))
     return conditions.get("Ready") == "True" and not kept_off

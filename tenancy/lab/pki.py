@@ -13,7 +13,7 @@ from tenancy.lab.layout import CONTEXT, Lab, LabError, write
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
-# The lab is younger than its certificates in any case; only the engineer's is meant to run out.
+# Certificates of components outlive every lab; only the platform engineer's is meant to expire.
 COMPONENT_LIFE = datetime.timedelta(days=3650)
 PLATFORM_LIFE = datetime.timedelta(days=30)
 RENEW_BEFORE = datetime.timedelta(days=2)
@@ -21,14 +21,14 @@ RENEW_BEFORE = datetime.timedelta(days=2)
 PLATFORM_USER = "platform-engineer"
 KUBELETS_USER = "gpu-tenancy-lab:kubelets"
 
-# Apart, so that whoever may talk to the API server can neither read its store nor name itself anyone.
+# Separate authorities: a client certificate of the API server gives access neither to etcd nor to other identities.
 AUTHORITIES = ("ca", "etcd-ca", "front-proxy-ca")
 # name -> (user, groups) of the certificates the cluster's authority signs.
 CLUSTER_IDENTITIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "admin": ("gpu-tenancy-lab:admin", ("system:masters",)),
     "kube-controller-manager": ("system:kube-controller-manager", ()),
     "kube-scheduler": ("system:kube-scheduler", ()),
-    "kwok": (KUBELETS_USER, ()),
+    "kwok": (KUBELETS_USER, ("system:nodes",)),
 }
 SERVING_NAMES = (
     "localhost",
@@ -41,7 +41,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def ensure(lab: Lab) -> None:
-    """Make what is missing of the components' keys and certificates."""
+    """Create the components' keys and certificates that are missing."""
     etcd, proxy = ("etcd", "kube-apiserver-etcd"), "front-proxy"
     wanted = (*AUTHORITIES, "serving", *etcd, proxy, *CLUSTER_IDENTITIES, "service-accounts")
     if all((lab.pki / f"{name}.key").is_file() for name in wanted):
@@ -63,7 +63,7 @@ def ensure(lab: Lab) -> None:
 
 
 def ensure_platform(lab: Lab, group: str) -> bool:
-    """Give `platform-engineer` a certificate for `group`; False if the one there will do."""
+    """Issue a certificate with `group` to `platform-engineer`; False if the present one is still good."""
     known = lab.recall().get("platform", {})
     now = datetime.datetime.now(datetime.UTC)
     if (

@@ -1,4 +1,4 @@
-"""Ports of a lab: chosen once, remembered, and chosen anew only where another process took one."""
+"""Ports of a lab: chosen once and remembered; a port that another process took is chosen again."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ NAMES = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube
 QUEUES = ("kueue", "kueue-webhook", "kueue-metrics")
 # Only a lab with metrics has them.
 METRICS = ("prometheus", "metrics-generator")
-# Below the range the kernel takes the ports of outgoing connections from.
+# Below the kernel's range of ports for outgoing connections.
 RANGE = (20000, 29999)
 
 
 def remembered(lab: Lab) -> dict[str, int]:
-    """The ports this lab has, or nothing if it has none yet."""
+    """The ports of this lab; empty if it has none yet."""
     ports = lab.recall().get("ports", {})
     return ports if set(NAMES) <= set(ports) <= {*NAMES, *QUEUES, *METRICS} else {}
 
@@ -31,7 +31,7 @@ def component(name: str) -> str:
 
 
 def choose(lab: Lab, keep: Iterable[str] = (), names: Iterable[str] = NAMES) -> dict[str, int]:
-    """The lab's ports: those named in `keep` as they were, the others as they were if they are free."""
+    """The lab's ports: those in `keep` unchanged, the others unchanged if they are free."""
     ports = dict(remembered(lab))
     with contextlib.ExitStack() as held:
         for name in names:
@@ -53,7 +53,7 @@ def _free(held: contextlib.ExitStack, taken: set[int]) -> int:
 
 
 def _hold_soon(held: contextlib.ExitStack, port: int) -> bool:
-    # A killed process is gone from the process table a moment before its sockets are.
+    # A killed process leaves the process table a moment before its sockets close.
     deadline = time.monotonic() + 1
     while not (holds := _hold(held, port)) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -62,7 +62,7 @@ def _hold_soon(held: contextlib.ExitStack, port: int) -> bool:
 
 def _hold(held: contextlib.ExitStack, port: int) -> bool:
     listener = socket.socket()
-    # As the components do: a connection of the last run that is not quite closed is no obstacle.
+    # As the components do: a connection of the last run in TIME_WAIT is no obstacle.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(("127.0.0.1", port))

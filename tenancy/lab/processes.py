@@ -1,7 +1,7 @@
 """The processes of a lab, found in the process table by the lab's folder in their arguments.
 
-There are no pid files: the table cannot be out of date, and a number that went to another process
-is never taken for ours.
+There are no pid files: the table is never out of date, and a pid that another process got is never
+taken for the lab's.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 from tenancy.lab.layout import Lab, LabError
 
 GOGC = "300"
-"""Percent by which memory grows before Go collects what is left of it (its own is 100): a fifth of the processors' time
-for half a gigabyte."""
+"""GOGC: percent by which the heap grows before Go collects garbage (its default is 100). It saves a fifth of the CPU
+time and costs half a gigabyte."""
 LOG_KEPT_BYTES = 10 * 1024 * 1024
 STOP_SECONDS = 5.0
 
@@ -45,13 +45,13 @@ def running(lab: Lab, names: tuple[str, ...]) -> dict[str, list[Process]]:
 
 
 def start(lab: Lab, name: str, argv: list[str]) -> None:
-    """Start a program of the lab in a session of its own, its output going to its log."""
+    """Start a program of the lab in a session of its own, with its output in its log."""
     log = lab.logs / f"{name}.log"
     lab.logs.mkdir(parents=True, exist_ok=True)
     if log.exists() and log.stat().st_size > LOG_KEPT_BYTES:
         log.replace(log.with_suffix(".log.1"))
-    # A small environment: a proxy or a cluster of the caller's shell is none of their business. How much memory they
-    # may take to save time (GOGC) is.
+    # A small environment: proxy and cluster settings of the caller's shell are not for components. GOGC, which trades
+    # memory for time, is.
     known = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG", "GOGC") if name in os.environ}
     env = {"GOGC": GOGC, **known}
     with log.open("ab") as output:
@@ -68,12 +68,12 @@ def start(lab: Lab, name: str, argv: list[str]) -> None:
     # For a moment the kernel shows the new process without arguments.
     while child.poll() is None and not any(_table(child.pid)):
         time.sleep(0.005)
-    # It outlives this object; without a code of its own Python would warn about that.
+    # The process outlives this object; without a return code Python would warn about that.
     child.returncode = 0
 
 
 def stop(processes: list[Process], *, at_once: bool = False) -> None:
-    """End processes: politely first, unless what they would save is to be deleted anyway."""
+    """End processes: with SIGTERM first, or `at_once` with SIGKILL if their data is deleted anyway."""
     for number in (signal.SIGKILL,) if at_once else (signal.SIGTERM, signal.SIGKILL):
         for process in processes:
             with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""What a person sees while a long step runs: a live line on a terminal, else a line now and then."""
+"""Progress of a long step: a live line on a terminal, else a line every half a minute."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Progress:
             print(f"\r\x1b[K{text}" if self._live else text, file=sys.stderr, flush=True)
 
     def begin(self, text: str) -> float:
-        """Starts a step and returns its time, to be handed to `tick`."""
+        """Start a step, and return its time for `tick`."""
         if not self._live:
             self.line(f"{text} …")
         self._next = time.monotonic() + EVERY

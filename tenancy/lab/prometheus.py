@@ -1,7 +1,7 @@
-"""Prometheus beside the lab's control plane: what it scrapes, as whom, and how it is started.
+"""Prometheus beside the lab's control plane: its targets, its identity and its command line.
 
-It asks the API server as the lab's admin, and Kueue as a service account that may read metrics and nothing else: Kueue
-lets in by token only (`cmd/kueue/main.go`, `filters.WithAuthenticationAndAuthorization`).
+It scrapes the API server as the lab's admin, and Kueue as a service account that may only read metrics: Kueue accepts
+tokens only (`cmd/kueue/main.go`, `filters.WithAuthenticationAndAuthorization`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def configuration(lab: Lab, ports: Mapping[str, int], rules: Path | None) -> dic
                 "job_name": "kueue",
                 "scheme": "https",
                 "honor_labels": True,
-                # It signs its own certificate anew at every start.
+                # It signs a new certificate of its own at every start.
                 "tls_config": {"insecure_skip_verify": True},
                 "authorization": {"credentials_file": str(lab.pki / f"{READER}.token")},
                 "static_configs": [{"targets": [f"{pki.LOOPBACK}:{ports['kueue-metrics']}"]}],
@@ -74,14 +74,14 @@ def configuration(lab: Lab, ports: Mapping[str, int], rules: Path | None) -> dic
 
 
 def command(lab: Lab, binary: Path, ports: Mapping[str, int], rules: Mapping[str, Any]) -> list[str]:
-    """The command line; files have their digests in their names, so that changed ones restart it."""
+    """The command line; file names contain digests, so that changed files restart Prometheus."""
     lab.config.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = _write(lab, "alerts", rules) if rules else None
     return [
         str(binary),
         f"--config.file={_write(lab, NAME, configuration(lab, ports, file))}",
         f"--storage.tsdb.path={storage(lab)}",
-        # History that was put in before the start stays, however old.
+        # History that was loaded before the start stays, however old.
         "--storage.tsdb.retention.time=10y",
         f"--web.listen-address={pki.LOOPBACK}:{ports[NAME]}",
         "--log.level=warn",
@@ -99,7 +99,7 @@ def _write(lab: Lab, name: str, content: Mapping[str, Any]) -> Path:
 
 
 def write_reader(lab: Lab, api: Api) -> None:
-    """A token that may read metrics; made anew at every `up`, because the cluster may be another."""
+    """Write a token that may read metrics; a new one at every `up`, because the cluster may be another."""
     path = lab.pki / f"{READER}.token"
     rbac, role = "rbac.authorization.k8s.io", f"gpu-tenancy-lab:{READER}"
     accounts = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
@@ -123,8 +123,8 @@ def write_reader(lab: Lab, api: Api) -> None:
 
 
 def backfill(promtool: Path, lines: Iterable[str], into: Path, work: Path) -> None:
-    """Put samples of the past (OpenMetrics lines with their times, without the end's mark) where Prometheus keeps its
-    blocks; it must not run."""
+    """Write samples of the past (OpenMetrics lines with times, without the final EOF) as blocks into Prometheus'
+    storage; it must not run."""
     work.mkdir(parents=True, exist_ok=True)
     file = work / "history.om"
     with file.open("w", encoding="utf-8") as text:

@@ -1,4 +1,4 @@
-"""tools.toml as objects: which tools there are, of which version, and where each may come from."""
+"""tools.toml as objects: the tools, their versions and their sources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERSION = re.compile(r"(?<![\w.])v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?)")
 
 @dataclass(frozen=True)
 class Platform:
-    """Named as Go names it."""
+    """Operating system and architecture, named as Go names them."""
 
     os: str
     arch: str
@@ -43,7 +43,7 @@ class Checksums:
 class Release:
     url: str
     checksums: tuple[Checksums, ...]
-    member: str | None  # None: what is downloaded is the tool
+    member: str | None  # None: the downloaded file is the tool
 
     @property
     def filename(self) -> str:
@@ -57,7 +57,7 @@ class Tool:
     family: str
     folder: Path  # the family's Go module
     platform: Platform
-    release: Release | str  # a text says why there is none
+    release: Release | str  # a text: the reason why there is none
     ask: tuple[str, ...] = ()
     beside: str | None = None
     optional: bool = False
@@ -92,7 +92,7 @@ class Tool:
 
 
 def module_files(folder: Path) -> list[Path]:
-    """The files of a family that belong to a build."""
+    """The files of a family that a build depends on."""
     return sorted(p for p in folder.glob("*") if p.name in ("go.mod", "go.sum") or p.suffix == ".go")
 
 

@@ -1,8 +1,8 @@
 """The lab's programs: found on PATH, downloaded and verified, or built from pinned Go modules.
 
 `ensure()` is the whole interface: it returns a Toolbox or raises one ToolsError that says for every
-missing tool what was tried, why it failed and what would help. What it made is kept outside the
-checkout and used again; tools.toml has all versions and sources.
+missing tool what was tried, why it failed and what would help. Its results are cached outside the
+checkout; tools.toml has all versions and sources.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ON_PATH, RELEASE, BUILT = "PATH", "release", "Go module"
 
 
 class ToolsError(Exception):
-    """Tools are missing; the text says which, why, and what to do."""
+    """Tools are missing; the message names them, the reasons, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,15 @@ def cache_root() -> Path:
 
 
 def bin_dir() -> Path:
-    """A folder with a link for every tool that `ensure()` found: safe to put on PATH. Another set of
-    pins gives another folder, so a running lab keeps its tools while a newer checkout gets its own."""
+    """A folder with a link for every tool that `ensure()` found, safe to put on PATH. Every set of
+    pins has its own folder, so a running lab keeps its tools while a newer checkout gets its own."""
     keys = sorted(f"{tool.name} {tool.build_key}" for tool in recipes.load().values())
     return cache_root() / "bin" / hashlib.sha256("\n".join(keys).encode()).hexdigest()[:12]
 
 
-def table(toolbox: Toolbox) -> list[tuple[str, str, str, Path]]:
-    """(tool, version, route, path) of every tool in the box."""
-    pins = recipes.load()
+def table(toolbox: Toolbox, pins: Mapping[str, Tool] | None = None) -> list[tuple[str, str, str, Path]]:
+    """(tool, version, route, path) of every tool in the box; `pins` are other recipes than the lab's."""
+    pins = recipes.load() if pins is None else pins
     return [(n, pins[n].version, toolbox.routes.get(n, ""), p) for n, p in toolbox.paths.items()]
 
 
@@ -121,12 +121,12 @@ class _Run:
         name = tools[0].family
         with _locked(self._root, name, self._progress) as lock, _workplace(self._root, name) as work:
             for tool in tools:
-                # Another run may have made it while this one waited.
+                # Another run may have obtained it while this one waited for the lock.
                 if not self._settled([tool]):
                     self._obtain(tool, work, lock)
 
     def _settled(self, tools: list[Tool]) -> bool:
-        """Takes what is on PATH or in the cache; says whether that is all."""
+        """Take tools from PATH or the cache; return whether none is missing."""
         for tool in tools:
             if tool.name in self.found:
                 continue
@@ -141,7 +141,7 @@ class _Run:
         return all(t.name in self.found or not self._due(t) for t in tools)
 
     def _due(self, tool: Tool) -> bool:
-        """An optional tool is worth a download only if its leader came that way: it is in the archive."""
+        """Whether to obtain a tool: an optional one only if its leader was downloaded, whose archive contains it."""
         return not tool.optional or self.found.get(tool.beside or "", ("",))[0] == RELEASE
 
     def _obtain(self, tool: Tool, work: Path, lock: int) -> None:
@@ -180,18 +180,18 @@ class _Run:
 
     def _on_path(self, tool: Tool) -> Path:
         if not tool.ask and not tool.beside:
-            raise RouteError("not looked for, it does not tell its version")
-        # Our own folders are left out: what they hold has a version by its path, not by asking.
+            raise RouteError("not searched, it does not report its version")
+        # Our own folders are left out: their paths contain the versions of the tools.
         folders = [f for f in os.get_exec_path() if f and self._root not in (Path(f), *Path(f).parents)]
         found = shutil.which(tool.name, path=os.pathsep.join(folders))
         if not found:
-            raise RouteError("not there")
+            raise RouteError("not found")
         path = Path(found).absolute()
         leader = self._pins[tool.beside] if tool.beside else tool
         asked = path.with_name(leader.name)
         version = self._version(asked, leader)
         if version != tool.version:
-            raise RouteError(f"{asked} {f'is {version}' if version else 'does not tell its version'}")
+            raise RouteError(f"{asked} {f'is {version}' if version else 'does not report its version'}")
         return path
 
     def _version(self, path: Path, tool: Tool) -> str | None:
@@ -217,7 +217,7 @@ class _Run:
         version = VERSION.search(answer or "")
         if version is None or version.group(1) != tool.version:
             shown = (answer or "nothing").strip()[:200]
-            raise RouteError(f"what came does not run here as {tool.version}: it answers {shown!r}")
+            raise RouteError(f"the result does not run here as {tool.version}: it answers {shown!r}")
 
     def remember(self) -> None:
         if self._answers != self._known:
@@ -232,7 +232,7 @@ def _quiet() -> dict[str, str]:
 
 
 def _keep(stage: Path, home: Path) -> Path:
-    """Moves a finished folder into the cache: it is there whole or not at all."""
+    """Move a finished folder into the cache atomically."""
     for file in (f for f in stage.rglob("*") if f.is_file()):
         with file.open("rb") as stream:
             os.fsync(stream.fileno())
@@ -286,8 +286,8 @@ def _locked(root: Path, family: str, progress: Progress) -> Generator[int, None,
 
 @contextlib.contextmanager
 def _workplace(root: Path, family: str) -> Generator[Path, None, None]:
-    """A folder for half-made things, on the cache's own file system and ours alone under the lock;
-    what a killed run left there goes first."""
+    """A work folder on the cache's file system, used by one run at a time under the lock; leftovers of
+    a killed run are removed first."""
     work = root / "work" / family
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -299,7 +299,7 @@ def _workplace(root: Path, family: str) -> Generator[Path, None, None]:
 
 @contextlib.contextmanager
 def _signals_end_us() -> Generator[None, None, None]:
-    """Lets SIGTERM and SIGHUP unwind as Ctrl-C does, so that the build under way ends with us."""
+    """Let SIGTERM and SIGHUP unwind as Ctrl-C does, so that a running build ends with this process."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -318,7 +318,7 @@ def _signals_end_us() -> Generator[None, None, None]:
 
 
 def _message(failures: Mapping[Tool, list[tuple[str, RouteError]]], wanted: int) -> str:
-    lines = [f"{len(failures)} of {wanted} tools could not be had:"]
+    lines = [f"{len(failures)} of {wanted} tools could not be obtained:"]
     reasons = {tool: [f"  {route}: {e.reason}" for route, e in routes] for tool, routes in failures.items()}
     for why, tools in groupby(failures, lambda tool: reasons[tool]):
         lines += [", ".join(map(str, tools)), *why]

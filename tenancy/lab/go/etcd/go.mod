@@ -2,10 +2,7 @@ module gpu-tenancy/tools/etcd
 
 go 1.24.0
 
-tool (
-	go.etcd.io/etcd/etcdctl/v3
-	go.etcd.io/etcd/server/v3
-)
+tool go.etcd.io/etcd/server/v3
 
 require (
 	github.com/VividCortex/ewma v1.2.0 // indirect

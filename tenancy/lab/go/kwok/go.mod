@@ -2,10 +2,7 @@ module gpu-tenancy/tools/kwok
 
 go 1.26.0
 
-tool (
-	sigs.k8s.io/kwok/cmd/kwok
-	sigs.k8s.io/kwok/cmd/kwokctl
-)
+tool sigs.k8s.io/kwok/cmd/kwok
 
 require (
 	cel.dev/expr v0.25.1 // indirect
