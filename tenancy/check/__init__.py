@@ -1,5 +1,6 @@
-"""Plain manifests judged by the rules that the spec files, the guards and the policy pack share.
+"""Checks plain manifests by the rules that the spec files, the guards and the policy pack share.
 
-Each step is a module: `reader` takes files apart, `adopt` says what is whose, `judge` asks the rules, `outputs` writes.
+Each step is a module: `reader` reads files, `adopt` finds the tenant of each object, `judge` applies the rules,
+`outputs` writes results.
 Docs: `docs/check.md`.
 """

@@ -1,7 +1,7 @@
-"""What is whose in manifests of anybody, said in the labels that the rules read.
+"""Finds the tenant of each object in manifests of any origin, and sets the labels that the rules read.
 
-Where some namespace carries the label of a tenant, that decides. Elsewhere every namespace but the platform's is a
-tenant of its own, and an object is whose namespace it is in.
+If a namespace has a tenant label, this label decides. Otherwise every namespace except the platform's counts as a
+tenant, and an object belongs to the tenant of its namespace.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.rules import cilium
 from tenancy.rules.found import UNKNOWN, Object, at, many
 from tenancy.rules.index import Index, selects
-from tenancy.rules.kinds import ruled
+from tenancy.rules.kinds import GROUPS, ruled
+from tenancy.rules.pod_templates import holds_pods
 
 PLATFORMS = frozenset(
     {*words.SYSTEM_NAMESPACES, *words.RESERVED_NAMES, *(framework.namespace for framework in FRAMEWORKS.values())}
@@ -25,31 +26,31 @@ PLATFORMS = frozenset(
     "gatekeeper-system ingress-nginx istio-system kube-system kyverno logging network-operator node-feature-discovery "
     "nvidia-device-plugin nvidia-gpu-operator nvidia-network-operator opencost prometheus".split()
 )
-"""Namespaces that are nobody's tenant."""
+"""Namespaces that belong to no tenant."""
 _OURS_BY_PREFIX = ("kube-", "openshift-")
 _EVERYWHERE = "default"
-"""Where an object lands that names no namespace."""
+"""Namespace of an object that names none."""
 _NAMESPACED = frozenset(
     "CiliumNetworkPolicy CronJob Deployment Job LimitRange LocalQueue NetworkPolicy Pod ReplicaSet "
     "ReplicationController ResourceQuota Role RoleBinding "
     "Service ServiceAccount StatefulSet".split()
 )
-"""Kinds that belong to a tenant where they name no namespace. A DaemonSet without one is a platform's."""
+"""Kinds that belong to a tenant also without a namespace. A DaemonSet without one belongs to the platform."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """The objects with labels; `plain` are the same as the rules on this product's own names need them."""
+    """The objects with labels; `plain` are the same in the form for the rules on this product's own names."""
 
     objects: list[Object]
     plain: list[Object]
     tenant_of: Mapping[str, str]
     foreign: bool
-    """Whether nothing carries a label of the product's own."""
+    """Whether no object has a label of this product."""
 
 
 def adopt(items: Iterable[Object], label: str | None = None, platform: Collection[str] = ()) -> Adopted:
-    """Every object with the label of the tenant whose it is; `label` is what namespaces of tenants carry instead."""
+    """Every object with the label of its tenant; `label` is the key on namespaces of tenants, if it is another."""
     items = [_meant(_stored(item)) for item in _written_by_people(list(items))]
     key = label or words.TENANT
     foreign = label is not None or not any({key, words.ENVIRONMENT} & {*_labels(item)} for item in items)
@@ -80,7 +81,7 @@ def _is_platforms(name: str, platform: Collection[str]) -> bool:
 
 
 def _written_by_people(items: list[Object]) -> list[Object]:
-    """Without what a controller made out of another object that is here: a dump has both."""
+    """Objects without those that a controller made from another of them: a dump contains both."""
     there = {at(item, "metadata", "uid") for item in items} - {None}
     return [
         item
@@ -93,14 +94,14 @@ def _written_by_people(items: list[Object]) -> list[Object]:
 
 
 def _stored(item: Object) -> Object:
-    """A pod of a dump as it was asked for: its node is the scheduler's choice."""
+    """A pod of a dump as it was created, without the node that the scheduler chose."""
     if item.get("kind") == "Pod" and at(item, "metadata", "uid"):
         return {**item, "spec": {key: value for key, value in (item.get("spec") or {}).items() if key != "nodeName"}}
     return item
 
 
 def _meant(item: Object) -> Object:
-    """With the kind that the rules know, if it is of that kind's API group."""
+    """The object with its kind as the rules name it, by its API group."""
     kind = str(item.get("kind"))
     known = ruled(kind, str(item.get("apiVersion") or ""))
     return item if known == kind else {**item, "kind": known}
@@ -108,12 +109,15 @@ def _meant(item: Object) -> Object:
 
 def _labels(item: Object) -> Mapping[str, Any]:
     found = at(item, "metadata", "labels")
-    return found if isinstance(found, Mapping) else {}  # a preview may not know them yet
+    return found if isinstance(found, Mapping) else {}  # they may be unknown in a preview
 
 
 def _namespace(item: Object) -> str | None:
     given = at(item, "metadata", "namespace")
-    return str(given) if given else _EVERYWHERE if item.get("kind") in _NAMESPACED else None
+    if given:
+        return str(given)
+    of_others = item.get("kind") not in GROUPS and holds_pods(item)
+    return _EVERYWHERE if of_others or item.get("kind") in _NAMESPACED else None
 
 
 def _labelled(item: Object, tenant_of: Mapping[str, str]) -> Object:
@@ -124,7 +128,7 @@ def _labelled(item: Object, tenant_of: Mapping[str, str]) -> Object:
     tenant = tenant_of.get(str(space)) if space else None
     if kind == "ClusterRoleBinding":
         accounts = [one for one in many(item.get("subjects")) if at(one, "kind") == "ServiceAccount"]
-        # A base of kustomize says default for whatever its overlays say.
+        # A base of kustomize may have default as a placeholder for the namespace of its overlays.
         spaces = {str(at(one, "namespace")) for one in accounts} - {_EVERYWHERE}
         tenant = next((tenant_of[name] for name in sorted(spaces) if name in tenant_of), None)
     if tenant is None or _labels(item).get(words.TENANT):
@@ -133,7 +137,7 @@ def _labelled(item: Object, tenant_of: Mapping[str, str]) -> Object:
 
 
 def _in_our_words(item: Object, tenant_of: Mapping[str, str], index: Index) -> Object:
-    """A foreign object that keeps a rule in names of its own, with the names that the rule knows."""
+    """An object of another origin that complies with a rule under other names, with the names that the rule expects."""
     tenant = _labels(item).get(words.TENANT)
     if item.get("kind") == "NetworkPolicy" and tenant:
         spec = dict(item.get("spec") or {})
@@ -156,7 +160,7 @@ def _in_our_words(item: Object, tenant_of: Mapping[str, str], index: Index) -> O
     if item.get("kind") == "LocalQueue" and tenant:
         name = str(at(item, "spec", "clusterQueue"))
         queue = index.queues.get(name)
-        # What several tenants share stays as it is called, and is found.
+        # A queue that several tenants share keeps its name, and is reported.
         if queue is None or set(index.taken_by(queue).values()) <= {tenant}:
             return {**item, "spec": {**(item.get("spec") or {}), "clusterQueue": words.derived_name(str(tenant), name)}}
     return item
@@ -191,7 +195,7 @@ def _homely_spec(spec: Any, stays: Callable[[Any], bool]) -> Any:
 
 
 def _stays(selector: Any, tenant: str, tenant_of: Mapping[str, str], index: Index) -> bool:
-    """Whether a selector takes namespaces of this tenant or of the platform, by their names, and of nobody else."""
+    """Whether a selector matches by name only namespaces of this tenant or of the platform."""
     names = at(selector, "matchLabels", "kubernetes.io/metadata.name")
     if names in tenant_of or _is_platforms(str(names), ()):
         return tenant_of.get(str(names), tenant) == tenant and names != "kube-system"

@@ -1,4 +1,4 @@
-"""What the rules say of manifests, with whose it is, where it stands and what was decided about it."""
+"""Findings on manifests, with the tenant, the place and the exception of each."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from tenancy.catalog import vocabulary as words
 from tenancy.check.adopt import Adopted, adopt
 from tenancy.check.reader import Manifests, Place, Unread
 from tenancy.rules import index, objects, plain, regulated
-from tenancy.rules.catalogue import RULES, Rule, Severity
+from tenancy.rules.catalogue import RULES, Face, Rule, Severity, with_face
 from tenancy.rules.exceptions import Waiver, waived_by
 from tenancy.rules.found import UNREADABLE, Finding, Object, at, name_of
-from tenancy.rules.levels import REGULATED_ALONE, Level, Preset, level_of
+from tenancy.rules.levels import Level, Preset, level_of
+from tenancy.rules.pod_templates import not_judged
 
 PLATFORM = "platform"
-"""Whose it is, where it is no tenant's."""
-JUDGED = REGULATED_ALONE | {*objects.OBJECT_RULES, *objects.STACK_RULES, *plain.RULES_ALONE, *index.RULES_TOGETHER}
-"""Every rule that plain manifests are judged by."""
+"""Owner of objects that belong to no tenant."""
+JUDGED = frozenset(with_face(Face.PREVIEW))
+"""Every rule for plain manifests."""
 _ORDER = {Severity.CRITICAL: 0, Severity.HIGH: 1, Severity.MEDIUM: 2}
 
 
@@ -44,18 +45,32 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
+class Unjudged:
+    """An object whose pods cannot be checked, or only in part."""
+
+    place: Place
+    object: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.object} in {self.place}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
-    """Everything that was found, the worst first."""
+    """All findings, the worst first."""
 
     findings: tuple[Judged, ...]
     objects: tuple[tuple[str, str, Place], ...]
-    """Tenant, name and place of each that was judged."""
+    """Tenant, name and place of each object that was checked."""
     unread: tuple[Unread, ...]
     ended: tuple[Waiver, ...]
-    """Exceptions whose day is past: each fails until somebody renews or drops it."""
+    """Expired exceptions: each fails until it is renewed or dropped."""
     unused: tuple[Waiver, ...]
-    """Exceptions that nothing needs any more."""
+    """Exceptions that no finding needs any more."""
     notes: tuple[str, ...] = ()
+    unjudged: tuple[Unjudged, ...] = ()
+    """Objects of kinds without their pods in them. No rule on pods was checked for them."""
 
     @property
     def failing(self) -> tuple[Judged, ...]:
@@ -75,7 +90,7 @@ def judge(
     platform: Collection[str] = (),
     today: dt.date | None = None,
 ) -> Verdict:
-    """Ask every rule of every object, and of all of them together."""
+    """Apply every rule to every object, and to all of them together."""
     today = today or days.today()
     unread = list(manifests.unread)
     sound = [(item, place) for item, place in manifests.objects if not _stumbles(item, place, unread)]
@@ -108,25 +123,28 @@ def judge(
         ended=tuple(waiver for waiver in waivers if waiver.over(today)),
         unused=tuple(waiver for waiver in waivers if id(waiver) not in covered and not waiver.over(today)),
         notes=tuple(manifests.notes),
+        unjudged=tuple(
+            Unjudged(place, name_of(item), reason) for item, place in sound if (reason := not_judged(item)) is not None
+        ),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """What every rule says of objects that were seen together."""
+    """Results of every rule on objects that are checked together."""
 
     adopted: Adopted
     findings: tuple[Finding, ...]
     excepted: tuple[tuple[Finding, Waiver], ...]
-    """By exceptions that the objects carry."""
+    """Findings that exceptions on the objects cover."""
     unread: tuple[tuple[Object, str], ...] = ()
-    """What rules cannot read, alone or beside others, and why; nothing else was left out."""
+    """Objects that rules cannot read, alone or together with others, and why; all others were checked."""
 
 
 def together(
     items: Iterable[Object], label: str | None, platform: Collection[str], today: dt.date | None = None
 ) -> Together:
-    """Ask every rule of objects, without those over which rules stumble."""
+    """Apply every rule to objects, without those on which rules fail."""
 
     def ask(some: Sequence[Object]) -> Together:
         adopted = adopt(some, label, platform)
@@ -138,7 +156,7 @@ def together(
         try:
             return replace(ask(items), unread=tuple(unread))
         except UNREADABLE as error:
-            # Most stumble alone; to look for two that do only together asks all rules some twenty times.
+            # Most fail alone; a search for two that fail only together applies all rules about twenty times.
             torn = [(item, reason) for item in items if (reason := stumbles(item))]
             torn = torn or [_torn(items, ask, str(error) or type(error).__name__)]
         unread += torn
@@ -147,7 +165,7 @@ def together(
 
 
 def _torn(items: Sequence[Object], ask: Callable[[Sequence[Object]], Any], reason: str) -> tuple[Object, str]:
-    """One object of a smallest set over which rules stumble, and what it is beside."""
+    """One object of a smallest set on which rules fail, and the others of the set."""
     held: set[int] = set()
     reach = len(items)
     while not _stumble(ask, items, held):
@@ -157,7 +175,7 @@ def _torn(items: Sequence[Object], ask: Callable[[Sequence[Object]], Any], reaso
             low, reach = (low, middle) if _stumble(ask, items, {*held, *range(middle)}) else (middle, reach)
         reach -= 1
         held.add(reach)
-    # Without a namespace everything in it would be nobody's.
+    # Without its namespace, the objects in it would have no tenant.
     first, *others = sorted(held, key=lambda index: (items[index].get("kind") == "Namespace", -index))
     beside = f", beside {', '.join(name_of(items[index]) for index in others)}" if others else ""
     return items[first], f"{reason}{beside}"
@@ -172,7 +190,7 @@ def _stumble(ask: Callable[[Sequence[Object]], Any], items: Sequence[Object], ch
 
 
 def findings(adopted: Adopted) -> Iterator[Finding]:
-    """What every rule says of objects, of each and of all of them together."""
+    """Findings of every rule on each object, and on all of them together."""
     for item in adopted.plain:
         yield from objects.object_findings(item)
         yield from plain.object_findings(item)
@@ -206,9 +224,9 @@ def _stumbles(item: Object, place: Place, unread: list[Unread]) -> bool:
 
 
 def _unreadable(item: Object, place: Place, reason: str) -> Unread:
-    change = "write it as the API takes it; `kubectl explain` shows the form"
+    change = "write it as the API accepts it; `kubectl explain` shows the form"
     given = f"{name_of(item)}, which cannot be judged ({reason})"
-    return Unread(place, given, "an object is of the form that the API takes", change)
+    return Unread(place, given, "an object has the form that the API accepts", change)
 
 
 def stumbles(item: Object) -> str | None:
@@ -229,6 +247,6 @@ def stumbles(item: Object) -> str | None:
 
 
 def owner_of(item: Object, adopted: Adopted) -> str:
-    """The tenant whose an object is, or the platform."""
+    """The tenant of an object, or the platform."""
     tenant = at(item, "metadata", "labels", words.TENANT)
     return str(tenant) if tenant else adopted.tenant_of.get(str(at(item, "metadata", "namespace")), PLATFORM)

@@ -16,12 +16,14 @@ from tenancy.rules.levels import Level
 
 WIDTH = 100
 SCREEN = 40
-"""Lines that a screen surely has."""
+"""Minimum number of lines of a screen."""
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _NAMED = 5
-"""Tenants that are named with their counts alone, where there is no room for their findings."""
+"""Tenants that are listed with counts only, if there is no room for their findings."""
 _EXCEPTED = 3
-"""Exceptions that are told of on one screen; the summary has their number."""
+"""Exceptions that are shown on one screen; the summary has their number."""
+_UNJUDGED = 3
+"""Objects that cannot be checked that are listed on one screen; the summary has their number."""
 _SCORES = {Severity.CRITICAL: "9.5", Severity.HIGH: "7.5", Severity.MEDIUM: "5.0"}
 """GitHub's security-severity: above 9 it shows critical, from 7 high, from 4 medium."""
 
@@ -36,14 +38,15 @@ def text(verdict: Verdict, *, everything: bool = False) -> str:
     tenants = list(_by_tenant(verdict))
     covered = [one for one in verdict.findings if one.waiver]
     told = covered if everything else covered[:_EXCEPTED]
-    room = 10**9 if everything else SCREEN - 6 - min(len(verdict.ended), 5) - len(told)
+    named = min(len(verdict.unjudged), _UNJUDGED + 1)
+    room = 10**9 if everything else SCREEN - 6 - min(len(verdict.ended), 5) - len(told) - named
     short: list[str] = []
     for position, (tenant, found) in enumerate(tenants):
         head = [*([""] if lines else []), f"{tenant}: {_counts(found)}"]
-        # Of each that comes later there is a line at least.
+        # Each later tenant has at least one line.
         kept = min(len(tenants) - position - 1, _NAMED)
         for index, one in enumerate(found):
-            body = [*head, *_lines(one)] if index == 0 else _lines(one)
+            body = [*head, *_lines(one, everything)] if index == 0 else _lines(one, everything)
             if left or len(lines) + len(body) + kept > room:
                 left += len(found) - index
                 if index == 0:
@@ -52,10 +55,14 @@ def text(verdict: Verdict, *, everything: bool = False) -> str:
             lines += body
     lines += [*([""] if short else []), *short[:_NAMED]]
     for waiver in verdict.ended:
-        lines += _wrapped(f"exception that has ended: {waiver}; renew it after a review, or drop it", "  ")
+        lines += _wrapped(f"expired exception: {waiver}; renew it after a review, or drop it", "  ")
     lines += [f"excepted: {one.waiver}" for one in told]
     if everything:
-        lines += [f"exception that nothing needs: {waiver}" for waiver in verdict.unused]
+        lines += [f"unused exception: {waiver}" for waiver in verdict.unused]
+    unjudged = verdict.unjudged if everything else verdict.unjudged[:_UNJUDGED]
+    lines += [f"not judged: {one}" for one in unjudged]
+    if len(unjudged) < len(verdict.unjudged):
+        lines.append(f"not judged: {len(verdict.unjudged) - len(unjudged)} more; --all names them")
     lines += [f"note: {note}" for note in verdict.notes]
     if left:
         lines.append(f"… and {left} more: --all shows them")
@@ -70,12 +77,14 @@ def summary(verdict: Verdict) -> str:
     ]
     if advice := len(open_ones) - failing:
         parts.append(f"{advice} to consider")
+    if verdict.unjudged:
+        parts.append(f"{len(verdict.unjudged)} not judged")
     if covered := len(verdict.findings) - len(open_ones):
         parts.append(f"{covered} excepted")
     if verdict.ended:
         parts.append(_number(len(verdict.ended), "ended exception"))
     if verdict.unused:
-        parts.append(f"{_number(len(verdict.unused), 'exception')} that nothing needs")
+        parts.append(_number(len(verdict.unused), "unused exception"))
     return ", ".join(parts)
 
 
@@ -105,15 +114,16 @@ def _counts(found: list[Judged]) -> str:
     return ", ".join([*parts, *([f"{advice} to consider"] if advice else [])])
 
 
-def _lines(one: Judged) -> list[str]:
+def _lines(one: Judged, everything: bool) -> list[str]:
     word = one.rule.severity.value if one.fails else "consider"
     head = f"  {word:<8}  {one.finding.rule:<9} {one.finding.object} ({one.place})"
-    return [head, *_wrapped(f"given {one.finding.given}; fix: {one.rule.fix}", "            ")]
+    most = None if everything else 3
+    return [head, *_wrapped(f"given {one.finding.given}; fix: {one.rule.fix}", "            ", most)]
 
 
-def _wrapped(sentence: str, indent: str) -> list[str]:
+def _wrapped(sentence: str, indent: str, most: int | None = 3) -> list[str]:
     wrapped = textwrap.wrap(
-        sentence, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, max_lines=3
+        sentence, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, max_lines=most
     )
     return wrapped or [indent.rstrip()]
 
@@ -144,11 +154,15 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
         "ended": [str(waiver) for waiver in verdict.ended],
         "unused": [str(waiver) for waiver in verdict.unused],
         "notes": list(verdict.notes),
+        "not_judged": [
+            {"object": one.object, "file": one.place.file, "line": one.place.line, "reason": one.reason}
+            for one in verdict.unjudged
+        ],
     }
 
 
 def sarif(verdict: Verdict, version: str, exceptions: str = "") -> str:
-    """SARIF 2.1.0: one run, the rules that are broken, and where. An exception that has ended stands in its file."""
+    """SARIF 2.1.0: one run, the rules that are broken, and where. An expired exception is reported in its file."""
     ids = sorted({one.finding.rule for one in verdict.findings} | ({"exc-01"} if verdict.ended else set()))
     results = [_result(one, ids.index(one.finding.rule)) for one in verdict.findings]
     for waiver in verdict.ended:
@@ -170,7 +184,15 @@ def sarif(verdict: Verdict, version: str, exceptions: str = "") -> str:
         "rules": [_descriptor(RULES[name]) for name in ids],
     }
     told = [{"level": "error", "message": {"text": str(one)}} for one in verdict.unread]
-    invocation = {"executionSuccessful": not told, "toolExecutionNotifications": told}
+    unjudged = [
+        {
+            "level": "warning",
+            "message": {"text": f"not judged: {one.object}: {one.reason}"},
+            "locations": [_location(one.place, one.object)],
+        }
+        for one in verdict.unjudged
+    ]
+    invocation = {"executionSuccessful": not told, "toolExecutionNotifications": [*told, *unjudged]}
     run = {
         "tool": {"driver": driver},
         "invocations": [invocation],
@@ -197,7 +219,7 @@ def _result(one: Judged, index: int) -> dict[str, Any]:
         "level": "error" if one.level is Level.MANDATORY else "warning",
         "message": {"text": str(one.finding)},
         "locations": [_location(one.place, one.finding.object)],
-        # Lines move, the object and what is wrong with it do not.
+        # Lines change; the object and the finding do not.
         "partialFingerprints": {"gpuTenancy/v1": f"{one.finding.rule} {one.finding.object} {one.finding.given}"},
     }
     if one.waiver:
@@ -211,13 +233,14 @@ def _location(place: Place, what: str) -> dict[str, Any]:
 
 
 def junit(verdict: Verdict) -> str:
-    """A suite for each tenant and a case for each object; what is excepted is skipped."""
+    """A suite for each tenant and a case for each object; exceptions and objects that cannot be checked are skipped."""
     by_object: dict[str, list[Judged]] = {}
     for one in verdict.findings:
         by_object.setdefault(one.finding.object, []).append(one)
     root = ElementTree.Element("testsuites", name="tenancy check")
     suites: dict[str, ElementTree.Element] = {}
     counts: dict[str, list[int]] = {}
+    unjudged = {(one.object, one.place): one for one in verdict.unjudged}
     for tenant, name, place in verdict.objects:
         if tenant not in suites:
             suites[tenant] = ElementTree.SubElement(root, "testsuite", name=tenant)
@@ -235,6 +258,9 @@ def junit(verdict: Verdict) -> str:
         elif waived := [one for one in found if one.waiver]:
             tests[2] += 1
             ElementTree.SubElement(case, "skipped", message=_xml("; ".join(str(one.waiver) for one in waived)))
+        elif one := unjudged.get((name, place)):
+            tests[2] += 1
+            ElementTree.SubElement(case, "skipped", message=_xml(f"not judged: {one.reason}"))
         if advice := [one for one in found if one.level is Level.ADVISORY and not one.waiver]:
             ElementTree.SubElement(case, "system-out").text = "\n".join(_xml(str(one.finding)) for one in advice)
     if verdict.ended:
@@ -255,5 +281,5 @@ def junit(verdict: Verdict) -> str:
 
 
 def _xml(words: str) -> str:
-    """Without characters that no XML document may hold."""
+    """The text without characters that are invalid in XML."""
     return "".join(c if c in "\t\n" or (c.isprintable() and c not in "\ufffe\uffff") else "�" for c in words)

@@ -1,4 +1,4 @@
-"""Objects out of YAML and JSON, each with the file and line where it begins."""
+"""Objects from YAML and JSON, each with the file and line where it begins."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOT_READ = frozenset({"node_modules", "__pycache__"})
 
 
 class _Loader(_BASE):
-    """Days stay texts, as the API has them."""
+    """Dates stay texts, as in the API."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -46,7 +46,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """What cannot be judged: where it is, what was given, what it should be and what to change."""
+    """A file or object that cannot be checked: its place, what was given, the rule and what to change."""
 
     place: Place
     given: str
@@ -66,7 +66,7 @@ class Manifests:
 
 
 def read(paths: Iterable[str]) -> Manifests:
-    """Every object of files, of folders with all that is below them, and of `-`, which is the standard input."""
+    """Every object of files, of folders with their subfolders, and of `-`, the standard input."""
     found = Manifests()
     for given in paths:
         if given == STDIN:
@@ -81,7 +81,7 @@ def read(paths: Iterable[str]) -> Manifests:
 
 
 def read_text(name: str, text: str) -> Manifests:
-    """Every object of a text that has no file."""
+    """Every object of a text without a file."""
     found = Manifests()
     _take(found, name, text.encode())
     return found
@@ -146,7 +146,7 @@ def _take(found: Manifests, file: str, content: bytes) -> None:
                 else:
                     found.objects.append((item, Place(file, at_line)))
         except UNREADABLE as error:  # a release's chart and values are looked for where they stand
-            given = f"an object that cannot be taken apart ({error})"
+            given = f"an object that cannot be read ({error})"
             found.unread.append(Unread(Place(file, line), given, "an object of Kubernetes", _CORRECT))
 
 
@@ -161,7 +161,7 @@ def _broken(text: str, file: str, error: yaml.YAMLError) -> Unread:
     return Unread(Place(file, line), f"{shown[:60]!r} ({what})", "a manifest is YAML or JSON", change)
 
 
-_CORRECT = "write it as the API takes it; `kubectl explain` shows the form"
+_CORRECT = "write it as the API accepts it; `kubectl explain` shows the form"
 _DEEPEST, _LARGEST = 1000, 1_000_000
 _BRACKET = re.compile(r'"(?:[^"\\\n]|\\.)*"|[\[{]|[\]}]')
 
@@ -189,7 +189,7 @@ Lined = tuple[Any, Any]
 def _documents(text: str) -> Iterator[tuple[Lined, int]]:
     if "\t" in text and text.lstrip().startswith(("{", "[")):  # JSON may be indented by tabs, YAML may not
         document = json.loads(text)
-        json.dumps(document, ensure_ascii=False).encode()  # half a character can be written, and never printed
+        json.dumps(document, ensure_ascii=False).encode()  # a lone surrogate can be written, but not printed
         yield (document, None), 1
         return
     _refuse_depth(text)
@@ -198,7 +198,7 @@ def _documents(text: str) -> Iterator[tuple[Lined, int]]:
         while loader.check_node():
             node = loader.get_node()
             if "*" in text and "&" in text and _size(node, {}) > _LARGEST:
-                raise ValueError("aliases of aliases that come to more than a million values")
+                raise ValueError("aliases of aliases with more than a million values")
             lines = _lines(node)
             yield (loader.construct_document(node), lines), node.start_mark.line + 1
     finally:
@@ -206,7 +206,7 @@ def _documents(text: str) -> Iterator[tuple[Lined, int]]:
 
 
 def _size(node: Any, known: dict[int, int]) -> int:
-    """How many values a document comes to when its aliases are written out."""
+    """Number of values of a document with expanded aliases."""
     if id(node) not in known:
         known[id(node)] = 1  # an alias inside of its own anchor
         children = node.value if isinstance(node, yaml.CollectionNode) else ()
@@ -216,7 +216,7 @@ def _size(node: Any, known: dict[int, int]) -> int:
 
 
 def _lines(node: Any) -> list[int] | None:
-    """Where the entries of a list begin."""
+    """Lines at which the entries of a list begin."""
     if isinstance(node, yaml.SequenceNode):
         return [entry.start_mark.line + 1 for entry in node.value]
     for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
@@ -226,7 +226,7 @@ def _lines(node: Any) -> list[int] | None:
 
 
 def _items(lined: Lined, line: int) -> Iterator[tuple[Object, int]]:
-    """The objects of a document: itself, those of a list, or what a release of a chart comes to."""
+    """The objects of a document: itself, those of a list, or the release of a chart."""
     document, lines = lined
     if isinstance(document, list):
         for index, entry in enumerate(document):
@@ -243,12 +243,12 @@ def _items(lined: Lined, line: int) -> Iterator[tuple[Object, int]]:
     elif release := _release(document):
         yield release, line
     elif kind in _JUDGED or (kind and document.get("apiVersion") and _is_named(document)):
-        # Settings of programs have a kind as well, and no name: kustomize's, the kubelet's, kind's.
+        # Configurations of programs have a kind too, but no name: those of kustomize, the kubelet and kind.
         yield placed(document), line
 
 
 def _release(document: Mapping[str, Any]) -> Object | None:
-    """What Flux, Argo CD or `tenancy render` say of a chart, as one form."""
+    """A chart's release by Flux, Argo CD or `tenancy render`, in one form."""
     spec, metadata = document.get("spec"), document.get("metadata")
     if document.get("kind") == "HelmRelease":
         chart, values = at(spec, "chart", "spec", "chart"), at(spec, "values")
@@ -311,7 +311,7 @@ def _is_named(item: Object) -> bool:
 
 
 def misshapen(item: Object) -> str | None:
-    """What of an object is not of the form that the API takes, as far as rules look there."""
+    """A field that rules read and that does not have the form of the API; None if there is none."""
     kind = item.get("kind")
     for path in _TEXTS:
         value = at(item, *path)

@@ -1,7 +1,7 @@
 """A plan as IAM sees it: who its tenants are, what guards each thing, and which permissions a call asks for.
 
-What is not in the plan is not known here: other accounts and roles, policies of the organisation and of VPC endpoints,
-and file systems and buckets of somebody else's, of which only the roles' own policies are judged.
+What is not in the plan is not known here: other accounts and roles, and policies of the organisation and of VPC
+endpoints. For file systems and buckets that are managed elsewhere, only the roles' own policies are judged.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ from tenancy.iam.evaluator import (
     role_session,
     statements,
 )
-from tenancy.plan import documents, grants, names, workloads
+from tenancy.plan.aws import documents, grants, workloads
+from tenancy.plan.aws.tenant_aws import Association, TenantRole
+from tenancy.plan.common import names
 from tenancy.plan.model import Plan
-from tenancy.plan.tenant_aws import Association, TenantRole
-from tenancy.spec.data import Access, KeyPer
-from tenancy.spec.environment import Environment
-from tenancy.spec.tenant import Tenant
+from tenancy.schema.data import Access, KeyPer
+from tenancy.schema.environment import Environment
+from tenancy.schema.tenant import Tenant
 
 PLATFORM = "platform"
 PIPELINE = "its pipeline"
-"""No part is called so: names of parts hold no spaces."""
+"""No part is called so: names of parts have no spaces."""
 SESSION = "session"
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Somebody with a role of the plan's."""
+    """A principal with a role of the plan's."""
 
     tenant: str
     part: str
@@ -58,7 +59,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """What a request is about, and the policy on its side."""
+    """The resource of a request, and its resource policy."""
 
     title: str
     policy: Document | None = None
@@ -74,7 +75,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What AWS says to a call: to all of its steps, or to the first that it refuses."""
+    """AWS' answer to a call: to all of its steps, or to the first that it refuses."""
 
     identity: Identity
     steps: tuple[tuple[Step, Decision], ...]
@@ -84,7 +85,7 @@ class Answer:
         return all(decision.allowed for _, decision in self.steps)
 
     def reasons(self) -> Iterator[str]:
-        """For each step what decided it: action, and document and Sid of the statements, or whose word was missing."""
+        """For each step what decided it: action, and document and Sid of the statements, or the policy without one."""
         for step, decision in self.steps:
             if decision.by:
                 told = ", ".join(self._named(step, statement) for statement in decision.by)
@@ -121,9 +122,9 @@ class Answer:
 
     def _silent(self, step: Step, decision: Decision) -> str:
         if decision.layer is Layer.RESOURCE:
-            return f"the policy of {step.thing.title} does not let it"
+            return f"the policy of {step.thing.title} does not allow it"
         if decision.layer is Layer.BOUNDARY:
-            return f"boundary {self.identity.role.boundary.rpartition('/')[2]} does not let it"
+            return f"boundary {self.identity.role.boundary.rpartition('/')[2]} does not allow it"
         return f"role {self.identity.role.name} has no statement for it"
 
 
@@ -137,20 +138,20 @@ KEYS_OF = {
 
 @dataclass(frozen=True)
 class Account:
-    """Everybody and everything of a plan."""
+    """All identities and resources of a plan."""
 
     environment: Environment
     tenants: Sequence[Tenant]
     plan: Plan
     _read: dict[tuple[int, Layer], tuple[Document, tuple[Statement, ...]]] = field(default_factory=dict)
 
-    # Who there is
+    # Identities
 
     @cached_property
     def identities(self) -> tuple[Identity, ...]:
         data = self.plan.platform.data
         shared = {role.arn: role for role in (data.shared_roles if data else ())}
-        # A part may be called `ci` as well, so the purpose does not tell.
+        # A part may be called `ci` as well, so the purpose is ambiguous.
         pipelines = {workloads.ci_role_arn(self.environment, tenant) for tenant in self.tenants if tenant.ci}
         found = []
         for tenant in self.plan.tenants:
@@ -181,11 +182,11 @@ class Account:
     def of_tenant(self, name: str) -> tuple[Identity, ...]:
         return tuple(each for each in self.identities if each.tenant == name)
 
-    # What guards what
+    # Resources and their policies
 
     @cached_property
     def _things(self) -> Mapping[str, Thing]:
-        """By ARN, of a key by its alias; of what is a plan's whole."""
+        """The plan's resources by ARN, keys by their alias."""
         environment = self.environment
         found: dict[str, Thing] = {}
         data = self.plan.platform.data
@@ -219,7 +220,7 @@ class Account:
         return tuple(self._things.values())
 
     def thing(self, resource: str) -> Thing:
-        """What an ARN is about; of what is not in the plan the text alone."""
+        """The resource of an ARN; for one outside the plan, its text alone."""
         service, rest = _service(resource), resource
         if service == "s3":
             head, _, below = resource.partition("/")
@@ -239,11 +240,11 @@ class Account:
         )
         return tuple(arn for arn in (*self._things, *logs) if _service(arn) == service)
 
-    # What a call asks for
+    # Permissions of a call
 
     @cached_property
     def ambient(self) -> Mapping[str, Any]:
-        """What is so of every request of a pod: over TLS, through the VPC's own endpoint."""
+        """Condition keys of every request of a pod: over TLS, through the VPC's own endpoint."""
         aws = self.environment.aws
         inside = {"aws:SourceVpc": aws.network.vpc} if aws.network.vpc else {}
         return {"aws:SecureTransport": "true", "aws:VpceAccount": aws.account, **inside}
@@ -251,10 +252,10 @@ class Account:
     def steps(
         self, who: Identity, action: str, resource: str, context: Mapping[str, Any] | None = None
     ) -> Iterator[Step]:
-        """The permissions that S3 and others ask for, for one call; without a `context` a pod's usual one.
+        """The permissions that S3 and other services check for one call; without a `context` a pod's usual one.
 
-        Of an object that is also its key's, because S3 uses it in the caller's name; through an access point also the
-        bucket's behind it ("Configuring IAM policies for using access points").
+        For an object also the permission on its key, which S3 uses in the caller's name; through an access point also
+        that on its bucket ("Configuring IAM policies for using access points").
         """
         given = self.ambient if context is None else context
         name = self.bucket_of(resource)
@@ -286,7 +287,7 @@ class Account:
         policies = self.policies(who, step.thing)
 
         def read(document: Document, layer: Layer) -> tuple[Statement, ...]:
-            # Each is read once, whoever asks; held, so that no other document gets its id.
+            # Each document is read once for all identities, and kept, so that no other document gets its id.
             known = (id(document), layer)
             if known not in self._read:
                 self._read[known] = document, statements(document, layer, policies.guard)
@@ -304,7 +305,7 @@ class Account:
         return decide(made, step.asked)
 
     def policies(self, who: Identity, thing: Thing) -> Policies:
-        """Everything that decides on who and thing, as documents."""
+        """All documents that decide on requests of this identity on this resource."""
         data = self.plan.platform.data
         bound = data.boundary if data and data.boundary and data.boundary.arn == who.role.boundary else None
         identity = list(who.role.policies.values())
@@ -353,7 +354,7 @@ class Account:
         asked = request(who.principal, use, arn, {**context, **told, **aliased})
         return Step(self._things.get(key) or Thing(f"key {key}"), asked)
 
-    # Where somebody has anything
+    # Prefixes that an identity has rights on
 
     def places(self, who: Identity, bucket: str) -> tuple[str, ...]:
         """Prefixes of a bucket that a role's own policies name, whatever other policies make of it."""
@@ -381,7 +382,7 @@ def pod_tags(environment: Environment, association: Association) -> dict[str, st
 
 
 def key_arn(environment: Environment, alias: str) -> str:
-    """In the place of a key's ARN, whose id only AWS knows."""
+    """Placeholder for a key's ARN, whose id only AWS knows."""
     kept = hashlib.sha256(alias.encode()).hexdigest()
     return documents.arn(environment, "kms", f"key/{kept[:8]}-{kept[8:12]}-{kept[12:16]}-{kept[16:20]}-{kept[20:32]}")
 

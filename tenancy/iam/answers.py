@@ -1,4 +1,4 @@
-"""Whose key opens what: the plan's answer in the words of whoever asks, with the statements that decide."""
+"""Which identity has access to which resource: the plan's answer in plain words, with the statements that decide."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tenancy.iam.account import Account, Answer, Identity
-from tenancy.plan import grants
+from tenancy.plan.aws import grants
 
 S3 = "s3://"
 NEW = {"s3:if-none-match": "*", grants.CREATED_AT_ONCE: "true"}
-"""What S3 is told of a write that must not replace anything."""
+"""Condition keys of a write that must not replace an object."""
 OVER = {grants.CREATED_AT_ONCE: "true"}
 IF_NEW = "if nothing is there yet"
 
@@ -23,7 +23,7 @@ SERVICES: Mapping[str, Mapping[str, str]] = {
     "sqs": {"send": "sqs:SendMessage", "receive": "sqs:ReceiveMessage"},
     "ecr": {"pull": "ecr:BatchGetImage", "push": "ecr:PutImage"},
 }
-"""What can be done with a thing of a service, and the action that stands for it."""
+"""By service: words for the uses of its resources, and the action that represents each."""
 
 
 class Target(NamedTuple):
@@ -70,7 +70,7 @@ class Verdict:
 
 
 def can(account: Account, who: Identity, action: str, about: Target) -> Verdict:
-    """A list is asked for with what is behind the bucket as its prefix; a write also as one of something new."""
+    """A list is asked with the target's key as its prefix; a write is asked also as a write of a new object."""
     arn, context = about.arn, dict(account.ambient)
     name = action.lower()
     if about.bucket and name.startswith("s3:listbucket"):
@@ -118,7 +118,7 @@ class Held:
 
 
 def who_can(account: Account, about: Target) -> Iterator[Held]:
-    """Everybody who may anything there. Of a folder also what they may in parts of it."""
+    """Every identity with a right on the target. For a folder also its rights on parts of it."""
     service = about.arn.split(":")[2]
     for who in account.identities:
         for under in _places(account, who, about):
@@ -141,7 +141,7 @@ def _places(account: Account, who: Identity, about: Target) -> list[str]:
 
 
 def _placed(account: Account, about: Target, under: str) -> Target:
-    """A folder stands for anything in it, so something in it is asked for."""
+    """For a folder, an object in it: the answer for one is the answer for all."""
     if not about.bucket:
         return about
     key = f"{under}any" if not under or under.endswith("/") else under

@@ -108,7 +108,7 @@ def in_segments(found: tuple[Piece, ...]) -> tuple[Piece, ...]:
 def resolve(found: tuple[Piece, ...], keys: Keys) -> Resolved | None:
     """Values in the place of variables; None where one has no value (variables, "Policy variables with no value").
 
-    A value is text: a `*` in it matches a `*`. AWS does not say so, and lets no tag or session name hold one.
+    A value is text: a `*` in it matches a `*`. AWS does not document that, and allows no `*` in tags and session names.
     """
     made: list[str | Wild] = []
     for piece in found:
@@ -163,7 +163,7 @@ def resource_pieces(text: str, variables: bool) -> tuple[Piece, ...]:
     for piece in found:
         colons += piece == ":"
         if isinstance(piece, Variable) and colons < 5:
-            raise PolicyError(f"a variable stands behind the fifth colon of an ARN alone (given {text!r})")
+            raise PolicyError(f"a variable is allowed only after the fifth colon of an ARN (given {text!r})")
     return in_segments(found)
 
 
@@ -311,7 +311,7 @@ def operator_name(text: str) -> Name:
     if qualifier not in ("", FOR_ALL, FOR_ANY) or (base not in OPERATORS and rest != "Null"):
         raise PolicyError(f"no condition operator (given {text!r})")
     if base == "Null" and text != "Null":
-        raise PolicyError(f"Null stands alone (given {text!r})")
+        raise PolicyError(f"Null takes no set operator and no IfExists (given {text!r})")
     return Name(base, qualifier or None, base != rest)
 
 
@@ -392,7 +392,7 @@ def is_null(key: str, keys: Keys) -> bool:
 
 
 def conditions(block: Mapping[str, Mapping[str, Any]], variables: bool) -> tuple[Condition | Null, ...]:
-    """A Condition element: all of it must hold."""
+    """A Condition element: all of its conditions must be true."""
     made: list[Condition | Null] = []
     for written, tests in block.items():
         name = operator_name(written)
@@ -417,7 +417,7 @@ def condition_key(name: str) -> str:
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """What JSON lets stand alone, as a list; numbers and booleans are texts to IAM."""
+    """A single value or a list of values, as a list; numbers and booleans are texts to IAM."""
     return tuple(
         ("true" if each else "false") if isinstance(each, bool) else str(each)
         for each in (value if isinstance(value, list | tuple) else [value])

@@ -58,7 +58,7 @@ class Kind(Enum):
 
 
 class Guard(Enum):
-    """What kind of resource it is: whether an identity policy alone opens it within its account."""
+    """Kind of resource: whether an identity policy alone gives access to it within its account."""
 
     ORDINARY = "resource"
     KEY = "KMS key"  # identity policies count where the key policy names the account (key)
@@ -66,11 +66,11 @@ class Guard(Enum):
 
 
 class Grant(IntEnum):
-    """How a resource policy's Allow names who asks; the wider the name, the less it gives by itself (decision)."""
+    """How a resource policy's Allow names the principal; the wider the name, the less it gives by itself (decision)."""
 
     ACCOUNT = 1  # delegates: an identity policy must allow as well
     ROLE = 2  # no identity policy needed; boundary and session policy still limit
-    DIRECT = 3  # the session, the user, or everybody: nothing but an explicit deny limits
+    DIRECT = 3  # the session, the user, or all principals: only an explicit deny limits
 
 
 # Who asks, and for what
@@ -157,7 +157,7 @@ def request(
     *,
     resource_account: str | None = None,
 ) -> Request:
-    """Whose the resource is stands in its ARN or is told (S3); otherwise it is the principal's own."""
+    """The resource's account is in its ARN or is given (S3); otherwise it is the principal's own."""
     named = resource.split(":")[4] if resource.count(":") >= 5 else ""
     keys = {name.lower(): _value(value) for each in (principal.keys, context or {}) for name, value in each.items()}
     return Request(principal, action, resource, keys, resource_account or named or principal.account)
@@ -273,7 +273,7 @@ def _principals(
 ) -> tuple[Mapping[str, tuple[str, ...]] | None, bool]:
     given = {"Principal", "NotPrincipal"} & set(written)
     if layer is Layer.RCP and written.get("Principal") == "*":
-        return None, False  # RCPs are about everybody, and say so
+        return None, False  # RCPs apply to all principals, and say so
     if layer is not Layer.RESOURCE:
         if given:
             raise PolicyError(f"{label}: a {layer.value} names no principal")
@@ -348,7 +348,7 @@ def exempt(named: Mapping[str, tuple[str, ...]], who: Principal) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What AWS answers, and by what. `by` of an implicit deny is empty: nothing is what it is due to."""
+    """AWS' answer, and the statements that decide it. `by` of an implicit deny is empty: no statement causes it."""
 
     allowed: bool
     layer: Layer | None = None
@@ -428,7 +428,7 @@ def decide(made: Compiled, asked: Request) -> Decision:
 
 
 def explicit_deny(made: Compiled, asked: Request) -> Decision | None:
-    """Wherever it stands (decision, "Deny evaluation")."""
+    """An explicit deny in any of the policies (decision, "Deny evaluation")."""
     for level in applicable(made.scps, asked, Layer.SCP) + applicable(made.rcps, asked, Layer.RCP):
         if found := matching(level, asked, "Deny"):
             return Decision(False, found[0].layer, found)
@@ -442,7 +442,7 @@ def explicit_deny(made: Compiled, asked: Request) -> Decision | None:
 
 
 def barred_by_boundary(statement: Statement, made: Compiled) -> bool:
-    """A Deny with NotPrincipal meets everybody who has a permissions boundary, named or not (notprincipal)."""
+    """A Deny with NotPrincipal applies to every principal with a permissions boundary, named or not (notprincipal)."""
     return statement.not_principals and made.boundary is not None
 
 

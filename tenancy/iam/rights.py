@@ -1,4 +1,4 @@
-"""What policies give, as places and words, and what a change of them gives and takes: of the documents alone."""
+"""Rights that policies give, as places and words, and the rights that a change gives and takes, by documents alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WORDS = {
     "elasticfilesystem:ClientMount": "mount",
     "elasticfilesystem:ClientWrite": "write",
 }
-"""Of an action that stands for others with it; who has it has those."""
+"""Action -> word. One action represents others that are always granted with it."""
 ORDER = list(dict.fromkeys(WORDS.values()))
 NEW = "write if nothing is there yet"
 _ORDER = {word: at for at, word in enumerate([*ORDER[:3], NEW, *ORDER[3:]])}
@@ -59,7 +59,7 @@ def _places(statement: Mapping[str, Any]) -> Iterator[str]:
     listed = statement.get("Condition", {}).get("StringLike", {}).get("s3:prefix")
     for resource in texts(statement["Resource"]):
         if ":accesspoint/" in resource:
-            continue  # what is behind it stands beside it
+            continue  # the bucket's own ARN is listed too
         service, rest = resource.split(":", 5)[2::3] if resource.count(":") >= 5 else ("", resource)
         if service != "s3":
             yield f"{service} {rest.removesuffix('-??????').removesuffix(':log-stream:*')}".strip()

@@ -1,4 +1,4 @@
-"""Objects of one prefix: listed, read, written, copied and lent by URL."""
+"""Objects of one prefix: list, read, write, copy, and share by signed URL."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ GIB = 2**30
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
 PART_LEAST, PART_MOST, PARTS = 5 * MIB, 5 * GIB, 10_000
 COPY_MOST = 5 * GIB
-"""What one CopyObject takes, in bytes."""
+"""Maximum size of one CopyObject, in bytes."""
 COPY_PART = GIB
 READ_MOST = 16 * MIB
 PRESIGN_MOST = 3600
-"""Seconds. Who holds the URL needs no identity, and nothing takes it back."""
+"""Seconds. The URL works without an identity, and cannot be revoked."""
 _CHUNK = MIB
 _MD5 = re.compile("[0-9a-f]{32}")
 _ACTIONS = {
@@ -51,7 +51,7 @@ Source = bytes | str | os.PathLike[str] | IO[bytes]
 
 
 class Entry(NamedTuple):
-    """One object of a list, or one folder of a list that does not descend."""
+    """One object of a list, or one folder of a list that is not recursive."""
 
     key: str
     """Relative to the prefix; a folder's ends with '/'."""
@@ -75,16 +75,16 @@ class Stored(NamedTuple):
     """Bytes."""
     etag: str
     sha256: str | None
-    """Hexadecimal, of all bytes; None after a copy in parts, whose bytes were never here."""
+    """Hexadecimal, of all bytes; None after a copy in parts, whose bytes stayed in S3."""
     checked: str
-    """What content was compared by: sha256, crc32 or md5. 'size': S3 held nothing that can be computed here."""
+    """The checksum that was compared: sha256, crc32 or md5. 'size': S3 had no checksum that can be computed here."""
 
 
 class Prefix:
     """The objects under one prefix of one bucket, which is all that a tenant's role reaches.
 
-    A convenience, not a wall: what the role may do is IAM's decision. All keys are relative to `prefix`. Errors are
-    those of tenancy.s3.errors. One Prefix may be used by many threads.
+    A convenience, not a security boundary: IAM decides on the role's rights. All keys are relative to `prefix`. Errors
+    are those of tenancy.s3.errors. One Prefix may be used by many threads.
     """
 
     def __init__(
@@ -103,12 +103,12 @@ class Prefix:
     ) -> None:
         """Sends nothing.
 
-        client: boto3's for S3; made at the first request if None, with `region` and `attempts`.
-        kms_key: ARN for what is written; None leaves it to the bucket's default.
-        owner: account number that the bucket must have, so that a bucket of that name elsewhere gets nothing.
-        attempts: tries of one request, the first included, and breaks in a row of one body.
-        part_size: bytes; what is larger goes up in parts, `workers` at once: workers + 2 parts are in memory.
-        pause: waits the given seconds.
+        client: boto3's S3 client. Default: created at the first request, with `region` and `attempts`.
+        kms_key: ARN of the key for written objects. Default: the bucket's default encryption.
+        owner: account number that must own the bucket: a bucket of that name elsewhere gets nothing. Default: any.
+        attempts: number of tries of one request, the first included, and of breaks in a row of one body.
+        part_size: bytes; larger objects are uploaded in parts, `workers` at once: workers + 2 parts are in memory.
+        pause: function that waits the given number of seconds.
         """
         if not PART_LEAST <= part_size <= PART_MOST:
             raise Refused(f"part_size {part_size}", "a part has 5 MiB to 5 GiB", "leave it at 16 MiB")
@@ -126,29 +126,30 @@ class Prefix:
         return f"Prefix({self.bucket!r}, {self.prefix!r})"
 
     def within(self, folder: str) -> Prefix:
-        """The same place, one or more folders further down; the folder is held to stor-01 too."""
+        """The prefix of a folder below this one; stor-01 applies to the folder too."""
         inner = copy.copy(self)
         inner.prefix = check_prefix(f"{self.prefix}{folder.removesuffix('/')}/")
         return inner
 
     def list(self, under: str = "", *, recursive: bool = True) -> Iterator[Entry]:
-        """All objects under a folder in the order of their keys, page after page; not recursive: its folders too.
+        """All objects under a folder in the order of their keys, read page by page. Not recursive: only its own objects
+        and folders.
 
-        Other tools' keys are listed as they are, also those that `get` refuses.
+        Keys of other tools are listed as they are, also keys that `get` refuses.
         """
         asked = {"Prefix": safe_folder(self.prefix, under)} | ({} if recursive else {"Delimiter": "/"})
         return self._pages(asked)  # not a generator itself: an unsafe folder is refused at the call
 
     def stat(self, key: str) -> Entry:
-        """NotFound if it is not there."""
+        """The entry of one object. NotFound if it does not exist."""
         head = self._ask("head_object", self._full(key))
         return Entry(key, head["ContentLength"], head["ETag"], head["LastModified"])
 
     def get(self, key: str, to: str | os.PathLike[str] | IO[bytes], *, sha256: str | None = None) -> Stored:
         """Stream an object to a path, which appears whole or not at all, or to a file open in binary mode.
 
-        A body that breaks is continued where it broke, of the same ETag: Changed if there is another by then.
-        Corrupt if size, S3's checksum or `sha256` (hexadecimal) do not agree; a file object has the bytes by then.
+        A broken body is continued from the break, with the same ETag; Changed if the object has another by then.
+        Corrupt if size, S3's checksum or `sha256` (hexadecimal) differ; a file object already has the bytes by then.
         """
         full = self._full(key)
         if not isinstance(to, str | os.PathLike):
@@ -182,13 +183,13 @@ class Prefix:
         if_match: str | None = None,
         content_type: str = "application/octet-stream",
     ) -> Stored:
-        """Write an object: all of it or nothing, and no parts are left behind.
+        """Write an object atomically; a failed upload leaves no parts behind.
 
-        if_absent: Exists, if anything is there. if_match: an ETag; Changed, if it is not that of what is there.
+        if_absent: Exists if the key is taken. if_match: an ETag; Changed if the present object has another one.
         S3 compares SHA-256, or CRC-32 of an upload in parts, before the object can be read.
         """
         full, condition = self._full(key), _condition(if_absent, if_match)
-        # Found again in a HEAD, it tells a write whose answer was lost from somebody else's.
+        # Read back by a HEAD, it tells our write, whose answer was lost, from another client's.
         writer = secrets.token_hex(16)
         about = {"ContentType": content_type, "Metadata": {"writer": writer}} | self._sealed
         with _opened(source) as (file, size):
@@ -218,9 +219,9 @@ class Prefix:
             return Stored(key, total, etag, sha.hexdigest(), "crc32")
 
     def copy(self, key: str, to: str, *, origin: Prefix | None = None) -> Stored:
-        """Copy inside S3, from `origin` if given: a prefix that the caller may read. Tags stay behind.
+        """Copy inside S3, from `origin` if given: a prefix that the caller may read. Tags are not copied.
 
-        Changed, if the source is written meanwhile. Over 5 GiB it goes in parts.
+        Changed if the source is written meanwhile. An object over 5 GiB is copied in parts.
         """
         origin = origin or self
         source, target = origin._full(key), self._full(to)
@@ -251,13 +252,13 @@ class Prefix:
         return Stored(to, size, etag, None, "crc32")
 
     def delete(self, key: str, *, if_match: str | None = None) -> None:
-        """S3 does not tell whether anything was there. if_match: an ETag; Changed, if what is there has another."""
+        """Delete an object; S3 does not tell whether it existed. if_match: an ETag; Changed if the object's differs."""
         self._ask("delete_object", self._full(key), **_condition(False, if_match))
 
     def presign(self, key: str, method: Literal["GET", "PUT"] = "GET", expires: int = 900) -> str:
-        """A URL for one object, good for `expires` seconds, at most 3,600, and no longer than the role's session.
+        """A URL for one object, valid for `expires` seconds, at most 3,600, and no longer than the role's session.
 
-        With a `kms_key`, who PUTs must send the headers that the URL names as signed.
+        With a `kms_key`, a PUT must send the headers that the URL names as signed.
         """
         full = self._full(key)
         if method not in {"GET", "PUT"}:
@@ -327,7 +328,7 @@ class Prefix:
             found = f"{got} bytes with SHA-256 {sha.hexdigest()}"
             told = f"{size} bytes, {check.name} {check.wanted!r}" + (f", SHA-256 {wanted}" if wanted else "")
             raise Corrupt(
-                f"{self._where(full)}: {found} arrived of {told}; change: fetch it again, then upload it anew"
+                f"{self._where(full)}: {found} arrived of {told}; change: fetch it again, then upload it again"
             )
         return Stored(key, size, etag, sha.hexdigest(), "sha256" if wanted else check.name)
 
@@ -337,7 +338,7 @@ class Prefix:
         try:
             return body.read(_CHUNK), None
         except FlexibleChecksumError as error:  # botocore compares as well
-            raise Corrupt(f"{self._where(full)}: {error}; change: fetch it again, then upload it anew") from error
+            raise Corrupt(f"{self._where(full)}: {error}; change: fetch it again, then upload it again") from error
         except (BotoCoreError, OSError) as error:
             return b"", error
 
@@ -371,7 +372,8 @@ class Prefix:
         totals: Callable[[], dict[str, Any]],
         writer: str,
     ) -> str:
-        """The ETag. CRC-32 because S3 combines it over parts: whoever reads the whole can compare, as with no SHA."""
+        """Upload in parts; return the ETag. CRC-32 because S3 combines it over parts, unlike SHA: readers of the whole
+        object can compare it."""
         kind = {"ChecksumType": "FULL_OBJECT"}
         upload = self._ask("create_multipart_upload", full, ChecksumAlgorithm="CRC32", **kind, **about)["UploadId"]
 
@@ -404,7 +406,7 @@ class Prefix:
 
 
 class _Check:
-    """The strongest thing that S3 holds of the whole content and that the standard library computes."""
+    """The strongest checksum of the whole content that S3 has and that the standard library computes."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
         self.name, self.wanted = "size", ""

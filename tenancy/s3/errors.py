@@ -1,4 +1,4 @@
-"""What can go wrong, typed. Every message says what was given or asked, why it failed and what to change."""
+"""Error types of tenancy.s3. Every message says what was given or asked, why it failed and what to change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 THROTTLED = frozenset("SlowDown Throttling ThrottlingException TooManyRequests RequestLimitExceeded 503".split())
 CONFLICT = frozenset("ConditionalRequestConflict OperationAborted".split())
-"""Another write to the same key was under way: to be tried again, it says nothing of who won."""
+"""Another write to the same key was under way: try again, since the code does not tell which write won."""
 _ABSENT = frozenset("NoSuchKey NoSuchBucket NoSuchUpload NotFound 404".split())
 _CREDENTIALS = frozenset(
     "ExpiredToken InvalidAccessKeyId InvalidToken SignatureDoesNotMatch TokenRefreshRequired".split()
@@ -29,7 +29,7 @@ class NoClient(S3Error):
 
 
 class Refused(S3Error):
-    """Refused here: no request was sent."""
+    """Refused by this package: no request was sent."""
 
     def __init__(self, given: str, rule: str, change: str) -> None:
         super().__init__(f"given {given}; rule: {rule}; change: {change}")
@@ -37,11 +37,11 @@ class Refused(S3Error):
 
 
 class UnsafeKey(Refused):
-    """A key or prefix that could mean another place to some reader of it."""
+    """A key or prefix that other software could resolve to another place."""
 
 
 class BadName(Refused):
-    """The name of a dataset, a model, a version or an alias."""
+    """An invalid name of a dataset, a model, a version or an alias."""
 
 
 class NotFound(S3Error):
@@ -66,7 +66,7 @@ class Exists(S3Error):
 
 
 class Changed(S3Error):
-    """Somebody else wrote in between. Read again, then decide."""
+    """Another client wrote in between. Read again, then decide."""
 
 
 class Throttled(S3Error):
@@ -74,11 +74,11 @@ class Throttled(S3Error):
 
 
 class TooLarge(S3Error):
-    """Over a stated limit."""
+    """An object is larger than the given limit."""
 
 
 class Corrupt(S3Error):
-    """What arrived is not what was stored, or what was stored is not what its manifest says."""
+    """The received bytes differ from the stored object, or the stored object differs from its manifest."""
 
 
 class Unreachable(S3Error):
@@ -87,7 +87,7 @@ class Unreachable(S3Error):
 
 @contextmanager
 def translated(action: str, where: str, asked: Mapping[str, Any]) -> Generator[None]:
-    """botocore's errors as ours. `asked` are the request's parameters: what a failed condition means is in them."""
+    """Translate botocore's errors. `asked` are the request's parameters, which tell the kind of a failed condition."""
     from botocore import exceptions as aws
 
     try:
@@ -109,9 +109,11 @@ def _answered(response: Mapping[str, Any], action: str, where: str, asked: Mappi
     if code in THROTTLED:
         error = Throttled(f"{action} on {where}: {said}; change: fewer workers, or more attempts")
     elif code in {"PreconditionFailed", "412"} and "IfNoneMatch" in asked:
-        error = Exists(f"{where} is there already and was left as it is; change: choose another key")
+        error = Exists(f"{where} exists already and was not changed; change: choose another key")
     elif code in {"PreconditionFailed", "412"} | CONFLICT or (code in _ABSENT and "IfMatch" in asked):
-        error = Changed(f"{where} was written or removed by somebody else ({said}); change: read it again, then decide")
+        error = Changed(
+            f"{where} was written or removed by another client ({said}); change: read it again, then decide"
+        )
     elif code in _ABSENT:
         error = NotFound(f"{where} does not exist ({said})")
     elif status == 403 or code in _CREDENTIALS:

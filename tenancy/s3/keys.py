@@ -1,10 +1,10 @@
-"""What a safe key is. Pure: nothing here asks S3.
+"""Validation of keys; pure functions, without requests to S3.
 
-To S3 a key is a literal string: '..' and '%2e' mean nothing and no key leaves its prefix. They mean something to what
-stands around S3: proxies, file systems, URL parsers, the next tool that joins paths. So a key that means another
-place to any of them is refused, also when it would after decoding '%xx', however often.
+To S3 a key is a literal string: '..' and '%2e' have no meaning, and no key leaves its prefix. They have a meaning to
+software around S3: proxies, file systems, URL parsers, tools that join paths. So a key that any of these could resolve
+to another place is refused, also if it would only after decoding '%xx' any number of times.
 
-Not judged: characters that look alike ('․․' are two one-dot leaders, 'а' may be Cyrillic). They stay literal, inside
+Not checked: characters that look alike ('․․' are two one-dot leaders, 'а' may be Cyrillic). They stay literal, inside
 the prefix, everywhere.
 """
 
@@ -32,7 +32,7 @@ def check_bucket(bucket: str) -> str:
 
 
 def check_prefix(prefix: str) -> str:
-    """The rule of the tenant's file, stor-01."""
+    """The prefix, if it follows rule stor-01 of the tenant's file; else UnsafeKey."""
     if given := unsafe_prefix(prefix):
         rule = "stor-01: a prefix is relative, of printable ASCII, ends with '/' and holds no wildcard, quote or '..'"
         raise UnsafeKey(given, rule, "write the prefix as the tenant's file has it, like 'teams/fraud/'")
@@ -42,7 +42,7 @@ def check_prefix(prefix: str) -> str:
 
 
 def safe_key(prefix: str, key: str) -> str:
-    """The full key of `key`, which is relative to `prefix`. UnsafeKey if it could mean another place."""
+    """The full key of `key`, which is relative to `prefix`. UnsafeKey if it could resolve to another place."""
     flaw = _flaw(key) or _foreign(prefix, key) or _too_long(prefix + key)
     if flaw:
         raise UnsafeKey(repr(key), *flaw)
@@ -50,7 +50,7 @@ def safe_key(prefix: str, key: str) -> str:
 
 
 def safe_folder(prefix: str, under: str) -> str:
-    """What to list: `under` as a folder, with or without its last '/'; the whole prefix if empty."""
+    """The prefix to list for the folder `under`, with or without its last '/'; the whole prefix if empty."""
     return prefix if under == "" else safe_key(prefix, under.removesuffix("/")) + "/"
 
 
@@ -105,7 +105,7 @@ def _flaw_of_text(text: str) -> tuple[str, str] | None:
 
 
 def _decoded(text: str) -> str:
-    """Decoded until nothing is left to decode: nobody knows how many readers decode once. UnicodeError if not UTF-8."""
+    """Decoded until nothing is left to decode, since several readers in a row may decode. UnicodeError if not UTF-8."""
     while (shorter := unquote(text, errors="strict")) != text:
         text = shorter
     return text

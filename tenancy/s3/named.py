@@ -1,9 +1,9 @@
 """Datasets and models by name and version.
 
     datasets/<name>/<version>/<path>            the files
-    datasets/<name>/.claims/<version>           who writes this version; stays for good, so no version comes twice
+    datasets/<name>/.claims/<version>           claim of the uploader; never removed, so no version is used twice
     datasets/<name>/.manifests/<version>        files, sizes, SHA-256; written last: without it there is no version
-    datasets/<name>/.aliases/<alias>            the version that an alias such as 'production' means
+    datasets/<name>/.aliases/<alias>            the version that an alias such as 'production' points to
 
 Every race is decided by S3's conditional writes, never by a clock.
 """
@@ -29,7 +29,7 @@ from tenancy.s3.keys import safe_key
 NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 VERSION = re.compile(r"v[1-9][0-9]{0,8}|[0-9]{4}-[0-9]{2}-[0-9]{2}(-[1-9][0-9]{0,3})?", re.ASCII)
 FILES_MOST = 100_000
-"""Of one version: its manifest stays under 32 MiB, and a training run is slow on more anyway."""
+"""Maximum number of files of a version: its manifest stays under 32 MiB, and training on more files is slow anyway."""
 MANIFEST_MOST = 64 * 2**20
 """Bytes."""
 
@@ -47,7 +47,7 @@ class Manifest(NamedTuple):
     name: str
     version: str
     created: str
-    """UTC, by the uploader's clock; decides nothing."""
+    """UTC, by the uploader's clock; for information only."""
     files: tuple[File, ...]
 
     @property
@@ -57,7 +57,7 @@ class Manifest(NamedTuple):
 
 
 class Named:
-    """Things with versions, one folder of a prefix for each kind. Use Datasets or Models."""
+    """Versioned items, one folder of a prefix for each kind. Use Datasets or Models."""
 
     kind = ""
 
@@ -70,8 +70,8 @@ class Named:
     def upload(self, name: str, source: str | os.PathLike[str], version: str | None = None) -> Manifest:
         """Upload a folder, or one file, as a version of its own: the next number if none is given.
 
-        Exists if the version was ever claimed, by a broken or deleted upload too. Links to files are refused: what
-        they point to may be no data. After an error the version stays claimed and is none; delete_version clears it.
+        Exists if the version was ever claimed, also by a broken or deleted upload. Links to files are refused: their
+        targets may be no data. After an error the version stays claimed and incomplete; delete_version clears it.
         """
         place, longest = self._place(name), _version("v999999999" if version is None else version)
         files = _files(Path(source))
@@ -89,7 +89,7 @@ class Named:
         return manifest
 
     def versions(self, name: str) -> list[str]:
-        """The complete ones, oldest first: v9 before v10, numbers before dates."""
+        """The complete versions, oldest first: v9 before v10, numbers before dates."""
         return sorted(_versions_in(self._place(name), ".manifests"), key=_order)
 
     def latest(self, name: str) -> str:
@@ -99,7 +99,7 @@ class Named:
         raise NotFound(f"{self.kind}/{name} has no complete version; change: look at names()")
 
     def promoted(self, name: str, alias: str = "production") -> str:
-        """The version that an alias means. NotFound if nothing was promoted to it."""
+        """The version that an alias points to. NotFound if nothing was promoted to it."""
         return self._alias(self._place(name), alias)[0]
 
     def manifest(self, name: str, version: str = "latest") -> Manifest:
@@ -115,7 +115,7 @@ class Named:
         """All files of a version into the new folder `to`, which appears whole and verified or not at all."""
         target = Path(to)
         if target.exists():
-            raise Exists(f"{target} is there already; change: name a new folder, it is made")
+            raise Exists(f"{target} exists already; change: name a new folder, which is created")
         manifest = self.manifest(name, version)
         inner = self._place(name).within(manifest.version)
         stage = target.with_name(f".{secrets.token_hex(8)}.part")
@@ -131,15 +131,15 @@ class Named:
             try:
                 stage.rename(target)
             except OSError as error:
-                raise Exists(f"{target} was made by somebody else meanwhile; change: name a new folder") from error
+                raise Exists(f"{target} was created by another process meanwhile; change: name a new folder") from error
         finally:
             shutil.rmtree(stage, ignore_errors=True)
         return manifest
 
     def promote(self, name: str, version: str, to: str = "production", *, instead_of: str | None = None) -> str | None:
-        """Let an alias mean a version; the version it meant before, or None.
+        """Point an alias to a version; return the version before, or None.
 
-        Changed if another promotion comes in between, or if `instead_of` is given and not what the alias means.
+        Changed if another promotion comes in between, or if `instead_of` is given and is not the version before.
         """
         place = self._place(name)
         place.stat(f".manifests/{_version(version)}")
@@ -152,8 +152,8 @@ class Named:
         try:
             written = place.put(key, body, if_absent=etag is None, if_match=etag)
         except Exists as error:
-            raise Changed(f"{to} of {name} was promoted by somebody else; change: look at it first") from error
-        if self._deleted(place, version):  # marked before the aliases are looked at: one of the two sees the other
+            raise Changed(f"{to} of {name} was promoted by another client; change: look at it first") from error
+        if self._deleted(place, version):  # deletion marks before it reads aliases: one of the two sees the other
             if before is None:
                 place.delete(key, if_match=written.etag)
             else:
@@ -164,7 +164,7 @@ class Named:
     def delete_version(self, name: str, version: str) -> None:
         """Delete a version's files, also those of a broken upload; its number is not given again.
 
-        Refused while an alias means it. An interrupted deletion is finished by calling it again.
+        Refused while an alias points to it. An interrupted deletion is finished by calling it again.
         """
         place, claim = self._place(name), f".claims/{_version(version)}"
         before = place.stat(claim)
@@ -225,7 +225,7 @@ class Named:
         for found in place.list(".aliases"):
             alias = found.key.rpartition("/")[2]
             if self._alias(place, alias)[0] == version:
-                raise Refused(f"{name} {version}", f"{alias} means it", f"promote another version to {alias} first")
+                raise Refused(f"{name} {version}", f"{alias} points to it", f"promote another version to {alias} first")
 
 
 class Datasets(Named):
@@ -280,7 +280,7 @@ def _files(source: Path) -> dict[str, Path]:
         for name in sorted({*names, *below}):
             path = Path(folder, name)
             if path.is_symlink() or (name in names and not path.is_file()):
-                change = "put the file itself there: what a link or a device gives may be no data"
+                change = "put the file itself there: the content of a link or a device may be no data"
                 raise Refused(str(path), "only plain files and folders are uploaded", change)
             if name in names:
                 found[path.relative_to(source).as_posix()] = path
@@ -296,7 +296,7 @@ def _written(manifest: Manifest) -> bytes:
 
 
 def _parsed(body: bytes, name: str, version: str) -> Manifest:
-    """Whoever may write the prefix may write a manifest: its paths go to this machine's disk."""
+    """Parse a manifest as untrusted input: any writer of the prefix can write one, and its paths become local files."""
     try:
         told = json.loads(body)
         files = tuple(File(str(one["path"]), int(one["size"]), str(one["sha256"])) for one in told["files"])
