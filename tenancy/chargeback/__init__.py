@@ -1,5 +1,5 @@
-"""Who pays what: the bill of every pool, shared out by what was held, to the last millionth of a dollar.
+"""Cost allocation: the bill of every pool is allocated by the devices held, to the last millionth of a dollar.
 
-Each step is a module: `tables` reads what was seen, `claims` says whose it was, `sweep` what of each node was held
-when, `allocate` shares out, `outputs` writes. Docs: `docs/chargeback.md`.
+Each step is a module: `tables` reads the observed usage, `claims` finds its owners, `sweep` computes how much of each
+node was held when, `allocate` allocates the costs, `outputs` writes. Docs: `docs/chargeback.md`.
 """

@@ -1,4 +1,4 @@
-"""Every node's cost, shared out to the last millionth of a dollar."""
+"""Allocation of every node's cost, to the last millionth of a dollar."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from tenancy.chargeback.periods import Period, Window, windows, written
 from tenancy.chargeback.rounding import rounded, shared
 from tenancy.chargeback.sweep import above, cut, lent, levels, once, weigh
 from tenancy.chargeback.tables import Tables
-from tenancy.plan.prices import MICRO, bought, node_price
-from tenancy.plan.queues import shares
+from tenancy.plan.aws.prices import MICRO, bought, node_price
+from tenancy.plan.queueing.quota_shares import shares
 from tenancy.rules.catalogue import RULES
-from tenancy.spec.costs import Bought, Key
-from tenancy.spec.environment import Environment
-from tenancy.spec.tenant import Tenant
+from tenancy.schema.costs import Bought, Key
+from tenancy.schema.environment import Environment
+from tenancy.schema.tenant import Tenant
 
 HOUR = 3600
 SEEN_PERCENT = 99
-"""Of the hours of nodes.min: with fewer seen the data lacks something. A node that is replaced is away for minutes."""
+"""Part of the hours of nodes.min below which data is missing. A node that is replaced is absent for minutes."""
 
 
 class Category(StrEnum):
-    """What a line is for."""
+    """Category of a line."""
 
     HELD = "held"  # within the guarantee
     BORROWED = "borrowed"  # above it
-    IDLE = "idle"  # of an owned pool, or a share of a shared pool's
-    CREDIT = "credit"  # for what was lent; below zero
-    OVERHEAD = "overhead"  # a share of the platform's own
-    MISSING = "missing"  # hours that nobody saw, or devices that nobody knows
+    IDLE = "idle"  # idle capacity of an owned pool, or a share of that of a shared pool
+    CREDIT = "credit"  # for lent capacity; negative
+    OVERHEAD = "overhead"  # a share of the platform's own costs
+    MISSING = "missing"  # hours without data, or devices of an unknown type
     STORAGE = "storage"
     SNAPSHOT = "snapshot"
     EGRESS = "egress"
@@ -46,7 +46,7 @@ class Category(StrEnum):
 
 
 class Pot(NamedTuple):
-    """What is billed as one: a pool's nodes of one kind of purchase in one period. Without a pool: a line's kind."""
+    """Unit of billing: a pool's nodes of one purchase option in one period; without a pool, costs of one kind."""
 
     period: int
     pool: str
@@ -66,7 +66,7 @@ class Line:
     devices: int = 0
     """Device-seconds that were held."""
     detail: str = ""
-    """What a line of no pool is for."""
+    """Kind of cost of a line without a pool."""
 
     @property
     def order(self) -> tuple[int, bool, str, str, str, str, str, str]:
@@ -76,27 +76,27 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that the numbers lack or that they cannot mean."""
+    """Missing or contradictory data."""
 
     rule: str
     given: str
     effect: str
-    """What the report says in spite of it."""
+    """How the report treats it."""
 
     def __str__(self) -> str:
         rule = RULES[self.rule]
-        return f"given {self.given}; rule {self.rule}: {rule.title}; here: {self.effect}; change: {rule.fix}"
+        return f"given {self.given}; rule {self.rule}: {rule.title}; effect: {self.effect}; change: {rule.fix}"
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """How the idle part of a pool's nodes came about, in unit-seconds."""
+    """How the idle part of a pool's nodes is computed, in unit-seconds."""
 
     whole: int
     held: int
     idle: int
     credited: int
-    """Of what was borrowed, shared out as though it had been idle."""
+    """Borrowed capacity that is allocated as if it had been idle."""
 
 
 @dataclass(slots=True)
@@ -109,9 +109,9 @@ class Report:
     """Millionths of a dollar; all lines of a pot add up to it."""
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What one should know that is no fault of the data."""
+    """Notes that do not concern faults of the data."""
     work: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """What each workload held: a row for each period, pool, purchase, flavor and queue."""
+    """Capacity held by each workload: a row for each period, pool, purchase, flavor and queue."""
     idle: dict[Pot, Idle] = field(default_factory=dict)
     rates: dict[Pot, list[tuple[str, int]]] = field(default_factory=dict)
     """Instance type and price of its node-hour, for every pot of nodes."""
@@ -120,7 +120,7 @@ class Report:
     """(period, tenant) -> what its guarantees are worth by the prices of nodes, for proportions."""
 
     def hours(self, line: Line) -> float:
-        """GPU-hours of a line, or node-hours where a pool has no GPUs; what a slice takes of its node counts."""
+        """GPU-hours of a line, or node-hours in a pool without GPUs; a slice counts as its part of the node."""
         return self.gpu_hours(line.pot.pool, line.weight)
 
     def gpu_hours(self, pool: str, weight: int) -> float:
@@ -148,8 +148,8 @@ def allocate(
     periods: Sequence[Period],
     billed: Mapping[Pot, int] | None = None,
 ) -> Report:
-    """Who pays what of the nodes. With `billed`, millionths of a dollar for each pot, these are shared out; else what
-    the nodes cost by the prices of the environment."""
+    """Allocate the cost of the nodes. With `billed`, the millionths of a dollar of each pot, these are allocated; else
+    the cost of the nodes by the prices of the environment."""
     report = Report(environment, tenants, periods)
     whole = (periods[0].start, periods[-1].end)
     borders = {mark for mark in _marks(tables.guarantees) if whole[0] < mark < whole[1]}
@@ -178,7 +178,7 @@ def _marks(guarantees: pl.DataFrame | None) -> list[int]:
 def _guarantees(
     environment: Environment, tenants: Sequence[Tenant], table: pl.DataFrame | None, found: Sequence[Window]
 ) -> Guarantees:
-    """What everybody is promised: the table's where there is one, else what the files say today."""
+    """Guarantees of every tenant: from the table if there is one, else from today's files."""
     made: dict[tuple[int, str], dict[tuple[str, str], Share]] = defaultdict(dict)
     if table is None:
         for name, share in shares(environment, tenants).items():
@@ -200,7 +200,7 @@ def _guarantees(
 
 
 def _nodes(report: Report, table: pl.DataFrame) -> pl.DataFrame:
-    """Nodes with what they are, told once."""
+    """Nodes with their types, without duplicates."""
     environment = report.environment
     nodes = table.with_columns(pl.col("node", "pool", "instance", "purchase").cast(pl.String))
     kinds = nodes.select("pool", "instance", "purchase", "price").unique().sort(pl.all())
@@ -221,12 +221,12 @@ def _nodes(report: Report, table: pl.DataFrame) -> pl.DataFrame:
     both = differ.join(kinds_of.filter(pl.col("kinds") > 1), on="node").sort("node", "start")
     for node, start, end in both.select("node", "start", "end").head(3).iter_rows():
         given = f"node {node} in two pools, or of two kinds, from {written(start)} to {written(end)}"
-        report.findings.append(Finding("bill-06", given, "it is of the one that began first"))
+        report.findings.append(Finding("bill-06", given, "it counts for the one that began first"))
     return once(nodes.sort(pl.all()), ["node"])[0]
 
 
 def _measured(report: Report, nodes: pl.DataFrame) -> pl.DataFrame:
-    """Nodes with their `capacity` in units, and whether anybody knows what they are made of."""
+    """Nodes with their `capacity` in units, and whether their type is known."""
     environment = report.environment
     known = []
     for pool, instance in nodes.select("pool", "instance").unique().sort(pl.all()).iter_rows():
@@ -237,19 +237,19 @@ def _measured(report: Report, nodes: pl.DataFrame) -> pl.DataFrame:
         if not fits:
             what = f"pool {pool} of {instance or 'no known type'}"
             says = (
-                f"which environment.yaml has as {environment.pools[pool].instance}" if of else "which nobody declares"
+                f"which environment.yaml has as {environment.pools[pool].instance}" if of else "not in environment.yaml"
             )
-            report.findings.append(Finding("bill-02", f"{what}, {says}", f"its cost is {UNKNOWN}'s"))
+            report.findings.append(Finding("bill-02", f"{what}, {says}", f"its cost is charged to {UNKNOWN}"))
     schema = {"pool": pl.String, "instance": pl.String, "capacity": pl.Int64, "known": pl.Boolean}
     return nodes.join(pl.DataFrame(known, schema, orient="row"), on=["pool", "instance"], maintain_order="left")
 
 
 def _missing(report: Report, found: Sequence[Window], nodes: pl.DataFrame) -> None:
-    """Hours in which nothing was seen, and pools of which fewer nodes were seen than there surely were."""
+    """Report hours without data, and pools with fewer nodes observed than nodes.min."""
     for window in found:
         if window.gap:
             given = f"no data from {written(window.start)} to {written(window.end)}"
-            report.findings.append(Finding("bill-04", given, f"what nodes cost then is {NO_DATA}'s"))
+            report.findings.append(Finding("bill-04", given, f"their cost is charged to {NO_DATA}"))
     environment = report.environment
     seen = dict(nodes.group_by("pool").agg(seconds=(pl.col("end") - pl.col("start")).sum()).iter_rows())
     for name, pool in environment.pools.items():
@@ -268,7 +268,7 @@ def _missing(report: Report, found: Sequence[Window], nodes: pl.DataFrame) -> No
 def _held(
     report: Report, tables: Tables, nodes: pl.DataFrame, whole: tuple[int, int], found: Sequence[Window]
 ) -> pl.DataFrame:
-    """What was held, by whom, on which node, in which window, in units of the node."""
+    """Capacity held by each tenant on each node in each window, in units of the node."""
     texts = ("namespace", "workload", "pod", "queue", "tenant", "node", "flavor")
     rows = tables.holdings.filter((pl.col("count") > 0) | (pl.col("cpu") > 0) | (pl.col("memory") > 0))
     one = rows.filter(pl.col("pod").cast(pl.String) != "")
@@ -276,7 +276,7 @@ def _held(
         keys = ["namespace", "pod", "node", "flavor"]
         one, twice = once(one, keys)
         if twice:
-            given = f"{twice / HOUR:,.2f} hours of pods that were told twice"
+            given = f"{twice / HOUR:,.2f} hours of pods that the data has twice"
             report.findings.append(Finding("bill-05", given, "they count once"))
         rows = pl.concat([one, rows.filter(pl.col("pod").cast(pl.String) == "")])
     rows = owners(rows, claims(report.environment, report.tenants, rows, tables.namespaces, whole), whole)
@@ -295,14 +295,14 @@ def _held(
     )
     _homeless(report, rows, placed)
     placed = _units(report, placed)
-    _nobodys(report, placed)
+    _note_unassigned(report, placed)
     return placed.drop("row", "from", "to", "tenant").sort(
         "window", "node", "namespace", "workload", "pod", "flavor", "start", "end", "count"
     )
 
 
 def _homeless(report: Report, rows: pl.DataFrame, placed: pl.DataFrame) -> None:
-    """What was held where no node was known."""
+    """Report capacity held on nodes that are not in the data."""
     length = (pl.col("end") - pl.col("start")).sum()
     there = placed.group_by("row").agg(there=length)
     lost = (
@@ -315,17 +315,17 @@ def _homeless(report: Report, rows: pl.DataFrame, placed: pl.DataFrame) -> None:
         .sort("lost", "node", descending=[True, False])
     )
     for node, seconds, who in lost.head(5).iter_rows():
-        given = f"{seconds / HOUR:,.2f} device-hours of {', '.join(who[:3])} on {node} when no such node was known"
+        given = f"{seconds / HOUR:,.2f} device-hours of {', '.join(who[:3])} on {node} when the data has no such node"
         report.findings.append(Finding("bill-06", given, "they are in no line"))
     if lost.height > 5:
         rest = int(lost["lost"][5:].sum())
-        given = f"{rest / HOUR:,.2f} device-hours on {lost.height - 5} more nodes that were not known then"
+        given = f"{rest / HOUR:,.2f} device-hours on {lost.height - 5} more nodes that the data does not have"
         report.findings.append(Finding("bill-06", given, "they are in no line"))
 
 
 def _units(report: Report, placed: pl.DataFrame) -> pl.DataFrame:
-    """The part of its node that each row takes away from others: the largest of its devices', its CPU's and its
-    memory's. `strange` counts devices that the pool does not yield."""
+    """The part of its node that each row holds: the largest of the parts of its devices, its CPU and its memory.
+    `strange` counts devices that the pool does not yield."""
     of = [
         (pool, flavor, units, made.cpu, made.memory, made.gpus)
         for pool, made in report.measures.items()
@@ -343,7 +343,7 @@ def _units(report: Report, placed: pl.DataFrame) -> pl.DataFrame:
     odd = pl.col("each").is_null() | ~pl.col("known") | ((pl.col("flavor") == "") & (pl.col("count") > 0))
     cpu = pl.col("cpu") * pl.col("capacity") // pl.col("cpus")
     memory = (pl.col("memory") // 2**20) * pl.col("capacity") // pl.col("mib")
-    # What the platform runs on a GPU node serves whoever is there; a node's price is borne by its devices.
+    # The platform's pods on a GPU node serve all tenants on it; the price of the node is charged by its devices.
     ours = (pl.col("owner") == PLATFORM) & (pl.col("gpus") > 0) & (pl.col("count") == 0)
     rows = rows.with_columns(strange=odd.cast(pl.Int64), device_units=pl.col("count") * pl.col("each")).with_columns(
         pl.when(odd).then(0).otherwise("device_units").alias("device_units"),
@@ -357,11 +357,11 @@ def _units(report: Report, placed: pl.DataFrame) -> pl.DataFrame:
     )
     for pool, flavor, seconds, who in strange.iter_rows():
         given = f"{seconds / HOUR:,.2f} device-hours of flavor {flavor!r} on pool {pool}, held by {', '.join(who[:3])}"
-        report.findings.append(Finding("bill-02", given, f"what nobody else held of these nodes is {UNKNOWN}'s"))
+        report.findings.append(Finding("bill-02", given, f"the rest of these nodes is charged to {UNKNOWN}"))
     return rows.drop("each", "cpus", "mib", "gpus")
 
 
-def _nobodys(report: Report, placed: pl.DataFrame) -> None:
+def _note_unassigned(report: Report, placed: pl.DataFrame) -> None:
     whose = (
         placed.filter(pl.col("owner").str.starts_with("(") & (pl.col("owner") != PLATFORM))
         .group_by("owner", "namespace")
@@ -375,12 +375,12 @@ def _nobodys(report: Report, placed: pl.DataFrame) -> None:
     for owner, namespace, start, end, seconds in whose.iter_rows():
         when = f"from {written(start)} to {written(end)}"
         if owner == NO_TENANT:
-            given = f"{seconds / HOUR:,.2f} device-hours in {namespace}, which is nobody's, {when}"
-            report.findings.append(Finding("bill-08", given, f"they are {NO_TENANT}'s"))
+            given = f"{seconds / HOUR:,.2f} device-hours in {namespace}, which belongs to no tenant, {when}"
+            report.findings.append(Finding("bill-08", given, f"they are charged to {NO_TENANT}"))
         else:
             who = owner.removeprefix("(disputed: ").removesuffix(")")
             given = f"namespace {namespace} claimed by {who} at one time, {when}: {seconds / HOUR:,.2f} device-hours"
-            report.findings.append(Finding("bill-03", given, f"they are {owner}'s, and no tenant pays them"))
+            report.findings.append(Finding("bill-03", given, f"they are charged to {owner}, and no tenant pays them"))
 
 
 def _crowded(report: Report, over: pl.DataFrame) -> None:
@@ -389,10 +389,10 @@ def _crowded(report: Report, over: pl.DataFrame) -> None:
     )
     for node, start, end, times in by_node.sort("node").head(5).iter_rows():
         given = f"up to {times} % of the devices of {node} held between {written(start)} and {written(end)}"
-        report.findings.append(Finding("bill-05", given, "those who hold it share what it costs, as they hold it"))
+        report.findings.append(Finding("bill-05", given, "its cost is shared in proportion to the holdings"))
     if by_node.height > 5:
-        given = f"{by_node.height - 5} more nodes of which more was held than they have"
-        report.findings.append(Finding("bill-05", given, "those who hold them share what they cost"))
+        given = f"{by_node.height - 5} more nodes with more devices held than they have"
+        report.findings.append(Finding("bill-05", given, "their cost is shared in proportion to the holdings"))
 
 
 def _promised(
@@ -409,7 +409,7 @@ def _promised(
     return made
 
 
-# Sharing out
+# Allocation
 
 
 @dataclass(slots=True)
@@ -469,7 +469,7 @@ def _pot(
     credits: Mapping[tuple[int, str, str], tuple[dict[str, int], int, int]],
     window: Window,
 ) -> Iterator[Draft]:
-    """What becomes of the node-seconds of nodes that cost the same, in one window."""
+    """Allocation of the node-seconds of nodes with the same price, in one window."""
     where, pool = Pot(window.period, pot["pool"], pot["purchase"]), pot["pool"]
     whole, cost = pot["seconds"] * pot["capacity"], pot["cost"]
     made = report.measures.get(pool)
@@ -534,7 +534,7 @@ def _borrowed(rows: pl.DataFrame, guarantees: Guarantees) -> Borrowed:
 def _credits(
     report: Report, rows: pl.DataFrame, guarantees: Guarantees, over: Borrowed, found: Sequence[Window]
 ) -> dict[tuple[int, str, str], tuple[dict[str, int], int, int]]:
-    """(window, pool, flavor) -> what each lender lent, for proportions, and how many device-seconds all lent and all
+    """(window, pool, flavor) -> the amount lent by each lender, for proportions, and the total device-seconds lent and
     borrowed."""
     of_all: dict[tuple[int, str, str], int] = defaultdict(int)
     for (window, pool, _, flavor), (_, borrowed) in over.items():
@@ -562,7 +562,7 @@ def _credits(
 
 
 def _work(rows: pl.DataFrame, found: Sequence[Window]) -> pl.DataFrame:
-    """What each workload held, by what it is charged for."""
+    """Capacity held by each workload, by category of its charge."""
     period = pl.Series([window.period for window in found])
     seconds = pl.col("end") - pl.col("start")
     keys = ("period", "pool", "purchase", "owner", "flavor", "namespace", "workload", "queue")
@@ -593,7 +593,7 @@ def _price(
     found: Sequence[Window],
     billed: Mapping[Pot, int] | None,
 ) -> None:
-    """Turn drafts into lines: each pot's bill, shared out by what its drafts are worth."""
+    """Turn drafts into lines: the bill of each pot is allocated in proportion to the value of its drafts."""
     seconds = pl.col("end") - pl.col("start")
     costs: dict[Pot, dict[tuple[str, int], int]] = defaultdict(lambda: defaultdict(int))
     columns = ("window", "pool", "purchase", "instance", "cost")
@@ -629,13 +629,13 @@ def _price(
         if pot not in by_pot and amount:
             report.bills[pot] = amount
             report.lines.append(Line(pot, NO_DATA, Category.MISSING, "", amount))
-            given = f"${amount / MICRO:,.2f} billed for {pot.pool}, {pot.purchase}, of which no node was seen"
-            report.findings.append(Finding("bill-04", given, f"they are {NO_DATA}'s"))
+            given = f"${amount / MICRO:,.2f} billed for {pot.pool}, {pot.purchase}, without an observed node"
+            report.findings.append(Finding("bill-04", given, f"they are charged to {NO_DATA}"))
 
 
 def _matched(billed: Mapping[Pot, int], costs: Mapping[Pot, Mapping[tuple[str, int], int]]) -> dict[Pot, int]:
-    """The bill by the pots of the nodes that were seen. A bill tells spot from all else, and what runs in a reservation
-    it calls on-demand."""
+    """The bill by the pots of the observed nodes. A bill distinguishes only spot from other purchases; it has instances
+    in a reservation as on-demand."""
 
     def alike(pot: Pot) -> tuple[int, str, bool]:
         return (pot.period, pot.pool, pot.purchase == Bought.SPOT)
@@ -667,7 +667,7 @@ def _merged(drafts: Sequence[Draft]) -> list[tuple[tuple[str, Category, str], in
 
 def _lines(pot: Pot, merged: Sequence[tuple[tuple[str, Category, str], int, int, int]], amount: int) -> Iterator[Line]:
     worth = [each for _, each, _, _ in merged]
-    if sum(worth) <= 0:  # a price of nothing: by time instead
+    if sum(worth) <= 0:  # a price of 0: by time instead
         worth = [weight for _, _, weight, _ in merged]
     parts = shared(amount, worth)
     for ((tenant, category, flavor), _, weight, devices), part in zip(merged, parts, strict=True):
@@ -675,7 +675,7 @@ def _lines(pot: Pot, merged: Sequence[tuple[tuple[str, Category, str], int, int,
             yield Line(pot, tenant, category, flavor, part, weight, devices)
 
 
-# What the platform itself costs
+# Costs of the platform itself
 
 
 def share_overhead(report: Report) -> None:
@@ -714,7 +714,7 @@ def _bearers(report: Report, period: int) -> dict[str, int]:
 
 
 def settle(report: Report) -> Report:
-    """Put the lines in order, and see that nothing was lost."""
+    """Sort the lines, and check that they add up to the bill."""
     report.lines.sort(key=lambda line: line.order)
     sums: dict[Pot, int] = defaultdict(int)
     for line in report.lines:

@@ -1,4 +1,4 @@
-"""What is billed beside nodes: volumes, snapshots, traffic, objects under a prefix, and what all share."""
+"""Costs other than nodes: volumes, snapshots, traffic, objects under a prefix, and shared costs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ import polars as pl
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.prices import MONTH_HOURS
 from tenancy.chargeback.allocate import HOUR, Category, Finding, Line, Pot, Report
+from tenancy.chargeback.bill import Beside
 from tenancy.chargeback.claims import NO_TENANT, PLATFORM, Claims, named, timeline
 from tenancy.chargeback.rounding import rounded, shared
 from tenancy.chargeback.tables import NOT_SAID
-from tenancy.plan.prices import MICRO
+from tenancy.plan.aws.prices import MICRO
+from tenancy.plan.common.names import NAMESPACE_TAG
 from tenancy.rules.catalogue import Violation
-from tenancy.spec.costs import Kind
-from tenancy.spec.data import Access
-from tenancy.spec.environment import Environment, counted
-from tenancy.spec.tenant import Tenant
+from tenancy.schema.costs import Kind
+from tenancy.schema.data import Access
+from tenancy.schema.environment import Environment
+from tenancy.schema.tenant import Tenant
+from tenancy.schema.tiers import counted
 
 
 class _Item(NamedTuple):
@@ -35,9 +38,9 @@ class _Item(NamedTuple):
 
 
 def add_lines(report: Report, table: pl.DataFrame, claimed: Claims, known: Collection[str]) -> None:
-    """The lines of the table that lie in the range; who pays is its tenant, its namespace's or its prefix's."""
+    """Lines of the table in the range; the payer is the tenant of the line, of its namespace or of its prefix."""
     whole = (report.periods[0].start, report.periods[-1].end)
-    nobodys: Counter[tuple[str, str]] = Counter()
+    unknown_owners: Counter[tuple[str, str]] = Counter()
     for item in _items(report, table, whole):
         owners = set()
         for owner, start, end in _payers(report, item, claimed, known):
@@ -46,36 +49,50 @@ def add_lines(report: Report, table: pl.DataFrame, claimed: Claims, known: Colle
                 inside = min(end, period.end) - max(start, period.start)
                 at = item.start == item.end and period.start <= start < period.end
                 if inside > 0 or at:
-                    # The part of each period is rounded by itself: it does not change with the range asked for.
+                    # The part of each period is rounded separately, so that it does not depend on the report's range.
                     amount = item.micro if at else rounded(item.micro * inside, length)
                     _bill(report, Pot(number, "", item.kind), owner, item.kind, amount, item.what)
                     owners.add(owner)
-        nobodys.update((owner, _whose(item, owner)) for owner in owners if named(owner) and owner != PLATFORM)
-    for (owner, whose), count in sorted(nobodys.items()):
+        unknown_owners.update((owner, _whose(item, owner)) for owner in owners if named(owner) and owner != PLATFORM)
+    for (owner, whose), count in sorted(unknown_owners.items()):
         rule = "bill-08" if owner == NO_TENANT else "bill-03"
-        report.findings.append(Finding(rule, f"{counted(count, 'line')} {whose}", f"they are {owner}'s"))
+        report.findings.append(Finding(rule, f"{counted(count, 'line')} {whose}", f"they are charged to {owner}"))
 
 
 def add_shared(report: Report) -> None:
-    """What all share, by the hour."""
+    """Costs that all tenants share, by the hour."""
     for number, period in enumerate(report.periods):
         for name, price in sorted(report.environment.costs.shared.items()):
             amount = rounded(int(price * MICRO) * (period.end - period.start), HOUR)
             _bill(report, Pot(number, "", "shared"), PLATFORM, Category.OTHER, amount, name)
 
 
-def add_billed(report: Report, found: Sequence[tuple[int, str, str, str, int]], known: Collection[str]) -> None:
-    """(period, tenant, category, what, millionths) of a bill that are of no pool; without a tenant the platform's."""
-    nobodys: dict[str, int] = defaultdict(int)
-    for period, tenant, category, what, amount in found:
-        owner = tenant or PLATFORM
-        if tenant and tenant not in known:
-            nobodys[tenant] += amount
-            owner = NO_TENANT
-        _bill(report, Pot(period, "", category), owner, category, amount, what)
-    for tenant, amount in sorted(nobodys.items()):
-        given = f"${amount / MICRO:,.2f} billed with the tag {words.TENANT_TAG}={tenant}, whom nobody knows"
-        report.findings.append(Finding("bill-08", given, f"they are {NO_TENANT}'s"))
+def add_billed(report: Report, found: Sequence[Beside], claimed: Claims, known: Collection[str]) -> None:
+    """Lines of a bill without a pool; the payer is the tenant of the namespace, else of the tag, else the platform."""
+    odd: dict[tuple[str, str], int] = defaultdict(int)
+    for item in found:
+        period = report.periods[item.period]
+        owner, tag = item.tenant or PLATFORM, f"{words.TENANT_TAG}={item.tenant}, an unknown tenant"
+        unknown = bool(item.tenant) and item.tenant not in known
+        if item.namespace in claimed:
+            # The bill has the cost of a volume, and the claims have the tenant of its namespace, hour by hour.
+            when = timeline(claimed[item.namespace], (period.start, period.end))
+            parts = shared(item.micro, [end - start for _, start, end in when])
+            owners = [(owner, part) for (owner, _, _), part in zip(when, parts, strict=True)]
+            tag = f"{NAMESPACE_TAG}={item.namespace}, which did not belong to one tenant all the time"
+        elif item.namespace and (unknown or not item.tenant):
+            owners = [(NO_TENANT, item.micro)]
+            tag = f"{NAMESPACE_TAG}={item.namespace}, which belongs to no tenant"
+        else:
+            owners = [(NO_TENANT if unknown else owner, item.micro)]
+        for owner, amount in owners:
+            _bill(report, Pot(item.period, "", item.category), owner, item.category, amount, item.what)
+            if named(owner) and owner != PLATFORM:
+                odd[tag, owner] += amount
+    for (tag, owner), amount in sorted(odd.items()):
+        rule = "bill-08" if owner == NO_TENANT else "bill-03"
+        given = f"${amount / MICRO:,.2f} billed with the tag {tag}"
+        report.findings.append(Finding(rule, given, f"they are charged to {owner}"))
 
 
 def _bill(report: Report, pot: Pot, owner: str, kind: str, amount: int, what: str) -> None:
@@ -149,17 +166,18 @@ def _payers(report: Report, item: _Item, claimed: Claims, known: Collection[str]
 
 
 def _whose(item: _Item, owner: str) -> str:
-    """What a line says of whose it is, where that is no one tenant's."""
+    """The owner of a line without exactly one tenant, in words."""
     if item.tenant:
-        return f"of tenant {item.tenant}, whom nobody knows"
+        return f"of unknown tenant {item.tenant}"
     if item.namespace:
-        return f"of namespace {item.namespace}, which is {'nobody' if owner == NO_TENANT else 'more than one tenant'}'s"
+        owners = "no tenant" if owner == NO_TENANT else "more than one tenant"
+        return f"of namespace {item.namespace}, which belongs to {owners}"
     return f"of {item.kind} with neither tenant, namespace nor bucket"
 
 
 def _writer(environment: Environment, tenants: Sequence[Tenant], bucket: str, prefix: str) -> str:
-    """Whose a prefix is: the one tenant's that may write there. What several write, and what several read only, is the
-    platform's, as a bucket's own objects are."""
+    """The payer of a prefix: the only tenant that may write there. A prefix with several writers, or without one, is
+    paid by the platform, like objects outside of all prefixes."""
     if bucket not in environment.buckets or not prefix:
         return PLATFORM
     granted = [

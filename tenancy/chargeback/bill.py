@@ -22,15 +22,15 @@ from tenancy.catalog import vocabulary as words
 from tenancy.chargeback.allocate import Finding, Pot
 from tenancy.chargeback.periods import LAST, Period, written
 from tenancy.chargeback.rounding import nearest
-from tenancy.plan.names import ENVIRONMENT_TAG, POOL_TAG
-from tenancy.plan.prices import MICRO
+from tenancy.plan.aws.prices import MICRO
+from tenancy.plan.common.names import ENVIRONMENT_TAG, NAMESPACE_TAG, POOL_TAG
 from tenancy.rules.catalogue import Violation
-from tenancy.spec.costs import Bought, Kind
+from tenancy.schema.costs import Bought, Kind
 
 UNBLENDED, NET = "line_item_unblended_cost", "line_item_net_unblended_cost"
 """Before and after discounts of a contract; the second is there only where the account has one."""
 AMORTISED: Mapping[str, Mapping[str, int]] = {
-    # What was paid ahead stands with the hours that used it, and what of it nobody used with the fee.
+    # A prepaid amount is in the lines of the hours that used it; its unused part is in the line of the fee.
     "DiscountedUsage": {"reservation_effective_cost": 1},
     "RIFee": {
         "reservation_unused_amortized_upfront_fee_for_billing_period": 1,
@@ -44,12 +44,12 @@ AMORTISED: Mapping[str, Mapping[str, int]] = {
 """What a line costs, as a sum of columns, by `line_item_line_item_type`; all others cost what is unblended. The
 amortised cost of AWS's Cost Explorer."""
 UNUSED = {"RIFee": "unused reservation", "SavingsPlanRecurringFee": "unused commitment"}
-"""Lines that are of no hour of any node, by what they are called."""
+"""Lines that belong to no hour of a node, and their names in the report."""
 USED = ("Usage", "DiscountedUsage", "SavingsPlanCoveredUsage")
 UPFRONT, RESERVATION = "Fee", "reservation_reservation_a_r_n"
-"""A fee of a reservation was paid ahead; any other fee is what it says. A capacity reservation has no such fee."""
+"""Types of lines for a prepaid fee of a reservation. A capacity reservation has no such fee."""
 IDENTITY, INTERVAL = "identity_line_item_id", "identity_time_interval"
-"""An id is one line's in one interval."""
+"""An id identifies one line in one interval."""
 TEXTS = (
     "line_item_line_item_type",
     "line_item_product_code",
@@ -62,34 +62,45 @@ NEEDED = (*TEXTS, *TIMES, UNBLENDED, TAGS)
 ELSEWHERE = tuple(kind for kind, of in AMORTISED.items() if not of)
 SUMMED = tuple(dict.fromkeys(name for of in AMORTISED.values() for name in of))
 MOST = 10**9
-"""Dollars that one line can cost."""
+"""Max dollars of one line."""
 NANO = 10**9
 _MACHINES = "BoxUsage|SpotUsage|Reservation|CapacityBlock|DedicatedUsage|DedicatedRes|UnusedBox|UnusedDed"
 """Usage types of instances and of what is reserved for them: AWS Data Exports user guide, "Monitoring your On-Demand
 capacity reservations"."""
 
 
+class Beside(NamedTuple):
+    """Costs without a pool, by the tags that name the owner; empty without a tag."""
+
+    period: int
+    tenant: str
+    namespace: str
+    category: str
+    what: str
+    micro: int
+
+
 class Bill(NamedTuple):
     pots: dict[Pot, int]
     """Millionths of a dollar of the nodes of each pool."""
-    beside: list[tuple[int, str, str, str, int]]
-    """(period, tenant, category, what, millionths) of all else."""
+    beside: list[Beside]
+    """All other costs."""
     findings: list[Finding]
     notes: list[str]
 
 
 class _Key(NamedTuple):
-    """What is charged as one; of a pool, its purchase stands for what it is."""
+    """Costs that are charged together; for a pool the product is its purchase option."""
 
     pool: str
     category: str
     what: str
     tenant: str
+    namespace: str
 
 
 def read(paths: Sequence[Path], periods: Sequence[Period], environment: str) -> Bill:
-    """Everything of the environment that the bill has in the range; a line of several hours goes to the periods by its
-    hours."""
+    """All costs of the environment on the bill in the range; a line of several hours is split between periods."""
     found: dict[tuple[_Key, int, int], Decimal] = defaultdict(Decimal)
     others = less = Decimal()
     unknown: dict[str, int] = defaultdict(int)
@@ -99,10 +110,10 @@ def read(paths: Sequence[Path], periods: Sequence[Period], environment: str) -> 
         frame = _scan(path)
         if len(files) > 1 and IDENTITY not in frame.collect_schema():
             given = f"{len(files)} files and {path.name} without column {IDENTITY}"
-            raise Violation("bill-07", given, "export it: what two files have would count twice")
+            raise Violation("bill-07", given, "export it: a line in two files would count twice")
         mine = _tagged(frame.collect_schema()[TAGS], environment)
         theirs = frame.filter(~mine)
-        nano = (pl.col("cost") * NANO).round().cast(pl.Int128)  # whole numbers: in any order the same sum
+        nano = (pl.col("cost") * NANO).round().cast(pl.Int128)  # integers, so that the sum does not depend on the order
         kind = pl.col(TEXTS[0])
         try:
             others += Decimal(theirs.select(nano.sum()).collect().item()) / NANO
@@ -127,7 +138,7 @@ def read(paths: Sequence[Path], periods: Sequence[Period], environment: str) -> 
     bill = _bill(found, periods, others, unknown, environment)
     if round(less, 2):
         bill.notes.append(
-            f"by {NET} AWS took ${less:,.2f} off the lines of {environment}: their cost here is before such discounts"
+            f"{NET} has ${less:,.2f} of discounts on lines of {environment}; costs in this report are before them"
         )
     return bill
 
@@ -139,7 +150,7 @@ def _bill(
     unknown: Mapping[str, int],
     environment: str,
 ) -> Bill:
-    """The millionths of each period are those of its exact sum."""
+    """Round the exact sum of each period to millionths."""
     sums: list[dict[_Key, Fraction]] = [defaultdict(Fraction) for _ in periods]
     outside = Fraction()
     for (key, start, end), cost in found.items():
@@ -152,14 +163,14 @@ def _bill(
                 sums[number][key] += part
                 outside -= part
     pots: dict[Pot, int] = {}
-    beside: list[tuple[int, str, str, str, int]] = []
+    beside: list[Beside] = []
     for number, of in enumerate(sums):
         keys = sorted(of)
         for key, amount in zip(keys, nearest([of[key] for key in keys]), strict=True):
             if key.pool:
                 pots[Pot(number, key.pool, key.category)] = amount
             elif amount:
-                beside.append((number, key.tenant, key.category, key.what, amount))
+                beside.append(Beside(number, key.tenant, key.namespace, key.category, key.what, amount))
     findings, notes = [], []
     if left := round(outside):
         lies = f"from {written(periods[0].start)} to {written(periods[-1].end)}"
@@ -167,11 +178,11 @@ def _bill(
         findings.append(Finding("bill-04", given, "they are in no line"))
     tag = f"no tag {ENVIRONMENT_TAG}={environment}"
     if others:
-        notes.append(f"${others:,.2f} of the bill have {tag}: they are of somebody else")
+        notes.append(f"${others:,.2f} of the bill have {tag}: they are not part of this environment")
     for kind, count in sorted(unknown.items()):
         if count:
             columns = " or ".join(_columns(kind))
-            notes.append(f"of {count} lines {kind} with {tag} nobody knows what they cost: they have no {columns}")
+            notes.append(f"the cost of {count} lines {kind} with {tag} is unknown: they have no {columns}")
     return Bill(pots, beside, findings, notes)
 
 
@@ -179,7 +190,7 @@ def _bill(
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
-    """Every file of a bill; a folder stands for all that are in it. A file that is named twice would count twice."""
+    """Every file of a bill; a folder means all files in it. A file that is named twice is refused."""
     found: dict[tuple[int, int], Path] = {}
     for given in paths:
         for path in sorted(given.rglob("*.parquet")) if given.is_dir() else [given]:
@@ -197,8 +208,8 @@ def _files(paths: Sequence[Path]) -> list[Path]:
 
 
 def _scan(path: Path) -> pl.LazyFrame:
-    """Its rows with what is asked of them: texts, times in seconds since 1970, tags, and `cost`, which is null where a
-    column has nothing. Times without a zone are UTC."""
+    """The rows with the needed columns: texts, times in seconds since 1970, tags, and `cost`, which is null if a column
+    is empty. Times without a zone are UTC."""
     try:
         frame = pl.scan_parquet(path, glob=False, hive_partitioning=False)
         given = frame.collect_schema()
@@ -242,7 +253,7 @@ def _must_be_amounts(path: Path, frame: pl.LazyFrame) -> None:
 
 
 def _amortised(given: set[str]) -> pl.Expr:
-    """What a line costs; null where the export lacks what says it."""
+    """The cost of a line; null if the export lacks a column for it."""
     kind, made = pl.col(TEXTS[0]), pl.col(UNBLENDED)
     for name, of in AMORTISED.items():
         terms = [pl.col(column) * sign if column in given else pl.lit(None, pl.Float64) for column, sign in of.items()]
@@ -255,7 +266,7 @@ def _amortised(given: set[str]) -> pl.Expr:
 
 
 def _columns(kind: str) -> Sequence[str]:
-    """What must be there to know what a line costs."""
+    """Columns that are needed for the cost of a line."""
     return (RESERVATION, UNBLENDED) if kind == UPFRONT else tuple(AMORTISED.get(kind, (UNBLENDED,)))
 
 
@@ -279,7 +290,7 @@ def _unread(path: Path, error: Exception) -> Violation:
 
 
 def _judged(path: Path, row: Mapping[str, Any]) -> tuple[int, int, Decimal]:
-    """When a line was and what it cost. Without an end it is of the moment at which it starts."""
+    """Time and cost of a line. A line without an end belongs to the moment of its start."""
     where, kind = f"{path.name}: row {row['row']}", row[TEXTS[0]]
     start, end = (row[name] for name in TIMES)
     end = start if end is None else end
@@ -295,14 +306,14 @@ def _judged(path: Path, row: Mapping[str, Any]) -> tuple[int, int, Decimal]:
 
 
 def _discount(row: Mapping[str, Any]) -> Decimal:
-    """What a contract took off a line, where the export says both."""
+    """The contract discount of a line, if the export has both costs."""
     before, after = (row.get(name) for name in (UNBLENDED, NET))
     known = before is not None and after is not None and isfinite(before) and isfinite(after)
     return Decimal(str(before)) - Decimal(str(after)) if known else Decimal()
 
 
 def _once(path: Path, row: Mapping[str, Any], told: dict[tuple[Any, ...], Path]) -> None:
-    """Refuse a line that was read before: two versions of one export, or parts of one that were copied."""
+    """Refuse a line that was read before: from two versions of one export, or from copied parts."""
     if not row.get(IDENTITY):
         return
     key = (row[IDENTITY], row.get(INTERVAL), row[TIMES[0]], *(row[name] for name in TEXTS))
@@ -315,12 +326,14 @@ def _once(path: Path, row: Mapping[str, Any], told: dict[tuple[Any, ...], Path])
 
 def _key(row: Mapping[str, Any], tags: Mapping[str, str]) -> _Key:
     if pool := tags.get(_letters(POOL_TAG), "") if _compute(row) and row[TEXTS[0]] not in UNUSED else "":
-        return _Key(pool, _purchase(row), "", "")
-    return _Key("", _category(row), _what(row), tags.get(_letters(words.TENANT_TAG), ""))
+        return _Key(pool, _purchase(row), "", "", "")
+    namespace = next((tags[key] for key in _NAMESPACES if key in tags), "")
+    what = " ".join(filter(None, (_what(row), namespace)))
+    return _Key("", _category(row), what, tags.get(_letters(words.TENANT_TAG), ""), namespace)
 
 
 def _tagged(kind: pl.DataType, environment: str) -> pl.Expr:
-    """Whether some tag has the environment's name: what need not be looked at row by row."""
+    """Whether a tag has the environment's name: a filter before rows are read one by one."""
     tags = pl.col(TAGS)
     if isinstance(kind, pl.Struct):
         return pl.any_horizontal(
@@ -342,6 +355,10 @@ def _letters(key: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", key.lower()).removeprefix("user_")
 
 
+_NAMESPACES = tuple(map(_letters, (NAMESPACE_TAG, "kubernetes.io/created-for/pvc/namespace")))
+"""The tag of our class's volumes, and the one that the EBS driver gives to those of every class."""
+
+
 def _compute(row: Mapping[str, Any]) -> bool:
     return row["line_item_product_code"] == "AmazonEC2" and bool(re.search(_MACHINES, row["line_item_usage_type"]))
 
@@ -352,7 +369,7 @@ def _purchase(row: Mapping[str, Any]) -> str:
         return Bought.SPOT
     if "CapacityBlock" in usage:
         return Bought.CAPACITY_BLOCK
-    # Of an on-demand capacity reservation: what it ran, and what of it nobody ran.
+    # An on-demand capacity reservation: its used and its unused part.
     return Bought.RESERVATION if re.search("Reservation|DedicatedRes|Unused", usage) else Bought.ON_DEMAND
 
 

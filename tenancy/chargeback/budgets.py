@@ -1,7 +1,7 @@
-"""A month against its budgets: so far, as it will end, and when each line is crossed.
+"""A month against its budgets: spent so far, forecast, and the day on which each threshold is crossed.
 
-forecast  = so far x seconds of the month / seconds seen
-crossed   = when what is seen began + line x budget x seconds seen / so far
+forecast  = so far x seconds of the month / seconds of data
+crossed   = start of the data + threshold x budget x seconds of data / so far
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from tenancy.chargeback.allocate import Category, Report
 from tenancy.chargeback.claims import named
 from tenancy.chargeback.periods import Period, written
 from tenancy.chargeback.use import MARKS, Spent, Use
-from tenancy.plan.prices import MICRO
+from tenancy.plan.aws.prices import MICRO
 
 ALL = "all with a budget"
 REACHED = "reached"
 FURTHEST = 14 * 3600
-"""Seconds by which a time zone is ahead or behind at most."""
+"""Max seconds between a time zone and UTC."""
 
 
 class Standing(NamedTuple):
@@ -27,7 +27,7 @@ class Standing(NamedTuple):
 
     spent: Spent
     lines: Mapping[int, str]
-    """Percent of the budget -> REACHED, the day on which it will be if the month goes on like that, or nothing."""
+    """Percent of the budget -> REACHED, or the day on which it is forecast to be reached, or empty."""
 
     @property
     def percent(self) -> float:
@@ -39,7 +39,7 @@ class Standing(NamedTuple):
 
 
 def standings(report: Report, spent: Sequence[Spent], *, summed: bool = False) -> list[Standing]:
-    """Every budget's, and with `summed` for each month what all of them come to."""
+    """A row for every budget, and with `summed` a total of all budgets for each month."""
     found = [_standing(report.periods[each.period], each) for each in spent]
     for number, period in enumerate(report.periods) if summed else ():
         of = [each for each in spent if each.period == number]
@@ -64,19 +64,19 @@ def _line(period: Period, spent: Spent, mark: int) -> str:
 
 
 def lacks(report: Report, spent: Sequence[Spent], uses: Sequence[Use], only: str = "") -> list[str]:
-    """What the budgets and the use do not say, and why; of one tenant, or of all."""
+    """Gaps in the numbers of budgets and use, with reasons; of one tenant, or of all."""
     tenants = [tenant for tenant in report.tenants if only in {"", tenant.tenant}]
     budgeted = [tenant.tenant for tenant in tenants if tenant.budget]
     found = []
     if budgeted and not spent:
-        found.append("budgets are of months: --by month says how they stand")
+        found.append("budgets are monthly: --by month shows them")
     without = sorted({tenant.tenant for tenant in tenants} - set(budgeted))
     if without:
-        found.append(f"no budget in the file of {_some(without)}: nothing warns")
+        found.append(f"no budget in the file of {_some(without)}: no alert is sent")
     for number in sorted({each.period for each in spent}):
         period = report.periods[number]
         if missing := _begins_late(period):
-            found.append(f"{period.name} is seen from {written(period.start)}: {missing}")
+            found.append(f"data of {period.name} starts at {written(period.start)}: {missing}")
         unseen = sum(
             line.micro
             for line in report.lines
@@ -84,21 +84,21 @@ def lacks(report: Report, spent: Sequence[Spent], uses: Sequence[Use], only: str
         )
         if unseen and not only:
             found.append(
-                f"${unseen / MICRO:,.2f} of {period.name} are of hours or devices that nobody knows: what tenants "
-                "spent so far is too low by their parts of it"
+                f"${unseen / MICRO:,.2f} of {period.name} are of hours without data or of unknown devices: what "
+                "tenants spent so far is too low by their parts of it"
             )
     blind = sorted({use.tenant for use in uses if use.used is None and only in {"", use.tenant}})
     if blind:
-        found.append(f"what {_some(blind)} used was not measured: it is unknown, not nothing")
+        found.append(f"use of {_some(blind)} was not measured: it is unknown, not zero")
     return found
 
 
 def _begins_late(period: Period) -> str:
-    """Whether the month began before what is seen of it; by its name, wherever on Earth its books are kept."""
+    """Whether the month began before its data; decided by its name, whatever the time zone."""
     first = dt.datetime.strptime(period.name, "%Y-%m").replace(tzinfo=dt.UTC).timestamp()
     if period.whole or period.start - first <= FURTHEST:
         return ""
-    return "what was spent before is in no number, and the forecast takes it for the same"
+    return "earlier costs are in no number, and the forecast assumes the same rate for them"
 
 
 def _some(names: Sequence[str], most: int = 5) -> str:

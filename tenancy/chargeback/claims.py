@@ -1,4 +1,4 @@
-"""Whose a namespace was when: the tenants' files, a table of what the namespaces said, and what the pods say."""
+"""Owners of namespaces over time: from the tenants' files, a table of namespaces, and labels of pods."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from itertools import pairwise
 import polars as pl
 
 from tenancy.chargeback.periods import union
-from tenancy.spec.environment import Environment
-from tenancy.spec.tenant import Tenant
+from tenancy.schema.environment import Environment
+from tenancy.schema.tenant import Tenant
 
 PLATFORM = "(platform)"
 NO_TENANT = "(no tenant)"
 NO_DATA = "(no data)"
 UNKNOWN = "(unknown device)"
-"""Owners that are no tenants: no name of a tenant has a bracket."""
+"""Payers that are not tenants: a tenant's name has no bracket."""
 
 Span = tuple[int, int]
 Claims = dict[str, dict[str, list[Span]]]
@@ -27,13 +27,13 @@ def disputed(tenants: Sequence[str]) -> str:
 
 
 def named(owner: str) -> bool:
-    """Whether it is a line of its own and no tenant."""
+    """Whether a payer is not a tenant."""
     return owner.startswith("(")
 
 
 def known(tenants: Sequence[Tenant], *tables: pl.DataFrame | None) -> frozenset[str]:
-    """Who can be charged: the tenants of the files, and whoever a table of what was seen knows. What a tag or a line
-    says was written by hand."""
+    """Tenants that can be charged: those of the files and of the tables of observed usage. Names in tags and lines do
+    not count, because they are written by hand."""
     seen = [table["tenant"].cast(pl.String).unique() for table in tables if table is not None]
     return frozenset({tenant.tenant for tenant in tenants}.union(*seen) - {""})
 
@@ -45,7 +45,7 @@ def claims(
     namespaces: pl.DataFrame | None,
     whole: Span,
 ) -> Claims:
-    """All that claim a namespace. A table of namespaces stands for the files, which know today only."""
+    """All claims to a namespace. A table of namespaces replaces the files, which have only today's state."""
     found: Claims = {}
     if namespaces is None:
         for tenant in tenants:
@@ -74,7 +74,7 @@ def claims(
 
 
 def owners(holdings: pl.DataFrame, found: Claims, whole: Span) -> pl.DataFrame:
-    """The rows with their `owner`, cut where it changes."""
+    """The rows with their `owner`, split where it changes."""
     seen = holdings["namespace"].cast(pl.String).unique().sort().to_list()
     settled = {name: owner for name in seen if (owner := _settled(found.get(name, {}), whole))}
     rows = holdings.with_columns(pl.col("namespace").cast(pl.String))
@@ -98,7 +98,7 @@ def owners(holdings: pl.DataFrame, found: Claims, whole: Span) -> pl.DataFrame:
 
 
 def timeline(claimed: Mapping[str, Sequence[Span]], whole: Span) -> list[tuple[str, int, int]]:
-    """Who has a namespace, stretch by stretch, over the whole range."""
+    """The owner of a namespace in each interval of the range."""
     marks = sorted({*whole, *(min(max(mark, whole[0]), whole[1]) for of in claimed.values() for s in of for mark in s)})
     found = []
     for start, end in pairwise(marks):

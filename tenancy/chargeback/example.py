@@ -1,4 +1,4 @@
-"""A month that could have been: made from the tenants' guarantees and a seed, the same for the same seed."""
+"""Generated usage of a month, from the tenants' guarantees and a seed; the same seed gives the same month."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from typing import Any
 
 import polars as pl
 
-from tenancy.plan.pools import pools_of
-from tenancy.plan.queues import shares
-from tenancy.spec import Loaded
-from tenancy.spec.tenant import Namespace, Tenant
+from tenancy.plan.common.pools import pools_of
+from tenancy.plan.queueing.quota_shares import shares
+from tenancy.schema.tenant import Namespace, Tenant
+from tenancy.validation import Loaded
 
 HOUR = 3600
 DAY = 24 * HOUR
 SIZES = ((1, 40), (2, 18), (4, 16), (8, 26))
-"""Devices of a job's pod and how many of a hundred jobs ask for so many."""
+"""Devices of a job's pod, and how many of a hundred jobs ask for that number."""
 OUTAGE = (11 * DAY + 3 * HOUR, 11 * DAY + 3 * HOUR + 2400)
-"""Forty minutes in which nothing was scraped, from the beginning."""
+"""Forty minutes at the start without scrapes."""
 
 Rows = dict[str, list[dict[str, Any]]]
 
 
 @dataclass(slots=True)
 class _Pool:
-    """Nodes with what is free of each flavor."""
+    """Nodes with the free devices of each flavor."""
 
     name: str
     nodes: list[str]
@@ -54,7 +54,7 @@ class _Place:
 
 
 def month(loaded: Loaded, start: int, end: int, seed: int) -> Rows:
-    """Tables of a range: who held what on which node, how much of it was used, and what was billed beside it."""
+    """Tables of a range: devices held on each node, their use, and other billed costs."""
     dice = random.Random(f"chargeback {seed}")
     pools = {name: _pool(loaded, name) for name in loaded.environment.pools}
     places = list(_places(loaded, dice))
@@ -67,7 +67,7 @@ def month(loaded: Loaded, start: int, end: int, seed: int) -> Rows:
             pool = pools[place.pool]
             _finish(pool, at)
             wanted = math.ceil(place.guaranteed * place.load * _day(at))
-            if dice.random() < 0.01:  # now and then more than what is promised
+            if dice.random() < 0.01:  # now and then more than the guarantee
                 wanted += place.most - place.guaranteed
             for _ in range(40):
                 short = min(wanted, place.most) - pool.held[place.tenant.tenant, place.flavor]
@@ -95,7 +95,7 @@ def _places(loaded: Loaded, dice: random.Random) -> Iterator[_Place]:
     held = shares(loaded.environment, loaded.tenants)
     for tenant in loaded.tenants:
         for flavor, share in tenant.gpus.items():
-            # The part that holds most of it runs it.
+            # The part with the largest share runs it.
             part = max(tenant.namespaces, key=lambda n: (tenant.held_in(n)[flavor], -tenant.namespaces.index(n)))
             tiers = frozenset({tenant.tier_of(part)})
             for pool in pools_of(loaded.environment, flavor, tenant.tenant, tiers):

@@ -1,4 +1,4 @@
-"""What a node of each pool is made of, as whole numbers."""
+"""Capacity of a node of each pool, in whole numbers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tenancy.plan.pools import node_allocatable
-from tenancy.plan.queues import part_of_node
-from tenancy.spec.environment import Environment
+from tenancy.plan.common.pools import node_allocatable
+from tenancy.plan.queueing.quota_shares import part_of_node
+from tenancy.schema.environment import Environment
 
 FINE = 1_000_000
-"""A node has at least so many units: what CPU and memory take of it is rounded down to one."""
+"""Min units of a node: parts of it that CPU and memory take are rounded down to one unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class Measure:
     memory: int
     """MiB for tenants' pods."""
     gpus: int
-    """Whole GPUs; 0: a pool for work that needs none, and hours are a node's."""
+    """Whole GPUs; 0 for a pool without GPUs, whose hours are node-hours."""
     owner: str
-    """The tenant that the pool is for; empty: it is shared."""
+    """The tenant that owns the pool; empty for a shared pool."""
 
 
 def measure(environment: Environment, name: str) -> Measure:

@@ -20,8 +20,8 @@ from tenancy.chargeback.claims import named
 from tenancy.chargeback.periods import Period, written
 from tenancy.chargeback.rounding import rounded, shared
 from tenancy.chargeback.use import Spent, Use
-from tenancy.plan.labels import tier_labels
-from tenancy.plan.prices import MICRO
+from tenancy.plan.aws.prices import MICRO
+from tenancy.plan.common.labels import tier_labels
 from tenancy.rules.catalogue import Violation
 
 CENT = MICRO // 100
@@ -47,7 +47,7 @@ def dollars(cents: int) -> str:
 
 
 def totals(report: Report, period: int | None = None) -> dict[str, int]:
-    """What every tenant pays, named lines last; millionths of a dollar."""
+    """Total of every tenant in millionths of a dollar; payers that are not tenants come last."""
     found: dict[str, int] = defaultdict(int)
     for line in report.lines:
         if period is None or line.pot.period == period:
@@ -56,7 +56,7 @@ def totals(report: Report, period: int | None = None) -> dict[str, int]:
 
 
 def price_of(report: Report, line: Line) -> str:
-    """Dollars for a GPU-hour, or for a node-hour of a pool without GPUs; empty where nodes of several prices are in."""
+    """Dollars for a GPU-hour, or a node-hour of a pool without GPUs; empty if nodes have different prices."""
     hours = report.hours(line) if line.pot.pool and line.weight else 0
     return f"{line.micro / MICRO / hours:.6f}" if hours else ""
 
@@ -84,7 +84,7 @@ COLUMNS = (
 
 
 def rows(report: Report) -> list[tuple[str, ...]]:
-    """One for each line, as texts: what CSV and Parquet have."""
+    """One row for each line, as texts, for CSV and Parquet."""
     labels = tenant_labels(report)
     made = []
     for line in report.lines:
@@ -112,7 +112,7 @@ def rows(report: Report) -> list[tuple[str, ...]]:
 
 
 def tenant_labels(report: Report) -> dict[str, dict[str, str]]:
-    """The cost vocabulary of every tenant that the files know."""
+    """Cost labels of every tenant in the files."""
     return {tenant.tenant: tier_labels(report.environment, tenant, tenant.tier) for tenant in report.tenants}
 
 
@@ -191,7 +191,7 @@ def as_json(report: Report, uses: Sequence[Use], budgets: Sequence[Spent]) -> di
 
 
 # FOCUS 1.2: the FinOps Open Cost and Usage Specification. Costs are after discounts throughout: the list price is
-# given where one is known. What is ours alone has a name that begins with x_, as the specification asks for.
+# given where one is known. Columns outside of the specification have names that begin with x_, as it requires.
 
 FOCUS = (
     "BilledCost",
@@ -297,7 +297,7 @@ def _gpus(report: Report, line: Line) -> bool:
 
 
 def must_be_whole(periods: Sequence[Period]) -> None:
-    """An event of a part of a period would be another one than that of the whole, and both would be billed."""
+    """Refuse partial periods: their events would differ from those of the whole period, and both would be billed."""
     for period in periods:
         if not period.whole:
             given = f"--events for {written(period.start)} to {written(period.end)}, a part of {period.name}"
@@ -305,7 +305,7 @@ def must_be_whole(periods: Sequence[Period]) -> None:
 
 
 def workloads(report: Report) -> Iterator[tuple[dict[str, Any], int]]:
-    """Every workload with what it costs: what its tenant's lines of held and borrowed say, shared out by weight."""
+    """Cost of every workload: its tenant's lines of held and borrowed capacity, allocated by weight."""
     lines: dict[tuple[Pot, str, str], int] = defaultdict(int)
     for line in report.lines:
         if line.category in {Category.HELD, Category.BORROWED}:
@@ -323,7 +323,7 @@ def workloads(report: Report) -> Iterator[tuple[dict[str, Any], int]]:
 
 
 def events(report: Report) -> Iterator[str]:
-    """One line of JSON for each workload of a tenant, with an id that is the same whenever the period is asked for."""
+    """One line of JSON for each workload of a tenant, with an id that is the same in every run for the period."""
     for row, micro in workloads(report):
         if named(row["owner"]):
             continue

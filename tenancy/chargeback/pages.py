@@ -1,4 +1,4 @@
-"""The report for people: tables, the way from a total to its rows, and the mail to a tenant."""
+"""The report as text: tables, the explanation of a total, and the mail to a tenant."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from tenancy.catalog.text import in_markdown
 from tenancy.chargeback.allocate import HOUR, Category, Report
 from tenancy.chargeback.budgets import lacks, standings
 from tenancy.chargeback.outputs import CENT, cents, dollars, totals, workloads
 from tenancy.chargeback.periods import written
 from tenancy.chargeback.rounding import rounded
 from tenancy.chargeback.use import MARKS, Spent, Use
-from tenancy.plan.prices import MICRO
-from tenancy.spec.tenant import Tenant
+from tenancy.plan.aws.prices import MICRO
+from tenancy.schema.tenant import Tenant
 
 
 class Table(NamedTuple):
-    """A title, columns, rows and remarks below them."""
+    """A table with a title, columns, rows and remarks."""
 
     title: str
     header: Sequence[str]
@@ -28,11 +29,11 @@ class Table(NamedTuple):
 
 _COLUMNS = (Category.HELD, Category.BORROWED, Category.IDLE, Category.CREDIT, Category.OVERHEAD)
 BESIDE = "other"
-"""What is neither of the columns: volumes, traffic, objects, and the named lines' hours."""
+"""Title of the column for all other costs: volumes, traffic, objects, and hours without a tenant."""
 
 
 def tables(report: Report, uses: Sequence[Use], budgets: Sequence[Spent], only: str = "") -> list[Table]:
-    """Everything, or one tenant's."""
+    """Tables of all tenants, or of one."""
     made = []
     for number in range(len(report.periods)):
         made += [_tenants(report, number, only), *([] if only else [_bills(report, number)])]
@@ -64,12 +65,12 @@ def _tenants(report: Report, number: int, only: str) -> Table:
             split_up = _fit([split[name].get(column, 0) for column in used], shown[name])
             rows.append((name, *map(dollars, split_up), dollars(shown[name])))
     remarks = [] if only else [f"{len(whole)} lines add up to the bill of ${dollars(sum(shown.values()))}"]
-    title = f"Who pays what of {report.environment.environment}, {_name(report, number)}, dollars"
+    title = f"Costs of {report.environment.environment} by tenant, {_name(report, number)}, dollars"
     return Table(title, ("", *map(str, used), "total"), rows, remarks)
 
 
 def _fit(amounts: Sequence[int], whole: int) -> list[int]:
-    """Millionths as cents that add up to cents that are settled already."""
+    """Millionths as cents that add up to a given total of cents."""
     made = [amount // CENT for amount in amounts]
     order = sorted(range(len(amounts)), key=lambda i: -(amounts[i] % CENT))
     for i in order[: max(0, whole - sum(made))]:
@@ -96,8 +97,8 @@ def _bills(report: Report, number: int) -> Table:
             )
         )
     return Table(
-        f"What is billed, {_name(report, number)}",
-        ("pool", "bought", "a node-hour", "GPU-hours", "held %", "dollars"),
+        f"Costs by pool, {_name(report, number)}",
+        ("pool", "purchase", "a node-hour", "GPU-hours", "held %", "dollars"),
         rows,
     )
 
@@ -123,7 +124,7 @@ def _uses(report: Report, uses: Sequence[Use]) -> Table:
         for use in uses
     ]
     header = ("", "period", "held", "used", "idle", "measured %", "efficiency %", "use %", "idle $", "held, unused $")
-    remarks = ["efficiency: used of what was held; use: used of all that is paid for, idle hours too"]
+    remarks = ["efficiency: used hours of held hours; use: used hours of all paid hours, idle hours included"]
     return Table("Held and used, GPU-hours", header, rows, remarks)
 
 
@@ -142,7 +143,7 @@ def _budgets(report: Report, budgets: Sequence[Spent], *, summed: bool) -> Table
         for each in standings(report, budgets, summed=summed)
     ]
     lines = [f"{mark} %" for mark in sorted(MARKS)]
-    remarks = ["a day: when that part of the budget will be spent if the month goes on like that"]
+    remarks = ["a date: the forecast day on which that part of the budget is spent"]
     return Table("Budgets", ("", "month", "budget", "so far", "%", "forecast", "%", *lines), rows, remarks)
 
 
@@ -152,11 +153,11 @@ def alert(spent: Spent) -> str:
     return f"{spent.expected} % expected" if spent.expected else ""
 
 
-# From a total to its rows
+# Explanation of a total
 
 
 def explain(report: Report, tenant: str, most: int) -> list[Table]:
-    """What a tenant pays, line by line, how its idle came about, and the workloads behind it."""
+    """The lines of a tenant's total, the computation of its idle cost, and its workloads."""
     made = []
     for number, period in enumerate(report.periods):
         lines = [line for line in report.lines if line.pot.period == number and line.tenant == tenant]
@@ -178,7 +179,7 @@ def explain(report: Report, tenant: str, most: int) -> list[Table]:
                     f"{line.micro / MICRO:,.6f}",
                 )
             )
-        header = ("for", "pool", "bought", "flavor", "device-hours", "GPU-hours", "x dollars", "= dollars")
+        header = ("for", "pool", "purchase", "flavor", "device-hours", "GPU-hours", "x dollars", "= dollars")
         made.append(
             Table(
                 f"{tenant}, {period.name}: ${whole / MICRO:,.6f}, line by line",
@@ -207,12 +208,12 @@ def explain(report: Report, tenant: str, most: int) -> list[Table]:
         remarks = [f"{len(behind) - most} more workloads: ${rest / MICRO:,.6f}; --rows shows them"] if rest else []
         remarks.append(f"{len(behind)} workloads: ${sum(micro for _, micro in behind) / MICRO:,.6f}")
         header = ("namespace", "workload", "flavor", "pool", "first", "last", "device-hours", "GPU-hours", "dollars")
-        made.append(Table(f"{tenant}, {period.name}: the workloads behind held and borrowed", header, shown, remarks))
+        made.append(Table(f"{tenant}, {period.name}: workloads of held and borrowed", header, shown, remarks))
     return made
 
 
 def _why(report: Report, tenant: str, number: int) -> list[str]:
-    """How the idle lines came about."""
+    """The computation of the idle lines."""
     remarks = []
     for pot, idle in sorted(report.idle.items()):
         mine = sum(
@@ -226,11 +227,11 @@ def _why(report: Report, tenant: str, number: int) -> list[str]:
             report.gpu_hours(pot.pool, n) for n in (idle.whole, idle.held, idle.idle, idle.credited)
         )
         owner = report.measures[pot.pool].owner
-        credited = f" and {back:,.2f} of what was borrowed, credited to the lenders," if back else ""
+        credited = f" and {back:,.2f} borrowed ones, credited to the lenders," if back else ""
         share = (
-            "all of it: the pool is its own"
+            "all of it: the tenant owns the pool"
             if owner == tenant
-            else f"{100 * mine / (idle.idle + idle.credited):.4f} %: its part of what is promised there"
+            else f"{100 * mine / (idle.idle + idle.credited):.4f} %: its part of the guarantees there"
         )
         remarks.append(
             f"idle of {pot.pool}, {pot.purchase}: of {whole:,.2f} GPU-hours {held:,.2f} were held; {free:,.2f} idle"
@@ -243,7 +244,7 @@ def _why(report: Report, tenant: str, number: int) -> list[str]:
 
 
 def mail(report: Report, tenant: Tenant, uses: Sequence[Use], budgets: Sequence[Spent], form: str) -> str:
-    """What a tenant's owner gets, in Markdown or HTML."""
+    """The mail to a tenant's owner, in Markdown or HTML."""
     name = tenant.tenant
     parts = [*tables(report, uses, budgets, only=name), *explain(report, name, 5)]
     periods = ", ".join(period.name for period in report.periods)
@@ -260,14 +261,14 @@ def mail(report: Report, tenant: Tenant, uses: Sequence[Use], budgets: Sequence[
         text = [f"# {_plain(title)}", "", _plain(lead)]
         for part in parts:
             text += ["", *_markdown(part)]
-        text += ["", "## What the numbers lack", "", *(f"- {_plain(lack)}" for lack in missing)] if missing else []
+        text += ["", "## Missing data", "", *(f"- {_plain(lack)}" for lack in missing)] if missing else []
         return "\n".join(text) + "\n"
     body = [f"<h1>{html.escape(title)}</h1>", f"<p>{html.escape(lead)}</p>"]
     for part in parts:
         body += _html(part)
     if missing:
         body += [
-            "<h2>What the numbers lack</h2>",
+            "<h2>Missing data</h2>",
             "<ul>",
             *(f"<li>{html.escape(lack)}</li>" for lack in missing),
             "</ul>",
@@ -296,8 +297,8 @@ th:first-child, td:first-child {{ text-align: left; }}
 
 
 def _plain(text: Any) -> str:
-    """A text of others in Markdown: nothing in it is markup."""
-    return "".join(f"\\{c}" if c in "\\`*_{}[]<>()#+!|~&" else " " if c in "\r\n" else c for c in str(text))
+    """A text as Markdown, escaped, because users wrote it. Only its owner reads the mail, and copies its addresses."""
+    return in_markdown(str(text), kept="@")
 
 
 def _markdown(table: Table) -> list[str]:

@@ -1,4 +1,4 @@
-"""Where months, weeks and days begin, in whatever time zone the books are kept."""
+"""Boundaries of months, weeks and days in a given time zone."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from tenancy.rules.catalogue import Violation
 
 LAST = int(dt.datetime(9999, 1, 1, tzinfo=dt.UTC).timestamp())
-"""Times are from 1970 on and before this: calendars end with the year 9999, and a period ends after it begins."""
+"""Exclusive end of times, which start in 1970: calendars end with the year 9999, and a period ends after it begins."""
 
 
 LONGEST = 10 * 366 * 24 * 3600
-"""Seconds of a range: in more, what is held has no room in 64 bits."""
+"""Max seconds of a range; in a longer one, held capacity does not fit into 64 bits."""
 
 
 class By(StrEnum):
     MONTH = "month"
     WEEK = "week"  # from Monday
     DAY = "day"
-    RANGE = "range"  # not cut
+    RANGE = "range"  # one period
 
 
 class Period(NamedTuple):
@@ -46,7 +46,7 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def moment(text: str, zone: ZoneInfo) -> int:
-    """A day, which begins at its midnight in the zone, or a time; without an offset it is the zone's."""
+    """Parse a date, which means its midnight in the zone, or a time, which is in the zone if it has no offset."""
     try:
         found = dt.datetime.fromisoformat(text)
     except ValueError:
@@ -56,18 +56,18 @@ def moment(text: str, zone: ZoneInfo) -> int:
     except (OverflowError, ValueError):
         at = -1
     if not 0 <= at < LAST:
-        raise Violation("bill-09", f"time {text!r}", "write a day from 1970 on and before 9999")
+        raise Violation("bill-09", f"time {text!r}", "write a date from 1970 to 9998")
     return at
 
 
 def periods(start: int, end: int, by: By, zone: ZoneInfo) -> list[Period]:
-    """The range, cut at the borders of calendar periods. A day with a change of clocks has 23 or 25 hours."""
+    """Split the range at the boundaries of calendar periods. A day with a change of clocks has 23 or 25 hours."""
     if start >= end:
         given = f"a range from {written(start, zone)} to {written(end, zone)}"
-        raise Violation("bill-09", given, "let it end after it begins; the end is excluded")
+        raise Violation("bill-09", given, "write an end after the start; the end is exclusive")
     if end - start > LONGEST:
         given = f"a range from {written(start, zone)} to {written(end, zone)}"
-        raise Violation("bill-09", given, "ask for ten years at most")
+        raise Violation("bill-09", given, "write a range of at most ten years")
     if by is By.RANGE:
         return [Period(f"{written(start, zone)}/{written(end, zone)}", start, end, True, end - start)]
     found, day = [], _first(dt.datetime.fromtimestamp(start, zone).date(), by)
@@ -117,7 +117,7 @@ def _name(day: dt.date, by: By) -> str:
 
 
 class Window(NamedTuple):
-    """A stretch of a period in which guarantees stay the same and data is there, or is not."""
+    """Part of a period with constant guarantees, and entirely with or without data."""
 
     start: int
     end: int
@@ -126,7 +126,7 @@ class Window(NamedTuple):
 
 
 def windows(found: list[Period], borders: Iterable[int], gaps: Iterable[tuple[int, int]]) -> list[Window]:
-    """The periods, cut where something changes that holds for all nodes."""
+    """The periods, split where guarantees or the presence of data change."""
     start, end = found[0].start, found[-1].end
     missing = union(gaps)
     marks = {period.start for period in found} | {end}
@@ -141,7 +141,7 @@ def windows(found: list[Period], borders: Iterable[int], gaps: Iterable[tuple[in
 
 
 def union(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Stretches of time without overlaps, in order."""
+    """Time intervals, merged where they overlap, in order."""
     found: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if found and start <= found[-1][1]:

@@ -1,7 +1,7 @@
-"""Reading from Prometheus what was held: kube-state-metrics, DCGM and Kueue.
+"""Read held capacity and use from Prometheus: metrics of kube-state-metrics, DCGM and Kueue.
 
 Metrics: kube-state-metrics v2 `docs/metrics` (labels need `--metric-labels-allowlist`), dcgm-exporter with pod labels,
-Kueue v0.19.2 `pkg/metrics/metrics.go`. What stays the same from sample to sample becomes one stretch of time.
+Kueue v0.19.2 `pkg/metrics/metrics.go`. Equal samples in sequence become one time interval.
 """
 
 from __future__ import annotations
@@ -24,25 +24,28 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.exporters import QUEUE_NAME
 from tenancy.catalog.exporters import label_name as label
 from tenancy.catalog.exporters import metric_name as resource
-from tenancy.plan.queues import ANY_POOL, pool_of, queue_resource
+from tenancy.plan.queueing.queue_names import ANY_POOL, pool_of, queue_resource
+from tenancy.redirects import Redirected, SameOrigin
 from tenancy.rules.catalogue import Violation
-from tenancy.spec.environment import Environment
+from tenancy.schema.costs import Kind
+from tenancy.schema.environment import Environment
 
 PAGE = 6 * 3600
-"""Seconds of one question: what Prometheus answers at once stays small."""
+"""Seconds of one query, so that an answer of Prometheus stays small."""
 TRIES = 4
 TIMEOUT = 120
+_OPENER = urllib.request.build_opener(SameOrigin())
 
 Series = Mapping[str, str]
 Rows = list[dict[str, Any]]
 
 
 class Unreachable(Exception):
-    """Prometheus cannot be asked, or does not answer whole."""
+    """Prometheus cannot be reached, or its answer is incomplete."""
 
 
 class Prometheus:
-    """Its HTTP API. `pause` waits between tries, seconds."""
+    """Client of Prometheus' HTTP API. `pause` is the wait between tries, in seconds."""
 
     def __init__(self, url: str, token: str = "", pause: Callable[[float], None] = time.sleep) -> None:
         if not _is_address(url):
@@ -50,7 +53,7 @@ class Prometheus:
         self.url, self.token, self.pause = url.rstrip("/"), token, pause
 
     def range(self, query: str, start: int, end: int, step: int) -> Iterator[tuple[Series, list[tuple[int, float]]]]:
-        """Series with their samples, page by page; both ends are included."""
+        """Series with their samples, page by page; start and end are inclusive."""
         page = max(PAGE // step, 1) * step
         for begin in range(start, end + 1, page):
             last = min(begin + page - step, end)
@@ -64,8 +67,11 @@ class Prometheus:
         request = urllib.request.Request(f"{self.url}/api/v1/{what}", body, headers)
         for attempt in range(1, TRIES + 1):
             try:
-                with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+                with _OPENER.open(request, timeout=TIMEOUT) as answer:
                     found = json.load(answer)
+            except Redirected as error:
+                change = "give --prometheus the address that answers without a redirect"
+                raise Unreachable(f"{error}; rule: a token is sent only to its own origin; change: {change}") from None
             except urllib.error.HTTPError as error:
                 said = _said(error)
                 if error.code not in {429, 502, 503, 504} or attempt == TRIES:
@@ -77,8 +83,8 @@ class Prometheus:
                 if found.get("status") != "success":
                     raise Unreachable(f"{self.url} answers: {found.get('error')}")
                 if found.get("warnings"):
-                    # A part of the answer would look like less that was held.
-                    raise Unreachable(f"{self.url} answers in part: {found['warnings'][0]}")
+                    # A partial answer would look like less held capacity.
+                    raise Unreachable(f"{self.url} sent a partial answer: {found['warnings'][0]}")
                 return found["data"]
             self.pause(0.5 * 2**attempt)
         raise AssertionError("every try ends above")
@@ -110,7 +116,7 @@ _BUSY = (
     '(DCGM_FI_PROF_GR_ENGINE_ACTIVE{pod!=""} or DCGM_FI_DEV_GPU_UTIL{pod!="", GPU_I_PROFILE=""} / 100)'
 )
 _QUEUE_OF = "max by (cluster_queue, flavor, resource)"
-# Exporters run twice, and Kueue's followers tell what its leader tells: the largest of each first, then the sum.
+# Exporters have two replicas, and Kueue's followers export the leader's values: first the max of each, then the sum.
 QUERIES = {
     "nodes": f"max by (node, {_POOL}, {_TYPE}, {_CAPACITY}, {_EKS_CAPACITY}) (kube_node_labels)",
     "namespaces": f'max by (namespace, {_TENANT}) (kube_namespace_labels{{{_TENANT}!=""}})',
@@ -122,6 +128,10 @@ QUERIES = {
     "guarantees": f"{_QUEUE_OF} (kueue_cluster_queue_nominal_quota)",
     "lends": f"{_QUEUE_OF} (kueue_cluster_queue_lending_limit)",
     "used": f"avg by (exported_namespace, namespace, modelName, GPU_I_PROFILE) ({_BUSY})",
+    # Volumes of a provisioner have this name; those that the platform created are not the tenant's.
+    "claims": "sum by (namespace) (max by (namespace, persistentvolumeclaim) "
+    "(kube_persistentvolumeclaim_resource_requests_storage_bytes) "
+    'and on (namespace, persistentvolumeclaim) kube_persistentvolumeclaim_info{volumename=~"pvc-.+"})',
     "devices": f"count by (exported_namespace, namespace, modelName, GPU_I_PROFILE) ({_BUSY})",
 }
 
@@ -131,7 +141,7 @@ def ask(source: Prometheus, environment: Environment, start: int, end: int, step
     if environment.devices_by_claim:
         given = "--prometheus with cluster.devices: dra"
         raise Violation("bill-10", given, "use --holdings: kube-state-metrics has no devices of claims")
-    first = start // step * step  # a range may begin between two scrapes: the one before it says what was held there
+    first = start // step * step  # a range may begin between two scrapes; the one before it is needed
     last = end - 1
 
     def told(name: str) -> Iterator[tuple[Series, int, int, float]]:
@@ -150,8 +160,8 @@ def ask(source: Prometheus, environment: Environment, start: int, end: int, step
         for at, _ in samples
     ]
     if not nodes:
-        given = f"{source.url} without kube_node_labels that has {_POOL}, in the whole range"
-        raise Violation("bill-10", given, "allow the labels of nodes in kube-state-metrics, or look at the range")
+        given = f"{source.url} without kube_node_labels with {_POOL} in the whole range"
+        raise Violation("bill-10", given, "allow the labels of nodes in kube-state-metrics, or check the range")
     pool_of = {str(row["node"]): str(row["pool"]) for row in nodes}
     named = _named(source, first, last)
     frames: dict[str, Rows] = {
@@ -163,8 +173,21 @@ def ask(source: Prometheus, environment: Environment, start: int, end: int, step
         ],
         "guarantees": list(_promised(told("guarantees"), told("lends"), environment)),
         "used": list(_used(source, environment, first, last, step)),
+        "lines": [
+            {
+                "kind": Kind.STORAGE,
+                "id": "volumes",
+                "namespace": of["namespace"],
+                "quantity": value / 2**30,
+                "start": since,
+                "end": until,
+            }
+            for of, since, until, value in told("claims")
+        ]
+        if Kind.STORAGE in environment.costs.rates
+        else [],
     }
-    if not frames["holdings"]:  # a month in which nobody held anything is a table of no rows
+    if not frames["holdings"]:  # a month without held capacity is a table without rows
         columns = {"namespace": "", "workload": "", "node": "", "flavor": "", "count": 0, "start": start, "end": start}
         return {name: pl.DataFrame(rows) for name, rows in frames.items() if rows} | {
             "holdings": pl.DataFrame([columns]).clear()
@@ -175,7 +198,7 @@ def ask(source: Prometheus, environment: Environment, start: int, end: int, step
 def _runs(
     found: Iterator[tuple[Series, list[tuple[int, float]]]], step: int
 ) -> Iterator[tuple[Series, int, int, float]]:
-    """Samples of one value, one step after the other, as one stretch."""
+    """Consecutive samples with the same value as one interval."""
     for of, samples in found:
         begin = before = 0
         value: float | None = None
@@ -192,9 +215,9 @@ def _runs(
 
 
 def _named(source: Prometheus, first: int, last: int) -> dict[tuple[str, str], dict[str, str]]:
-    """What is known of each pod: its tenant, its queue, and whom it belongs to."""
+    """Tenant, queue and owner of each pod."""
     made: dict[tuple[str, str], dict[str, str]] = {}
-    until = last + PAGE  # each question looks back over one page
+    until = last + PAGE  # each query looks back over one page
     for of, _ in source.range(QUERIES["labels"], first, until, PAGE):
         more = {"tenant": of.get(_TENANT, ""), "queue": of.get(_QUEUE, "")}
         made.setdefault((of["namespace"], of["pod"]), {}).update(more)
@@ -209,8 +232,8 @@ def _held(
     pool_of: Mapping[str, str],
     named: Mapping[tuple[str, str], Mapping[str, str]],
 ) -> Iterator[dict[str, Any]]:
-    """A row for each resource of a pod: devices as flavors of the node's pool, with the pod's CPU and memory beside the
-    first of them."""
+    """A row for each resource of a pod: devices as flavors of the node's pool; the first row also has the pod's CPU and
+    memory."""
     by_pod: dict[tuple[str, str, str], list[tuple[str, int, int, float]]] = {}
     for of, since, until, value in told:
         by_pod.setdefault((of["namespace"], of["pod"], of["node"]), []).append((of["resource"], since, until, value))
@@ -230,7 +253,7 @@ def _held(
             "cpu": max((value for name, _, _, value in of if name == "cpu"), default=0.0),
             "memory": int(max((value for name, _, _, value in of if name == "memory"), default=0)),
         }
-        # CPU and memory go with the devices: on its own row each would count once more.
+        # CPU and memory are on the row of the devices; on a row of their own they would count twice.
         rows = devices or [row for row in of if row[0] == ("cpu" if beside["cpu"] else "memory")]
         first = rows[0][0] if rows else ""
         for name, since, until, value in rows:
@@ -247,7 +270,7 @@ def _held(
 
 
 def _flavors(environment: Environment, pool: str) -> dict[str, str]:
-    """Flavors of a pool by what kube-state-metrics calls their resources."""
+    """Flavors of a pool by the names of their resources in kube-state-metrics."""
     if pool not in environment.pools:
         return {}
     return {resource(environment.resource_of(flavor)): flavor for flavor in environment.flavors_of(pool)}
@@ -258,7 +281,7 @@ def _promised(
     lends: Iterator[tuple[Series, int, int, float]],
     environment: Environment,
 ) -> Iterator[dict[str, Any]]:
-    """Guarantees as Kueue had them; what is lent at most stands beside what it is of, where both were the same long."""
+    """Guarantees as configured in Kueue, with the lending limit in the same row for the time that both are constant."""
     limits = {(tuple(sorted(of.items())), since, until): value for of, since, until, value in lends}
     for of, since, until, value in told:
         pool = pool_of(of["flavor"])
@@ -280,7 +303,7 @@ def _promised(
 
 
 def _used(source: Prometheus, environment: Environment, first: int, last: int, step: int) -> Iterator[dict[str, Any]]:
-    """Use of each namespace's devices of a kind; how many they are stands in a second answer."""
+    """Use of each namespace's devices of a kind; their number comes from a second query."""
     kinds = {
         (boards.PRODUCTS.get(flavor.gpu, ""), flavor.mig or ""): name for name, flavor in environment.flavors.items()
     }

@@ -1,4 +1,4 @@
-"""From tables to a report: the one way in."""
+"""Entry point: makes a report from tables."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tenancy.chargeback.bill import Bill
 from tenancy.chargeback.claims import claims, known
 from tenancy.chargeback.periods import Period
 from tenancy.chargeback.tables import Tables
-from tenancy.spec.environment import Environment
-from tenancy.spec.tenant import Tenant
+from tenancy.schema.environment import Environment
+from tenancy.schema.tenant import Tenant
 
 
 def make_report(
@@ -23,28 +23,29 @@ def make_report(
     periods: Sequence[Period],
     bill: Bill | None = None,
 ) -> Report:
-    """Who pays what. With AWS's bill that is what is shared out, and nothing beside it."""
+    """Allocate the costs. With AWS's bill, the costs of the bill are allocated, and no others."""
     report = allocate(environment, tenants, tables, periods, bill.pots if bill else None)
     payers = known(tenants, tables.holdings, tables.namespaces, tables.guarantees)
+    whole = (periods[0].start, periods[-1].end)
+    beside = bill is not None or tables.lines is not None
+    claimed = claims(environment, tenants, tables.holdings, tables.namespaces, whole) if beside else {}
     if bill:
-        add_billed(report, bill.beside, payers)
+        add_billed(report, bill.beside, claimed, payers)
         report.findings += bill.findings
         report.notes += bill.notes
         if tables.lines is not None:
-            report.notes.append("the table of lines is not read: with a bill, what is beside nodes is on the bill")
+            report.notes.append("the table of lines is not read, because with --bill all costs come from the bill")
     else:
         add_shared(report)
         _published(report)
     if tables.lines is not None and not bill:
-        whole = (periods[0].start, periods[-1].end)
-        claimed = claims(environment, tenants, tables.holdings, tables.namespaces, whole)
         add_lines(report, tables.lines, claimed, payers)
     share_overhead(report)
     return settle(report)
 
 
 def _published(report: Report) -> None:
-    """Say where a price comes from that nobody wrote."""
+    """Note the source of prices that the environment does not have."""
     environment = report.environment
     pools = {
         pot.pool

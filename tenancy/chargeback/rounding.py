@@ -1,4 +1,4 @@
-"""Sharing out whole numbers so that nothing is lost."""
+"""Division of whole numbers by weights without a remainder."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from fractions import Fraction
 
 
 def shared(total: int, weights: Sequence[int]) -> list[int]:
-    """`total` by weights, in whole numbers that add up to it; what is left over goes to the largest remainders, and
-    among equal ones to the first. Weights may be negative, their sum not: a credit is a negative weight."""
+    """Divide `total` by weights into whole numbers that add up to it; the rest goes to the largest remainders, and
+    among equal ones to the first. A weight may be negative (a credit), the sum may not."""
     whole = sum(weights)
     if whole <= 0:
         if total:
-            raise ValueError(f"{total} cannot be shared by weights that add up to {whole}")
+            raise ValueError(f"{total} cannot be divided by weights that add up to {whole}")
         return [0] * len(weights)
     divided = [divmod(total * weight, whole) for weight in weights]
     parts = [part for part, _ in divided]
@@ -29,8 +29,8 @@ def rounded(numerator: int, denominator: int) -> int:
 
 
 def nearest(amounts: Sequence[Fraction]) -> list[int]:
-    """Whole numbers for them that add up to their sum, which is rounded once; what is left over goes to the largest
-    remainders, and among equal ones to the first."""
+    """Round numbers so that they add up to their sum, which is rounded once; the rest goes to the largest remainders,
+    and among equal ones to the first."""
     parts = [math.floor(amount) for amount in amounts]
     whole = sum(amounts, Fraction())
     first = sorted(range(len(amounts)), key=lambda i: parts[i] - amounts[i])

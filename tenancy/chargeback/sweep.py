@@ -1,4 +1,4 @@
-"""What was held of each node at each second, and what of it is borrowed."""
+"""Held capacity of each node at each second, and the borrowed part of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tenancy.chargeback.rounding import shared
 
 
 def cut(rows: pl.DataFrame, windows: Sequence[Window]) -> pl.DataFrame:
-    """The rows, cut at the windows' borders, each part with the number of its window."""
+    """The rows, split at the boundaries of windows; each part has the number of its window."""
     if not rows.height:
         return rows.with_columns(window=pl.lit(0, pl.Int64))
     starts = pl.Series([window.start for window in windows])
@@ -31,7 +31,7 @@ def cut(rows: pl.DataFrame, windows: Sequence[Window]) -> pl.DataFrame:
 
 
 def levels(rows: pl.DataFrame, keys: Sequence[str], **what: str) -> pl.DataFrame:
-    """Stretches in which the sums of some columns stay the same, by keys: `start`, `end` and the sums by name."""
+    """Intervals with constant sums of some columns, by keys: `start`, `end` and the sums by name."""
     summed = {name: pl.col(column).sum() for name, column in what.items()}
     up = rows.lazy().select(*keys, *set(what.values()), at="start")
     down = rows.lazy().select(*keys, *(-pl.col(column) for column in set(what.values())), at="end")
@@ -48,8 +48,8 @@ def levels(rows: pl.DataFrame, keys: Sequence[str], **what: str) -> pl.DataFrame
 
 
 def once(rows: pl.DataFrame, keys: Sequence[str]) -> tuple[pl.DataFrame, int]:
-    """Rows of one key do not overlap: what was told twice counts once, for the row that begins first. And how many
-    seconds were told twice."""
+    """Remove overlaps between rows of one key: time in two rows counts once, for the row that begins first. Also
+    returns the number of duplicate seconds."""
     before = pl.col("end").cum_max().shift().over(keys)
     made = (
         rows.sort(*keys, "start", "end", descending=[False] * len(keys) + [False, True])
@@ -63,11 +63,11 @@ def once(rows: pl.DataFrame, keys: Sequence[str]) -> tuple[pl.DataFrame, int]:
 def weigh(
     rows: pl.DataFrame, keys: Sequence[str], capacity: str = "capacity"
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Every row with its `weight`: unit-seconds of its node. Where all rows together would be more than the node, they
-    share it as they hold it.
+    """Every row with its `weight`: unit-seconds of its node. If all rows together are more than the node, it is
+    divided in proportion.
 
-    `keys` tell nodes and their prices apart. Also what of each one's rest is by an unknown device (`unknown`,
-    unit-seconds), and where devices were held that the node does not have (`start`, `end`, `devices`, `most`).
+    `keys` identify nodes and their prices. Also returns the rest of each node with unknown devices (`unknown`,
+    unit-seconds), and intervals in which more devices were held than the node has (`start`, `end`, `devices`, `most`).
     """
     keys = [*keys, capacity]
     found = levels(rows, keys, held="units", strange="strange", devices="device_units")
@@ -123,7 +123,7 @@ def weigh(
 
 
 def above(rows: pl.DataFrame, guaranteed: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """By keys, how many device-seconds were held, and how many of them above the guarantee."""
+    """Device-seconds held by keys, and the part of them above the guarantee."""
     found = (
         levels(rows, keys, held="count")
         .join(guaranteed, on=list(keys), how="left")
@@ -138,16 +138,16 @@ def above(rows: pl.DataFrame, guaranteed: pl.DataFrame, keys: Sequence[str]) -> 
 def lent(
     events: Sequence[tuple[int, str, int]], guaranteed: Mapping[str, tuple[int, int]], start: int, end: int
 ) -> tuple[dict[str, int], int]:
-    """Device-seconds that each tenant lent, scaled so that only their proportions count, and how many were lent.
+    """Device-seconds lent by each tenant, scaled so that only their proportions count, and the total lent.
 
-    At every second what all hold above their guarantees is lent by those who leave theirs idle, as they leave it, and
-    no more than they leave. `events` are (time, tenant, change of what it holds); `guaranteed` is how many, and how
-    many of them are lent at most.
+    At every second, capacity held above guarantees is lent by the tenants with idle guarantees, in proportion to their
+    idle amounts and no more than these. `events` are (time, tenant, change of held devices); `guaranteed` has the
+    guarantee and the lending limit.
     """
     held: dict[str, int] = defaultdict(int)
     spare = {name: min(count, most) for name, (count, most) in guaranteed.items()}
     whole = sum(spare.values())
-    rate = debt = total = 0  # what one spare device has earned since the start; what is held above guarantees
+    rate = debt = total = 0  # credit of one spare device since the start; devices held above guarantees
     earned: dict[str, int] = defaultdict(int)
     since: dict[str, int] = defaultdict(int)
     last = start

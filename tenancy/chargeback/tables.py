@@ -1,7 +1,7 @@
-"""Reading what was seen: a folder of tables, each as Parquet, Arrow, CSV or JSON lines, whoever wrote them.
+"""Read observed usage: a folder of tables, each as Parquet, Arrow, CSV or JSON lines, from any source.
 
-A table says of stretches of time (`start`, `end`) or of moments (`time`, one row for each series and scrape); moments
-become stretches here. Times are whole seconds since 1970; fractions of a second are cut off.
+A table has intervals (`start`, `end`) or samples (`time`, one row for each series and scrape); samples are converted to
+intervals. Times are whole seconds since 1970; fractions of a second are cut off.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class Column(NamedTuple):
     kind: str
     """text, count, milli (thousandths), micro (millionths) or time."""
     fallback: Any = None
-    """What an absent value means; None: it must be there."""
+    """Value of an empty cell; None: required."""
     most: int = 10**9
-    """In the column's own unit; more, times seconds and parts of nodes, has no room in 64 bits."""
+    """Max value in the column's unit; a product of more with seconds and parts of nodes does not fit into 64 bits."""
 
 
 _TEXT, _MAYBE = Column("text"), Column("text", "")
 NOT_SAID = -(2**62)
 DEVICES, CORES, BYTES = 10**4, 10**5, 2**50
-"""More than any pod holds."""
+"""Max devices of a pod, more than any pod has."""
 TABLES: Mapping[str, Mapping[str, Column]] = {
     "nodes": {
         "node": _TEXT,
@@ -81,14 +81,14 @@ TABLES: Mapping[str, Mapping[str, Column]] = {
     },
 }
 """Columns by table. `cpu` is in cores, `memory` in bytes, `value` from 0 to 1, `price` in dollars for an hour of the
-node, `quantity` in the unit of the line's kind; a flavor may be absent where a pod holds CPU and memory alone."""
+node, `quantity` in the unit of the line's kind; the flavor is empty for a pod without devices."""
 
 _PER_UNIT = {"milli": 1_000, "micro": 1_000_000}
 
 
 @dataclass(slots=True)
 class Tables:
-    """Stretches of time of every table. Absent tables are None: nobody looked."""
+    """Intervals of every table. A table that does not exist is None: it was not recorded."""
 
     nodes: pl.DataFrame
     holdings: pl.DataFrame
@@ -100,7 +100,7 @@ class Tables:
 
 
 def read(folder: Path, start: int, end: int) -> Tables:
-    """The tables of a folder, as far as they lie in the range."""
+    """The tables of a folder, limited to the range."""
     if not folder.is_dir():
         raise Violation("bill-07", f"--holdings {folder}, which is no folder", "name the folder of the tables")
     found = {name: paths for name in TABLES if (paths := _paths(folder, name))}
@@ -112,7 +112,7 @@ def read(folder: Path, start: int, end: int) -> Tables:
 
 
 def tables(given: Mapping[str, Iterable[tuple[str, pl.LazyFrame]]], start: int, end: int) -> Tables:
-    """Tables by name, each in parts that carry the name of where they come from."""
+    """Tables by name, each in parts with the names of their sources."""
     moments: dict[str, pl.DataFrame] = {}
     spans: dict[str, pl.DataFrame] = {}
     for name, parts in given.items():
@@ -122,7 +122,7 @@ def tables(given: Mapping[str, Iterable[tuple[str, pl.LazyFrame]]], start: int, 
                 frame = _typed(name, source, part, columns)
             except pl.exceptions.PolarsError as error:
                 said = str(error).splitlines()[0]
-                raise Violation("bill-07", f"{source}: {said}", "look at its rows: not all are alike") from None
+                raise Violation("bill-07", f"{source}: {said}", "check its rows: they have different types") from None
             kind = moments if "time" in columns else spans
             kind[name] = pl.concat([kind[name], frame]) if name in kind else frame
     gaps = [(row[0], row[1]) for row in spans["gaps"].iter_rows()] if "gaps" in spans else []
@@ -160,7 +160,7 @@ def _scan(path: Path) -> pl.LazyFrame:
             case ".arrow":
                 frame = pl.scan_ipc(path)
             case ".csv":
-                # Everything as text: a column that begins with numbers may go on with something else.
+                # All columns as text: a column that begins with numbers may have other values further down.
                 frame = pl.scan_csv(path, infer_schema=False)
             case _:
                 frame = pl.scan_ndjson(path, infer_schema_length=None)
@@ -175,7 +175,7 @@ def _scan(path: Path) -> pl.LazyFrame:
 
 
 def _typed(name: str, source: str, frame: pl.LazyFrame, given: list[str]) -> pl.DataFrame:
-    """The columns of a table in their types; a value that has none of them is refused with its row."""
+    """Convert the columns of a table to their types; a value of another type is refused with its row."""
     wanted = TABLES[name]
     times = ("time",) if "time" in given else ("start", "end")
     for column, of in wanted.items():
@@ -194,13 +194,13 @@ def _typed(name: str, source: str, frame: pl.LazyFrame, given: list[str]) -> pl.
     chosen += [
         _value(column, Column("time"), schema[column])
         if column in given
-        else pl.lit(None, dtype=pl.Int64).alias(column)  # still there when the data ends
+        else pl.lit(None, dtype=pl.Int64).alias(column)  # present until the data ends
         for column in times
     ]
     kinds = {column: pl.String if of.kind == "text" else pl.Int64 for column, of in wanted.items()}
     kinds |= dict.fromkeys(times, pl.Int64)
     made = frame.select(column.cast(kind) for column, kind in zip(chosen, kinds.values(), strict=True))
-    # Few names in many rows: a number each instead of a text each.
+    # Few names in many rows: stored as numbers instead of texts.
     texts = [column for column, of in wanted.items() if of.kind == "text"]
     found = made.with_columns(pl.col(texts).cast(pl.Categorical)).collect(engine="streaming")
     _judge(source, frame, found, wanted, times)
@@ -216,11 +216,11 @@ def _value(name: str, of: Column, given: pl.DataType) -> pl.Expr:
     else:
         whole = of.kind == "count" and given.is_integer()
         number = column if whole else column.cast(pl.Float64, strict=False)
-        # A part of a device is nothing that a pod can hold: it is refused, not cut off.
+        # A pod cannot hold a fraction of a device: it is refused, not truncated.
         made = (number * _PER_UNIT[of.kind]).round() if of.kind in _PER_UNIT else pl.when(number % 1 == 0).then(number)
         made = made.cast(pl.Int64, strict=False)
     if of.fallback is not None:
-        # What is absent has a meaning; what is there and cannot be read has none.
+        # An empty value has a meaning; an unreadable one has none.
         absent = column.is_null() | (column == "") if given == pl.String else column.is_null()
         made = pl.when(absent).then(pl.lit(of.fallback)).otherwise(made)
     return made.alias(name)
@@ -268,7 +268,7 @@ def _judge(
         pl.when(bad).then(pl.int_range(pl.len())).min().alias(str(i)) for i, (_, bad) in enumerate(tests)
     )
     hits = [(row, tests[i][0]) for i, row in enumerate(rows.row(0)) if row is not None] if found.height else []
-    # A time that is written and cannot be read is not one that is absent.
+    # An unreadable time is not an empty one.
     for column in nullable & set(times) & set(raw.collect_schema().names()):
         here, there = found[column].is_null(), raw.select(pl.col(column).cast(pl.String)).collect().to_series()
         lost = (here & there.is_not_null() & (there != "")).arg_true()
@@ -294,15 +294,15 @@ def _like(column: str, of: Column) -> str:
 
 
 def _least(column: str, of: Column) -> int:
-    """A credit is below zero; nothing else is."""
+    """Min value of a column: only credits may be negative."""
     return -of.most if column == "dollars" else 0
 
 
-# From moments to stretches
+# From samples to intervals
 
 
 def _scrapes(moments: Mapping[str, pl.DataFrame]) -> pl.Series:
-    """Every moment at which anything but use was seen."""
+    """Every time with a sample of any table except use."""
     seen = [frame.select(pl.col("time").unique()) for name, frame in moments.items() if name != "used"]
     if not seen:
         seen = [frame.select(pl.col("time").unique()) for frame in moments.values()]
@@ -310,14 +310,14 @@ def _scrapes(moments: Mapping[str, pl.DataFrame]) -> pl.Series:
 
 
 def _step(scrapes: pl.Series) -> int:
-    """Seconds between two scrapes: what is most frequent."""
+    """Seconds between two scrapes: the most frequent value."""
     if len(scrapes) < 2:
         return 0
     return min(scrapes.diff().drop_nulls().mode().to_list())
 
 
 def _holes(scrapes: pl.Series, step: int, start: int, end: int) -> list[tuple[int, int]]:
-    """Where nothing was seen for more than one and a half steps, the ends of the range among them."""
+    """Intervals without data of more than one and a half steps, also at the ends of the range."""
     inside = scrapes.filter((scrapes >= start - step) & (scrapes < end)).to_list()
     if not inside:
         return [(start, end)]
@@ -326,15 +326,15 @@ def _holes(scrapes: pl.Series, step: int, start: int, end: int) -> list[tuple[in
 
 
 def _stretches(frame: pl.DataFrame, scrapes: pl.Series, step: int) -> pl.DataFrame:
-    """Rows of one series at one scrape after the other are one stretch, however long nothing at all was seen between
-    the two; after its last one it goes on until the next scrape."""
+    """Join rows of one series at consecutive scrapes into one interval, however long the time without any scrape
+    between them; after its last row the interval lasts until the next scrape."""
     keys = [column for column in frame.columns if column != "time"]
     index = pl.lit(scrapes).search_sorted(pl.col("time")).cast(pl.Int32)
     following = scrapes.shift(-1).fill_null(scrapes[-1] + step) if len(scrapes) else scrapes
     until = pl.min_horizontal(following, scrapes + step * 3 // 2) if step else following
     ends = pl.select(until).to_series()
-    # A number of 64 bits for each series, and what it stands for once: to sort all columns takes minutes and gigabytes.
-    # Two of a million series have the same with a probability of 3 in 100 million.
+    # A 64-bit hash for each series, with its columns stored once: sorting all columns would take minutes and gigabytes.
+    # The probability of a collision among a million series is 3 in 100 million.
     numbered = frame.select(pl.struct(keys).hash().alias("series"), index.alias("index"))
     of = frame.select(keys).filter(numbered["series"].is_first_distinct())
     of = of.with_columns(series=numbered["series"].unique(maintain_order=True))

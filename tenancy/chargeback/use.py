@@ -1,4 +1,4 @@
-"""Held against used, and spent against the budget."""
+"""Used compared with held capacity, and spent compared with the budget."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ from tenancy.chargeback.allocate import HOUR, Category, Report
 from tenancy.chargeback.claims import claims, named, owners
 from tenancy.chargeback.periods import By
 from tenancy.chargeback.tables import Tables
-from tenancy.plan.prices import MICRO
-from tenancy.spec.environment import Environment
+from tenancy.plan.aws.prices import MICRO
+from tenancy.schema.environment import Environment
 
 COVERED = 95
-"""Percent of the held device-hours that must have been measured for use to be told without a remark."""
+"""Min percent of held device-hours with measured use; below it the report has a note."""
 
 
 class Use(NamedTuple):
-    """What a tenant made of what it pays for, in GPU-hours of a whole GPU; a slice counts as its part of one."""
+    """A tenant's use of its paid capacity, in GPU-hours of a whole GPU; a slice counts as its part of a GPU."""
 
     period: int
     tenant: str
     held: float
     idle: float
-    """GPU-hours that it pays for and nobody held."""
+    """Idle GPU-hours that it pays for."""
     used: float | None
-    """None: nothing was measured."""
+    """None: use was not measured."""
     measured: float
-    """Percent of the held device-hours of which use is known."""
+    """Percent of held device-hours with measured use."""
     held_micro: int
     idle_micro: int
 
     @property
     def efficiency(self) -> float | None:
-        """Used of what was held and measured, percent."""
+        """Used hours in percent of held and measured hours."""
         seen = self.held * self.measured / 100
         return None if self.used is None or not seen else 100 * self.used / seen
 
     @property
     def utilisation(self) -> float | None:
-        """Used of all that is paid for, percent: what was not measured counts as used like the rest."""
+        """Used hours in percent of all paid hours; hours that were not measured count as used at the same rate."""
         whole = self.held + self.idle
         return None if self.efficiency is None or not whole else self.efficiency * self.held / whole
 
     @property
     def unused_micro(self) -> int | None:
-        """What was held and not used costs, millionths of a dollar."""
+        """Cost of held and unused capacity, millionths of a dollar."""
         return None if self.efficiency is None else round(self.held_micro * (1 - min(self.efficiency, 100) / 100))
 
 
 def uses(report: Report, tables: Tables) -> list[Use]:
-    """Every tenant's, of the pools with GPUs."""
+    """Use of every tenant in pools with GPUs."""
     held: dict[tuple[int, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     money: dict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0])
     devices: dict[tuple[int, str], float] = defaultdict(float)
@@ -87,7 +87,7 @@ def _used(report: Report, tables: Tables) -> Mapping[tuple[int, str], tuple[floa
         return {}
     whole = (report.periods[0].start, report.periods[-1].end)
     starts = pl.Series([period.start for period in report.periods])
-    # Whole numbers: the sum of fractions would depend on their order.
+    # Integers: a sum of floating-point numbers would depend on their order.
     sums = (
         tables.used.lazy()
         .with_columns(period=pl.lit(starts).search_sorted(pl.col("start"), side="right").cast(pl.Int64) - 1)
@@ -103,7 +103,7 @@ def _used(report: Report, tables: Tables) -> Mapping[tuple[int, str], tuple[floa
         .with_columns(pl.lit("").cast(pl.Categorical).alias("tenant"))
     )
     claimed = claims(report.environment, report.tenants, tables.holdings, tables.namespaces, whole)
-    # A namespace that changed hands within the range: its use goes by how long each had it.
+    # Use of a namespace that changed its owner within the range is divided by the time of each owner.
     parts = owners(sums, claimed, whole).with_columns(pl.col("pool", "flavor").cast(pl.String))
     lengths = parts.group_by("period", "namespace", "pool", "flavor").agg(of=(pl.col("end") - pl.col("start")).sum())
     found: dict[tuple[int, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -138,18 +138,18 @@ class Spent(NamedTuple):
     budget: int
     micro: int
     forecast_micro: int
-    """The whole month, if it goes on as it went so far."""
+    """Forecast for the whole month, at the rate so far."""
     reached: int
-    """Of 50, 80 and 100 percent, the highest that is reached; 0: none."""
+    """The highest threshold that is reached, of 50, 80 and 100 percent; 0: none."""
     expected: int
-    """The same of the forecast."""
+    """The highest threshold that the forecast reaches."""
 
 
 MARKS = (100, 80, 50)
 
 
 def budgets(report: Report, by: By) -> list[Spent]:
-    """Months against the tenants' budgets; nothing where periods are no months."""
+    """Months compared with the tenants' budgets; empty if the periods are not months."""
     if by is not By.MONTH:
         return []
     made = []

@@ -1,5 +1,5 @@
 """What a change of the spec files means to tenants: who gains or loses what.
 
-Each step is a module: `sources` takes files out of git, `changes` compares, `alarms` says what a policy stops at,
+Each step is a module: `sources` reads files from git, `changes` compares, `alarms` marks changes that need a review,
 `outputs` writes. Docs: `docs/diff.md`.
 """

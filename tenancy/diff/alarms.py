@@ -1,4 +1,4 @@
-"""What of a change somebody should look at before it is merged."""
+"""Alarms: changes that need a review before the merge."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tenancy.diff.changes import Change, Topic
 
 
 class Alarm(StrEnum):
-    LOST_GUARANTEE = "lost-guarantee"  # somebody is promised less than before
-    WIDER_REACH = "wider-reach"  # somebody reaches, reads or may do what they did not
+    LOST_GUARANTEE = "lost-guarantee"  # a tenant has a smaller guarantee than before
+    WIDER_REACH = "wider-reach"  # a subject gains network reach, data access or rights
     NEW_EXCEPTION = "new-exception"  # a rule is waived, or for longer
-    BROKEN_RULE = "broken-rule"  # a rule is broken that was kept
+    BROKEN_RULE = "broken-rule"  # a rule is broken that was not broken before
     DISRUPTION = "disruption"  # running work is replaced, drained or deleted
-    HIGHER_COST = "higher-cost"  # the nodes cost more, or nobody knows what
+    HIGHER_COST = "higher-cost"  # the nodes cost more, or their price is unknown
 
 
 _WITHIN = {
@@ -24,11 +24,11 @@ _WITHIN = {
     "writes what is new": {"writes"},
     "deletes nothing": {"reads"},
 }
-"""Rights that others hold within themselves."""
+"""Rights that are included in other rights."""
 
 
 def alarm(change: Change) -> Alarm | None:
-    """Why a change is one to look at; None if it is not."""
+    """The alarm that a change raises; None if it raises none."""
     before, after = change.before, change.after
     match change.topic:
         case Topic.GPUS:
@@ -54,7 +54,7 @@ def _number(value: of.Value) -> int:
 
 
 def _wider(before: of.Value, after: of.Value) -> bool:
-    """Whether some right is new. Rights are said as lists of words."""
+    """Whether a right is new. Rights are lists of words in one string."""
     had, has = (set(re.split(r", | and ", str(value))) if value else set() for value in (before, after))
     return any(right not in had and not _WITHIN.get(right, set()) & had for right in has)
 

@@ -1,4 +1,4 @@
-"""Two specs and their plans, compared in what tenants have: a pure function."""
+"""Comparison of two specs and their plans by what tenants have: a pure function."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ from typing import Any
 
 from tenancy.catalog.prices import MONTH_HOURS
 from tenancy.components.scope import Scope, select, stacks
-from tenancy.plan import Plan, make_plan, quotas
-from tenancy.plan.access_review import review, rights
-from tenancy.plan.capacity import supply
+from tenancy.plan import Plan, make_plan
+from tenancy.plan.access_review import granted, rights
+from tenancy.plan.aws.prices import MICRO, bought, node_price
+from tenancy.plan.kubernetes import quotas
 from tenancy.plan.leaving import standing
-from tenancy.plan.prices import MICRO, bought, node_price
-from tenancy.plan.queues import part_of_node
+from tenancy.plan.queueing.capacity import supply
+from tenancy.plan.queueing.quota_shares import part_of_node
 from tenancy.rules import index, objects, plain
-from tenancy.spec.environment import Environment, Layout
-from tenancy.spec.loader import Loaded, Problem
-from tenancy.spec.pools import Pool
-from tenancy.spec.queues import Gate
-from tenancy.spec.tenant import Accept, Reach, Tenant
+from tenancy.schema.environment import Environment, Layout
+from tenancy.schema.pools import Pool
+from tenancy.schema.queues import Gate
+from tenancy.schema.reach import Accept, Reach
+from tenancy.schema.tenant import Tenant
+from tenancy.validation.loader import Loaded
+from tenancy.validation.problems import Problem
 
 UNKNOWN = "unknown"
-"""A price that nobody has said."""
+"""Value of a cost without a price."""
 
 
 class Topic(StrEnum):
@@ -43,30 +46,30 @@ class Topic(StrEnum):
 
 
 Value = int | str | None
-"""None: it is not there."""
+"""None: it does not exist on this side."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that somebody has before, after or both."""
+    """One fact that differs between before and after, about a tenant or the platform."""
 
     topic: Topic
     tenant: str
-    """Empty: of all, or of the platform."""
+    """Empty for a fact about all tenants or the platform."""
     what: str
     before: Value
     after: Value
     of: str = ""
-    """What it is an amount of, or whose: a flavor, a group, a namespace."""
+    """What the fact is about: a flavor, a group, a namespace."""
 
     def mirrored(self) -> Change:
-        """The same, if before and after change places."""
+        """The same change with before and after swapped."""
         return replace(self, before=self.after, after=self.before)
 
 
 @dataclass(frozen=True)
 class Side:
-    """An environment at one time: what loaded, or why it did not, or nothing at all."""
+    """An environment at one time: the loaded spec, or its problems, or neither if it does not exist."""
 
     name: str
     loaded: Loaded | None = None
@@ -78,7 +81,7 @@ class Side:
 
     @property
     def tenants(self) -> Mapping[str, Tenant]:
-        """Each with what it has: a tenant that leaves has less, and at its last stage nothing."""
+        """Tenants by name, as deployed: a leaving tenant has less, and is absent at its last stage."""
         return {tenant.tenant: tenant for tenant in standing(self.loaded.tenants)} if self.loaded else {}
 
     @property
@@ -87,7 +90,7 @@ class Side:
 
 
 def diff(before: Side, after: Side) -> tuple[Change, ...]:
-    """Every change, in the order of its topics. Where a side cannot be read, only its broken rules are compared."""
+    """Every change, ordered by topic. If a side cannot be read, only broken rules are compared."""
     found = [*between(Topic.RULE, _broken(before), _broken(after))]
     if not (before.problems or after.problems):
         found += between(Topic.TENANT, _names(before), _names(after))
@@ -126,12 +129,12 @@ def _names(side: Side) -> Facts:
     return {(name, "", "is a tenant"): tenant.title or tenant.team for name, tenant in side.tenants.items()}
 
 
-GUARANTEED, BORROWS, BORROWABLE, LENDS = "guaranteed", "may borrow", "surely there", "lends"
+GUARANTEED, BORROWS, BORROWABLE, LENDS = "guaranteed", "may borrow", "always on", "lends"
 WEIGHT, SHARING = "weight", "shares with other departments"
 
 
 def _shares(side: Side) -> Facts:
-    """Zero is nothing, so that a tenant that comes or goes gains or loses what it has."""
+    """GPU amounts and weights. Zeros are left out, so that a new tenant gains and a removed one loses its amounts."""
     facts: Facts = {}
     if not side.environment:
         return facts
@@ -144,7 +147,7 @@ def _shares(side: Side) -> Facts:
                 LENDS: share.lends,
             }
             facts |= {(share.tenant, flavor.flavor, what): count for what, count in amounts.items() if count}
-        there = {"surely there": flavor.surely, "there at most": flavor.at_most}
+        there = {"always on": flavor.surely, "max": flavor.at_most}
         facts |= {("", flavor.flavor, what): count for what, count in there.items() if count}
     for name, department in side.environment.organisation.departments.items():
         if members(side, name):
@@ -155,7 +158,7 @@ def _shares(side: Side) -> Facts:
 
 
 def _quotas(side: Side) -> Facts:
-    """What else a namespace may hold. GPUs are told by flavor."""
+    """Quotas of namespaces, without GPUs, which are compared by flavor."""
     facts: Facts = {}
     for tenant in side.plan.tenants if side.plan else ():
         for space in tenant.namespaces:
@@ -168,7 +171,7 @@ def _quotas(side: Side) -> Facts:
 
 
 def _reach(side: Side) -> Facts:
-    """What pods may connect to, and on which nodes they may run."""
+    """Destinations that pods may connect to, and pools on whose nodes they may run."""
     facts: Facts = {}
     for name, tenant in side.tenants.items():
         for way in tenant.reach:
@@ -197,11 +200,11 @@ def _where(way: Reach | Accept) -> str:
 
 
 def _access(side: Side) -> Facts:
-    """Who may do what where. Several rights of one at one place are one value."""
+    """Rights by subject and place. Several rights of one subject at one place are one value."""
     if not side.loaded or not side.plan:
         return {}
     held: dict[tuple[str, str, str], set[str]] = {}
-    for entry in review(side.loaded.environment, side.loaded.tenants, side.plan):
+    for entry in granted(side.loaded.environment, side.loaded.tenants, side.plan):
         for where in entry.where:
             held.setdefault((entry.tenant, f"{entry.kind} {entry.who}", where), set()).add(entry.role)
     facts: Facts = {key: " and ".join(sorted(roles)) for key, roles in held.items()}
@@ -212,11 +215,11 @@ def _access(side: Side) -> Facts:
     return facts
 
 
-SURELY, AT_MOST, WORTH, BUDGET = "nodes that surely run", "nodes at most", "guarantees", "budget"
+SURELY, AT_MOST, WORTH, BUDGET = "nodes always on", "max nodes", "guarantees", "budget"
 
 
 def _costs(side: Side) -> Facts:
-    """Dollars a month. A sum with a price that nobody has said is unknown, and which pool it is for is told."""
+    """Dollars a month. A sum with an unknown price is unknown, and the pool without a price is listed."""
     environment = side.environment
     if not environment:
         return {}
@@ -244,7 +247,7 @@ def _month(priced: Iterable[tuple[Any, int]]) -> Value:
 
 
 def _unit_price(environment: Environment, prices: Mapping[str, int | None], tenant: Tenant, flavor: str) -> Any:
-    """Millionths of a dollar for an hour of one GPU, slice or replica, in the pool that the tenant is given first."""
+    """Millionths of a dollar an hour of one GPU, slice or replica, in the first pool that admits the tenant."""
     for name, pool in environment.pools_by_flavor[flavor]:
         if pool.admits(tenant.tenant, tenant.tiers):
             price = prices[name]
@@ -261,7 +264,7 @@ def _exceptions(side: Side) -> Facts:
 
 
 def _broken(side: Side) -> Facts:
-    """Rules that the files break, or the objects that are made of them."""
+    """Rules that the files break, or the objects of their plan."""
     facts: Facts = {}
     for problem in side.problems:
         facts["", problem.id or "file", where(problem)] = "broken"
@@ -274,19 +277,19 @@ def _broken(side: Side) -> Facts:
 
 
 def where(problem: Problem) -> str:
-    """A mistake as it is compared: without its line, which moves with what stands above it."""
+    """A mistake as it is compared: without its line number, which changes when lines above it change."""
     return f"{problem.file.rpartition(':')[2]}, {problem.field or 'file'}: given {problem.given}"
 
 
 NAMESPACE, QUEUE, SHARE, GATE = "namespace", "queue", "share of GPUs", "queue is"
-NODES, NODES_MIN, NODES_MAX = "nodes of pool", "nodes that surely run in pool", "nodes at most in pool"
+NODES, NODES_MIN, NODES_MAX = "nodes of pool", "nodes always on in pool", "max nodes in pool"
 VERSION = "Kubernetes of every node"
 HELD = "holds"
-"""Of a preview: what ends with more than itself where it is deleted or made anew."""
+"""In previews: a resource whose deletion or replacement also deletes what it contains."""
 
 
 def _homes(side: Side) -> Facts:
-    """What work stands on: where it changes or goes, work is replaced or drained."""
+    """Namespaces, queues and nodes of work: if one changes or is removed, work is replaced or drained."""
     facts: Facts = {}
     if not side.plan or not side.environment:
         return facts
@@ -316,7 +319,7 @@ def _homes(side: Side) -> Facts:
 
 
 def _made_of(pool: Pool) -> str:
-    """What of a pool a node cannot change while it runs."""
+    """Properties of a pool that a running node cannot change."""
     zones = f" in {', '.join(sorted(pool.zones))}" if pool.zones else ""
     cut = "".join(f", {word}" for word in (_cut(pool), "EFA" if pool.efa else "", pool.ami_release or "") if word)
     return f"{pool.instance}, {pool.purchase}, by {pool.made_by}{zones}{cut}"
@@ -332,7 +335,7 @@ def _cut(pool: Pool) -> str:
 
 
 def _stacks(before: Side, after: Side) -> tuple[Facts, Facts]:
-    """Stacks whose part of the plan differs, with a mark of it on each side."""
+    """Stacks whose part of the plan differs, with a hash of the part on each side."""
     mine, theirs = dict(_parts(before)), dict(_parts(after))
     differ = [name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name)]
     found: tuple[Facts, Facts] = ({}, {})
@@ -359,7 +362,7 @@ def _parts(side: Side) -> Iterator[tuple[str, tuple[Scope, str | None, Any]]]:
 
 
 def users(side: Side, pool: str) -> list[str]:
-    """Tenants with a share of what a pool yields, whom its nodes' going would touch."""
+    """Tenants with a share of a pool's flavors, which lose capacity if its nodes are removed."""
     environment = side.environment
     if not environment or pool not in environment.pools:
         return []
@@ -374,7 +377,7 @@ def members(side: Side, department: str) -> list[str]:
 
 
 def differing(before: Side, after: Side, stack: str) -> str:
-    """What of a stack's objects is other than before, counted by kind; empty where no object of the cluster is."""
+    """Number of changed objects of a stack by kind; empty if no object on the cluster changes."""
     one, other = (_objects(side, stack) for side in (before, after))
     kinds: dict[str, int] = {}
     for name in one.keys() | other.keys():
@@ -393,7 +396,7 @@ def _objects(side: Side, stack: str) -> dict[tuple[str, str], Any]:
 
 
 def published(side: Side) -> list[str]:
-    """Pools whose price nobody of the environment has said, but AWS."""
+    """Pools whose price is AWS's published one, because the environment has none."""
     environment = side.environment
     if not environment:
         return []

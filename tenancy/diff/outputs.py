@@ -1,4 +1,4 @@
-"""Changes as sentences: for a terminal, for a comment on a pull request, and as data."""
+"""Changes as sentences: for a terminal, for a comment on a pull request, and as JSON."""
 
 from __future__ import annotations
 
@@ -9,53 +9,54 @@ from enum import StrEnum
 from typing import Any
 
 from tenancy.catalog.prices import DATE, REGION
+from tenancy.catalog.text import in_markdown
 from tenancy.components.scope import Scope
 from tenancy.diff import changes as of
 from tenancy.diff.alarms import Alarm, alarm
 from tenancy.diff.changes import Change, Side, Topic, Value
 from tenancy.rules.catalogue import RULES
-from tenancy.spec.crossfile import some
+from tenancy.validation.crossfile import some
 
 WIDTH = 100
 FIRST = 12
-"""Sentences to look at, shared out among their reasons, so that the comment's open part is one screen."""
+"""Max sentences with an alarm, divided among the alarms, so that the comment's unfolded part is one screen."""
 MOST = 30
-"""Sentences of a section, so that a comment stays within what GitHub takes."""
+"""Max sentences of a section, so that a comment stays within GitHub's limit."""
 TITLES = {
     Topic.RULE: "Rules",
-    Topic.REACH: "Who can reach what",
-    Topic.ACCESS: "Who may do what",
+    Topic.REACH: "Network reach and placement",
+    Topic.ACCESS: "Access",
     Topic.TENANT: "Tenants",
     Topic.GPUS: "GPUs",
     Topic.EXCEPTION: "Exceptions",
     Topic.WORK: "Work that is replaced or drained",
     Topic.COST: "Dollars a month",
     Topic.QUOTA: "Quotas of namespaces",
-    Topic.STACK: "Stacks that have to run",
+    Topic.STACK: "Stacks to run",
 }
 _LOUD = {
     Alarm.BROKEN_RULE: "newly broken",
-    Alarm.WIDER_REACH: "reaches or may do more",
-    Alarm.DISRUPTION: "running work is disturbed",
+    Alarm.WIDER_REACH: "wider reach or more rights",
+    Alarm.DISRUPTION: "running work is disrupted",
     Alarm.NEW_EXCEPTION: "new exception",
-    Alarm.LOST_GUARANTEE: "is promised less",
-    Alarm.HIGHER_COST: "costs more or nobody knows",
+    Alarm.LOST_GUARANTEE: "smaller guarantee",
+    Alarm.HIGHER_COST: "higher or unknown cost",
 }
 _WORST = list(_LOUD)
 PLATFORM = "platform"
 _ALL = "all tenants"
 
 Sentence = tuple[str, str, Alarm | None]
-"""Whose it is, what happens, and why it is one to look at."""
+"""Tenant, what changes, and the alarm that it raises."""
 
 
 def marker(environment: str) -> str:
-    """By what a comment is found again, to be updated in place."""
+    """Marker by which the comment is found again, to update it in place."""
     return f"<!-- gpu-tenancy diff: {environment} -->"
 
 
 def markdown(environment: str, before: Side, after: Side, found: Sequence[Change]) -> str:
-    """A comment: what to look at on one screen, worst first, and everything below a fold."""
+    """A comment: changes with an alarm on one screen, worst first, and all changes in a folded section."""
     lines = [marker(environment), f"## {environment}: what changes for its tenants", ""]
     lines += [f"From `{before.name}` to `{after.name}`. {_headline(found, before, after)}"]
     sections = list(_sections(before, after, found))
@@ -76,7 +77,7 @@ def markdown(environment: str, before: Side, after: Side, found: Sequence[Change
 
 
 def _line(who: str, what: str, why: Alarm | None = None) -> str:
-    return f"- {'**' if why else ''}{_escape(who)}{'**' if why else ''}: {_escape(what)}"
+    return f"- {'**' if why else ''}{in_markdown(who)}{'**' if why else ''}: {in_markdown(what)}"
 
 
 def text(environment: str, before: Side, after: Side, found: Sequence[Change]) -> str:
@@ -104,7 +105,7 @@ def as_json(environment: str, before: Side, after: Side, found: Sequence[Change]
 
 def _headline(found: Sequence[Change], before: Side, after: Side) -> str:
     if not found:
-        return "Nothing changes for anybody, and no stack has to run."
+        return "Nothing changes for any tenant, and no stack has to run."
     who: dict[Alarm, set[str]] = {}
     for change in found:
         if one := alarm(change):
@@ -112,19 +113,19 @@ def _headline(found: Sequence[Change], before: Side, after: Side) -> str:
             who.setdefault(one, set()).update(whom)
     tenants = {name for change in found if change.topic is not Topic.STACK for name in _whom(change, before, after)}
     if after.problems:
-        touched = "The files cannot be read, so what else changes is not known"
+        touched = "The files cannot be read, so other changes are unknown"
     elif tenants:
-        touched = f"{len(tenants)} tenant{'s' * (len(tenants) != 1)} touched: {some(sorted(tenants))}"
+        touched = f"{len(tenants)} tenant{'s' * (len(tenants) != 1)} affected: {some(sorted(tenants))}"
     else:
         touched = "No tenant's share, reach, rights or work changes"
     if not who:
-        return f"{touched}. Nobody loses a guarantee, reaches more or is disturbed."
+        return f"{touched}. No guarantee is lost, no reach or right is gained, and no work is disrupted."
     told = [f"{said}: {some(sorted(who[one]))}" for one, said in _LOUD.items() if one in who]
-    return f"{touched}. To look at: {'; '.join(told)}."
+    return f"{touched}. To review: {'; '.join(told)}."
 
 
 def _whom(change: Change, before: Side, after: Side) -> set[str]:
-    """Tenants that a change is about, also where it is one of a pool or of a department."""
+    """Tenants that a change affects, also through a pool or a department."""
     if change.tenant:
         return {change.tenant}
     if change.topic is Topic.WORK and change.of:
@@ -138,7 +139,7 @@ def _sections(before: Side, after: Side, found: Sequence[Change]) -> Iterator[tu
     for side in (before, after):
         if side.problems:
             given = (
-                f"{len(side.problems)} problem{'s' * (len(side.problems) != 1)} of the files: only rules are compared"
+                f"{len(side.problems)} problem{'s' * (len(side.problems) != 1)} in the files: only rules are compared"
             )
             yield f"{side.name} cannot be read", [(PLATFORM, given, Alarm.BROKEN_RULE if side is after else None)]
     told = []
@@ -177,9 +178,9 @@ def _shown(value: Value) -> str:
 
 
 def _tenants(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]:  # noqa: ARG001
-    words = {True: "is new", False: "is no tenant any more"}
+    words = {True: "is new", False: "is removed"}
     return [
-        (c.tenant, words[c.before is None] if None in (c.before, c.after) else f"is now called {c.after}", None)
+        (c.tenant, words[c.before is None] if None in (c.before, c.after) else f"has the new title {c.after}", None)
         for c in found
     ]
 
@@ -202,7 +203,7 @@ def _gpus(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]:
 
 
 def _quotas(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]:  # noqa: ARG001
-    """Of namespaces that stay."""
+    """Quotas of namespaces that exist on both sides."""
     told = [change for change in found if None not in (change.before, change.after)]
     return [
         (group[0].tenant, f"{group[0].of}: {', '.join(map(_arrow, group))}", None)
@@ -211,7 +212,7 @@ def _quotas(found: Sequence[Change], before: Side, after: Side) -> list[Sentence
 
 
 def _rights(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]:  # noqa: ARG001
-    """Gained, lost or changed, with all places in one sentence."""
+    """Rights gained, lost or changed; all places of the same right are in one sentence."""
     sentences = []
     for group in _grouped(found, lambda change: (change.tenant, change.of, change.before, change.after)):
         first = group[0]
@@ -235,7 +236,7 @@ def _costs(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]
     for change in found:
         who = change.tenant or "the cluster"
         if change.what == "price":
-            said = f"nobody has said the price of pool {change.of}: write costs.pools, or prices of its board"
+            said = f"pool {change.of} has no price: write costs.pools, or prices of its board"
             if change.after is not None:
                 sentences.append((who, said, Alarm.HIGHER_COST))
             continue
@@ -247,7 +248,7 @@ def _costs(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]
         more = f" ({new - old:+,})" if isinstance(old, int) and isinstance(new, int) else ""
         sentences.append((who, f"{_arrow(change)}{more}", _loud([change])))
     if sentences and (pools := of.published(after) or of.published(before)):
-        said = f"prices of {some(pools)} are AWS's published ones of {REGION}, {DATE}; the environment says none"
+        said = f"prices of {some(pools)} are AWS's published ones of {REGION}, {DATE}; the environment has none"
         sentences.append((PLATFORM, said, None))
     return sentences
 
@@ -256,7 +257,7 @@ def _exceptions(found: Sequence[Change], before: Side, after: Side) -> list[Sent
     sentences = []
     for change in found:
         if change.after is None:
-            said = f"{change.of} is waived no longer"
+            said = f"{change.of} is no longer waived"
         elif change.before is None:
             said = f"{change.of} is waived {change.after}: {change.what}"
         else:
@@ -271,7 +272,7 @@ def _rules(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]
     for change in found:
         rule = RULES.get(change.of)
         if change.after is None:
-            sentences.append((change.of, f"is kept again: {change.what}", None))
+            sentences.append((change.of, f"is no longer broken: {change.what}", None))
             continue
         why = f"; rule: {rule.title}" if rule else ""
         fix = changes.get(change.what) or (rule.fix if rule else "")
@@ -280,7 +281,7 @@ def _rules(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]
 
 
 def _work(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]:
-    """What disturbs, or ends a disturbance; what is only new disturbs nobody."""
+    """Changes that disrupt running work, or end a disruption; additions are left out."""
     gone = {change.of for change in found if change.what == of.NAMESPACE and change.after is None}
     pools = {(c.of, c.before, c.after) for c in found if c.what == of.NODES_MAX}
     told = [
@@ -300,39 +301,37 @@ def _disturbance(change: Change, before: Side, after: Side) -> str:
             return f"namespace {change.of} is deleted, with everything in it"
         case of.QUEUE:
             if change.after is None:
-                return f"queue {change.of} goes, and what waits in it"
-            leads = f"queue {change.of} leads to {change.after}, before to {change.before}"
-            return f"{leads}: it is made anew, and its work waits again"
+                return f"LocalQueue {change.of} is deleted, with the work that waits in it"
+            leads = f"LocalQueue {change.of} points to {change.after}, before to {change.before}"
+            return f"{leads}: it is replaced, and its work waits again"
         case of.SHARE:
-            return f"ClusterQueue {change.of} goes: what runs in it is drained first"
+            return f"ClusterQueue {change.of} is deleted: its running work is drained first"
         case of.GATE:
             words = {
                 None: "is open again",
-                "hold": "starts nothing new",
+                "hold": "starts no new work",
                 "drain": "is drained: running work is evicted",
             }
             whose = f"the queue of {change.of}" if change.of else "its queue"
             return f"{whose} {words[change.after]}" if change.after in words else f"{whose} is {change.after}"  # type: ignore[index]
         case of.HELD:
             if change.after is None:
-                return f"{change.of} is deleted, with what it holds"
+                return f"{change.of} is deleted, with what it contains"
             return f"{change.of} is {change.after}"
         case of.VERSION:
             return f"Kubernetes {change.before} → {change.after}: every node is replaced, pool by pool"
     touched = of.users(before, change.of) or of.users(after, change.of)
     whom = f" (work of {', '.join(touched[:5])}{' and others' * (len(touched) > 5)})" if touched else ""
     if change.what in {of.NODES_MIN, of.NODES_MAX}:
-        return (
-            f"{change.what} {change.of} {_shown(change.before)} → {_shown(change.after)}: drained where they run{whom}"
-        )
+        return f"{change.what} {change.of} {_shown(change.before)} → {_shown(change.after)}: nodes are drained{whom}"
     if change.after is None:
-        return f"pool {change.of} goes, with its nodes{whom}"
+        return f"pool {change.of} is deleted, with its nodes{whom}"
     return f"every node of pool {change.of} is replaced{whom}: {change.before} → {change.after}"
 
 
 def _stacks(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]:
-    """Stacks with the same objects to change in one sentence: a change of a pool is one of every tenant's stack."""
-    words = {"create": "made", "delete": "removed", "update": "run"}
+    """Stacks with the same changes in one sentence, because a change of a pool changes every tenant's stack."""
+    words = {"create": "created", "delete": "removed", "update": "updated"}
     same: dict[str, list[str]] = {}
     for one in in_order(found):
         parts = of.differing(before, after, one["stack"]) if one["operation"] == "update" else ""
@@ -342,7 +341,7 @@ def _stacks(found: Sequence[Change], before: Side, after: Side) -> list[Sentence
 
 
 def in_order(found: Sequence[Change]) -> list[dict[str, str]]:
-    """The stacks that have to run, as `tenancy up` takes them: what stands of AWS last, what goes after all."""
+    """The stacks to run, in the order of `tenancy up`: an existing cluster stack last, then stacks to remove."""
 
     def rank(change: Change) -> tuple[bool, int, str]:
         new = change.before is None
@@ -361,15 +360,15 @@ def in_order(found: Sequence[Change]) -> list[dict[str, str]]:
 
 
 class Stage(StrEnum):
-    """When a stack may run: those of one stage beside each other, a stage after the one before."""
+    """When a stack may run: stacks of one stage in parallel, the stages one after another."""
 
-    FIRST = "first"  # what tenants stand on, and a cluster that is new
+    FIRST = "first"  # the platform, and a new cluster
     TENANTS = "tenants"
-    LAST = "last"  # a cluster that stands, and what goes
+    LAST = "last"  # an existing cluster, and stacks to remove
 
 
 def stack_lines(environment: str, found: Sequence[Change]) -> str:
-    """A line for each stack that has to run: its stage, environment, name and operation."""
+    """One line for each stack to run: its stage, environment, name and operation."""
     lines = []
     for one in in_order(found):
         new, gone = one["operation"] == "create", one["operation"] == "delete"
@@ -391,10 +390,3 @@ _WRITERS: dict[Topic, Callable[[Sequence[Change], Side, Side], list[Sentence]]] 
     Topic.WORK: _work,
     Topic.STACK: _stacks,
 }
-
-
-def _escape(words: str) -> str:
-    """What people wrote into files is no markup of the comment's, and notifies nobody."""
-    for character in "\\`*_[]<>|#":
-        words = words.replace(character, "\\" + character) if character in "\\`*[]|" else words
-    return words.replace("<", "&lt;").replace(">", "&gt;").replace("@", "@\u200b")

@@ -1,7 +1,7 @@
-"""What an engine's previews change, in the same words: out of `pulumi preview --json`, of anybody's program.
+"""Changes in previews of the Pulumi engine, in the same words: read from `pulumi preview --json` of any program.
 
-A preview lists what changes and leaves out what stays, so amounts are those of one queue or namespace, never of a whole
-tenant, and rules are judged on each object alone: those on all objects together are the policy pack's.
+A preview lists only what changes, so amounts are those of one queue or namespace, never of a whole tenant, and rules
+are checked on each object alone; rules on all objects together are left to the policy pack.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ from tenancy.components.scope import CLUSTER_SUFFIX, names_of, scope_of
 from tenancy.diff import changes as of
 from tenancy.diff.changes import Change, Facts, Topic, between, ordered
 from tenancy.iam.rights import rights
-from tenancy.plan.access import role_name
+from tenancy.kube import quantities
+from tenancy.plan.kubernetes.access import role_name
 from tenancy.rules import aws, objects, plain
 from tenancy.rules.found import UNKNOWN, Object, at, many
-from tenancy.spec.environment import Layout
-from tenancy.spec.tenant import Role
+from tenancy.schema.environment import Layout
+from tenancy.schema.people import Role
 
 LATER = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
-"""How the engine writes a text that is known only after the apply (pulumi sdk/go/common/resource/plugin/rpc.go)."""
+"""The engine's placeholder for a text that is known only after the update (pulumi
+sdk/go/common/resource/plugin/rpc.go)."""
 STDIN = "-"
 _KUBERNETES, _ROLE_POLICY, _TENANT = "kubernetes:", "aws:iam/rolePolicy:RolePolicy", "gpu-tenancy:index:Tenant"
 _SHOWN_TWICE = frozenset({"create-replacement", "delete-replaced", "same", "read", "refresh"})
-"""Halves of a replacement, which is a step of its own too, and what changes nothing."""
+"""Steps to skip: the halves of a replacement, which is also listed as one step, and steps without a change."""
 _HOLDS = frozenset(
     {
         "aws:dynamodb/table:Table",
@@ -44,31 +46,31 @@ _HOLDS = frozenset(
         "kubernetes:core/v1:PersistentVolumeClaim",
     }
 )
-"""Types whose deletion ends more than the resource: data, keys, a cluster."""
+"""Types whose deletion also deletes what they contain: data, keys, a cluster."""
 
 
 class NotAPreview(ValueError):
     """A file that cannot be compared."""
 
     def __init__(self, given: str, change: str = "") -> None:
-        change = change or "give what `pulumi preview --json --stack STACK` writes to its standard output"
+        change = change or "give the standard output of `pulumi preview --json --stack STACK`"
         super().__init__(f"given {given}; rule: the preview of one stack, as JSON; change: {change}")
 
 
 @dataclass(slots=True)
 class Preview:
-    """Of one stack: each changed resource before and after, and which are replaced or held back."""
+    """The preview of one stack: each changed resource before and after, and the replaced ones."""
 
     stack: str
     before: list[Object] = field(default_factory=list)
     after: list[Object] = field(default_factory=list)
     replaced: list[tuple[Object, str]] = field(default_factory=list)
-    """With the fields that are why."""
+    """Each with the fields that cause the replacement."""
     operations: set[str] = field(default_factory=set)
 
 
 def read(path: str) -> Preview:
-    """A preview out of a file, or the standard input; NotAPreview if it is none, or failed."""
+    """Read a preview from a file or standard input; raises NotAPreview if it is none, or if it failed."""
     try:
         text = sys.stdin.read() if path == STDIN else Path(path).read_text("utf-8")
         document = json.loads(text)
@@ -79,7 +81,7 @@ def read(path: str) -> Preview:
         raise NotAPreview(f"{path}, without steps")
     if failed := [d for d in many(document.get("diagnostics")) if at(d, "severity") == "error"]:
         said = " ".join(str(at(failed[0], "message")).split())
-        raise NotAPreview(f"{path}, a preview that failed: {said[:300]}", "mend what it says, and preview again")
+        raise NotAPreview(f"{path}, a preview that failed: {said[:300]}", "correct the error, and preview again")
     stacks = sorted({step["urn"].split("::")[0].rpartition(":")[2] for step in steps})
     if len(stacks) != 1:
         raise NotAPreview(f"{path}, with {len(stacks)} stacks: {', '.join(stacks) or 'no step'}")
@@ -106,11 +108,11 @@ def _take(preview: Preview, step: Mapping[str, Any]) -> None:
 
 _PERSONAS = {role_name(role): role.value for role in Role}
 _TYPE = "type"
-"""Of an item here: the engine's type of it."""
+"""Key of an item for the engine's type of the resource."""
 
 
 def _item(step: Mapping[str, Any], key: str) -> Object | None:
-    """A resource as rules read it: what it was asked to be, with the engine's type beside it."""
+    """A resource in the form that rules read: its inputs, and the engine's type."""
     state = step.get(key)
     if not isinstance(state, Mapping):
         return None
@@ -131,7 +133,7 @@ def _known(value: Any) -> Any:
 
 
 class Unknown(str):
-    """What is known only after the apply, wherever it stands: a text that has neither items nor fields."""
+    """A value that is known only after the update: a text without items and fields."""
 
     __slots__ = ()
 
@@ -170,7 +172,7 @@ def changes(previews: Sequence[Preview]) -> tuple[Change, ...]:
 
 
 def environment(previews: Sequence[Preview]) -> str:
-    """What the previews are of: the environment of their stacks' names, or all of the names."""
+    """The environment of the previewed stacks; of several, all names."""
     names = sorted({names_of(p.stack.removesuffix(CLUSTER_SUFFIX))[0] for p in previews})
     return ", ".join(names)
 
@@ -180,7 +182,7 @@ def _facts(items: Iterable[Object]) -> dict[Topic, Facts]:
     for item in items:
         for topic, key, value in _of_one(item):
             held = facts.setdefault(topic, {})
-            # Several bindings may give one subject rights at one place.
+            # Several bindings may grant rights to one subject at one place.
             held[key] = f"{held[key]} and {value}" if topic is Topic.ACCESS and key in held else value
     return facts
 
@@ -194,7 +196,7 @@ def _of_one(item: Object) -> Iterator[Fact]:
     kind = item["kind"]
     for finding in (*objects.object_findings(item), *plain.object_findings(item)):
         if UNKNOWN in finding.given:
-            continue  # the pack says so, and judges it once it is known
+            continue  # the policy pack reports it, and checks it once the value is known
         yield Topic.RULE, ("", finding.rule, f"{finding.object}: given {finding.given}"), "broken"
     if item[_TYPE] == _TENANT:
         yield Topic.TENANT, (name, "", "is a tenant"), name
@@ -232,7 +234,7 @@ _AMOUNTS = {"nominalQuota": of.GUARANTEED, "lendingLimit": of.LENDS, "borrowingL
 
 
 def _amounts(item: Object, whose: str) -> Iterator[Fact]:
-    """What a queue or cohort has of devices; what of CPU and memory goes with them is left out."""
+    """Device quotas of a queue or cohort; the CPU and memory that belong to them are left out."""
     for group in many(at(item, "spec", "resourceGroups")):
         for flavor in many(at(group, "flavors")):
             for resource in many(at(flavor, "resources")):
@@ -241,9 +243,16 @@ def _amounts(item: Object, whose: str) -> Iterator[Fact]:
                     continue
                 where = f"{at(item, 'metadata', 'name')}: {name} in {at(flavor, 'name')}"
                 for key, what in _AMOUNTS.items():
-                    amount = str(at(resource, key) or 0)
-                    if amount != "0":
-                        yield Topic.GPUS, (whose, where, what), int(amount) if amount.isdigit() else amount
+                    if amount := _devices(at(resource, key)):
+                        yield Topic.GPUS, (whose, where, what), amount
+
+
+def _devices(amount: Any) -> int | str:
+    """A count of devices; the text itself if it is not a quantity, such as a value unknown in the preview."""
+    try:
+        return quantities.units(amount or 0)
+    except ValueError:
+        return str(amount)
 
 
 def _selected(item: Object) -> str:
@@ -265,7 +274,7 @@ def _reach(item: Object) -> Iterator[tuple[str, str]]:
 
 
 def _ciliums(item: Object, suffix: str) -> Iterator[tuple[str, str, str]]:
-    """Of a policy of Cilium's, with `Deny` for a suffix what it denies: pods of whom, whom they may reach, and how."""
+    """What a Cilium policy allows, or with the suffix `Deny` denies: the pods, their peer, and the direction."""
     space = at(item, "metadata", "namespace")
     for spec in (at(item, "spec"), *many(at(item, "specs"))):
         chosen = at(spec, "endpointSelector")
@@ -332,7 +341,7 @@ def _on_aws(item: Object, whose: str, name: str) -> Iterator[Fact]:
 
 
 def _opened(preview: Preview) -> Iterator[Change]:
-    """What is let in because a deny goes while who was behind it stays."""
+    """Reach that is gained because a default-deny policy is removed from a namespace that stays."""
     yield from _admitted(preview)
     denied, kept = (
         {_space(item): item for item in items if _denies(item)} for items in (preview.before, preview.after)
@@ -340,12 +349,12 @@ def _opened(preview: Preview) -> Iterator[Change]:
     spaces = [{_name(i) for i in items if i["kind"] == "Namespace"} for items in (preview.before, preview.after)]
     for space in denied.keys() - kept.keys() - (spaces[0] - spaces[1]):
         whose = str(at(denied[space], "metadata", "labels", words.TENANT) or "")
-        what = "everything that no other policy keeps out, for its default-deny goes"
+        what = "everything that no other policy denies, because its default-deny policy is removed"
         yield Change(Topic.REACH, whose, what, None, "connect", f"pods of {space}")
 
 
 def _admitted(preview: Preview) -> Iterator[Change]:
-    """By policies of Cilium's that deny less."""
+    """Reach that is gained because Cilium policies deny less."""
     denied, kept = (
         {
             (str(at(item, "metadata", "labels", words.TENANT) or ""), *given)
@@ -358,7 +367,7 @@ def _admitted(preview: Preview) -> Iterator[Change]:
     gone, still = ({_name(i) for i in items if i[_TYPE] == _TENANT} for items in (preview.before, preview.after))
     for whose, who, where, value in sorted(denied - kept):
         if whose not in gone - still:
-            yield Change(Topic.REACH, whose, f"{where}, which no policy denies any more", None, value, who)
+            yield Change(Topic.REACH, whose, f"{where}, which no policy denies any longer", None, value, who)
 
 
 def _denies(item: Object) -> bool:
@@ -385,4 +394,4 @@ def _replaced(preview: Preview) -> Iterator[Change]:
         whose = str(at(item, "metadata", "labels", words.TENANT) or at(item, "tags", words.TENANT_TAG) or "")
         shown = objects.name_of(item) if item[_TYPE].startswith(_KUBERNETES) else f"{kind} {_name(item)}"
         reason = f" for {why}" if why else ""
-        yield Change(Topic.WORK, whose, of.HELD, "there", f"made anew{reason}", shown)
+        yield Change(Topic.WORK, whose, of.HELD, "there", f"replaced{reason}", shown)

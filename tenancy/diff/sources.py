@@ -1,4 +1,4 @@
-"""The spec at a revision of git, read without touching the working tree."""
+"""The spec at a git revision, read without changing the working tree."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pathlib import Path
 
 from tenancy.diff.changes import Side
 from tenancy.rules.catalogue import Violation
-from tenancy.spec.loader import ENVIRONMENT_FILE, SpecError, load
+from tenancy.validation.loader import ENVIRONMENT_FILE, load
+from tenancy.validation.problems import SpecError
 
 WORKTREE = "worktree"
 
 
 def of_folder(folder: Path, name: str) -> Side:
-    """An environment as it lies on disk; nothing where there is no such folder."""
+    """An environment as it is on disk; an empty side if the folder does not exist."""
     if not (folder / ENVIRONMENT_FILE).exists():
         return Side(name)
     try:
@@ -28,7 +29,8 @@ def of_folder(folder: Path, name: str) -> Side:
 
 
 def of_revision(folder: Path, revision: str) -> Side:
-    """An environment as it is at a revision; nothing where it has none. Violation if git does not know the revision."""
+    """An environment at a git revision; an empty side if it does not exist there. Raises Violation if the revision is
+    unknown."""
     top = Path(_git(Path.cwd(), "rev-parse", "--show-toplevel").decode().rstrip("\n"))
     inside = Path(os.path.relpath(folder.absolute(), top))
     if inside.parts[:1] == ("..",):
@@ -43,7 +45,7 @@ def of_revision(folder: Path, revision: str) -> Side:
         for meta, path in entries:
             mode, kind, blob = meta.split()
             if kind != "blob" or mode == "120000":
-                continue  # what a link or a submodule leads to is not in this revision
+                continue  # the target of a link or submodule is not in this revision
             target = home / Path(path).relative_to(inside)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(_git(top, "cat-file", "blob", blob))
@@ -51,7 +53,7 @@ def of_revision(folder: Path, revision: str) -> Side:
 
 
 def merge_base(one: str, other: str) -> str:
-    """Where two revisions parted: what a pull request is compared with."""
+    """The merge base of two revisions, which a pull request is compared with."""
     here = Path.cwd()
     return _git(here, "merge-base", _commit(here, one), _commit(here, other)).decode().strip()
 
@@ -68,5 +70,5 @@ def _git(where: Path, *words: str) -> bytes:
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         given = f"git {words[0]} {words[-1].removesuffix('^{commit}')}: {said[-1] if said else 'no answer'}"
-        raise Violation("ref-01", given, "name a revision that `git log` shows, and fetch it where a runner is shallow")
+        raise Violation("ref-01", given, "name a revision that `git log` shows; in a shallow clone, fetch it first")
     return done.stdout

@@ -1,7 +1,7 @@
-"""A rendered environment for who applies it from a repository: Argo CD, Flux, Pulumi's operator or its Deployments.
+"""A rendered environment for tools that apply it from a repository: Argo CD, Flux, Pulumi's operator or Deployments.
 
-All of them keep one order: what is cluster-wide before tenants, and of a tenant its walls before anybody may come in.
-And none of them takes a wall away by itself: what a pruning removes only narrows what a tenant has.
+All of them keep one order: cluster-wide objects before tenants, and a tenant's isolation resources before its access
+bindings. None of them deletes an isolation resource by itself: pruning only narrows what a tenant has.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from enum import StrEnum
 
 from tenancy.catalog import vocabulary as words
 from tenancy.components.scope import Scope, stacks
-from tenancy.plan.model import Object, Plan
-from tenancy.plan.names import fitted
-from tenancy.plan.network import DEFAULT_DENY
+from tenancy.kube.objects import Object
+from tenancy.plan.common.names import fitted
+from tenancy.plan.kubernetes.network import DEFAULT_DENY
+from tenancy.plan.model import Plan
 from tenancy.plan.render import files, papers, text_of, texts
-from tenancy.spec.environment import Layout
+from tenancy.schema.environment import Layout
 
 
 class Tool(StrEnum):
@@ -41,7 +42,7 @@ class Source:
     organization: str = ""
     """Of Pulumi Cloud; empty with a backend of one's own."""
     backend: str = ""
-    """Address of the state, for the operator's workspaces. Absent: Pulumi Cloud."""
+    """Address of the state, for the operator's workspaces. Default: Pulumi Cloud."""
     role: str = ""
     """Of AWS that Deployments take."""
 
@@ -52,7 +53,7 @@ ACCESS = "20-access.yaml"
 FOLDER = "gitops"
 _WALLS = {
     *("Namespace", "ResourceQuota", "LimitRange"),
-    # The guards, and the fences: both only refuse.
+    # The guards, and the cluster network policies: both only refuse.
     *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "CiliumClusterwideNetworkPolicy"),
 }
 _LABEL, _WORKSPACE = 63, 63 - len("-workspace-0")
@@ -70,7 +71,7 @@ def rendered(plan: Plan, layout: Layout, tool: Tool, source: Source) -> Mapping[
 
 
 def wave(path: str) -> int:
-    """When a file's objects are applied: all of the platform's before any of a tenant's, its doors last of all."""
+    """Sync wave of a file's objects: all of the platform's before any of a tenant's, access bindings last of all."""
     part, _, rest = path.partition("/")
     number = int(rest.rpartition("/")[2].partition("-")[0])
     return number - 100 if part == "platform" else number
@@ -90,7 +91,7 @@ def _in_wave(item: Object, number: int) -> Object:
 
 
 def _stays(item: Object) -> bool:
-    """A namespace goes with all that is in it, and has its walls while it is there: both are a person's to remove."""
+    """Whether only a person may remove it: a namespace, which is deleted with its content, and its isolation."""
     denies = item["kind"] == "NetworkPolicy" and item["metadata"]["name"] == DEFAULT_DENY
     return denies or item["kind"] in _WALLS
 
@@ -101,7 +102,7 @@ def _annotated(item: Object, more: Mapping[str, str]) -> Object:
 
 
 def _application(plan: Plan, source: Source) -> Iterator[Object]:
-    """One for all: between Applications waves order nothing unless somebody has configured their health."""
+    """One for all: between Applications, waves have no effect unless a health check for Applications is configured."""
     name = plan.environment
     kinds = sorted({(item["apiVersion"].rpartition("/")[0], item["kind"]) for item in plan.objects()})
     wide = {(item["apiVersion"].rpartition("/")[0], item["kind"]) for item in plan.objects() if _wide(item)}
@@ -148,7 +149,7 @@ def _made(api: str, kind: str, name: str, namespace: str, spec: Object) -> Objec
 
 
 def _flux(plan: Plan, layout: Layout, source: Source) -> Mapping[str, str]:  # noqa: ARG001
-    """A Kustomization applies a whole folder, so a tenant's doors lie in a folder of their own."""
+    """A Kustomization applies a whole folder, so a tenant's access bindings are in a folder of their own."""
     made = {
         _apart(path): [_annotated(item, {KEPT: "disabled"}) if _stays(item) else item for item in items]
         for path, items in files(plan)
@@ -200,7 +201,7 @@ def _kustomizations(plan: Plan, source: Source) -> Iterator[Object]:
 
 
 def _order(plan: Plan, layout: Layout) -> Iterator[tuple[str, Scope, str | None]]:
-    """Name, scope, and the stack that has to stand before it."""
+    """Name, scope, and the stack that has to exist before it."""
     before = {
         Scope.CLUSTER: None,
         Scope.ALL: Scope.CLUSTER,

@@ -1,1 +1,1 @@
-"""Pages to look at: what each tenant has, who can reach whom and what holds it, what it costs."""
+"""HTML pages about an environment: shares of tenants, isolation between them, cost and access."""

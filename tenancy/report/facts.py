@@ -1,4 +1,4 @@
-"""Who has what, what there is, and what it costs: the numbers of the pages."""
+"""Shares, supply and cost: the numbers of the pages."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from tenancy.catalog.prices import MONTH_HOURS
-from tenancy.plan.capacity import supply
-from tenancy.plan.dashboards import gpu_part
-from tenancy.plan.prices import MICRO, pool_price
-from tenancy.plan.queues import part_of_node, shares
-from tenancy.spec import Loaded
-from tenancy.spec.environment import Environment
-from tenancy.spec.tenant import Tenant
+from tenancy.plan.aws.prices import MICRO, pool_price
+from tenancy.plan.observability.dashboards import gpu_part
+from tenancy.plan.queueing.capacity import supply
+from tenancy.plan.queueing.quota_shares import part_of_node, shares
+from tenancy.schema.environment import Environment
+from tenancy.schema.tenant import Tenant
+from tenancy.validation import Loaded
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What one tenant has of one flavor; counts are GPUs, slices or replicas."""
+    """Share of one tenant in one flavor; counts are GPUs, slices or replicas."""
 
     flavor: str
     guaranteed: int
     lends: int
     borrows: int
-    """By its file."""
+    """Borrowing limit of its file."""
     borrowable: int
-    """What of that is there when all others lend everything they do lend."""
+    """Part of it that is available when all other tenants lend as much as they allow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What one tenant is guaranteed of one flavor in one pool."""
+    """Guarantee of one tenant for one flavor in one pool."""
 
     pool: str
     flavor: str
@@ -60,7 +60,7 @@ class Member:
 
     @property
     def monthly(self) -> int:
-        """What is guaranteed costs at least, millionths of a dollar a month, as far as prices are known."""
+        """Min cost of the guarantees in millionths of a dollar a month, as far as prices are known."""
         return sum(place.monthly or 0 for place in self.places)
 
     @property
@@ -71,7 +71,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What one pool has of one flavor, in counts of the flavor."""
+    """Supply of one flavor in one pool, in counts of the flavor."""
 
     pool: str
     flavor: str
@@ -80,16 +80,16 @@ class Bar:
     kept: int
     """Guaranteed and never lent."""
     lent: int
-    """Guaranteed, and others' while it is idle."""
+    """Guaranteed, and lent to other tenants while idle."""
 
     @property
     def free(self) -> int:
-        """Surely there and guaranteed to nobody."""
+        """Always on and unallocated."""
         return max(0, self.surely - self.kept - self.lent)
 
     @property
     def luck(self) -> int:
-        """Above what is surely there."""
+        """Autoscaled, not guaranteed."""
         return self.at_most - max(self.surely, self.kept + self.lent)
 
 
@@ -150,14 +150,14 @@ def monthly(environment: Environment, pool: str, flavor: str, count: int) -> int
 
 
 def pools_monthly(environment: Environment) -> tuple[int, tuple[str, ...]]:
-    """What the nodes that are surely there cost in a month, and the pools whose price nobody has said."""
+    """Cost of the nodes that are always on, a month, and the pools without a price."""
     prices = {name: pool_price(environment, name) for name in environment.pools}
     whole = sum(price * environment.pools[name].nodes.min * MONTH_HOURS for name, price in prices.items() if price)
     return whole, tuple(name for name, price in prices.items() if price is None and environment.pools[name].nodes.min)
 
 
 def dollars(micro: int | float) -> str:
-    """Whole dollars: a page is looked at, a bill has cents."""
+    """Whole dollars; only a bill needs cents."""
     return f"${round(micro / MICRO):,}"
 
 

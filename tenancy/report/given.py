@@ -1,4 +1,4 @@
-"""What other commands found, read from their JSON: a simulation, or a chargeback."""
+"""Results of other commands, read from their JSON: a simulation, or a chargeback."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Any, NamedTuple
 
 
 class Unreadable(ValueError):
-    """A file is not what it is given as; the text says what was given, which rule and what to change."""
+    """A file does not have the expected content; the text has what was given, the rule and what to change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """GPUs over time, in parts of equal length."""
+    """GPUs over time, in intervals of equal length."""
 
     hours: float
     held: Mapping[str, Sequence[float]]
-    """Tenant -> GPUs, the average of each part."""
+    """Tenant -> average GPUs in each interval."""
     borrowed: Mapping[str, Sequence[float]]
     fairness: Sequence[float | None] = ()
-    """Jain's index of what is borrowed; empty: not known."""
+    """Jain's index of borrowed GPUs; empty: not known."""
     capacity: float | None = None
     source: str = ""
 
@@ -41,7 +41,7 @@ class Budgeted(NamedTuple):
 
 
 class Used(NamedTuple):
-    """Held against used; hours are of whole GPUs. None: nothing was measured."""
+    """Used compared with held capacity, in hours of whole GPUs. None: use was not measured."""
 
     held: float
     idle: float
@@ -52,7 +52,7 @@ class Used(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """Who paid what."""
+    """Result of a chargeback."""
 
     start: str
     end: str
@@ -64,12 +64,12 @@ class Charged:
     budgets: Mapping[str, Sequence[Budgeted]]
     used: Mapping[str, Used]
     named: Sequence[str]
-    """What the numbers lack."""
+    """Missing data."""
     course: Course | None
 
 
 def simulation(path: Path, environment: str) -> Course:
-    """Of `tenancy simulate --format json`: the run after the change, or the only one."""
+    """Read `tenancy simulate --format json`: the run after the change, or the only run."""
     found = _object(path, "tenancy simulate ENV --format json", environment)
     try:
         run = found.get("after") or found["before"]
@@ -89,7 +89,7 @@ def simulation(path: Path, environment: str) -> Course:
 
 
 def chargeback(path: Path, environment: str) -> Charged:
-    """Of `tenancy chargeback --format json`."""
+    """Read `tenancy chargeback --format json`."""
     found = _object(path, "tenancy chargeback ENV --format json", environment)
     try:
         return Charged(
@@ -115,19 +115,17 @@ def _object(path: Path, how: str, environment: str) -> dict[str, Any]:
             f"given {path}; rule: a file that can be read ({error.strerror}); change: another path"
         ) from None
     except ValueError:
-        raise Unreadable(f"given {path}, which is no JSON; rule: what {how} prints; change: make it anew") from None
+        raise Unreadable(f"given {path}, which is not JSON; rule: the output of {how}; change: run it again") from None
     if not isinstance(found, dict) or "environment" not in found:
-        raise _not(path, f"what {how} prints")
+        raise _not(path, f"the output of {how}")
     if found["environment"] != environment:
         given = f"{path} of environment {str(found['environment'])[:60]!r}"
-        raise Unreadable(f"given {given}; rule: a result of {environment}; change: make it for {environment}")
+        raise Unreadable(f"given {given}; rule: a result for {environment}; change: run the command for {environment}")
     return found
 
 
 def _not(path: Path, rule: str) -> Unreadable:
-    return Unreadable(
-        f"given {path}, in which something is missing or is no number; rule: {rule}; change: make it anew"
-    )
+    return Unreadable(f"given {path}, with a missing field or number; rule: {rule}; change: run the command again")
 
 
 def _finite(text: Any) -> float:
@@ -171,7 +169,7 @@ def _used(found: Sequence[Mapping[str, Any]]) -> dict[str, Used]:
 
 
 def _course(lines: Sequence[Mapping[str, str]]) -> Course | None:
-    """GPUs held in each period, on average; None where there are fewer than two."""
+    """Average GPUs held in each period; None for fewer than two periods."""
     periods = sorted({(line["start"], line["end"], line["period"]) for line in lines})
     if len(periods) < 2:
         return None

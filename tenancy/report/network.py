@@ -1,7 +1,7 @@
-"""What NetworkPolicies let through between two tenants' namespaces: whatever pods they hold, on any port.
+"""Connections that NetworkPolicies allow between namespaces of two tenants: between any pods, on any port.
 
-Kubernetes' own semantics: a pod that some policy of a direction selects gets in that direction only what one of them
-allows, and a connection needs both its ends (reference of NetworkPolicySpec).
+Semantics of Kubernetes: a pod that is selected by policies of a direction has in that direction only connections that
+one of them allows, and a connection must be allowed at both ends (reference of NetworkPolicySpec).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from tenancy.plan.model import Object
+from tenancy.kube.objects import Object
 from tenancy.rules.index import selects
 from tenancy.rules.values import inside, is_private
 
@@ -18,10 +18,10 @@ Space = tuple[Object, Sequence[Object]]
 
 
 def opening(sources: Sequence[Space], targets: Sequence[Space], ranges: Collection[str] = ()) -> str:
-    """The policy by which some pod of the one may reach some pod of the other; empty: there is none.
+    """The policy by which a pod of one namespace may reach a pod of the other; empty if there is none.
 
-    What might match counts as a match: an address, a pod's labels, a port. `ranges` are those of nodes and pods;
-    where nobody has said them, they are private ones.
+    A possible match of an address, a pod's labels or a port counts as a match. `ranges` are those of nodes and pods;
+    private ranges if they are not set.
     """
     for target in targets:
         for source in sources:
@@ -33,7 +33,7 @@ def opening(sources: Sequence[Space], targets: Sequence[Space], ranges: Collecti
 
 
 def porous(space: Space) -> bool:
-    """Whether anything at all lets in what is not of the namespace; where nothing does, no pair needs a look."""
+    """Whether a policy admits traffic from outside of the namespace; if none does, no pair has to be checked."""
     peers = [
         rule.get("from") or [{"ipBlock": {"cidr": "0.0.0.0/0"}}]
         for item in space[1]
@@ -45,7 +45,7 @@ def porous(space: Space) -> bool:
 
 
 def _way(own: Space, peer: Space, direction: str, ranges: Collection[str]) -> str:
-    """What lets the peer through at the one end; a namespace of which not every pod is selected lets everything."""
+    """The policy that admits the peer at one end; a namespace with a pod that no policy selects admits all traffic."""
     space, policies = own
     side = "from" if direction == "ingress" else "to"
     name = space["metadata"]["name"]

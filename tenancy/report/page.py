@@ -1,6 +1,6 @@
-"""A page for an environment, and one for a tenant: no network, no script, light and dark, fit to be printed.
+"""A page for an environment, and one for a tenant: no network, no script, light and dark mode, printable.
 
-A tenant's page holds that tenant's numbers alone and nobody else's name: what concerns others is counted.
+A tenant's page has that tenant's numbers and no other tenant's name: facts about other tenants are only counted.
 """
 
 from __future__ import annotations
@@ -9,37 +9,37 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 
 from tenancy.plan import make_plan
-from tenancy.plan.access_review import BREAK_GLASS, Entry, review
-from tenancy.plan.prices import MICRO
+from tenancy.plan.access_review import BREAK_GLASS, Entry, not_made, review
+from tenancy.plan.aws.prices import MICRO
 from tenancy.report.facts import Bar, Facts, Member, dollars, facts, number, pools_monthly, some
 from tenancy.report.given import Budgeted, Charged, Course
 from tenancy.report.planes import Cell, Kind, Plane, Planes, counts
 from tenancy.report.style import STYLE, tabs
 from tenancy.rules.catalogue import RULES
+from tenancy.schema.tenant import Tenant
 from tenancy.simulation import drawing
 from tenancy.simulation.page import STYLE as SHARED_STYLE
-from tenancy.spec import Loaded
-from tenancy.spec.tenant import Tenant
+from tenancy.validation import Environment, Loaded
 
 MOST = 40
-"""Tenants whose pairs still fit on a page; of more, only pairs with something to say are listed."""
+"""Max tenants for which all pairs fit on a page; with more tenants, only pairs that are not closed are listed."""
 PLATFORM = "the platform"
 POLICY = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-"""The browser itself sees to it that a page asks nobody and runs nothing."""
+"""Makes the browser block all network requests and scripts of a page."""
 SAID: Mapping[Kind, str] = {
     Kind.CLOSED: "closed",
-    Kind.SHARED: "shared, with a wall within",
-    Kind.GIVEN: "given by the files",
+    Kind.SHARED: "shared, and isolated within",
+    Kind.GIVEN: "given: granted by the files",
     Kind.OPEN: "open",
 }
 PROVEN = (
-    "“Closed” is computed from what is made, not from what is meant. The rules are those of `tenancy rules`; the "
-    "attacks ask a live cluster, and count only if the named control refuses."
+    "“Closed” is computed from the generated objects, not from the intent of the files. `tenancy rules` lists the "
+    "rules; attacks run against a live cluster, and count as refused only if the named control refuses them."
 )
 
 
 class Pages:
-    """All pages of one environment; what they have in common is computed once."""
+    """All pages of one environment; shared facts are computed once."""
 
     def __init__(self, loaded: Loaded, course: Course | None = None, charged: Charged | None = None) -> None:
         self.loaded, self.plan = loaded, make_plan(loaded.environment, loaded.tenants)
@@ -48,6 +48,8 @@ class Pages:
         self.charged = charged
         self.course = course or (charged.course if charged else None)
         self.entries = review(loaded.environment, loaded.tenants, self.plan)
+        self.not_made = not_made(loaded.environment, loaded.tenants, self.plan)
+        """Grants on AWS in files with aws.enabled: false."""
 
     def environment(self) -> str:
         """The page of the whole environment."""
@@ -78,13 +80,14 @@ def _environment(of: Pages) -> Iterator[str]:
     aws = f", {environment.aws.region}" if environment.aws.enabled else ""
     about = f"cluster {environment.cluster.name}, Kubernetes {environment.cluster.kubernetes}{aws}"
     yield _header(f"Tenancy of {environment.environment}", about)
-    sections = ("Who has what", "Capacity", "Isolation", "Over time", "Cost", "Access")
+    sections = ("Tenants", "Capacity", "Isolation", "Over time", "Cost", "Access")
     yield _nav(sections)
     yield _environment_tiles(of)
     yield _title(sections[0])
     yield _who_has_what(facts)
     yield _title(sections[1])
     yield from _capacity(facts.bars)
+    yield from _without_gpus(of.loaded.environment)
     yield _title(sections[2])
     yield from _isolation(of.planes, [member.name for member in facts.members])
     yield _title(sections[3])
@@ -92,7 +95,7 @@ def _environment(of: Pages) -> Iterator[str]:
     yield _title(sections[4])
     yield from _environment_cost(of)
     yield _title(sections[5])
-    yield from _access(of.entries, None)
+    yield from _access(of, None)
     yield _footer(f"tenancy report {environment.environment}")
 
 
@@ -109,11 +112,11 @@ def _environment_tiles(of: Pages) -> str:
     return _tiles(
         [
             ("tenants", str(len(facts.members)), _several(spaces, "namespace")),
-            ("GPUs surely there", str(gpus[0]), _range(sure, most, "node", gpus[1])),
-            ("guaranteed", number(promised), f"{_share(float(promised), gpus[0])} of what is sure"),
-            ("ways between tenants", f"{closed:,} closed", _ways(found)),
+            ("GPUs always on", str(gpus[0]), _range(sure, most, "node", gpus[1])),
+            ("guaranteed", number(promised), f"{_share(float(promised), gpus[0])} of those always on"),
+            ("paths between tenants", f"{closed:,} closed", _ways(found)),
             (
-                "nodes that are sure",
+                "guaranteed nodes",
                 dollars(whole),
                 "a month" + (f", without {some(unpriced)}: no price" if unpriced else ""),
             ),
@@ -122,7 +125,7 @@ def _environment_tiles(of: Pages) -> str:
 
 
 def _range(sure: int, most: int, what: str, gpus: int) -> str:
-    return _several(sure, what) if sure == most else f"on {sure} {what}s; at most {gpus} on {most}"
+    return _several(sure, what) if sure == most else f"on {sure} {what}s; max {gpus} on {most}"
 
 
 def _several(count: int, what: str) -> str:
@@ -171,8 +174,8 @@ def _who_has_what(facts: Facts) -> str:
     )
     return (
         f'<div class="scroll"><table>{head}<tbody>{"".join(rows)}</tbody></table></div>'
-        '<p class="soft">Lends: what others may use while it is idle. May borrow: by its file; what is there then '
-        "depends on who leaves something idle. GPUs: the guarantee as whole GPUs, a slice as its part of a board.</p>"
+        '<p class="soft">Lends: max number that others may use while it is idle. May borrow: the limit in its file; '
+        "the available number depends on idle GPUs. GPUs: the guarantee in whole GPUs; a slice is its part of one.</p>"
     )
 
 
@@ -182,8 +185,8 @@ def _capacity(bars: Sequence[Bar]) -> Iterator[str]:
         return
     yield (
         '<div class="legend"><span><i class="kept"></i>guaranteed and kept</span><span><i class="lent"></i>guaranteed, '
-        'lent while idle</span><span><i class="free"></i>sure, promised to nobody</span><span><i class="luck"></i>'
-        "above the minimum: comes by luck</span></div>"
+        'lent while idle</span><span><i class="free"></i>unallocated</span><span><i class="luck"></i>'
+        "autoscaled, not guaranteed</span></div>"
     )
     rows = []
     for bar in bars:
@@ -193,12 +196,12 @@ def _capacity(bars: Sequence[Bar]) -> Iterator[str]:
             for name, value, title in (
                 ("kept", bar.kept, "guaranteed and kept"),
                 ("lent", bar.lent, "guaranteed, lent while idle"),
-                ("free", bar.free, "promised to nobody"),
-                ("luck", max(0, bar.luck), "above the minimum"),
+                ("free", bar.free, "unallocated"),
+                ("luck", max(0, bar.luck), "autoscaled, not guaranteed"),
             )
             if value > 0
         )
-        said = f"{bar.kept + bar.lent} of {bar.surely} sure are guaranteed"
+        said = f"{bar.kept + bar.lent} of {bar.surely} always on are guaranteed"
         rows.append(
             f"<tr><td><b>{escape(bar.pool)}</b></td><td>{escape(bar.flavor)}</td>"
             f'<td class="grow"><div class="bar" role="img" aria-label="{said}">{parts}</div></td>'
@@ -213,10 +216,21 @@ def _capacity(bars: Sequence[Bar]) -> Iterator[str]:
         ("", ""),
         ("guaranteed", "n"),
         ("lent", "n"),
-        ("sure", "n"),
-        ("at most", "n"),
+        ("always on", "n"),
+        ("max", "n"),
     )
     yield f'<div class="scroll"><table class="wide">{head}<tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def _without_gpus(environment: Environment) -> Iterator[str]:
+    """Pools without GPUs."""
+    found = [
+        f"{name}, {pool.nodes.min} to {pool.nodes.max} {pool.instance}"
+        for name, pool in sorted(environment.pools.items())
+        if not pool.machine.gpus
+    ]
+    if found:
+        yield f'<p class="soft">Without GPUs: {escape("; ".join(found))}.</p>'
 
 
 # Isolation
@@ -224,9 +238,10 @@ def _capacity(bars: Sequence[Bar]) -> Iterator[str]:
 
 def _isolation(planes: Sequence[Plane], names: Sequence[str]) -> Iterator[str]:
     if len(names) < 2:
-        yield '<p class="missing">One tenant: there is nobody to be kept apart from.</p>'
+        yield '<p class="missing">The environment has one tenant only.</p>'
         return
-    yield f'<p class="soft">The row’s tenant, asked about the column’s. {_code(PROVEN)}</p>'
+    axes = "Row: the tenant that attempts access. Column: the tenant whose resources it attempts to reach."
+    yield f'<p class="soft">{axes} {_code(PROVEN)}</p>'
     chips = "".join(f'<span><i class="{kind}"></i>{SAID[kind]}</span>' for kind in Kind)
     yield f'<div class="legend">{chips}</div>'
     parts = []
@@ -264,7 +279,7 @@ def _matrix(plane: Plane, names: Sequence[str]) -> str:
 
 
 def _listed(plane: Plane, tenants: int) -> str:
-    """Of many tenants: whatever is not closed, and how many pairs are."""
+    """The list for many tenants: pairs that are not closed, and the number of closed pairs."""
     told = [(pair, cell) for pair, cell in plane.cells.items() if cell.kind in {Kind.GIVEN, Kind.OPEN}]
     closed = len(plane.cells) - len(told)
     rows = "".join(
@@ -280,7 +295,7 @@ def _listed(plane: Plane, tenants: int) -> str:
 
 
 def _key(cells: Iterable[Cell], of: str = "pairs") -> str:
-    """Each different answer once, with its rules, what holds it and how to see it."""
+    """Each distinct answer once, with its rules, the control that enforces it and a command that tests it."""
     found: dict[tuple[Kind, str, tuple[str, ...], str], list[Cell]] = {}
     for cell in cells:
         found.setdefault((cell.kind, cell.said, cell.rules, cell.holds), []).append(cell)
@@ -302,7 +317,7 @@ def _key(cells: Iterable[Cell], of: str = "pairs") -> str:
         rows.append(
             f'<li><span class="word {kind}">{escape(word)}</span><div>'
             f"<p>{escape(said[0].upper() + said[1:])}.{count}</p>"
-            f"<p><small>held by {escape(holds)} · {_rules(rules)} · {escape(shown)}</small></p></div></li>"
+            f"<p><small>enforced by {escape(holds)} · {_rules(rules)} · {escape(shown)}</small></p></div></li>"
         )
     return f'<ul class="key">{"".join(rows)}</ul>'
 
@@ -323,7 +338,7 @@ def _over_time(course: Course | None, only: str | None) -> Iterator[str]:
         how = (
             "`--simulation` with a result of `tenancy simulate`, or `--chargeback` with one of several periods, adds it"
         )
-        what = "Who held how much over time is left out: no run was given" if course is None else "Nothing was held"
+        what = "GPUs in use over time are not shown: no result was given" if course is None else "No GPU was in use"
         yield f'<p class="missing">{_code(f"{what}. {how}.")}</p>'
         return
     held = {only: course.held[only]} if only is not None else dict(course.held)
@@ -346,13 +361,13 @@ def _over_time(course: Course | None, only: str | None) -> Iterator[str]:
     yield f"<figure><h3>of these, borrowed</h3>{chart}</figure>"
     yield "</div>"
     if limit:
-        yield '<p class="soft">The dashed line is all there are.</p>'
+        yield '<p class="soft">The dashed line is the total number of GPUs.</p>'
     if only is None and any(value is not None for value in course.fairness):
         chart = drawing.line(course.fairness, course.hours, "var(--accent)", "Jain's index over time")
-        yield f'<figure class="one"><h3>How evenly what is borrowed is shared</h3>{chart}</figure>'
+        yield f'<figure class="one"><h3>Fairness of borrowing</h3>{chart}</figure>'
         yield (
-            '<p class="soft">Jain’s index of what is borrowed for its weight, among who borrows or waits to: 1 is '
-            "even, and one of n that has everything gives 1/n.</p>"
+            '<p class="soft">Jain’s index of borrowed GPUs divided by weight, among tenants that borrow or wait to: 1 '
+            "is even, and 1/n means that one of n tenants has all of them.</p>"
         )
 
 
@@ -373,27 +388,27 @@ def _environment_cost(of: Pages) -> Iterator[str]:
     facts = of.facts
     whole, unpriced = pools_monthly(of.loaded.environment)
     for name in unpriced:
-        yield f'<p class="missing">Pool {escape(name)} has no known price: it is in no number here.</p>'
+        yield f'<p class="missing">Pool {escape(name)} has no known price: its cost is not included.</p>'
     members = [member for member in facts.members if member.places]
     paid = [(member.name, member.monthly / MICRO, "") for member in members]
     left = whole / MICRO - sum(amount for _, amount, _ in paid)
     yield _amounts(
         sorted(paid, key=lambda row: (-row[1], row[0])),
-        [("promised to nobody", max(0.0, left))],
-        "guarantees at the price of the nodes that are surely there, a month",
+        [("unallocated", max(0.0, left))],
+        "guarantees at the price of the nodes that are always on, a month",
     )
 
 
 def _no_chargeback() -> str:
     return (
-        f'<p class="missing">{_code("What was paid is left out: no result was given. `--chargeback` adds it.")} '
-        "Below is what the guarantees cost at least, by the files’ prices: guaranteed × part of a node × price of a "
+        f'<p class="missing">{_code("Actual costs are not shown: no result was given. `--chargeback` adds them.")} '
+        "Below is the min cost of the guarantees by the prices of the files: guaranteed × part of a node × price of a "
         "node-hour × 730 hours.</p>"
     )
 
 
 def _amounts(rows: Sequence[tuple[str, float, str]], more: Sequence[tuple[str, float]], caption: str) -> str:
-    """Names with bars; `more` stand below, with the sum."""
+    """A table of names with bars; rows of `more` are below, with the sum."""
     whole = sum(amount for _, amount, _ in rows) + sum(amount for _, amount in more)
     largest = max([amount for _, amount, _ in rows] + [amount for _, amount in more], default=0) or 1
     lines = [(name, amount, note, False) for name, amount, note in rows]
@@ -488,11 +503,11 @@ def _efficiency(charged: Charged, names: Sequence[str]) -> Iterator[str]:
 # Access
 
 
-def _access(entries: Sequence[Entry], only: str | None) -> Iterator[str]:
-    everywhere = {"Group", BREAK_GLASS}  # whoever runs the platform gets in everywhere
-    shown = [
+def _access(of: Pages, only: str | None) -> Iterator[str]:
+    everywhere = {"Group", BREAK_GLASS}  # the platform group has access everywhere
+    shown: list[Entry] = [
         entry
-        for entry in entries
+        for entry in of.entries
         if only is None or entry.tenant == only or (not entry.tenant and entry.kind in everywhere)
     ]
     rows = "".join(
@@ -502,8 +517,11 @@ def _access(entries: Sequence[Entry], only: str | None) -> Iterator[str]:
         for entry in shown
     )
     columns = [("tenant", "")] if only is None else []
-    head = _head(*columns, ("kind", ""), ("who", ""), ("is, or may", ""), ("where", ""))
-    yield '<p class="soft">Everybody whom the files let in. Who is in a group says the identity provider.</p>'
+    head = _head(*columns, ("kind", ""), ("who", ""), ("role or access", ""), ("where", ""))
+    yield '<p class="soft">Access by the files. Group membership is decided by your identity provider.</p>'
+    if missing := sum(only in (None, entry.tenant) for entry in of.not_made):
+        said = f"{_several(missing, 'grant')} on AWS in the files: not created, because aws.enabled is false."
+        yield f'<p class="missing">{said}</p>'
     table = f'<div class="scroll"><table>{head}<tbody>{rows}</tbody></table></div>'
     opened = " open" if only is not None or len(shown) <= MOST else ""
     yield f"<details{opened}><summary>{_several(len(shown), 'line')}</summary>{table}</details>"
@@ -516,7 +534,7 @@ def _tenant(of: Pages, member: Member) -> Iterator[str]:
     spec, environment = member.spec, of.loaded.environment
     about = f"{spec.team}, {spec.cost_center}; in {environment.environment}"
     yield _header(spec.title or member.name, about)
-    sections = ("What it has", "Isolation", "Over time", "Cost", "Access")
+    sections = ("Share", "Isolation", "Over time", "Cost", "Access")
     yield _nav(sections)
     yield _tenant_tiles(of, member)
     yield _title(sections[0])
@@ -529,7 +547,7 @@ def _tenant(of: Pages, member: Member) -> Iterator[str]:
     yield _title(sections[3])
     yield from _tenant_cost(of, member)
     yield _title(sections[4])
-    yield from _access(of.entries, member.name)
+    yield from _access(of, member.name)
     yield _footer(f"tenancy report {environment.environment} --tenant {member.name}")
 
 
@@ -537,7 +555,7 @@ def _tenant_tiles(of: Pages, member: Member) -> str:
     borrows = [f"{each.borrows} {each.flavor}" for each in member.held if each.borrows]
     lends = [f"{each.lends} {each.flavor}" for each in member.held if each.lends]
     budget = member.spec.budget
-    most = f"of a budget of ${budget.monthly_usd:,}" if budget else "no budget is set: nothing warns"
+    most = f"of a budget of ${budget.monthly_usd:,}" if budget else "no budget is set, so no alert is sent"
     charged = of.charged.paid.get(member.name) if of.charged else None
     cost = (
         ("paid", f"${charged:,.0f}", f"{_span(of.charged)}")
@@ -547,7 +565,7 @@ def _tenant_tiles(of: Pages, member: Member) -> str:
     return _tiles(
         [
             ("guaranteed", number(member.gpus), "GPUs; a slice counts as its part"),
-            ("may borrow", borrows[0] if borrows else "nothing", ", ".join(borrows[1:]) or "from what is idle"),
+            ("may borrow", borrows[0] if borrows else "nothing", ", ".join(borrows[1:]) or "of idle GPUs"),
             ("lends", lends[0] if lends else "nothing", ", ".join(lends[1:]) or "while it is idle"),
             cost,
         ]
@@ -573,7 +591,7 @@ def _held(counts: Mapping[str, int]) -> str:
 def _flavors(member: Member) -> str:
     held = [each for each in member.held if each.guaranteed or each.borrows]
     if not held:
-        return '<p class="missing">No share of any GPU: the file names no flavor.</p>'
+        return '<p class="missing">No GPUs: the file has no flavor.</p>'
     rows = []
     for each in held:
         whole = max(each.guaranteed + each.borrows, 1)
@@ -601,22 +619,22 @@ def _flavors(member: Member) -> str:
 
 
 def _around(of: Pages, member: Member) -> Iterator[str]:
-    """What others can do to it and it to others, counted; and what leaves it."""
+    """Access between this tenant and others, counted, and its connections to the outside."""
     others = len(of.facts.members) - 1
     yield f'<p class="soft">{_code(PROVEN)}</p>'
     if not others:
-        yield '<p class="missing">One tenant: there is nobody to be kept apart from.</p>'
+        yield '<p class="missing">The environment has one tenant only.</p>'
         return
     chips = "".join(f'<span><i class="{kind}"></i>{SAID[kind]}</span>' for kind in Kind)
     yield f'<div class="legend">{chips}</div>'
     parts = []
     for at, plane in enumerate(of.planes):
         sides = []
-        for title, side in (("others, of this tenant", 1), ("this tenant, of others", 0)):
+        for title, side in (("other tenants to this tenant", 1), ("this tenant to other tenants", 0)):
             names = (other.name for other in of.facts.members)
             pairs = ((other, member.name) if side else (member.name, other) for other in names)
             cells = [_nameless(plane.cells[pair]) for pair in pairs if pair in plane.cells]
-            sides.append(f"<div><h3>Asked of {title}</h3>{_key(cells, f'of {others}')}</div>")
+            sides.append(f"<div><h3>Access of {title}</h3>{_key(cells, f'of {others}')}</div>")
         parts.append(
             f'<section class="plane" id="part-{at}"><h3>{escape(plane.name.capitalize())}: {escape(plane.asks)}</h3>'
             f'<div class="pair">{"".join(sides)}</div></section>'
@@ -624,11 +642,11 @@ def _around(of: Pages, member: Member) -> Iterator[str]:
     yield _tabbed(of.planes, parts)
     spec = member.spec
     said = ", ".join(way.place for way in spec.reach) or "nothing but cluster DNS"
-    yield f"<p>What its pods may connect to outside: {escape(said)}{_cloud(of, spec)}.</p>"
+    yield f"<p>Destinations outside of the cluster that its pods may connect to: {escape(said)}{_cloud(of, spec)}.</p>"
     enters = ", ".join(way.place for way in spec.accept) or "nothing"
-    yield f"<p>What outside may connect to its pods: {escape(enters)}.</p>"
+    yield f"<p>Sources outside of the cluster that may connect to its pods: {escape(enters)}.</p>"
     if len(spec.namespaces) > 1:
-        parts = "connect to each other's pods" if spec.between_parts else "are closed to each other"
+        parts = "may connect to each other's pods" if spec.between_parts else "are closed to each other"
         yield f"<p>Its parts {parts}.</p>"
 
 
@@ -638,10 +656,10 @@ def _cloud(of: Pages, spec: Tenant) -> str:
 
 
 def _nameless(cell: Cell) -> Cell:
-    """The cell as a tenant may see it: how to see a thing of others is not for it to ask."""
+    """The cell in a form for a tenant's page, without commands that name other tenants."""
     proof = cell.proof
     if "who-can" in proof:
-        proof = "tenancy can says by which statements"
+        proof = "tenancy can shows the statements"
     if "of this pair" in proof or "of neighbouring" in proof:
         proof = "attacks: tenancy verify --only rbac-, of pairs of tenants"
     return cell._replace(proof=proof, holds=cell.holds if cell.kind is not Kind.OPEN else "nothing")
@@ -652,20 +670,20 @@ def _tenant_cost(of: Pages, member: Member) -> Iterator[str]:
     if charged and member.name in charged.paid:
         yield f'<p class="soft">{_span(charged)}</p>'
         parts = sorted(charged.parts.get(member.name, {}).items(), key=lambda part: (-part[1], part[0]))
-        yield _amounts([(category, amount, "") for category, amount in parts], [], "what it pays, by what for")
+        yield _amounts([(category, amount, "") for category, amount in parts], [], "costs by category")
         if member.name in charged.budgets:
             yield "<h3>Budget</h3>"
             yield _budgets({member.name: charged.budgets[member.name]})
         elif member.spec.budget is None:
-            yield '<p class="missing">No budget is set in the file: nothing warns.</p>'
+            yield '<p class="missing">No budget is set in the file, so no alert is sent.</p>'
         yield from _efficiency(charged, [member.name])
         return
     if charged:
-        yield '<p class="missing">The chargeback that was given has no line of this tenant.</p>'
+        yield '<p class="missing">The given chargeback has no line for this tenant.</p>'
     else:
         yield _no_chargeback()
     for pool in member.unpriced:
-        yield f'<p class="missing">Pool {escape(pool)} has no known price: it is in no number here.</p>'
+        yield f'<p class="missing">Pool {escape(pool)} has no known price: its cost is not included.</p>'
     rows = [
         (f"{place.count} {place.flavor}", place.monthly / MICRO, f"in {place.pool}")
         for place in member.places
@@ -674,7 +692,7 @@ def _tenant_cost(of: Pages, member: Member) -> Iterator[str]:
     if rows:
         yield _amounts(sorted(rows, key=lambda row: (-row[1], row[0])), [], "a month")
     else:
-        yield "<p>Nothing is guaranteed, so nothing is due.</p>"
+        yield "<p>The tenant has no guarantees, so there is no min cost.</p>"
 
 
 # Pieces
@@ -685,7 +703,7 @@ def _header(title: str, about: str) -> str:
 
 
 def _footer(command: str) -> str:
-    return f'<footer class="soft">Made by <code>{escape(command)}</code>: the same files make the same page.</footer>'
+    return f'<footer class="soft">Made by <code>{escape(command)}</code>; the same files give the same page.</footer>'
 
 
 def _anchor(title: str) -> str:
@@ -716,6 +734,6 @@ def _head(*columns: tuple[str, str]) -> str:
 
 
 def _code(text: str) -> str:
-    """Text in which what stands between backquotes is code."""
+    """Text as HTML; parts between backquotes are code."""
     parts = escape(text).split("`")
     return "".join(f"<code>{part}</code>" if at % 2 else part for at, part in enumerate(parts))

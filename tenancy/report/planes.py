@@ -1,7 +1,7 @@
-"""Who can reach whom: for every pair of tenants and every plane, computed from the plan's own objects.
+"""Isolation: for every pair of tenants and every plane, computed from the objects of the plan.
 
-Nothing is taken from what the files mean to say: RoleBindings, NetworkPolicies, policies of IAM, tolerated pools and
-Kueue's objects are read as the API server, the CNI, AWS, the scheduler and Kueue read them.
+The spec files are not used: RoleBindings, NetworkPolicies, IAM policies, tolerated pools and Kueue's objects are
+evaluated as the API server, the CNI, AWS, the scheduler and Kueue evaluate them.
 """
 
 from __future__ import annotations
@@ -15,50 +15,55 @@ from typing import Any, NamedTuple
 from tenancy.iam.account import Account, Identity
 from tenancy.iam.answers import SERVICES, Target, can, target
 from tenancy.iam.conditions import texts
-from tenancy.live.attacks import Attack, Scene, all_attacks
-from tenancy.plan import access_review, queues
+from tenancy.kube.objects import Object
+from tenancy.kube.quantities import units
+from tenancy.kube.quota_tree import Tree, most_borrowed
+from tenancy.kube.selectors import matches
+from tenancy.plan import access_review
 from tenancy.plan.leaving import standing
-from tenancy.plan.model import Object, Plan
+from tenancy.plan.model import Plan
+from tenancy.plan.queueing import queue_names, quota_shares
+from tenancy.prove.attacks import Attack, Scene, all_attacks
 from tenancy.report.network import opening, porous
-from tenancy.spec import Loaded
-from tenancy.spec.data import Access
-from tenancy.spec.environment import GuardsMode
-from tenancy.spec.tenant import Tenant
+from tenancy.schema.data import Access
+from tenancy.schema.environment import GuardsMode
+from tenancy.schema.tenant import Tenant
+from tenancy.validation import Loaded
 
 NO = "–"
-EVERYBODY = frozenset({"system:authenticated", "system:unauthenticated", "system:serviceaccounts"})
+ALL_SUBJECTS = frozenset({"system:authenticated", "system:unauthenticated", "system:serviceaccounts"})
 BY_ROLE = "RBAC"
 
 
 class Kind(StrEnum):
-    """What a cell says: its colour."""
+    """Kind of a cell, which is its colour."""
 
-    CLOSED = "closed"  # nothing leads from one to the other
-    SHARED = "shared"  # something is shared, and a wall stands within it
-    GIVEN = "given"  # the files give it by name
-    OPEN = "open"  # nobody gave it: a fault
+    CLOSED = "closed"  # no access from one to the other
+    SHARED = "shared"  # a resource is shared, and isolated within
+    GIVEN = "given"  # granted by the files by name
+    OPEN = "open"  # not granted: a fault
 
 
 class Cell(NamedTuple):
-    """What one tenant can do to another on one plane."""
+    """Access of one tenant to another on one plane."""
 
     kind: Kind
     word: str
     """Short enough for a cell."""
     said: str
-    """A sentence that names nobody, so that equal cells are one line of the key."""
+    """A sentence without names of tenants, so that equal cells are one line of the key."""
     rules: tuple[str, ...]
-    """Ids of the rules that hold it."""
+    """Ids of the rules that enforce it."""
     holds: str
-    """The control that refuses, or that lets through."""
+    """The control that refuses or allows the access."""
     proof: str
-    """How to see it; of this pair alone where that can be asked."""
+    """A command that tests it, for this pair alone if possible."""
 
 
 class Plane(NamedTuple):
     name: str
     asks: str
-    """The question, of the row's tenant about the column's."""
+    """The question about the row's tenant and the column's tenant."""
     cells: Mapping[tuple[str, str], Cell]
 
 
@@ -80,7 +85,7 @@ class Planes:
         return [self._as_held(plane) for plane in found]
 
     def _as_held(self, plane: Plane) -> Plane:
-        """Where guards only warn, none of them holds anything."""
+        """Mark cells that guards enforce in an environment whose guards only warn."""
         if self.environment.guards is GuardsMode.ENFORCE:
             return plane
         cells = {
@@ -92,7 +97,7 @@ class Planes:
     def _pairs(self) -> Iterator[tuple[str, str]]:
         return ((one, other) for one in self.names for other in self.names if one != other)
 
-    # What the attacks of `tenancy verify` ask
+    # Attacks of `tenancy verify`
 
     @cached_property
     def _attacks(self) -> tuple[Attack, ...]:
@@ -100,7 +105,7 @@ class Planes:
 
     @cached_property
     def _across(self) -> Mapping[tuple[str, str], int]:
-        """Attacks on other tenants' objects, by who asks and whose they are."""
+        """Attacks on other tenants' objects, by attacker and owner."""
         owner = {space.name: tenant.name for tenant in self.plan.tenants for space in tenant.namespaces}
         found: dict[tuple[str, str], int] = {}
         for each in self._attacks:
@@ -111,15 +116,15 @@ class Planes:
         return found
 
     def _asked(self, *prefixes: str) -> str:
-        """How many attacks ask it, and how to ask them."""
+        """Number of attacks that test it, and the command that runs them."""
         count = {prefix: sum(each.id.startswith(prefix) for each in self._attacks) for prefix in prefixes}
         asked = " and ".join(f"tenancy verify --only {prefix} ({number})" for prefix, number in count.items() if number)
-        return f"attacks: {asked}" if asked else "no attack: the environment gives no occasion"
+        return f"attacks: {asked}" if asked else "no attack: the environment has no such case"
 
     # Objects
 
     def _access(self) -> Plane:
-        """By subjects of RoleBindings: whoever is bound in both, and every service account of the one."""
+        """By subjects of RoleBindings: subjects bound in both tenants, and every service account of the first."""
         bound: dict[str, dict[tuple[str, str], set[str]]] = {}
         for tenant in self.plan.tenants:
             held = bound.setdefault(tenant.name, {})
@@ -130,7 +135,7 @@ class Planes:
         spaces = {tenant.name: {space.name for space in tenant.namespaces} for tenant in self.plan.tenants}
 
         def owner(subject: tuple[str, str]) -> str:
-            """The tenant whose pods it is, of a service account or their group."""
+            """The tenant of a service account or of a group of service accounts."""
             kind, name = subject
             space = name.partition("/")[0] if kind == "ServiceAccount" else name.rpartition("serviceaccounts:")[2]
             return next((tenant for tenant, of in spaces.items() if space in of), "")
@@ -143,7 +148,7 @@ class Planes:
             for kind, name, whose in own[other]:
                 if (kind, name) in bound[one]:
                     roles |= bound[other][kind, name]
-                if whose == one or name in EVERYBODY:
+                if whose == one or name in ALL_SUBJECTS:
                     open_to |= bound[other][kind, name]
             asked = self._across.get((one, other), 0)
             proof = (
@@ -152,12 +157,12 @@ class Planes:
                 else "attacks: of neighbouring pairs, by the same bindings"
             )
             if open_to:
-                said = "a role is bound to its service accounts, or to everybody"
+                said = "a role is bound to its service accounts, or to all users"
                 cells[one, other] = Cell(Kind.OPEN, "open", said, ("rbac-05",), BY_ROLE, proof)
             elif roles:
                 word = ", ".join(sorted(roles))
-                said = f"people whom both files name have the role {word} there"
-                proof = "tenancy report access says by which lines"
+                said = f"people in both files have the role {word} there"
+                proof = "tenancy report access shows the lines"
                 cells[one, other] = Cell(Kind.GIVEN, word, said, ("rbac-05",), BY_ROLE, proof)
             else:
                 said = "none of its people and none of its service accounts has a role there"
@@ -181,11 +186,11 @@ class Planes:
         for one, other in self._pairs():
             way = opening(spaces[one], doors[other], self.environment.own_ranges) if doors[other] else ""
             if fenced & {one, other}:
-                said = "a clusterwide deny stands between them, whatever a policy of theirs opens"
+                said = "a clusterwide deny policy blocks it, whatever their own policies allow"
                 by = "CiliumClusterwideNetworkPolicy, by Cilium"
                 cells[one, other] = Cell(Kind.CLOSED, NO, said, ("net-02", "net-01", "net-07"), by, proof)
             elif way:
-                said = "a NetworkPolicy of the other lets it in"
+                said = "a NetworkPolicy of the other admits it"
                 cells[one, other] = Cell(Kind.OPEN, "open", said, ("net-02",), f"NetworkPolicy {way}", proof)
             else:
                 said = "every namespace of both denies by default, and no policy of the other admits it"
@@ -217,14 +222,14 @@ class Planes:
             proof = (
                 f"tenancy who-can {at} {self.environment.environment}"
                 if at
-                else "the other has nothing of its own on AWS"
+                else "the other has no resources of its own on AWS"
             )
             rules = ("stor-02", "stor-01", "aws-04")
             if found & {"write", "delete", "send", "push"}:
-                said = "a policy lets it change what is the other's"
+                said = "a policy allows it to change resources of the other"
                 cells[one, other] = Cell(Kind.OPEN, "write", said, rules, "IAM", proof)
             elif found:
-                word, said = "read", "a grant lets it read where the other writes, and change nothing"
+                word, said = "read", "a grant allows it to read where the other writes, and to change nothing"
                 cells[one, other] = Cell(Kind.GIVEN, word, said, rules, "IAM", proof)
             else:
                 said = "no statement of any of its roles, and of no resource's policy, allows it"
@@ -236,7 +241,9 @@ class Planes:
     def _nodes(self) -> Plane:
         environment = self.environment
         pools = {
-            tenant.tenant: {name for tier in tenant.tiers for name in queues.open_pools(environment, tenant, tier)}
+            tenant.tenant: {
+                name for tier in tenant.tiers for name in quota_shares.open_pools(environment, tenant, tier)
+            }
             for tenant in self.tenants
         }
         apart, beside = self._asked("sched-01", "sched-02"), self._asked("gpu-0")
@@ -247,13 +254,13 @@ class Planes:
                 said = "both run on replicas of the same GPUs, which share memory and faults"
                 cells[one, other] = Cell(Kind.OPEN, "replicas", said, ("pool-02",), "nothing", beside)
             elif any(environment.pools[name].mig for name in both):
-                said = "slices of the same boards: memory and compute are apart by MIG; the node is shared"
+                said = "slices of the same boards: MIG isolates memory and compute; the node is shared"
                 rules = ("gpu-06", "gpu-01", "gpu-02", "gpu-05")
                 cells[one, other] = Cell(
                     Kind.SHARED, "slices", said, rules, "MIG, device plugin, admission guards", beside
                 )
             elif both:
-                said = "whole GPUs of the same nodes: a GPU is one tenant's at a time; the node is shared"
+                said = "whole GPUs of the same nodes: one tenant at a time uses a GPU; the node is shared"
                 rules = ("gpu-06", "gpu-01", "gpu-02", "gpu-05")
                 cells[one, other] = Cell(Kind.SHARED, "GPUs", said, rules, "device plugin, admission guards", beside)
             else:
@@ -281,7 +288,7 @@ class Planes:
             for tenant in self.plan.tenants
         }
         offers = [
-            (flavor, queues.flavor_name(environment, pool), queues.queue_resource(environment, flavor))
+            (flavor, queue_names.flavor_name(environment, pool), queue_names.queue_resource(environment, flavor))
             for pool in environment.pools
             for flavor in environment.flavors_of(pool)
         ]
@@ -290,7 +297,7 @@ class Planes:
         for one, other in self._pairs():
             theirs = tree.of[other]
             if leads[one] & {item["metadata"]["name"] for item in theirs} or any(
-                _admits(item["spec"].get("namespaceSelector"), labels) for item in theirs for labels in spaces[one]
+                matches(item["spec"].get("namespaceSelector"), labels) for item in theirs for labels in spaces[one]
             ):
                 said = "a queue of the other admits its namespaces"
                 cells[one, other] = Cell(Kind.OPEN, "open", said, ("kueue-05",), "Kueue", refused)
@@ -300,21 +307,21 @@ class Planes:
                 if count := tree.borrows(one, other, pool, resource):
                     sums[flavor] = sums.get(flavor, 0) + count
             if sums:
-                said = "it may borrow what the other lends and leaves idle, and gives it back when the other calls"
+                said = "it may borrow idle GPUs that the other lends, and the other reclaims them when it needs them"
                 most = max(sums.values())
                 word = f"≤ {most}"
                 holds = "Kueue: lending and borrowing limits, reclaim"
                 cells[one, other] = Cell(Kind.GIVEN, word, said, ("share-01", "share-03", "share-04"), holds, lent)
             else:
-                said = "its queues spend nothing of the other's, not even what is idle"
+                said = "its queues cannot use GPUs of the other, not even idle ones"
                 cells[one, other] = Cell(
                     Kind.CLOSED, NO, said, ("kueue-05", "kueue-01"), "Kueue; guard on queues", refused
                 )
-        return Plane("queues", "Can its work use GPUs that are promised to the other?", cells)
+        return Plane("queues", "Can its work use GPUs that are guaranteed to the other?", cells)
 
 
 def _owned(account: Account, tenant: Tenant, aws: Any) -> Iterator[tuple[Mapping[str, str], Target]]:
-    """What is the tenant's alone, with what can be done to it: prefixes that it writes, and things of its own."""
+    """Resources of the tenant alone, with their actions: prefixes that it writes, and resources of its own."""
     for grant in tenant.storage:
         if grant.access is not Access.READ_ONLY and (
             place := target(account, f"s3://{grant.bucket}/{grant.prefix}any")
@@ -322,7 +329,7 @@ def _owned(account: Account, tenant: Tenant, aws: Any) -> Iterator[tuple[Mapping
             yield SERVICES["s3"], place
     if aws is None:
         return
-    from tenancy.plan import documents, grants
+    from tenancy.plan.aws import documents, grants
 
     environment = account.environment
     arns = [documents.arn(environment, "secretsmanager", f"secret:{secret.name}") for secret in aws.secrets]
@@ -335,7 +342,7 @@ def _owned(account: Account, tenant: Tenant, aws: Any) -> Iterator[tuple[Mapping
 
 
 def _may_matter(account: Account, patterns: Sequence[str], place: Target) -> bool:
-    """Whether any statement could allow anything: of the role, or of the thing's own policy. Else IAM says no."""
+    """Whether a statement of the role or of the resource's policy could allow access; otherwise IAM denies it."""
     policy = account.thing(place.arn).policy
     if policy and any(statement["Effect"] == "Allow" for statement in policy["Statement"]):
         return True
@@ -347,7 +354,7 @@ def _may_matter(account: Account, patterns: Sequence[str], place: Target) -> boo
 
 
 def _patterns(who: Identity) -> tuple[str, ...]:
-    """Resources of what the role's policies allow, with a wildcard for each variable."""
+    """Resources in the role's allow statements, with a wildcard for each variable."""
     found = {
         "".join("*" if i % 2 else part for i, part in enumerate(_variables(resource)))
         for document in who.role.policies.values()
@@ -359,7 +366,7 @@ def _patterns(who: Identity) -> tuple[str, ...]:
 
 
 def _variables(text: str) -> list[str]:
-    """A text around its policy variables: every second part is one."""
+    """A text split at its policy variables: every second part is a variable."""
     parts: list[str] = []
     for at, piece in enumerate(text.split("${")):
         if at:
@@ -370,83 +377,28 @@ def _variables(text: str) -> list[str]:
     return parts
 
 
-def _admits(selector: Any, labels: Mapping[str, str]) -> bool:
-    """Of a ClusterQueue: none admits nobody, an empty one everybody (Kueue's reference of `namespaceSelector`)."""
-    if selector is None:
-        return False
-    if selector.get("matchExpressions"):
-        return True  # more than the plan writes: taken for open, so that it is looked at
-    return all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items())
-
-
 class _Cohorts:
-    """Kueue's tree as the plan writes it: what one tenant may borrow of another's."""
+    """Kueue's cohorts as the plan writes them: the number that one tenant may borrow from another."""
 
     def __init__(self, plan: Plan) -> None:
         objects = [*plan.platform.queues, *(item for tenant in plan.tenants for item in tenant.queues)]
-        self._cohorts = {item["metadata"]["name"]: item for item in objects if item["kind"] == "Cohort"}
-        self._known: dict[int, dict[tuple[str, str], _Limits]] = {}
+        tree = Tree(objects, units)
         self.of: dict[str, list[Object]] = {
             tenant.name: [item for item in tenant.queues if item["kind"] == "ClusterQueue"] for tenant in plan.tenants
         }
-        self._paths = {name: self._path(name) for name in self.of}
+        self._nodes = {
+            name: [tree.queues[item["metadata"]["name"]] for item in items] for name, items in self.of.items()
+        }
 
     def borrows(self, one: str, other: str, flavor: str, resource: str) -> int:
-        """At most, of one resource of one of Kueue's flavors; limits hold at every step up and down the tree."""
-        theirs = [self._quota(item, flavor, resource) for item in self.of[other]]
-        lent = sum(min(nominal, nominal if lends is None else lends) for nominal, _, lends in theirs)
-        mine = [
-            borrows
-            for nominal, borrows, _ in (self._quota(item, flavor, resource) for item in self.of[one])
-            if borrows != 0
-        ]
-        ours, there = self._paths[one], self._paths[other]
-        shared = [name for name in ours if name in there]
-        if not (lent and mine and shared):
+        """Max number of one resource of one of Kueue's flavors."""
+        if not (self._nodes[one] and self._nodes[other]):
             return 0
-        limits = [lent, *([] if None in mine else [max(b for b in mine if b is not None)])]
-        for path, which in ((ours, 1), (there, 2)):
-            for name in path[: path.index(shared[0])]:
-                limit = self._quota(self._cohorts[name], flavor, resource)[which]
-                limits += [] if limit is None else [limit]
-        return min(limits)
-
-    def _path(self, tenant: str) -> list[str]:
-        """Cohorts from the tenant's queues to the root."""
-        found: list[str] = []
-        name = next((item["spec"].get("cohortName") for item in self.of[tenant]), None)
-        while name and name in self._cohorts and name not in found:
-            found.append(name)
-            name = self._cohorts[name]["spec"].get("parentName")
-        return found
-
-    def _quota(self, item: Object, flavor: str, resource: str) -> _Limits:
-        """Nominal, and limits on borrowing and lending; None: no limit."""
-        if id(item) not in self._known:
-            self._known[id(item)] = {
-                (each["name"], quota["name"]): (
-                    int(quota["nominalQuota"]) if quota["nominalQuota"].isdigit() else 0,
-                    _limit(quota.get("borrowingLimit")),
-                    _limit(quota.get("lendingLimit")),
-                )
-                for group in item["spec"].get("resourceGroups", ())
-                for each in group["flavors"]
-                for quota in each["resources"]
-            }
-        # What a queue has no quota of it cannot ask for; a cohort without one sets no limit.
-        return self._known[id(item)].get((flavor, resource), (0, None, None) if item["kind"] == "Cohort" else (0, 0, 0))
-
-
-_Limits = tuple[int, int | None, int | None]
-
-
-def _limit(text: str | None) -> int | None:
-    """A limit on devices; of memory, with its unit, nobody asks here."""
-    return int(text) if text is not None and text.isdigit() else None
+        return most_borrowed(self._nodes[one], self._nodes[other], (flavor, resource))
 
 
 def counts(planes: Sequence[Plane]) -> dict[Kind, int]:
-    """Cells of all planes by what they say."""
+    """Number of cells of all planes by kind."""
     found = dict.fromkeys(Kind, 0)
     for plane in planes:
         for cell in plane.cells.values():

@@ -1,4 +1,4 @@
-"""How the pages look, on top of what all pages of the product share."""
+"""Style of the pages, in addition to the style that all pages of the product share."""
 
 STYLE = """
 :root { --closed: #e7f3ec; --closed-ink: #2d6a45; --shared: #fdf3d6; --shared-ink: #7a5600; --given: #e3eefb;
@@ -66,7 +66,7 @@ footer { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: .8rem
 
 
 def tabs(count: int) -> str:
-    """Which of so many parts is seen: the one whose button is pressed. On paper all are."""
+    """CSS that shows only the part whose button is pressed; in print all parts are shown."""
     shown = ", ".join(f"#plane-{n}:checked ~ #part-{n}" for n in range(count))
     pressed = ", ".join(f"#plane-{n}:checked ~ .names label[for=plane-{n}]" for n in range(count))
     focused = ", ".join(f"#plane-{n}:focus-visible ~ .names label[for=plane-{n}]" for n in range(count))
