@@ -1,4 +1,4 @@
-"""What differs in the second run: settings of spec files, or other files, read and judged as any others."""
+"""Changes for the second run: values in spec files, or other spec files, read and validated like any others."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from pathlib import Path
 import yaml
 
 from tenancy.rules.catalogue import Violation
-from tenancy.spec import Loaded, SpecError, load
-from tenancy.spec.loader import ENVIRONMENT_FILE, SUFFIXES, TENANTS_FOLDER, Problem, linked
+from tenancy.validation import Loaded, SpecError, load
+from tenancy.validation.loader import ENVIRONMENT_FILE, SUFFIXES, TENANTS_FOLDER, linked
+from tenancy.validation.problems import Problem
 
 ENVIRONMENT = "environment"
 FORM = "write it like fraud:gpus.a100.guaranteed=96, environment:pools.train-a100.nodes=64, or name a folder"
 
 
 def changed(loaded: Loaded, changes: Sequence[str]) -> Loaded:
-    """The environment with these changes; SpecError if it is none any more, with the places in the files given."""
+    """The environment with these changes; raises SpecError with places in the given files if it is no longer valid."""
     _once(changes)
     with tempfile.TemporaryDirectory(prefix="gpu-tenancy-change-") as scratch:
         copy = Path(scratch) / loaded.environment.environment
@@ -45,12 +46,12 @@ def changed(loaded: Loaded, changes: Sequence[str]) -> Loaded:
 
 
 def _once(changes: Sequence[str]) -> None:
-    """Of two values for one field the second would win without a word."""
+    """Refuse two values for one field, because the second would silently replace the first."""
     found: dict[str, str] = {}
     for change in changes:
         place, equals, _ = change.partition("=")
         if equals and place in found and found[place] != change:
-            raise Violation("ref-01", f"--change {found[place]!r} and {change!r}", "say one value of a field")
+            raise Violation("ref-01", f"--change {found[place]!r} and {change!r}", "give one value for a field")
         found[place] = change
 
 
@@ -61,8 +62,8 @@ def _overlay(folder: Path, copy: Path, origins: dict[Path, Path]) -> None:
     found = [path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
     found += sorted(home.iterdir()) if home.is_dir() else []
     if not found:
-        rule = "a change is made of an environment's files, or of tenants'"
-        raise SpecError([Problem(str(folder), 1, 1, "", "no spec file", rule, "name the folder that holds them")])
+        rule = "a change has files of an environment or of tenants"
+        raise SpecError([Problem(str(folder), 1, 1, "", "no spec file", rule, "name the folder with the files")])
     for path in found:
         if not path.is_file():
             continue
@@ -74,12 +75,12 @@ def _overlay(folder: Path, copy: Path, origins: dict[Path, Path]) -> None:
 
 def _refuse_links(*paths: Path) -> None:
     for path in paths:
-        if problem := linked(path, "what changes stands in a folder of its own"):
+        if problem := linked(path, "changed files are in a folder of their own"):
             raise SpecError([problem])
 
 
 def _set(copy: Path, change: str) -> None:
-    """Write one value into the file that it belongs to, and leave every line of it where it was."""
+    """Write one value into its file, and keep every other line in its place."""
     place, equals, value = change.partition("=")
     whose, colon, dotted = place.partition(":")
     if not (equals and colon and whose and dotted):
@@ -106,7 +107,7 @@ def _tenant_file(copy: Path, tenant: str, change: str) -> Path:
 
 
 def _keys(node: yaml.Node | None, dotted: str) -> list[str]:
-    """The path, part by part: a key may hold a dot itself, as a100-1g.5gb does."""
+    """Follow the path part by part, because a key may contain a dot, such as a100-1g.5gb."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if dotted == key.value:
@@ -126,12 +127,10 @@ def _written(text: str, node: yaml.Node | None, keys: Sequence[str], value: str,
     if isinstance(node, yaml.SequenceNode) and head.isdigit() and int(head) < len(node.value):
         return _replaced(text, node.value[int(head)], rest, value, change)
     if isinstance(node, yaml.SequenceNode):
-        given = f"--change {change!r}: {head} is no place in a list of {len(node.value)}"
+        given = f"--change {change!r}: {head} is not an index of a list of {len(node.value)}"
         raise Violation("ref-01", given, f"use 0 to {len(node.value) - 1}" if node.value else "write the whole list")
     if not isinstance(node, yaml.MappingNode):
-        raise Violation(
-            "ref-01", f"--change {change!r}: {head} stands in no mapping", "write out the whole value above it"
-        )
+        raise Violation("ref-01", f"--change {change!r}: {head} is not in a mapping", "write the whole value above it")
     for key, below in node.value:
         if key.value == head:
             return _replaced(text, below, rest, value, change)

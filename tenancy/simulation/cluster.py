@@ -1,4 +1,4 @@
-"""A cluster of the simulation's own: an API server and Kueue, in a folder that goes when the run does."""
+"""The cluster of a simulation: an API server and Kueue, in a folder that is deleted at the end of the run."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
+from tenancy.kube.objects import Object
 from tenancy.lab import control_plane, ports, processes
 from tenancy.lab.api import MERGE, Api
-from tenancy.lab.components import KUEUE
+from tenancy.lab.components import KUEUE, PROBES
 from tenancy.lab.layout import Lab, LabError
 from tenancy.lab.pki import LOOPBACK
-from tenancy.plan.model import Object
-from tenancy.plan.queues import API
+from tenancy.plan.queueing.queue_names import API
 
 LAB_FOLDER = "GPU_TENANCY_LAB"
 NOT_NEEDED = ("kube-controller-manager", "kube-scheduler", "kwok")
-"""There are no pods and no nodes: whoever looks after these would only take time."""
+"""Components of the lab to stop: without pods and nodes they would only take time."""
+NEEDED = ("etcd", "kube-apiserver", KUEUE)
 KUEUE_ROLE = "kueue-manager-role"
 TAKEN_IN, RESTS, AT_WORK = (
     b'"msg":"Workload create event"',
     b'"msg":"Scheduling cycle starts"',
     b'"msg":"Obtained heads"',
 )
-"""What Kueue logs when it has seen a workload, when its scheduler waits for one, and when that looks at some."""
+"""Log messages of Kueue: it has seen a workload, its scheduler starts a cycle, and the scheduler has work to check."""
 _PLURALS = {
     "ResourceFlavor": "resourceflavors",
     "WorkloadPriorityClass": "workloadpriorityclasses",
@@ -46,26 +47,24 @@ _PLURALS = {
 }
 
 
+STALL_SECONDS = 300.0
+"""Seconds without progress, with all processes alive, after which the cluster counts as stalled."""
+BEAT_SECONDS, BEAT_COUNTS = 0.01, 0.012
+"""Seconds between two requests of the pulse, and the max that one answer adds to its clock."""
+FOLDER_PREFIX = "gpu-tenancy-simulation-"
+
+
 class Stuck(LabError):
-    """Kueue does not come to rest, or does not see what was written."""
+    """The cluster makes no progress, or one of its processes has ended."""
 
 
 @contextlib.contextmanager
-def own_lab(values: dict[str, Any], say: Callable[[str], None], *, in_haste: bool = True) -> Generator[Cluster]:
-    """A lab that nobody else knows, ended whatever happens; in haste, without what Kueue does for others to see."""
-    folder = Path(tempfile.mkdtemp(prefix="gpu-tenancy-simulation-"))
-    # The lab is where this says, whatever the folder; the caller's own must not be meant.
+def _lab_in(folder: Path) -> Generator[None]:
+    """Use a lab below `folder` instead of the caller's lab, and delete it at the end."""
     before = os.environ.get(LAB_FOLDER)
     os.environ[LAB_FOLDER] = str(folder / "lab")
     try:
-        lab = control_plane.up(root=folder, platform_group="simulation", queues=values, say=say)
-        found = processes.running(lab, NOT_NEEDED)
-        processes.stop([process for each in found.values() for process in each], at_once=True)
-        with Cluster(lab) as cluster:
-            if in_haste:
-                cluster.drop_webhooks()
-                cluster.forbid_events()
-            yield cluster
+        yield
     finally:
         try:
             control_plane.down(root=folder)
@@ -77,8 +76,79 @@ def own_lab(values: dict[str, Any], say: Callable[[str], None], *, in_haste: boo
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def end_left(folder: Path) -> None:
+    """Stop the cluster of a run that was killed."""
+    if folder.name.startswith(FOLDER_PREFIX) and folder.is_dir():
+        with _lab_in(folder):
+            pass
+
+
+@contextlib.contextmanager
+def own_lab(
+    values: dict[str, Any],
+    say: Callable[[str], None],
+    *,
+    in_haste: bool = True,
+    started: Callable[[Path | None], None] = lambda _: None,
+) -> Generator[Cluster]:
+    """A temporary lab, always stopped at the end; `in_haste`, without webhooks and Events.
+
+    `started` is called with the folder before a process runs in it, and with None after its deletion.
+    """
+    folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
+    started(folder)
+    try:
+        with _lab_in(folder):
+            lab = control_plane.up(root=folder, platform_group="simulation", queues=values, say=say)
+            found = processes.running(lab, NOT_NEEDED)
+            processes.stop([process for each in found.values() for process in each], at_once=True)
+            with Cluster(lab) as cluster:
+                if in_haste:
+                    cluster.drop_webhooks()
+                    cluster.forbid_events()
+                yield cluster
+    finally:
+        started(None)
+
+
+class Pulse:
+    """A clock of Kueue's own time, which advances only while Kueue answers.
+
+    A process without CPU time is silent, which is not a decision. On an idle machine this clock is about as fast as
+    the wall clock.
+    """
+
+    def __init__(self, port: int, path: str) -> None:
+        self._connection = http.client.HTTPConnection(LOOPBACK, port, timeout=1)
+        self._path = path
+        self._asked = time.monotonic()
+        self._seconds = 0.0
+
+    def now(self) -> float:
+        if time.monotonic() - self._asked >= BEAT_SECONDS:
+            answered = self._answers()
+            end = time.monotonic()
+            if answered:
+                self._seconds += min(end - self._asked, BEAT_COUNTS)
+            self._asked = end
+        return self._seconds
+
+    def _answers(self) -> bool:
+        try:
+            self._connection.request("GET", self._path)
+            response = self._connection.getresponse()
+            response.read()
+        except (OSError, http.client.HTTPException):
+            self._connection.close()
+            return False
+        return response.status == 200
+
+    def close(self) -> None:
+        self._connection.close()
+
+
 class Cluster:
-    """What the runner does to the cluster, and what it sees of it."""
+    """The runner's access to the cluster: writes and watches."""
 
     def __init__(self, lab: Lab) -> None:
         known = ports.remembered(lab)
@@ -87,6 +157,7 @@ class Cluster:
         self._port = known["kube-apiserver"]
         self._etcd = http.client.HTTPSConnection(LOOPBACK, known["etcd"], timeout=30, context=_tls(lab, "etcd"))
         self.log = Log(lab.logs / f"{KUEUE}.log")
+        self.pulse = Pulse(known[KUEUE], PROBES[KUEUE][1])
         self.changes: queue.SimpleQueue[Object] = queue.SimpleQueue()
         self._ended = False
 
@@ -96,25 +167,31 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self._ended = True
         self._etcd.close()
+        self.pulse.close()
+
+    def ended(self) -> list[str]:
+        """Processes of the cluster that have ended."""
+        alive = processes.running(self.lab, NEEDED)
+        return [name for name in NEEDED if name not in alive]
 
     def make(self, objects: Iterable[Object]) -> None:
         for item in objects:
             self._api.apply(_collection(item), item)
 
     def drop_webhooks(self) -> None:
-        """Nobody but Kueue and the run write here, so nobody has to ask Kueue first."""
+        """Remove Kueue's admission webhooks: only Kueue and the run write to this cluster."""
         for kind in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations"):
             self._api.request("DELETE", f"/apis/admissionregistration.k8s.io/v1/{kind}")
 
     def forbid_events(self) -> None:
-        """Nobody reads them, and a refusal costs less than an Event: Kueue writes more of these than of anything."""
+        """Revoke Kueue's right to write Events, which it writes most: they are not read, and a refusal costs less."""
         path = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{KUEUE_ROLE}"
         role = self._api.get(path)
         rules = [rule for rule in role["rules"] if "events" not in rule.get("resources", ())]
         self._api.request("PATCH", path, {"rules": rules}, MERGE)
 
-    def wait_until_active(self, queues: Iterable[str], within: float = 60) -> None:
-        """Until Kueue takes work for all of these ClusterQueues that are not held."""
+    def wait_until_active(self, queues: Iterable[str], within: float = STALL_SECONDS) -> None:
+        """Wait until Kueue accepts work for all of these ClusterQueues that are not on hold."""
         wanted, deadline = set(queues), time.monotonic() + within
         while True:
             items = self._api.get(f"/apis/{API}/clusterqueues")["items"]
@@ -122,11 +199,11 @@ class Cluster:
             if wanted <= active:
                 return
             if time.monotonic() > deadline:
-                raise Stuck(f"Kueue takes no work for {', '.join(sorted(wanted - active)[:5])} after {within:.0f} s.")
+                raise Stuck(f"Kueue accepts no work for {', '.join(sorted(wanted - active)[:5])} after {within:.0f} s.")
             time.sleep(0.05)
 
     def watch(self) -> None:
-        """Put every later state of every workload into `changes`, from a thread of its own."""
+        """Put every later state of every workload into `changes`, in a separate thread."""
         version = self._api.get(f"/apis/{API}/workloads")["metadata"]["resourceVersion"]
         threading.Thread(target=self._follow, args=(version,), daemon=True).start()
 
@@ -141,40 +218,89 @@ class Cluster:
                 while not self._ended and (line := response.readline()):
                     item = json.loads(line)["object"]
                     if item["kind"] != "Workload":
+                        # The server no longer has the changes after that version: it ends a slow watch.
+                        version = self._listed(context)
                         break
                     version = item["metadata"]["resourceVersion"]
                     self.changes.put(item)
-            except (OSError, ValueError, http.client.HTTPException):
+            except (OSError, ValueError, KeyError, http.client.HTTPException):
                 time.sleep(0.1)
             finally:
                 connection.close()
 
-    def put(self, item: Object) -> None:
-        """Write a workload past the API server, which alone would choose its time and its id.
+    def _listed(self, context: ssl.SSLContext) -> str:
+        """Put the current state of every workload into `changes`; returns the version to watch from."""
+        connection = http.client.HTTPSConnection(LOOPBACK, self._port, context=context, timeout=60)
+        try:
+            connection.request("GET", f"/apis/{API}/workloads")
+            found = json.loads(connection.getresponse().read())
+        finally:
+            connection.close()
+        for item in found["items"]:
+            self.changes.put({"apiVersion": API, "kind": "Workload", **item})
+        return found["metadata"]["resourceVersion"]
 
-        Kueue queues by the first and breaks ties by the second.
+    def put(self, item: Object) -> None:
+        """Write a workload directly to etcd, because the API server would choose its creation time and uid.
+
+        Kueue orders its queues by the time and breaks ties by the uid.
         """
-        self._write("put", {"key": _key(item), "value": _base64(json.dumps(item))})
+        self._write("put", {"key": _key(item), "value": _base64(json.dumps(_unversioned(item)))})
+
+    def put_queue(self, item: Object) -> None:
+        """Write a LocalQueue with its status, from which Kueue reads the past usage when it first sees the queue."""
+        metadata = item["metadata"]
+        key = f"/registry/kueue.x-k8s.io/localqueues/{metadata['namespace']}/{metadata['name']}"
+        self._write("put", {"key": _base64(key), "value": _base64(json.dumps(item))})
+
+    def queues(self) -> list[Object]:
+        """The current LocalQueues, with their past usage."""
+        found = _patiently(lambda: self._api.get(f"/apis/{API}/localqueues"), self._reopen)
+        kept = [{**item, "status": _history(item)} for item in found["items"]]
+        return [{"apiVersion": API, "kind": "LocalQueue", **_unversioned(item)} for item in kept]
+
+    def wait_until_known(self) -> None:
+        """Wait until Kueue has processed every LocalQueue, because it refuses work in an unknown one."""
+        deadline = time.monotonic() + STALL_SECONDS
+        while True:
+            items = self._api.get(f"/apis/{API}/localqueues")["items"]
+            if all(_condition(item, "Active") for item in items):
+                return
+            if time.monotonic() > deadline:
+                raise Stuck(f"Kueue does not know its LocalQueues after {STALL_SECONDS:.0f} s.")
+            time.sleep(0.05)
 
     def _write(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
-        self._etcd.request("POST", f"/v3/kv/{what}", json.dumps(body))
-        response = self._etcd.getresponse()
-        answer = response.read()
-        if response.status != 200:
+        """Send a request to etcd; repeat it if the answer is too late.
+
+        A repeated request is safe: a write has the same content, and a change is refused after it was made.
+        """
+        text = json.dumps(body)
+
+        def ask() -> tuple[int, bytes]:
+            self._etcd.request("POST", f"/v3/kv/{what}", text)
+            response = self._etcd.getresponse()
+            return response.status, response.read()
+
+        status, answer = _patiently(ask, self._etcd.close)
+        if status != 200:
             raise LabError(f"etcd refused a workload: {answer[:300]!r}")
         return json.loads(answer)
 
     def read(self, item: Object) -> Object:
-        return self._api.get(_path(item))
+        return _patiently(lambda: self._api.get(_path(item)), self._reopen)
+
+    def _reopen(self) -> None:
+        """Close the connection; the next request opens another."""
+        self._api.__exit__(None, None, None)
 
     def change_status(self, item: Object, status: dict[str, Any]) -> Object | None:
-        """Change the status of a workload as it was seen; None where it has changed since.
+        """Change the status of a workload in the version that was seen; None if it has changed since.
 
-        Past the API server too: what it would do with a status costs it more than all else of a job's life, and
-        decides nothing.
+        This is also written directly to etcd: the API server would spend more time on a status than on all other
+        requests for a job, without an effect on decisions.
         """
-        seen = item["metadata"]
-        metadata = {name: value for name, value in seen.items() if name != "resourceVersion"}
+        seen, metadata = item["metadata"], _unversioned(item)["metadata"]
         merged = {name: value for name, value in {**item.get("status", {}), **status}.items() if value is not None}
         changed = {**item, "metadata": metadata, "status": merged}
         key = _key(item)
@@ -187,7 +313,7 @@ class Cluster:
 
 
 class Log:
-    """Kueue's log as it grows: the only place that says that the scheduler rests, and what it has seen."""
+    """Follows Kueue's log, the only source that shows that the scheduler is idle, and what it has seen."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
@@ -197,6 +323,32 @@ class Log:
         data = self._rest + self._file.read()
         *whole, self._rest = data.split(b"\n")
         return whole
+
+
+_T = TypeVar("_T")
+
+
+def _patiently(ask: Callable[[], _T], reopen: Callable[[], None], within: float | None = None) -> _T:
+    """Send a request; repeat it on a new connection while the server is too slow to answer."""
+    within = STALL_SECONDS if within is None else within
+    deadline = time.monotonic() + within
+    while True:
+        try:
+            return ask()
+        except (OSError, http.client.HTTPException) as error:
+            reopen()
+            if time.monotonic() > deadline:
+                raise Stuck(f"the cluster of the simulation did not answer within {within:.0f} s ({error})") from error
+            time.sleep(0.05)
+
+
+def _history(queue: Object) -> dict[str, Any]:
+    """Past usage in the status of a LocalQueue."""
+    return {name: value for name, value in queue.get("status", {}).items() if name == "fairSharing"}
+
+
+def _unversioned(item: Object) -> Object:
+    return {**item, "metadata": {name: value for name, value in item["metadata"].items() if name != "resourceVersion"}}
 
 
 def _tls(lab: Lab, what: str) -> ssl.SSLContext:

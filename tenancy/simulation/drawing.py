@@ -1,4 +1,4 @@
-"""Charts as SVG text: areas, bars and dumbbells, with axes that a person can read."""
+"""Charts as SVG text: areas, bars and dumbbells, with axes of round numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 
-# Okabe and Ito's colours, which people who see fewer colours tell apart; grey is for the rest.
+# Okabe and Ito's colours, which people with colour vision deficiency can distinguish; grey is for the rest.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800")
 REST = "#8c8c8c"
 OTHERS = "the others"
@@ -16,7 +16,7 @@ Series = Sequence[float]
 
 
 def ticks(most: float, about: int = 5) -> list[float]:
-    """Round numbers from nothing to at least `most`."""
+    """Round numbers from 0 to at least `most`."""
     if most <= 0:
         return [0, 1]
     raw = most / about
@@ -26,7 +26,7 @@ def ticks(most: float, about: int = 5) -> list[float]:
 
 
 def layers(series: Mapping[str, Sequence[float]], colours: Mapping[str, str], width: int) -> dict[str, list[float]]:
-    """What `stacked` draws: a layer for each name with a colour, and the sum of the rest."""
+    """Layers for `stacked`: one for each name with a colour, and the sum of the rest."""
     found = {name: list(series.get(name, [0.0] * width)) for name in colours if name != OTHERS}
     if OTHERS in colours:
         rest = [values for name, values in series.items() if name not in colours]
@@ -35,7 +35,7 @@ def layers(series: Mapping[str, Sequence[float]], colours: Mapping[str, str], wi
 
 
 def legend(colours: Mapping[str, str]) -> str:
-    """The names beside their colours."""
+    """The legend: names and their colours."""
     keys = "".join(
         f'<span><i style="background:{colour}"></i>{escape(name)}</span>' for name, colour in colours.items()
     )
@@ -70,7 +70,7 @@ def stacked(
 
 
 def bars(values: Series, hours: float, most: float, colour: str, title: str) -> str:
-    """A bar for each part of the time."""
+    """A bar for each time interval."""
     frame = _Frame(110, most, hours)
     parts = [frame.grid(lambda value: f"{value:g}", about=3)]
     wide = (WIDTH - LEFT - RIGHT) / max(1, len(values))
@@ -83,7 +83,7 @@ def bars(values: Series, hours: float, most: float, colour: str, title: str) -> 
 
 
 def line(values: Sequence[float | None], hours: float, colour: str, title: str) -> str:
-    """A line from 0 to 1 over time, with gaps where there is nothing to say."""
+    """A line of values from 0 to 1 over time, with gaps where there is no value."""
     frame = _Frame(110, 1, hours)
     parts = [frame.grid(lambda value: f"{value:g}", about=2)]
     pen = False
@@ -102,7 +102,7 @@ def line(values: Sequence[float | None], hours: float, colour: str, title: str) 
 def dumbbells(
     rows: Sequence[tuple[str, float, float | None]], say: Callable[[float], str], unit: float, title: str
 ) -> str:
-    """For each name one value, or the way from a value to another; the axis grows with the square root."""
+    """One value for each name, or the step from one value to another, on a square-root axis."""
     high, left = 22, 130
     most = max([1.0, *(value for _, before, after in rows for value in (before, after or 0.0))])
     marks = list(_marks(most, unit))
@@ -142,7 +142,7 @@ def _marks(most: float, unit: float) -> Iterator[float]:
 
 
 class _Frame:
-    """Axes: hours across, something upwards."""
+    """Axes: hours on the x axis, values on the y axis."""
 
     def __init__(self, height: int, most: float, hours: float) -> None:
         self.height, self.hours, self._most = height, hours, most

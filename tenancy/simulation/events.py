@@ -1,4 +1,4 @@
-"""What happened in a run: all that the results are made of."""
+"""Events of a run, from which the results are computed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 class Kind(StrEnum):
     SUBMIT = "submit"
-    WAIT = "wait"  # Kueue's reason for not starting it, whenever that changes
+    WAIT = "wait"  # Kueue's reason for not starting it, at every change
     START = "start"
     EVICT = "evict"
     FINISH = "finish"
@@ -22,21 +22,26 @@ class Event:
     job: int
     """Number of the job in the trace."""
     pool: str = ""
-    """Where it starts."""
+    """Pool in which it starts."""
     text: str = ""
-    """Kueue's words."""
+    """Kueue's message."""
     lost: int = 0
     """Seconds of work that an eviction throws away."""
     by: int | None = None
-    """For whom it is evicted."""
+    """Number of the job for which it is evicted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     events: tuple[Event, ...]
     seconds: float
-    """How long it took in real time, without the start of the cluster."""
+    """Real seconds of the run, without the start of the cluster."""
     looks: int
-    """How often the run waited for Kueue to look at who waits again."""
+    """Number of times that the run waited for Kueue to check waiting work again."""
     latest: int
-    """Most simulated seconds by which such a look was late."""
+    """Max delay of such a check, in simulated seconds."""
+
+
+def until(run: Run, seconds: int) -> Run:
+    """The first part of a run, to compare with a run that ended there."""
+    return Run(tuple(e for e in run.events if e.time <= seconds), run.seconds, run.looks, run.latest)

@@ -1,4 +1,4 @@
-"""A day of work that could be: made from the tenants' guarantees and a seed, the same for the same seed."""
+"""A generated day of work, from the tenants' guarantees and a seed; the same seed gives the same work."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tenancy.plan.pools import pools_of
-from tenancy.plan.queues import most_held
+from tenancy.plan.common.pools import pools_of
+from tenancy.plan.queueing.quota_shares import most_held
+from tenancy.schema.tenant import Namespace, Tenant
 from tenancy.simulation.trace import Job, per_node, pods_of
-from tenancy.spec import Loaded
-from tenancy.spec.tenant import Namespace, Tenant
+from tenancy.validation import Loaded
 
 HOUR, DAY = 3600, 86400
 SIZES = ((1, 40), (2, 18), (4, 16), (8, 16), (16, 5), (32, 3), (64, 2))
-"""Devices and how many of a hundred jobs ask for so many. Public traces agree: most jobs are small, most of the GPU
+"""Devices, and how many of a hundred jobs ask for that number. Public traces agree: most jobs are small, most GPU
 time is in the few large ones (Helios SC'21, PAI NSDI'22, Philly ATC'19)."""
 MEDIAN, SPREAD = 22 * 60, 1.35
 """Of run times, log-normal; a job of more devices runs longer."""
 SHORTEST, LONGEST = 60, 20 * HOUR
 CHECKPOINT = 30 * 60
 LOAD = 0.4
-"""Part of the GPU hours of the guarantees that everyday work asks for: what such teams use on their own."""
+"""Part of the GPU hours of the guarantees that everyday work asks for."""
 BURST = 200
 """Jobs of the team that submits everything at once."""
 
@@ -30,8 +30,8 @@ BURST = 200
 def generate(loaded: Loaded, jobs: int, hours: int, seed: int) -> list[Job]:
     """`jobs` jobs over `hours` hours, in the order of their submission.
 
-    Beside the everyday work there are three things that queues are for: a large job that borrows and stays long, a
-    burst of one team, and production work of a lender that arrives when others have what it lent.
+    In addition to the everyday work there are three cases for queues: a large job that borrows for a long time, a
+    burst of one team, and production work of a lender that arrives while its GPUs are lent.
     """
     dice = random.Random(f"gpu-tenancy {seed}")
     places = list(_places(loaded))
@@ -52,7 +52,7 @@ def generate(loaded: Loaded, jobs: int, hours: int, seed: int) -> list[Job]:
 
 
 class _Place:
-    """A part of a tenant, and a flavor that it may have there."""
+    """A part of a tenant, and a flavor that it may use there."""
 
     def __init__(self, loaded: Loaded, tenant: Tenant, part: Namespace, flavor: str) -> None:
         environment = loaded.environment
@@ -64,7 +64,7 @@ class _Place:
         self.lent = tenant.gpus[flavor].lend_up_to or 0 if tenant.gpus[flavor].sharing.lends else 0
         self.priority = environment.tiers[self.tier].priority
         self.node = per_node(environment, flavor)
-        # A job is in one pool.
+        # A job runs in one pool.
         self.largest = min(
             self.most,
             max(
@@ -72,7 +72,7 @@ class _Place:
                 for pool in pools_of(environment, flavor, tenant.tenant, frozenset({self.tier}))
             ),
         )
-        # A slice serves: it is asked for one by one.
+        # Slices are for inference: each job asks for one.
         self.whole = environment.flavors[flavor].mig is None and environment.flavors[flavor].share is None
 
 
@@ -109,7 +109,7 @@ def _job(dice: random.Random, place: _Place, hours: int) -> Job:
 
 
 def _arrival(dice: random.Random, hours: int) -> int:
-    """By day more than by night: twice the average at two in the afternoon, a fifth of it in the small hours."""
+    """More work by day than by night: twice the average at 14:00, a fifth of it at night."""
     while True:
         second = dice.randrange(hours * HOUR)
         if dice.random() < 0.6 + 0.4 * math.sin(2 * math.pi * (second / DAY - 8 / 24)):
@@ -117,7 +117,7 @@ def _arrival(dice: random.Random, hours: int) -> int:
 
 
 def _to_load(jobs: list[Job], places: Sequence[_Place], hours: int) -> list[Job]:
-    """Run times such that each flavor is asked for as much as is usual, whatever the number of jobs."""
+    """Scale run times so that the demand for each flavor does not depend on the number of jobs."""
     found = []
     for flavor in sorted({place.flavor for place in places}):
         mine = [job for job in jobs if job.flavor == flavor]
@@ -129,7 +129,7 @@ def _to_load(jobs: list[Job], places: Sequence[_Place], hours: int) -> list[Job]
 
 
 def _long(places: Sequence[_Place], hours: int) -> Iterator[Job]:
-    """The largest that somebody may borrow, for a day and a half."""
+    """A job of the max size that a tenant may borrow, for a day and a half."""
     place = max(places, key=lambda place: (place.borrowed, place.tenant))
     if place.borrowed > place.node:
         gpus = min(place.borrowed, place.largest) // place.node * place.node
@@ -148,7 +148,7 @@ def _long(places: Sequence[_Place], hours: int) -> Iterator[Job]:
 
 
 def _production(places: Sequence[_Place], hours: int) -> Iterator[Job]:
-    """The most urgent lender wants half of its guarantee at noon, when all of it is lent."""
+    """At noon the lender with the highest priority asks for half of its guarantee, all of which is lent."""
     lenders = [place for place in places if place.guaranteed and place.lent and place.borrowed and place.whole]
     if lenders:
         place = max(lenders, key=lambda place: (place.priority, place.borrowed, place.guaranteed, place.tenant))
@@ -168,7 +168,7 @@ def _production(places: Sequence[_Place], hours: int) -> Iterator[Job]:
 
 
 def _burst(places: Sequence[_Place], hours: int, jobs: int) -> Iterator[Job]:
-    """One of the smaller teams submits everything that it has at once."""
+    """One of the smaller teams submits all of its jobs at once."""
     borrowers = [place for place in places if place.borrowed and place.whole and place.guaranteed]
     if borrowers:
         place = min(borrowers, key=lambda place: (place.guaranteed, place.tenant))

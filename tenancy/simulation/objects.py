@@ -1,4 +1,4 @@
-"""What the simulation's cluster holds: the environment's own queues, and a Workload for a job."""
+"""Objects of the simulation's cluster: the queues of the environment, and a Workload for each job."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
 from tenancy.plan import make_plan
-from tenancy.plan.model import Object
-from tenancy.plan.priorities import class_name, priorities
-from tenancy.plan.queues import API, queue_resource
+from tenancy.plan.common.priorities import class_name, priorities
+from tenancy.plan.queueing.queue_names import API, queue_resource
 from tenancy.plan.services import queue_chart
+from tenancy.schema.queues import seconds
 from tenancy.simulation.trace import Job
-from tenancy.spec import Loaded
-from tenancy.spec.queues import seconds
+from tenancy.validation import Loaded
 
 POD_CPU, POD_MEMORY = 1, "1Gi"
-"""What a pod asks for with each device: less than the device's part of its node, so that devices alone are short."""
+"""CPU and memory of a pod for each device: less than the device's part of a node, so that only devices are scarce."""
 NEVER = "8760h"
 EXPECTED_SPEED = 360.0
-"""Simulated seconds in a real one: what Kueue measures in real time is scaled by it."""
+"""Simulated seconds per real second, by which settings of Kueue in real time are scaled."""
 
 SAMPLING_SECONDS = 20
 
-# What is left out or overridden, as the report says it.
+# Settings that are left out or overridden, in the words of the report.
 OVERRIDES = (
-    "waitForPodsReady: no pod is ever late",
-    f"admissionFairSharing: the half-life {EXPECTED_SPEED:.0f} times shorter, as the clock is about that much faster",
-    "flavors without a topology: where in a pool a job lies is not modelled",
-    "no admission checks: nodes of an autoscaled pool are there at once",
+    "waitForPodsReady: every pod is ready at once",
+    f"admissionFairSharing: half-life {EXPECTED_SPEED:.0f} times shorter, because the clock is about that much faster",
+    "flavors have no topology: the placement of a job in a pool is not modelled",
+    "no admission checks: all nodes of an autoscaled pool exist from the start",
 )
 
 
 def kueue_values(loaded: Loaded, speed: float = EXPECTED_SPEED) -> dict[str, Any]:
-    """The environment's own values of Kueue's chart, but for what would go by the wall clock.
+    """The environment's values of Kueue's chart, without settings that depend on the wall clock.
 
-    `speed`: simulated seconds in a real one; at 1 use is sampled and forgotten as the environment says.
+    `speed`: simulated seconds per real second; at 1 usage is sampled and decays as the environment configures.
     """
     chart = queue_chart(loaded.environment)
     if chart is None:
@@ -52,17 +52,17 @@ def kueue_values(loaded: Loaded, speed: float = EXPECTED_SPEED) -> dict[str, Any
         half_life = seconds(loaded.environment.queues.usage_half_life) / speed
         configuration["admissionFairSharing"] |= {
             "usageHalfLifeTime": f"{max(1, round(half_life))}s",
-            # As often as it is worth: each sample of a queue is a request.
+            # Not more often than needed: each sample of a queue is a request.
             "usageSamplingInterval": f"{SAMPLING_SECONDS}s",
         }
-    # Dates are in the past, so all that ends would be due at once: three requests for nothing.
+    # Dates are in the past, so finished objects would be deleted at once, with three useless requests each.
     configuration.pop("objectRetentionPolicies", None)
     manager["controllerManagerConfigYaml"] = json.dumps(configuration)
     return values
 
 
 def cluster_objects(loaded: Loaded) -> Iterator[Object]:
-    """The queues of an environment in the order in which they are made; no guard, no quota, nobody's rights."""
+    """The queues of an environment in order of creation, without guards, ResourceQuotas and RBAC."""
     plan = make_plan(loaded.environment, loaded.tenants)
     for item in plan.platform.queues:
         if item["kind"] not in {"Topology", "AdmissionCheck", "ProvisioningRequestConfig"}:
@@ -83,7 +83,7 @@ def _without(item: Object, field: str) -> Object:
 
 
 def uid_of(number: int) -> str:
-    """Of two with the same time Kueue takes the smaller one first."""
+    """A uid in order: of two workloads with the same time Kueue takes the smaller uid first."""
     return f"00000000-0000-4000-8000-{number:012x}"
 
 
@@ -93,7 +93,7 @@ def number_of(uid: str) -> int | None:
 
 
 def workload(loaded: Loaded, job: Job, number: int, made: dt.datetime) -> Object:
-    """A job as Kueue's controller for Jobs would write it down, made at a given time."""
+    """The Workload of a job as Kueue's Job controller would write it, created at a given time."""
     environment = loaded.environment
     priority = class_name(job.tier)
     resource = queue_resource(environment, job.flavor)
@@ -112,7 +112,7 @@ def workload(loaded: Loaded, job: Job, number: int, made: dt.datetime) -> Object
             "uid": uid_of(number),
             "generation": 1,
             "creationTimestamp": made.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            # As Kueue's webhook does: without it the object would vanish before the cache knows.
+            # As Kueue's webhook does: without it the object would be deleted before the cache is updated.
             "finalizers": ["kueue.x-k8s.io/resource-in-use"],
         },
         "spec": {

@@ -1,4 +1,4 @@
-"""The report as one page: no network, no script, light and dark, fit to be printed."""
+"""The report as one page: no network, no script, light and dark mode, printable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenancy.simulation.report import Report, Table, time, wait
 from tenancy.simulation.results import BINS, Results, waits_of
 
 SHOWN = len(drawing.COLOURS)
-"""Tenants with a colour of their own; the rest are one."""
+"""Max tenants with a colour of their own; the rest share one."""
 EVICTED = "#D55E00"
 
 STYLE = """
@@ -50,7 +50,7 @@ th, td { padding: .28rem .7rem .28rem 0; vertical-align: top;
 
 def page(report: Report) -> str:
     """The whole page."""
-    title = f"What if: {report.environment}"
+    title = f"Simulation of {report.environment}{' (partial)' if report.partial else ''}"
     body = "\n".join(_body(report))
     return (
         '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8">'
@@ -62,7 +62,9 @@ def page(report: Report) -> str:
 def _body(report: Report) -> Iterator[str]:
     both = [("before", report.before)] + ([("after", report.after)] if report.after else [])
     last = report.after or report.before
-    yield f"<h1>What if: {escape(report.environment)}</h1>"
+    yield f"<h1>Simulation of {escape(report.environment)}</h1>"
+    if report.partial:
+        yield f"<p><strong>Partial results, {escape(report.part)}:</strong> {escape(report.partial)}</p>"
     what = " and ".join(f"<code>{escape(change)}</code>" for change in report.changes)
     over = f"{report.before.jobs} jobs over {report.before.hours:g} hours"
     yield f'<p class="soft">{over}{", before and after " + what if what else ""}</p>'
@@ -77,7 +79,7 @@ def _body(report: Report) -> Iterator[str]:
         lambda r: drawing.stacked(
             drawing.layers(r.use, colours, BINS), colours, max(most, 1), r.hours, r.capacity, "GPUs in use by tenant"
         ),
-        "the dashed line is all there are",
+        "the dashed line is the total number of GPUs",
     )
     yield "<h2>Waiting times</h2>"
     yield _waits(report)
@@ -88,14 +90,14 @@ def _body(report: Report) -> Iterator[str]:
         lambda r: drawing.stacked(
             drawing.layers(r.borrowing, colours, BINS), colours, lent, r.hours, None, "GPUs borrowed by tenant"
         ),
-        "above the own guarantee",
+        "above the tenant's guarantee",
     )
-    yield "<h2>How evenly it is shared</h2>"
+    yield "<h2>Fairness of borrowing</h2>"
     yield _pair(
         both,
         lambda r: drawing.line(r.fairness, r.hours, "var(--accent)", "Jain's index over time"),
-        "Jain's index of what is borrowed for its weight, among who borrows or waits to: 1 is even, and one of n that "
-        "has everything gives 1/n",
+        "Jain's index of borrowed GPUs divided by weight, among tenants that borrow or wait to: 1 is even, and 1/n "
+        "means that one of n tenants has all of them",
     )
     yield "<h2>Evictions</h2>"
     counted = {name: _hourly(r.evicted) for name, r in both}
@@ -103,7 +105,7 @@ def _body(report: Report) -> Iterator[str]:
     yield _pair(
         both,
         lambda r: drawing.bars(_hourly(r.evicted), r.hours, peak, EVICTED, "evictions over time"),
-        "how many over time",
+        "number of evictions over time",
     )
     for table in report.tables():
         if table.rows:
@@ -122,8 +124,8 @@ def _tiles(before: Results, after: Results | None) -> str:
             "waiting time, p95": wait(waits, waits.p95),
             "longest wait": wait(waits, waits.max),
             "evictions": str(sum(group.evictions for group in of.tenants)),
-            "GPU hours lost by them": f"{sum(group.lost for group in of.tenants):.0f}",
-            "evenness of borrowing": "–" if of.mean_fairness is None else f"{of.mean_fairness:.2f}",
+            "GPU hours lost by evictions": f"{sum(group.lost for group in of.tenants):.0f}",
+            "fairness of borrowing": "–" if of.mean_fairness is None else f"{of.mean_fairness:.2f}",
         }
 
     first, second = one(before), one(after)
@@ -173,9 +175,9 @@ def _waits(report: Report) -> str:
     rows.sort(key=lambda row: -max(row[1], row[2] or 0))
     chart = drawing.dumbbells(rows, lambda seconds: time(round(seconds)), 3600, "waiting times")
     dots = "hollow: before, filled: after; " if report.after else ""
-    caption = f"{dots}of a hundred jobs 95 started within this time (p95); the scale grows with the square root"
+    caption = f"{dots}95 % of the jobs started within this time (p95); the scale is a square root"
     if unbounded:
-        caption += f"; more than five of a hundred never started: {', '.join(unbounded)}"
+        caption += f"; more than 5 % never started: {', '.join(unbounded)}"
     return f'<figure class="one">{chart}</figure><p class="soft">{caption}</p>'
 
 

@@ -1,25 +1,27 @@
-"""The answer to "what if": one run, or two on the same trace side by side."""
+"""The report of a simulation: one run, or two runs of the same trace side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-from tenancy.plan.model import Object
-from tenancy.simulation.events import Run
+from tenancy.kube.objects import Object
+from tenancy.simulation.checkpoint import Store, name_of
+from tenancy.simulation.events import Run, until
 from tenancy.simulation.objects import OVERRIDES, cluster_objects, kueue_values
 from tenancy.simulation.results import Group, Results, Waits, evaluate
-from tenancy.simulation.runner import simulate, window_of
+from tenancy.simulation.runner import Unfinished, simulate, window_of
 from tenancy.simulation.trace import Trace
-from tenancy.spec import Loaded
+from tenancy.validation import Loaded
 
 LEFT_OUT = (
-    "Kueue and its queues are real and of the environment's own configuration; jobs, nodes and the clock are not",
-    "run times are those of the trace: no loading of data, no slower network, no failure, no restart but an eviction's",
-    "an evicted job leaves at once, without its grace period, and starts again without a cost but the lost work",
-    "an autoscaled pool has all the nodes that it may have",
-    "a pool is a number of GPUs: how jobs lie on its nodes, and what does not fit beside it, is not modelled",
+    "Kueue and its queues are real and have the environment's configuration; jobs, nodes and the clock are simulated",
+    "run times are those of the trace: no data loading, no slower network, no failure, restarts only after an eviction",
+    "an evicted job ends at once, without its grace period, and a restart costs only the lost work",
+    "an autoscaled pool always has its max nodes",
+    "a pool is a number of GPUs: placement on nodes and fragmentation are not modelled",
     f"overridden for the run: {'; '.join(OVERRIDES)}",
 )
 
@@ -44,21 +46,28 @@ class Report:
     runs: tuple[Run, ...]
     window: int
     pools: tuple[str, ...] = field(default=())
+    partial: str = ""
+    """Why the results cover only a part of the work; empty if they cover all of it."""
 
     @property
     def remarks(self) -> list[str]:
         span = (
-            f"GPU hours and use of pools are of the first {self.before.hours:g} hours, until all work was submitted; "
-            "waits, evictions, what they lost and the most in use are of all of the work"
+            f"GPU hours and use of pools cover the first {self.before.hours:g} hours, until all work was submitted; "
+            "waits, evictions, lost GPU hours and max use cover all of the work"
         )
         return [*self.notes, span, *LEFT_OUT, *self.tolerance]
+
+    @property
+    def part(self) -> str:
+        """The part of the work that partial results cover."""
+        return f"the first {self.before.hours:.1f} hours" if self.partial else ""
 
     @property
     def tolerance(self) -> list[str]:
         late = max(run.latest for run in self.runs)
         return [
-            f"a start may be found up to {self.window} s late ({late} s at most here): Kueue takes a second to look at "
-            "who waits again, and ends within that time share one look"
+            f"a start may be recorded up to {self.window} s late (max {late} s here): Kueue checks waiting work "
+            "a second after an end, and ends within that time share one check"
         ]
 
     def as_json(self) -> dict[str, Any]:
@@ -70,6 +79,7 @@ class Report:
         return {
             "environment": self.environment,
             "changes": list(self.changes),
+            "partial": {"of": self.part, "reason": self.partial} if self.partial else None,
             "remarks": self.remarks,
             "runs": [{"seconds": round(r.seconds, 1), "looks": r.looks, "latest": r.latest} for r in self.runs],
             **results,
@@ -94,11 +104,12 @@ class Report:
             "evictions",
             "lost GPU hours",
         )
-        for run, results in (("before", self.before), ("after", self.after)):
+        partial = " (partial)" if self.partial else ""
+        for run, results in ((f"before{partial}", self.before), (f"after{partial}", self.after)):
             for kind, groups in (("tenant", results.tenants), ("tier", results.tiers)) if results else ():
                 for g in groups:
                     w = g.waits
-                    # A guarantee is a tenant's.
+                    # Tiers have no guarantee.
                     split = (
                         (round(x, 3) for x in (g.guaranteed, g.borrowed, g.lent)) if kind == "tenant" else (None,) * 3
                     )
@@ -119,7 +130,7 @@ class Report:
                     )
 
     def tables(self) -> Iterator[Table]:
-        of = f"Simulation of {self.environment}"
+        of = f"{f'PARTIAL, {self.part}: s' if self.partial else 'S'}imulation of {self.environment}"
         if self.after is None:
             yield _alone(f"{of}: tenants", self.before.tenants)
             yield _alone_tiers("Tiers", self.before.tiers)
@@ -130,15 +141,15 @@ class Report:
         yield self._evictions()
         last = self.after or self.before
         yield Table(
-            f"Who waited longest{' after the change' if self.after else ''}",
-            ("job", "GPUs", "came", "waited", "above their guarantee then", "Kueue's reason"),
+            f"Jobs that waited longest{' after the change' if self.after else ''}",
+            ("job", "GPUs", "submitted", "waited", "tenants above their guarantee then", "Kueue's reason"),
             [
                 (
                     w.job,
                     w.gpus,
                     clock(w.submit),
                     time(w.waited) + ("" if w.started else ", never started"),
-                    ", ".join(f"{name} {count:g}" for name, count in w.above.items()) or "nobody",
+                    ", ".join(f"{name} {count:g}" for name, count in w.above.items()) or "none",
                     shortened(w.reason),
                 )
                 for w in last.longest[:5]
@@ -157,10 +168,10 @@ class Report:
             rows.append((name, arrow(sizes[0], sizes[-1]), *used))
         return Table(
             "Pools",
-            ("pool", "GPUs", "in use", "at most", *(("in use after", "at most after") if self.after else ())),
+            ("pool", "GPUs", "in use", "max", *(("in use after", "max after") if self.after else ())),
             rows,
             [
-                f"evenness of what is borrowed (Jain's index, 1 is even): {_fair(self.before)}"
+                f"fairness of borrowing (Jain's index, 1 is even): {_fair(self.before)}"
                 + (f" before, {_fair(self.after)} after" if self.after else "")
             ],
         )
@@ -186,32 +197,55 @@ def run_both(
     window: int | None,
     changes: Sequence[str],
     say: Callable[[str], None],
+    state: Path | None = None,
+    *,
+    fresh: bool = False,
 ) -> Report:
-    """Simulate a trace, and again after a change."""
+    """Simulate a trace, and again after a change.
+
+    `state` is the folder of the checkpoints that a run continues from, unless it is `fresh`. The report of a run that
+    did not finish is marked as partial.
+    """
     notes = [f"trace: {note}" for note in trace.notes]
     if after is not None and queued(before) == queued(after):
-        notes.append("the change reaches no queue: what differs between the two runs is within the tolerance")
+        notes.append("the change affects no queue: differences between the two runs are within the tolerance")
         say(notes[-1])
-    runs, results = [], []
-    for name, loaded in (("before", before), ("after", after)):
-        if loaded is not None:
-            say(f"{name} the change: {len(trace.jobs)} jobs" if after else f"{len(trace.jobs)} jobs")
-            runs.append(simulate(loaded, trace.jobs, say, window))
-            results.append(evaluate(loaded, trace.jobs, runs[-1], seconds))
-            say(f"done in {runs[-1].seconds:.0f} s")
+    wide = window_of(trace.jobs, window)
+    asked = [(name, loaded) for name, loaded in (("before", before), ("after", after)) if loaded is not None]
+    stores = [Store(state, name_of(loaded, trace.jobs, wide)) for _, loaded in asked]
+    runs: list[Run] = []
+    partial = ""
+    for (name, loaded), store in zip(asked, stores, strict=True):
+        if fresh:
+            store.drop()
+        say(f"{name} the change: {len(trace.jobs)} jobs" if after else f"{len(trace.jobs)} jobs")
+        try:
+            runs.append(simulate(loaded, trace.jobs, say, window, store))
+        except Unfinished as unfinished:
+            if not unfinished.run.events:
+                raise
+            partial, seconds = str(unfinished), max(1, min(seconds, unfinished.now))
+            runs = [until(run, seconds) for run in (*runs, unfinished.run)]
+            break
+        say(f"done in {runs[-1].seconds:.0f} s")
+    if not partial:
+        for store in stores:
+            store.drop()
+    results = [evaluate(loaded, trace.jobs, run, seconds) for (_, loaded), run in zip(asked, runs, strict=False)]
     return Report(
         environment=before.environment.environment,
         changes=tuple(changes),
         notes=tuple(notes),
         before=results[0],
-        after=results[1] if after else None,
+        after=results[1] if len(results) > 1 else None,
         runs=tuple(runs),
-        window=window_of(trace.jobs, window),
+        window=wide,
+        partial=partial,
     )
 
 
 def queued(loaded: Loaded) -> tuple[list[Object], dict[str, Any]]:
-    """All of an environment that Kueue is given."""
+    """All settings of an environment that Kueue gets."""
     return list(cluster_objects(loaded)), kueue_values(loaded)
 
 
@@ -245,7 +279,7 @@ def _alone(title: str, groups: Sequence[Group]) -> Table:
         )
         for g in groups
     ]
-    return Table(title, header, rows, ["p50, p95, longest: of all jobs, to the first start", *_never(groups)])
+    return Table(title, header, rows, ["p50, p95, longest: wait of all jobs until the first start", *_never(groups)])
 
 
 def _alone_tiers(title: str, groups: Sequence[Group]) -> Table:
@@ -299,7 +333,7 @@ def arrow(before: Cell, after: Cell) -> str:
 
 
 def time(seconds: int | None) -> str:
-    """A length of time as a person says it."""
+    """A duration in minutes and hours."""
     if seconds is None:
         return "–"
     if seconds < 60:
@@ -318,7 +352,7 @@ def clock(seconds: int) -> str:
 
 
 def shortened(reason: str, length: int = 160) -> str:
-    """Kueue repeats itself for each resource: the first says it."""
+    """Kueue's reason for the first resource; it repeats the reason for each resource."""
     first = reason.removeprefix("couldn't assign flavors to pod set main: ").split(", insufficient")[0]
     return first if len(first) <= length else f"{first[: length - 1]}…"
 

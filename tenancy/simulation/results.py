@@ -1,4 +1,4 @@
-"""What a run amounts to: who waited, who used whose GPUs, what evictions cost, how evenly it was shared."""
+"""Results of a run: waiting times, borrowing, cost of evictions, and fairness."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from tenancy.catalog import boards
-from tenancy.plan.queues import Share, shares, supply
+from tenancy.plan.queueing.quota_shares import Share, shares, supply
+from tenancy.schema.environment import Environment
 from tenancy.simulation.events import Kind, Run
 from tenancy.simulation.trace import Job
-from tenancy.spec import Loaded
-from tenancy.spec.environment import Environment
+from tenancy.validation import Loaded
 
 HOUR = 3600
 BINS = 96
-"""Parts of the time for what is shown over it; of a day, quarters of an hour."""
+"""Number of time intervals in charts; a quarter of an hour each for a day."""
 LONGEST_WAITS = 10
 
 
@@ -27,13 +27,13 @@ class Waits:
 
     jobs: int
     never: int
-    """Jobs that did not start at all. They waited longer than all others."""
+    """Jobs that did not start. They count as waiting longer than all others."""
     p50: int | None
-    """None: that job never started, or there are no jobs. So for p95 and max."""
+    """None if that job never started, or if there are no jobs; the same for p95 and max."""
     p95: int | None
     max: int | None
     mean: int | None
-    """Of those that started."""
+    """Mean of the jobs that started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class Group:
     used: float
     """GPU hours; a slice counts as its part of a GPU."""
     guaranteed: float
-    """Of these, under the own guarantee."""
+    """Part of these within the own guarantee."""
     borrowed: float
     lent: float
-    """GPU hours of the own guarantee that others used."""
+    """GPU hours of the own guarantee that other tenants used."""
     evictions: int
     lost: float
     """GPU hours of work that evictions threw away."""
@@ -61,14 +61,14 @@ class PoolUse:
     used: float
     """GPU hours."""
     share: float
-    """Of all that there was, from 0 to 1."""
+    """Part of the pool's GPUs, from 0 to 1."""
     most: float
-    """GPUs in use at once."""
+    """Max GPUs in use at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """One job that waited long, and why."""
+    """A job that waited long, and the reason."""
 
     job: str
     tenant: str
@@ -78,9 +78,9 @@ class Wait:
     waited: int
     started: bool
     reason: str
-    """Kueue's last words before it started."""
+    """Kueue's last message before it started."""
     above: dict[str, float]
-    """Who had more than its guarantee of that flavor when the job came, and how many GPUs more."""
+    """Tenants above their guarantee of that flavor when the job was submitted, and by how many GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +91,19 @@ class Results:
     tiers: tuple[Group, ...]
     pools: tuple[PoolUse, ...]
     evictions: dict[str, dict[str, int]]
-    """For whom -> from whom -> how often."""
+    """Preempting tenant -> evicted tenant -> number of evictions."""
     longest: tuple[Wait, ...]
     bin_seconds: float
     use: dict[str, tuple[float, ...]]
-    """Tenant -> GPUs in use, the average of each part of the time."""
+    """Tenant -> average GPUs in use in each time interval."""
     pool_use: dict[str, tuple[float, ...]]
     """Pool -> part of its GPUs in use."""
     borrowing: dict[str, tuple[float, ...]]
     waiting: tuple[float, ...]
-    """GPUs that are waited for."""
+    """GPUs that waiting jobs ask for."""
     evicted: tuple[int, ...]
     fairness: tuple[float | None, ...]
-    """Jain's index of what is borrowed for its weight, among who borrows or waits to; None where nobody does."""
+    """Jain's index of borrowed GPUs divided by weight, among tenants that borrow or wait to; None without any."""
     all_waits: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Tenant -> every waiting time, ascending."""
     capacity: float = 0.0
@@ -116,7 +116,7 @@ class Results:
 
 
 def gpu_part(environment: Environment, pool: str, flavor: str) -> Fraction:
-    """How much of a GPU one of a flavor is."""
+    """The part of a GPU that one device of a flavor is."""
     of, shared = environment.flavors[flavor], environment.pools[pool].share
     if of.mig:
         board = boards.BOARDS[of.gpu]
@@ -125,26 +125,26 @@ def gpu_part(environment: Environment, pool: str, flavor: str) -> Fraction:
 
 
 def percentile(values: Sequence[int], part: float, never: int = 0) -> int | None:
-    """By nearest rank: a value that was there; `values` ascend, and `never` more come after all of them."""
+    """Percentile by nearest rank; `values` ascend, and `never` more values follow that are larger than all of them."""
     rank = max(0, math.ceil(part * (len(values) + never)) - 1)
     return values[rank] if rank < len(values) else None
 
 
 def jain(values: Iterable[float]) -> float | None:
-    """1 where all have the same, 1/n where one of n has everything."""
+    """Jain's index: 1 if all values are equal, 1/n if one of n has everything."""
     found = list(values)
     squares = sum(value * value for value in found)
     return sum(found) ** 2 / (len(found) * squares) if squares else None
 
 
 def lending(idle: Mapping[str, float], borrowed: float, spare: float) -> dict[str, float]:
-    """Whose idle guarantees are in use by others: what nobody is promised goes first, then each in proportion."""
+    """Idle guarantees in use by others, by tenant: unallocated GPUs are used first, then idle ones in proportion."""
     out, there = max(0.0, borrowed - spare), sum(idle.values())
     return {name: count * min(1.0, out / there) for name, count in idle.items()} if there else {}
 
 
 def evaluate(loaded: Loaded, jobs: Sequence[Job], run: Run, seconds: int) -> Results:
-    """The results of a run, over `seconds` from its start; waiting times are those of every job."""
+    """The results of a run over `seconds` from its start; waiting times include every job."""
     return _Evaluation(loaded, jobs, run, seconds).results()
 
 
@@ -176,7 +176,11 @@ class _Evaluation:
         waits: dict[str, list[int]] = defaultdict(list)
         tier_waits: dict[str, list[int]] = defaultdict(list)
         never: Counter[str] = Counter()
+        # In an interrupted run the other jobs are not submitted yet.
+        came = {event.job for event in self.run.events if event.kind is Kind.SUBMIT}
         for number, job in enumerate(self.jobs):
+            if number not in came:
+                continue
             if number in first:
                 waits[job.tenant].append(first[number] - job.submit)
                 tier_waits[job.tier].append(first[number] - job.submit)
@@ -187,7 +191,7 @@ class _Evaluation:
         names = sorted({job.tenant for job in self.jobs} | {name for name in self.tenants if self.lent_hours[name] > 0})
         return Results(
             hours=self.end / HOUR,
-            jobs=len(self.jobs),
+            jobs=len(came),
             tenants=tuple(self._group(name, waits[name], never[name]) for name in names),
             tiers=tuple(
                 self._tier(name, tier_waits[name], never[f"tier {name}"])
@@ -210,7 +214,7 @@ class _Evaluation:
     # Over time
 
     def _sweep(self) -> None:
-        """Once through the events, adding up what is in use between each and the next."""
+        """Process all events, adding up the GPUs in use between each event and the next."""
         used: Counter[tuple[str, str, str]] = Counter()
         waiting: dict[int, None] = {}
         self.hours: defaultdict[tuple[str, str], float] = defaultdict(float)
@@ -304,7 +308,7 @@ class _Evaluation:
                     self.wanting[place].add(job.tenant)
 
     def _spans(self, begin: int, end: int) -> Iterable[tuple[int, float]]:
-        """The bins that a span touches, and how much of each it fills."""
+        """The bins that a time span overlaps, and the length of each overlap."""
         place = int(begin / self.bin)
         while place < BINS and place * self.bin < end:
             yield place, (min(end, (place + 1) * self.bin) - max(begin, place * self.bin)) / self.bin
@@ -313,7 +317,7 @@ class _Evaluation:
     def _balance(
         self, used: Mapping[tuple[str, str, str], int]
     ) -> tuple[Mapping[str, float], Mapping[str, float], Mapping[str, float]]:
-        """GPUs in use under the guarantees, above them, and whose idle ones those are."""
+        """GPUs in use within the guarantees, above them, and the tenants whose idle GPUs these are."""
         held: defaultdict[str, float] = defaultdict(float)
         borrowed: defaultdict[str, float] = defaultdict(float)
         lent: defaultdict[str, float] = defaultdict(float)
@@ -331,7 +335,7 @@ class _Evaluation:
         return held, borrowed, lent
 
     def _above(self, used: Mapping[tuple[str, str, str], int], flavor: str) -> dict[str, float]:
-        """Who has more of a flavor than its guarantee, the largest first."""
+        """Tenants with more of a flavor than their guarantee, the largest first."""
         over: Counter[str] = Counter()
         for (tenant, pool, which), count in used.items():
             more = count - self.shares[tenant].guaranteed(pool, flavor) if which == flavor else 0
@@ -351,7 +355,7 @@ class _Evaluation:
             )
 
     def _weights(self, names: Iterable[str]) -> dict[str, float]:
-        """A tenant's part: of its department's weight, its own weight's share among those that want some."""
+        """Weight of a tenant: its department's weight times its share among the department's tenants with demand."""
         names = list(names)
         within: Counter[str] = Counter()
         for name in names:

@@ -1,91 +1,171 @@
-"""The clock of a run: from one event to the next, each when Kueue has decided all about the one before."""
+"""The clock of a run: advances to the next event when Kueue has decided everything about the previous one."""
 
 from __future__ import annotations
 
 import datetime as dt
 import heapq
+import http.client
 import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenancy.plan.model import Object
-from tenancy.plan.queues import flavor_name, queue_name, queue_resource
+from tenancy.kube.objects import Object
+from tenancy.lab.layout import LabError
+from tenancy.plan.queueing.queue_names import flavor_name, queue_name, queue_resource
+from tenancy.schema.queues import Gate
+from tenancy.simulation import cluster as clusters
 from tenancy.simulation import objects
-from tenancy.simulation.cluster import AT_WORK, RESTS, TAKEN_IN, Cluster, Stuck, own_lab
+from tenancy.simulation.checkpoint import Checkpoint, Store, events_as_rows, events_of, run_of
+from tenancy.simulation.cluster import AT_WORK, RESTS, TAKEN_IN, Cluster, Stuck, end_left, own_lab
 from tenancy.simulation.events import Event, Kind, Run
 from tenancy.simulation.quotas import Quotas
 from tenancy.simulation.trace import Job
-from tenancy.spec import Loaded
-from tenancy.spec.queues import Gate
+from tenancy.validation import Loaded
 
 TIMES = "%Y-%m-%dT%H:%M:%SZ"
 POLL_SECONDS = 0.002
-PATIENCE_SECONDS = 60.0
+CHECKPOINT_SECONDS = 10.0
+"""Seconds between two checkpoints, unless a checkpoint takes more than a twentieth of that."""
+LONGEST_SETTLE_SECONDS = 1800.0
+"""Max seconds for the decisions about one moment; a longer time means an endless loop in Kueue."""
+ATTEMPTS = 3
+"""Max clusters that are started one after another without progress."""
+SAID_SECONDS = 15.0
+
+# The next four are of Kueue's own time: see Pulse.
 SILENCE_SECONDS = 0.5
-"""After so long without a word about a job Kueue has none."""
+"""Seconds without a message about a job after which Kueue has decided nothing about it."""
 SHORT_SILENCE_SECONDS = 0.02
-"""The same where another job of its kind waits in its queue: then Kueue does not try it at all."""
+"""The same if an equivalent job waits in its queue, because Kueue then does not try the job."""
 MOVING_SECONDS = 0.2
-"""Between Kueue's words that it moves who waits and that it has moved some; where it moves none it says nothing."""
+"""Seconds between Kueue's log messages that it moves waiting work and that it moved some; moving none is not logged."""
 LAST_WORD_SECONDS = 3.0
-"""What Kueue has to start somebody who fits when nothing else is to come: longer than the second that it takes."""
+"""Seconds for Kueue to start a job that fits when no event is left; Kueue itself takes one second."""
 DAY = 86400
 EVICTED = "EvictedInSimulation"
-"""Kueue's own reason follows when it has tried again."""
+"""Reason until Kueue has tried the job again and gives its own."""
 MOST_LOOKS = 480
-"""In a run, about: each takes Kueue a second. What ends close together shares one."""
+"""Approximate number of checks in a run, each of which takes Kueue a second. Ends close together share one."""
 MOST_LOOKS_AT_ONCE = 100
 LONGER = 4
-"""So many windows may pass where nobody could start without an eviction."""
+"""Max windows without a check while no waiting job could start without an eviction."""
 MOST_EVENTS = 16
-"""Between two looks: so many are done within the second that Kueue takes by itself."""
+"""Max ends between two checks, which are written within the second that Kueue takes."""
 _NAME = re.compile(rb'"workload":\{"name":"job-(\d+)"')
 _UID = re.compile(r"UID: ([0-9a-f-]{36})")
 
 
 @dataclass(slots=True)
 class _State:
-    """A job on its way."""
+    """The state of a submitted job."""
 
     seen: bool = False
-    """Whether Kueue said anything about it since it was written."""
+    """Whether Kueue has reacted to it since it was written."""
     starts: int = 0
     item: Object | None = None
-    """As last seen."""
+    """The object as last seen."""
     started: int | None = None
     pool: str = ""
     done: int = 0
-    """Seconds of its work that are safe."""
+    """Seconds of its work that are saved by checkpoints."""
     over: bool = False
     round: int = 0
-    """How often it has started."""
+    """Number of starts."""
     why: str = ""
     written: float = 0.0
 
 
 def window_of(jobs: Sequence[Job], asked: int | None) -> int:
-    """Simulated seconds within which ends share one look of Kueue's."""
+    """Simulated seconds within which ends share one check of Kueue."""
     return max(1, max((job.submit for job in jobs), default=0) // MOST_LOOKS) if asked is None else asked
 
 
-def simulate(loaded: Loaded, jobs: Sequence[Job], say: Callable[[str], None], window: int | None = None) -> Run:
-    """Run a trace under an environment's quotas, in a cluster of its own."""
-    with own_lab(objects.kueue_values(loaded), say) as cluster:
+class Unfinished(LabError):
+    """A run that ended before its work; `run` is its saved part, from which a later run continues."""
+
+    def __init__(self, reason: str, run: Run, now: int) -> None:
+        super().__init__(reason)
+        self.run = run
+        self.now = now
+        """Seconds from the start of the trace up to which it is saved."""
+
+
+def simulate(
+    loaded: Loaded,
+    jobs: Sequence[Job],
+    say: Callable[[str], None],
+    window: int | None = None,
+    store: Store | None = None,
+) -> Run:
+    """Run a trace under an environment's quotas, in a temporary cluster, from the last checkpoint in `store`.
+
+    A cluster that stalls or loses a process is replaced, and the run continues from its last checkpoint. Raises
+    Unfinished if that does not help.
+    """
+    store = store or Store()
+    with store.locked():
+        if left := store.left():
+            end_left(left)
+            store.started(None)
+        held = store.read()
+        if held and held["done"]:
+            say("taken from an earlier run")
+            return run_of(held)
+        if held:
+            say(f"continues from {held['now'] / 3600:.1f} h of an earlier run")
+        reached, attempts = held["now"] if held else -1, 0
+        while True:
+            try:
+                return _attempt(loaded, jobs, say, window, store)
+            except (LabError, OSError, http.client.HTTPException) as error:
+                held = store.read()
+                now = held["now"] if held else -1
+                attempts = 0 if now > reached else attempts + 1
+                reached = now
+                if attempts >= ATTEMPTS:
+                    run = run_of(held) if held else Run((), 0.0, 0, 0)
+                    raise Unfinished(str(error), run, max(0, now)) from error
+                say(f"{error}; starting another cluster, from {max(0, now) / 3600:.1f} h")
+
+
+def _attempt(loaded: Loaded, jobs: Sequence[Job], say: Callable[[str], None], window: int | None, store: Store) -> Run:
+    held = store.read()
+    with own_lab(objects.kueue_values(loaded), say, started=store.started) as cluster:
         made = list(objects.cluster_objects(loaded))
-        cluster.make(made)
+        used = {_key_of(item): item for item in held["queues"]} if held else {}
+        cluster.make(item for item in made if _key_of(item) not in used)
+        for item in used.values():
+            cluster.put_queue(item)
         queues = {item["metadata"]["name"]: item["spec"] for item in made if item["kind"] == "ClusterQueue"}
         cluster.wait_until_active(name for name, spec in queues.items() if spec["stopPolicy"] == "None")
+        cluster.wait_until_known()
         cluster.watch()
-        return Runner(loaded, jobs, cluster, made, window).run(say)
+        return Runner(loaded, jobs, cluster, made, window, store).run(say)
+
+
+def _key_of(item: Object) -> tuple[str, str, str]:
+    return item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]
 
 
 class Runner:
     def __init__(
-        self, loaded: Loaded, jobs: Sequence[Job], cluster: Cluster, made: Sequence[Object], window: int | None
+        self,
+        loaded: Loaded,
+        jobs: Sequence[Job],
+        cluster: Cluster,
+        made: Sequence[Object],
+        window: int | None,
+        store: Store | None = None,
     ) -> None:
         environment = loaded.environment
+        self._store = store or Store()
+        self._clock: Callable[[], float] = cluster.pulse.now if cluster else lambda: time.monotonic()
+        self._progressed = self._checked = self._saved = self._shown = self._began = time.monotonic()
+        self._saving = 0.0
+        self._before = 0.0
+        """Real seconds of the earlier runs that this one continues."""
         self.loaded, self.jobs, self.cluster = loaded, jobs, cluster
         resources = {flavor: queue_resource(environment, flavor) for flavor in environment.flavors}
         self._quotas = Quotas(made, resources.values())
@@ -106,7 +186,7 @@ class Runner:
         self._pools = {flavor_name(environment, pool): pool for pool in environment.pools}
         last = max((job.submit for job in jobs), default=0)
         self._window = window_of(jobs, window)
-        # In the past, so that what Kueue dates by the clock on the wall is always later.
+        # In the past, so that dates that Kueue takes from the wall clock are always later.
         longest = last + sum(job.duration for job in jobs) // max(1, len(jobs)) * 50 + 30 * DAY
         self._base = dt.datetime.now(dt.UTC).replace(microsecond=0) - dt.timedelta(seconds=longest)
         self._states = [_State() for _ in jobs]
@@ -121,14 +201,15 @@ class Runner:
         self._heads = 0
         self._quiet = 0
         self._owed = False
-        self._moved = False
+        self._moved: float | None = None
+        """Time at which waiting work was moved, if it has not been checked since."""
         self._moving: float | None = None
-        """Since when Kueue moves those who wait, of which it may find none."""
+        """Time at which Kueue started to move waiting work, which may be none."""
         self._expect_created: set[int] = set()
         self._expect_finished: set[int] = set()
         self._expect_returned: set[int] = set()
         self._unseen: dict[int, int] = {}
-        """Job -> the version of it that was written and that no watch has shown yet: Kueue may not know it."""
+        """Job -> its last written version, if no watch has shown it yet, so that Kueue may not know it."""
         self._assumed: dict[int, int] = {}
         self._unheard: set[int] = set()
         self._looked_at = (-1, 0)
@@ -139,18 +220,22 @@ class Runner:
     # The clock
 
     def run(self, say: Callable[[str], None]) -> Run:
-        began = shown = time.monotonic()
+        self._began = time.monotonic()
         order = sorted(range(len(self.jobs)), key=lambda n: (self.jobs[n].submit, n))
         self._read()
-        at = 0
+        self._at = 0
+        if held := self._store.read():
+            self._restore(held)
         while True:
+            self._save_now_and_then()
+            at = self._at
             nexts = [self.jobs[order[at]].submit] if at < len(order) else []
             nexts += [self._ends[0][0]] if self._ends else []
             if self._owes_a_look(min(nexts, default=None)):
                 self._look_again()
                 continue
             if not nexts:
-                if self._waiting and self._somebody_fits() and self._roused():
+                if self._waiting and self._any_fits() and self._roused():
                     continue
                 break
             self.now = min(nexts)
@@ -159,24 +244,116 @@ class Runner:
                 if self._states[number].round == round and not self._states[number].over:
                     self._finish(number)
                     self._batch += 1
-            while at < len(order) and self.jobs[order[at]].submit == self.now:
-                self._submit(order[at])
-                at += 1
+            while self._at < len(order) and self.jobs[order[self._at]].submit == self.now:
+                self._submit(order[self._at])
+                self._at += 1
                 self._batch += 1
             self._settle()
             self._drop_stale()
-            if time.monotonic() - shown > 15:
-                shown = time.monotonic()
-                say(
-                    f"{at} of {len(self.jobs)} jobs submitted, {self.now / 3600:.1f} h simulated, {shown - began:.0f} s"
-                )
-        return Run(tuple(self._events), time.monotonic() - began, self._looks, self._latest)
+            if time.monotonic() - self._shown > SAID_SECONDS:
+                self._shown = time.monotonic()
+                seconds = f"{self._seconds():.0f} s"
+                say(f"{self._at} of {len(self.jobs)} jobs submitted, {self.now / 3600:.1f} h simulated, {seconds}")
+        self._store.keep(self._checkpoint(done=True))
+        return Run(tuple(self._events), self._seconds(), self._looks, self._latest)
+
+    def _seconds(self) -> float:
+        return self._before + time.monotonic() - self._began
+
+    # Checkpoints
+
+    def _save_now_and_then(self) -> None:
+        if time.monotonic() - self._saved < max(CHECKPOINT_SECONDS, 20 * self._saving):
+            return
+        # If a check by Kueue is pending, a new Kueue would do it at once.
+        if self._at == 0 or (self._owed and self._waiting):
+            return
+        began = time.monotonic()
+        self._store.keep(self._checkpoint(done=False))
+        self._saved = time.monotonic()
+        self._saving = self._saved - began
+
+    def _checkpoint(self, *, done: bool) -> Checkpoint:
+        """The state that another cluster and runner need to continue from this moment, at which Kueue is idle."""
+        alive = [] if done else [n for n, state in enumerate(self._states) if state.item and not state.over]
+        return {
+            "done": done,
+            "now": self.now,
+            "at": self._at,
+            "base": self._base.isoformat(),
+            "seconds": self._seconds(),
+            "looks": self._looks,
+            "latest": self._latest,
+            "looked-at": list(self._looked_at),
+            "events": events_as_rows(self._events),
+            "ends": [] if done else list(self._ends),
+            "waiting": [] if done else list(self._waiting),
+            "over": [n for n, state in enumerate(self._states) if state.over],
+            "alive": [
+                [n, s.starts, s.started, s.pool, s.done, s.round, s.why, s.item]
+                for n, s in ((n, self._states[n]) for n in alive)
+            ],
+            "queues": [] if done else self.cluster.queues(),
+        }
+
+    def _restore(self, held: Checkpoint) -> None:
+        """Restore the state of an earlier run in the cluster and this runner."""
+        self.now, self._at, self._looks, self._latest = (held[key] for key in ("now", "at", "looks", "latest"))
+        self._base = dt.datetime.fromisoformat(held["base"])
+        self._before = held["seconds"]
+        self._looked_at = (held["looked-at"][0], held["looked-at"][1])
+        self._events = events_of(held)
+        self._ends = [(time, number, round) for time, number, round in held["ends"]]
+        self._waiting = dict.fromkeys(held["waiting"])
+        for number in held["over"]:
+            self._states[number].over = True
+        for number, starts, started, pool, done, round, why, item in held["alive"]:
+            state = self._states[number]
+            state.starts, state.started, state.pool, state.done = starts, started, pool, done
+            state.round, state.why, state.item, state.seen = round, why, item, started is not None
+            if started is not None:
+                gpus = self.jobs[number].gpus
+                self._quotas.use(self._queue[number], self._flavor(pool), self._resource[number], gpus)
+        running = [row[0] for row in held["alive"] if row[2] is not None]
+        waiting = [row[0] for row in held["alive"] if row[2] is None]
+        # Kueue must know running work before it sees waiting work, and of that the first of a queue first.
+        waiting.sort(key=lambda n: (-self._item(n)["spec"]["priority"], self.jobs[n].submit, n))
+        for numbers in (running, *([number] for number in waiting)):
+            for number in numbers:
+                state = self._states[number]
+                item = self._item(number)
+                if state.started is None:
+                    # Kueue's last message is left out, so that Kueue writes it again and the run can wait for it.
+                    item = _without(item, "QuotaReserved")
+                state.item, state.written = None, self._clock()
+                self._expect_created.add(number)
+                self.cluster.put(item)
+            self._settle()
+        self._owed = False
+
+    def _item(self, number: int) -> Object:
+        item = self._states[number].item
+        assert item is not None
+        return item
+
+    def _wait(self, since: float) -> None:
+        """Wait for a moment; raises Stuck if the cluster makes no progress, or has lost a process."""
+        now = time.monotonic()
+        if now - self._progressed > clusters.STALL_SECONDS:
+            raise Stuck(f"Kueue makes no progress for {clusters.STALL_SECONDS:.0f} s: {self._why_not()}")
+        if now - since > LONGEST_SETTLE_SECONDS:
+            raise Stuck(f"Kueue decides about one moment for {LONGEST_SETTLE_SECONDS:.0f} s: {self._why_not()}")
+        if now - self._progressed > 1 and now - self._checked > 1:
+            self._checked = now
+            if ended := self.cluster.ended():
+                raise Stuck(f"{' and '.join(ended)} of the simulation's cluster ended")
+        time.sleep(POLL_SECONDS)
 
     def _owes_a_look(self, next_time: int | None) -> bool:
-        """Whether Kueue has to look at who waits before the clock goes on.
+        """Whether Kueue has to check waiting work before the clock advances.
 
-        It does so by itself a second after something ended. Were the clock not to wait, what starts would depend on
-        how many events this machine gets done in a second.
+        Kueue does so a second after work ended. If the clock did not wait, the starts would depend on the number of
+        events that this machine processes in a second.
         """
         if not self._owed or not self._waiting:
             self._since = self._fitting = None
@@ -185,7 +362,7 @@ class Runner:
         if self._since is None:
             self._since = self.now
             self._batch = 0
-        if self._fitting is None and self._somebody_fits():
+        if self._fitting is None and self._any_fits():
             self._fitting = self.now
         if next_time is None or self._batch >= MOST_EVENTS:
             return True
@@ -193,9 +370,9 @@ class Runner:
         return next_time > min(limit, limit if self._fitting is None else self._fitting + self._window)
 
     def _roused(self) -> bool:
-        """Whether Kueue starts somebody yet, when all that is to come is its word."""
-        deadline = time.monotonic() + LAST_WORD_SECONDS
-        while not self._ends and time.monotonic() < deadline:
+        """Whether Kueue may still start a job when no other event is left."""
+        deadline = self._clock() + LAST_WORD_SECONDS
+        while not self._ends and self._clock() < deadline:
             self._settle()
             time.sleep(POLL_SECONDS)
         return bool(self._ends)
@@ -215,17 +392,15 @@ class Runner:
             self._latest = max(self._latest, self.now - self._fitting)
         self._since = self._fitting = None
         self._batch = 0
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        began = self._progressed = time.monotonic()
         while self._owed:
             self._read()
             self._follow()
-            if time.monotonic() > deadline:
-                raise Stuck(f"Kueue did not look at who waits again within {PATIENCE_SECONDS:.0f} s.")
-            time.sleep(POLL_SECONDS)
+            self._wait(began)
         self._settle()
         self._drop_stale()
 
-    def _somebody_fits(self) -> bool:
+    def _any_fits(self) -> bool:
         asked: set[tuple[str, str, int]] = set()
         strict: set[str] = set()
         for number in self._waiting:
@@ -233,14 +408,14 @@ class Runner:
                 continue
             queue = self._queue[number]
             if queue in self._quotas.strict:
-                # Nobody overtakes: the first is all that matters, in the order in which they came.
+                # No job overtakes another: only the first one counts, in order of submission.
                 if queue in strict:
                     continue
                 strict.add(queue)
             asked.add((queue, self._resource[number], self.jobs[number].gpus))
         return any(self._quotas.fits(*each) for each in asked)
 
-    # What is done to the cluster
+    # Writes to the cluster
 
     def _date(self, seconds: int) -> str:
         return (self._base + dt.timedelta(seconds=seconds)).strftime(TIMES)
@@ -250,7 +425,7 @@ class Runner:
         self._events.append(Event(self.now, Kind.SUBMIT, number))
         self._waiting[number] = None
         state = self._states[number]
-        state.seen, state.written = False, time.monotonic()
+        state.seen, state.written = False, self._clock()
         self._expect_created.add(number)
         item = objects.workload(self.loaded, job, number, self._base + dt.timedelta(seconds=job.submit))
         self.cluster.put(item)
@@ -264,7 +439,7 @@ class Runner:
         self._patch(number, {}, [self._condition("Finished", "True", "Succeeded", "its time is over")])
 
     def _evict(self, number: int, condition: Object) -> None:
-        """What the controller of Jobs does when Kueue evicts: end the pods, which takes no time here, and say so."""
+        """Act as the Job controller on an eviction: end the pods, which takes no time here, and write the status."""
         state, job = self._states[number], self.jobs[number]
         ran = self.now - (state.started if state.started is not None else self.now)
         done = (state.done + ran) // job.checkpoint * job.checkpoint if job.checkpoint else 0
@@ -274,7 +449,7 @@ class Runner:
         self._events.append(Event(self.now, Kind.EVICT, number, state.pool, condition["message"], lost, by))
         state.done, state.seen = done, False
         self._release(number)
-        state.started, state.written, state.why = None, time.monotonic(), ""
+        state.started, state.written, state.why = None, self._clock(), ""
         state.round += 1
         self._waiting[number] = None
         self._expect_returned.add(number)
@@ -312,7 +487,7 @@ class Runner:
         self._quotas.use(self._queue[number], self._flavor(state.pool), self._resource[number], job.gpus)
         self._events.append(Event(self.now, Kind.START, number, state.pool))
         heapq.heappush(self._ends, (self.now + job.duration - state.done, number, state.round))
-        # Kueue dates it by the wall; of equals it evicts the latest, so the date has to be the run's.
+        # Kueue would write the wall clock's date. Of equal jobs it evicts the latest, so the date has to be the run's.
         reserved = _find(item, "QuotaReserved")
         self._patch(number, {}, [{**reserved, "lastTransitionTime": self._date(self.now)}])
 
@@ -326,7 +501,7 @@ class Runner:
         }
 
     def _patch(self, number: int, status: dict[str, Any], conditions: Sequence[Object]) -> None:
-        """Change conditions of a workload, whatever Kueue writes at the same time."""
+        """Change conditions of a workload, also if Kueue writes at the same time."""
         state = self._states[number]
         for _ in range(20):
             item = state.item
@@ -339,12 +514,16 @@ class Runner:
                 self._unseen[number] = _version(state.item)
                 return
             state.item = self.cluster.read(item)
+            if any(condition in state.item.get("status", {}).get("conditions", []) for condition in conditions):
+                # The first attempt was written, but etcd's answer came too late.
+                self._unseen[number] = _version(state.item)
+                return
         raise Stuck(f"job {self.jobs[number].name} changes faster than it can be written.")
 
-    # What is seen of the cluster
+    # Reads from the cluster
 
     def _settle(self) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        began = self._progressed = time.monotonic()
         rested = 0
         while True:
             changed = self._read()
@@ -352,19 +531,20 @@ class Runner:
             rested = 0 if changed or not self._rests() else rested + 1
             if rested >= 2:
                 return
-            if time.monotonic() > deadline:
-                raise Stuck(f"Kueue decides for more than {PATIENCE_SECONDS:.0f} s: {self._why_not()}")
-            time.sleep(POLL_SECONDS)
+            self._wait(began)
 
     def _rests(self) -> bool:
-        if self._expect_created or self._expect_finished or self._expect_returned or self._unseen or self._moved:
+        if self._expect_created or self._expect_finished or self._expect_returned or self._unseen:
             return False
-        if self._moving is not None and time.monotonic() - self._moving < MOVING_SECONDS:
+        # Work in a queue on hold is never checked, however often it is moved.
+        if self._moved is not None and self._clock() - self._moved < LAST_WORD_SECONDS:
             return False
-        # What the scheduler decided may take a moment to be written.
+        if self._moving is not None and self._clock() - self._moving < MOVING_SECONDS:
+            return False
+        # A decision of the scheduler may be written a moment later.
         if any(self._states[number].starts < count for number, count in self._assumed.items()):
             return False
-        now = time.monotonic()
+        now = self._clock()
         for number in list(self._unheard):
             if self._states[number].seen:
                 self._unheard.discard(number)
@@ -378,7 +558,7 @@ class Runner:
         return bool(strict) and self._quiet >= 2 and self._heads <= strict
 
     def _kind(self, number: int) -> tuple[object, ...]:
-        """Jobs of one kind are one to Kueue (its feature SchedulingEquivalenceHashing)."""
+        """Kueue treats equivalent jobs as one (its feature SchedulingEquivalenceHashing)."""
         job = self.jobs[number]
         return self._queue[number], job.flavor, job.gpus, job.gpus_per_pod, job.tier
 
@@ -394,15 +574,17 @@ class Runner:
         return (
             f"{len(self._expect_created)} jobs not seen, {len(self._expect_finished)} ends not seen, "
             f"{len(self._expect_returned)} evictions not seen, {len(assumed)} starts not written, "
+            f"{len(self._unseen)} writes not seen, "
             f"{'idle' if self._idle else 'busy'}"
         )
 
     def _follow(self) -> bool:
-        """Take in what was written about workloads."""
+        """Process changes of workloads."""
         changed = False
         while not self.cluster.changes.empty():
             item = self.cluster.changes.get()
             changed = True
+            self._progressed = time.monotonic()
             number = int(item["metadata"]["name"].removeprefix("job-"))
             state = self._states[number]
             if _version(item) >= self._unseen.get(number, 0):
@@ -430,7 +612,7 @@ class Runner:
                 self._events.append(Event(self.now, Kind.WAIT, number, text=state.why))
 
     def _read(self) -> bool:
-        """Take in what Kueue logged."""
+        """Process lines of Kueue's log."""
         lines = self.cluster.log.lines()
         relevant = False
         for line in lines:
@@ -445,13 +627,14 @@ class Runner:
             if RESTS in line:
                 self._idle = True
             elif AT_WORK in line:
-                self._idle, self._moved, self._moving = False, False, None
+                self._idle, self._moved, self._moving = False, None, None
                 self._heads = int(line.rpartition(b'"headCount":')[2].split(b",", 1)[0])
             elif b'"msg":"Scheduling cycle complete"' in line:
                 self._quiet += 1
             elif b'"msg":"Workload assumed in the cache"' in line:
                 self._assume(_number(line), 1)
                 self._quiet = 0
+                self._progressed = time.monotonic()
             elif b'"Could not admit Workload' in line:
                 self._assume(_number(line), -1)
             else:
@@ -473,12 +656,13 @@ class Runner:
             else:
                 return False
             self._quiet = 0
+            self._progressed = time.monotonic()
             return True
         if b'"logger":"inadmissible_workload_requeue_worker"' in line:
             if b'"msg":"Attempting to move workloads"' in line:
-                self._owed, self._moving = False, time.monotonic()
+                self._owed, self._moving = False, self._clock()
             elif b'"msg":"Moved inadmissible workloads in tree"' in line:
-                self._moved, self._moving, self._quiet = True, None, 0
+                self._moved, self._moving, self._quiet = self._clock(), None, 0
             else:
                 return False
             return True
@@ -493,6 +677,12 @@ def _number(line: bytes) -> int:
 
 def _version(item: Object) -> int:
     return int(item["metadata"]["resourceVersion"])
+
+
+def _without(item: Object, kind: str) -> Object:
+    status = item.get("status", {})
+    kept = [condition for condition in status.get("conditions", []) if condition["type"] != kind]
+    return {**item, "status": {**status, "conditions": kept}}
 
 
 def _find(item: Object | None, kind: str) -> Object:

@@ -1,4 +1,4 @@
-"""Traces of work: our columns, and those of the public ones.
+"""Traces of work: the columns of this program, and those of public traces.
 
 Sources of the names: Alibaba cluster-trace-gpu-v2020 (`pai_task_table`: without a header; `plan_gpu` in hundredths of a
 GPU for each instance; times in seconds) and v2023 (`openb_pod_list_*.csv`), SenseTime Helios and Acme
@@ -20,18 +20,18 @@ from pathlib import Path
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan.pools import pools_of
-from tenancy.spec import Loaded
-from tenancy.spec.environment import Environment, nearest
-from tenancy.spec.loader import Problem, SpecError
-from tenancy.spec.tenant import Namespace, Tenant
+from tenancy.plan.common.pools import pools_of
+from tenancy.schema.environment import Environment, nearest
+from tenancy.schema.tenant import Namespace, Tenant
+from tenancy.validation import Loaded
+from tenancy.validation.problems import Problem, SpecError
 
 MOST_PROBLEMS = 50
 LONGEST = 366 * 86400
-"""Seconds of a trace, and of a job: public ones are of months. What is longer is in another unit."""
+"""Max seconds of a trace and of a job; public traces cover months. A larger number is in another unit."""
 MOST_GPUS = 1_000_000
 MILLISECONDS = 1e11
-"""No second of a trace is as late: since 1970 it is the year 5138."""
+"""Numbers above this are not seconds: as seconds since 1970 it is the year 5138."""
 
 ALIASES = {
     "submit": ("submit", "submit_time", "submitted_time", "creation_time", "start_time"),
@@ -46,12 +46,12 @@ ALIASES = {
     "checkpoint": ("checkpoint",),
     "queue": ("queue",),
 }
-"""Our columns and what others call them, the first that is there counts."""
+"""Columns and their names in other traces; the first that exists is used."""
 SPANS = (("start_time", "end_time"), ("scheduled_time", "deletion_time"))
-"""A job's own time, where no column says how long it was."""
+"""Columns of start and end, used if no column has the duration."""
 PAI_TASKS = "job_name task_name inst_num status start_time end_time plan_cpu plan_mem plan_gpu gpu_type".split()
 NO_TIME = (None, "", "None")
-"""What Philly's own notebook takes for no time at all."""
+"""Values that Philly's own notebook treats as no time."""
 _BLANK = re.compile(r"\s*")
 KNOWN = frozenset(name for names in ALIASES.values() for name in names)
 OWN = tuple(names[0] for names in ALIASES.values() if names[0] != "queue")
@@ -59,7 +59,7 @@ OWN = tuple(names[0] for names in ALIASES.values() if names[0] != "queue")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Something that asks for GPUs once, all at once, and keeps them until it is done."""
+    """A job that asks for all of its GPUs at once, and keeps them until it ends."""
 
     name: str
     submit: int
@@ -70,42 +70,42 @@ class Job:
     gpus: int
     gpus_per_pod: int
     duration: int
-    """Seconds that it runs when nobody evicts it."""
+    """Seconds that it runs without an eviction."""
     tier: str
-    """Whose priority class it has."""
+    """Tier whose priority class it has."""
     checkpoint: int | None = None
-    """Seconds between checkpoints; an eviction loses what came after the last one. Absent: all of it."""
+    """Seconds between checkpoints; an eviction loses the work after the last one. None: all work."""
     queue: str | None = None
-    """A queue of its part; absent: the one called default."""
+    """A queue of its part. Default: the queue named default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
     jobs: tuple[Job, ...]
     notes: tuple[str, ...] = ()
-    """What was assumed where the file does not say it."""
+    """Assumptions about facts that the file does not have."""
 
 
 def cut(trace: Trace, begin: int, hours: int) -> Trace:
-    """What of it is submitted in so many hours from hour `begin` on, which becomes the start."""
+    """The jobs submitted within `hours` hours from hour `begin`, which becomes the start."""
     first, last = begin * 3600, (begin + hours) * 3600
     jobs = tuple(replace(job, submit=job.submit - first) for job in trace.jobs if first <= job.submit < last)
-    note = f"hours {begin} to {begin + hours}: {len(jobs)} of {len(trace.jobs)} jobs, on a cluster that is empty before"
+    note = f"hours {begin} to {begin + hours}: {len(jobs)} of {len(trace.jobs)} jobs, on a cluster empty at the start"
     return Trace(jobs, (*trace.notes, note))
 
 
 def pods_of(gpus: int, node: int) -> int:
-    """Devices of each pod: as many as one node has, or the most that go evenly into the whole."""
+    """Devices of each pod: as many as one node has, or the largest number that divides the total evenly."""
     return next(each for each in range(min(gpus, node), 0, -1) if gpus % each == 0)
 
 
 def per_node(environment: Environment, flavor: str) -> int:
-    """Most devices of a flavor on one node, so the most that one pod can ask for."""
+    """Max devices of a flavor on one node, and so of one pod."""
     return max((environment.flavors_of(pool).get(flavor, 0) for pool in environment.pools), default=0)
 
 
 def write(jobs: Iterable[Job]) -> str:
-    """A trace as CSV in our own columns."""
+    """A trace as CSV in the columns of this program."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     names = [
@@ -130,9 +130,9 @@ def write(jobs: Iterable[Job]) -> str:
 
 
 def read(path: Path, loaded: Loaded, mapped: Mapping[str, str] | None = None) -> Trace:
-    """The jobs of a file, or SpecError with everything that is wrong in it.
+    """The jobs of a file; raises SpecError with every mistake in it.
 
-    `mapped` says which tenant a name of the file is; other names go to the tenants by their hash, and a note says so.
+    `mapped` has the tenant of names in the file; other names are assigned to tenants by their hash, with a note.
     """
     return _Reader(path, loaded, mapped or {}).read()
 
@@ -146,18 +146,18 @@ class _Reader:
         self._notes: dict[str, None] = {}
         self._hashed: set[str] = set()
         self._asked: set[str] = set()
-        """Names of the file that `mapped` knows."""
+        """Names of the file that are in `mapped`."""
         self._left_out = 0
         self._dated = False
         self._listing = False
-        """Whether lines are of JSON, so that columns of a row are none of the file."""
+        """Whether the file is JSON, so that columns of a row are not columns of the file."""
         self._columns: dict[str, int] = {}
 
     def read(self) -> Trace:
         for name, tenant in self._mapped.items():
             if tenant not in self._tenants:
                 self._wrong(
-                    1, 1, "--map", f"{name}={tenant}", "a name goes to a tenant that has GPUs", self._known(tenant)
+                    1, 1, "--map", f"{name}={tenant}", "a name is mapped to a tenant with GPUs", self._known(tenant)
                 )
         rows = list(self._rows())
         drafts = [(number, row, draft) for number, row in rows if (draft := self._draft(number, row)) is not None]
@@ -174,15 +174,15 @@ class _Reader:
         if self._left_out:
             self._note(f"{self._left_out} lines left out: they ask for no GPU or ran for no time")
         if unused := sorted(set(self._mapped) - self._asked):
-            self._note(f"--map names nobody in the file: {', '.join(unused)}")
+            self._note(f"--map has names that are not in the file: {', '.join(unused)}")
         if self._hashed:
             self._note(
-                f"{len(self._hashed)} names of the file are no tenants: each went to one by its hash (see --map)"
+                f"{len(self._hashed)} names of the file are no tenants: each is mapped to a tenant by hash (see --map)"
             )
         return Trace(tuple(jobs), tuple(self._notes))
 
     def _begin(self, times: Sequence[float]) -> float:
-        """Seconds from the start are that; of other times the first is the start."""
+        """Times as seconds from the start; if they are dates, the first is the start."""
         first = min(times, default=0.0)
         if self._dated or first <= LONGEST:
             return first if self._dated else 0.0
@@ -289,7 +289,7 @@ class _Reader:
                 self._wrong(1, 1, name, f"{header.count(name)} columns", "each column once", "rename the others")
         self._dated = "submit" not in there
         if "queue" in self._columns and "submit_time" in there:
-            # Of Slurm, in Helios and Acme: its waiting time or its partition.
+            # A column of Slurm in Helios and Acme: waiting time or partition.
             del self._columns["queue"]
         if (
             "submit" in self._columns
@@ -298,7 +298,7 @@ class _Reader:
         ):
             self._note("no time of submission in the file: jobs are submitted when they started")
         if "task_name" in there:
-            self._note("a line is a task: those of one job are submitted and start each by itself")
+            self._note("a line is a task: tasks of one job are submitted and start independently")
         if "gpu_milli" in there:
             self._note("gpu_milli: a part of a GPU counts as a whole one")
         if "tenant" not in self._columns and "name" in self._columns:
@@ -415,7 +415,7 @@ class _Reader:
             return None
         number = _number(text)
         if self._columns["gpus"] == self._there.get("plan_gpu"):
-            # Hundredths of a GPU for each instance; what is less than one is one: nobody shares a device here.
+            # Hundredths of a GPU for each instance; a part of a GPU counts as one, because devices are not shared here.
             position = self._there.get("inst_num")
             instances = _number(row[position]) if position is not None and position < len(row) and row[position] else 1
             if instances is None or not 0 <= instances <= MOST_GPUS:
@@ -431,7 +431,7 @@ class _Reader:
 
     def _duration(self, line: int, row: list[str]) -> int | None:
         if "submit_time" in self._there and (seconds := self._ran(row)):
-            # That of Acme's cluster Kalos counts from the submission.
+            # The duration in Acme's cluster Kalos is measured from the submission.
             said = _number(self._cell(row, "duration"))
             if said is not None and abs(said - seconds) > 1:
                 self._note("duration is not end_time minus start_time in this file: the latter is what counts")
@@ -495,7 +495,7 @@ class _Reader:
             return None
         return int(text)
 
-    # What is said
+    # Messages
 
     def _note(self, text: str) -> None:
         self._notes[text] = None
@@ -544,7 +544,7 @@ def _number(text: str) -> float | None:
 
 
 def _delimiter(text: str) -> str:
-    """What stands between the names of the first line: where a comma is a decimal point, spreadsheets write others."""
+    """The separator in the first line: spreadsheets use another one where the comma is the decimal separator."""
     first = text.partition("\n")[0]
     return max(",;\t", key=first.count)
 
@@ -564,7 +564,7 @@ def _philly_time(start: Any, end: Any) -> float | None:
 
 
 def _moment(text: str) -> float | None:
-    """Seconds: a number as it is, a time since 1970; of a time without a zone, as in UTC."""
+    """Seconds: a number as it is, a time as seconds since 1970, in UTC if it has no zone."""
     number = _number(text)
     if number is not None:
         return number
@@ -576,7 +576,7 @@ def _moment(text: str) -> float | None:
 
 
 def must_fit(trace: Trace, loaded: Loaded) -> None:
-    """SpecError if a job has no place in an environment that the trace was not made for."""
+    """Raise SpecError if an environment has no place for a job of a trace that was made for another one."""
     parts = {
         (tenant.tenant, part.name, flavor): part
         for tenant in loaded.tenants

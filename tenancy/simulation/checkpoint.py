@@ -1,0 +1,111 @@
+"""Checkpoints of a run on disk, from which the same simulation continues after an interruption."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tenancy.catalog import versions
+from tenancy.lab.layout import LabError, write
+from tenancy.simulation.events import Event, Kind, Run
+from tenancy.simulation.objects import cluster_objects, kueue_values
+from tenancy.simulation.trace import Job
+from tenancy.validation import Loaded
+
+FORM = 1
+"""Version of the format, to be increased when it changes: a checkpoint of another version is not read."""
+Checkpoint = dict[str, Any]
+
+
+class Busy(LabError):
+    """Another run of the same simulation is writing checkpoints."""
+
+
+class Store:
+    """The last checkpoint of one simulation, in a file that is replaced atomically, or in memory without a folder."""
+
+    def __init__(self, folder: Path | None = None, name: str = "") -> None:
+        self._file = folder / f"{name}.json" if folder else None
+        self._left = folder / f"{name}.lab" if folder else None
+        self._lock = folder / f"{name}.lock" if folder else None
+        self._held: str | None = None
+
+    def read(self) -> Checkpoint | None:
+        """The last checkpoint, or None; a file that is damaged or of another version counts as none."""
+        try:
+            text = self._file.read_text("utf-8") if self._file else self._held
+            found = json.loads(text) if text else None
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) and found.get("form") == FORM else None
+
+    def keep(self, checkpoint: Checkpoint) -> None:
+        text = json.dumps({"form": FORM, **checkpoint})
+        if self._file is None:
+            self._held = text
+        else:
+            write(self._file, text)
+
+    def drop(self) -> None:
+        """Delete the checkpoint: the next run starts at hour 0."""
+        self._held = None
+        if self._file:
+            self._file.unlink(missing_ok=True)
+
+    @contextmanager
+    def locked(self) -> Generator[None]:
+        """Lock the checkpoint, because two runs that write one file would mix their decisions."""
+        if self._lock is None:
+            yield
+            return
+        self._lock.parent.mkdir(parents=True, exist_ok=True)
+        with self._lock.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                given = f"a simulation that runs already ({self._lock} is locked)"
+                change = "wait until it has ended, or name another folder with --state"
+                raise Busy(f"given {given}; rule: one run writes a checkpoint; change: {change}") from None
+            yield
+
+    def left(self) -> Path | None:
+        """The cluster folder of a run that was killed before it could clean up."""
+        try:
+            return Path(self._left.read_text("utf-8")) if self._left else None
+        except OSError:
+            return None
+
+    def started(self, folder: Path | None) -> None:
+        """Record the folder of the run's cluster; None after its deletion."""
+        if self._left:
+            if folder is None:
+                self._left.unlink(missing_ok=True)
+            else:
+                write(self._left, str(folder))
+
+
+def name_of(loaded: Loaded, jobs: Sequence[Job], window: int) -> str:
+    """Key of a simulation, equal for two runs with the same queues, work and Kueue."""
+    versions_used = (versions.CHARTS["kueue"].version, FORM)
+    content = [versions_used, list(cluster_objects(loaded)), kueue_values(loaded), window, [asdict(j) for j in jobs]]
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return f"{loaded.environment.environment}-{digest[:16]}"
+
+
+def events_as_rows(events: Sequence[Event]) -> list[list[Any]]:
+    return [[e.time, e.kind, e.job, e.pool, e.text, e.lost, e.by] for e in events]
+
+
+def events_of(checkpoint: Checkpoint) -> list[Event]:
+    return [Event(time, Kind(kind), *rest) for time, kind, *rest in checkpoint["events"]]
+
+
+def run_of(checkpoint: Checkpoint) -> Run:
+    """The run up to the checkpoint."""
+    return Run(tuple(events_of(checkpoint)), checkpoint["seconds"], checkpoint["looks"], checkpoint["latest"])
