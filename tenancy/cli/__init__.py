@@ -14,29 +14,29 @@ import click
 from tenancy import __version__
 
 COMMANDS = {
-    "new": "write the file of a new tenant, and show what it will get",
-    "validate": "read the spec files of an environment and say what is wrong with them",
-    "render": "write the objects of every tenant as YAML, without the engine",
-    "check": "judge plain manifests, whoever made them, by the same rules",
-    "diff": "say what a change of the files means to tenants",
-    "up": "preview with the policy pack, then update what changed",
-    "down": "remove the tenants of an environment",
-    "export": "write down what a tenant owns, before it leaves",
-    "sample": "print the smallest pod or job that a tenant may run",
-    "queues": "show what each queue is guaranteed, holds, borrows and lets wait",
-    "why": "say in one sentence why a job waits",
-    "can": "say whether a tenant may do something on AWS, and which statements decide",
-    "who-can": "show who may reach a bucket's prefix, a secret, a queue or a repository",
-    "fits": "say whether a pod or job would be let in now, and if not, which control says no",
-    "verify": "attack the live cluster as its tenants and show who refused",
-    "claims": "show each control, and how many attacks get through without it",
-    "report": "show supply, pools and what a failure costs",
-    "simulate": "run a day of work under the quotas, before a change and after it",
-    "chargeback": "share out the bill: who pays what, and why",
-    "catalog": "list GPU instance types, or what a pool of one would yield",
-    "rules": "list the rules and the planes that enforce each",
-    "schema": "print or write the JSON Schema of the spec files",
-    "lab": "the local control plane and its tools",
+    "new": "Write the spec file of a new tenant, and show what the tenant will get.",
+    "validate": "Read the spec files of an environment and report every mistake.",
+    "render": "Write the objects of an environment as YAML, without the Pulumi engine.",
+    "check": "Check Kubernetes manifests from any source against the rules.",
+    "diff": "Show what a change of the spec files means to tenants.",
+    "up": "Preview an environment with the policy pack, then apply what changed.",
+    "down": "Remove an environment from its cluster.",
+    "export": "Write what a tenant owns into a folder, before the tenant leaves.",
+    "sample": "Print the smallest pod or job that a tenant may run.",
+    "queues": "Show guaranteed, used and borrowed GPUs and waiting work for each queue.",
+    "why": "Say in one sentence why a job waits.",
+    "can": "Say whether a tenant may do an action on AWS, and which statements decide.",
+    "who-can": "Show who has access to a bucket's prefix, a secret, a queue or a repository.",
+    "fits": "Say whether a pod or job would be admitted now, and if not, which control stops it.",
+    "verify": "Attack the live cluster as its tenants, and show which control refused each attack.",
+    "claims": "Show each control, and how many attacks succeed without it.",
+    "report": "Report supply, pools, access, drift and the cost of a failure.",
+    "simulate": "Simulate a day of work under the quotas, before and after a change.",
+    "chargeback": "Allocate the bill to tenants: who pays what, and why.",
+    "catalog": "List GPU instance types, or show what a pool of one type would yield.",
+    "rules": "List the rules, and where each is enforced.",
+    "schema": "Print the JSON Schema of the spec files, or write it into a folder.",
+    "lab": "Run the lab, a local Kubernetes control plane, and manage its tools.",
 }
 
 
@@ -61,10 +61,10 @@ class _Commands(click.Group):  # click names the arguments, used or not
             from tenancy.cli.common import BAD_INPUT, fail
 
             with contextlib.suppress(OSError, ValueError):
-                # What is left in the buffer would fail once more at the end.
+                # Output that is still in the buffer would fail once more at exit.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            given = f"an output that takes nothing more ({error.strerror})"
-            fail(f"given {given}; rule: what is asked for can be written; change: write it elsewhere", BAD_INPUT)
+            given = f"an output that takes no more data ({error.strerror})"
+            fail(f"given {given}; rule: the output can be written; change: write it elsewhere", BAD_INPUT)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
@@ -74,7 +74,7 @@ class _Commands(click.Group):  # click names the arguments, used or not
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="gpu-tenancy")
 def main() -> None:
-    """GPU clusters on EKS that many teams share safely.
+    """Create and operate GPU clusters on EKS that many teams share safely.
 
-    Exit codes: 0 fine, 1 a finding or a failed step, 2 bad input.
+    Exit codes: 0 success, 1 a finding or a failed step, 2 bad input.
     """

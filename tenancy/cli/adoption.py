@@ -1,17 +1,17 @@
-"""`tenancy report adoption`: what taking over namespaces would change, and what of theirs would be refused."""
+"""`tenancy report adoption`: what taking over namespaces would change, and which of their objects would be refused."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tenancy.cli.report import Table
+from tenancy.cli.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tenancy.live.adoption import Finding, Space
-    from tenancy.spec.environment import GuardsMode
+    from tenancy.schema.environment import GuardsMode
 
 
 def tables(environment: str, found: Sequence[Space], guards: GuardsMode | None) -> list[Table]:
@@ -27,11 +27,11 @@ def tables(environment: str, found: Sequence[Space], guards: GuardsMode | None) 
         Topic.REFUSED: ("namespace", "what", "is", "rule", "says"),
     }
     titles = {
-        Topic.CHANGES: "What a takeover writes on namespaces",
-        Topic.BESIDE: "What somebody else made and a takeover leaves",
-        Topic.QUOTA: "Quotas below what is in use: what runs stays, nothing new starts until it is below",
-        Topic.POD_SECURITY: "What Pod Security would refuse",
-        Topic.REFUSED: "What would be refused of what is there",
+        Topic.CHANGES: "Labels and annotations that a takeover changes on namespaces",
+        Topic.BESIDE: "Existing objects that stay",
+        Topic.QUOTA: "Quotas below current use: running pods stay, new pods wait until use is below the quota",
+        Topic.POD_SECURITY: "Pods that Pod Security would refuse",
+        Topic.REFUSED: "Existing objects that would be refused",
     }
     return [
         _summary(environment, found, guards),
@@ -48,33 +48,45 @@ def _summary(environment: str, found: Sequence[Space], guards: GuardsMode | None
     rows = []
     for space in found:
         of = Counter(finding.topic for finding in space.findings)
-        rows.append((space.name, space.tenant, *(of[topic] for topic in Topic), str(space.state)))
+        rows.append((space.name, space.tenant or None, *(of[topic] for topic in Topic), str(space.state)))
     remarks = [_stand(environment, guards)]
     if unasked := sorted({rule for space in found for rule in space.unasked}):
         remarks.append(
-            f"{len(unasked)} rules rest on what a takeover writes, and were not asked where it has not been: "
-            f"{', '.join(unasked)}; run this again once it is taken over, with guards: audit"
+            f"{len(unasked)} rules depend on labels that a takeover writes, and were not checked in namespaces that "
+            f"are not taken over yet: {', '.join(unasked)}; run this again after the takeover, with guards: audit"
         )
     states = {space.state for space in found}
     if State.IN_THE_WAY in states:
-        remarks.append("in the way: `adopt: true` in the tenant's file takes it over; without it `tenancy up` refuses")
+        remarks.append(
+            "in the way: `adopt: true` in the tenant's file takes the namespace over; without it `tenancy up` refuses"
+        )
     if State.STRAY in states:
-        remarks.append("in no file: it is called as the tenant's own are; add the part to the file, or rename it")
-    header = ("namespace", "tenant", "changes", "beside", "quota", "Pod Security", "refused", "is")
-    return Table(f"Namespaces of {environment} that are there", header, rows, remarks)
+        remarks.append(
+            "in no file: its name has the form of the tenant's namespaces; add the part to the file, or rename it"
+        )
+    if State.UNDECIDED in states:
+        remarks.append(
+            "undecided: list it under platform.unmanaged or platform.namespaces, or adopt it by a tenant's file; "
+            "until then `tenancy up` does not run with guards: enforce"
+        )
+    header = ("namespace", "tenant", "labels", "objects that stay", "quotas", "Pod Security", "refused", "state")
+    return Table(f"Existing namespaces of {environment}", header, rows, remarks)
 
 
 def _stand(environment: str, guards: GuardsMode | None) -> str:
-    from tenancy.spec.environment import GuardsMode
+    from tenancy.schema.environment import GuardsMode
 
     if guards is None:
         return (
-            "no guard stands, so nobody was asked what guards would refuse: write `guards: audit` into "
-            f"environment.yaml and run `tenancy up {environment}` first"
+            "the cluster has no guards (admission policies), so what they would refuse in tenants' namespaces is "
+            f"unknown: write `guards: audit` into environment.yaml and run `tenancy up {environment}` first"
         )
     if guards is GuardsMode.AUDIT:
-        return "guards only warn: all that they say is below, and nothing is refused yet"
-    return "guards refuse: each piece of work shows the first rule that it breaks; with guards: audit it would show all"
+        return "guards (admission policies) only warn: all their warnings are below, and nothing is refused yet"
+    return (
+        "guards (admission policies) refuse: each workload shows the first rule that it breaks; with guards: audit it "
+        "would show all"
+    )
 
 
 def _row(finding: Finding) -> tuple[str, ...]:

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from tenancy.cli.common import BAD_INPUT, FAILED, example, fail, load_or_exit, print_json
+from tenancy.cli.common import BAD_INPUT, FAILED, example, fail, format_option, load_or_exit, print_json
 
 if TYPE_CHECKING:
     from tenancy.iam.account import Account, Identity
     from tenancy.iam.answers import Target
-    from tenancy.spec import Loaded
+    from tenancy.validation import Loaded
 
 optional_environment = click.argument("environment", metavar="[ENV]", required=False)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the answer for machines.")
 
 
 @click.command("can", epilog=example("tenancy can fraud s3:GetObject s3://bank-datasets/teams/fraud/x bank"))
@@ -24,12 +23,15 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the an
 @click.argument("action")
 @click.argument("resource")
 @optional_environment
-@json_option
-def command(tenant: str, action: str, resource: str, environment: str | None, as_json: bool) -> None:
-    """Say whether TENANT may do ACTION on RESOURCE, and which statements decide.
+@format_option
+def command(tenant: str, action: str, resource: str, environment: str | None, form: str) -> None:
+    """Say whether TENANT may do ACTION on RESOURCE, and which IAM statements decide.
 
-    RESOURCE is s3://bucket/key or an ARN; ACTION is one of IAM's. The answer comes from the files of ENV alone, for
-    each part and the pipeline: exit code 0 if one of them may, 1 if none. Without ENV it is the one with AWS on.
+    ACTION is one action of IAM, such as s3:GetObject. RESOURCE is s3://bucket/key or an ARN. The answer is computed
+    from the spec files of ENV, without asking AWS, for the role of each part (namespace) and of the pipeline. Default
+    of ENV: the only environment with aws.enabled: true.
+
+    Exit codes: 0 at least one role is allowed, 1 none is, 2 bad input.
     """
     from tenancy.iam.answers import can
 
@@ -39,7 +41,7 @@ def command(tenant: str, action: str, resource: str, environment: str | None, as
         change = "write it like s3:GetObject"
         fail(f"given action {action!r}; rule: one action of IAM, without a wildcard; change: {change}", BAD_INPUT)
     found = [(who, can(account, who, action, about)) for who in _identities(account, tenant)]
-    if as_json:
+    if form == "json":
         print_json(
             [
                 {
@@ -59,25 +61,25 @@ def command(tenant: str, action: str, resource: str, environment: str | None, as
             for reason in verdict.answer.reasons():
                 click.echo(f"  {reason}")
         if not found:
-            click.echo(f"{tenant}: no\n  it has no identity on AWS: no grants, and no pipeline")
+            click.echo(f"{tenant}: no\n  the tenant has no identity on AWS: no grants, and no pipeline")
     if not any(verdict.answer.allowed for _, verdict in found):
         raise SystemExit(FAILED)
 
 
 def account_of(environment: str | None) -> Account:
-    """The account as the files of an environment make it."""
+    """The AWS account as the spec files of an environment define it."""
     from tenancy.iam.account import Account
     from tenancy.plan import make_plan
 
     loaded = load_or_exit(environment) if environment else _the_one()
     if not loaded.environment.aws.enabled:
         given = f"{loaded.environment.environment}, with aws.enabled: false"
-        fail(f"given {given}; rule: a plan has identities where AWS is on; change: name such an environment", BAD_INPUT)
+        fail(f"given {given}; rule: identities need AWS; change: name an environment with aws.enabled: true", BAD_INPUT)
     return Account(loaded.environment, loaded.tenants, make_plan(loaded.environment, loaded.tenants))
 
 
 def _the_one() -> Loaded:
-    """The one environment of the project that has AWS on."""
+    """The only environment of the project with aws.enabled: true."""
     folders = {
         path.parent.name: str(path.parent)
         for base in (Path.cwd(), *Path.cwd().parents)
@@ -88,7 +90,9 @@ def _the_one() -> Loaded:
     }
     if len(found) != 1:
         known = ", ".join(found) or "none"
-        fail(f"given no ENV; rule: one of the environments with AWS, here {known}; change: name it last", BAD_INPUT)
+        fail(
+            f"given no ENV; rule: an environment with aws.enabled: true, here {known}; change: name it last", BAD_INPUT
+        )
     return next(iter(found.values()))
 
 
@@ -98,7 +102,7 @@ def target_or_exit(account: Account, resource: str) -> Target:
     about = target(account, resource)
     if about is None:
         change = "write s3://bank-models/fraud/x, or an ARN"
-        fail(f"given {resource!r}; rule: a place on S3 or an ARN; change: {change}", BAD_INPUT)
+        fail(f"given {resource!r}; rule: an S3 URL or an ARN; change: {change}", BAD_INPUT)
     if about.bucket and about.bucket not in account.environment.buckets:
         unknown("bucket", about.bucket, account.environment.buckets)
     return about
@@ -119,4 +123,4 @@ def unknown(what: str, given: str, known: Iterable[str]) -> NoReturn:
     names = list(known)
     close = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
     change = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(names) or 'none: there are none'}"
-    fail(f"given {what} {given!r}; rule: one that the files name; change: {change}", BAD_INPUT)
+    fail(f"given {what} {given!r}; rule: a name that the spec files have; change: {change}", BAD_INPUT)

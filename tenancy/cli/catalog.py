@@ -9,18 +9,18 @@ import click
 from tenancy.catalog import boards, nodes
 from tenancy.catalog.instances import INSTANCES, Instance
 from tenancy.cli.common import BAD_INPUT, example, fail, format_option, print_json, refuses_bad_input
-from tenancy.cli.report import Table, as_json, as_text, cores, gib
+from tenancy.cli.tables import Table, as_json, as_text, cores, gib
 from tenancy.rules.catalogue import Violation
 
 if TYPE_CHECKING:
-    from tenancy.plan.capacity import PoolYield
+    from tenancy.plan.queueing.pool_yields import PoolYield
 
 SOURCES = (
     "EC2's DescribeInstanceTypes, as moto 5.2.5 keeps it (2026-10-27): processors, memory, GPUs, EFA, NVMe",
     "karpenter-provider-aws v1.14.1 (2026-05-18): pods",
-    "awslabs/amazon-eks-ami, Karpenter and the charts of the daemonsets (2026-11-20): what a node keeps for itself",
+    "awslabs/amazon-eks-ami, Karpenter and the charts of the daemonsets (2026-11-20): resources reserved on a node",
 )
-"""In short; `tenancy/catalog/` names them line by line."""
+"""A summary; `tenancy/catalog/` names the source of each line."""
 ASSUMED = "a node with the VPC CNI, without EFA, its local disks as one RAID, or a root volume of 200 GiB"
 OLD = "old: EC2 no longer offers it to new customers or in new regions"
 _POOL = "pool"
@@ -29,30 +29,38 @@ _SOLE_TENANT = "one"
 
 @click.command("catalog", epilog=example("tenancy catalog p4d.24xlarge --mig 1g.5gb=4,3g.20gb=1"))
 @click.argument("instance", required=False, metavar="[INSTANCE]")
-@click.option("--mig", metavar="LAYOUT", help="Slices per GPU, such as 1g.5gb=4,3g.20gb=1, or all-balanced.")
-@click.option("--share", metavar="MODE=N", help="Pods per GPU or slice: time-slicing=4, or mps=4.")
+@click.option(
+    "--mig",
+    metavar="LAYOUT",
+    help="MIG slices per GPU: a count for each profile, such as 1g.5gb=4,3g.20gb=1, or all-balanced. Default: no MIG.",
+)
+@click.option(
+    "--share",
+    metavar="MODE=N",
+    help="Number of pods that share one GPU or slice, by time-slicing=N or mps=N. Default: no sharing.",
+)
 @click.option(
     "--provisioner",
     type=click.Choice(["managed", "karpenter"]),
-    help="Who makes the nodes; absent: managed. It decides how many pods a node takes.",
+    help="Provisioner of the nodes: EKS managed node groups or Karpenter. It decides the number of pods on a node. "
+    "Default: managed.",
 )
 @format_option
 @refuses_bad_input
 def command(instance: str | None, mig: str | None, share: str | None, provisioner: str | None, form: str) -> None:
     """List GPU instance types, or show what a pool of INSTANCE would yield.
 
-    With --mig and --share it is the pool cut and shared like that, judged by the same rules as a file:
-    exit code 2 and the sums where a layout does not fit.
+    INSTANCE is an EC2 instance type, such as p5.48xlarge. --mig and --share show the pool with its GPUs cut or shared
+    in that way, judged by the same rules as a spec file: a layout that does not fit ends with exit code 2 and shows
+    the calculation.
     """
     if instance is None:
         if mig or share or provisioner:
-            fail(
-                "given an option without INSTANCE; rule: a pool has one type; change: name an instance type", BAD_INPUT
-            )
+            fail("given an option without INSTANCE; rule: a pool has one instance type; change: name it", BAD_INPUT)
         _list(form)
         return
     if instance not in INSTANCES:
-        from tenancy.spec.pools import nearest
+        from tenancy.schema.pools import nearest
 
         raise Violation("ref-01", f"instance {instance!r}", f"use {' or '.join(nearest(instance, INSTANCES))}")
     machine = INSTANCES[instance]
@@ -89,7 +97,8 @@ def _list(form: str) -> None:
             for name, of in INSTANCES.items()
         ],
         [
-            "GiB: of one GPU, then of the machine; pods: of managed nodes, then of Karpenter's where they differ",
+            "GiB: memory of one GPU, then of the instance; pods: on a managed node, then on a Karpenter node if "
+            "different",
             OLD,
             *(f"no ({number}): {reason}" for number, reason in enumerate(reasons, start=1)),
             _sources(),
@@ -99,7 +108,7 @@ def _list(form: str) -> None:
 
 
 def _known(of: Instance) -> tuple[int | None, int | None, str | None]:
-    """EFA interfaces, GB of local disks and pods; for a type of which none is published nothing."""
+    """EFA interfaces, GB of local disks and pods of a type; None where AWS publishes no numbers."""
     if not of.pods:
         return None, None, None
     managed, karpenter = nodes.pods(of, "managed"), nodes.pods(of, "karpenter")
@@ -167,7 +176,7 @@ def _show(form: str, name: str, found: PoolYield | None) -> None:
                 machine.architecture,
             )
         ],
-        [f"no pool can be made of it: {machine.unsupported}"] * bool(machine.unsupported)
+        [f"no pool can use this type: {machine.unsupported}"] * bool(machine.unsupported)
         + [OLD] * machine.old
         + [_sources()],
     )
@@ -176,8 +185,8 @@ def _show(form: str, name: str, found: PoolYield | None) -> None:
         ("profile", "on a GPU", "on a node", "part of a GPU", "vCPU", "memory GiB"),
         [tuple(of.values()) for of in profiles],
         [
-            "vCPU and memory: of one, where a node is cut into as many of it as fit, and into nothing else",
-            f"MIG from driver {board.driver} on",
+            "vCPU and memory: for one slice, if the node has only slices of this profile, as many as fit",
+            f"MIG needs driver {board.driver} or later",
             f"source: {board.source} ({board.date})",
         ],
     )
@@ -191,16 +200,16 @@ def _yields(found: PoolYield) -> list[Table]:
     return [
         Table(
             f"A node yields, as {found.layout}",
-            ("asked for as", "a node", "part of a GPU", "vCPU", "memory GiB", "disk GiB"),
+            ("resource name", "a node", "part of a GPU", "vCPU", "memory GiB", "disk GiB"),
             [
                 (u.resource, u.count, str(u.share), cores(u.each.cpu), gib(u.each.memory), gib(u.each.ephemeral))
                 for u in found.units
             ],
             [
-                f"vCPU, memory and disk: of one, when all are in use; {cores(found.left.cpu):.2f} vCPU and "
-                f"{gib(found.left.memory):.2f} GiB are left for tenants",
-                f"pods: {found.allocatable.pods} of a {found.provisioner} node, {ours.pods} of them the platform's "
-                f"and {units} for one on each: {found.pods_left} left",
+                f"vCPU, memory and disk: for one unit when all units are in use; {cores(found.left.cpu):.2f} vCPU and "
+                f"{gib(found.left.memory):.2f} GiB of a node are left for tenants",
+                f"pods: a {found.provisioner} node takes {found.allocatable.pods}: {ours.pods} of the platform, "
+                f"{units} with one on each unit, {found.pods_left} left",
                 *found.notes,
                 f"assumed: {ASSUMED}",
             ],
@@ -209,7 +218,7 @@ def _yields(found: PoolYield) -> list[Table]:
 
 
 def _profiles(machine: Instance, left: nodes.Resources | None) -> list[dict[str, Any]]:
-    from tenancy.plan.capacity import parts_of
+    from tenancy.plan.queueing.pool_yields import parts_of
 
     found = []
     for name, profile in boards.BOARDS[machine.gpu].profiles.items():
@@ -229,26 +238,26 @@ def _profiles(machine: Instance, left: nodes.Resources | None) -> list[dict[str,
 
 
 def _yield(instance: str, mig: str | None, share: str | None, provisioner: str) -> PoolYield:
-    """What a pool yields in an environment that has nothing but it: so it is judged by the rules of the files."""
+    """What a pool yields in an environment with this pool alone, so that the rules of spec files judge it."""
     from pydantic import ValidationError
 
-    from tenancy.plan.capacity import pool_yield
-    from tenancy.spec.environment import Environment
+    from tenancy.plan.queueing.pool_yields import pool_yield
+    from tenancy.schema.environment import Environment
 
     document = _document(instance, _layout(mig) if mig else None, _sharing(share) if share else None, provisioner)
     try:
         return pool_yield(Environment.model_validate(document), _POOL)
     except ValidationError as error:
-        from tenancy.spec.messages import explain
+        from tenancy.schema.messages import explain
 
         mistakes = [mistake for mistake, _ in explain(Environment, error)]
-        # A profile that the board lacks is wrong as a flavor too, which nobody wrote.
+        # A profile that the board lacks is also a mistake in the generated flavor, which is not the user's.
         asked = [mistake for mistake in mistakes if mistake.where[:1] == ("pools",)] or mistakes
         fail("\n".join(map(str, asked)), BAD_INPUT)
 
 
 def _layout(text: str) -> dict[str, Any]:
-    from tenancy.spec.pools import BALANCED
+    from tenancy.schema.pools import BALANCED
 
     if text == BALANCED:
         return {"named": text}
@@ -256,7 +265,7 @@ def _layout(text: str) -> dict[str, Any]:
     for part in text.split(","):
         profile, given, count = part.strip().partition("=")
         if not profile or profile in layout or (given and not re.fullmatch("[1-9][0-9]{0,3}", count)):
-            _misread(f"--mig {text}", "a layout is a count for each profile", "write --mig 1g.5gb=4,3g.20gb=1")
+            _misread(f"--mig {text}", "a layout has one count for each profile", "write --mig 1g.5gb=4,3g.20gb=1")
         layout[profile] = int(count or "1")
     return {"layout": layout}
 
@@ -264,7 +273,7 @@ def _layout(text: str) -> dict[str, Any]:
 def _sharing(text: str) -> dict[str, int]:
     mode, _, count = text.partition("=")
     if mode not in {"time-slicing", "mps"} or not re.fullmatch("[1-9][0-9]{0,3}", count):
-        _misread(f"--share {text}", "GPUs are shared in one way", "write --share time-slicing=4, or mps=4")
+        _misread(f"--share {text}", "GPUs have one sharing mode", "write --share time-slicing=4, or mps=4")
     return {mode: int(count)}
 
 

@@ -15,49 +15,112 @@ if TYPE_CHECKING:
     from tenancy.chargeback.allocate import Report
     from tenancy.chargeback.tables import Tables
     from tenancy.chargeback.use import Spent, Use
-    from tenancy.spec import Loaded
+    from tenancy.validation import Loaded
 
 
 @click.command(
     epilog=example("tenancy chargeback bank --from 2026-10-01 --to 2026-11-01 --holdings october/ --explain fraud")
 )
 @environment_argument
-@click.option("--from", "start", required=True, metavar="TIME", help="A day, from its midnight, or a time.")
-@click.option("--to", "end", required=True, metavar="TIME", help="The same; the end itself is excluded.")
+@click.option(
+    "--from",
+    "start",
+    required=True,
+    metavar="TIME",
+    help="Start of the range: a date, such as 2026-10-01, which means its midnight in --zone, or a time.",
+)
+@click.option(
+    "--to", "end", required=True, metavar="TIME", help="End of the range, exclusive: a date or a time, as in --from."
+)
 @click.option(
     "--by",
     type=click.Choice(["month", "week", "day", "range"]),
     default="month",
     show_default=True,
-    help="Where to cut: what runs over a border is split there.",
+    help="Length of a billing period; work that runs across a boundary is split there.",
 )
-@click.option("--zone", default="UTC", show_default=True, help="Time zone of the borders, such as Europe/Berlin.")
-@click.option("--holdings", type=click.Path(path_type=Path), metavar="FOLDER", help="Tables of what was seen.")
-@click.option("--prometheus", metavar="URL", help="Or a Prometheus that saw it.")
-@click.option("--token-file", type=click.Path(path_type=Path), help="Bearer token for it.")
-@click.option("--step", type=click.IntRange(15, 3600), default=300, show_default=True, help="Seconds between samples.")
-@click.option("--record", type=click.Path(path_type=Path), metavar="FOLDER", help="Keep what was read as tables.")
-@click.option("--example", "seed", type=click.IntRange(min=0), hidden=True, help="Or a made month.")
 @click.option(
-    "--bill", type=click.Path(path_type=Path), multiple=True, metavar="FILE", help="AWS's CUR 2.0 (Parquet) to share."
+    "--zone",
+    default="UTC",
+    show_default=True,
+    metavar="ZONE",
+    help="Time zone of the period boundaries, such as Europe/Berlin.",
 )
-@click.option("--tenant", metavar="TENANT", help="Only what one tenant pays.")
-@click.option("--explain", metavar="TENANT", help="From a tenant's total to the rows behind it.")
 @click.option(
-    "--rows", type=click.IntRange(min=0), default=20, show_default=True, help="Workloads that --explain shows."
+    "--holdings",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Read usage from the tables in this folder, such as --record wrote.",
 )
-@click.option("--events", type=click.Path(path_type=Path), metavar="FILE", help="Write usage events, JSON lines.")
-@click.option("--mail", type=click.Path(path_type=Path), metavar="FOLDER", help="Write every tenant's mail.")
-@click.option("--strict", is_flag=True, help="Exit code 1 where the numbers lack anything.")
+@click.option("--prometheus", metavar="URL", help="Read usage from the Prometheus at this URL.")
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File with the bearer token for --prometheus. Default: no token.",
+)
+@click.option(
+    "--step",
+    type=click.IntRange(15, 3600),
+    default=300,
+    show_default=True,
+    metavar="SECONDS",
+    help="Seconds between two samples that --prometheus is asked for.",
+)
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Write the usage of --prometheus or --example into this folder, as tables for --holdings.",
+)
+@click.option(
+    "--example",
+    "seed",
+    type=click.IntRange(min=0),
+    metavar="SEED",
+    help="Generate example usage with this seed, to see what a bill looks like.",
+)
+@click.option(
+    "--bill",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="Allocate the costs of this AWS Cost and Usage Report (CUR 2.0, Parquet); repeatable. Default: prices of the "
+    "spec.",
+)
+@click.option("--tenant", metavar="NAME", help="Limit the report to this tenant.")
+@click.option("--explain", metavar="NAME", help="Show how this tenant's total is computed, down to the workloads.")
+@click.option(
+    "--rows",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Number of workloads that --explain shows.",
+)
+@click.option(
+    "--events", type=click.Path(path_type=Path), metavar="FILE", help="Write usage events to this file as JSON lines."
+)
+@click.option(
+    "--mail",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Write a mail to every tenant into this folder, as Markdown and HTML; none is sent.",
+)
+@click.option("--strict", is_flag=True, help="Exit with code 1 if data for the report is missing.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["table", "json", "csv", "focus", "parquet"]),
     default="table",
     show_default=True,
-    help="How to print the answer.",
+    help="Format of the report; focus is the FinOps format FOCUS as CSV.",
 )
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write it there; parquet needs it.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the report to this file instead of printing it. Required with --format parquet.",
+)
 @refuses_bad_input
 def command(
     environment: str,
@@ -81,19 +144,24 @@ def command(
     form: str,
     out: Path | None,
 ) -> None:
-    """Share out what the nodes of ENV cost in a range, so that every GPU-second has an owner and the sum is the bill.
+    """Allocate the cost of ENV's nodes to tenants, so that every GPU-second has a payer and the sum is the bill.
 
-    What is held is paid by who holds it, idle nodes of an owned pool by its owner, of a shared pool by who is promised
-    something there. docs/chargeback.md has the formulas and the tables' columns.
+    Usage comes from exactly one of --holdings, --prometheus and --example. A tenant pays for the capacity that its
+    workloads hold. Idle capacity of an owned pool is paid by the pool's owner; of a shared pool, by the tenants with
+    guarantees there. docs/chargeback.md has the formulas and the columns of the tables.
     """
     from tenancy.chargeback import periods as calendar
 
     sources = [name for name, given in (("--holdings", holdings), ("--prometheus", prometheus)) if given]
     sources += ["--example"] if seed is not None else []
     if len(sources) != 1:
-        _refuse(f"{' and '.join(sources) or 'no data'}", "data comes from one place", "--holdings or --prometheus")
+        _refuse(
+            f"{' and '.join(sources) or 'no data'}",
+            "usage comes from exactly one source",
+            "--holdings, --prometheus or --example",
+        )
     if form == "parquet" and not out:
-        _refuse("--format parquet without --out", "Parquet is not for a screen", "--out FILE")
+        _refuse("--format parquet without --out", "Parquet is written to a file", "--out FILE")
     if token_file and not prometheus:
         _refuse("--token-file without --prometheus", "a token is for a Prometheus", "--prometheus URL")
     loaded = load_or_exit(environment, "json" if form == "json" else "text")
@@ -121,7 +189,7 @@ def command(
     known = sorted({line.tenant for line in report.lines} | {each.tenant for each in loaded.tenants})
     for name in filter(None, (tenant, explain)):
         if name not in known:
-            _refuse(f"tenant {name!r}", f"a tenant of {environment} or somebody in the report", ", ".join(known))
+            _refuse(f"tenant {name!r}", f"a tenant of {environment} or a payer in the report", ", ".join(known))
     if tenant:
         report.lines = [line for line in report.lines if line.tenant == tenant]
         used, due = [u for u in used if u.tenant == tenant], [d for d in due if d.tenant == tenant]
@@ -133,15 +201,15 @@ def command(
         if mail:
             _mail(report, loaded, used, due, mail)
     except OSError as error:
-        _refuse(str(error.filename), f"what is asked for can be written ({error.strerror})", "another path")
+        _refuse(str(error.filename), f"a path that can be written ({error.strerror})", "another path")
     if report.findings:
-        from tenancy.spec.environment import counted
+        from tenancy.schema.tiers import counted
 
         if form != "table" or out:
             for finding in report.findings:
                 click.echo(f"tenancy: {finding}", err=True)
         if strict:
-            fail(f"the numbers lack {counted(len(report.findings), 'thing')}, which --strict does not accept", FAILED)
+            fail(f"{counted(len(report.findings), 'finding')} of missing data, which --strict does not accept", FAILED)
 
 
 def _refuse(given: str, rule: str, change: str) -> NoReturn:
@@ -171,7 +239,7 @@ def _read(
         try:
             frames = ask(Prometheus(prometheus, token), loaded.environment, *span, step)
         except Unreachable as error:
-            fail(f"given --prometheus {prometheus}; rule bill-10: {error}; change: look at the address and the token")
+            fail(f"given --prometheus {prometheus}; rule bill-10: {error}; change: check the address and the token")
     else:
         from tenancy.chargeback.example import frames as made
         from tenancy.chargeback.example import month
@@ -225,21 +293,21 @@ def _text(
     import textwrap
 
     from tenancy.chargeback import pages
-    from tenancy.cli.report import WIDTH, Table, as_text
+    from tenancy.cli.tables import WIDTH, Table, as_text
 
     shown = pages.explain(report, explain, rows) if explain else pages.tables(report, used, due, tenant)
     parts = [as_text(_right(Table(*table))) for table in shown if table.rows]
-    for title, notes in (("What the numbers lack", report.findings), ("Notes", report.notes)):
+    for title, notes in (("Missing data", report.findings), ("Notes", report.notes)):
         lines = [textwrap.fill(f"- {note}", WIDTH, subsequent_indent="  ", break_on_hyphens=False) for note in notes]
         parts += ["\n".join([f"{title}:", *lines])] if lines else []
-    return "\n\n".join(parts or ["Nothing: no node was seen, and nothing was billed."]) + "\n"
+    return "\n\n".join(parts or ["No costs: no node was observed, and nothing was billed."]) + "\n"
 
 
 _NUMBER = re.compile(r"-?[0-9][0-9,]*(\.[0-9]+)?|–|")
 
 
 def _right(table: Any) -> Any:
-    """Columns of numbers to the right: they have separators, so they are texts."""
+    """Align columns of numbers to the right; with thousands separators they are texts."""
     columns = [[str(cell) for cell in column] for column in zip(table.header, *table.rows, strict=True)]
     for column in columns[1:]:
         if all(_NUMBER.fullmatch(cell) for cell in column[1:]):

@@ -1,4 +1,4 @@
-"""`tenancy check`: manifests of anybody, judged by the rules of the spec files and the policy pack."""
+"""`tenancy check`: manifests from any source, judged by the rules of the spec files and the policy pack."""
 
 from __future__ import annotations
 
@@ -19,17 +19,23 @@ _FORMS = ("text", "json", "sarif", "junit")
     "--preset",
     type=click.Choice(["baseline", "restricted", "regulated"]),
     default="restricted",
-    help="How strict: baseline holds tenants apart, restricted is every rule, regulated without any mere advice.",
+    help="Set of rules: baseline, those that isolate tenants; restricted, every rule; regulated, every rule and none "
+    "of them advisory. Default: restricted.",
 )
 @click.option(
     "--exceptions",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="YAML with a list of rule, resource, reason, owner and until. Whose day is past fails.",
+    help="YAML file with a list of exceptions, each with rule, resource, reason, owner and until (a date). An expired "
+    "exception fails the check. Default: no exceptions.",
 )
-@click.option("--tenant-label", metavar="KEY", help="Label by which namespaces say whose they are.")
-@click.option("--platform", multiple=True, metavar="NAMESPACE", help="A namespace that is no tenant's; more than once.")
-@click.option("--format", "form", type=click.Choice(_FORMS), default="text", help="How to print the answer.")
-@click.option("--all", "everything", is_flag=True, help="All of it, on more than one screen.")
+@click.option("--tenant-label", metavar="KEY", help="Label of a namespace whose value names its tenant.")
+@click.option(
+    "--platform", multiple=True, metavar="NAMESPACE", help="Namespace of the platform, not of a tenant; repeatable."
+)
+@click.option(
+    "--format", "form", type=click.Choice(_FORMS), default="text", help="Format of the output. Default: text."
+)
+@click.option("--all", "everything", is_flag=True, help="Print every finding. Default: at most one screen.")
 @refuses_bad_input
 def command(
     paths: tuple[str, ...],
@@ -40,12 +46,13 @@ def command(
     form: str,
     everything: bool,
 ) -> None:
-    """Judge plain manifests: rendered folders, charts' output, a GitOps repository, a cluster's dump.
+    """Check manifests against the rules: rendered folders, output of charts, a GitOps repository, a cluster's dump.
 
-    PATH is a file, a folder with all that is below it, or - for the standard input. Nothing is asked of a cluster or an
-    engine. Without tenants' labels every namespace but the platform's is taken for a tenant.
+    PATH is a file, a folder with its subfolders, or - for standard input. No cluster and no Pulumi engine is needed.
+    If no namespace has a label that names its tenant, every namespace that is not the platform's counts as one tenant.
 
-    Exit codes: 0 no mandatory rule is broken, 1 one is or an exception has ended, 2 something cannot be judged.
+    Exit codes: 0 no mandatory rule is broken, 1 a mandatory rule is broken or an exception has expired, 2 a manifest
+    cannot be read.
     """
     from tenancy.check import outputs
     from tenancy.check.judge import judge
@@ -57,7 +64,7 @@ def command(
     verdict = judge(manifests, Preset(preset), waivers, label=tenant_label, platform=platform)
     if not verdict.objects and not verdict.unread:
         fail(
-            f"given {' '.join(paths)}, without an object; rule: manifests; change: name a folder that has some",
+            f"given {' '.join(paths)}, without an object; rule: manifests; change: name a file or folder with objects",
             BAD_INPUT,
         )
     if form == "json":

@@ -9,13 +9,15 @@ from tenancy.cli.common import environment_argument, example, format_option, lab
 @environment_argument
 @lab_option
 @format_option
-@click.option("--markdown", is_flag=True, help="Print the page: rules, controls with their cases, known ways out.")
+@click.option(
+    "--markdown", is_flag=True, help="Print the page docs/claims.md: rules, controls with their cases, known gaps."
+)
 def command(environment: str, lab: bool, form: str, markdown: bool) -> None:
-    """Show each control of ENV, and how many attacks get through without it.
+    """Show each control of ENV, and how many attacks succeed without it.
 
-    Read from the files alone; `tenancy verify` asks a live cluster.
+    The numbers are computed from the spec files; `tenancy verify` runs the attacks against a live cluster.
     """
-    from tenancy.proof.claims import Claims, page
+    from tenancy.prove.claims import Claims, page
 
     loaded = load_or_exit(environment, form, lab)
     if markdown:

@@ -1,4 +1,4 @@
-"""What the commands share: reading an environment, and how they end."""
+"""Functions that commands share: reading an environment, options, exit codes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import gc
 import json
 import sys
 from collections.abc import Callable, Generator, Iterable
+from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import click
 
 from tenancy.rules.catalogue import Violation
-from tenancy.spec import Loaded, Problem, SpecError, load, on_lab
+from tenancy.validation import Loaded, Problem, SpecError, load, on_lab
+from tenancy.validation.loader import STACKS_FOLDER
 
 FAILED = 1
 BAD_INPUT = 2
@@ -22,9 +24,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 environment_argument = click.argument("environment", metavar="ENV")
-lab_option = click.option("--lab", is_flag=True, help="On this machine's lab, whatever cluster ENV is for.")
+lab_option = click.option("--lab", is_flag=True, help="Use the lab on this machine instead of the cluster of ENV.")
 format_option = click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="How to print the answer."
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="Format of the output. Default: text."
 )
 
 
@@ -45,7 +47,7 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
 
 @contextlib.contextmanager
 def writing() -> Generator[None]:
-    """What is written to --out within, or a message: a place that cannot be written is bad input."""
+    """Turn a failed write to --out into a message and the exit code of bad input."""
     try:
         yield
     except OSError as error:
@@ -58,10 +60,10 @@ def writing() -> Generator[None]:
 def load_or_exit(environment: str, form: str = "text", lab: bool = False) -> Loaded:
     """The environment's spec; with a mistake in it, every problem is printed and the exit code is 2.
 
-    With `lab` it is the environment as the lab plays it.
+    With `lab` it is the environment as the lab runs it.
     """
-    # Nothing that a command reads or plans is garbage before it ends: walking it all again and again would take
-    # as long as making it.
+    # What a command reads and plans stays in use until the command ends, so frequent collections find no garbage and
+    # would take as long as the planning itself.
     gc.set_threshold(500_000, 50, 1000)
     try:
         loaded = load(environment)
@@ -78,13 +80,13 @@ def load_or_exit(environment: str, form: str = "text", lab: bool = False) -> Loa
 
 
 def tell(notes: Iterable[Problem]) -> None:
-    """What is no mistake and should be known."""
+    """Print notes: facts that are not mistakes, on stderr."""
     for note in notes:
         click.echo(f"note: {note}", err=True)
 
 
 def refuses_bad_input(command: Callable[P, R]) -> Callable[P, R]:
-    """A broken rule in a command's own arguments ends it with exit code 2."""
+    """Decorator: a rule that the command's own arguments break ends the command with exit code 2."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -97,9 +99,25 @@ def refuses_bad_input(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def tenant_or_exit(loaded: Loaded, name: str) -> Any:
-    """The tenant of that name, or exit code 2 with the names that there are."""
+    """The tenant of that name; without one, exit code 2 and a message with the known names."""
     for tenant in loaded.tenants:
         if tenant.tenant == name:
             return tenant
     known = ", ".join(t.tenant for t in loaded.tenants)
     fail(f"given tenant {name!r}; rule: a tenant of {loaded.environment.environment}; change: use one of {known}", 2)
+
+
+def the_environment(given: str | None) -> str:
+    """The environment that was named, or the only one of the project."""
+    if given is not None:
+        return given
+    for base in (Path.cwd(), *Path.cwd().parents):
+        if found := sorted((base / STACKS_FOLDER).glob("*/environment.yaml")):
+            if len(found) == 1:
+                return str(found[0].parent)
+            known = " or ".join(path.parent.name for path in found)
+            fail(f"given no ENV; rule: there are {len(found)} environments; change: name {known}", BAD_INPUT)
+    return ""
+
+
+optional_environment = click.argument("environment", metavar="[ENV]", required=False)

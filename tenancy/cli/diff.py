@@ -22,30 +22,30 @@ _ALARMS = ("lost-guarantee", "wider-reach", "new-exception", "broken-rule", "dis
     "previews",
     multiple=True,
     metavar="FILE",
-    help="Instead of files of a spec: what `pulumi preview --json` wrote of one stack, - for the standard input; more "
-    "than once.",
+    help="Output of `pulumi preview --json` for one stack, to compare instead of spec files; - for standard input; "
+    "repeatable.",
 )
-@click.option("--from", "start", metavar="REV", help="Revision of git to compare from; absent: HEAD.")
-@click.option("--to", "end", metavar="REV", help="Revision to compare with, or worktree; absent: worktree.")
+@click.option("--from", "start", metavar="REV", help="Git revision before the change. Default: HEAD.")
+@click.option("--to", "end", metavar="REV", help="Git revision after the change, or worktree. Default: worktree.")
 @click.option(
     "--fail-on",
     multiple=True,
     type=click.Choice([*_ALARMS, "any", "nothing"]),
     default=["broken-rule"],
-    help="End with exit code 1 on this; more than once. Absent: broken-rule.",
+    help="Exit with code 1 if the change has an effect of this kind; repeatable. Default: broken-rule.",
 )
 @click.option(
     "--format",
     "form",
     type=click.Choice(["text", "markdown", "json", "stacks"]),
     default="text",
-    help="How to print the answer; stacks: only those that have to run, one a line, as stage, environment, name and "
-    "operation.",
+    help="Format of the output; stacks lists only the stacks to run, one a line: stage, environment, name, operation. "
+    "Default: text.",
 )
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for the answer in every form: ENV.md, ENV.json and ENV.stacks.",
+    help="Write the result into this folder too, as ENV.md, ENV.json and ENV.stacks.",
 )
 @refuses_bad_input
 def command(
@@ -57,13 +57,13 @@ def command(
     form: str,
     out: Path | None,
 ) -> None:
-    """Say who gains or loses what between two versions of ENV's files, or by previews of anybody's program.
+    """Show what each tenant gains or loses between two versions of ENV's spec files, or by the previews of a program.
 
-    GPUs, reach, rights, dollars, rules and exceptions, work that is replaced or drained, and the stacks that have to
-    run. FROM..TO are revisions of git, FROM...TO compares with where the two parted. Two folders are compared as they
-    lie there. The working tree is not touched, and nothing is asked of a cluster.
+    The result lists GPUs, network reach, rights, dollars, rules and exceptions, work that is replaced or drained, and
+    the stacks to run. FROM..TO are two git revisions; FROM...TO compares TO with the merge base of both. Two folders
+    are compared as they are. The working tree is not changed, and no cluster is needed.
 
-    Exit codes: 0 fine, 1 something that --fail-on names, 2 bad input.
+    Exit codes: 0 success, 1 the change has an effect that --fail-on names, 2 bad input.
     """
     from tenancy.diff import outputs
     from tenancy.diff.alarms import alarm
@@ -95,12 +95,12 @@ def command(
 
 
 def _previewed(words: tuple[str, ...], paths: tuple[str, ...], start: str | None, end: str | None) -> tuple:
-    """A title, two sides of which nothing is loaded, and the changes."""
+    """A title, two sides without loaded spec files, and the changes."""
     from tenancy.diff import previews
     from tenancy.diff.changes import Side
 
     if words or start or end:
-        fail("given --preview and what else to compare; rule: one or the other; change: drop one of them", BAD_INPUT)
+        fail("given --preview and spec files; rule: one or the other; change: drop one of them", BAD_INPUT)
     try:
         read = [previews.read(path) for path in paths]
     except previews.NotAPreview as error:
@@ -135,8 +135,9 @@ def _sides(words: tuple[str, ...], start: str | None, end: str | None) -> tuple:
 
 
 def _home(word: str) -> Path:
-    """The folder of an environment, which may be there in one of the revisions only."""
-    from tenancy.spec.loader import STACKS_FOLDER, SpecError, find_folder
+    """The folder of an environment, which may exist in only one of the revisions."""
+    from tenancy.validation.loader import STACKS_FOLDER, find_folder
+    from tenancy.validation.problems import SpecError
 
     try:
         return find_folder(word)

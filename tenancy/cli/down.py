@@ -10,11 +10,12 @@ from tenancy.cli.common import environment_argument, example, fail, lab_option, 
 @click.command("down", epilog=example("tenancy down local"))
 @environment_argument
 @lab_option
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Remove without asking for confirmation.")
 def command(environment: str, lab: bool, yes: bool) -> None:
-    """Remove everything of ENV from its cluster: tenants first, the guards last.
+    """Remove everything of ENV from its cluster: tenants first, admission policies last.
 
-    With the namespaces goes what is in them; those of a tenant with `adopt: true` stay.
+    A namespace is deleted with all objects in it. Namespaces of a tenant with `adopt: true` stay. So does an EKS
+    cluster with `aws.deletion-protection: true`.
     """
     from tenancy.cli.up import show
     from tenancy.components.scope import CLUSTER_SUFFIX
@@ -32,7 +33,7 @@ def command(environment: str, lab: bool, yes: bool) -> None:
             there.remove(name + CLUSTER_SUFFIX)
             release = f"`aws.deletion-protection: false` and `tenancy up {name}` release it"
             click.echo(f"{name}: the cluster stays; {release}")
-        # An engine that waits for a dead cluster waits long.
+        # Fails at once if the API server does not answer; the engine would wait for it for a long time.
         driver.api.items("/api/v1/namespaces?limit=1")
         stacks = [driver.select(stack) for stack in there]
         held = {stack.name: driver.resources(stack) for stack in stacks}
@@ -40,7 +41,7 @@ def command(environment: str, lab: bool, yes: bool) -> None:
         if not any(held.values()):
             click.echo(f"{name}: there is nothing to remove")
             return
-        click.echo(f"{name}: on {driver.api.host}, with all that is in them: {', '.join(sorted(names))}")
+        click.echo(f"{name}: namespaces on {driver.api.host} with all objects in them: {', '.join(sorted(names))}")
         if not yes and not click.confirm("Remove them?"):
             fail("nothing was changed")
         for stack in stacks:

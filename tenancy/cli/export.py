@@ -22,8 +22,8 @@ from tenancy.cli.common import (
 
 if TYPE_CHECKING:
     from tenancy.live.export import Belongings
-    from tenancy.spec.environment import Environment
-    from tenancy.spec.tenant import Tenant
+    from tenancy.schema.environment import Environment
+    from tenancy.schema.tenant import Tenant
 
 PRIVATE, OPEN = 0o600, 0o644
 FOLDER = 0o700
@@ -33,13 +33,19 @@ FOLDER = 0o700
 @click.argument("tenant", metavar="TENANT")
 @environment_argument
 @lab_option
-@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="A folder to be made.")
-@click.option("--with-secrets", is_flag=True, help="Also what is in its Secrets, readable by you alone.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Create this folder and write into it."
+)
+@click.option(
+    "--with-secrets", is_flag=True, help="Write the contents of Secrets too, to files that only you can read."
+)
 def command(tenant: str, environment: str, lab: bool, out: Path, with_secrets: bool) -> None:
-    """Write down what TENANT owns in ENV: its objects, ready to be made elsewhere, and a list of all else.
+    """Write what TENANT owns in ENV into a folder: its Kubernetes objects as YAML, and a list of everything else.
 
-    Nothing on the cluster changes, and the data in volumes and buckets stays where it is: the list says where. Exit
-    code 1 if something could not be read; what was not exported, and why, ends the README.md in DIR.
+    The objects can be created in another cluster. The data in volumes and buckets is not copied: the list says where
+    it is. The cluster is not changed. README.md in DIR ends with what was not exported, and why.
+
+    Exit codes: 0 success, 1 something could not be read, 2 bad input.
     """
     from tenancy.lab.layout import enter_lab
     from tenancy.live.api import Api, Unreachable
@@ -48,9 +54,7 @@ def command(tenant: str, environment: str, lab: bool, out: Path, with_secrets: b
     loaded = load_or_exit(environment, lab=lab)
     one = tenant_or_exit(loaded, tenant)
     if os.path.lexists(out):
-        fail(
-            f"given --out {out}, which is there; rule: an export is written once; change: name a new folder", BAD_INPUT
-        )
+        fail(f"given --out {out}, which exists; rule: an export is written once; change: name a new folder", BAD_INPUT)
     enter_lab(loaded.environment.cluster.context)
     name = loaded.environment.environment
     spaces = [one.namespace_name(part) for part in one.namespaces]
@@ -67,16 +71,16 @@ def command(tenant: str, environment: str, lab: bool, out: Path, with_secrets: b
         f"{sum(found.left_out.values())} left out: see {out / 'README.md'}"
     )
     if one.leaving is None:
-        click.echo(f"{tenant} is not on hold, so this may change: write `leaving: export` into its file first")
+        click.echo(f"{tenant} is not on hold and may still change: write `leaving: export` into its file first")
     if found.unread:
-        fail(f"{len(found.unread)} kinds could not be read; the README.md names them")
+        fail(f"{len(found.unread)} kinds could not be read; README.md names them")
 
 
 def _queues(api: Any, tenant: str, spaces: Sequence[str]) -> list[dict[str, Any]]:
     from tenancy.catalog import vocabulary as words
     from tenancy.live.api import collection
     from tenancy.live.copies import as_written
-    from tenancy.plan.queues import API
+    from tenancy.plan.queueing.queue_names import API
 
     return [
         as_written({"apiVersion": API, "kind": kind, **item})
@@ -129,8 +133,8 @@ def _people(tenant: Tenant) -> dict[str, Any]:
 
 
 def _data(environment: Environment, tenant: Tenant) -> dict[str, Any]:
-    """What it has on AWS, or would have where that is switched off."""
-    from tenancy.plan import names
+    """What the tenant has on AWS, or would have with aws.enabled: true."""
+    from tenancy.plan.common import names
 
     uses = tenant.uses
     found: dict[str, Any] = {
@@ -159,31 +163,32 @@ def _readme(environment: Environment, tenant: Tenant, found: Belongings) -> str:
         "| here | what |",
         "|---|---|",
         *(f"| `objects/{s}/{plural}.yaml` | {len(items)} |" for (s, plural), items in sorted(found.objects.items())),
-        f"| `record/volumes.yaml` | {len(found.volumes)} volumes: size, driver, handle, what becomes of them |",
+        f"| `record/volumes.yaml` | {len(found.volumes)} volumes: size, driver, handle, reclaim policy |",
         "| `record/data.yaml` | prefixes of buckets, repositories, secrets, logs and queues on AWS |",
-        "| `record/people.yaml` | who had which role |",
-        *(["| `record/queues.yaml` | its queues and what they were promised |"] if environment.queued else []),
-        "| `record/tenant.yaml` | its file |",
+        "| `record/people.yaml` | people and groups with their roles |",
+        *(["| `record/queues.yaml` | its queues and their guarantees |"] if environment.queued else []),
+        "| `record/tenant.yaml` | its spec file |",
         "",
-        "Elsewhere: make the namespaces, then `kubectl apply -f objects/NAMESPACE/`. Claims come back empty.",
+        "To create the objects in another cluster: create the namespaces, then `kubectl apply -f objects/NAMESPACE/`. "
+        "PersistentVolumeClaims are created empty.",
         "",
-        f"What it cost so far: `{cost}`, or from the tables that were kept, with `--holdings FOLDER`.",
+        f"Cost of the tenant so far: `{cost}`, or with `--holdings FOLDER` from tables that were recorded.",
         "",
-        "## What is not here, and why",
+        "## What was not exported, and why",
         "",
-        "- What is in volumes, buckets and repositories: it stays where `record/` says, to be copied from there.",
-        "- Logs, metrics and the bill: they are the platform's, which keeps them by its own terms.",
+        "- Data in volumes, buckets and repositories: it stays at the places listed in `record/`; copy it from there.",
+        "- Logs, metrics and the bill: they belong to the platform, which keeps them for its own retention periods.",
         *(f"- {kind} ({count}): {why}." for (kind, why), count in sorted(found.left_out.items())),
         *(f"  - Secret {space}/{secret} ({kind})" for space, secret, kind in found.secrets),
         *(f"- Could not be read: {text}." for text in found.unread),
     ]
     if found.running:
-        lines += ["", "## What still ran", "", *(f"- Pod {name}" for name in found.running)]
+        lines += ["", "## Pods that were still running", "", *(f"- Pod {name}" for name in found.running)]
     return "\n".join(lines) + "\n"
 
 
 def _write(out: Path, files: dict[str, tuple[str, int]]) -> None:
-    """All of it or nothing: it is made beside, and gets its name at the end."""
+    """Write all files or none: the folder is written under a temporary name and renamed at the end."""
     part = out.with_name(f".{out.name}.part-{os.getpid()}")
     try:
         part.mkdir(FOLDER, parents=True)
@@ -195,5 +200,5 @@ def _write(out: Path, files: dict[str, tuple[str, int]]) -> None:
         part.rename(out)
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
-        rule = f"a folder that can be made ({error.strerror})"
+        rule = f"a folder that can be created ({error.strerror})"
         fail(f"given --out {out}; rule: {rule}; change: another path", BAD_INPUT)

@@ -8,10 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tenancy.cli.common import BAD_INPUT, FAILED, example, fail, format_option, lab_option, load_or_exit, print_json
-from tenancy.cli.new import optional_environment, the_environment
-from tenancy.spec import Loaded
-from tenancy.spec.tenant import Namespace, Role, Tenant
+from tenancy.cli.common import (
+    BAD_INPUT,
+    FAILED,
+    example,
+    fail,
+    format_option,
+    lab_option,
+    load_or_exit,
+    optional_environment,
+    print_json,
+    the_environment,
+)
+from tenancy.schema.people import Role
+from tenancy.schema.tenant import Namespace, Tenant
+from tenancy.validation import Loaded
 
 if TYPE_CHECKING:
     from tenancy.live.api import Identity
@@ -19,7 +30,7 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 PLANE = 16
-"""Columns that the name of a control takes."""
+"""Width of the column with the name of a control, in characters."""
 MARKS = {"fits": "yes", "not asked": "?", "waits": "wait", "never": "no"}
 WORK = ("CronJob", "Deployment", "Job", "Pod", "ReplicaSet", "StatefulSet")
 
@@ -28,14 +39,24 @@ WORK = ("CronJob", "Deployment", "Job", "Pod", "ReplicaSet", "StatefulSet")
 @click.argument("file", type=click.File(encoding="utf-8"))
 @optional_environment
 @lab_option
-@click.option("--namespace", "-n", help="Where; absent: the manifest's own, metadata.namespace.")
-@click.option("--as", "group", metavar="GROUP", help="Who asks; absent: the tenant's developers.")
+@click.option(
+    "--namespace",
+    "-n",
+    metavar="NAME",
+    help="Namespace to create the work in. Default: metadata.namespace of the manifest.",
+)
+@click.option(
+    "--as", "group", metavar="GROUP", help="Group that creates the work. Default: the tenant's group of developers."
+)
 @format_option
 def command(file: Any, environment: str | None, lab: bool, namespace: str | None, group: str | None, form: str) -> None:
-    """Say whether the work in FILE (- for standard input) would be let in now, and if not, which control says no.
+    """Say whether the work in FILE (- for standard input) would start now, and if not, which control stops it.
 
-    Nothing is made: the API server is asked by a dry run of the object and of its pods, as the tenant's developers;
-    then queues, quotas and nodes are counted as they stand. Exit code 0 if it fits now, 1 if it waits or never starts.
+    FILE is a manifest of a pod, job or another kind that runs pods. No object is created: the API server gets dry runs
+    of the object and of its pods, as the tenant's developers; then the current queues, quotas and nodes are compared
+    with what the work asks for. Default of ENV: the only environment.
+
+    Exit codes: 0 the work fits now, 1 it waits, never starts or cannot be decided, 2 bad input.
     """
     from tenancy.lab.layout import enter_lab
     from tenancy.live.api import Api, Unreachable
@@ -48,7 +69,7 @@ def command(file: Any, environment: str | None, lab: bool, namespace: str | None
     asked = [(*_where(loaded, space), item) for space, item in placed]
     if not any(item["kind"] in known for item in items):
         kinds = ", ".join(dict.fromkeys(str(item["kind"]) for item in items))
-        fail(f"given {kinds}; rule: something that runs pods; change: use one of {', '.join(known)}", BAD_INPUT)
+        fail(f"given {kinds}; rule: a kind that runs pods; change: use one of {', '.join(known)}", BAD_INPUT)
     asking = [(*_who(tenant, part, group), item) for tenant, part, item in asked]
     context = loaded.environment.cluster.context
     enter_lab(context)
@@ -56,7 +77,7 @@ def command(file: Any, environment: str | None, lab: bool, namespace: str | None
         api = Api(context)
         found = [fit(api, loaded.environment, item, who, told) for who, told, item in asking]
     except NotWork as error:
-        fail(f"given {error}; rule: a manifest as the API server takes it; change: write what is missing", BAD_INPUT)
+        fail(f"given {error}; rule: a manifest that the API server accepts; change: write what is missing", BAD_INPUT)
     except Unreachable as error:
         fail(str(error))
     if form == "json":
@@ -112,7 +133,7 @@ def _placed(item: dict[str, Any], namespace: str | None) -> str:
 
 
 def _where(loaded: Loaded, name: str) -> tuple[Tenant, Namespace]:
-    from tenancy.spec.pools import nearest
+    from tenancy.schema.pools import nearest
 
     spaces = {t.namespace_name(part): (t, part) for t in loaded.tenants for part in t.namespaces}
     if name not in spaces:
@@ -123,7 +144,7 @@ def _where(loaded: Loaded, name: str) -> tuple[Tenant, Namespace]:
 
 
 def _who(tenant: Tenant, part: Namespace, group: str | None) -> tuple[Identity, str]:
-    """Who asks, and how to call them."""
+    """The identity that creates the work, and its name in messages."""
     from tenancy.live.api import Identity
 
     name = f"fits@{tenant.tenant}"
@@ -132,8 +153,8 @@ def _who(tenant: Tenant, part: Namespace, group: str | None) -> tuple[Identity, 
     held = [p for p in tenant.people if not p.namespaces or part.name in p.namespaces]
     makers = [p for role in (Role.DEVELOPER, Role.OWNER) for p in held if p.role is role]
     if not makers:
-        given = f"{tenant.tenant}, whose file names nobody who makes work in {part.name}"
-        fail(f"given {given}; rule: somebody asks; change: name a group with --as", BAD_INPUT)
+        given = f"{tenant.tenant}, whose file has no developer or owner in {part.name}"
+        fail(f"given {given}; rule: work is created by a developer or owner; change: name a group with --as", BAD_INPUT)
     first = min(makers, key=lambda p: (p.role is not Role.DEVELOPER, p.kind, p.name))
     if first.kind == "Group":
         return Identity(name, (first.name,)), f"group {first.name}"
@@ -145,8 +166,8 @@ def _text(found: Fit) -> str:
 
     conclusion = {
         Verdict.FITS: "fits now.",
-        Verdict.UNKNOWN: "cannot be told.",
-        Verdict.WAITS: "waits: it would be taken, and does not start now.",
+        Verdict.UNKNOWN: "cannot be decided.",
+        Verdict.WAITS: "waits: it would be admitted, and does not start now.",
         Verdict.NEVER: "never starts as it is.",
     }[found.verdict]
     lines = [f"{found.kind} {found.name} in {found.namespace}, as {found.asked_as}: {conclusion}"]

@@ -48,40 +48,60 @@ def _say(line: str) -> None:
 
 @click.group()
 def command() -> None:
-    """A Kubernetes control plane on this machine.
+    """Run the lab: a Kubernetes control plane on this machine, without containers or cloud.
 
-    Real API server, controllers and scheduler; the nodes are fake, so that a laptop holds a hundred
-    GPU machines. It lives in `.lab/` of the checkout; GPU_TENANCY_LAB names another folder.
+    The API server, controllers and scheduler are real; the nodes are simulated, so that a laptop can run a cluster
+    with a hundred GPU nodes. The files of the lab are in `.lab/` of the checkout, or in the folder that the environment
+    variable GPU_TENANCY_LAB names.
     """
 
 
 @command.command(epilog=example("tenancy lab up local"))
 @click.argument("environment", required=False, metavar="[ENV]")
-@click.option("--with", "extras", type=click.Choice(["metrics"]), multiple=True, help="Prometheus and what it scrapes.")
 @click.option(
-    "--history", type=click.IntRange(0, 31), default=0, help="Made days before today that Prometheus has seen."
+    "--with",
+    "extras",
+    type=click.Choice(["metrics"]),
+    multiple=True,
+    help="Start Prometheus and a generator of the metrics that it scrapes, too.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of that, and of what GPUs do.")
+@click.option(
+    "--history",
+    type=click.IntRange(0, 31),
+    default=0,
+    metavar="DAYS",
+    help="Days of generated history, up to today, to load into Prometheus; at most 31. Default: 0.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Seed of the generated history and GPU metrics.",
+)
 def up(environment: str | None, extras: tuple[str, ...], history: int, seed: int) -> None:
-    """Bring the lab up with the GPU nodes of ENV (default: local).
+    """Start the lab with the GPU nodes of ENV (default: local).
 
-    Starts what does not run and leaves what does: it can be repeated, and repairs a lab of which a
-    part has died.
+    Components that run are left alone and the others are started, so the command can be repeated, and repairs a lab
+    with a dead component.
     """
     from tenancy.lab import control_plane, ports
 
     began = time.monotonic()
     watched = past = None
     if history and not extras:
-        click.echo("given --history; rule: only Prometheus has one; change: add --with metrics", err=True)
+        click.echo("given --history; rule: history needs Prometheus; change: add --with metrics", err=True)
         sys.exit(2)
     with _clear_errors():
         before = control_plane.Lab.of().recall().get("metrics") or {}
         if extras or (before and environment):
-            # A lab that has Prometheus already goes over to the environment's rules.
+            # A lab that already has Prometheus switches to the alert rules of the environment.
             chosen = seed if extras else before["seed"]
             watched, past = _metrics_of(environment or DEFAULT_ENVIRONMENT, history, chosen)
-        group, nodes, queues = _of_environment(environment)
+        called, group, nodes, queues = _of_environment(environment)
+        if called:
+            _refuse_another(called)
         lab = control_plane.up(
             platform_group=group, nodes=nodes, queues=queues, watched=watched, history=past, say=_say
         )
@@ -93,10 +113,10 @@ def up(environment: str | None, extras: tuple[str, ...], history: int, seed: int
 
 @command.command(epilog=example("tenancy lab down"))
 def down() -> None:
-    """End the lab and delete it.
+    """Stop the lab and delete it.
 
-    Everything goes: the cluster, its logs and certificates, and the Pulumi state in `.lab/state`,
-    because a state that describes a cluster that is gone only misleads. The tools stay cached.
+    Deletes the cluster, its logs and certificates, and the Pulumi state in `.lab/state`, which would describe a cluster
+    that no longer exists. The downloaded tools stay cached.
     """
     from tenancy.engine.recovery import end_orphans
     from tenancy.lab import control_plane
@@ -108,9 +128,19 @@ def down() -> None:
 
 
 @command.command(epilog=example("tenancy lab status --format json"))
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Format of the output.",
+)
 def status(form: str) -> None:
-    """Show each component; exit code 1 if one is dead or does not answer."""
+    """Show the state of each component of the lab.
+
+    Exit codes: 0 every component answers, 1 one is dead or does not answer.
+    """
     from tenancy.lab import control_plane
 
     with _clear_errors():
@@ -135,12 +165,22 @@ def status(form: str) -> None:
     sys.exit(0 if all(row.answering for row in rows) else 1)
 
 
-@command.command(epilog=example("tenancy lab logs kube-apiserver -n 20"))
+@command.command(
+    short_help="Show a component's log or the audit log.", epilog=example("tenancy lab logs kube-apiserver -n 20")
+)
 @click.argument("component", type=click.Choice(COMPONENTS))
-@click.option("--follow", "-f", is_flag=True, help="Go on as the log grows.")
-@click.option("-n", "lines", type=click.IntRange(min=0), default=50, show_default=True, help="Last lines.")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing new lines until interrupted.")
+@click.option(
+    "-n",
+    "lines",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default=True,
+    metavar="LINES",
+    help="Number of lines to print, from the end of the log.",
+)
 def logs(component: str, follow: bool, lines: int) -> None:
-    """Show the log of a component, or the API server's audit log."""
+    """Show the log of a component of the lab, or the API server's audit log (audit)."""
     from tenancy.lab import control_plane
 
     with _clear_errors():
@@ -151,14 +191,32 @@ def logs(component: str, follow: bool, lines: int) -> None:
         _print_log(path, lines, follow)
 
 
-@command.command(epilog=example("tenancy lab tools"))
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def tools(form: str) -> None:
-    """Show every tool of the lab, its version and where it came from; get what is missing."""
+@command.command(short_help="Install missing tools, and list all.", epilog=example("tenancy lab tools"))
+@click.option(
+    "--with",
+    "extras",
+    type=click.Choice(["metrics"]),
+    multiple=True,
+    help="Include Prometheus and its tools.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Format of the output.",
+)
+def tools(extras: tuple[str, ...], form: str) -> None:
+    """Install the lab's missing tools, and show each tool with its version and source."""
+    from tenancy.lab import prometheus
     from tenancy.lab import tools as lab_tools
 
     with _clear_errors():
         rows = lab_tools.table(lab_tools.ensure(_say))
+        if extras:
+            pins = prometheus.pins()
+            rows += lab_tools.table(lab_tools.ensure(_say, pins=pins), pins)
     if form == "json":
         import json
 
@@ -168,31 +226,58 @@ def tools(form: str) -> None:
         _table(["tool", "version", "from", "path"], [[str(cell) for cell in row] for row in rows])
 
 
-def _of_environment(name: str | None) -> tuple[str | None, list[dict[str, Any]] | None, dict[str, Any] | None]:
-    """The platform group, the fake nodes and the values of Kueue's chart that the environment asks for."""
+def _refuse_another(name: str) -> None:
+    """Raise LabError if another environment is deployed in the lab: it could not even be removed from a lab with the
+    nodes and the platform group of this one."""
+    from http.client import HTTPException
+
+    from tenancy.catalog import vocabulary as words
+    from tenancy.lab import control_plane, ports
+    from tenancy.lab.api import Api, ApiError
+    from tenancy.lab.layout import LabError
+    from tenancy.live.preflight import other_environment
+
+    lab = control_plane.Lab.of()
+    port = ports.remembered(lab).get("kube-apiserver")
+    if port is None or not lab.pki.exists():
+        return
+    try:
+        with Api(lab, port, timeout=10) as api:
+            found = api.get(f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}")
+    except (ApiError, OSError, HTTPException):
+        return  # no environment is deployed, or the lab does not run
+    holder = (found["metadata"].get("labels") or {}).get(words.ENVIRONMENT, name)
+    if holder != name:
+        raise LabError(other_environment(holder, name, lab=True))
+
+
+def _of_environment(
+    name: str | None,
+) -> tuple[str, str | None, list[dict[str, Any]] | None, dict[str, Any] | None]:
+    """The name, the platform group, the fake nodes and the values of Kueue's chart that the environment asks for."""
     from tenancy.lab.layout import find_root
-    from tenancy.plan.pools import fake_nodes
+    from tenancy.plan.common.pools import fake_nodes
     from tenancy.plan.services import queue_chart
-    from tenancy.spec import SpecError, load, on_lab
+    from tenancy.validation import SpecError, load, on_lab
 
     if name is None:
         name = DEFAULT_ENVIRONMENT
         if not (find_root() / "stacks" / name).is_dir():
-            _say(f"no environment `{name}` in this project: the lab gets no GPU nodes")
-            return None, None, None
+            _say(f"no environment `{name}` in this project: the lab starts without GPU nodes")
+            return "", None, None, None
     try:
         environment = on_lab(load(name)).environment
     except SpecError as problem:
         click.echo(str(problem), err=True)
         sys.exit(2)
     chart = queue_chart(environment)
-    return environment.platform.group, fake_nodes(environment), chart.values if chart else {}
+    return environment.environment, environment.platform.group, fake_nodes(environment), chart.values if chart else {}
 
 
 def _metrics_of(name: str, days: int, seed: int) -> tuple[dict[str, Any], Iterator[str] | None]:
-    """What Prometheus evaluates in a lab of the environment, and what it has seen before today."""
-    from tenancy.plan.alerts import rule_file
-    from tenancy.spec import SpecError, load, on_lab
+    """The rules that Prometheus evaluates in a lab of the environment, and its generated history before today."""
+    from tenancy.plan.observability.alerts import rule_file
+    from tenancy.validation import SpecError, load, on_lab
 
     try:
         loaded = on_lab(load(name))
@@ -205,7 +290,7 @@ def _metrics_of(name: str, days: int, seed: int) -> tuple[dict[str, Any], Iterat
     try:
         from tenancy.chargeback.example import month
     except ImportError:
-        click.echo('given --history without polars; rule: it is made with it; change: pip install "gpu-tenancy[cost]"')
+        click.echo('given --history without polars; rule: history needs it; change: pip install "gpu-tenancy[cost]"')
         sys.exit(1)
     from tenancy.lab.metrics_history import openmetrics
 
@@ -223,7 +308,7 @@ def _print_log(path: Path, lines: int, follow: bool) -> None:
             _print_rest(file)
             time.sleep(0.2)
             if path.exists() and path.stat().st_ino != _inode(file):
-                # Rotated: what is left of the old file has been shown.
+                # The log was rotated: the rest of the old file has been printed.
                 return _print_log(path, sys.maxsize, follow)
     return None
 

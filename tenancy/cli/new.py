@@ -13,39 +13,34 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tenancy.catalog import vocabulary as words
-from tenancy.cli.common import BAD_INPUT, example, fail, load_or_exit, refuses_bad_input, tell
+from tenancy.cli.common import (
+    BAD_INPUT,
+    example,
+    fail,
+    load_or_exit,
+    optional_environment,
+    refuses_bad_input,
+    tell,
+    the_environment,
+)
 from tenancy.rules.catalogue import Violation
-from tenancy.spec import Loaded, Problem, SpecError, load, told
-from tenancy.spec.data import Access
-from tenancy.spec.loader import ENVIRONMENT_FILE, STACKS_FOLDER, TENANTS_FOLDER
-from tenancy.spec.queues import Preset
-from tenancy.spec.tenant import Role, Tenant
+from tenancy.schema.data import Access
+from tenancy.schema.people import Role
+from tenancy.schema.queues import Preset
+from tenancy.schema.tenant import Tenant
+from tenancy.validation import Loaded, Problem, SpecError, load, told
+from tenancy.validation.loader import ENVIRONMENT_FILE, TENANTS_FOLDER
 
 if TYPE_CHECKING:
-    from tenancy.cli.report import Table
+    from tenancy.cli.tables import Table
 
 SCHEMA = "schemas/tenant.json"
 NEEDED = ("owner", "mail", "department", "cost-center", "tier")
-"""What nobody can guess: asked for on a terminal, refused elsewhere."""
+"""Options without a default: asked for on a terminal, required elsewhere."""
 OVERSOLD = "pool-03"
 
 Document = dict[str, Any]
 
-
-def the_environment(given: str | None) -> str:
-    """The environment that was named, or the only one there is."""
-    if given is not None:
-        return given
-    for base in (Path.cwd(), *Path.cwd().parents):
-        if found := sorted((base / STACKS_FOLDER).glob("*/environment.yaml")):
-            if len(found) == 1:
-                return str(found[0].parent)
-            known = " or ".join(path.parent.name for path in found)
-            fail(f"given no ENV; rule: there are {len(found)} environments; change: name {known}", BAD_INPUT)
-    return ""
-
-
-optional_environment = click.argument("environment", metavar="[ENV]", required=False)
 
 _EXAMPLE = r"""tenancy new scoring local --owner scoring-leads --mail scoring@bank.example --department research \
     --cost-center CC-9200 --tier research --group scoring-engineers=developer --dry-run"""
@@ -54,41 +49,73 @@ _EXAMPLE = r"""tenancy new scoring local --owner scoring-leads --mail scoring@ba
 @click.command("new", epilog=example(_EXAMPLE))
 @click.argument("tenant")
 @optional_environment
-@click.option("--title", help="Name as people write it.")
-@click.option("--team", help="Cost label; absent: the tenant's name.")
-@click.option("--owner", metavar="NAME", help="Group or person that answers for the tenant.")
-@click.option("--mail", help="Where alerts and reports go.")
-@click.option("--department", help="A department of the environment.")
-@click.option("--cost-center", help="Cost label, such as CC-4411.")
-@click.option("--tier", help="A tier of the environment.")
-@click.option("--namespace", "parts", multiple=True, metavar="PART[=TIER]", help="A part; absent: one called main.")
-@click.option("--group", "groups", multiple=True, metavar="NAME=ROLE", help=f"Who gets in, as {', '.join(Role)}.")
-@click.option("--gpu", "gpus", multiple=True, metavar="FLAVOR=N", help="GPUs that are guaranteed.")
+@click.option("--title", metavar="TEXT", help="Display name of the tenant. Default: none.")
+@click.option("--team", metavar="NAME", help="Team for cost allocation (a cost label). Default: the tenant's name.")
+@click.option("--owner", metavar="NAME", help="Group or person responsible for the tenant.")
+@click.option("--mail", metavar="ADDRESS", help="Mail address for the tenant's alerts and reports.")
+@click.option("--department", metavar="NAME", help="Department of the tenant, one of the environment's departments.")
+@click.option("--cost-center", metavar="ID", help="Cost center of the tenant (a cost label), such as CC-4411.")
+@click.option("--tier", metavar="NAME", help="Tier (priority) of the tenant's work, one of the environment's tiers.")
+@click.option(
+    "--namespace",
+    "parts",
+    multiple=True,
+    metavar="PART[=TIER]",
+    help="Part of the tenant, which gets a namespace TENANT--PART; repeatable. Default: one part, main.",
+)
+@click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    metavar="NAME=ROLE",
+    help=f"Group with access to the tenant's namespaces, and its role: {', '.join(Role)}; repeatable.",
+)
+@click.option(
+    "--gpu",
+    "gpus",
+    multiple=True,
+    metavar="FLAVOR=N",
+    help="Number of guaranteed GPUs (or slices or replicas) of a flavor; repeatable. Default: 0.",
+)
 @click.option(
     "--sharing",
     type=click.Choice([preset.value for preset in Preset]),
-    help="What happens with idle ones; absent: what --lend and --borrow ask for.",
+    help="Sharing of idle GPUs: strict neither lends nor borrows. Default: as --lend and --borrow need, else strict.",
 )
-@click.option("--lend", "lends", multiple=True, metavar="FLAVOR=N", help="Lent at most; absent: all, if it lends.")
 @click.option(
-    "--borrow", "borrows", multiple=True, metavar="FLAVOR=N", help="Borrowed at most; absent: as many as guaranteed."
+    "--lend",
+    "lends",
+    multiple=True,
+    metavar="FLAVOR=N",
+    help="Max number of idle guaranteed GPUs of a flavor to lend; repeatable. Default: all of them, with a --sharing "
+    "that lends.",
+)
+@click.option(
+    "--borrow",
+    "borrows",
+    multiple=True,
+    metavar="FLAVOR=N",
+    help="Max number of GPUs of a flavor to borrow; repeatable. Default: the guaranteed number, with a --sharing that "
+    "borrows.",
 )
 @click.option(
     "--storage",
     "storage",
     multiple=True,
     metavar="BUCKET/PREFIX[=ACCESS]",
-    help=f"A prefix that ends with '/', as {', '.join(Access)}; absent: read-only.",
+    help=f"Prefix of an S3 bucket, ending with '/', and the access to it: {', '.join(Access)}; repeatable. Default "
+    "access: read-only.",
 )
-@click.option("--dry-run", is_flag=True, help="Print the file instead of writing it.")
+@click.option("--dry-run", is_flag=True, help="Print the spec file instead of writing it.")
 @refuses_bad_input
 def command(tenant: str, environment: str | None, dry_run: bool, **given: Any) -> None:
-    """Write the file of a new TENANT of ENV, and show what it will get.
+    """Write the spec file of a new TENANT of ENV, and show what the tenant will get.
 
-    On a terminal it asks for what no option says. The file is written only if the whole environment is right with it,
-    and never over another. ENV may be left out where there is one alone.
+    On a terminal the command asks for options that are not given; elsewhere --owner, --mail, --department,
+    --cost-center and --tier are required. The file is written only if the whole environment is valid with it, and never
+    replaces an existing file. Default of ENV: the only environment.
     """
-    from tenancy.spec.writing import tenant_text
+    from tenancy.schema.writing import tenant_text
 
     loaded = load_or_exit(the_environment(environment))
     path = _free_path(loaded, tenant)
@@ -96,7 +123,7 @@ def command(tenant: str, environment: str | None, dry_run: bool, **given: Any) -
     if missing := [key for key in NEEDED if not given[key]]:
         if not _on_terminal():
             options = " ".join(f"--{key}" for key in missing)
-            fail(f"given no {options}; rule: a tenant has them; change: write them, or run it on a terminal", BAD_INPUT)
+            fail(f"given no {options}; rule: required; change: add the options, or run it on a terminal", BAD_INPUT)
         _ask(loaded, tenant, given)
     text = tenant_text(document_of(tenant, given), _schema(path))
     found = _judged(loaded, path, text)
@@ -105,7 +132,7 @@ def command(tenant: str, environment: str | None, dry_run: bool, **given: Any) -
         return
     _write(path, text)
     _show(found, tenant, path)
-    tell(told(replace(found, folder=loaded.folder, tenants=tuple(t for t in found.tenants if t.tenant == tenant))))
+    tell(told(replace(found, folder=loaded.folder), tenant))
 
 
 def _on_terminal() -> bool:
@@ -119,7 +146,7 @@ def _free_path(loaded: Loaded, tenant: str) -> Path:
         raise Violation("name-01", misfit)
     path = loaded.folder / TENANTS_FOLDER / f"{tenant}.yaml"
     if os.path.lexists(path) or tenant in {other.tenant for other in loaded.tenants}:
-        given = f"tenant {tenant}, which {loaded.environment.environment} has already"
+        given = f"tenant {tenant}, which {loaded.environment.environment} already has"
         raise Violation("name-02", given, "edit its file, or choose another name")
     return path
 
@@ -135,7 +162,7 @@ def _schema(path: Path) -> str | None:
 
 
 def document_of(tenant: str, given: Mapping[str, Any]) -> Document:
-    """The tenant's file as plain values; Violation where an option is not of its form."""
+    """The tenant's file as plain values; raises UsageError where an option has the wrong form."""
     document: Document = {
         "tenant": tenant,
         "title": given["title"],
@@ -158,7 +185,7 @@ def _part(text: str) -> str | Document:
 
 
 def _person(text: str) -> Document:
-    # A group's name may hold a '=', a role's does not.
+    # The name of a group may contain '=', the name of a role does not.
     group, equals, role = text.rpartition("=")
     if not equals or role not in [*Role]:
         raise _misspelt("--group", text, f"write --group NAME=ROLE with one of {', '.join(Role)}")
@@ -171,7 +198,7 @@ def _grant(text: str) -> Document:
         place, access = text, ""
     bucket, slash, prefix = place.partition("/")
     if not slash or (access and access not in [*Access]):
-        raise _misspelt("--storage", text, f"write BUCKET/PREFIX/, and behind a '=' one of {', '.join(Access)}")
+        raise _misspelt("--storage", text, f"write BUCKET/PREFIX/=ACCESS with one of {', '.join(Access)}")
     return {"bucket": bucket, "prefix": prefix, **({"access": access} if access else {})}
 
 
@@ -186,7 +213,7 @@ def _shares(given: Mapping[str, Any]) -> dict[str, Document]:
         share: Document = {"guaranteed": guaranteed}
         if sharing is not Preset.STRICT:
             share["sharing"] = sharing.value
-        # Written even where sharing forbids it: the rule says so, and nothing that was asked for is dropped.
+        # Written even where sharing forbids it, so that the rule reports it and no option is dropped silently.
         for option, wanted in (("lend", sharing.lends), ("borrow", sharing.borrows)):
             if wanted or flavor in counts[option]:
                 share[f"{option}-up-to"] = counts[option].get(flavor, guaranteed)
@@ -212,7 +239,7 @@ def _misspelt(option: str, text: str, change: str) -> click.UsageError:
 
 
 def _ask(loaded: Loaded, tenant: str, given: Document) -> None:
-    """Fill in what no option said."""
+    """Ask for the values that no option gave."""
     environment = loaded.environment
 
     def ask(key: str, question: str, default: str | None = None, of: Collection[str] = ()) -> None:
@@ -220,14 +247,14 @@ def _ask(loaded: Loaded, tenant: str, given: Document) -> None:
             kind = click.Choice(list(of)) if of else _Answer(key)
             given[key] = click.prompt(question, type=kind, default=default, show_default=bool(default), err=True)
 
-    ask("title", "Title, as people write it (empty: none)", "")
-    ask("team", "Team, for the bill", tenant)
-    ask("owner", "Who answers for it, a group or person", f"{tenant}-leads")
-    ask("mail", "Mail address for alerts")
+    ask("title", "Title, the display name (empty: none)", "")
+    ask("team", "Team, for cost allocation", tenant)
+    ask("owner", "Owner: the group or person responsible", f"{tenant}-leads")
+    ask("mail", "Mail address for alerts and reports")
     ask("department", "Department", of=environment.organisation.departments)
     ask("cost-center", "Cost center")
     ask("tier", "Tier", of=environment.tiers)
-    given["parts"] = given["parts"] or _several("Part, as PART or PART=TIER (empty: one called main)", _part)
+    given["parts"] = given["parts"] or _several("Part, as PART or PART=TIER (empty: no more; default: main)", _part)
     roles = ", ".join(Role)
     given["groups"] = given["groups"] or _several(f"Group, as NAME=ROLE with {roles} (empty: no more)", _person)
     if not (given["gpus"] or given["borrows"]):
@@ -238,7 +265,7 @@ def _ask(loaded: Loaded, tenant: str, given: Document) -> None:
 
 
 class _Answer(click.ParamType):
-    """A text that the field takes: said at once, not after the last question."""
+    """A text that the field accepts; a mistake is reported at once, not after the last question."""
 
     name = "text"
 
@@ -248,7 +275,7 @@ class _Answer(click.ParamType):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         from pydantic import ValidationError
 
-        from tenancy.spec.messages import explain
+        from tenancy.schema.messages import explain
 
         document: Document = {"owner": {"name": "x", "mail": "x@bank.example"}, "team": "x", "cost-center": "x"}
         document |= {"tenant": "x", "department": "x", "tier": "x", "title": ""}
@@ -286,7 +313,7 @@ def _ask_gpus(loaded: Loaded, tenant: str, given: Document) -> None:
         count = click.prompt(question, type=click.IntRange(0, most), default=0, err=True)
         borrow = 0
         if loaded.environment.queued and any(loaded.environment.tiers[tier].borrows for tier in wanted.tiers):
-            question = f"{flavor} borrowed at most, beside what is guaranteed"
+            question = f"{flavor} to borrow, max, in addition to the guarantee"
             borrow = click.prompt(question, type=click.IntRange(min=0), default=0, err=True)
         given["gpus"] += (f"{flavor}={count}",) if count or borrow else ()
         given["borrows"] += (f"{flavor}={borrow}",) if borrow else ()
@@ -296,7 +323,7 @@ def _ask_gpus(loaded: Loaded, tenant: str, given: Document) -> None:
 
 
 def _judged(loaded: Loaded, path: Path, text: str) -> Loaded:
-    """The environment with the new tenant; exit code 2 with every problem if it is not right with it."""
+    """The environment with the new tenant; if it is not valid, exit code 2 and a message for every problem."""
     name = loaded.folder.resolve().name
     with tempfile.TemporaryDirectory(prefix="tenancy-new-") as scratch:
         trial = Path(scratch, name)
@@ -319,10 +346,10 @@ def _placed(problem: Problem, trial: Path, folder: Path) -> Problem:
 
 
 def _with_what_is_left(loaded: Loaded, text: str, path: Path, problems: Sequence[Problem]) -> Iterator[Problem]:
-    """What is oversold is said of the largest holder: here of the newcomer, with what it may have."""
+    """Report an oversold flavor at the new tenant, with the number that is left, not at the largest holder."""
     from pydantic import ValidationError
 
-    from tenancy.spec.source import compose, find, values
+    from tenancy.schema.source import compose, find, values
 
     for problem in problems:
         flavor = problem.field.removeprefix("gpus.").removesuffix(".guaranteed")
@@ -335,14 +362,14 @@ def _with_what_is_left(loaded: Loaded, text: str, path: Path, problems: Sequence
             continue
         most = left(loaded, tenant, flavor)
         place = find(compose(text), ("gpus", flavor, "guaranteed")).value
-        change = f"ask for {most} at most, which is what is left, or raise nodes (of an autoscaled pool the minimum)"
+        change = f"ask for at most {most}, the number left, or raise nodes (nodes.min of an autoscaled pool)"
         yield replace(problem, file=os.path.relpath(path), line=place.line, column=place.column, change=change)
 
 
 def left(loaded: Loaded, tenant: Tenant, flavor: str) -> int:
-    """The most that a newcomer can be guaranteed of a flavor, by the rule that would refuse more."""
-    from tenancy.spec.crossfile import crossfile
-    from tenancy.spec.tenant import GpuShare
+    """The max number of a flavor that a new tenant can be guaranteed, by the rule that would refuse more."""
+    from tenancy.schema.tenant import GpuShare
+    from tenancy.validation.crossfile import crossfile
 
     def fits(count: int) -> bool:
         share = GpuShare.model_validate({"guaranteed": count})
@@ -359,7 +386,7 @@ def left(loaded: Loaded, tenant: Tenant, flavor: str) -> int:
 
 
 def _write(path: Path, text: str) -> None:
-    """All of it or nothing, and never over a file that came in the meantime."""
+    """Write the whole file or nothing, and never replace a file that was created in the meantime."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -367,7 +394,8 @@ def _write(path: Path, text: str) -> None:
         Path(name).chmod(0o644)
         path.hardlink_to(name)
     except FileExistsError:
-        fail(f"given {path}, which somebody else has just written; change: edit it, or choose another name", BAD_INPUT)
+        given = f"{path}, which another process has just created"
+        fail(f"given {given}; change: edit it, or choose another name", BAD_INPUT)
     except OSError as error:
         fail(f"{path} cannot be written ({error.strerror}); nothing was written")
     finally:
@@ -378,7 +406,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _show(loaded: Loaded, name: str, path: Path) -> None:
-    from tenancy.cli.report import show
+    from tenancy.cli.tables import show
 
     environment = loaded.environment.environment
     click.echo(f"Written: {os.path.relpath(path)}\n")
@@ -387,17 +415,17 @@ def _show(loaded: Loaded, name: str, path: Path) -> None:
     gpu = f" --gpu {next(iter(tenant.gpus))}=1" if tenant.gpus else ""
     click.echo(
         f"\nNext:\n"
-        f"  git add {os.path.relpath(path)}     and a pull request: who approves it lets the tenant in\n"
-        f"  tenancy up {environment}     when it is merged: previews, then makes what is above\n"
-        f"  tenancy sample job {environment} --tenant {name}{gpu}     a first job for its developers"
+        f"  git add {os.path.relpath(path)}     and open a pull request for approval\n"
+        f"  tenancy up {environment}     after the merge: preview, then create what is listed above\n"
+        f"  tenancy sample job {environment} --tenant {name}{gpu}     print a first job for its developers"
     )
 
 
 def _tables(loaded: Loaded, name: str) -> list[Table]:
-    from tenancy.cli.report import Table
+    from tenancy.cli.tables import Table
     from tenancy.plan import make_plan
-    from tenancy.plan.capacity import supply
-    from tenancy.plan.pools import pools_of
+    from tenancy.plan.common.pools import pools_of
+    from tenancy.plan.queueing.capacity import supply
 
     environment = loaded.environment
     tenant = next(tenant for tenant in loaded.tenants if tenant.tenant == name)
@@ -409,7 +437,7 @@ def _tables(loaded: Loaded, name: str) -> list[Table]:
     columns = ("requests.cpu", "requests.memory", "pods", "requests.storage")
     spaces = Table(
         f"Namespaces of {name}",
-        ("namespace", "tier", "pod security", "CPU", "memory", "pods", "volumes", "GPUs at most"),
+        ("namespace", "tier", "pod security", "CPU", "memory", "pods", "volumes", "max GPUs"),
         [
             (
                 space.name,
@@ -423,7 +451,7 @@ def _tables(loaded: Loaded, name: str) -> list[Table]:
     )
     gpus = Table(
         "GPUs",
-        ("flavor", "guaranteed", "lends", "may borrow", "surely there", "in pools"),
+        ("flavor", "guaranteed", "lends", "may borrow", "always on", "in pools"),
         [
             (
                 found.flavor,
@@ -439,17 +467,17 @@ def _tables(loaded: Loaded, name: str) -> list[Table]:
         ],
     )
     people = Table(
-        "Who gets in",
-        ("who", "as", "where"),
+        "Access",
+        ("who", "role", "namespaces"),
         [(p.name, p.role.value, ", ".join(p.namespaces) or "every namespace") for p in tenant.people]
-        or [("nobody but the platform", None, None)],
+        or [("the platform group only", None, None)],
     )
     data = Table("Data", ("place", "access"), [(f"{g.bucket}/{g.prefix}", g.access.value) for g in tenant.storage])
     return [spaces, gpus, people, data]
 
 
 def _gpus(hard: Mapping[str, str]) -> str | None:
-    """What a quota grants of devices."""
+    """GPUs and other devices that a quota allows."""
     domains = ("requests.nvidia.com/", "requests.vpc.amazonaws.com/")
     found = [f"{count} {key.removeprefix('requests.')}" for key, count in hard.items() if key.startswith(domains)]
     claimed = [f"{n} {key.partition('.')[0]}" for key, n in hard.items() if key.endswith(".k8s.io/devices")]

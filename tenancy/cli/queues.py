@@ -10,14 +10,21 @@ from tenancy.cli.common import environment_argument, example, fail, lab_option, 
 @click.command("queues", epilog=example("tenancy queues local"))
 @environment_argument
 @lab_option
-@click.option("--brief", is_flag=True, help="Only queues that hold or wait for something, and the sum.")
-@click.option("--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text", help="How to print.")
+@click.option("--brief", is_flag=True, help="Show only queues with GPUs in use or waiting work, and the totals.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    help="Format of the output. Default: text.",
+)
 def command(environment: str, lab: bool, brief: bool, form: str) -> None:
-    """Show what each queue of ENV is guaranteed, holds, borrows and lets wait.
+    """Show how many GPUs each queue of ENV is guaranteed, uses and borrows, and how much of its work waits.
 
-    Borrowed is what a queue holds above its guarantee: other tenants', nobody's, or the tenant's own of another tier.
+    Borrowed GPUs are those in use above the queue's guarantee: idle guarantees of other tenants or of the tenant's
+    other tiers, and unallocated GPUs. Waiting is a number of workloads; all others are GPUs, slices or replicas.
     """
-    from tenancy.cli.report import Table, show
+    from tenancy.cli.tables import Table, show
     from tenancy.lab.layout import enter_lab
     from tenancy.live.api import Api, Unreachable
     from tenancy.live.usage import holdings
@@ -37,14 +44,17 @@ def command(environment: str, lab: bool, brief: bool, form: str) -> None:
     shown = [h for h in found if h.held or h.waiting] if brief else found
     held, borrowed = sum(h.held for h in found), sum(h.borrowed for h in found)
     remarks = [
-        f"{len(waiting)} queues: {held} GPUs, slices and replicas held, {borrowed} of them borrowed; "
-        f"{sum(waiting.values())} waiting"
+        f"{len(waiting)} queues: {held} GPUs, slices and replicas in use, {borrowed} of them borrowed; "
+        f"{sum(waiting.values())} workloads waiting"
     ]
     if any(h.dollars is not None for h in found):
-        remarks.append(f"what is held costs ${sum(h.dollars or 0 for h in found)} an hour")
+        remarks.append(f"GPUs in use cost ${sum(h.dollars or 0 for h in found)} an hour")
     remarks += sorted({f"{h.tenant}, {h.tier}: {h.state}" for h in found if h.state != "open"})
-    header = ("tenant", "tier", "flavor", "pool", "guaranteed", "may borrow", "held", "borrowed", "waiting")
+    header = ("tenant", "tier", "flavor", "pool", "guaranteed", "may borrow", "in use", "borrowed", "waiting")
     rows = [
         (h.tenant, h.tier, h.flavor, h.pool, h.guaranteed, h.may_borrow, h.held, h.borrowed, h.waiting) for h in shown
     ]
-    show(form, [Table(f"Queues of {loaded.environment.environment}", header, rows, remarks)], {})
+    title = f"Queues of {loaded.environment.environment}"
+    lines = "\n".join(f"- {remark}" for remark in remarks)
+    idle = "no GPU is in use and no work waits" if found else "there are no queues, because no tenant has GPUs"
+    show(form, [Table(title, header, rows, remarks)], {}, f"{title}: {idle}\n{lines}")

@@ -1,15 +1,12 @@
-"""`tenancy report`: what the files amount to, as tables, JSON or Markdown."""
+"""`tenancy report`: supply, pools, access and failures of an environment, as tables, JSON or Markdown."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import sys
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,39 +19,30 @@ from tenancy.cli.common import (
     fail,
     lab_option,
     load_or_exit,
-    print_json,
+    optional_environment,
     tenant_or_exit,
+    the_environment,
     writing,
 )
-from tenancy.cli.new import optional_environment, the_environment
+from tenancy.cli.tables import Table, as_json, cores, gib, show
 
 if TYPE_CHECKING:
-    from tenancy.plan.capacity import FlavorSupply, Loss, PoolYield, Unmet
-
-WIDTH = 100
-GUTTER = 2
-NARROWEST = 24
-"""Characters that a last column keeps, however wide the others are."""
-
-Cell = str | int | float | None
-
-
-class Table(NamedTuple):
-    """A part of a report: a title, columns, and remarks below them."""
-
-    title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    remarks: Sequence[str] = ()
+    from tenancy.plan.kubernetes.api_storage import ApiStorage
+    from tenancy.plan.queueing.capacity import FlavorSupply, Loss, Unmet
+    from tenancy.plan.queueing.pool_yields import PoolYield
 
 
 report_format = click.option(
-    "--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text", help="How to print the answer."
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    help="Format of the output. Default: text.",
 )
 
 
 class _Reports(click.Group):
-    """With the name of an environment in the place of a report's it writes the page."""
+    """A group whose default command is `page`: `tenancy report ENV` is `tenancy report page ENV`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = {*self.commands, *ctx.help_option_names}
@@ -63,32 +51,48 @@ class _Reports(click.Group):
 
 @click.group(cls=_Reports, epilog=example("tenancy report bank --out bank.html"))
 def command() -> None:
-    """Show what the files of an environment amount to: supply, pools, what a failure costs, and who may do what.
+    """Report on an environment: supply, pools, access, drift, adoption and the cost of a failure.
 
-    `tenancy report ENV --out PAGE` writes all of it as a page to look at. Only `adoption`, `drift` and --live ask a
-    cluster: of the others the same files always give the same report.
+    `tenancy report ENV --out PAGE` writes an HTML page, as `tenancy report page ENV --out PAGE` does. Only `adoption`,
+    `drift` and `access --live` ask a cluster; the other reports are computed from the spec files alone.
     """
 
 
 @command.command(
-    epilog=example("tenancy report bank --out bank.html\n  tenancy report page bank --tenant fraud --out fraud.html")
+    short_help="Write an HTML page about an environment.",
+    epilog=example("tenancy report bank --out bank.html\n  tenancy report page bank --tenant fraud --out fraud.html"),
 )
 @environment_argument
-@click.option("--tenant", help="The page of this one alone, with its own numbers and nobody else's name.")
-@click.option("--simulation", type=click.Path(path_type=Path), metavar="FILE", help="JSON of `tenancy simulate`.")
-@click.option("--chargeback", type=click.Path(path_type=Path), metavar="FILE", help="JSON of `tenancy chargeback`.")
+@click.option(
+    "--tenant",
+    metavar="NAME",
+    help="Write the page of this tenant only; it has the tenant's own numbers and no other tenant's name.",
+)
+@click.option(
+    "--simulation",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Add use over time from this file, the output of `tenancy simulate --format json`.",
+)
+@click.option(
+    "--chargeback",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Add costs from this file, the output of `tenancy chargeback --format json`.",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     required=True,
     metavar="PATH",
-    help="PAGE.html; any other name is a folder, for the environment's page and one for every tenant.",
+    help="File to write, if the name ends with .html; otherwise a folder, for the page of the environment and one page "
+    "per tenant.",
 )
 def page(environment: str, tenant: str | None, simulation: Path | None, chargeback: Path | None, out: Path) -> None:
-    """Write ENV as a page: who has what, who can reach whom and what holds it, capacity, cost.
+    """Write an HTML page about ENV: tenants, access, isolation between tenants, capacity and cost.
 
-    One file that asks nobody for anything; light or dark as the reader's system is, and fit to be printed. What it
-    cannot know it says: use over time and what was paid come from --simulation and --chargeback.
+    A page is one file that loads nothing from the network, follows the light or dark mode of the reader's system, and
+    can be printed. Use over time and actual costs are shown only with --simulation and --chargeback.
     """
     loaded = load_or_exit(environment)
     if tenant:
@@ -107,25 +111,30 @@ def page(environment: str, tenant: str | None, simulation: Path | None, chargeba
         _write({out: pages.tenant(tenant) if tenant else pages.environment()})
         return
     found = {} if tenant else {out / f"{name}.html": pages.environment()}
-    # A tenant may be called as its environment is.
+    # A tenant may have the same name as its environment.
     folder = out / "tenants"
     chosen = [one.tenant for one in loaded.tenants if tenant in {None, one.tenant}]
     _write(found | {folder / f"{one}.html": pages.tenant(one) for one in sorted(chosen)})
 
 
-@command.command(epilog=example("tenancy report dashboards bank --out dashboards"))
+@command.command(
+    short_help="Write Grafana dashboards as JSON and ConfigMaps.",
+    epilog=example("tenancy report dashboards bank --out dashboards"),
+)
 @environment_argument
-@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FOLDER", help="Where to write them.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, metavar="FOLDER", help="Write the files into this folder."
+)
 def dashboards(environment: str, out: Path) -> None:
-    """Write the dashboards of ENV for Grafana: one for the platform, one for every tenant.
+    """Write Grafana dashboards for ENV: one for the platform, one for every tenant.
 
-    Each as JSON to be imported, and as a ConfigMap that Grafana's sidecar finds by its label.
+    Each dashboard is written twice: as JSON to import, and as a ConfigMap that Grafana's sidecar finds by its label.
     """
     import yaml
 
-    from tenancy.plan.dashboards import as_json as as_file
-    from tenancy.plan.dashboards import config_map, every
-    from tenancy.plan.prices import node_prices
+    from tenancy.plan.aws.prices import node_prices
+    from tenancy.plan.observability.dashboards import as_json as as_file
+    from tenancy.plan.observability.dashboards import config_map, every
 
     loaded = load_or_exit(environment)
     files: dict[Path, str] = {}
@@ -137,7 +146,7 @@ def dashboards(environment: str, out: Path) -> None:
 
 
 def _write(files: Mapping[Path, str]) -> None:
-    """Write what was made, all of it or a message."""
+    """Write the files; if one cannot be written, end with a message."""
     with writing():
         for path, text in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -146,31 +155,41 @@ def _write(files: Mapping[Path, str]) -> None:
         click.echo(f"{path}: {-(-len(text.encode()) // 1024)} KiB", err=True)
 
 
-@command.command(epilog=example("tenancy report capacity local"))
+@command.command(
+    short_help="Show supply, guarantees and lendable GPUs.",
+    epilog=example("tenancy report capacity local"),
+)
 @environment_argument
 @report_format
 def capacity(environment: str, form: str) -> None:
-    """Show what ENV has of each flavor, whose it is, and what may be lent.
+    """Show the supply of ENV per flavor, its guarantees, lendable GPUs, and how much each tenant may store.
 
-    Surely there are the nodes of nodes.min; only they back a guarantee. What is above comes by luck.
+    Counts are GPUs, slices or replicas. Guarantees are backed only by nodes that are always on (nodes.min); nodes up to
+    nodes.max are autoscaled, not guaranteed.
     """
-    from tenancy.plan.capacity import supply
+    from tenancy.plan.kubernetes.api_storage import api_storage
+    from tenancy.plan.queueing.capacity import supply
 
     loaded = load_or_exit(environment, form)
     found = supply(loaded.environment, loaded.tenants)
-    show(form, capacity_tables(loaded.environment.environment, found), {"flavors": as_json(found)})
+    stored = api_storage(loaded.environment, loaded.tenants)
+    tables = [*capacity_tables(loaded.environment.environment, found), _api_storage(stored)]
+    show(form, tables, {"flavors": as_json(found), "api_storage": as_json(stored)}, _without_rows(loaded))
 
 
-@command.command(epilog=example("tenancy report pools local train-a100"))
+@command.command(
+    short_help="Show what the nodes of each pool yield.",
+    epilog=example("tenancy report pools local train-a100"),
+)
 @environment_argument
 @click.argument("pool", required=False, metavar="[POOL]")
 @report_format
 def pools(environment: str, pool: str | None, form: str) -> None:
-    """Show what the pools of ENV yield, and what one slice or GPU gets of its node.
+    """Show what the nodes of each pool of ENV yield, and the CPU, memory and disk for each GPU, slice or replica.
 
-    With POOL also where the rest of a node goes: to its system, and to the platform's own pods.
+    With POOL the report also shows how much of a node the system and the platform's pods take.
     """
-    from tenancy.plan.capacity import pool_yield
+    from tenancy.plan.queueing.pool_yields import pool_yield
 
     loaded = load_or_exit(environment, form)
     known = loaded.environment.pools
@@ -178,38 +197,60 @@ def pools(environment: str, pool: str | None, form: str) -> None:
         _unknown_pool(pool, loaded.environment.environment, known)
     names = known if pool is None else [pool]
     found = [pool_yield(loaded.environment, name, loaded.tenants) for name in names]
-    show(form, [*_pools(found), *(map(_node, found) if pool else ())], {"pools": as_json(found)})
+    tables = [*_pools(found), *(map(_node, found) if pool else ())]
+    show(form, tables, {"pools": as_json(found)}, _without_rows(loaded))
 
 
-@command.command(epilog=example("tenancy report failures local --rack 8"))
+@command.command(
+    short_help="Show what a lost GPU, node, rack or zone costs.",
+    epilog=example("tenancy report failures local --rack 8"),
+)
 @environment_argument
-@click.option("--rack", type=click.IntRange(min=1), help="Nodes of one rack; absent: 4, for AWS tells of no racks.")
+@click.option(
+    "--rack",
+    type=click.IntRange(min=1),
+    metavar="NODES",
+    help="Number of nodes in one rack, an assumption, because AWS does not publish racks. Default: 4.",
+)
 @report_format
 def failures(environment: str, rack: int | None, form: str) -> None:
-    """Show what a lost GPU, node, rack or zone of ENV costs, and whose guarantees then do not hold."""
-    from tenancy.plan.capacity import RACK, losses
+    """Show the GPUs lost with a GPU, node, rack or zone of ENV, and the guarantees that are then not met."""
+    from tenancy.plan.queueing.capacity import RACK, losses
 
     loaded = load_or_exit(environment, form)
     found = losses(loaded.environment, loaded.tenants, rack or RACK)
-    show(form, _failures(found, rack or RACK), {"rack": rack or RACK, "losses": as_json(found)})
+    value = {"rack": rack or RACK, "losses": as_json(found)}
+    show(form, _failures(found, rack or RACK), value, _without_rows(loaded))
 
 
-@command.command(epilog=example("tenancy report access local --who fraud-engineers"))
+def _without_rows(loaded: Any) -> str:
+    """Why a report of supply is empty."""
+    return f"Nothing to report: the environment has no {'flavors' if loaded.environment.pools else 'pools'}."
+
+
+@command.command(
+    short_help="Show who has which role, and where.",
+    epilog=example("tenancy report access local --who fraud-engineers"),
+)
 @optional_environment
-@click.option("--tenant", help="Of this one alone.")
-@click.option("--who", metavar="NAME", help="Of this group, user, service account or identity alone.")
-@click.option("--live", is_flag=True, help="Also what the cluster's bindings say else; exit code 1 if they do.")
+@click.option("--tenant", metavar="NAME", help="Limit the report to this tenant.")
+@click.option("--who", metavar="NAME", help="Limit the report to this group, user, service account or IAM identity.")
+@click.option(
+    "--live",
+    is_flag=True,
+    help="Compare with the bindings in the cluster too; exit with code 1 if they differ from the files.",
+)
 @lab_option
 @report_format
 def access(environment: str | None, tenant: str | None, who: str | None, live: bool, lab: bool, form: str) -> None:
-    """Show who may do what where in ENV, by which line of which file, and since when.
+    """Show who has which role in ENV, where, by which line of which spec file, and since when.
 
-    Since when is the day of the commit that made the line what it is.
+    Since when is the date of the last git commit that changed the line. Default of ENV: the only environment.
     """
     from tenancy.cli import review
     from tenancy.plan import make_plan
+    from tenancy.plan.access_review import not_made, rights
     from tenancy.plan.access_review import review as entries_of
-    from tenancy.plan.access_review import rights
 
     loaded = load_or_exit(the_environment(environment), form, lab)
     if tenant:
@@ -217,7 +258,10 @@ def access(environment: str | None, tenant: str | None, who: str | None, live: b
     plan = make_plan(loaded.environment, loaded.tenants)
     found = review.told(loaded, review.chosen(entries_of(loaded.environment, loaded.tenants, plan), tenant, who))
     value = {"environment": loaded.environment.environment, "access": [told.as_dict() for told in found]}
-    tables = review.tables(loaded, found, rights(plan))
+    idle = not_made(loaded.environment, loaded.tenants, plan)
+    without = review.told(loaded, review.chosen(idle, tenant, who))
+    value["not_made"] = [told.as_dict() for told in without]
+    tables = [*review.tables(found, rights(plan)), review.not_made(without)]
     differ = False
     if live:
         from tenancy.lab.layout import enter_lab
@@ -232,25 +276,31 @@ def access(environment: str | None, tenant: str | None, who: str | None, live: b
         value |= {"not_in_files": as_json(extra), "not_in_cluster": as_json(lacking)}
         differ = bool(extra or lacking)
     value["rights"] = as_json(rights(plan))
-    if not (found or form == "json"):
-        click.echo(f"Nobody of that name is in the files of {loaded.environment.environment}.")
+    if not (found or without or form == "json"):
+        click.echo(f"No group, user or identity of that name is in the files of {loaded.environment.environment}.")
     else:
         show(form, tables, value)
     if differ:
         sys.exit(FAILED)
 
 
-@command.command(epilog=example("tenancy report adoption local --tenant fraud"))
+@command.command(
+    short_help="Show what a takeover of namespaces would change.",
+    epilog=example("tenancy report adoption local --tenant fraud"),
+)
 @environment_argument
-@click.option("--tenant", help="Of this one alone.")
+@click.option("--tenant", metavar="NAME", help="Limit the report to namespaces of this tenant.")
 @lab_option
 @report_format
 def adoption(environment: str, tenant: str | None, lab: bool, form: str) -> None:
-    """Show what taking over namespaces that exist would change, and what would be refused of what is in them.
+    """Show what the takeover of existing namespaces would change, and which objects in them would be refused.
 
-    Of each namespace that the files name or that is called as a tenant's: labels and annotations that change, what
-    stays beside ours, quotas below what is in use, and what Pod Security and the guards say of what is there, asked
-    as dry runs. Exit code 1 if there is anything to know.
+    For each namespace that the spec files name, or whose name has the form of a tenant's: labels and annotations that
+    change, existing objects that stay, quotas below current use, and what Pod Security and the admission policies
+    (guards) would refuse, by dry runs. For every other namespace with work: what the guards refuse there. Nothing on
+    the cluster is changed.
+
+    Exit codes: 0 nothing to report, 1 findings or namespaces that are not taken over, 2 bad input.
     """
     from tenancy.cli import adoption as report
     from tenancy.lab.layout import enter_lab
@@ -271,22 +321,27 @@ def adoption(environment: str, tenant: str | None, lab: bool, form: str) -> None
         fail(str(error))
     value = {"environment": plan.environment, "guards": guards, "namespaces": as_json(found)}
     if not (found or form == "json"):
-        click.echo(f"No namespace of {plan.environment} is there: nothing is taken over.")
+        click.echo(f"No namespace of {plan.environment} exists on the cluster: there is nothing to take over.")
     else:
         show(form, report.tables(plan.environment, found, guards), value)
-    if any(space.findings or space.state is not State.OURS for space in found):
+    if any(space.findings or space.state not in {State.OURS, State.UNMANAGED} for space in found):
         sys.exit(FAILED)
 
 
-@command.command(epilog=example("tenancy report drift local"))
+@command.command(
+    short_help="Show objects that drifted on the cluster.",
+    epilog=example("tenancy report drift local"),
+)
 @environment_argument
 @lab_option
 @report_format
 def drift(environment: str, lab: bool, form: str) -> None:
-    """Show what somebody else changed, removed or wrote beside on the cluster since the stacks of ENV made it.
+    """Show drift: objects on the cluster that were changed, removed or added since the stacks of ENV were updated.
 
-    By whom and when, by the API server's own record. It changes nothing; `tenancy up` puts it back. What AWS has
-    `pulumi refresh --preview-only` compares. Exit code 1 if there is anything, 2 if it cannot be looked at.
+    The report names who made each change and when, from the managed fields of the object. Nothing is changed;
+    `tenancy up` reverts drift. For AWS resources use `pulumi refresh --preview-only`.
+
+    Exit codes: 0 no drift, 1 drift, 2 the cluster or the state cannot be read.
     """
     from tenancy.components.scope import Scope, selector_of, stacks
     from tenancy.engine.driver import Driver, Failed
@@ -307,57 +362,74 @@ def drift(environment: str, lab: bool, form: str) -> None:
         ]
     except (Failed, LabError, Unreachable) as error:
         fail(str(error), BAD_INPUT)
-    rows = [(name, each.name, "is gone" if each.live is None else each.fields, each.by) for name, each in found]
-    title = f"What of {plan.environment} is not as it was made"
+    rows = [(name, each.name, each.what, each.by) for name, each in found]
+    title = f"Drifted objects of {plan.environment}"
     records = [dict(zip(("stack", "object", "what", "by"), row, strict=True)) for row in rows]
     if rows or form == "json":
         show(form, [Table(title, ("stack", "object", "what", "by"), rows)], {"drift": records})
     else:
-        click.echo(f"All that the stacks of {plan.environment} made on the cluster is as it was made.")
+        click.echo(f"No drift: the objects of the stacks of {plan.environment} on the cluster are unchanged.")
     if rows:
         sys.exit(FAILED)
 
 
 def _unknown_pool(given: str, environment: str, known: Iterable[str]) -> None:
-    from tenancy.spec.pools import nearest
+    from tenancy.schema.pools import nearest
 
     close = nearest(given, known)
     change = f"use {' or '.join(close)}" if close else "declare one under pools"
     fail(f"given pool {given!r}; rule: a pool of {environment}; change: {change}", BAD_INPUT)
 
 
-# What each report says
+# The tables of each report
 
 
 def capacity_tables(environment: str, flavors: Sequence[FlavorSupply]) -> list[Table]:
     total = Table(
         f"Supply of {environment}",
-        ("flavor", "surely", "at most", "guaranteed", "free", "lendable", "in an upgrade"),
+        ("flavor", "always on", "max", "guaranteed", "free", "lendable", "during an upgrade"),
         [(f.flavor, f.surely, f.at_most, f.guaranteed, f.free, f.lendable, f.upgrading) for f in flavors],
-        [f"in an upgrade: {_missing(unmet)}" for f in flavors for unmet in f.unmet],
+        [f"during an upgrade: {_missing(unmet)}" for f in flavors for unmet in f.unmet],
     )
     by_pool = Table(
         "By pool",
-        ("flavor", "pool", "a node", "surely", "at most", "in an upgrade"),
+        ("flavor", "pool", "a node", "always on", "max", "during an upgrade"),
         [(f.flavor, p.pool, p.node, p.surely, p.at_most, p.upgrading) for f in flavors for p in f.pools],
     )
     by_tenant = Table(
         "By tenant",
-        ("flavor", "tenant", "guaranteed", "lends", "may borrow", "surely there"),
+        ("flavor", "tenant", "guaranteed", "lends", "may borrow", "always on"),
         [(f.flavor, t.tenant, t.guaranteed, t.lends, t.borrows, t.borrowable) for f in flavors for t in f.tenants],
     )
     return [total, by_pool, by_tenant]
 
 
+def _api_storage(found: ApiStorage) -> Table:
+    return Table(
+        "API storage: max objects of each tenant by its quotas",
+        ("tenant", "objects", "MiB", "of the store", "MiB of Kueue's memory"),
+        [(t.tenant, t.objects, _mib(t.stored), f"{t.stored / found.store:.1%}", _mib(t.cached)) for t in found.tenants],
+        [
+            f"total {_mib(found.stored):,} MiB; {_mib(found.budget):,} of the store's {_mib(found.store):,} MiB are "
+            f"for tenants, and object-overcommit is {found.overcommit}",
+            *([f"Kueue has {_mib(found.kueue):,} MiB of memory"] if found.kueue else []),
+        ],
+    )
+
+
+def _mib(number: int) -> int:
+    return -(-number // 2**20)
+
+
 def _pools(found: Sequence[PoolYield]) -> list[Table]:
     table = Table(
         "Pools",
-        ("pool", "instance", "nodes", "by", "bought, and cut"),
+        ("pool", "instance", "nodes", "provisioner", "purchase and layout"),
         [(p.pool, p.instance, _nodes(p), p.provisioner, f"{p.purchase}: {p.layout}") for p in found],
     )
     units = Table(
-        "What a node offers, and what of it one gets when all are in use",
-        ("pool", "flavor", "a node", "vCPU", "memory GiB", "disk GiB", "asked for as"),
+        "Units of a node, and the resources for each unit when all are in use",
+        ("pool", "flavor", "a node", "vCPU", "memory GiB", "disk GiB", "resource name"),
         [
             (
                 p.pool,
@@ -384,15 +456,15 @@ def _nodes(pool: PoolYield) -> str:
 def _node(pool: PoolYield) -> Table:
     units = sum(unit.count for unit in pool.units)
     return Table(
-        f"Where a node of {pool.pool} goes",
+        f"Resources of a node of {pool.pool}",
         ("part", "vCPU", "memory GiB", "disk GiB", "pods"),
         [
-            ("sold by EC2", float(pool.vcpu), float(pool.memory_gib), None, None),
+            ("EC2 instance", float(pool.vcpu), float(pool.memory_gib), None, None),
             ("allocatable", *_amounts(pool.allocatable), pool.allocatable.pods),
             ("platform's pods", *_amounts(pool.daemonsets), pool.daemonsets.pods),
             ("left for tenants", *_amounts(pool.left), pool.left.pods),
             ("one pod for each GPU, slice or replica", None, None, None, units),
-            ("left beside them", None, None, None, pool.pods_left),
+            ("other pods of tenants", None, None, None, pool.pods_left),
         ],
     )
 
@@ -402,30 +474,30 @@ def _amounts(of: Resources) -> tuple[float, float, float]:
 
 
 def _failures(found: Sequence[Loss], rack: int) -> list[Table]:
-    from tenancy.spec.crossfile import some
+    from tenancy.validation.crossfile import some
 
     lost = Table(
-        "What a failure takes, at worst",
-        ("lost", "of", "nodes", "GPUs", "guarantees", "of each flavor"),
+        "Worst case of each failure",
+        ("lost", "of", "nodes", "GPUs", "guarantees", "by flavor"),
         [
             (
                 loss.scope,
                 loss.where,
                 loss.nodes,
                 loss.gpus,
-                f"{missing} missing" if (missing := sum(unmet.missing for unmet in loss.unmet)) else "hold",
+                f"{missing} missing" if (missing := sum(unmet.missing for unmet in loss.unmet)) else "met",
                 ", ".join(f"{count} {flavor}" for flavor, count in loss.units.items()),
             )
             for loss in found
         ],
         [
-            f"a rack is taken as {rack} nodes",
-            "a node with a broken GPU is repaired by being replaced: what is lost then is the node",
+            f"a rack is assumed to have {rack} nodes",
+            "a node with a broken GPU is replaced, so the whole node is lost during the repair",
         ],
     )
     unmet = Table(
-        "Guarantees that do not hold until it is repaired",
-        ("lost", "of", "flavor", "there", "guaranteed", "missing", "by tenant"),
+        "Guarantees that are not met until the repair",
+        ("lost", "of", "flavor", "available", "guaranteed", "missing", "guaranteed by tenant"),
         [
             (loss.scope, loss.where, u.flavor, u.there, u.guaranteed, u.missing, _largest(u))
             for loss in found
@@ -433,7 +505,7 @@ def _failures(found: Sequence[Loss], rack: int) -> list[Table]:
         ],
     )
     hit = Table(
-        "Who may have work there",
+        "Tenants that may have work there",
         ("of", "tenants", "names"),
         [
             (where, len(names), some(names) or None)
@@ -451,89 +523,6 @@ def _missing(unmet: Unmet) -> str:
 
 
 def _largest(unmet: Unmet) -> str:
-    from tenancy.spec.crossfile import some
+    from tenancy.validation.crossfile import some
 
     return some([f"{name} {count}" for name, count in sorted(unmet.tenants.items(), key=lambda t: (-t[1], t[0]))])
-
-
-# How it is printed
-
-
-def cores(millicores: int) -> float:
-    """Cores, rounded down to hundredths: what is shown is there."""
-    return millicores // 10 / 100
-
-
-def gib(mib: int) -> float:
-    """GiB, rounded down to hundredths."""
-    return mib * 100 // 1024 / 100
-
-
-def as_json(value: Any) -> Any:
-    """Dataclasses as JSON, with the numbers that the tables show."""
-    match value:
-        case Resources():
-            amounts = {"vcpu": cores(value.cpu), "memory_gib": gib(value.memory)}
-            return {**amounts, "disk_gib": gib(value.ephemeral), "pods": value.pods}
-        case Fraction():
-            return str(value)
-        case Mapping():
-            return {key: as_json(of) for key, of in value.items()}
-        case list() | tuple():
-            return [as_json(of) for of in value]
-    if dataclasses.is_dataclass(value):
-        return {field.name: as_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    return value
-
-
-def show(form: str, tables: Sequence[Table], value: Any) -> None:
-    """Print a report in the form that was asked for."""
-    if form == "json":
-        print_json(value)
-        return
-    write = as_markdown if form == "markdown" else as_text
-    parts = [write(table) for table in tables if table.rows]
-    click.echo("\n\n".join(parts) or "Nothing: the environment declares no pools.")
-
-
-def as_text(table: Table) -> str:
-    """Columns with two spaces between them; the last one wraps where it would be too wide."""
-    cells, numeric = _written(table)
-    widths = [max(map(len, column)) for column in zip(table.header, *cells, strict=True)]
-    *ahead, last = widths
-    before = sum(ahead) + GUTTER * len(ahead)
-    room = max(WIDTH - before, NARROWEST)
-    lines = [f"{table.title}:"]
-    for row in (list(table.header), *cells):
-        first, *more = [row[-1]] if last <= room else textwrap.wrap(row[-1], room, break_on_hyphens=False) or [""]
-        padded = [_pad(cell, width, number) for cell, width, number in zip(row[:-1], ahead, numeric, strict=False)]
-        end = _pad(first, min(last, room), numeric[-1])
-        lines.append((" " * GUTTER).join([*padded, end]).rstrip())
-        lines += [" " * before + line for line in more]
-    for remark in table.remarks:
-        lines += textwrap.wrap(f"- {remark}", WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-    return "\n".join(lines)
-
-
-def as_markdown(table: Table) -> str:
-    cells, numeric = _written(table)
-    rows = [table.header, ["---:" if number else "---" for number in numeric], *cells]
-    lines = [f"## {table.title}", "", *(f"| {' | '.join(row)} |" for row in rows)]
-    return "\n".join(lines + [""] * bool(table.remarks) + [f"- {remark}" for remark in table.remarks])
-
-
-def _written(table: Table) -> tuple[list[list[str]], list[bool]]:
-    """The cells as texts, and which columns hold numbers."""
-    columns = zip(*table.rows, strict=True)
-    numeric = [all(cell is None or isinstance(cell, int | float) for cell in column) for column in columns]
-    return [[_cell(cell) for cell in row] for row in table.rows], numeric
-
-
-def _cell(cell: Cell) -> str:
-    if cell is None:
-        return "–"
-    return f"{cell:.2f}" if isinstance(cell, float) else str(cell)
-
-
-def _pad(cell: str, width: int, number: bool) -> str:
-    return cell.rjust(width) if number else cell.ljust(width)

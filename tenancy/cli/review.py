@@ -1,4 +1,4 @@
-"""`tenancy report access`: the review, with the lines of the files that it rests on and since when they stand."""
+"""`tenancy report access`: the access review, with the line of the spec file behind each entry and its date."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tenancy.cli.report import Table
+from tenancy.cli.tables import Table
 from tenancy.plan.access_review import BREAK_GLASS, CI, IAM_ROLE, IS_GROUP, SERVICE_ACCOUNT, Binding, Entry, Right
-from tenancy.spec import Loaded
-from tenancy.spec.loader import ENVIRONMENT_FILE, SUFFIXES, TENANTS_FOLDER
-from tenancy.spec.source import compose, find, read_text
+from tenancy.schema.source import compose, find, read_text
+from tenancy.validation import Loaded
+from tenancy.validation.loader import ENVIRONMENT_FILE, SUFFIXES, TENANTS_FOLDER
 
 if TYPE_CHECKING:
     from tenancy.live.api import Api
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 NOT_COMMITTED = "not committed"
 NO_GIT = "no git"
 SHORT = 7
-"""Characters of a commit's name."""
-_NOBODY = "0" * 40
-"""What blame calls the commit of a line that is in none."""
+"""Characters of a commit's hash that are shown."""
+_NO_COMMIT = "0" * 40
+"""Hash that `git blame` shows for a line that is not committed."""
 
 
 class Told(NamedTuple):
-    """An entry with its line."""
+    """An entry of the review with its line in the spec files."""
 
     entry: Entry
     file: str
     line: int
     since: str
-    """Date and commit, or why there is none."""
+    """Date and commit, or why there is no commit."""
 
     @property
     def day(self) -> str:
-        """As tables show it; the commit is in JSON."""
+        """The date, as tables show it; the commit is only in JSON."""
         return self.since if self.since in {NOT_COMMITTED, NO_GIT} else self.since.partition(" ")[0]
 
     def as_dict(self) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class Told(NamedTuple):
 
 
 def told(loaded: Loaded, entries: Iterable[Entry]) -> list[Told]:
-    """Where each entry is written, and since when the line has stood as it is."""
+    """Where each entry is written, and when its line last changed."""
     files = _files(loaded.folder)
     nodes = {name: compose(read_text(path)) for name, path in files.items()}
     ages: dict[str, list[str]] = {}
@@ -63,13 +63,13 @@ def told(loaded: Loaded, entries: Iterable[Entry]) -> list[Told]:
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """The file of each tenant by its name; that of the environment by none."""
+    """File paths by tenant name; the key of the environment's file is empty."""
     paths = [path for path in sorted((folder / TENANTS_FOLDER).iterdir()) if path.suffix in SUFFIXES]
     return {"": folder / ENVIRONMENT_FILE, **{path.stem: path for path in paths if path.name[0] != "."}}
 
 
 def _ages(path: Path) -> list[str]:
-    """For each line of a file the day and commit that made it what it is."""
+    """For each line of a file, the date and commit of its last change."""
     lines = len(path.read_bytes().splitlines())
     try:
         if _git(path, "rev-parse", "--is-inside-work-tree") is None:
@@ -82,12 +82,12 @@ def _ages(path: Path) -> list[str]:
     found, commit = [], ""
     for text in blamed.splitlines():
         first, _, rest = text.partition(" ")
-        if len(first) == len(_NOBODY) and rest[:1].isdigit():
+        if len(first) == len(_NO_COMMIT) and rest[:1].isdigit():
             commit = first
         elif first == "committer-time":
-            # In UTC, so that a report is the same wherever it is made.
+            # In UTC, so that the report is the same on every machine.
             day = dt.datetime.fromtimestamp(int(rest), dt.UTC).date().isoformat()
-            found.append(NOT_COMMITTED if commit == _NOBODY else f"{day} {commit[:SHORT]}")
+            found.append(NOT_COMMITTED if commit == _NO_COMMIT else f"{day} {commit[:SHORT]}")
     return found
 
 
@@ -99,7 +99,8 @@ def _git(path: Path, *command: str) -> str | None:
 
 
 def chosen(entries: Iterable[Entry], tenant: str | None, who: str | None) -> list[Entry]:
-    """Of one tenant, with the platform, which gets in everywhere; of one name, or of the group that an IAM role is."""
+    """Entries of one tenant and of the platform, which has access everywhere; of one name, or of the group that an
+    IAM role maps to."""
 
     def group(entry: Entry) -> str:
         return entry.role.removeprefix(IS_GROUP).partition(",")[0] if entry.role.startswith(IS_GROUP) else ""
@@ -108,9 +109,9 @@ def chosen(entries: Iterable[Entry], tenant: str | None, who: str | None) -> lis
 
 
 def differences(api: Api, plan: Plan, tenant: str | None) -> tuple[list[Binding], list[Binding]]:
-    """Bindings of the cluster that the files do not have, and the other way round.
+    """Bindings of the cluster that the files do not have, and bindings of the files that the cluster does not have.
 
-    Of those that hold in the whole cluster, the ones to somebody whom the files let into a namespace.
+    Of ClusterRoleBindings, only those to subjects to which the files give access to a namespace.
     """
     from tenancy.live.api import collection
     from tenancy.plan.access_review import bindings, planned
@@ -132,54 +133,60 @@ def _spaces(plan: Plan, tenant: str) -> frozenset[str]:
 # As tables
 
 
-def tables(loaded: Loaded, found: Sequence[Told], rights: Sequence[Right]) -> list[Table]:
+def tables(found: Sequence[Told], rights: Sequence[Right]) -> list[Table]:
     roles = {told.entry.role for told in found}
     shown = [right for right in rights if right.role in roles]
-    remarks = ["who is in a group says the identity provider, not these files"]
+    remarks = ["group membership is decided by your identity provider"]
     parts = [
         Table(
-            "What a role may do in a namespace",
-            ("role", "may", "of"),
+            "Rights of each role in a namespace",
+            ("role", "verbs", "resources"),
             [(right.role, right.may, ", ".join(right.to)) for right in shown],
             remarks,
         )
     ]
     for tenant in dict.fromkeys(told.entry.tenant for told in found):
-        parts += _of(loaded, tenant, [told for told in found if told.entry.tenant == tenant])
+        parts += _of(tenant, [told for told in found if told.entry.tenant == tenant])
     return parts
 
 
-def _of(loaded: Loaded, tenant: str, found: Sequence[Told]) -> list[Table]:
+def _of(tenant: str, found: Sequence[Told]) -> list[Table]:
     name = tenant or "the platform"
     aws = [told for told in found if told.entry.kind in {IAM_ROLE, BREAK_GLASS}]
     data = [told for told in found if told.entry.kind == SERVICE_ACCOUNT]
     pipelines = [told for told in found if told.entry.kind == CI]
     people = [told for told in found if told.entry.kind not in {IAM_ROLE, BREAK_GLASS, SERVICE_ACCOUNT, CI}]
-    off = [] if loaded.environment.aws.enabled else ["AWS is switched off: this is written, and not made"]
     return [
         Table(
             f"People of {name}, {_file(people)}",
-            ("who", "is", "as", "since", "line", "where"),
+            ("who", "kind", "role", "since", "line", "namespaces"),
             [(t.entry.who, t.entry.kind, t.entry.role, t.day, t.line, ", ".join(t.entry.where)) for t in people],
         ),
         Table(
             f"Pipelines of {name}, {_file(pipelines)}",
-            ("as", "where", "since", "line", "who"),
+            ("role", "namespace", "since", "line", "who"),
             [(t.entry.role, where, t.day, t.line, t.entry.who) for t in pipelines for where in t.entry.where],
         ),
         Table(
             f"Data of {name}, {_file(data)}",
-            ("pods of", "may", "since", "line", "place"),
+            ("pods of", "access", "since", "line", "place"),
             [(t.entry.who, t.entry.role, t.day, t.line, ", ".join(t.entry.where)) for t in data],
-            off,
         ),
         Table(
-            f"Identities of AWS that lead to {name}, {_file(aws)}",
-            ("as", "since", "line", "who"),
+            f"AWS identities with access to {name}, {_file(aws)}",
+            ("access", "since", "line", "identity"),
             [(t.entry.role, t.day, t.line, t.entry.who) for t in aws],
-            off,
         ),
     ]
+
+
+def not_made(found: Sequence[Told]) -> Table:
+    """Grants on AWS in the files of an environment with aws.enabled: false."""
+    return Table(
+        "In the files and not created, because aws.enabled is false",
+        ("who", "kind", "access", "file", "line", "where"),
+        [(t.entry.who, t.entry.kind, t.entry.role, t.file, t.line, ", ".join(t.entry.where)) for t in found],
+    )
 
 
 def _file(found: Sequence[Told]) -> str:
@@ -187,7 +194,7 @@ def _file(found: Sequence[Told]) -> str:
 
 
 def compared(extra: Sequence[Binding], lacking: Sequence[Binding]) -> list[Table]:
-    header = ("namespace", "who", "is", "role")
+    header = ("namespace", "who", "kind", "role")
 
     def rows(some: Sequence[Binding]) -> list[tuple[str, ...]]:
         return [(b.namespace or "every", b.name, b.kind, b.role) for b in some]

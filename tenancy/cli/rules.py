@@ -1,27 +1,31 @@
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-
 import click
 
 from tenancy.cli.common import example, format_option, print_json
-from tenancy.rules.catalogue import RULES, Rule
+from tenancy.rules.catalogue import RULES, Face, Rule
 
-FACES = ("file", "preview", "API server", "attack")
+FACES = {
+    Face.SPEC: "file",
+    Face.PREVIEW: "preview",
+    Face.API_SERVER: "API server",
+    Face.AWS: "AWS",
+    Face.ATTACK: "attack",
+}
 
 
 @click.command("rules", epilog=example("tenancy rules"))
 @format_option
 @click.option("--markdown", is_flag=True, help="Print the page docs/rules.md.")
 def command(form: str, markdown: bool) -> None:
-    """List the rules, and for each where it is enforced.
+    """List the rules, and where each rule is enforced.
 
-    The faces are read off the code: `file` when a spec file is read, `preview` in the policy pack, `API server`
-    in the guards, `attack` in `tenancy verify`.
+    The places are: `file`, when a spec file is read; `preview`, by the policy pack and `tenancy check`; `API server`,
+    by an admission policy; `AWS`, by IAM or another AWS service; `attack`, tested by an attack of `tenancy verify`.
+    `preview (partly)` finds fewer violations than the other places; --markdown and --format json say why.
     """
-    faces = _faces()
     if markdown:
-        click.echo(_page(faces), nl=False)
+        click.echo(_page(), nl=False)
     elif form == "json":
         print_json(
             [
@@ -31,44 +35,37 @@ def command(form: str, markdown: bool) -> None:
                     "why": r.why,
                     "fix": r.fix,
                     "severity": r.severity,
-                    "faces": _of(r, faces),
+                    "faces": [name for face, name in FACES.items() if face in r.faces],
+                    "partial": {FACES[face]: why for face, why in r.partial.items()},
                 }
                 for r in RULES.values()
             ]
         )
     else:
         for rule in RULES.values():
-            click.echo(f"{rule.id:<10}{', '.join(_of(rule, faces)):<36}{rule.title}")
+            click.echo(f"{rule.id:<10}{', '.join(_of(rule)):<46}{rule.title}")
 
 
-def _faces() -> Mapping[str, Collection[str]]:
-    from tenancy.check.judge import JUDGED
-    from tenancy.live.attacks import RULES_ATTACKED
-    from tenancy.plan.guards import GUARDED
-    from tenancy.spec import SPEC_RULES
-
-    return dict(zip(FACES, (SPEC_RULES, JUDGED, GUARDED, RULES_ATTACKED), strict=True))
+def _of(rule: Rule) -> list[str]:
+    return [f"{name} (partly)" if face in rule.partial else name for face, name in FACES.items() if face in rule.faces]
 
 
-def _of(rule: Rule, faces: Mapping[str, Collection[str]]) -> list[str]:
-    return [face for face, ids in faces.items() if rule.id in ids]
-
-
-def _page(faces: Mapping[str, Collection[str]]) -> str:
+def _page() -> str:
     lines = [
         "# Rules",
         "",
         "Every rule, why it is there, and where it is enforced. Made by `tenancy rules --markdown`.",
         "",
-        "| rule | refused when read | refused in a preview | refused by the API server | attacked |",
-        "|---|---|---|---|---|",
+        "| rule | refused when read | refused in a preview | refused by the API server | refused by AWS | attacked |",
+        "|---|---|---|---|---|---|",
     ]
     for rule in RULES.values():
-        cells = ["yes" if rule.id in ids else "–" for ids in faces.values()]
+        cells = ["–" if face not in rule.faces else "partly" if face in rule.partial else "yes" for face in FACES]
         lines.append(f"| [{rule.id}](#{rule.id}) | {' | '.join(cells)} |")
     for rule in RULES.values():
         lines += ["", f"## {rule.id}", "", f"{rule.title[0].upper()}{rule.title[1:]}.", ""]
         lines += [f"- Why: {rule.why}.", f"- What to do: {rule.fix}.", f"- Severity: {rule.severity}."]
+        lines += [f"- Partly in the {FACES[face]}: {why}." for face, why in rule.partial.items()]
         if rule.advises:
             lines.append("- The policy pack advises: it refuses only where its configuration says mandatory.")
         if rule.waivable:

@@ -21,20 +21,34 @@ from tenancy.cli.common import (
 @click.argument("kind", type=click.Choice(["pod", "job"]))
 @environment_argument
 @lab_option
-@click.option("--tenant", required=True, help="Whose.")
-@click.option("--namespace", "part", help="Part of the tenant, such as train; absent: its first.")
-@click.option("--gpu", "gpus", multiple=True, metavar="FLAVOR=N", help="GPUs to ask for; absent: none.")
+@click.option("--tenant", required=True, metavar="NAME", help="Tenant that the pod or job is for.")
+@click.option(
+    "--namespace",
+    "part",
+    metavar="PART",
+    help="Part of the tenant whose namespace the work is for, such as train. Default: the tenant's first part.",
+)
+@click.option(
+    "--gpu",
+    "gpus",
+    multiple=True,
+    metavar="FLAVOR=N",
+    help="Number of GPUs of a flavor that the work requests; repeatable. Default: no GPU.",
+)
 @refuses_bad_input
 def command(kind: str, environment: str, lab: bool, tenant: str, part: str | None, gpus: tuple[str, ...]) -> None:
     """Print, as JSON, the smallest pod or job that ENV admits from a tenant's developers.
 
-    Where GPUs are claimed it comes as a List, behind the template of its claim.
+    Where GPUs are requested by a ResourceClaim, the output is a List: the ResourceClaimTemplate, then the pod or job.
     """
-    from tenancy.plan.samples import find_namespace, sample_to_create
+    from tenancy.plan.kubernetes.samples import find_namespace, missing_pool, sample_to_create
 
     loaded = load_or_exit(environment, lab=lab)
     who = tenant_or_exit(loaded, tenant)
-    print_json(sample_to_create(kind, loaded.environment, who, find_namespace(who, part), _wanted(gpus)))
+    namespace, wanted = find_namespace(who, part), _wanted(gpus)
+    print_json(sample_to_create(kind, loaded.environment, who, namespace, wanted))
+    if not wanted and (lacking := missing_pool(loaded.environment, who, namespace)):
+        click.echo(f"warning: {lacking}", err=True)
 
 
 def _wanted(gpus: tuple[str, ...]) -> dict[str, int]:
@@ -43,6 +57,6 @@ def _wanted(gpus: tuple[str, ...]) -> dict[str, int]:
         flavor, given, count = text.partition("=")
         if not flavor or (given and not re.fullmatch("[1-9][0-9]{0,5}", count)):
             change = "write --gpu FLAVOR=N with N of 1 or more"
-            fail(f"given --gpu {text}; rule: a flavor and how many of it; change: {change}", BAD_INPUT)
+            fail(f"given --gpu {text}; rule: a flavor and a number; change: {change}", BAD_INPUT)
         wanted[flavor] = int(count or "1")
     return wanted

@@ -11,10 +11,14 @@ from tenancy.cli.common import example, writing
 @click.command("schema", epilog=example("tenancy schema tenant"))
 @click.argument("kind", type=click.Choice(["environment", "tenant"]), required=False)
 @click.option("--markdown", is_flag=True, help="Print the page docs/spec.md.")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write both into this folder.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write both schemas into this folder, as environment.json and tenant.json.",
+)
 def command(kind: str | None, markdown: bool, out: Path | None) -> None:
-    """Print the JSON Schema of environment or tenant files, or write both into a folder."""
-    from tenancy.spec.schema import MODELS, reference, schema
+    """Print the JSON Schema of environment or tenant files, by default of both, or write both into a folder."""
+    from tenancy.schema.json_schema import MODELS, reference, schema
 
     if markdown:
         click.echo(reference(), nl=False)

@@ -1,9 +1,10 @@
-"""`tenancy simulate`: a day of work on the real Kueue, before a change and after it."""
+"""`tenancy simulate`: a day of work on a real Kueue, before and after a change."""
 
 from __future__ import annotations
 
 import csv
 import dataclasses
+import http.client
 import io
 import json
 import os
@@ -20,10 +21,10 @@ from tenancy.cli.common import BAD_INPUT, environment_argument, example, fail, l
 if TYPE_CHECKING:
     from tenancy.simulation.report import Report
     from tenancy.simulation.trace import Trace
-    from tenancy.spec import SpecError
+    from tenancy.validation import SpecError
 
 MOST_JOBS = 100_000
-"""Of one run: it takes hours."""
+"""Max jobs of one run, which takes hours."""
 A_DAY = 24
 
 
@@ -32,32 +33,86 @@ A_DAY = 24
 )
 @environment_argument
 @click.option(
-    "--trace", type=click.Path(path_type=Path), help="CSV of jobs; absent: made from --jobs, --hours, --seed."
+    "--trace",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="CSV file with one job per row. Default: a generated trace, by --jobs, --hours and --seed.",
 )
-@click.option("--map", "mapped", multiple=True, metavar="NAME=TENANT", help="Which tenant a user of the trace is.")
 @click.option(
-    "--jobs", type=click.IntRange(1, MOST_JOBS), default=2000, show_default=True, help="Jobs of a made trace."
+    "--map",
+    "mapped",
+    multiple=True,
+    metavar="USER=TENANT",
+    help="Tenant to which a user or team of the --trace file belongs; repeatable.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, MOST_JOBS),
+    default=2000,
+    show_default=True,
+    metavar="N",
+    help="Number of jobs in the generated trace.",
 )
 @click.option(
     "--hours",
     type=click.IntRange(1, 24 * 366),
-    help="Hours of a made trace, 24 unless said; of a file, how much of it is taken.",
+    metavar="N",
+    help="Length in hours of the generated trace, or of the section of the --trace file. Default: 24, or to the end of "
+    "the file.",
 )
-@click.option("--from", "begin", type=click.IntRange(min=0), help="Hour of a file that is the first; 0 unless said.")
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Same seed, same trace.")
-@click.option("--change", "changes", multiple=True, metavar="WHAT", help="Second run: tenant:path=value, or a folder.")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write a page to look at.")
-@click.option("--write-trace", type=click.Path(path_type=Path, dir_okay=False), help="Write the trace and end.")
 @click.option(
-    "--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", help="How to print the answer."
+    "--from",
+    "begin",
+    type=click.IntRange(min=0),
+    metavar="HOUR",
+    help="First hour of the section of the --trace file. Default: 0.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Random seed of the generated trace; the same seed gives the same trace.",
+)
+@click.option(
+    "--change",
+    "changes",
+    multiple=True,
+    metavar="CHANGE",
+    help="Change to the spec for a second run: TENANT:FIELD=VALUE, environment:FIELD=VALUE, or a folder with changed "
+    "spec files; repeatable.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write an HTML page with the results to this file too.",
+)
+@click.option(
+    "--write-trace",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the trace to this CSV file and stop without a run.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "csv"]),
+    default="table",
+    help="Format of the output. Default: table.",
 )
 @click.option(
     "--speed",
     default="auto",
     show_default=True,
     metavar="auto|N",
-    help="N simulated seconds in a real one while work waits: a start may be found so late.",
+    help="Simulated seconds per real second while work waits. A start may be recorded up to N simulated seconds late.",
 )
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for checkpoints of the run. Default: .lab/simulations of the checkout.",
+)
+@click.option("--fresh", is_flag=True, help="Start at hour 0 and ignore checkpoints of an interrupted run.")
 @refuses_bad_input
 def command(
     environment: str,
@@ -72,12 +127,18 @@ def command(
     write_trace: Path | None,
     form: str,
     speed: str,
+    state: Path | None,
+    fresh: bool,
 ) -> None:
-    """Run a trace of work under the quotas of ENV on a Kueue of its own, and again with what --change says.
+    """Simulate a trace of work under the quotas of ENV, and a second time with the changes of --change.
 
-    Kueue decides; nothing else is real. It needs no cluster and no lab, and takes some minutes for a day of work.
+    A real Kueue, started for the simulation, decides which work starts; nodes, pods and time are simulated. The command
+    needs no cluster and no lab, and takes some minutes for a day of work. The same command continues an interrupted
+    run from its last checkpoint.
+
+    Exit codes: 0 success, 1 the results are partial, 2 bad input, 130 interrupted.
     """
-    from tenancy.spec import SpecError
+    from tenancy.validation import SpecError
 
     window = _window(speed)
     _idle_options(trace is not None)
@@ -86,7 +147,7 @@ def command(
     loaded = load_or_exit(environment, "json" if form == "json" else "text")
     if not loaded.environment.queued:
         fail(
-            f"given {environment}, where nobody queues; rule: a simulation is one of queues; change: drop "
+            f"given {environment}, with queues.scheduler: none; rule: a simulation needs queues; change: drop "
             "queues.scheduler: none",
             BAD_INPUT,
         )
@@ -102,8 +163,8 @@ def command(
         else:
             made = generate(loaded, jobs, hours or A_DAY, seed)
             if not made:
-                fail(f"given {environment}, whose tenants have no GPUs; rule: work needs some", BAD_INPUT)
-            found = traces.Trace(tuple(made), (f"made with seed {seed}",))
+                fail(f"given {environment}, whose tenants have no GPUs; rule: work needs GPUs", BAD_INPUT)
+            found = traces.Trace(tuple(made), (f"generated with seed {seed}",))
         if after is not None:
             traces.must_fit(found, after)
     except SpecError as error:
@@ -117,7 +178,15 @@ def command(
     seconds = last if trace and hours is None else (hours or A_DAY) * 3600
     report = _guarded(
         lambda: run_both(
-            loaded, after, found, -(-seconds // 3600) * 3600, window, changes, lambda line: click.echo(line, err=True)
+            loaded,
+            after,
+            found,
+            -(-seconds // 3600) * 3600,
+            window,
+            changes,
+            lambda line: click.echo(line, err=True),
+            _state(state),
+            fresh=fresh,
         )
     )
     _show(report, form)
@@ -127,18 +196,41 @@ def command(
         with writing():
             out.write_text(page(report), "utf-8")
         click.echo(f"{out}: {out.stat().st_size // 1024} KiB", err=True)
+    if report.partial:
+        change = "run the same command again, which continues from there, or try --jobs 500"
+        at = f"{report.before.hours:.1f} h"
+        fail(f"the simulation stalled at {at}: {report.partial}; the results above are partial; change: {change}")
+
+
+def _state(given: Path | None) -> Path:
+    """The folder of the checkpoints, created if it does not exist."""
+    from tenancy.lab.control_plane import SIMULATIONS
+    from tenancy.lab.layout import Lab, LabError
+    from tenancy.lab.tools import cache_root
+
+    if given is None:
+        try:
+            given = Lab.of().folder / SIMULATIONS
+        except LabError:
+            given = cache_root() / SIMULATIONS
+    try:
+        given.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        rule = f"a folder that can be created ({error.strerror})"
+        fail(f"given --state {given}; rule: {rule}; change: another path", BAD_INPUT)
+    return given
 
 
 def _part(found: Trace, path: Path, begin: int | None, hours: int | None) -> Trace:
-    """The hours of a file that were asked for; more jobs than one run takes end it."""
+    """The section of a trace file that --from and --hours select; more jobs than the max of a run are refused."""
     from tenancy.simulation import trace as traces
 
     if begin is not None or hours is not None:
         there = found.jobs[-1].submit // 3600 + 1
         found = traces.cut(found, begin or 0, hours or there)
         if not found.jobs:
-            given = f"given --from {begin or 0} and {path}, whose last job comes in hour {there - 1}"
-            fail(f"{given}; rule: a trace has jobs; change: ask for hours in which some come", BAD_INPUT)
+            given = f"given --from {begin or 0} and {path}, whose last job is submitted in hour {there - 1}"
+            fail(f"{given}; rule: a trace has jobs; change: select hours with jobs", BAD_INPUT)
     if len(found.jobs) > MOST_JOBS:
         given = f"given {path} with {len(found.jobs):,} jobs"
         change = "take a part of it, --from 24 --hours 24 for its second day"
@@ -155,24 +247,25 @@ def _window(speed: str) -> int | None:
 
 
 def _idle_options(traced: bool) -> None:
-    """What was asked for and would change nothing is a mistake."""
+    """Refuse options that would have no effect."""
     given = click.get_current_context().get_parameter_source
     for name, option in (("jobs", "--jobs"), ("seed", "--seed")):
         if traced and given(name) is ParameterSource.COMMANDLINE:
-            fail(f"given {option} with --trace; rule: it is for a made trace; change: drop one of the two", BAD_INPUT)
+            rule = f"{option} is for a generated trace"
+            fail(f"given {option} with --trace; rule: {rule}; change: drop one of the two", BAD_INPUT)
     if not traced and given("begin") is ParameterSource.COMMANDLINE:
-        fail("given --from without --trace; rule: a made trace starts at 0; change: name the trace", BAD_INPUT)
+        fail("given --from without --trace; rule: a generated trace starts at 0; change: add --trace FILE", BAD_INPUT)
     if not traced and given("mapped") is ParameterSource.COMMANDLINE:
-        fail("given --map without --trace; rule: it names who is in a trace; change: name the trace", BAD_INPUT)
+        fail("given --map without --trace; rule: --map names users of a trace; change: add --trace FILE", BAD_INPUT)
 
 
 def _writable(option: str, path: Path | None) -> None:
-    """Said before the minutes that a run takes."""
+    """Refuse a path that cannot be written before the run, which takes minutes."""
     if path is None:
         return
     there = path if path.exists() or not path.parent.is_dir() else path.parent
     if not os.access(there, os.W_OK):
-        rule = "a file that can be written, in a folder that is there"
+        rule = "a file that can be written, in a folder that exists"
         fail(f"given {option} {path}; rule: {rule}; change: another path", BAD_INPUT)
 
 
@@ -194,12 +287,12 @@ def _refuse(error: SpecError, form: str) -> NoReturn:
 
 
 def _guarded(work: Any) -> Report:
-    """The work; whoever ends it, what it started ends with it."""
+    """Run `work`; a signal that ends it also ends the processes that it started."""
     from tenancy.lab.layout import LabError
     from tenancy.lab.tools import ToolsError
 
     def end(number: int, _frame: Any) -> NoReturn:
-        # A second signal must not interrupt the clearing up.
+        # A second signal must not interrupt the cleanup.
         for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt(number)
@@ -208,10 +301,13 @@ def _guarded(work: Any) -> Report:
     try:
         return work()
     except KeyboardInterrupt:
-        click.echo("tenancy: ended early; nothing is left running", err=True)
+        again = "the same command continues from the last checkpoint"
+        click.echo(f"tenancy: interrupted; nothing is left running; {again}", err=True)
         sys.exit(130)
     except (LabError, ToolsError) as problem:
         fail(str(problem))
+    except (OSError, http.client.HTTPException) as problem:
+        fail(f"the simulation failed: {problem}; change: run the same command again, which continues it")
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
@@ -228,6 +324,6 @@ def _show(report: Report, form: str) -> None:
             writer.writerow(row)
         click.echo(out.getvalue(), nl=False)
         return
-    from tenancy.cli.report import Table, as_text
+    from tenancy.cli.tables import Table, as_text
 
     click.echo("\n\n".join(as_text(Table(*dataclasses.astuple(table))) for table in report.tables() if table.rows))

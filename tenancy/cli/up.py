@@ -17,40 +17,44 @@ from tenancy.cli.common import (
     lab_option,
     load_or_exit,
     print_json,
+    tell,
 )
+from tenancy.validation import told
 
 if TYPE_CHECKING:
     from tenancy.engine.changes import Outcome
     from tenancy.engine.driver import Driver
+    from tenancy.kube.objects import Object
     from tenancy.plan import Plan, TenantPlan
-    from tenancy.plan.model import Object
-    from tenancy.spec import Loaded
+    from tenancy.validation import Loaded
 
 NAMESPACE = "kubernetes:core/v1:Namespace"
 SHOWN = 12
 MOST = 60
-"""Lines of a table of grants."""
+"""Max rows of the table of grants."""
 
 
 @click.command("up", epilog=example("tenancy up local"))
 @environment_argument
 @lab_option
-@click.option("--preview", "only_preview", is_flag=True, help="Show what would change and stop.")
-@click.option("--refresh", is_flag=True, help="Look at all that stands first, AWS too, and put back what is otherwise.")
-@click.option("--stack", "chosen", multiple=True, metavar="STACK", help="Only this of ENV's stacks; repeatable.")
+@click.option("--preview", "only_preview", is_flag=True, help="Show what would change, and change nothing.")
+@click.option("--refresh", is_flag=True, help="Refresh state from the cluster and AWS first, and revert drift.")
+@click.option("--stack", "chosen", multiple=True, metavar="STACK", help="Update only this stack of ENV; repeatable.")
 @click.option(
     "--remove",
     "unnamed",
     multiple=True,
-    metavar="TENANT",
-    help="Remove this one, whose file is gone, though it never said that it leaves; repeatable.",
+    metavar="NAME",
+    help="Remove this tenant whose file was deleted, or this namespace (TENANT--PART) that is no longer in its "
+    "tenant's file, at once and without the stages of `leaving`; repeatable.",
 )
 @click.option(
     "--timeout",
     type=click.IntRange(1, 86400),
     default=300,
     show_default=True,
-    help="Seconds that a leaving tenant's work has to end, and then its namespaces.",
+    metavar="SECONDS",
+    help="Seconds to wait for the work of a leaving tenant to end, and again for its namespaces to be deleted.",
 )
 @format_option
 def command(
@@ -63,37 +67,41 @@ def command(
     timeout: int,
     form: str,
 ) -> None:
-    """Preview ENV with the policy pack, then make it so.
+    """Preview ENV with the policy pack, then update its stacks.
 
-    Spec files with a mistake end it before the engine starts (exit code 2). A mandatory rule that is
-    broken, an object in the way that somebody else made, or an API server that does not answer end it
-    before anything is changed (exit code 1). With `--format json` progress goes to stderr and the changes,
-    one record per object, to stdout.
+    A mistake in the spec files ends the command before the Pulumi engine starts (exit code 2). A broken mandatory rule,
+    an existing object that the stacks did not create, or an API server that does not answer ends it before anything is
+    changed (exit code 1). With `--format json` progress is printed to stderr, and the changes, one record per object,
+    to stdout.
     """
     from tenancy.components.scope import Scope, in_order, objects_of, select, selector_of, stacks
     from tenancy.engine.driver import Driver, Failed
     from tenancy.lab.layout import LabError
     from tenancy.live.api import Unreachable
-    from tenancy.live.preflight import Refused, check
+    from tenancy.live.preflight import Refused, check, refuse_another
     from tenancy.plan import make_plan
 
     began = time.monotonic()
     failed: list[str] = []
     guarded = True
     loaded = load_or_exit(environment, form, lab)
+    tell(told(loaded))
     report = _Report(form)
     plan = make_plan(loaded.environment, loaded.tenants)
     leavers = _Leavers.of(loaded, unnamed, timeout)
     try:
-        driver = Driver.of(loaded, report.say)
+        driver = Driver.of(loaded, report.say, leavers.by_hand)
         report.say(f"{plan.environment}: {len(plan.tenants)} tenants, {sum(1 for _ in plan.objects())} objects")
         wanted = list(stacks(plan, loaded.environment.stacks))
         if unknown := set(chosen) - {name for name, *_ in wanted}:
             known, given = ", ".join(name for name, *_ in wanted), ", ".join(sorted(unknown))
             fail(f"given --stack {given}; rule: a stack of {plan.environment}; change: use one of {known}", BAD_INPUT)
-        # With the system's nodes the rest has somewhere to run; without them a cluster is half made.
+        # The other stacks need the system nodes to run on; without these nodes the cluster is incomplete.
         standing = plan.cluster is None or driver.holds(wanted[0][0], plan.cluster.system)
         wanted = in_order(wanted, standing)
+        # The cluster stack has AWS resources only, and is updated even if the API server does not answer.
+        if standing and any(scope is not Scope.CLUSTER for name, scope, _ in wanted if not chosen or name in chosen):
+            refuse_another(driver.api, plan)
         if standing and not chosen:
             _remove_former(driver, plan, report, {name for name, *_ in wanted}, only_preview, leavers)
         pause = 60 * loaded.environment.aws.upgrade_pause
@@ -109,9 +117,10 @@ def command(
             if scope is not Scope.PLATFORM:
                 _say_below_use(driver, report, select(plan, scope, tenant)[1])
             if scope is not Scope.TENANT:
-                check(driver.api, plan, *select(plan, scope, tenant))
+                for text in check(driver.api, plan, *select(plan, scope, tenant), leavers.by_hand):
+                    report.say(f"note: {text}")
             elif only_preview and not guarded:
-                report.say(f"{name}: nothing to compare with before the platform stands")
+                report.say(f"{name}: no preview is possible before the platform stack is deployed")
                 continue
             try:
                 owned = _Owned(selector_of(plan, tenant), objects_of(*select(plan, scope, tenant)))
@@ -120,11 +129,11 @@ def command(
             except Failed as error:
                 if scope is not Scope.TENANT:
                     raise
-                # The other tenants do not wait for one whose stack cannot be made.
+                # A stack that cannot be updated does not stop the stacks of other tenants.
                 click.echo(f"tenancy: {error}", err=True)
                 failed.append(name)
     except _NothingToCompare:
-        report.say(f"{plan.environment}: nothing to compare the rest with before the cluster stands")
+        report.say(f"{plan.environment}: no preview of the other stacks is possible before the cluster exists")
     except (Unreachable, Refused, Failed, LabError) as error:
         report.end()
         fail(f"{error}{_hint(plan) if isinstance(error, Unreachable) else ''}")
@@ -137,22 +146,22 @@ def command(
 
 
 def _say_below_use(driver: Driver, report: _Report, tenants: Sequence[TenantPlan]) -> None:
-    """Quotas that are or will be below what is in use. It changes nothing of what runs, and so ends nothing."""
+    """Report quotas that are or will be below current use. Running pods are not affected, so the update continues."""
     from tenancy.live.adoption import below_use
     from tenancy.live.discovery import namespaced
 
     planned = [space for tenant in tenants for space in tenant.namespaces]
-    # What nobody counts yet is counted here, where there may be anything.
+    # An adopted namespace may have objects of any kind without a quota that counts them, so they are counted here.
     kinds = namespaced(driver.api)[0] if any(tenant.adopt for tenant in tenants) else None
     for name, over in below_use(driver.api, planned, kinds).items():
         for key, (hard, used) in over.items():
-            stays = "what runs stays, and nothing new starts until it is below"
+            stays = "running pods stay, and new ones are refused until use is below the quota"
             report.say(f"quota {name}: {used} {key} in use, of {hard}: {stays}")
 
 
 def _hint(plan: Plan) -> str:
-    """How a cluster of ours gets into the kubeconfig."""
-    from tenancy.plan.names import kubeconfig_command
+    """The command that adds a cluster of the program to the kubeconfig."""
+    from tenancy.plan.common.names import kubeconfig_command
 
     if plan.cluster is None:
         return ""
@@ -161,16 +170,17 @@ def _hint(plan: Plan) -> str:
 
 
 def _supply(loaded: Loaded) -> str:
-    """What there is and what of it is promised: the part of `tenancy report capacity` that a reviewer reads."""
-    from tenancy.cli.report import as_text, capacity_tables
-    from tenancy.plan.capacity import supply
+    """Supply and guarantees per flavor: the part of `tenancy report capacity` that a reviewer needs."""
+    from tenancy.cli.report import capacity_tables
+    from tenancy.cli.tables import as_text
+    from tenancy.plan.queueing.capacity import supply
 
     flavors = supply(loaded.environment, loaded.tenants)
     return as_text(capacity_tables(loaded.environment.environment, flavors)[0])
 
 
 class _Report:
-    """Tells a person as it goes, or a machine at the end."""
+    """Prints progress as text, or all changes as JSON at the end."""
 
     def __init__(self, form: str) -> None:
         self._json = form == "json"
@@ -191,14 +201,14 @@ class _Report:
 
 
 class _NothingToCompare(Exception):
-    """A preview of what stands on a cluster that there is not."""
+    """Raised by a preview of objects on a cluster that does not exist yet."""
 
 
 def _expect_cluster(driver: Driver, plan: Plan, only_preview: bool) -> None:
-    """The cluster was just made: only somebody with AWS' own tool can put it into the kubeconfig."""
+    """Check that the kubeconfig reaches a cluster that was just created; the AWS CLI adds it to the kubeconfig."""
     from tenancy.engine.driver import Failed
     from tenancy.live.api import Unreachable
-    from tenancy.plan.names import kubeconfig_command
+    from tenancy.plan.common.names import kubeconfig_command
 
     if only_preview:
         raise _NothingToCompare
@@ -208,24 +218,28 @@ def _expect_cluster(driver: Driver, plan: Plan, only_preview: bool) -> None:
         cluster = plan.cluster
         command = kubeconfig_command(cluster.name, cluster.region, plan.context) if cluster else ""
         raise Failed(
-            f"the cluster stands, and context {plan.context!r} does not reach it ({error}); rule: the rest goes "
-            f"through a context of the kubeconfig; change: `{command}`, then run this again"
+            f"the cluster exists, but context {plan.context!r} does not reach it ({error}); rule: the other stacks "
+            f"need a context in the kubeconfig; change: `{command}`, then run this again"
         ) from error
 
 
 class _Leavers(NamedTuple):
-    """Tenants that may be taken off the cluster."""
+    """Tenants that may be removed from the cluster."""
 
     by_file: frozenset[str]
     by_hand: frozenset[str]
-    """Their files are gone, and somebody named them."""
+    """Arguments of --remove: tenants without a file, and namespaces that are no longer in their tenants' files."""
     timeout: int
 
     @classmethod
     def of(cls, loaded: Loaded, unnamed: Sequence[str], timeout: int) -> _Leavers:
-        from tenancy.spec.tenant import Leaving
+        from tenancy.schema.tenant import Leaving
 
         names = {tenant.tenant for tenant in loaded.tenants}
+        parts = {tenant.namespace_name(part) for tenant in loaded.tenants for part in tenant.namespaces}
+        if named := sorted(parts.intersection(unnamed)):
+            given, change = f"--remove {named[0]}, which its tenant's file names", "drop the part there first"
+            fail(f"given {given}; rule: a part in a tenant's file is not removed; change: {change}", BAD_INPUT)
         if named := sorted(names.intersection(unnamed)):
             given, change = f"--remove {named[0]}, which has a file", "write `leaving: hold` into it"
             fail(f"given {given}; rule: a tenant with a file leaves in stages; change: {change}", BAD_INPUT)
@@ -234,56 +248,59 @@ class _Leavers(NamedTuple):
 
 
 def _in_stages(tenant: str, environment: str) -> str:
-    """What to write where somebody removed the file first."""
+    """Rule and change of a message, for a tenant whose file was deleted before its stages of leaving."""
     return (
-        f"rule: a tenant leaves in stages; change: write its file again with `leaving: hold`, and after `tenancy up "
-        f"{environment}` with `leaving: remove`; or, with all that is in its namespaces at once, `tenancy up "
+        f"rule: a tenant leaves in stages; change: restore its file with `leaving: hold`, and after `tenancy up "
+        f"{environment}` write `leaving: remove`; or remove it at once with all objects in its namespaces: `tenancy up "
         f"{environment} --remove {tenant}`"
     )
 
 
 def _refuse_early(driver: Driver, plan: Plan, stack: Any, leavers: _Leavers) -> None:
-    """Failed if a tenant's last stage is its first, or if nobody is there to end its work."""
+    """Raise Failed if a tenant skipped the stages before `leaving: remove`, or if no Kueue runs to end its work."""
     from tenancy.engine.driver import Failed
     from tenancy.live.removal import kueue_runs, never_held
 
     going = [tenant for tenant in sorted(leavers.by_file | leavers.by_hand) if driver.of_tenant(stack, tenant)]
     if going and kueue_runs(driver.api) is False:
         raise Failed(
-            f"given tenant {', '.join(going)} that leaves, and a Kueue whose webhook does not answer; rule: nothing of "
-            "a queue's ends without it, and its finalizers hold their namespaces; change: start it (for the lab: "
-            "`tenancy lab up`) and run this again; nothing was changed"
+            f"given tenant {', '.join(going)} that leaves, and a Kueue whose webhook does not answer; rule: only Kueue "
+            "removes its finalizers from queued work, and they block the deletion of namespaces; change: start Kueue "
+            "(for the lab: `tenancy lab up`) and run this again; nothing was changed"
         )
     for tenant in sorted(leavers.by_file):
-        # The engine keeps them in the order in which they happened to be made.
+        # The state lists them in the order of their creation, which varies.
         spaces = sorted(found["id"] for found in driver.of_tenant(stack, tenant) if found["type"] == NAMESPACE)
         if spaces and (found := never_held(driver.api, spaces)):
             raise Failed(
                 f"given tenant {tenant} with leaving: remove, whose {', '.join(found)} is in use; rule: a tenant "
-                f"leaves in stages; change: write `leaving: hold` and run `tenancy up {plan.environment}`, take what "
-                f"it owns with `tenancy export {tenant} {plan.environment}`, then write remove; nothing was changed"
+                f"leaves in stages; change: write `leaving: hold` and run `tenancy up {plan.environment}`, save what "
+                f"it owns with `tenancy export {tenant} {plan.environment}`, then write `leaving: remove`; nothing "
+                "was changed"
             )
 
 
 def _take_out(driver: Driver, report: _Report, stack: Any, tenant: str, timeout: int) -> None:
-    """Doors, work and namespaces of one tenant, in this order. The rest of it the engine's update removes."""
+    """Remove access bindings, work and namespaces of a tenant, in this order. The engine's update removes the rest."""
     from tenancy.engine.changes import is_door
     from tenancy.engine.driver import Failed
-    from tenancy.live.removal import Stuck, doors_held, take_out
+    from tenancy.live.removal import Stuck, doors_held, mark_left, take_out
 
     held = driver.of_tenant(stack, tenant)
     if not held:
         return
     doors = [found["inputs"] for found in held if is_door(found) and found["type"].startswith("kubernetes:")]
-    # What was there before the tenant stays.
+    # Adopted namespaces existed before the tenant, and stay.
     spaces = [found["id"] for found in held if found["type"] == NAMESPACE and not found.get("retainOnDelete")]
     queues = [found["id"] for found in held if found["type"].endswith(":ClusterQueue")]
     try:
         doors_held(driver.api, doors)
         report.show(stack.name, driver.shut(stack, tenant))
         take_out(driver.api, spaces, queues, timeout, lambda text: report.say(f"{stack.name}: {text}"))
+        kept = [found["id"] for found in held if found["type"] == NAMESPACE and found.get("retainOnDelete")]
+        mark_left(driver.api, kept)
     except Stuck as error:
-        raise Failed(f"stack {stack.name}: tenant {tenant} is not gone\n  {error}") from error
+        raise Failed(f"stack {stack.name}: tenant {tenant} is not removed\n  {error}") from error
 
 
 def _bring_up(
@@ -301,6 +318,9 @@ def _bring_up(
     from tenancy.engine.driver import Failed
 
     stack = driver.select(name)
+    shared = plan.platform.data
+    if name == plan.environment and plan.cluster and shared and shared.cost_tags:
+        driver.tell_cost_tags(stack, shared.cost_tags, plan.cluster.region)
     _refuse_early(driver, plan, stack, leavers)
     if owned:
         refresh = _put_back(driver, report, stack, owned, only_preview) or refresh
@@ -310,60 +330,63 @@ def _bring_up(
     orphans = [tenant for tenant in without_file(planned, plan) if tenant not in leavers.by_hand]
     if orphans:
         raise Failed(
-            f"given stack {name}, which holds tenant {', '.join(orphans)}, which has no file; "
+            f"given stack {name}, which has tenant {', '.join(orphans)} without a file; "
             f"{_in_stages(orphans[0], plan.environment)}; nothing was changed"
         )
     if lost := lost_namespaces(planned, plan):
         raise Failed(
-            f"given stack {name}, whose update would delete {', '.join(lost)} and all that is in it; rule: a namespace "
-            "that stands in the files is never removed; change: if the resource was renamed or belongs to another "
-            "stack by now, `pulumi state rename` or `pulumi state move` it; nothing was changed"
+            f"given stack {name}, whose update would delete {', '.join(lost)} and all objects in it; rule: a namespace "
+            "in the spec files is never removed; change: if the resource was renamed or now belongs to another "
+            "stack, `pulumi state rename` or `pulumi state move` it; nothing was changed"
         )
     if only_preview:
         report.show(name, planned)
     elif planned.changes or planned.others:
-        for tenant in sorted(leaving):
+        # A single namespace is removed by the engine itself, in the order that the update of its tenant needs: its
+        # replacement is created before it is deleted.
+        for tenant in sorted(name for name in leaving if words.SEPARATOR not in name):
             _take_out(driver, report, stack, tenant, leavers.timeout)
         for part, resources in _waves(plan, planned)[:-1]:
             report.show(name, driver.update(stack, resources, refresh=refresh))
-            report.say(f"{name}: {part} is done; the next in {pause / 60:.0f} min (Ctrl-C ends the run here)")
+            report.say(f"{name}: {part} is done; the next follows in {pause / 60:.0f} min (Ctrl-C ends the run here)")
             time.sleep(pause)
         report.show(name, driver.update(stack, refresh=refresh))
     return planned
 
 
 class _Owned(NamedTuple):
-    """What a stack makes on the cluster."""
+    """The objects that a stack creates on the cluster."""
 
     selector: str
     objects: Sequence[Object]
 
 
 def _put_back(driver: Driver, report: _Report, stack: Any, owned: _Owned, only_preview: bool) -> bool:
-    """Put back what somebody else changed of what the stack made: the engine compares with its state alone. Whether it
-    has to look itself, for what is gone."""
+    """Revert drift of the stack's objects, which the engine does not see, because it compares with its state alone.
+    Returns whether the engine has to refresh, because objects are missing."""
     from tenancy.engine.driver import Failed
     from tenancy.live.drift import NotPutBack, drift, put_back
 
-    # What is only planned is not as planned either: the state, which takes longer to read, knows.
+    # A planned object that is not created yet counts as drift here; the state tells the two apart, but takes longer to
+    # read.
     if not drift(driver.api, owned.selector, owned.objects):
         return False
     altered = driver.altered(stack, owned.selector)
     for each, manager in altered:
-        report.say(f"{stack.name}: not as it was made: {each}")
+        report.say(f"{stack.name}: drifted: {each}")
         if only_preview:
             continue
         try:
             put_back(driver.api, each, manager)
         except NotPutBack as error:
-            raise Failed(f"stack {stack.name}: {error}; change: write it by hand as it was, or delete it") from error
+            raise Failed(f"stack {stack.name}: {error}; change: restore it by hand, or delete it") from error
     return not only_preview and any(each.live is None for each, _ in altered)
 
 
 def _waves(plan: Plan, planned: Outcome) -> list[tuple[str, list[str]]]:
-    """Resources that are changed one group after another: the control plane, than which no node may be newer, then
-    the node groups by wave."""
-    from tenancy.plan.names import control_plane_name, node_group_names
+    """Resources to update one group after another: first the control plane, because no node may be newer, then the
+    node groups by wave."""
+    from tenancy.plan.common.names import control_plane_name, node_group_names
 
     if plan.cluster is None:
         return []
@@ -381,7 +404,7 @@ def _waves(plan: Plan, planned: Outcome) -> list[tuple[str, list[str]]]:
 def _remove_former(
     driver: Driver, plan: Plan, report: _Report, wanted: set[str], only_preview: bool, leavers: _Leavers
 ) -> None:
-    """Remove stacks of tenants whose file is gone; Failed if one holds a tenant that another stack would make."""
+    """Remove stacks of tenants without a file; raise Failed if a stack has a tenant that another stack would create."""
     from tenancy.engine.driver import Failed
 
     for name in driver.stacks(plan.environment):
@@ -392,8 +415,8 @@ def _remove_former(
             stack = driver.select(name)
             if driver.resources(stack):
                 raise Failed(
-                    f"given stack {name}, which holds tenant {tenant}; rule: each object is in one stack; change: "
-                    f"`pulumi state move --source {name} --dest {plan.environment}` what it holds, then "
+                    f"given stack {name}, which has tenant {tenant}; rule: each object is in one stack; change: "
+                    f"`pulumi state move --source {name} --dest {plan.environment}` its resources, then "
                     f"`pulumi stack rm {name}`; or set stacks: per-tenant in environment.yaml"
                 )
             continue
@@ -401,16 +424,16 @@ def _remove_former(
         if driver.resources(stack) and tenant not in leavers.by_hand:
             raise Failed(f"given stack {name}, whose tenant has no file; {_in_stages(tenant, plan.environment)}")
         if only_preview:
-            report.say(f"{name}: its tenant has no file: what it has left would be removed")
+            report.say(f"{name}: its tenant has no file: the remaining resources would be removed")
         else:
-            report.say(f"{name}: its tenant has no file: removing what it has left")
+            report.say(f"{name}: its tenant has no file: removing the remaining resources")
             _take_out(driver, report, stack, tenant, leavers.timeout)
             report.show(name, driver.destroy(stack))
             driver.forget(stack)
 
 
 def show(outcome: Outcome) -> None:
-    """The objects that changed, by tenant; a long list of new ones is only counted."""
+    """Print the objects that changed, by tenant; of many new objects only the count per kind is printed."""
     for tenant, changes in outcome.by_tenant():
         told = [change for change in changes if change.operation != "create"]
         new = [change for change in changes if change.operation == "create"]
@@ -424,7 +447,7 @@ def show(outcome: Outcome) -> None:
             text = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
             click.echo(f"  {tenant:<14} + {text}")
     if outcome.grants:
-        from tenancy.cli.report import Table, as_text
+        from tenancy.cli.tables import Table, as_text
 
         rows, header = sorted(outcome.grants), ("tenant", "part", "at", "before", "after")
         more = [f"and {len(rows) - MOST} more: see `tenancy who-can`"] if len(rows) > MOST else []

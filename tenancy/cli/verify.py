@@ -22,52 +22,57 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tenancy.live.api import Api
-    from tenancy.live.attacks import Attack
     from tenancy.live.denial import AuditLog
-    from tenancy.live.verify import Result
+    from tenancy.prove.attacks import Attack
+    from tenancy.prove.verify import Result
 
 SHOWN_REFUSALS = 3
 GUTTER = 2
 """Characters between two columns."""
 SENTENCE = 40
-"""Characters of an attack's sentence that say what it is."""
+"""Min characters of an attack's sentence that are enough to recognise it."""
 
 
 @click.command("verify", epilog=example("tenancy verify local --only gpu-"))
 @environment_argument
 @lab_option
 @format_option
-@click.option("--brief", is_flag=True, help="One line per rule instead of one per attack; gaps in full.")
-@click.option("--only", metavar="PREFIX", default="", help="Ask only the attacks whose id starts with this.")
+@click.option(
+    "--brief", is_flag=True, help="Print one line per rule instead of one per attack; gaps are printed in full."
+)
+@click.option("--only", metavar="PREFIX", default="", help="Run only the attacks whose id starts with this prefix.")
 @click.option(
     "--from",
     "extra",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Attacks of your own in YAML or JSON, in place of the built-in ones.",
+    help="Run the attacks in this YAML or JSON file instead of the built-in ones.",
 )
 @click.option(
     "--audit-log",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Audit log to check the answers against; absent: the lab's, if the lab is what is attacked.",
+    help="Audit log of the API server, to compare each answer with. Default: the lab's log, if the lab is attacked; "
+    "otherwise none.",
 )
 def command(
     environment: str, lab: bool, form: str, brief: bool, only: str, extra: Path | None, audit_log: Path | None
 ) -> None:
-    """Attack the live cluster of ENV as its tenants, and show who refused.
+    """Attack the live cluster of ENV as its tenants, and show which control refused each attack.
 
-    Each attack has a twin that differs in one field and must be admitted: a cluster that refuses everything
-    proves nothing. An attack counts as refused only if the control that should refuse it did. Whatever would
-    write is asked as a dry run: nothing is made. Exit code 1 if anything got through, was refused by another
-    control than expected, or was refused though it should not be; and always while guards only warn.
+    Each attack has a twin that differs in one field and must be admitted, because a cluster that refuses every request
+    proves nothing. An attack counts as refused only if the expected control refused it. Requests that would write are
+    sent as dry runs: no object is created.
+
+    Exit codes: 0 every attack was refused by the expected control and every twin admitted, 1 there is a gap, or the
+    admission policies (guards) only warn, 2 bad input.
     """
     from tenancy.lab.layout import enter_lab
     from tenancy.live.adoption import mode
     from tenancy.live.api import Api, Unreachable
-    from tenancy.live.attacks import all_attacks
     from tenancy.live.denial import AuditLog, ForeignLogError
-    from tenancy.live.verify import NotDeployedError, scene_of
     from tenancy.plan import make_plan
-    from tenancy.spec.environment import GuardsMode
+    from tenancy.prove.attacks import all_attacks
+    from tenancy.prove.verify import NotDeployedError, scene_of
+    from tenancy.schema.environment import GuardsMode
 
     loaded = load_or_exit(environment, form, lab)
     plan = make_plan(loaded.environment, loaded.tenants)
@@ -77,7 +82,7 @@ def command(
         api = Api(plan.context)
         log = audit_log or _lab_log(api)
         warns = mode(api, plan.environment) is GuardsMode.AUDIT
-        # Of guards that warn the log says what they would have refused, which no answer says.
+        # With guards that only warn, the log has refusals that no answer has, so it is not compared.
         audit = AuditLog(log) if log and not warns else None
         if warns:
             click.echo(f"tenancy: {_only_warn(plan.environment)}", err=True)
@@ -85,7 +90,7 @@ def command(
         found = all_attacks(scene) if written is None else written
         attacks = [attack for attack in found if attack.id.startswith(only)]
         if not attacks:
-            fail(f"given --only {only}; rule: the start of an attack's id; change: run without --only to see them", 2)
+            fail(f"given --only {only}; rule: a prefix of an attack's id; change: run without --only to see them", 2)
         results = _run(api, attacks, audit, form)
     except (ForeignLogError, NotDeployedError, Unreachable) as error:
         fail(str(error))
@@ -99,14 +104,14 @@ def command(
 
 def _only_warn(environment: str) -> str:
     return (
-        f"given a cluster whose guards only warn; rule: a tenant cannot get out; change: mend what `tenancy report "
-        f"adoption {environment}` finds, set guards to enforce in environment.yaml and run `tenancy up {environment}`. "
-        "What follows shows what gets through until then"
+        f"given a cluster whose guards only warn; rule: tenants are isolated; change: correct the findings of `tenancy "
+        f"report adoption {environment}`, set guards to enforce in environment.yaml and run `tenancy up "
+        f"{environment}`. Until then the attacks below that were not refused succeed"
     )
 
 
 def _run(api: Api, attacks: list[Attack], audit: AuditLog | None, form: str) -> list[Result]:
-    from tenancy.live.verify import run
+    from tenancy.prove.verify import run
 
     if form == "json" or not sys.stderr.isatty():
         return run(api, attacks, audit)
@@ -122,7 +127,7 @@ def _run(api: Api, attacks: list[Attack], audit: AuditLog | None, form: str) -> 
 def _read(file: Path) -> list[Attack]:
     import yaml
 
-    from tenancy.live.attacks import from_entries
+    from tenancy.prove.attacks import from_entries
 
     try:
         entries = yaml.safe_load(file.read_text("utf-8"))
@@ -134,7 +139,7 @@ def _read(file: Path) -> list[Attack]:
 
 
 def _lab_log(api: Api) -> Path | None:
-    """The lab's audit log, if the lab of this project is what the kubeconfig leads to."""
+    """The lab's audit log, if the kubeconfig points to the lab of this project."""
     from tenancy.lab.layout import Lab, LabError
 
     try:
@@ -168,13 +173,13 @@ def _show(results: list[Result], audited: bool, brief: bool) -> None:
     console.print(f"[{'red' if gaps else 'green'}]{counts}{more}[/]{log}", soft_wrap=True)
     told = list({r.attack.rule: r for r in asked if not r.gap and "To change:" in r.message}.values())
     if told:
-        console.print("What a tenant reads, for example:")
+        console.print("Messages that a tenant gets, for example:")
     for result in told[:SHOWN_REFUSALS]:
         console.print(f"  {_plain(result.message.partition('denied request: ')[2])}", soft_wrap=True)
 
 
 def _digest(console: Console, results: list[Result]) -> None:
-    """One line per rule and control: how many attacks, how many of them refused, and the first as an example."""
+    """Print one line per rule and control: number of attacks, number refused, and the first attack as an example."""
     from rich.table import Table
 
     groups: dict[tuple[str, str], list[Result]] = {}
@@ -200,7 +205,7 @@ def _table(console: Console, results: list[Result]) -> None:
     shown = [(result, _cells(result)) for result in sorted(results, key=_order)]
     widths = [max(len(cells[column]) for _, cells in shown) for column in range(5)]
     left = console.width - sum(widths[2:]) - 3 * GUTTER
-    # Who refused never gives way; on a narrow terminal the id does, which `--format json` and every gap tell too.
+    # On a narrow terminal the id is left out, not the denier; `--format json` and the line of every gap have the id.
     with_id = left - widths[0] - GUTTER >= SENTENCE
     sentence = left - widths[0] - GUTTER if with_id else left
     table = Table(box=None, pad_edge=False)
@@ -237,7 +242,7 @@ def _why(result: Result) -> str:
     if result.refused:
         return f"its twin should be admitted: {result.twin_status} {result.twin_message}"
     if result.status < 400:
-        return f"{result.status}: it got through; {result.attack.expected_denier} should have refused it"
+        return f"{result.status}: the attack succeeded; {result.attack.expected_denier} should have refused it"
     return f"refused by {result.denier}, not by {result.attack.expected_denier}: {result.message}"
 
 

@@ -10,16 +10,16 @@ from tenancy.cli.common import BAD_INPUT, example, fail, format_option, print_js
 
 @click.command("why", epilog=example("tenancy why job/hello-gpu -n fraud--train"))
 @click.argument("work", metavar="[KIND/]NAME")
-@click.option("--namespace", "-n", required=True, help="The namespace that it is in, such as fraud--train.")
-@click.option("--context", help="Context of the kubeconfig; absent: the current one.")
-@click.option("--lab", is_flag=True, help="On this machine's lab.")
-@click.option("--verbose", "-v", is_flag=True, help="Also what Kueue, the scheduler or the API server said.")
+@click.option("--namespace", "-n", required=True, metavar="NAME", help="Namespace of the work, such as fraud--train.")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig to use. Default: the current context.")
+@click.option("--lab", is_flag=True, help="Use the lab on this machine.")
+@click.option("--verbose", "-v", is_flag=True, help="Print the message of Kueue, the scheduler or the API server too.")
 @format_option
 def command(work: str, namespace: str, context: str | None, lab: bool, verbose: bool, form: str) -> None:
     """Say in one sentence why a job waits, or that it runs.
 
-    KIND is job (if absent), pod, deployment, statefulset or another kind that queues. It asks with the rights of the
-    kubeconfig's user; a viewer of the tenant has enough.
+    KIND is pod, deployment, statefulset, job or another kind that Kueue queues; by default job. The command reads with
+    the rights of the kubeconfig's user; the role viewer of the tenant is enough.
     """
     from tenancy.lab.layout import enter_lab
     from tenancy.live.api import Api, Unreachable
@@ -28,7 +28,8 @@ def command(work: str, namespace: str, context: str | None, lab: bool, verbose: 
     kind, _, name = work.rpartition("/")
     kind = kind.lower() or "job"
     if kind not in KINDS or not name:
-        fail(f"given {work}; rule: a kind that queues, and a name; change: use one of {', '.join(KINDS)}", BAD_INPUT)
+        kinds = ", ".join(KINDS)
+        fail(f"given {work}; rule: KIND/NAME of a kind that Kueue queues; change: use one of {kinds}", BAD_INPUT)
     if lab:
         enter_lab(LAB_CONTEXT)
     try:
@@ -40,7 +41,7 @@ def command(work: str, namespace: str, context: str | None, lab: bool, verbose: 
     if form == "json":
         print_json(asdict(found))
         return
-    behind = f" {found.ahead} of the same queue go first." if found.ahead else ""
+    behind = f" Workloads ahead of it in the same queue: {found.ahead}." if found.ahead else ""
     click.echo(f"{found.sentence}{behind}")
     if verbose and found.said:
         click.echo(f"  {found.said}")
