@@ -1,4 +1,4 @@
-"""Starts the pack; the rules are importable beside it, because `PolicyPack` serves and never returns."""
+"""Starts the pack. The rules are in other modules, because `PolicyPack` serves and never returns."""
 
 from pack import POLICIES
 from pulumi_policy import EnforcementLevel, PolicyPack

@@ -1,7 +1,7 @@
-"""Two wide policies: one judges each resource, one judges them all together.
+"""Two wide policies: one checks each resource, one checks all of them together.
 
-Wide, because the SDK reads every resource once for each policy. The rules are those of `tenancy.rules`, which the spec
-files and `tenancy check` judge by. Configuration: `pack_settings`. Safe corrections: `pack_remedies`.
+There are few, because the SDK reads every resource once for each policy. The rules are those of `tenancy.rules`, which
+the spec files and `tenancy check` use too. Configuration: `pack_settings`. Safe corrections: `pack_remedies`.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from tenancy.rules.found import UNKNOWN, UNREADABLE, Finding, Object, name_of
 from tenancy.rules.levels import Level
 
 
-# The SDK has one level per policy, so what only advises is reported by an advisory twin of the policy,
-# which runs after it and says what its twin has left over.
-# The SDK judges resources side by side, all policies of one resource in one thread.
+# The SDK has one level per policy, so advisory findings are reported by an advisory twin of the policy,
+# which runs after it and reports the findings that it left.
+# The SDK checks resources in parallel, all policies of one resource in one thread.
 class _Left(threading.local):
     def __init__(self) -> None:
         self.texts: list[str] = []
 
 
 class _Given:
-    """What `isolation` is configured with. It holds for the stack's policy too: the engine judges the stack last."""
+    """Configuration of `isolation`. It applies to the stack's policy too: the engine checks the stack last."""
 
     config: Mapping[str, Any] | None = None
 
@@ -71,7 +71,7 @@ def _alone(item: Mapping[str, Any]) -> list[Finding]:
         found = [*objects.object_findings(item), *plain.object_findings(item)]
     except UNREADABLE:
         return [_unreadable(item, stumbles(item) or "in a way of its own")]
-    # A finding that rests on it says so already.
+    # A finding on an unknown value reports the value already.
     return found if any(UNKNOWN in one.given for one in found) else [*found, *plain.unknown_findings(item)]
 
 
@@ -79,18 +79,18 @@ def _carried(item: Mapping[str, Any]) -> list[Waiver]:
     try:
         return [waiver for _, waiver in objects.excepted(item)]
     except UNREADABLE:
-        return []  # seen-03 says so
+        return []  # reported as seen-03
 
 
 def _unreadable(item: Mapping[str, Any], reason: str) -> Finding:
-    return Finding("seen-03", name_of(item), f"what rules cannot read ({reason})")
+    return Finding("seen-03", name_of(item), f"a value that rules cannot read ({reason})")
 
 
 def _resource(args: ResourceValidationArgs, report: ReportViolation) -> None:
     _left.texts = []
     _Given.config = args.get_config()
     how = settings(_Given.config)
-    item = object_of(args.resource_type, args.props, args.name, provider=args.provider)
+    item = object_of(args.resource_type, args.props, args.name, args.opts, args.provider)
     if item is not None:
         _judge(_alone(item), how, report)
         _left.texts += [f"excepted: {waiver}" for waiver in _carried(item)]
@@ -102,7 +102,7 @@ def _stack(args: StackValidationArgs, report: ReportViolation) -> None:
     items: list[Object] = [item for r in args.resources if (item := in_stack(r))]
     said = {finding for item in items for finding in _alone(item)}
     inside: dict[str, str] = {}
-    with suppress(*UNREADABLE):  # which objects these are is found below
+    with suppress(*UNREADABLE):  # the objects are found below
         items, inside = _unpacked(items, how)
     seen = together(items, how.label, how.platform)
     found = [*(_unreadable(item, reason) for item, reason in seen.unread), *seen.findings]
@@ -113,11 +113,11 @@ def _stack(args: StackValidationArgs, report: ReportViolation) -> None:
     _judge(told, how, report)
     for waiver in how.waivers:
         if waiver.over(today()):
-            report(str(Finding("exc-01", waiver.resource, f"an exception that has ended: {waiver}")), None)
+            report(str(Finding("exc-01", waiver.resource, f"an expired exception: {waiver}")), None)
 
 
 def _unpacked(items: list[Object], how: Settings) -> tuple[list[Object], dict[str, str]]:
-    """With what tenants' releases come to, and whose objects those are."""
+    """Resources with the objects of tenants' releases, and the release of each object."""
     looked_at = how.level_of(Finding("seen-01", "", "")) is not Level.DISABLED
     if not looked_at or not any(item.get("kind") == "Release" for item in items):
         return items, {}
@@ -150,26 +150,27 @@ __all__ = ["POLICIES", "Unknown", "object_of"]
 POLICIES: list[Policy] = [
     ResourceValidationPolicy(
         name="isolation",
-        description="No object weakens the isolation of a tenant, and no machine that of all",
+        description="No object weakens the isolation of a tenant, and no node that of all tenants",
         validate=_resource,
         remediate=remedy,  # ty: ignore[invalid-argument-type]  # the SDK takes a plain answer as well
         config_schema=_schema,
     ),
     StackValidationPolicy(
         name="isolation-stack",
-        description="Every tenant namespace has its walls, nobody is in two tenants, and pools are apart",
+        description="Every tenant namespace has its policies and limits, no user or group is in two tenants, and pools "
+        "are separate",
         validate=_stack,
         config_schema=_schema,
     ),
     ResourceValidationPolicy(
         name="isolation-advisory",
-        description="What is set to advisory in isolation, excepted, or not known until apply",
+        description="Findings of isolation that are advisory, excepted, or not known until apply",
         validate=_rest,
         enforcement_level=EnforcementLevel.ADVISORY,
     ),
     StackValidationPolicy(
         name="isolation-stack-advisory",
-        description="What is set to advisory in isolation-stack, excepted, or not known until apply",
+        description="Findings of isolation-stack that are advisory, excepted, or not known until apply",
         validate=_rest,
         enforcement_level=EnforcementLevel.ADVISORY,
     ),

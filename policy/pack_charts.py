@@ -1,4 +1,4 @@
-"""What a Helm release hides: its chart, rendered by the helm that is there."""
+"""Objects of a Helm release: its chart, rendered by helm on the PATH."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tenancy.rules.found import UNKNOWN, Object, at, name_of
 from tenancy.rules.kinds import placed
 
 _PATIENCE = 60
-"""Seconds that helm may take, for a chart that it fetches."""
+"""Timeout of helm, seconds; it may fetch the chart."""
 _READ = ("chart", "metadata", "repositoryOpts", "values", "version")
 _MORE = ("valueYamlFiles", "postrender", "keyring", "verify")
-"""What a release may have that is no argument here."""
+"""Fields of a release that need no argument of helm."""
 
 
 class NotRenderedError(Exception):
-    """Why nobody knows what a release comes to."""
+    """Why the objects of a release are unknown."""
 
 
 def rendered(release: Object, folder: str | None) -> list[Object]:
-    """The objects of a release; NotRenderedError says why there are none. A local chart's path starts at `folder`, or
-    where the engine was started."""
+    """The objects of a release; raises NotRenderedError if it cannot be rendered. A local chart's path is relative to
+    `folder`, by default to the folder in which the engine was started."""
     helm = shutil.which("helm")
     if not helm:
         raise NotRenderedError("no helm is on the path")
@@ -36,7 +36,7 @@ def rendered(release: Object, folder: str | None) -> list[Object]:
     if unknown := [*plain.unknown_fields({key: release.get(key) for key in (*_READ, *_MORE)})]:
         raise NotRenderedError(f"{', '.join(unknown)}: {UNKNOWN}")
     if more := [key for key in _MORE if release.get(key)]:
-        raise NotRenderedError(f"what {', '.join(more)} says is not read here")
+        raise NotRenderedError(f"{', '.join(more)} cannot be read here")
     namespace = at(release, "metadata", "namespace") or "default"
     command = [helm, *_arguments(release, namespace, folder or os.environ.get("PWD", "")), "--values", "-"]
     try:
@@ -56,11 +56,11 @@ def rendered(release: Object, folder: str | None) -> list[Object]:
 def _arguments(release: Object, namespace: str, folder: str) -> list[str]:
     chart, options = str(release["chart"]), release.get("repositoryOpts") or {}
     if secret := [key for key in options if key != "repo" and options[key]]:
-        raise NotRenderedError(f"a repository with {', '.join(secret)} is not asked")
+        raise NotRenderedError(f"a repository with {', '.join(secret)} is not contacted")
     if not options.get("repo") and "://" not in chart:
         if not (Path(folder) / chart).exists():
-            where = folder or "where the engine was started"
-            raise NotRenderedError(f"there is none in {where}: `charts` says where paths of charts start")
+            where = folder or "the folder in which the engine was started"
+            raise NotRenderedError(f"there is none in {where}: set `charts` to the folder of the paths of charts")
         chart = str(Path(folder) / chart)
     flags: Mapping[str, Any] = {
         "--namespace": namespace,
@@ -72,6 +72,6 @@ def _arguments(release: Object, namespace: str, folder: str) -> list[str]:
 
 
 def _at_home(item: Object, namespace: str) -> Object:
-    """As helm installs it: what names no namespace is in the release's."""
+    """The object as helm installs it: without a namespace it is in that of the release."""
     metadata = item.get("metadata") or {}
     return placed({**item, "metadata": {"namespace": namespace, **metadata}})

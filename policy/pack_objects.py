@@ -1,4 +1,4 @@
-"""Resources of anybody's program as the objects that the rules read."""
+"""Resources of any program as objects for the rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PREFIX = "kubernetes:"
 
 
 class Unknown(str):
-    """A value that a preview does not know yet: whatever is read out of it is not known either."""
+    """A value that a preview does not know yet; every value inside of it is unknown too."""
 
     __slots__ = ()
 
@@ -39,9 +39,9 @@ class Unknown(str):
 def object_of(
     resource_type: str, props: Mapping[str, Any], name: str = "", options: Any = None, provider: Any = None
 ) -> dict[str, Any] | None:
-    """The object of Kubernetes or AWS that a resource is; None if no rule reads it. Its kind is the type's.
+    """The Kubernetes object or AWS resource of an engine's resource; None if no rule reads it. Its kind is the type's.
 
-    A `NamespacePatch` is judged as the Namespace that it changes.
+    A `NamespacePatch` is checked as the Namespace that it changes.
     """
     if resource_type in aws.KINDS:
         item = {**plain(props), "kind": resource_type, "metadata": {"name": name}}
@@ -55,13 +55,15 @@ def object_of(
     changed = kind.removesuffix("Patch")
     known = ruled(changed if changed in objects.CHECKS else kind, version)
     item = {**plain(props), "kind": known, "apiVersion": version}
+    if known == "Namespace" and options is not None:
+        item[aws.PROTECTED] = bool(getattr(options, "protect", False))
     if known == "Release":
         item["metadata"] = {"name": item.get("name") or name, "namespace": item.get("namespace")}
     return dict(placed(item))
 
 
 def _accounts(provider: Any) -> list[str]:
-    """The accounts that a provider of AWS is held to; the engine has a provider's lists as JSON."""
+    """The accounts that an AWS provider is limited to; the engine has a provider's lists as JSON."""
     given = plain(provider.props).get("allowedAccountIds") if provider else None
     if isinstance(given, str) and given != UNKNOWN:
         with suppress(ValueError):
@@ -70,28 +72,28 @@ def _accounts(provider: Any) -> list[str]:
 
 
 def in_stack(resource: PolicyResource) -> dict[str, Any] | None:
-    """The same, with what shows only among all resources: where a node group's launch template comes from, whose role
-    a policy is of, or which policy an attachment attaches."""
+    """The same, with references between resources: a node group's launch template, the role of a policy, and the policy
+    of an attachment."""
     item = object_of(resource.resource_type, resource.props, resource.name, resource.opts, resource.provider)
     if item is None:
         return None
     for field, of_type, known in aws.SOURCES.get(item["kind"], ()):
         sources = resource.property_dependencies.get(field, ())
         item[known] = [object_of(s.resource_type, s.props, s.name) for s in sources if s.resource_type == of_type]
-    # The provider leaves out of a release's values what it does not know yet, and knows no status before it is made.
+    # The provider omits unknown values of a release, and has no status before the release is made.
     sources = resource.property_dependencies.get("values", ()) if item["kind"] == "Release" else ()
     if sources and item.get("status") == UNKNOWN:
-        item[plain_rules.RENDERED] = f"values that rest on {', '.join(s.name for s in sources)}: {UNKNOWN}"
+        item[plain_rules.RENDERED] = f"values that depend on {', '.join(s.name for s in sources)}: {UNKNOWN}"
     return item
 
 
 def plain(value: Any) -> Any:
-    """As the rules read it; the SDK raises where a value is not known, and would skip the whole policy."""
+    """Values for the rules; the SDK raises for an unknown value, and would skip the whole policy."""
     if isinstance(value, Mapping):
         return {key: _known(value, key) for key in value}
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return [_known(value, index) for index in range(len(value))]
-    # The engine has doubles alone.
+    # All numbers of the engine are doubles.
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

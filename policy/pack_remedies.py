@@ -1,9 +1,9 @@
-"""Corrections that can only do good, made where `isolation` is configured with `"enforcementLevel": "remediate"`.
+"""Safe corrections, made if `isolation` is configured with `"enforcementLevel": "remediate"`.
 
 - quota-01: a quota of `nvidia.com/gpu` or `limits.nvidia.com/gpu` counts nothing; it becomes `requests.nvidia.com/gpu`.
-- cost-02, and whatever is judged by a tenant's label: what is in a tenant's namespace gets the namespace's labels.
+- cost-02, and rules that depend on a tenant's label: objects in a tenant's namespace get the namespace's labels.
 
-What is left is judged as ever.
+Other findings are reported as usual.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tenancy.rules.found import UNKNOWN, at
 from tenancy.rules.values import gpu_keys, unenforced_quota_keys
 
 INHERITED = (words.TENANT, *words.COST_LABELS)
-"""Labels of a namespace that its objects have as well."""
+"""Labels of a namespace that its objects get too."""
 _KINDS = frozenset({*objects.CHECKS, *plain.CHECKS, "ServiceAccount"}) - objects.MACHINES - {"Namespace"}
 _labels_of: dict[str, dict[str, str]] = {}
 """Labels of the tenants' namespaces that the program has made so far."""
 
 
 def remedy(args: ResourceValidationArgs) -> Mapping[str, Any] | None:
-    """The properties as they should be; None where nothing is to be done."""
+    """The corrected properties; None if there is nothing to correct."""
     item = object_of(args.resource_type, args.props, args.name)
     if item is None or args.resource_type.endswith("Patch"):
         return None
@@ -50,7 +50,7 @@ def _labelled(item: Mapping[str, Any], props: Any) -> bool:
     tenant, _, part = name.partition(words.SEPARATOR)
     wanted = _labels_of.get(name) or ({words.TENANT: tenant} if tenant and part else {})
     missing = {key: value for key, value in wanted.items() if isinstance(has, Mapping) and key not in has}
-    # Two tenants' labels on one object would be a decision, and is not ours.
+    # Which of two tenants' labels is right cannot be decided here.
     if not missing or has.get(words.TENANT, wanted[words.TENANT]) != wanted[words.TENANT]:
         return False
     metadata = props["metadata"]
@@ -66,10 +66,10 @@ def _counted(item: Mapping[str, Any], props: Any) -> bool:
     if not isinstance(hard, Mapping):
         return False
     dead = [key for key in gpu_keys(unenforced_quota_keys([*hard])) if not key.startswith("requests.")]
-    # Two keys of one resource are two opinions; which one is meant, nobody can tell from here.
+    # If two keys of one resource differ, the intended amount is unknown.
     counted = {key: f"requests.{key.removeprefix('limits.')}" for key in dead}
     alone = {key: name for key, name in counted.items() if name not in hard and [*counted.values()].count(name) == 1}
     for key, name in alone.items():
-        amounts = props["spec"]["hard"]["__target"]  # below the proxy, which hides what is not known
+        amounts = props["spec"]["hard"]["__target"]  # below the proxy, which hides unknown values
         amounts[name] = amounts.pop(key)
     return bool(alone)

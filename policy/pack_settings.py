@@ -1,4 +1,4 @@
-"""The pack's configuration: a preset, levels of single rules, exceptions, and whose namespaces are whose.
+"""The pack's configuration: a preset, levels of single rules, exceptions, and the owners of namespaces.
 
 {"isolation": {"preset": "regulated", "exceptions": "exceptions.yaml", "quota-01": "advisory"}}
 """
@@ -21,7 +21,7 @@ from tenancy.rules.found import UNKNOWN, Finding
 from tenancy.rules.levels import Level, Preset, level_of
 
 HOME = Path(__file__).resolve().parent
-"""Where a relative path of exceptions starts: the engine starts a pack in its own folder."""
+"""Folder of relative paths of exceptions: the engine starts a pack in the pack's folder."""
 _TEXT: Mapping[str, Any] = {"type": "string", "minLength": 1}
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "preset": {"enum": [preset.value for preset in Preset]},
@@ -47,7 +47,7 @@ SCHEMA: Mapping[str, dict[str, Any]] = {
     **{name: dict(of) for name, of in PARAMETERS.items()},
     **{rule: {"enum": [level.value for level in Level]} for rule in sorted(JUDGED)},
 }
-"""JSON schema of each property; the engine refuses what does not fit before it judges anything."""
+"""JSON schema of each property; the engine refuses an invalid configuration before it checks resources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class Settings:
     levels: Mapping[str, Level]
     waivers: tuple[Waiver, ...]
     charts: str | None
-    """Folder at which paths of local charts start; None: where the engine was started."""
+    """Folder of relative paths of local charts. Default: the folder in which the engine was started."""
     label: str | None
     platform: tuple[str, ...]
 
     def level_of(self, finding: Finding) -> Level:
-        """What becomes of a finding. One that rests on what is not known advises, unless it is regulated."""
+        """Level of a finding. A finding on an unknown value only advises, except in the preset regulated."""
         level = self.levels.get(finding.rule)
         if level is None:
             return level_of(finding, self.preset)
@@ -70,12 +70,12 @@ class Settings:
 
 
 def settings(*configurations: Mapping[str, Any] | None) -> Settings:
-    """What the configurations say together; the later one decides. ValueError names what is wrong with them."""
+    """The merged configurations; later ones take precedence. Raises ValueError for an invalid one."""
     said = {key: value for config in configurations for key, value in (config or {}).items()}
     return _read(json.dumps(said, sort_keys=True))
 
 
-@lru_cache(maxsize=8)  # asked for once for each resource
+@lru_cache(maxsize=8)  # called once for each resource
 def _read(text: str) -> Settings:
     said = json.loads(text)
     for name in said:
