@@ -1,10 +1,10 @@
-"""The same attacks on four ways to share a cluster, one after another on one lab: who refuses, and what gets through.
+"""The same attacks on four ways to share a cluster, one after another on one lab: who refuses, and what is admitted.
 
-    python -m scripts.side_by_side             the table into docs/side-by-side.md
-    python -m scripts.side_by_side --only gpu- the attacks whose ids start so, printed
+    python -m scripts.side_by_side             write the table into docs/side-by-side.md
+    python -m scripts.side_by_side --only gpu- print the attacks whose ids start with gpu-
 
-What all columns have in common: the nodes, Kueue with the environment's queues, its priority classes and a runtime
-class of NVIDIA's. They differ in what stands around a tenant. Everything is asked as a dry run.
+All columns have in common the nodes, Kueue with the environment's queues, its priority classes and a runtime class of
+NVIDIA's. They differ in a tenant's isolation resources and policies. Every request is a dry run.
 """
 
 from __future__ import annotations
@@ -31,51 +31,52 @@ from pathlib import Path
 import yaml
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
 from tenancy.lab import control_plane, recipes, tools
 from tenancy.lab.layout import Lab, environ
 from tenancy.live import denial
 from tenancy.live.api import Api, Identity, path_of
-from tenancy.live.attacks import Attack, Request, Scene, all_attacks
-from tenancy.live.attacks.model import MERGE
-from tenancy.live.attacks.objects import CLUSTER_ADMIN
-from tenancy.live.verify import AT_ONCE, ask
 from tenancy.plan import Plan, make_plan
+from tenancy.plan.common.pools import fake_nodes
+from tenancy.plan.common.priorities import allowed_classes
 from tenancy.plan.guards import QUESTION
-from tenancy.plan.model import Object
-from tenancy.plan.pools import fake_nodes
-from tenancy.plan.priorities import allowed_classes
-from tenancy.spec import Loaded, load
-from tenancy.spec.tenant import Role, Tenant
+from tenancy.prove.attacks import Attack, Request, Scene, all_attacks
+from tenancy.prove.attacks.model import MERGE
+from tenancy.prove.attacks.objects import CLUSTER_ADMIN
+from tenancy.prove.verify import AT_ONCE, ask
+from tenancy.schema.people import Role
+from tenancy.schema.tenant import Tenant
+from tenancy.validation import Loaded, load
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "side-by-side.md"
 MODULES = ROOT / "tests" / "modules"
 PATIENCE = 90.0
-"""Seconds within which a column must have settled."""
+"""Maximum seconds until a column has settled."""
 
 RBAC = "rbac.authorization.k8s.io"
 COMMON = frozenset(
     {"PriorityClass", "WorkloadPriorityClass", "ResourceFlavor", "Topology", "Cohort", "ClusterQueue", "LocalQueue"}
 )
 ROLES = {Role.VIEWER: "view", Role.DEVELOPER: "edit", Role.OPERATOR: "edit", Role.OWNER: "admin"}
-"""The built-in role that is nearest to each persona."""
+"""The built-in role closest to each of our roles."""
 
 CAPSULE = "capsule-system"
 
 OURS_ALONE = {
-    "kueue-10": "a longest run is a limit of the environment's tiers",
-    "cost-01": "who is charged by a pod's label is the environment's vocabulary",
+    "kueue-10": "the maximum run time is a limit of the environment's tiers",
+    "cost-01": "labels that a pod is charged by are the environment's vocabulary",
 }
-"""Rules that say nothing where nobody made the limit that they keep."""
+"""Rules on a limit that exists only in our environment files, and so have no meaning in the other columns."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of an attack in a column. `by` is who refused, or empty: it got through."""
+    """Outcome of an attack in a column. `by` is the control that refused it; empty if it was admitted."""
 
     by: str
     twin: bool
-    """Whether the twin was admitted: else the refusal says nothing about the attack."""
+    """Whether the twin was admitted; if not, the refusal proves nothing about the attack."""
 
 
 @dataclass(frozen=True)
@@ -85,16 +86,16 @@ class Column:
     about: str
     build: Callable[[Api, Loaded, Plan, Lab], contextlib.AbstractContextManager[None]]
     named: Callable[[str, Loaded], str] = lambda path, _: path
-    """Paths of walls that have another name here."""
+    """The path of an isolation resource by its name in this column."""
 
 
-# What stands around a tenant in each column
+# A tenant's isolation in each column
 
 
 @contextmanager
 def _ours(api: Api, _loaded: Loaded, plan: Plan, _lab: Lab) -> Generator[None]:
     with _applied(api, plan.objects()):
-        until(lambda: _unguarded(api), "guards are in force")
+        until(lambda: _unguarded(api), "guards are enforced")
         yield
 
 
@@ -114,7 +115,8 @@ def _by_modules(api: Api, loaded: Loaded, plan: Plan, _lab: Lab) -> Generator[No
 
 @contextmanager
 def _by_capsule(api: Api, loaded: Loaded, plan: Plan, lab: Lab) -> Generator[None]:
-    """Its owners make their namespaces themselves, so those of the columns before go; nothing is tidied up after it."""
+    """Tenants' owners create their namespaces here, so those of the other columns are removed first. This column is the
+    last one: nothing is cleaned up after it."""
     namespaces = _namespaces(plan, security=True)
     for namespace in namespaces:
         api.request("DELETE", path_of(namespace))
@@ -130,30 +132,30 @@ def _by_capsule(api: Api, loaded: Loaded, plan: Plan, lab: Lab) -> Generator[Non
             if not answer.ok:
                 raise SystemExit(f"Capsule refused {namespace['metadata']['name']}: {answer.message}")
         _apply([*_common(plan), *_of_kind(plan, "ResourceQuota")])
-        until(lambda: _unbound(api, plan), "Capsule has bound everybody")
+        until(lambda: _unbound(api, plan), "Capsule has created all role bindings")
         yield
 
 
 @contextmanager
 def _applied(api: Api, items: Iterable[Object]) -> Generator[None]:
-    """Objects for as long as it takes; namespaces stay for the next column, and what all columns have in common."""
+    """Apply objects for the duration of the context; namespaces and objects common to all columns stay."""
     named = list(items)
     _apply(named)
     try:
         yield
     finally:
         mine = [item for item in named if item["kind"] not in {*COMMON, "Namespace"}]
-        # Every namespace has one of itself: it is put back as it was.
+        # Kubernetes makes one in every namespace: it is restored, not deleted.
         given = [item for item in mine if item["metadata"]["name"] == words.DEFAULT_ACCOUNT]
         for item in given:
             before = {"automountServiceAccountToken": None}
             answer = api.request("PATCH", path_of(item), before, content_type=MERGE)
             if not answer.ok:
-                raise SystemExit(f"{path_of(item)} cannot be put back: {answer.message}")
+                raise SystemExit(f"{path_of(item)} cannot be restored: {answer.message}")
         mine = [item for item in mine if item not in given]
         for item in reversed(mine):
             api.request("DELETE", path_of(item))
-        until(lambda: [path for path in map(path_of, mine) if api.request("GET", path).ok], "a column is taken away")
+        until(lambda: [path for path in map(path_of, mine) if api.request("GET", path).ok], "a column is removed")
 
 
 def _apply(items: Iterable[Object]) -> None:
@@ -171,12 +173,12 @@ def _common(plan: Plan) -> list[Object]:
 
 
 def _of_kind(plan: Plan, *kinds: str) -> list[Object]:
-    """Walls of tenants' namespaces, as we make them."""
+    """Isolation resources of tenants' namespaces, as our plan has them."""
     return [o for tenant in plan.tenants for o in tenant.objects() if o["kind"] in kinds]
 
 
 def _namespaces(plan: Plan, security: bool) -> list[Object]:
-    """Every tenant's namespaces with their labels, which say whose they are, and without what only guards read."""
+    """Every tenant's namespaces with the labels that name the tenant, without annotations, which only guards read."""
     found = []
     for tenant in plan.tenants:
         for part in tenant.namespaces:
@@ -218,7 +220,7 @@ def _bindings(loaded: Loaded) -> list[Object]:
 
 
 def _seen_by_all(loaded: Loaded) -> list[Object]:
-    """The right to see all namespaces and nodes, which such modules give so that dashboards work."""
+    """The right to list all namespaces and nodes, which such modules grant so that dashboards work."""
     groups = sorted({p.name for tenant in loaded.tenants for p in tenant.people if p.kind == "Group"})
     name = "teams-view"
     role = {"rules": [{"apiGroups": [""], "resources": ["namespaces", "nodes"], "verbs": ["get", "list", "watch"]}]}
@@ -240,7 +242,7 @@ def _owner(loaded: Loaded, name: str) -> Identity:
 
 
 def _capsule_tenant(loaded: Loaded, tenant: Tenant, plan: Plan) -> Object:
-    """A tenant with everything of Capsule's that answers one of these attacks."""
+    """A Tenant with every option of Capsule that counters one of these attacks."""
     environment = loaded.environment
     parts = next(t for t in plan.tenants if t.name == tenant.tenant).namespaces
     walls = {kind: [o["spec"] for o in parts[0].isolation if o["kind"] == kind] for kind in ("LimitRange",)}
@@ -292,7 +294,7 @@ def _unbound(api: Api, plan: Plan) -> list[str]:
 
 
 def _in_capsule(path: str, loaded: Loaded) -> str:
-    """Walls that Capsule made have names of its own."""
+    """The path of a limit range or network policy by the name that Capsule gives it."""
     for tenant in loaded.tenants:
         for part in tenant.namespaces:
             where = f"/namespaces/{tenant.namespace_name(part)}/"
@@ -340,11 +342,11 @@ def _capsule_running(api: Api, loaded: Loaded, lab: Lab) -> Generator[None]:
 
 
 def _rendered(folder: Path, authority: bytes, port: int, loaded: Loaded) -> list[Object]:
-    """The chart's objects, but for those that a process needs none of."""
+    """The chart's objects, without those that a local process does not need."""
     chart = folder / "chart"
     shutil.copytree(_pinned("chart-capsule"), chart)
     facts = yaml.safe_load((chart / "Chart.yaml").read_text("utf-8"))
-    # A proxy in front of the API server, which is not part of what is compared and not in the module.
+    # A proxy in front of the API server, which is not compared and not in the module.
     facts.pop("dependencies", None)
     (chart / "Chart.yaml").write_text(yaml.safe_dump(facts), "utf-8")
     (chart / "Chart.lock").unlink(missing_ok=True)
@@ -386,7 +388,7 @@ def _as_capsule(lab: Lab, folder: Path) -> Path:
 
 
 def _certificates(folder: Path) -> bytes:
-    """A key and a certificate for localhost, signed by itself."""
+    """Write a key and a self-signed certificate for localhost; return the certificate."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -433,7 +435,7 @@ def _unserved(api: Api, name: str) -> bool:
 
 
 def _silent(api: Api) -> bool:
-    """Until its webhooks are there and one of them lets a namespace of nobody's pass."""
+    """Whether Capsule's webhooks are missing, or refuse a namespace that belongs to no tenant."""
     hooks = api.items("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations")
     if not any(hook["metadata"]["name"].startswith("capsule") for hook in hooks):
         return True
@@ -451,16 +453,16 @@ COLUMNS = (
     Column(
         "modules",
         "team modules",
-        "what the usual Terraform and CDK modules for teams make: namespaces, quota, limit range, network policies, "
+        "what common Terraform and CDK modules for teams create: namespaces, quota, limit range, network policies, "
         "bindings to built-in roles, and a right to see all namespaces and nodes; no Pod Security label",
         _by_modules,
     ),
-    Column("ours", "gpu-tenancy", "what `tenancy up` makes", _ours),
+    Column("ours", "gpu-tenancy", "what `tenancy up` creates", _ours),
     Column(
         "capsule",
         "Capsule 0.14.0",
         "its controller as a process, a Tenant with allowed registries, schedulers, priority, runtime and storage "
-        "classes, services of type ClusterIP alone, limit ranges and network policies; our quota; Pod Security "
+        "classes, services of type ClusterIP only, limit ranges and network policies; our quota; Pod Security "
         "`restricted`; owners by its own role, others by the built-in ones",
         _by_capsule,
         _in_capsule,
@@ -472,24 +474,24 @@ COLUMNS = (
 
 
 def until(obstacle: Callable[[], object], what: str) -> None:
-    """Wait until nothing stands in the way."""
+    """Wait until `obstacle` returns nothing; SystemExit after PATIENCE seconds."""
     deadline = time.monotonic() + PATIENCE
     while found := obstacle():
         if time.monotonic() > deadline:
-            raise SystemExit(f"after {PATIENCE:.0f} s still not: {what}; in the way: {str(found)[:500]}")
+            raise SystemExit(f"after {PATIENCE:.0f} s still not: {what}; obstacle: {str(found)[:500]}")
         time.sleep(0.1)
 
 
 def has_meaning(attack: Attack) -> str:
-    """Empty if the attack says something where none of our objects stand; else why not."""
+    """Empty if the attack is comparable where none of our objects exist; else the reason why not."""
     if attack.skipped:
-        return "this environment gives no occasion"
+        return "does not apply to this environment"
     if attack.rule in OURS_ALONE:
         return OURS_ALONE[attack.rule]
     if attack.request.who in (None, CLUSTER_ADMIN):
-        return "asked by an administrator, whom only a guard of ours refuses"
+        return "sent by an administrator, whom only our guards refuse"
     if "/tenancy-" in attack.request.path or words.PLATFORM_NAMESPACE in attack.request.path:
-        return "about an object that only we make"
+        return "concerns an object that only gpu-tenancy creates"
     return ""
 
 
@@ -517,7 +519,7 @@ def _who(status: int, message: str) -> str:
 
 @contextmanager
 def standing(loaded: Loaded, plan: Plan) -> Generator[tuple[Api, Lab]]:
-    """A fresh lab with tenants' namespaces and what all columns have in common."""
+    """A fresh lab with tenants' namespaces and the objects common to all columns."""
     chart = plan.platform.queue_chart
     before = {name: os.environ.get(name) for name in ("GPU_TENANCY_LAB", "KUBECONFIG")}
     with tempfile.TemporaryDirectory(prefix="side-by-side-") as home:
@@ -545,7 +547,9 @@ def _settle(api: Api, plan: Plan) -> None:
     names = [part.name for tenant in plan.tenants for part in tenant.namespaces]
     there = ("serviceaccounts/default", "configmaps/kube-root-ca.crt")
     paths = [f"/api/v1/namespaces/{name}/{what}" for name in names for what in there]
-    until(lambda: [path for path in paths if not api.request("GET", path).ok], "controllers have been everywhere")
+    until(
+        lambda: [path for path in paths if not api.request("GET", path).ok], "controllers have handled every namespace"
+    )
 
     def uncounted() -> list[str]:
         return [
@@ -565,7 +569,7 @@ def _unguarded(api: Api) -> bool:
 
 
 def asked(api: Api, lab: Lab, column: Column, loaded: Loaded, attacks: Sequence[Attack]) -> dict[str, Verdict]:
-    """What a column does with each attack; it stands for as long as that takes."""
+    """The verdict of a column on each attack; the column exists as long as that takes."""
     plan = make_plan(loaded.environment, loaded.tenants)
     with column.build(api, loaded, plan, lab), ThreadPoolExecutor(AT_ONCE) as pool:
         _settle(api, plan)
@@ -588,13 +592,13 @@ FAMILIES = {
     "quota": "quota",
     "limits": "size of containers and volumes",
     "img": "images",
-    "dns": "names",
+    "dns": "DNS",
     "net": "services, networks",
     "stor": "volumes",
     "id": "identity",
     "pod": "from a pod to its node",
-    "avail": "holding nodes",
-    "rbac": "rights",
+    "avail": "availability",
+    "rbac": "RBAC",
     "ns": "namespaces",
     "api": "refused by the API server itself",
 }
@@ -607,13 +611,13 @@ def family(rule: str) -> str:
 def compared(
     attacks: Sequence[Attack], verdicts: Mapping[str, Mapping[str, Verdict]]
 ) -> tuple[list[Attack], Counter[str]]:
-    """Attacks that say something in every column, and why the others were left out."""
+    """Attacks that are comparable in every column, and the reasons why the others were left out."""
     left: Counter[str] = Counter()
     kept = []
     for attack in attacks:
         reason = has_meaning(attack)
         if not reason and not all(column[attack.id].twin for column in verdicts.values()):
-            reason = "in one of the columns the twin is refused too, or what is attacked is not there"
+            reason = "in one of the columns the twin is refused too, or the attacked object does not exist"
         if reason:
             left[reason] += 1
         else:
@@ -628,9 +632,9 @@ def page(columns: Sequence[Column], verdicts: Mapping[str, Mapping[str, Verdict]
         "# Side by side",
         "",
         f"The same attacks on {len(columns)} ways to share one cluster. Made by `make side-by-side`: one column after",
-        "another on one lab (API server, controllers, scheduler and Kueue are real, nodes are played), with the files",
-        "of `stacks/local`, asked as dry runs by the same people. An attack counts where its twin, which differs in",
-        "one field, is admitted: what refuses everything proves nothing.",
+        "another on one lab (API server, controllers, scheduler and Kueue are real, nodes are simulated), with the",
+        "files of `stacks/local`, sent as dry runs by the same users. An attack counts where its twin, which differs",
+        "in one field, is admitted: a control that refuses everything proves nothing.",
         "",
         f"| | {' | '.join(c.title for c in columns)} |",
         f"|---|{'---:|' * len(columns)}",
@@ -640,7 +644,7 @@ def page(columns: Sequence[Column], verdicts: Mapping[str, Mapping[str, Verdict]
         "",
         "## What the columns are",
         "",
-        "Everywhere: the same nodes, Kueue with the same queues, priority classes, namespaces with the same labels.",
+        "All columns have the same nodes, Kueue with the same queues, priority classes, and labels of namespaces.",
         "",
         *(f"- **{c.title}**: {c.about}." for c in columns),
         "",
@@ -674,8 +678,8 @@ def page(columns: Sequence[Column], verdicts: Mapping[str, Mapping[str, Verdict]
     lines += [f"| {count} | {reason} |" for reason, count in left.most_common()]
     lines += [
         "",
-        "Where something gets through it is not always the tool's fault: neither a namespace nor Capsule is made to",
-        "know about GPUs, device variables or queues. What it says is what has to be added beside them.",
+        "An attack that gets through is not always a fault of the tool: neither namespaces nor Capsule are made to",
+        "know about GPUs, device variables or queues. The table shows what has to be added beside them.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Shows on a real cluster what the lab cannot: devices, network and metadata as a pod sees them, and the pools' nodes.
+# Verifies on a real cluster what the lab cannot: devices, network and metadata as a pod sees them, and pools' nodes.
 # Usage: scripts/verify-on-cluster.sh NAMESPACE OTHER_NAMESPACE IMAGE [ENV]
 #        scripts/verify-on-cluster.sh --pools ENV [IMAGE]
 #   NAMESPACE        a tenant's namespace in which you may create pods
 #   OTHER_NAMESPACE  another tenant's namespace with at least one running pod
 #   IMAGE            an allowed image with bash, chroot, curl, timeout, nvidia-smi; it sets NVIDIA_VISIBLE_DEVICES=all
-#   ENV              an environment; its pools are compared with their nodes. With IMAGE a privileged pod looks at a
-#                    node of each pool that is cut or has EFA, so that needs the rights of the platform's group
+#   ENV              an environment; its pools are compared with their nodes. With IMAGE a privileged pod checks a
+#                    node of each pool with MIG or EFA, which needs the rights of the platform's group
 set -euo pipefail
 usage() { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 namespace='' other='' image='' environment=''
@@ -35,8 +35,8 @@ gap() { say "$1" "$2"; failed=1; }
 
 # Pods
 
-where='' pod='' # what `inside` means
-start() { # start NAMESPACE SPEC: a pod of a spec without its braces, and wait for it
+where='' pod='' # the pod that `inside` runs in
+start() { # start NAMESPACE SPEC: create a pod of a spec without its braces, and wait for it
   where=$1 pod=tenancy-verify-$RANDOM
   made+=("$where/$pod")
   kubectl -n "$where" create -f - >/dev/null <<POD
@@ -45,7 +45,7 @@ start() { # start NAMESPACE SPEC: a pod of a spec without its braces, and wait f
 POD
   kubectl -n "$where" wait --for=condition=Ready "pod/$pod" --timeout=180s >/dev/null
 }
-start_plain() { # start_plain NAMESPACE: what every tenant may run
+start_plain() { # start_plain NAMESPACE: a pod that every tenant may run
   local resources='{"cpu": "100m", "memory": "256Mi"}'
   start "$1" "\"securityContext\": {\"runAsNonRoot\": true, \"runAsUser\": 1000,
       \"seccompProfile\": {\"type\": \"RuntimeDefault\"}},
@@ -53,7 +53,7 @@ start_plain() { # start_plain NAMESPACE: what every tenant may run
       \"resources\": {\"requests\": $resources, \"limits\": $resources},
       \"securityContext\": {\"allowPrivilegeEscalation\": false, \"capabilities\": {\"drop\": [\"ALL\"]}}}]"
 }
-start_on() { # start_on NODE: the node itself, at /host
+start_on() { # start_on NODE: a privileged pod with the node's disk at /host
   start kube-system "\"nodeName\": \"$1\", \"hostNetwork\": true, \"hostPID\": true,
     \"tolerations\": [{\"operator\": \"Exists\"}],
     \"volumes\": [{\"name\": \"host\", \"hostPath\": {\"path\": \"/\"}}],
@@ -82,26 +82,26 @@ silent() { # silent WHAT HOST PORT: must time out; an answer, even "connection r
 tenant() {
   local peer node
   peer=$(kubectl -n "$other" get pods --field-selector=status.phase=Running -o jsonpath='{.items[0].status.podIP}')
-  [ -n "$peer" ] || { echo "no running pod in $other: its network cannot be tried" >&2; exit 2; }
+  [ -n "$peer" ] || { echo "no running pod in $other: its network cannot be tested" >&2; exit 2; }
   start_plain "$namespace"
   node=$(kubectl -n "$where" get pod "$pod" -o jsonpath='{.status.hostIP}')
-  allowed "a command in the pod (the twin of all below)" true
+  allowed "a command in the pod (the twin of all checks below)" true
   allowed "the cluster's DNS" getent hosts kubernetes.default.svc.cluster.local
   refused "a GPU without asking for one" nvidia-smi -L
   silent "instance metadata, IPv4" 169.254.169.254 80
   silent "another tenant's pod" "$peer" 80
-  silent "another tenant's pod, a port that nobody serves" "$peer" 9
+  silent "another tenant's pod, a closed port" "$peer" 9
   silent "the kubelet of the pod's node" "$node" 10250
 }
 
-metadata() { # where no network policy is: the node's own settings have to keep a pod from the node's role
+metadata() { # without network policies the node's own settings have to keep a pod from the node's role
   local url=http://169.254.169.254/latest answer
   local token='X-aws-ec2-metadata-token-ttl-seconds: 60'
   start_plain tenancy-system
   allowed "the cluster's DNS, in a pod without network policies" getent hosts kubernetes.default.svc.cluster.local
   answer=$(run curl -s -m 3 -o /dev/null -w '%{http_code}' -X PUT -H "$token" "$url/api/token" || true)
   if [ "${answer: -3}" = 000 ]; then
-    say refused "a metadata token, in a pod without network policies: its answer lives for one hop"
+    say refused "a metadata token, in a pod without network policies: the hop limit is 1"
   else
     gap GAP "a metadata token, in a pod without network policies (HTTP $answer): the hop limit is above 1"
   fi
@@ -120,7 +120,7 @@ expected() {
   kubectl get nodes -o json >"$work/nodes.json"
 }
 
-nodes() { # every node of every pool: how many, labels, taints, what it offers; also writes node lists for what follows
+nodes() { # nodes of every pool: number, labels, taints, resources; also writes node lists for the later checks
   python - "$work" <<'PY' || failed=1
 import json, pathlib, sys
 
@@ -165,7 +165,7 @@ for pool in json.loads((work / "pools.json").read_text())["pools"]:
     }
     tell(not wrong, f"{name}: labels of type and board" + "".join(f"; {text}" for text in sorted(wrong)))
     if name in born:
-        # Cilium takes its own off, and what a node has beyond these is somebody's reason to keep pods away.
+        # Cilium removes its own taint; additional taints of a node, which keep more pods away, are no difference.
         wanted = {taint(each) for each in born[name] if each["key"] != "node.cilium.io/agent-not-ready"}
         wrong = {
             f"{node['metadata']['name']} lacks {', '.join(sorted(lacks))}"
@@ -174,7 +174,7 @@ for pool in json.loads((work / "pools.json").read_text())["pools"]:
         text = f"{name}: taints {', '.join(sorted(wanted)) or 'none'}"
         tell(not wrong, text + "".join(f"; {each}" for each in sorted(wrong)))
     else:
-        print(f"skipped  {name}: taints: the environment makes no nodes of its own")
+        print(f"skipped  {name}: taints: the environment creates no nodes of its own")
     offers = {}
     for node in ready:
         said = node["status"]["allocatable"]
@@ -188,7 +188,7 @@ sys.exit(bad)
 PY
 }
 
-mig() { # mig POOL NODE: what the driver says is cut is what the node offers and what the layout says
+mig() { # mig POOL NODE: compare the driver's MIG slices with the node's resources and with the layout
   local pool=$1 node=$2 code=0
   start_on "$node"
   if ! on_host nvidia-smi -L >"$work/cut" </dev/null; then gap BROKEN "$pool: nvidia-smi -L on $node"; return; fi
@@ -227,7 +227,7 @@ PY
 }
 
 PINGPONG=/opt/amazon/efa/bin/fi_pingpong
-pingpong() { # pingpong FROM TO: over EFA alone, 0 if it works; 2 if a node has no such tool or takes no pod
+pingpong() { # pingpong FROM TO: over EFA alone, 0 if it works; 2 if a node lacks the tool or runs no pod
   local address served server code=0
   start_on "$2" || return 2
   on_host test -x $PINGPONG </dev/null || return 2
@@ -242,7 +242,7 @@ pingpong() { # pingpong FROM TO: over EFA alone, 0 if it works; 2 if a node has 
   wait $served || true
   return $code
 }
-efa() { # one pool's nodes reach one another over EFA, and those of the next pool do not
+efa() { # nodes of one pool reach one another over EFA, and nodes of other pools do not
   local file pool one two code first_pool='' first_node='' between=''
   for file in "$work"/efa-*; do
     [ -e "$file" ] || { say skipped "EFA: no pool has it"; return; }
@@ -276,12 +276,12 @@ pools() {
   expected
   nodes
   if [ -z "$image" ]; then
-    say skipped "metadata, nvidia-smi, nvidia-mig-parted and EFA: no IMAGE to look from"
+    say skipped "metadata, nvidia-smi, nvidia-mig-parted and EFA: no IMAGE was given"
     return
   fi
   metadata
   for file in "$work"/mig-*; do
-    [ -e "$file" ] || { say skipped "MIG: no pool is cut"; break; }
+    [ -e "$file" ] || { say skipped "MIG: no pool has a layout"; break; }
     node=$(sed -n 1p "$file")
     if [ -n "$node" ]; then mig "${file##*/mig-}" "$node"; else say skipped "MIG of ${file##*/mig-}: it has no node"; fi
   done

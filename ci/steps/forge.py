@@ -1,14 +1,14 @@
 #!/usr/bin/env python
-"""Talk to the forge that this job runs on; GitHub or GitLab, told by the job's own variables.
+"""Write comments and issues of the forge that this job runs on: GitHub or GitLab, told by the job's own variables.
 
-forge.py comment FILE [MORE…]   the pull request's comment with FILE's first line in it: made, or written anew in place.
-                             Each of MORE is put below, folded
-forge.py issue FILE [MORE…]     the open issue with FILE's first line in it, the same way
-forge.py close FILE             that issue, if it is open, is closed
+forge.py comment FILE [MORE…]   create or update the pull request's comment that contains FILE's first line; append each
+                             of MORE, folded
+forge.py issue FILE [MORE…]     create or update the open issue that contains FILE's first line, likewise
+forge.py close FILE             close that issue if it is open
 
 PULL_REQUEST is the pull or merge request's number. On GitHub GITHUB_TOKEN may write pull requests or issues; on GitLab
-GITLAB_TOKEN is a project's access token, for CI_JOB_TOKEN cannot write notes. Only what the token's own user wrote is
-written anew: anybody else's comment that holds the same line stays.
+GITLAB_TOKEN is a project's access token, since CI_JOB_TOKEN cannot write notes. Only comments and issues of the token's
+own user are updated: another user's comment with the same line stays.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
+from tenancy.redirects import Redirected, SameOrigin
+
 MOST = 60_000
-"""Characters of a body; GitHub takes 65,536."""
+"""Maximum number of characters of a body; GitHub accepts 65,536."""
 PAGES = 50
 FOLDED = 20_000
+OPENER = urllib.request.build_opener(SameOrigin())
 
 
 class Refused(Exception):
-    """The forge, or this command, does not do it."""
+    """The forge, or this command, refuses."""
 
 
 def variable(name: str) -> str:
@@ -47,8 +50,11 @@ class Forge:
         headers = {**self.headers, "Content-Type": "application/json", "User-Agent": "gpu-tenancy"}
         request = urllib.request.Request(self.root + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with OPENER.open(request, timeout=60) as answer:
                 return json.loads(answer.read() or b"null")
+        except Redirected as error:
+            rule, change = "a token is sent only to its own forge", "check which server answers at the forge's address"
+            raise Refused(f"given {method} {path}: {error}; rule: {rule}; change: {change}") from None
         except urllib.error.HTTPError as error:
             said = error.read(300).decode("utf-8", "replace")
             change = "give the token the rights that docs/pull-requests.md names"
@@ -85,9 +91,9 @@ class GitHub(Forge):
         for one in self.all(self.comments()):
             if self.mine(one) and marker in (one.get("body") or ""):
                 self.call("PATCH", f"{self.project}/issues/comments/{one['id']}", {"body": body})
-                return "written anew"
+                return "updated"
         self.call("POST", self.comments(), {"body": body})
-        return "made"
+        return "created"
 
     def issue(self, marker: str) -> dict | None:
         found = self.all(f"{self.project}/issues?state=open")
@@ -98,15 +104,15 @@ class GitHub(Forge):
     def open(self, marker: str, title: str, body: str) -> str:
         if one := self.issue(marker):
             self.call("PATCH", f"{self.project}/issues/{one['number']}", {"title": title, "body": body})
-            return "written anew"
+            return "updated"
         self.call("POST", f"{self.project}/issues", {"title": title, "body": body})
-        return "made"
+        return "created"
 
     def close(self, marker: str) -> str:
         if one := self.issue(marker):
             self.call("PATCH", f"{self.project}/issues/{one['number']}", {"state": "closed"})
             return "closed"
-        return "not there"
+        return "not found"
 
 
 class GitLab(Forge):
@@ -124,9 +130,9 @@ class GitLab(Forge):
         for one in self.all(notes):
             if self.mine(one) and marker in (one.get("body") or ""):
                 self.call("PUT", f"{notes}/{one['id']}", {"body": body})
-                return "written anew"
+                return "updated"
         self.call("POST", notes, {"body": body})
-        return "made"
+        return "created"
 
     def issue(self, marker: str) -> dict | None:
         found = self.all(f"{self.project}/issues?state=opened")
@@ -135,19 +141,19 @@ class GitLab(Forge):
     def open(self, marker: str, title: str, body: str) -> str:
         if one := self.issue(marker):
             self.call("PUT", f"{self.project}/issues/{one['iid']}", {"title": title, "description": body})
-            return "written anew"
+            return "updated"
         self.call("POST", f"{self.project}/issues", {"title": title, "description": body})
-        return "made"
+        return "created"
 
     def close(self, marker: str) -> str:
         if one := self.issue(marker):
             self.call("PUT", f"{self.project}/issues/{one['iid']}", {"state_event": "close"})
             return "closed"
-        return "not there"
+        return "not found"
 
 
 def folded(path: Path) -> str:
-    """A file as a folded block of code, whose fence nothing in it can end."""
+    """A file as a folded block of code, with a fence that does not occur in it."""
     text = path.read_text("utf-8", "replace").strip()
     if len(text) > FOLDED:
         text = f"{text[:FOLDED]}\n… and {len(text) - FOLDED} characters more: see the job's log"
@@ -156,7 +162,7 @@ def folded(path: Path) -> str:
 
 
 def body_of(files: list[Path]) -> tuple[str, str]:
-    """The marker and the whole text; what does not fit is left out and said."""
+    """The marker and the whole text; files that do not fit are left out and named."""
     text = files[0].read_text("utf-8").strip()
     marker = text.splitlines()[0] if text else ""
     if not re.fullmatch(r"<!-- [^<>]+ -->", marker):

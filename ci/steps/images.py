@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""images.py PATH…: the images that manifests name, one a line. Ends with 1 if one is named without its digest."""
+"""images.py PATH…: print the images of manifests, one a line. Exit code 1 if one is named without its digest."""
 
 import re
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tenancy.check.reader import read
 from tenancy.rules.found import at
-from tenancy.rules.plain import containers, pod_of
+from tenancy.rules.pod_templates import templates_of
 
 BY_DIGEST = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 
@@ -21,7 +21,7 @@ def main(paths: list[str]) -> int:
     for one in manifests.unread:
         print(one, file=sys.stderr)
     for item, place in manifests.objects:
-        for container in containers(pod_of(item)):
+        for _, container in (found for template in templates_of(item) for found in template.containers):
             if isinstance(image := at(container, "image"), str):
                 named.setdefault(image, place)
     for image, where in sorted(named.items()):

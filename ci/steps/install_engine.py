@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""install_engine.py FOLDER: the pinned engine and its plugins for the SDKs that are installed, linked into FOLDER."""
+"""install_engine.py FOLDER: link the pinned engine into FOLDER, and install its plugins for the installed SDKs."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ def main(folder: Path) -> int:
         return 1
     folder.mkdir(parents=True, exist_ok=True)
     for name in ENGINE:
-        # The language host comes along with a release and not with a build: then ours stands in.
+        # A release contains the language host, a build does not: then ours is used.
         if not (path := tools.get(name)):
             continue
         link = folder / name
