@@ -1,1 +1,1 @@
-"""Timings, written into docs/benchmarks.md by `python -m bench`. Never part of a test."""
+"""Benchmarks, written into docs/benchmarks.md by `python -m bench`. Never part of a test."""

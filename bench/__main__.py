@@ -20,6 +20,7 @@ SECTIONS = {
     "queues": "The queues",
     "chargeback": "Chargeback",
     "guards": "The guards",
+    "flood": "A flood",
 }
 PAGE = Path("docs/benchmarks.md")
 _TITLE = "# Benchmarks\n\nMeasured by `python -m bench`; never part of a test.\n"
@@ -38,7 +39,7 @@ def main(names: list[str]) -> None:
 
 
 def _with_section(text: str, name: str, body: str) -> str:
-    """The page with a section's text between its markers; they are added when they are missing."""
+    """The page with a section's text between its markers, which are added if they are missing."""
     begin, end = f"<!-- bench:{name}:begin -->", f"<!-- bench:{name}:end -->"
     if begin not in text:
         text = f"{text.rstrip()}\n\n## {SECTIONS[name]}\n\n{begin}\n{end}\n"

@@ -30,8 +30,8 @@ def measure() -> str:
             ),
         }
     lines = [
-        f"A month of {TENANTS} tenants: {rows:,} samples, one every {STEP} s of each pod, half of what it holds and "
-        f"half of its use, {size:.0f} MiB of Parquet. The whole process:",
+        f"A month of {TENANTS} tenants: {rows:,} samples, one every {STEP} s of each pod, half of its GPUs and "
+        f"half of their use, {size:.0f} MiB of Parquet. The whole process:",
         "",
         "| command | wall | CPU | peak memory |",
         "|---|---|---|---|",
@@ -41,12 +41,12 @@ def measure() -> str:
 
 
 def samples(folder: Path, data: Path) -> int:
-    """Write a made month as samples; answers how many."""
+    """Write a generated month as samples; return their number."""
     import polars as pl
 
     from tenancy.chargeback.example import frames, month
     from tenancy.chargeback.periods import moment, zone_of
-    from tenancy.spec import load
+    from tenancy.validation import load
 
     start, end = (moment(text, zone_of("UTC")) for text in (START, END))
     made = frames(month(load(folder), start, end, 1))

@@ -1,4 +1,4 @@
-"""A process of its own, with a clock and the peak of its memory around it."""
+"""Runs in a separate process, with wall time, CPU time and peak memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-# A child between, so that the peak is the command's alone. Its first argument is the exit code that it must have.
+# A process in between, so that the peak is the command's alone. Its first argument is the expected exit code.
 _COMMAND = """
 import json, resource, subprocess, sys, time
 start = time.perf_counter()
@@ -20,7 +20,7 @@ print(json.dumps([wall, used.ru_utime + used.ru_stime, used.ru_maxrss]))
 
 
 class Run(NamedTuple):
-    """Seconds, seconds and kilobytes."""
+    """Wall time and CPU time in seconds, peak memory in kilobytes."""
 
     wall: float
     cpu: float
@@ -28,11 +28,11 @@ class Run(NamedTuple):
 
 
 def tenancy(*arguments: str, code: int = 0) -> Run:
-    """One run of the command line, which must end with `code`."""
+    """One run of the command line, which must exit with `code`."""
     return python(_COMMAND, str(code), *arguments)
 
 
 def python(code: str, *arguments: str) -> Run:
-    """Python text that prints such a triple."""
+    """One run of Python code that prints wall time, CPU time and peak memory."""
     done = subprocess.run([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True, check=True)
     return Run(*json.loads(done.stdout))

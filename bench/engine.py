@@ -1,4 +1,4 @@
-"""The engine: a whole environment from nothing and again, against kubectl, and our program against a bare one."""
+"""The engine: creation of a whole environment and a second run, against kubectl; our program against a bare one."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.generate import generate
+from tenancy.kube.objects import Object
 from tenancy.lab import control_plane
 from tenancy.lab.layout import environ
 from tenancy.plan import Plan, make_plan
-from tenancy.plan.model import Object
 from tenancy.plan.render import write
-from tenancy.spec import load
+from tenancy.validation import load
 
 TENANTS = 15
 ROUNDS = 5
 NAME = "bench"
 
-# Registers what it is told, from a file: no spec, no plan, no look at the cluster.
+# Registers resources from a file: without a spec, a plan or checks of the cluster.
 _BARE = """
 import json, pulumi, pulumi_kubernetes
 provider = pulumi_kubernetes.Provider("kubernetes", context="gpu-tenancy-lab")
@@ -117,7 +117,7 @@ def _row(what: str, seconds: list[float], base: list[float]) -> str:
 
 
 def timed(where: Path, env: Mapping[str, str], *command: str) -> float:
-    """Seconds that a command takes; SystemExit with what it said if it fails."""
+    """Seconds that a command takes; SystemExit with its output if it fails."""
     began = time.monotonic()
     done = subprocess.run(command, cwd=where, env=dict(env), capture_output=True, text=True)
     if done.returncode:
@@ -136,7 +136,7 @@ def _bare_project(folder: Path, venv: Path, plan: Plan) -> Path:
 
 def _resources(plan: Plan) -> list[tuple[str, str, Object | None, str | None, list[str]]]:
     """Type, name, inputs (None for a component), parent and dependencies, as our program registers them."""
-    from tenancy.components.manifest import child_name, resource_type
+    from tenancy.components.kubernetes.manifest import child_name, resource_type
 
     rows: list[tuple[str, str, Object | None, str | None, list[str]]] = []
 

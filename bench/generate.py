@@ -1,4 +1,4 @@
-"""An environment with any number of tenants, always the same for the same number."""
+"""Generates an environment with any number of tenants, always the same for the same number."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ platform:
 cluster:
   name: {name}
   context: {context}
+  object-overcommit: 1000
 images:
   registries: [registry.bank.example/shared/, "registry.bank.example/teams/{{tenant}}/"]
-  sample: registry.bank.example/shared/cuda-sample:13.0
+  sample: registry.bank.example/shared/cuda-sample:13.1
 buckets: [bank-datasets, bank-models]
 tiers:
   production: {{priority: 100000, gpu-tier: reserved, quota: {{cpu: 200, memory: 800Gi, pods: 200}}}}

@@ -1,4 +1,4 @@
-"""Creation of a pod and of a job behind the guards, against the same API server without them."""
+"""Creation of a pod and of a job with enforced guards, against the same API server without them."""
 
 from __future__ import annotations
 
@@ -10,37 +10,35 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
 from bench.generate import generate
+from bench.labs import CREATE, REFUSED, SERVER, answers, guards_judge, started, until
 from bench.processors import used
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
 from tenancy.lab import control_plane, ports, processes
 from tenancy.lab.api import Api, ApiError
 from tenancy.lab.components import KUEUE
 from tenancy.lab.layout import Lab
 from tenancy.live.api import collection
 from tenancy.plan import Plan, make_plan
-from tenancy.plan.guards import QUESTION
 from tenancy.plan.guards.names import HELD, QUEUE
-from tenancy.plan.model import Object
-from tenancy.plan.samples import sample
-from tenancy.spec import Loaded, load
+from tenancy.plan.kubernetes.samples import sample
+from tenancy.validation import Loaded, load
 
 TENANTS = (10, 200)
-REFUSED = 403
 PATIENCE = 300.0
-"""Seconds until what was made is in force; of 1,000 namespaces the controllers take a while to count the quotas."""
-SERVER, PLUGIN = "kube-apiserver", "ValidatingAdmissionPolicy"
-CREATE = "application/json"
+"""Maximum seconds until created objects are enforced; quotas of 1,000 namespaces take the controllers a while."""
+PLUGIN = "ValidatingAdmissionPolicy"
 QUOTA = "ResourceQuota"
 _ROOM = "1Pi"
 READ = {QUOTA, "LimitRange"}
-"""Of a namespace's walls, what an admission reads."""
+"""Isolation resources of a namespace that an admission reads."""
 _TWO_PARTS, _FOUR_PARTS = "  - notebooks\n", "  - notebooks\n  - explore\n  - tools\n"
 _TABLE = (
     "| tenants | creation of | pairs | p10 | median | p99 | CPU of the server |",
@@ -49,18 +47,18 @@ _TABLE = (
 _GPU = {"a100": 1}
 PAIRS = 2500
 PAUSE = 0.02
-"""Seconds before each request. A server that is asked without one always answers while it collects what the requests
-before left behind, on processors that it shares here with everybody else."""
-_LARGEST = (64, 256)
+"""Seconds before each request. Without a pause every request runs beside the garbage collection of the requests before,
+on processors that the server shares here with all other processes."""
+_LARGEST = (40, 24)
 """Containers, and environment variables of each."""
 _ALIKE = ("train", "explore")
-"""Two namespaces with the same walls. What is stored is counted, and of two servers that count in one namespace now
-and then one is told that the other was faster."""
+"""Two namespaces with the same isolation resources. Stored objects are counted in quotas, and two servers that count in
+one namespace get conflicts now and then."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is asked for, and how often."""
+    """An object to create, and how often."""
 
     name: str
     body: Object
@@ -78,7 +76,7 @@ class Server:
     api: Api
     pid: int
     namespace: str
-    """Where it is asked to create."""
+    """The namespace of its requests."""
 
     def cpu(self) -> float:
         return used(self.pid)
@@ -95,7 +93,7 @@ class Servers:
 
 @dataclass(frozen=True)
 class Asked:
-    """Seconds from question to answer, and of the server's processors for each."""
+    """Latencies in seconds, and the server's CPU seconds for each request."""
 
     times: list[float]
     cpu: float
@@ -109,14 +107,14 @@ def measure() -> str:
         rows = [
             f"{len(loaded.tenants[0].namespaces)} namespaces a tenant; {len(plan.platform.guards) // 2} guards with "
             f"{_rules(plan)} rules. Two API servers on one store, one with the plugin {PLUGIN} switched off; a "
-            "creation on a kept connection to each in turn, in ms without → with guards: their ratio. Memory grows as "
+            "creation on an open connection to each in turn, in ms without → with guards: their ratio. Memory grows as "
             f"in every lab (`GOGC={os.environ.get('GOGC', processes.GOGC)}`). Load before and after: {{before}} and "
             "{after}.",
             "",
             "Stored, as tenants' are: the namespace's quotas count it, etcd writes it. One request after another "
-            "without a pause; the controllers stand still, so that nothing but the server is measured, and without "
-            "Kueue, whose webhooks would add the same to both. The bar, 1.3 at p99 and no more with more tenants, is "
-            "held against these rows: they are what somebody waits for.",
+            "without a pause; the controllers are stopped, so that nothing but the server is measured, and without "
+            "Kueue, whose webhooks would add the same to both. The bar, 1.3 at p99 and no more with more tenants, "
+            "applies to these rows: they are the latency that a user waits for.",
             "",
             *_TABLE,
         ]
@@ -125,7 +123,7 @@ def measure() -> str:
             for since, count in pairwise((0, *TENANTS)):
                 make(found.guarded.api, plan, since, count)
                 if not since:
-                    # The first tenants have to be there to see that it is gone.
+                    # The check that the queue is gone needs the first tenants.
                     leave_out_the_queue(found, works(loaded)[0])
                     make_room(found)
                 with at_rest(found.lab):
@@ -136,8 +134,8 @@ def measure() -> str:
             "",
             "Dry runs, which end before anything is counted or written, with Kueue's webhooks, as every cluster with "
             f"queues has them; {PAUSE * 1000:.0f} ms after the one before unless the row says otherwise. Where others "
-            "use the machine too, the tenth that was disturbed least and the server's own CPU for each request say "
-            "most.",
+            "use the machine too, the least disturbed tenth and the server's own CPU for each request are the most "
+            "reliable.",
             "",
             *_TABLE,
         ]
@@ -175,7 +173,7 @@ def fleet(folder: Path, tenants: int) -> Path:
 
 
 def works(loaded: Loaded, *, queue: bool = True) -> tuple[Work, ...]:
-    """As a tenant sends them; without the queue's webhooks, as those would hand them on."""
+    """Objects as a tenant sends them; without the queue's webhooks, as those would change them."""
     tenant = loaded.tenants[0]
     part = tenant.namespaces[0]
     pod, job = (sample(kind, loaded.environment, tenant, part, _GPU) for kind in ("pod", "job"))
@@ -201,14 +199,14 @@ def works(loaded: Loaded, *, queue: bool = True) -> tuple[Work, ...]:
 
 
 def stored(loaded: Loaded) -> list[Work]:
-    """The same without a pause, and to stay."""
+    """The same objects without a pause, and stored."""
     return [
         replace(work, name=work.name.partition(",")[0], pause=0, stored=True) for work in works(loaded, queue=False)[:2]
     ]
 
 
 def timed(found: Servers, work: Work) -> tuple[Asked, Asked]:
-    """Without and with the guards, in pairs; who is asked first alternates."""
+    """Requests without and with the guards, in pairs; the first of a pair alternates."""
     both = (found.bare, found.guarded)
     for server in both:
         for _ in range(20):
@@ -231,7 +229,7 @@ def timed(found: Servers, work: Work) -> tuple[Asked, Asked]:
 def _ask(server: Server, work: Work) -> float:
     body = work.body
     if work.stored:
-        # A name that the API server makes up is one that nothing has.
+        # A name that the API server generates is free.
         metadata = {**body["metadata"], "generateName": f"{body['metadata']['name']}-", "namespace": server.namespace}
         del metadata["name"]
         body = {**body, "metadata": metadata}
@@ -242,13 +240,8 @@ def _ask(server: Server, work: Work) -> float:
 
 @contextmanager
 def servers(root: Path, loaded: Loaded, plan: Plan) -> Generator[Servers]:
-    """A lab without nodes, and two more API servers on its store: the lab's own has controllers to serve."""
-    assert plan.platform.queue_chart
-    (root / "Pulumi.yaml").write_text("name: bench\nruntime: python\n", "utf-8")
-    os.environ.pop("GPU_TENANCY_LAB", None)
-    group, values = loaded.environment.platform.group, plan.platform.queue_chart.values
-    lab = control_plane.up(root=root, platform_group=group, nodes=[], queues=values)
-    try:
+    """A lab without nodes, and two more API servers on its store: the lab's own one serves the controllers."""
+    with started(root, loaded, plan, nodes=[]) as lab:
         kept = [*ports.NAMES, *ports.QUEUES]
         taken = ports.choose(lab, kept, [*kept, *ports.METRICS])
         guarded, bare = (taken[name] for name in ports.METRICS)
@@ -256,16 +249,14 @@ def servers(root: Path, loaded: Loaded, plan: Plan) -> Generator[Servers]:
         off = f"--disable-admission-plugins={PLUGIN}"
         second = _start(lab, taken[SERVER], bare, "bare", {f",{PLUGIN},": ","}, off)
         for port in (guarded, bare):
-            _until(lambda port=port: _answers(lab, port), f"the API server on port {port} answers")
+            until(lambda port=port: answers(lab, port), f"the API server on port {port} answers", PATIENCE)
         with Api(lab, guarded, identity="platform") as one, Api(lab, bare, identity="platform") as other:
             spaces = [words.derived_name(loaded.tenants[0].tenant, part) for part in _ALIKE]
             yield Servers(lab, bare=Server(other, second, spaces[0]), guarded=Server(one, first, spaces[1]))
-    finally:
-        control_plane.down(root=root)
 
 
 def _start(lab: Lab, own: int, port: int, name: str, changed: Mapping[str, str], *more: str) -> int:
-    """An API server like the lab's own; its process."""
+    """Start an API server like the lab's own; return its process."""
     argv = list(processes.running(lab, (SERVER,))[SERVER][0].argv)
     for old, new in {
         f"--secure-port={own}": f"--secure-port={port}",
@@ -278,17 +269,9 @@ def _start(lab: Lab, own: int, port: int, name: str, changed: Mapping[str, str],
     return next(found.pid for found in processes.running(lab, (SERVER,))[SERVER] if listening in found.argv)
 
 
-def _answers(lab: Lab, port: int) -> bool:
-    try:
-        with Api(lab, port) as api:
-            return api.get("/readyz") == "ok"
-    except (OSError, ApiError):
-        return False
-
-
 @contextmanager
 def at_rest(lab: Lab) -> Generator[None]:
-    """The controllers do not go to work on what is stored."""
+    """Stop the controllers, so that they do not act on stored objects."""
     pid = processes.running(lab, (control_plane.MANAGER,))[control_plane.MANAGER][0].pid
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -298,14 +281,14 @@ def at_rest(lab: Lab) -> Generator[None]:
 
 
 def make_room(found: Servers) -> None:
-    """In the namespaces of what is stored, quotas that count as many things as before and hold none of them back."""
+    """Raise the quotas in the namespaces of stored objects: they count as many resources as before and refuse none."""
     api = found.guarded.api
     for server in (found.bare, found.guarded):
         path = collection("v1", QUOTA, server.namespace)
         for item in api.get(path)["items"]:
             hard = {key: _ROOM for key, most in item["spec"]["hard"].items() if most != "0"}
             api.request("PATCH", f"{path}/{item['metadata']['name']}", {"spec": {"hard": hard}})
-        _until(lambda path=path: _agree(api.get(path)["items"]), "the quotas are as large as they should be")
+        until(lambda path=path: _agree(api.get(path)["items"]), "the quotas are as large as they should be", PATIENCE)
 
 
 def _agree(quotas: Iterable[Object]) -> bool:
@@ -313,18 +296,18 @@ def _agree(quotas: Iterable[Object]) -> bool:
 
 
 def leave_out_the_queue(found: Servers, pod: Work) -> None:
-    """Takes Kueue and its webhooks away, and waits until both servers have noticed."""
+    """Remove Kueue and its webhooks, and wait until both servers have noticed."""
     processes.stop(processes.running(found.lab, (KUEUE,))[KUEUE], at_once=True)
     for kind in ("Mutating", "Validating"):
         path = collection("admissionregistration.k8s.io/v1", f"{kind}WebhookConfiguration")
         for item in found.guarded.api.get(path)["items"]:
             found.guarded.api.request("DELETE", f"{path}/{item['metadata']['name']}")
     for server in (found.bare, found.guarded):
-        _until(lambda api=server.api: not _waits(api, pod), "no webhook is asked")
+        until(lambda api=server.api: not _waits(api, pod), "no webhook is asked", PATIENCE)
 
 
 def _waits(api: Api, pod: Work) -> bool:
-    """Whether somebody makes the pod wait for the queue; a guard refuses one that does not."""
+    """Whether a webhook makes the pod wait for the queue; a guard refuses a pod that does not."""
     try:
         made = api.request("POST", pod.path(pod.body["metadata"]["namespace"]), pod.body, CREATE)
     except ApiError as error:
@@ -334,17 +317,17 @@ def _waits(api: Api, pod: Work) -> bool:
     return "schedulingGates" in made["spec"]
 
 
-def make(api: Api, plan: Plan, since: int, until: int) -> None:
+def make(api: Api, plan: Plan, since: int, end: int) -> None:
     """What admission reads of the tenants with these numbers, and the platform before the first of them."""
     if not since:
         platform = plan.platform
         _apply(api, [platform.namespace, *platform.priorities, *platform.guards, *platform.witness])
-        _until(lambda: _in_force(api), "the guards are in force")
-    spaces = [space for tenant in plan.tenants[since:until] for space in tenant.namespaces]
+        until(lambda: guards_judge(api), "the guards are in force", PATIENCE)
+    spaces = [space for tenant in plan.tenants[since:end] for space in tenant.namespaces]
     _apply(api, [space.namespace for space in spaces])
     _apply(api, [item for space in spaces for item in space.isolation if item["kind"] in READ])
-    made = [item for tenant in plan.tenants[:until] for item in tenant.objects() if item["kind"] == QUOTA]
-    _until(lambda: _counted(api) >= len(made), f"{len(made)} quotas are counted")
+    made = [item for tenant in plan.tenants[:end] for item in tenant.objects() if item["kind"] == QUOTA]
+    until(lambda: _counted(api) >= len(made), f"{len(made)} quotas are counted", PATIENCE)
 
 
 def _apply(api: Api, items: Iterable[Object]) -> None:
@@ -352,26 +335,7 @@ def _apply(api: Api, items: Iterable[Object]) -> None:
         api.apply(collection(item["apiVersion"], item["kind"], item["metadata"].get("namespace")), item)
 
 
-def _in_force(api: Api) -> bool:
-    """Whether the witness answers: it is the last policy that the server takes up."""
-    question = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": QUESTION}}
-    path = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps?dryRun=All"
-    try:
-        api.request("POST", path, question, CREATE)
-    except ApiError as error:
-        return error.status == REFUSED
-    return False
-
-
 def _counted(api: Api) -> int:
-    """Quotas whose use the controllers have counted: before that nothing is admitted."""
+    """Number of quotas whose use the controllers have counted: before that nothing is admitted."""
     items = api.get("/api/v1/resourcequotas")["items"]
     return sum("used" in item.get("status", {}) for item in items)
-
-
-def _until(fact: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not fact():
-        if time.monotonic() > deadline:
-            raise SystemExit(f"after {PATIENCE:.0f} s still not: {what}")
-        time.sleep(0.2)

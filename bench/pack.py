@@ -1,4 +1,4 @@
-"""The policy pack: what it adds to a preview, what of it is its start, and what wide policies save."""
+"""The policy pack: the time that it adds to a preview, the part of its start, and the gain of wide policies."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from pack import object_of
 from pack_objects import in_stack
 from pulumi_policy import EnforcementLevel, PolicyPack, ResourceValidationPolicy, StackValidationPolicy
 from tenancy.check.adopt import adopt
-from tenancy.check.judge import findings
-from tenancy.rules import index, objects, plain
+from tenancy.check.judge import JUDGED, findings
+from tenancy.rules import objects, plain
 
 def alone(rule):
     def validate(args, report):
@@ -40,8 +40,8 @@ def together(rule):
     return StackValidationPolicy(f"{rule}-stack", rule, validate)
 
 PolicyPack("separate", enforcement_level=EnforcementLevel.MANDATORY, policies=[
-    *map(alone, sorted({*objects.OBJECT_RULES, *plain.RULES_ALONE})),
-    *map(together, sorted({*objects.STACK_RULES, *index.RULES_TOGETHER})),
+    *map(alone, sorted(JUDGED)),
+    *map(together, sorted(JUDGED)),
 ])
 """
 
@@ -83,7 +83,7 @@ def _rows(root: Path, empty: Path, env: Mapping[str, str]) -> str:
             "|---|---|---|",
             f"| without a pack | {median['plain']:.2f} | 1.00 |",
             f"| with the pack | {median['packed']:.2f} | {median['packed'] / median['plain']:.2f} |",
-            f"| with the pack, its start taken off | {judging:.2f} | {judging / median['plain']:.2f} |",
+            f"| with the pack, without its start | {judging:.2f} | {judging / median['plain']:.2f} |",
             f"| the same rules, a policy for each | {median['separate']:.2f} | "
             f"{median['separate'] / median['plain']:.2f} |",
             "",
@@ -97,7 +97,7 @@ def _rows(root: Path, empty: Path, env: Mapping[str, str]) -> str:
 
 
 def _start(pack: Path) -> float:
-    """Until the pack has said at which port it listens."""
+    """Seconds until the pack reports the port that it listens on."""
     began = time.monotonic()
     # The arguments are an engine's address, which is not asked before there is something to judge, and the pack.
     process = subprocess.Popen([sys.executable, str(pack), "127.0.0.1:1", str(pack)], stdout=subprocess.PIPE)

@@ -1,5 +1,5 @@
-"""Kueue under our queues against Kueue under queues written by hand: how fast a backlog is admitted, and how fast what
-was lent comes back."""
+"""Kueue with our queues against Kueue with queues written by hand: how fast a backlog is admitted, and how fast lent
+quota is reclaimed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from typing import Any
 
 from bench.processors import used
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
 from tenancy.lab import processes
-from tenancy.plan.labels import tier_labels
-from tenancy.plan.model import Object
-from tenancy.plan.queues import API, queue_name
+from tenancy.plan.common.labels import tier_labels
+from tenancy.plan.queueing.queue_names import API, queue_name
 from tenancy.simulation import objects
 from tenancy.simulation.cluster import AT_WORK, RESTS, TAKEN_IN, Cluster, own_lab
 from tenancy.simulation.trace import Job
-from tenancy.spec import Loaded, load
+from tenancy.validation import Loaded, load
 
 TENANTS = 200
 BACKLOG = 20_000
@@ -32,18 +32,17 @@ BACKLOG = 20_000
 
 ROUNDS = 3
 CLUSTERS = {80: 9, 625: 3}
-"""Nodes of 8 GPUs, 640 and 5,000 in all, and the number of tenants who lend all they have and submit last, one after
-another: what takes less than a tenth of a second is asked for more often."""
+"""Number of nodes of 8 GPUs, 640 and 5,000 GPUs in all -> number of tenants that lend all their quota and submit last,
+one after another: a reclaim of less than a tenth of a second is measured more often."""
 BAR = 1.1
-"""What our queues may take at most of what those by hand take that promise the same: admissions and reclaim."""
+"""Maximum ratio of our queues' times to those of queues by hand with the same guarantees: admissions and reclaim."""
 TIER, POOL = "batch", "train"
 PROCESSES = ("kueue", "kube-apiserver", "etcd")
 QUIET = 3.0
-"""Seconds without a change, in which Kueue's scheduler waits for work. A look at all who wait can take it longer than
-this before it writes the first of them."""
+"""Seconds without a change, in which Kueue's scheduler waits for work. One pass over all pending work can take longer
+than this before the first result is written."""
 PATIENCE = 30.0
-"""Seconds after which whoever wants its own back asks all the same: queues that take from each other may go on for
-long."""
+"""Seconds after which a lender submits all the same: queues that preempt each other may go on for long."""
 
 _ENVIRONMENT = """\
 environment: {name}
@@ -54,7 +53,7 @@ organisation:
     markets: {{sharing: lend-and-borrow}}
     research: {{sharing: lend-and-borrow}}
 platform: {{group: gpu-platform-team}}
-cluster: {{name: bench, context: gpu-tenancy-lab}}
+cluster: {{name: bench, context: gpu-tenancy-lab, object-overcommit: 100}}
 images: {{registries: [registry.bank.example/], sample: "registry.bank.example/cuda:13.0"}}
 tiers:
   batch:
@@ -97,8 +96,8 @@ KINDS = BY_HAND, AS_PROMISED, GENERATED = "by hand", "by hand, as promised", "ge
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one run: admissions a second, seconds of the processors for 1,000 of them, and seconds until what one has lent
-    is back, the median of all who did."""
+    """Results of one run: admissions a second, CPU seconds for 1,000 of them, and seconds until lent quota is
+    reclaimed, the median of all lenders."""
 
     rate: float
     cpu: float
@@ -113,21 +112,21 @@ def measure() -> str:
     """The rows of the section, as Markdown."""
     rows = [
         f"{TENANTS} tenants, {BACKLOG:,} workloads of one GPU that wait when the queues open. By hand: one cohort, a "
-        "queue for each tenant with the limits of the generated one, Kueue's default configuration. As promised: with "
-        "what the generated ones promise beside limits, a cohort for each department, Kueue's fair sharing between "
-        "departments, between queues and inside them, and the labels for cost on every object. Kueue writes its "
-        "events and its webhooks are asked, as in a cluster.",
+        "queue for each tenant with the limits of the generated one, Kueue's default configuration. By hand, as "
+        "promised: also with the other guarantees of the generated ones, a cohort for each department, Kueue's fair "
+        "sharing between departments, between queues and inside them, and the labels for cost on every object. Kueue "
+        "writes its events and its webhooks are called, as in a cluster.",
         "",
-        f"The bar: {BAR} times what queues by hand take that promise the same, for admissions a second and for reclaim "
-        "at both sizes. Those with limits alone show what Kueue takes for the promises.",
+        f"The bar: {BAR} times the time of queues by hand with the same guarantees, for admissions and for reclaim at "
+        "both sizes. Queues with limits alone show what the guarantees cost in Kueue.",
         "",
-        "Reclaim: until what is lent is back, when a tenant who lends all it has asks for all that it is promised, "
-        f"while everybody else holds the rest and Kueue has been at rest for {QUIET:.0f} s, or for {PATIENCE:.0f} s "
-        f"has not come to rest; medians of {' and '.join(map(str, CLUSTERS.values()))} tenants, one "
-        f"after another. Medians of {ROUNDS} rounds, one of each kind after another; in brackets each round's rate, "
-        "for a machine that others share is not always as fast. Ratios are what the generated queues take to what the "
-        f"row takes; processors: seconds that {', '.join(PROCESSES[:-1])} and {PROCESSES[-1]} use for 1,000 "
-        "admissions.",
+        "Reclaim: seconds until a tenant that lends all its quota gets it back, when it submits work for its whole "
+        "guarantee while the other tenants use all GPUs and Kueue has been at rest for "
+        f"{QUIET:.0f} s, or has not come to rest for {PATIENCE:.0f} s; medians of "
+        f"{' and '.join(map(str, CLUSTERS.values()))} tenants, one after another. Medians of {ROUNDS} rounds, one of "
+        "each kind after another; in brackets each round's rate, since the speed of a shared machine varies. Ratios "
+        "are the time that the generated queues take to the time that the row takes; processors: CPU seconds that "
+        f"{', '.join(PROCESSES[:-1])} and {PROCESSES[-1]} use for 1,000 admissions.",
         "",
         "| GPUs | queues | admissions a second (each round) | ratio | processors, s | ratio | reclaim, s | ratio |",
         "|---|---|---|---|---|---|---|---|",
@@ -135,7 +134,7 @@ def measure() -> str:
     for nodes, lenders in CLUSTERS.items():
         runs: dict[str, list[Figures]] = {kind: [] for kind in KINDS}
         for number in range(ROUNDS):
-            # Who begins alternates: what a machine does to the first it does to each.
+            # The first kind alternates: an effect of the machine on the first run affects each kind.
             for kind in KINDS[number % len(KINDS) :] + KINDS[: number % len(KINDS)]:
                 runs[kind].append(_run(nodes, kind, lenders))
                 print(f"queues: {nodes * 8:,} GPUs, {kind}: {runs[kind][-1]}", file=sys.stderr, flush=True)
@@ -167,7 +166,7 @@ def _run(nodes: int, kind: str, lenders: int) -> Figures:
 
 
 def _measured(cluster: Cluster, loaded: Loaded, made: list[Object], gpus: int, lenders: int) -> Figures:
-    # Without its flavor no queue takes work, and with it all take it at once.
+    # Without its flavor no queue admits work, and with it all start at once.
     opens = [item for item in made if item["kind"] == "ResourceFlavor" and item["metadata"]["name"] == POOL]
     cluster.make(item for item in made if item not in opens)
     driver = _Driver(cluster)
@@ -202,13 +201,13 @@ def _measured(cluster: Cluster, loaded: Loaded, made: list[Object], gpus: int, l
 
 
 def _used(cluster: Cluster) -> float:
-    """Seconds of the processors, of all who take part."""
+    """CPU seconds of all processes that take part."""
     found = processes.running(cluster.lab, PROCESSES)
     return sum(used(process.pid) for each in found.values() for process in each)
 
 
 class _Driver:
-    """Whose work it is: what is evicted ends as soon as it is told to."""
+    """Plays the controllers of the work: evicted work ends at once."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -217,7 +216,7 @@ class _Driver:
         cluster.watch()
 
     def follow_until_rest(self) -> bool:
-        """Until Kueue has said of everything that waits that it does: what comes next starts with a free scheduler."""
+        """Follow changes until Kueue has reported on all pending work, so that the next one meets an idle scheduler."""
         began = last = time.monotonic()
         while (self._busy or time.monotonic() - last < QUIET) and time.monotonic() - began < PATIENCE:
             with contextlib.suppress(queue.Empty):
@@ -270,7 +269,7 @@ def _plain_values(more: str) -> dict[str, Any]:
 
 
 def _by_hand(loaded: Loaded, kind: str) -> Iterator[Object]:
-    """The same limits as somebody would write them who knows Kueue's traps, and what is promised beside if asked."""
+    """The same limits as an expert of Kueue would write them by hand, and the other guarantees for `AS_PROMISED`."""
     promised = kind == AS_PROMISED
 
     def made(kind: str, name: str, labels: Mapping[str, str] | None = None, **body: Any) -> Object:

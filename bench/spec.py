@@ -1,4 +1,4 @@
-"""The pure half: reading and planning environments of 10, 100 and 1,000 tenants, each in a process of its own."""
+"""Reading and planning environments of 10, 100 and 1,000 tenants, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.generate import generate
 SIZES = (10, 100, 1000)
 ROUNDS = 5
 
-# What the command line does, with a clock around the plan alone.
+# The command line's work, with the plan alone timed.
 _PLAN = """
 import json, resource, sys, time
 from tenancy.cli.common import load_or_exit
