@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from test_aws_rules import ON_AWS
 
+from tenancy.catalog.text import in_markdown
 from tenancy.cli import main, review
 from tenancy.plan import make_plan
 from tenancy.plan.access_review import Binding, planned, rights
 from tenancy.plan.access_review import review as entries_of
-from tenancy.spec import load
+from tenancy.validation import load
 from tests.conftest import SpecFolder
 
 ROOT = Path(__file__).parents[2]
@@ -82,7 +84,24 @@ def test_a_user_is_told_from_a_group(spec: SpecFolder) -> None:
     assert [entry["kind"] for entry in _of(spec.path, JANE)] == ["User"]
 
 
+def test_where_aws_is_off_nothing_of_it_is_listed_as_made(spec: SpecFolder) -> None:
+    spec.add(FRAUD, "ci: {github: bank/fraud-models, branch: main}\n")
+    found = json.loads(run("report", "access", spec.path, "--format", "json").stdout)
+    assert {entry["kind"] for entry in found["access"]} == {"Group", "User"}
+    assert {entry["kind"] for entry in found["not_made"]} == {"service account", "CI identity"}
+    shown = run("report", "access", spec.path, "--tenant", "fraud", "--format", "markdown").stdout
+    before, _, after = shown.partition("In the files and not created, because aws.enabled is false")
+    assert "s3://datasets/teams/fraud/" not in before
+    assert "s3://datasets/teams/fraud/" in after
+    # Its twin: where AWS is on they are.
+    spec.edit("environment.yaml", "  cni: vpc-cni\n", ON_AWS)
+    found = json.loads(run("report", "access", spec.path, "--format", "json").stdout)
+    assert {"service account", "CI identity"} <= {entry["kind"] for entry in found["access"]}
+    assert found["not_made"] == []
+
+
 def test_data_is_reached_by_the_service_account_of_each_part(spec: SpecFolder) -> None:
+    spec.edit("environment.yaml", "  cni: vpc-cni\n", ON_AWS)
     found = _of(spec.path, "fraud--serve/workload")
     assert [(entry["may"], entry["where"]) for entry in found] == [
         ("reads", ["s3://datasets/shared/"]),
@@ -91,6 +110,7 @@ def test_data_is_reached_by_the_service_account_of_each_part(spec: SpecFolder) -
 
 
 def test_a_grant_for_one_part_is_no_other_parts(spec: SpecFolder) -> None:
+    spec.edit("environment.yaml", "  cni: vpc-cni\n", ON_AWS)
     spec.edit(FRAUD, "access: read-write}", "access: read-write, namespaces: [train]}")
     places = [entry["where"] for entry in _of(spec.path, "fraud--serve/workload")]
     assert places == [["s3://datasets/shared/"]]
@@ -112,7 +132,7 @@ def test_an_iam_role_is_the_group_that_it_becomes() -> None:
     assert (entry["file"].endswith("stacks/bank/environment.yaml"), entry["field"]) == (True, "aws.people.fraud-oncall")
 
 
-def test_whoever_may_break_the_glass_is_named() -> None:
+def test_the_identities_that_may_break_the_glass_are_named() -> None:
     found = [entry["who"] for entry in _bank() if entry["kind"] == "break-glass"]
     assert found == [f"arn:aws:iam::111122223333:user/emergency-{n}" for n in (1, 2)]
 
@@ -124,7 +144,7 @@ def test_the_platform_gets_in_everywhere_and_is_told_beside_each_tenant(spec: Sp
     ]
 
 
-def test_every_binding_of_the_plan_is_somebodys_entry() -> None:
+def test_every_binding_of_the_plan_has_an_entry() -> None:
     loaded = load(ROOT / "stacks" / "bank")
     plan = make_plan(loaded.environment, loaded.tenants)
     entries = entries_of(loaded.environment, loaded.tenants, plan)
@@ -179,13 +199,13 @@ def test_a_changed_role_stands_since_its_change(committed: SpecFolder) -> None:
     assert _of(committed.path, JANE)[0]["since"].startswith("2026-01-01 ")
 
 
-def test_a_line_that_nobody_committed_says_so(committed: SpecFolder) -> None:
+def test_an_uncommitted_line_says_so(committed: SpecFolder) -> None:
     committed.edit(FRAUD, f"{JANE}, role: viewer", f"{JANE}, role: operator")
     assert _of(committed.path, JANE)[0]["since"] == "not committed"
     assert _of(committed.path, "fraud-leads")[0]["since"].startswith(DAY)
 
 
-def test_a_file_that_nobody_committed_says_so(committed: SpecFolder) -> None:
+def test_an_uncommitted_file_says_so(committed: SpecFolder) -> None:
     git(committed.path, "rm", "--cached", "--quiet", FRAUD)
     git(committed.path, "commit", "--quiet", "-m", "without fraud")
     assert _of(committed.path, JANE)[0]["since"] == "not committed"
@@ -210,13 +230,16 @@ def test_one_name_is_looked_up(spec: SpecFolder) -> None:
 
 def test_a_name_that_is_nowhere_has_an_answer(spec: SpecFolder) -> None:
     result = run("report", "access", spec.path, "--who", "mallory")
-    assert (result.exit_code, result.stdout) == (0, "Nobody of that name is in the files of small.\n")
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "No group, user or identity of that name is in the files of small.\n",
+    )
 
 
 def test_an_unknown_tenant_ends_with_2(spec: SpecFolder) -> None:
-    result = run("report", "access", spec.path, "--tenant", "nobody")
+    result = run("report", "access", spec.path, "--tenant", "missing")
     assert result.exit_code == 2
-    assert "given tenant 'nobody'; rule: a tenant of small; change: use one of fraud, research" in result.stderr
+    assert "given tenant 'missing'; rule: a tenant of small; change: use one of fraud, research" in result.stderr
 
 
 @pytest.mark.parametrize("form", ["text", "json", "markdown"])
@@ -232,7 +255,8 @@ def test_the_same_files_make_the_same_report(spec: SpecFolder, form: str) -> Non
 def test_the_tables_hold_what_json_says(committed: SpecFolder) -> None:
     text = run("report", "access", committed.path, "--format", "markdown").stdout
     for entry in _said(committed.path):
-        row = next(line for line in text.splitlines() if entry["who"] in line and f"| {entry['line']} |" in line)
+        who = in_markdown(entry["who"])
+        row = next(line for line in text.splitlines() if who in line and f"| {entry['line']} |" in line)
         assert entry["since"].partition(" ")[0] == DAY
         assert DAY in row
 
@@ -283,11 +307,11 @@ def test_a_binding_that_the_cluster_lacks_is_named(spec: SpecFolder) -> None:
     assert (extra, {binding.name for binding in lacking}) == ([], {JANE})
 
 
-def test_a_binding_outside_of_tenants_is_nobodys_business(spec: SpecFolder) -> None:
+def test_a_binding_outside_of_tenants_is_not_reported(spec: SpecFolder) -> None:
     assert _live(spec, _binding("kube-system", "mallory", "admin")) == ([], [])
 
 
 def test_a_tenants_group_with_rights_in_the_whole_cluster_is_named(spec: SpecFolder) -> None:
-    everywhere = (_binding("", "fraud-engineers", "cluster-admin"), _binding("", "somebody-else", "view"))
+    everywhere = (_binding("", "fraud-engineers", "cluster-admin"), _binding("", "foreign", "view"))
     extra, _ = _live(spec, everywhere=everywhere)
     assert extra == [Binding("", "Group", "fraud-engineers", "cluster-admin")]

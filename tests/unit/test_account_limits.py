@@ -12,13 +12,14 @@ from test_aws_rules import ON_AWS
 from test_spec_rules import ENV, FRAUD
 
 from tenancy.catalog import account
-from tenancy.plan import names, shared_aws, tenants_own, workloads
-from tenancy.plan.bucket_policies import access_point_policy, bucket_policy
-from tenancy.plan.documents import length
-from tenancy.plan.identity import roles
+from tenancy.plan.aws import shared_aws, tenants_own, workloads
+from tenancy.plan.aws.bucket_policies import access_point_policy, bucket_policy
+from tenancy.plan.aws.documents import length
+from tenancy.plan.aws.identity import roles
+from tenancy.plan.common import names
 from tenancy.rules.values import unsafe_prefix
-from tenancy.spec import Environment, Tenant
-from tenancy.spec.holdings import (
+from tenancy.validation import Environment, Tenant
+from tenancy.validation.aws import (
     PLATFORM_ASSOCIATIONS,
     PLATFORM_ROLES,
     boundary_length,

@@ -8,25 +8,28 @@ from typing import Any
 import pytest
 
 from tenancy.catalog.versions import ADD_ONS
-from tenancy.plan.addons import AddOn, add_ons
-from tenancy.plan.charts import SYSTEM_NODES
-from tenancy.proof.ways import ways
+from tenancy.plan.aws.addons import AddOn, add_ons
+from tenancy.plan.common.charts import SYSTEM_NODES
+from tenancy.prove.ways import ways
 
 GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 POOL = {"key": "tenancy.gpu/pool", "operator": "Exists", "effect": "NoSchedule"}
 
 SCHEMAS = {
-    # aws/eks-node-monitoring-agent `charts/configuration.schema.json`, the add-on's own schema (additionalProperties:
-    # false), and `charts/eks-node-monitoring-agent/values.yaml`, where dcgmAgent.tolerations is empty.
-    "eks-node-monitoring-agent": "monitoringAgent.tolerations dcgmAgent.tolerations",
+    # aws/eks-node-monitoring-agent@v1.7.0 `charts/configuration.schema.json`, the add-on's own schema
+    # (additionalProperties: false), and `charts/eks-node-monitoring-agent/values.yaml`, where dcgmAgent.tolerations is
+    # empty; read 2026-11-23. The agent itself was `monitoringAgent` before v1.6.0 and is `nodeAgent` since.
+    "eks-node-monitoring-agent": "dcgmAgent.tolerations",
     # `describe-addon-configuration --addon-name coredns --addon-version v1.11.1-eksbuild.8` as terraform-aws-eks' docs
     # print it (additionalProperties: false).
     "coredns": "nodeSelector tolerations",
     # No schema found. `create-addon --addon-name metrics-server --configuration-values` with both keys, in use.
     "metrics-server": "nodeSelector tolerations",
     # kubernetes-sigs/aws-ebs-csi-driver `charts/aws-ebs-csi-driver/values.schema.json`; the add-on with the
-    # controller's two keys in mitodl/ol-infrastructure.
-    "aws-ebs-csi-driver": "controller.nodeSelector controller.tolerations node.tolerateAllTaints",
+    # controller's first two keys in mitodl/ol-infrastructure, the third in Pulumi and eksctl programs in use.
+    "aws-ebs-csi-driver": (
+        "controller.nodeSelector controller.tolerations controller.extraVolumeTags node.tolerateAllTaints"
+    ),
     # aws/amazon-vpc-cni-k8s `charts/aws-vpc-cni/values.yaml`; the add-on with both keys, as text, in use.
     "vpc-cni": "enableNetworkPolicy env.NETWORK_POLICY_ENFORCING_MODE",
     "kube-proxy": "",
@@ -36,7 +39,12 @@ SCHEMAS = {
 
 
 def _made(**arguments: Any) -> dict[str, AddOn]:
-    return {add_on.name: add_on for add_on in add_ons([GPU, POOL], **{"cni": "vpc-cni", **arguments})}
+    return {
+        add_on.name: add_on
+        for add_on in add_ons(
+            [GPU, POOL], **{"cni": "vpc-cni", "volume_tags": {"tenancy:environment": "small"}, **arguments}
+        )
+    }
 
 
 def _emitted(values: Mapping[str, Any], known: set[str], before: str = "") -> Iterator[str]:
@@ -99,6 +107,10 @@ def test_the_systems_nodes_can_be_others() -> None:
 
 def test_gpus_are_watched_on_nodes_of_every_pool() -> None:
     assert _made()["eks-node-monitoring-agent"].configuration["dcgmAgent"]["tolerations"] == [GPU, POOL]
+
+
+def test_nothing_is_said_of_the_agent_itself_whose_key_changed_its_name() -> None:
+    assert set(_made()["eks-node-monitoring-agent"].configuration) == {"dcgmAgent"}
 
 
 def test_before_the_first_node_there_is_what_makes_it_ready_and_nothing_that_waits_for_one() -> None:

@@ -16,10 +16,11 @@ import pytest
 from tenancy.catalog.nodes import EPHEMERAL_EVICTION_PER_CENT
 from tenancy.cli import main
 from tenancy.lab import prometheus, tools
-from tenancy.plan.alerts import alert_names, rule_file
-from tenancy.plan.prices import MICRO, node_price, node_prices
-from tenancy.plan.quotas import queued_lines
-from tenancy.spec.environment import Devices
+from tenancy.plan.aws.prices import MICRO, node_price, node_prices
+from tenancy.plan.kubernetes.quotas import queued_lines
+from tenancy.plan.observability.alerts import alert_names, rule_file
+from tenancy.schema.cluster import Devices
+from tenancy.validation.stored import STORE_BYTES
 from tests.conftest import SpecFolder
 
 RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks.md"
@@ -100,6 +101,18 @@ def traffic(bits: float) -> dict[str, str]:
     return {
         'node_network_transmit_bytes_total{node="train-0", device="ens5"}': f"0+{bits * 60 / 8:.0f}x40",
         f'kube_node_labels{{node="train-0", {POOL}}}': "1x40",
+    }
+
+
+def disk(busy: int) -> dict[str, str]:
+    """An NVMe device that serves 1,000 writes a second and is busy for so many seconds a minute."""
+    of = 'node="train-0", device="nvme1n1"'
+    return {
+        f"node_disk_io_time_seconds_total{{{of}}}": f"0+{busy}x40",
+        f"node_disk_read_time_seconds_total{{{of}}}": "0x40",
+        f"node_disk_write_time_seconds_total{{{of}}}": "0+6x40",
+        f"node_disk_reads_completed_total{{{of}}}": "0x40",
+        f"node_disk_writes_completed_total{{{of}}}": "0+60000x40",
     }
 
 
@@ -207,7 +220,7 @@ CASES = [
         "40m",
         {**FRAUD, "namespace": "fraud--train", "pod": "job-a-0"},
         "job-a-0 in fraud--train holds GPUs and uses 2% of them",
-        variant="a pod that nobody owns, on a board without profiling",
+        variant="a pod without an owner, on a board without profiling",
     ),
     Case(
         "CpuThrottledBesideGpu",
@@ -252,7 +265,7 @@ CASES = [
         {**PLATFORM, **DEVICE},
         "GPU 3 of train-0 reports XID 79",
         "critical",
-        "a GPU that nobody holds",
+        "a GPU that is not in use",
     ),
     Case(
         "GpuEcc",
@@ -336,7 +349,7 @@ CASES = [
         "40x30",
         "20m",
         {**PLATFORM, "node": "train-0"},
-        "nobody tells how the GPUs of train-0 are",
+        "no GPU metrics are exported for train-0",
     ),
     Case(
         "LocalDiskFull",
@@ -348,6 +361,57 @@ CASES = [
         "15m",
         {**PLATFORM, "node": "train-0", "mountpoint": "/mnt/k8s-disks/0"},
         "/mnt/k8s-disks/0 of train-0 is 85% full",
+    ),
+    Case(
+        "DiskBusy",
+        disk(busy=54),
+        "0+42x40",
+        "30m",
+        {**PLATFORM, "node": "train-0", "device": "nvme1n1"},
+        "nvme1n1 of train-0 is busy 90% of the time",
+        "info",
+    ),
+    Case(
+        "DiskSaturated",
+        {
+            'node_disk_write_time_seconds_total{node="train-0", device="nvme1n1"}': "0+1200x40",
+            **{name: values for name, values in disk(busy=54).items() if "write_time" not in name},
+            'container_fs_writes_bytes_total{namespace="fraud--train", pod="job-a-0", container="main"}': "0+6e6x40",
+            'container_fs_reads_bytes_total{namespace="fraud--train", pod="job-a-0", container="main"}': "0+0x40",
+            'kube_pod_info{namespace="fraud--train", pod="job-a-0", node="train-0"}': "1x40",
+        },
+        "0+120x40",
+        "30m",
+        {**PLATFORM, "node": "train-0", "device": "nvme1n1"},
+        "nvme1n1 of train-0 is saturated, a request takes 20ms; pods with the most I/O: fraud--train/job-a-0 (100kB/s)",
+    ),
+    Case(
+        "GpuMemoryBandwidth",
+        {f"DCGM_FI_PROF_DRAM_ACTIVE{{{HELD}}}": "0.95x40"},
+        "0.85x40",
+        "35m",
+        {**FRAUD, **DEVICE, "namespace": "fraud--train", "pod": "job-a-0"},
+        "GPU 3 of train-0 uses 95% of its memory bandwidth",
+        "info",
+    ),
+    Case(
+        "GpuPcieNearLimit",
+        {
+            f"DCGM_FI_PROF_PCIE_RX_BYTES{{{HELD}}}": f"{0.9 * 31.5e9:.0f}x40",
+            f'kube_node_labels{{node="train-0", {POOL}}}': "1x40",
+        },
+        f"{0.7 * 31.5e9:.0f}x40",
+        "30m",
+        {
+            **FRAUD,
+            **DEVICE,
+            "namespace": "fraud--train",
+            "pod": "job-a-0",
+            "node": "train-0",
+            "pool": "train",
+            "direction": "receive",
+        },
+        "GPU 3 of train-0: PCIe receive at 90% of what its link can carry",
     ),
     Case(
         "NetworkNearLimit",
@@ -390,7 +454,7 @@ CASES = [
         "4x30",
         "20m",
         {**PLATFORM, "resource": "validatingadmissionpolicies", "verb": "PATCH"},
-        "somebody wrote guards (PATCH validatingadmissionpolicies): was it a deployment?",
+        "guards were written (PATCH validatingadmissionpolicies): was it a deployment?",
         "info",
     ),
     Case(
@@ -399,9 +463,47 @@ CASES = [
         "_x31",
         "20m",
         {**PLATFORM, "resource": "validatingadmissionpolicies", "verb": "PATCH"},
-        "somebody wrote guards (PATCH validatingadmissionpolicies): was it a deployment?",
+        "guards were written (PATCH validatingadmissionpolicies): was it a deployment?",
         "info",
         "the first write of its kind",
+    ),
+    Case(
+        "ApiStorageNearlyFull",
+        {'apiserver_storage_size_bytes{storage_cluster_id="etcd-0"}': f"{STORE_BYTES * 7 // 10}x20"},
+        f"{STORE_BYTES * 5 // 10}x20",
+        "10m",
+        PLATFORM,
+        "the API server's store is 70% full; at 100% it refuses all writes",
+    ),
+    Case(
+        "ApiStorageFull",
+        {'apiserver_storage_size_bytes{storage_cluster_id="etcd-0"}': f"{STORE_BYTES * 9 // 10}x20"},
+        f"{STORE_BYTES * 7 // 10}x20",
+        "10m",
+        PLATFORM,
+        "the API server's store is 90% full; at 100% it refuses all writes",
+        "critical",
+    ),
+    Case(
+        "ApiStorageGrowing",
+        # 14 GiB an hour, and less than 1.
+        {'apiserver_storage_size_bytes{storage_cluster_id="etcd-0"}': f"{2**30}+{240 * 2**20}x20"},
+        f"{2**30}+{16 * 2**20}x20",
+        "13m",
+        PLATFORM,
+        "the API server's store is full within an hour if it grows as in the last 10 minutes",
+        "critical",
+    ),
+    Case(
+        "RequestsRefused",
+        {
+            "apiserver_flowcontrol_rejected_requests_total"
+            '{flow_schema="tenancy-tenants", priority_level="tenancy-tenants", reason="queue-full"}': "0x5 6x25"
+        },
+        "6x30",
+        "8m",
+        {**PLATFORM, "priority_level": "tenancy-tenants", "reason": "queue-full"},
+        "the API server refused 6 requests of level tenancy-tenants as too many",
     ),
 ]
 
@@ -484,7 +586,7 @@ QUEUED = ("requests.nvidia.com/gpu", "requests.nvidia.com/mig-1g.5gb", "requests
 
 @pytest.mark.parametrize("resource", QUEUED)
 @pytest.mark.parametrize("name", ["QuotaNearlyUsed", "QuotaUsed"])
-def test_a_guarantee_that_is_used_as_it_is_meant_to_be_is_told_to_nobody(file: Path, name: str, resource: str) -> None:
+def test_a_guarantee_that_is_used_as_it_is_meant_to_be_sends_no_alert(file: Path, name: str, resource: str) -> None:
     """The queue gives no more than the line; that it is full is what the tenant pays for."""
     case = Case(name, quota(20, resource), "", "10m", {}, "")
     assert evaluate(file, case, case.series, []) == ""
@@ -591,7 +693,7 @@ def test_each_command_that_a_page_names_is_one_that_can_be_given(page: str) -> N
         missing = [option.name for option in options if option.required and not {*option.opts} & {*given}]
         assert not (given and missing), line
         if line.startswith("tenancy chargeback") and given:
-            assert {"--prometheus", "--holdings"} & {*given}, f"{line}: nobody says where from"
+            assert {"--prometheus", "--holdings"} & {*given}, f"{line}: no source is given"
 
 
 def test_the_page_says_when_the_kubelet_evicts() -> None:
@@ -657,7 +759,7 @@ def test_gpu_seconds_count_from_when_the_pod_got_its_node(file: Path) -> None:
     assert answers(file, gpus(), {("tenancy:gpu_seconds_total", "10m"): expected}) == ""
 
 
-def test_no_gpu_second_is_lost_while_nobody_looks(file: Path) -> None:
+def test_no_gpu_second_is_lost_while_no_scrape_succeeds(file: Path) -> None:
     blind = {name: re.sub(r"^(\d+)x60$", r"\1x10 _x20 \1x30", values) for name, values in gpus().items()}
     between = f"sum(increase({OURS}[45m]))"
     assert answers(file, blind, {(OURS, "25m"): {}, (between, "50m"): {"{}": 4 * 45 * 60}}) == ""

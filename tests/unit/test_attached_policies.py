@@ -53,7 +53,7 @@ def test_both_ends_are_found_by_what_they_are_called(kind: str, fields: Object) 
     attachment = on_aws(kind, "a", fields)
     assert given(role("jobs"), policy(), attachment) == [(f"{kind} a", FOUND)]
     assert given(role("jobs"), policy(on=OWN), attachment) == [], "below its prefix"
-    assert given(role("jobs", None), policy(), attachment) == [], "nobody's role"
+    assert given(role("jobs", None), policy(), attachment) == [], "a role of no tenant"
     assert given(role("other"), policy(), attachment) == [], "another role"
 
 
@@ -86,9 +86,9 @@ def test_a_policy_of_aws_own_knows_no_tenants(kind: str, fields: Object) -> None
     def attachment(name: str) -> Object:
         return on_aws(kind, "a", json.loads(json.dumps(fields).replace("{}", name)))
 
-    told = "AWS' own SecretsManagerReadWrite for tenant acme, which knows no tenants"
+    told = "AWS' own SecretsManagerReadWrite for tenant acme, which does not distinguish tenants"
     assert given(role("jobs"), attachment("SecretsManagerReadWrite")) == [(f"{kind} a", told)]
-    assert given(role("jobs", None), attachment("SecretsManagerReadWrite")) == [], "nobody's role"
+    assert given(role("jobs", None), attachment("SecretsManagerReadWrite")) == [], "a role of no tenant"
     assert given(role("jobs"), attachment("AWSXRayDaemonWriteAccess")) == [], "it reads nothing"
 
 
@@ -146,7 +146,7 @@ def test_both_ends_are_found_by_the_resources_that_a_preview_says_they_come_from
     ("sources", "told"),
     [
         ({"role": [role("jobs")]}, f"policyArn {UNKNOWN} for tenant acme"),
-        ({"policyArn": [policy()]}, f"role {UNKNOWN}, policy p: s3:getobject on {WHOLE} for whatever tenant it is of"),
+        ({"policyArn": [policy()]}, f"role {UNKNOWN}, policy p: s3:getobject on {WHOLE} for an unknown tenant"),
         ({}, f"policyArn {UNKNOWN} for role {UNKNOWN}"),
     ],
     ids=["policy", "role", "neither"],
@@ -173,7 +173,7 @@ def test_a_role_whose_tenant_is_not_known_is_told_of(pack: ModuleType) -> None:
     assert f"given role {UNKNOWN}, policy p: " in said
 
 
-def test_a_role_that_is_nobodys_may_have_a_policy_from_elsewhere(pack: ModuleType) -> None:
+def test_a_role_without_a_tenant_may_have_a_policy_from_elsewhere(pack: ModuleType) -> None:
     assert in_preview(pack, DARK, {"role": [role("nodes", None)]}) == []
 
 

@@ -272,6 +272,14 @@ def test_a_name_is_made_once_and_kept(engine: Engine) -> None:
         (CLUSTER, {}, {"encryptionConfig": {"resources": ["secrets"]}}, [], ["encryptionConfig.resources"]),
         ("aws:ec2/vpc:Vpc", {"region": "eu-west-1"}, {"region": "eu-west-2"}, ["region"], []),
         ("aws:s3/bucketVersioning:BucketVersioning", {"bucket": "a"}, {"bucket": "b"}, ["bucket"], []),
+        ("aws:ec2/defaultSecurityGroup:DefaultSecurityGroup", {"vpcId": "a"}, {"vpcId": "b"}, ["vpcId"], []),
+        (
+            "aws:s3/accessPoint:AccessPoint",
+            {"publicAccessBlockConfiguration": {"blockPublicAcls": True}},
+            {"publicAccessBlockConfiguration": {"blockPublicAcls": False}},
+            ["publicAccessBlockConfiguration.blockPublicAcls"],
+            [],
+        ),
         (ROLE, {"tags": {"a": "1"}}, {"tags": {"a": "1"}, "__defaults": []}, [], []),
     ],
 )
@@ -385,8 +393,8 @@ def test_reading_finds_what_is_there_and_only_that(engine: Engine) -> None:
         found = engine.stub.Read(pb.ReadRequest(id=id, urn=engine.urn(ROLE, "it")))
         return found.id, from_struct(found.inputs).get("description")
 
-    engine.aws.drift("::it", description="somebody's")
-    assert read() == ("r", "somebody's")
+    engine.aws.drift("::it", description="drifted")
+    assert read() == ("r", "drifted")
     engine.aws.lose("::it")
     assert read() == ("", None)
 

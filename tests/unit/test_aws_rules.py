@@ -79,7 +79,7 @@ class Case(NamedTuple):
 ECR = "111122223333.dkr.ecr.eu-central-1.amazonaws.com/"
 MANY = [f"{ROLE}{'x' * 40}-{number}" for number in range(30)]
 CASES = (
-    Case("a bucket of somebody else's", "ref-01", RESEARCH, "storage[0].bucket", "bucket: datasets", "bucket: vault", "bucket: models"),
+    Case("a bucket that the environment does not list", "ref-01", RESEARCH, "storage[0].bucket", "bucket: datasets", "bucket: vault", "bucket: models"),
     Case("a group that no tenant has", "ref-01", ENV, "aws.people.researcher", "    researchers:", "    researcher:", "    researchers:"),
     Case("append-only without versions", "stor-05", FRAUD, "storage[0].access", OWN_GRANT, "{bucket: scratch, prefix: teams/fraud/, access: append-only}", "{bucket: scratch, prefix: teams/fraud/, access: read-write}"),
     Case("write-once without versions", "stor-05", FRAUD, "storage[0].access", OWN_GRANT, "{bucket: scratch, prefix: teams/fraud/, access: write-once}", "{bucket: datasets, prefix: teams/fraud/, access: write-once}"),
@@ -94,6 +94,7 @@ CASES = (
     Case("boundary of another account", "aws-01", ENV, "aws.permissions-boundary", "  quotas: {}", "  permissions-boundary: arn:aws:iam::444455556666:policy/all", "  permissions-boundary: arn:aws:iam::111122223333:policy/all"),
     Case("key of another region", "aws-01", ENV, "aws.encryption-key", "  quotas: {}", f"  encryption-key: {KEY.replace('central', 'west')}", f"  encryption-key: {KEY}"),
     Case("key of another account's bucket", "aws-01", ENV, "buckets.old.key-arn", KEY, KEY.replace("111122223333", "444455556666"), KEY + "4b"),
+    Case("key of another region's logs", "aws-01", ENV, "aws.log-key", "  quotas: {}", f"  log-key: {KEY.replace('central', 'west')}", f"  log-key: {KEY}"),
     Case("folder of another account", "aws-01", ENV, f"file-access-points.{POINT.replace('111122223333', '444455556666')}", "purpose: models of all}", f"}}\n  {POINT.replace('111122223333', '444455556666')}: {{}}", f"}}\n  {POINT}ff: {{}}"),
     Case("folder that is not declared", "ref-01", FRAUD, "uses.files[0].access-point", POINT, POINT + "ff", POINT),
     Case("folder of another tenant", "ref-01", ENV, "uses.files[0].access-point", "purpose: models of all", "tenant: research", "tenant: fraud", FRAUD),
@@ -124,9 +125,20 @@ CASES = (
     Case("one pipeline for two", "aws-05", RESEARCH, "ci", "gitlab: bank/risk/models, branch: main", "github: bank/fraud-models, branch: main", "github: bank/fraud-models, branch: research"),
     Case("one role for two groups", "aws-06", ENV, "aws.people.researchers", f"researchers: {ROLE}research", f"researchers: {ROLE}fraud", f"researchers: {ROLE}fraud-2"),
     Case("the platform's role", "aws-06", ENV, "aws.people.researchers", f"researchers: {ROLE}research", f"researchers: {ROLE}platform", f"researchers: {ROLE}platform-2"),
-    Case("everybody's service account", "aws-07", FRAUD, "namespaces[0].service-account", "purpose: nightly retraining", "service-account: default", "service-account: trainer"),
-    Case("everybody's folder of repositories", "img-03", ENV, "images.registries[0]", "[registry.bank.example/shared/", f"[{ECR}small/, registry.bank.example/shared/", f'["{ECR}small/{{tenant}}/", registry.bank.example/shared/'),
+    Case("the default service account", "aws-07", FRAUD, "namespaces[0].service-account", "purpose: nightly retraining", "service-account: default", "service-account: trainer"),
+    Case("a folder of all tenants' repositories", "img-03", ENV, "images.registries[0]", "[registry.bank.example/shared/", f"[{ECR}small/, registry.bank.example/shared/", f'["{ECR}small/{{tenant}}/", registry.bank.example/shared/'),
     Case("the whole registry", "img-03", ENV, "images.registries[0]", "[registry.bank.example/shared/", f"[{ECR}, registry.bank.example/shared/", f"[{ECR}small/shared/, registry.bank.example/shared/"),
+    *(Case(f"an API server for {about}", "eks-01", ENV, "aws.public-access[0]", "  quotas: {}", f"  public-access: [{bad}]", f"  public-access: [{good}]") for about, bad, good in (
+        ("a company's own addresses", "10.1.0.0/16", "11.1.0.0/16"),
+        ("a carrier's own addresses", "100.64.0.0/24", "100.128.0.0/24"),
+        ("the API server itself", "127.0.0.0/8", "126.0.0.0/8"),
+        ("link-local addresses", "169.254.1.0/24", "169.253.1.0/24"),
+        ("groups of receivers", "224.0.0.0/24", "223.0.0.0/24"),
+        ("reserved addresses", "240.0.0.0/24", "203.0.113.0/24"),
+        ("a range around private ones", "192.0.0.0/8", "193.0.0.0/8"),
+        ("an address that poses as a range", "203.0.113.7/24", "203.0.113.7/32"),
+    )),
+    Case("an API server for too many", "eks-01", ENV, "aws.public-access", "  quotas: {}", f"  public-access: {[f'198.51.{n}.0/24' for n in range(41)]}", f"  public-access: {[f'198.51.{n}.0/24' for n in range(40)]}"),
     Case("two dashes in the cluster's name", "name-01", ENV, "cluster.name", "  name: small", "  name: small--fraud", "  name: small-fraud"),
 )  # fmt: skip
 each = pytest.mark.parametrize("case", CASES, ids=[f"{case.rule} {case.about}" for case in CASES])
@@ -174,6 +186,8 @@ FORMS = {
     "services on Graviton": ("aws.system.instance", QUOTAS, "  system: {instance: m7g.xlarge}", "  system: {instance: m7i.xlarge}"),
     "services on a small machine": ("aws.system.instance", QUOTAS, "  system: {instance: t3.small}", "  system: {instance: t3.large}"),
     "services beside a GPU": ("aws.system.instance", QUOTAS, "  system: {instance: g6.xlarge}", "  system: {instance: m6i.xlarge}"),
+    "a bucket's purpose that is no tag": ("buckets.vault.purpose", "  vault: {tenant: fraud}", "  vault: {purpose: 'cards, and more'}", "  vault: {purpose: 'cards / more @ bank: a+b=c_d-e.f'}"),
+    "a bucket's purpose that is too long": ("buckets.vault.purpose", "  vault: {tenant: fraud}", f"  vault: {{purpose: {'x' * 257}}}", f"  vault: {{purpose: {'x' * 256}}}"),
     "loopback": ("aws.network.cidr", QUOTAS, NETWORK % "127.0.0.0/16", NETWORK % "10.0.0.0/16"),
     "link-local": ("aws.network.cidr", QUOTAS, NETWORK % "169.254.0.0/16", NETWORK % "192.168.0.0/16"),
     "for benchmarks": ("aws.network.cidr", QUOTAS, NETWORK % "198.18.0.0/16", NETWORK % "172.31.0.0/16"),
@@ -196,6 +210,35 @@ def test_a_value_that_aws_refuses_is_refused_when_read(on_aws: Any, field: str, 
     assert (problem.field, problem.id) == (field, "")
     on_aws.edit(ENV, bad, good)
     assert on_aws.problems() == ()
+
+
+REGION = "eu-central-1"
+
+
+def moved(spec: Any, region: str) -> None:
+    """The same account in a region of another partition."""
+    partition = "aws-us-gov" if region.startswith("us-gov-") else "aws-cn"
+    for file in (ENV, FRAUD):
+        path = spec.path / file
+        text = path.read_text("utf-8").replace(REGION, region).replace("arn:aws:", f"arn:{partition}:")
+        path.write_text(text, "utf-8")
+
+
+@pytest.mark.parametrize("region", ["us-gov-west-1", "cn-north-1", REGION])
+def test_a_budget_is_refused_where_aws_has_none_or_bills_in_another_currency(on_aws: Any, region: str) -> None:
+    if region != REGION:
+        moved(on_aws, region)
+    found = [(problem.file.rpartition("/")[2], problem.field) for problem in on_aws.problems()]
+    assert found == ([] if region == REGION else [("fraud.yaml", "budget")])
+
+
+@pytest.mark.parametrize("region", ["us-gov-west-1", "cn-north-1", REGION])
+def test_cost_tags_are_activated_where_there_is_cost_explorer(on_aws: Any, region: str) -> None:
+    if region != REGION:
+        moved(on_aws, region)
+    on_aws.edit(ENV, "  quotas: {}", "  payer: true")
+    fields = {problem.field for problem in on_aws.problems()}
+    assert ("aws.payer" in fields) is region.startswith("us-gov-")
 
 
 def test_every_rule_of_a_case_is_in_the_catalogue() -> None:
@@ -249,7 +292,7 @@ def test_where_aws_is_off_nothing_is_asked_of_an_account(spec: Any) -> None:
     assert spec.problems() == ()
 
 
-def test_a_quota_that_nobody_knows_is_answered_with_those_there_are(on_aws: Any) -> None:
+def test_an_unknown_quota_is_answered_with_those_there_are(on_aws: Any) -> None:
     on_aws.edit(ENV, "quotas: {}", "quotas: {role: 5000}")
     assert "roles" in on_aws.problem().rule
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tenancy.plan import Plan, make_plan
-from tenancy.plan.pools import pools_of
-from tenancy.spec import Environment, Loaded, Tenant, load
-from tenancy.spec.tenant import Preset
+from tenancy.plan.common.pools import pools_of
+from tenancy.schema.tenant import Preset
+from tenancy.validation import Environment, Loaded, Tenant, load
 from tests.conftest import SpecFolder
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ PROMISED, SPARE = 576, 64
 
 
 class Bank(SpecFolder):
-    """A copy of the bank's files, for somebody to make a mistake in."""
+    """A copy of the bank's files, in which a test makes a mistake."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -154,7 +154,7 @@ def test_performance_may_borrow_the_200_gpus_of_its_fine_tuning_in_one_pool(
     assert quota["train-efa.eks-network", "nvidia.com/gpu"] == ("64", "0")
 
 
-def test_performance_lends_nothing_because_nobody_else_may_run_in_its_pool(
+def test_performance_lends_nothing_because_no_other_tenant_may_run_in_its_pool(
     environment: Environment, tenants: dict[str, Tenant]
 ) -> None:
     own = environment.pools["train-efa"]
@@ -243,6 +243,7 @@ def test_node_groups_are_what_is_always_there_and_change_wave_by_wave(bank_plan:
     groups = [(group.wave, group.name, group.nodes) for group in bank_plan.cluster.groups]
     assert groups == [
         (0, "system", 3),
+        (1, "general", 3),
         (1, "notebooks", 1),
         (2, "train-a100", 72),
         (2, "train-efa", 8),
@@ -298,7 +299,7 @@ def test_one_gpu_more_than_there_is_is_refused_with_the_sum(copy: Bank) -> None:
     assert found.given in PAGE
 
 
-def test_what_performance_gives_up_in_its_own_pool_nobody_else_can_be_promised(copy: Bank) -> None:
+def test_what_performance_gives_up_in_its_own_pool_is_guaranteed_to_no_other_tenant(copy: Bank) -> None:
     copy.edit("tenants/performance.yaml", "guaranteed: 64", "guaranteed: 0")
     copy.edit(FRAUD, "a100: {guaranteed: 64", f"a100: {{guaranteed: {64 + SPARE + 1}")
     found = problem(copy)

@@ -90,6 +90,26 @@ def test_a_slice_never_leaves_its_board(board: str) -> None:
         assert max(profile.starts) + profile.memory <= of.memory_units, name
 
 
+GUIDE = {
+    # NVIDIA MIG user guide, release 620, "Deployment considerations", read 2026-11-23. Older releases have A100's and
+    # H100's the other way round.
+    "a100-40gb": "450.80.02",
+    "a100-80gb": "450.80.02",
+    "a30-24gb": "460.73.01",
+    "h100-80gb": "525.85.12",
+    "h200-141gb": "550.90.07",
+    "b200-180gb": "570.133.20",
+    "gb200-186gb": "570.133.20",
+    "b300-269gb": "580.82.07",
+    "rtx-pro-6000": "575.51.03",
+    "gb300-278gb": "595.58.03",
+}
+
+
+def test_the_first_driver_of_each_board_is_the_guides() -> None:
+    assert {name: board.driver for name, board in BOARDS.items() if board.profiles} == GUIDE
+
+
 @pytest.mark.parametrize("board", PARTITIONABLE)
 def test_a_board_that_can_be_partitioned_names_its_driver_and_devices(board: str) -> None:
     assert BOARDS[board].driver

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +29,7 @@ def run(*words: object) -> Result:
 
 
 def said(*words: object) -> Any:
-    return json.loads(run(*words, "--json").stdout)
+    return json.loads(run(*words, "--format", "json").stdout)
 
 
 # can
@@ -104,7 +105,7 @@ def test_other_services_are_asked_by_arn(who: str, action: str, resource: str, c
     assert run("can", who, action, resource, BANK).exit_code == code
 
 
-NAMED, PLACE = "one that the files name", "a place on S3 or an ARN"
+NAMED, PLACE = "a name that the spec files have", "an S3 URL or an ARN"
 ACTION, S3_OR_ARN = "one action of IAM, without a wildcard", "write s3://bank-models/fraud/x, or an ARN"
 
 
@@ -140,13 +141,15 @@ def test_a_wrong_environment_ends_with_2(spec: SpecFolder) -> None:
 
 
 def test_without_an_environment_it_is_the_one_with_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(ROOT)
+    one = tmp_path / "one"
+    shutil.copytree(ROOT / "stacks" / "bank", one / "stacks" / "bank")
+    monkeypatch.chdir(one)
     assert run("can", "fraud/train", "s3:GetObject", f"{DATASETS}/teams/fraud/x").exit_code == 0
     monkeypatch.chdir(tmp_path)
     result = run("can", "fraud", "s3:GetObject", f"{DATASETS}/teams/fraud/x")
     assert (result.exit_code, result.stderr) == (
         2,
-        "tenancy: given no ENV; rule: one of the environments with AWS, here none; change: name it last\n",
+        "tenancy: given no ENV; rule: an environment with aws.enabled: true, here none; change: name it last\n",
     )
 
 
@@ -161,14 +164,14 @@ ALL = ("list", "read", "write", "delete")
 GLASS = ("platform", "break-glass")
 
 
-def test_a_folder_shows_who_holds_it_and_nobody_else() -> None:
+def test_a_folder_shows_only_its_holders() -> None:
     assert _rows(f"{DATASETS}/teams/fraud/") == {
         ("fraud", "train", "teams/fraud/", ALL),
         (*GLASS, "teams/fraud/", ALL),
     }
 
 
-def test_a_bucket_shows_every_prefix_that_somebody_holds() -> None:
+def test_a_bucket_shows_every_granted_prefix() -> None:
     assert _rows("s3://bank-models") == {
         ("fraud", "train", "fraud/", ("list", "read", "write")),
         ("fraud", "serve", "fraud/", ("list", "read")),
@@ -205,25 +208,25 @@ def test_the_table_names_documents_and_sids() -> None:
     assert " ".join(text.split()).count("policy storage: List1,") == 2
 
 
-def test_nobody_is_an_answer_too() -> None:
+def test_a_prefix_without_holders_has_an_answer_too() -> None:
     """But for break-glass, which has no key to what is not a bucket's."""
     queue = "arn:aws:sqs:eu-central-1:111122223333:bank--fraud--jobs"
     assert run("who-can", queue, BANK).exit_code == 2, "no such queue in the files"
-    found = _rows("s3://bank-models/nobody/")
-    assert found == {(*GLASS, "nobody/", ALL)}
+    found = _rows("s3://bank-models/free/")
+    assert found == {(*GLASS, "free/", ALL)}
 
 
 @pytest.mark.parametrize(
     ("resource", "told"),
     [
         ("s3://bank-dataset/", "did you mean 'bank-datasets'?"),
-        ("arn:aws:iam::111122223333:role/x", "ask `tenancy can` about other things"),
+        ("arn:aws:iam::111122223333:role/x", "use `tenancy can` for other resources"),
         ("x", "write s3://bank-models/fraud/x, or an ARN"),
         (CARD[:-8], f"did you mean '{CARD}'?"),
         (f"{ECR}/scorin", f"did you mean '{ECR}/scoring'?"),
     ],
 )
-def test_what_nobody_can_hold_ends_with_2(resource: str, told: str) -> None:
+def test_a_resource_that_cannot_be_granted_ends_with_2(resource: str, told: str) -> None:
     result = run("who-can", resource, BANK)
     assert result.exit_code == 2
     assert told in result.stderr

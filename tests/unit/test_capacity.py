@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from bench.generate import generate
 from tenancy.catalog import boards
 from tenancy.catalog.instances import INSTANCES
-from tenancy.plan.capacity import FlavorSupply, Loss, PoolYield, Scope, losses, parts_of, placed, pool_yield, supply
-from tenancy.plan.pools import node_allocatable, node_extended
-from tenancy.spec import Environment, load
-from tenancy.spec.pools import Pool
+from tenancy.plan.common.pools import node_allocatable, node_extended
+from tenancy.plan.queueing.capacity import FlavorSupply, Loss, Scope, losses, placed, supply
+from tenancy.plan.queueing.pool_yields import PoolYield, parts_of, pool_yield
+from tenancy.schema.pools import Pool
+from tenancy.validation import Environment, load
 from tests.claims import by_claim
 from tests.conftest import ENVIRONMENT, SpecFolder
 
@@ -137,7 +138,7 @@ def test_slices_of_no_flavor_are_shown_as_lost(spec: SpecFolder) -> None:
     spec.edit(ENV, SERVE, "    nodes: {min: 1, max: 3}\n    mig: {layout: {1g.5gb: 4, 3g.20gb: 1}}")
     found = _yield_of(spec, "serve")
     assert found.flavors == {"a100-1g.5gb": 32}
-    assert "8 x 3g.20gb on every node are of no flavor: nobody can be granted them" in found.notes
+    assert "8 x 3g.20gb on every node match no flavor: no tenant can be granted them" in found.notes
     assert found.resources["nvidia.com/mig-3g.20gb"] == 8, "the node advertises them all the same"
 
 
@@ -290,7 +291,7 @@ def test_a_tenant_borrows_what_is_free_and_what_others_lend(spec: SpecFolder) ->
     assert borrowable == {"fraud": 8 + 3, "research": 0}
 
 
-def test_nobody_borrows_more_than_the_file_says(spec: SpecFolder) -> None:
+def test_no_tenant_borrows_more_than_the_file_says(spec: SpecFolder) -> None:
     spec.edit(FRAUD, "borrow-up-to: 16", "borrow-up-to: 5")
     assert _supply_of(spec, "a100").tenants[0].borrowable == 5
 
@@ -301,7 +302,7 @@ def test_what_is_lent_is_lent_once_however_many_parts_hold_it(spec: SpecFolder) 
     assert _supply_of(spec, "a100").tenants[1].borrowable == 8 + 8
 
 
-def test_nobody_borrows_from_a_pool_that_does_not_admit_them(spec: SpecFolder) -> None:
+def test_no_tenant_borrows_from_a_pool_that_does_not_admit_it(spec: SpecFolder) -> None:
     spec.edit(
         ENV, TRAIN, TRAIN.replace("4}", "3}") + "\n  own: {instance: p4d.24xlarge, nodes: 1, tenants: [research]}"
     )

@@ -1,4 +1,7 @@
-"""Values of the charts: each key with where it was read (2026-11-20), and the real charts rendered where they are."""
+"""Values of the charts: each key with where it was read, and the real charts rendered where they are.
+
+The sources of charts that no Go module holds were read on 2026-11-23, and each chart rendered once with these values.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ from virtual_worlds import virtual
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import CHARTS
 from tenancy.lab import tools
-from tenancy.plan.addons import AddOn, add_ons
-from tenancy.plan.charts import (
+from tenancy.plan.aws.addons import AddOn, add_ons
+from tenancy.plan.common.charts import (
     SYSTEM_NODES,
     UNSHARED,
     Chart,
@@ -34,30 +37,30 @@ from tenancy.plan.charts import (
     prometheus_crds,
     prometheus_stack,
 )
-from tenancy.plan.kueue import MANAGED, configuration
-from tenancy.plan.metrics import stack_values
-from tenancy.plan.virtual_clusters import virtual_cluster
-from tenancy.spec import Environment
-from tenancy.spec.metrics import Collector, Metrics
+from tenancy.plan.kubernetes.virtual_clusters import virtual_cluster
+from tenancy.plan.observability.metrics import stack_values
+from tenancy.plan.queueing.kueue import MANAGED, configuration
+from tenancy.schema.metrics import Collector, Metrics
+from tenancy.validation import Environment
 from tests.conftest import documents
 
 GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 POOL = {"key": "tenancy.gpu/pool", "operator": "Exists", "effect": "NoSchedule"}
 LATER = {"key": "bank.example/embargo", "operator": "Exists", "effect": "NoExecute"}
-"""A taint that somebody adds to a pool one day."""
+"""A taint that the platform's people add to a pool one day."""
 SYSTEM = {"key": "CriticalAddonsOnly", "operator": "Exists"}
 
 SHARED = {"notebooks": {"version": "v1", "sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu"}]}}}}
 
 SOURCES: dict[str, dict[str, str]] = {
     "gpu-operator": {
-        # The newest values.yaml that could be read, a few weeks before v26.7.0: same operand releases but for patches.
-        "NVIDIA/gpu-operator@25dba0408cf8388cfe8271904a15a2cf23cb42cc deployments/gpu-operator/values.yaml": """
+        # podLabelAllowlistRegex is commented out there; templates/clusterpolicy.yaml reads it.
+        "NVIDIA/gpu-operator@v26.7.0 deployments/gpu-operator/values.yaml": """
             clusterPolicy.deployCR gpuCluster.deployCR psa.enabled driver.enabled toolkit.enabled
             cdi.enabled cdi.nriPluginEnabled mig.strategy
             migManager.enabled
             devicePlugin.enabled devicePlugin.config.create devicePlugin.config.name devicePlugin.config.default
-            devicePlugin.config.data
+            devicePlugin.config.data dcgm.enabled
             dcgmExporter.enabled dcgmExporter.hostNetwork dcgmExporter.enablePodLabels
             dcgmExporter.podLabelAllowlistRegex dcgmExporter.service.internalTrafficPolicy
             dcgmExporter.serviceMonitor.enabled
@@ -66,18 +69,19 @@ SOURCES: dict[str, dict[str, str]] = {
             node-feature-discovery.worker.tolerations
         """,
         # Of the chart inside the chart; the operator's own values name only some of them.
-        "node-feature-discovery@v0.18.2 deployment/helm/node-feature-discovery/values.yaml": """
+        "NVIDIA/gpu-operator@v26.7.0 deployments/gpu-operator/charts/node-feature-discovery/values.yaml": """
             node-feature-discovery.master.nodeSelector node-feature-discovery.master.tolerations
             node-feature-discovery.gc.nodeSelector node-feature-discovery.gc.tolerations
         """,
     },
     "aws-efa-k8s-device-plugin": {
-        "aws/eks-charts@7248e07287ab5906eaa5bc0a075872b13f08d6b9 stable/aws-efa-k8s-device-plugin/values.yaml": """
+        "aws/eks-charts@5239609242f3430be50fb0b714a24d3ef2b47983 stable/aws-efa-k8s-device-plugin/values.yaml": """
             supportedInstanceLabels.keys supportedInstanceLabels.values tolerations
         """,
     },
     "dra-driver-nvidia-gpu": {
-        "kubernetes-sigs/dra-driver-nvidia-gpu@3fe94879c9cfdbdc8fad4b62c712f0c7a1f9de22 "
+        # No tag of 0.5.0 could be read: main, whose chart says 0.5.0-dev.
+        "kubernetes-sigs/dra-driver-nvidia-gpu@95932046683719c43b6a0dd9613c2e5aad5d6703 "
         "deployments/helm/dra-driver-nvidia-gpu/values.yaml": """
             gpuResourcesEnabledOverride nvidiaDriverRoot resources.gpus.enabled resources.computeDomains.enabled
             webhook.enabled kubeletPlugin.tolerations
@@ -101,9 +105,8 @@ SOURCES: dict[str, dict[str, str]] = {
     },
     "prometheus-operator-crds": {},
     "kube-prometheus-stack": {
-        # The newest that could be read, with Prometheus v3.5.0: of 2025, where 89.2.2 is of 2026.
-        "prometheus-community/helm-charts@001f3a6d7d24b9cbafda24b2c7843aeccfa173cb "
-        "charts/kube-prometheus-stack/values.yaml": """
+        # The newest that could be read, a fortnight before 89.2.2.
+        "prometheus-community/helm-charts@kube-prometheus-stack-88.5.3 charts/kube-prometheus-stack/values.yaml": """
             crds.enabled defaultRules.create grafana.enabled kubeControllerManager.enabled kubeScheduler.enabled
             kubeEtcd.enabled kubeProxy.enabled prometheusOperator.admissionWebhooks.enabled
             prometheusOperator.tls.enabled prometheusOperator.resources prometheusOperator.nodeSelector
@@ -122,12 +125,12 @@ SOURCES: dict[str, dict[str, str]] = {
             alertmanager.alertmanagerSpec.resources alertmanager.alertmanagerSpec.nodeSelector
             alertmanager.alertmanagerSpec.tolerations
         """,
-        "prometheus-community/helm-charts@b1e058bcede8be8fe6d43fd3a9aa15dc34e33280 "
-        "charts/kube-state-metrics/values.yaml": """
+        "prometheus-community/helm-charts@kube-state-metrics-8.4.0 charts/kube-state-metrics/values.yaml": """
             kube-state-metrics.metricLabelsAllowlist kube-state-metrics.collectors kube-state-metrics.rbac.extraRules
             kube-state-metrics.resources kube-state-metrics.nodeSelector kube-state-metrics.tolerations
         """,
-        "prometheus-community/helm-charts@019319902ead75961fe5f71213777f1500725a6e "
+        # priorityClassName is commented out there; templates/daemonset.yaml reads it.
+        "prometheus-community/helm-charts@prometheus-node-exporter-4.56.1 "
         "charts/prometheus-node-exporter/values.yaml": """
             prometheus-node-exporter.namespaceOverride prometheus-node-exporter.tolerations
             prometheus-node-exporter.priorityClassName prometheus-node-exporter.resources
@@ -135,7 +138,7 @@ SOURCES: dict[str, dict[str, str]] = {
         """,
     },
     "vcluster": {
-        "loft-sh/vcluster@7e3deaad9fb496b7ff7ecd1d919baa53ab4a8763 chart/values.yaml": """
+        "loft-sh/vcluster@v0.34.0 chart/values.yaml": """
             sync.toHost.endpoints.enabled sync.toHost.endpointSlices.enabled sync.toHost.ingresses.enabled
             sync.toHost.networkPolicies.enabled sync.toHost.podDisruptionBudgets.enabled
             sync.toHost.serviceAccounts.enabled sync.toHost.volumeSnapshots.enabled sync.toHost.namespaces.enabled
@@ -181,8 +184,8 @@ SOURCES: dict[str, dict[str, str]] = {
             networking.advanced.proxyKubelets.byHostname networking.advanced.proxyKubelets.byIP
             experimental.syncSettings.setOwner telemetry.enabled
         """,
-        # Of the schema, not among the defaults; this template reads it, and the syncer.
-        "loft-sh/vcluster@18821e6e7a3fec7ac1cd8dd3bc83942bf995a25e chart/templates/coredns-configmap.yaml": """
+        # Not among the defaults; the syncer reads it.
+        "loft-sh/vcluster@v0.34.0 chart/values.schema.json": """
             policies.podSecurityStandard
         """,
     },
@@ -204,12 +207,13 @@ DAEMONSETS = {
     "dra-driver-nvidia-gpu": ("kubeletPlugin.tolerations",),
     "cilium": ("tolerations",),
     "kube-prometheus-stack": ("prometheus-node-exporter.tolerations",),
-    "eks-node-monitoring-agent": ("monitoringAgent.tolerations", "dcgmAgent.tolerations"),
+    "eks-node-monitoring-agent": ("dcgmAgent.tolerations",),
     "aws-ebs-csi-driver": ("node.tolerateAllTaints",),
 }
 """Where the tolerations of each daemonset stand in the values."""
 TOLERATE_ALL = {
     "kube-proxy": "EKS' manifest of kube-proxy: operator Exists",
+    "eks-node-monitoring-agent": "aws/eks-node-monitoring-agent@v1.7.0 values.yaml: nodeAgent.tolerations, Exists",
     "vpc-cni": "aws/amazon-vpc-cni-k8s charts/aws-vpc-cni/values.yaml: tolerations, operator Exists",
     "eks-pod-identity-agent": "aws/eks-pod-identity-agent charts/…/values.yaml: tolerations, operator Exists",
 }
@@ -230,7 +234,7 @@ def _all(*taints: Mapping[str, str]) -> dict[str, Chart]:
         karpenter(cluster="small", queue="small-karpenter", region="eu-central-1"),
         karpenter_crds(),
         cilium(wireguard=True),
-        kueue({"kind": "Configuration"}),
+        kueue({"kind": "Configuration"}, "1Gi"),
         prometheus_crds("monitoring"),
         prometheus_stack(
             "monitoring",
@@ -306,7 +310,7 @@ def _tolerates(tolerations: Any, taint: Mapping[str, str]) -> bool:
 def _platform(*taints: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Values and configurations of all charts and add-ons."""
     ours = [chart for name, chart in _all(*taints).items() if name != "vcluster"]
-    made: list[Chart | AddOn] = [*ours, *add_ons(list(taints), cni="cilium")]
+    made: list[Chart | AddOn] = [*ours, *add_ons(list(taints), cni="cilium", volume_tags={})]
     return {part.name: part.values if isinstance(part, Chart) else part.configuration for part in made}
 
 
@@ -332,7 +336,7 @@ def test_one_daemonset_that_forgets_a_taint_is_noticed(place: str) -> None:
     assert _lacking(platform, LATER) == {place}
 
 
-def test_a_taint_that_nobody_was_told_of_is_noticed() -> None:
+def test_a_taint_that_is_not_tolerated_is_reported() -> None:
     assert len(_lacking(_platform(GPU, POOL), LATER)) == 5, "all but those that tolerate everything"
 
 
@@ -353,7 +357,7 @@ def test_the_operator_injects_by_cdi_and_never_by_an_annotation() -> None:
     assert _operator().values["cdi"] == {"enabled": True, "nriPluginEnabled": False}
 
 
-def test_nobody_cuts_the_gpus_of_a_node_that_runs() -> None:
+def test_no_controller_cuts_the_gpus_of_a_node_that_runs() -> None:
     assert _operator().values["migManager"] == {"enabled": False}
 
 
@@ -471,7 +475,7 @@ REAL: dict[str, Callable[..., tuple[str, Mapping[str, Any]]]] = {
         "kube-system",
         karpenter(cluster="small", queue="small-karpenter", region="eu-central-1").values,
     ),
-    "kueue": lambda *_: (words.QUEUE_NAMESPACE, kueue({"managedJobsNamespaceSelector": MANAGED}).values),
+    "kueue": lambda *_: (words.QUEUE_NAMESPACE, kueue({"managedJobsNamespaceSelector": MANAGED}, "1Gi").values),
 }
 
 
@@ -585,7 +589,7 @@ def test_cilium_renders_the_same_twice() -> None:
 
 @pytest.fixture
 def queue(render: Render, environment: Environment) -> list[dict[str, Any]]:
-    chart = kueue(configuration(environment))
+    chart = kueue(configuration(environment), "3Gi")
     return render(chart.name, chart.namespace, chart.values)
 
 
@@ -606,7 +610,7 @@ def test_kueues_image_is_the_release_and_not_the_branch(queue: list[dict[str, An
 
 
 def test_the_system_starts_while_kueue_is_away(queue: list[dict[str, Any]]) -> None:
-    """Its webhooks fail closed; they judge jobs and pods of tenants, and of nobody else."""
+    """Its webhooks fail closed; they judge only jobs and pods of tenants."""
     judging = [
         webhook
         for item in queue
@@ -627,6 +631,14 @@ def test_one_of_two_kueues_is_always_there(queue: list[dict[str, Any]]) -> None:
     pod = deployment["template"]["spec"]
     assert pod["priorityClassName"] == "system-cluster-critical"
     assert not [c for c in pod["containers"] if "cpu" not in c["resources"]["requests"]]
+
+
+def test_kueue_has_the_memory_that_the_plan_gives_it_and_go_knows_nothing_of_it(queue: list[dict[str, Any]]) -> None:
+    """The chart passes no environment, so the plan reckons with a heap that doubles before Go collects."""
+    (pod,) = _kind(queue, "Deployment").values()
+    (manager,) = pod["containers"]
+    assert (manager["resources"]["limits"]["memory"], manager["resources"]["requests"]["memory"]) == ("3Gi", "3Gi")
+    assert "env" not in manager
 
 
 def test_kueues_kinds_go_with_its_release(queue: list[dict[str, Any]]) -> None:

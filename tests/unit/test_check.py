@@ -32,7 +32,7 @@ from tenancy.rules.found import UNKNOWN, Finding
 from tenancy.rules.kinds import GROUPS
 from tenancy.rules.levels import Level, Preset, level_of
 from tenancy.rules.nodes import MIG_CONFIG
-from tenancy.spec import load
+from tenancy.validation import load
 from tests.conftest import in_days
 
 ROOT = Path(__file__).parents[2]
@@ -106,8 +106,8 @@ def test_one_tenants_folder_is_judged_by_what_it_shows(tmp_path: Path) -> None:
 # Mistakes of public templates
 
 EXPECTED = {
-    "team-a": "cost-02 gpu-01 gpu-02 kueue-17 kueue-20 net-01 net-02 net-05 ns-03 ns-04 pod-02 quota-01 quota-05 "
-    "rbac-02 rbac-04 rbac-05",
+    "team-a": "cost-02 gpu-01 gpu-02 kueue-17 kueue-20 net-01 net-02 net-05 ns-03 ns-04 pod-02 pod-04 quota-01 "
+    "quota-05 rbac-02 rbac-04 rbac-05",
     "team-b": "cost-02 id-04 kueue-20 ns-03 ns-04 quota-02",
     PLATFORM: "ami-02 guard-01 guard-02 kueue-11 kueue-12 kueue-13 kueue-15 kueue-16 mig-01 node-01 node-02 node-06 "
     "share-02",
@@ -199,7 +199,7 @@ def test_a_charts_source_is_said_and_not_judged(tmp_path: Path) -> None:
         (
             "apiVersion: argoproj.io/v1\nkind: Application\nmetadata: {name: a}\nspec: {sources: 3}\n",
             1,
-            "cannot be taken apart",
+            "cannot be read",
         ),
         ("[" * 90000 + "]" * 90000, 1, "too deep"),
         ("- " * 90000 + "x", 1, "too deep"),
@@ -508,7 +508,10 @@ def excused(days: int | str = 30, **labels: str | None) -> str:
     given = {key: value for key, value in {**space["metadata"]["labels"], **said}.items() if value is not None}
     notes = {words.EXCEPTIONS: f"ns-03={until}", words.OWNER_MAIL: "jane@bank.example"}
     space["metadata"] = {**space["metadata"], "labels": given, "annotations": notes}
-    return yaml.safe_dump_all([space, *walls("acme--main", "acme")])
+    planned = [
+        with_field(item, ("metadata", "labels", words.ENVIRONMENT), "bank") for item in walls("acme--main", "acme")
+    ]
+    return yaml.safe_dump_all([space, *planned])
 
 
 def test_an_exception_that_the_plan_wrote_is_told_in_every_run() -> None:
@@ -522,12 +525,12 @@ def test_an_exception_that_the_plan_wrote_is_told_in_every_run() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (excused(**{words.ENVIRONMENT: None}), "its exception counts in an environment of the product's alone"),
+        (excused(**{words.ENVIRONMENT: None}), "its exception is valid only on objects of this product"),
         (excused(400), "days ahead"),
         (excused(-1), "which is past"),
-        (excused("some-day"), "its exception ends on 'some-day', which is no day"),
+        (excused("some-day"), "its exception ends on 'some-day', which is not a day"),
     ],
-    ids=["of nobody", "for ever", "over", "no day"],
+    ids=["of no environment", "for ever", "over", "no day"],
 )
 def test_an_object_waives_no_rule_for_itself(given: str, told: str) -> None:
     result = run("-", given=given)
@@ -544,7 +547,7 @@ def test_an_exception_that_has_ended_fails_even_if_nothing_needs_it(tmp_path: Pa
     ended = {**WAIVER, "until": "2020-01-31"}
     result = run("-", "--exceptions", with_exceptions(tmp_path, ended), given=QUOTA_ALONE)
     assert result.exit_code == 1
-    assert "exception that has ended: quota-01 for ResourceQuota team-a/gpus until 2020-01-31" in result.stdout
+    assert "expired exception: quota-01 for ResourceQuota team-a/gpus until 2020-01-31" in result.stdout
     assert "1 broken rule" in result.stdout
     good = yaml.safe_dump(thing("Service", "s", "team-a"))
     result = run("-", "--exceptions", with_exceptions(tmp_path, ended), given=good)
@@ -554,13 +557,13 @@ def test_an_exception_that_has_ended_fails_even_if_nothing_needs_it(tmp_path: Pa
 def test_an_exception_that_nothing_needs_is_told(tmp_path: Path) -> None:
     good = yaml.safe_dump(thing("Service", "s", "team-a"))
     result = run("-", "--exceptions", with_exceptions(tmp_path, WAIVER), given=good)
-    assert (result.exit_code, result.stdout) == (0, "1 object: no broken rule, 1 exception that nothing needs\n")
+    assert (result.exit_code, result.stdout) == (0, "1 object: no broken rule, 1 unused exception\n")
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"rule": "quota-99"}, "exceptions[0].rule: 'quota-99', a rule that there is not"),
+        ({"rule": "quota-99"}, "exceptions[0].rule: 'quota-99', an unknown rule"),
         ({"until": "soon"}, "exceptions[0].until: 'soon'"),
         ({"until": "2027-W05-1"}, "exceptions[0].until: '2027-W05-1'"),
         ({"until": in_days(400)}, "days ahead"),
@@ -569,7 +572,7 @@ def test_an_exception_that_nothing_needs_is_told(tmp_path: Path) -> None:
         ({"reason": "\u3164" * 30}, r"exceptions[0].reason: '\u3164\u3164"),
         ({"owner": "me"}, "exceptions[0].owner: 'me'"),
         ({"resource": ""}, "exceptions[0].resource: ''"),
-        ({"more": "x"}, "exceptions[0]: more too much"),
+        ({"more": "x"}, "exceptions[0]: unknown key more"),
     ],
 )
 def test_a_broken_exception_ends_with_2_and_is_named(change: Object, said: str, tmp_path: Path) -> None:
@@ -703,3 +706,21 @@ def test_adopted_objects_are_copies() -> None:
     before = json.dumps(item)
     assert adopt([item]).objects[0]["metadata"]["labels"] == {"tenancy.gpu/tenant": "team-a"}
     assert json.dumps(item) == before
+
+
+def test_the_manifests_of_the_textbook_break_the_rules_that_the_page_names(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "from-the-textbook.md").read_text("utf-8")
+    section = page.partition("## A textbook's manifests, judged")[2].partition("\n## ")[0]
+    block, told = re.findall(r"```yaml\n(.*?)```(.*?)\nWhat it becomes", section, re.S)[0]
+    (tmp_path / "team.yaml").write_text(block, "utf-8")
+    found = [one.finding.rule for one in judge(read([str(tmp_path)])).findings]
+    assert len(found) == int(re.findall(r"names (\d+) broken rules", told)[0])
+    assert set(found) == set(re.findall(r"\b[a-z0-9]+-\d\d\b", told))
+
+
+def test_what_the_textbooks_manifests_become_is_a_tenant_of_an_example(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "from-the-textbook.md").read_text("utf-8")
+    (block,) = re.findall(r"# tenants/alpha.yaml\n(.*?)```", page, re.S)
+    shutil.copytree(ROOT / "stacks" / "local", tmp_path / "local")
+    (tmp_path / "local" / "tenants" / "alpha.yaml").write_text(block, "utf-8")
+    assert "alpha" in {tenant.tenant for tenant in load(tmp_path / "local").tenants}

@@ -23,8 +23,9 @@ from tenancy.catalog import vocabulary as words
 from tenancy.components.program import build
 from tenancy.components.scope import Scope, in_order, scope_of, select, stacks
 from tenancy.plan import Plan, make_plan
-from tenancy.spec import load
-from tenancy.spec.environment import Layout
+from tenancy.schema.environment import Layout
+from tenancy.validation import load
+from tests.conftest import forget_programs
 
 ROOT = Path(__file__).parents[2]
 MOST_EDGES = 11
@@ -91,13 +92,17 @@ class Monitor(MockMonitor):
 
 def register(plan: Plan, scope: Scope = Scope.ALL, tenant: str | None = None, preview: bool = False) -> Registered:
     """Run the program until everything has drained, on an event loop of its own."""
+    forget_programs()
     registered = Registered()
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     platform, tenants = select(plan, scope, tenant)
 
     async def program() -> None:
-        build(plan, scope, platform, tenants, lambda: registered.asked.append(len(registered.requests)))
+        def ask(*_: object) -> None:
+            registered.asked.append(len(registered.requests))
+
+        build(plan, scope, platform, tenants, ask, ask)
 
     thresholds = gc.get_threshold()
     try:
@@ -217,7 +222,7 @@ def tenant_queues(registered: Registered, tenant: str) -> set[str]:
 
 
 def test_a_namespace_waits_for_its_tenants_queues_and_these_for_the_marker(whole: Registered) -> None:
-    """So a queue goes after all that was in it, and nobody enters before the guards stand."""
+    """So a queue is deleted after all that was in it, and no work is admitted before the guards are in force."""
     (marker,) = whole.of("ConfigMap")
     for request in tenant_spaces(whole).values():
         queues = tenant_queues(whole, request.name.partition(words.SEPARATOR)[0])
@@ -260,7 +265,7 @@ def test_without_a_queue_a_namespace_waits_for_the_marker(tmp_path: Path) -> Non
 
 
 def test_a_local_queue_that_leads_elsewhere_is_made_anew(whole: Registered) -> None:
-    """The API server lets nobody change where it leads."""
+    """Its ClusterQueue is immutable."""
     for urn, request in whole.kubernetes().items():
         queue = request.type.endswith(":LocalQueue")
         assert list(request.replaceOnChanges) == (["spec.clusterQueue"] if queue else []), urn
@@ -295,7 +300,20 @@ def test_the_guards_are_protected_in_a_stack_of_their_own_alone(local: Plan, who
     alone = register(local, Scope.PLATFORM).kubernetes()
     assert alone
     assert all(request.protect for request in alone.values())
-    assert not any(request.protect for request in whole.kubernetes().values())
+    kept = {urn for urn, request in whole.kubernetes().items() if request.protect}
+    assert kept == set(tenant_spaces(whole)), "with a namespace goes all that is in it"
+
+
+@pytest.mark.parametrize(("leaving", "kept"), [("", True), ("hold", False), ("export", False)])
+def test_a_namespace_may_go_only_once_its_tenant_said_that_it_leaves(tmp_path: Path, leaving: str, kept: bool) -> None:
+    folder = generate(tmp_path / "two", 2)
+    file = folder / "tenants" / "team-0000.yaml"
+    file.write_text(file.read_text() + (f"leaving: {leaving}\n" if leaving else ""))
+    loaded = load(folder)
+    registered = register(make_plan(loaded.environment, loaded.tenants))
+    spaces = [r for r in registered.of("Namespace").values() if r.name.startswith("team-0000--")]
+    assert len(spaces) == 3
+    assert {request.protect for request in spaces} == {kept}
 
 
 def test_only_an_adopted_namespace_outlives_its_tenant(tmp_path: Path) -> None:
@@ -319,7 +337,9 @@ def test_a_tenants_own_stack_registers_what_one_stack_registers_of_it(
         if request.name.startswith(f"{tenant}{words.SEPARATOR}") or urn in tenant_queues(whole, tenant)
     }
     assert alone.kubernetes().keys() == mine
-    assert alone.asked == []
+    order = list(alone.requests)
+    first = min(order.index(urn) for urn in tenant_spaces(alone))
+    assert [asked <= first for asked in alone.asked] == [True], "its cluster is asked for the guards, once"
 
 
 def test_the_scopes_together_register_what_one_stack_does(local: Plan, whole: Registered) -> None:
@@ -381,10 +401,10 @@ def test_a_control_plane_stands_on_all_of_its_namespace(tmp_path: Path) -> None:
 def test_names_of_the_sdk_agree_with_the_type_of_every_object(local: Plan) -> None:
     """Our own tokens are those of the SDK's classes: the provider knows no others. What a cluster defines itself has
     no class; its token is made of version and kind by the one class for all of these."""
-    from pulumi_kubernetes import admissionregistration, core, networking, rbac, scheduling
+    from pulumi_kubernetes import admissionregistration, core, flowcontrol, networking, rbac, scheduling
 
-    from tenancy.components.manifest import resource_type
-    from tenancy.plan.queues import API
+    from tenancy.components.kubernetes.manifest import resource_type
+    from tenancy.plan.queueing.queue_names import API
 
     classes: list[Callable[..., Any]] = [
         *(
@@ -393,6 +413,8 @@ def test_names_of_the_sdk_agree_with_the_type_of_every_object(local: Plan) -> No
         ),
         admissionregistration.v1.ValidatingAdmissionPolicy,
         admissionregistration.v1.ValidatingAdmissionPolicyBinding,
+        flowcontrol.v1.FlowSchema,
+        flowcontrol.v1.PriorityLevelConfiguration,
         networking.v1.NetworkPolicy,
         rbac.v1.ClusterRole,
         rbac.v1.RoleBinding,

@@ -12,8 +12,9 @@ from test_components import Registered, register
 from test_components_aws import inputs, kind, on_aws
 
 from tenancy.components.scope import Scope
-from tenancy.plan import Plan, data, make_plan, tenant_aws
-from tenancy.spec import load
+from tenancy.plan import Plan, make_plan
+from tenancy.plan.aws import data, tenant_aws
+from tenancy.validation import load
 from tests.iam.worlds import world
 
 BANK = Path(__file__).parents[2] / "stacks" / "bank"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,10 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from tenancy.catalog import vocabulary as words
-from tenancy.lab.tools import cache_root
-from tenancy.plan import dashboards
-from tenancy.plan.prices import node_prices
-from tenancy.spec import Loaded, load
+from tenancy.lab import prometheus, tools
+from tenancy.plan.aws.prices import node_prices
+from tenancy.plan.observability import dashboards
+from tenancy.validation import Loaded, load
 from tests.conftest import SpecFolder
 
 ROOT = Path(__file__).parents[2]
@@ -39,15 +39,10 @@ DEVICES = {"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_FB_USED"}
 """dcgm-exporter, etc/default-counters.csv."""
 
 
-def promtool() -> Path | None:
-    """Prometheus' own, where the lab's tools or the machine have it."""
-    found = sorted(cache_root().glob("tools/promtool/*/promtool"))
-    known = shutil.which("promtool")
-    return found[-1] if found else Path(known) if known else None
-
-
-PROMTOOL = promtool()
-needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="no promtool: `tenancy lab up --with metrics` gets it")
+@cache
+def promtool() -> Path:
+    """Prometheus' own: a machine without it gets it, as it gets the other tools."""
+    return tools.ensure(only=["promtool"], pins=prometheus.pins())["promtool"]
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +125,7 @@ def test_panels_have_numbers_of_their_own_and_lie_beside_one_another(boards: dic
         assert max(x for x, _ in cells) < dashboards.COLUMNS
 
 
-def test_every_metric_is_one_that_somebody_exports(boards: dict[str, Any]) -> None:
+def test_every_metric_is_one_that_an_exporter_publishes(boards: dict[str, Any]) -> None:
     used = set()
     for board in boards.values():
         for query in queries(board).values():
@@ -158,7 +153,7 @@ def test_a_tenants_dashboard_names_no_pool_of_others(boards: dict[str, Any]) -> 
 def test_a_pool_without_a_price_is_named_and_in_no_query(loaded: Loaded) -> None:
     prices = dict.fromkeys(loaded.environment.pools, Fraction(20)) | {"train": None}
     board = dashboards.platform_dashboard(loaded.environment, prices)
-    panel = next(panel for panel in board["panels"] if panel["title"].startswith("Held, dollars"))
+    panel = next(panel for panel in board["panels"] if panel["title"].startswith("In use, dollars"))
     assert panel["description"] == "Without train: no price is known."
     assert 'flavor="train"' not in panel["targets"][0]["expr"]
     assert 'flavor="serve"' in panel["targets"][0]["expr"]
@@ -202,10 +197,9 @@ def test_the_same_files_in_any_order_make_the_same_dashboards(boards: dict[str, 
 def checked(folder: Path, command: str, document: Any) -> subprocess.CompletedProcess[str]:
     path = folder / "given.yaml"
     path.write_text(yaml.safe_dump(document), "utf-8")
-    return subprocess.run([str(PROMTOOL), *command.split(), path.name], cwd=folder, capture_output=True, text=True)
+    return subprocess.run([str(promtool()), *command.split(), path.name], cwd=folder, capture_output=True, text=True)
 
 
-@needs_promtool
 def test_prometheus_reads_every_query(boards: dict[str, Any], tmp_path: Path) -> None:
     found = [query for board in boards.values() for query in queries(board).values()]
     rules = [{"record": f"a:{number}", "expr": query} for number, query in enumerate(found)]
@@ -250,25 +244,24 @@ SERIES = [
 
 PLATFORM = {
     "Guaranteed, GPUs": {"fraud": 18, "research": 8},
-    "Held, GPUs": {"fraud": 25, "research": 2},
-    "Held above the guarantee, GPUs": {"fraud": 8, "research": 0},
+    "In use, GPUs": {"fraud": 25, "research": 2},
+    "Borrowed, GPUs": {"fraud": 8, "research": 0},
     "Guaranteed and idle, GPUs": {"fraud": 1, "research": 6},
     "Waiting jobs": {"fraud": 5},
-    "Held, dollars an hour": {"fraud": 62.5, "research": 5},
-    "Nodes that nobody holds, dollars an hour": {None: 12.5},
+    "In use, dollars an hour": {"fraud": 62.5, "research": 5},
+    "Nodes not in use, dollars an hour": {None: 12.5},
     "Nodes, dollars an hour": {None: 80},
 }
 TENANT = {
     "Guaranteed, GPUs": {None: 18},
-    "Held, GPUs": {None: 25},
+    "In use, GPUs": {None: 25},
     "Of these borrowed, GPUs": {"fraud": 8},
     "Waiting jobs": {"fraud": 5},
-    "Held, dollars an hour": {None: 62.5},
-    "Held in the range shown, dollars": {None: 62.5},
+    "In use, dollars an hour": {None: 62.5},
+    "Cost in the range shown, dollars": {None: 62.5},
 }
 
 
-@needs_promtool
 @pytest.mark.parametrize(("whose", "expected"), [("", PLATFORM), ("fraud", TENANT)])
 def test_prometheus_answers_what_the_panel_says(
     spec: SpecFolder, tmp_path: Path, whose: str, expected: dict[str, dict[str | None, float]]
@@ -296,8 +289,7 @@ def test_prometheus_answers_what_the_panel_says(
     assert checked(tmp_path, "test rules", document).returncode != 0, "another number is found"
 
 
-@needs_promtool
-def test_prometheus_finds_the_pods_whoever_names_their_namespace(spec: SpecFolder, tmp_path: Path) -> None:
+def test_prometheus_finds_the_pods_under_either_namespace_label(spec: SpecFolder, tmp_path: Path) -> None:
     busy = {"fraud": {"fraud--train": 0.75}, "": {"fraud--train": 0.75, "research--main": 0.25}}
     boards = made(spec.load())
     tests = [
@@ -317,3 +309,24 @@ def test_prometheus_finds_the_pods_whoever_names_their_namespace(spec: SpecFolde
         {"evaluation_interval": "1m", "tests": [{"interval": "1m", "input_series": SERIES, "promql_expr_test": tests}]},
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("Fraud & Abuse (EU)", "Fraud & Abuse (EU)"),
+        ("<img src=x onerror=alert(1)>", "img src=x onerror=alert(1)"),
+        ("$datasource ${tenant} [[tenant]]", "datasource tenant tenant"),
+        ("{{namespace}} `rm` | [a](https://x.example)", "namespace rm  a(https://x.example)"),
+        ("<>", "fraud"),
+        ("", "fraud"),
+    ],
+)
+def test_a_tenants_title_is_text_in_grafana(bank: Loaded, written: str, shown: str) -> None:
+    """Neither one of Grafana's variables nor markup; a title that is nothing else gives way to the tenant's name."""
+    fraud = next(tenant for tenant in bank.tenants if tenant.tenant == "fraud").model_copy(update={"title": written})
+    prices = node_prices(bank.environment)
+    board = dashboards.tenant_dashboard(bank.environment, fraud, prices)
+    assert board["title"] == f"{shown}: GPUs in bank"
+    plain = dashboards.tenant_dashboard(bank.environment, fraud.model_copy(update={"title": "Fraud"}), prices)
+    assert {**board, "title": ""} == {**plain, "title": ""}, "it stands nowhere else"

@@ -11,11 +11,11 @@ import pytest
 from test_tenant_aws_plan import ACCOUNT, AWS, CLUSTER_ARN, REGION, many, tenant
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan import shared_aws, workloads
-from tenancy.plan.data import Bucket, DataPlan
-from tenancy.plan.documents import Document, length
-from tenancy.plan.tenants_own import tenant_aws_plan
-from tenancy.spec import Environment, Tenant
+from tenancy.plan.aws import shared_aws, workloads
+from tenancy.plan.aws.data import Bucket, DataPlan
+from tenancy.plan.aws.documents import Document, length
+from tenancy.plan.aws.tenants_own import tenant_aws_plan
+from tenancy.validation import Environment, Tenant
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/"
 GLASS = {"trusted": [f"arn:aws:iam::{ACCOUNT}:user/jane"], "mail": "security@bank.example"}
@@ -65,7 +65,7 @@ def test_a_bucket_is_made_with_a_key_that_encrypts_by_default(of: Planned) -> No
     assert [key.alias for key in plan.keys] == [bucket.key for bucket in plan.buckets]
 
 
-def test_a_bucket_of_somebody_elses_is_not_made_and_within_the_boundary(of: Planned) -> None:
+def test_an_existing_bucket_is_not_made_and_within_the_boundary(of: Planned) -> None:
     plan = of({"data": {}, "old": {"existing": True}}, (FRAUD,))
     assert [bucket.name for bucket in plan.buckets] == ["data"]
     assert [key.alias for key in plan.keys] == ["alias/tenancy/small/bucket/data"]
@@ -73,11 +73,11 @@ def test_a_bucket_of_somebody_elses_is_not_made_and_within_the_boundary(of: Plan
     assert "arn:aws:s3:::old/*" in statement(plan.boundary.document, "Objects")["Resource"]
 
 
-def test_nobody_deletes_a_bucket_that_holds_something_by_removing_a_line(of: Planned) -> None:
+def test_removing_a_line_does_not_delete_a_bucket_that_has_objects(of: Planned) -> None:
     assert one(of()).force_destroy is False
 
 
-def test_a_buckets_policy_only_denies_and_names_nobody_as_a_principal(of: Planned) -> None:
+def test_a_buckets_policy_only_denies_and_names_no_principal(of: Planned) -> None:
     """A principal that is not there makes S3 refuse the policy; made anew, it would not be meant."""
     policy = one(of(tenants=(FRAUD,))).policy
     assert {s["Effect"] for s in policy["Statement"]} == {"Deny"}
@@ -85,12 +85,12 @@ def test_a_buckets_policy_only_denies_and_names_nobody_as_a_principal(of: Planne
 
 
 def test_every_wall_but_encryption_lets_the_platform_and_break_glass_pass(of: Planned) -> None:
-    """Nobody is locked out of what has to be mended."""
+    """The platform can repair every bucket."""
     policy = one(of(tenants=(FRAUD,), organization="o-a1b2c3d4e5", **{"break-glass": GLASS})).policy
     for s in policy["Statement"]:
         told = json.dumps(s["Condition"])
         if s["Sid"] in {"NothingUnencrypted", "NoWeakerEncryption", "NoKeysOfClients"}:
-            assert AWS["platform-role"] not in told, "and these hold for everybody"
+            assert AWS["platform-role"] not in told, "and these apply to all principals"
         elif "ArnLike" in s["Condition"]:
             assert s["Condition"]["ArnLike"] == {"aws:PrincipalArn": f"{ROLE}tenancy/small/*"}, (
                 "tenants alone are meant"
@@ -158,7 +158,7 @@ def test_with_access_points_no_tenant_comes_directly(of: Planned) -> None:
 # What goes by itself
 
 
-def test_uploads_that_nobody_finished_are_dropped_in_every_bucket(of: Planned) -> None:
+def test_unfinished_uploads_are_dropped_in_every_bucket(of: Planned) -> None:
     for bucket in of({"data": {}, "plain": {"versioned": False}}).buckets:
         assert [(rule.prefix, rule.abort_upload_days) for rule in bucket.lifecycle] == [("", 7)]
 
@@ -169,7 +169,7 @@ def test_old_versions_are_kept_as_long_as_the_bucket_says(of: Planned) -> None:
     assert one(of({"data": {"versioned": False}})).lifecycle[0].old_version_days is None
 
 
-def test_objects_expire_only_where_somebody_says_so(of: Planned) -> None:
+def test_objects_expire_only_where_expire_after_is_set(of: Planned) -> None:
     assert one(of()).lifecycle[0].expire_days is None
     assert one(of({"data": {"expire-after": 14}})).lifecycle[0].expire_days == 14
 
@@ -202,7 +202,7 @@ def test_markers_of_deletion_are_dropped_where_versions_are_kept_and_nothing_exp
 # The most that any role can do
 
 
-def test_there_is_a_boundary_where_somebody_has_a_role(of: Planned) -> None:
+def test_there_is_a_boundary_where_a_tenant_has_a_role(of: Planned) -> None:
     assert of(tenants=(FRAUD,)).boundary
     assert of().boundary is None
 
@@ -266,7 +266,7 @@ def test_whatever_a_role_may_is_within_the_boundary(of: Planned, environment: En
 # People
 
 
-def test_people_get_in_by_their_group_and_nobody_is_an_administrator(of: Planned) -> None:
+def test_people_get_in_by_their_group_and_none_is_an_administrator(of: Planned) -> None:
     people = {"fraud-engineers": f"{ROLE}fraud", "aml-engineers": f"{ROLE}aml"}
     entries = of(people=people).access_entries
     assert [(entry.principal, entry.groups) for entry in entries] == [
@@ -276,7 +276,7 @@ def test_people_get_in_by_their_group_and_nobody_is_an_administrator(of: Planned
     assert {entry.policy for entry in entries} == {""}, "what they may do is bound in the cluster, by namespace"
 
 
-def test_whoever_breaks_the_glass_has_a_second_factor_fresh_and_in_this_region(of: Planned) -> None:
+def test_breaking_the_glass_needs_a_second_factor_fresh_and_in_this_region(of: Planned) -> None:
     glass = of(**{"break-glass": GLASS}).break_glass
     assert glass
     (trust,) = glass.role.trust["Statement"]
@@ -290,7 +290,7 @@ def test_whoever_breaks_the_glass_has_a_second_factor_fresh_and_in_this_region(o
 
 
 def test_breaking_the_glass_is_heard_where_it_happens(of: Planned) -> None:
-    """Rules hear of their own region alone: the trust lets nobody ask STS of another."""
+    """Rules get events of their own region alone: the trust refuses requests through STS of another region."""
     glass = of(**{"break-glass": GLASS}).break_glass
     assert glass
     assert glass.alarm.pattern["detail"] == {
@@ -321,7 +321,7 @@ def test_break_glass_has_the_organisations_boundary_where_there_is_one(of: Plann
     assert (with_one.break_glass.role.boundary, without.break_glass.role.boundary) == (arn, "")
 
 
-def test_nobody_breaks_a_glass_that_is_not_written(of: Planned) -> None:
+def test_without_break_glass_in_the_file_there_is_no_role_for_it(of: Planned) -> None:
     assert of().break_glass is None
 
 

@@ -39,7 +39,7 @@ def test_the_denier_is_told_by_the_words_that_it_alone_uses(status: int, message
     assert denial.denier(status, message) == expected
 
 
-def test_a_policy_of_somebody_else_is_named_without_a_rule() -> None:
+def test_a_foreign_policy_is_named_without_a_rule() -> None:
     message = "ValidatingAdmissionPolicy 'theirs' with binding 'b' denied request: no"
     assert denial.denier(403, message) == "ValidatingAdmissionPolicy/theirs:", "it must not pass for one of our rules"
 
@@ -123,6 +123,6 @@ def test_events_on_both_sides_of_a_rotation_are_found(log: Path) -> None:
     assert _read(log, write, "a", "b") == set(_ids("a", "b"))
 
 
-def test_a_log_without_any_event_is_somebody_elses(log: Path) -> None:
+def test_a_log_without_any_event_is_another_clusters(log: Path) -> None:
     with pytest.raises(denial.ForeignLogError, match="--audit-log"):
         _read(log, lambda: None, "a")

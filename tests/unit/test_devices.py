@@ -9,14 +9,14 @@ import pytest
 from tenancy.catalog import boards, gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.plan import Plan, make_plan
-from tenancy.plan.access import PERSONAS, role_name
-from tenancy.plan.devices import DRIVER_CLASSES, PRODUCTS, device_classes
-from tenancy.plan.quotas import CLAIM_COUNTS, CLASS_AS_RESOURCE, CLASS_QUOTA
+from tenancy.plan.common.devices import DRIVER_CLASSES, PRODUCTS, device_classes
+from tenancy.plan.kubernetes.access import PERSONAS, role_name
+from tenancy.plan.kubernetes.quotas import CLAIM_COUNTS, CLASS_AS_RESOURCE, CLASS_QUOTA
 from tenancy.rules.objects import object_findings, stack_findings
 from tenancy.rules.values import unenforced_quota_keys
-from tenancy.spec import Environment, Loaded
-from tenancy.spec.pools import Flavor, Sharing
-from tenancy.spec.tenant import Role
+from tenancy.schema.people import Role
+from tenancy.schema.pools import Flavor, Sharing
+from tenancy.validation import Environment, Loaded
 from tests.claims import by_claim
 
 Object = dict[str, Any]
@@ -172,12 +172,12 @@ def _claim_verbs(plan: Plan, role: Role) -> set[str]:
 
 
 @pytest.mark.parametrize("role", PERSONAS)
-def test_who_runs_workloads_makes_claims_and_everybody_sees_them(dra: Plan, role: Role) -> None:
+def test_roles_that_run_workloads_make_claims_and_all_roles_see_them(dra: Plan, role: Role) -> None:
     makes = {"create", "delete"} if role in {Role.DEVELOPER, Role.OWNER} else set()
     assert _claim_verbs(dra, role) == {"get", "list", "watch"} | makes
 
 
-def test_nobody_says_what_a_claim_got_nor_what_a_class_is(dra: Plan) -> None:
+def test_no_role_writes_the_status_of_a_claim_or_a_class(dra: Plan) -> None:
     rules = [rule for role in dra.platform.roles for rule in role["rules"]]
     named = {resource for rule in rules if "resource.k8s.io" in rule["apiGroups"] for resource in rule["resources"]}
     assert named == {"resourceclaims", "resourceclaimtemplates"}
@@ -191,7 +191,7 @@ def test_the_policy_pack_has_nothing_against_a_plan_with_claims(dra: Plan) -> No
 # Without claims
 
 
-def test_with_the_device_plugin_there_is_nothing_to_claim_and_nobody_who_may(plan: Plan) -> None:
+def test_with_the_device_plugin_there_is_nothing_to_claim_and_no_right_to(plan: Plan) -> None:
     assert kinds(plan, "DeviceClass") == []
     assert all(_claim_verbs(plan, role) == set() for role in PERSONAS)
     assert not any("resourceclaim" in name for name in _guards(plan))

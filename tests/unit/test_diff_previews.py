@@ -135,7 +135,7 @@ CASES: dict[str, tuple[Any, Change, Alarm | None]] = {
         Change(
             Topic.REACH,
             "fraud",
-            "everything that no other policy keeps out, for its default-deny goes",
+            "everything that no other policy denies, because its default-deny policy is removed",
             None,
             "connect",
             "pods of fraud--train",
@@ -157,19 +157,19 @@ CASES: dict[str, tuple[Any, Change, Alarm | None]] = {
         Change(
             Topic.REACH,
             "fraud",
-            "Entities remote-node, every port, which no policy denies any more",
+            "Entities remote-node, every port, which no policy denies any longer",
             None,
             "connect",
             "pods of every namespace",
         ),
         Alarm.WIDER_REACH,
     ),
-    "somebody may do more": (
+    "a group may do more": (
         step("replace", BINDING, binding("tenancy-viewer"), binding("tenancy-owner")),
         Change(Topic.ACCESS, "fraud", "fraud--train", "viewer", "owner", "Group leads"),
         Alarm.WIDER_REACH,
     ),
-    "somebody may do less": (
+    "a group may do less": (
         step("replace", BINDING, binding("tenancy-owner"), binding("tenancy-viewer")),
         Change(Topic.ACCESS, "fraud", "fraud--train", "owner", "viewer", "Group leads"),
         None,
@@ -197,12 +197,12 @@ CASES: dict[str, tuple[Any, Change, Alarm | None]] = {
     ),
     "fewer nodes": (
         step("update", GROUP, group(4), group(2), name="train"),
-        Change(Topic.WORK, "", "nodes that surely run in pool", 4, 2, "train"),
+        Change(Topic.WORK, "", "nodes always on in pool", 4, 2, "train"),
         Alarm.DISRUPTION,
     ),
     "other nodes": (
         step("replace", GROUP, group(4), group(4, "p5.48xlarge"), name="train", replaceReasons=["instanceTypes"]),
-        Change(Topic.WORK, "", "holds", "there", "made anew for instanceTypes", "NodeGroup train"),
+        Change(Topic.WORK, "", "holds", "there", "replaced for instanceTypes", "NodeGroup train"),
         Alarm.DISRUPTION,
     ),
     "data goes": (
@@ -257,7 +257,7 @@ def test_a_rule_that_an_object_newly_breaks_is_told_with_its_fix(file: Path) -> 
     assert "! ns-03: is broken: Namespace fraud--train" in result.stdout
     again = run("--preview", write(file, step("update", SPACE, states[1], states[0])))
     assert again.exit_code == 0
-    assert "ns-03: is kept again" in again.stdout
+    assert "ns-03: is no longer broken" in again.stdout
 
 
 def test_a_default_deny_that_goes_with_its_namespace_opens_nothing(file: Path) -> None:
@@ -283,7 +283,7 @@ def test_halves_of_a_replacement_count_once(file: Path) -> None:
 def test_what_stays_changes_nothing_and_runs_no_stack(file: Path) -> None:
     write(file, step("same", QUEUE, queue("8"), queue("8")))
     assert changes([read(str(file))]) == ()
-    assert "Nothing changes for anybody" in run("--preview", file).stdout
+    assert "Nothing changes for any tenant" in run("--preview", file).stdout
     assert run("--preview", file, "--format", "stacks").stdout == ""
 
 

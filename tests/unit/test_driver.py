@@ -13,7 +13,7 @@ from pulumi import automation
 from tenancy.catalog import vocabulary as words
 from tenancy.engine import driver
 from tenancy.engine.driver import Driver, Failed
-from tenancy.spec import ON_LAB
+from tenancy.validation import ON_LAB
 
 Opened = dict[str, tuple[str, dict[str, str]]]
 

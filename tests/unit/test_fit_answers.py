@@ -10,11 +10,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tenancy.cli import main
+from tenancy.kube.quantities import thousandths
+from tenancy.kube.quota_tree import Node
 from tenancy.live import fits
 from tenancy.live.api import Answer, Identity, Unreachable
-from tenancy.live.cohorts import Node, read_tree, thousandths
+from tenancy.live.cohorts import read_tree
 from tenancy.live.fits import ONE, NotWork, Pods, Said, Verdict, _Machine, fit, pods_of, requests_of
-from tenancy.spec import Environment
+from tenancy.prove.attacks.pods import of_api
+from tenancy.validation import Environment
 from tests.conftest import SpecFolder
 
 PLACE = ("train", "nvidia.com/gpu")
@@ -24,7 +27,7 @@ NAMED = {"apiVersion": "v1", "metadata": {"name": "one", "namespace": "fraud--tr
 
 
 def manifest(kind: str, spec: Any) -> dict[str, Any]:
-    return {**NAMED, "kind": kind, "spec": spec}
+    return {**NAMED, "apiVersion": of_api(kind), "kind": kind, "spec": spec}
 
 
 # Pods of a manifest
@@ -150,14 +153,14 @@ def _tree(*items: dict[str, Any]) -> dict[str, Node]:
 
 
 def _is(node: Node) -> tuple[float, float]:
-    return node.free(PLACE) / 1000, node.most(PLACE) / 1000
+    return node.available(PLACE) / 1000, node.potential(PLACE) / 1000
 
 
 def test_a_queue_alone_has_what_it_is_promised() -> None:
     assert _is(_tree(_queue("a", "ClusterQueue", None, used=3, nominal=8))["a"]) == (5, 8)
 
 
-def test_what_nobody_is_promised_is_there_up_to_the_limit() -> None:
+def test_unallocated_gpus_are_there_up_to_the_limit() -> None:
     found = _tree(_queue("a", "ClusterQueue", "root", nominal=4, borrow=6, lend=4))["a"]
     assert _is(found) == (10, 10)
 
@@ -167,7 +170,7 @@ def test_what_another_lends_and_does_not_use_is_there() -> None:
         _queue("a", "ClusterQueue", "root", nominal=4, borrow=100, lend=4),
         _queue("b", "ClusterQueue", "root", used=3, nominal=16, borrow=0, lend=10),
     )
-    # Its first 6 it keeps, so the 3 that it uses cost nobody anything.
+    # Its first 6 it keeps, so the 3 that it uses are taken from no borrower.
     assert _is(tree["a"]) == (4 + 8 + 10, 4 + 8 + 10)
     assert _is(tree["b"]) == (13, 16)
 
@@ -233,7 +236,7 @@ def test_what_others_hold_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None
 def test_more_pods_than_all_nodes_take_never_fit(monkeypatch: pytest.MonkeyPatch, counts: tuple[int, ...]) -> None:
     found = _placed(monkeypatch, [_machine("a", 8)], *counts)
     assert found.verdict is Verdict.NEVER
-    assert found.sentence == "All nodes that take its pods together have room for 2 of its 3."
+    assert found.sentence == "All nodes that its pods fit on have room for 2 of its 3 together."
 
 
 def test_gpus_of_two_nodes_are_not_added_up_for_one_pod(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,6 +252,41 @@ def test_a_node_that_is_not_there_yet_is_waited_for(monkeypatch: pytest.MonkeyPa
 def test_a_taint_that_is_not_tolerated_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found = _placed(monkeypatch, [_machine("a", 8)], 1, tolerations=[])
     assert (found.verdict, "1 have the taint nvidia.com/gpu" in found.sentence) == (Verdict.NEVER, True)
+
+
+def _general(name: str) -> _Machine:
+    """A node of a pool without GPUs, which is full of nothing and too small."""
+    amounts = Counter({"cpu": 2 * ONE, "pods": 100 * ONE})
+    return _Machine(name, {}, [], amounts, Counter(amounts))
+
+
+def _asking(**amounts: str) -> dict[str, Any]:
+    return {"containers": [{"resources": {"requests": amounts}}], "tolerations": []}
+
+
+ADD_A_POOL = "ask for a GPU, or have the platform team add a pool without GPUs: every pool is of GPU nodes"
+ASK_FOR_LESS = "ask for what one node has, and name no nodes: the queue chooses the pool"
+CLAIMED = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "a100-1"}]}
+
+
+@pytest.mark.parametrize(
+    ("machines", "spec", "change"),
+    [
+        ([_machine("a", 8), _machine("b", 8)], _asking(cpu="4"), ADD_A_POOL),
+        ([_machine("a", 8), _machine("b", 8, made=False)], _asking(cpu="4"), ADD_A_POOL),
+        ([_machine("a", 8), _general("b")], _asking(cpu="4"), ASK_FOR_LESS),
+        ([], _asking(cpu="4"), ASK_FOR_LESS),
+        ([_machine("a", 8)], {**_asking(cpu="4"), **CLAIMED}, ASK_FOR_LESS),
+        ([_machine("a", 8)], _asking(**{PLACE[1]: "4"}), ASK_FOR_LESS),
+        ([_machine("a", 8)], _asking(**{"nvidia.com/mig-1g.5gb": "1"}), ASK_FOR_LESS),
+    ],
+    ids=["GPU nodes alone", "GPU nodes to come", "a node without", "no nodes", "a claim", "GPUs", "a slice of a GPU"],
+)
+def test_work_without_gpus_is_told_to_ask_for_a_pool_where_every_node_keeps_it_off(
+    monkeypatch: pytest.MonkeyPatch, machines: list[_Machine], spec: dict[str, Any], change: str
+) -> None:
+    found = _placed(monkeypatch, machines, 1, **spec)
+    assert (found.verdict, found.change) == (Verdict.NEVER, change)
 
 
 @pytest.mark.parametrize(
@@ -303,7 +341,7 @@ def run(spec: SpecFolder, text: str, *options: str) -> Result:
         ("a: b", "an object has apiVersion, kind and metadata.name"),
         ("- a", "an object has apiVersion, kind and metadata.name"),
         ({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": SPEC}, "change: add --namespace"),
-        (manifest("ConfigMap", None), "given ConfigMap; rule: something that runs pods"),
+        (manifest("ConfigMap", None), "given ConfigMap; rule: a kind that runs pods"),
         ({**NAMED, "kind": "Job", "metadata": {"name": "x", "namespace": "fraud--tain"}}, "change: use fraud--train"),
     ],
 )
@@ -319,12 +357,13 @@ def test_two_namespaces_are_one_too_many(spec: SpecFolder) -> None:
     assert "given --namespace fraud--serve and metadata.namespace fraud--train" in result.stderr
 
 
-def test_where_nobody_makes_work_somebody_has_to_be_named(spec: SpecFolder) -> None:
+def test_where_no_role_makes_work_a_group_has_to_be_named(spec: SpecFolder) -> None:
     spec.edit("tenants/fraud.yaml", "fraud-engineers, role: developer", "fraud-engineers, role: viewer")
     text = json.dumps({**manifest("Pod", SPEC), "metadata": {"name": "one", "namespace": "fraud--serve"}})
     result = run(spec, text)
     assert result.exit_code == 2
-    assert "names nobody who makes work in serve; rule: somebody asks; change: name a group with --as" in result.stderr
+    assert "whose file has no developer or owner in serve; rule: work is created by a" in result.stderr
+    assert "developer or owner; change: name a group with --as" in result.stderr
 
 
 def test_a_file_that_is_not_there_ends_with_2(spec: SpecFolder) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from tenancy.catalog import gpus
 from tenancy.plan import make_plan
-from tenancy.plan.capacity import pool_yield
-from tenancy.plan.pools import fake_nodes, node_extended, node_labels, node_taints
-from tenancy.spec import Loaded
+from tenancy.plan.common.pools import fake_nodes, node_extended, node_labels, node_taints
+from tenancy.plan.queueing.pool_yields import pool_yield
+from tenancy.validation import Loaded
 
 ENV = "environment.yaml"
 AWS = """\
@@ -31,7 +31,7 @@ def loaded(spec: Any) -> Loaded:
     return spec.load()
 
 
-def test_its_nodes_have_no_gpus_and_keep_nobody_off(loaded: Loaded) -> None:
+def test_its_nodes_have_no_gpus_and_no_taints(loaded: Loaded) -> None:
     pool = loaded.environment.pools["general"]
     assert node_extended(loaded.environment, "general") == {}
     assert node_taints("general", pool) == []

@@ -16,9 +16,9 @@ from tenancy.gitops import KEPT, SYNC, WAVE, Source, Tool, rendered
 from tenancy.lab import tools
 from tenancy.plan import Plan, make_plan
 from tenancy.plan.render import texts
-from tenancy.spec import Loaded, load
-from tenancy.spec.environment import Layout
-from tests.conftest import SpecFolder, documents
+from tenancy.schema.environment import Layout
+from tenancy.validation import Loaded, load
+from tests.conftest import SpecFolder, documents, unreserved
 
 BANK = Path(__file__).parents[2] / "stacks" / "bank"
 IMAGE = f"registry.bank.example/shared/tenancy-ci@sha256:{'0' * 64}"
@@ -155,7 +155,7 @@ def test_the_operator_has_a_stack_for_each_and_tenants_wait_for_the_platform(pla
     assert after["bank/gpu-tenancy/bank--fraud"] == ["bank"]
     for item in made.values():
         assert item["spec"]["envRefs"]["PULUMI_OPTION_POLICY_PACK"]["literal"]["value"] == "policy"
-        # It looks first, and would end at a field that somebody else wrote.
+        # It refreshes first, and would end at a field that another manager owns.
         assert item["spec"]["envRefs"]["PULUMI_K8S_ENABLE_PATCH_FORCE"]["literal"]["value"] == "true"
         assert item["spec"]["destroyOnFinalize"] is False
         assert item["spec"]["workspaceTemplate"]["spec"]["image"] == IMAGE
@@ -171,7 +171,7 @@ def test_a_stack_reads_its_variables_as_the_operator_does(backend: str, plan: Pl
 
 
 def test_names_are_as_long_as_the_tools_take_and_stay_apart(bank: Loaded) -> None:
-    long = bank.environment.model_copy(update={"environment": "e" * 31})
+    long = unreserved(bank.environment).model_copy(update={"environment": "e" * 31})
     tenants = [t.model_copy(update={"tenant": "t" * 29 + end}) for t, end in zip(bank.tenants, "ab", strict=False)]
     wide = make_plan(long, tenants)
     kustomizations = [i["metadata"]["name"] for i in objects(wide, Tool.FLUX)["gitops/flux.yaml"]]
@@ -227,9 +227,9 @@ def test_the_same_spec_is_the_same_bytes(plan: Plan) -> None:
     [
         (("--gitops", "argo"), "given --gitops argo without --repo"),
         (("--repo", "https://x.example/y"), "given --repo without --gitops"),
-        (("--gitops", "operator", "--repo", "x"), "rule: an image by its digest"),
+        (("--gitops", "operator", "--repo", "x"), "rule: an image by digest"),
         (("--gitops", "operator", "--repo", "x", "--image", "a:latest"), "given --image 'a:latest'"),
-        (("--gitops", "deployments", "--repo", "x"), "given deployments without --organization"),
+        (("--gitops", "deployments", "--repo", "x"), "given --gitops deployments without --organization"),
         (("--gitops", "jenkins", "--repo", "x"), "jenkins"),
     ],
 )
@@ -242,7 +242,7 @@ def test_a_bad_call_ends_with_2_and_writes_nothing(words: tuple[str, ...], said:
 
 def test_what_a_tool_does_not_make_on_aws_is_said_where_there_is_something(tmp_path: Path) -> None:
     repo = ("--repo", "https://x.example/y")
-    said = "it makes objects of Kubernetes alone"
+    said = "the tool creates Kubernetes objects only"
     assert said in run("--out", tmp_path / "argo", "--gitops", "argo", *repo).stderr
     assert said not in run("--out", tmp_path / "all", "--gitops", "operator", *repo, "--image", IMAGE).stderr
     small = SpecFolder(tmp_path / "small")

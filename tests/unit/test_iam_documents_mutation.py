@@ -16,8 +16,9 @@ import pytest
 from tenancy.iam import evaluator
 from tenancy.iam.account import PIPELINE, PLATFORM, Account, Identity, key_arn
 from tenancy.iam.evaluator import Guard, Policies, Principal, federated, request, role_session, service, user
-from tenancy.plan import make_plan, names
-from tenancy.spec import load
+from tenancy.plan import make_plan
+from tenancy.plan.common import names
+from tenancy.validation import load
 from tests.iam import worlds
 from tests.iam.worlds import ACCOUNT, CLUSTER, REGION, World, tenant_file, world
 
@@ -153,7 +154,7 @@ TRAIN, SERVE, NEIGHBOUR = (
 )
 PLATFORM_TEAM = role_session(worlds.PLATFORM_ROLE, organisation=worlds.ORGANISATION)
 ADMIN = role_session(f"arn:aws:iam::{ACCOUNT}:role/admin", organisation=worlds.ORGANISATION)
-NOBODYS = role_session(TRAIN.role)
+NO_ORGANISATION = role_session(TRAIN.role)
 """The role's ARN, and of no organisation."""
 ELSEWHERE = role_session(worlds.PLATFORM_ROLE, organisation="o-0ther0ther")
 EMERGENCY = _role("pod-identity", PLATFORM, "break-glass").principal
@@ -212,7 +213,7 @@ class Case:
     context: Mapping[str, Any] = field(default_factory=dict)
     form: str = "pod-identity"
     widened: bool = False
-    """Of a boundary: as if somebody had added a line that allows everything."""
+    """Of a boundary: as if it had one more line that allows everything."""
 
     def answer(self, made: Made, document: Document) -> bool:
         everything = {"Version": "2012-10-17", "Statement": [ANYTHING]}
@@ -318,7 +319,7 @@ def _cases_of_roles() -> Iterator[Case]:
             context={**context, "kms:ViaService": f"secretsmanager.{REGION}.amazonaws.com"},
         )
         yield denies(
-            f"{label}: of nobody else's objects",
+            f"{label}: only of its own objects",
             document,
             label,
             "StringLike kms:EncryptionContext:aws:s3:arn",
@@ -404,9 +405,7 @@ def _cases_of_the_boundary() -> Iterator[Case]:
         ("NeverBuckets", "s3:PutBucketPolicy", PLAIN),
         ("NeverAccess", "eks:CreateAccessEntry", CLUSTER_ARN),
     ):
-        yield denies(
-            f"{label}, whatever line somebody adds", "boundary", label, "", TRAIN, action, resource, widened=True
-        )
+        yield denies(f"{label}, whatever line is added", "boundary", label, "", TRAIN, action, resource, widened=True)
 
 
 def _cases_of_buckets() -> Iterator[Case]:
@@ -430,11 +429,11 @@ def _cases_of_buckets() -> Iterator[Case]:
     yield case("nothing from outside", "OnlyFromInside", "", TRAIN, get, its, False, also=outside)
     yield case("but from inside", "OnlyFromInside", "StringNotEquals aws:VpceAccount", TRAIN, get, its, True)
     yield case("the platform mends from outside", "OnlyFromInside", own, PLATFORM_TEAM, get, its, True, also=outside)
-    yield case("nobody of no organisation", "OnlyOfTheOrganisation", "", NOBODYS, get, its, False)
+    yield case("no role without an organisation", "OnlyOfTheOrganisation", "", NO_ORGANISATION, get, its, False)
     yield case("but of ours", "OnlyOfTheOrganisation", "StringNotEquals aws:PrincipalOrgID", TRAIN, get, its, True)
     yield case("the platform in any case", "OnlyOfTheOrganisation", own, ELSEWHERE, get, its, True)
-    nobodys = f"{PLAIN}/nobody/x"
-    yield case("no other role of the account", "OnlyTenants", "", ADMIN, get, nobodys, False)
+    free = f"{PLAIN}/free/x"
+    yield case("no other role of the account", "OnlyTenants", "", ADMIN, get, free, False)
     yield case("but tenants", "OnlyTenants", "ArnNotLike aws:PrincipalArn", TRAIN, get, its, True)
     yield case("no tenant makes an object public", "Never", "", TRAIN, "s3:PutObjectAcl", its, False)
     yield case("the platform writes the policy", "Never", own, PLATFORM_TEAM, "s3:PutBucketPolicy", PLAIN, True)
@@ -456,7 +455,7 @@ def _cases_of_buckets() -> Iterator[Case]:
     yield case("but its own", listing, "StringLike s3:prefix", NEIGHBOUR, "s3:ListBucket", PLAIN, True, also=theirs)
     yield case("and who holds it lists it", listing, own, TRAIN, "s3:ListBucket", PLAIN, True, also=within)
     everything = {"s3:prefix": ""}
-    yield case("nobody lists it all", "ListWithin", "", TRAIN, "s3:ListBucket", PLAIN, False, also=everything)
+    yield case("no tenant lists it all", "ListWithin", "", TRAIN, "s3:ListBucket", PLAIN, False, also=everything)
     yield case(
         "but the platform",
         "ListWithin",
@@ -472,15 +471,15 @@ def _cases_of_buckets() -> Iterator[Case]:
     )
     once, kept = f"{PLAIN}/models/fraud/x", f"{PLAIN}/reference/x"
     delete = "s3:DeleteObject"
-    yield case("nobody deletes what is kept", "NobodyDeletes", "", TRAIN, delete, once, False)
-    yield case("but the platform mends", "NobodyDeletes", own, PLATFORM_TEAM, delete, once, True)
-    yield case("nobody writes what all read", "NobodyWrites", "", TRAIN, put, kept, False)
-    yield case("but the platform fills it", "NobodyWrites", own, PLATFORM_TEAM, put, kept, True)
-    yield case("nobody writes over", "NobodyWritesOver", "", TRAIN, put, once, False, also=OVER)
-    yield case("but new", "NobodyWritesOver", "Null s3:if-none-match", TRAIN, put, once, True, also=NEW)
+    yield case("no tenant deletes what is kept", "DenyDeletes", "", TRAIN, delete, once, False)
+    yield case("but the platform mends", "DenyDeletes", own, PLATFORM_TEAM, delete, once, True)
+    yield case("no tenant writes what all read", "DenyWrites", "", TRAIN, put, kept, False)
+    yield case("but the platform fills it", "DenyWrites", own, PLATFORM_TEAM, put, kept, True)
+    yield case("no tenant writes over", "DenyOverwrites", "", TRAIN, put, once, False, also=OVER)
+    yield case("but new", "DenyOverwrites", "Null s3:if-none-match", TRAIN, put, once, True, also=NEW)
     parts = "Bool s3:ObjectCreationOperation"
-    yield case("and in pieces", "NobodyWritesOver", parts, TRAIN, put, once, True, also=A_PART)
-    yield case("and the platform mends it", "NobodyWritesOver", own, PLATFORM_TEAM, put, once, True, also=OVER)
+    yield case("and in pieces", "DenyOverwrites", parts, TRAIN, put, once, True, also=A_PART)
+    yield case("and the platform mends it", "DenyOverwrites", own, PLATFORM_TEAM, put, once, True, also=OVER)
     crowd, direct = "arn:aws:s3:::crowd/fraud/x", "OnlyThroughAccessPoints"
     point = {"s3:DataAccessPointAccount": ACCOUNT}
     yield case("no way past the access points", direct, "", TRAIN, get, crowd, False, of="crowd")
@@ -539,7 +538,7 @@ def _cases_of_the_rest() -> Iterator[Case]:
         context=via_s3("locked"),
     )
     yield denies(
-        "and nobody else of the account",
+        "and no other role of the account",
         key,
         "UseThroughS3",
         "ArnLike aws:PrincipalArn",
@@ -644,7 +643,7 @@ def _cases_of_trust() -> Iterator[Case]:
         ("StringEquals", "aws:RequestedRegion", "us-east-1"),
     ):
         part = f"{operator} {key}"
-        yield denies(f"nobody with another {key}", glass, "[0]", part, jane, assume, arn, context={**MFA, key: other})
+        yield denies(f"no user with another {key}", glass, "[0]", part, jane, assume, arn, context={**MFA, key: other})
 
 
 ALL = {form: list(_documents(made.account, form)) for form, made in WORLDS.items()}

@@ -469,7 +469,7 @@ MUTANTS = [
         "what a session is given is limited by neither",
     ),
     Mutant(
-        "everybody is given as a role is",
+        "a grant to all counts as one to a role",
         named(lambda how, names, who: Grant.ROLE if who.role and "*" in names.get("AWS", ()) else how),
         "what everybody is given under a role's ARN as a condition is limited by neither",
     ),
@@ -582,7 +582,7 @@ MUTANTS = [
         "a session policy gives", in_evaluator("by_role_or_identity", _session_grants), "a session policy gives nothing"
     ),
     Mutant(
-        "resource policies limit everybody",
+        "resource policies limit all principals",
         in_evaluator(
             "within_account",
             lambda made, asked, granted: evaluator.limits(made, asked) or _within(made, asked, granted),

@@ -10,10 +10,11 @@ import pytest
 
 from tenancy.iam import evaluator
 from tenancy.iam.evaluator import Decision, Guard, Policies, Principal, all_of, request, role_session, service, user
-from tenancy.plan import identity, make_plan
-from tenancy.plan.names import node_role
-from tenancy.spec import load
-from tenancy.spec.environment import Environment
+from tenancy.plan import make_plan
+from tenancy.plan.aws import identity
+from tenancy.plan.common.names import node_role
+from tenancy.schema.environment import Environment
+from tenancy.validation import load
 from tests.iam.symbolic import Region, counterexample
 
 BANK = Path(__file__).parents[2] / "stacks" / "bank"
@@ -98,7 +99,7 @@ def test_a_pod_takes_its_role_and_none_of_another_place(
 
 
 @pytest.mark.parametrize("purpose", PURPOSES)
-def test_nobody_but_pods_takes_a_role_of_pods(roles: Mapping[str, identity.Role], purpose: str) -> None:
+def test_only_pods_assume_a_role_of_pods(roles: Mapping[str, identity.Role], purpose: str) -> None:
     role = roles[purpose]
     anything = {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}
     assert taken(role, PODS, of_pod(role)).allowed
@@ -309,7 +310,7 @@ def test_the_queue_is_written_by_its_own_rules_and_encrypted(environment: Enviro
 
 
 @pytest.mark.parametrize("organisation", [None, "o-abcdef1234"])
-def test_nobody_writes_to_s3_with_keys_from_elsewhere(environment: Environment, organisation: str | None) -> None:
+def test_keys_of_other_accounts_do_not_write_to_s3(environment: Environment, organisation: str | None) -> None:
     aws = environment.aws.model_copy(update={"organization": organisation})
     policy = identity.s3_endpoint_policy(environment.model_copy(update={"aws": aws}))
     mine = role_session(f"arn:aws:iam::{ACCOUNT}:role/mine", organisation=organisation)
@@ -317,7 +318,7 @@ def test_nobody_writes_to_s3_with_keys_from_elsewhere(environment: Environment, 
     denied = "explicit deny by resource policy NoWritesWithForeignKeys"
 
     def asked(who: Principal, action: str) -> str:
-        return str(ask((Policies(resource=policy), who), action, "arn:aws:s3:::somebodys/object"))
+        return str(ask((Policies(resource=policy), who), action, "arn:aws:s3:::foreign/object"))
 
     for action in ("s3:PutObject", "s3:PutObjectTagging", "s3:DeleteObject", "s3:CreateBucket"):
         assert asked(foreign, action) == denied, action

@@ -16,9 +16,10 @@ from cloudsplaining.scan.resource_policy_document import ResourcePolicyDocument
 
 from tenancy.catalog import account
 from tenancy.iam.account import PLATFORM, Account
-from tenancy.plan import documents, identity, make_plan
-from tenancy.spec import load
-from tenancy.spec.environment import Environment
+from tenancy.plan import make_plan
+from tenancy.plan.aws import documents, identity
+from tenancy.schema.environment import Environment
+from tenancy.validation import load
 from tests.iam.worlds import world
 
 BANK = Path(__file__).parents[2] / "stacks" / "bank"
@@ -183,7 +184,7 @@ def test_cloudsplaining_finds_nothing_in_what_tenants_may() -> None:
     assert wrong == {}
 
 
-def test_no_policy_of_tenants_is_open_to_everybody() -> None:
+def test_no_policy_of_tenants_is_open_to_all_principals() -> None:
     for some in _tenants():
         for name, document in _guards(some):
             assert ResourcePolicyDocument(document).internet_accessible_actions == [], name

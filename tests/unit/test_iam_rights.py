@@ -12,7 +12,7 @@ from tenancy.cli.up import MOST, show
 from tenancy.engine.changes import Outcome
 from tenancy.iam.rights import NEW, Changed, changed, rights
 from tenancy.plan import make_plan
-from tenancy.spec import Tenant
+from tenancy.validation import Tenant
 from tests.iam import worlds
 from tests.iam.worlds import tenant_file
 

@@ -484,7 +484,7 @@ _past, _ways, _word = symbolic._past, symbolic._Reader.ways, symbolic.shortest_w
             id="Null false as Null true",
         ),
         pytest.param(SCENES, symbolic._Reader, "_spared", lambda _reader, _layer: False, id="SCPs for all"),
-        pytest.param(SCENES, symbolic._Reader, "_named", lambda *_: Grant.DIRECT, id="everybody is named"),
+        pytest.param(SCENES, symbolic._Reader, "_named", lambda *_: Grant.DIRECT, id="all principals are named"),
         pytest.param(
             SCENES,
             symbolic._Reader,

@@ -28,8 +28,8 @@ from tenancy.iam.evaluator import (
     user,
 )
 from tenancy.plan import make_plan
-from tenancy.plan.tenant_aws import Association, TenantRole
-from tenancy.spec import load
+from tenancy.plan.aws.tenant_aws import Association, TenantRole
+from tenancy.validation import load
 from tests.iam import worlds
 from tests.iam.borders import S3, Border, borders, crossed, crossings
 from tests.iam.symbolic import Region
@@ -53,7 +53,7 @@ def _who(account: Account, tenant: str, part: str) -> Identity:
     return next(each for each in account.identities if (each.tenant, each.part) == (tenant, part))
 
 
-# Nobody reaches a neighbour, whatever is asked
+# No tenant reaches a neighbour, whatever is asked
 
 
 def _proven(account: Account) -> int:
@@ -350,8 +350,8 @@ PEOPLE = {
 
 @pytest.mark.parametrize("who", PEOPLE)
 @pytest.mark.parametrize("form", FORMS)
-def test_nobody_but_pods_and_pipelines_becomes_a_tenants_role(form: str, who: str) -> None:
-    """Though their own policies allow everything: tags can be set by whoever is trusted, and nobody else is."""
+def test_only_pods_and_pipelines_assume_a_tenants_role(form: str, who: str) -> None:
+    """Though their own policies allow everything: a trusted principal can set tags, and only these are trusted."""
     for identity in FORMS[form].account.identities:
         if identity.tenant != PLATFORM:
             asked = _by_pods(identity.role, PEOPLE[who], _told("fraud--train"), own=[ANYTHING])
@@ -514,7 +514,7 @@ MFA = {
 OTHER_SESSIONS = {
     "no second factor": {"aws:MultiFactorAuthPresent": "false"},
     "one of long ago": {"aws:MultiFactorAuthAge": "901"},
-    "through another region, where nobody listens": {"aws:RequestedRegion": "us-east-1"},
+    "through another region, which has no alarm": {"aws:RequestedRegion": "us-east-1"},
 }
 
 
@@ -530,7 +530,7 @@ def test_break_glass_is_for_who_showed_a_second_factor_just_now(other: str) -> N
 
 
 @pytest.mark.parametrize("missing", MFA)
-def test_break_glass_is_for_nobody_of_whom_less_is_known(missing: str) -> None:
+def test_break_glass_is_refused_when_less_is_known(missing: str) -> None:
     assert not _in_emergency("emergency", {name: value for name, value in MFA.items() if name != missing})
 
 

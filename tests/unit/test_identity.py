@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.plan.identity import (
+from tenancy.plan.aws.identity import (
     INLINE_LENGTH,
     MANAGED_COUNT,
     TRUST_LENGTH,
@@ -21,8 +21,8 @@ from tenancy.plan.identity import (
     queue_policy,
     roles,
 )
-from tenancy.plan.names import ROLE_LENGTH
-from tenancy.spec import Environment
+from tenancy.plan.common.names import ROLE_LENGTH
+from tenancy.validation import Environment
 
 ACCOUNT = "111122223333"
 CLUSTER = f"arn:aws:eks:eu-central-1:{ACCOUNT}:cluster/small"
@@ -301,12 +301,12 @@ def by_sid(document: Document) -> dict[str, Document]:
 def test_the_account_administers_the_key_and_reads_nothing_with_it(small: Environment) -> None:
     statement = by_sid(key_policy(small))["Administer"]
     assert statement["Principal"] == {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}
-    assert "kms:PutKeyPolicy" in statement["Action"], "without it nobody could ever change the policy"
+    assert "kms:PutKeyPolicy" in statement["Action"], "without it no principal could ever change the policy"
     assert {"kms:CreateGrant", "kms:DescribeKey"} <= set(statement["Action"]), "EKS asks for both for secrets"
     assert not {"kms:Decrypt", "kms:GenerateDataKey"} & set(statement["Action"])
 
 
-def test_whoever_else_may_use_the_key_does_so_through_a_service_of_this_account(small: Environment) -> None:
+def test_all_other_use_of_the_key_goes_through_a_service_of_this_account(small: Environment) -> None:
     for sid, statement in by_sid(key_policy(small)).items():
         if statement["Principal"] == {"AWS": "*"}:
             assert statement["Condition"]["StringEquals"]["kms:CallerAccount"] == ACCOUNT, sid

@@ -1,9 +1,11 @@
-"""The way of the data has one direction: spec, plan, components; catalog and rules below; live, lab, cli above."""
+"""The way of the data has one direction: schema, validation, plan, components; catalog, kube, rules below; live, lab,
+cli above. Each folder imports only what is below it, and no two modules import each other, whatever the detour."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,21 +14,50 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "tenancy"
 
+FACTS = {"catalog", "kube", "rules"}
+SPEC = {*FACTS, "schema", "validation"}
+
 MAY_IMPORT = {
     "catalog": set(),
-    "rules": {"catalog"},
-    "spec": {"catalog", "rules"},
-    "plan": {"catalog", "rules", "spec"},
-    "iam": {"catalog", "rules", "spec", "plan"},
-    "components": {"catalog", "rules", "spec", "plan"},
-    "live": {"catalog", "rules", "spec", "plan"},
-    "chargeback": {"catalog", "rules", "spec", "plan"},
-    "check": {"catalog", "rules"},
-    "diff": {"catalog", "rules", "spec", "plan", "iam", "components", "chargeback"},
-    "report": {"catalog", "rules", "spec", "plan", "iam", "live", "chargeback", "simulation"},
-    "gitops": {"catalog", "spec", "plan", "components"},
+    "kube": set(),
+    "rules": {"catalog", "kube"},
+    "schema": FACTS,
+    "validation": {*FACTS, "schema"},
+    "plan": SPEC,
+    "iam": {*SPEC, "plan"},
+    "live": {*SPEC, "plan"},
+    "components": {*SPEC, "plan", "live"},
+    "check": FACTS,
+    "prove": {*SPEC, "plan", "live", "check"},
+    "chargeback": {*SPEC, "plan", "redirects"},
+    "lab": {*SPEC, "plan", "redirects"},
+    "simulation": {*SPEC, "plan", "lab"},
+    "diff": {*SPEC, "plan", "iam", "components", "chargeback"},
+    "report": {*SPEC, "plan", "iam", "live", "prove", "chargeback", "simulation"},
+    "gitops": {*SPEC, "plan", "components"},
+    "engine": {*SPEC, "plan", "iam", "live", "lab", "components"},
+    "s3": {"rules"},
+    "redirects": set(),
 }
-"""Parts of the package, and what of it each may import."""
+"""Parts of the package, and what of it each may import. `cli` is above them all."""
+
+INSIDE = {
+    "plan": {
+        "common": set(),
+        "aws": {"common"},
+        "guards": {"common"},
+        "queueing": {"common"},
+        "kubernetes": {"common", "aws", "guards", "queueing"},
+        "observability": {"common", "aws", "guards", "queueing", "kubernetes"},
+    },
+    "components": {
+        "kubernetes": set(),
+        "aws": {"kubernetes"},
+    },
+    "prove": {"attacks": set()},
+}
+"""Folders of a part, and which of their sisters each may import. What lies beside them at the top of the part is above
+them all."""
 
 
 class Import(NamedTuple):
@@ -36,25 +67,41 @@ class Import(NamedTuple):
     for_types: bool
 
 
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+@cache
+def _found_in(path: Path) -> tuple[Import, ...]:
+    tree = _tree(path)
+    top = set(map(id, tree.body))
+    typing_only = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for inner in ast.walk(node)
+    }
+    found = []
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = path.relative_to(ROOT).parts[: -node.level] if node.level else ()
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
+        found += [Import(str(path.relative_to(ROOT)), n, id(node) in top, id(node) in typing_only) for n in names]
+    return tuple(found)
+
+
 def _imports(folder: Path) -> Iterator[Import]:
-    for path in sorted(folder.rglob("*.py")):
-        tree = ast.parse(path.read_text("utf-8"))
-        typing_only = {
-            id(inner)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-            for inner in ast.walk(node)
-        }
-        for node in ast.walk(tree):
-            names: list[str] = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                above = path.relative_to(ROOT).parts[: -node.level] if node.level else ()
-                base = ".".join([*above, *([node.module] if node.module else [])])
-                names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
-            for name in names:
-                yield Import(str(path.relative_to(ROOT)), name, node in tree.body, id(node) in typing_only)
+    for path in [folder.with_suffix(".py")] if folder.with_suffix(".py").exists() else sorted(folder.rglob("*.py")):
+        yield from _found_in(path)
+
+
+ASKED = {"tenancy.live.api", "tenancy.live.guards"}
+"""What components may use of `live`: a tenant asks its cluster for the guards before it is made."""
 
 
 def _ours(name: str) -> str | None:
@@ -66,14 +113,127 @@ def _top(name: str) -> str:
     return name.split(".")[0]
 
 
+def test_every_part_has_its_place() -> None:
+    parts = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert parts - {"__init__", "__main__", "cli"} == set(MAY_IMPORT)
+
+
 @pytest.mark.parametrize("part", MAY_IMPORT)
 def test_a_part_imports_only_what_is_below_it(part: str) -> None:
+    """Neither when it is imported, nor when a function runs, nor for types."""
     wrong = [
         (found.file, found.module)
         for found in _imports(PACKAGE / part)
-        if (ours := _ours(found.module)) and ours != part and ours not in MAY_IMPORT[part] and not found.for_types
+        if (ours := _ours(found.module)) and ours != part and ours not in MAY_IMPORT[part]
     ]
     assert wrong == []
+
+
+def test_what_parts_may_import_has_one_direction() -> None:
+    assert _circles(MAY_IMPORT) == []
+    assert [part for part, folders in INSIDE.items() if _circles(folders)] == []
+
+
+@pytest.mark.parametrize(("part", "folder"), [(part, folder) for part in INSIDE for folder in INSIDE[part]])
+def test_a_folder_of_a_part_imports_only_what_is_below_it(part: str, folder: str) -> None:
+    allowed = INSIDE[part][folder] | {folder}
+    wrong = [
+        (found.file, found.module)
+        for found in _imports(PACKAGE / part / folder)
+        if found.module.startswith(f"tenancy.{part}.") and found.module.split(".")[2] not in allowed
+    ]
+    assert wrong == []
+
+
+def test_every_folder_of_a_part_has_its_place() -> None:
+    found = {part: {p.parent.name for p in (PACKAGE / part).glob("*/__init__.py")} for part in MAY_IMPORT}
+    assert {part: folders for part, folders in found.items() if folders} == {
+        part: set(folders) for part, folders in INSIDE.items()
+    }
+
+
+def _module(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def _graph(*, lazy: bool) -> dict[str, set[str]]:
+    """Module -> modules of ours that it imports; a name that is imported from a package is the package's own, unless it
+    is a module."""
+    modules = {_module(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+    graph: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        names = {f.module for f in _found_in(path) if lazy or f.at_top or f.for_types} & set(modules)
+        # `from a.b import c` names a.b too: if c is a module, a.b is only on the way there.
+        passed = {name for name in names if any(other.startswith(f"{name}.") for other in names)}
+        graph[module] = {*(names - passed), *(passed & _taken(path))} - {module}
+    return graph
+
+
+def _taken(path: Path) -> set[str]:
+    """Modules from which something else than a module is imported."""
+    return {
+        node.module
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.ImportFrom)
+        and node.module
+        and any(not _is_module(node.module, a.name) for a in node.names)
+    }
+
+
+def _is_module(package: str, name: str) -> bool:
+    base = ROOT / package.replace(".", "/") / name
+    return base.with_suffix(".py").exists() or (base / "__init__.py").exists()
+
+
+def _circles(graph: Mapping[str, Set[str]]) -> list[list[str]]:
+    """Strongly connected components of more than one module (Tarjan)."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        order[name] = low[name] = len(order)
+        stack.append(name)
+        for other in sorted(graph.get(name, ())):
+            if other not in order:
+                visit(other)
+                low[name] = min(low[name], low[other])
+            elif other in stack:
+                low[name] = min(low[name], order[other])
+        if low[name] == order[name]:
+            members = stack[stack.index(name) :]
+            del stack[stack.index(name) :]
+            if len(members) > 1:
+                found.append(sorted(members))
+
+    for name in graph:
+        if name not in order:
+            visit(name)
+    return found
+
+
+@pytest.mark.parametrize("lazy", [False, True], ids=["when imported and for types", "in functions too"])
+def test_no_modules_import_each_other(lazy: bool) -> None:
+    """An import within a function puts cost off; it does not excuse a circle, and there is none to excuse."""
+    assert _circles(_graph(lazy=lazy)) == []
+
+
+def test_a_circle_would_be_found() -> None:
+    assert _circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [["a", "b", "c"]]
+    graph = _graph(lazy=True)
+    assert len(graph) > 300
+    assert sum(map(len, graph.values())) > 1000
+    below = {**graph, "tenancy.kube.objects": {"tenancy.plan.model"}}
+    assert {"tenancy.kube.objects", "tenancy.plan.model"} <= set(_circles(below)[0])
+
+
+def test_components_ask_a_cluster_for_its_guards_and_nothing_else() -> None:
+    used = {f.module for f in _imports(PACKAGE / "components") if _ours(f.module) == "live"}
+    modules = {module for module in used if any(module == known or module.startswith(f"{known}.") for known in ASKED)}
+    assert used - modules == set()
 
 
 def test_only_components_and_what_runs_the_engine_import_pulumi() -> None:
@@ -87,21 +247,22 @@ def test_only_components_and_what_runs_the_engine_import_pulumi() -> None:
 
 
 def test_the_evaluator_of_iam_knows_nothing_of_ours() -> None:
-    """It judges documents of anybody."""
+    """It judges any policy document."""
     judges = {"conditions.py", "evaluator.py"}
     ours = {f.module for f in _imports(PACKAGE / "iam") if Path(f.file).name in judges and _ours(f.module)}
     assert {module.split(".")[1] for module in ours} == {"iam"}
     assert {module.split(".")[2] for module in ours} == {"conditions"}
 
 
-@pytest.mark.parametrize("part", ["catalog", "rules", "spec", "plan", "iam"])
+@pytest.mark.parametrize("part", ["catalog", "kube", "rules", "schema", "validation", "plan", "iam"])
 def test_the_pure_half_imports_no_client_and_no_screen(part: str) -> None:
     clients = {"kubernetes", "pulumi", "boto3", "requests", "socket", "subprocess", "urllib", "rich", "click"}
     assert {f.module for f in _imports(PACKAGE / part) if _top(f.module) in clients} == set()
 
 
 def test_the_lab_knows_nothing_of_tenants_when_it_is_imported() -> None:
-    wrong = [(f.file, f.module) for f in _imports(PACKAGE / "lab") if f.at_top and _ours(f.module) in {"spec", "plan"}]
+    spec = {"schema", "validation", "plan"}
+    wrong = [(f.file, f.module) for f in _imports(PACKAGE / "lab") if f.at_top and _ours(f.module) in spec]
     assert wrong == []
 
 
@@ -116,9 +277,16 @@ def test_commands_import_what_they_need_when_they_run() -> None:
 
 
 def test_the_policy_pack_repeats_no_rule_of_the_files() -> None:
-    assert {_ours(f.module) for f in _imports(ROOT / "policy")} <= {None, "rules", "catalog", "check"}
+    assert {_ours(f.module) for f in _imports(ROOT / "policy")} <= {None, "rules", "kube", "catalog", "check"}
 
 
 def test_a_module_of_the_plan_but_one_touches_no_disk() -> None:
     writers = {f.file for f in _imports(PACKAGE / "plan") if _top(f.module) in {"pathlib", "os", "shutil", "tempfile"}}
     assert writers <= {"tenancy/plan/render.py"}
+
+
+def test_no_two_test_modules_have_one_name() -> None:
+    """pytest imports them by their name alone, and collects nothing at all where two of them have one."""
+    names = [path.name for path in (ROOT / "tests").glob("*/test_*.py")]
+    assert names
+    assert sorted({name for name in names if names.count(name) > 1}) == []

@@ -146,7 +146,7 @@ def test_only_graviton_and_grace_are_arm() -> None:
 
 
 def test_who_makes_accelerators_is_told_by_a_types_name(listing: dict[str, Any]) -> None:
-    """Of a type that nobody lists here this is all that is known; its sibling is no typing error of it."""
+    """Of a type that the catalog does not list this is all that is known; its sibling is no typing error of it."""
     others = {"FpgaInfo", "InferenceAcceleratorInfo", "MediaAcceleratorInfo", "NeuronInfo"}
     assert {name for name, facts in listing.items() if others & facts.keys()} <= set(filter(NOT_NVIDIA.match, listing))
     assert not [name for name, facts in listing.items() if "GpuInfo" in facts and NOT_NVIDIA.match(name)]

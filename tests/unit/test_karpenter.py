@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan.identity import key_alias
-from tenancy.plan.karpenter import karpenter_objects
-from tenancy.plan.node_config import user_data
-from tenancy.plan.pools import node_extended
-from tenancy.spec import Environment
+from tenancy.plan.aws.identity import key_alias
+from tenancy.plan.aws.karpenter import karpenter_objects
+from tenancy.plan.aws.node_config import user_data
+from tenancy.plan.common.pools import node_extended
+from tenancy.validation import Environment
 
 AWS = {
     "enabled": True,
@@ -213,7 +213,7 @@ def test_of_given_subnets_only_those_of_the_pools_zones_are_used(small: dict[str
 def test_instances_and_volumes_carry_the_tags_of_their_pool_and_of_its_one_tenant(small: dict[str, Any]) -> None:
     assert Cluster(small, EFA).node_class["tags"]["tenancy:tenant"] == "fraud"
     assert Cluster(small, EFA).node_class["tags"]["tenancy:pool"] == "pool"
-    assert "tenancy:tenant" not in Cluster(small, TRAIN).node_class["tags"], "a pool for everybody is nobody's bill"
+    assert "tenancy:tenant" not in Cluster(small, TRAIN).node_class["tags"], "a pool for all tenants is billed to none"
 
 
 # EFA

@@ -10,9 +10,9 @@ import judges
 import pytest
 
 from tenancy.catalog.frameworks import BUILT_IN, FRAMEWORKS
-from tenancy.plan.kueue import MANAGED, configuration
-from tenancy.plan.queues import BOARD_COMPUTE, BOARD_MEMORY
-from tenancy.spec import Environment, load
+from tenancy.plan.queueing.kueue import MANAGED, configuration
+from tenancy.plan.queueing.queue_names import BOARD_COMPUTE, BOARD_MEMORY
+from tenancy.validation import Environment, load
 from tests.conftest import SpecFolder
 
 STACKS = Path(__file__).parents[2] / "stacks"

@@ -10,6 +10,7 @@ import pytest
 from tenancy.catalog import vocabulary as words
 from tenancy.diff.changes import Side, Topic, diff
 from tenancy.engine.changes import Change, Outcome, is_door, of_tenant, without_file
+from tenancy.kube.objects import Object
 from tenancy.live.adoption import below_use, namespace_rules, warnings
 from tenancy.live.api import Answer
 from tenancy.live.copies import as_written
@@ -17,7 +18,6 @@ from tenancy.live.removal import report
 from tenancy.plan import Plan, make_plan
 from tenancy.plan.access_review import review
 from tenancy.plan.guards import WITNESS, guard_objects, guards, marker, witness
-from tenancy.plan.model import Object
 from tenancy.rules.objects import object_findings
 from tests.conftest import FRAUD, SpecFolder
 
@@ -46,7 +46,7 @@ def roles(plan: Plan) -> dict[tuple[str, str], set[str]]:
 
 
 @pytest.mark.parametrize("stage", ["hold", "export"])
-def test_everybody_who_was_in_reads_and_nobody_else_does(spec: SpecFolder, stage: str) -> None:
+def test_all_who_had_access_read_and_no_others_do(spec: SpecFolder, stage: str) -> None:
     before = roles(planned(spec, CI))
     after = roles(planned(spec, f"{CI}leaving: {stage}\n"))
     assert set(before) == set(after)
@@ -87,7 +87,7 @@ def test_its_namespaces_say_the_stage_and_others_do_not(spec: SpecFolder) -> Non
     assert notes == {"fraud--serve": "export", "fraud--train": "export", "research--main": None}
 
 
-def test_removed_it_has_no_object_and_no_place_in_anybodys(spec: SpecFolder) -> None:
+def test_a_removed_tenant_has_no_object_and_is_named_in_none(spec: SpecFolder) -> None:
     plan = planned(spec, "leaving: remove\n")
     assert list(plan.tenant("fraud").objects()) == []
     assert "fraud" not in str(list(plan.objects()))
@@ -186,7 +186,7 @@ def test_the_pack_advises_of_guards_that_are_meant_to_warn(spec: SpecFolder) -> 
     for item in kinds(audit(spec), "ValidatingAdmissionPolicyBinding"):
         assert [finding.rule for finding in object_findings(item)] == ["guard-03"]
         del item["metadata"]["annotations"]
-        assert [finding.rule for finding in object_findings(item)] == ["guard-01"], "nobody said that it is meant"
+        assert [finding.rule for finding in object_findings(item)] == ["guard-01"], "its annotation is missing"
 
 
 def test_rules_that_read_the_namespace_are_those_that_a_foreign_one_cannot_answer(spec: SpecFolder) -> None:
@@ -223,7 +223,7 @@ def test_a_copy_is_what_people_wrote() -> None:
     assert "status" not in made
 
 
-def test_a_jobs_selector_is_kept_only_where_somebody_wrote_it() -> None:
+def test_a_jobs_selector_is_kept_only_where_its_author_wrote_it() -> None:
     spec = {"selector": {"matchLabels": {}}, "template": {"metadata": {"labels": {"job-name": "x", "app": "x"}}}}
     made = written("Job", spec)
     assert made["spec"] == {"template": {"metadata": {"labels": {"app": "x"}}}}
@@ -288,8 +288,8 @@ def held(finalizer: str, *, kueue: Answer | None = None) -> str:
 
 def test_the_report_names_object_finalizer_and_the_way_out() -> None:
     said = held("vendor.example/never")
-    assert "given acme--main, whose namespace is still there after 5 s" in said
-    assert "ConfigMap acme--main/x is held by vendor.example/never" in said
+    assert "given acme--main, whose namespace still exists after 5 s" in said
+    assert "ConfigMap acme--main/x is blocked by vendor.example/never" in said
     assert "metrics.k8s.io/v1 does not answer" in said
     assert """kubectl patch configmaps x -n acme--main --type merge -p '{"metadata":{"finalizers":null}}'""" in said
 
@@ -298,18 +298,18 @@ def test_the_report_names_object_finalizer_and_the_way_out() -> None:
     ("kueue", "says", "change"),
     [
         (DOWN, "Kueue, which does not run", "change: start Kueue again"),
-        (Answer(201, {}), "Kueue, which runs", "change: see to what is named above"),
+        (Answer(201, {}), "Kueue, which runs", "change: resolve what is named above"),
     ],
 )
 def test_whether_kueue_runs_says_its_own_webhook(kueue: Answer, says: str, change: str) -> None:
     said = held("kueue.x-k8s.io/resource-in-use", kueue=kueue)
-    assert f"kueue.x-k8s.io/resource-in-use is taken off by {says}" in said
+    assert f"kueue.x-k8s.io/resource-in-use is removed by {says}" in said
     assert change in said
 
 
 def test_what_only_kueues_webhook_holds_back_is_said_so() -> None:
     said = held("batch.kubernetes.io/job-tracking", kueue=DOWN)
-    assert "is taken off by the job controller, asking the webhook of Kueue, which does not run" in said
+    assert "is removed by the job controller, asking the webhook of Kueue, which does not run" in said
     assert "change: start Kueue again, and run this again" in said
 
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,22 +17,24 @@ import yaml
 from click.testing import CliRunner
 from test_aws_rules import ON_AWS
 
+from tenancy.catalog import vocabulary as words
 from tenancy.catalog.bandwidth import GIGABITS
 from tenancy.catalog.instances import INSTANCES
+from tenancy.catalog.versions import COST_CHARTS
 from tenancy.cli.lab import command as lab_command
 from tenancy.components.scope import Scope
 from tenancy.lab import metrics as exporters
 from tenancy.lab import prometheus, tools
 from tenancy.plan import Plan, make_plan
-from tenancy.plan.access import cluster_roles
-from tenancy.plan.alerts import rule_file
-from tenancy.plan.metrics import COUNTERS, exporter_values, metrics_objects, routes
+from tenancy.plan.kubernetes.access import cluster_roles
+from tenancy.plan.observability.alerts import rule_file
+from tenancy.plan.observability.metrics import COUNTERS, exporter_values, kubecost_values, metrics_objects, routes
 from tenancy.plan.render import papers
 from tenancy.plan.services import services_plan
 from tenancy.rules.objects import object_findings
-from tenancy.spec import Environment, Loaded, load, on_lab
-from tenancy.spec.metrics import LONGEST_WAIT, Collector, Metrics
-from tenancy.spec.tenant import Role
+from tenancy.schema.metrics import LONGEST_WAIT, Collector, Metrics
+from tenancy.schema.people import Role
+from tenancy.validation import Environment, Loaded, load, on_lab
 from tests.conftest import SpecFolder, documents
 from tests.judges import ec2_types, folder
 from tests.unit.test_components import register
@@ -62,7 +65,7 @@ def asked(*arguments: str) -> str:
 # An environment
 
 
-def test_nothing_of_metrics_is_made_where_nobody_collects(plan: Plan) -> None:
+def test_nothing_of_metrics_is_made_without_a_collector(plan: Plan) -> None:
     assert (plan.platform.metrics, plan.platform.exporters) == ((), {})
 
 
@@ -94,7 +97,7 @@ def test_a_wait_that_kueue_cannot_tell_is_refused(spec: SpecFolder) -> None:
     spec.add("environment.yaml", "metrics: {longest-wait: {production: 683m}}\n")
     problem = spec.problem()
     assert (problem.given, problem.field) == ("production: 683m", "metrics.longest-wait.production")
-    assert problem.rule == "Kueue tells waits apart up to 40960 s"
+    assert problem.rule == "Kueue measures waits up to 40960 s"
     assert problem.change == "write 682m at most"
 
 
@@ -129,7 +132,7 @@ def test_without_a_view_tenants_get_no_way_to_prometheus(spec: SpecFolder) -> No
     assert kinds == {"PrometheusRule", "ServiceMonitor", "AlertmanagerConfig"}
 
 
-def test_the_proxy_that_trusts_everybody_listens_to_its_own_pod_alone(watched: Loaded) -> None:
+def test_the_proxy_that_trusts_all_callers_listens_to_its_own_pod_alone(watched: Loaded) -> None:
     (deployment,) = of_kind(watched, "Deployment")
     by_name = {each["name"]: each["args"] for each in deployment["spec"]["template"]["spec"]["containers"]}
     assert "-insecure-listen-address=127.0.0.1:8080" in by_name["label"]
@@ -215,7 +218,7 @@ def test_what_goes_with_a_collector_that_is_installed_is_taken(spec: SpecFolder)
     assert "telemetry" in environment.system_namespaces
 
 
-def test_nothing_is_installed_where_the_cluster_is_somebody_elses(spec: SpecFolder) -> None:
+def test_nothing_is_installed_on_a_cluster_that_another_program_makes(spec: SpecFolder) -> None:
     spec.add("environment.yaml", "metrics: {collector: install}\n")
     problem = spec.problem()
     assert (problem.field, problem.given) == ("metrics.collector", "collector: install without aws.enabled")
@@ -242,7 +245,7 @@ def test_what_is_rendered_is_what_is_installed(brought: Plan) -> None:
     for name in ("prometheus-operator-crds", "kube-prometheus-stack"):
         assert rendered[name]["values"] == sent[f"metrics-{name}"]["values"]
         assert rendered[name]["version"] == sent[f"metrics-{name}"]["version"]
-    assert "charts/values-kube-prometheus-stack.yaml" not in dict(papers(brought)), "nobody else installs it"
+    assert "charts/values-kube-prometheus-stack.yaml" not in dict(papers(brought)), "no other program installs it"
 
 
 def test_who_installs_it_gets_the_same_values_for_the_exporters(bank: Loaded, stack: dict[str, Any]) -> None:
@@ -320,7 +323,7 @@ def test_only_who_needs_the_node_is_outside_of_the_restricted_namespace(brought:
 
 
 def test_what_tenants_ask_through_has_a_node_of_the_platforms(brought: Plan, watched: Loaded) -> None:
-    """On a cluster that is made here every node has a taint; of another's nobody knows any."""
+    """On a cluster that is made here every node has a taint; another cluster's taints are unknown."""
     (ours,) = [item for item in brought.platform.metrics if item["kind"] == "Deployment"]
     pod = ours["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == {"tenancy.gpu/pool": "system"}
@@ -331,12 +334,14 @@ def test_what_tenants_ask_through_has_a_node_of_the_platforms(brought: Plan, wat
 
 def test_kube_state_metrics_reads_no_secret(stack: dict[str, Any]) -> None:
     collectors = stack["kube-state-metrics"]["collectors"]
-    assert {"pods", "nodes", "resourcequotas", "validatingadmissionpolicies"} <= set(collectors)
+    assert {"pods", "nodes", "resourcequotas", "persistentvolumeclaims", "validatingadmissionpolicies"} <= set(
+        collectors
+    )
     assert not {"secrets", "configmaps"} & set(collectors)
 
 
 def test_node_exporter_takes_its_part_of_every_node(bank: Loaded) -> None:
-    without = load(bank.folder).environment
+    without = bank.environment.model_copy(update={"metrics": Metrics()})
     more, before = (environment.daemonsets("train-a100") for environment in (bank.environment, without))
     assert (more.cpu - before.cpu, more.memory - before.memory, more.pods - before.pods) == (50, 50, 1)
 
@@ -388,11 +393,14 @@ def dcgm(environment: Environment) -> dict[str, Any]:
     return operator.values["dcgmExporter"]
 
 
-def test_the_exporter_gets_these_counters_where_somebody_collects_and_its_own_elsewhere() -> None:
+def test_the_exporter_gets_these_counters_with_a_collector_and_its_own_without() -> None:
     environment = load(Path(__file__).parents[2] / "stacks" / "bank").environment
-    collected = environment.metrics.model_copy(update={"collector": Collector.EXISTING})
-    assert dcgm(environment.model_copy(update={"metrics": collected}))["config"]["data"] == COUNTERS
-    assert "config" not in dcgm(environment)
+    collected, not_collected = (
+        environment.model_copy(update={"metrics": Metrics(collector=each)})
+        for each in (Collector.EXISTING, Collector.NONE)
+    )
+    assert dcgm(collected)["config"]["data"] == COUNTERS
+    assert "config" not in dcgm(not_collected)
 
 
 def test_labels_that_rules_and_bills_read_are_on_the_allow_list(watched: Loaded) -> None:
@@ -403,15 +411,91 @@ def test_labels_that_rules_and_bills_read_are_on_the_allow_list(watched: Loaded)
     assert "kueue.x-k8s.io/queue-name" in pods
 
 
-@pytest.mark.parametrize(("tool", "chart"), [("opencost", "opencost"), ("kubecost", "cost-analyzer")])
-def test_a_cost_tool_gets_values_that_point_to_prometheus(spec: SpecFolder, tool: str, chart: str) -> None:
+COST_KEYS = {
+    # opencost/opencost-helm-chart@725bb939d6a631a7b679cef38fe42a3d872efe64 charts/opencost/values.yaml; 2026-11-23.
+    "opencost": """
+        opencost.prometheus.external.enabled opencost.prometheus.external.url opencost.prometheus.internal.enabled
+    """,
+    # kubecost/kubecost@v3.2.1 kubecost/values.yaml, and of its agent's chart, kubecost/finops-agent-chart@v1.0.20
+    # charts/finops-agent/values.yaml; read 2026-11-23.
+    "kubecost": """
+        global.clusterId networkCosts.enabled clusterController.enabled telemetry.enabled
+        kubecostProductConfigs.labelMappingConfigs.owner_label kubecostProductConfigs.labelMappingConfigs.team_label
+        kubecostProductConfigs.labelMappingConfigs.department_label
+        kubecostProductConfigs.labelMappingConfigs.product_label
+        kubecostProductConfigs.labelMappingConfigs.environment_label
+        finopsagent.agent.kubecost.customPrices.enabled finopsagent.agent.kubecost.customPrices.GPU
+    """,
+}
+KUBECOST_REFUSES = (
+    *("global.prometheus", "global.grafana", "global.amp", "prometheus", "grafana", "kubecostModel", "kubecostMetrics"),
+    *("kubecostAggregator", "kubecostFrontend", "pricingCsv", "service", "federatedETL"),
+)
+"""Keys of its second version with which the chart ends (v3.2.1 `templates/_helpers.tpl`)."""
+
+
+def _paths(values: dict[str, Any], before: str = "") -> Iterator[str]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _paths(value, f"{before}{key}.")
+        else:
+            yield before + key
+
+
+@pytest.mark.parametrize("tool", COST_CHARTS)
+def test_a_cost_tool_gets_values_that_its_chart_has(spec: SpecFolder, tool: str) -> None:
     spec.add("environment.yaml", f"metrics: {{collector: existing, cost-tool: {tool}}}\n")
     loaded = spec.load()
-    values = exporter_values(loaded.environment)
+    chart = COST_CHARTS[tool].chart
+    values = exporter_values(priced(loaded.environment, "2.50"))
     assert set(values) == {"kube-prometheus-stack", chart}
-    assert loaded.environment.metrics.address in json.dumps(values[chart])
+    assert set(_paths(values[chart])) == set(COST_KEYS[tool].split())
     rendered = dict(papers(make_plan(loaded.environment, loaded.tenants)))
-    assert rendered[f"charts/values-{chart}.yaml"] == [values[chart]]
+    assert f"charts/values-{chart}.yaml" in rendered
+
+
+def priced(environment: Environment, *prices: str) -> Environment:
+    """With one board for each price."""
+    return environment.model_copy(update={"prices": {f"board-{n}": Decimal(p) for n, p in enumerate(prices)}})
+
+
+def test_opencost_is_pointed_to_prometheus(spec: SpecFolder) -> None:
+    spec.add("environment.yaml", "metrics: {collector: existing, cost-tool: opencost}\n")
+    environment = spec.load().environment
+    assert exporter_values(environment)["opencost"]["opencost"]["prometheus"]["external"] == {
+        "enabled": True,
+        "url": environment.metrics.address,
+    }
+
+
+def test_kubecost_gets_nothing_that_its_chart_refuses(spec: SpecFolder) -> None:
+    spec.add("environment.yaml", "metrics: {collector: existing, cost-tool: kubecost}\n")
+    paths = set(_paths(kubecost_values(priced(spec.load().environment, "2.50"))))
+    assert [path for path in paths if path.startswith(tuple(f"{key}." for key in KUBECOST_REFUSES))] == []
+    assert paths.isdisjoint(KUBECOST_REFUSES)
+
+
+@pytest.mark.parametrize(
+    ("prices", "handed"),
+    [((), None), (("2.50",), "2.50"), (("2.50", "2.50"), "2.50"), (("2.50", "0.60"), None)],
+)
+def test_kubecost_gets_the_price_of_a_gpu_where_there_is_one(
+    spec: SpecFolder, prices: tuple[str, ...], handed: str | None
+) -> None:
+    values = kubecost_values(priced(spec.load().environment, *prices))
+    custom = {"agent": {"kubecost": {"customPrices": {"enabled": True, "GPU": handed}}}}
+    assert values.get("finopsagent") == (custom if handed else None)
+
+
+def test_kubecost_finds_each_of_its_concepts_among_our_labels(spec: SpecFolder) -> None:
+    named = kubecost_values(spec.load().environment)["kubecostProductConfigs"]["labelMappingConfigs"]
+    assert set(named.values()) <= set(words.COST_LABELS)
+
+
+def test_the_page_on_kubecost_installs_the_pinned_chart() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "kubecost.md").read_text("utf-8")
+    pin = COST_CHARTS["kubecost"]
+    assert f"{pin.chart} --repo {pin.repository} --version {pin.version}" in page
 
 
 def test_what_a_network_card_can_is_what_ec2_says() -> None:
@@ -481,7 +565,7 @@ def test_devices_of_a_node_are_told_once_each_with_the_pod_that_holds_them() -> 
     assert use[0]["modelName"] == "NVIDIA A100-SXM4-40GB"
 
 
-def test_replicas_of_one_gpu_that_nobody_holds_are_one_series() -> None:
+def test_unused_replicas_of_one_gpu_are_one_series() -> None:
     labels = {"node.kubernetes.io/instance-type": "g6.12xlarge", "tenancy.gpu/board": "l4"}
     told = list(exporters.device_samples("notebooks-0", labels, {"nvidia.com/gpu.shared": "16"}, [], 1, 0))
     lines = [exporters.line(name, labels, 0) for name, labels, _ in told]

@@ -18,8 +18,8 @@ import yaml
 
 from tenancy.catalog.boards import BOARDS, maximal_layouts
 from tenancy.catalog.instances import INSTANCES
-from tenancy.plan.node_config import PROGRAM, UNIT, user_data
-from tenancy.spec import Environment
+from tenancy.plan.aws.node_config import PROGRAM, UNIT, user_data
+from tenancy.validation import Environment
 from tests.conftest import ENVIRONMENT
 
 LAYOUT = "{1g.5gb: 4, 3g.20gb: 1}"
@@ -77,7 +77,7 @@ done(change=True)
 SYSTEMCTL = """\
 #!/bin/bash
 echo systemctl "$@" >> "$CALLS"
-# A reboot ends whoever asks for it.
+# A reboot ends the process that asks for it.
 if [[ $1 == reboot ]]; then kill -TERM $PPID; fi
 if [[ $1 == start ]]; then exit 5; fi
 """
@@ -306,7 +306,7 @@ def test_the_scripts_are_sound(node: Node) -> None:
         assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
         assert text.startswith("#!/bin/bash\n")
         assert "\nset -euo pipefail\n" in text
-        assert not re.search("@[A-Z]+@", text), "a place that nobody filled in"
+        assert not re.search("@[A-Z]+@", text), "a placeholder is left"
 
 
 def _layouts() -> list[tuple[str, dict[str, int]]]:

@@ -8,14 +8,14 @@ import pytest
 
 from tenancy.catalog import vocabulary as words
 from tenancy.diff.changes import Side, Topic, diff
-from tenancy.live.attacks import Scene, all_attacks
+from tenancy.kube.objects import Object
 from tenancy.plan import Plan, make_plan
-from tenancy.plan.charts import cilium as cilium_chart
-from tenancy.plan.cilium import FENCE
-from tenancy.plan.model import Object
+from tenancy.plan.common.charts import cilium as cilium_chart
+from tenancy.plan.kubernetes.cilium import FENCE
+from tenancy.prove.attacks import Scene, all_attacks
 from tenancy.rules.objects import object_findings
-from tenancy.spec import load, on_lab
-from tenancy.spec.environment import Encryption
+from tenancy.schema.cluster import Encryption
+from tenancy.validation import load, on_lab
 from tests.conftest import SpecFolder
 from tests.network_worlds import BANK, World, adversarial
 
@@ -69,7 +69,7 @@ def test_what_comes_in_may_be_the_company_or_the_platform(spec: Any, good: str) 
     assert spec.problems() == ()
 
 
-def test_nobody_reaches_pods_by_their_addresses(spec: Any) -> None:
+def test_no_allowed_range_contains_addresses_of_pods(spec: Any) -> None:
     spec.edit(ENV, "  cni: vpc-cni\n", RANGES)
     spec.edit(TENANT, "198.51.100.0/24", "10.64.8.0/24")
     assert [(p.id, p.field) for p in spec.problems()] == [("net-05", "reach[0].cidr")]

@@ -14,8 +14,8 @@ from typing import Any
 import judges
 import pytest
 
-from tenancy.plan.cilium import FENCE
-from tenancy.plan.model import Object
+from tenancy.kube.objects import Object
+from tenancy.plan.kubernetes.cilium import FENCE
 from tests.network_worlds import ENGINES, World, adversarial, bank, between_tenants, let_through
 
 BOTH = ("vpc-cni", "cilium")
@@ -64,7 +64,7 @@ def test_names_are_looked_up_through_cilium_and_no_others(made: Mapping[tuple[st
     world = made["adversarial", "cilium"]
     said = dict(zip(world.flows, judged(world, world.policies), strict=True))
     asked = {said[flow] for flow in world.flows if flow.target == "dns" and flow.port == 53}
-    assert asked == {"proxied"}, "whoever asks past the proxy asks for any name"
+    assert asked == {"proxied"}, "a query that bypasses the proxy asks for any name"
     patterns = {
         text
         for item in world.policies
@@ -111,7 +111,7 @@ def test_under_cilium_a_policy_that_opens_everything_opens_no_other_tenant(
     "target",
     [
         *("169.254.169.254", "169.254.169.253", "fd00:ec2::254"),
-        *("remote-node", "system", "half-metrics", "registry-elsewhere", "nobody"),
+        *("remote-node", "system", "half-metrics", "registry-elsewhere", "dns-elsewhere"),
     ],
 )
 def test_under_cilium_a_policy_that_opens_everything_opens_no_way_to(

@@ -17,9 +17,16 @@ from hypothesis import strategies as st
 
 from tenancy.catalog.boards import BOARDS, feasible_layouts
 from tenancy.catalog.instances import INSTANCES
-from tenancy.plan.node_config import LAYOUT, USER_DATA_BYTES, birth_labels, device_plugin_configs, mig_parted, user_data
-from tenancy.plan.pools import MIG_CONFIG, PLUGIN_CONFIG, node_labels
-from tenancy.spec import Environment
+from tenancy.plan.aws.node_config import (
+    LAYOUT,
+    USER_DATA_BYTES,
+    birth_labels,
+    device_plugin_configs,
+    mig_parted,
+    user_data,
+)
+from tenancy.plan.common.pools import MIG_CONFIG, PLUGIN_CONFIG, node_labels
+from tenancy.validation import Environment
 from tests import judges
 from tests.conftest import ENVIRONMENT, documents
 
@@ -78,7 +85,7 @@ SINGLE = """\
     mig: {layout: {1g.10gb: 7}, strategy: single}
 """
 MIXED_BAG = "{3g.20gb: 1, 2g.10gb: 2}"
-EVERYBODY = ("diskless", "elastic", "fixed", "notebooks", "side-by-side", "sliced", "whole")
+EVERY_POOL = ("diskless", "elastic", "fixed", "notebooks", "side-by-side", "sliced", "whole")
 
 
 def made(pools: str = FIXED + ELASTIC + OTHERS, flavors: str = FLAVORS, mixed_bag: str = MIXED_BAG) -> Environment:
@@ -259,7 +266,7 @@ def schema() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("base", [True, False])
-@pytest.mark.parametrize("name", [None, *EVERYBODY])
+@pytest.mark.parametrize("name", [None, *EVERY_POOL])
 def test_nodeadm_knows_every_field(environment: Environment, name: str | None, base: bool) -> None:
     config = node_config(user_data(environment, name, base=base))
     assert (config["apiVersion"], config["kind"]) == ("node.eks.aws/v1alpha1", "NodeConfig")
@@ -273,12 +280,12 @@ def test_the_schema_refuses_what_nodeadm_does_not_know() -> None:
         judged(schema(), {"spec": {"instance": {"localStorage": {"strategy": "RAID7"}}}})
 
 
-@pytest.mark.parametrize("name", [None, *EVERYBODY])
+@pytest.mark.parametrize("name", [None, *EVERY_POOL])
 def test_the_cluster_is_left_to_eks_and_karpenter(environment: Environment, name: str | None) -> None:
     assert "cluster" not in node_config(user_data(environment, name, base=True))["spec"]
 
 
-@pytest.mark.parametrize("name", [None, *EVERYBODY])
+@pytest.mark.parametrize("name", [None, *EVERY_POOL])
 def test_one_pod_cannot_take_all_processes_of_a_node(environment: Environment, name: str | None) -> None:
     for base in (True, False):
         config = node_config(user_data(environment, name, base=base))["spec"]["kubelet"]["config"]
@@ -318,13 +325,13 @@ def test_a_node_of_karpenter_has_its_labels_from_the_node_pool(environment: Envi
 
 
 def test_only_pools_with_layouts_carry_the_program(environment: Environment) -> None:
-    kinds = {n: [p.get_content_type() for p in parts(user_data(environment, n, base=True))] for n in EVERYBODY}
+    kinds = {n: [p.get_content_type() for p in parts(user_data(environment, n, base=True))] for n in EVERY_POOL}
     cut = {name for name, pool in environment.pools.items() if pool.mig}
     assert {name for name, found in kinds.items() if "text/x-shellscript" in found} == cut
     assert kinds["elastic"] == ["application/node.eks.aws", "text/x-shellscript"]
 
 
-@pytest.mark.parametrize("name", [None, *EVERYBODY])
+@pytest.mark.parametrize("name", [None, *EVERY_POOL])
 def test_user_data_is_plain_small_and_always_the_same(environment: Environment, name: str | None) -> None:
     for base in (True, False):
         text = user_data(environment, name, base=base)
@@ -354,6 +361,6 @@ def test_another_layout_is_other_user_data_for_that_pool_and_no_other(environmen
         after = made(mixed_bag=str(change["mixed_bag"]))
     for base in (True, False):
         differ = {
-            name for name in EVERYBODY if user_data(environment, name, base=base) != user_data(after, name, base=base)
+            name for name in EVERY_POOL if user_data(environment, name, base=base) != user_data(after, name, base=base)
         }
         assert differ == {changed}

@@ -10,18 +10,18 @@ from check_cases import M7I, TEAMS, flavor, home, kept, pod, queue
 from pack_cases import cluster_queue, group, node_pool, with_field
 
 from tenancy.catalog import vocabulary as words
-from tenancy.live.attacks import Scene
-from tenancy.live.attacks.nodes import node_attacks
 from tenancy.plan import Plan, make_plan
+from tenancy.plan.common.pools import MIG_CONFIG, PLUGIN_CONFIG, node_labels
 from tenancy.plan.guards import guard_objects, guards
 from tenancy.plan.guards.objects import PLACE, PLACING
-from tenancy.plan.pools import MIG_CONFIG, PLUGIN_CONFIG, node_labels
-from tenancy.plan.samples import sample
+from tenancy.plan.kubernetes.samples import sample
+from tenancy.prove.attacks import Scene
+from tenancy.prove.attacks.nodes import node_attacks
 from tenancy.rules import aws
 from tenancy.rules.found import UNKNOWN, Finding
 from tenancy.rules.index import findings_together
 from tenancy.rules.levels import Level, Preset, level_of
-from tenancy.spec import Loaded, load
+from tenancy.validation import Loaded, load
 
 ROOT = Path(__file__).parents[2]
 TEAM = "bank.example/team"
@@ -79,7 +79,7 @@ def test_no_guard_is_asked_when_a_node_is_made_or_goes(loaded: Loaded) -> None:
 
 def test_a_cluster_without_a_node_of_a_pool_is_not_asked_and_says_so(loaded: Loaded) -> None:
     scene = Scene(loaded.environment, loaded.tenants, nodes=())
-    assert [(a.rule, a.skipped) for a in node_attacks(scene)] == [("node-08", "no node of a pool is there")]
+    assert [(a.rule, a.skipped) for a in node_attacks(scene)] == [("node-08", "the cluster has no node of a pool")]
 
 
 # What the pack says of others' programs
@@ -144,9 +144,9 @@ def test_the_name_of_a_nodepool_and_of_a_node_group_is_a_label_as_well() -> None
         (pool(), with_field(OWN, ("metadata", "labels"), {})),
         (*TEAMS, pool({"team.node-restriction.kubernetes.io/of": "acme"}), OWN),
     ],
-    ids=["nobody chooses", "no pool", "one tenant alone", "everybody", "another value", "no tenant", "another label"],
+    ids=["no choice", "no pool", "one tenant alone", "all tenants", "another value", "no tenant", "another label"],
 )
-def test_what_keeps_nobody_apart_is_no_finding(items: tuple[Object, ...]) -> None:
+def test_a_label_that_separates_no_tenants_is_no_finding(items: tuple[Object, ...]) -> None:
     assert given(*items) == []
 
 

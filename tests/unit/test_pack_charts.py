@@ -19,7 +19,9 @@ kind: Pod
 metadata: {name: "{{ .Release.Name }}"}
 spec:
   hostNetwork: {{ .Values.host }}
-  containers: [{name: main, image: x}]
+  securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+  containers:
+    - {name: main, image: x, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}
 """
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 Said = dict[str, list[str]]
@@ -44,7 +46,7 @@ def said_of(pack: ModuleType, charts: Path, config: dict[str, Any] | None = None
 def test_what_a_release_comes_to_is_judged_with_its_name(pack: ModuleType, charts: Path) -> None:
     said = said_of(pack, charts, values={"host": True})
     (told,) = said["isolation-stack"]
-    assert told.startswith("pod-02: Pod acme/tool: given hostNetwork: true, of Release acme/tool;")
+    assert told.startswith("pod-02: Pod acme/tool: given spec.hostNetwork: true, of Release acme/tool;")
     assert not any(said_of(pack, charts, values={"host": False}).values())
 
 
@@ -62,9 +64,9 @@ def test_a_path_of_a_chart_starts_where_the_engine_was_started(
     ("given", "said"),
     [
         ({"values": {"host": UNKNOWN}}, "(values.host: not known until apply)"),
-        ({"valueYamlFiles": ["more.yaml"]}, "(what valueYamlFiles says is not read here)"),
-        ({"chart": "./other"}, "`charts` says where paths of charts start)"),
-        ({"repositoryOpts": {"repo": "https://charts.example", "password": "x"}}, "with password is not asked)"),
+        ({"valueYamlFiles": ["more.yaml"]}, "(valueYamlFiles cannot be read here)"),
+        ({"chart": "./other"}, "set `charts` to the folder of the paths of charts)"),
+        ({"repositoryOpts": {"repo": "https://charts.example", "password": "x"}}, "with password is not contacted)"),
     ],
 )
 def test_what_cannot_be_rendered_is_said_with_the_reason(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenancy.spec.placement import Placed, place, placed
+from tenancy.kube.placement import Placed, place, placed
 
 Claims = dict[str, tuple[list[str], int]]
 

@@ -13,17 +13,18 @@ import pytest
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.gpus import DEVICE_VARIABLES
-from tenancy.plan import Plan, digest, make_plan, quotas
-from tenancy.plan.access import GPU_USER, PERSONAS
+from tenancy.plan import Plan, digest, make_plan
+from tenancy.plan.common.pools import beside_daemonsets, fake_nodes, node_taints
+from tenancy.plan.common.priorities import DEFAULT_CLASS
 from tenancy.plan.guards import refusal
-from tenancy.plan.pools import fake_nodes, node_taints
-from tenancy.plan.priorities import DEFAULT_CLASS
-from tenancy.plan.quotas import CLAIM_COUNTS
+from tenancy.plan.kubernetes import quotas
+from tenancy.plan.kubernetes.access import GPU_USER, PERSONAS
+from tenancy.plan.kubernetes.quotas import CLAIM_COUNTS
 from tenancy.rules.catalogue import RULES
 from tenancy.rules.values import gpu_keys, unenforced_quota_keys
-from tenancy.spec import Environment, Loaded, Tenant
-from tenancy.spec.environment import OWN_QUOTA_KEYS
-from tests.conftest import in_days
+from tenancy.schema.tiers import OWN_QUOTA_KEYS
+from tenancy.validation import Environment, Loaded, Tenant
+from tests.conftest import SpecFolder, in_days, unreserved
 
 
 def kinds(objects: Iterable[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
@@ -52,6 +53,65 @@ def test_no_limit_range_names_a_gpu(plan: Plan) -> None:
     for item in kinds(plan.objects(), "LimitRange"):
         for limit in item["spec"]["limits"]:
             assert gpu_keys({key for bounds in limit.values() if isinstance(bounds, dict) for key in bounds}) == []
+
+
+def _largest(loaded: Loaded, namespace: str) -> dict[str, str]:
+    plan = make_plan(loaded.environment, loaded.tenants)
+    (item,) = [x for x in kinds(plan.objects(), "LimitRange") if x["metadata"]["namespace"] == namespace]
+    return item["spec"]["limits"][0]["max"]
+
+
+def test_a_container_is_no_larger_than_the_largest_node_of_its_pools(spec: SpecFolder) -> None:
+    namespace = "research--main"
+    assert _largest(spec.load(), namespace) == {"cpu": "32", "memory": "128Gi"}, "the tier's: a node has more"
+    spec.edit("environment.yaml", "      max: {cpu: 32, memory: 128Gi}", "      max: {cpu: 200, memory: 2Ti}")
+    loaded = spec.load()
+    left = beside_daemonsets(loaded.environment, "train")
+    assert _largest(loaded, namespace) == {"cpu": f"{left.cpu // 1000}", "memory": f"{left.memory // 1024}Gi"}
+
+
+def test_the_product_of_a_namespace_is_its_own_or_the_tenants(spec: SpecFolder) -> None:
+    spec.edit("tenants/fraud.yaml", "namespaces:\n", "product: cards\nnamespaces:\n")
+    spec.edit("tenants/fraud.yaml", "{name: serve", "{name: serve, product: scoring")
+    loaded = spec.load()
+    plan = make_plan(loaded.environment, loaded.tenants)
+    told = {
+        (item["kind"], item["metadata"]["labels"]["product"])
+        for item in plan.objects()
+        if item["metadata"].get("namespace", item["metadata"]["name"]) == "fraud--serve"
+    }
+    assert ("Namespace", "scoring") in told
+    assert {product for _, product in told} == {"scoring"}
+    (train,) = [x for x in kinds(plan.objects(), "Namespace") if x["metadata"]["name"] == "fraud--train"]
+    assert train["metadata"]["labels"]["product"] == "cards"
+
+
+def test_a_tenants_own_labels_are_on_its_objects_and_those_of_a_namespace_replace_them(spec: SpecFolder) -> None:
+    spec.edit("environment.yaml", "  departments:", "  labels: [project, bank.example/data]\n  departments:")
+    spec.edit(
+        "tenants/fraud.yaml", "tier: batch\n", "tier: batch\nlabels: {project: cards, bank.example/data: secret}\n"
+    )
+    spec.edit("tenants/fraud.yaml", "{name: serve", "{name: serve, labels: {project: scoring}")
+    loaded = spec.load()
+    plan = make_plan(loaded.environment, loaded.tenants)
+    projects = {
+        item["metadata"]["name"]: item["metadata"]["labels"].get("project")
+        for item in kinds(plan.objects(), "Namespace")
+        if "--" in item["metadata"]["name"]
+    }
+    assert projects == {"fraud--train": "cards", "fraud--serve": "scoring", "research--main": None}
+    (serve,) = [x for x in kinds(plan.objects(), "Namespace") if x["metadata"]["name"] == "fraud--serve"]
+    assert serve["metadata"]["annotations"][words.OWN_LABELS] == "bank.example/data,project"
+    inside = [x for x in plan.objects() if x["metadata"].get("namespace") == "fraud--serve"]
+    assert inside
+    assert {x["metadata"]["labels"]["bank.example/data"] for x in inside} == {"secret"}
+
+
+def test_a_label_that_the_environment_does_not_allow_is_refused(spec: SpecFolder) -> None:
+    spec.edit("tenants/fraud.yaml", "tier: batch\n", "tier: batch\nlabels: {project: cards}\n")
+    problem = spec.problem()
+    assert (problem.field, problem.id) == ("labels.project", "ref-01")
+    assert "organisation.labels" in problem.change
 
 
 def test_every_quota_key_is_one_that_the_api_server_counts(plan: Plan) -> None:
@@ -107,9 +167,9 @@ def test_a_quota_of_a_part_lowers_only_what_it_says(plan: Plan) -> None:
 
 def test_what_comes_with_deployments_is_counted_by_them(plan: Plan) -> None:
     quota = _quota(plan, "fraud--train")
-    assert quota["count/deployments.apps"] == quota["count/statefulsets.apps"] == "50"
-    assert quota["count/poddisruptionbudgets.policy"] == quota["count/horizontalpodautoscalers.autoscaling"] == "100"
-    assert quota["count/replicasets.apps"] == "600", "ten old ones are kept of each, beside the last and the next"
+    assert quota["count/deployments.apps"] == quota["count/statefulsets.apps"] == "20"
+    assert quota["count/poddisruptionbudgets.policy"] == quota["count/horizontalpodautoscalers.autoscaling"] == "40"
+    assert quota["count/replicasets.apps"] == "240", "ten old ones are kept of each, beside the last and the next"
 
 
 def test_a_limit_that_the_plan_writes_is_none_of_the_further_keys(plan: Plan) -> None:
@@ -118,7 +178,7 @@ def test_a_limit_that_the_plan_writes_is_none_of_the_further_keys(plan: Plan) ->
     assert written - further - {*CLAIM_COUNTS} <= OWN_QUOTA_KEYS, "or the spec file's number would be lost"
 
 
-def test_nobody_opens_ports_of_nodes_or_load_balancers(plan: Plan) -> None:
+def test_no_tenant_opens_ports_of_nodes_or_load_balancers(plan: Plan) -> None:
     for item in _quotas(plan):
         assert item["spec"]["hard"]["services.loadbalancers"] == item["spec"]["hard"]["services.nodeports"] == "0"
 
@@ -285,7 +345,7 @@ def test_only_declared_ranges_and_ports_lead_out(plan: Plan) -> None:
 
 def test_a_label_that_is_charged_by_is_one_of_the_namespace(plan: Plan) -> None:
     for item in kinds(chain.from_iterable(t.objects() for t in plan.tenants), "Namespace"):
-        assert {*words.CHARGED_LABELS} <= set(item["metadata"]["labels"]), "else nobody may carry it at all"
+        assert {*words.CHARGED_LABELS} <= set(item["metadata"]["labels"]), "else no object may carry it at all"
 
 
 def test_namespaces_are_guarded_against_removal_by_an_own_guard(plan: Plan) -> None:
@@ -299,8 +359,11 @@ def test_namespaces_are_guarded_against_removal_by_an_own_guard(plan: Plan) -> N
 
 
 def test_the_number_of_guards_does_not_grow_with_tenants(environment: Environment, loaded: Loaded) -> None:
-    none, all_of_them = (make_plan(environment, tenants).platform for tenants in ((), loaded.tenants))
-    assert replace(none, queues=()) == replace(all_of_them, queues=())
+    of = unreserved(environment)
+    none, all_of_them = (make_plan(of, tenants).platform for tenants in ((), loaded.tenants))
+    # Kueue's memory is of the tenants' work.
+    theirs: dict[str, Any] = {"queues": (), "queue_chart": None}
+    assert replace(none, **theirs) == replace(all_of_them, **theirs)
     names = [[(o["kind"], o["metadata"]["name"]) for o in platform.queues] for platform in (none, all_of_them)]
     assert names[0] == names[1]
 
@@ -336,7 +399,7 @@ def test_no_text_of_a_tenant_enters_a_guard(environment: Environment, loaded: Lo
     assert not any(word in text for word in ("fraud", "research", "bank.example"))
 
 
-def test_guards_judge_nobody_in_system_namespaces_alone(plan: Plan) -> None:
+def test_no_guard_judges_requests_in_system_namespaces_alone(plan: Plan) -> None:
     bindings = kinds(plan.platform.guards, "ValidatingAdmissionPolicyBinding")
     assert len(bindings) == len(kinds(plan.platform.guards, "ValidatingAdmissionPolicy"))
     for binding in bindings:
@@ -345,10 +408,58 @@ def test_guards_judge_nobody_in_system_namespaces_alone(plan: Plan) -> None:
         assert set(term["values"]) == {*words.SYSTEM_NAMESPACES, "monitoring", "kueue-system"}
 
 
+@pytest.fixture
+def outside(spec: Any) -> Plan:
+    """With namespaces of no tenant: one left to its owners, and those of a suite."""
+    suite = f"{{name: 'e2e-*', until: {in_days(9)}, reason: conformance after an upgrade}}"
+    spec.edit(
+        "environment.yaml",
+        "  group: gpu-platform-team\n",
+        f"  group: gpu-platform-team\n  unmanaged: [cert-manager]\n  temporary-namespaces: [{suite}]\n",
+    )
+    loaded = spec.load()
+    return make_plan(loaded.environment, loaded.tenants)
+
+
+def test_an_unmanaged_namespace_is_judged_by_what_reaches_tenants_alone(outside: Plan) -> None:
+    there = set()
+    for binding in kinds(outside.platform.guards, "ValidatingAdmissionPolicyBinding"):
+        (term,) = binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]
+        named = "cert-manager" in term["values"]
+        if named is (term["operator"] == "In"):
+            there.add(binding["metadata"]["name"])
+    assert there == {
+        *("tenancy-namespaces", "tenancy-nodes", "tenancy-queues", "tenancy-removals", "tenancy-unmanaged"),
+    }
+
+
+def test_temporary_namespaces_are_left_out_of_every_guard_but_those_on_namespaces(outside: Plan) -> None:
+    left = {}
+    for policy in kinds(outside.platform.guards, "ValidatingAdmissionPolicy"):
+        conditions = {c["name"]: c["expression"] for c in policy["spec"]["matchConditions"]}
+        left[policy["metadata"]["name"]] = conditions.get("temporary")
+    judged = {name for name, condition in left.items() if condition is None}
+    assert judged == {"tenancy-namespaces", "tenancy-removals", "tenancy-unmanaged"}
+    (condition,) = {condition for condition in left.values() if condition}
+    # A tenant called e2e has namespaces that begin so.
+    assert condition == """!(!request.namespace.contains("--") && (request.namespace.startsWith("e2e-")))"""
+
+
+@pytest.mark.parametrize(
+    ("namespace", "decided"),
+    [
+        *(("cert-manager", True), ("kube-system", True), ("e2e-1", True)),
+        *(("e2e--x", False), ("e2e-a--x", False), ("e2", False), ("ml-fraud", False)),
+    ],
+)
+def test_what_is_decided_is_what_guards_leave_alone(outside: Plan, namespace: str, decided: bool) -> None:
+    assert outside.admission.is_decided(namespace) is decided
+
+
 def test_the_marker_changes_with_the_guards(loaded: Loaded, spec: Any) -> None:
-    before = make_plan(loaded.environment, ()).platform.marker["data"]["digest"]
+    before = make_plan(unreserved(loaded.environment), ()).platform.marker["data"]["digest"]
     spec.edit("environment.yaml", "gpu-platform-team", "other-team")
-    assert make_plan(spec.load().environment, ()).platform.marker["data"]["digest"] != before
+    assert make_plan(unreserved(spec.load().environment), ()).platform.marker["data"]["digest"] != before
 
 
 def test_the_toolkits_variables_are_guarded() -> None:
@@ -411,7 +522,7 @@ def test_every_gpu_node_keeps_pods_without_a_gpu_off(environment: Environment) -
         assert node_taints(name, pool)[0]["key"] == gpus.GPU_TAINT
 
 
-def test_a_pool_that_is_not_for_everybody_has_a_taint_of_its_own(environment: Environment) -> None:
+def test_a_pool_for_chosen_tenants_has_a_taint_of_its_own(environment: Environment) -> None:
     tainted = {name for name, pool in environment.pools.items() if len(node_taints(name, pool)) == 2}
     assert tainted == {"serve", "notebooks"}
 
@@ -456,6 +567,7 @@ def test_a_plan_is_the_same_twice(environment: Environment, fraud: Tenant, resea
 
 
 def test_planning_leaves_the_spec_as_it_was(environment: Environment, fraud: Tenant) -> None:
+    environment = unreserved(environment)
     before = (environment.model_dump_json(), fraud.model_dump_json())
     plan = make_plan(environment, (fraud,))
     next(iter(kinds(plan.objects(), "LimitRange")))["spec"]["limits"][0]["max"]["cpu"] = "1"

@@ -21,7 +21,7 @@ from tenancy.rules import aws, regulated
 from tenancy.rules.catalogue import RULES, Violation
 from tenancy.rules.kinds import GROUPS, placed, ruled
 from tenancy.rules.levels import REGULATED_ALONE, Preset
-from tenancy.spec import load
+from tenancy.validation import load
 from tests.conftest import in_days
 
 ROOT = Path(__file__).parents[2]
@@ -130,7 +130,7 @@ def test_the_products_own_environments_are_passed_in_silence(pack: ModuleType, n
     assert not any(judged(pack, list(make_plan(loaded.environment, loaded.tenants).objects())).values())
 
 
-def test_a_platform_without_tenants_is_nobodys_program(pack: ModuleType) -> None:
+def test_a_platform_without_tenants_is_no_tenants_program(pack: ModuleType) -> None:
     loaded = load(ROOT / "stacks" / "local")
     objects = make_plan(loaded.environment, loaded.tenants).objects()
     alone = [item for item in objects if words.TENANT not in item["metadata"]["labels"]]
@@ -200,8 +200,8 @@ def test_what_isolation_is_told_holds_for_the_stack_too(pack: ModuleType) -> Non
         ({"preset": "strict"}, "given preset: 'strict'"),
         ({"exceptions": "nowhere.yaml"}, r"nowhere\.yaml: No such file"),
         ({"exceptions": [{"rule": "quota-01"}]}, "no owner"),
-        ({"exceptions": [{**WAIVER, "rule": "quota-99"}]}, "'quota-99', a rule that there is not"),
-        ({"exceptions": [{**WAIVER, "rule": "name-01"}]}, "'name-01', a rule that there is not"),
+        ({"exceptions": [{**WAIVER, "rule": "quota-99"}]}, "'quota-99', an unknown rule"),
+        ({"exceptions": [{**WAIVER, "rule": "name-01"}]}, "'name-01', an unknown rule"),
     ],
 )
 def test_the_pack_refuses_a_configuration_that_it_does_not_know(pack: ModuleType, config: Object, named: str) -> None:
@@ -382,7 +382,7 @@ def test_an_object_gets_the_tenant_of_its_namespaces_name(pack: ModuleType) -> N
         with_field(walls("acme--main", "acme")[0], ("metadata", "labels"), UNKNOWN),
         {**walls("acme--main", "acme")[0], "kind": "ResourceQuotaPatch", "metadata": {"namespace": "acme--main"}},
     ],
-    ids=["another tenant's", "labelled", "whose nobody knows", "not known yet", "a patch"],
+    ids=["another tenant's", "labelled", "without labels", "not known yet", "a patch"],
 )
 def test_what_is_no_plain_mistake_stays_as_it_is(pack: ModuleType, item: Object) -> None:
     if item["kind"].endswith("Patch"):

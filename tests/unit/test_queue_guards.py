@@ -8,10 +8,10 @@ from functools import cache
 import pytest
 
 from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.kube.objects import Object
 from tenancy.lab import tools
-from tenancy.plan.access import PERSONAS, cluster_roles
-from tenancy.plan.model import Object
-from tenancy.spec import Environment
+from tenancy.plan.kubernetes.access import PERSONAS, cluster_roles
+from tenancy.validation import Environment
 from tests.conftest import SpecFolder, documents
 
 Rights = set[tuple[str, str, str]]
@@ -54,12 +54,12 @@ def of_queues(rights: Rights) -> Rights:
     return {right for right in rights if right[0] in QUEUE_GROUPS}
 
 
-def test_nobody_of_a_tenant_may_more_in_the_queues_than_kueue_gives_who_runs_work(everything: Environment) -> None:
+def test_roles_of_a_tenant_have_no_more_rights_in_the_queues_than_kueues_batch_user(everything: Environment) -> None:
     ours = of_queues(rights_of(list(cluster_roles(everything))))
     assert ours - batch_user() == set()
 
 
-def test_everybody_of_a_tenant_sees_its_queues_and_who_waits_there(everything: Environment) -> None:
+def test_every_role_of_a_tenant_sees_its_queues_and_what_waits_there(everything: Environment) -> None:
     wanted = {right for right in of_queues(batch_user()) if right[1] in ("localqueues", "workloads")}
     assert len(wanted) == 6
     for role in cluster_roles(everything)[: len(PERSONAS)]:
@@ -77,7 +77,7 @@ def test_what_kueue_gives_beyond_is_left_out_on_purpose(everything: Environment)
     }
 
 
-def test_on_kinds_of_work_nobody_may_more_than_kueue_gives(everything: Environment) -> None:
+def test_on_kinds_of_work_no_role_has_more_rights_than_kueue_gives(everything: Environment) -> None:
     groups = {framework.group for framework in FRAMEWORKS.values()}
     theirs = {right for right in batch_user() if right[0] in groups}
     ours = {right for role in cluster_roles(everything) for right in rights_of([role]) if right[0] in groups}

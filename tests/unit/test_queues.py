@@ -16,34 +16,31 @@ import pytest
 
 from tenancy.catalog import boards
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
+from tenancy.kube.quantities import parse
 from tenancy.plan import Plan, make_plan
-from tenancy.plan.kueue import configuration
-from tenancy.plan.model import Object
-from tenancy.plan.pools import NETWORK_LAYER, fake_nodes, node_allocatable, node_taints
-from tenancy.plan.priorities import priorities
-from tenancy.plan.queues import (
+from tenancy.plan.common.pools import NETWORK_LAYER, fake_nodes, node_allocatable, node_taints
+from tenancy.plan.common.priorities import priorities
+from tenancy.plan.queueing.kueue import configuration
+from tenancy.plan.queueing.queue_names import (
     ANY_POOL,
-    BOARD,
     BOARD_COMPUTE,
     BOARD_MEMORY,
     CORES,
     MEMORY,
     ROOT,
     TOPOLOGIES,
-    board_units,
     department_cohort,
     flavor_name,
-    machine_resources,
-    most_held,
     pool_of,
     queue_name,
-    shares,
-    supply,
     tenant_cohort,
 )
-from tenancy.spec import Environment, Loaded, load
-from tenancy.spec import pools as spec_pools
-from tests.conftest import SpecFolder, amounts
+from tenancy.plan.queueing.queues import machine_resources
+from tenancy.plan.queueing.quota_shares import BOARD, board_units, most_held, shares, supply
+from tenancy.schema import pools as spec_pools
+from tenancy.validation import Environment, Loaded, Tenant, load
+from tests.conftest import SpecFolder, amounts, unreserved
 
 STACKS = Path(__file__).parents[2] / "stacks"
 ENV, FRAUD, RESEARCH = "environment.yaml", "tenants/fraud.yaml", "tenants/research.yaml"
@@ -245,7 +242,7 @@ def test_a_tenant_without_gpus_has_a_queue_of_machines(spec: SpecFolder) -> None
 
 
 def test_every_limit_below_the_root_is_written(plan: Plan) -> None:
-    """An absent one would mean all there is; and the root, which has nobody above it, may have none."""
+    """An absent one would mean all there is; and the root, which has no parent, may have none."""
     for kind in ("Cohort", "ClusterQueue"):
         for name, item in of(plan, kind).items():
             for limit in ("borrowingLimit", "lendingLimit"):
@@ -357,7 +354,7 @@ def test_a_tier_that_does_not_borrow_borrows_nothing_of_anything(spec: SpecFolde
 
 
 def test_what_is_lent_stands_first_in_pools_that_others_may_use(spec: SpecFolder) -> None:
-    """Of 16 in a pool of its own and 16 in one for everybody fraud lends 8: those that somebody could borrow."""
+    """Of 16 in a pool of its own and 16 in one for all tenants fraud lends 8: those that others can borrow."""
     spec.edit(ENV, "  serve:\n", f"  far: {EFA}\n  serve:\n")
     spec.edit(FRAUD, "a100: {guaranteed: 16", "a100: {guaranteed: 32")
     lent = amounts(named(plan_of(spec), "Cohort", "tenant--fraud"), "lendingLimit")
@@ -372,7 +369,7 @@ def test_the_cpu_of_what_is_borrowed_in_one_of_two_pools_is_counted_once(spec: S
     assert borrowed[ANY_POOL, "cpu"] < 16 * 12
 
 
-def test_whoever_lends_gets_it_back_from_anybody(plan: Plan) -> None:
+def test_a_lender_reclaims_its_guarantee_from_any_borrower(plan: Plan) -> None:
     for queue in of(plan, "ClusterQueue").values():
         assert queue["spec"]["preemption"] == {
             "withinClusterQueue": "LowerPriority",
@@ -381,7 +378,7 @@ def test_whoever_lends_gets_it_back_from_anybody(plan: Plan) -> None:
         }
 
 
-def test_free_gpus_anywhere_come_before_somebodys_eviction(plan: Plan) -> None:
+def test_free_gpus_anywhere_come_before_an_eviction(plan: Plan) -> None:
     for queue in of(plan, "ClusterQueue").values():
         fungible = queue["spec"]["flavorFungibility"]
         assert fungible == {"whenCanBorrow": "TryNextFlavor", "whenCanPreempt": "TryNextFlavor"}
@@ -397,6 +394,11 @@ def test_guarantees_stand_in_pools_and_the_rest_is_the_organisations(plan: Plan)
     assert root["train", GPU] == 32 - 16 - 8
     assert root["serve", SLICE] == 3 * 56 - 14, "of the nodes that may be made too"
     assert root["notebooks", REPLICA] == 0
+
+
+def without_gpus(environment: Environment, tenant: Tenant, tier: str) -> bool:
+    pools = environment.pools.values()
+    return any(not pool.machine.gpus and pool.admits(tenant.tenant, frozenset({tier})) for pool in pools)
 
 
 @pytest.mark.parametrize("stack", ["bank", "local", "small"])
@@ -416,12 +418,19 @@ def test_nothing_is_promised_twice_and_nothing_is_lost(loaded: Loaded, stack: st
             compute, memory = compute + count * units[resource][0], memory + count * units[resource][1]
         assert total[flavor_name(environment, name), BOARD_COMPUTE] == compute
         assert total[flavor_name(environment, name), BOARD_MEMORY] == memory
-    nodes = [(node_allocatable(environment, name), pool.nodes.max) for name, pool in environment.pools.items()]
+    of_gpus = ((name, pool) for name, pool in environment.pools.items() if pool.machine.gpus)
+    nodes = [(node_allocatable(environment, name), pool.nodes.max) for name, pool in of_gpus]
     names = machine_resources(environment)
-    cpu = sum(Fraction(left.cpu * count, 1 if names["cpu"] == CORES else 1000) for left, count in nodes)
+    per_core = 1000 if names["cpu"] == CORES else 1
+    cpu = sum(Fraction(left.cpu * count * per_core, 1000) for left, count in nodes)
     memory = sum(left.memory * count * 2**20 for left, count in nodes)
-    assert cpu * Fraction(9, 10) < total[ANY_POOL, names["cpu"]] <= cpu, "all but the platform's own, and roundings"
-    assert memory * Fraction(9, 10) < total[ANY_POOL, names["memory"]] <= memory
+    # Of pools without GPUs a queue is promised what its parts' quotas allow: they have no sum.
+    parts = [(t, n) for t in given.tenants for n in t.namespaces if without_gpus(environment, t, t.tier_of(n))]
+    quotas = [environment.tiers[tenant.tier_of(part)].allows(part.quota) for tenant, part in parts]
+    promised = total[ANY_POOL, names["cpu"]] - sum(Fraction(parse(quota.cpu)) for quota in quotas) * per_core
+    assert cpu * Fraction(9, 10) < promised <= cpu, "all but the platform's own, and roundings"
+    promised = total[ANY_POOL, names["memory"]] - sum(Fraction(parse(quota.memory)) for quota in quotas)
+    assert memory * Fraction(9, 10) < promised <= memory
 
 
 def test_a_board_has_as_many_units_as_its_slices_and_no_more(environment: Environment) -> None:
@@ -505,7 +514,7 @@ def test_a_tenant_that_comes_changes_no_namespace_of_another_and_its_queues_wher
     share = research.gpus["a100"].model_copy(update={"guaranteed": 20})
     bigger = research.model_copy(update={"gpus": {**research.gpus, "a100": share}})
     alone, with_small, with_big = (
-        make_plan(loaded.environment, tenants).tenant("fraud")
+        make_plan(unreserved(loaded.environment), tenants).tenant("fraud")
         for tenants in ([fraud], [fraud, research], [fraud, bigger])
     )
     assert alone.namespaces == with_small.namespaces == with_big.namespaces
@@ -547,7 +556,7 @@ def test_a_tenants_queues_count_alike(spec: SpecFolder) -> None:
         assert cluster_queue(plan, name)["spec"]["fairSharing"] == {"weight": "1"}
 
 
-def test_a_tier_says_whether_somebody_may_overtake(spec: SpecFolder) -> None:
+def test_a_tier_says_whether_later_work_may_overtake(spec: SpecFolder) -> None:
     spec.edit(ENV, "    priority: 1000\n", "    priority: 1000\n    order: strict\n")
     plan = plan_of(spec)
     assert cluster_queue(plan, "fraud--production")["spec"]["queueingStrategy"] == "StrictFIFO"
@@ -611,6 +620,16 @@ def test_nothing_starts_on_a_capacity_block_that_ends(
     assert amounts(queue)["notebooks", REPLICA] == (16 if stop == "None" else 0)
     assert amounts(named(plan, "Cohort", ROOT))["notebooks", REPLICA] == 0
     assert cluster_queue(plan, "fraud--batch")["spec"]["stopPolicy"] == "None"
+
+
+@pytest.mark.parametrize(("day", "stop"), [("2027-01-31", "Hold"), ("2027-02-01", "None"), ("2027-02-02", "None")])
+def test_nothing_starts_on_a_capacity_block_before_it_begins(spec: SpecFolder, today: Any, day: str, stop: str) -> None:
+    today(day)
+    block(spec)
+    spec.edit(ENV, "ends: 2027-03-01", "starts: 2027-02-01, ends: 2027-03-01")
+    queue = cluster_queue(plan_of(spec), "research--batch")
+    assert queue["spec"]["stopPolicy"] == stop
+    assert amounts(queue)["notebooks", REPLICA] == (16 if stop == "None" else 0)
 
 
 def test_who_has_another_pool_goes_on_there_when_a_block_ends(spec: SpecFolder, today: Any) -> None:
@@ -685,7 +704,7 @@ def test_a_pool_with_efa_has_a_topology_down_to_the_host(spec: SpecFolder) -> No
 
 
 def test_a_pool_that_gets_efa_gets_another_flavor(spec: SpecFolder) -> None:
-    """Nobody can give a flavor a topology afterwards, or take it away."""
+    """A flavor's topology is immutable."""
     spec.edit(ENV, "  serve:\n", f"  far: {EFA}\n  serve:\n")
     assert "far.eks-network" in of(plan_of(spec), "ResourceFlavor")
     spec.edit(ENV, "efa: on, ", "")
@@ -750,7 +769,7 @@ def test_beside_a_topology_machines_have_names_that_no_pod_asks_for(spec: SpecFo
     names = machine_resources(environment)
     for item in queues(plan_of(spec)):
         for group in item.get("spec", {}).get("resourceGroups", ())[:1]:
-            assert group["coveredResources"] == list(names.values()), "the same in all queues, or nobody could borrow"
+            assert group["coveredResources"] == list(names.values()), "the same in all queues, else none could borrow"
 
 
 def test_without_efa_there_is_no_topology(plan: Plan) -> None:
@@ -795,7 +814,7 @@ def test_a_parts_gate_stops_its_own_queues_and_no_other_parts(spec: SpecFolder, 
 # Provisioning
 
 
-def test_nobody_is_asked_for_nodes_unless_a_class_is_named(plan: Plan) -> None:
+def test_no_autoscaler_is_asked_for_nodes_unless_a_class_is_named(plan: Plan) -> None:
     assert of(plan, "AdmissionCheck") == of(plan, "ProvisioningRequestConfig") == {}
     assert all("admissionChecksStrategy" not in queue["spec"] for queue in of(plan, "ClusterQueue").values())
 

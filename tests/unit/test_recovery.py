@@ -113,7 +113,7 @@ def test_the_lock_of_a_dead_process_of_this_machine_is_taken_over(backend: Path)
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="zombies are told apart by /proc")
-def test_a_process_that_nobody_has_buried_is_dead(backend: Path) -> None:
+def test_a_zombie_process_is_dead(backend: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     lock(backend, {"pid": process.pid, "hostname": socket.gethostname()})
@@ -145,7 +145,7 @@ def test_a_lock_whose_holder_may_live_is_left_and_its_holder_named(backend: Path
         locks(backend)
 
 
-def test_a_lock_that_is_just_being_written_is_nobodys(backend: Path) -> None:
+def test_a_lock_that_is_just_being_written_is_ignored(backend: Path) -> None:
     lock(backend, '{"pid": 1')
     assert locks(backend) == []
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tenancy.kube.objects import Object
 from tenancy.plan import Plan, make_plan
-from tenancy.plan.model import Object
 from tests.conftest import SpecFolder
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ SINCE = {"MutatingAdmissionPolicy": NEWEST, "MutatingAdmissionPolicyBinding": NE
 STABLE = {
     "v1",
     *("admissionregistration.k8s.io/v1", "networking.k8s.io/v1", "node.k8s.io/v1"),
-    *("rbac.authorization.k8s.io/v1", "scheduling.k8s.io/v1"),
+    *("flowcontrol.apiserver.k8s.io/v1", "rbac.authorization.k8s.io/v1", "scheduling.k8s.io/v1"),
 }
 """Versions of built-in kinds that the oldest API server has."""
 WALLS = {"LimitRange", "NetworkPolicy", "ResourceQuota", "ValidatingAdmissionPolicy"}

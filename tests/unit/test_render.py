@@ -70,7 +70,7 @@ def test_files_of_a_tenant_that_left_are_removed(plan: Plan, spec: Any, tmp_path
     assert (tmp_path / "out/tenants/research").is_dir()
 
 
-def test_a_folder_with_a_file_of_somebody_else_is_refused_untouched(plan: Plan, tmp_path: Path) -> None:
+def test_a_folder_with_a_foreign_file_is_refused_untouched(plan: Plan, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine", "utf-8")
     with pytest.raises(ForeignFiles, match=r"notes\.txt"):
         write(plan, tmp_path)
@@ -83,14 +83,14 @@ def test_a_folder_with_rendered_files_alone_is_taken(plan: Plan, tmp_path: Path)
     assert not (tmp_path / "old.yaml").exists()
 
 
-def test_a_hidden_folder_of_somebody_else_is_refused(plan: Plan, tmp_path: Path) -> None:
+def test_a_hidden_foreign_folder_is_refused(plan: Plan, tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "config").write_text("[core]", "utf-8")
     with pytest.raises(ForeignFiles):
         write(plan, tmp_path)
 
 
-def test_a_link_is_somebody_elses(plan: Plan, tmp_path: Path) -> None:
+def test_a_link_counts_as_a_foreign_file(plan: Plan, tmp_path: Path) -> None:
     (tmp_path / "precious.yaml").write_text(HEADER, "utf-8")
     out = tmp_path / "out"
     out.mkdir()
@@ -99,7 +99,7 @@ def test_a_link_is_somebody_elses(plan: Plan, tmp_path: Path) -> None:
         write(plan, out)
 
 
-def test_an_empty_folder_of_somebody_else_stays(plan: Plan, tmp_path: Path) -> None:
+def test_an_empty_foreign_folder_stays(plan: Plan, tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     write(plan, tmp_path)
     assert (tmp_path / "kept").is_dir()

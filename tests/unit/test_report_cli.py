@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from bench.generate import generate
 from tenancy.catalog import instances
 from tenancy.catalog.boards import BOARDS
 from tenancy.catalog.instances import INSTANCES
-from tenancy.cli import catalog, main, report
-from tenancy.plan.capacity import RACK
+from tenancy.cli import catalog, main, report, tables
+from tenancy.plan.queueing.capacity import RACK
 from tests.conftest import SpecFolder, in_days
 
 ENV = "environment.yaml"
@@ -51,6 +52,24 @@ def _tables(text: str) -> list[list[dict[str, str]]]:
     return tables
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "all-contractors | Group | viewer | 2026-01-05 | 12 | fraud--serve | x",
+        "bob |<details open><img src=https://evil.example/p.png>[sign in](https://evil.example)",
+        "</td><script>alert(2)</script> `x` @bank/admins",
+        "one\ntwo",
+        "__bold__ _em_ ~~gone~~ &lt;b&gt;",
+    ],
+)
+def test_what_others_wrote_is_text_in_markdown(text: str) -> None:
+    table = tables.Table("T", ("who", "may"), [(text, "owner")])
+    (row,) = [line for line in tables.as_markdown(table).splitlines() if line.endswith("| owner |")]
+    cells = re.split(r"(?<!\\)\|", row)
+    assert len(cells) == 4, "one cell for each column"
+    assert not re.search(r"<|(?<!\\)[`\[\]*_~]|(?<!\\)&(?!lt;|gt;)|@(?!\u200b)", cells[1])
+
+
 def _shown(spec: SpecFolder, name: str, *options: object) -> list[list[dict[str, str]]]:
     return _tables(_report(spec, name, *options, "--format", "markdown"))
 
@@ -69,7 +88,9 @@ def test_every_report_shows_an_example_that_can_be_pasted(name: str) -> None:
 
 def test_capacity_says_the_same_in_every_form(spec: SpecFolder) -> None:
     flavors = _said(spec, "capacity")["flavors"]
-    total, by_pool, by_tenant = _shown(spec, "capacity")
+    total, by_pool, by_tenant, storage = _shown(spec, "capacity")
+    found = _said(spec, "capacity")["api_storage"]["tenants"]
+    assert [(row["tenant"], row["objects"]) for row in storage] == [(t["tenant"], str(t["objects"])) for t in found]
     keys = ("surely", "at_most", "guaranteed", "free", "lendable", "upgrading")
     assert [_numbers(row) for row in total] == [[flavor[key] for key in keys] for flavor in flavors]
     keys = ("node", "surely", "at_most", "upgrading")
@@ -88,13 +109,13 @@ def test_what_may_be_borrowed_of_nodes_that_may_not_come_is_not_surely_there(spe
         "{guaranteed: 8}",
         "{guaranteed: 8}\n  l4: {guaranteed: 0, sharing: lend-and-borrow, borrow-up-to: 8}",
     )
-    *_, by_tenant = _shown(spec, "capacity")
+    *_, by_tenant, _ = _shown(spec, "capacity")
     (row,) = [row for row in by_tenant if row["flavor"] == "l4"]
-    assert (row["may borrow"], row["surely there"]) == ("8", "0")
+    assert (row["may borrow"], row["always on"]) == ("8", "0")
 
 
 def test_capacity_says_nothing_of_a_queue_that_is_missing_where_there_is_one(spec: SpecFolder) -> None:
-    *_, by_tenant = _shown(spec, "capacity")
+    *_, by_tenant, _ = _shown(spec, "capacity")
     assert any(int(row["may borrow"]) for row in by_tenant)
     assert "until there is one" not in _report(spec, "capacity")
 
@@ -122,7 +143,7 @@ def test_failures_say_the_same_in_every_form(spec: SpecFolder) -> None:
     lost, unmet, hit = _shown(spec, *SHORT)
     assert [_numbers(row) for row in lost] == [[loss["nodes"], loss["gpus"]] for loss in found]
     units = [", ".join(f"{count} {flavor}" for flavor, count in loss["units"].items()) for loss in found]
-    assert [row["of each flavor"] for row in lost] == units
+    assert [row["by flavor"] for row in lost] == units
     keys = ("there", "guaranteed", "missing")
     assert [_numbers(row) for row in unmet] == [[one[key] for key in keys] for loss in found for one in loss["unmet"]]
     assert {row["of"]: int(row["tenants"]) for row in hit} == {loss["where"]: len(loss["tenants"]) for loss in found}
@@ -138,7 +159,7 @@ def test_what_an_upgrade_breaks_stands_below_the_table(spec: SpecFolder) -> None
     reserved = "purchase: {reservation: cr-0123abcd}, zones: [eu-central-1a], upgrade: {at-once: 2}"
     spec.edit(ENV, TRAIN, TRAIN.replace("4}", f"4, {reserved}}}"))
     text = re.sub(r"\s+", " ", _report(spec, "capacity"))
-    assert "in an upgrade: 8 of 24 a100 guaranteed are missing in train: fraud 16, research 8" in text
+    assert "during an upgrade: 8 of 24 a100 guaranteed are missing in train: fraud 16, research 8" in text
 
 
 @pytest.mark.parametrize("name", [*REPORTS, ("pools", "serve"), SHORT])
@@ -146,14 +167,14 @@ def test_a_report_is_readable_at_100_columns(spec: SpecFolder, name: tuple[str, 
     block = f"purchase: {{capacity-block: cr-0123456789abcdef0, ends: {in_days(99)}}}, zones: [eu-central-1a]"
     spec.edit(ENV, TRAIN, TRAIN.replace("4}", f"4, {block}}}"))
     spec.edit(ENV, "      layout: {1g.5gb: 7}", "      per-gpu: [{gpus: 4, slices: {1g.5gb: 4, 3g.20gb: 1}}]")
-    assert max(map(len, _report(spec, *name).splitlines())) <= report.WIDTH
+    assert max(map(len, _report(spec, *name).splitlines())) <= tables.WIDTH
 
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_a_thousand_names_stay_on_few_lines(tmp_path: Path, name: tuple[str]) -> None:
     result = run("report", *name, generate(tmp_path / "bench", 40), "--format", "text")
     assert result.exit_code == 0
-    assert max(map(len, result.stdout.splitlines())) <= report.WIDTH
+    assert max(map(len, result.stdout.splitlines())) <= tables.WIDTH
 
 
 def test_many_tenants_are_counted_and_the_first_named(tmp_path: Path) -> None:
@@ -186,7 +207,7 @@ def test_a_rack_has_a_number_of_nodes(spec: SpecFolder, rack: str) -> None:
 
 
 def test_the_help_names_the_rack_that_is_taken(spec: SpecFolder) -> None:
-    assert f"absent: {RACK}" in re.sub(r"\s+", " ", run("report", "failures", "--help").stdout)
+    assert f"Default: {RACK}." in re.sub(r"\s+", " ", run("report", "failures", "--help").stdout)
     assert _said(spec, "failures")["rack"] == RACK
 
 
@@ -198,7 +219,26 @@ def test_an_environment_without_pools_has_an_empty_report(spec: SpecFolder, name
     for tenant in ("fraud", "research"):
         (spec.path / f"tenants/{tenant}.yaml").unlink()
     (spec.path / "tenants/.gitkeep").touch()
-    assert _report(spec, *name, "--format", form) == "Nothing: the environment declares no pools.\n"
+    assert _report(spec, *name, "--format", form) == "Nothing to report: the environment has no pools.\n"
+
+
+@pytest.mark.parametrize(("held", "shown"), [(0, False), (3, True)])
+def test_queues_where_nothing_is_held_say_so_and_keep_the_sums(
+    spec: SpecFolder, monkeypatch: pytest.MonkeyPatch, held: int, shown: bool
+) -> None:
+    from tenancy.live.usage import Holding
+
+    monkeypatch.setattr("tenancy.live.api.Api", lambda _: None)
+    one = Holding("fraud", "batch", "train", "a100", 16, 16, held, 0, held, 0, "open", Decimal("2.5") * held)
+    monkeypatch.setattr("tenancy.live.usage.holdings", lambda *_: [one])
+    answer = run("queues", spec.path, "--brief")
+    assert answer.exit_code == 0
+    assert "has no pools" not in answer.stdout
+    assert ("Queues of small: no GPU is in use and no work waits" in answer.stdout) is not shown
+    assert (
+        f"- 1 queues: {held} GPUs, slices and replicas in use, 0 of them borrowed; 0 workloads waiting" in answer.stdout
+    )
+    assert "- GPUs in use cost $" in answer.stdout
 
 
 def test_reporting_imports_no_engine_no_client_and_no_screen(spec: SpecFolder) -> None:
@@ -219,20 +259,20 @@ def test_reporting_imports_no_engine_no_client_and_no_screen(spec: SpecFolder) -
 
 
 def test_numbers_stand_on_the_right_and_words_on_the_left() -> None:
-    table = report.Table("t", ("name", "n", "what"), [("a", 7, "x"), ("bcdefg", 1000, "y")])
-    assert report.as_text(table).splitlines()[1:] == ["name       n  what", "a          7  x", "bcdefg  1000  y"]
+    table = tables.Table("t", ("name", "n", "what"), [("a", 7, "x"), ("bcdefg", 1000, "y")])
+    assert tables.as_text(table).splitlines()[1:] == ["name       n  what", "a          7  x", "bcdefg  1000  y"]
 
 
 def test_a_last_column_that_is_too_wide_wraps_below_itself() -> None:
-    table = report.Table("t", ("name", "what"), [("a" * 60, "word " * 20)])
-    lines = report.as_text(table).splitlines()[2:]
+    table = tables.Table("t", ("name", "what"), [("a" * 60, "word " * 20)])
+    lines = tables.as_text(table).splitlines()[2:]
     assert len(lines) > 1
-    assert all(len(line) <= report.WIDTH for line in lines)
+    assert all(len(line) <= tables.WIDTH for line in lines)
     assert all(line.startswith(" " * 62 + "word") for line in lines[1:])
 
 
 def test_what_is_shown_is_never_more_than_is_there() -> None:
-    assert (report.cores(11_939), report.gib(1023), report.gib(1024)) == (11.93, 0.99, 1.0)
+    assert (tables.cores(11_939), tables.gib(1023), tables.gib(1024)) == (11.93, 0.99, 1.0)
 
 
 # The catalogue
@@ -251,7 +291,7 @@ def test_every_type_is_listed() -> None:
 
 
 def test_the_list_is_readable_at_100_columns() -> None:
-    assert max(map(len, run("catalog").stdout.splitlines())) <= report.WIDTH
+    assert max(map(len, run("catalog").stdout.splitlines())) <= tables.WIDTH
 
 
 def test_a_type_that_no_pool_can_be_made_of_says_why() -> None:
@@ -262,7 +302,7 @@ def test_a_type_that_no_pool_can_be_made_of_says_why() -> None:
     assert row.endswith("no (2)")
 
 
-def test_what_nobody_publishes_is_not_shown_as_none() -> None:
+def test_what_aws_does_not_publish_is_not_shown_as_none() -> None:
     (one,) = (one for one in _catalog()["instances"] if one["instance"] == "p6e-gb200.36xlarge")
     assert (one["efa"], one["nvme_gb"], one["pods_managed"], one["pods_karpenter"]) == (None, None, None, None)
 
@@ -361,7 +401,7 @@ def test_a_layout_that_does_not_fit_is_answered_with_the_sums_and_the_nearest() 
         (("g6.xlarge", "--share", "mps=1"), "from 2 to 48"),
         (("g4dn.xlarge", "--share", "time-slicing=48"), "pool-04"),
         (("g6f.large", "--share", "mps=2"), "pool-09"),
-        (("--share", "mps=2"), "name an instance type"),
+        (("--share", "mps=2"), "a pool has one instance type"),
     ],
 )
 def test_what_no_pool_can_be_ends_with_2(words: tuple[str, ...], said: str) -> None:
@@ -430,14 +470,14 @@ def test_a_report_keeps_its_name_whatever_an_environment_is_called(spec: SpecFol
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--out", "page.html", "--tenant", "nobody"), "given tenant 'nobody'"),
+        (("--out", "page.html", "--tenant", "missing"), "given tenant 'missing'"),
         (("--out", "/dev/null/page.html"), "rule: a path that can be written"),
         ((), "Missing option '--out'"),
         (
             ("--out", "page.html", "--chargeback", "/not/there.json"),
             "given /not/there.json; rule: a file that can be read",
         ),
-        (("--out", "page.html", "--simulation", "/dev/null"), "given /dev/null, which is no JSON"),
+        (("--out", "page.html", "--simulation", "/dev/null"), "given /dev/null, which is not JSON"),
     ],
 )
 def test_what_a_page_cannot_be_made_of_ends_with_a_message(

@@ -1,4 +1,4 @@
-"""The pages: they ask nobody, hold everything, show a tenant its own alone, and say what they do not know."""
+"""The pages: they make no request, contain everything, show a tenant only its own, and say what they do not know."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tenancy.report.given import Charged, Course, Unreadable
 from tenancy.report.page import POLICY, Pages
 from tenancy.rules.catalogue import RULES
 from tenancy.simulation.results import Results
-from tenancy.spec import Loaded, load
+from tenancy.validation import Loaded, load
 from tests.conftest import SpecFolder
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +80,7 @@ def charged_back(names: list[str], **more: Any) -> dict[str, Any]:
         "lines": lines,
         "budgets": budgets,
         "use": use,
-        "named": [{"rule": "bill-04", "given": "no data for an hour", "effect": "it is nobody's"}],
+        "named": [{"rule": "bill-04", "given": "no data for an hour", "effect": "it is in no line"}],
         **more,
     }
 
@@ -127,7 +127,7 @@ def every_page(pages: Pages) -> list[str]:
     return [pages.environment(), *(pages.tenant(tenant.tenant) for tenant in pages.loaded.tenants)]
 
 
-def test_a_page_asks_nobody_and_runs_nothing(plain: Pages, told: Pages) -> None:
+def test_a_page_makes_no_request_and_runs_nothing(plain: Pages, told: Pages) -> None:
     for page in (*every_page(plain), *every_page(told)):
         found = Text(page)
         assert found.open == [], "every tag is closed"
@@ -195,13 +195,13 @@ def test_a_tenants_page_has_the_tenants_own_money_alone(told: Pages) -> None:
 def test_what_is_not_known_is_left_out_with_a_sentence(plain: Pages) -> None:
     for page in every_page(plain):
         said = Text(page).said
-        assert "Who held how much over time is left out: no run was given." in said
-        assert "What was paid is left out: no result was given." in said
+        assert "GPUs in use over time are not shown: no result was given." in said
+        assert "Actual costs are not shown: no result was given." in said
 
 
 def test_what_is_given_takes_the_place_of_the_sentence(told: Pages) -> None:
     page = told.environment()
-    assert "left out" not in Text(page).said
+    assert "not shown" not in Text(page).said
     assert page.count("<svg") == 3, "in use, borrowed, how evenly"
     assert "Nothing was measured of aml" in Text(page).said
     assert "no data for an hour" in Text(page).said
@@ -216,10 +216,12 @@ def test_a_guarantee_costs_its_part_of_the_nodes(spec: SpecFolder) -> None:
 
 
 def test_a_pool_without_a_price_is_named_and_in_no_number(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = "Pool train has no known price: it is in no number here."
+    said = "Pool train has no known price: its cost is not included."
     assert said not in Text(Pages(loaded).environment()).said
-    # Of this pool's price nobody says anything: as of a spot pool without a discount.
-    monkeypatch.setattr("tenancy.plan.prices.node_price", lambda _, name, *__: None if name == "train" else 1_000_000)
+    # This pool's price is unknown, as that of a spot pool without a discount.
+    monkeypatch.setattr(
+        "tenancy.plan.aws.prices.node_price", lambda _, name, *__: None if name == "train" else 1_000_000
+    )
     pages = Pages(loaded)
     assert pages.facts.member("fraud").unpriced == ("train",)
     assert said in Text(pages.environment()).said
@@ -244,10 +246,10 @@ def test_names_in_a_result_are_text_and_no_markup(bank: Loaded, tmp_path: Path) 
     assert HOSTILE in found.said
 
 
-def test_one_tenant_has_nobody_to_be_kept_apart_from(loaded: Loaded) -> None:
+def test_one_tenant_has_no_other_to_be_kept_apart_from(loaded: Loaded) -> None:
     pages = Pages(Loaded(loaded.environment, loaded.tenants[:1], loaded.folder))
-    assert "there is nobody to be kept apart from" in pages.environment()
-    assert "there is nobody to be kept apart from" in pages.tenant("fraud")
+    assert "The environment has one tenant only." in pages.environment()
+    assert "The environment has one tenant only." in pages.tenant("fraud")
 
 
 def test_of_many_tenants_only_pairs_with_something_to_say_are_listed(
@@ -266,8 +268,8 @@ def test_of_many_tenants_only_pairs_with_something_to_say_are_listed(
     ("kind", "text", "said"),
     [
         ("simulation", None, "a file that can be read"),
-        ("simulation", "{", "which is no JSON"),
-        ("simulation", "[]", "simulate ENV --format json prints"),
+        ("simulation", "{", "which is not JSON"),
+        ("simulation", "[]", "output of tenancy simulate ENV --format json"),
         ("simulation", '{"environment": "other"}', "of environment 'other'"),
         ("simulation", '{"environment": "bank", "before": {"hours": 0}}', "a result of tenancy simulate"),
         ("simulation", json.dumps(simulated([])), "a result of tenancy simulate"),

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from tenancy.kube.objects import Object
 from tenancy.plan import Plan, make_plan
-from tenancy.plan.model import Object
-from tenancy.plan.tenant_aws import TenantAwsPlan
+from tenancy.plan.aws.tenant_aws import TenantAwsPlan
 from tenancy.report.network import opening
 from tenancy.report.planes import Cell, Kind, Plane, Planes
 from tenancy.rules.catalogue import RULES
-from tenancy.spec import Loaded, load
+from tenancy.validation import Loaded, load
 from tests.conftest import SpecFolder
 
 ROOT = Path(__file__).parents[2]
@@ -95,7 +95,7 @@ def test_a_role_for_the_others_service_account_is_open(loaded: Loaded, plan: Pla
 @pytest.mark.parametrize(
     "group", ["system:authenticated", "system:serviceaccounts", "system:serviceaccounts:research--main"]
 )
-def test_a_role_for_everybody_is_open(loaded: Loaded, plan: Plan, group: str) -> None:
+def test_a_role_for_all_users_is_open(loaded: Loaded, plan: Plan, group: str) -> None:
     subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group}
 
     def bind(objects: list[Object]) -> None:
@@ -122,7 +122,7 @@ def test_a_policy_at_both_ends_opens_the_network(loaded: Loaded, plan: Plan) -> 
     assert (cell.kind, cell.holds) == (Kind.OPEN, "NetworkPolicy open in fraud--train")
 
 
-def test_a_namespace_without_its_default_deny_lets_everybody_in(loaded: Loaded, plan: Plan) -> None:
+def test_a_namespace_without_its_default_deny_admits_all_traffic(loaded: Loaded, plan: Plan) -> None:
     def tear_down(objects: list[Object]) -> None:
         objects[:] = [o for o in objects if o["kind"] != "NetworkPolicy"]
 
@@ -168,7 +168,7 @@ def test_a_shared_pool_is_shared_and_a_pool_of_ones_own_is_apart(planes: dict[st
 def test_replicas_of_one_gpu_for_two_tenants_are_open(
     loaded: Loaded, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tenancy.plan.queues.open_pools", lambda *_: ["notebooks"])
+    monkeypatch.setattr("tenancy.plan.queueing.quota_shares.open_pools", lambda *_: ["notebooks"])
     assert found(loaded, plan)["nodes"].cells[FRAUD_OF_RESEARCH].kind is Kind.OPEN
 
 

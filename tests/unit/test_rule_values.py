@@ -267,7 +267,7 @@ def test_a_private_range_is_whole_however_it_is_cut(cidrs: list[str], whole: boo
         ("", True),
     ],
 )
-def test_a_range_that_names_nobody_is_wide(cidr: str, wide: bool) -> None:
+def test_a_range_that_identifies_no_peer_is_wide(cidr: str, wide: bool) -> None:
     assert bool(wide_range(cidr)) is wide
 
 

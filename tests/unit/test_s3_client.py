@@ -155,7 +155,7 @@ def test_keys_that_xml_or_urls_would_change_are_listed_as_they_are(fraud: Prefix
 def test_a_write_once_key_is_written_once(fraud: Prefix) -> None:
     for body in (b"first", BIG):
         fraud.put(f"once-{len(body)}", body, if_absent=True)
-        with pytest.raises(Exists, match="left as it is"):
+        with pytest.raises(Exists, match="was not changed"):
             fraud.put(f"once-{len(body)}", b"second", if_absent=True)
     assert fraud.read("once-5") == b"first"
 
@@ -499,7 +499,7 @@ def test_a_completion_carries_the_condition_and_the_whole_checksum(far: Prefix, 
 
 
 @pytest.mark.usefixtures("pauses")
-def test_a_write_whose_answer_was_lost_is_not_taken_for_somebody_elses(far: Prefix, wire: Wire) -> None:
+def test_a_write_whose_answer_was_lost_is_not_taken_for_another_writers(far: Prefix, wire: Wire) -> None:
     def answer(request: Any) -> Any:
         if request.method == "HEAD":
             return _object(b"", 5, etag='"mine"', x_amz_meta_writer=wire.asked[0].headers["x-amz-meta-writer"].decode())
@@ -511,8 +511,8 @@ def test_a_write_whose_answer_was_lost_is_not_taken_for_somebody_elses(far: Pref
 
 
 @pytest.mark.usefixtures("pauses")
-def test_a_retried_write_that_lost_to_somebody_else_is_told_so(far: Prefix, wire: Wire) -> None:
-    theirs = _object(b"", 5, x_amz_meta_writer="somebody")
+def test_a_retried_write_that_lost_to_another_writer_is_told_so(far: Prefix, wire: Wire) -> None:
+    theirs = _object(b"", 5, x_amz_meta_writer="another")
     wire.answers = [_error(500, "InternalError"), _error(412, "PreconditionFailed"), theirs]
     with pytest.raises(Exists):
         far.put("x", b"hello", if_absent=True)

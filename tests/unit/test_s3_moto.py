@@ -1,6 +1,6 @@
 """The client library from end to end: moto keeps the objects, and before it the evaluator says who may.
 
-moto itself lets everybody do everything. Each request is judged as it would go over the wire, by the policies that the
+moto itself allows every request. Each request is judged as it would go over the wire, by the policies that the
 bank's plan has for role, boundary, bucket and key; a refused one is answered as S3 does, and moto never sees it.
 """
 
@@ -23,7 +23,7 @@ from botocore.exceptions import ClientError
 from tenancy.iam.account import Account, Answer, Identity
 from tenancy.plan import make_plan
 from tenancy.s3 import Datasets, Denied, Exists, Models, NotFound, Prefix, Refused, UnsafeKey
-from tenancy.spec import load
+from tenancy.validation import load
 
 BANK = Path(__file__).parents[2] / "stacks" / "bank"
 DATA, MODELS, CHECKPOINTS = "bank-datasets", "bank-models", "bank-checkpoints"
@@ -101,7 +101,7 @@ def account() -> Account:
 
 @pytest.fixture(scope="module")
 def s3(account: Account) -> Iterator[Any]:
-    """S3 for whom nobody judges: it makes what is there beforehand, and looks at what came of it."""
+    """S3 without the evaluator: it makes what is there beforehand, and looks at what came of it."""
     with moto.mock_aws():
         client = boto3.client("s3", region_name="eu-central-1")
         for name in account.environment.buckets:
@@ -339,7 +339,7 @@ def test_past_the_client_the_neighbours_keys_are_refused_by_policy(nlp: Tenant, 
 WIDE = {
     "a list of the whole bucket": lambda s3: s3.list_objects_v2(Bucket=DATA),
     "a list up to its own name": lambda s3: s3.list_objects_v2(Bucket=DATA, Prefix="teams/nl"),
-    "everybody's uploads": lambda s3: s3.list_multipart_uploads(Bucket=DATA),
+    "the uploads of all tenants": lambda s3: s3.list_multipart_uploads(Bucket=DATA),
     "a version for good": lambda s3: s3.delete_object(Bucket=DATA, Key="teams/nlp/x", VersionId="1"),
 }
 

@@ -1,4 +1,4 @@
-"""Datasets and models: versions that are whole or not there, whoever comes in between."""
+"""Datasets and models: versions that are whole or not there, whatever other writers do in between."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _keys(s3: Any) -> set[str]:
 
 
 class Meanwhile:
-    """Somebody else acts once, just before a request on a key is sent."""
+    """Another writer acts once, just before a request on a key is sent."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
@@ -211,7 +211,7 @@ DAMAGE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_manifest_that_somebody_changed_is_not_followed(
+def test_a_changed_manifest_is_not_followed(
     data: Datasets, folder: Path, fraud: Prefix, tmp_path: Path, damage: str
 ) -> None:
     data.upload("tx", folder)
@@ -291,7 +291,7 @@ def test_a_version_promoted_while_it_is_deleted_stays(
 ) -> None:
     data.upload("tx", folder)
     meanwhile("put_object", ".claims/v1", lambda: data.promote("tx", "v1"))
-    with pytest.raises(Refused, match="production means it"):
+    with pytest.raises(Refused, match="production points to it"):
         data.delete_version("tx", "v1")
     assert data.download("tx", "production", to=tmp_path / "out").version == "v1"
     data.upload("tx", folder)

@@ -11,11 +11,22 @@ from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.cli import main
 from tenancy.plan import make_plan
-from tenancy.plan.namespaces import allowed_pools, allowed_registries, granted_resources
-from tenancy.plan.samples import ANY_TOPOLOGY, find_namespace, sample, sample_to_create
+from tenancy.plan.common.priorities import allowed_classes, class_name
+from tenancy.plan.kubernetes.namespaces import allowed_pools, allowed_registries, granted_resources
+from tenancy.plan.kubernetes.samples import (
+    ANY_TOPOLOGY,
+    SAMPLE_ID,
+    find_namespace,
+    missing_pool,
+    sample,
+    sample_to_create,
+)
 from tenancy.rules.catalogue import Violation
-from tenancy.spec import Environment, Loaded, Tenant, load
+from tenancy.rules.pod_security import Level, breaches
+from tenancy.rules.pod_templates import templates_of
+from tenancy.validation import Environment, Loaded, Tenant, load
 from tests.claims import by_claim
+from tests.conftest import SpecFolder
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,11 +61,53 @@ def test_a_sample_without_gpus_goes_to_no_pool(environment: Environment, fraud: 
     assert "nodeSelector" not in spec
 
 
-def test_a_sample_keeps_to_the_restricted_level(environment: Environment, fraud: Tenant) -> None:
+@pytest.mark.parametrize("stack", ["bank", "local"])
+@pytest.mark.parametrize("kind", ["pod", "job"])
+def test_a_sample_keeps_to_the_restricted_level_of_every_version(stack: str, kind: str) -> None:
+    given = load(ROOT / "stacks" / stack)
+    for tenant, part in ((each, part) for each in given.tenants for part in each.namespaces):
+        (template,) = templates_of(sample(kind, given.environment, tenant, part, {}))
+        assert [one for minor in range(30, 37) for one in breaches(template, Level.RESTRICTED, minor)] == []
+
+
+def test_a_sample_runs_as_no_user_and_no_group_of_a_host(environment: Environment, fraud: Tenant) -> None:
     spec = sample("pod", environment, fraud, fraud.namespaces[0], {})["spec"]
-    assert spec["securityContext"]["runAsNonRoot"]
-    assert spec["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert spec["containers"][0]["securityContext"]["allowPrivilegeEscalation"] is False
+    assert {spec["securityContext"][field] for field in ("runAsUser", "runAsGroup", "fsGroup")} == {SAMPLE_ID}
+    assert SAMPLE_ID > 10_000
+    assert spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
+    assert spec["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("part", ["train", "serve"])
+def test_a_sample_is_as_urgent_as_its_tier(environment: Environment, fraud: Tenant, part: str) -> None:
+    namespace = find_namespace(fraud, part)
+    spec = sample("pod", environment, fraud, namespace, {})["spec"]
+    tier = fraud.tier_of(namespace)
+    assert spec["priorityClassName"] == class_name(tier)
+    assert spec["priorityClassName"] in allowed_classes(environment, tier)
+
+
+@pytest.mark.parametrize("stack", ["bank", "local"])
+def test_a_pool_without_gpus_admits_every_part_of_the_examples(stack: str) -> None:
+    given = load(ROOT / "stacks" / stack)
+    parts = [(tenant, part) for tenant in given.tenants for part in tenant.namespaces]
+    assert [missing_pool(given.environment, *each) for each in parts] == [None] * len(parts)
+    assert {image for image in [given.environment.images.sample] if not image.endswith(":13.1")} == set()
+
+
+GENERAL = "  general: {instance: m7i.xlarge, nodes: 1%s}\n  serve:\n"
+
+
+@pytest.mark.parametrize(("users", "warned"), [(None, True), (", tenants: [research]", True), ("", False)])
+def test_a_sample_that_stays_pending_says_which_pool_is_missing(
+    spec: SpecFolder, users: str | None, warned: bool
+) -> None:
+    if users is not None:
+        spec.edit("environment.yaml", "  serve:\n", GENERAL % users)
+    result = CliRunner().invoke(main, ["sample", "pod", str(spec.path), "--tenant", "fraud"])
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["kind"] == "Pod"
+    assert ("found no pool without GPUs that admits fraud--train" in result.stderr) is warned
 
 
 def test_a_job_is_a_pod_that_is_tidied_up(environment: Environment, fraud: Tenant) -> None:
@@ -120,7 +173,7 @@ def test_only_a_sample_for_a_pool_with_a_topology_says_that_it_may_lie_anywhere(
 def test_who_is_guaranteed_nothing_gets_a_sample_of_what_it_may_borrow_and_no_more(bank: Loaded) -> None:
     treasury = next(each for each in bank.tenants if each.tenant == "treasury")
     sample("job", bank.environment, treasury, treasury.namespaces[0], {"a100": 8})
-    with pytest.raises(Violation, match="9 a100, while treasury--main holds 8 at most"):
+    with pytest.raises(Violation, match="9 a100, while the maximum of treasury--main is 8"):
         sample("job", bank.environment, treasury, treasury.namespaces[0], {"a100": 9})
     share = treasury.gpus["a100"].model_copy(update={"borrow_up_to": 0})
     alone = treasury.model_copy(update={"gpus": {"a100": share}})

@@ -3,12 +3,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from tenancy.spec import Environment, Tenant
-from tenancy.spec.schema import MODELS, schema
+from tenancy.schema.json_schema import MODELS, schema
+from tenancy.validation import Environment, Tenant
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,8 +24,8 @@ def _models(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
     found = {model.__name__: model}
     text = json.dumps(model.model_json_schema())
     for name in re.findall(r'"#/\$defs/(\w+)"', text):
-        for module in ("environment", "tenant"):
-            part = getattr(__import__(f"tenancy.spec.{module}", fromlist=[name]), name, None)
+        for module in ("cluster", "environment", "organisation", "people", "platform", "reach", "tenant", "tiers"):
+            part = getattr(__import__(f"tenancy.schema.{module}", fromlist=[name]), name, None)
             if isinstance(part, type) and issubclass(part, BaseModel):
                 found[name] = part
     return found
@@ -41,6 +42,16 @@ FIELDS = [
 @pytest.mark.parametrize("info", FIELDS)
 def test_every_field_says_what_it_is(info: object) -> None:
     assert getattr(info, "description", None)
+
+
+@pytest.mark.parametrize("info", FIELDS)
+def test_every_field_names_its_default(info: Any) -> None:
+    if info.is_required():
+        assert info.description.endswith(" Required.")
+        return
+    default = str(info.default).lower() if isinstance(info.default, bool) else str(info.default)
+    stated = default if isinstance(info.default, str | int) else ""
+    assert f" Default: {stated}" in f" {info.description}"
 
 
 @pytest.mark.parametrize("kind", MODELS)

@@ -18,7 +18,7 @@ from tenancy.simulation.report import Report, queued, shortened, time, wait
 from tenancy.simulation.results import BINS, Results, evaluate, jain, lending, percentile, waits_of
 from tenancy.simulation.runner import MOVING_SECONDS, Runner
 from tenancy.simulation.trace import Job, Trace, must_fit
-from tenancy.spec import Loaded, SpecError
+from tenancy.validation import Loaded, SpecError
 
 HOUR = 3600
 
@@ -68,8 +68,8 @@ def test_hours_are_split_at_the_guarantee(results: Results) -> None:
     assert fraud.guaranteed == pytest.approx(fraud.used - fraud.borrowed)
 
 
-def test_what_nobody_is_promised_is_lent_by_nobody(results: Results) -> None:
-    assert group(results, "research").lent == 0, "32 GPUs, 24 promised: the 8 borrowed were nobody's"
+def test_unallocated_gpus_are_lent_by_no_tenant(results: Results) -> None:
+    assert group(results, "research").lent == 0, "32 GPUs, 24 promised: the 8 borrowed were unallocated"
 
 
 def test_idle_guarantees_are_lent_in_proportion_after_what_is_spare() -> None:
@@ -128,8 +128,8 @@ def test_who_never_started_waited_longer_than_all_others() -> None:
     of = waits_of([3, 1, 2], 1)
     assert (of.jobs, of.p50, of.p95, of.max, of.mean) == (4, 2, None, None, 2)
     assert [wait(of, seconds) for seconds in (of.p50, of.max)] == ["2s", "never"]
-    nobody = waits_of([], 0)
-    assert wait(nobody, nobody.max) == "–"
+    none = waits_of([], 0)
+    assert wait(none, none.max) == "–"
 
 
 def test_jain_is_one_where_all_have_the_same() -> None:
@@ -165,7 +165,7 @@ def test_of_two_runs_each_says_what_never_started(loaded: Loaded) -> None:
     remarks = next(iter(report.tables())).remarks
     assert remarks == ["never started before: fraud 1", "never started after: fraud 1"]
     drawn = page(report)
-    assert "more than five of a hundred never started: fraud" in drawn
+    assert "more than 5 % never started: fraud" in drawn
     assert '<span class="soft">longest wait</span><b>never</b>' in drawn
 
 
@@ -181,7 +181,7 @@ def test_who_may_not_borrow_does_not_wait_to(loaded: Loaded) -> None:
     assert evaluate(firm, waiting, starts, HOUR).mean_fairness is None, "alone among those that may"
 
 
-def test_the_page_holds_everything_and_asks_nobody(results: Results) -> None:
+def test_the_page_holds_everything_and_makes_no_request(results: Results) -> None:
     report = Report("small", ("fraud:weight=2",), (), results, results, (Run(EVENTS, 1.0, 2, 30),) * 2, 30)
     text = page(report)
     assert not re.search(r"(src|href)=|https?://|@import|<script", text), "one file, no network"
@@ -218,7 +218,7 @@ def test_a_change_that_reaches_no_queue_is_said(loaded: Loaded) -> None:
 
 def test_the_report_says_of_which_hours_it_speaks(results: Results) -> None:
     report = Report("small", (), (), results, None, (Run(EVENTS, 1.0, 2, 30),), 30)
-    assert any("of the first 4 hours, until all work was submitted" in remark for remark in report.remarks)
+    assert any("cover the first 4 hours, until all work was submitted" in remark for remark in report.remarks)
 
 
 def test_lengths_of_time_read_as_people_say_them() -> None:
@@ -264,7 +264,7 @@ def test_quotas_say_who_could_start_without_an_eviction() -> None:
     quotas.use("borrower", "pool", "gpu", 6)
     assert not quotas.fits("lender", "gpu", 1)
     quotas.use("lender", "pool", "gpu", -8)
-    assert quotas.fits("lender", "gpu", 8), "what is its own was never anybody else's"
+    assert quotas.fits("lender", "gpu", 8), "its own guarantee was never another tenant's"
     quotas.use("borrower", "pool", "gpu", -6)
     assert quotas.fits("borrower", "gpu", 7)
 
@@ -280,7 +280,7 @@ def test_kueue_does_not_rest_between_moving_and_having_moved(loaded: Loaded, mon
     monkeypatch.setattr("tenancy.simulation.runner.time.monotonic", lambda: now)
     assert runner._rests()
     runner._log(said("Attempting to move workloads"))
-    assert not runner._rests(), "those who wait may be moved yet, and nobody has looked at them"
+    assert not runner._rests(), "waiting workloads may be moved yet, and the scheduler has not looked at them"
     runner._log(said("Moved inadmissible workloads in tree"))
     assert not runner._rests(), "they have not been looked at"
     runner._log(b'{"logger":"scheduler",' + AT_WORK + b',"headCount":1,}')
@@ -288,13 +288,13 @@ def test_kueue_does_not_rest_between_moving_and_having_moved(loaded: Loaded, mon
     assert runner._rests()
     runner._log(said("Attempting to move workloads"))
     now += MOVING_SECONDS
-    assert runner._rests(), "there was nobody to move"
+    assert runner._rests(), "there was no workload to move"
 
 
 def test_a_run_waits_for_kueues_last_word(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = Runner(loaded, JOBS, None, list(cluster_objects(loaded)), None)  # ty: ignore[invalid-argument-type]
     monkeypatch.setattr("tenancy.simulation.runner.LAST_WORD_SECONDS", 0.05)
     monkeypatch.setattr(runner, "_settle", lambda: None)
-    assert not runner._roused(), "nobody is started"
+    assert not runner._roused(), "no workload is started"
     monkeypatch.setattr(runner, "_settle", lambda: runner._ends.append((HOUR, 0, 1)))
     assert runner._roused()

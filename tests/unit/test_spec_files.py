@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tenancy.spec import SpecError, load
-from tenancy.spec.loader import MOST_PROBLEMS, find_folder
-from tenancy.spec.queues import seconds
-from tenancy.spec.source import LARGEST_FILE
+from tenancy.schema.queues import seconds
+from tenancy.schema.source import LARGEST_FILE
+from tenancy.validation import SpecError, load
+from tenancy.validation.loader import MOST_PROBLEMS, find_folder
 
 ENV, FRAUD, RESEARCH = "environment.yaml", "tenants/fraud.yaml", "tenants/research.yaml"
 
@@ -154,8 +154,9 @@ def test_a_problem_reads_as_one_sentence(spec: Any, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(spec.path.parent)
     spec.edit(FRAUD, "tier: batch", "tier: bach")
     assert str(spec.problem()) == (
-        "small/tenants/fraud.yaml:7:7: tier: given tier 'bach'; rule ref-01: what a file refers to is declared in "
-        "the environment; change: use batch or production, or declare it in environment.yaml"
+        "small/tenants/fraud.yaml:7:7: tier: given tier 'bach'; rule ref-01: a file refers only to names that "
+        "the environment declares or the product's catalogue lists; change: use batch or production, or declare it in "
+        "environment.yaml"
     )
 
 
@@ -416,7 +417,7 @@ def test_a_mistake_in_a_merged_mapping_is_found_in_the_mapping(spec: Any) -> Non
         ("people: [{a: b}\nteam: y\n", 1, 9, "a bracket that is not closed before line 2"),
         ("tenant: 'fraud\nteam: x\n", 1, 9, "a quote that is not closed"),
         ("tenant: fraud\n---\ntenant: x\n", 2, 1, "a second document"),
-        ("tenant: fraud: x\n", 1, 14, "a ':' where no key can stand"),
+        ("tenant: fraud: x\n", 1, 14, "a ':' where no key is allowed"),
         ("tenant: *fraud\n", 1, 9, "an alias without an anchor"),
         ("tenant: !!python/object:os.system x\n", 1, 9, "tag tag:yaml.org,2002:python/object:os.system"),
         ("? [a, b]\n: c\n", 1, 3, "a list or mapping as a key"),
@@ -579,7 +580,7 @@ def test_a_bomb_goes_off_nowhere(spec: Any, text: str) -> None:
 def test_a_file_with_endless_problems_shows_the_first_and_counts_the_rest(spec: Any) -> None:
     spec.edit(FRAUD, "people:\n", "people:\n" + "  - {group: '', role: developer}\n" * 150)
     problems = spec.problems()
-    assert (len(problems), problems[-1].given) == (MOST_PROBLEMS + 1, "50 problems more")
+    assert (len(problems), problems[-1].given) == (MOST_PROBLEMS + 1, "50 more problems")
 
 
 def test_control_characters_in_a_key_stay_on_one_line(spec: Any) -> None:
@@ -765,3 +766,31 @@ def test_a_broken_file_shows_its_mistakes_across_files_at_once(spec: Any) -> Non
 def test_what_a_broken_file_lacks_makes_no_noise_across_files(spec: Any) -> None:
     spec.edit(FRAUD, "tier: batch", "tier: 5")
     assert [p.field for p in spec.problems()] == ["tier"]
+
+
+@pytest.mark.parametrize(
+    "mail",
+    [
+        "{{.CommonAnnotations}}@bank.example",
+        "a@bank.example,b@bank.example",
+        "<a@bank.example>",
+        '"a"@bank.example',
+        "a|b@c.example",
+    ],
+)
+def test_a_mail_address_is_one_address_and_no_template(spec: Any, mail: str) -> None:
+    """Alertmanager expands what stands in braces, and sends to each that a comma divides."""
+    spec.edit("tenants/fraud.yaml", "mail: fraud-leads@bank.example", f"mail: {mail!r}")
+    (found,) = spec.problems()
+    assert found.field == "owner.mail"
+    spec.edit("tenants/fraud.yaml", f"mail: {mail!r}", "mail: o'brien+gpu@bank.example")
+    assert not spec.problems()
+
+
+@pytest.mark.parametrize("name", ["a | b", "<img src=x>", "`x`"])
+def test_a_subject_is_no_markup(spec: Any, name: str) -> None:
+    spec.edit("tenants/fraud.yaml", "{group: fraud-engineers,", f"{{group: {name!r},")
+    (found,) = spec.problems()
+    assert found.field == "people[0].group"
+    spec.edit("tenants/fraud.yaml", f"{{group: {name!r},", "{group: 'CN=GPU Users,OU=Bank (DE)',")
+    assert not spec.problems()

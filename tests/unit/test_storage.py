@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from test_components import register
 from virtual_worlds import ENV, virtual
 
+from tenancy.components.scope import Scope
 from tenancy.plan import Plan, make_plan
-from tenancy.plan.identity import key_alias
+from tenancy.plan.aws.addons import wanted_add_ons
+from tenancy.plan.aws.identity import key_alias
+from tenancy.plan.common import names
+from tenancy.plan.kubernetes.storage import storage_classes
 from tenancy.plan.render import texts
-from tenancy.plan.storage import storage_classes
-from tenancy.spec import Environment
+from tenancy.validation import Environment, load
 from tests.conftest import SpecFolder
 
 KEY = "arn:aws:kms:eu-central-1:111122223333:key/0a1b2c3d-0000-4000-8000-000000000000"
@@ -52,7 +57,7 @@ def test_there_is_one_where_the_driver_is_ours(environment: Environment) -> None
     assert made["allowVolumeExpansion"]
 
 
-def test_there_is_none_on_somebody_elses_cluster(environment: Environment) -> None:
+def test_there_is_none_on_a_cluster_that_another_program_makes(environment: Environment) -> None:
     assert storage_classes(environment) == ()
 
 
@@ -60,11 +65,53 @@ def test_there_is_none_on_somebody_elses_cluster(environment: Environment) -> No
 def test_its_volumes_are_encrypted_with_the_clusters_key(environment: Environment, given: str | None) -> None:
     there = on_aws(environment, encryption_key=given)
     (made,) = storage_classes(there)
-    assert made["parameters"] == {"type": "gp3", "encrypted": "true", "kmsKeyId": given or key_alias(there)}
+    disk = {key: value for key, value in made["parameters"].items() if not key.startswith("tagSpecification")}
+    assert disk == {"type": "gp3", "encrypted": "true", "kmsKeyId": given or key_alias(there)}
 
 
-def test_nobody_gets_it_without_naming_it(environment: Environment) -> None:
-    """stor-03 judges a claim as it is written: a default would be filled in before, also where somebody forgot it."""
+@pytest.mark.parametrize(
+    ("namespace", "tenant"), [("fraud--train", "fraud"), ("quant-research--main", "quant-research"), ("monitoring", "")]
+)
+def test_its_volumes_say_whose_they_are(environment: Environment, namespace: str, tenant: str) -> None:
+    (made,) = storage_classes(on_aws(environment))
+    told = [text for key, text in made["parameters"].items() if key.startswith("tagSpecification_")]
+    tags = dict(interpolated(text, namespace).split("=", 1) for text in told)
+    assert tags == {"tenancy:namespace": namespace, "tenancy:tenant": tenant}
+
+
+def interpolated(text: str, namespace: str) -> str:
+    """What Go's text/template makes of the forms in use here, with the driver's functions `contains` and `field`."""
+
+    def piped(found: re.Match[str]) -> str:
+        return namespace.split(found["delimiter"])[int(found["index"])] if found["delimiter"] else namespace
+
+    condition = re.compile(r'\{\{ if \.PVCNamespace \| contains "([^"]+)" \}\}(.*)\{\{ end \}\}')
+    text = condition.sub(lambda found: found[2] if found[1] in namespace else "", text)
+    value = r'\{\{ \.PVCNamespace(?: \| field "(?P<delimiter>[^"]+)" (?P<index>\d+))? \}\}'
+    made = re.sub(value, piped, text)
+    assert "{{" not in made, f"{text} has a form that is not known here"
+    return made
+
+
+def test_the_driver_tags_every_volume_with_its_environment(environment: Environment) -> None:
+    """Lines of the bill without this tag are outside the environment, whatever the class of the volume."""
+    there = on_aws(environment)
+    (driver,) = [each for each in wanted_add_ons(there) if each.name == "aws-ebs-csi-driver"]
+    assert driver.configuration["controller"]["extraVolumeTags"] == names.tags(there)
+    assert names.tags(there)["tenancy:environment"] == there.environment
+
+
+def test_another_key_or_tag_is_a_new_class_which_protection_would_refuse() -> None:
+    """Its parameters cannot be changed, so that the engine replaces it."""
+    loaded = load(Path(__file__).parents[2] / "stacks" / "bank")
+    made = register(make_plan(loaded.environment, loaded.tenants), Scope.PLATFORM).kubernetes()
+    protected = {request.type.rpartition(":")[2]: request.protect for request in made.values()}
+    assert protected.pop("StorageClass") is False
+    assert protected["ValidatingAdmissionPolicy"] is True
+
+
+def test_no_claim_gets_it_without_naming_it(environment: Environment) -> None:
+    """stor-03 judges a claim as it is written: a default would be filled in before, also where the author forgot it."""
     (made,) = storage_classes(on_aws(environment))
     assert "annotations" not in made["metadata"]
 

@@ -15,14 +15,14 @@ from test_charts import DAEMONSETS, TOLERATE_ALL
 from bench.generate import generate
 from tenancy.catalog import vocabulary as words
 from tenancy.plan import make_plan
-from tenancy.plan import pools as plan_pools
-from tenancy.plan.addons import AddOn
-from tenancy.plan.charts import Chart
-from tenancy.plan.pools import Taint, fake_nodes, node_taints, pools_of, startup_taints, tolerations
-from tenancy.plan.queues import flavor_name
-from tenancy.plan.samples import sample
-from tenancy.spec import Environment, Tenant, load
-from tenancy.spec.environment import Cni
+from tenancy.plan.aws.addons import AddOn
+from tenancy.plan.common import pools as plan_pools
+from tenancy.plan.common.charts import Chart
+from tenancy.plan.common.pools import Taint, fake_nodes, node_taints, pools_of, startup_taints, tolerations
+from tenancy.plan.kubernetes.samples import sample
+from tenancy.plan.queueing.queue_names import flavor_name
+from tenancy.schema.cluster import Cni
+from tenancy.validation import Environment, Tenant, load
 from tests.conftest import SpecFolder
 
 STACKS = Path(__file__).parents[2] / "stacks"
@@ -35,7 +35,7 @@ AWS = {
 }
 GPU = "nvidia.com/gpu"
 NEW = {"key": "bank.example/embargo", "value": "yes", "effect": "NoExecute"}
-"""A taint that somebody adds one day."""
+"""A taint that the platform's people add one day."""
 
 CONTROLLERS_ONLY = {"karpenter", "karpenter-crd", "kueue", "prometheus-operator-crds", "coredns", "metrics-server"}
 OPERATORS = {"gpu-operator daemonsets.tolerations", "gpu-operator node-feature-discovery.worker.tolerations"}
@@ -132,7 +132,12 @@ def _by_claim(folder: Path) -> Case:
             "zones": ["eu-central-1a"],
         },
     }
-    return on_aws(environment, cluster=cluster, pools=pools, flavors={"a100": {"gpu": "a100-40gb"}}), ()
+    return on_aws(environment, cluster=cluster, pools=pools, flavors={"a100": {"gpu": "a100-40gb"}}), (
+        Tenant.model_validate(dict(tenant="fraud", team="fraud", department="risk", tier="batch", **OWNED)),
+    )
+
+
+OWNED = {"owner": {"name": "leads", "mail": "leads@bank.example"}, "cost-center": "CC-1"}
 
 
 CASES: dict[str, Callable[[Path], Case]] = {
@@ -151,7 +156,7 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
 # A pool that gets a taint
 
 OPEN = {"instance": "p4d.24xlarge", "nodes": {"min": 2, "max": 5}}
-"""Nobody depends on it, so that it can be closed to all but one."""
+"""No tenant's guarantee depends on it, so that it can be closed to all but one."""
 
 
 def with_spare(small: SpecFolder, restricted: bool, others: bool) -> Case:
@@ -160,7 +165,10 @@ def with_spare(small: SpecFolder, restricted: bool, others: bool) -> Case:
     spare = {**OPEN, "tenants": ["fraud"]} if restricted else OPEN
     written = loaded.environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
     pools = written["pools"] if others else {"train": written["pools"]["train"]}
-    return on_aws(loaded.environment, pools={**pools, "spare": spare}), loaded.tenants
+    tenants = loaded.tenants
+    if not others:
+        tenants = tuple(each.model_copy(update={"gpus": {"a100": each.gpus["a100"]}}) for each in tenants)
+    return on_aws(loaded.environment, pools={**pools, "spare": spare}), tenants
 
 
 BORN_WITH = {
@@ -241,7 +249,7 @@ def test_a_pool_that_changes_hands_changes_no_toleration_of_the_platform(spec: S
             for name in ("Cohort/tenant--fraud", "ClusterQueue/fraud--batch", "ClusterQueue/fraud--production")
         ),
     }
-    # Fraud's guarantee stood in the pool, and what nobody is promised is elsewhere now.
+    # Fraud's guarantee was in the pool, and the unallocated GPUs are elsewhere now.
     queues.add("plan platform queues [Cohort/organisation] spec resourceGroups")
     # Fraud may borrow in one pool less.
     quotas = {
@@ -276,7 +284,9 @@ def embargo(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
             return [*node_taints(name, pool), NEW]
 
         readers = everywhere(monkeypatch, plan_pools.node_taints, more)
-        assert {f"tenancy.plan.{name}" for name in ("pools", "cluster", "karpenter", "samples")} <= readers
+        assert {
+            f"tenancy.plan.{name}" for name in ("common.pools", "aws.cluster", "aws.karpenter", "kubernetes.samples")
+        } <= readers
 
     return start
 
@@ -309,7 +319,9 @@ def test_a_new_taint_reaches_every_node_and_daemonset_of_the_bank_and_nothing_el
     efa = "plan platform services charts [aws-efa-k8s-device-plugin] values tolerations"
     samples = {path for path in before if path.startswith("sample ") and path.endswith(" spec tolerations")}
     found = changed(before, facts(environment, tenants))
-    assert found == nodes_of(environment) | OF_THE_PLATFORM | {efa} | samples
+    # The alert on nodes without a taint names it.
+    alert = "plan platform metrics [PrometheusRule/monitoring/tenancy] spec groups"
+    assert found == nodes_of(environment) | OF_THE_PLATFORM | {efa, alert} | samples
 
 
 def test_a_new_taint_reaches_the_driver_of_claims(tmp_path: Path, embargo: Callable[[], None]) -> None:

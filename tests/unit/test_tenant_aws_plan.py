@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan import make_plan, tenants_own, workloads
-from tenancy.plan.documents import Document
+from tenancy.plan import make_plan
+from tenancy.plan.aws import tenants_own, workloads
+from tenancy.plan.aws.documents import Document
+from tenancy.plan.aws.shared_aws import data_plan
+from tenancy.plan.aws.tenant_aws import TenantAwsPlan, TenantRole
 from tenancy.plan.model import Plan
-from tenancy.plan.tenant_aws import TenantAwsPlan, TenantRole
-from tenancy.spec import Environment, Tenant
+from tenancy.validation import Environment, Tenant
 
 ACCOUNT, REGION, CLUSTER = "111122223333", "eu-central-1", "small"
 CLUSTER_ARN = f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{CLUSTER}"
@@ -92,7 +94,7 @@ def only_role(environment: Environment, each: Tenant) -> TenantRole:
     return role
 
 
-# Who becomes somebody
+# Which identities assume a role
 
 
 def test_a_part_has_a_role_where_it_has_a_grant_or_uses_something(fraud: TenantAwsPlan) -> None:
@@ -180,7 +182,7 @@ def test_every_role_has_the_boundary_and_lies_in_the_tenants_path(on_aws: MakeEn
 
 
 def test_the_boundary_is_not_in_the_tenants_path(on_aws: MakeEnvironment) -> None:
-    """Whoever may one day write in that path does not write the boundary."""
+    """An identity that may one day write in that path does not write the boundary."""
     assert not workloads.boundary_arn(on_aws()).partition("policy")[2].startswith("/tenancy/")
 
 
@@ -240,7 +242,7 @@ def test_who_writes_once_writes_what_is_not_there_or_parts_that_the_last_step_ju
     ]
 
 
-def test_nobody_erases_a_version_or_changes_a_bucket(on_aws: MakeEnvironment) -> None:
+def test_no_grant_erases_a_version_or_changes_a_bucket(on_aws: MakeEnvironment) -> None:
     role = only_role(on_aws(), granted({"bucket": "data", "prefix": "fraud/", "access": "read-write"}))
     assert {"s3:DeleteObjectVersion", "s3:PutBucketPolicy", "s3:PutObjectAcl"}.isdisjoint(allowed(role))
 
@@ -321,7 +323,7 @@ def test_a_secret_lies_in_the_tenants_path_and_opens_for_the_part_that_uses_it(f
 
 
 def others(policy: Document) -> list[str]:
-    """Whom the last statement of a policy shuts nobody but these out for."""
+    """The only roles that the last statement of a policy does not deny."""
     statement = policy["Statement"][-1]
     assert (statement["Effect"], statement["Principal"]) == ("Deny", "*")
     return statement["Condition"]["StringNotEquals"]["aws:PrincipalArn"]
@@ -342,10 +344,18 @@ def test_a_queue_is_shut_to_all_but_its_parts_and_unencrypted_requests(on_aws: M
     assert "sqs:DeleteQueue" not in statement["Action"]
 
 
+KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/0f1e2d3c"
+
+
+def test_a_log_group_is_encrypted_by_the_environments_key_of_logs(on_aws: MakeEnvironment) -> None:
+    plan = planned(on_aws(**{"log-key": KEY}), granted(logs=["scores"]))
+    assert [group.key for group in plan.log_groups] == [KEY]
+
+
 def test_a_log_group_is_written_and_not_read_and_ends_by_the_environments_days(on_aws: MakeEnvironment) -> None:
     plan = planned(on_aws(), granted(logs=["scores"]))
     (group,) = plan.log_groups
-    assert (group.name, group.days) == ("/tenancy/small/fraud/scores", 90)
+    assert (group.name, group.days, group.key) == ("/tenancy/small/fraud/scores", 90, "")
     assert allowed(plan.roles[0]) == {"logs:CreateLogStream", "logs:PutLogEvents"}
     (statement,) = statements(plan.roles[0])
     assert all(resource.split(":")[6] == group.name for resource in statement["Resource"])
@@ -502,7 +512,7 @@ COMMON = {"bucket": "data", "prefix": "reference/"}
 
 
 def shared_by(environment: Environment, *some: Tenant) -> tuple[TenantRole, ...]:
-    data = make_plan(environment, some).platform.data
+    data = data_plan(environment, some)
     assert data
     return data.shared_roles
 

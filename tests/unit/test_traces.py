@@ -14,7 +14,7 @@ from tenancy.simulation import trace
 from tenancy.simulation.changes import changed
 from tenancy.simulation.generate import generate
 from tenancy.simulation.trace import Job, Trace
-from tenancy.spec import Loaded, Problem, SpecError
+from tenancy.validation import Loaded, Problem, SpecError
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_acme_has_users_and_no_virtual_clusters(file: Path, loaded: Loaded) -> N
     )
     found = read(file, loaded, text)
     assert found.jobs[0].gpus == 16
-    assert any("went to one by its hash" in note for note in found.notes), "the rule is said in the report"
+    assert any("mapped to a tenant by hash" in note for note in found.notes), "the rule is said in the report"
 
 
 def test_a_duration_that_counts_the_wait_is_not_the_run_time(file: Path, loaded: Loaded) -> None:
@@ -257,14 +257,14 @@ def test_of_many_mistakes_some_are_named_and_the_rest_is_not_hidden(file: Path, 
     assert found[-1].given == "more mistakes", "who mends what is named is not done"
 
 
-def test_a_mapping_of_nobody_is_said(file: Path, loaded: Loaded) -> None:
+def test_a_mapping_of_a_user_who_is_not_in_the_file_is_noted(file: Path, loaded: Loaded) -> None:
     found = read(file, loaded, "submit,user,gpus,duration\n0,u1,1,60\n", u1="fraud", u2="research")
-    assert "--map names nobody in the file: u2" in found.notes
+    assert "--map has names that are not in the file: u2" in found.notes
     assert read(file, loaded, "submit,user,gpus,duration\n0,u1,1,60,,\n", u1="fraud").notes == ()
 
 
 def test_a_mapping_names_a_tenant(file: Path, loaded: Loaded) -> None:
-    (problem,) = problems(file, loaded, "submit,user,gpus,duration\n0,u,1,60\n", u="nobody")
+    (problem,) = problems(file, loaded, "submit,user,gpus,duration\n0,u,1,60\n", u="missing")
     assert "--map" in problem.field
 
 
@@ -316,7 +316,7 @@ def test_a_change_is_judged_like_any_file(loaded: Loaded) -> None:
     [
         "fraud",
         "fraud:weight",
-        "nobody:weight=2",
+        "missing:weight=2",
         "fraud:people=[]",
         "fraud:team.x=1",
         "fraud:namespaces.7.tier=batch",
@@ -331,7 +331,7 @@ def test_a_change_that_is_none_says_how_to_write_one(loaded: Loaded, change: str
 
 
 def test_two_values_of_one_field_are_no_change(loaded: Loaded) -> None:
-    with pytest.raises(Violation, match="say one value"):
+    with pytest.raises(Violation, match="give one value"):
         changed(loaded, ["fraud:weight=2", "fraud:weight=3"])
     assert changed(loaded, ["fraud:weight=2", "fraud:weight=2"]).tenants[0].weight == 2
 
@@ -371,8 +371,11 @@ def test_a_change_that_is_a_link_is_not_read(loaded: Loaded, tmp_path: Path) -> 
     ("more", "expected"),
     [
         (["--trace", "{trace}", "--jobs", "2"], "given --jobs with --trace"),
-        (["--from", "2"], "given --from without --trace; rule: a made trace starts at 0"),
-        (["--trace", "{trace}", "--from", "2"], "given --from 2 and {trace}, whose last job comes in hour 0; rule: "),
+        (["--from", "2"], "given --from without --trace; rule: a generated trace starts at 0"),
+        (
+            ["--trace", "{trace}", "--from", "2"],
+            "given --from 2 and {trace}, whose last job is submitted in hour 0; rule: ",
+        ),
         (["--trace", "{trace}", "--seed", "1"], "given --seed with --trace"),
         (["--map", "u=fraud"], "given --map without --trace"),
         (["--out", "{folder}/none/page.html"], "given --out {folder}/none/page.html; rule: a file that can be written"),
@@ -396,7 +399,7 @@ def test_a_part_of_a_trace_starts_at_its_first_hour(file: Path, loaded: Loaded) 
     file.write_text(f"submit,tenant,gpus,duration\n{lines}", "utf-8")
     part = trace.cut(trace.read(file, loaded), 2, 2)
     assert [job.submit for job in part.jobs] == [60, 3660]
-    assert part.notes[-1] == "hours 2 to 4: 2 of 5 jobs, on a cluster that is empty before"
+    assert part.notes[-1] == "hours 2 to 4: 2 of 5 jobs, on a cluster empty at the start"
 
 
 def test_more_jobs_than_a_run_takes_are_refused_and_a_part_of_them_is_not(

@@ -11,14 +11,15 @@ from virtual_worlds import DIGEST, ENV, FRAUD, SETTINGS, SHARED, virtual
 
 from tenancy.catalog import virtual_clusters as sizes
 from tenancy.catalog import vocabulary as words
-from tenancy.live.attacks import Scene
+from tenancy.kube.objects import Object
 from tenancy.plan import Plan, make_plan
 from tenancy.plan.access_review import review
 from tenancy.plan.guards import guards
-from tenancy.plan.model import NamespacePlan, Object
+from tenancy.plan.model import NamespacePlan
 from tenancy.plan.render import texts
+from tenancy.prove.attacks import Scene
 from tenancy.rules.values import weak_pod_security
-from tenancy.spec import Loaded
+from tenancy.validation import Loaded
 from tests.conftest import SpecFolder
 
 SYNCER = {"kind": "ServiceAccount", "name": "virtual-cluster", "namespace": "fraud--train"}
@@ -65,7 +66,7 @@ def test_each_part_has_one_in_its_own_namespace(made: Plan) -> None:
     ]
 
 
-def test_nobody_else_has_one(made: Plan) -> None:
+def test_no_other_tenant_has_one(made: Plan) -> None:
     assert [space.chart for space in made.tenant("research").namespaces] == [None]
 
 
@@ -100,7 +101,7 @@ def test_no_container_is_more_than_pod_security_allows(values: dict[str, Any]) -
     pod = plane["statefulSet"]["security"]["podSecurityContext"]
     assert pod["runAsNonRoot"]
     assert pod["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert pod["fsGroup"] == pod["runAsUser"], "else nobody writes to the volume"
+    assert pod["fsGroup"] == pod["runAsUser"], "else no process writes to the volume"
     for context in (
         plane["statefulSet"]["security"]["containerSecurityContext"],
         plane["distro"]["k8s"]["securityContext"],
@@ -211,7 +212,7 @@ def test_it_runs_on_a_pool_of_the_tenants_alone(folder: SpecFolder) -> None:
 # Who is left on the host
 
 
-def test_everybody_only_reads_there(part: NamespacePlan) -> None:
+def test_all_people_only_read_there(part: NamespacePlan) -> None:
     found = bindings(part)
     assert set(found) == {"tenancy-viewer", "tenancy-virtual-cluster"}
     assert [subject["name"] for subject in found["tenancy-viewer"]] == [
@@ -277,7 +278,7 @@ def test_elsewhere_the_rule_on_names_reads_no_namespace(behind: Loaded, loaded: 
     assert "virtual-cluster" not in rule["n"]
 
 
-def test_attacks_have_nobody_there_who_makes_anything(behind: Loaded) -> None:
+def test_attacks_have_no_persona_there_that_makes_anything(behind: Loaded) -> None:
     scene = Scene(behind.environment, behind.tenants)
     assert {place.name for place in scene.places} == {"fraud--train", "fraud--serve", "research--main"}
     assert {place.name for place in scene.manned} == {"research--main"}
@@ -364,7 +365,7 @@ def test_an_argument_that_is_not_about_signing_in_is_refused(folder: SpecFolder)
 
 
 def test_sizes_are_within_one_another() -> None:
-    from tenancy.spec.base import amount
+    from tenancy.schema.base import amount
 
     for size in sizes.CONTAINERS.values():
         for what, request in size["requests"].items():

@@ -7,8 +7,8 @@ import pytest
 from tenancy.live.waiting import evicted
 
 TENANT = "More urgent work of its own tenant took its place."
-SHARE = "It ran on borrowed GPUs, which went to who holds less for its weight."
-OWNER = "It ran on borrowed GPUs, and their owner called them back."
+SHARE = "It ran on borrowed GPUs, which went to a queue that uses less for its weight."
+OWNER = "It ran on borrowed GPUs, which their owner reclaimed."
 
 
 @pytest.mark.parametrize(

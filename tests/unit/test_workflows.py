@@ -142,7 +142,7 @@ def test_a_job_with_a_token_for_aws_takes_a_role_by_it_and_no_other_does() -> No
         for name, job in jobs(path).items():
             token = job.get("permissions", {}).get("id-token") == "write"
             taken = [step["with"]["role-to-assume"] for step in job["steps"] if "aws-actions" in step.get("uses", "")]
-            role = "UPDATE" if path.stem == "tenancy-merge" else "PREVIEW"
+            role = "UPDATE" if path.stem == "tenancy-merge" else "HOLD" if name == "hold" else "PREVIEW"
             assert taken == ([f"${{{{ vars.TENANCY_{role}_ROLE }}}}"] if token else []), f"{path.stem}: {name}"
 
 
@@ -152,6 +152,7 @@ WRITES = {
     ("tenancy-merge", "first"): {"id-token"},
     ("tenancy-merge", "tenants"): {"id-token"},
     ("tenancy-merge", "last"): {"id-token"},
+    ("tenancy-drift", "hold"): {"id-token"},
     ("tenancy-drift", "drift"): {"id-token", "issues"},
 }
 
@@ -201,6 +202,48 @@ def test_what_the_image_imports_to_compile_it_is_there() -> None:
 
 
 # Steps: what is affected
+
+
+BLOCK = "purchase: {capacity-block: cr-0a1b2c3d4e5f60718, ends: 2027-03-01}"
+
+
+@pytest.mark.parametrize(("bought", "ran"), [(BLOCK, True), ("purchase: {reservation: cr-0a1b2c3d4e5f60718}", False)])
+@pytest.mark.parametrize("code", [0, 1])
+def test_the_night_applies_what_the_day_changes_where_there_is_a_capacity_block(
+    repository: Path, bought: str, ran: bool, code: int
+) -> None:
+    path = repository / "stacks" / "bank" / "environment.yaml"
+    text = path.read_text("utf-8")
+    old = "purchase: {reservation: cr-0a1b2c3d4e5f60718}"
+    assert old in text
+    path.write_text(text.replace(old, bought, 1), "utf-8")
+    bin = repository.parent / "bin"
+    bin.mkdir()
+    (bin / "tenancy").write_text(f'#!/bin/sh\nprintf "%s " "$@" >>"{bin}/asked"\nexit {code}\n', "utf-8")
+    (bin / "tenancy").chmod(0o755)
+    done = run("hold", "bank", folder=repository, env={"PATH": f"{bin}:{os.environ['PATH']}"})
+    asked = (bin / "asked").read_text("utf-8").strip() if (bin / "asked").exists() else ""
+    assert asked == ("up stacks/bank" if ran else "")
+    assert done.returncode == (code if ran else 0), "a run that fails is a job that fails"
+    assert ran or "no capacity block" in done.stdout
+
+
+def test_an_environment_that_there_is_not_has_no_night(repository: Path) -> None:
+    done = run("hold", "bnak", folder=repository)
+    assert (done.returncode, "an environment under stacks/" in done.stderr) == (2, True)
+
+
+def test_holds_come_before_drift_is_looked_for_and_by_a_role_of_their_own() -> None:
+    """An update under way looks like drift. A night without the role looks for drift all the same."""
+    found = jobs(CI / "github" / "tenancy-drift.yaml")
+    assert found["drift"]["needs"] == ["environments", "hold"]
+    assert found["drift"]["if"].startswith("!cancelled()")
+    assert "vars.TENANCY_HOLD_ROLE != ''" in found["hold"]["if"]
+    assert found["hold"]["concurrency"] == {"group": "tenancy-${{ matrix.environment }}", "cancel-in-progress": False}
+    pipeline = yaml.safe_load(GITLAB.read_text("utf-8"))
+    assert pipeline["stages"].index("hold") < pipeline["stages"].index("nightly")
+    assert pipeline["hold"]["rules"] == [{"if": '$CI_PIPELINE_SOURCE == "schedule" && $TENANCY_HOLD_ROLE'}]
+    assert pipeline["nightly"]["rules"] == [{"if": '$CI_PIPELINE_SOURCE == "schedule"', "when": "always"}]
 
 
 @pytest.fixture
@@ -336,8 +379,9 @@ def test_more_stacks_than_a_matrix_takes_are_one_job(repository: Path) -> None:
     for number in range(201):
         path = repository / "stacks/local/tenants" / f"team-{number}.yaml"
         path.write_text(NEW_TENANT.format(name=f"team-{number}"), "utf-8")
-    with (repository / "stacks/local/environment.yaml").open("a", encoding="utf-8") as file:
-        file.write("stacks: per-tenant\n")
+    environment = repository / "stacks/local/environment.yaml"
+    text = environment.read_text("utf-8").replace("  name: local\n", "  name: local\n  object-overcommit: 100\n")
+    environment.write_text(f"{text}stacks: per-tenant\n", "utf-8")
     commit(repository)
     code, _, lists, said = affected(repository)
     assert code == 0, said
@@ -521,19 +565,19 @@ def said(tmp_path: Path, forge: Any) -> Path:  # noqa: ARG001
 
 @pytest.mark.parametrize("kind", ["github", "gitlab"])
 def test_a_comment_is_made_once_and_then_written_anew_in_place(kind: str, forge: Any, said: Path) -> None:
-    assert ask(forge, kind, "comment", "bank.md", folder=said.parent).stdout == "comment: made\n"
+    assert ask(forge, kind, "comment", "bank.md", folder=said.parent).stdout == "comment: created\n"
     said.write_text("<!-- gpu-tenancy diff: bank -->\nsecond\n", "utf-8")
-    assert ask(forge, kind, "comment", "bank.md", folder=said.parent).stdout == "comment: written anew\n"
+    assert ask(forge, kind, "comment", "bank.md", folder=said.parent).stdout == "comment: updated\n"
     (one,) = forge.store[COMMENTS[kind]]
     assert one["body"].endswith("second")
     assert {token for *_, token in forge.asked} == {"Bearer gh" if kind == "github" else "gl"}
 
 
 @pytest.mark.parametrize("kind", ["github", "gitlab"])
-def test_somebody_elses_comment_with_the_same_line_stays(kind: str, forge: Any, said: Path) -> None:
+def test_another_users_comment_with_the_same_line_stays(kind: str, forge: Any, said: Path) -> None:
     theirs = {"id": 1, "user": {"login": "mallory"}, "author": {"id": 6}, "body": said.read_text("utf-8")}
     forge.store[COMMENTS[kind]] = [dict(theirs)]
-    assert ask(forge, kind, "comment", "bank.md", folder=said.parent).stdout == "comment: made\n"
+    assert ask(forge, kind, "comment", "bank.md", folder=said.parent).stdout == "comment: created\n"
     assert forge.store[COMMENTS[kind]][0] == theirs
     assert len(forge.store[COMMENTS[kind]]) == 2
 
@@ -542,7 +586,7 @@ def test_a_comment_is_found_behind_a_hundred_others(forge: Any, said: Path) -> N
     others = [{"id": 1000 + n, "user": {"login": "jane"}, "body": "x"} for n in range(130)]
     mine = {"id": 5, "user": {"login": "github-actions[bot]"}, "body": said.read_text("utf-8")}
     forge.store[COMMENTS["github"]] = [*others, mine]
-    assert ask(forge, "github", "comment", "bank.md", folder=said.parent).stdout == "comment: written anew\n"
+    assert ask(forge, "github", "comment", "bank.md", folder=said.parent).stdout == "comment: updated\n"
 
 
 @pytest.mark.parametrize("kind", ["github", "gitlab"])
@@ -550,7 +594,7 @@ def test_an_issue_is_opened_written_anew_and_closed(kind: str, forge: Any, said:
     answers = [
         ask(forge, kind, word, "bank.md", folder=said.parent).stdout for word in ("close", "issue", "issue", "close")
     ]
-    assert answers == ["close: not there\n", "issue: made\n", "issue: written anew\n", "close: closed\n"]
+    assert answers == ["close: not found\n", "issue: created\n", "issue: updated\n", "close: closed\n"]
     (one,) = forge.store[ISSUES[kind]]
     assert (one["title"], one["state"]) == ("gpu-tenancy diff: bank", "closed")
     assert one[BODY[kind]].endswith("first")

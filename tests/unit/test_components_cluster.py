@@ -1,0 +1,270 @@
+"""The cluster's network and nodes as the program registers them, under mocks that answer what it asks of AWS."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aws_double_api
+import pulumi
+import pytest
+import test_components
+from test_components import Registered, register
+from test_components_aws import behind, inputs, of
+
+from tenancy.components.aws.network import NONE, SEVERAL, Network
+from tenancy.components.scope import Scope
+from tenancy.plan import Plan, make_plan
+from tenancy.plan.aws.cluster import (
+    CHINAS_OWN,
+    PRIVATE_SERVICES,
+    NetworkPlan,
+    SubnetPlan,
+    cluster_plan,
+    endpoint_service,
+)
+from tenancy.schema.aws import Endpoints
+from tenancy.validation import Environment, load
+
+ROOT = Path(__file__).parents[2]
+MAIN, SECONDARY = "rtb-main", "100.64.0.0/16"
+VPC = {
+    "mainRouteTableId": MAIN,
+    "cidrBlock": "10.0.0.0/16",
+    "cidrBlockAssociations": [
+        {"associationId": "vpc-cidr-assoc-1", "cidrBlock": "10.0.0.0/16", "state": "associated"},
+        {"associationId": "vpc-cidr-assoc-2", "cidrBlock": SECONDARY, "state": "associated"},
+        {"associationId": "vpc-cidr-assoc-3", "cidrBlock": "10.9.0.0/16", "state": "disassociated"},
+    ],
+}
+TABLES = {"subnet-0a": ["rtb-own"], "subnet-0b": [], "subnet-0c": []}
+"""The subnets without a table of their own use the VPC's main one."""
+
+
+def refused(reason: str) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """An answer of the provider's that is an error."""
+    return {}, [("", reason)]
+
+
+class Answers:
+    """What AWS answers to the program's look-ups, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.missing: set[str] = set()
+        self.twice: set[str] = set()
+
+    def __call__(self, _: object, call: Any) -> Any:
+        name = call.token.rpartition("/")[2].partition(":")[0]
+        self.asked.append((name, dict(call.args)))
+        return getattr(self, name)(call.args)
+
+    def getParameter(self, _: Any) -> dict[str, Any]:  # noqa: N802 (AWS' name)
+        return {"value": "1.36.3-20260903"}
+
+    def getVpc(self, _: Any) -> dict[str, Any]:  # noqa: N802 (AWS' name)
+        return VPC
+
+    def getRouteTables(self, asked: Any) -> dict[str, Any]:  # noqa: N802 (AWS' name)
+        (only,) = asked["filters"]
+        assert only["name"] == "association.subnet-id"
+        return {"ids": TABLES[only["values"][0]]}
+
+    def getVpcEndpoint(self, asked: Any) -> Any:  # noqa: N802 (AWS' name)
+        """S3 has both kinds of endpoint; every other service has one."""
+        short = asked["serviceName"].rpartition("eu-central-1.")[2]
+        kinds = {kind for each in asked.get("filters") or () for kind in each["values"]}
+        if short in self.missing:
+            return refused(NONE)
+        if short in self.twice or (short == "s3" and not kinds):
+            return refused(f"{SEVERAL}; use additional constraints")
+        return {"id": "vpce-1", "vpcEndpointType": kinds.pop()}
+
+    def kinds(self) -> dict[str, str]:
+        """Of the endpoints that were looked for, by service."""
+        found = (asked for name, asked in self.asked if name == "getVpcEndpoint")
+        return {each["serviceName"].rpartition("eu-central-1.")[2]: each["filters"][0]["values"][0] for each in found}
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
+    made = Answers()
+    monkeypatch.setattr(test_components.Echo, "call", lambda mocks, call: made(mocks, call))
+    return made
+
+
+@pytest.fixture(scope="module")
+def bank() -> Plan:
+    loaded = load(ROOT / "stacks" / "bank")
+    return make_plan(loaded.environment, loaded.tenants)
+
+
+@pytest.fixture(scope="module")
+def cluster(bank: Plan) -> Registered:
+    made, echo = Answers(), test_components.Echo.new_resource
+
+    def resource(mocks: Any, asked: Any) -> tuple[str, dict[str, Any]]:
+        """What has no value is no dependency either, and an address has its id from AWS."""
+        found, outputs = echo(mocks, asked)
+        return found, {**outputs, "allocationId": found} if asked.typ == "aws:ec2/eip:Eip" else outputs
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(test_components.Echo, "call", lambda mocks, call: made(mocks, call))
+        patch.setattr(test_components.Echo, "new_resource", resource)
+        return register(bank, Scope.CLUSTER)
+
+
+def given(bank: Plan, endpoints: Endpoints) -> NetworkPlan:
+    """The bank's network in a VPC that is there."""
+    assert bank.cluster
+    subnets = tuple(SubnetPlan(f"eu-central-1{z}", f"subnet-0{z}", "", "") for z in "abc")
+    return replace(bank.cluster.network, vpc="vpc-0123abcd", subnets=subnets, endpoints=endpoints)
+
+
+def made_of(bank: Plan, network: NetworkPlan, monkeypatch: pytest.MonkeyPatch) -> Registered:
+    monkeypatch.setattr(test_components, "build", lambda *_: Network("n", network, {}))
+    return register(bank)
+
+
+def before(registered: Registered, urn: str) -> set[str]:
+    """Kinds and names of what is made before a resource, and is deleted after it."""
+    own = (registered.requests[each] for each in behind(registered, urn))
+    return {f"{request.type.rpartition(':')[2]} {request.name}" for request in own}
+
+
+def test_nat_gateways_and_their_addresses_wait_for_the_internet_gateway(cluster: Registered) -> None:
+    found = of(cluster, "NatGateway", "Eip")
+    assert len(found) == 6
+    for urn in found:
+        assert "InternetGateway bank-network-gateway" in before(cluster, urn)
+
+
+def test_nodes_come_after_every_way_out_and_go_before_it(cluster: Registered) -> None:
+    ways = {
+        f"{request.type.rpartition(':')[2]} {request.name}"
+        for request in of(
+            cluster, "NatGateway", "Eip", "InternetGateway", "RouteTable", "RouteTableAssociation", "VpcEndpoint"
+        ).values()
+    }
+    assert len(ways) == 3 + 3 + 1 + 4 + 6 + 11
+    groups = of(cluster, "NodeGroup")
+    real = {urn for urn, request in groups.items() if request.type.startswith("aws:")}
+    assert len(real) == 6
+    for urn in real:
+        assert ways <= before(cluster, urn)
+
+
+def test_the_way_out_replaces_no_node_group(cluster: Registered) -> None:
+    """By order and by no property: a NAT gateway that is made anew would take the groups along."""
+    for urn, request in of(cluster, "NodeGroup").items():
+        if not request.type.startswith("aws:"):
+            continue
+        on = {u for each in request.propertyDependencies.values() for u in each.urns}
+        kinds = {cluster.requests[one].type.rpartition(":")[2] for one in on}
+        assert not {"NatGateway", "RouteTableAssociation", "VpcEndpoint"} & kinds, urn
+
+
+def test_a_checked_vpc_is_asked_for_its_endpoints_alone(
+    bank: Plan, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = made_of(bank, given(bank, Endpoints.CHECKED), monkeypatch)
+    assert {name for name, _ in answers.asked} == {"getVpcEndpoint"}
+    assert answers.kinds() == {"s3": "Gateway", **dict.fromkeys(PRIVATE_SERVICES, "Interface")}
+    assert of(made, "VpcEndpoint", "SecurityGroup") == {}
+
+
+def test_several_endpoints_of_a_service_are_enough(
+    bank: Plan, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers.twice = {"sts"}
+    made_of(bank, given(bank, Endpoints.CHECKED), monkeypatch)
+    assert answers.kinds().keys() == {"s3", *PRIVATE_SERVICES}, "it went on to the last"
+
+
+def test_a_missing_endpoint_ends_the_run_with_what_to_do(
+    bank: Plan, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers.missing = {"sts"}
+    with pytest.raises(pulumi.RunError) as error:
+        made_of(bank, given(bank, Endpoints.CHECKED), monkeypatch)
+    missing = "without an available endpoint of type Interface for com.amazonaws.eu-central-1.sts"
+    assert f"given vpc-0123abcd {missing}" in str(error.value)
+    assert "change: make that endpoint, or write `endpoints: made`" in str(error.value)
+
+
+def test_what_else_aws_answers_is_not_taken_for_a_missing_endpoint(
+    bank: Plan, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers.getVpcEndpoint = lambda _: refused("UnauthorizedOperation")  # ty: ignore[invalid-assignment]
+    with pytest.raises(Exception, match="UnauthorizedOperation"):
+        made_of(bank, given(bank, Endpoints.CHECKED), monkeypatch)
+
+
+def test_routes_to_s3_are_in_every_subnets_table_and_in_the_main_one_where_it_has_none(
+    bank: Plan, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = made_of(bank, given(bank, Endpoints.MADE), monkeypatch)
+    endpoints = {inputs(one)["serviceName"].rpartition(".")[2]: inputs(one) for one in of(made, "VpcEndpoint").values()}
+    assert endpoints["s3"]["routeTableIds"] == [MAIN, "rtb-own"]
+    assert {name for name, _ in answers.asked} == {"getVpc", "getRouteTables"}
+
+
+def test_endpoints_admit_every_range_of_a_given_vpc(
+    bank: Plan, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = made_of(bank, given(bank, Endpoints.MADE), monkeypatch)
+    assert answers.asked
+    (group,) = of(made, "SecurityGroup").values()
+    (rule,) = inputs(group)["ingress"]
+    assert (rule["protocol"], rule["fromPort"], rule["toPort"]) == ("tcp", 443, 443)
+    assert rule["cidrBlocks"] == ["10.0.0.0/16", SECONDARY], "nodes in a secondary range use them too"
+
+
+def one_pool(bank: Plan, answers: Answers, monkeypatch: pytest.MonkeyPatch, day: str) -> tuple[dict[str, Any], ...]:
+    """Template and node group of a pool of the bank's that comes from a capacity block of February 2027, on a day."""
+    assert answers.asked == []
+    monkeypatch.setattr("tenancy.schema.pools.today", lambda: dt.date.fromisoformat(day))
+    bought = {"capacity-block": "cr-0123abcd", "starts": "2027-02-01", "ends": "2027-03-01"}
+    written = load(ROOT / "stacks" / "bank").environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    pool = {**written["pools"]["train-a100"], "nodes": 4, "purchase": bought}
+    environment = Environment.model_validate({**written, "pools": {**written["pools"], "train-a100": pool}})
+    planned = cluster_plan(environment)
+    assert planned
+    made = register(replace(bank, cluster=planned), Scope.CLUSTER)
+    kinds = ("LaunchTemplate", "NodeGroup")
+    found = {r.type.rpartition(":")[2]: inputs(r) for r in of(made, *kinds).values() if r.name in NAMES}
+    return tuple(found[kind] for kind in kinds)
+
+
+NAMES = {"bank-train-a100-template", "bank-train-a100-nodes"}
+
+
+@pytest.mark.parametrize(("day", "started"), [("2027-01-31", 0), ("2027-02-01", 4)])
+def test_a_capacity_block_has_no_nodes_before_it_begins(
+    bank: Plan, answers: Answers, monkeypatch: pytest.MonkeyPatch, day: str, started: int
+) -> None:
+    _, group = one_pool(bank, answers, monkeypatch, day)
+    assert group["scalingConfig"] == {"desiredSize": started, "minSize": started, "maxSize": 4}
+    found = aws_double_api.mistakes("aws:eks/nodeGroup:NodeGroup", {"scalingConfig": group["scalingConfig"]})
+    assert not [each for each in found if each.path.startswith("scalingConfig")], "EKS takes such a size"
+
+
+def test_a_capacity_block_is_named_by_its_target_alone(
+    bank: Plan, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template, group = one_pool(bank, answers, monkeypatch, "2027-02-01")
+    assert template["instanceMarketOptions"] == {"marketType": "capacity-block"}
+    target = {"capacityReservationId": "cr-0123abcd"}
+    assert template["capacityReservationSpecification"] == {"capacityReservationTarget": target}
+    assert group["capacityType"] == "CAPACITY_BLOCK"
+
+
+@pytest.mark.parametrize("region", ["cn-north-1", "eu-central-1", "us-gov-west-1"])
+def test_four_services_have_names_of_their_own_in_china(region: str) -> None:
+    named = {short: endpoint_service(region, short) for short in ("s3", *PRIVATE_SERVICES)}
+    apart = {short for short, name in named.items() if name.startswith("cn.")}
+    assert apart == ({"ec2", "ecr.api", "ecr.dkr", "sts"} if region.startswith("cn-") else set())
+    assert {name.removeprefix("cn.") for name in named.values()} == {f"com.amazonaws.{region}.{s}" for s in named}
+    assert set(PRIVATE_SERVICES) > CHINAS_OWN

@@ -1,0 +1,123 @@
+"""Drift of an object, found by its values and by the engine's own field manager, not by a manager's name."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tenancy.live.api import Answer, path_of
+from tenancy.live.drift import Drift, drift
+
+MANAGER = "pulumi-kubernetes-1a2b3c4d"
+ACCOUNT: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "ServiceAccount",
+    "metadata": {"name": "default", "namespace": "fraud--train", "labels": {"tenancy.gpu/environment": "local"}},
+    "automountServiceAccountToken": False,
+}
+FIELDS = {
+    "f:automountServiceAccountToken": {},
+    "f:metadata": {"f:labels": {"f:tenancy.gpu/environment": {}}},
+}
+HOME = "/api/v1/namespaces/fraud--train/serviceaccounts/default"
+
+
+def entry(manager: str, fields: dict[str, Any], operation: str = "Apply") -> dict[str, Any]:
+    return {"manager": manager, "operation": operation, "time": "2026-11-23T10:00:00Z", "fieldsV1": fields}
+
+
+def live(*entries: dict[str, Any], **values: Any) -> dict[str, Any]:
+    made = copy.deepcopy(ACCOUNT)
+    made["metadata"] |= {"uid": "u", "creationTimestamp": "2026-11-23T09:00:00Z", "managedFields": list(entries)}
+    return {**made, **values}
+
+
+class Server:
+    """Has one object, knows which labels it has, and answers an apply with what it would be."""
+
+    def __init__(self, item: dict[str, Any] | None, *, written: dict[str, Any] | None = None) -> None:
+        self.item, self.written = item, written
+        self.asked: list[str] = []
+
+    def items(self, path: str, absent: bool = False) -> list[dict[str, Any]]:  # noqa: ARG002 (as the client has it)
+        labelled = self.item and "tenancy.gpu/environment" in (self.item["metadata"].get("labels") or {})
+        return [self.item] if self.item and labelled else []
+
+    def request(self, method: str, path: str, body: Any = None, **_: Any) -> Answer:
+        self.asked.append(f"{method} {path}")
+        if method == "GET":
+            return Answer(200, self.item) if self.item else Answer(404, {})
+        query = parse_qs(urlsplit(path).query)
+        assert query["dryRun"] == ["All"], "a report writes nothing"
+        assert query["fieldManager"] == [MANAGER]
+        return Answer(200, {**(self.item or {}), **body, **(self.written or {})})
+
+
+def found(server: Server, *, known: bool = True) -> list[Drift]:
+    managers = {path_of(ACCOUNT): MANAGER} if known else None
+    return drift(server, "tenancy.gpu/environment=local", [ACCOUNT], managers)  # ty: ignore[invalid-argument-type]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_is_as_it_was_made_is_no_drift(known: bool) -> None:
+    assert found(Server(live(entry(MANAGER, FIELDS))), known=known) == []
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("manager", ["honest", "pulumi-kubernetes-4f3c2b1a", MANAGER])
+def test_a_changed_value_is_reported_whatever_name_wrote_it(manager: str, known: bool) -> None:
+    token = "f:automountServiceAccountToken"
+    if manager == MANAGER:
+        entries = [entry(MANAGER, FIELDS)]
+    else:
+        rest = {key: value for key, value in FIELDS.items() if key != token}
+        entries = [entry(MANAGER, rest), entry(manager, {token: {}})]
+    (one,) = found(Server(live(*entries, automountServiceAccountToken=True)), known=known)
+    assert one.fields == "automountServiceAccountToken"
+    if known:
+        assert one.by == f"{manager} at 2026-11-23T10:00:00Z"
+
+
+def test_another_form_of_the_same_value_is_no_drift() -> None:
+    """As of a quantity that the API server writes in its own form."""
+    item = live(entry(MANAGER, FIELDS), automountServiceAccountToken="no")
+    assert found(Server(item, written={"automountServiceAccountToken": "no"})) == []
+
+
+def test_a_field_written_beside_by_a_name_like_the_engines_is_reported() -> None:
+    forged = entry("pulumi-kubernetes-4f3c2b1a", {"f:imagePullSecrets": {}})
+    item = live(entry(MANAGER, FIELDS), forged, imagePullSecrets=[{"name": "x"}])
+    (one,) = found(Server(item))
+    assert one.fields == "imagePullSecrets (new)"
+
+
+def test_what_was_made_anew_is_told_as_that_with_who_made_it() -> None:
+    item = live(entry("kubectl-create", {}, "Update"))
+    del item["metadata"]["labels"], item["automountServiceAccountToken"]
+    (one,) = found(Server(item))
+    assert str(one).startswith("ServiceAccount fraud--train/default: was created again, without ")
+    assert "automountServiceAccountToken" in one.what
+    assert one.by == "kubectl-create at 2026-11-23T10:00:00Z"
+
+
+def test_what_a_client_without_a_name_made_anew_says_when() -> None:
+    item = live()
+    del item["metadata"]["labels"], item["automountServiceAccountToken"]
+    (one,) = found(Server(item))
+    assert one.by == "a client without a name at 2026-11-23T09:00:00Z"
+
+
+def test_what_is_gone_is_gone() -> None:
+    server = Server(None)
+    (one,) = found(server)
+    assert (one.live, str(one)) == (None, "ServiceAccount fraud--train/default is gone")
+    assert server.asked == [f"GET {HOME}"]
+
+
+def test_without_the_state_no_object_is_asked_for_alone() -> None:
+    server = Server(None)
+    assert found(server, known=False)
+    assert server.asked == []

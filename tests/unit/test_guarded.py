@@ -1,0 +1,169 @@
+"""A tenant of any program asks the cluster of its provider for the guards, before its first namespace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from inspect import signature
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+import pytest
+from pulumi.runtime.mocks import set_mocks
+from pulumi.runtime.stack import run_pulumi_func
+from test_components import Echo, Monitor, Registered
+
+from tenancy.components.kubernetes.guarded import guarded
+from tenancy.components.tenant import Tenant
+from tenancy.kube.objects import digest
+from tenancy.live.api import Answer, Api, Unreachable
+from tenancy.live.guards import Refused, guard_problems, wait_for_guards
+from tenancy.plan import make_plan
+from tenancy.plan.guards import GUARDED, VERSION, marker
+from tenancy.validation import Environment, load
+from tests.conftest import forget_programs
+
+LOCAL = Path(__file__).parents[2] / "stacks" / "local"
+Ask = Callable[[str | None, str | None], None]
+
+
+def made(require: Ask, *, preview: bool = False, **settings: Any) -> Registered:
+    """A foreign program with one tenant."""
+    loaded = load(LOCAL)
+    plan = make_plan(loaded.environment, loaded.tenants).tenant("research")
+    registered = Registered()
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+
+    async def program() -> None:
+        mine: list[pulumi.ProviderResource] = [kubernetes.Provider("mine", **settings)]
+        Tenant("research", plan, opts=pulumi.ResourceOptions(providers=mine), require=require)
+
+    try:
+        set_mocks(Echo(), project="other", stack="dev", preview=preview, monitor=Monitor(registered))
+        loop.run_until_complete(run_pulumi_func(program))
+    finally:
+        loop.close()
+        asyncio.set_event_loop(None)
+        forget_programs()
+    return registered
+
+
+def refuse(_context: str | None, _kubeconfig: str | None) -> None:
+    raise Refused("given a cluster with no guards")
+
+
+def unreachable(_context: str | None, _kubeconfig: str | None) -> None:
+    raise Unreachable("the API server does not answer")
+
+
+def asked(require: Ask, *, preview: bool = False, **settings: str) -> None:
+    """What a tenant waits for, of a provider with these settings."""
+    set_mocks(Echo(), project="other", stack="dev", preview=preview)
+    provider = SimpleNamespace(**settings)
+
+    async def waited() -> Any:
+        return await guarded("research", provider, require).future()  # ty: ignore[invalid-argument-type]
+
+    try:
+        assert asyncio.run(waited()) is provider
+    finally:
+        forget_programs()
+
+
+def test_it_asks_the_cluster_of_its_own_provider() -> None:
+    seen: list[tuple[str | None, str | None]] = []
+    registered = made(lambda *of: seen.append(of), context="theirs", kubeconfig="/path/to/config")
+    assert seen == [("theirs", "/path/to/config")]
+    assert registered.of("Namespace")
+
+
+@pytest.mark.parametrize("preview", [False, True])
+def test_without_guards_it_is_refused(preview: bool) -> None:
+    with pytest.raises(pulumi.RunError, match="tenant research: given a cluster with no guards"):
+        asked(refuse, preview=preview, context="theirs")
+
+
+def test_an_update_ends_where_the_cluster_does_not_answer() -> None:
+    with pytest.raises(pulumi.RunError, match="does not answer"):
+        asked(unreachable, context="theirs")
+
+
+def test_a_preview_without_its_cluster_goes_on() -> None:
+    asked(unreachable, preview=True, context="theirs")
+
+
+def test_a_preview_whose_provider_names_no_cluster_leaves_it_to_the_update() -> None:
+    seen: list[object] = []
+    asked(lambda *of: seen.append(of), preview=True)
+    assert seen == []
+    asked(lambda *of: seen.append(of))
+    assert seen == [(None, None)]
+
+
+def test_unless_told_otherwise_it_asks_for_the_guards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A kubeconfig that leads nowhere ends it."""
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    (ask,) = [p.default for name, p in signature(Tenant.__init__).parameters.items() if name == "require"]
+    with pytest.raises(pulumi.RunError, match="given kubeconfig without a usable context 'theirs'"):
+        asked(ask, context="theirs")
+
+
+# Which guards
+
+
+class Marked(Api):
+    """A cluster whose platform wrote this about its guards, which judge what is asked."""
+
+    def __init__(self, **data: str) -> None:
+        self.data = data
+
+    def request(self, method: str, *_: Any, **__: Any) -> Answer:
+        if method == "POST":
+            return Answer(403, {"message": f"denied: guards {self.data['digest']} are in force"})
+        return Answer(200, {"data": self.data}) if self.data else Answer(404, {})
+
+
+@pytest.mark.parametrize("version", [str(VERSION), str(VERSION + 1)])
+def test_a_tenant_is_made_behind_guards_of_this_version_and_of_newer_ones(version: str) -> None:
+    assert list(guard_problems(Marked(version=version, digest="abc"))) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "given"),
+    [
+        ({"version": str(VERSION - 1), "digest": "abc"}, f"guards of version {VERSION - 1}"),
+        ({"version": "4", "digest": "abc"}, "guards of version 4"),
+        ({"version": "new", "digest": "abc"}, "guards of version new"),
+        ({"digest": "abc"}, "no guards"),
+        ({}, "no guards"),
+    ],
+)
+def test_behind_older_guards_or_none_it_is_refused_with_what_to_update(data: dict[str, str], given: str) -> None:
+    (problem,) = guard_problems(Marked(**data))
+    assert (
+        f"given a cluster with {given}; rule: a tenant needs enforced guards of version {VERSION} or newer" in problem
+    )
+    assert problem.endswith("change: update the platform stack of the environment first")
+
+
+def test_guards_of_the_version_that_do_not_judge_are_refused() -> None:
+    class Idle(Marked):
+        def request(self, method: str, *asked: Any, **more: Any) -> Answer:
+            return Answer(201, {}) if method == "POST" else super().request(method, *asked, **more)
+
+    with pytest.raises(Refused, match="guards that are stored and not enforced"):
+        wait_for_guards(Idle(version=str(VERSION), digest="abc"), "abc", patience=0)
+
+
+def test_the_platform_writes_the_version_down(environment: Environment) -> None:
+    assert marker(environment, ())["data"]["version"] == str(VERSION)
+
+
+def test_the_version_is_raised_with_the_rules_that_guards_enforce() -> None:
+    """Else a tenant of a new version is made behind guards that lack a rule. After a change of the list since the last
+    release, raise the version, and write version and list here."""
+    assert (VERSION, len(GUARDED), digest([{"rules": sorted(GUARDED)}])) == (5, 65, "04bb4d835e16b215")

@@ -1,0 +1,108 @@
+"""The example that passes the preset `regulated`, and what in it makes it pass."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import test_components
+from pack_worlds import found
+from test_components import register
+from test_components_aws import inputs
+from test_components_cluster import Answers
+
+from tenancy.components.scope import Scope
+from tenancy.plan import make_plan
+from tenancy.plan.aws.identity import key_policy
+from tenancy.plan.common import names
+from tenancy.rules import aws
+from tenancy.rules.levels import REGULATED_ALONE, Preset
+from tenancy.validation import load
+from tests.conftest import SpecFolder
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "stacks" / "regulated"
+ENV = "environment.yaml"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> SpecFolder:
+    made = SpecFolder(tmp_path / "regulated")
+    shutil.rmtree(made.path)
+    shutil.copytree(EXAMPLE, made.path)
+    return made
+
+
+def named(request: Any) -> dict[str, Any]:
+    return {"kind": request.type, "metadata": {"name": request.name}}
+
+
+def items(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """What the programs of all its stacks register, as the pack reads it."""
+    echo, answers = test_components.Echo.new_resource, Answers()
+
+    def resource(mocks: Any, asked: Any) -> tuple[str, dict[str, Any]]:
+        made, outputs = echo(mocks, asked)
+        return made, {**outputs, "arn": f"arn:{made}", "allocationId": made}
+
+    monkeypatch.setattr(test_components.Echo, "new_resource", resource)
+    monkeypatch.setattr(test_components.Echo, "call", lambda mocks, call: answers(mocks, call))
+    loaded = load(folder)
+    plan = make_plan(loaded.environment, loaded.tenants)
+    for scope in (Scope.CLUSTER, Scope.ALL):
+        registered = register(plan, scope)
+        for request in registered.requests.values():
+            if request.type.startswith("kubernetes:") and "kind" in inputs(request):
+                yield inputs(request)
+            elif request.type.startswith("aws:"):
+                behind = [registered.requests[urn] for urn in request.propertyDependencies["bucket"].urns]
+                sources = {aws.BUCKETS: [named(each) for each in behind]} if request.type == aws.ENCRYPTION else {}
+                yield {**named(request), **inputs(request), **sources}
+
+
+def broken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
+    """Rule and object, of the rules that `regulated` alone asks."""
+    said = found(items(folder, monkeypatch), Preset.REGULATED)
+    return {(one.rule, one.object) for one in said if one.rule in REGULATED_ALONE}
+
+
+def test_the_example_breaks_no_rule_of_regulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tenants write logs, have data in a bucket, GPUs and claims."""
+    loaded = load(EXAMPLE)
+    assert all(tenant.uses.logs and tenant.storage and tenant.gpus for tenant in loaded.tenants)
+    assert broken(EXAMPLE, monkeypatch) == set()
+
+
+def test_without_a_key_of_logs_it_breaks_reg_02(folder: SpecFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    (key,) = re.findall(r"  log-key: .*\n", (folder.path / ENV).read_text("utf-8"))
+    folder.edit(ENV, key, "")
+    assert broken(folder.path, monkeypatch) == {
+        ("reg-02", f"aws:cloudwatch/logGroup:LogGroup {tenant}-aws-own-decisions") for tenant in ("payments", "risk")
+    }
+
+
+def test_with_a_pool_for_both_tenants_it_breaks_reg_01(folder: SpecFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.edit(ENV, "nodes: 2, tenants: [risk]}", "nodes: 2, tenants: [risk, payments]}")
+    assert {rule for rule, _ in broken(folder.path, monkeypatch)} == {"reg-01"}
+
+
+def test_the_statement_of_the_key_of_logs_is_the_clusters_own_for_the_tenants_groups() -> None:
+    page = (ROOT / "docs" / "identity.md").read_text("utf-8")
+    (text,) = re.findall(r'```json\n(\{"Sid": "TenantsLogs".*?)```', page, re.DOTALL)
+    told = json.loads(text)
+    loaded = load(ROOT / "stacks" / "bank")
+    (own,) = [one for one in key_policy(loaded.environment)["Statement"] if one["Sid"] == "Logs"]
+    assert (told["Effect"], told["Principal"], told["Resource"]) == (own["Effect"], own["Principal"], own["Resource"])
+    words = [action.partition("*")[0] for action in told["Action"]]
+    assert all(any(action.startswith(word) for word in words) for action in own["Action"]), "as much as it needs"
+    assert all(any(action.startswith(word) for action in own["Action"]) for word in words), "and no more"
+    (pattern,) = told["Condition"]["ArnLike"].values()
+    assert told["Condition"].keys() == own["Condition"].keys()
+    assert told["Condition"]["ArnLike"].keys() == own["Condition"]["ArnLike"].keys()
+    group = names.tenant_log_group(loaded.environment, loaded.tenants[0], "decisions")
+    assert group.startswith(pattern.partition("log-group:")[2].removesuffix("*"))

@@ -1,0 +1,173 @@
+"""A rule is enforced where its row says, and the places that enforce it agree on what breaks it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.check.judge import JUDGED, judge
+from tenancy.check.reader import Manifests
+from tenancy.check.reader import Place as Where
+from tenancy.cli import main
+from tenancy.kube.objects import Object
+from tenancy.plan import make_plan
+from tenancy.plan.guards import guards
+from tenancy.prove.attacks import Attack, Scene, all_attacks
+from tenancy.rules.catalogue import RULES, Face, with_face
+from tenancy.rules.found import Finding
+from tenancy.validation import Environment, load
+from tests import pack_worlds
+
+ROOT = Path(__file__).parents[2]
+STACKS = ("local", "bank")
+BEYOND = {
+    "avail-05": {"avail-05-serviceaccount-list", "avail-05-configmap-data", "avail-05-secret-data"},
+}
+"""Attacks that the preview does not find, by rule; the row says why it sees less."""
+BY_ANOTHER = {"pod-04": "pod-02"}
+"""Of one rule's attacks the preview finds some by another rule, which names what gives a pod its node."""
+WITHOUT_A_BODY = {"node-08"}
+"""Rules that only a change to what is there breaks: no manifest shows it."""
+
+
+@cache
+def _made(stack: str) -> tuple[tuple[Object, ...], tuple[Attack, ...]]:
+    """What rules look up of the plan, and the attacks that a manifest can be made of."""
+    loaded = load(ROOT / "stacks" / stack)
+    scene = Scene(loaded.environment, loaded.tenants, ["nvidia"], ["plain"])
+    asked = tuple(
+        attack
+        for attack in all_attacks(scene)
+        if not attack.skipped and attack.rule in JUDGED and attack.request.method == "POST"
+    )
+    looked_up = {"Namespace", "ClusterQueue"}
+    items = make_plan(loaded.environment, loaded.tenants).objects()
+    return tuple(item for item in items if item["kind"] in looked_up), asked
+
+
+def manifest(path: str, body: Any) -> Object:
+    """What a request makes, as a file holds it."""
+    space = path.split("/namespaces/")[1].split("/")[0] if "/namespaces/" in path else None
+    return {**body, "metadata": {"name": "x", **body["metadata"], **({"namespace": space} if space else {})}}
+
+
+def checked(items: Iterable[Object]) -> set[Finding]:
+    """What `tenancy check` finds."""
+    return {one.finding for one in judge(Manifests([(item, Where("x.yaml", 1)) for item in items])).findings}
+
+
+@cache
+def _before(stack: str) -> frozenset[Finding]:
+    return frozenset(checked(_made(stack)[0]))
+
+
+def rules_of(stack: str, path: str, body: Any) -> set[str]:
+    found = checked([*_made(stack)[0], manifest(path, body)])
+    return {finding.rule for finding in found - _before(stack)}
+
+
+ATTACKS = [(stack, attack) for stack in STACKS for attack in _made(stack)[1]]
+
+
+def test_every_rule_of_both_faces_has_an_attack_that_a_manifest_can_be_made_of() -> None:
+    both = {rule for rule in JUDGED if Face.ATTACK in RULES[rule].faces}
+    assert {attack.rule for _, attack in ATTACKS} == both - WITHOUT_A_BODY
+    assert len(ATTACKS) > 400
+
+
+@pytest.mark.parametrize("rule", sorted({attack.rule for _, attack in ATTACKS}))
+@pytest.mark.parametrize("stack", STACKS)
+def test_an_attack_is_found_in_a_preview_by_its_rule_and_its_twin_is_not(stack: str, rule: str) -> None:
+    asked = [attack for where, attack in ATTACKS if where == stack and attack.rule == rule]
+    finding = {rule, BY_ANOTHER.get(rule, rule)}
+    missed = [
+        attack.id
+        for attack in asked
+        if attack.id not in BEYOND.get(rule, ())
+        and not rules_of(stack, attack.request.path, attack.request.body) & finding
+    ]
+    # Of some attacks the twin differs in who asks, which no manifest tells.
+    twins = [attack for attack in asked if attack.twin.body != attack.request.body]
+    wrong = [attack.id for attack in twins if rules_of(stack, attack.twin.path, attack.twin.body) & {rule}]
+    assert asked
+    assert (missed, wrong) == ([], []), "attacks that nothing is said of, and twins that are found"
+
+
+def test_the_policy_pack_finds_every_attack_and_no_twin(pack: ModuleType) -> None:
+    """One program with all attacks of an environment, each in an object of its own name, and one with all twins."""
+    items, asked = _made("local")
+    attacks = [_named(manifest(one.request.path, one.request.body), f"a{n}") for n, one in enumerate(asked)]
+    twins = [_named(manifest(one.twin.path, one.twin.body), f"a{n}") for n, one in enumerate(asked)]
+    found, of_twins = (
+        {(rule, name) for texts in pack_worlds.judged(pack, [*items, *made]).values() for rule, name in _said(texts)}
+        for made in (attacks, twins)
+    )
+    found |= {(rule, name) for rule, other in BY_ANOTHER.items() for at, name in found if at == other}
+    beyond = {id for ids in BEYOND.values() for id in ids}
+    assert {(one.rule, f"a{n}") for n, one in enumerate(asked) if one.id not in beyond} - found == set()
+    other = {(one.rule, f"a{n}") for n, one in enumerate(asked) if one.twin.body != one.request.body}
+    assert other & of_twins == set()
+
+
+def _named(item: Object, name: str) -> Object:
+    return {**item, "metadata": {**item["metadata"], "name": name}}
+
+
+def _said(texts: Iterable[str]) -> set[tuple[str, str]]:
+    """Rule and name of the object; a text begins `rule: Kind namespace/name: ...`."""
+    return {found.groups() for text in texts if (found := re.match(r"([a-z]+-\d\d): .*?(a\d+)\b", text))}  # type: ignore[misc]
+
+
+# Rows against code
+
+
+@pytest.fixture(scope="module")
+def environments() -> list[Environment]:
+    """Together they have every guard that there is: with devices by claim, and with every kind of work in queues."""
+    made = [load(ROOT / "stacks" / stack).environment for stack in STACKS]
+    cluster = made[0].cluster
+    by_claim = cluster.model_copy(update={"devices": type(cluster.devices)("dra")})
+    every_kind = made[0].queues.model_copy(update={"kinds": tuple(FRAMEWORKS)})
+    unmanaged = made[0].platform.model_copy(update={"unmanaged": ("legacy",)})
+    changes = ({"cluster": by_claim}, {"queues": every_kind}, {"platform": unmanaged})
+    return [*made, *(made[0].model_copy(update=change) for change in changes)]
+
+
+def test_the_guards_enforce_what_the_rows_say(environments: list[Environment]) -> None:
+    enforced = {rule for environment in environments for guard in guards(environment) for rule in guard.rules}
+    assert enforced == set(with_face(Face.API_SERVER))
+
+
+def test_a_rule_that_is_attacked_is_one_that_a_guard_enforces() -> None:
+    assert set(with_face(Face.ATTACK)) <= set(with_face(Face.API_SERVER))
+
+
+def test_every_rule_has_a_face_but_those_of_a_bill_and_of_a_cluster_before_it_is_changed() -> None:
+    before = {"ns-06", "rbac-07"}
+    assert {rule.id for rule in RULES.values() if not rule.faces} == {
+        r for r in RULES if r.startswith("bill-")
+    } | before
+
+
+def test_a_face_that_sees_less_is_one_that_the_rule_has_and_others_see_more() -> None:
+    for rule in RULES.values():
+        for face in rule.partial:
+            assert face in rule.faces, rule.id
+            assert rule.faces & ~face, f"{rule.id}: no face sees all of it"
+
+
+@pytest.mark.parametrize("rule", ["net-02", "gpu-02"])
+def test_the_page_says_partly_and_why(rule: str) -> None:
+    page = CliRunner().invoke(main, ["rules", "--markdown"]).output
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| [{rule}]")]
+    assert row.count("partly") == len(RULES[rule].partial)
+    for why in RULES[rule].partial.values():
+        assert f"- Partly in the preview: {why}." in page

@@ -1,0 +1,87 @@
+"""What of others' work is named before guards refuse it, and what would reach tenants' GPUs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenancy.live.undecided import Undecided, judged_work, problem, takes_gpus
+from tenancy.plan import make_plan
+from tenancy.validation import load
+
+LOCAL = Path(__file__).parents[2] / "stacks" / "local"
+MAIN: dict[str, Any] = {"name": "main", "image": "any"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "taken"),
+    [
+        ({"containers": [MAIN]}, False),
+        ({"containers": [{**MAIN, "resources": {"limits": {"nvidia.com/gpu": 1}}}]}, True),
+        ({"containers": [{**MAIN, "resources": {"limits": {"hugepages-2Mi": "1Gi"}}}]}, False),
+        ({"containers": [MAIN], "initContainers": [{**MAIN, "resources": {"requests": {"nvidia.com/gpu": 1}}}]}, True),
+        ({"containers": [MAIN], "tolerations": [{"operator": "Exists"}]}, True),
+        ({"containers": [MAIN], "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]}, True),
+        ({"containers": [MAIN], "tolerations": [{"key": "tenancy.gpu/pool", "value": "train"}]}, True),
+        ({"containers": [MAIN], "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]}, False),
+    ],
+)
+def test_a_pod_takes_gpus_by_what_it_asks_for_or_tolerates(spec: dict[str, Any], taken: bool) -> None:
+    assert takes_gpus({"metadata": {"name": "one"}, "spec": spec}) is taken
+
+
+CPU: dict[str, Any] = {"spec": {"containers": [MAIN]}}
+GPU: dict[str, Any] = {"spec": {"containers": [{**MAIN, "resources": {"limits": {"nvidia.com/gpu": 1}}}]}}
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["with its kind", "as a list of its kind has it"])
+@pytest.mark.parametrize(
+    ("kind", "given", "twin"),
+    [
+        (("v1", "Pod"), GPU, CPU),
+        (("apps/v1", "Deployment"), {"spec": {"template": GPU}}, {"spec": {"template": CPU}}),
+        (
+            ("batch/v1", "CronJob"),
+            {"spec": {"jobTemplate": {"spec": {"template": GPU}}}},
+            {"spec": {"jobTemplate": {"spec": {"template": CPU}}}},
+        ),
+        (
+            ("ray.io/v1", "RayCluster"),
+            {"spec": {"headGroupSpec": {"template": CPU}, "workerGroupSpecs": [{"template": CPU}, {"template": GPU}]}},
+            {"spec": {"headGroupSpec": {"template": CPU}, "workerGroupSpecs": [{"template": CPU}, {"template": CPU}]}},
+        ),
+        # A kind that no rule knows by its name.
+        (
+            ("forge.example/v1", "Smelter"),
+            {"spec": {"stages": [{"podTemplate": GPU["spec"]}]}},
+            {"spec": {"stages": [{"podTemplate": CPU["spec"]}]}},
+        ),
+    ],
+    ids=lambda value: value[1] if isinstance(value, tuple) else "",
+)
+def test_gpus_are_seen_wherever_a_kind_holds_its_pods(
+    kind: tuple[str, str], given: dict[str, Any], twin: dict[str, Any], named: bool
+) -> None:
+    head = {"apiVersion": kind[0], "kind": kind[1]} if named else {}
+    assert takes_gpus({**head, **given})
+    assert not takes_gpus({**head, **twin})
+    assert not takes_gpus({**head, **twin, "status": given}), "a status asks for nothing"
+
+
+def test_what_is_asked_for_is_what_guards_refuse_outside_of_tenants() -> None:
+    loaded = load(LOCAL)
+    resources = {resource for _, _, resource in judged_work(make_plan(loaded.environment, loaded.tenants))}
+    assert {"pods", "deployments", "statefulsets", "daemonsets", "jobs", "cronjobs"} <= resources
+
+
+def test_each_namespace_is_named_with_what_would_be_refused() -> None:
+    one = Undecided("cert-manager", {"pods": 3, "deployments": 1}, ("APIService v1.x",), ("pods/agent",))
+    text = problem([one])
+    assert text.startswith("given 1 namespace with work and no decision; rule ns-06: ")
+    assert "platform.unmanaged" in text
+    assert text.splitlines()[1:] == [
+        "  cert-manager: ns-02 refuses when created again: 3 pods, 1 deployments; its services answer for APIService "
+        "v1.x; as unmanaged, gpu-12 would refuse pods/agent"
+    ]

@@ -1,0 +1,159 @@
+"""A field that changes nothing here is named with its place, and nothing is dropped in silence."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from test_aws_rules import ON_AWS
+
+from tenancy.cli import main
+from tenancy.plan import make_plan
+from tenancy.validation import load, on_lab, told
+from tests.conftest import SpecFolder
+
+ROOT = Path(__file__).parents[2]
+BANK = ROOT / "stacks" / "bank"
+FRAUD, RESEARCH, ENV = "tenants/fraud.yaml", "tenants/research.yaml", "environment.yaml"
+CI = "ci: {github: bank/fraud-models, branch: main}\n"
+USES = "uses: {repositories: [scoring]}\n"
+IDLE = "a field without effect is reported"
+
+
+def run(*words: object) -> Result:
+    result = CliRunner().invoke(main, [str(word) for word in words])
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result
+
+
+def idle(spec: SpecFolder) -> dict[str, tuple[str, int]]:
+    """Fields without effect: the file and the line of each."""
+    return {note.field: (Path(note.file).name, note.line) for note in told(spec.load()) if note.rule == IDLE}
+
+
+def line_of(spec: SpecFolder, file: str, text: str) -> int:
+    return next(n for n, line in enumerate((spec.path / file).read_text().splitlines(), 1) if line.startswith(text))
+
+
+@pytest.mark.parametrize(("field", "text"), [("ci", CI), ("uses", USES), ("storage", ""), ("budget", "")])
+def test_what_aws_alone_makes_is_named_with_its_place_where_it_is_off(spec: SpecFolder, field: str, text: str) -> None:
+    spec.add(FRAUD, text)
+    found = {note.field: note for note in told(spec.load()) if note.file.endswith("fraud.yaml")}
+    assert found[field].line == line_of(spec, FRAUD, field)
+    assert found[field].given.startswith(f"{field} with aws.enabled: false")
+    # Its twin: where AWS is on it has an effect.
+    spec.edit(ENV, "  cni: vpc-cni\n", ON_AWS)
+    assert field not in idle(spec)
+
+
+def test_fields_of_aws_are_named_where_it_is_off(spec: SpecFolder) -> None:
+    spec.edit(ENV, "  cni: vpc-cni\n", ON_AWS.replace("enabled: true", "enabled: false"))
+    expected = {"account", "region", "zones", "platform-role", "people", "break-glass", "quotas"}
+    assert {field for field in idle(spec) if field.startswith("aws.")} == {f"aws.{name}" for name in expected}
+    assert "buckets" in idle(spec)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "field"),
+    [
+        (FRAUD, CI, "ci"),
+        (FRAUD, USES, "uses"),
+        (FRAUD, "", "budget"),
+        (ENV, 'aws: {account: "111122223333", region: eu-central-1}\n', "aws.region"),
+    ],
+)
+def test_what_is_named_makes_no_object_of_its_own(spec: SpecFolder, file: str, text: str, field: str) -> None:
+    """But for the binding of a pipeline's group, into which no identity is mapped."""
+
+    def objects() -> list[Any]:
+        loaded = spec.load()
+        plan = make_plan(loaded.environment, loaded.tenants)
+        assert not any(tenant.aws for tenant in plan.tenants)
+        return [item for item in plan.objects() if item["kind"] != "RoleBinding"]
+
+    without = objects()
+    if text:
+        spec.add(file, text)
+        assert field in idle(spec)
+        assert objects() == without
+    else:
+        assert field in idle(spec)
+        path = spec.path / file
+        path.write_text(re.sub(rf"^{field}: .*\n", "", path.read_text(), flags=re.MULTILINE))
+        assert field not in idle(spec)
+        assert objects() == without
+
+
+def test_a_budget_alerts_by_metrics_too(spec: SpecFolder) -> None:
+    assert "budget" in idle(spec)
+    spec.add(ENV, "metrics: {collector: existing}\n")
+    assert "budget" not in idle(spec)
+
+
+# On the lab
+
+
+def test_a_run_on_the_lab_says_what_of_the_bank_it_does_not_have() -> None:
+    bank = load(BANK)
+    assert told(bank) == (), "on its own cluster everything has an effect"
+    found = told(on_lab(bank))
+    assert {note.rule for note in found} == {IDLE}
+    fields = {note.field for note in found}
+    assert {"aws.enabled", "cluster.cni", "storage", "ci", "uses", "budget"} <= fields
+    names = [
+        (note.file, note.line, way.dns)
+        for tenant in bank.tenants
+        for i, way in enumerate(tenant.reach)
+        if way.dns
+        for note in found
+        if note.field == f"reach[{i}].dns" and note.file.endswith(f"/{tenant.tenant}.yaml")
+    ]
+    assert names
+    assert len(names) == sum(bool(way.dns) for tenant in bank.tenants for way in tenant.reach)
+
+
+def test_every_policy_that_the_lab_drops_is_behind_a_note() -> None:
+    bank = load(BANK)
+    there = {item["kind"] for item in make_plan(bank.environment, bank.tenants).objects()}
+    played = {item["kind"] for item in make_plan(on_lab(bank).environment, bank.tenants).objects()}
+    assert {kind for kind in there - played if kind.startswith("Cilium")}
+    assert "cluster.cni" in {note.field for note in told(on_lab(bank))}
+
+
+# Where it is told
+
+
+@pytest.mark.parametrize("command", ["validate", "render"])
+def test_each_command_that_reads_to_make_tells_it(spec: SpecFolder, tmp_path: Path, command: str) -> None:
+    more = ["--out", tmp_path / "out"] if command == "render" else []
+    result = run(command, spec.path, *more)
+    assert result.exit_code == 0
+    line = line_of(spec, FRAUD, "budget")
+    assert re.search(rf"^note: .*fraud\.yaml:{line}:1: budget: given budget", result.stderr, re.MULTILINE)
+
+
+def test_up_tells_it_before_it_looks_at_a_cluster(spec: SpecFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(spec.path / "none"))
+    result = run("up", spec.path, "--preview")
+    assert result.exit_code != 0, "there is no cluster"
+    assert "storage: given storage with aws.enabled: false" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["local", "bank"])
+def test_the_examples_have_no_such_field(name: str) -> None:
+    assert told(load(ROOT / "stacks" / name)) == ()
+
+
+def test_the_same_field_of_many_tenants_is_one_note_that_counts_them(spec: SpecFolder) -> None:
+    fraud = (spec.path / FRAUD).read_text("utf-8")
+    for number in range(6):
+        name = f"team-{number}"
+        text = fraud.replace("tenant: fraud", f"tenant: {name}").replace("guaranteed: 1", "guaranteed: 0 #")
+        people = text[: text.index("people:")] + "budget: {monthly-usd: 1000}\n"
+        spec.write(f"tenants/{name}.yaml", re.sub(r"namespaces:\n(  - .*\n)+", "", people))
+    found = [note for note in told(spec.load()) if note.rule == IDLE and note.field == "budget"]
+    assert len(found) == 1
+    assert "(so in 7 tenants' files: also " in found[0].given

@@ -1,0 +1,106 @@
+"""Plain words: prose has technical terms instead of indefinite pronouns, and every command and option has help."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from tenancy.cli import main
+
+ROOT = Path(__file__).parents[2]
+AVOIDED = ("nobody", "somebody", "whoever", "anybody", "everybody", "whomever")
+"""Each stands for a technical term that the sentence should have: "the deployer", "another tenant", "unallocated"."""
+PLACES = (
+    *(f"tenancy/{path.name}" for path in sorted((ROOT / "tenancy").iterdir()) if path.name != "__pycache__"),
+    *("policy", "docs", "ci", "bench", "scripts", "stacks", "README.md", "CONTRIBUTING.md", "Makefile"),
+)
+MIN_WORDS = 3
+"""Words of a help text."""
+
+_WORD = re.compile(rf"\b(?:{'|'.join(AVOIDED)})\b", re.IGNORECASE)
+
+
+def texts(place: Path) -> Iterator[tuple[Path, str]]:
+    """The text files at a place."""
+    for path in [place] if place.is_file() else sorted(place.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            try:
+                yield path, path.read_text("utf-8")
+            except UnicodeDecodeError:
+                continue  # an image, or a table in Parquet
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_prose_names_who_it_is_about(place: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path, text in texts(ROOT / place)
+        for number, line in enumerate(text.splitlines(), 1)
+        if _WORD.search(line)
+    ]
+    assert not found, "write the technical term instead:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("word", AVOIDED)
+@pytest.mark.parametrize("line", ["what {} is promised", "{}'s queue", "({})", "{}."])
+def test_an_avoided_word_is_found(word: str, line: str) -> None:
+    assert _WORD.search(line.format(word))
+    assert _WORD.search(line.format(word.capitalize()))
+    assert not _WORD.search(line.format(f"x{word}"))
+
+
+# Help
+
+
+def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """A command and all commands below it, with the words that call them."""
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from commands(below, (*path, name))
+
+
+COMMANDS = dict(commands(main))
+
+
+def faults(text: str | None) -> list[str]:
+    """Reasons why a help text is not a sentence."""
+    text = (text or "").strip()
+    found = [] if len(text.split()) >= MIN_WORDS else [f"fewer than {MIN_WORDS} words"]
+    found += [] if text[:1].isupper() else ["no capital letter at the start"]
+    return found + ([] if text.endswith(".") else ["no full stop at the end"])
+
+
+def summary(command: click.Command) -> str:
+    """The first paragraph of a command's help."""
+    return (command.help or "").strip().partition("\n\n")[0]
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_and_option_has_a_help_text_that_is_a_sentence(path: tuple[str, ...]) -> None:
+    command = COMMANDS[path]
+    name = " ".join(("tenancy", *path))
+    found = [f"{name}: {summary(command)!r}: {fault}" for fault in faults(summary(command))]
+    for option in command.get_params(click.Context(command)):
+        if isinstance(option, click.Option) and not option.hidden:
+            found += [f"{name} {option.opts[0]}: {option.help!r}: {fault}" for fault in faults(option.help)]
+    assert not found, "\n".join(found)
+
+
+def test_the_list_of_commands_has_sentences_too() -> None:
+    from tenancy.cli import COMMANDS as LISTED
+
+    assert [f"{name}: {fault}" for name, text in LISTED.items() for fault in faults(text)] == []
+
+
+@pytest.mark.parametrize("text", [None, "", "Whose.", "of this one alone.", "Limit the report to this tenant"])
+def test_a_text_that_is_no_sentence_is_found(text: str | None) -> None:
+    assert faults(text)
+    assert not faults("Limit the report to this tenant.")
