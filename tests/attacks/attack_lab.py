@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 
+from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.live.api import Api, collection, path_of
-from tenancy.live.attacks import Attack, Scene, all_attacks, differences
-from tenancy.live.attacks.model import MERGE
-from tenancy.live.verify import run, scene_of
 from tenancy.plan import Plan
-from tenancy.plan.model import Object
-from tenancy.plan.pools import fake_nodes
-from tenancy.spec import Loaded
+from tenancy.plan.common.pools import fake_nodes
+from tenancy.prove.attacks import Attack, Scene, all_attacks, differences
+from tenancy.prove.attacks.model import MERGE
+from tenancy.prove.verify import run, scene_of
+from tenancy.validation import Loaded
 
 ROOT = Path(__file__).parents[2]
 CONTROLLERS = "kube-controller-manager"
@@ -42,8 +42,9 @@ def local(folder: Path, *, kinds: Iterable[str] = ()) -> Path:
     _edit(
         folder / "environment.yaml",
         (BATCH, f"{BATCH}    max-run-time: 3d\n"),
-        ("cuda-sample:13.0", f"cuda-sample:13.0@sha256:{'0' * 64}"),
+        ("cuda-sample:13.1", f"cuda-sample:13.1@sha256:{'0' * 64}"),
         ("    gpu-tier: reserved\n", "    gpu-tier: reserved\n    image-tags: false\n    writable-root: false\n"),
+        ("platform:\n", "platform:\n  unmanaged: [cert-manager]\n"),
         ("pools:\n", f"{more}sandbox: {{handler: kata-qemu, pool: metal}}\npools:\n{METAL}"),
     )
     tenants = folder / "tenants"
@@ -98,7 +99,7 @@ class Cluster:
 
 @contextmanager
 def entered(home: Path) -> Generator[None]:
-    """Whoever asks for a lab gets the one in `home`."""
+    """Every lookup of a lab returns the one in `home`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPU_TENANCY_LAB", str(home))
         patch.setenv("KUBECONFIG", str(home / "kubeconfig"))
@@ -146,7 +147,11 @@ def deploy(loaded: Loaded, plan: Plan, home: Path, crds: Iterable[Object] = (), 
             control_plane.up(root=ROOT)
         # The NVIDIA operator brings such a class; without one no guard is asked about it.
         nvidia = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "nvidia"}
-        apply([*plan.objects(), {**nvidia, "metadata": {"name": "nvidia"}}, *more])
+        left = [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            for name in sorted(plan.admission.unmanaged)
+        ]
+        apply([*plan.objects(), {**nvidia, "metadata": {"name": "nvidia"}}, *left, *more])
         api = Api(plan.context)
         scene = scene_of(api, loaded, plan)
         attacks = all_attacks(scene)
@@ -183,12 +188,12 @@ def wait_until_settled(api: Api, plan: Plan, attacks: tuple[Attack, ...]) -> Non
 
 
 def _is_counted(quota: Object) -> bool:
-    """Of a kind that it does not know yet the controller counts nothing, and nobody makes one."""
+    """The controller counts no objects of a kind that it does not know yet, and no test makes one."""
     return {*quota["spec"]["hard"]} <= {*quota.get("status", {}).get("used", {})}
 
 
 def turned(cluster: Cluster, attacks: Sequence[Attack] | None = None) -> set[str]:
-    """Attacks that get through, or are refused by somebody else: of all of them when none are given."""
+    """Attacks that get through, or that another control refuses: of all attacks when none are given."""
     asked = cluster.attacks if attacks is None else attacks
     return {result.attack.id for result in run(cluster.api, asked, twins=False) if result.gap}
 
@@ -215,7 +220,7 @@ class Mutant:
     def without(self, rules: Set[str]) -> list[Attack]:
         """Switch the rules off and all others on, and wait until the API server has noticed.
 
-        What the policies with those rules are to refuse comes back: nobody else's refusal can change with them.
+        What the policies with those rules are to refuse comes back: no refusal by another policy can change with them.
         """
         changed, self._off = self._off ^ rules, frozenset(rules)
         touched: list[str] = []
@@ -287,6 +292,14 @@ def halves(rules: Iterable[str]) -> dict[str, frozenset[str]]:
             off = frozenset(rule for number, rule in enumerate(ordered) if number >> bit & 1 == value)
             found[f"bit {bit} is {value}"] = off
     return found
+
+
+def half_cases(rules: Iterable[str]) -> list[Any]:
+    """`halves` as parameters. In the first two each rule is off once and on once; the others tell rules apart."""
+    return [
+        pytest.param(off, id=name, marks=() if name.startswith("bit 0 ") else pytest.mark.exhaustive)
+        for name, off in halves(rules).items()
+    ]
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import pytest
 from attack_lab import Cluster, deploy, ended, entered, local
 
 from tenancy.plan import Plan, make_plan
-from tenancy.spec import Loaded, load
+from tenancy.validation import Loaded, load
 from tests.conftest import OfFolder
 
 HERE = Path(__file__).parent

@@ -1,4 +1,4 @@
-"""What a machine that somebody has taken over says of its node, on a real API server with the Node authorizer and
+"""What a compromised machine says of its node, on a real API server with the Node authorizer and
 NodeRestriction as EKS has them: by its kubelet's certificate, and by the tokens of the pods that run there."""
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import pytest
 import yaml
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
 from tenancy.lab import pki
 from tenancy.lab.layout import Lab
 from tenancy.live import denial
 from tenancy.live.api import Answer, Api, Identity
-from tenancy.live.attacks import Attack
-from tenancy.live.attacks.model import MERGE, core, group
-from tenancy.live.attacks.nodes import NOTE, kubelet, node_path
 from tenancy.live.denial import AuditLog
-from tenancy.live.verify import ask, run
-from tenancy.plan.model import Object
+from tenancy.prove.attacks import Attack
+from tenancy.prove.attacks.model import MERGE, core, group
+from tenancy.prove.attacks.nodes import NOTE, kubelet, node_path
+from tenancy.prove.verify import ask, run
 from tests.attacks.attack_lab import ROOT, Cluster, until
 
 GUARD = denial.guard("tenancy-nodes", "node-08")
@@ -59,7 +59,7 @@ def judged(api: Api, path: str, body: Object, who: Identity | None = None) -> tu
 
 
 def as_whom(cluster: Cluster, folder: Path, name: str, user: Object) -> Api:
-    """Somebody with their own credentials: what is impersonated has no claims of a token."""
+    """A client with its own credentials: an impersonated user has no claims of a token."""
     lab = Lab(ROOT, cluster.audit_log.parent)
     known = yaml.safe_load(lab.kubeconfig.read_text("utf-8"))
     known["users"] = [{"name": entry["name"], "user": user} for entry in known["users"]]

@@ -12,12 +12,12 @@ from attack_lab import ROOT, apply, served, until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tenancy.kube.objects import Object
 from tenancy.lab import control_plane
 from tenancy.live import denial
 from tenancy.live.api import Api, Identity, collection, path_of
-from tenancy.live.attacks.model import put
 from tenancy.plan import make_plan
-from tenancy.plan.model import Object
+from tenancy.prove.attacks.model import put
 from tests.network_strategies import admitted, policies
 from tests.network_worlds import World, adversarial
 
@@ -70,7 +70,7 @@ def _policy(space: str, rules: Object) -> Object:
 def _said(api: Api, policy: Object) -> str:
     """Who refuses a policy of a developer's; empty: it is admitted. Nothing is made."""
     space = policy["metadata"]["namespace"]
-    developer = Identity("somebody", (f"{space.partition('--')[0]}-people",))
+    developer = Identity("jane", (f"{space.partition('--')[0]}-people",))
     path = f"{collection(policy['apiVersion'], policy['kind'], space)}?dryRun=All"
     answer = api.request("POST", path, policy, developer)
     return "" if answer.ok else denial.denier(answer.status, answer.message)
@@ -135,7 +135,7 @@ def test_ciliums_definitions_take_every_policy(server: Server) -> None:
     [
         ("reach-hosts", "/spec/egress/0/toPorts/0/ports/0/protocol", "HTTP"),
         ("dns", "/spec/egress/0/toPorts/0/rules/dns/0/matchName", "feed.[a-z].example"),
-        ("tenancy", "/spec/egressDeny/2/toEntities/0", "everybody"),
+        ("tenancy", "/spec/egressDeny/2/toEntities/0", "unknown"),
     ],
 )
 def test_ciliums_definitions_refuse_what_is_none(server: Server, name: str, at: str, bad: str) -> None:
@@ -152,6 +152,6 @@ def _path(item: Object) -> str:
 def test_people_of_tenants_write_no_policies_of_ciliums(server: Server) -> None:
     for item in server.fenced.policies:
         if item["apiVersion"] == "cilium.io/v2" and item["metadata"].get("namespace", "fraud--train") == "fraud--train":
-            developer = Identity("somebody", ("fraud-people",))
+            developer = Identity("jane", ("fraud-people",))
             answer = server.api.request("POST", f"{_path(item)}?dryRun=All", item, developer)
             assert denial.denier(answer.status, answer.message) == denial.RBAC, item["metadata"]["name"]

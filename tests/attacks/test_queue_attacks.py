@@ -11,19 +11,19 @@ import pytest
 from attack_lab import Cluster, Mutant, claimed, gaps, refused_by, removed, turned, until, without_controllers
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.live.api import Answer, Identity, collection, path_of
-from tenancy.live.attacks import Attack, Place, Request, Scene, differences
-from tenancy.live.attacks.model import ABSENT, JSON_PATCH, MERGE, attack, escaped, group, put
-from tenancy.live.attacks.objects import CLUSTER_ADMIN
-from tenancy.live.attacks.pods import JOB_CONTROLLER, workload
-from tenancy.live.attacks.queues import GONE, OWNER
-from tenancy.live.verify import ask, run
-from tenancy.plan import quotas
 from tenancy.plan.guards import BACKSTOPS
 from tenancy.plan.guards.names import COUNTED, DOMAIN, HELD, KUEUE, MANAGED, PARENT, QUEUE, RUN_TIME, URGENCY
-from tenancy.plan.model import Object
-from tenancy.plan.queues import API, queue_name
+from tenancy.plan.kubernetes import quotas
+from tenancy.plan.queueing.queue_names import API, queue_name
+from tenancy.prove.attacks import Attack, Place, Request, Scene, differences
+from tenancy.prove.attacks.model import ABSENT, JSON_PATCH, MERGE, attack, escaped, group, put
+from tenancy.prove.attacks.objects import CLUSTER_ADMIN
+from tenancy.prove.attacks.pods import JOB_CONTROLLER, workload
+from tenancy.prove.attacks.queues import GONE, OWNER
+from tenancy.prove.verify import ask, run
 
 QUEUE_ITSELF = Identity(KUEUE, ("system:serviceaccounts", f"system:serviceaccounts:{words.QUEUE_NAMESPACE}"))
 
@@ -44,7 +44,7 @@ WAYS: dict[str, Sequence[str]] = {
     ),
     "K6 started by hand": ("update-unsuspend", "kueue-04-job-managed-by"),
     "K7 another tenant's share": ("kueue-05-localqueue-share-of-performance@fraud--train", "rbac-queue-make-queue"),
-    "K8 a class of somebody else's": ("kueue-06-pod-unknown", "kueue-06-job-template", "sched-04-pod-system"),
+    "K8 a foreign priority class": ("kueue-06-pod-unknown", "kueue-06-job-template", "sched-04-pod-system"),
     "K9 work that asks for nothing": ("behind-kueue-07",),
     "K10 the queue's own objects": (
         *("rbac-queue-admit", "rbac-queue-drop-workload", "rbac-queue-make-workload", "kueue-08-pod-prebuilt"),
@@ -85,7 +85,7 @@ class Held:
         return attack(f"delete-{name}", rule, name, guard, request, twin_body={option: good})
 
     def _by_queue(self, name: str, rule: str, what: str, body: Any, kind: str = MERGE) -> Attack:
-        """By somebody with every right; its twin by the queue."""
+        """By an identity with every right; its twin by the queue."""
         request = Request("PATCH", self.at(what), body, CLUSTER_ADMIN, kind)
         guard = self.cluster.scene.guard(rule, what.replace("/held", ""))
         return attack(f"update-{name}-by-admin", rule, name, guard, request, twin_who=QUEUE_ITSELF)
@@ -135,8 +135,8 @@ class Held:
         label = "/metadata/labels/"
         for what in ("pods/held", "jobs/held"):
             queue, urgency = (f"{label}{escaped(key)}" for key in (QUEUE, URGENCY))
-            yield self._update(f"queue-{what[:3]}", "kueue-01", what, note, queue, "somebody-elses", me)
-            yield self._update(f"urgency-{what[:3]}", "kueue-06", what, note, urgency, "tenancy-tier-of-nobody", me)
+            yield self._update(f"queue-{what[:3]}", "kueue-01", what, note, queue, "another-tenants", me)
+            yield self._update(f"urgency-{what[:3]}", "kueue-06", what, note, urgency, "tenancy-tier-of-no-tenant", me)
         yield self._update(
             "group", "kueue-08", "pods/held", note, f"{label}{escaped(DOMAIN + 'pod-group-name')}", "a", me
         )
@@ -218,12 +218,14 @@ def test_without_a_rule_exactly_its_changes_of_waiting_work_get_through(
 
 @pytest.fixture
 def jobs_pod(cluster: Cluster, held: Held) -> Iterator[tuple[str, Object]]:
-    """A pod as the job controller makes it, and nobody who would take it away again: its path, and its metadata."""
+    """A pod as the job controller makes it, while no controller runs that would delete it: its path and metadata."""
     place = held.place
     job = cluster.api.request("GET", held.at("jobs/held")).body["metadata"]
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "held", "uid": job["uid"], "controller": True}
     labels = {"batch.kubernetes.io/controller-uid": job["uid"], "bank.example/group": "a"}
     pod = put(place.pod(), "/metadata", {"name": "of-job", "labels": labels, "ownerReferences": [owner]})
+    # No node has it: the tests say when the pod gets a node.
+    pod = put(pod, "/spec/nodeSelector", {"kubernetes.io/hostname": "node-that-is-missing"})
     with without_controllers(cluster):
         answer = cluster.api.request("POST", collection("v1", "Pod", place.name), pod, JOB_CONTROLLER)
         assert answer.ok, answer.message
@@ -250,28 +252,28 @@ def _escapes(cluster: Cluster, place: Place, path: str, metadata: Object) -> Ite
     (owner,) = metadata["ownerReferences"]
     owners = {"ownerReferences": [owner]}
     for field, bad in (("name", "not-there"), ("kind", "ReplicaSet"), ("uid", GONE), ("controller", False)):
-        sentence = f"belong to somebody else by {field}"
+        sentence = f"belong to another owner by {field}"
         yield patch(f"owner-{field}", sentence, owners, f"/ownerReferences/0/{field}", bad)
     second = {"apiVersion": "v1", "kind": "ConfigMap", "name": "anchor", "uid": GONE}
     yield patch("owner-beside", "outlive its job by a second owner", owners, "/ownerReferences/1", second)
-    yield patch("owner-none", "belong to nobody", owners, "/ownerReferences/0", ABSENT)
+    yield patch("owner-none", "belong to no owner", owners, "/ownerReferences/0", ABSENT)
 
 
 def test_a_jobs_pod_does_not_leave_its_job(
     cluster: Cluster, held: Held, mutant: Mutant, jobs_pod: tuple[str, Object]
 ) -> None:
-    """It would run on while the job makes another: counted by nobody, and called back by nobody."""
+    """It would run on while the job makes another, without being counted or reclaimed."""
     mutant.without(frozenset())
     refused_by(cluster, "kueue-02", tuple(_escapes(cluster, held.place, *jobs_pod)))
 
 
-def test_a_pod_that_runs_ends_within_ten_minutes_whoever_deletes_it(
+def test_a_pod_that_runs_ends_within_ten_minutes_whichever_identity_deletes_it(
     cluster: Cluster, held: Held, mutant: Mutant, jobs_pod: tuple[str, Object]
 ) -> None:
     """One that never ran ends at once, whatever is asked."""
     mutant.without(frozenset())
     path, _ = jobs_pod
-    bound = {"metadata": {"name": "of-job"}, "target": {"kind": "Node", "name": "node-of-nobody"}}
+    bound = {"metadata": {"name": "of-job"}, "target": {"kind": "Node", "name": "node-that-is-missing"}}
     assert cluster.api.request("POST", f"{path}/binding", bound).ok
     guard, me = cluster.scene.guard("avail-01", "pods", deleted=True), held.place.developer
     request, sentence = Request("DELETE", path, {"gracePeriodSeconds": 601}, me), "keep its GPU for a year"
@@ -285,6 +287,37 @@ def test_a_pod_that_runs_ends_within_ten_minutes_whoever_deletes_it(
     )
 
 
+def test_a_pod_on_a_node_is_not_forgotten_before_it_ends(
+    cluster: Cluster, held: Held, mutant: Mutant, jobs_pod: tuple[str, Object]
+) -> None:
+    """Its quota and its share would be free while its containers run."""
+    mutant.without(frozenset())
+    path, _ = jobs_pod
+    pods, me = path.rpartition("/")[0], held.place.developer
+    answer = cluster.api.request("DELETE", f"{path}?gracePeriodSeconds=0&dryRun=All", None, me)
+    assert answer.ok, f"one that has no node runs nowhere: {answer.message}"
+    bound = {"metadata": {"name": "of-job"}, "target": {"kind": "Node", "name": "node-that-is-missing"}}
+    assert cluster.api.request("POST", f"{path}/binding", bound).ok
+    guard, sentence = cluster.scene.guard("avail-06", "pods", deleted=True), "free its GPU before its containers end"
+    account = Identity(
+        f"system:serviceaccount:{held.place.name}:default",
+        ("system:masters", "system:serviceaccounts", f"system:serviceaccounts:{held.place.name}"),
+    )
+    attacks = []
+    for slug, who in (("person", me), ("admin", CLUSTER_ADMIN), ("account", account)):
+        request = Request("DELETE", path, {"gracePeriodSeconds": 0}, who)
+        body = attack(f"at-once-{slug}", "avail-06", sentence, guard, request, twin_body={"gracePeriodSeconds": 1})
+        request = Request("DELETE", f"{path}?gracePeriodSeconds=0", None, who)
+        twin = f"{path}?gracePeriodSeconds=1"
+        attacks += [body, attack(f"at-once-{slug}-query", "avail-06", sentence, guard, request, twin_path=twin)]
+    every = f"{pods}?labelSelector=bank.example%2Fgroup%3Da&gracePeriodSeconds="
+    request = Request("DELETE", f"{every}0", None, me)
+    attacks.append(attack("at-once-all", "avail-06", sentence, guard, request, twin_path=f"{every}1"))
+    request = Request("DELETE", path, {"gracePeriodSeconds": 0}, me)
+    attacks.append(attack("at-once-platform", "avail-06", sentence, guard, request, twin_who=None))
+    refused_by(cluster, "avail-06", attacks)
+
+
 # What stands behind another control
 
 
@@ -293,8 +326,8 @@ def _unhooked(cluster: Cluster) -> Iterator[None]:
     """Kueue changes no pod that is made, as if its webhook were not there."""
     path = path_of({**HOOKS, "metadata": {"name": "kueue-mutating-webhook-configuration"}})
     webhooks = cluster.api.request("GET", path).body["webhooks"]
-    nobody = {"matchLabels": {"nobody.bank.example/has": "this"}}
-    less = [{**each, "objectSelector": nobody} if each["name"] == POD_HOOK else each for each in webhooks]
+    no_pod = {"matchLabels": {"no-pod.bank.example/has": "this"}}
+    less = [{**each, "objectSelector": no_pod} if each["name"] == POD_HOOK else each for each in webhooks]
     assert less != webhooks
 
     def change(all_of_them: list[dict[str, Any]]) -> None:
@@ -327,7 +360,7 @@ def _behind(scene: Scene, rule: str) -> Attack:
     name = f"behind-{rule}"
     if rule == "sched-02":
         request = Request("POST", path, put(pod, "/spec/nodeName", "node-1"), JOB_CONTROLLER)
-        return attack(name, rule, "choose a node past the scheduler", guard, request, twin_body=pod)
+        return attack(name, rule, "choose a node without the scheduler", guard, request, twin_body=pod)
     if rule == "kueue-09":
         named = put(pod, f"/metadata/labels/{escaped(QUEUE)}", words.DEFAULT_QUEUE)
         request = Request("POST", path, named, place.developer)

@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from attack_lab import Cluster, apply, until
+from attack_lab import Cluster, apply, until, without_controllers
 
 from tenancy.catalog import vocabulary as words
 from tenancy.live import denial
 from tenancy.live.api import Api, Identity, collection
-from tenancy.live.attacks import Place
-from tenancy.live.attacks.model import MERGE, STRATEGIC, put
-from tenancy.live.attacks.objects import CLUSTER_ADMIN
-from tenancy.live.attacks.pods import LIMITS, workload
-from tenancy.plan import quotas
-from tenancy.plan.pod_defaults import REVISIONS
+from tenancy.plan.kubernetes import quotas
+from tenancy.plan.kubernetes.pod_defaults import JOB_NAME, REVISIONS
+from tenancy.prove.attacks import Place
+from tenancy.prove.attacks.model import MERGE, STRATEGIC, put
+from tenancy.prove.attacks.objects import CLUSTER_ADMIN
+from tenancy.prove.attacks.pods import JOB_CONTROLLER, LIMITS, workload
 from tenancy.rules.values import unenforced_quota_keys
 
 GPU = "nvidia.com/gpu"
@@ -59,7 +59,7 @@ def _made(api: Api, path: str, body: Any, who: Identity | None = None) -> Genera
 
 
 def _gone(api: Api, there: str) -> None:
-    """Nobody here takes a pod's own finalizers off, so they are."""
+    """No controller here removes a pod's own finalizers, so this does."""
     api.request("PATCH", there, {"metadata": {"finalizers": None}}, None, MERGE)
     api.request("DELETE", f"{there}?gracePeriodSeconds=0")
     until(lambda: api.request("GET", there).ok, f"{there} is gone")
@@ -69,11 +69,11 @@ def _gone(api: Api, there: str) -> None:
 
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
-def test_a_key_that_counts_nothing_stops_nobody_and_is_refused_when_read(
+def test_a_key_that_counts_nothing_limits_nothing_and_is_refused_when_read(
     cluster: Cluster, home: Place, key: str
 ) -> None:
     pod, resource = _with_gpus(home)
-    quota: dict[str, Any] = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "of-somebody"}}
+    quota: dict[str, Any] = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "of-a-test"}}
     quota["spec"] = {"hard": {key.replace(GPU, resource): "0"}}
     pods = collection("v1", "Pod", home.name)
     with _made(cluster.api, collection("v1", "ResourceQuota", home.name), quota) as there:
@@ -92,20 +92,44 @@ def test_a_key_that_counts_nothing_stops_nobody_and_is_refused_when_read(
             "the twin's key counts",
         )
     if key == KEYS["misspelt"]:
-        # Of a form that counts: that nobody asks for such a thing is what the plan's own list of resources says.
+        # Its form counts; that no pod asks for such a resource follows from the plan's own list of resources.
         assert f"requests.{resource}" in quotas.gpu_quota(home.environment, home.tenant, home.namespace)
     else:
         assert unenforced_quota_keys([key]) == [key]
 
 
+def test_an_ended_pod_counts_as_an_object_and_no_longer_as_a_pod(cluster: Cluster, home: Place) -> None:
+    """`pods` alone would let a tenant store as many ended ones as it likes."""
+    pod, pods, path = home.pod(), collection("v1", "Pod", home.name), collection("v1", "ResourceQuota", home.name)
+    quota: dict[str, Any] = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "of-objects"}}
+    another = put(pod, "/metadata/name", "another")
+    with _made(cluster.api, pods, pod, home.developer) as ended:
+        ends = {"status": {"phase": "Succeeded"}}
+        assert cluster.api.request("PATCH", f"{ended}/status", ends, content_type=MERGE).ok
+        for key, used in (("count/pods", "1"), ("pods", "0")):
+            with _made(cluster.api, path, {**quota, "spec": {"hard": {key: "1"}}}) as there:
+                until(
+                    lambda there=there, key=key, used=used: (
+                        (cluster.api.request("GET", there).body.get("status") or {}).get("used", {}).get(key) != used
+                    ),
+                    f"{key} is counted",
+                )
+                answer = cluster.api.request("POST", f"{pods}?dryRun=All", another, home.developer)
+                if used == "1":
+                    assert answer.status == 403
+                    assert "exceeded quota: of-objects" in answer.message
+                else:
+                    assert answer.ok, answer.message
+
+
 @pytest.mark.parametrize("scope", ["Terminating", "NotTerminating", "NotBestEffort"])
 def test_no_quota_of_ours_on_gpus_is_scoped_by_how_work_ends(cluster: Cluster, home: Place, scope: str) -> None:
-    """The API server takes such a quota, and whoever writes a deadline, or none, is then not counted."""
+    """The API server takes such a quota, which does not count a pod with a deadline, or one without."""
     path = f"{collection('v1', 'ResourceQuota', home.name)}?dryRun=All"
     quota: dict[str, Any] = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "scoped"}}
     quota["spec"] = {"hard": {f"requests.{GPU}": "1"}, "scopes": [scope]}
     answer = cluster.api.request("POST", path, quota)
-    assert answer.ok, f"nobody needs to look out for it any more: {answer.message}"
+    assert answer.ok, f"this test is no longer needed: {answer.message}"
     on_gpus = [
         item["spec"]
         for item in cluster.plan.objects()
@@ -117,6 +141,8 @@ def test_no_quota_of_ours_on_gpus_is_scoped_by_how_work_ends(cluster: Cluster, h
 
 
 def test_fifty_at_once_get_exactly_what_the_quota_has(cluster: Cluster, home: Place) -> None:
+    """Admission counts exactly. The quota controller recounts from what its cache has seen: while it lags behind, as on
+    a busy machine, a recount in between gives room again. That is Kubernetes' own, so it stands still here."""
     key = "count/poddisruptionbudgets.policy"
     quota = f"{collection('v1', 'ResourceQuota', home.name)}/{quotas.NAME}"
     hard = cluster.api.request("GET", quota).body["spec"]["hard"]
@@ -135,7 +161,7 @@ def test_fifty_at_once_get_exactly_what_the_quota_has(cluster: Cluster, home: Pl
     allow(str(ROOM))
     until(lambda: unseen(str(ROOM)), "the quota is counted anew")
     try:
-        with ThreadPoolExecutor(10) as pool:
+        with without_controllers(cluster), ThreadPoolExecutor(10) as pool:
             answers = list(pool.map(lambda body: cluster.api.request("POST", path, body, home.developer), many))
         refused = {denial.denier(a.status, a.message) for a in answers if not a.ok}
         # A server that finds the count taken away under it says so and has the client try again.
@@ -150,7 +176,7 @@ def test_fifty_at_once_get_exactly_what_the_quota_has(cluster: Cluster, home: Pl
         until(lambda: unseen(hard[key]), "the quota has room again")
 
 
-def test_whoever_writes_a_pods_status_frees_its_quota(cluster: Cluster, home: Place) -> None:
+def test_a_write_of_a_pods_status_frees_its_quota(cluster: Cluster, home: Place) -> None:
     pod, resource = _with_gpus(home)
     pod = put(pod, "/metadata/name", "counted")
     quota = f"{collection('v1', 'ResourceQuota', home.name)}/{quotas.NAME}"
@@ -173,7 +199,7 @@ def test_whoever_writes_a_pods_status_frees_its_quota(cluster: Cluster, home: Pl
 
 @pytest.fixture
 def node(cluster: Cluster) -> Iterator[dict[str, str]]:
-    """A node of four processors that nobody shares, as a selector."""
+    """A node of four processors that no other pod uses, as a selector."""
     with _node(cluster, NODE) as selector:
         yield selector
 
@@ -231,7 +257,7 @@ def test_no_priority_of_ours_evicts_another_tenants_pod(
 ) -> None:
     mine, theirs = (collection("v1", "Pod", place.name) for place in (home, other))
     with _made(cluster.api, theirs, _on(other, "sitting", node, "3"), other.developer) as sitting:
-        until(lambda: not _placed(cluster, sitting), "somebody has the node")
+        until(lambda: not _placed(cluster, sitting), "the other pod has the node")
         # The highest class that the attacker may use, against whatever the other has.
         with _made(cluster.api, mine, _on(home, "pushing", node, "3"), home.developer) as pushing:
             until(lambda: not _turned_away(cluster, pushing), "the scheduler has looked")
@@ -246,7 +272,7 @@ def test_no_priority_of_ours_evicts_another_tenants_pod(
                 cluster.api, SYSTEM, _by_platform("evicting", node, "3", priorityClassName="verify-urgent"), None
             ) as evicting,
         ):
-            until(lambda: not _placed(cluster, evicting), "whoever may evict gets the node")
+            until(lambda: not _placed(cluster, evicting), "the pod that may evict gets the node")
 
 
 def test_anti_affinity_across_namespaces_would_keep_others_off_a_node(
@@ -293,18 +319,18 @@ def _replicas(
     finally:
         cluster.api.request("DELETE", f"{path}/{name}?propagationPolicy=Background")
         # While its maker is there, what goes comes back.
-        until(lambda: made(makers), f"nobody makes pods of {name}")
+        until(lambda: made(makers), f"no controller makes pods of {name}")
         until(lambda: [_gone(cluster.api, f"{pods}/{pod['metadata']['name']}") for pod in made()], "no pod is left")
 
 
 @contextmanager
-def _spread_as(cluster: Cluster, place: Place, spread: str | None) -> Generator[None]:
-    """The place's namespace as one of a tier that spreads its replicas so."""
+def _spread_as(cluster: Cluster, place: Place, spread: str | None, key: str = words.SPREAD) -> Generator[None]:
+    """The place's namespace as one of a tier that spreads its pods so."""
     path = f"/api/v1/namespaces/{place.name}"
-    before = cluster.api.request("GET", path).body["metadata"]["annotations"].get(words.SPREAD)
+    before = cluster.api.request("GET", path).body["metadata"]["annotations"].get(key)
 
     def write(value: str | None) -> None:
-        patch = {"metadata": {"annotations": {words.SPREAD: value}}}
+        patch = {"metadata": {"annotations": {key: value}}}
         assert cluster.api.request("PATCH", path, patch, None, MERGE).ok
 
     write(spread)
@@ -343,6 +369,45 @@ def test_replicas_lie_evenly_on_nodes(cluster: Cluster, home: Place, kind: str) 
         "matchLabelKeys": [KINDS[kind]],
         "labelSelector": {"matchExpressions": [revision]},
     }
+
+
+def _selectors(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    return [constraint["labelSelector"] for constraint in pod["spec"].get("topologySpreadConstraints", [])]
+
+
+def _of_job(pod: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
+    """A pod as the job controller makes it."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job["name"], "uid": job["uid"], "controller": True}
+    pod = put(pod, "/metadata/ownerReferences", [owner])
+    return put(pod, f"/metadata/labels/{JOB_NAME.replace('/', '~1')}", job["name"])
+
+
+@pytest.mark.parametrize(("spread_of", "spread"), [("jobs,replicas", True), ("replicas", False)])
+def test_the_pods_of_a_job_are_spread_where_the_tier_says_so(
+    cluster: Cluster, home: Place, *, spread_of: str, spread: bool
+) -> None:
+    suspended = put(workload("Job", put(home.pod(), "/metadata/name", "spread-job")), "/spec/suspend", True)
+    with (
+        _spread_as(cluster, home, spread_of, words.SPREAD_OF),
+        _made(cluster.api, collection("batch/v1", "Job", home.name), suspended, home.developer) as there,
+    ):
+        job = cluster.api.request("GET", there).body["metadata"]
+        path = f"{collection('v1', 'Pod', home.name)}?dryRun=All"
+        answer = cluster.api.request("POST", path, _of_job(home.pod(), job), JOB_CONTROLLER)
+        assert answer.ok, answer.message
+        same_job = {"key": JOB_NAME, "operator": "In", "values": [job["name"]]}
+        assert _selectors(answer.body) == ([{"matchExpressions": [same_job]}] if spread else [])
+        # Without a policy the API server would leave the job's pods behind, and wait for what does that.
+        cluster.api.request("DELETE", f"{there}?propagationPolicy=Background")
+
+
+def test_all_pods_of_a_namespace_are_spread_where_the_tier_says_so(cluster: Cluster, home: Place) -> None:
+    with (
+        _spread_as(cluster, home, "namespace", words.SPREAD_OF),
+        _made(cluster.api, collection("v1", "Pod", home.name), home.pod(), home.developer) as there,
+    ):
+        pod = cluster.api.request("GET", there).body
+        assert _selectors(pod) == [{"matchLabels": {words.TENANT: pod["metadata"]["labels"][words.TENANT]}}]
 
 
 OWN = {

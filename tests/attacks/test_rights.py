@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 import pytest
 from attack_lab import Cluster, claimed, settle, turned
 
+from tenancy.kube.objects import Object
 from tenancy.live.api import Api, Identity, collection, path_of
-from tenancy.live.attacks import Place
-from tenancy.plan.model import Object
-from tenancy.spec.tenant import Role
+from tenancy.prove.attacks import Place
+from tenancy.schema.people import Role
 from tests.conftest import Golden
 
 RBAC = "rbac.authorization.k8s.io"
 REVIEWS = "/apis/authorization.k8s.io/v1"
 MINE, THEIRS, CLUSTER = "own", "other", "cluster"
-EVERYBODYS = {"authentication.k8s.io", "authorization.k8s.io"}
-"""Groups in which everybody may ask who they are and what they may."""
+SELF_REVIEWS = {"authentication.k8s.io", "authorization.k8s.io"}
+"""Groups in which every user may review their own identity and rights."""
 
 
 class Kind(NamedTuple):
@@ -82,12 +82,12 @@ def _personas(home: Place) -> Mapping[str, Identity]:
     people = {role.value: home.person(role) for role in Role}
     found = {name: who for name, who in people.items() if who}
     found["workload"] = Identity(account, ("system:serviceaccounts", f"system:serviceaccounts:{home.name}"))
-    found["stranger"] = Identity("somebody-with-a-login")
+    found["stranger"] = Identity("user-without-roles")
     return found
 
 
 def _rules(api: Api, who: Identity, namespace: str) -> list[dict[str, Any]]:
-    """What the API server says that somebody may do there."""
+    """What the API server says that an identity may do there."""
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectRulesReview",
@@ -172,7 +172,7 @@ def test_next_door_and_everywhere_there_is_nothing(
     found = [line.split(" | ") for line in _matrix(cluster.api, home, other, kinds)]
     own = {persona for persona, scope, _, _ in found if scope == MINE}
     assert own >= {"developer"}, "else the twin is missing"
-    beyond = [row for row in found if row[1] != MINE and row[2].partition("/")[0] not in EVERYBODYS]
+    beyond = [row for row in found if row[1] != MINE and row[2].partition("/")[0] not in SELF_REVIEWS]
     assert beyond == []
 
 
@@ -199,7 +199,7 @@ def test_the_matrix_is_what_the_authorizer_says(cluster: Cluster, home: Place, k
         }
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         answer = cluster.api.request("POST", f"{REVIEWS}/subjectaccessreviews", body).body["status"]
-        # A right that is limited to names is none on any name; at home alone a kind of the cluster's is nobody's.
+        # A right that is limited to names is none on any name; in one namespace no right on a cluster-wide kind holds.
         if answer["allowed"] is not (_may(rules, kind, verb) == "yes"):
             wrong.append((str(kind), verb, answer))
     assert wrong == []
@@ -224,7 +224,7 @@ def test_a_tenant_has_less_than_the_built_in_role(cluster: Cluster, home: Place,
         ("apps/daemonsets", "create"),
     }
     assert dangerous <= beside
-    more = {right for right in rights(mine) - rights(role) if right[0].partition("/")[0] not in EVERYBODYS}
+    more = {right for right in rights(mine) - rights(role) if right[0].partition("/")[0] not in SELF_REVIEWS}
     assert {kind for kind, _ in more} <= SEEN_TOO, "what the built-in role lacks and a developer has"
 
 
@@ -241,12 +241,12 @@ SEEN_TOO = {
 
 
 @contextmanager
-def _everybody(api: Api) -> Generator[None]:
-    """Every right for everybody."""
+def _all_rights_for_all(api: Api) -> Generator[None]:
+    """Every right for all users."""
     binding: Object = {
         "apiVersion": f"{RBAC}/v1",
         "kind": "ClusterRoleBinding",
-        "metadata": {"name": "verify-everybody"},
+        "metadata": {"name": "verify-all-rights"},
         "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"},
         "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": "system:authenticated"}],
     }
@@ -256,13 +256,13 @@ def _everybody(api: Api) -> Generator[None]:
     try:
         yield
     finally:
-        assert api.request("DELETE", f"{path}/verify-everybody").ok
+        assert api.request("DELETE", f"{path}/verify-all-rights").ok
 
 
 def test_without_rights_to_keep_exactly_the_attacks_on_them_get_through(cluster: Cluster) -> None:
-    with _everybody(cluster.api):
+    with _all_rights_for_all(cluster.api):
         settle(cluster, "rbac", refused=False)
-        # Whether somebody may use GPUs is a right too, of which a guard asks.
+        # The use of GPUs is a right too, which a guard checks.
         assert turned(cluster) == claimed(cluster, "rbac") | claimed(cluster, "gpu-10")
     settle(cluster, "rbac", refused=True)
 

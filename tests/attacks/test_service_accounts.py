@@ -1,7 +1,8 @@
-"""Whose service account is whose, on a real API server: nobody of a tenant becomes another by one.
+"""Service accounts of tenants on a real API server: no person of a tenant gets another's identity by one.
 
-What `tenancy verify` asks of every cluster is in `tenancy.live.attacks`; here is what needs more than it has: the other
-ways to write, tokens of everybody, and a person's own certificate, because who impersonates cannot be impersonated.
+What `tenancy verify` asks of every cluster is in `tenancy.prove.attacks`; here is what needs more than it has: the
+other ways to write, tokens of all persons, and a person's own certificate, because who impersonates cannot be
+impersonated.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from tenancy.lab import pki, ports
 from tenancy.lab.layout import Lab
 from tenancy.live import denial
 from tenancy.live.api import Api, Identity
-from tenancy.live.attacks import Attack, Place, Request
-from tenancy.live.attacks.model import APPLY, JSON_PATCH, MERGE, STRATEGIC, attack, core, group
 from tenancy.live.denial import AuditLog
-from tenancy.live.verify import ask, run
-from tenancy.spec.tenant import Role
+from tenancy.prove.attacks import Attack, Place, Request
+from tenancy.prove.attacks.model import APPLY, JSON_PATCH, MERGE, STRATEGIC, attack, core, group
+from tenancy.prove.verify import ask, run
+from tenancy.schema.people import Role
 from tests.attacks.attack_lab import ROOT, Cluster
 
 GUARD = denial.guard("tenancy-serviceaccounts", "id-01")
@@ -32,7 +33,7 @@ HARMLESS = "bank.example/note"
 
 @pytest.fixture(scope="module")
 def home(cluster: Cluster) -> Place:
-    """Where somebody of every role is."""
+    """A namespace with a person of every role."""
     return next(place for place in cluster.scene.places if all(map(place.person, Role)))
 
 
@@ -42,7 +43,7 @@ def neighbour(cluster: Cluster, home: Place) -> Place:
 
 
 def gaps(cluster: Cluster, attacks: Sequence[Attack]) -> list[dict[str, Any]]:
-    """Attacks that get through, that somebody else refuses, or whose twin is refused as well."""
+    """Attacks that get through, that another control refuses, or whose twin is refused as well."""
     assert attacks
     results = run(cluster.api, attacks, AuditLog(cluster.audit_log))
     return [result.as_dict() for result in results if result.gap]
@@ -59,7 +60,7 @@ def annotated(key: str, value: str, name: str = "default") -> dict[str, Any]:
 
 
 def test_an_owner_asks_for_no_aws_role_however_it_is_written(cluster: Cluster, home: Place) -> None:
-    """The twin has the same value under a name that nobody obeys."""
+    """The twin has the same value under a name that no controller reads."""
     owner, where = person(home, Role.OWNER), core(home.name, "serviceaccounts", "default")
     steps = {
         key: [{"op": "add", "path": "/metadata/annotations", "value": {key: ANOTHERS}}] for key in (ROLE, HARMLESS)
@@ -107,7 +108,9 @@ def test_the_other_roles_write_no_service_account_at_all(cluster: Cluster, home:
     assert gaps(cluster, attacks) == []
 
 
-def test_nobody_of_a_tenant_mints_a_token_at_home_or_next_door(cluster: Cluster, home: Place, neighbour: Place) -> None:
+def test_no_role_of_a_tenant_mints_a_token_at_home_or_next_door(
+    cluster: Cluster, home: Place, neighbour: Place
+) -> None:
     """The twin is the platform, for which the guards are in force and RBAC is not in the way."""
     token = {
         "apiVersion": "authentication.k8s.io/v1",
@@ -185,7 +188,7 @@ def test_a_pod_runs_only_as_an_account_of_its_own_namespace(cluster: Cluster, ho
 
 @pytest.fixture(scope="module")
 def themselves(cluster: Cluster, home: Place, tmp_path_factory: pytest.TempPathFactory) -> dict[Role, Api]:
-    """Everybody with a certificate of their own; the lab's authority stands for EKS' access entries."""
+    """All persons with a certificate of their own; the lab's authority stands for EKS' access entries."""
     folder = tmp_path_factory.mktemp("people")
     lab = Lab(ROOT, cluster.audit_log.parent)
     port = ports.remembered(lab)["kube-apiserver"]
@@ -201,7 +204,7 @@ def themselves(cluster: Cluster, home: Place, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.mark.parametrize("role", [Role.OWNER, Role.DEVELOPER, Role.OPERATOR])
-def test_nobody_of_a_tenant_impersonates(
+def test_no_role_of_a_tenant_impersonates(
     cluster: Cluster, themselves: dict[Role, Api], home: Place, neighbour: Place, role: Role
 ) -> None:
     """The twin is the same list without the headers."""
@@ -237,7 +240,7 @@ def test_a_pod_is_no_account_that_the_file_does_not_name(cluster: Cluster, home:
     bad, good = ({**pod, "spec": {**pod["spec"], "serviceAccountName": name}} for name in ("left-behind", "default"))
     who, denier = person(home, Role.DEVELOPER), denial.guard("tenancy-pods", "id-07")
     request = Request("POST", pods, bad, who)
-    probe = attack("id-07-pod", "id-07", "act as an account that somebody left", denier, request, twin_body=good)
+    probe = attack("id-07-pod", "id-07", "act as a leftover account", denier, request, twin_body=good)
     try:
         assert gaps(cluster, [probe]) == []
     finally:

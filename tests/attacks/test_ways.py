@@ -11,14 +11,14 @@ import pytest
 from attack_lab import Cluster, gaps, refused_by
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.live.api import Identity, collection
-from tenancy.live.attacks import Attack, Place, Request, differences
-from tenancy.live.attacks.model import ABSENT, APPLY, JSON_PATCH, MERGE, STRATEGIC, attack, escaped, put
-from tenancy.live.attacks.objects import CLUSTER_ADMIN
-from tenancy.live.attacks.pods import FOREIGN_IMAGE, of_api, workload
 from tenancy.plan.guards import GUARDED
-from tenancy.plan.model import Object
+from tenancy.prove.attacks import Attack, Place, Request, differences
+from tenancy.prove.attacks.model import ABSENT, APPLY, JSON_PATCH, MERGE, STRATEGIC, attack, escaped, put
+from tenancy.prove.attacks.objects import CLUSTER_ADMIN
+from tenancy.prove.attacks.pods import FOREIGN_IMAGE, of_api, workload
 
 WRITTEN = ("Deployment", "StatefulSet", "CronJob", "ReplicaSet")
 """Kinds whose template may be written anew; a Job's may not, nor most of a pod."""
@@ -101,9 +101,8 @@ def _stands(body: Object) -> Object:
 
 
 def _of_template(found: Attack) -> bool:
-    """Whether the difference is in what is written anew, and not in the object's own labels."""
-    (at,) = differences(found.request.body, found.twin.body)
-    return at.startswith("/spec/")
+    """Whether the difference is in what is written anew, and not in the object's own labels nor in who asks."""
+    return any(at.startswith("/spec/") for at in differences(found.request.body, found.twin.body))
 
 
 def _adds(found: Attack) -> bool:
@@ -124,8 +123,8 @@ def _written(cluster: Cluster, home: Place) -> list[Written]:
 
 
 def _held_by_queue(case: Attack) -> bool:
-    """Kueue's webhook lets nobody change what a StatefulSet's pods ask for and where they may run: no twin passes."""
-    return "-statefulset-" in case.id and case.rule in {"quota-04", "sched-01", "sched-06"}
+    """Kueue's webhook makes a StatefulSet's resource requests and node selection immutable: no twin passes."""
+    return "-statefulset-" in case.id and case.rule in {"quota-04", "sched-01", "sched-06", "sched-09"}
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -173,7 +172,7 @@ def test_what_stands_is_guarded_by_its_status_too(
     cluster: Cluster, home: Place, stood: str, way: str, status: str
 ) -> None:
     path = f"/api/v1/namespaces/{home.name}/pods/{stood}{status}"
-    # Nobody of a tenant may write a status; whoever has every right is still refused.
+    # No person of a tenant may write a status; an identity with every right is still refused.
     who = CLUSTER_ADMIN if status else home.developer
     attacks = []
     for rule, (at, value, name) in MARKS.items():
@@ -331,7 +330,7 @@ def test_a_privileged_container_is_refused_whatever_else_it_says(cluster: Cluste
 
 @pytest.fixture
 def scaled(cluster: Cluster) -> Iterator[tuple[Place, str]]:
-    """A Deployment that asks for a GPU, without pods, by somebody who may: where, and its path."""
+    """A Deployment that asks for a GPU, without pods, by a person who may: where, and its path."""
     place = next(p for p in cluster.scene.manned if p.tenant.gpu_users and p.developer != p.without_grant)
     made = _still(workload("Deployment", place.pod({next(iter(place.held)): 1})))
     path = collection(of_api("Deployment"), "Deployment", place.name)
@@ -354,7 +353,7 @@ def test_who_may_not_use_gpus_changes_no_program_that_runs_on_them(cluster: Clus
         other = put(same, "/spec/containers/0/image", container["image"].replace(":", "-2:", 1))
         guard = cluster.scene.guard("gpu-10", "pods")
         request = Request("PATCH", there, other, place.without_grant, STRATEGIC)
-        sentence = "run a program of its own on somebody else's GPU"
+        sentence = "run a program of its own on a GPU that another person may use"
         more = attack("gpu-10-image", "gpu-10", sentence, guard, request, twin_body=same)
         granted = replace(more, id="gpu-10-image-granted", twin=replace(request, who=place.developer))
         refused_by(cluster, "gpu-10", [more, granted])
@@ -370,7 +369,7 @@ def test_who_may_not_use_gpus_does_not_scale_what_others_made(cluster: Cluster, 
     place, path = scaled
     guard = cluster.scene.guard("gpu-10", "deployments/scale")
     request = Request("PATCH", f"{path}/scale", {"spec": {"replicas": 4}}, place.without_grant, MERGE)
-    sentence = "have somebody else's work take more GPUs"
+    sentence = "scale up another user's work on GPUs"
     more = attack("gpu-10-scale", "gpu-10", sentence, guard, request, twin_body={"spec": {"replicas": 0}})
     granted = replace(more, id="gpu-10-scale-granted", twin=replace(request, who=place.developer))
     refused_by(cluster, "gpu-10", [more, granted])

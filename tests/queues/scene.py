@@ -26,12 +26,13 @@ from tenancy.live.preflight import wait_for_guards
 from tenancy.live.usage import Holding, holdings
 from tenancy.live.waiting import Explanation, explain
 from tenancy.plan import Plan, make_plan
-from tenancy.plan.kueue import configuration
-from tenancy.plan.pools import fake_nodes
-from tenancy.plan.queues import API, queue_name
-from tenancy.plan.samples import sample
-from tenancy.spec import Loaded, load, on_lab
-from tenancy.spec.tenant import Role, Tenant
+from tenancy.plan.common.pools import fake_nodes
+from tenancy.plan.kubernetes.samples import sample
+from tenancy.plan.queueing.kueue import configuration
+from tenancy.plan.queueing.queue_names import API, queue_name
+from tenancy.schema.people import Role
+from tenancy.schema.tenant import Tenant
+from tenancy.validation import Loaded, load, on_lab
 from tests.attacks.attack_lab import CONTROLLERS, served
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +42,7 @@ QUEUE = "kueue.x-k8s.io/queue-name"
 LEAST_PODS = "kueue.x-k8s.io/job-min-parallelism"
 PLATFORM = Identity("engineer@bank.example", ("system:masters",))
 LEFT_OUT = frozenset({"NetworkPolicy"})
-"""Of a plan: what nobody enforces here."""
+"""Of a plan: kinds that nothing enforces here."""
 ORDERED = ("Namespace", "PriorityClass", "Topology", "ResourceFlavor", "WorkloadPriorityClass", "Cohort")
 """What others stand on, one kind after another; the rest goes in any order."""
 
@@ -176,7 +177,7 @@ class Scene:
 
     def developer(self, tenant: str) -> Identity:
         groups = [p.name for p in self.tenant(tenant).people if p.role is Role.DEVELOPER]
-        return Identity(f"somebody@{tenant}.example", groups)
+        return Identity(f"person@{tenant}.example", groups)
 
     def job(
         self,
@@ -207,6 +208,8 @@ class Scene:
         for amounts in template["spec"]["containers"][0]["resources"].values():
             amounts |= {self.loaded.environment.resource_of(flavor): str(gpus)} if gpus else {}
             amounts |= {"cpu": cpu} if cpu else {}
+        # Work that names no class has the lowest, whatever its tier.
+        del template["spec"]["priorityClassName"]
         if priority:
             template["spec"]["priorityClassName"] = f"tenancy-tier-{priority}"
         return job
@@ -313,7 +316,7 @@ class Scene:
     # Between two stories
 
     def clear(self, *tenants: str) -> None:
-        """Take away all work of these tenants, or of all, and wait until nobody holds anything of it."""
+        """Delete all work of these tenants, or of all, and wait until none of its GPUs is in use."""
         chosen = [t for t in self.plan.tenants if not tenants or t.name in tenants]
         spaces = [space.name for tenant in chosen for space in tenant.namespaces]
         for space in spaces:
@@ -322,7 +325,7 @@ class Scene:
         until(lambda: left("Workload", API).isdisjoint(spaces), "no workload is left")
         until(lambda: left("Pod", "v1").isdisjoint(spaces), "no pod is left")
         names = {tenant.name for tenant in chosen}
-        until(lambda: not any(h.held for h in self.holdings() if h.tenant in names), "nobody holds anything of it")
+        until(lambda: not any(h.held for h in self.holdings() if h.tenant in names), "none of its GPUs is in use")
 
 
 def kueue_values(loaded: Loaded, **more: Any) -> dict[str, Any]:
@@ -366,7 +369,7 @@ def strip(api: Api) -> None:
 
 @contextmanager
 def on_lab_of(root: Path, folder: Path) -> Iterator[Scene]:
-    """The environment of a folder, which is deployed by somebody else, on the lab of `root`, which runs."""
+    """The environment of a folder, which another program deploys, on the running lab of `root`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("GPU_TENANCY_LAB", raising=False)
         patch.setenv("KUBECONFIG", str(Lab.of(root).kubeconfig))

@@ -2,7 +2,7 @@
 
 Who holds what when it arrives. In train-a100 (576 GPUs): performance 200, all borrowed; nlp 152 of its 192; credit-risk
 64; aml 48; fraud 32 of its 64; pricing, cyber and document-ai 16 each; churn, marketing, quant-research and voice 8
-each. What performance borrows are the 64 that nobody is promised, market-risk's 64, nlp's 40 and fraud's 32. In
+each. What performance borrows are the 64 unallocated GPUs, market-risk's 64, nlp's 40 and fraud's 32. In
 train-efa: performance's own 64.
 """
 
@@ -17,8 +17,8 @@ from scene import LEAST_PODS, Scene, collection, condition, holds, until
 
 from tenancy.live.api import Identity
 from tenancy.live.usage import Holding
-from tenancy.plan.queues import supply
-from tenancy.plan.samples import ANY_TOPOLOGY, sample
+from tenancy.plan.kubernetes.samples import ANY_TOPOLOGY, sample
+from tenancy.plan.queueing.quota_shares import supply
 
 STACK = "bank"
 SETTINGS = {
@@ -104,12 +104,12 @@ def test_fraud_gets_its_guarantee_by_one_reclaim_and_the_200_gpu_job_goes_whole(
     until(lambda: len(story.pods(home)) == 4 + 4, "its pods run")
     record_property("seconds to reclaim", round(seconds, 2))
     story.until_held("fraud", 64, "train-a100")
-    assert story.evictions() == {"fine-tuning": 1}, "one reclaim, and nobody else's work"
+    assert story.evictions() == {"fine-tuning": 1}, "one reclaim, and no other tenant's work"
     story.until_held("performance", 0, "train-a100")
     assert price(story, FINE_TUNING) == (2400, Decimal("6000.00"))
     until(lambda: run_in_the_cluster(story) == 640 - FINE_TUNING + 32, "168 stand idle")
     sentence = story.until_said(train, "fine-tuning", "32 more nvidia.com/gpu in pool train-a100")
-    assert sentence.startswith("It ran on borrowed GPUs, and their owner called them back.")
+    assert sentence.startswith("It ran on borrowed GPUs, which their owner reclaimed.")
 
 
 def test_of_25_jobs_of_8_gpus_only_four_go(story: Scene) -> None:
@@ -199,7 +199,7 @@ def test_four_nodes_of_one_switch_or_none(scene: Scene) -> None:
     scene.clear()
     near = {"kueue.x-k8s.io/podset-required-topology": "topology.k8s.aws/network-node-layer-3"}
     train = scene.submit("performance", "five", 8, 5, pod_notes=near)
-    reasons = ("4 of its 5 pods fit", "It never starts in pool train-a100: nobody knows there how near nodes are")
+    reasons = ("4 of its 5 pods fit", "It never starts in pool train-a100: the nodes there have no known topology")
     until(lambda: any(each in scene.why(train, "five").sentence for each in reasons), "it says what is in its way")
     for name in ("four", "four-more"):
         scene.submit("performance", name, 8, 4, pod_notes=near)
@@ -251,7 +251,7 @@ def test_a_sample_starts_where_its_tenant_has_gpus(scene: Scene, kind: str, tena
 # A crowd
 
 
-def test_200_jobs_at_once_harm_nobody_else(scene: Scene) -> None:
+def test_200_jobs_at_once_harm_no_other_tenant(scene: Scene) -> None:
     """credit-risk makes 200 jobs of 4 GPUs: 32 run, on its 64 and 64 borrowed, and 168 wait. What aml and fraud ask
     for within their guarantees runs as soon as if it were alone."""
     scene.clear()

@@ -13,8 +13,8 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.days import today
 from tenancy.lab import control_plane
 from tenancy.live.api import path_of
-from tenancy.plan.queues import API
-from tenancy.plan.samples import ANY_TOPOLOGY
+from tenancy.plan.kubernetes.samples import ANY_TOPOLOGY
+from tenancy.plan.queueing.queue_names import API
 
 SHARE = "guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 16, borrow-up-to: 16"
 BLOCK = """\
@@ -43,7 +43,7 @@ FILES = {
 
 @pytest.fixture
 def town_hall(scene: Scene) -> Iterator[Scene]:
-    """Afterwards the files and the queues are what they were, and nobody works."""
+    """Afterwards the files and the queues are what they were, and no workload is left."""
     before = {path: path.read_text("utf-8") for path in scene.folder.rglob("*.yaml")}
     yield scene
     for path, text in before.items():
@@ -53,7 +53,7 @@ def town_hall(scene: Scene) -> Iterator[Scene]:
     scene.settle()
 
 
-def test_a_guarantee_lowered_under_use_evicts_nobody(town_hall: Scene) -> None:
+def test_a_guarantee_lowered_under_use_evicts_no_workload(town_hall: Scene) -> None:
     """fraud runs on all of its 16. Lowered to 8, it goes on: 8 of the 16 are borrowed from now on, which others may
     call back, and nothing new starts on top of what it may borrow."""
     home = town_hall.submit("fraud", "one", 8)
@@ -199,8 +199,8 @@ def test_nothing_new_starts_on_a_capacity_block_that_ends(town_hall: Scene) -> N
 
 
 def test_a_pool_that_gets_efa_afterwards_has_a_new_flavor(town_hall: Scene) -> None:
-    """Nobody can give a flavor a topology afterwards. The pool is called the same in `tenancy queues`, its flavor
-    block.eks-network; who asks for a topology gets it."""
+    """A flavor's topology is immutable. The pool keeps its name in `tenancy queues`, its flavor is
+    block.eks-network; a workload that asks for a topology gets it."""
     town_hall.edit("environment.yaml", "    tenants: [burst]\n", "    tenants: [burst]\n    efa: true\n")
     town_hall.read()
     _with_its_configuration(town_hall)
@@ -225,7 +225,7 @@ def test_a_pool_that_gets_efa_afterwards_has_a_new_flavor(town_hall: Scene) -> N
 
 
 def _with_its_configuration(scene: Scene) -> None:
-    from tenancy.plan.pools import fake_nodes
+    from tenancy.plan.common.pools import fake_nodes
 
     nodes = fake_nodes(scene.loaded.environment)
     control_plane.up(root=scene.root, nodes=nodes, queues=kueue_values(scene.loaded))
@@ -278,13 +278,13 @@ def test_without_kueue_a_tenant_cannot_leave(town_hall: Scene) -> None:
         refused = town_hall.api.request("PATCH", path, freed, content_type="application/merge-patch+json")
         assert (refused.status, "failed calling webhook" in refused.message) == (500, True)
         silent = "All content-preserving finalizers finished"
-        until(lambda: _held_by(town_hall, running) == silent, "its status names nobody")
+        until(lambda: _held_by(town_hall, running) == silent, "its status names no remaining finalizer")
         assert _is_there(town_hall, waiting)
         assert _is_there(town_hall, running)
     finally:
         town_hall.start_kueue()
     for tenant, home in (("leaver", waiting), ("fraud", running)):
-        # Whoever was refused tries again after a pause that has doubled each time.
+        # A controller that was refused tries again after a pause that has doubled each time.
         until(lambda home=home: not _is_there(town_hall, home), f"{home} is gone", 3 * PATIENCE)
         town_hall.until_held(tenant, 0)
 

@@ -1,4 +1,4 @@
-"""Queues that change through the real engine: refused while somebody's work is in them, replaced when it is not."""
+"""Queues that change through the real engine: refused while workloads are in them, replaced when they are empty."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import town
 from scene import ROOT, Scene, condition, on_lab_of, until
 
-from tenancy.plan.queues import API
+from tenancy.plan.queueing.queue_names import API
 
 sys.path.append(str(ROOT / "tests" / "engine"))
 from engine_project import Project, copied

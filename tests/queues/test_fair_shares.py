@@ -1,4 +1,5 @@
-"""Who gets what is idle: departments by their weights, a tenant's own queues by what they used, and nobody for ever.
+"""How idle GPUs are shared: between departments by their weights, between a tenant's own queues by what they used.
+No borrower keeps them for ever.
 
 What Kueue's share of a department, tenant or queue counts (v0.19.2 `pkg/cache/scheduler/fair_sharing.go`): for each
 resource, what is held above the quota below it, of all pools together, divided by all that its parent could lend;
@@ -14,7 +15,8 @@ import town
 from scene import GPU, PLATFORM, QUEUE, Object, Scene, collection, condition, holds, until
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan.queues import API, BOARD, BOARD_COMPUTE, BOARD_MEMORY
+from tenancy.plan.queueing.queue_names import API, BOARD_COMPUTE, BOARD_MEMORY
+from tenancy.plan.queueing.quota_shares import BOARD
 
 SLICED = "  serve: {instance: p4d.24xlarge, nodes: 1, mig: {layout: {1g.5gb: 4, 3g.20gb: 1}}}\n"
 FILES = {
@@ -71,7 +73,7 @@ def test_what_becomes_idle_is_shared_by_the_departments_weights(scene: Scene) ->
     scene.until_held("pricing", 8)
     until(lambda: sum(scene.evictions(scene.space("pricing")).values()) == 4, "four evictions")
     assert scene.evictions(scene.space("fraud")) == {}
-    said = "It ran on borrowed GPUs, which went to who holds less for its weight."
+    said = "It ran on borrowed GPUs, which went to a queue that uses less for its weight."
     assert scene.until_said(scene.space("pricing"), min(scene.evictions()), said).startswith(said)
 
 
@@ -88,7 +90,9 @@ def test_who_comes_late_gets_its_share_by_as_many_evictions_as_admissions(scene:
     assert scene.evictions(scene.space("pricing")) == {}
     late = scene.not_running(scene.space("pricing"), names)
     assert len(late) == 2
-    assert "nobody lends that many" in scene.until_said(scene.space("pricing"), late[-1], "waits for 1 more")
+    assert "other queues do not lend that many" in scene.until_said(
+        scene.space("pricing"), late[-1], "waits for 1 more"
+    )
 
 
 def test_a_share_is_that_of_the_scarcest_resource(scene: Scene) -> None:
@@ -205,7 +209,7 @@ def _used(scene: Scene, space: str, queue: str) -> str:
     return str(used.get(words.PREFIX + "board-compute", ""))
 
 
-def test_a_tier_that_never_borrows_holds_its_own_and_nobody_evicts_it(scene: Scene) -> None:
+def test_a_tier_that_never_borrows_keeps_its_guarantee_and_is_never_evicted(scene: Scene) -> None:
     """scoring is production, guaranteed 8: its second job of 8 waits though 24 GPUs are idle. Then two departments
     borrow all 24 and the owner calls them back: scoring's first job is not touched."""
     scene.clear()
@@ -225,7 +229,7 @@ def test_a_tier_that_never_borrows_holds_its_own_and_nobody_evicts_it(scene: Sce
     scene.until_borrowed("scoring", 0)
 
 
-def test_a_tenants_urgent_work_evicts_its_own_and_nobody_elses(scene: Scene) -> None:
+def test_a_tenants_urgent_work_evicts_only_its_own(scene: Scene) -> None:
     """nightly's 8 GPUs run work of no class. Its work of class batch takes their place; fraud's, which is no more
     urgent and borrows, stays: who borrows is evicted for a guarantee, not for urgency."""
     scene.clear()
@@ -259,8 +263,8 @@ def test_of_equal_work_who_came_first_goes_first(scene: Scene) -> None:
 
 def test_a_large_slice_waits_where_only_small_ones_are_free(scene: Scene) -> None:
     """A node is cut into 32 of 1g.5gb and 8 of 3g.20gb. With all eight in use the ninth waits, although 30 small ones
-    are free: nobody makes one of the other. Both kinds and whole GPUs are counted in boards too: 24 units of compute
-    for a 3g, 8 for a 1g, 56 for a whole one."""
+    are free: no controller cuts one into the other. Both kinds and whole GPUs are counted in boards too: 24 units of
+    compute for a 3g, 8 for a 1g, 56 for a whole one."""
     scene.clear()
     home = scene.submit("slices", "whole", 1)
     scene.submit("slices", "large", 1, 8, flavor="a100-3g.20gb")

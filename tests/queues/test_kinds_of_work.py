@@ -11,8 +11,8 @@ from scene import Object, Scene, collection, condition, holds, until
 
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.live.api import path_of
-from tenancy.live.attacks.model import MERGE
 from tenancy.plan.guards.names import HELD
+from tenancy.prove.attacks.model import MERGE
 from tests import operators
 
 SHARE = "guaranteed: 8, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16"
@@ -120,7 +120,12 @@ def manifests(scene: Scene) -> dict[str, tuple[Object, int]]:
         "leaderworkerset": ({"leaderWorkerTemplate": {"size": 2, "workerTemplate": plain}, **group}, 4),
         "mpijob": ({"slotsPerWorker": 2, "mpiReplicaSpecs": {**mpi, "Worker": {"replicas": 2, "template": once}}}, 4),
         "raycluster": (ray, 4),
-        "rayjob": ({"entrypoint": "true", "shutdownAfterJobFinishes": True, "rayClusterSpec": ray}, 4),
+        "rayjob": (
+            {"entrypoint": "true", "shutdownAfterJobFinishes": True, "rayClusterSpec": ray}
+            # Without it Kueue and KubeRay write a template of their own, which Pod Security refuses.
+            | {"submitterPodTemplate": template(scene, 0, "Never")},
+            4,
+        ),
         "trainjob": (
             {
                 "runtimeRef": {"name": "plain"},
@@ -196,7 +201,7 @@ def _is_stopped_though_it_breaks_a_rule_by_now(scene: Scene, item: Object) -> No
 
 
 def _stop(scene: Scene, home: str, name: str) -> None:
-    """As an administrator stops one piece of work, and as whoever calls GPUs back."""
+    """As an administrator stops one workload, and as a tenant reclaims its GPUs."""
     workload = scene.workload(home, name)
     assert workload is not None
     answer = scene.api.request("PATCH", path_of(workload), {"spec": {"active": False}}, content_type=MERGE)

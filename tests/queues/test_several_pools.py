@@ -9,7 +9,7 @@ SPARE = "  spare: {instance: p4d.24xlarge, nodes: 1, tiers: [batch]}\n"
 BORROWS = "guaranteed: 8, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 8"
 FILES = {
     "environment.yaml": town.ENVIRONMENT.replace("nodes: 8", "nodes: 1") + SPARE,
-    # Of claims of one size the first name stands in the better pool, which is not for everybody.
+    # Of claims of one size the first by name gets the better pool, which is not for all tenants.
     "tenants/fraud.yaml": town.tenant("fraud", "risk", "guaranteed: 8, sharing: lend, lend-up-to: 8"),
     "tenants/pricing.yaml": town.tenant("pricing", "markets", BORROWS),
 }

@@ -14,7 +14,7 @@ platform: {group: gpu-platform-team, namespaces: [monitoring]}
 cluster: {name: town, context: town, kubernetes: "1.36", cni: vpc-cni}
 images:
   registries: [registry.bank.example/shared/]
-  sample: registry.bank.example/shared/cuda-sample:13.0
+  sample: registry.bank.example/shared/cuda-sample:13.1
 tiers:
   production: {priority: 1000, borrows: false}
   batch: {priority: 100, interruptible: true, quota: {cpu: 600, memory: 4Ti}}
