@@ -172,7 +172,7 @@ def test_before_any_guard_stands_the_report_says_what_comes_first(project: Proje
     before = everything(project)
     done, space = report(project)
     assert done.code == 1
-    assert "no guard stands" in done.out
+    assert "the cluster has no guards" in done.out
     assert "write `guards: audit` into environment.yaml" in " ".join(done.out.split())
     assert (space["state"], space["asked"]) == ("to be taken over", 0)
     assert everything(project) == before, "it only asks"
@@ -189,7 +189,7 @@ def test_guards_that_warn_are_asked_before_the_namespace_is_ours(project: Projec
     done, space = report(project)
     assert done.code == 1, done.text
     assert everything(project) == before
-    assert "guards only warn" in done.out
+    assert "guards (admission policies) only warn" in done.out
     # Of the rules that read the namespace nothing can be known yet, and so nothing is said.
     assert "img-01" in space["unasked"]
     assert rules(space, "Deployment visible") == {"gpu-02"}
@@ -233,7 +233,7 @@ def test_taken_over_below_its_use_nothing_is_deleted_and_it_is_said(project: Pro
     before = everything(project)
     done = project.tenancy("up", "local")
     assert done.code == 0, done.text
-    assert f"quota {HOME}/tenant: 4 configmaps in use, of 2: what runs stays" in done.out
+    assert f"quota {HOME}/tenant: 4 configmaps in use, of 2: running pods stay" in done.out
     after = everything(project)
     assert {key: after.get(key) for key in before} == before
 
@@ -245,12 +245,12 @@ def test_once_it_is_ours_all_rules_are_asked(project: Project) -> None:
     assert rules(space, "Deployment elsewhere") == {"img-01"}
     assert rules(space, "Deployment visible") == {"gpu-02"}
     assert rules(space, "Deployment good") == set()
-    assert rules(space, "Deployment root") == {"PodSecurity"}
+    assert rules(space, "Deployment root") == {"PodSecurity", "pod-04"}
     assert rules(space, "NetworkPolicy inside") == set()
     assert rules(space, "NetworkPolicy legacy") == {"net-02"}
     assert not [finding for finding in told(space, "stays beside") if finding["what"].startswith("NetworkPolicy")]
     said = {finding["rule"]: finding["now"] for finding in told(space, "refused")}
-    warned = dict.fromkeys(("gpu-02", "gpu-04", "id-02", "img-01", "net-02"), "warned of")
+    warned = dict.fromkeys(("gpu-02", "gpu-04", "id-02", "img-01", "net-02", "pod-04"), "warned of")
     assert said == {**warned, "PodSecurity": "refused"}
 
 
@@ -258,7 +258,7 @@ def test_verify_says_that_guards_only_warn(project: Project) -> None:
     done = project.tenancy("verify", "local", "--only", "gpu-02")
     assert done.code == 1
     assert "given a cluster whose guards only warn" in done.err
-    assert "it got through" in done.out
+    assert "the attack succeeded" in done.out
 
 
 def test_the_guards_are_known_to_be_in_force_while_they_warn(scene: Scene) -> None:
@@ -384,7 +384,7 @@ def test_an_export_holds_what_can_be_made_again_and_says_what_it_lacks(
     assert again.code == 0, again.text
 
     done = project.tenancy("export", "fraud", "local", "--out", str(out))
-    assert (done.code, "which is there" in done.err) == (2, True)
+    assert (done.code, "which exists" in done.err) == (2, True)
     open_out = tmp_path / "secrets"
     done = project.tenancy("export", "fraud", "local", "--out", str(open_out), "--with-secrets")
     assert done.code == 0, done.text
@@ -396,7 +396,7 @@ def test_an_export_holds_what_can_be_made_again_and_says_what_it_lacks(
 def test_with_kueue_down_nothing_begins_and_what_had_begun_names_it(project: Project, scene: Scene) -> None:
     """`tenancy up` does not begin. What goes down in the middle of a removal is played by its second half alone: it
     says what holds the pods of a job that was deleted, and who should let go. With Kueue back the command goes on."""
-    assert scene.runs(HOME, "waits"), "whoever exports still runs what ran"
+    assert scene.runs(HOME, "waits"), "a tenant at stage export still runs what ran"
     until(lambda: scene.pods(HOME), "its pod runs")
     stage(project, "remove")
     scene.kill_kueue()
@@ -411,12 +411,10 @@ def test_with_kueue_down_nothing_begins_and_what_had_begun_names_it(project: Pro
             # The longer Kueue is away, the longer the job controller waits until it asks again.
             take_out(scene.api, [HOME], ["fraud--batch"], 3, print)
         said = str(stuck.value)
-        assert f"given {HOME}, whose work is still there after 3 s" in said
+        assert f"given {HOME}, whose work still exists after 3 s" in said
         assert f"{HOME}/waits-" in said
-        assert (
-            "batch.kubernetes.io/job-tracking is taken off by the job controller, asking the webhook of Kueue" in said
-        )
-        assert "change: start Kueue again, and run this again: it goes on from here" in said
+        assert "batch.kubernetes.io/job-tracking is removed by the job controller, asking the webhook of Kueue" in said
+        assert "change: start Kueue again, and run this again: it continues from here" in said
         assert scene.api.request("GET", f"/api/v1/namespaces/{HOME}").ok
     finally:
         scene.start_kueue()

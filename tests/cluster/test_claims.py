@@ -23,8 +23,13 @@ from tenancy.lab import control_plane
 from tenancy.lab.layout import environ
 from tenancy.live import denial
 from tenancy.live.api import Api, path_of
-from tenancy.live.attacks import Attack, Place, Request, Scene, all_attacks
-from tenancy.live.attacks.claims import (
+from tenancy.live.denial import AuditLog
+from tenancy.plan import Plan, make_plan
+from tenancy.plan.common.devices import DRIVER
+from tenancy.plan.common.pools import fake_nodes
+from tenancy.plan.kubernetes.quotas import CLAIM_COUNTS, CLASS_AS_RESOURCE, CLASS_QUOTA
+from tenancy.prove.attacks import Attack, Place, Request, Scene, all_attacks
+from tenancy.prove.attacks.claims import (
     API,
     CLAIMS,
     EXACTLY,
@@ -38,15 +43,10 @@ from tenancy.live.attacks.claims import (
     no_claims,
     over_quota,
 )
-from tenancy.live.attacks.model import MERGE, attack, core, group, put
-from tenancy.live.attacks.pods import ALL_KINDS, LIMITS, workload
-from tenancy.live.denial import AuditLog
-from tenancy.live.verify import run
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.devices import DRIVER
-from tenancy.plan.pools import fake_nodes
-from tenancy.plan.quotas import CLAIM_COUNTS, CLASS_AS_RESOURCE, CLASS_QUOTA
-from tenancy.spec.tenant import Role
+from tenancy.prove.attacks.model import MERGE, attack, core, group, put
+from tenancy.prove.attacks.pods import ALL_KINDS, LIMITS, workload
+from tenancy.prove.verify import run
+from tenancy.schema.people import Role
 from tests.attacks.attack_lab import until
 from tests.claims import by_claim
 from tests.conftest import SpecFolder
@@ -237,8 +237,8 @@ def tenancy(cluster: Cluster, *arguments: str) -> str:
 
 _NOWHERE = {"gpu-01-pod-runtime-class", "gpu-01-node-runtime", "gpu-10"}
 NO_OCCASION = {
-    "dra": _NOWHERE | {"gpu-07-pod-claim", "rbac-operator-resourceclaim"},
-    "plugin": _NOWHERE | {"gpu-08-resourceclaim", "gpu-11-claim"},
+    "dra": _NOWHERE | {"gpu-12-unmanaged", "gpu-07-pod-claim", "rbac-operator-resourceclaim"},
+    "plugin": _NOWHERE | {"gpu-12-unmanaged", "gpu-08-resourceclaim", "gpu-11-claim"},
 }
 """Attacks on claims and devices that an environment of that kind is not asked."""
 
@@ -432,7 +432,7 @@ def test_without_those_rules_the_quota_has_none_of_these_resources_either(dra: C
     attacks = _resource_attacks(dra, dra.place("fraud--train"))
     with without_rules(dra, BLIND, attacks):
         results = {r.attack.id: r.denier for r in run(dra.api, attacks, twins=False)}
-    assert results == dict.fromkeys(results, QUOTA), "the part holds no slice, and nobody holds what a plugin offers"
+    assert results == dict.fromkeys(results, QUOTA), "the quota allows no slice and no resource of a device plugin"
 
 
 def test_without_those_rules_a_class_as_a_resource_counts_together_with_claims(dra: Cluster) -> None:

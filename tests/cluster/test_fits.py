@@ -20,7 +20,7 @@ from tenancy.lab import control_plane
 from tenancy.live import denial
 from tenancy.live.api import Identity
 from tenancy.live.fits import Fit, Said, Verdict, fit
-from tenancy.plan.quotas import NAME
+from tenancy.plan.kubernetes.quotas import NAME
 from tests.operators import crds
 from tests.queues import town
 from tests.queues.scene import LEAST_PODS, Object, Scene, on_stage, until
@@ -142,7 +142,7 @@ def test_who_may_not_make_it_is_told_so_by_rbac(scene: Scene) -> None:
 def test_a_guard_that_refuses_is_named_with_its_rule(scene: Scene, kind: str) -> None:
     twin = pod(scene) if kind == "Pod" else scene.job("fraud", "one", 1)
     item = copy.deepcopy(twin)
-    container(item)["image"] = "docker.io/somebody/cuda:13"
+    container(item)["image"] = "docker.io/stranger/cuda:13"
     found = refused(scene, item, twin, "guard")
     assert found.denier.startswith(denial.ADMISSION_POLICY)
     assert found.denier.endswith(":img-01")
@@ -165,7 +165,7 @@ def test_a_limit_range_that_refuses_the_pods_of_a_job_is_named(scene: Scene) -> 
     assert scene.ask("fraud", item, "?dryRun=All").ok
     found = refused(scene, item, twin, "LimitRange")
     assert found.denier == denial.LIMIT_RANGE
-    assert "maximum cpu usage per Container is 96" in found.sentence
+    assert "maximum cpu usage per Container is 95" in found.sentence, "the largest node of its pools"
 
 
 def test_a_form_that_the_api_server_refuses_is_told(scene: Scene) -> None:
@@ -192,7 +192,7 @@ def test_more_pods_than_the_quota_has_left_wait(scene: Scene) -> None:
 
 def test_more_than_the_queue_may_ever_hold_never_fits(scene: Scene) -> None:
     item, twin = (scene.job("fraud", "one", 8, pods=pods) for pods in (3, 2))
-    assert "24 nvidia.com/gpu at once, and may hold 16 at most" in refused(scene, item, twin, "queue").sentence
+    assert "24 nvidia.com/gpu at once, and the maximum is 16" in refused(scene, item, twin, "queue").sentence
 
 
 @pytest.mark.parametrize("kind", ["CronJob", "Job", "JobSet", "StatefulSet"])
@@ -205,7 +205,7 @@ def test_a_guard_judges_every_kind_of_work(scene: Scene) -> None:
     twin = wrapped(scene, "JobSet", 1)
     item = copy.deepcopy(twin)
     spec = item["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-    spec["containers"][0]["image"] = "docker.io/somebody/cuda:13"
+    spec["containers"][0]["image"] = "docker.io/stranger/cuda:13"
     assert refused(scene, item, twin, "guard").denier.endswith(":img-01")
 
 
@@ -221,7 +221,7 @@ def test_a_queue_that_is_in_use_lets_it_wait(scene: Scene) -> None:
 def test_what_is_borrowed_is_told(scene: Scene) -> None:
     found = said(asked(scene, scene.job("fraud", "one", 8, pods=2)), "queue")
     assert found.sentence == (
-        "Queue fraud--batch starts it now in pool train; 8 nvidia.com/gpu of it borrowed, which may be called back."
+        "Queue fraud--batch starts it now in pool train; 8 nvidia.com/gpu of it borrowed, which may be reclaimed."
     )
 
 
@@ -230,7 +230,7 @@ def test_what_is_lent_is_called_back(scene: Scene) -> None:
     scene.until_runs(home, "big")
     scene.until_held("fraud", 16)
     found = asked(scene, scene.job("owner", "mine", 8), "owner")
-    assert "calls back what it lent in pool train" in said(found, "queue").sentence
+    assert "reclaims lent quota in pool train" in said(found, "queue").sentence
     assert found.verdict is Verdict.WAITS
 
 
@@ -308,7 +308,7 @@ def test_it_says_of_any_job_what_kueue_then_does(scene: Scene) -> None:
         told = said(asked(scene, scene.job(tenant, name, gpus, cpu=cpu), tenant), "queue")
         home = scene.submit(tenant, name, gpus, cpu=cpu)
         until(lambda: scene.runs(home, name) or scene.waits(home, name), f"{name} runs or waits")  # noqa: B023
-        if "calls back" in told.sentence:
+        if "reclaims" in told.sentence:
             scene.until_runs(home, name)
         else:
             assert scene.runs(home, name) is (told.verdict is Verdict.FITS), (tenant, gpus, told)

@@ -16,8 +16,8 @@ from tenancy.gitops import Source, Tool, rendered
 from tenancy.lab import control_plane, ports
 from tenancy.lab.api import Api, ApiError
 from tenancy.plan import make_plan
-from tenancy.spec import load
-from tenancy.spec.environment import Layout
+from tenancy.schema.environment import Layout
+from tenancy.validation import load
 
 BANK = Path(__file__).parents[2] / "stacks" / "bank"
 CREATE = "application/json"

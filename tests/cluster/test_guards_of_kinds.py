@@ -11,20 +11,26 @@ from dataclasses import replace
 import pytest
 
 from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.live.api import collection
 from tenancy.live.denial import AuditLog
-from tenancy.live.verify import run
 from tenancy.plan import make_plan
-from tenancy.plan.guards import guards
-from tenancy.spec import load
+from tenancy.plan.guards import OF_RUNNING, guards
+from tenancy.prove.attacks import Request
+from tenancy.prove.attacks.model import JSON_PATCH, attack, put
+from tenancy.prove.attacks.pods import Case, attack_of, of_api, workload
+from tenancy.prove.verify import run
+from tenancy.validation import load
 from tests.attacks.attack_lab import (
     ROOT,
     Cluster,
     Mutant,
     claimed,
     deployed,
-    halves,
+    half_cases,
     local,
+    refused_by,
     turned,
+    until,
     without_controllers,
 )
 from tests.operators import crds, training_runtime
@@ -66,7 +72,7 @@ def _rules() -> list[str]:
     queues = loaded.environment.queues.model_copy(update={"kinds": tuple(FRAMEWORKS)})
     environment = loaded.environment.model_copy(update={"queues": queues})
     (found,) = (guard for guard in guards(environment) if guard.name == GUARD)
-    return sorted({*found.rules} - {"ns-02"})
+    return sorted({*found.rules} - {"ns-02", *OF_RUNNING})
 
 
 @pytest.mark.parametrize("rule", _rules())
@@ -74,10 +80,77 @@ def test_every_rule_is_attacked_through_these_kinds(on_kinds: Cluster, rule: str
     assert claimed(on_kinds, rule) != set()
 
 
-@pytest.mark.parametrize("rules", halves(_rules()).values(), ids=halves(_rules()))
+@pytest.mark.parametrize("rules", half_cases(_rules()))
 def test_without_some_rules_exactly_their_attacks_through_these_kinds_get_through(
     on_kinds: Cluster, mutant: Mutant, rules: frozenset[str]
 ) -> None:
     with without_controllers(on_kinds):
         asked = mutant.without(rules)
         assert turned(on_kinds, asked) == claimed(on_kinds, *rules)
+
+
+WORKERS = {"groupName": "workers", "replicas": 1, "minReplicas": 1, "maxReplicas": 4, "rayStartParams": {}}
+COUNTS = {
+    "JobSet": ("", lambda _: None, "/spec/replicatedJobs/0/template/spec/parallelism"),
+    "MPIJob": (
+        "/spec/mpiReplicaSpecs/Worker",
+        lambda pods: {"replicas": 1, "template": pods},
+        "/spec/mpiReplicaSpecs/Worker/replicas",
+    ),
+    "RayCluster": (
+        "/spec/workerGroupSpecs",
+        lambda pods: [{**WORKERS, "template": pods}],
+        "/spec/workerGroupSpecs/0/replicas",
+    ),
+    "RayJob": (
+        "/spec/rayClusterSpec/workerGroupSpecs",
+        lambda pods: [{**WORKERS, "template": pods}],
+        "/spec/rayClusterSpec/workerGroupSpecs/0/replicas",
+    ),
+}
+"""Of kinds that are started as a whole: more pods, where they stand, and how many there are."""
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+def test_work_that_runs_gets_no_more_pods(on_kinds: Cluster, mutant: Mutant, kind: str) -> None:
+    mutant.without(frozenset())
+    place, (where, more, count) = on_kinds.scene.home, COUNTS[kind]
+    assert place
+    pod = put(place.pod(), "/metadata/name", "runs")
+    made = workload(kind, pod)
+    if where:
+        made = put(made, where, more(workload("Job", pod)["spec"]["template"]))
+    made = put(made, count, 1)
+    path = collection(of_api(kind), kind, place.name)
+    answer = on_kinds.api.request("POST", path, made, place.developer)
+    assert answer.ok, answer.message
+    there = f"{path}/runs"
+
+    def waits() -> bool:
+        spec = on_kinds.api.request("GET", there).body["spec"]
+        return bool(spec.get("runPolicy", spec).get("suspend"))
+
+    try:
+        until(waits, f"the queue has started the {kind}")
+        change = [{"op": "add", "path": count, "value": 2}]
+        request = Request("PATCH", there, change, place.developer, JSON_PATCH)
+        guard, sentence = on_kinds.scene.guard("kueue-27", path.rpartition("/")[2]), "run more than was counted"
+        same = put(change, "/0/value", 1)
+        grows = attack(f"grows-{kind}", "kueue-27", sentence, guard, request, twin_body=same)
+        refused_by(on_kinds, "kueue-27", [grows])
+    finally:
+        on_kinds.api.request("DELETE", there)
+
+
+def test_no_template_asks_for_a_certificate_of_the_api_server(on_kinds: Cluster) -> None:
+    """Of a pod the API server drops the field as long as its gate is off: only a kind of an operator keeps it."""
+    place = on_kinds.scene.home
+    assert place
+    signer = "/spec/volumes/0/projected/sources/0/podCertificate/signerName"
+    asked = {"signerName": "bank.example/workloads", "keyType": "ED25519", "credentialBundlePath": "bundle.pem"}
+    volumes = [{"name": "own", "projected": {"sources": [{"podCertificate": asked}]}}]
+    case = Case(
+        *("id-08", "certificate", "carry a certificate of the API server", signer),
+        *("kubernetes.io/kube-apiserver-client-pod", asked["signerName"], {"/spec/volumes": volumes}),
+    )
+    refused_by(on_kinds, "id-08", [attack_of(on_kinds.scene, place, case, "JobSet")])

@@ -210,7 +210,7 @@ def test_a_job_that_ends_makes_room_for_the_next(engineer: Api) -> None:
 
 @pytest.mark.parametrize("seconds", ["0.25", "2"])
 def test_a_pod_ends_as_many_seconds_after_its_start_as_it_says(engineer: Api, seconds: str) -> None:
-    """Whoever owns it; a change of the pod on the way does not begin anew."""
+    """For every kind of owner; a change of the pod on the way does not begin anew."""
     pods = PODS.replace(TENANT, "default")
     engineer.request("POST", pods, pod("timed", seconds), CREATE)
     until(lambda: engineer.get(f"{pods}/timed")["status"]["phase"] != "Pending", "it runs")
@@ -289,7 +289,7 @@ def test_changed_values_restart_kueue_and_nothing_else(root: Path, lab: Lab, eng
     for same in (None, values()):
         control_plane.up(root=root, queues=same)
         assert {name: pid(lab, name) for name in (*COMPONENTS, KUEUE)} == before
-    control_plane.up(root=root, queues=values(managedJobsNamespaceSelector={"matchLabels": {"nobody": "has"}}))
+    control_plane.up(root=root, queues=values(managedJobsNamespaceSelector={"matchLabels": {"no-namespace": "has-it"}}))
     assert {name for name in before if pid(lab, name) != before[name]} == {KUEUE}
     taken = engineer.request("POST", f"{JOBS}?dryRun=All", job("one", 4), CREATE)
     assert taken["spec"]["suspend"] is False, "its webhooks are no longer asked about this namespace"
@@ -308,7 +308,7 @@ def test_the_port_of_a_webhook_that_another_process_took_is_given_up(root: Path,
     assert engineer.request("POST", f"{JOBS}?dryRun=All", job("one", 4), CREATE)["spec"]["suspend"] is True
 
 
-def test_without_values_kueue_goes_and_nobody_misses_its_webhooks(root: Path, lab: Lab, engineer: Api) -> None:
+def test_without_values_kueue_and_its_webhooks_are_removed(root: Path, lab: Lab, engineer: Api) -> None:
     engineer.request("POST", JOBS, job("held", 4, seconds="3600"), CREATE)
     until(lambda: bool(engineer.get(PODS)["items"]), "a workload holds quota")
     control_plane.up(root=root, queues={})

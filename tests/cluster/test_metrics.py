@@ -26,12 +26,12 @@ from tenancy.lab.kueue import _path
 from tenancy.lab.layout import Lab
 from tenancy.lab.metrics_history import STEP, openmetrics
 from tenancy.plan import Plan, make_plan
-from tenancy.plan.alerts import rule_file
-from tenancy.plan.metrics import label_proxy_arguments, metrics_objects
-from tenancy.plan.pools import fake_nodes
+from tenancy.plan.common.pools import fake_nodes
+from tenancy.plan.observability.alerts import rule_file
+from tenancy.plan.observability.metrics import label_proxy_arguments, metrics_objects
 from tenancy.plan.services import queue_chart
-from tenancy.spec import Loaded, on_lab
-from tenancy.spec.metrics import Collector
+from tenancy.schema.metrics import Collector
+from tenancy.validation import Loaded, on_lab
 from tests.conftest import SpecFolder
 from tests.judges import folder
 
@@ -61,7 +61,7 @@ def plan(loaded: Loaded) -> Plan:
 
 @pytest.fixture(scope="module")
 def rows(loaded: Loaded) -> dict[str, list[dict[str, Any]]]:
-    """A day's trace that begins and ends where somebody looks: then Prometheus has seen all of it."""
+    """A day's trace that begins and ends at a sample: then Prometheus has seen all of it."""
     made = month(loaded, START, END, 1)
     for name in ("holdings", "used"):
         for row in made[name]:
@@ -136,7 +136,7 @@ def job() -> dict[str, Any]:
     wanted = {"cpu": "4", "memory": "16Gi", "ephemeral-storage": "1Gi"}
     container = {
         "name": "main",
-        "image": "registry.bank.example/shared/cuda-sample:13.0",
+        "image": "registry.bank.example/shared/cuda-sample:13.1",
         "resources": {"limits": {**wanted, "nvidia.com/gpu": "4"}, "requests": wanted},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
@@ -404,7 +404,7 @@ def test_who_may_read_the_logs_of_a_namespace_may_ask_for_its_series_and_only_by
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
-        "spec": {"user": "somebody", "groups": ["fraud-engineers"], "resourceAttributes": attributes},
+        "spec": {"user": "jane", "groups": ["fraud-engineers"], "resourceAttributes": attributes},
     }
     answer = admin.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review, CREATE)
     assert answer["status"]["allowed"] is allowed
@@ -412,7 +412,7 @@ def test_who_may_read_the_logs_of_a_namespace_may_ask_for_its_series_and_only_by
 
 @pytest.mark.usefixtures("admin")
 def test_the_label_proxy_answers_a_body_that_names_the_other_tenant(view: str) -> None:
-    """Why nobody may have the right that a POST asks for."""
+    """Why no person may have the right that a POST asks for."""
     body = urllib.parse.urlencode({"query": "kube_pod_info", "namespace": "research--main"}).encode()
 
     def seen() -> set[str]:
@@ -426,7 +426,7 @@ def test_the_label_proxy_answers_a_body_that_names_the_other_tenant(view: str) -
 
 
 class Plainly(yaml.SafeLoader):
-    """To YAML 1.1 a lone `=` is no text; to whoever wrote the definitions it is."""
+    """To YAML 1.1 a lone `=` is no text; to the authors of the definitions it is."""
 
 
 Plainly.add_constructor("tag:yaml.org,2002:value", Plainly.construct_yaml_str)

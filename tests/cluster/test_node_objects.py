@@ -11,11 +11,11 @@ import judges
 import pytest
 import yaml
 
+from tenancy.kube.objects import Object
 from tenancy.lab import control_plane, ports
 from tenancy.lab.api import Api, ApiError
-from tenancy.plan.karpenter import karpenter_objects
-from tenancy.plan.model import Object
-from tenancy.spec import Environment
+from tenancy.plan.aws.karpenter import karpenter_objects
+from tenancy.validation import Environment
 
 CREATE = "application/json"
 ACCOUNT = "111122223333"

@@ -20,11 +20,12 @@ from tenancy.lab.api import Api, ApiError
 from tenancy.lab.layout import Lab
 from tenancy.lab.nodes import apply_nodes
 from tenancy.plan import make_plan
-from tenancy.plan.capacity import pool_yield
-from tenancy.plan.cluster import NodeGroupPlan
-from tenancy.plan.pools import fake_nodes
-from tenancy.plan.samples import sample
-from tenancy.spec import Environment, Loaded, load, on_lab
+from tenancy.plan.aws.cluster import NodeGroupPlan
+from tenancy.plan.common.pools import fake_nodes
+from tenancy.plan.common.priorities import priority_classes
+from tenancy.plan.kubernetes.samples import sample
+from tenancy.plan.queueing.pool_yields import pool_yield
+from tenancy.validation import Environment, Loaded, load, on_lab
 
 BANK = Path(__file__).parents[2] / "stacks" / "bank"
 CREATE = "application/json"
@@ -32,12 +33,13 @@ NODES, PODS = "/api/v1/nodes", "/api/v1/namespaces/default/pods"
 GPU, EFA = "nvidia.com/gpu", "vpc.amazonaws.com/efa"
 
 # The bank's pools as `stacks/bank/environment.yaml` describes them in words.
-COUNTS = {"train-a100": 72, "train-efa": 8, "serve-mig": 2, "notebooks": 1}
+COUNTS = {"train-a100": 72, "train-efa": 8, "serve-mig": 2, "notebooks": 1, "general": 3}
 OFFERED = {
     "train-a100": {GPU: 8},
     "train-efa": {GPU: 8, EFA: 4},
     "serve-mig": {"nvidia.com/mig-1g.5gb": 32, "nvidia.com/mig-3g.20gb": 8},
     "notebooks": {"nvidia.com/gpu.shared": 16},
+    "general": {},
 }
 HOMES = {
     "a100": "train-a100",
@@ -47,8 +49,8 @@ HOMES = {
 }
 OWN = {"performance--train": {"a100": "train-efa"}}
 """Who has a pool of its own runs there first."""
-TOTAL, CLOSED = 83, 11
-"""Nodes, and those with a taint of their pool's own."""
+TOTAL, OF_GPUS, CLOSED = 86, 83, 11
+"""Nodes, those with GPUs, and those with a taint of their pool's own."""
 UNITS = [(pool, resource, count) for pool, offer in OFFERED.items() for resource, count in offer.items()]
 RESTRICTED = [(pool, resource) for pool, resource, _ in UNITS if pool != "train-a100"]
 
@@ -322,7 +324,7 @@ def test_a_node_offers_what_ec2_sells_less_what_karpenter_takes_off(
     assert node["memory"] == karpenter.memory(sold, pods, arm) * 2**20
     assert node["pods"] == min(pods, managed_cap(vcpu))
     assert node.get(GPU, 0) == gpus
-    assert EFA not in node, "an interface that nobody asked for costs addresses, and passes every network policy"
+    assert EFA not in node, "an interface that is not asked for costs addresses, and passes every network policy"
     if disks := machine.get("InstanceStorageInfo"):
         lost_to_rounding = karpenter.storage(disks["TotalSizeInGB"]) - node["ephemeral-storage"] / 2**20
         assert 0 <= lost_to_rounding < 2
@@ -366,7 +368,9 @@ def test_a_node_has_the_labels_and_taints_that_aws_would_give_it(
         assert labels["topology.kubernetes.io/zone"] in group.zones
         # Cilium takes off the one that keeps pods away until its agent runs.
         lasting = [t for t in group.taints if t["key"] != "node.cilium.io/agent-not-ready"]
-        assert node["spec"]["taints"] == [{**taint, "effect": effects[taint["effect"]]} for taint in lasting], name
+        assert node["spec"].get("taints", []) == [{**taint, "effect": effects[taint["effect"]]} for taint in lasting], (
+            name
+        )
 
 
 def birth_labels(user_data: str) -> dict[str, str]:
@@ -388,6 +392,7 @@ def test_nodes_of_a_pool_are_spread_over_its_zones(nodes: dict[str, dict[str, An
         "train-efa": 1,
         "serve-mig": 2,
         "notebooks": 1,
+        "general": 3,
     }
 
 
@@ -405,7 +410,7 @@ def test_a_node_takes_as_many_as_the_plan_says_and_not_one_more(
     scheduler.refused(scheduler.ask(unit, tolerations, where), f"1 Insufficient {resource}")
 
 
-@pytest.mark.parametrize("pool", COUNTS)
+@pytest.mark.parametrize("pool", [pool for pool, offer in OFFERED.items() if offer])
 def test_slices_of_the_size_that_is_reported_fill_a_node_to_the_last_core(
     scheduler: Scheduler, bank: Loaded, pool: str
 ) -> None:
@@ -428,18 +433,22 @@ def test_the_open_pool_takes_576_gpus_and_the_efa_nodes_none_of_the_rest(schedul
     landed = scheduler.places(whole, [GPU_TOLERATION], count=72)
     assert set(landed) == {f"train-a100-{i}" for i in range(72)}
     one_more = scheduler.ask(whole, [GPU_TOLERATION])
-    scheduler.refused(one_more, f"72 Insufficient {GPU}", f"{CLOSED} node(s) had untolerated taint(s)")
+    # The nodes without GPUs have no taint, and none of these.
+    scheduler.refused(
+        one_more, f"{72 + TOTAL - OF_GPUS} Insufficient {GPU}", f"{CLOSED} node(s) had untolerated taint(s)"
+    )
 
 
-def test_without_a_gpu_toleration_a_pod_lands_nowhere(scheduler: Scheduler) -> None:
-    plain = scheduler.ask({"cpu": "100m"})
-    scheduler.refused(plain, f"0/{TOTAL} nodes are available: {TOTAL} node(s) had untolerated taint(s)")
+def test_without_a_gpu_toleration_a_pod_lands_on_nodes_without_gpus_alone(scheduler: Scheduler) -> None:
+    assert {name.rpartition("-")[0] for name in scheduler.places({"cpu": "100m"}, count=4)} == {"general"}
+    on_gpus = scheduler.ask({"cpu": "100m"}, where={"nvidia.com/gpu.present": "true"})
+    scheduler.refused(on_gpus, f"0/{TOTAL} nodes are available", f"{OF_GPUS} node(s) had untolerated taint(s)")
 
 
 @pytest.mark.parametrize("resource", ["nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb", "nvidia.com/gpu.shared"])
 def test_the_toleration_that_the_api_server_adds_opens_no_pool_of_slices(scheduler: Scheduler, resource: str) -> None:
     """It is keyed by the resource, and only whole GPUs have the key of the taint."""
-    scheduler.refused(scheduler.ask({resource: "1"}), f"{TOTAL} node(s) had untolerated taint(s)")
+    scheduler.refused(scheduler.ask({resource: "1"}), f"{OF_GPUS} node(s) had untolerated taint(s)")
 
 
 @pytest.mark.parametrize(("pool", "resource"), RESTRICTED)
@@ -460,7 +469,7 @@ def test_a_restricted_pool_is_closed_to_pods_without_its_own_toleration(
 def test_the_toleration_of_a_pool_is_none_of_gpu_nodes(scheduler: Scheduler, pool: str, resource: str) -> None:
     """For whole GPUs the API server adds it."""
     unit, here = {resource: "1"}, {words.POOL: pool}
-    scheduler.refused(scheduler.ask(unit, [pool_toleration(pool)], here), f"{TOTAL} node(s) had untolerated taint(s)")
+    scheduler.refused(scheduler.ask(unit, [pool_toleration(pool)], here), f"{OF_GPUS} node(s) had untolerated taint(s)")
 
 
 @pytest.mark.parametrize(("pool", "resource"), [each for each in RESTRICTED if each[1] != GPU])
@@ -472,7 +481,7 @@ def test_slices_and_interfaces_lead_to_their_pool_without_a_selector(
     assert landed.startswith(f"{pool}-")
 
 
-def test_a_pool_that_is_opened_lets_everybody_in_at_once(
+def test_a_pool_that_is_opened_admits_all_tenants_at_once(
     lab: Lab, api: Api, scheduler: Scheduler, bank: Loaded
 ) -> None:
     """Nodes that stand are changed, not only those that come."""
@@ -492,6 +501,8 @@ def test_every_sample_of_a_tenant_lands_in_the_pool_of_its_flavor(api: Api, sche
     """Through the tenant's real quota and limits: names of resources agree from the spec to the node."""
     plan = make_plan(bank.environment, bank.tenants)
     expected: dict[str, str] = {}
+    for each in priority_classes(bank.environment):
+        api.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", each, CREATE)
     for tenant in bank.tenants:
         for part in tenant.namespaces:
             where = tenant.namespace_name(part)

@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 import pytest
 
 from tenancy.catalog import vocabulary as words
-from tenancy.components.manifest import FIXED
+from tenancy.components.kubernetes.manifest import FIXED
+from tenancy.kube.objects import Object
 from tenancy.lab import control_plane, ports
 from tenancy.lab.api import Api, ApiError
 from tenancy.lab.layout import Lab
 from tenancy.plan import Plan, make_plan
-from tenancy.plan.model import Object
-from tenancy.plan.queues import API
+from tenancy.plan.queueing.queue_names import API
 from tenancy.plan.services import queue_chart
-from tenancy.spec import load
+from tenancy.validation import load
 from tests.conftest import SpecFolder
 
 STACKS = Path(__file__).parents[2] / "stacks"
@@ -215,8 +215,8 @@ GUARANTEE = "a100: {guaranteed: 16"
 TRAIN = "{name: train, purpose"
 
 ROWS = (
-    Row("borrows from nobody", QUEUE, lambda o: without_cohort(o, "lendingLimit"), "must be nil when cohort is empty", BELOW),
-    Row("lends to nobody", QUEUE, lambda o: without_cohort(o, "borrowingLimit"), "must be nil when cohort is empty", BELOW),
+    Row("borrows without a cohort", QUEUE, lambda o: without_cohort(o, "lendingLimit"), "must be nil when cohort is empty", BELOW),
+    Row("lends without a cohort", QUEUE, lambda o: without_cohort(o, "borrowingLimit"), "must be nil when cohort is empty", BELOW),
     Row("a root that lends", ROOT, quota(0, lendingLimit="1"), "must be nil when parent is empty", "the root alone has no limits"),
     Row("a root that borrows", ROOT, quota(0, borrowingLimit="1"), "must be nil when parent is empty", "the root alone has no limits"),
     Row("lends more than it has", QUEUE, quota(0, lendingLimit="17"), "must be less than or equal to the nominalQuota", Input(FRAUD, "lend-up-to: 8", "lend-up-to: 17", "share-01", "gpus.a100.lend-up-to")),
@@ -308,7 +308,7 @@ def test_the_line_that_would_lead_to_it_is_refused_when_it_is_read(full: SpecFol
     assert (rule, field) in {(problem.id, problem.field) for problem in full.problems()}
 
 
-# What nobody may change
+# Immutable fields
 
 CHANGES: tuple[tuple[str, Callable[[Object], Any], str, str], ...] = (
     (LOCAL, spec_of(clusterQueue="fraud--production"), "field is immutable", "LocalQueue"),
@@ -332,7 +332,7 @@ CHANGES: tuple[tuple[str, Callable[[Object], Any], str, str], ...] = (
 
 @pytest.mark.parametrize(("name", "change", "says", "why"), CHANGES, ids=[f"{c[0]} {c[2]}" for c in CHANGES])
 @pytest.mark.usefixtures("spaces")
-def test_what_kueue_lets_nobody_change_is_made_anew_or_never_changes(
+def test_a_field_that_kueue_makes_immutable_is_made_anew_or_never_changes(
     platform: Api, plan: Plan, name: str, change: Callable[[Object], Any], says: str, why: str
 ) -> None:
     item = pick(plan, name)

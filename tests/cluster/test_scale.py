@@ -12,7 +12,7 @@ import pytest
 from bench.guards import fleet
 from tenancy.catalog import vocabulary as words
 from tenancy.plan import Plan, make_plan
-from tenancy.spec import load
+from tenancy.validation import load
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,12 @@ import pytest
 
 from scripts import side_by_side
 from scripts.side_by_side import COLUMNS, Column, Verdict, asked, attacks_of, compared, has_meaning, page, standing
-from tenancy.live.attacks import Attack
-from tenancy.live.attacks.objects import CLUSTER_ADMIN
 from tenancy.plan import make_plan
-from tenancy.spec import Loaded, load
+from tenancy.prove.attacks import Attack
+from tenancy.prove.attacks.objects import CLUSTER_ADMIN
+from tenancy.validation import Loaded, load
+
+pytestmark = pytest.mark.exhaustive
 
 SLICE = ("gpu-02-pod-env", "sched-01-pod-all", "rbac-mint-token", "rbac-list-nodes", "pod-security-pod-host-network")
 COMPARED = {column.key: column for column in COLUMNS if column.key in ("ours", "plain")}

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import http.client
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tenancy.lab import processes
+from tenancy.lab.components import KUEUE
+from tenancy.lab.layout import Lab
+from tenancy.simulation import cluster as clusters
+from tenancy.simulation import runner
 from tenancy.simulation.changes import changed
+from tenancy.simulation.checkpoint import Store, run_of
 from tenancy.simulation.events import Kind, Run
 from tenancy.simulation.results import Results, evaluate
 from tenancy.simulation.runner import simulate
 from tenancy.simulation.trace import Job
-from tenancy.spec import Loaded, load
+from tenancy.validation import Loaded, load
 
 MINUTE = 60
 WINDOW = 240
@@ -40,7 +49,7 @@ platform: {group: gpu-platform-team}
 cluster: {name: small, context: small-context}
 images:
   registries: [registry.bank.example/shared/]
-  sample: registry.bank.example/shared/cuda-sample:13.0
+  sample: registry.bank.example/shared/cuda-sample:13.1
 tiers:
   batch: {priority: 100}
 flavors:
@@ -88,7 +97,7 @@ def runs(loaded: Loaded, jobs: tuple[Job, ...]) -> dict[str, Run]:
             name: pool.submit(simulate, environment, jobs, _quiet, WINDOW)
             for name, environment in (("lent", loaded), ("strict", strict), ("again", loaded))
         }
-        return {name: future.result(timeout=150) for name, future in asked.items()}
+        return {name: future.result(timeout=600) for name, future in asked.items()}
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +163,7 @@ def test_a_lender_gets_back_what_it_lent_at_once(lent: Run, jobs: tuple[Job, ...
     assert sorted(waits(lent, jobs, "lender"))[:4] == [0, 0, 0, 0], "16 GPUs are its own"
 
 
-def test_who_shares_with_nobody_never_waits_for_its_own_and_makes_others_wait(
+def test_a_tenant_that_never_lends_never_waits_for_its_own_and_makes_others_wait(
     lent: Run, strict: Run, jobs: tuple[Job, ...]
 ) -> None:
     assert sorted(waits(strict, jobs, "lender"))[:4] == [0, 0, 0, 0]
@@ -187,6 +196,8 @@ def test_an_interrupted_run_leaves_no_process_and_no_folder(loaded: Loaded, tmp_
         str(loaded.folder),
         "--jobs",
         "50",
+        "--state",
+        str(tmp_path / "state"),
     ]
     child = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     try:
@@ -216,3 +227,184 @@ def _mentions(text: str) -> list[str]:
                 continue
             found += [line] if text in line else []
     return found
+
+
+# Ended and resumed
+
+
+@pytest.fixture(scope="module")
+def plain() -> tuple[Job, ...]:
+    """Work whose outcome no timing of Kueue's changes: each tenant alone, within its guarantee, no two at once."""
+    return tuple(
+        job(n, tenant, 600 * n + 200 * i, 8, 4)
+        for n in range(30)
+        for i, tenant in enumerate(("lender", "borrower", "third"))
+    )
+
+
+@pytest.fixture(scope="module")
+def undisturbed(loaded: Loaded, plain: tuple[Job, ...]) -> Run:
+    return simulate(loaded, plain, _quiet, WINDOW)
+
+
+def started_in(store: Store) -> Path:
+    deadline = time.monotonic() + 60
+    while not (store.left() and store.read()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    folder = store.left()
+    assert folder
+    return folder
+
+
+def same(one: Run, other: Run) -> None:
+    assert [e for e in one.events if e.kind is not Kind.WAIT] == [e for e in other.events if e.kind is not Kind.WAIT]
+
+
+KILLED = """\
+import sys
+from pathlib import Path
+import pickle
+from tenancy.simulation import runner
+from tenancy.simulation.checkpoint import Store
+runner.CHECKPOINT_SECONDS = 0.0
+loaded, jobs, window = pickle.loads(Path(sys.argv[1]).read_bytes())
+runner.simulate(loaded, jobs, print, window, Store(Path(sys.argv[2]), "run"))
+"""
+
+
+def test_a_run_that_is_killed_in_the_middle_goes_on_and_comes_to_the_same(
+    loaded: Loaded, plain: tuple[Job, ...], undisturbed: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "asked").write_bytes(pickle.dumps((loaded, plain, WINDOW)))
+    store = Store(tmp_path / "state", "run")
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "asked"), str(tmp_path / "state")]
+    child = subprocess.Popen(command, env=os.environ | {"TMPDIR": str(tmp_path)}, start_new_session=True)
+    deadline = time.monotonic() + 120
+    while not (held := store.read()) or held["now"] < 6000:
+        assert time.monotonic() < deadline
+        assert child.poll() is None
+        time.sleep(0.02)
+    child.kill()
+    child.wait()
+    left = store.left()
+    assert left
+    assert _mentions(str(left)), "a killed run ends nothing"
+    held = store.read()
+    assert held
+    assert not held["done"]
+    said: list[str] = []
+    resumed = simulate(loaded, plain, said.append, WINDOW, store)
+    same(resumed, undisturbed)
+    assert any("continues from" in line for line in said)
+    assert _mentions(str(left)) == [], "what the killed run left is ended"
+    assert not left.exists()
+
+
+@pytest.mark.exhaustive
+def test_a_run_with_evictions_that_is_killed_keeps_what_was_decided(
+    loaded: Loaded, jobs: tuple[Job, ...], lent: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kueue's own choices are within the tolerance; those before the checkpoint are the same to the letter."""
+    store = Store()
+    monkeypatch.setattr(runner, "CHECKPOINT_SECONDS", 0.0)
+    kept = Store.keep
+    middle: list[Run] = []
+
+    def keep(self: Store, checkpoint: dict[str, Any]) -> None:
+        kept(self, checkpoint)
+        if not middle and any(row[1] == Kind.EVICT for row in checkpoint["events"]):
+            middle.append(run_of({"form": 1, **checkpoint}))
+            raise OSError("ended in the middle")
+
+    monkeypatch.setattr(Store, "keep", keep)
+    resumed = simulate(loaded, jobs, _quiet, WINDOW, store)
+    (before,) = middle
+    assert resumed.events[: len(before.events)] == before.events
+    for one, other in zip(results(loaded, jobs, resumed).tenants, results(loaded, jobs, lent).tenants, strict=True):
+        assert one.waits.jobs == other.waits.jobs
+        assert one.waits.never == other.waits.never == 0
+        assert abs((one.waits.mean or 0) - (other.waits.mean or 0)) <= 4 * WINDOW, one.name
+        assert abs(one.evictions - other.evictions) <= 3, one.name
+
+
+def pid_of(store: Store, name: str) -> int:
+    folder = started_in(store)
+    lab = Lab(folder, folder / "lab")
+    (process,) = processes.running(lab, (name,))[name]
+    return process.pid
+
+
+@pytest.mark.exhaustive
+def test_a_kueue_that_gets_no_time_makes_the_run_longer_and_no_other(
+    loaded: Loaded,
+    plain: tuple[Job, ...],
+    undisturbed: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Stopped for longer than any silence that counts as Kueue's answer."""
+    seconds = 3.0
+    assert seconds > 2 * runner.SILENCE_SECONDS
+    monkeypatch.setattr(runner, "CHECKPOINT_SECONDS", 0.0)
+    store = Store(tmp_path, "run")
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(simulate, loaded, plain, _quiet, WINDOW, store)
+        pid = pid_of(store, KUEUE)
+        for _ in range(3):
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(seconds)  # the length of the stop is what is tried
+            os.kill(pid, signal.SIGCONT)
+            before = (store.read() or {})["now"]
+            deadline = time.monotonic() + 60
+            while not running.done() and (store.read() or {})["now"] == before:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        same(running.result(timeout=300), undisturbed)
+
+
+@pytest.mark.exhaustive
+def test_a_kueue_that_stays_stopped_is_replaced_and_the_run_comes_to_the_same(
+    loaded: Loaded, plain: tuple[Job, ...], undisturbed: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(clusters, "STALL_SECONDS", 10.0)
+    store = Store(tmp_path, "run")
+    said: list[str] = []
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(simulate, loaded, plain, said.append, WINDOW, store)
+        os.kill(pid_of(store, KUEUE), signal.SIGSTOP)
+        same(running.result(timeout=300), undisturbed)
+    assert any("makes no progress" in line and "starting another cluster" in line for line in said)
+
+
+@pytest.mark.exhaustive
+def test_an_etcd_that_answers_too_late_changes_nothing(
+    loaded: Loaded, plain: tuple[Job, ...], undisturbed: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every seventh answer is lost after etcd has done what it was asked."""
+    count = 0
+    asked = http.client.HTTPSConnection.getresponse
+
+    def getresponse(self: http.client.HTTPSConnection) -> http.client.HTTPResponse:
+        nonlocal count
+        response = asked(self)
+        if self.port == etcd["port"]:
+            count += 1
+            if count % 7 == 0:
+                raise TimeoutError("timed out")
+        return response
+
+    etcd: dict[str, int | None] = {"port": None}
+    made = clusters.Cluster.__init__
+
+    def init(self: clusters.Cluster, lab: Lab) -> None:
+        made(self, lab)
+        etcd["port"] = self._etcd.port
+
+    monkeypatch.setattr(clusters.Cluster, "__init__", init)
+    monkeypatch.setattr(http.client.HTTPSConnection, "getresponse", getresponse)
+    said: list[str] = []
+    same(simulate(loaded, plain, said.append, WINDOW), undisturbed)
+    assert count > 50
+    assert not any("another cluster" in line for line in said)

@@ -1,5 +1,5 @@
 """A tenant in virtual clusters on a real API server: its control plane as the chart would make it, pods as its syncer
-would make them, and everybody who is neither.
+would make them, and all other identities.
 
 No virtual cluster runs here. What the chart and the syncer make is written down from their sources: loft-sh/vcluster,
 chart/templates/statefulset.yaml@d02c4a8, chart/templates/_init-containers.tpl@9e4fcdf,
@@ -20,24 +20,26 @@ import yaml
 from virtual_worlds import DIGEST, SETTINGS, SHARED
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.live.api import Identity
-from tenancy.live.attacks import Attack, Request
-from tenancy.live.attacks.model import ABSENT, MERGE, attack, core, group, put
 from tenancy.live.denial import AuditLog
-from tenancy.live.verify import run
 from tenancy.plan import make_plan
-from tenancy.plan.charts import Chart
-from tenancy.plan.model import Object
-from tenancy.spec import load
+from tenancy.plan.common.charts import Chart
+from tenancy.prove.attacks import Attack, Request
+from tenancy.prove.attacks.model import ABSENT, MERGE, attack, core, group, put
+from tenancy.prove.verify import run
+from tenancy.validation import load
 from tests.attacks.attack_lab import ROOT, Cluster, apply, deployed, until
+
+pytestmark = pytest.mark.exhaustive
 
 HOME = "fraud--serve"
 OTHER = "fraud--train"
 NEIGHBOUR = "research--main"
 PODS = core(HOME, "pods")
 SETS = group("apps/v1", HOME, "statefulsets")
-NOBODYS = "docker.io/library/alpine:3.20"
+PUBLIC_IMAGE = "docker.io/library/alpine:3.20"
 
 
 def syncer(namespace: str) -> Identity:
@@ -46,9 +48,9 @@ def syncer(namespace: str) -> Identity:
 
 
 PEOPLE = {
-    "developer": Identity("somebody", ("fraud-engineers",)),
-    "operator": Identity("somebody", ("fraud-oncall",)),
-    "owner": Identity("somebody", ("fraud-leads",)),
+    "developer": Identity("jane", ("fraud-engineers",)),
+    "operator": Identity("jane", ("fraud-oncall",)),
+    "owner": Identity("jane", ("fraud-leads",)),
 }
 
 
@@ -68,7 +70,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     edited(
         files / "environment.yaml",
         ("cni: vpc-cni", "cni: cilium"),
-        ("cuda-sample:13.0", f"cuda-sample:13.0@{DIGEST}"),
+        ("cuda-sample:13.1", f"cuda-sample:13.1@{DIGEST}"),
         ("    gpu-tier: reserved\n", "    gpu-tier: reserved\n    image-tags: false\n    writable-root: false\n"),
         ("prices:", f"{SETTINGS}prices:"),
     )
@@ -209,7 +211,7 @@ def synced(cluster: Cluster, chart: Chart) -> Object:
 
 
 def gaps(cluster: Cluster, attacks: Sequence[Attack]) -> list[dict[str, Any]]:
-    """Attacks that get through, that somebody else refuses, or whose twin is refused as well."""
+    """Attacks that get through, that another control refuses, or whose twin is refused as well."""
     assert attacks
     results = run(cluster.api, attacks, AuditLog(cluster.audit_log))
     return [result.as_dict() for result in results if result.gap]
@@ -227,8 +229,8 @@ def test_every_attack_of_the_suite_is_refused_and_its_twin_is_not(cluster: Clust
 
 OFF_BY_ONE = {
     "kueue-01": ("/metadata/labels/kueue.x-k8s.io~1queue-name", "others"),
-    "id-07": ("/spec/template/spec/serviceAccountName", "somebody"),
-    "img-01": ("/spec/template/spec/initContainers/0/image", NOBODYS + "@" + DIGEST),
+    "id-07": ("/spec/template/spec/serviceAccountName", "stranger"),
+    "img-01": ("/spec/template/spec/initContainers/0/image", PUBLIC_IMAGE + "@" + DIGEST),
     "img-02": ("/spec/template/spec/containers/0/image", f"{SHARED}/vcluster-oss:0.34.0"),
     "pod-03": ("/spec/template/spec/containers/0/securityContext/readOnlyRootFilesystem", ABSENT),
     "dns-01": ("/spec/template/spec/hostAliases", [{"ip": "10.0.0.1", "hostnames": ["kubernetes"]}]),
@@ -264,7 +266,7 @@ def test_it_runs_as_the_syncer_with_a_token_and_within_all_limits(cluster: Clust
 # Pods from inside
 
 
-def test_a_pod_of_the_syncers_is_judged_like_everybodys(cluster: Cluster, synced: Object) -> None:
+def test_a_pod_of_the_syncers_is_judged_like_any_other(cluster: Cluster, synced: Object) -> None:
     stranger = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "stranger", "namespace": HOME}}
     apply([stranger])
     token = [{"serviceAccountToken": {"path": "token"}}]
@@ -277,7 +279,7 @@ def test_a_pod_of_the_syncers_is_judged_like_everybodys(cluster: Cluster, synced
         "sched-01": (f"{spec}/tolerations", [*synced["spec"]["tolerations"], *others]),
         "id-07": (f"{spec}/serviceAccountName", "stranger"),
         "id-08": (f"{spec}/volumes", [{"name": "token", "projected": {"sources": token}}]),
-        "img-01": (f"{first}/image", f"{NOBODYS}@{DIGEST}"),
+        "img-01": (f"{first}/image", f"{PUBLIC_IMAGE}@{DIGEST}"),
         "pod-03": (f"{first}/securityContext/readOnlyRootFilesystem", ABSENT),
         "gpu-01": (f"{spec}/runtimeClassName", "nvidia"),
         "gpu-02": (f"{first}/env", [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]),
@@ -326,7 +328,7 @@ def test_the_dns_inside_is_admitted(cluster: Cluster, chart: Chart, synced: Obje
     assert answer.ok, answer.message
 
 
-def test_nobody_else_says_where_names_are_asked_for(cluster: Cluster, synced: Object) -> None:
+def test_only_the_syncer_sets_where_names_are_resolved(cluster: Cluster, synced: Object) -> None:
     """Not even who may make pods everywhere: the twin is the same pod of the syncer's."""
     guard = denial.guard("tenancy-pods", "dns-01")
     as_platform = Request("POST", PODS, synced)
@@ -369,7 +371,7 @@ def test_people_still_read_there(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("other", [OTHER, NEIGHBOUR])
-def test_a_syncer_is_nobody_elsewhere(cluster: Cluster, synced: Object, other: str) -> None:
+def test_a_syncer_has_no_rights_elsewhere(cluster: Cluster, synced: Object, other: str) -> None:
     attacks = [
         attack(
             "make", "rbac", "make", denial.RBAC, Request("POST", PODS, synced, syncer(other)), twin_who=syncer(HOME)

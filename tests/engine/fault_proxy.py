@@ -74,7 +74,7 @@ class _Server(ThreadingHTTPServer):
         serving.load_cert_chain(lab.pki / "serving.crt", lab.pki / "serving.key")
         self.socket = serving.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.asking = ssl.create_default_context(cafile=str(lab.pki / "ca.crt"))
-        # Whoever comes this way is the platform's engineer: a client's certificate does not pass a proxy.
+        # Every request through the proxy is the platform engineer's: a client's certificate does not pass a proxy.
         self.asking.load_cert_chain(lab.pki / "platform.crt", lab.pki / "platform.key")
         self.target = ports.remembered(lab)["kube-apiserver"]
         self.trap: Trap | None = None

@@ -17,6 +17,8 @@ from engine_project import PATIENCE, Project, kill_engine
 
 from tenancy.catalog import vocabulary as words
 
+pytestmark = pytest.mark.exhaustive
+
 PLUGIN = "pulumi-resource-kubernetes"
 
 
@@ -25,7 +27,7 @@ def write_lock(project: Project, pid: int, host: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     lock = folder / "11111111-2222-3333-4444-555555555555.json"
     made = dt.datetime.now(dt.UTC).isoformat()
-    text = {"pid": pid, "username": "somebody", "hostname": host, "timestamp": made}
+    text = {"pid": pid, "username": "jane", "hostname": host, "timestamp": made}
     lock.write_text(json.dumps(text))
     return lock
 
@@ -43,7 +45,7 @@ def test_killed_in_the_middle_twice_and_a_tenant_file_removed_the_next_run_conve
     out, err = second.communicate(timeout=PATIENCE)
     assert second.returncode == 1
     assert "taking over the lock of an engine that has died" in out
-    assert "the engine ended without a word; run the command again" in err
+    assert "the engine ended without output; run the command again" in err
     assert "Traceback" not in err
 
     orphans = project.engines()

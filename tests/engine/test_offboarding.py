@@ -43,12 +43,12 @@ def ask(project: Project, method: str, path: str, body: Any = None) -> None:
 
 @pytest.fixture(scope="module")
 def before(project: Project) -> dict[Any, Any]:
-    """Everything that stands before anybody leaves."""
+    """All objects before a tenant leaves."""
     project.up()
     return project.objects()
 
 
-def test_on_hold_everybody_only_reads_and_nobody_gains(project: Project, before: dict[Any, Any]) -> None:
+def test_on_hold_all_people_only_read_and_gain_no_right(project: Project, before: dict[Any, Any]) -> None:
     entered = {space: set().union(*bindings(project, space).values()) for space in SPACES}
     # In the foreground nothing that this calls its owner would go before it does.
     kind = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "blockOwnerDeletion": True}
@@ -117,7 +117,7 @@ def test_a_file_that_is_deleted_first_is_refused(project: Project) -> None:
     done = project.tenancy("up", "local")
     project.write(FILE, text)
     assert done.code == 1
-    assert "given stack local, which holds tenant fraud, which has no file" in done.err
+    assert "given namespace fraud--serve, fraud--train of tenant fraud, which has no file; rule ns-07" in done.err
     assert "write its file again with `leaving: hold`" in done.err
     assert "tenancy up local --remove fraud" in done.err
     assert project.versions() == versions
@@ -132,7 +132,7 @@ def test_only_who_has_no_file_is_removed_by_name(project: Project) -> None:
 
 @dataclass(frozen=True)
 class Stuck:
-    """A removal whose time is up: a ConfigMap has a finalizer that nobody takes off."""
+    """A removal that timed out: a ConfigMap has a finalizer that no controller removes."""
 
     done: Done
     asked: list[Asked]
@@ -147,7 +147,7 @@ def of_others(project: Project) -> dict[Key, str]:
 
 @pytest.fixture(scope="module")
 def barred(project: Project) -> Stuck:
-    """A removal whose first door somebody holds: he alone takes his finalizer off, and has by the end of this."""
+    """A removal whose first RoleBinding has a foreign finalizer until the end of this fixture."""
     stage(project, "hold")
     project.up()
     (path, *_) = [
@@ -171,12 +171,14 @@ def barred(project: Project) -> Stuck:
         mark([])
 
 
-def test_a_door_that_somebody_holds_is_named_before_the_first_is_shut(project: Project, barred: Stuck) -> None:
+def test_a_binding_with_a_foreign_finalizer_is_named_before_the_first_is_deleted(
+    project: Project, barred: Stuck
+) -> None:
     done = barred.done
     assert done.code == 1, done.text
-    assert "tenant fraud is not gone" in done.err
+    assert "tenant fraud is not removed" in done.err
     assert "RoleBinding fraud--train/" in done.err
-    assert "is held by vendor.example/never" in done.err
+    assert "is blocked by vendor.example/never" in done.err
     assert "kubectl patch rolebindings.rbac.authorization.k8s.io " in done.err
     assert [one for one in barred.asked if one.verb == "delete"] == []
     assert of_others(project) == barred.others
@@ -194,10 +196,10 @@ def stuck(project: Project, barred: Stuck) -> Stuck:
 def test_what_holds_a_namespace_is_named(stuck: Stuck) -> None:
     done = stuck.done
     assert done.code == 1, done.text
-    assert "tenant fraud is not gone" in done.err
-    assert "ConfigMap fraud--train/held is held by vendor.example/never" in done.err
-    assert "vendor.example/never is taken off by whoever writes finalizers of vendor.example" in done.err
-    assert "run this again: it goes on from here" in done.err
+    assert "tenant fraud is not removed" in done.err
+    assert "ConfigMap fraud--train/held is blocked by vendor.example/never" in done.err
+    assert "vendor.example/never is removed by the controller of vendor.example" in done.err
+    assert "run this again: it continues from here" in done.err
     command = 'kubectl patch configmaps held -n fraud--train --type merge -p \'{"metadata":{"finalizers":null}}\''
     assert command in done.err
     assert "Traceback" not in done.text
@@ -212,7 +214,9 @@ def test_doors_go_before_namespaces_and_walls_go_with_them(stuck: Stuck, space: 
     assert not WALLS & set(order), f"a wall fell while the namespace stood: {order}"
 
 
-def test_with_its_doors_shut_a_second_run_goes_on_and_touches_nobody_else(project: Project, stuck: Stuck) -> None:
+def test_with_its_bindings_deleted_a_second_run_goes_on_and_touches_no_other_tenant(
+    project: Project, stuck: Stuck
+) -> None:
     assert bindings(project, "fraud--train") == {}
     until(lambda: not project.exists("/api/v1/namespaces/fraud--serve"), "the other part is gone")
 
@@ -225,7 +229,7 @@ def test_with_its_doors_shut_a_second_run_goes_on_and_touches_nobody_else(projec
     project.up()
     assert not WALLS & {one.resource for one in project.audit(since) if one.verb == "delete"}
     assert {key for key in project.objects() if "fraud" in f"{key[1]}{key[2]}"} == set()
-    assert of_others(project) == stuck.others, "nobody else was touched"
+    assert of_others(project) == stuck.others, "no other tenant's objects changed"
 
 
 def test_the_file_stays_as_the_record_and_then_may_go(project: Project) -> None:
@@ -281,7 +285,7 @@ def test_on_hold_its_pipeline_pulls_and_pushes_nothing(on: OnAws) -> None:
     assert "PodIdentityAssociation" in {each.type.rpartition(":")[2] for each in on.aws.live.values()}
 
 
-def test_removed_pods_are_nobody_before_their_namespace_goes_and_data_stays(on: OnAws) -> None:
+def test_removed_pods_lose_their_identity_before_their_namespace_goes_and_data_stays(on: OnAws) -> None:
     there: dict[str, bool] = {}
 
     def note(call: Call) -> None:

@@ -8,6 +8,7 @@ import pytest
 from engine_project import NEW_TENANT, Asked, Done, Project, canonical, until
 
 from tenancy.catalog import vocabulary as words
+from tenancy.live.preflight import REMOVING
 from tenancy.plan.guards import QUESTION
 
 WALLS = {"limitranges", "networkpolicies", "resourcequotas"}
@@ -50,7 +51,7 @@ def test_the_state_and_the_cluster_hold_the_same(project: Project) -> None:
     assert project.held() == set(project.objects())
 
 
-def test_nobody_gets_in_before_the_walls_of_the_namespace_stand(project: Project) -> None:
+def test_access_bindings_are_made_after_the_isolation_resources_of_the_namespace(project: Project) -> None:
     asked = written(project.audit())
     for space in ("fraud--serve", "fraud--train", "performance--train", "research--main"):
         inside = [one.resource for one in asked if one.namespace == space and one.resource in WALLS | {"rolebindings"}]
@@ -71,7 +72,7 @@ def test_no_namespace_of_a_tenant_is_made_before_the_guards_are_in_force(project
     assert max(guards) < space, "a guard was stored after a tenant's namespace"
     answers = [one for one in asked[max(guards) : space] if one.resource == "configmaps" and one.dry_run]
     answers = [one for one in answers if one.namespace == words.PLATFORM_NAMESPACE]
-    assert [one.code for one in answers][-10:] == [403] * 10, f"nobody asked whether {QUESTION}"
+    assert [one.code for one in answers][-10:] == [403] * 10, f"no request asked whether {QUESTION}"
 
 
 def test_a_second_run_writes_nothing(project: Project) -> None:
@@ -103,7 +104,7 @@ def test_three_mistakes_end_it_before_the_engine_starts(project: Project) -> Non
         NEW_TENANT.format(name="wrong").replace("role: developer", "role: king")
         + "reach:\n  - {cidr: 0.0.0.0/0, port: 443}\nbudjet: {monthly-usd: 1}\n",
     )
-    # First on the search path of a lab: whoever starts an engine starts this one.
+    # First on the search path of a lab: every start of an engine starts this one.
     fake = project.lab.folder / "bin" / "pulumi"
     fake.write_text(f"#!/bin/sh\necho started >> {project.folder}/engine-started\nexit 1\n")
     fake.chmod(0o700)
@@ -144,7 +145,7 @@ def test_the_plain_engine_says_in_one_message_what_is_wrong_with_a_file(project:
         ),
     ],
 )
-def test_what_somebody_else_made_is_refused_by_name(
+def test_an_object_that_another_owner_made_is_refused_by_name(
     project: Project, path: str, body: dict[str, object], name: str
 ) -> None:
     environment = (project.environment / "environment.yaml").read_text()
@@ -178,7 +179,7 @@ def test_what_lost_its_label_is_not_to_be_deleted(project: Project) -> None:
     assert f"`kubectl label ClusterRole tenancy-viewer {words.ENVIRONMENT}=local`" in done.err
 
 
-def test_an_edit_and_two_new_tenants_leave_everybody_else_alone(project: Project) -> None:
+def test_an_edit_and_two_new_tenants_leave_all_other_tenants_alone(project: Project) -> None:
     with project.api() as api:
         api.request("POST", "/api/v1/namespaces", {"metadata": {"name": "old--main"}}, "application/json")
         path = "/api/v1/namespaces/old--main/configmaps"
@@ -216,7 +217,7 @@ def removals(project: Project, since: int) -> dict[str, list[str]]:
 
 
 def doors_then_space(order: list[str]) -> bool:
-    """Walls go with their namespace: nobody removes them while something may still run in it."""
+    """Isolation resources go with their namespace: none is removed while a pod may still run in it."""
     space = order.index("namespaces")
     doors = {"rolebindings"}, {"rolebindings", "serviceaccounts"}
     return set(order[:space]) in doors and set(order[space:]) == {"namespaces"}
@@ -233,10 +234,13 @@ def test_without_its_file_a_tenant_is_gone_and_what_was_adopted_stays(project: P
     assert not project.exists("/api/v1/namespaces/new--main")
     assert project.exists("/api/v1/namespaces/old--main/configmaps/kept"), "it was there before the tenant"
     assert not {key for key in after if key[1] == "old--main"}
-    assert {key: value for key, value in before.items() if key[1] not in {"new--main", "old--main"}} == {
-        **after,
-        ("namespaces", "", "new--main"): before["namespaces", "", "new--main"],
-    } | {("namespaces", "", "old--main"): before["namespaces", "", "old--main"]}
+    left = project.objects()["namespaces", "", "old--main"]["metadata"]["annotations"]
+    assert left[words.LEAVING] == words.LEFT, "else the next run would miss it"
+    theirs = {("namespaces", "", name) for name in ("new--main", "old--main")}
+    kept_before = {key: value for key, value in before.items() if key[1] not in {"new--main", "old--main"}}
+    assert {key: value for key, value in kept_before.items() if key not in theirs} == {
+        key: value for key, value in after.items() if key not in theirs
+    }
     by_space = removals(project, since)
     assert doors_then_space(by_space["new--main"])
     kept = by_space["old--main"]
@@ -247,8 +251,64 @@ def test_without_its_file_a_tenant_is_gone_and_what_was_adopted_stays(project: P
     until(lambda: not project.exists("/api/v1/namespaces/old--main"), "the adopted namespace is gone")
 
 
+@pytest.fixture
+def without_a_file(project: Project) -> Iterator[None]:
+    """A tenant's file is missing for a moment."""
+    file = project.environment / "tenants" / "performance.yaml"
+    text = file.read_text("utf-8")
+    file.unlink()
+    yield
+    file.write_text(text, "utf-8")
+
+
+@pytest.mark.usefixtures("without_a_file")
+@pytest.mark.parametrize("pack", [("--policy-pack", "policy"), ()], ids=["with-the-pack", "alone"])
+def test_the_plain_engine_deletes_no_tenant_whose_file_is_missing(project: Project, pack: tuple[str, ...]) -> None:
+    versions = project.versions()
+    done = project.pulumi("up", "--yes", "--skip-preview", "--stack", "local", *pack)
+    assert done.code != 0
+    assert "given namespace performance--train of tenant performance, which has no file; rule ns-07" in done.text
+    assert "Traceback" not in done.text
+    assert project.versions() == versions
+
+
+def test_the_plain_engine_deletes_no_part_that_its_file_lost(project: Project) -> None:
+    file = "tenants/fraud.yaml"
+    text = (project.environment / file).read_text("utf-8")
+    gone = ("  - {name: serve", "  a100-1g.5gb:", "  a100-3g.20gb:")
+    kept = [line for line in text.splitlines(keepends=True) if not line.startswith(gone)]
+    versions = project.versions()
+    project.write(file, "".join(kept))
+    try:
+        plain = project.pulumi("up", "--yes", "--skip-preview", "--stack", "local")
+        ours = project.tenancy("up", "local")
+    finally:
+        project.write(file, text)
+    for done in (plain, ours):
+        assert done.code != 0
+        assert "given namespace fraud--serve, which the file of tenant fraud names no more; rule ns-07" in done.text
+        assert "`tenancy up local --remove fraud--serve`" in done.text
+    assert project.versions() == versions
+
+
+def test_even_a_program_that_asks_nothing_deletes_no_namespace(project: Project) -> None:
+    """Told by its variable that they go, it asks no more; what is protected in the state is left."""
+    file = project.environment / "tenants" / "performance.yaml"
+    text = file.read_text("utf-8")
+    file.unlink()
+    command = ("pulumi", "up", "--yes", "--skip-preview", "--non-interactive", "--stack", "local")
+    try:
+        done = project.run(*command, env={REMOVING: "performance"})
+    finally:
+        file.write_text(text, "utf-8")
+    assert done.code != 0
+    assert "because it is protected" in " ".join(done.text.split())
+    assert project.exists("/api/v1/namespaces/performance--train")
+    project.up()
+
+
 def test_an_update_that_would_delete_a_namespace_of_the_files_is_refused(project: Project) -> None:
-    program = project.folder / "tenancy" / "components" / "tenant_namespace.py"
+    program = project.folder / "tenancy" / "components" / "kubernetes" / "tenant_namespace.py"
     text = program.read_text()
     program.write_text(
         text.replace("child_name(name, plan.namespace)", "child_name(name, plan.namespace) + '-renamed'")
@@ -283,7 +343,11 @@ def test_a_dead_api_server_is_one_message_and_no_change(project: Project) -> Non
 def test_removal_takes_the_doors_first_and_rendered_files_make_the_same(project: Project) -> None:
     made = {key: canonical(item) for key, item in project.objects().items()}
     since = project.audit_size()
-    done = project.pulumi("destroy", "--yes", "--skip-preview", "--stack", "local")
+    refused = project.pulumi("destroy", "--yes", "--stack", "local")
+    assert refused.code != 0
+    assert "because it is protected" in " ".join(refused.text.split())
+    assert {key: canonical(item) for key, item in project.objects().items()} == made, "the engine deleted something"
+    done = project.tenancy("down", "local", "--yes")
     assert done.code == 0, done.text
     assert project.objects() == {}
     by_space = removals(project, since)

@@ -32,7 +32,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.plan import make_plan
 from tenancy.rules import aws
 from tenancy.rules.catalogue import RULES
-from tenancy.spec import load
+from tenancy.validation import load
 from tests.conftest import in_days
 
 NUMBERED = [(number, case) for number, world in enumerate(worlds()) for case in world]
@@ -49,8 +49,8 @@ providers = {name: pulumi.ProviderResource(name, name, options) for name, option
 sources = {}
 
 def make(name, token, inputs):
-    provider = providers[token.partition(":")[0]]
-    return pulumi.CustomResource(token, name, inputs, pulumi.ResourceOptions(provider=provider))
+    options = pulumi.ResourceOptions(provider=providers[token.partition(":")[0]], protect=inputs.pop("protected", None))
+    return pulumi.CustomResource(token, name, inputs, options)
 
 first = make("first", "kubernetes:core/v1:ConfigMap", {"metadata": {"name": "first", "namespace": "default"}})
 for index, (token, name, inputs, source) in enumerate(json.loads(pathlib.Path("objects.json").read_text())):
@@ -72,7 +72,7 @@ CHARTS = ("gpu-operator", "kueue", "redis")
 
 
 class Foreign:
-    """Somebody else's program, with objects of its own."""
+    """A foreign program, with objects of its own."""
 
     def __init__(self, project: Project, folder: Path, double: AwsDouble) -> None:
         self.project, self.folder = project, folder
@@ -206,7 +206,10 @@ def test_a_node_group_of_another_tool_is_judged_by_the_template_that_it_names(fo
 
 def test_whatever_wall_of_the_products_own_plan_falls_a_preview_names_it(foreign: Foreign) -> None:
     loaded = load(ROOT / "stacks" / "local")
-    plan = list(make_plan(loaded.environment, loaded.tenants).objects())
+    plan = [
+        {**item, aws.PROTECTED: True} if item["kind"] == "Namespace" else item
+        for item in make_plan(loaded.environment, loaded.tenants).objects()
+    ]
     whole = foreign.preview(plan)
     assert whole.code == 0, whole.text
     assert "mandatory" not in whole.out
@@ -257,12 +260,12 @@ def test_an_exception_of_a_file_holds_until_its_day(foreign: Foreign) -> None:
     path.write_text(json.dumps([{**waiver, "until": "2026-01-31"}]))
     ended = foreign.preview(quota.broken, config)
     assert ended.code != 0
-    assert "an exception that has ended" in ended.out
+    assert "an expired exception" in ended.out
     assert f"quota-01: {quota.finding}: given" in ended.out
     path.write_text(json.dumps([{**waiver, "rule": "quota-99"}]))
     refused = foreign.preview(quota.mended, config)
     assert refused.code != 0
-    assert f"{path}: exceptions[0].rule: 'quota-99', a rule that there is not" in refused.text
+    assert f"{path}: exceptions[0].rule: 'quota-99', an unknown rule" in refused.text
     inline = {"isolation": {"exceptions": [{key: value for key, value in waiver.items() if key != "owner"}]}}
     unowned = foreign.preview(quota.mended, inline)
     assert unowned.code != 0

@@ -34,6 +34,7 @@ MISTAKES = (
     ("gpu-01", "Deployment vision/notebook"),
     ("gpu-02", "Deployment vision/notebook"),
     ("pod-02", "Deployment vision/notebook"),
+    ("pod-04", "Deployment vision/notebook"),
     ("net-01", "Service vision/notebook"),
     ("rbac-02", "RoleBinding vision/devs"),  # of a ConfigFile
     ("rbac-05", "RoleBinding vision/devs"),
@@ -44,8 +45,10 @@ MISTAKES = (
     ("kueue-12", "ClusterQueue cluster-queue"),
     ("kueue-13", "ClusterQueue cluster-queue"),
     ("pod-02", "Pod speech/agent"),  # of a Chart of the fourth version
+    ("pod-04", "Pod speech/agent"),
     ("gpu-09", "Release gpu-operator/gpu-operator"),  # of a Release's values
     ("pod-02", "Pod vision/notes"),  # of a Release's chart
+    ("pod-04", "Pod vision/notes"),
     ("seen-01", "Release vision/tracking"),
 )
 Judge = Any

@@ -66,8 +66,8 @@ def test_a_preview_is_kept_for_the_comment_and_changes_nothing(steps: Project) -
 
 @contextmanager
 def weakened(project: Project) -> Iterator[None]:
-    """The program as somebody's pull request might change it: namespaces let in any pod."""
-    source = project.folder / "tenancy" / "plan" / "namespaces.py"
+    """The program as a pull request might change it: namespaces admit any pod."""
+    source = project.folder / "tenancy" / "plan" / "kubernetes" / "namespaces.py"
     text = source.read_text("utf-8")
     sound = "prefix + mode: chosen for mode, chosen in modes.items()"
     assert sound in text
@@ -116,12 +116,12 @@ def test_without_drift_the_night_says_nothing(steps: Project) -> None:
     assert [path.name for path in (steps.folder / "night").iterdir()] == ["local.md"]
 
 
-def test_what_somebody_changed_by_hand_is_shown_and_left_alone(steps: Project) -> None:
+def test_a_change_by_hand_is_shown_and_left_alone(steps: Project) -> None:
     with steps.api() as api:
         api.request("PATCH", QUOTA, {"spec": {"hard": {"pods": "999"}}})
     before = steps.versions()
     done = step(steps, "drift", "local", "night")
-    assert (done.code, done.out) == (1, "local: changed\nlocal: written by somebody else\n"), done.text
+    assert (done.code, done.out) == (1, "local: changed\nlocal: written by another manager\n"), done.text
     assert '~ pods: "50" => "999"' in (steps.folder / "night" / "local.txt").read_text("utf-8")
     report = (steps.folder / "night" / "local.md").read_text("utf-8")
     assert report.startswith("<!-- gpu-tenancy drift: local -->\n")
@@ -167,7 +167,7 @@ TAKEN_AWAY = (
 )
 
 
-def test_an_update_puts_back_what_somebody_changed_took_away_and_wrote_beside(
+def test_an_update_reverts_fields_changed_removed_and_added_by_hand(
     steps: Project, made: dict[Key, dict[str, Any]]
 ) -> None:
     """The pods of the quota are 999 since the test above."""
@@ -192,7 +192,7 @@ def test_an_update_puts_back_what_somebody_changed_took_away_and_wrote_beside(
     done = step(steps, "update", "local", "local", "update")
     assert done.code == 0, done.text
     for said in (shown.out, done.out):
-        told = [line.removeprefix("local: not as it was made: ") for line in said.splitlines() if "as it was" in line]
+        told = [line.removeprefix("local: drifted: ") for line in said.splitlines() if "local: drifted: " in line]
         gone = {line for line in told if line.endswith(" is gone")}
         assert gone == {
             "ValidatingAdmissionPolicyBinding tenancy-services is gone",
@@ -204,22 +204,22 @@ def test_an_update_puts_back_what_somebody_changed_took_away_and_wrote_beside(
     assert told == {line.replace(" is gone", ": is gone") for line in gone | expected}
     assert as_it_is(steps) == made
     again = steps.up()
-    assert "not as it was made" not in again.out
+    assert "drifted" not in again.out
     assert step(steps, "drift", "local", "night").code == 0
     done = steps.tenancy("report", "drift", "local")
-    assert (done.code, done.out) == (0, "All that the stacks of local made on the cluster is as it was made.\n")
+    assert (done.code, done.out) == (0, "No drift: the objects of the stacks of local on the cluster are unchanged.\n")
 
 
 def test_a_stack_that_cannot_be_looked_at_is_no_drift(steps: Project) -> None:
     done = steps.run("ci/steps/drift", "local", "night", env={"PULUMI_BACKEND_URL": "file:///nowhere"})
     assert done.code == 2
-    assert "local: cannot be looked at" in done.err
+    assert "local: cannot be checked" in done.err
 
 
 def test_a_stack_that_no_file_names_is_refused(steps: Project) -> None:
-    done = step(steps, "update", "local", "local--nobody", "update")
+    done = step(steps, "update", "local", "local--missing", "update")
     assert done.code == 2
-    assert "given --stack local--nobody; rule: a stack of local" in done.err
+    assert "given --stack local--missing; rule: a stack of local" in done.err
     assert words.PLATFORM_NAMESPACE in {key[2] for key in steps.objects()}
 
 

@@ -1,4 +1,4 @@
-"""A platform stack and a stack for each tenant: the same objects, safe whoever runs which."""
+"""A platform stack and a stack for each tenant: the same objects, safe for every identity that runs one of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from engine_project import Done, Project
 from tenancy.catalog import vocabulary as words
 from tenancy.plan import make_plan
 from tenancy.plan.model import Plan
-from tenancy.spec import load
+from tenancy.validation import load
 
 MARKER = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/guards"
 PER_TENANT = "environment: local\nstacks: per-tenant"
@@ -66,7 +66,7 @@ def test_a_tenants_own_stack_is_known_by_its_name_alone(project: Project) -> Non
     assert spaces == {words.PLATFORM_NAMESPACE, "fraud--serve", "fraud--train"}
 
 
-def test_a_stack_of_a_tenant_that_nobody_wrote_down_is_refused(project: Project) -> None:
+def test_a_stack_of_a_tenant_without_a_file_is_refused(project: Project) -> None:
     done = plain_up(project, "local--frod")
     project.pulumi("stack", "rm", "--yes", "local--frod")
     assert done.code != 0
@@ -120,7 +120,7 @@ def test_one_stack_for_all_does_not_take_tenants_out_of_their_own_stacks(project
     done = project.tenancy("up", "local")
     project.edit("environment.yaml", "environment: local", PER_TENANT)
     assert done.code == 1
-    assert "given stack local--fraud, which holds tenant fraud" in done.err
+    assert "given stack local--fraud, which has tenant fraud" in done.err
     assert "pulumi state move" in done.err
     assert project.versions() == versions
 
