@@ -28,6 +28,7 @@ REPLACES: Mapping[str, str] = {
     "aws:ec2/capacityReservation:CapacityReservation": (
         "availabilityZone ebsOptimized ephemeralStorage instanceMatchCriteria instancePlatform instanceType tenancy"
     ),
+    "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": "vpcId",
     "aws:ec2/eip:Eip": "customerOwnedIpv4Pool domain ipamPoolId networkBorderGroup publicIpv4Pool",
     "aws:ec2/launchTemplate:LaunchTemplate": "name namePrefix",
     "aws:ec2/natGateway:NatGateway": "allocationId connectivityType privateIp secondaryPrivateIpAddressCount subnetId",
@@ -73,7 +74,9 @@ REPLACES: Mapping[str, str] = {
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": "policyArn role",
     "aws:kms/alias:Alias": "name namePrefix",
     "aws:kms/key:Key": "customKeyStoreId customerMasterKeySpec keyUsage multiRegion xksKeyId",
-    "aws:s3/accessPoint:AccessPoint": "accountId bucket bucketAccountId name vpcConfiguration",
+    "aws:s3/accessPoint:AccessPoint": (
+        "accountId bucket bucketAccountId name publicAccessBlockConfiguration vpcConfiguration"
+    ),
     "aws:s3/bucket:Bucket": "bucket bucketPrefix objectLockEnabled",
     "aws:secretsmanager/secret:Secret": "name namePrefix type",
     "aws:secretsmanager/secretPolicy:SecretPolicy": "secretArn",

@@ -1,6 +1,6 @@
 """What the AWS double invents: ids, ARNs and the outputs that AWS decides.
 
-The rule needs no table: a resource has its inputs, and of every output that nobody can set a value of the type
+The rule needs no table: a resource has its inputs, and for every output that is not an input a value of the type
 that the SDK gives it. `special` has the few on which programs build more.
 """
 

@@ -162,7 +162,7 @@ def output_types(token: str) -> Mapping[str, Any]:
 
 @functools.cache
 def computed(token: str) -> Mapping[str, Any]:
-    """Outputs that nobody can set."""
+    """Outputs that are no inputs."""
     cls = resource_class(token)
     settable = fields(arguments_class(cls)) if cls else {}
     return {name: typ for name, typ in output_types(token).items() if name not in settable}

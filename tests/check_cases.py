@@ -6,12 +6,16 @@ import json
 from typing import Any
 
 from pack_cases import (
+    CLOSED,
     GPU_TAINT,
     RBAC,
+    SECURED,
+    SIZE_CASES,
     Case,
     binding,
     cilium,
     cluster_queue,
+    container,
     group,
     kueue,
     local_queue,
@@ -40,12 +44,12 @@ def twins(rule: str, finding: str, rest: tuple[Object, ...], item: Object, path:
 
 
 def pod(**spec: Any) -> Object:
-    full = {"containers": [{"name": "main", "image": "x"}], **spec}
+    full = {**SECURED, "containers": [container()], **spec}
     return manifest("v1", "Pod", "p", {"spec": full}, namespace="acme")
 
 
 def contained(**context: Any) -> Object:
-    return pod(containers=[{"name": "main", "image": "x", "securityContext": context}])
+    return pod(containers=[container(securityContext={**CLOSED, **context})])
 
 
 def config_map(key: str, value: Any) -> Object:
@@ -122,7 +126,18 @@ def role(name: str, where: str, tenant: str) -> Object:
 
 
 def _pods(labels: Object) -> Object:
-    return {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
+    return {"metadata": {"labels": labels}, "spec": {**SECURED, "containers": [container()]}}
+
+
+_OF_TEMPLATE = ("spec", "template", "spec")
+
+
+def _with(**fields: Any) -> Object:
+    return {"spec": {**_pods({})["spec"], **fields}}
+
+
+def of_others(kind: str, spec: Object) -> Object:
+    return manifest("example.org/v1", kind, "sweep" if kind == "JobSet" else "t", {"spec": spec}, "acme", "acme")
 
 
 def job(name: str, labels: Object) -> Object:
@@ -184,6 +199,7 @@ _CONVERTED = {"resources": {"transformations": [{"input": GPU}, {"input": "nvidi
 _UNCONVERTED = {"resources": {"transformations": [{"input": GPU}]}}
 
 ALONE = (
+    *SIZE_CASES,
     twins("pod-02", "Pod acme/p", (), pod(hostNetwork=True), ("spec", "hostNetwork"), False),
     twins("pod-02", "Pod acme/p", (), pod(hostPID=True), ("spec", "hostPID"), None),
     twins(
@@ -221,9 +237,17 @@ ALONE = (
         "pod-02",
         "Pod acme/p",
         (),
-        contained(capabilities={"add": ["SYS_ADMIN"]}),
+        contained(capabilities={"drop": ["ALL"], "add": ["SYS_ADMIN"]}),
         ("spec", "containers", 0, "securityContext", "capabilities", "add", 0),
         "NET_BIND_SERVICE",
+    ),
+    twins(
+        "pod-02",
+        "JobSet acme/sweep",
+        (),
+        of_others("JobSet", {"replicatedJobs": [{"template": {"spec": {"template": _with(hostNetwork=True)}}}]}),
+        ("spec", "replicatedJobs", 0, "template", "spec", "template", "spec", "hostNetwork"),
+        False,
     ),
     twins("share-02", "ConfigMap gpu-operator/c", (), config_map("any", SLICED), ("data", "any"), json.dumps(NAMED)),
     twins(
@@ -328,11 +352,29 @@ TOGETHER = (
                 *home("acme"),
                 manifest("v1", kind, "settings", {"data": {"NVIDIA_VISIBLE_DEVICES": "all"}}, None, "acme"),
             ),
-            pod(containers=[{"name": "main", "image": "x", "envFrom": [{field: {"name": "settings"}}]}]),
+            pod(containers=[container(envFrom=[{field: {"name": "settings"}}])]),
             ("spec", "containers", 0, "envFrom", 0, field, "name"),
             "others",
         )
         for kind, field in (("ConfigMap", "configMapRef"), ("Secret", "secretRef"))
+    ),
+    *(
+        twins("pod-04", name, home("acme"), item, path, mended)
+        for name, item, path, mended in (
+            ("Pod acme/p", contained(runAsUser=0), ("spec", "containers", 0, "securityContext", "runAsUser"), 10000),
+            (
+                "Job acme/x",
+                with_field(job("x", {}), (*_OF_TEMPLATE, "securityContext", "seccompProfile"), None),
+                (*_OF_TEMPLATE, "securityContext", "seccompProfile"),
+                {"type": "RuntimeDefault"},
+            ),
+            (
+                "PyTorchJob acme/t",
+                of_others("PyTorchJob", {"pytorchReplicaSpecs": {"Worker": {"template": _with(securityContext={})}}}),
+                ("spec", "pytorchReplicaSpecs", "Worker", "template", "spec", "securityContext"),
+                SECURED["securityContext"],
+            ),
+        )
     ),
     twins(
         "rbac-06",

@@ -15,13 +15,15 @@ from typing import Any, TypeVar
 import pytest
 import yaml
 
-from tenancy.catalog import quantity
 from tenancy.catalog.days import today
+from tenancy.kube import quantities
+from tenancy.kube.objects import Object
 from tenancy.lab.processes import GOGC
 from tenancy.plan import Plan, make_plan
-from tenancy.plan.model import Object
-from tenancy.spec import Environment, Loaded, Problem, SpecError, Tenant, load
+from tenancy.validation import Environment, Loaded, Problem, SpecError, Tenant, load
 
+# What tests share asserts too: without this, a failure there says nothing but AssertionError.
+pytest.register_assert_rewrite("attack_lab", "engine_project", "engine_aws", "fault_proxy", "scene", "town", "claims")
 # The engine too, not the lab alone.
 os.environ.setdefault("GOGC", GOGC)
 
@@ -42,7 +44,7 @@ cluster:
   cni: vpc-cni
 images:
   registries: [registry.bank.example/shared/, "registry.bank.example/teams/{tenant}/"]
-  sample: registry.bank.example/shared/cuda-sample:13.0
+  sample: registry.bank.example/shared/cuda-sample:13.1
 buckets: [datasets, models]
 tiers:
   production:
@@ -124,7 +126,11 @@ def documents(text: str) -> list[Any]:
 
 
 def in_days(count: int) -> str:
-    """A day from now, as files have it."""
+    """A day from now, as files have it.
+
+    In a table of cases it is the day on which the module was read, and a run may pass midnight: a case whose answer
+    changes from one day to the next asks inside the test.
+    """
     return (today() + dt.timedelta(days=count)).isoformat()
 
 
@@ -190,6 +196,13 @@ def environment(loaded: Loaded) -> Environment:
     return loaded.environment
 
 
+def unreserved(environment: Environment) -> Environment:
+    """The environment with nothing that names tenants or their people: it can be planned with any of them or none."""
+    pools = {name: pool.model_copy(update={"tenants": ()}) for name, pool in environment.pools.items()}
+    aws = environment.aws.model_copy(update={"people": {}})
+    return environment.model_copy(update={"pools": pools, "aws": aws})
+
+
 @pytest.fixture(scope="session")
 def fraud(loaded: Loaded) -> Tenant:
     return loaded.tenants[0]
@@ -206,7 +219,7 @@ def plan(loaded: Loaded) -> Plan:
 
 
 class OfFolder:
-    """What the modules of a folder share ends with the last of them: a lab that nobody asks takes a good part of a core
+    """What the modules of a folder share ends with the last of them: an idle lab takes a good part of a core
     for as long as it lives."""
 
     def __init__(self) -> None:
@@ -249,8 +262,18 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 @pytest.fixture(scope="session")
 def of_folder(request: pytest.FixtureRequest) -> Iterator[OfFolder]:
     yield request.config.stash[OF_FOLDER]
-    # Whoever interrupts the tests does not come to the last one.
+    # An interrupted run does not come to the last module.
     request.config.stash[OF_FOLDER].leave(None)
+
+
+LAB_BYTES = 4 * 2**30
+"""What the processes of one worker's tests come to: a control plane with Kueue, an engine with its programs."""
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Workers of `-n auto`: one per processor, as far as memory goes."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(os.cpu_count() or 1, memory // LAB_BYTES))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -279,12 +302,22 @@ class Golden:
 def amounts(queue: Object, limit: str = "nominalQuota") -> dict[tuple[str, str], Decimal]:
     """What a ClusterQueue or Cohort has of each resource in each of Kueue's flavors; absent ones are left out."""
     return {
-        (flavor["name"], resource["name"]): quantity.parse(resource[limit])
+        (flavor["name"], resource["name"]): quantities.parse(resource[limit])
         for group in queue["spec"]["resourceGroups"]
         for flavor in group["flavors"]
         for resource in flavor["resources"]
         if limit in resource
     }
+
+
+def forget_programs() -> None:
+    """Drop the calls and outputs of programs that ran here: a failed one's stay in its closed event loop, and the next
+    program would wait for them."""
+    from pulumi.runtime.settings import SETTINGS
+
+    SETTINGS.rpc_manager.clear()
+    with SETTINGS.lock:
+        SETTINGS.outputs.clear()
 
 
 @pytest.fixture(scope="module")

@@ -54,6 +54,11 @@ def kueue(item: dict[str, Any]) -> list[str]:
     return _ask("judge-kueue", item)
 
 
+def quantity(text: str) -> dict[str, str]:
+    """What apimachinery v0.36.3 reads: the number and its canonical spelling, or the error."""
+    return _ask("judge-quantity", text)
+
+
 class Unjudged(Exception):
     """Policies that an engine does not take, with what it says against them."""
 

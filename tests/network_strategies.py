@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan.model import Object
+from tenancy.kube.objects import Object
 from tests.network_worlds import World
 
 _LABELS = st.sampled_from([{}, {"app": "x"}, {"k8s-app": "kube-dns"}, {"app": "registry"}])

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
 from tenancy.plan import Plan, make_plan
-from tenancy.plan.model import Object
-from tenancy.spec import Environment, Loaded, Tenant, load
-from tenancy.spec.environment import Cni
-from tenancy.spec.tenant import Namespace
+from tenancy.schema.cluster import Cni
+from tenancy.schema.tenant import Namespace
+from tenancy.validation import Environment, Loaded, Tenant, load
 from tests.conftest import ENVIRONMENT, SpecFolder
 from tests.judges import Flow
 
@@ -71,7 +71,7 @@ images:
 STRANGERS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "dns": ("kube-system", {"k8s-app": "kube-dns"}),
     "system": ("kube-system", {"k8s-app": "metrics-server"}),
-    "nobody": ("default", {"k8s-app": "kube-dns"}),
+    "dns-elsewhere": ("default", {"k8s-app": "kube-dns"}),
     "metrics": ("monitoring", {"app.kubernetes.io/name": "prometheus", "role": "scraper"}),
     "metrics-elsewhere": ("default", {"app.kubernetes.io/name": "prometheus", "role": "scraper"}),
     "half-metrics": ("monitoring", {"app.kubernetes.io/name": "prometheus"}),
@@ -127,7 +127,7 @@ class Pod:
 
 @dataclass(eq=False, repr=False)
 class World:
-    """One environment, its policies, and everybody who might connect to somebody."""
+    """One environment, its policies, and all peers that might connect to each other."""
 
     loaded: Loaded
     plan: Plan = field(init=False)
@@ -183,7 +183,7 @@ class World:
 
     @cached_property
     def flows(self) -> list[Flow]:
-        """Everybody to every pod of a tenant's, and every pod of a tenant's to everybody."""
+        """Every peer to every pod of a tenant, and every pod of a tenant to every peer."""
         pairs = [pair for pair in product(self.peers, repeat=2) if pair[0] != pair[1] and {*pair} & {*self.pods}]
         return [Flow(one, other, port, protocol) for one, other in pairs for port, protocol in PORTS]
 

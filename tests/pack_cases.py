@@ -7,8 +7,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from tenancy.catalog import sizes
 from tenancy.catalog import vocabulary as words
-from tenancy.components.manifest import resource_type
+from tenancy.components.kubernetes.manifest import resource_type
 from tenancy.rules import aws
 from tenancy.rules.found import name_of
 from tenancy.rules.nodes import MIG_CONFIG
@@ -137,9 +138,47 @@ def _space(rule: str, name: str, path: tuple[Any, ...], broken: Any) -> Case:
     return Case(rule, (*rest, with_field(good, path, broken)), (*rest, good), f"Namespace {name}")
 
 
+def _kept(name: str) -> Case:
+    """A namespace of an environment, as a preview shows it."""
+    good = namespace(name, name)
+    good["metadata"]["labels"][words.ENVIRONMENT] = "e"
+    good[aws.PROTECTED] = True
+    # What the platform made there is known by its label too.
+    rest = tuple(with_field(item, ("metadata", "labels", words.ENVIRONMENT), "e") for item in walls(name, name))
+    return Case("ns-07", (*rest, {**good, aws.PROTECTED: False}), (*rest, good), f"Namespace {name}")
+
+
+CLOSED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+SECURED = {"securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}}
+"""What Pod Security asks of a container and of a pod at its strictest."""
+
+
+def container(**fields: Any) -> Object:
+    return {"name": "main", "image": "x", "securityContext": CLOSED, **fields}
+
+
 def _pod(rule: str, name: str, spec: Object, path: tuple[Any, ...], mended: Any) -> Case:
-    full = {"containers": [{"name": "main", "image": "x"}], **spec}
+    full = {**SECURED, "containers": [container()], **spec}
     return _one(rule, manifest("v1", "Pod", name, {"spec": full}, namespace="acme--pods"), path, mended)
+
+
+_TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+_PREFERRED = ("spec", "affinity", "podAntiAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
+_ELSEWHERE = ("podAffinityTerm", "namespaces")
+
+
+def _preferring(terms: list[Object]) -> Object:
+    chosen = [{"weight": 1, "podAffinityTerm": term} for term in terms]
+    return {"affinity": {"podAntiAffinity": {_PREFERRED[-1]: chosen}}}
+
+
+def _marked(name: str, **metadata: Any) -> Object:
+    item = manifest("v1", "ConfigMap", name, {"data": {}}, namespace="acme--net")
+    return {**item, "metadata": {**item["metadata"], **metadata}}
+
+
+def _labelled(name: str, key: str) -> Object:
+    return with_field(_marked(name), ("metadata", "labels", key), "1")
 
 
 def _role(rule: str, name: str, group: str, resource: str, verb: str, path: tuple[Any, ...], mended: Any) -> Case:
@@ -148,7 +187,7 @@ def _role(rule: str, name: str, group: str, resource: str, verb: str, path: tupl
 
 
 def _bound(rule: str, name: str, resource: str, verb: str, path: tuple[Any, ...], mended: Any) -> Case:
-    """A role of somebody else's, which becomes dangerous by being bound to a tenant."""
+    """A foreign role, which becomes dangerous when it is bound to a tenant."""
     rules = [{"apiGroups": [""], "resources": [resource], "verbs": [verb]}]
     role = manifest(f"{RBAC}/v1", "Role", "foreign", {"rules": rules}, None, name)
     rest = (namespace(name, name), *walls(name, name), binding("bound", name, name, "foreign", f"{name}-people"))
@@ -166,7 +205,7 @@ _TENANTS_LABEL = f"k8s:io.cilium.k8s.namespace.labels.{words.TENANT}"
 
 
 def cilium(name: str, where: str | None = "acme--net", **spec: Any) -> Object:
-    """A policy of Cilium's: a tenant's in a namespace, or, without one, nobody's and for all."""
+    """A policy of Cilium's: a tenant's in a namespace, or, without one, of no tenant and for all namespaces."""
     kind, tenant = ("CiliumNetworkPolicy", "acme") if where else ("CiliumClusterwideNetworkPolicy", None)
     return manifest(CILIUM, kind, name, {"spec": {"endpointSelector": {}, **spec}}, tenant, where)
 
@@ -245,7 +284,7 @@ _SUBJECT = "system:serviceaccount:acme--main:workload"
 
 
 def role(name: str, subject: str | None, principal: Any = None) -> Object:
-    """What a token of the cluster's issuer takes, or whoever else."""
+    """A role that a token of the cluster's issuer assumes, or the given principal."""
     condition = {"StringLike": {f"{_ISSUER}:sub": subject}} if subject else {"StringLike": {f"{_ISSUER}:aud": "sts"}}
     statement = {
         "Effect": "Allow",
@@ -373,7 +412,7 @@ def cluster_queue(name: str, tenant: str | None = "acme", **spec: Any) -> Object
     """A share that lends and gets it back."""
     base = {
         "cohortName": "bank",
-        "namespaceSelector": {"matchLabels": {words.TENANT: tenant or "anybody"}},
+        "namespaceSelector": {"matchLabels": {words.TENANT: tenant or "any"}},
         "preemption": {"reclaimWithinCohort": "Any"},
         "resourceGroups": _groups(_LENT),
     }
@@ -539,7 +578,7 @@ def _volume(name: str, path: tuple[Any, ...], broken: Any, mended: Any, **source
 _MOUNTED = {"driver": "s3.csi.aws.com", "volumeHandle": "models", "volumeAttributes": {"bucketName": "models"}}
 _EFS = {"driver": "efs.csi.aws.com", "volumeHandle": "fs-0a::fsap-0b"}
 OBJECT_CASES = (
-    _volume("anybodys", ("spec", "claimRef"), None, _FILES["claimRef"], csi=_EFS),
+    _volume("any-claims", ("spec", "claimRef"), None, _FILES["claimRef"], csi=_EFS),
     _volume("somewhere", ("spec", "claimRef", "namespace"), None, "acme--train", csi=_EFS),
     _volume("of-a-node", ("spec", "hostPath"), {"path": "/data"}, None, csi=_EFS),
     _volume("drivers", ("spec", "csi", "volumeAttributes", "authenticationSource"), "driver", "pod", csi=_MOUNTED),
@@ -548,6 +587,7 @@ OBJECT_CASES = (
     _space("ns-03", "unlevelled", (*_LABELS, words.PSA_ENFORCE), None),
     _space("ns-03", "unpinned", (*_LABELS, words.PSA_VERSION), "latest"),
     _space("ns-03", "outdated", (*_LABELS, words.PSA_VERSION), "v1.0"),
+    _kept("unkept"),
     _pod("gpu-01", "runtime", {"runtimeClassName": "nvidia"}, ("spec", "runtimeClassName"), None),
     _one(
         "gpu-01",
@@ -558,7 +598,7 @@ OBJECT_CASES = (
     _pod(
         "gpu-02",
         "devices",
-        {"containers": [{"name": "main", "image": "x", "env": _VISIBLE}]},
+        {"containers": [container(env=_VISIBLE)]},
         ("spec", "containers", 0, "env", 0, "value"),
         "none",
     ),
@@ -611,7 +651,7 @@ OBJECT_CASES = (
         ("spec", "externalIPs"),
         [],
     ),
-    _policy("net-02", "everybody", {"ingress": [{"from": []}]}, ("spec", "ingress", 0, "from"), [{"podSelector": {}}]),
+    _policy("net-02", "all-peers", {"ingress": [{"from": []}]}, ("spec", "ingress", 0, "from"), [{"podSelector": {}}]),
     _policy(
         "net-02",
         "neighbours",
@@ -644,7 +684,7 @@ OBJECT_CASES = (
         ("toPorts", 0, "ports", 0, "port"),
         "443",
     ),
-    _cilium("net-02", "from-whoever-asks-a-port", "ingress", on_port("80"), ("fromEndpoints",), [{}]),
+    _cilium("net-02", "from-any-peer-on-a-port", "ingress", on_port("80"), ("fromEndpoints",), [{}]),
     _cilium(
         "net-02",
         "from-neighbours",
@@ -822,7 +862,7 @@ OBJECT_CASES = (
     ),
     _one(
         "rbac-05",
-        binding("anybody", "acme--main", "acme", "tenancy-viewer", "system:authenticated", "ClusterRole"),
+        binding("all-users", "acme--main", "acme", "tenancy-viewer", "system:authenticated", "ClusterRole"),
         _SUBJECTS,
         "acme-people",
     ),
@@ -846,13 +886,13 @@ OBJECT_CASES = (
     ),
     _one(
         "kueue-11",
-        cluster_queue("everybodys", namespaceSelector={}),
+        cluster_queue("all-namespaces", namespaceSelector={}),
         ("spec", "namespaceSelector"),
         {"matchLabels": {words.TENANT: "acme"}},
     ),
     _one(
         "kueue-11",
-        cluster_queue("nobodys", None, namespaceSelector={}),
+        cluster_queue("without-tenant", None, namespaceSelector={}),
         ("spec", "namespaceSelector"),
         {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}},
     ),
@@ -891,7 +931,7 @@ MACHINE_CASES = (
         {"AWS": [_ROLE("ci"), "arn:aws:sts::444455556666:assumed-role/ci/x"]},
         {"AWS": [_ROLE("ci"), "arn:aws:sts::111122223333:assumed-role/ci/x"]},
     ),
-    _named("somebody-deleted", {"AWS": "AROADBQP57FF2AEXAMPLE"}, {"AWS": _ROLE("ci")}),
+    _named("deleted-role", {"AWS": "AROADBQP57FF2AEXAMPLE"}, {"AWS": _ROLE("ci")}),
     _named(
         "with-an-id",
         {"AWS": "arn:aws:iam::444455556666:root"},
@@ -902,7 +942,7 @@ MACHINE_CASES = (
         "id-05",
         on_aws(
             aws.ROLE,
-            "anybody-at-google",
+            "any-google-account",
             {
                 "assumeRolePolicy": {
                     "Version": "2012-10-17",
@@ -967,7 +1007,7 @@ MACHINE_CASES = (
         "id-05",
         on_aws(
             aws.ROLE,
-            "everybody-there",
+            "any-of-that-issuer",
             {
                 "assumeRolePolicy": {
                     "Version": "2012-10-17",
@@ -988,14 +1028,14 @@ MACHINE_CASES = (
         "111122223333",
     ),
     *(
-        _tested(f"everybody-{name}", condition, mended, "*")
+        _tested(f"all-principals-{name}", condition, mended, "*")
         for name, condition, mended in (
             ("here", {"StringEquals": {"aws:RequestedRegion": "eu-central-1"}}, _OURS),
             ("with-an-id", {"StringEquals": {"sts:ExternalId": "0a"}}, _OURS),
             ("tagged", {"StringEquals": {"aws:PrincipalTag/team": "acme"}}, _OURS),
             ("but-one", {"StringNotEquals": {"aws:PrincipalOrgID": "o-0a"}}, _OURS),
             ("of-any-organization", {"StringLike": {"aws:PrincipalOrgID": "o-*"}}, _OURS),
-            ("or-nobody", {"StringEqualsIfExists": {"aws:PrincipalOrgID": "o-0a"}}, _OURS),
+            ("if-exists", {"StringEqualsIfExists": {"aws:PrincipalOrgID": "o-0a"}}, _OURS),
             ("or-none", {"ForAllValues:StringEquals": {"aws:PrincipalOrgID": "o-0a"}}, _OURS),
             (
                 "of-any-account",
@@ -1008,8 +1048,8 @@ MACHINE_CASES = (
         _tested(name, condition, {"StringEquals": {_SUB: _SUBJECT}})
         for name, condition in (
             ("all-but-one", {"StringNotEquals": {_SUB: _SUBJECT}}),
-            ("whoever-has-none", {"StringEqualsIfExists": {_SUB: _SUBJECT}}),
-            ("whoever-has-no-values", {"ForAllValues:StringEquals": {_SUB: _SUBJECT}}),
+            ("any-without-it", {"StringEqualsIfExists": {_SUB: _SUBJECT}}),
+            ("any-without-values", {"ForAllValues:StringEquals": {_SUB: _SUBJECT}}),
             ("of-another-issuer", {"StringEquals": {"oidc.eks.eu-west-1.amazonaws.com/id/0B:sub": _SUBJECT}}),
         )
     ),
@@ -1078,7 +1118,7 @@ MACHINE_CASES = (
         "all-of-it",
         _document("s3:*", on="arn:aws:s3:::data/*"),
         _document("s3:*", on="arn:aws:s3:::data/acme/*"),
-        role="somebody",
+        role="another",
     ),
     _permits(aws.POLICY, "everything", _document("*", on="*"), _document("ec2:DescribeInstances", on="*")),
     _permits(aws.POLICY, "rights", _document("iam:*", on="*"), _document("iam:Get*", on="*")),
@@ -1355,6 +1395,13 @@ MACHINE_CASES = (
         ("spec", "cdi", "nriPluginEnabled"),
         False,
     ),
+    _one("node-09", release("server", {"dcgm": {"enabled": True}}), ("values", "dcgm", "enabled"), False),
+    _one(
+        "node-09",
+        manifest("nvidia.com/v1", "ClusterPolicy", "server", {"spec": {"dcgm": {"enabled": True}}}, None),
+        ("spec", "dcgm", "enabled"),
+        False,
+    ),
     _one(
         "share-02",
         release("nameless", {"devicePlugin": {"config": {"create": True, "data": {"any": _NAMELESS}}}}),
@@ -1480,7 +1527,7 @@ STACK_CASES = (
     _together("net-02", cilium("open", None, ingress=[{"fromEntities": ["all"]}]), ("spec", "ingress"), [], *_OWNED),
     _together(
         "net-02",
-        cilium("everybodys", None, ingress=[{"fromEndpoints": [{}]}]),
+        cilium("all-endpoints", None, ingress=[{"fromEndpoints": [{}]}]),
         ("spec", "endpointSelector"),
         of_space("monitoring"),
         *_OWNED,
@@ -1638,3 +1685,40 @@ REGULATED_CASES = (
 ALONE_CASES = (*OBJECT_CASES, *MACHINE_CASES)
 TOGETHER_CASES = (*STACK_CASES, *STACK_MACHINE_CASES)
 CASES = (*ALONE_CASES, *TOGETHER_CASES)
+
+SIZE_CASES = (
+    _pod("avail-01", "slow", {"terminationGracePeriodSeconds": 601}, ("spec", "terminationGracePeriodSeconds"), 600),
+    _pod("avail-06", "forgotten", {"terminationGracePeriodSeconds": 0}, ("spec", "terminationGracePeriodSeconds"), 1),
+    _pod(
+        "avail-05",
+        "large",
+        {"containers": [container(env=[{"name": "NOTE", "value": "a" * sizes.SPEC}])]},
+        ("spec", "containers", 0, "env", 0, "value"),
+        "a",
+    ),
+    _pod(
+        "sched-06", "watching", _preferring([{**_TERM, "namespaces": ["other"]}]), (*_PREFERRED, 0, *_ELSEWHERE), None
+    ),
+    _pod(
+        "sched-09",
+        "choosy",
+        _preferring([_TERM] * (sizes.AFFINITY_TERMS + 1)),
+        _PREFERRED,
+        [{"weight": 1, "podAffinityTerm": _TERM}] * sizes.AFFINITY_TERMS,
+    ),
+    _one("avail-03", _marked("kept", finalizers=["bank.example/keep"]), ("metadata", "finalizers"), None),
+    _one("obs-01", _labelled("shown", words.LOADED_LABELS[0]), ("metadata", "labels", words.LOADED_LABELS[0]), None),
+    _one(
+        "net-11",
+        manifest(
+            "v1",
+            "Service",
+            "fixed",
+            {"spec": {"clusterIP": "10.100.0.10", "ports": [{"port": 80}]}},
+            namespace="acme--net",
+        ),
+        ("spec", "clusterIP"),
+        None,
+    ),
+)
+"""What is judged of one object alone: its size, its end, its affinity, its metadata."""

@@ -25,7 +25,7 @@ CASES = (*PACK_CASES, *CHECK_CASES, *SEEN)
 
 
 _SAID: dict[int, tuple[Object, frozenset[Finding] | None]] = {}
-"""By identity, beside the object itself, whose identity nobody else gets then."""
+"""By identity, beside the object itself: while it lives, no other object gets its identity."""
 
 
 def _alone(item: Object) -> frozenset[Finding] | None:

@@ -14,7 +14,7 @@ from tenancy.chargeback.allocate import Category, Report
 from tenancy.chargeback.periods import By, Period, periods
 from tenancy.chargeback.report import make_report
 from tenancy.chargeback.tables import Tables, tables
-from tenancy.spec import Loaded
+from tenancy.validation import Loaded
 from tests.conftest import SpecFolder
 
 UTC = ZoneInfo("UTC")

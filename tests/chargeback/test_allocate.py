@@ -15,7 +15,7 @@ from tenancy.chargeback.periods import LONGEST, By, moment, periods, written, zo
 from tenancy.chargeback.rounding import nearest, shared
 from tenancy.chargeback.tables import TABLES
 from tenancy.rules.catalogue import Violation
-from tenancy.spec import Loaded
+from tenancy.validation import Loaded
 from tests.chargeback.scene import (
     DAY,
     HOUR,
@@ -47,10 +47,10 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
 
 def hour(loaded: Loaded, *holdings: dict, nodes: list[dict] | None = None, **more: object) -> Report:
     """One hour of one node of train, unless others are named."""
-    return report(loaded, OCTOBER, END, nodes=nodes or TRAIN, holdings=list(holdings) or [NOBODY], **more)  # type: ignore[arg-type]
+    return report(loaded, OCTOBER, END, nodes=nodes or TRAIN, holdings=list(holdings) or [NO_USE], **more)  # type: ignore[arg-type]
 
 
-NOBODY = held("fraud--train", "t1", "a100", 1, END, END)
+NO_USE = held("fraud--train", "t1", "a100", 1, END, END)
 
 
 # What is held
@@ -133,7 +133,7 @@ def test_without_queues_guarantees_are_those_of_the_files(tmp_path: Path) -> Non
     assert dollars(hour(folder.load()), "fraud", "idle") == pytest.approx(20 * 16 / 24, abs=1e-6)
 
 
-# What nobody holds
+# What is idle
 
 
 def test_idle_of_a_shared_pool_goes_by_guarantee(loaded: Loaded) -> None:
@@ -142,7 +142,7 @@ def test_idle_of_a_shared_pool_goes_by_guarantee(loaded: Loaded) -> None:
     assert dollars(found, "research", "idle") == pytest.approx(20 * 8 / 24, abs=1e-6)
 
 
-def test_a_pool_for_two_tenants_is_nobodys_own(tmp_path: Path) -> None:
+def test_a_pool_for_two_tenants_is_owned_by_neither(tmp_path: Path) -> None:
     folder = SpecFolder(tmp_path / "small")
     folder.add("environment.yaml", PRICES)
     folder.edit("environment.yaml", "nodes: 4}", "nodes: 4, tenants: [fraud, research]}")
@@ -160,7 +160,7 @@ def test_guarantees_that_change_within_the_range_count_from_then_on(loaded: Load
     assert (dollars(found, "fraud", "idle"), dollars(found, "research", "idle")) == (15, 5)
 
 
-def test_idle_that_nobody_is_promised_is_the_platforms_and_shared_by_compute(loaded: Loaded) -> None:
+def test_unallocated_idle_is_the_platforms_and_shared_by_compute(loaded: Loaded) -> None:
     promised = [{"tenant": "fraud", "pool": "serve", "flavor": "a100-1g.5gb", "count": 7, "start": OCTOBER, "end": END}]
     rows = [
         held("fraud--train", "t1", "a100", 3, OCTOBER, END),
@@ -343,7 +343,7 @@ def test_without_prices_it_is_what_aws_published_and_the_report_says_so(tmp_path
 
 
 @pytest.mark.parametrize("purchase", ["spot", "capacity-block"])
-def test_a_price_that_nobody_said_is_named_and_not_made_up(tmp_path: Path, purchase: str) -> None:
+def test_a_price_that_is_not_set_is_named_and_not_made_up(tmp_path: Path, purchase: str) -> None:
     loaded = priced(tmp_path, prices="")
     nodes = [node("t1", "train", OCTOBER, END, purchase=purchase), node("t2", "train", OCTOBER, END)]
     found = hour(loaded, held("fraud--train", "t1", "a100", 8, OCTOBER, END), nodes=nodes)
@@ -360,7 +360,7 @@ def test_a_price_that_the_source_knows_goes_first(loaded: Loaded) -> None:
 # What the data lacks
 
 
-def test_a_device_that_nobody_knows_is_never_counted_as_one(loaded: Loaded) -> None:
+def test_an_unknown_device_is_never_counted_as_one(loaded: Loaded) -> None:
     found = hour(loaded, held("fraud--train", "t1", "h100", 1, OCTOBER, END))
     assert (dollars(found, "(unknown device)"), dollars(found, "fraud")) == (20, 0)
     assert "bill-02" in rules(found)
@@ -380,7 +380,7 @@ def test_a_pool_that_is_not_as_declared_is_a_line_of_its_own(loaded: Loaded, poo
     assert "bill-02" in rules(found)
 
 
-def test_a_namespace_that_two_tenants_claim_at_one_time_is_named_and_nobody_pays_for_the_other(loaded: Loaded) -> None:
+def test_a_namespace_that_two_tenants_claim_at_one_time_is_named_and_neither_pays_for_the_other(loaded: Loaded) -> None:
     half = OCTOBER + HOUR // 2
     claimed = [
         {"namespace": "shop", "tenant": "fraud", "start": OCTOBER, "end": END},
@@ -412,13 +412,13 @@ def test_a_pod_with_its_own_tenants_label_does_not(loaded: Loaded) -> None:
     assert dollars(found, "fraud", "held") == 20
 
 
-def test_a_namespace_that_is_nobodys_is_a_line_of_its_own(loaded: Loaded) -> None:
+def test_a_namespace_without_a_tenant_is_a_line_of_its_own(loaded: Loaded) -> None:
     found = hour(loaded, held("stray", "t1", "a100", 8, OCTOBER, END))
     assert dollars(found, "(no tenant)") == 20
     assert "bill-08" in rules(found)
 
 
-def test_hours_that_nobody_saw_are_a_named_line_and_nobodys_idle(loaded: Loaded) -> None:
+def test_hours_without_data_are_a_named_line_and_not_idle(loaded: Loaded) -> None:
     gap = [{"start": OCTOBER, "end": OCTOBER + HOUR // 4}]
     found = hour(loaded, held("fraud--train", "t1", "a100", 8, OCTOBER, END), gaps=gap)
     assert (dollars(found, "(no data)"), dollars(found, "fraud")) == (5, 15)
@@ -449,7 +449,7 @@ def test_cpu_beside_all_gpus_is_no_fault_and_the_node_is_shared(loaded: Loaded) 
     assert "bill-05" not in rules(found)
 
 
-def test_what_is_held_on_a_node_that_nobody_saw_is_named(loaded: Loaded) -> None:
+def test_what_is_in_use_on_a_node_without_records_is_named(loaded: Loaded) -> None:
     found = hour(loaded, held("fraud--train", "ghost", "a100", 8, OCTOBER, END))
     assert "8.00 device-hours of fraud on ghost" in next(f.given for f in found.findings if f.rule == "bill-06")
 
@@ -502,8 +502,8 @@ def test_the_nearest_whole_numbers_add_up_to_the_nearest_sum(amounts: list[str],
     assert sum(parts) == math.floor(sum(exact) + Fraction(1, 2))
 
 
-def test_what_nobody_weighs_cannot_be_shared() -> None:
-    with pytest.raises(ValueError, match="cannot be shared"):
+def test_costs_without_weights_cannot_be_shared() -> None:
+    with pytest.raises(ValueError, match="cannot be divided"):
         shared(1, [0, 0])
 
 

@@ -9,7 +9,7 @@ import pytest
 from tenancy.chargeback.allocate import Category, Report
 from tenancy.chargeback.periods import By
 from tenancy.rules.catalogue import Violation
-from tenancy.spec import Loaded
+from tenancy.validation import Loaded
 from tests.chargeback.scene import (
     DAY,
     HOUR,
@@ -83,21 +83,21 @@ def test_a_buckets_bill_is_split_by_what_lies_under_its_prefixes(loaded: Loaded)
     assert (objects(found, "fraud"), dollars(found, "overhead")) == (75, 25)
 
 
-def test_a_kind_that_nobody_knows_is_refused(loaded: Loaded) -> None:
+def test_an_unknown_kind_is_refused(loaded: Loaded) -> None:
     with pytest.raises(Violation, match="bill-07"):
         billed(loaded, {"kind": "coffee", "tenant": "fraud", "dollars": 3})
 
 
-def test_a_line_of_nobody_is_named(loaded: Loaded) -> None:
+def test_a_line_without_a_tenant_is_named(loaded: Loaded) -> None:
     found = billed(loaded, {"kind": "other", "dollars": 3})
     assert dollars(found, "(no tenant)") == 3
     assert "bill-08" in rules(found)
 
 
-def test_a_line_of_a_tenant_that_nobody_knows_is_nobodys_and_named(loaded: Loaded) -> None:
+def test_a_line_of_an_unknown_tenant_has_no_tenant_and_is_named(loaded: Loaded) -> None:
     found = billed(loaded, {"kind": "other", "tenant": "fruad", "dollars": 3})
     assert dollars(found, "(no tenant)") == 3
-    assert [f.given for f in found.findings if f.rule == "bill-08"] == ["1 line of tenant fruad, whom nobody knows"]
+    assert [f.given for f in found.findings if f.rule == "bill-08"] == ["1 line of unknown tenant fruad"]
 
 
 def test_a_line_of_a_tenant_that_was_seen_is_its_own(loaded: Loaded) -> None:
@@ -109,10 +109,12 @@ def test_a_line_of_a_tenant_that_was_seen_is_its_own(loaded: Loaded) -> None:
 
 
 @pytest.mark.parametrize(("namespace", "who"), [("shop", "(no tenant)"), ("fraud--train", "fraud")])
-def test_a_line_of_a_namespace_that_is_nobodys_is_named(loaded: Loaded, namespace: str, who: str) -> None:
+def test_a_line_of_a_namespace_without_a_tenant_is_named(loaded: Loaded, namespace: str, who: str) -> None:
     found = billed(loaded, {"kind": "other", "namespace": namespace, "dollars": 3})
     assert dollars(found, who, "other") == 3
-    assert any("1 line of namespace shop, which is nobody's" in f.given for f in found.findings) == (who != "fraud")
+    assert any("1 line of namespace shop, which belongs to no tenant" in f.given for f in found.findings) == (
+        who != "fraud"
+    )
 
 
 def test_a_line_of_a_namespace_that_two_claim_is_no_ones_and_named(loaded: Loaded) -> None:
@@ -120,4 +122,4 @@ def test_a_line_of_a_namespace_that_two_claim_is_no_ones_and_named(loaded: Loade
     seen = [{"namespace": "shop", "tenant": who, "start": OCTOBER, "end": END} for who in ("fraud", "research")]
     found = report(loaded, OCTOBER, END, nodes=TRAIN, lines=rows, namespaces=seen)
     assert dollars(found, "(disputed: fraud, research)") == 3
-    assert any("of namespace shop, which is more than one tenant's" in f.given for f in found.findings)
+    assert any("of namespace shop, which belongs to more than one tenant" in f.given for f in found.findings)

@@ -15,7 +15,7 @@ from tenancy.chargeback.allocate import Report
 from tenancy.chargeback.periods import By
 from tenancy.chargeback.report import make_report
 from tenancy.rules.catalogue import Violation
-from tenancy.spec import Loaded
+from tenancy.validation import Loaded
 from tests.chargeback.scene import DAY, HOUR, NOVEMBER, OCTOBER, dollars, given, held, node, priced, whole
 
 END = OCTOBER + HOUR
@@ -111,7 +111,7 @@ def test_what_a_reservation_runs_is_on_demand_on_the_bill(loaded: Loaded, tmp_pa
 
 
 @pytest.mark.parametrize("usage", ["UnusedBox", "UnusedDed"])
-def test_what_nobody_ran_of_a_capacity_reservation_is_the_pools(loaded: Loaded, tmp_path: Path, usage: str) -> None:
+def test_the_unused_part_of_a_capacity_reservation_is_the_pools(loaded: Loaded, tmp_path: Path, usage: str) -> None:
     rows = [
         {"line_item_unblended_cost": 24.0, "tags": POOL},
         {"line_item_usage_type": f"EUC1-{usage}:p4d.24xlarge", "line_item_unblended_cost": 8.0, "tags": POOL},
@@ -158,7 +158,9 @@ def test_what_others_in_the_account_spend_is_no_line_and_a_note(loaded: Loaded, 
     rows = [{"line_item_unblended_cost": 20.0, "tags": POOL}, {"line_item_unblended_cost": 5.0, "tags": other}]
     found = with_bill(loaded, cur(tmp_path / "c.parquet", *rows))
     assert dollars(found) == 20
-    assert found.notes == ["$5.00 of the bill have no tag tenancy:environment=small: they are of somebody else"]
+    assert found.notes == [
+        "$5.00 of the bill have no tag tenancy:environment=small: they are not part of this environment"
+    ]
 
 
 @pytest.mark.parametrize("net", [27.0, 30.0, None, float("nan")])
@@ -166,7 +168,7 @@ def test_what_a_contract_takes_off_is_named(loaded: Loaded, tmp_path: Path, net:
     row = {"line_item_unblended_cost": 30.0, bills.NET: net, "tags": POOL}
     found = with_bill(loaded, cur(tmp_path / "c.parquet", row, **{bills.NET: pl.Float64}))
     told = [note for note in found.notes if bills.NET in note]
-    assert [("$3.00" in note, "before such discounts" in note) for note in told] == [(True, True)] * (net == 27.0)
+    assert [("$3.00" in note, "before them" in note) for note in told] == [(True, True)] * (net == 27.0)
     assert dollars(found) == 30
 
 
@@ -242,14 +244,16 @@ def test_every_day_of_a_line_of_a_month_has_its_part(tmp_path: Path) -> None:
 # What is told, and by whom it is paid
 
 
-def test_another_tag_of_the_same_value_makes_a_line_nobody_elses_than_others(loaded: Loaded, tmp_path: Path) -> None:
+def test_another_tag_of_the_same_value_does_not_make_a_line_ours(loaded: Loaded, tmp_path: Path) -> None:
     rows = [
         {"line_item_unblended_cost": 10.0, "tags": POOL},
         {"line_item_unblended_cost": 700.0, "tags": {"user_tenancy_environment": "other", "user_env": "small"}},
     ]
     found = with_bill(loaded, cur(tmp_path / "c.parquet", *rows))
     assert dollars(found) == 10
-    assert found.notes == ["$700.00 of the bill have no tag tenancy:environment=small: they are of somebody else"]
+    assert found.notes == [
+        "$700.00 of the bill have no tag tenancy:environment=small: they are not part of this environment"
+    ]
 
 
 def test_taxes_have_no_usage_type_and_are_charged(loaded: Loaded, tmp_path: Path) -> None:
@@ -265,7 +269,7 @@ def test_taxes_have_no_usage_type_and_are_charged(loaded: Loaded, tmp_path: Path
 
 
 @pytest.mark.parametrize(("tenant", "who", "named"), [("fruad", "(no tenant)", True), ("fraud", "fraud", False)])
-def test_a_tag_of_a_tenant_that_nobody_knows_makes_it_nobodys_and_is_named(
+def test_a_tag_of_an_unknown_tenant_gives_no_tenant_and_is_named(
     loaded: Loaded, tmp_path: Path, tenant: str, who: str, named: bool
 ) -> None:
     row = {
@@ -278,12 +282,62 @@ def test_a_tag_of_a_tenant_that_nobody_knows_makes_it_nobodys_and_is_named(
     assert any("$4.00 billed with the tag tenancy:tenant=fruad" in f.given for f in found.findings) == named
 
 
+VOLUME = {"line_item_usage_type": "EUC1-EBS:VolumeUsage.gp3", "line_item_unblended_cost": 8.0}
+
+
+@pytest.mark.parametrize(
+    ("tags", "who"),
+    [
+        ({"user_tenancy_namespace": "fraud--train", "user_tenancy_tenant": "fraud"}, "fraud"),
+        ({"user_tenancy_namespace": "fraud--train"}, "fraud"),
+        ({"user_kubernetes_io_created_for_pvc_namespace": "research--main"}, "research"),
+        ({"user:kubernetes.io/created-for/pvc/namespace": "research--main"}, "research"),
+        ({"user_tenancy_namespace": "fraud--train", "user_tenancy_tenant": "research"}, "fraud"),
+        ({"user_tenancy_namespace": "monitoring"}, "overhead"),
+        ({"user_tenancy_namespace": "gone--main", "user_tenancy_tenant": "fraud"}, "fraud"),
+        ({"user_tenancy_namespace": "gone--main", "user_tenancy_tenant": "gone"}, "(no tenant)"),
+        ({"user_tenancy_namespace": "ml-fraud"}, "(no tenant)"),
+        ({}, "overhead"),
+    ],
+    ids=lambda given: (
+        " ".join(f"{k.rpartition('_')[2]}={v}" for k, v in given.items()) if isinstance(given, dict) else given
+    ),
+)
+def test_a_volume_is_its_namespaces_tenants(loaded: Loaded, tmp_path: Path, tags: dict[str, str], who: str) -> None:
+    rows = [{"line_item_unblended_cost": 20.0, "tags": POOL}, {**VOLUME, "tags": tags}]
+    found = with_bill(loaded, cur(tmp_path / "c.parquet", *rows))
+    own = (who,) if who == "overhead" else (who, "storage")
+    assert (dollars(found, *own), dollars(found)) == (8, 28)
+    assert (who == "(no tenant)") is any(finding.rule == "bill-08" for finding in found.findings)
+
+
+def test_a_volume_of_a_namespace_that_changed_hands_is_each_tenants_for_its_time(
+    loaded: Loaded, tmp_path: Path
+) -> None:
+    row = {**VOLUME, "tags": {"user_tenancy_namespace": "fraud--train"}}
+    quarter = OCTOBER + HOUR // 4
+    spaces = [
+        {"namespace": "fraud--train", "tenant": "fraud", "start": OCTOBER, "end": quarter},
+        {"namespace": "fraud--train", "tenant": "research", "start": quarter, "end": END},
+    ]
+    seen = with_bill(loaded, cur(tmp_path / "c.parquet", row), namespaces=spaces)
+    assert (dollars(seen, "fraud", "storage"), dollars(seen, "research", "storage")) == (2, 6)
+
+
+def test_a_volume_of_a_namespace_without_a_tenant_is_named(loaded: Loaded, tmp_path: Path) -> None:
+    row = {**VOLUME, "tags": {"user_tenancy_namespace": "ml-fraud"}}
+    found = with_bill(loaded, cur(tmp_path / "c.parquet", row))
+    said = [finding.given for finding in found.findings if finding.rule == "bill-08"]
+    assert said == ["$8.00 billed with the tag tenancy:namespace=ml-fraud, which belongs to no tenant"]
+    assert "AmazonEC2 ml-fraud" in {line.detail for line in found.lines}
+
+
 def test_a_table_of_lines_beside_a_bill_is_not_read_and_a_note_says_so(loaded: Loaded, tmp_path: Path) -> None:
     path = cur(tmp_path / "c.parquet", {"line_item_unblended_cost": 10.0, "tags": POOL})
     lines = [{"kind": "s3", "tenant": "fraud", "dollars": 50, "start": OCTOBER, "end": END}]
     found = with_bill(loaded, path, lines=lines)
     assert dollars(found) == 10
-    assert found.notes == ["the table of lines is not read: with a bill, what is beside nodes is on the bill"]
+    assert found.notes == ["the table of lines is not read, because with --bill all costs come from the bill"]
     assert with_bill(loaded, path).notes == []
 
 
@@ -506,11 +560,11 @@ def test_a_column_that_says_the_same_in_another_type_is_read(
     assert dollars(with_bill(loaded, cur(tmp_path / "c.parquet", row, **types))) == 10
 
 
-def test_an_export_without_any_tag_is_somebody_elses(loaded: Loaded, tmp_path: Path) -> None:
+def test_an_export_without_any_tag_is_not_ours(loaded: Loaded, tmp_path: Path) -> None:
     path = cur(tmp_path / "c.parquet", {"line_item_unblended_cost": 10.0})
     pl.read_parquet(path).with_columns(resource_tags=pl.lit(None)).write_parquet(path)
     assert with_bill(loaded, path).notes[:1] == [
-        "$10.00 of the bill have no tag tenancy:environment=small: they are of somebody else"
+        "$10.00 of the bill have no tag tenancy:environment=small: they are not part of this environment"
     ]
 
 

@@ -13,7 +13,7 @@ from tenancy.chargeback.allocate import Report
 from tenancy.chargeback.periods import By
 from tenancy.chargeback.use import Spent, uses
 from tenancy.chargeback.use import budgets as spent_of
-from tenancy.spec import Loaded, load
+from tenancy.validation import Loaded, load
 from tests.chargeback.scene import DAY, HOUR, NOVEMBER, OCTOBER, given, held, node, priced, report
 
 
@@ -72,14 +72,14 @@ def test_all_budgets_of_a_month_are_added_up(tmp_path: Path) -> None:
 def test_budgets_are_named_where_the_report_is_not_by_month(tmp_path: Path) -> None:
     loaded = budgeted(tmp_path, 9_600)
     weekly, monthly = (seen(loaded, OCTOBER, NOVEMBER, by) for by in (By.WEEK, By.MONTH))
-    said = "budgets are of months: --by month says how they stand"
+    said = "budgets are monthly: --by month shows them"
     assert said in budgets.lacks(weekly, spent_of(weekly, By.WEEK), [])
     assert said not in budgets.lacks(monthly, spent_of(monthly, By.MONTH), [])
 
 
 def test_a_tenant_without_a_budget_is_named(tmp_path: Path) -> None:
     made = seen(budgeted(tmp_path, 9_600), OCTOBER, NOVEMBER)
-    said = "no budget in the file of research: nothing warns"
+    said = "no budget in the file of research: no alert is sent"
     assert budgets.lacks(made, spent_of(made, By.MONTH), []) == [said]
     assert budgets.lacks(made, spent_of(made, By.MONTH), [], only="fraud") == []
 
@@ -88,7 +88,7 @@ def test_a_tenant_without_a_budget_is_named(tmp_path: Path) -> None:
 def test_a_month_that_is_not_seen_from_its_beginning_says_so(tmp_path: Path, days: int, late: bool) -> None:
     made = seen(budgeted(tmp_path, 9_600), OCTOBER + days * DAY, OCTOBER + 20 * DAY)
     found = budgets.lacks(made, spent_of(made, By.MONTH), [], only="fraud")
-    assert [line.partition(":")[0] for line in found] == (["2026-10 is seen from 2026-10-10T00"] if late else [])
+    assert [line.partition(":")[0] for line in found] == (["data of 2026-10 starts at 2026-10-10T00"] if late else [])
 
 
 @pytest.mark.parametrize(("zone", "begins"), [("Europe/Berlin", -2), ("America/Los_Angeles", 7)])
@@ -107,7 +107,7 @@ def test_a_month_of_another_time_zone_begins_when_it_does(tmp_path: Path, zone: 
     assert budgets.lacks(made, spent_of(made, By.MONTH), [], only="fraud") == []
 
 
-def test_hours_that_nobody_saw_are_money_that_the_budgets_lack(tmp_path: Path) -> None:
+def test_hours_without_data_are_money_that_the_budgets_lack(tmp_path: Path) -> None:
     loaded = budgeted(tmp_path, 9_600)
     end = OCTOBER + 2 * DAY
     rows = [held("fraud--train", "t1", "a100", 8, OCTOBER, end)]
@@ -116,7 +116,7 @@ def test_hours_that_nobody_saw_are_money_that_the_budgets_lack(tmp_path: Path) -
     blind = report(loaded, OCTOBER, end, By.MONTH, nodes=nodes, holdings=rows, gaps=gap)
     clear = report(loaded, OCTOBER, end, By.MONTH, nodes=nodes, holdings=rows)
     (told,) = [line for line in budgets.lacks(blind, spent_of(blind, By.MONTH), []) if line.startswith("$")]
-    assert told.startswith("$60.00 of 2026-10 are of hours or devices that nobody knows")
+    assert told.startswith("$60.00 of 2026-10 are of hours without data or of unknown devices")
     assert not any(line.startswith("$") for line in budgets.lacks(clear, spent_of(clear, By.MONTH), []))
 
 
@@ -128,7 +128,7 @@ def test_use_that_was_not_measured_is_named_beside_the_table(tmp_path: Path) -> 
     measured = [
         {"namespace": "fraud--train", "flavor": "a100", "devices": 4, "value": 0.5, "start": OCTOBER, "end": end}
     ]
-    said = "what fraud used was not measured: it is unknown, not nothing"
+    said = "use of fraud was not measured: it is unknown, not zero"
     for more, expected in (({}, [said]), ({"used": measured}, [])):
         tables = given(OCTOBER, end, nodes=nodes, holdings=rows, **more)
         made = report(loaded, OCTOBER, end, By.MONTH, nodes=nodes, holdings=rows, **more)

@@ -21,7 +21,7 @@ from tenancy.chargeback.periods import By
 from tenancy.chargeback.report import make_report
 from tenancy.chargeback.rounding import rounded
 from tenancy.chargeback.sweep import lent
-from tenancy.spec import Loaded
+from tenancy.validation import Loaded
 from tests.chargeback import scene
 from tests.chargeback.scene import NOVEMBER
 
@@ -29,7 +29,7 @@ START, END = NOVEMBER - 25, NOVEMBER + 35
 """A minute that the first of a month cuts."""
 
 PRICE = {"train": 20, "serve": 20, "notebooks": Fraction(16, 5), "gone": Fraction(36, 5)}
-"""Dollars an hour of a node: 8 boards at 2.50, 4 at 0.80, and what the source says of a pool that nobody declares."""
+"""Dollars an hour of a node: 8 boards at 2.50, 4 at 0.80, and what the source says of a pool that no file declares."""
 PART = {
     ("train", "a100"): Fraction(1, 8),
     ("serve", "a100-1g.5gb"): Fraction(1, 56),
@@ -272,7 +272,7 @@ def test_credits_change_who_pays_and_not_how_much(loaded: Loaded, crediting: Loa
         lines = [line for line in credited.lines if line.pot == pot]
         borrowed = sum(line.micro for line in lines if line.category is Category.BORROWED)
         back = -sum(line.micro for line in lines if line.category is Category.CREDIT)
-        assert back <= borrowed * 0.6 + 20, "nobody is credited more than is borrowed"
+        assert back <= borrowed * 0.6 + 20, "no tenant is credited more than is borrowed"
 
 
 @given(trace=traces(), at=st.integers(START + 1, END - 1))
@@ -417,8 +417,8 @@ def test_every_line_of_a_bill_is_charged_once_or_named(
     theirs: dict[tuple[int, str, bool, str], int] = defaultdict(int)
     for pot, amount in bill.pots.items():
         theirs[pot.period, pot.pool, pot.purchase == "spot", ""] += amount
-    for number, tenant, _, _, amount in bill.beside:
-        theirs[number, "", False, tenant] += amount
+    for item in bill.beside:
+        theirs[item.period, "", False, item.tenant] += item.micro
     for key in {*whose, *theirs}:
         assert abs(theirs[key] - whose[key]) < len(rows), "what is rounded is less than a millionth a line"
     told = " ".join([*(finding.given for finding in found.findings), *found.notes])

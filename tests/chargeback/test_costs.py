@@ -1,4 +1,4 @@
-"""What an environment says about costs, and what it may not say; and the prices that nobody has to say."""
+"""What an environment says about costs, and what it may not say; and the prices that it need not say."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tenancy.catalog.instances import MACHINES
 from tenancy.catalog.prices import ON_DEMAND
 from tenancy.chargeback.measures import measure
-from tenancy.plan.prices import node_price
+from tenancy.plan.aws.prices import node_price
 from tests.conftest import SpecFolder
 
 ENV = "environment.yaml"
@@ -59,7 +59,9 @@ def test_costs_that_mean_something_are_taken(spec: SpecFolder) -> None:
         ("prices: {l4: 0.8, a100-40gb: 2.5}\ncosts: {discounts: {spot: 50}}\n", "spot", 10_000_000),
     ],
 )
-def test_a_nodes_price_is_what_somebody_said(spec: SpecFolder, more: str, purchase: str, price: int | None) -> None:
+def test_a_nodes_price_is_the_files_or_the_published_one(
+    spec: SpecFolder, more: str, purchase: str, price: int | None
+) -> None:
     spec.add(ENV, more)
     assert node_price(spec.load().environment, "train", "p4d.24xlarge", purchase) == price
 

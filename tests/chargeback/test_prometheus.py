@@ -20,7 +20,7 @@ from tenancy.chargeback.prometheus import PAGE, QUERIES, Prometheus, Unreachable
 from tenancy.chargeback.report import make_report
 from tenancy.chargeback.tables import tables
 from tenancy.rules.catalogue import Violation
-from tenancy.spec import Loaded
+from tenancy.validation import Loaded
 from tests.chargeback.scene import HOUR, OCTOBER, device_hours, dollars, held, node, priced, report, whole
 
 END = OCTOBER + 12 * HOUR
@@ -60,6 +60,7 @@ def trace() -> Series:
         "lends": [({**queue, "cluster_queue": "fraud--batch"}, OCTOBER, END, float("inf"))],
         "used": [(USED, begin, end, 0.25)],
         "devices": [(USED, begin, end, 4)],
+        "claims": [({"namespace": "fraud--train"}, begin, begin + 3 * HOUR, 73 * 2**30)],
     }
 
 
@@ -142,6 +143,28 @@ def test_it_makes_the_same_bill_as_the_tables_of_the_same_trace(loaded: Loaded, 
     assert (dollars(found, "fraud", "held"), device_hours(found, "fraud")) == (60, 24)
 
 
+def test_claims_cost_their_rate_for_as_long_as_their_volumes_are_there(tmp_path: Path, server: Server) -> None:
+    rated = priced(tmp_path, "costs: {rates: {storage: 10}}\n")
+    found, read = bill(rated, server)
+    assert read.lines is not None
+    assert dollars(found, "fraud", "storage") == 3, "a tenth of 730 GiB for 3 of 730 hours"
+    rows = [
+        {"kind": "storage", "namespace": "fraud--train", "quantity": 73, "start": OCTOBER, "end": OCTOBER + 3 * HOUR}
+    ]
+    other = report(rated, OCTOBER, END, nodes=[node("t1", "train", OCTOBER, END)], lines=rows)
+    assert dollars(other, "fraud", "storage") == 3
+
+
+def test_claims_are_asked_for_where_storage_has_a_rate(loaded: Loaded, server: Server) -> None:
+    _, read = bill(loaded, server)
+    assert read.lines is None
+    assert QUERIES["claims"] not in {asked["query"] for asked in server.asked}
+
+
+def test_only_claims_whose_volume_a_driver_made_are_asked_for() -> None:
+    assert 'kube_persistentvolumeclaim_info{volumename=~"pvc-.+"}' in QUERIES["claims"]
+
+
 def test_workload_queue_and_tenant_come_with_the_pod(loaded: Loaded, server: Server) -> None:
     found, _ = bill(loaded, server)
     assert found.work.select("owner", "workload", "queue", "flavor").rows() == [("fraud", "job-a", "default", "a100")]
@@ -195,7 +218,10 @@ def test_what_is_overloaded_is_asked_again(loaded: Loaded, server: Server) -> No
         ([(401, {"error": "no token"})], "401: no token"),
         ([(503, {"error": "busy"})] * 4, "503: busy"),
         ([(200, {"status": "error", "error": "query timed out"})], "query timed out"),
-        ([(200, {"status": "success", "warnings": ["store down"], "data": {"result": []}})], "in part: store down"),
+        (
+            [(200, {"status": "success", "warnings": ["store down"], "data": {"result": []}})],
+            "a partial answer: store down",
+        ),
     ],
 )
 def test_what_is_not_answered_whole_is_not_taken_for_nothing(server: Server, answers: list, said: str) -> None:
@@ -204,7 +230,7 @@ def test_what_is_not_answered_whole_is_not_taken_for_nothing(server: Server, ans
         list(source(server).range(QUERIES["nodes"], OCTOBER, OCTOBER, STEP))
 
 
-def test_nobody_there_is_said_after_some_tries() -> None:
+def test_a_server_that_does_not_answer_is_reported_after_some_tries() -> None:
     waited: list[float] = []
     with pytest.raises(Unreachable, match="does not answer"):
         list(Prometheus("http://127.0.0.1:9", pause=waited.append).range("up", OCTOBER, OCTOBER, STEP))
@@ -230,7 +256,7 @@ def test_metrics_without_the_pools_label_are_refused(loaded: Loaded, server: Ser
         ask(source(server), loaded.environment, OCTOBER, END, STEP)
 
 
-def test_a_range_in_which_nobody_held_anything_is_all_idle(loaded: Loaded, server: Server) -> None:
+def test_a_range_without_any_use_is_all_idle(loaded: Loaded, server: Server) -> None:
     del server.series["holdings"]
     found, _ = bill(loaded, server)
     assert (dollars(found, "idle"), dollars(found)) == (240, 240)

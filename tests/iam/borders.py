@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 from tenancy.iam.account import PLATFORM, Account, Identity, Thing
 from tenancy.iam.evaluator import Guard
-from tenancy.spec.tenant import Tenant
+from tenancy.schema.tenant import Tenant
 from tests.iam.symbolic import Region, Witness, counterexample
 
 S3 = ("s3:*",)
 
 
 class Border(NamedTuple):
-    """What nobody but its tenants touches, and the policy that guards it."""
+    """What only its tenants may touch, and the policy that guards it."""
 
     title: str
     region: Region
@@ -94,7 +94,7 @@ WITHOUT_RESOURCE = {"Effect": "Deny", "Action": "ecr:GetAuthorizationToken", "Re
 
 
 def crossed(account: Account, who: Identity, border: Border, without: Sequence[Any] = ()) -> Witness | None:
-    """The shortest request by which somebody gets over; None: there is none. `without` are statements that deny."""
+    """The shortest request that crosses the border; None: there is none. `without` are statements that deny."""
     policies = account.policies(who, border.thing)
     denied = {"Version": "2012-10-17", "Statement": [WITHOUT_RESOURCE, *without]}
     policies = replace(policies, identity=[*policies.identity, denied])

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from tenancy.iam.account import PIPELINE, Account
 from tenancy.plan import make_plan
-from tenancy.spec import Environment, Tenant
-from tenancy.spec.crossfile import between_tenants, crossfile
+from tenancy.validation import Environment, Tenant
+from tenancy.validation.crossfile import between_tenants, crossfile
 
 ACCOUNT, REGION, CLUSTER = "111122223333", "eu-central-1", "east"
 OTHER_ACCOUNT = "444455556666"
@@ -213,7 +213,7 @@ UPLOADS = {"s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"}
 
 
 class Call(NamedTuple):
-    """Something that somebody tries on a bucket: on an object's key, or with a prefix on the bucket."""
+    """A request on a bucket: on an object's key, or with a prefix on the bucket."""
 
     action: str
     bucket: str

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenancy.spec import Environment, Tenant
-from tenancy.spec.crossfile import between_tenants, crossfile
-from tenancy.spec.tenant import Access
+from tenancy.schema.tenant import Access
+from tenancy.validation import Environment, Tenant
+from tenancy.validation.crossfile import between_tenants, crossfile
 
 PREFIXES = st.lists(st.sampled_from(["a", "b", "ab"]), min_size=1, max_size=3).map(lambda parts: "/".join(parts) + "/")
 GRANTS = st.lists(

@@ -9,8 +9,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tenancy.spec import SpecError, load
-from tenancy.spec.source import Refused, compose, values
+from tenancy.schema.source import Refused, compose, values
+from tenancy.validation import SpecError, load
 
 SOUP = st.text("ab01: -[]{},&*#|>'\"!?%@`\n\t~<.\x00é\ufeff", max_size=40)
 SETTINGS = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -28,7 +28,7 @@ def _judge(spec: Any, name: str, content: bytes) -> None:
             assert problem.rule
             assert problem.change
             assert problem.column >= 1
-            if problem.file.endswith(name) and "problems more" not in problem.given:
+            if problem.file.endswith(name) and "more problems" not in problem.given:
                 assert 1 <= problem.line <= lines + 1
             assert "\n" not in str(problem)
     finally:
@@ -83,7 +83,7 @@ def test_any_value_in_place_of_any_value(spec: Any, data: st.DataObject, tree: A
         max_leaves=12,
     )
 )
-def test_plain_values_are_read_as_everybody_reads_them(tree: Any) -> None:
+def test_plain_values_are_read_back_as_they_were_dumped(tree: Any) -> None:
     text = yaml.safe_dump(tree)
     assert values(compose(text)) == (tree, [])
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from tenancy.plan.model import Object
+from tenancy.kube.objects import Object
 from tests.network_strategies import admitted, policies
 from tests.network_worlds import ENGINES, World, adversarial, between_tenants, let_through
 

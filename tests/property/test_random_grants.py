@@ -1,5 +1,5 @@
-"""Random tenants with names and prefixes that are made to be confused: nobody reaches a neighbour's, and everybody what
-the file promises. What is promised comes from the files, what is allowed from the plan's documents."""
+"""Random tenants with names and prefixes that are made to be confused: no tenant reaches a neighbour's data, and each
+reaches what its file grants. What is granted comes from the files, what is allowed from the plan's documents."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Told(NamedTuple):
 
 
 def _texts(made: World, bucket: str) -> list[str]:
-    """Keys and prefixes inside, around, beside and nearly in what anybody holds."""
+    """Keys and prefixes inside, around, beside and nearly in what any tenant holds."""
     found = {"", "x", "teams/", "teams", "reference", "."}
     prefixes = {grant["prefix"] for file in made.files for grant in file["storage"] if grant["bucket"] == bucket}
     prefixes |= {grant["prefix"] for file in made.files for grant in file["storage"][:1]}
@@ -77,10 +77,10 @@ def _texts(made: World, bucket: str) -> list[str]:
 
 def _calls(random: Random, made: World, count: int) -> Iterator[tuple[Identity, Call]]:
     """Half of them anywhere, half of them in what is granted to who calls."""
-    everybody = [each for each in made.account.identities if each.tenant != PLATFORM]
+    callers = [each for each in made.account.identities if each.tenant != PLATFORM]
     texts = {bucket: _texts(made, bucket) for bucket in made.buckets}
     for _ in range(count):
-        who = random.choice(everybody)
+        who = random.choice(callers)
         own = grants_of(made.file(who.tenant), who.part) if who.part != PIPELINE else []
         grant = random.choice(own) if own and random.random() < 0.5 else None
         bucket = grant["bucket"] if grant else random.choice(list(made.buckets))
@@ -128,7 +128,7 @@ def test_a_role_may_what_its_tenants_file_promises_and_nothing_else(judged: Coun
     assert not wrong, f"{len(wrong)} of {judged['calls']}: {wrong[:5]}"
     assert judged["calls"] >= LEAST
     for identity in ("pod-identity", "irsa", "shared"):
-        assert judged[f"allowed {identity}"] > 1000, "a test in which nobody may anything shows nothing"
+        assert judged[f"allowed {identity}"] > 1000, "a test in which no identity is allowed anything shows nothing"
 
 
 def test_every_grant_of_a_file_works_for_every_part_that_has_it() -> None:
@@ -161,7 +161,7 @@ def _granted(grant: Any) -> Iterator[Call]:
 ANYTHING = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
 
 
-def test_a_role_whose_policies_somebody_widened_still_reaches_no_neighbour() -> None:
+def test_a_role_with_widened_policies_still_reaches_no_neighbour() -> None:
     """The second lock alone: policies of buckets. Where tenants come through access points it is each its own point's,
     which knows nothing of prefixes that are not its tenant's: there the roles' own policies are the one lock."""
     count = 0
@@ -203,14 +203,14 @@ _READ: dict[tuple[int, str, str], Decide] = {}
 
 
 def _anything(account: Account, who: Identity, thing: Thing) -> Decide:
-    """Decisions on somebody whose own policies allow everything."""
+    """Decisions on an identity whose own policies allow everything."""
     known = (id(account), who.role.arn, thing.title)
     if known not in _READ:
         _READ[known] = compile(dataclasses.replace(account.policies(who, thing), identity=[ANYTHING]))
     return _READ[known]
 
 
-def test_nobody_comes_past_the_access_points_or_through_a_neighbours() -> None:
+def test_no_tenant_bypasses_the_access_points_or_uses_a_neighbours() -> None:
     count = 0
     for seed in SOME:
         made = world(seed)
@@ -237,7 +237,7 @@ def test_nobody_comes_past_the_access_points_or_through_a_neighbours() -> None:
     assert count > 100
 
 
-def test_what_a_tenant_has_alone_is_used_by_its_own_parts_and_by_nobody_else() -> None:
+def test_what_a_tenant_has_alone_is_used_by_its_own_parts_only() -> None:
     count, allowed_count = 0, 0
     for seed in SOME:
         made = world(seed)

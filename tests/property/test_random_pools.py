@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from tenancy.catalog.boards import BOARDS, feasible_layouts
 from tenancy.catalog.instances import GENERAL, INSTANCES, MACHINES
 from tenancy.plan import Plan, make_plan
-from tenancy.plan.capacity import pool_yield
-from tenancy.plan.node_config import USER_DATA_BYTES
-from tenancy.plan.pools import fake_nodes, node_extended
-from tenancy.spec import Loaded, SpecError, load, on_lab
+from tenancy.plan.aws.node_config import USER_DATA_BYTES
+from tenancy.plan.common.pools import fake_nodes, node_extended
+from tenancy.plan.queueing.pool_yields import pool_yield
+from tenancy.validation import Loaded, SpecError, load, on_lab
 
 NAME = "random"
 ZONES = ["eu-central-1a", "eu-central-1b"]
@@ -252,7 +252,7 @@ ANYTHING: dict[str, st.SearchStrategy[Any]] = {
     "efa": st.booleans() | JUNK,
     "mig": MIG | JUNK,
     "share": SHARE | JUNK,
-    "tenants": st.lists(st.sampled_from([*TENANTS, "nobody"]), max_size=2) | JUNK,
+    "tenants": st.lists(st.sampled_from([*TENANTS, "missing"]), max_size=2) | JUNK,
     "tiers": st.lists(st.sampled_from([FIRM, SOFT, "none"]), max_size=2) | JUNK,
     "zones": st.lists(st.sampled_from([*ZONES, "us-east-1a", "x"]), max_size=2) | JUNK,
     "ami-release": st.sampled_from(["v20260101", "v2026", "v20270101"]) | JUNK,

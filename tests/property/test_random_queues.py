@@ -14,24 +14,24 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from test_random_pools import FIRM, NAME, PODS_AND_NAMES, SOFT, Spec, bounds, environments, units_of
 
-from tenancy.catalog import quantity
 from tenancy.catalog.instances import MACHINES
+from tenancy.kube import quantities
+from tenancy.kube.objects import Object
 from tenancy.plan import Plan, digest, make_plan
-from tenancy.plan.kueue import configuration
-from tenancy.plan.model import Object
-from tenancy.plan.pools import node_allocatable
-from tenancy.plan.queues import (
+from tenancy.plan.common.pools import node_allocatable
+from tenancy.plan.queueing.kueue import configuration
+from tenancy.plan.queueing.queue_names import (
     ANY_POOL,
     BOARD_COMPUTE,
     BOARD_MEMORY,
     CORES,
     ROOT,
-    board_units,
     flavor_name,
-    machine_resources,
     queue_resource,
 )
-from tenancy.spec import Environment, Loaded, SpecError, Tenant, load
+from tenancy.plan.queueing.queues import machine_resources
+from tenancy.plan.queueing.quota_shares import board_units
+from tenancy.validation import Environment, Loaded, SpecError, Tenant, load
 from tests.conftest import amounts
 
 PRESETS = st.sampled_from(["strict", "lend", "lend-and-borrow"])
@@ -180,7 +180,7 @@ def kueue_takes_it(environment: Environment, plan: Plan) -> None:
 
 
 def nothing_is_lost(environment: Environment, tenants: tuple[Tenant, ...], plan: Plan) -> None:
-    """What is promised and what nobody is promised are all that there may be, to the unit."""
+    """Guaranteed and unallocated quota add up to all that there may be, to the unit."""
     (root,) = (cohort for cohort in cohorts(plan) if cohort["metadata"]["name"] == ROOT)
     total: Counter[tuple[str, str]] = Counter()
     for item in (root, *cluster_queues(plan).values()):
@@ -209,7 +209,7 @@ def nothing_is_lost(environment: Environment, tenants: tuple[Tenant, ...], plan:
         for name, pool in environment.pools.items()
         if pool.machine.gpus
     ]
-    of_quotas = {what: parts * quantity.parse(str(QUOTA[what])) for what in ("cpu", "memory")}
+    of_quotas = {what: parts * quantities.parse(str(QUOTA[what])) for what in ("cpu", "memory")}
     names = machine_resources(environment)
     of_quotas["cpu"] *= 1000 if names["cpu"] == CORES else 1
     cpu = sum(Fraction(left.cpu * count, 1 if names["cpu"] == CORES else 1000) for left, count in nodes)
@@ -274,7 +274,7 @@ def no_quota_is_below_its_queue(environment: Environment, tenants: tuple[Tenant,
                     else [f"requests.{resource}"]
                 )
                 for key in keys:
-                    limit = quantity.parse(hard[tenant.namespace_name(part)][key])
+                    limit = quantities.parse(hard[tenant.namespace_name(part)][key])
                     assert limit >= gives[resource], f"{key} of {part.name}"
 
 

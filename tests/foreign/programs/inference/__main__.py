@@ -25,6 +25,7 @@ Deployment(
             "metadata": {"labels": LABELS},
             "spec": {
                 "service_account_name": "scorer",
+                "security_context": {"run_as_non_root": True, "seccomp_profile": {"type": "RuntimeDefault"}},
                 "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
                 "containers": [
                     {
