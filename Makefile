@@ -1,5 +1,5 @@
-# make up     tools, lab, three example tenants, attacks refused, queues
-# make test   everything that proves it
+# make up     install tools, start the lab, deploy three example tenants, verify attacks, show queues
+# make test   run all tests
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -10,13 +10,13 @@ BIN := $(VENV)/bin
 TENANCY := $(BIN)/tenancy
 ENV ?= local
 
-.PHONY: help up down test test-newest lint types bench claims side-by-side docs lock lab clean
+.PHONY: help up down test test-all test-newest lint types bench claims side-by-side docs lock lab clean
 
-help: ## this list
+help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
-# Bytecode is made when a module is first imported: most of what is installed never is. Images that switch it off would
-# have every process of an update compile what it imports: a fifth of its time.
+# Bytecode is written when a module is first imported, and most installed modules never are. In images that disable it
+# every process of an update would compile its imports: a fifth of its time.
 export PYTHONDONTWRITEBYTECODE :=
 PIP_INSTALL := install --quiet --disable-pip-version-check --no-input --no-compile
 
@@ -29,29 +29,36 @@ $(VENV)/ready: requirements/lock.txt requirements/go.txt pyproject.toml
 	@$(BIN)/pip $(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
-lab: $(VENV)/ready ## tools and control plane
+lab: $(VENV)/ready ## start the lab: tools and control plane
 	@$(TENANCY) lab up $(ENV)
 
-up: lab ## the example tenants on a live, guarded API server
+up: lab ## deploy the example tenants to the lab, with enforced guards
 	@$(TENANCY) up $(ENV)
 	@$(TENANCY) verify $(ENV) --brief
 	@$(TENANCY) queues $(ENV)
+	@printf '\nTo use tenancy, kubectl and pulumi in this shell:\n\n  . %s/env\n' "$${GPU_TENANCY_LAB:-.lab}"
 
-down: $(VENV)/ready ## stop the lab; nothing is left running
+down: $(VENV)/ready ## stop the lab and all of its processes
 	@$(TENANCY) lab down
 
-test: $(VENV)/ready test-newest ## unit, property, engine, cluster and attack tests
-	@$(TENANCY) lab tools
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-bench: $(VENV)/ready ## timings into docs/benchmarks.md
+test: $(VENV)/ready test-newest ## run unit, property, engine, cluster and attack tests
+	@$(TENANCY) lab tools --with metrics
+	@$(PYTEST) -m "not exhaustive"
+
+test-all: $(VENV)/ready test-newest ## run every test, the exhaustive ones too (before a release)
+	@$(TENANCY) lab tools --with metrics
+	@$(PYTEST)
+
+bench: $(VENV)/ready ## run the benchmarks, write docs/benchmarks.md
 	@$(TENANCY) lab tools >/dev/null
 	@$(BIN)/python -m bench
 
-claims: $(VENV)/ready ## what is claimed and what proves it, into docs/claims.md
+claims: $(VENV)/ready ## write docs/claims.md: each claim and its proof
 	@$(TENANCY) claims local --markdown > docs/claims.md
 
-side-by-side: $(VENV)/ready ## the same attacks on other ways to share a cluster, into docs/side-by-side.md
+side-by-side: $(VENV)/ready ## run the attacks on other ways to share a cluster, write docs/side-by-side.md
 	@$(BIN)/python -m scripts.side_by_side
 
 lint: $(VENV)/ready
@@ -65,7 +72,7 @@ $(VENV)/docs: $(VENV)/ready requirements/docs.txt
 	@$(BIN)/pip $(PIP_INSTALL) --require-hashes -r requirements/docs.txt
 	@touch $@
 
-docs: $(VENV)/docs ## the documentation as a site, in site/
+docs: $(VENV)/docs ## build the documentation as a site, in site/
 	@$(TENANCY) rules --markdown > docs/rules.md
 	@$(TENANCY) schema --markdown > docs/spec.md
 	@$(TENANCY) claims local --markdown > docs/claims.md
@@ -77,18 +84,18 @@ $(VENV_NEWEST)/ready: requirements/newest.txt
 	@$(VENV_NEWEST)/bin/pip $(PIP_INSTALL) --require-hashes -r requirements/newest.txt
 	@touch $@
 
-test-newest: $(VENV_NEWEST)/ready ## the program and the pack under mocks, with the newest SDKs
+test-newest: $(VENV_NEWEST)/ready ## test the program and the pack under mocks, with the newest SDKs
 	@PYTHONPATH=. $(VENV_NEWEST)/bin/python -m pytest -n 2 --dist loadfile tests/unit/test_components.py \
 		tests/unit/test_policy_pack.py
 
-# uv resolves for all platforms at once; what it writes, pip installs.
+# uv resolves for all platforms at once, and pip installs the result.
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --no-annotate --upgrade
-lock: ## resolve the dependencies anew
+lock: ## resolve the dependencies again
 	$(LOCK) --all-extras -c requirements/pins.in pyproject.toml requirements/build.in -o requirements/lock.txt
 	$(LOCK) --all-extras pyproject.toml -o requirements/newest.txt
 	$(LOCK) -c requirements/lock.txt requirements/docs.in -o requirements/docs.txt
 	$(LOCK) requirements/go.in -o requirements/go.txt
 
-clean: down ## and the Python environments
+clean: down ## stop the lab and remove the Python environments
 	rm -rf $(VENV) $(VENV_NEWEST) site
