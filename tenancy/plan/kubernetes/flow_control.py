@@ -22,9 +22,12 @@ PRECEDENCE = {PLATFORM: 1100, TENANTS: 8500}
 """The lower number is asked first. Kubernetes' own for nodes, controllers, scheduler and kube-system end at 900, those
 for service accounts and people are 9000 and 9900 (apiserver v1.36.3 `pkg/apis/flowcontrol/bootstrap`). What other
 products bring for their own service accounts is asked before tenants'."""
-SHARES = {PLATFORM: 30, TENANTS: 60}
+SHARES = {PLATFORM: 30, TENANTS: 30}
 """Kubernetes' own levels together have 245, of which service accounts and people have 120. Of the 600 requests that an
-API server works on at once by default, tenants have 600 * 60 / 335, rounded up 108, and the platform 54."""
+API server works on at once by default, each of the two has 600 * 30 / 305, rounded up 60. A request that guards judge
+takes processor time from begin to end, so seats beyond what the processors serve make all requests slow, and no
+request waits: tenants have a tenth of the seats, and a flood waits in its own queues before the processors are short.
+"""
 QUEUES, HAND, WAITING = 128, 6, 50
 """Queues of a level, those that one flow may use, and requests that wait in each: as Kubernetes' own levels for
 workloads. One flow fills 6 of 128 queues, and another finds a queue that is free."""
