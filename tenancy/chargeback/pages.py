@@ -1,31 +1,18 @@
-"""The report as text: tables, the explanation of a total, and the mail to a tenant."""
+"""The tables of a report, and those that explain a total."""
 
 from __future__ import annotations
 
-import html
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
-from tenancy.catalog.text import in_markdown
 from tenancy.chargeback.allocate import HOUR, Category, Report
-from tenancy.chargeback.budgets import lacks, standings
+from tenancy.chargeback.budgets import standings
 from tenancy.chargeback.outputs import CENT, cents, dollars, totals, workloads
 from tenancy.chargeback.periods import written
 from tenancy.chargeback.rounding import rounded
 from tenancy.chargeback.use import MARKS, Spent, Use
+from tenancy.output.tables import Table
 from tenancy.plan.aws.prices import MICRO
-from tenancy.schema.tenant import Tenant
-
-
-class Table(NamedTuple):
-    """A table with a title, columns, rows and remarks."""
-
-    title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-    remarks: Sequence[str] = ()
-
 
 _COLUMNS = (Category.HELD, Category.BORROWED, Category.IDLE, Category.CREDIT, Category.OVERHEAD)
 BESIDE = "other"
@@ -238,80 +225,3 @@ def _why(report: Report, tenant: str, number: int) -> list[str]:
             f"{credited} are shared, {share}"
         )  # fmt: skip
     return remarks
-
-
-# Mail
-
-
-def mail(report: Report, tenant: Tenant, uses: Sequence[Use], budgets: Sequence[Spent], form: str) -> str:
-    """The mail to a tenant's owner, in Markdown or HTML."""
-    name = tenant.tenant
-    parts = [*tables(report, uses, budgets, only=name), *explain(report, name, 5)]
-    periods = ", ".join(period.name for period in report.periods)
-    title = f"GPU cost of {tenant.title or name}, {periods}: ${dollars(cents(totals(report)).get(name, 0))}"
-    lead = f"To {tenant.owner.name} <{tenant.owner.mail}>, cost center {tenant.cost_center}, team {tenant.team}."
-    alerts = [
-        f"{report.periods[spent.period].name}: {said} of a budget of ${spent.budget:,}"
-        for spent in budgets
-        if spent.tenant == name and (said := alert(spent))
-    ]
-    lead += f" Budget, {'; '.join(alerts)}." if alerts else ""
-    missing = [*map(str, report.findings), *lacks(report, budgets, uses, only=name)]
-    if form == "markdown":
-        text = [f"# {_plain(title)}", "", _plain(lead)]
-        for part in parts:
-            text += ["", *_markdown(part)]
-        text += ["", "## Missing data", "", *(f"- {_plain(lack)}" for lack in missing)] if missing else []
-        return "\n".join(text) + "\n"
-    body = [f"<h1>{html.escape(title)}</h1>", f"<p>{html.escape(lead)}</p>"]
-    for part in parts:
-        body += _html(part)
-    if missing:
-        body += [
-            "<h2>Missing data</h2>",
-            "<ul>",
-            *(f"<li>{html.escape(lack)}</li>" for lack in missing),
-            "</ul>",
-        ]
-    return _PAGE.format(title=html.escape(title), body="\n".join(body))
-
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>{title}</title>
-<style>
-body {{ font: 14px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 72em; padding: 0 1em; }}
-table {{ border-collapse: collapse; }}
-th, td {{ border-bottom: 1px solid #8888; padding: 0.2em 0.8em; text-align: right; }}
-th:first-child, td:first-child {{ text-align: left; }}
-:root {{ color-scheme: light dark; }}
-</style>
-</head>
-<body>
-{body}
-</body>
-</html>
-"""
-
-
-def _plain(text: Any) -> str:
-    """A text as Markdown, escaped, because users wrote it. Only its owner reads the mail, and copies its addresses."""
-    return in_markdown(str(text), kept="@")
-
-
-def _markdown(table: Table) -> list[str]:
-    lines = [f"## {_plain(table.title)}", "", f"| {' | '.join(map(_plain, table.header))} |"]
-    lines.append(f"|{'---|' * len(table.header)}")
-    lines += [f"| {' | '.join(map(_plain, row))} |" for row in table.rows]
-    return [*lines, *([""] if table.remarks else []), *(f"- {_plain(remark)}" for remark in table.remarks)]
-
-
-def _html(table: Table) -> list[str]:
-    def cells(kind: str, row: Sequence[Any]) -> str:
-        return "".join(f"<{kind}>{html.escape(str(cell))}</{kind}>" for cell in row)
-
-    lines = [f"<h2>{html.escape(table.title)}</h2>", "<table>", f"<tr>{cells('th', table.header)}</tr>"]
-    lines += [f"<tr>{cells('td', row)}</tr>" for row in table.rows]
-    return [*lines, "</table>", *(f"<p>{html.escape(remark)}</p>" for remark in table.remarks)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tenancy.cli.tables import Table
+from tenancy.output.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,8 @@ import click
 from tenancy.catalog import boards, nodes
 from tenancy.catalog.instances import INSTANCES, Instance
 from tenancy.cli.common import BAD_INPUT, example, fail, format_option, print_json, refuses_bad_input
-from tenancy.cli.tables import Table, as_json, as_text, cores, gib
+from tenancy.cli.tables import as_json, cores, gib
+from tenancy.output.tables import Table, as_text
 from tenancy.rules.catalogue import Violation
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tenancy.chargeback.allocate import Report
     from tenancy.chargeback.tables import Tables
     from tenancy.chargeback.use import Spent, Use
+    from tenancy.output.tables import Table
     from tenancy.validation import Loaded
 
 
@@ -290,35 +291,28 @@ def _write(
 def _text(
     report: Report, used: Sequence[Use], due: Sequence[Spent], tenant: str, explain: str | None, rows: int
 ) -> str:
-    import textwrap
-
     from tenancy.chargeback import pages
-    from tenancy.cli.tables import WIDTH, Table, as_text
+    from tenancy.output.tables import Table, as_text
 
     shown = pages.explain(report, explain, rows) if explain else pages.tables(report, used, due, tenant)
-    parts = [as_text(_right(Table(*table))) for table in shown if table.rows]
+    parts = [as_text(_aligned(table)) for table in shown if table.rows]
     for title, notes in (("Missing data", report.findings), ("Notes", report.notes)):
-        lines = [textwrap.fill(f"- {note}", WIDTH, subsequent_indent="  ", break_on_hyphens=False) for note in notes]
-        parts += ["\n".join([f"{title}:", *lines])] if lines else []
+        parts += [as_text(Table(title, (), (), [str(note) for note in notes]))] if notes else []
     return "\n\n".join(parts or ["No costs: no node was observed, and nothing was billed."]) + "\n"
 
 
 _NUMBER = re.compile(r"-?[0-9][0-9,]*(\.[0-9]+)?|–|")
 
 
-def _right(table: Any) -> Any:
-    """Align columns of numbers to the right; with thousands separators they are texts."""
-    columns = [[str(cell) for cell in column] for column in zip(table.header, *table.rows, strict=True)]
-    for column in columns[1:]:
-        if all(_NUMBER.fullmatch(cell) for cell in column[1:]):
-            width = max(map(len, column))
-            column[:] = [cell.rjust(width) for cell in column]
-    header, *rows = zip(*columns, strict=True)
-    return table._replace(header=header, rows=rows)
+def _aligned(table: Table) -> Table:
+    """The table with its columns of numbers, which are texts with thousands separators."""
+    columns = list(zip(*table.rows, strict=True))
+    numbers = {at for at in range(1, len(columns)) if all(_NUMBER.fullmatch(str(cell)) for cell in columns[at])}
+    return table._replace(numbers=frozenset(numbers))
 
 
 def _mail(report: Report, loaded: Loaded, used: Sequence[Use], due: Sequence[Spent], folder: Path) -> None:
-    from tenancy.chargeback.pages import mail
+    from tenancy.chargeback.mail import mail
 
     folder.mkdir(parents=True, exist_ok=True)
     payers = {line.tenant for line in report.lines}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -325,10 +325,10 @@ def _inode(file: BufferedReader) -> int:
     return os.fstat(file.fileno()).st_ino
 
 
-def _table(header: list[str], rows: list[list[str]]) -> None:
-    widths = [max(len(cell) for cell in column) for column in zip(header, *rows, strict=True)]
-    for row in [header, *rows]:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from tenancy.output.tables import Table, as_text
+
+    click.echo(as_text(Table("", header, rows)))
 
 
 def _short(path: Path) -> str:

@@ -32,7 +32,7 @@ from tenancy.validation import Loaded, Problem, SpecError, load, told
 from tenancy.validation.loader import ENVIRONMENT_FILE, TENANTS_FOLDER
 
 if TYPE_CHECKING:
-    from tenancy.cli.tables import Table
+    from tenancy.output.tables import Table
 
 SCHEMA = "schemas/tenant.json"
 NEEDED = ("owner", "mail", "department", "cost-center", "tier")
@@ -422,7 +422,7 @@ def _show(loaded: Loaded, name: str, path: Path) -> None:
 
 
 def _tables(loaded: Loaded, name: str) -> list[Table]:
-    from tenancy.cli.tables import Table
+    from tenancy.output.tables import Table
     from tenancy.plan import make_plan
     from tenancy.plan.common.pools import pools_of
     from tenancy.plan.queueing.capacity import supply

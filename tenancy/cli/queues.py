@@ -24,10 +24,11 @@ def command(environment: str, lab: bool, brief: bool, form: str) -> None:
     Borrowed GPUs are those in use above the queue's guarantee: idle guarantees of other tenants or of the tenant's
     other tiers, and unallocated GPUs. Waiting is a number of workloads; all others are GPUs, slices or replicas.
     """
-    from tenancy.cli.tables import Table, show
+    from tenancy.cli.tables import show
     from tenancy.lab.layout import enter_lab
     from tenancy.live.api import Api, Unreachable
     from tenancy.live.usage import holdings
+    from tenancy.output.tables import Table
 
     loaded = load_or_exit(environment, "json" if form == "json" else "text", lab)
     enter_lab(loaded.environment.cluster.context)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from tenancy.catalog.nodes import Resources
+from tenancy.cli import supply_tables
 from tenancy.cli.common import (
     BAD_INPUT,
     FAILED,
@@ -24,13 +24,8 @@ from tenancy.cli.common import (
     the_environment,
     writing,
 )
-from tenancy.cli.tables import Table, as_json, cores, gib, show
-
-if TYPE_CHECKING:
-    from tenancy.plan.kubernetes.api_storage import ApiStorage
-    from tenancy.plan.queueing.capacity import FlavorSupply, Loss, Unmet
-    from tenancy.plan.queueing.pool_yields import PoolYield
-
+from tenancy.cli.tables import as_json, show
+from tenancy.output.tables import Table
 
 report_format = click.option(
     "--format",
@@ -173,7 +168,7 @@ def capacity(environment: str, form: str) -> None:
     loaded = load_or_exit(environment, form)
     found = supply(loaded.environment, loaded.tenants)
     stored = api_storage(loaded.environment, loaded.tenants)
-    tables = [*capacity_tables(loaded.environment.environment, found), _api_storage(stored)]
+    tables = [*supply_tables.capacity(loaded.environment.environment, found), supply_tables.api_storage(stored)]
     show(form, tables, {"flavors": as_json(found), "api_storage": as_json(stored)}, _without_rows(loaded))
 
 
@@ -197,7 +192,7 @@ def pools(environment: str, pool: str | None, form: str) -> None:
         _unknown_pool(pool, loaded.environment.environment, known)
     names = known if pool is None else [pool]
     found = [pool_yield(loaded.environment, name, loaded.tenants) for name in names]
-    tables = [*_pools(found), *(map(_node, found) if pool else ())]
+    tables = [*supply_tables.pools(found), *(map(supply_tables.node, found) if pool else ())]
     show(form, tables, {"pools": as_json(found)}, _without_rows(loaded))
 
 
@@ -220,7 +215,7 @@ def failures(environment: str, rack: int | None, form: str) -> None:
     loaded = load_or_exit(environment, form)
     found = losses(loaded.environment, loaded.tenants, rack or RACK)
     value = {"rack": rack or RACK, "losses": as_json(found)}
-    show(form, _failures(found, rack or RACK), value, _without_rows(loaded))
+    show(form, supply_tables.failures(found, rack or RACK), value, _without_rows(loaded))
 
 
 def _without_rows(loaded: Any) -> str:
@@ -379,150 +374,3 @@ def _unknown_pool(given: str, environment: str, known: Iterable[str]) -> None:
     close = nearest(given, known)
     change = f"use {' or '.join(close)}" if close else "declare one under pools"
     fail(f"given pool {given!r}; rule: a pool of {environment}; change: {change}", BAD_INPUT)
-
-
-# The tables of each report
-
-
-def capacity_tables(environment: str, flavors: Sequence[FlavorSupply]) -> list[Table]:
-    total = Table(
-        f"Supply of {environment}",
-        ("flavor", "always on", "max", "guaranteed", "free", "lendable", "during an upgrade"),
-        [(f.flavor, f.surely, f.at_most, f.guaranteed, f.free, f.lendable, f.upgrading) for f in flavors],
-        [f"during an upgrade: {_missing(unmet)}" for f in flavors for unmet in f.unmet],
-    )
-    by_pool = Table(
-        "By pool",
-        ("flavor", "pool", "a node", "always on", "max", "during an upgrade"),
-        [(f.flavor, p.pool, p.node, p.surely, p.at_most, p.upgrading) for f in flavors for p in f.pools],
-    )
-    by_tenant = Table(
-        "By tenant",
-        ("flavor", "tenant", "guaranteed", "lends", "may borrow", "always on"),
-        [(f.flavor, t.tenant, t.guaranteed, t.lends, t.borrows, t.borrowable) for f in flavors for t in f.tenants],
-    )
-    return [total, by_pool, by_tenant]
-
-
-def _api_storage(found: ApiStorage) -> Table:
-    return Table(
-        "API storage: max objects of each tenant by its quotas",
-        ("tenant", "objects", "MiB", "of the store", "MiB of Kueue's memory"),
-        [(t.tenant, t.objects, _mib(t.stored), f"{t.stored / found.store:.1%}", _mib(t.cached)) for t in found.tenants],
-        [
-            f"total {_mib(found.stored):,} MiB; {_mib(found.budget):,} of the store's {_mib(found.store):,} MiB are "
-            f"for tenants, and object-overcommit is {found.overcommit}",
-            *([f"Kueue has {_mib(found.kueue):,} MiB of memory"] if found.kueue else []),
-        ],
-    )
-
-
-def _mib(number: int) -> int:
-    return -(-number // 2**20)
-
-
-def _pools(found: Sequence[PoolYield]) -> list[Table]:
-    table = Table(
-        "Pools",
-        ("pool", "instance", "nodes", "provisioner", "purchase and layout"),
-        [(p.pool, p.instance, _nodes(p), p.provisioner, f"{p.purchase}: {p.layout}") for p in found],
-    )
-    units = Table(
-        "Units of a node, and the resources for each unit when all are in use",
-        ("pool", "flavor", "a node", "vCPU", "memory GiB", "disk GiB", "resource name"),
-        [
-            (
-                p.pool,
-                u.flavor or f"none ({u.profile or 'GPU'})",
-                u.count,
-                cores(u.each.cpu),
-                gib(u.each.memory),
-                gib(u.each.ephemeral),
-                u.resource,
-            )
-            for p in found
-            for u in p.units
-        ],
-        [f"{p.pool}: {note}" for p in found for note in p.notes],
-    )
-    return [table, units]
-
-
-def _nodes(pool: PoolYield) -> str:
-    same = pool.nodes_min == pool.nodes_max
-    return str(pool.nodes_max) if same else f"{pool.nodes_min} to {pool.nodes_max}"
-
-
-def _node(pool: PoolYield) -> Table:
-    units = sum(unit.count for unit in pool.units)
-    return Table(
-        f"Resources of a node of {pool.pool}",
-        ("part", "vCPU", "memory GiB", "disk GiB", "pods"),
-        [
-            ("EC2 instance", float(pool.vcpu), float(pool.memory_gib), None, None),
-            ("allocatable", *_amounts(pool.allocatable), pool.allocatable.pods),
-            ("platform's pods", *_amounts(pool.daemonsets), pool.daemonsets.pods),
-            ("left for tenants", *_amounts(pool.left), pool.left.pods),
-            ("one pod for each GPU, slice or replica", None, None, None, units),
-            ("other pods of tenants", None, None, None, pool.pods_left),
-        ],
-    )
-
-
-def _amounts(of: Resources) -> tuple[float, float, float]:
-    return cores(of.cpu), gib(of.memory), gib(of.ephemeral)
-
-
-def _failures(found: Sequence[Loss], rack: int) -> list[Table]:
-    from tenancy.validation.crossfile import some
-
-    lost = Table(
-        "Worst case of each failure",
-        ("lost", "of", "nodes", "GPUs", "guarantees", "by flavor"),
-        [
-            (
-                loss.scope,
-                loss.where,
-                loss.nodes,
-                loss.gpus,
-                f"{missing} missing" if (missing := sum(unmet.missing for unmet in loss.unmet)) else "met",
-                ", ".join(f"{count} {flavor}" for flavor, count in loss.units.items()),
-            )
-            for loss in found
-        ],
-        [
-            f"a rack is assumed to have {rack} nodes",
-            "a node with a broken GPU is replaced, so the whole node is lost during the repair",
-        ],
-    )
-    unmet = Table(
-        "Guarantees that are not met until the repair",
-        ("lost", "of", "flavor", "available", "guaranteed", "missing", "guaranteed by tenant"),
-        [
-            (loss.scope, loss.where, u.flavor, u.there, u.guaranteed, u.missing, _largest(u))
-            for loss in found
-            for u in loss.unmet
-        ],
-    )
-    hit = Table(
-        "Tenants that may have work there",
-        ("of", "tenants", "names"),
-        [
-            (where, len(names), some(names) or None)
-            for where, names in {loss.where: loss.tenants for loss in found}.items()
-        ],
-    )
-    return [lost, unmet, hit]
-
-
-def _missing(unmet: Unmet) -> str:
-    return (
-        f"{unmet.missing} of {unmet.guaranteed} {unmet.flavor} guaranteed are missing in {', '.join(unmet.pools)}: "
-        f"{_largest(unmet)}"
-    )
-
-
-def _largest(unmet: Unmet) -> str:
-    from tenancy.validation.crossfile import some
-
-    return some([f"{name} {count}" for name, count in sorted(unmet.tenants.items(), key=lambda t: (-t[1], t[0]))])

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tenancy.cli.tables import Table
+from tenancy.output.tables import Table
 from tenancy.plan.access_review import BREAK_GLASS, CI, IAM_ROLE, IS_GROUP, SERVICE_ACCOUNT, Binding, Entry, Right
 from tenancy.schema.source import compose, find, read_text
 from tenancy.validation import Loaded

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import http.client
 import io
 import json
@@ -324,6 +323,6 @@ def _show(report: Report, form: str) -> None:
             writer.writerow(row)
         click.echo(out.getvalue(), nl=False)
         return
-    from tenancy.cli.tables import Table, as_text
+    from tenancy.output.tables import as_text
 
-    click.echo("\n\n".join(as_text(Table(*dataclasses.astuple(table))) for table in report.tables() if table.rows))
+    click.echo("\n\n".join(as_text(table) for table in report.tables() if table.rows))

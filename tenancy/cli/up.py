@@ -171,12 +171,12 @@ def _hint(plan: Plan) -> str:
 
 def _supply(loaded: Loaded) -> str:
     """Supply and guarantees per flavor: the part of `tenancy report capacity` that a reviewer needs."""
-    from tenancy.cli.report import capacity_tables
-    from tenancy.cli.tables import as_text
+    from tenancy.cli import supply_tables
+    from tenancy.output.tables import as_text
     from tenancy.plan.queueing.capacity import supply
 
     flavors = supply(loaded.environment, loaded.tenants)
-    return as_text(capacity_tables(loaded.environment.environment, flavors)[0])
+    return as_text(supply_tables.capacity(loaded.environment.environment, flavors)[0])
 
 
 class _Report:
@@ -447,7 +447,7 @@ def show(outcome: Outcome) -> None:
             text = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
             click.echo(f"  {tenant:<14} + {text}")
     if outcome.grants:
-        from tenancy.cli.tables import Table, as_text
+        from tenancy.output.tables import Table, as_text
 
         rows, header = sorted(outcome.grants), ("tenant", "part", "at", "before", "after")
         more = [f"and {len(rows) - MOST} more: see `tenancy who-can`"] if len(rows) > MOST else []

@@ -19,8 +19,8 @@ def command(resource: str, environment: str | None, form: str) -> None:
 
     Exit codes: 0 success, even if no tenant has access, 2 bad input.
     """
-    from tenancy.cli.tables import Table, as_text
     from tenancy.iam.answers import SERVICES, who_can
+    from tenancy.output.tables import Table, as_text
 
     account = account_of(environment)
     about = target_or_exit(account, resource)

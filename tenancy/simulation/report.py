@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tenancy.kube.objects import Object
+from tenancy.output.tables import Cell, Table
 from tenancy.simulation.checkpoint import Store, name_of
 from tenancy.simulation.events import Run, until
 from tenancy.simulation.objects import OVERRIDES, cluster_objects, kueue_values
@@ -24,16 +25,6 @@ LEFT_OUT = (
     "a pool is a number of GPUs: placement on nodes and fragmentation are not modelled",
     f"overridden for the run: {'; '.join(OVERRIDES)}",
 )
-
-Cell = str | int | float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    remarks: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tenancy.chargeback import budgets, outputs, pages
+from tenancy.chargeback import budgets, mail, outputs, pages
 from tenancy.chargeback.allocate import Report
 from tenancy.chargeback.periods import By
 from tenancy.chargeback.use import Spent, uses
@@ -145,5 +145,5 @@ def test_the_lines_are_in_json_and_in_the_mail(tmp_path: Path) -> None:
     due = spent_of(made, By.MONTH)
     (found,) = json.loads(json.dumps(outputs.as_json(made, [], due)))["budgets"]
     assert found["lines"] == {"50": "reached", "80": "2026-10-17", "100": "2026-10-21"}
-    mail = pages.mail(made, next(t for t in made.tenants if t.tenant == "fraud"), [], due, "markdown")
-    assert "Budget, 2026-10: 50 % reached of a budget of $9,600." in mail
+    text = mail.mail(made, next(t for t in made.tenants if t.tenant == "fraud"), [], due, "markdown")
+    assert "Budget, 2026-10: 50 % reached of a budget of $9,600." in text

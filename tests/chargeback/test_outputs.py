@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner, Result
 
-from tenancy.chargeback import outputs, pages
+from tenancy.chargeback import mail, outputs, pages
 from tenancy.chargeback.allocate import Category, Report
 from tenancy.chargeback.example import frames, month
 from tenancy.chargeback.periods import By
@@ -243,7 +243,7 @@ def test_a_forecast_goes_on_as_the_month_went_so_far(loaded: Loaded) -> None:
 
 
 def test_a_mail_says_what_a_tenant_pays_and_nothing_of_others(loaded: Loaded, found: Report) -> None:
-    made = pages.mail(found, loaded.tenants[0], [], [], "markdown")
+    made = mail.mail(found, loaded.tenants[0], [], [], "markdown")
     total = outputs.dollars(outputs.cents(outputs.totals(found))["fraud"])
     assert f"${total}" in made
     assert "research" not in made
@@ -254,7 +254,7 @@ def test_what_tenants_name_is_no_markup_in_a_mail(loaded: Loaded, form: str) -> 
     end = OCTOBER + HOUR
     rows = [held("fraud--train", "t1", "a100", 8, OCTOBER, end, workload="<script>alert(1)</script>|x")]
     made = report(loaded, OCTOBER, end, nodes=[node("t1", "train", OCTOBER, end)], holdings=rows)
-    said = pages.mail(made, loaded.tenants[0], [], [], form)
+    said = mail.mail(made, loaded.tenants[0], [], [], form)
     assert "&lt;script&gt;" in said
     assert "<script>" not in said
     assert form == "html" or r"\|x" in said, "it makes no cell of its own"
@@ -306,12 +306,12 @@ def test_one_tenants_report_has_no_other_tenant(loaded: Loaded, folder: Path) ->
 
 
 def test_everything_is_written_where_it_is_asked_for(loaded: Loaded, folder: Path, tmp_path: Path) -> None:
-    out, events, mail = tmp_path / "o.parquet", tmp_path / "e.jsonl", tmp_path / "mail"
-    given = ("--format", "parquet", "--out", out, "--events", events, "--mail", mail)
+    out, events, mails = tmp_path / "o.parquet", tmp_path / "e.jsonl", tmp_path / "mail"
+    given = ("--format", "parquet", "--out", out, "--events", events, "--mail", mails)
     assert run(loaded.folder, *SPAN, "--holdings", folder, *given).exit_code == 0
     assert pl.read_parquet(out).height > 5
     assert all("id" in json.loads(line) for line in events.read_text("utf-8").splitlines())
-    assert sorted(path.name for path in mail.iterdir()) == ["fraud.html", "fraud.md", "research.html", "research.md"]
+    assert sorted(path.name for path in mails.iterdir()) == ["fraud.html", "fraud.md", "research.html", "research.md"]
 
 
 @pytest.mark.parametrize(

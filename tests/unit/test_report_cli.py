@@ -17,7 +17,9 @@ from bench.generate import generate
 from tenancy.catalog import instances
 from tenancy.catalog.boards import BOARDS
 from tenancy.catalog.instances import INSTANCES
-from tenancy.cli import catalog, main, report, tables
+from tenancy.cli import catalog, main, report
+from tenancy.cli.tables import cores, gib
+from tenancy.output import tables
 from tenancy.plan.queueing.capacity import RACK
 from tests.conftest import SpecFolder, in_days
 
@@ -272,7 +274,7 @@ def test_a_last_column_that_is_too_wide_wraps_below_itself() -> None:
 
 
 def test_what_is_shown_is_never_more_than_is_there() -> None:
-    assert (tables.cores(11_939), tables.gib(1023), tables.gib(1024)) == (11.93, 0.99, 1.0)
+    assert (cores(11_939), gib(1023), gib(1024)) == (11.93, 0.99, 1.0)
 
 
 # The catalogue

@@ -16,7 +16,7 @@ import pytest
 from tenancy.report import given
 from tenancy.report.facts import facts
 from tenancy.report.given import Charged, Course, Unreadable
-from tenancy.report.page import POLICY, Pages
+from tenancy.report.page import Pages
 from tenancy.rules.catalogue import RULES
 from tenancy.simulation.results import Results
 from tenancy.validation import Loaded, load
@@ -25,6 +25,8 @@ from tests.conftest import SpecFolder
 ROOT = Path(__file__).parents[2]
 BANK = ROOT / "stacks/bank"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+POLICY = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+"""Makes the browser block all network requests and scripts of a page."""
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 
 
@@ -255,7 +257,7 @@ def test_one_tenant_has_no_other_to_be_kept_apart_from(loaded: Loaded) -> None:
 def test_of_many_tenants_only_pairs_with_something_to_say_are_listed(
     plain: Pages, bank: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tenancy.report.page.MOST", len(bank.tenants) - 1)
+    monkeypatch.setattr("tenancy.report.isolation.MOST", len(bank.tenants) - 1)
     page = plain.environment()
     assert "198 of 210 pairs are closed or shared" in Text(page).said
     assert 'class="mx"' not in page

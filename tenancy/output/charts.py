@@ -1,10 +1,14 @@
-"""Charts as SVG text: areas, bars and dumbbells, with axes of round numbers."""
+"""Charts as shapes with coordinates: areas, bars, lines and dumbbells, with axes of round numbers.
+
+The template `charts.html.j2` writes them as SVG.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from html import escape
+from dataclasses import dataclass
+from typing import ClassVar
 
 # Okabe and Ito's colours, which people with colour vision deficiency can distinguish; grey is for the rest.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800")
@@ -13,6 +17,76 @@ OTHERS = "the others"
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 720, 52, 20, 12, 28
 
 Series = Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A straight line; `style` is its class in the style sheet."""
+
+    shape: ClassVar[str] = "line"
+    style: str
+    x1: float
+    x2: float
+    y1: float
+    y2: float
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A text; `anchor` is the part of it that is at `x`."""
+
+    shape: ClassVar[str] = "label"
+    x: float
+    y: float
+    text: str
+    anchor: str = "start"
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """Path data of SVG, filled or stroked with one colour; the title is shown on hover."""
+
+    shape: ClassVar[str] = "path"
+    data: str
+    colour: str
+    filled: bool = True
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A filled rectangle."""
+
+    shape: ClassVar[str] = "bar"
+    x: float
+    y: float
+    width: float
+    height: float
+    colour: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A circle; `style` is its class in the style sheet."""
+
+    shape: ClassVar[str] = "dot"
+    style: str
+    x: float
+    y: float
+
+
+Shape = Line | Label | Path | Bar | Dot
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Shapes in the order in which they are drawn; the title is for screen readers."""
+
+    title: str
+    height: float
+    shapes: Sequence[Shape]
+    width: float = WIDTH
 
 
 def ticks(most: float, about: int = 5) -> list[float]:
@@ -25,6 +99,13 @@ def ticks(most: float, about: int = 5) -> list[float]:
     return [step * number for number in range(math.ceil(most / step - 1e-9) + 1)]
 
 
+def colours(amounts: Mapping[str, float]) -> dict[str, str]:
+    """A colour for each of the names with the largest amounts, and one grey for the rest."""
+    order = sorted(amounts, key=lambda name: (-amounts[name], name))
+    found = dict(zip(order, COLOURS, strict=False))
+    return found | ({OTHERS: REST} if len(order) > len(found) else {})
+
+
 def layers(series: Mapping[str, Sequence[float]], colours: Mapping[str, str], width: int) -> dict[str, list[float]]:
     """Layers for `stacked`: one for each name with a colour, and the sum of the rest."""
     found = {name: list(series.get(name, [0.0] * width)) for name in colours if name != OTHERS}
@@ -34,20 +115,12 @@ def layers(series: Mapping[str, Sequence[float]], colours: Mapping[str, str], wi
     return found
 
 
-def legend(colours: Mapping[str, str]) -> str:
-    """The legend: names and their colours."""
-    keys = "".join(
-        f'<span><i style="background:{colour}"></i>{escape(name)}</span>' for name, colour in colours.items()
-    )
-    return f'<div class="legend">{keys}</div>'
-
-
 def stacked(
     layers: Mapping[str, Series], colours: Mapping[str, str], most: float, hours: float, limit: float | None, title: str
-) -> str:
+) -> Chart:
     """Areas on top of one another over time; a dashed line at `limit`."""
     frame = _Frame(230, most, hours)
-    parts = [frame.grid(lambda value: f"{value:g}")]
+    shapes = frame.grid()
     count = len(next(iter(layers.values()), ()))
     below = [0.0] * count
     for name, values in layers.items():
@@ -60,48 +133,47 @@ def stacked(
             f"L{xs[i + 1]:.1f},{frame.y(below[i]):.1f}L{xs[i]:.1f},{frame.y(below[i]):.1f}"
             for i in reversed(range(count))
         )
-        path = f"M{xs[0]:.1f},{frame.y(above[0]):.1f}{top}{down}Z" if count else ""
-        parts.append(f'<path d="{path}" fill="{colours[name]}"><title>{escape(name)}</title></path>')
+        data = f"M{xs[0]:.1f},{frame.y(above[0]):.1f}{top}{down}Z" if count else ""
+        shapes.append(Path(data, colours[name], title=name))
         below = above
     if limit is not None:
         y = frame.y(limit)
-        parts.append(f'<line class="limit" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-    return frame.svg("".join(parts), title)
+        shapes.append(Line("limit", LEFT, WIDTH - RIGHT, y, y))
+    return Chart(title, frame.height, shapes)
 
 
-def bars(values: Series, hours: float, most: float, colour: str, title: str) -> str:
+def bars(values: Series, hours: float, most: float, colour: str, title: str) -> Chart:
     """A bar for each time interval."""
     frame = _Frame(110, most, hours)
-    parts = [frame.grid(lambda value: f"{value:g}", about=3)]
+    shapes = frame.grid(about=3)
     wide = (WIDTH - LEFT - RIGHT) / max(1, len(values))
     for number, value in enumerate(values):
         if value:
-            x, y = LEFT + number * wide, frame.y(value)
-            size = f'width="{wide - 1:.1f}" height="{frame.y(0) - y:.1f}"'
-            parts.append(f'<rect x="{x + 0.5:.1f}" y="{y:.1f}" {size} fill="{colour}"/>')
-    return frame.svg("".join(parts), title)
+            y = frame.y(value)
+            shapes.append(Bar(LEFT + number * wide + 0.5, y, wide - 1, frame.y(0) - y, colour))
+    return Chart(title, frame.height, shapes)
 
 
-def line(values: Sequence[float | None], hours: float, colour: str, title: str) -> str:
+def line(values: Sequence[float | None], hours: float, colour: str, title: str) -> Chart:
     """A line of values from 0 to 1 over time, with gaps where there is no value."""
     frame = _Frame(110, 1, hours)
-    parts = [frame.grid(lambda value: f"{value:g}", about=2)]
+    shapes = frame.grid(about=2)
     pen = False
-    path = ""
+    data = ""
     for number, value in enumerate(values):
         if value is None:
             pen = False
             continue
         left, right = frame.x(hours * number / len(values)), frame.x(hours * (number + 1) / len(values))
-        path += f"{'L' if pen else 'M'}{left:.1f},{frame.y(value):.1f}L{right:.1f},{frame.y(value):.1f}"
+        data += f"{'L' if pen else 'M'}{left:.1f},{frame.y(value):.1f}L{right:.1f},{frame.y(value):.1f}"
         pen = True
-    parts.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-    return frame.svg("".join(parts), title)
+    shapes.append(Path(data, colour, filled=False))
+    return Chart(title, frame.height, shapes)
 
 
 def dumbbells(
     rows: Sequence[tuple[str, float, float | None]], say: Callable[[float], str], unit: float, title: str
-) -> str:
+) -> Chart:
     """One value for each name, or the step from one value to another, on a square-root axis."""
     high, left = 22, 130
     most = max([1.0, *(value for _, before, after in rows for value in (before, after or 0.0))])
@@ -111,26 +183,22 @@ def dumbbells(
     def x(value: float) -> float:
         return left + math.sqrt(value / marks[-1]) * (WIDTH - left - 70)
 
-    parts = []
+    shapes: list[Shape] = []
     for value in marks:
-        parts.append(f'<line class="grid" x1="{x(value):.1f}" x2="{x(value):.1f}" y1="{TOP}" y2="{height - BOTTOM}"/>')
-        parts.append(f'<text x="{x(value):.1f}" y="{height - 10}" text-anchor="middle">{escape(say(value))}</text>')
+        shapes.append(Line("grid", x(value), x(value), TOP, height - BOTTOM))
+        shapes.append(Label(x(value), height - 10, say(value), "middle"))
     for number, (name, before, after) in enumerate(rows):
         y = TOP + high * (number + 0.5)
-        parts.append(f'<text class="name" x="{left - 10}" y="{y + 4:.1f}" text-anchor="end">{escape(name)}</text>')
-        last = before if after is None else after
-        worst = max(before, last)
+        shapes.append(Label(left - 10, y + 4, name, "end", "name"))
         if after is None:
-            parts.append(f'<line class="stem" x1="{x(0):.1f}" x2="{x(before):.1f}" y1="{y}" y2="{y}"/>')
-            parts.append(f'<circle class="after" cx="{x(before):.1f}" cy="{y}" r="5"/>')
+            shapes += [Line("stem", x(0), x(before), y, y), Dot("after", x(before), y)]
             text = say(before)
         else:
-            parts.append(f'<line class="stem" x1="{x(before):.1f}" x2="{x(after):.1f}" y1="{y}" y2="{y}"/>')
-            parts.append(f'<circle class="before" cx="{x(before):.1f}" cy="{y}" r="5"/>')
-            parts.append(f'<circle class="after" cx="{x(after):.1f}" cy="{y}" r="5"/>')
+            shapes.append(Line("stem", x(before), x(after), y, y))
+            shapes += [Dot("before", x(before), y), Dot("after", x(after), y)]
             text = say(before) if say(before) == say(after) else f"{say(before)} → {say(after)}"
-        parts.append(f'<text x="{x(worst) + 10:.1f}" y="{y + 4:.1f}">{escape(text)}</text>')
-    return _svg("".join(parts), height, title)
+        shapes.append(Label(x(max(before, after or 0.0)) + 10, y + 4, text))
+    return Chart(title, height, shapes)
 
 
 def _marks(most: float, unit: float) -> Iterator[float]:
@@ -154,23 +222,17 @@ class _Frame:
     def y(self, value: float) -> float:
         return TOP + (1 - value / self._values[-1]) * (self.height - TOP - BOTTOM)
 
-    def grid(self, say: Callable[[float], str], about: int = 5) -> str:
+    def grid(self, about: int = 5) -> list[Shape]:
+        """Lines and labels of both axes, with about that many values on the y axis."""
         self._values = ticks(self._most, about)
-        parts = []
+        shapes: list[Shape] = []
         for value in self._values:
             y = self.y(value)
-            parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-            parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{escape(say(value))}</text>')
+            shapes.append(Line("grid", LEFT, WIDTH - RIGHT, y, y))
+            shapes.append(Label(LEFT - 6, y + 4, f"{value:g}", "end"))
         step = next(step for step in (1, 2, 3, 6, 12, 24, 48, 96, 168, 336, 672) if self.hours / step <= 10)
         hour = 0
         while hour <= self.hours:
-            parts.append(f'<text x="{self.x(hour):.1f}" y="{self.height - 8}" text-anchor="middle">{hour} h</text>')
+            shapes.append(Label(self.x(hour), self.height - 8, f"{hour} h", "middle"))
             hour += step
-        return "".join(parts)
-
-    def svg(self, inside: str, title: str) -> str:
-        return _svg(inside, self.height, title)
-
-
-def _svg(inside: str, height: float, title: str) -> str:
-    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(title)}">{inside}</svg>'
+        return shapes

@@ -1,0 +1,41 @@
+"""The mail to a tenant's owner: what the tenant pays, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenancy.catalog.text import in_markdown
+from tenancy.chargeback.allocate import Report
+from tenancy.chargeback.budgets import lacks
+from tenancy.chargeback.outputs import cents, dollars, totals
+from tenancy.chargeback.pages import alert, explain, tables
+from tenancy.chargeback.use import Spent, Use
+from tenancy.output.html import render
+from tenancy.output.tables import as_markdown
+from tenancy.schema.tenant import Tenant
+
+ADDRESS = "@"
+"""Not escaped: only the owner reads the mail, and copies its addresses."""
+
+
+def mail(report: Report, tenant: Tenant, uses: Sequence[Use], budgets: Sequence[Spent], form: str) -> str:
+    """The mail to a tenant's owner, in Markdown or HTML."""
+    name = tenant.tenant
+    parts = [*tables(report, uses, budgets, only=name), *explain(report, name, 5)]
+    periods = ", ".join(period.name for period in report.periods)
+    title = f"GPU cost of {tenant.title or name}, {periods}: ${dollars(cents(totals(report)).get(name, 0))}"
+    lead = f"To {tenant.owner.name} <{tenant.owner.mail}>, cost center {tenant.cost_center}, team {tenant.team}."
+    alerts = [
+        f"{report.periods[spent.period].name}: {said} of a budget of ${spent.budget:,}"
+        for spent in budgets
+        if spent.tenant == name and (said := alert(spent))
+    ]
+    lead += f" Budget, {'; '.join(alerts)}." if alerts else ""
+    missing = [*map(str, report.findings), *lacks(report, budgets, uses, only=name)]
+    if form == "markdown":
+        text = [f"# {in_markdown(title, ADDRESS)}", "", in_markdown(lead, ADDRESS)]
+        for part in parts:
+            text += ["", as_markdown(part, ADDRESS)]
+        text += ["", "## Missing data", "", *(f"- {in_markdown(lack, ADDRESS)}" for lack in missing)] if missing else []
+        return "\n".join(text) + "\n"
+    return render("mail.html.j2", title=title, lead=lead, tables=parts, missing=missing)

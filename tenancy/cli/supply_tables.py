@@ -1,0 +1,161 @@
+"""The tables of `tenancy report capacity`, `pools` and `failures`: supply, guarantees, nodes and losses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tenancy.catalog.nodes import Resources
+from tenancy.cli.tables import cores, gib
+from tenancy.output.tables import Table
+from tenancy.validation.crossfile import some
+
+if TYPE_CHECKING:
+    from tenancy.plan.kubernetes.api_storage import ApiStorage
+    from tenancy.plan.queueing.capacity import FlavorSupply, Loss, Unmet
+    from tenancy.plan.queueing.pool_yields import PoolYield
+
+
+def capacity(environment: str, flavors: Sequence[FlavorSupply]) -> list[Table]:
+    """Supply of each flavor: the whole, by pool and by tenant."""
+    total = Table(
+        f"Supply of {environment}",
+        ("flavor", "always on", "max", "guaranteed", "free", "lendable", "during an upgrade"),
+        [(f.flavor, f.surely, f.at_most, f.guaranteed, f.free, f.lendable, f.upgrading) for f in flavors],
+        [f"during an upgrade: {_missing(unmet)}" for f in flavors for unmet in f.unmet],
+    )
+    by_pool = Table(
+        "By pool",
+        ("flavor", "pool", "a node", "always on", "max", "during an upgrade"),
+        [(f.flavor, p.pool, p.node, p.surely, p.at_most, p.upgrading) for f in flavors for p in f.pools],
+    )
+    by_tenant = Table(
+        "By tenant",
+        ("flavor", "tenant", "guaranteed", "lends", "may borrow", "always on"),
+        [(f.flavor, t.tenant, t.guaranteed, t.lends, t.borrows, t.borrowable) for f in flavors for t in f.tenants],
+    )
+    return [total, by_pool, by_tenant]
+
+
+def api_storage(found: ApiStorage) -> Table:
+    """Objects and MiB that each tenant may store in the API server and in Kueue."""
+    return Table(
+        "API storage: max objects of each tenant by its quotas",
+        ("tenant", "objects", "MiB", "of the store", "MiB of Kueue's memory"),
+        [(t.tenant, t.objects, _mib(t.stored), f"{t.stored / found.store:.1%}", _mib(t.cached)) for t in found.tenants],
+        [
+            f"total {_mib(found.stored):,} MiB; {_mib(found.budget):,} of the store's {_mib(found.store):,} MiB are "
+            f"for tenants, and object-overcommit is {found.overcommit}",
+            *([f"Kueue has {_mib(found.kueue):,} MiB of memory"] if found.kueue else []),
+        ],
+    )
+
+
+def _mib(number: int) -> int:
+    return -(-number // 2**20)
+
+
+def pools(found: Sequence[PoolYield]) -> list[Table]:
+    """Pools, and the units that a node of each yields."""
+    table = Table(
+        "Pools",
+        ("pool", "instance", "nodes", "provisioner", "purchase and layout"),
+        [(p.pool, p.instance, _nodes(p), p.provisioner, f"{p.purchase}: {p.layout}") for p in found],
+    )
+    units = Table(
+        "Units of a node, and the resources for each unit when all are in use",
+        ("pool", "flavor", "a node", "vCPU", "memory GiB", "disk GiB", "resource name"),
+        [
+            (
+                p.pool,
+                u.flavor or f"none ({u.profile or 'GPU'})",
+                u.count,
+                cores(u.each.cpu),
+                gib(u.each.memory),
+                gib(u.each.ephemeral),
+                u.resource,
+            )
+            for p in found
+            for u in p.units
+        ],
+        [f"{p.pool}: {note}" for p in found for note in p.notes],
+    )
+    return [table, units]
+
+
+def _nodes(pool: PoolYield) -> str:
+    same = pool.nodes_min == pool.nodes_max
+    return str(pool.nodes_max) if same else f"{pool.nodes_min} to {pool.nodes_max}"
+
+
+def node(pool: PoolYield) -> Table:
+    """How much of a node the system and the platform's pods take."""
+    units = sum(unit.count for unit in pool.units)
+    return Table(
+        f"Resources of a node of {pool.pool}",
+        ("part", "vCPU", "memory GiB", "disk GiB", "pods"),
+        [
+            ("EC2 instance", float(pool.vcpu), float(pool.memory_gib), None, None),
+            ("allocatable", *_amounts(pool.allocatable), pool.allocatable.pods),
+            ("platform's pods", *_amounts(pool.daemonsets), pool.daemonsets.pods),
+            ("left for tenants", *_amounts(pool.left), pool.left.pods),
+            ("one pod for each GPU, slice or replica", None, None, None, units),
+            ("other pods of tenants", None, None, None, pool.pods_left),
+        ],
+    )
+
+
+def _amounts(of: Resources) -> tuple[float, float, float]:
+    return cores(of.cpu), gib(of.memory), gib(of.ephemeral)
+
+
+def failures(found: Sequence[Loss], rack: int) -> list[Table]:
+    """GPUs lost with each failure, the guarantees that are then not met, and the tenants there."""
+    lost = Table(
+        "Worst case of each failure",
+        ("lost", "of", "nodes", "GPUs", "guarantees", "by flavor"),
+        [
+            (
+                loss.scope,
+                loss.where,
+                loss.nodes,
+                loss.gpus,
+                f"{missing} missing" if (missing := sum(unmet.missing for unmet in loss.unmet)) else "met",
+                ", ".join(f"{count} {flavor}" for flavor, count in loss.units.items()),
+            )
+            for loss in found
+        ],
+        [
+            f"a rack is assumed to have {rack} nodes",
+            "a node with a broken GPU is replaced, so the whole node is lost during the repair",
+        ],
+    )
+    unmet = Table(
+        "Guarantees that are not met until the repair",
+        ("lost", "of", "flavor", "available", "guaranteed", "missing", "guaranteed by tenant"),
+        [
+            (loss.scope, loss.where, u.flavor, u.there, u.guaranteed, u.missing, _largest(u))
+            for loss in found
+            for u in loss.unmet
+        ],
+    )
+    hit = Table(
+        "Tenants that may have work there",
+        ("of", "tenants", "names"),
+        [
+            (where, len(names), some(names) or None)
+            for where, names in {loss.where: loss.tenants for loss in found}.items()
+        ],
+    )
+    return [lost, unmet, hit]
+
+
+def _missing(unmet: Unmet) -> str:
+    return (
+        f"{unmet.missing} of {unmet.guaranteed} {unmet.flavor} guaranteed are missing in {', '.join(unmet.pools)}: "
+        f"{_largest(unmet)}"
+    )
+
+
+def _largest(unmet: Unmet) -> str:
+    return some([f"{name} {count}" for name, count in sorted(unmet.tenants.items(), key=lambda t: (-t[1], t[0]))])

@@ -1,0 +1,1 @@
+"""Forms of output that several commands share: tables as text and Markdown, HTML pages and charts."""

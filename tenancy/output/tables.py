@@ -1,0 +1,108 @@
+"""Tables as text and as Markdown."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tenancy.catalog.text import in_markdown, shown
+
+WIDTH = 100
+"""Columns of text that is not written to a terminal."""
+GUTTER = 2
+NARROWEST = 24
+"""Minimum width of the last column in characters, however wide the others are."""
+
+BACKTICK = "`"
+"""Allowed in remarks: they are written by the program and quote commands; the names in them are slugs."""
+Cell = str | int | float | None
+
+
+class Table(NamedTuple):
+    """A part of a report: a title, columns, and remarks below them.
+
+    Columns of numbers are aligned to the right; `numbers` are the positions of those whose numbers are texts. Without a
+    header only the title and the remarks are written.
+    """
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    remarks: Sequence[str] = ()
+    numbers: frozenset[int] = frozenset()
+
+
+def as_text(table: Table) -> str:
+    """The table as columns with two spaces between them; the last column wraps at spaces if it is too wide.
+
+    No cell is cut and no word is broken, so a table with long names is wider than the terminal, or than 100 columns if
+    the output is no terminal. Only on a terminal the title and the header are bold.
+    """
+    # Its import takes longer than most commands run, and JSON and Markdown do without it.
+    from rich.cells import cell_len
+    from rich.console import Console
+    from rich.table import Table as Columns
+    from rich.text import Text
+
+    terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if terminal else WIDTH
+    # All widths are set below: rich cuts what is wider than its console.
+    console = Console(width=10**6, force_terminal=terminal, highlight=False)
+
+    def longest_word(texts: Sequence[str]) -> int:
+        return max((cell_len(word) for text in texts for word in text.split()), default=0)
+
+    with console.capture() as capture:
+        if table.title:
+            console.print(Text(f"{table.title}:", style="bold"))
+        if table.header:
+            cells, numeric = _written(table)
+            cells = [[shown(cell) for cell in row] for row in cells]
+            columns = Columns(box=None, pad_edge=False, padding=(0, GUTTER, 0, 0), header_style="bold")
+            *before, last = zip(table.header, *cells, strict=True)
+            taken = 0
+            for column, number in zip(before, numeric, strict=False):
+                wide = max(map(cell_len, column))
+                columns.add_column(Text(column[0]), justify="right" if number else "left", no_wrap=True, width=wide)
+                taken += wide + GUTTER
+            room = max(width - taken, NARROWEST, longest_word(last))
+            columns.add_column(Text(last[0]), justify="right" if numeric[-1] else "left", max_width=room)
+            for row in cells:
+                columns.add_row(*map(Text, row))
+            console.print(columns)
+        if table.remarks:
+            remarks = Columns.grid(padding=(0, 1, 0, 0), pad_edge=False)
+            remarks.add_column(width=1)
+            remarks.add_column(max_width=max(width - 2, longest_word(table.remarks)))
+            for remark in table.remarks:
+                remarks.add_row("-", Text(remark))
+            console.print(remarks)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
+
+
+def as_markdown(table: Table, kept: str = "") -> str:
+    """The table as Markdown, escaped: cells, titles and remarks contain names that users or API clients chose.
+    Characters of `kept` are not escaped."""
+    cells, numeric = _written(table)
+    escaped = [[in_markdown(cell, kept) for cell in row] for row in cells]
+    rows = [table.header, ["---:" if number else "---" for number in numeric], *escaped]
+    lines = [f"## {in_markdown(table.title, kept)}", "", *(f"| {' | '.join(row)} |" for row in rows)]
+    remarks = [f"- {in_markdown(remark, BACKTICK + kept)}" for remark in table.remarks]
+    return "\n".join(lines + [""] * bool(remarks) + remarks)
+
+
+def _written(table: Table) -> tuple[list[list[str]], list[bool]]:
+    """The cells as texts, and which columns hold numbers."""
+    numeric = [
+        at in table.numbers or all(row[at] is None or isinstance(row[at], int | float) for row in table.rows)
+        for at in range(len(table.header))
+    ]
+    return [[_cell(cell) for cell in row] for row in table.rows], numeric
+
+
+def _cell(cell: Cell) -> str:
+    if cell is None:
+        return "–"
+    return f"{cell:.2f}" if isinstance(cell, float) else str(cell)

@@ -1,0 +1,162 @@
+"""Costs as rows: amounts with bars, budgets, and GPU-hours that were held and used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tenancy.report.facts import some
+from tenancy.report.given import Budgeted, Charged, Used
+from tenancy.report.shares import UNALLOCATED, Segment
+
+AMOUNT, OVER = "amount", "over"
+
+
+@dataclass(frozen=True, slots=True)
+class AmountRow:
+    """A name and its amount; a remainder belongs to no tenant."""
+
+    name: str
+    dollars: str
+    share: str
+    note: str
+    remainder: bool
+    segment: Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    rows: Sequence[AmountRow]
+    total: str
+    caption: str
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRow:
+    tenant: str
+    month: str
+    so_far: str
+    share: str
+    budget: str
+    forecast: str
+    alert: str
+    segment: Segment
+
+
+@dataclass(frozen=True, slots=True)
+class UseRow:
+    """Held, used, used of held, idle, and dollars of idle GPU-hours, as text."""
+
+    tenant: str
+    cells: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Use of tenants, and the names of those whose use was not measured."""
+
+    rows: Sequence[UseRow]
+    unmeasured: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChargedView:
+    """A chargeback: its time, sentences about missing data, budgets and use."""
+
+    span: str
+    missing: Sequence[str]
+    budgets: Sequence[BudgetRow]
+    use: Use
+
+
+def share(part: float, whole: float) -> str:
+    """A part in percent."""
+    return f"{part / whole:.0%}" if whole else "–"
+
+
+def span(charged: Charged) -> str:
+    return f"{charged.start[:10]} to {charged.end[:10]}, as charged back"
+
+
+def view(charged: Charged, tenants: Sequence[str] | None = None) -> ChargedView:
+    """A chargeback of all tenants, or of some; what the whole bill lacks is only for the page of all."""
+    names = sorted({*charged.budgets, *charged.used}) if tenants is None else tenants
+    return ChargedView(
+        span=span(charged),
+        missing=charged.named if tenants is None else (),
+        budgets=_budgets({name: charged.budgets[name] for name in names if name in charged.budgets}),
+        use=_use({name: charged.used[name] for name in names if name in charged.used}),
+    )
+
+
+def bill(charged: Charged) -> Amounts:
+    """What each tenant paid; lines without a tenant are below."""
+    own = [(name, amount, _note(charged, name)) for name, amount in charged.paid.items() if not name.startswith("(")]
+    rest = [(name, amount) for name, amount in charged.paid.items() if name.startswith("(")]
+    return amounts(own, rest, "the lines add up to the bill")
+
+
+def amounts(rows: Iterable[tuple[str, float, str]], remainders: Sequence[tuple[str, float]], caption: str) -> Amounts:
+    """Names, dollars and notes, the largest amount first; remainders that are not zero are below, with the sum."""
+    lines = [(*row, False) for row in sorted(rows, key=lambda row: (-row[1], row[0]))]
+    lines += [(name, amount, "", True) for name, amount in remainders if amount]
+    whole = sum(amount for _, amount, _, _ in lines)
+    largest = max([amount for _, amount, _, _ in lines], default=0) or 1
+    made = [
+        AmountRow(
+            name=name,
+            dollars=_dollars(amount),
+            share=share(amount, whole),
+            note=note,
+            remainder=remainder,
+            segment=Segment(UNALLOCATED if remainder else AMOUNT, max(0.0, 100 * amount / largest)),
+        )
+        for name, amount, note, remainder in lines
+    ]
+    return Amounts(made, _dollars(whole), caption)
+
+
+def _dollars(amount: float) -> str:
+    return f"${amount:,.0f}"
+
+
+def _note(charged: Charged, name: str) -> str:
+    """The three largest categories of a tenant's costs."""
+    parts = sorted(charged.parts.get(name, {}).items(), key=lambda part: -part[1])
+    return ", ".join([f"{category} {_dollars(amount)}" for category, amount in parts if round(amount)][:3])
+
+
+def _budgets(found: Mapping[str, Sequence[Budgeted]]) -> list[BudgetRow]:
+    return [_budget(name, month) for name, months in found.items() for month in months]
+
+
+def _budget(name: str, month: Budgeted) -> BudgetRow:
+    part = month.so_far / month.budget if month.budget else 0.0
+    alert = f"{month.expected} % expected" if month.expected else ""
+    return BudgetRow(
+        tenant=name,
+        month=month.period,
+        so_far=_dollars(month.so_far),
+        share=f"{part:.0%}",
+        budget=_dollars(month.budget),
+        forecast=_dollars(month.forecast),
+        alert=f"{month.reached} % reached" if month.reached else alert,
+        segment=Segment(OVER if part >= 1 else AMOUNT, 100 * min(1.0, part)),
+    )
+
+
+def _use(found: Mapping[str, Used]) -> Use:
+    rows = [
+        UseRow(
+            name,
+            (
+                f"{used.held:,.0f}",
+                "–" if used.used is None else f"{used.used:,.0f}",
+                "–" if used.efficiency is None else f"{used.efficiency:.0f} %",
+                f"{used.idle:,.0f}",
+                _dollars(used.idle_dollars),
+            ),
+        )
+        for name, used in found.items()
+    ]
+    return Use(rows, some([name for name, used in found.items() if used.used is None]))

@@ -1,0 +1,192 @@
+"""Isolation as rows: the matrix of tenants on a plane, the list of pairs, and the key of the cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tenancy.report.planes import Cell, Kind, Plane
+from tenancy.rules.catalogue import RULES
+
+MOST = 40
+"""Max tenants for which all pairs fit on a page; with more tenants, only pairs that are not closed are listed."""
+MEANINGS: Mapping[str, str] = {
+    Kind.CLOSED: "closed",
+    Kind.SHARED: "shared, and isolated within",
+    Kind.GIVEN: "given: granted by the files",
+    Kind.OPEN: "open",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CellView:
+    """A cell of the matrix: its kind is its colour, its title the whole answer."""
+
+    kind: str
+    word: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixRow:
+    """The access of one tenant to each tenant; None to itself."""
+
+    tenant: str
+    cells: Sequence[CellView | None]
+
+
+@dataclass(frozen=True, slots=True)
+class PairRow:
+    tenant: str
+    other: str
+    kind: str
+    word: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Pairs that are neither closed nor shared, and counts of pairs as text."""
+
+    rows: Sequence[PairRow]
+    closed: str
+    all: str
+    left_out: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleView:
+    id: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEntry:
+    """One distinct answer, with its rules, the control that enforces it and a command that tests it."""
+
+    kind: str
+    word: str
+    sentence: str
+    count: str
+    control: str
+    rules: Sequence[RuleView]
+    proof: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneView:
+    """A plane of an environment: the matrix, or the pairs if there are too many tenants for it."""
+
+    name: str
+    question: str
+    matrix: Sequence[MatrixRow]
+    pairs: Pairs
+    key: Sequence[KeyEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class TenantPlane:
+    """A plane for one tenant: access of other tenants to it, and its access to them, without their names."""
+
+    name: str
+    question: str
+    inward: Sequence[KeyEntry]
+    outward: Sequence[KeyEntry]
+
+
+def planes(found: Iterable[Plane], names: Sequence[str]) -> list[PlaneView]:
+    """The planes of an environment with these tenants."""
+    return [
+        PlaneView(
+            name=plane.name,
+            question=plane.asks,
+            matrix=_matrix(plane, names) if len(names) <= MOST else (),
+            pairs=_pairs(plane),
+            key=key(plane.cells.values(), "pairs"),
+        )
+        for plane in found
+    ]
+
+
+def of_tenant(found: Iterable[Plane], names: Sequence[str], tenant: str) -> list[TenantPlane]:
+    """The planes for one of the tenants."""
+    others = [name for name in names if name != tenant]
+    return [
+        TenantPlane(
+            name=plane.name,
+            question=plane.asks,
+            inward=_counted(plane, [(other, tenant) for other in others]),
+            outward=_counted(plane, [(tenant, other) for other in others]),
+        )
+        for plane in found
+    ]
+
+
+def _counted(plane: Plane, pairs: Sequence[tuple[str, str]]) -> list[KeyEntry]:
+    return key([_nameless(plane.cells[pair]) for pair in pairs if pair in plane.cells], f"of {len(pairs)}")
+
+
+def _matrix(plane: Plane, names: Sequence[str]) -> list[MatrixRow]:
+    return [
+        MatrixRow(one, [None if one == other else _cell(one, other, plane.cells[one, other]) for other in names])
+        for one in names
+    ]
+
+
+def _cell(one: str, other: str, cell: Cell) -> CellView:
+    answer = f"{one} → {other}: {cell.said}. {cell.holds}; rules {', '.join(cell.rules)}; {cell.proof}"
+    return CellView(cell.kind, cell.word, answer)
+
+
+def _pairs(plane: Plane) -> Pairs:
+    listed = [(pair, cell) for pair, cell in plane.cells.items() if cell.kind in {Kind.GIVEN, Kind.OPEN}]
+    shown, left_out = listed[: MOST * MOST], listed[MOST * MOST :]
+    return Pairs(
+        rows=[PairRow(one, other, cell.kind, cell.word) for (one, other), cell in shown],
+        closed=f"{len(plane.cells) - len(listed):,}",
+        all=f"{len(plane.cells):,}",
+        left_out=f"{len(left_out):,}" if left_out else "",
+    )
+
+
+def key(cells: Iterable[Cell], unit: str) -> list[KeyEntry]:
+    """Each distinct answer once, the worst kind first, with the number of its cells in that unit."""
+    found: dict[tuple[Kind, str, tuple[str, ...], str], list[Cell]] = {}
+    for cell in cells:
+        found.setdefault((cell.kind, cell.said, cell.rules, cell.holds), []).append(cell)
+    order = list(Kind)[::-1]
+    return [
+        KeyEntry(
+            kind=kind,
+            word=max((cell.word for cell in same), key=lambda word: (len(word), word)),  # of limits the largest
+            sentence=said[0].upper() + said[1:],
+            count=f"{len(same):,} {unit}",
+            control=control,
+            rules=[RuleView(id, RULES[id].title) for id in rules],
+            proof=_proof(same),
+        )
+        for (kind, said, rules, control), same in sorted(
+            found.items(), key=lambda item: (order.index(item[0][0]), item[0][1])
+        )
+    ]
+
+
+def _proof(same: Sequence[Cell]) -> str:
+    """The first command that tests these cells, and the second, or how many more there are."""
+    first, *more = dict.fromkeys(cell.proof for cell in sorted(same, key=lambda cell: _of_pair(cell.proof)))
+    if len(more) > 1:
+        return f"{first}; {len(more)} more like it in the cells"
+    return "; ".join([first, *more])
+
+
+def _of_pair(proof: str) -> tuple[bool, str]:
+    return "of neighbouring" in proof, proof
+
+
+def _nameless(cell: Cell) -> Cell:
+    """The cell in a form for a tenant's page, without commands that name other tenants."""
+    proof = cell.proof
+    if "who-can" in proof:
+        proof = "tenancy can shows the statements"
+    if "of this pair" in proof or "of neighbouring" in proof:
+        proof = "attacks: tenancy verify --only rbac-, of pairs of tenants"
+    return cell._replace(proof=proof, holds=cell.holds if cell.kind is not Kind.OPEN else "nothing")
