@@ -243,18 +243,21 @@ def test_queues_where_nothing_is_held_say_so_and_keep_the_sums(
     assert "- GPUs in use cost $" in answer.stdout
 
 
-def test_reporting_imports_no_engine_no_client_and_no_screen(spec: SpecFolder) -> None:
+@pytest.mark.parametrize(("form", "screen"), [("json", {"rich"}), ("markdown", {"rich"}), ("text", set())])
+def test_reporting_imports_no_engine_no_client_and_a_screen_for_text_only(
+    spec: SpecFolder, form: str, screen: set[str]
+) -> None:
     import subprocess
     import sys
 
     code = (
         "import sys; from tenancy.cli import main\n"
-        f"try: main(['report', 'failures', {str(spec.path)!r}])\n"
+        f"try: main(['report', 'failures', {str(spec.path)!r}, '--format', {form!r}])\n"
         "except SystemExit as end: assert not end.code\n"
         "print(*{name.split('.')[0] for name in sys.modules}, file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert {"pulumi", "kubernetes", "rich", "requests", "difflib"}.isdisjoint(done.stderr.split())
+    assert ({"pulumi", "kubernetes", "requests", "difflib", "jinja2"} | screen).isdisjoint(done.stderr.split())
 
 
 # Tables
