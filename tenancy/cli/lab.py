@@ -328,7 +328,7 @@ def _inode(file: BufferedReader) -> int:
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from tenancy.output.tables import Table, as_text
 
-    click.echo(as_text(Table("", header, rows)))
+    click.echo(as_text(Table("", header, rows), fold=False))
 
 
 def _short(path: Path) -> str:

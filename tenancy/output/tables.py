@@ -34,11 +34,11 @@ class Table(NamedTuple):
     numbers: frozenset[int] = frozenset()
 
 
-def as_text(table: Table) -> str:
-    """The table as columns with two spaces between them; the last column wraps at spaces if it is too wide.
+def as_text(table: Table, *, fold: bool = True) -> str:
+    """The table as columns with two spaces between them, as wide as the terminal, or 100 if the output is no terminal.
 
-    No cell is cut and no word is broken, so a table with long names is wider than the terminal, or than 100 columns if
-    the output is no terminal. Only on a terminal the title and the header are bold.
+    The last column wraps, and a word that is wider than it is broken, unless `fold` is false. No cell is cut: if the
+    other columns need more room than there is, the table is wider. Only on a terminal the title and the header are bold.
     """
     # Its import takes longer than most commands run, and JSON and Markdown do without it.
     from rich.cells import cell_len
@@ -50,9 +50,6 @@ def as_text(table: Table) -> str:
     width = shutil.get_terminal_size().columns if terminal else WIDTH
     # All widths are set below: rich cuts what is wider than its console.
     console = Console(width=10**6, force_terminal=terminal, highlight=False)
-
-    def longest_word(texts: Sequence[str]) -> int:
-        return max((cell_len(word) for text in texts for word in text.split()), default=0)
 
     with console.capture() as capture:
         if table.title:
@@ -67,15 +64,17 @@ def as_text(table: Table) -> str:
                 wide = max(map(cell_len, column))
                 columns.add_column(Text(column[0]), justify="right" if number else "left", no_wrap=True, width=wide)
                 taken += wide + GUTTER
-            room = max(width - taken, NARROWEST, longest_word(last))
-            columns.add_column(Text(last[0]), justify="right" if numeric[-1] else "left", max_width=room)
+            whole = 0 if fold else max(map(cell_len, last))
+            room = max(width - taken, NARROWEST, whole)
+            justify = "right" if numeric[-1] else "left"
+            columns.add_column(Text(last[0]), justify=justify, max_width=room, overflow="fold")
             for row in cells:
                 columns.add_row(*map(Text, row))
             console.print(columns)
         if table.remarks:
             remarks = Columns.grid(padding=(0, 1, 0, 0), pad_edge=False)
             remarks.add_column(width=1)
-            remarks.add_column(max_width=max(width - 2, longest_word(table.remarks)))
+            remarks.add_column(max_width=width - 2, overflow="fold")
             for remark in table.remarks:
                 remarks.add_row("-", Text(remark))
             console.print(remarks)

@@ -232,7 +232,9 @@ def test_a_resource_that_cannot_be_granted_ends_with_2(resource: str, told: str)
     assert told in result.stderr
 
 
-@pytest.mark.parametrize("words", [("can", "fraud", "s3:GetObject", f"{DATASETS}/x"), ("who-can", f"{DATASETS}/")])
+@pytest.mark.parametrize(
+    "words", [("can", "fraud", "s3:GetObject", f"{DATASETS}/x"), ("who-can", f"{DATASETS}/", "--format", "json")]
+)
 def test_answering_imports_no_engine_and_no_client(words: tuple[str, ...]) -> None:
     code = (
         "import sys; from tenancy.cli import main\n"

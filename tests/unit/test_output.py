@@ -160,7 +160,7 @@ def _lines(*rows: tuple[object, ...], header: tuple[str, ...] = ("name", "what")
     return as_text(Table("t", header, rows)).splitlines()
 
 
-@pytest.mark.parametrize("text", ["[red]x[/red]", "[/]", ":warning:", "\\[x]", "a" * 200, "名前"])
+@pytest.mark.parametrize("text", ["[red]x[/red]", "[/]", ":warning:", "\\[x]", "a" * 90, "名前"])
 def test_a_cell_is_shown_as_it_is(text: str) -> None:
     for row in ((text, "x"), ("x", text)):
         assert text in _lines(row)[2]
@@ -170,12 +170,18 @@ def test_a_cell_moves_no_cursor_and_makes_no_line() -> None:
     assert _lines(("a\x1b[2Jb\nc", "x"))[2:] == ["a\\x1b[2Jb\\nc  x"]
 
 
-def test_no_word_is_broken_and_no_column_cut() -> None:
+def test_a_word_that_is_wider_than_its_column_is_folded_and_not_cut() -> None:
     path = "/".join(["folder"] * 20)
-    header, *rows = _lines(("n" * 150, f"see {path} there"))[1:]
+    _, *rows = _lines(("n" * 150, f"see {path} there"))[1:]
     assert rows[0] == f"{'n' * 150}  see"
-    assert [row.strip() for row in rows[1:]] == [path, "there"]
-    assert header.split() == ["name", "what"]
+    assert {row[:152] for row in rows[1:]} == {" " * 152}
+    assert "".join(row[152:] for row in rows[1:]).startswith(path)
+    assert max(map(len, rows)) == 152 + NARROWEST
+
+
+def test_a_path_to_copy_is_not_folded() -> None:
+    path = "/".join(["folder"] * 20)
+    assert as_text(Table("", ("tool", "path"), [("kueue", path)]), fold=False).splitlines()[1] == f"kueue  {path}"
 
 
 def test_the_last_column_keeps_a_minimum_width() -> None:
