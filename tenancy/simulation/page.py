@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tenancy.output import charts
@@ -46,7 +46,9 @@ def page(report: Report) -> str:
     def figures(draw: Callable[[Results], charts.Chart]) -> list[Figure]:
         return [Figure(name, draw(results)) for name, results in both]
 
-    def stacked(of: Results, series: dict[str, list[float]], most: float, limit: float | None, title: str):
+    def stacked(
+        of: Results, series: Mapping[str, charts.Series], most: float, limit: float | None, title: str
+    ) -> charts.Chart:
         return charts.stacked(charts.layers(series, colours, BINS), colours, most, of.hours, limit, title)
 
     return render(

@@ -167,7 +167,9 @@ def test_a_cell_is_shown_as_it_is(text: str) -> None:
 
 
 def test_a_cell_moves_no_cursor_and_makes_no_line() -> None:
-    assert _lines(("a\x1b[2Jb\nc", "x"))[2:] == ["a\\x1b[2Jb\\nc  x"]
+    text = "a\x1b[2Jb\u202ec"
+    shown = "a\\x1b[2Jb\\u202ec"
+    assert as_text(Table(text, ("name",), [(text,)], [text])).splitlines() == [f"{shown}:", "name", shown, f"- {shown}"]
 
 
 def test_a_word_that_is_wider_than_its_column_is_folded_and_not_cut() -> None:
