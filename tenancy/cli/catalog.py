@@ -9,8 +9,8 @@ import click
 from tenancy.catalog import boards, nodes
 from tenancy.catalog.instances import INSTANCES, Instance
 from tenancy.cli.common import BAD_INPUT, example, fail, format_option, print_json, refuses_bad_input
-from tenancy.cli.tables import as_json, cores, gib
-from tenancy.output.tables import Table, as_text
+from tenancy.cli.tables import as_json, cores, gib, print_tables
+from tenancy.output.tables import Table
 from tenancy.rules.catalogue import Violation
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _list(form: str) -> None:
             _sources(),
         ],
     )
-    click.echo(as_text(table))
+    print_tables([table])
 
 
 def _known(of: Instance) -> tuple[int | None, int | None, str | None]:
@@ -192,7 +192,7 @@ def _show(form: str, name: str, found: PoolYield | None) -> None:
         ],
     )
     tables = [facts, *(_yields(found) if found else ()), cut]
-    click.echo("\n\n".join(as_text(table) for table in tables if table.rows))
+    print_tables(tables)
 
 
 def _yields(found: PoolYield) -> list[Table]:

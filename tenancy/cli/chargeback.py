@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -281,7 +282,8 @@ def _write(
         case "focus":
             text = outputs.as_csv(outputs.FOCUS, outputs.focus(report))
         case _:
-            text = _text(report, used, due, tenant, explain, rows)
+            terminal = out is None and sys.stdout.isatty()
+            text = _text(report, used, due, tenant, explain, rows, terminal)
     if out:
         out.write_text(text, "utf-8")
     else:
@@ -289,15 +291,22 @@ def _write(
 
 
 def _text(
-    report: Report, used: Sequence[Use], due: Sequence[Spent], tenant: str, explain: str | None, rows: int
+    report: Report,
+    used: Sequence[Use],
+    due: Sequence[Spent],
+    tenant: str,
+    explain: str | None,
+    rows: int,
+    terminal: bool,
 ) -> str:
     from tenancy.chargeback import pages
     from tenancy.output.tables import Table, as_text
 
     shown = pages.explain(report, explain, rows) if explain else pages.tables(report, used, due, tenant)
-    parts = [as_text(_aligned(table)) for table in shown if table.rows]
+    tables = [_aligned(table) for table in shown if table.rows]
     for title, notes in (("Missing data", report.findings), ("Notes", report.notes)):
-        parts += [as_text(Table(title, (), (), [str(note) for note in notes]))] if notes else []
+        tables += [Table(title, (), (), [str(note) for note in notes])] if notes else []
+    parts = [as_text(table, terminal=terminal) for table in tables]
     return "\n\n".join(parts or ["No costs: no node was observed, and nothing was billed."]) + "\n"
 
 

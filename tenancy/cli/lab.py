@@ -326,9 +326,10 @@ def _inode(file: BufferedReader) -> int:
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from tenancy.output.tables import Table, as_text
+    from tenancy.cli.tables import print_tables
+    from tenancy.output.tables import Table
 
-    click.echo(as_text(Table("", header, rows), fold=False))
+    print_tables([Table("", header, rows)], fold=False)
 
 
 def _short(path: Path) -> str:

@@ -323,6 +323,6 @@ def _show(report: Report, form: str) -> None:
             writer.writerow(row)
         click.echo(out.getvalue(), nl=False)
         return
-    from tenancy.output.tables import as_text
+    from tenancy.cli.tables import print_tables
 
-    click.echo("\n\n".join(as_text(table) for table in report.tables() if table.rows))
+    print_tables(report.tables())

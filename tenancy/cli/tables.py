@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -46,6 +47,16 @@ def show(form: str, tables: Sequence[Table], value: Any, nothing: str = "Nothing
     if form == "json":
         print_json(value)
         return
-    write = as_markdown if form == "markdown" else as_text
-    parts = [write(table) for table in tables if table.rows]
-    click.echo("\n\n".join(parts) or nothing)
+    filled = [table for table in tables if table.rows]
+    if not filled:
+        click.echo(nothing)
+    elif form == "markdown":
+        click.echo("\n\n".join(map(as_markdown, filled)))
+    else:
+        print_tables(filled)
+
+
+def print_tables(tables: Iterable[Table], *, fold: bool = True) -> None:
+    """Print the tables that have rows as text; without `fold` no word of a last column is broken."""
+    terminal = sys.stdout.isatty()
+    click.echo("\n\n".join(as_text(table, fold=fold, terminal=terminal) for table in tables if table.rows))

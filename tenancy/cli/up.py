@@ -447,8 +447,9 @@ def show(outcome: Outcome) -> None:
             text = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
             click.echo(f"  {tenant:<14} + {text}")
     if outcome.grants:
-        from tenancy.output.tables import Table, as_text
+        from tenancy.cli.tables import print_tables
+        from tenancy.output.tables import Table
 
         rows, header = sorted(outcome.grants), ("tenant", "part", "at", "before", "after")
         more = [f"and {len(rows) - MOST} more: see `tenancy who-can`"] if len(rows) > MOST else []
-        click.echo(as_text(Table("Grants on AWS", header, rows[:MOST], more)))
+        print_tables([Table("Grants on AWS", header, rows[:MOST], more)])

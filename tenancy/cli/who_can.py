@@ -19,8 +19,9 @@ def command(resource: str, environment: str | None, form: str) -> None:
 
     Exit codes: 0 success, even if no tenant has access, 2 bad input.
     """
+    from tenancy.cli.tables import print_tables
     from tenancy.iam.answers import SERVICES, who_can
-    from tenancy.output.tables import Table, as_text
+    from tenancy.output.tables import Table
 
     account = account_of(environment)
     about = target_or_exit(account, resource)
@@ -46,4 +47,4 @@ def command(resource: str, environment: str | None, form: str) -> None:
         f"{account.environment.aws.platform_role} has access too, as its own policies allow, which are not in the plan",
         "pods of the cluster have access only over TLS and through the VPC endpoint",
     ]
-    click.echo(as_text(Table(f"Access to {resource}", header, rows, remarks)))
+    print_tables([Table(f"Access to {resource}", header, rows, remarks)])

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from tenancy.catalog.text import in_markdown, shown
 
 WIDTH = 100
-"""Columns of text that is not written to a terminal."""
+"""Width of text that is not for a terminal, in characters."""
 GUTTER = 2
 NARROWEST = 24
 """Minimum width of the last column in characters, however wide the others are."""
@@ -34,12 +33,12 @@ class Table(NamedTuple):
     numbers: frozenset[int] = frozenset()
 
 
-def as_text(table: Table, *, fold: bool = True) -> str:
-    """The table as columns with two spaces between them, as wide as the terminal, or 100 if the output is no terminal.
+def as_text(table: Table, *, fold: bool = True, terminal: bool = False) -> str:
+    """The table as columns with two spaces between them, as wide as the terminal, or 100 if it is not for a terminal.
 
     The last column wraps, and a word that is wider than it is broken, unless `fold` is false. No cell is cut: if the
     other columns need more room than there is, the table is wider. Control and invisible characters are shown as their
-    numbers. On a terminal the title and the header are bold.
+    numbers. On a terminal the title and the header are bold; elsewhere the text is plain.
     """
     # Their import takes 0.1 s, which commands that print no table and those that write JSON or Markdown save.
     from rich.cells import cell_len
@@ -47,7 +46,6 @@ def as_text(table: Table, *, fold: bool = True) -> str:
     from rich.table import Table as Columns
     from rich.text import Text
 
-    terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if terminal else WIDTH
     # All widths are set below: rich cuts what is wider than its console.
     console = Console(width=10**6, force_terminal=terminal, highlight=False)

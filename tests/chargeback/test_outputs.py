@@ -285,6 +285,19 @@ def test_recorded_tables_make_the_same_report(loaded: Loaded, folder: Path) -> N
     assert run(loaded.folder, *SPAN, "--holdings", folder, "--format", "csv").stdout == first.stdout
 
 
+def test_a_file_gets_plain_text_although_the_command_runs_on_a_terminal(
+    loaded: Loaded, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = (loaded.folder, *SPAN, "--holdings", folder)
+    plain, out = run(*words).stdout, tmp_path / "report.txt"
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert run(*words).stdout.count("\n") > plain.count("\n"), "narrower, so that more lines wrap"
+    assert run(*words, "--out", out).exit_code == 0
+    assert out.read_text("utf-8") == plain
+
+
 def test_the_table_says_what_the_numbers_lack(loaded: Loaded, folder: Path) -> None:
     result = run(loaded.folder, *SPAN, "--holdings", folder)
     assert result.exit_code == 0

@@ -208,8 +208,7 @@ def test_a_terminal_has_a_bold_header_and_its_own_width(monkeypatch: pytest.Monk
     for name, value in {"COLUMNS": "40", "TERM": "xterm-256color"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    text = as_text(Table("t", ("name", "what"), [("a", "word " * 20)]))
+    text = as_text(Table("t", ("name", "what"), [("a", "word " * 20)]), terminal=True)
     assert text.startswith("\x1b[1mt:\x1b[0m")
     assert max(len(re.sub(r"\x1b\[\d+m", "", line)) for line in text.splitlines()) <= 40
 
