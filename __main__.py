@@ -8,11 +8,11 @@ from typing import NoReturn
 import pulumi
 
 from tenancy.components.program import build
-from tenancy.components.scope import Scope, names_of, scope_of, select
-from tenancy.live.api import Api, Unreachable
-from tenancy.live.preflight import Refused, check, removing_by_name, wait_for_guards
-from tenancy.plan import make_plan
-from tenancy.plan.aws.data import KNOWN_COST_TAGS
+from tenancy.components.scope import StackScope, names_of, scope_of, select
+from tenancy.live.api import Api, ApiUnreachable
+from tenancy.live.preflight import PreconditionFailed, check, removing_by_name, wait_for_guards
+from tenancy.planning import make_plan
+from tenancy.planning.aws.data import KNOWN_COST_TAGS
 from tenancy.validation import ON_LAB, SpecError, load, on_lab
 
 SAID = 32
@@ -38,23 +38,23 @@ try:
     known = os.environ.get(KNOWN_COST_TAGS)
     if platform and platform.data and known is not None:
         platform = replace(platform, data=platform.data.with_cost_tags(known.split(",")))
-    if scope is Scope.CLUSTER and plan.cluster is None:
+    if scope is StackScope.CLUSTER and plan.cluster is None:
         raise ValueError(f"given stack {stack}; rule: aws.enabled builds the cluster; change: set it to true")
-    if scope is not Scope.CLUSTER:
+    if scope is not StackScope.CLUSTER:
         api = Api(plan.context)
         for text in check(api, plan, platform, tenants, removing_by_name()):
             pulumi.log.warn(text)
-except (SpecError, Unreachable, Refused, ValueError) as error:
+except (SpecError, ApiUnreachable, PreconditionFailed, ValueError) as error:
     end(str(error))
 except KeyError as error:
     end(f"given tenant {error}; rule: a tenant of the environment; change: name one")
 
 
-def in_force() -> None:
+def guards_enforced() -> None:
     try:
         wait_for_guards(api, plan.platform.marker["data"]["digest"])
-    except (Refused, Unreachable) as error:
+    except (PreconditionFailed, ApiUnreachable) as error:
         raise pulumi.RunError(str(error)) from None
 
 
-build(plan, scope, platform, tenants, in_force)
+build(plan, scope, platform, tenants, guards_enforced)

@@ -21,7 +21,7 @@ def measure() -> str:
         data = Path(name) / "month"
         rows = samples(folder, data)
         size = sum(path.stat().st_size for path in data.iterdir()) / 2**20
-        base = (str(folder), "--from", START, "--to", END, "--holdings", str(data))
+        base = (str(folder), "--from", START, "--to", END, "--tables", str(data))
         runs = {
             "`--format table`": child.tenancy("chargeback", *base),
             "`--format csv --by day`, 31 periods": child.tenancy("chargeback", *base, "--format", "csv", "--by", "day"),
@@ -52,7 +52,7 @@ def samples(folder: Path, data: Path) -> int:
     made = frames(month(load(folder), start, end, 1))
     data.mkdir()
     total = 0
-    for name in ("holdings", "used"):
+    for name in ("allocations", "used"):
         # Pods from all of the month, until there are enough.
         chosen = made[name].sample(fraction=1.0, shuffle=True, seed=1)
         lengths = (chosen["end"] - chosen["start"] // STEP * STEP + STEP - 1) // STEP

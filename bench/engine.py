@@ -16,8 +16,8 @@ from bench.generate import generate
 from tenancy.kube.objects import Object
 from tenancy.lab import control_plane
 from tenancy.lab.layout import environ
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.render import write
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.render import write
 from tenancy.validation import load
 
 TENANTS = 15
@@ -146,20 +146,20 @@ def _resources(plan: Plan) -> list[tuple[str, str, Object | None, str | None, li
         return name
 
     platform = plan.platform
-    rows.append(("gpu-tenancy:index:Platform", "platform", None, None, []))
+    rows.append(("gpu-tenancy:index:AdmissionGuards", "platform", None, None, []))
     before = [add("platform", item, []) for item in (platform.namespace, *platform.guards)]
     for item in (*platform.priorities, *platform.roles):
         add("platform", item, [])
     gate = [add("platform", platform.marker, before)]
-    rows.append(("gpu-tenancy:index:Queues", "queues", None, None, []))
+    rows.append(("gpu-tenancy:index:ClusterQueues", "queues", None, None, []))
     gate += [add("queues", item, []) for item in platform.queues]
     for tenant in plan.tenants:
-        rows.append(("gpu-tenancy:index:Tenant", tenant.name, None, None, []))
+        rows.append(("gpu-tenancy:index:GpuTenant", tenant.name, None, None, []))
         behind = [*gate, *(add(tenant.name, item, gate) for item in tenant.queues)]
         for space in tenant.namespaces:
             rows.append(("gpu-tenancy:index:TenantNamespace", space.name, None, tenant.name, []))
             namespace = add(space.name, space.namespace, behind)
-            walls = [add(space.name, wall, [namespace]) for wall in space.isolation]
+            isolation_resources = [add(space.name, wall, [namespace]) for wall in space.isolation]
             for binding in space.access:
-                add(space.name, binding, walls)
+                add(space.name, binding, isolation_resources)
     return rows

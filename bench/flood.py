@@ -29,12 +29,12 @@ from tenancy.lab import api as lab_api
 from tenancy.lab import ports, processes
 from tenancy.lab.layout import Lab, environ
 from tenancy.lab.pki import LOOPBACK
-from tenancy.live.api import Api, Identity, Unreachable, collection, path_of
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.common.pools import fake_nodes
-from tenancy.plan.guards.names import QUEUE
-from tenancy.plan.kubernetes.flow_control import TENANTS
-from tenancy.plan.kubernetes.samples import sample
+from tenancy.live.api import Api, ApiUnreachable, Impersonation, collection, path_of
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.common.pools import fake_nodes
+from tenancy.planning.guards.names import QUEUE
+from tenancy.planning.kubernetes.flow_control import TENANTS
+from tenancy.planning.kubernetes.samples import sample
 from tenancy.validation import Loaded, load
 
 IN_FLIGHT = {"max-requests-inflight": 40, "max-mutating-requests-inflight": 20}
@@ -87,11 +87,11 @@ class Scene:
     plan: Plan
     api: Api
     """A client with the platform's identity."""
-    admin: lab_api.Api
+    admin: lab_api.LabApi
     """A client that is exempt from flow control, for measurements that must not wait."""
 
-    def person(self, number: int) -> Identity:
-        return Identity(f"person-{number}", (f"{self.loaded.tenants[number].tenant}-engineers",))
+    def person(self, number: int) -> Impersonation:
+        return Impersonation(f"person-{number}", (f"{self.loaded.tenants[number].tenant}-engineers",))
 
     def space(self, number: int) -> str:
         return words.derived_name(self.loaded.tenants[number].tenant, self.loaded.tenants[number].namespaces[0].name)
@@ -240,7 +240,7 @@ def _timed(ask: Callable[[], Any]) -> float:
 def _ask_the_queue(place: Scene, seen: Seen, stop: threading.Event) -> None:
     """Create a job within the guarantee, wait until Kueue has unsuspended it, and delete it."""
     # A connection of its own: the other is in use.
-    with lab_api.Api(place.lab, ports.remembered(place.lab)[SERVER]) as admin:
+    with lab_api.LabApi(place.lab, ports.remembered(place.lab)[SERVER]) as admin:
         mine, jobs = Api(place.plan.context), collection("batch/v1", "Job", place.space(1))
         while not stop.is_set():
             item = place.work(1, "job")
@@ -270,7 +270,7 @@ def flooding(place: Scene, seen: Seen) -> Generator[None]:
     stop, answers = context.Event(), context.Queue()
     space, person = place.space(0), place.person(0)
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{space}")
-    account = Identity(f"system:serviceaccount:{space}:{words.DEFAULT_ACCOUNT}", groups)
+    account = Impersonation(f"system:serviceaccount:{space}:{words.DEFAULT_ACCOUNT}", groups)
     pod, job = place.work(0, "pod"), place.work(0, "job")
     pod["metadata"]["labels"] |= {f"flood-{number}": "x" for number in range(MARKS - len(pod["metadata"]["labels"]))}
     each = "x" * (METADATA // 2 // KEYS)
@@ -296,7 +296,7 @@ def flooding(place: Scene, seen: Seen) -> Generator[None]:
 def _flood(
     address: str,
     pki: Path,
-    who: tuple[Identity, Identity],
+    who: tuple[Impersonation, Impersonation],
     space: str,
     pod: Object,
     job: Object,
@@ -373,7 +373,7 @@ def scene(root: Path) -> Generator[Scene]:
         command = ["kubectl", "apply", "--server-side", "-f", "-"]
         subprocess.run(command, input=text, env=environ(root), text=True, capture_output=True, check=True)
         _limit(lab)
-        with lab_api.Api(lab, ports.remembered(lab)[SERVER]) as admin:
+        with lab_api.LabApi(lab, ports.remembered(lab)[SERVER]) as admin:
             place = Scene(lab, loaded, plan, Api(plan.context), admin)
             until(lambda: _in_force(place), "the guards are enforced and a job of the neighbour is admitted", PATIENCE)
             yield place
@@ -393,7 +393,7 @@ def _in_force(place: Scene) -> bool:
     jobs = f"{collection('batch/v1', 'Job', place.space(1))}?dryRun=All"
     try:
         return guards_judge(place.admin) and place.api.request("POST", jobs, place.work(1, "job"), place.person(1)).ok
-    except Unreachable:
+    except ApiUnreachable:
         return False
 
 
@@ -417,7 +417,7 @@ def levels(place: Scene, *, there: bool) -> Generator[None]:
                 place.admin.request("POST", path_of(item).rpartition("/")[0], item, "application/json")
 
 
-def _schema_of(place: Scene, who: Identity) -> str:
+def _schema_of(place: Scene, who: Impersonation) -> str:
     """Name of the flow schema of an identity's requests."""
     listed = place.admin.get(collection("flowcontrol.apiserver.k8s.io/v1", "FlowSchema"))["items"]
     headers = place.api.request("GET", "/version", identity=who).headers

@@ -68,7 +68,7 @@ storage:
   - {{bucket: bank-datasets, prefix: teams/{name}/, access: read-write}}
   - {{bucket: bank-datasets, prefix: shared/, access: read-only}}
   - {{bucket: bank-models, prefix: teams/{name}/, access: append-only}}
-reach:
+egress:
   - {{cidr: 198.51.100.{octet}/32, port: 8443}}
 budget: {{monthly-usd: {budget}}}
 """

@@ -22,13 +22,13 @@ from bench.processors import used
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.lab import control_plane, ports, processes
-from tenancy.lab.api import Api, ApiError
+from tenancy.lab.api import ApiError, LabApi
 from tenancy.lab.components import KUEUE
 from tenancy.lab.layout import Lab
 from tenancy.live.api import collection
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.guards.names import HELD, QUEUE
-from tenancy.plan.kubernetes.samples import sample
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.guards.names import HELD, QUEUE
+from tenancy.planning.kubernetes.samples import sample
 from tenancy.validation import Loaded, load
 
 TENANTS = (10, 200)
@@ -73,7 +73,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Server:
-    api: Api
+    api: LabApi
     pid: int
     namespace: str
     """The namespace of its requests."""
@@ -250,7 +250,7 @@ def servers(root: Path, loaded: Loaded, plan: Plan) -> Generator[Servers]:
         second = _start(lab, taken[SERVER], bare, "bare", {f",{PLUGIN},": ","}, off)
         for port in (guarded, bare):
             until(lambda port=port: answers(lab, port), f"the API server on port {port} answers", PATIENCE)
-        with Api(lab, guarded, identity="platform") as one, Api(lab, bare, identity="platform") as other:
+        with LabApi(lab, guarded, identity="platform") as one, LabApi(lab, bare, identity="platform") as other:
             spaces = [words.derived_name(loaded.tenants[0].tenant, part) for part in _ALIKE]
             yield Servers(lab, bare=Server(other, second, spaces[0]), guarded=Server(one, first, spaces[1]))
 
@@ -306,7 +306,7 @@ def leave_out_the_queue(found: Servers, pod: Work) -> None:
         until(lambda api=server.api: not _waits(api, pod), "no webhook is asked", PATIENCE)
 
 
-def _waits(api: Api, pod: Work) -> bool:
+def _waits(api: LabApi, pod: Work) -> bool:
     """Whether a webhook makes the pod wait for the queue; a guard refuses a pod that does not."""
     try:
         made = api.request("POST", pod.path(pod.body["metadata"]["namespace"]), pod.body, CREATE)
@@ -317,11 +317,11 @@ def _waits(api: Api, pod: Work) -> bool:
     return "schedulingGates" in made["spec"]
 
 
-def make(api: Api, plan: Plan, since: int, end: int) -> None:
+def make(api: LabApi, plan: Plan, since: int, end: int) -> None:
     """What admission reads of the tenants with these numbers, and the platform before the first of them."""
     if not since:
         platform = plan.platform
-        _apply(api, [platform.namespace, *platform.priorities, *platform.guards, *platform.witness])
+        _apply(api, [platform.namespace, *platform.priorities, *platform.guards, *platform.readiness_probe])
         until(lambda: guards_judge(api), "the guards are in force", PATIENCE)
     spaces = [space for tenant in plan.tenants[since:end] for space in tenant.namespaces]
     _apply(api, [space.namespace for space in spaces])
@@ -330,12 +330,12 @@ def make(api: Api, plan: Plan, since: int, end: int) -> None:
     until(lambda: _counted(api) >= len(made), f"{len(made)} quotas are counted", PATIENCE)
 
 
-def _apply(api: Api, items: Iterable[Object]) -> None:
+def _apply(api: LabApi, items: Iterable[Object]) -> None:
     for item in items:
         api.apply(collection(item["apiVersion"], item["kind"], item["metadata"].get("namespace")), item)
 
 
-def _counted(api: Api) -> int:
+def _counted(api: LabApi) -> int:
     """Number of quotas whose use the controllers have counted: before that nothing is admitted."""
     items = api.get("/api/v1/resourcequotas")["items"]
     return sum("used" in item.get("status", {}) for item in items)

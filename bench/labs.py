@@ -11,10 +11,10 @@ from pathlib import Path
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.lab import control_plane
-from tenancy.lab.api import Api, ApiError
+from tenancy.lab.api import ApiError, LabApi
 from tenancy.lab.layout import Lab
-from tenancy.plan import Plan
-from tenancy.plan.guards import QUESTION
+from tenancy.planning import Plan
+from tenancy.planning.guards import QUESTION
 from tenancy.validation import Loaded
 
 SERVER = "kube-apiserver"
@@ -39,14 +39,14 @@ def started(root: Path, loaded: Loaded, plan: Plan, nodes: list[Object]) -> Gene
 def answers(lab: Lab, port: int) -> bool:
     """Whether the API server on that port is ready."""
     try:
-        with Api(lab, port) as api:
+        with LabApi(lab, port) as api:
             return api.get("/readyz") == "ok"
     except (OSError, ApiError):
         return False
 
 
-def guards_judge(api: Api) -> bool:
-    """Whether the witness refuses: it is the last policy that the server takes up."""
+def guards_judge(api: LabApi) -> bool:
+    """Whether the readiness probe refuses: it is the last policy that the server takes up."""
     question = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": QUESTION}}
     path = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps?dryRun=All"
     try:

@@ -19,10 +19,10 @@ from bench.processors import used
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.lab import processes
-from tenancy.plan.common.labels import tier_labels
-from tenancy.plan.queueing.queue_names import API, queue_name
+from tenancy.planning.common.labels import tier_labels
+from tenancy.planning.queueing.queue_names import API, queue_name
 from tenancy.simulation import objects
-from tenancy.simulation.cluster import AT_WORK, RESTS, TAKEN_IN, Cluster, own_lab
+from tenancy.simulation.cluster import AT_WORK, RESTS, TAKEN_IN, SimulationCluster, own_lab
 from tenancy.simulation.trace import Job
 from tenancy.validation import Loaded, load
 
@@ -165,7 +165,7 @@ def _run(nodes: int, kind: str, lenders: int) -> Figures:
             return _measured(cluster, loaded, made, nodes * 8, lenders)
 
 
-def _measured(cluster: Cluster, loaded: Loaded, made: list[Object], gpus: int, lenders: int) -> Figures:
+def _measured(cluster: SimulationCluster, loaded: Loaded, made: list[Object], gpus: int, lenders: int) -> Figures:
     # Without its flavor no queue admits work, and with it all start at once.
     opens = [item for item in made if item["kind"] == "ResourceFlavor" and item["metadata"]["name"] == POOL]
     cluster.make(item for item in made if item not in opens)
@@ -200,7 +200,7 @@ def _measured(cluster: Cluster, loaded: Loaded, made: list[Object], gpus: int, l
     return Figures(gpus / seconds, cpu / gpus * 1000, statistics.median(back))
 
 
-def _used(cluster: Cluster) -> float:
+def _used(cluster: SimulationCluster) -> float:
     """CPU seconds of all processes that take part."""
     found = processes.running(cluster.lab, PROCESSES)
     return sum(used(process.pid) for each in found.values() for process in each)
@@ -209,7 +209,7 @@ def _used(cluster: Cluster) -> float:
 class _Driver:
     """Plays the controllers of the work: evicted work ends at once."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulationCluster) -> None:
         self._cluster = cluster
         self.admitted: set[str] = set()
         self._busy = False

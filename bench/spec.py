@@ -17,7 +17,7 @@ ROUNDS = 5
 _PLAN = """
 import json, resource, sys, time
 from tenancy.cli.common import load_or_exit
-from tenancy.plan import make_plan
+from tenancy.planning import make_plan
 loaded = load_or_exit(sys.argv[1])
 wall, cpu = time.perf_counter(), time.process_time()
 plan = make_plan(loaded.environment, loaded.tenants)

@@ -31,9 +31,9 @@ from tenancy.catalog.days import today
 from tenancy.check.adopt import adopt
 from tenancy.check.judge import stumbles, together, worst_first
 from tenancy.rules import objects, plain
-from tenancy.rules.exceptions import Waiver, waived_by
+from tenancy.rules.exceptions import FindingWaiver, waived_by
 from tenancy.rules.found import UNKNOWN, UNREADABLE, Finding, Object, name_of
-from tenancy.rules.levels import Level
+from tenancy.rules.levels import RuleLevel
 
 
 # The SDK has one level per policy, so advisory findings are reported by an advisory twin of the policy,
@@ -56,11 +56,11 @@ _left = _Left()
 def _judge(found: Iterable[Finding], how: Settings, report: ReportViolation) -> None:
     for finding in found:
         level = how.level_of(finding)
-        if level is Level.DISABLED:
+        if level is RuleLevel.DISABLED:
             continue
         if waiver := waived_by(finding, how.waivers, today()):
             _left.texts.append(f"excepted: {waiver}")
-        elif level is Level.MANDATORY:
+        elif level is RuleLevel.MANDATORY:
             report(str(finding), None)
         else:
             _left.texts.append(str(finding))
@@ -75,7 +75,7 @@ def _alone(item: Mapping[str, Any]) -> list[Finding]:
     return found if any(UNKNOWN in one.given for one in found) else [*found, *plain.unknown_findings(item)]
 
 
-def _carried(item: Mapping[str, Any]) -> list[Waiver]:
+def _carried(item: Mapping[str, Any]) -> list[FindingWaiver]:
     try:
         return [waiver for _, waiver in objects.excepted(item)]
     except UNREADABLE:
@@ -118,7 +118,7 @@ def _stack(args: StackValidationArgs, report: ReportViolation) -> None:
 
 def _unpacked(items: list[Object], how: Settings) -> tuple[list[Object], dict[str, str]]:
     """Resources with the objects of tenants' releases, and the release of each object."""
-    looked_at = how.level_of(Finding("seen-01", "", "")) is not Level.DISABLED
+    looked_at = how.level_of(Finding("seen-01", "", "")) is not RuleLevel.DISABLED
     if not looked_at or not any(item.get("kind") == "Release" for item in items):
         return items, {}
     adopted = adopt(items, how.label, how.platform).plain

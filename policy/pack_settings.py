@@ -16,15 +16,15 @@ import yaml
 
 from tenancy.check.judge import JUDGED
 from tenancy.rules.catalogue import Violation
-from tenancy.rules.exceptions import FIELDS, Waiver, waivers
+from tenancy.rules.exceptions import FIELDS, FindingWaiver, waivers
 from tenancy.rules.found import UNKNOWN, Finding
-from tenancy.rules.levels import Level, Preset, level_of
+from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
 
 HOME = Path(__file__).resolve().parent
 """Folder of relative paths of exceptions: the engine starts a pack in the pack's folder."""
 _TEXT: Mapping[str, Any] = {"type": "string", "minLength": 1}
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
-    "preset": {"enum": [preset.value for preset in Preset]},
+    "preset": {"enum": [preset.value for preset in PolicyPreset]},
     "exceptions": {
         "oneOf": [
             _TEXT,
@@ -45,28 +45,28 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 }
 SCHEMA: Mapping[str, dict[str, Any]] = {
     **{name: dict(of) for name, of in PARAMETERS.items()},
-    **{rule: {"enum": [level.value for level in Level]} for rule in sorted(JUDGED)},
+    **{rule: {"enum": [level.value for level in RuleLevel]} for rule in sorted(JUDGED)},
 }
 """JSON schema of each property; the engine refuses an invalid configuration before it checks resources."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    preset: Preset
-    levels: Mapping[str, Level]
-    waivers: tuple[Waiver, ...]
+    preset: PolicyPreset
+    levels: Mapping[str, RuleLevel]
+    waivers: tuple[FindingWaiver, ...]
     charts: str | None
     """Folder of relative paths of local charts. Default: the folder in which the engine was started."""
     label: str | None
     platform: tuple[str, ...]
 
-    def level_of(self, finding: Finding) -> Level:
+    def level_of(self, finding: Finding) -> RuleLevel:
         """Level of a finding. A finding on an unknown value only advises, except in the preset regulated."""
         level = self.levels.get(finding.rule)
         if level is None:
             return level_of(finding, self.preset)
-        soft = level is Level.MANDATORY and UNKNOWN in finding.given and self.preset is not Preset.REGULATED
-        return Level.ADVISORY if soft else level
+        soft = level is RuleLevel.MANDATORY and UNKNOWN in finding.given and self.preset is not PolicyPreset.REGULATED
+        return RuleLevel.ADVISORY if soft else level
 
 
 def settings(*configurations: Mapping[str, Any] | None) -> Settings:
@@ -85,9 +85,9 @@ def _read(text: str) -> Settings:
     levels = {}
     for rule, level in said.items():
         if rule not in PARAMETERS:
-            levels[rule] = _one_of(rule, level, Level)
+            levels[rule] = _one_of(rule, level, RuleLevel)
     return Settings(
-        _one_of("preset", said.get("preset", Preset.RESTRICTED), Preset),
+        _one_of("preset", said.get("preset", PolicyPreset.RESTRICTED), PolicyPreset),
         levels,
         _waivers(said.get("exceptions", [])),
         str(HOME / said["charts"]) if "charts" in said else None,
@@ -102,7 +102,7 @@ def _one_of(name: str, given: Any, kind: Any) -> Any:
     return kind(given)
 
 
-def _waivers(given: str | Sequence[Any]) -> tuple[Waiver, ...]:
+def _waivers(given: str | Sequence[Any]) -> tuple[FindingWaiver, ...]:
     source, document = "exceptions", given
     if isinstance(given, str):
         path = HOME / given

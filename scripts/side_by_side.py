@@ -35,11 +35,11 @@ from tenancy.kube.objects import Object
 from tenancy.lab import control_plane, recipes, tools
 from tenancy.lab.layout import Lab, environ
 from tenancy.live import denial
-from tenancy.live.api import Api, Identity, path_of
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.common.pools import fake_nodes
-from tenancy.plan.common.priorities import allowed_classes
-from tenancy.plan.guards import QUESTION
+from tenancy.live.api import Api, Impersonation, path_of
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.common.pools import fake_nodes
+from tenancy.planning.common.priorities import allowed_classes
+from tenancy.planning.guards import QUESTION
 from tenancy.prove.attacks import Attack, Request, Scene, all_attacks
 from tenancy.prove.attacks.model import MERGE
 from tenancy.prove.attacks.objects import CLUSTER_ADMIN
@@ -107,8 +107,8 @@ def _plain(api: Api, loaded: Loaded, plan: Plan, _lab: Lab) -> Generator[None]:
 
 @contextmanager
 def _by_modules(api: Api, loaded: Loaded, plan: Plan, _lab: Lab) -> Generator[None]:
-    walls = _of_kind(plan, "ResourceQuota", "LimitRange", "NetworkPolicy")
-    named = [*_namespaces(plan, security=False), *walls, *_bindings(loaded), *_seen_by_all(loaded)]
+    isolation_resources = _of_kind(plan, "ResourceQuota", "LimitRange", "NetworkPolicy")
+    named = [*_namespaces(plan, security=False), *isolation_resources, *_bindings(loaded), *_seen_by_all(loaded)]
     with _applied(api, named):
         yield
 
@@ -235,17 +235,19 @@ def _seen_by_all(loaded: Loaded) -> list[Object]:
 # Capsule
 
 
-def _owner(loaded: Loaded, name: str) -> Identity:
+def _owner(loaded: Loaded, name: str) -> Impersonation:
     tenant = next(t for t in loaded.tenants if t.tenant == name)
     groups = [p.name for p in tenant.people if p.kind == "Group" and p.role is Role.OWNER]
-    return Identity(f"owner@{name}", groups)
+    return Impersonation(f"owner@{name}", groups)
 
 
 def _capsule_tenant(loaded: Loaded, tenant: Tenant, plan: Plan) -> Object:
     """A Tenant with every option of Capsule that counters one of these attacks."""
     environment = loaded.environment
     parts = next(t for t in plan.tenants if t.name == tenant.tenant).namespaces
-    walls = {kind: [o["spec"] for o in parts[0].isolation if o["kind"] == kind] for kind in ("LimitRange",)}
+    isolation_resources = {
+        kind: [o["spec"] for o in parts[0].isolation if o["kind"] == kind] for kind in ("LimitRange",)
+    }
     policies = [o["spec"] for o in parts[0].isolation if o["kind"] == "NetworkPolicy"]
     registries = [registry.replace("{tenant}", tenant.tenant) for registry in environment.images.registries]
     owners = [{"kind": "Group", "name": p.name} for p in tenant.people if p.kind == "Group" and p.role is Role.OWNER]
@@ -268,7 +270,7 @@ def _capsule_tenant(loaded: Loaded, tenant: Tenant, plan: Plan) -> Object:
             "allowedServices": {"nodePort": False, "loadBalancer": False, "externalName": False},
             "externalIPs": {"allowed": []},
         },
-        "limitRanges": {"items": walls["LimitRange"]},
+        "limitRanges": {"items": isolation_resources["LimitRange"]},
         "networkPolicies": {"items": policies},
         "rules": [{"enforce": {"action": "allow", "workloads": allowed}}],
         "preventDeletion": True,

@@ -17,6 +17,7 @@ from pack_cases import (
     cluster_queue,
     container,
     group,
+    isolation_resources,
     kueue,
     local_queue,
     manifest,
@@ -28,7 +29,6 @@ from pack_cases import (
     one_of,
     release,
     resolving,
-    walls,
     with_field,
 )
 
@@ -92,8 +92,8 @@ def _association(name: str, where: str, role: str) -> Object:
 
 
 def home(name: str, *gpus: str) -> tuple[Object, ...]:
-    """A tenant's namespace with its walls and the way to DNS."""
-    quota, *rest = walls(name, name)
+    """A tenant's namespace with its isolation resources and the way to DNS."""
+    quota, *rest = isolation_resources(name, name)
     hard = {"pods": "1", **{f"requests.{resource}": "1" for resource in (GPU, *gpus)}}
     return (namespace(name, name), with_field(quota, ("spec", "hard"), hard), *rest)
 
@@ -330,19 +330,19 @@ TOGETHER = (
             ),
         ),
         (*_NODES, *home("acme")),
-        "ResourceQuota acme/walls",
+        "ResourceQuota acme/isolation",
     ),
     Case(
         "net-08",
         (*home("acme")[:-1], resolving("acme", 443)),
         home("acme"),
-        "NetworkPolicy acme/walls",
+        "NetworkPolicy acme/isolation",
     ),
     Case(
         "net-08",
         (*home("acme")[:-1], _resolved_by_cilium("443")),
         (*home("acme")[:-1], _resolved_by_cilium("53")),
-        "NetworkPolicy acme/walls",
+        "NetworkPolicy acme/isolation",
     ),
     *(
         twins(
@@ -553,7 +553,7 @@ TOGETHER = (
         "pool-02",
         (*home("acme", SHARED), *home("rival", SHARED)),
         (*home("acme", SHARED), *home("rival")),
-        "ResourceQuota rival/walls",
+        "ResourceQuota rival/isolation",
     ),
     twins(
         "node-06",

@@ -19,7 +19,7 @@ from tenancy.catalog.days import today
 from tenancy.kube import quantities
 from tenancy.kube.objects import Object
 from tenancy.lab.processes import GOGC
-from tenancy.plan import Plan, make_plan
+from tenancy.planning import Plan, make_plan
 from tenancy.validation import Environment, Loaded, Problem, SpecError, Tenant, load
 
 # What tests share asserts too: without this, a failure there says nothing but AssertionError.
@@ -95,7 +95,7 @@ gpus:
 storage:
   - {bucket: datasets, prefix: teams/fraud/, access: read-write}
   - {bucket: datasets, prefix: shared/}
-reach:
+egress:
   - {cidr: 198.51.100.0/24, port: 8443}
 budget: {monthly-usd: 180000}
 """

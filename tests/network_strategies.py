@@ -42,7 +42,7 @@ def _selectors(world: World) -> st.SearchStrategy[Object]:
 def policies(world: World, space: str) -> st.SearchStrategy[Object]:
     """Policies of a namespace, half of them such as its file allows."""
     tenant = next(t for t in world.loaded.tenants if space.startswith(f"{t.tenant}{words.SEPARATOR}"))
-    everywhere = [way for t in world.loaded.tenants for way in (*t.reach, *t.accept) if way.cidr]
+    everywhere = [way for t in world.loaded.tenants for way in (*t.egress, *t.ingress) if way.cidr]
     ranges = sorted({way.cidr or "" for way in everywhere} | {"0.0.0.0/0", "10.64.0.0/16", "169.254.169.254/32"})
     numbers = sorted({way.port for way in everywhere} | {53})
 
@@ -81,8 +81,8 @@ def policies(world: World, space: str) -> st.SearchStrategy[Object]:
             "policyTypes": st.just(["Ingress", "Egress"]),
         },
         optional={
-            "ingress": st.lists(rules("from", tenant.accept), max_size=2),
-            "egress": st.lists(rules("to", tenant.reach), max_size=2),
+            "ingress": st.lists(rules("from", tenant.ingress), max_size=2),
+            "egress": st.lists(rules("to", tenant.egress), max_size=2),
         },
     )
     head = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy"}
@@ -94,8 +94,8 @@ def admitted(world: World, policy: Object) -> bool:
     space = policy["metadata"]["namespace"]
     pod = next(pod for name, pod in world.pods.items() if world.peers[name]["namespace"] == space)
     tenant = pod.tenant
-    siblings = tenant.between_parts and len(tenant.namespaces) > 1
-    for direction, side, ways in (("ingress", "from", tenant.accept), ("egress", "to", tenant.reach)):
+    siblings = tenant.between_namespaces and len(tenant.namespaces) > 1
+    for direction, side, ways in (("ingress", "from", tenant.ingress), ("egress", "to", tenant.egress)):
         known = {(way.cidr, way.port, way.protocol) for way in ways if way.cidr}
         for rule in policy["spec"].get(direction, []):
             if not rule.get(side):

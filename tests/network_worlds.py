@@ -12,7 +12,7 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.plan import Plan, make_plan
+from tenancy.planning import Plan, make_plan
 from tenancy.schema.cluster import Cni
 from tenancy.schema.tenant import Namespace
 from tenancy.validation import Environment, Loaded, Tenant, load
@@ -30,19 +30,19 @@ _HEAD = f"team: t\nowner: {_OWNER}\ndepartment: risk\ncost-center: CC-1\ntier: b
 _PEOPLE = "people: [{{group: {0}-people, role: developer}}]\n"
 TENANTS = {
     "fraud": """namespaces: [train, serve]
-between-parts: true
+between-namespaces: true
 storage: [{bucket: datasets, prefix: teams/fraud/, namespaces: [train]}]
-reach:
+egress:
   - {cidr: 198.51.100.0/24, port: 8443}
   - {service: registry, port: 443}
-accept:
+ingress:
   - {service: metrics, port: 9090}
   - {cidr: 10.20.0.0/16, port: 8080}
 """,
     "fraud-2": """namespaces: [train, serve]
-reach:
+egress:
   - {cidr: 203.0.113.16/28, port: 6514, protocol: UDP}
-accept:
+ingress:
   - {cidr: 10.20.0.0/16, port: 8080}
 """,
     "f": "namespaces: [{name: main, open-inside: false}]\n",
@@ -50,8 +50,8 @@ accept:
   - {name: a, service-accounts: [{name: robot, api-token: true}]}
   - {name: b, open-inside: false}
   - c
-between-parts: true
-accept:
+between-namespaces: true
+ingress:
   - {service: ingress, port: 8000}
 """,
 }
@@ -102,7 +102,7 @@ def adversarial(folder: Path, cni: str) -> Loaded:
     text = text.replace("cni: vpc-cni", f"cni: {cni}").replace("tenants: [research]", "tenants: [fraud]")
     spec.write("environment.yaml", text)
     for name, more in TENANTS.items():
-        reach = more.replace("reach:\n", f"reach:\n{HOSTS}") if cni == "cilium" else more
+        reach = more.replace("egress:\n", f"egress:\n{HOSTS}") if cni == "cilium" else more
         spec.write(f"tenants/{name}.yaml", f"tenant: {name}\n{_HEAD}{_PEOPLE.format(name)}{reach}")
     return load(folder)
 
@@ -114,7 +114,7 @@ def bank(cni: str) -> Loaded:
         return loaded
     cluster = loaded.environment.cluster.model_copy(update={"cni": Cni(cni)})
     environment = loaded.environment.model_copy(update={"cluster": cluster})
-    tenants = [t.model_copy(update={"reach": tuple(w for w in t.reach if not w.dns)}) for t in loaded.tenants]
+    tenants = [t.model_copy(update={"egress": tuple(w for w in t.egress if not w.dns)}) for t in loaded.tenants]
     return replace(loaded, environment=environment, tenants=tuple(tenants))
 
 
@@ -199,7 +199,7 @@ class World:
             return self._inside(pod, self.pods[flow.target])
         if flow.target == "dns":
             return flow.port == 53
-        reach = [way for way in tenant.reach if (way.port, way.protocol) == where]
+        reach = [way for way in tenant.egress if (way.port, way.protocol) == where]
         if flow.target in STRANGERS:
             return any(way.service and self._is(target, way.service) for way in reach)
         if "host" in target:
@@ -222,7 +222,7 @@ class World:
             return self._inside(pod, self.pods[flow.source])
         if source.get("entity") == "host":
             return True  # its own node, which asks after its health
-        accept = [way for way in pod.tenant.accept if (way.port, way.protocol) == (flow.port, flow.protocol)]
+        accept = [way for way in pod.tenant.ingress if (way.port, way.protocol) == (flow.port, flow.protocol)]
         if flow.source in STRANGERS:
             return any(way.service and self._is(source, way.service) for way in accept)
         return "address" in source and any(way.cidr and _within(source["address"], way.cidr) for way in accept)
@@ -230,7 +230,7 @@ class World:
     def _inside(self, one: Pod, other: Pod) -> bool:
         if one.tenant is not other.tenant or not (one.part.open_inside and other.part.open_inside):
             return False
-        return one.part is other.part or one.tenant.between_parts
+        return one.part is other.part or one.tenant.between_namespaces
 
     def _is(self, peer: Mapping[str, Any], service: str) -> bool:
         found = self.environment.platform.services[service]

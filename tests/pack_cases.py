@@ -108,12 +108,12 @@ def resolving(name: str, port: int = 53) -> Object:
 _DEFAULTS = {"type": "Container", "defaultRequest": {"cpu": "1", "memory": "1Gi"}}
 
 
-def walls(name: str, tenant: str) -> tuple[Object, ...]:
+def isolation_resources(name: str, tenant: str) -> tuple[Object, ...]:
     deny = {"spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}}
     return (
-        manifest("v1", "ResourceQuota", "walls", {"spec": {"hard": {"pods": "1", GPUS: "0"}}}, tenant, name),
-        manifest("v1", "LimitRange", "walls", {"spec": {"limits": [_DEFAULTS]}}, tenant, name),
-        manifest("networking.k8s.io/v1", "NetworkPolicy", "walls", deny, tenant, name),
+        manifest("v1", "ResourceQuota", "isolation", {"spec": {"hard": {"pods": "1", GPUS: "0"}}}, tenant, name),
+        manifest("v1", "LimitRange", "isolation", {"spec": {"limits": [_DEFAULTS]}}, tenant, name),
+        manifest("networking.k8s.io/v1", "NetworkPolicy", "isolation", deny, tenant, name),
         with_field(resolving(name), ("metadata", "labels", words.TENANT), tenant),
     )
 
@@ -134,7 +134,7 @@ def _one(rule: str, item: Object, path: tuple[Any, ...], mended: Any) -> Case:
 
 def _space(rule: str, name: str, path: tuple[Any, ...], broken: Any) -> Case:
     good = namespace(name, name)
-    rest = walls(name, name)
+    rest = isolation_resources(name, name)
     return Case(rule, (*rest, with_field(good, path, broken)), (*rest, good), f"Namespace {name}")
 
 
@@ -144,7 +144,9 @@ def _kept(name: str) -> Case:
     good["metadata"]["labels"][words.ENVIRONMENT] = "e"
     good[aws.PROTECTED] = True
     # What the platform made there is known by its label too.
-    rest = tuple(with_field(item, ("metadata", "labels", words.ENVIRONMENT), "e") for item in walls(name, name))
+    rest = tuple(
+        with_field(item, ("metadata", "labels", words.ENVIRONMENT), "e") for item in isolation_resources(name, name)
+    )
     return Case("ns-07", (*rest, {**good, aws.PROTECTED: False}), (*rest, good), f"Namespace {name}")
 
 
@@ -190,7 +192,11 @@ def _bound(rule: str, name: str, resource: str, verb: str, path: tuple[Any, ...]
     """A foreign role, which becomes dangerous when it is bound to a tenant."""
     rules = [{"apiGroups": [""], "resources": [resource], "verbs": [verb]}]
     role = manifest(f"{RBAC}/v1", "Role", "foreign", {"rules": rules}, None, name)
-    rest = (namespace(name, name), *walls(name, name), binding("bound", name, name, "foreign", f"{name}-people"))
+    rest = (
+        namespace(name, name),
+        *isolation_resources(name, name),
+        binding("bound", name, name, "foreign", f"{name}-people"),
+    )
     return Case(rule, (*rest, role), (*rest, with_field(role, path, mended)), f"Role {name}/foreign")
 
 
@@ -521,12 +527,12 @@ _MAP_TEXT = ("data", "controller_manager_config.yaml")
 _SUBJECTS = ("subjects", 0, "name")
 _LABELS = ("metadata", "labels")
 _SHARED = (
-    *(item for name in ("left", "right") for item in (namespace(name, name), *walls(name, name))),
+    *(item for name in ("left", "right") for item in (namespace(name, name), *isolation_resources(name, name))),
     binding("developer", "left", "left", "tenancy-developer", "both", "ClusterRole"),
 )
 _OWNED = (
     namespace("owned", "owned"),
-    *walls("owned", "owned"),
+    *isolation_resources("owned", "owned"),
     manifest(f"{RBAC}/v1", "Role", "r", {"rules": []}, "owned", "owned"),
     binding("b", "owned", "owned", "r", "owned-people"),
 )
@@ -537,7 +543,7 @@ _OF_RIGHT = {
 
 
 def _walled(name: str) -> tuple[Object, ...]:
-    return (*walls(name, name), namespace(name, name))
+    return (*isolation_resources(name, name), namespace(name, name))
 
 
 _WIDE = {
@@ -1434,8 +1440,12 @@ STACK_MACHINE_CASES = (
     ),
     Case(
         "eks-03",
-        (namespace("resident", "resident"), *walls("resident", "resident"), cluster("fragile", deletable=True)),
-        (namespace("resident", "resident"), *walls("resident", "resident"), cluster("fragile")),
+        (
+            namespace("resident", "resident"),
+            *isolation_resources("resident", "resident"),
+            cluster("fragile", deletable=True),
+        ),
+        (namespace("resident", "resident"), *isolation_resources("resident", "resident"), cluster("fragile")),
         f"{aws.CLUSTER} fragile",
     ),
     Case(
@@ -1505,8 +1515,8 @@ STACK_CASES = (
     *(
         Case(
             "ns-04",
-            (*(wall for wall in walls(name, name) if wall["kind"] != missing), namespace(name, name)),
-            (*walls(name, name), namespace(name, name)),
+            (*(wall for wall in isolation_resources(name, name) if wall["kind"] != missing), namespace(name, name)),
+            (*isolation_resources(name, name), namespace(name, name)),
             f"Namespace {name}",
         )
         for name, missing in (("unmetered", "ResourceQuota"), ("unbounded", "LimitRange"), ("open", "NetworkPolicy"))
@@ -1546,7 +1556,7 @@ STACK_CASES = (
             ),
             ("spec", direction, 0, side, 0, "ipBlock", "cidr"),
             "11.192.0.0/10",
-            *(*_OWNED, namespace("summed", "owned"), *walls("summed", "owned")),
+            *(*_OWNED, namespace("summed", "owned"), *isolation_resources("summed", "owned")),
             manifest(
                 CILIUM,
                 "CiliumNetworkPolicy",
@@ -1649,7 +1659,7 @@ def encryption(name: str, rules: list[Object]) -> Object:
 def held_to(name: str, pool: str) -> tuple[Object, ...]:
     """A tenant whose work runs in a pool."""
     return (
-        *walls(name, name),
+        *isolation_resources(name, name),
         with_field(namespace(name, name), ("metadata", "annotations"), {words.ALLOWED_POOLS: pool}),
     )
 
@@ -1665,7 +1675,12 @@ REGULATED_CASES = (
         (*held_to("lodger", "lodgers"), *held_to("guest", "guests"), *held_to("stranger", "common")),
         "Namespace guest",
     ),
-    _unset("reg-01", held_to("homeless", "homes")[-1], ("metadata", "annotations"), *walls("homeless", "homeless")),
+    _unset(
+        "reg-01",
+        held_to("homeless", "homes")[-1],
+        ("metadata", "annotations"),
+        *isolation_resources("homeless", "homeless"),
+    ),
     _unset("reg-02", {**cluster("secretive"), **_AUDITED}, ("encryptionConfig",)),
     _unset("reg-04", {**cluster("heard"), **_AUDITED}, ("enabledClusterLogTypes", 1)),
     _unset("reg-02", on_aws(aws.LOGS, "logs", {"retentionInDays": 400, "kmsKeyId": _KEY}), ("kmsKeyId",)),

@@ -18,7 +18,7 @@ from tenancy.check.adopt import adopt
 from tenancy.check.judge import findings, stumbles
 from tenancy.rules import objects, plain
 from tenancy.rules.found import Finding, name_of
-from tenancy.rules.levels import Level, Preset, level_of
+from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
 
 Object = dict[str, Any]
 CASES = (*PACK_CASES, *CHECK_CASES, *SEEN)
@@ -38,7 +38,7 @@ def _alone(item: Object) -> frozenset[Finding] | None:
     return _SAID[id(item)][1]
 
 
-def found(items: Iterable[Object], preset: Preset = Preset.RESTRICTED) -> set[Finding]:
+def found(items: Iterable[Object], preset: PolicyPreset = PolicyPreset.RESTRICTED) -> set[Finding]:
     """What the pack says of a program; without what the preset does not ask."""
     items = list(items)
     each = [_alone(item) for item in items]
@@ -46,7 +46,7 @@ def found(items: Iterable[Object], preset: Preset = Preset.RESTRICTED) -> set[Fi
     told = {Finding("seen-03", name_of(item), "") for item, said in zip(items, each, strict=True) if said is None}
     alone = {f for said in each if said for f in said}
     said = {*told, *alone, *findings(adopt(sound))}
-    return {one for one in said if level_of(one, preset) is not Level.DISABLED}
+    return {one for one in said if level_of(one, preset) is not RuleLevel.DISABLED}
 
 
 def together(cases: Iterable[Case], side: str) -> list[Object] | None:

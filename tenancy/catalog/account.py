@@ -13,25 +13,25 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Quota:
+class ServiceQuota:
     title: str
     default: int
     most: int | None = None
     """Maximum that AWS grants without a special agreement; None if it is unknown, 0 if the quota is fixed."""
 
 
-QUOTAS: Mapping[str, Quota] = {
-    "roles": Quota("IAM roles of an account", 1000, 10_000),
-    "policies": Quota("customer managed policies of an account", 1500, 10_000),
-    "oidc-providers": Quota("OIDC providers of an account", 100, 700),
-    "associations": Quota("Pod Identity associations of a cluster", 5000, 0),
-    "access-entries": Quota("access entries of a cluster", 3000, 0),
-    "access-points": Quota("S3 access points of an account in a region", 10_000),
-    "buckets": Quota("S3 buckets of an account", 10_000, 1_000_000),
-    "keys": Quota("KMS keys of an account in a region", 100_000),
-    "budgets": Quota("budgets of an account", 20_000),
-    "secrets": Quota("secrets of an account in a region", 500_000, 0),
-    "repositories": Quota("ECR repositories of an account in a region", 100_000),
+QUOTAS: Mapping[str, ServiceQuota] = {
+    "roles": ServiceQuota("IAM roles of an account", 1000, 10_000),
+    "policies": ServiceQuota("customer managed policies of an account", 1500, 10_000),
+    "oidc-providers": ServiceQuota("OIDC providers of an account", 100, 700),
+    "associations": ServiceQuota("Pod Identity associations of a cluster", 5000, 0),
+    "access-entries": ServiceQuota("access entries of a cluster", 3000, 0),
+    "access-points": ServiceQuota("S3 access points of an account in a region", 10_000),
+    "buckets": ServiceQuota("S3 buckets of an account", 10_000, 1_000_000),
+    "keys": ServiceQuota("KMS keys of an account in a region", 100_000),
+    "budgets": ServiceQuota("budgets of an account", 20_000),
+    "secrets": ServiceQuota("secrets of an account in a region", 500_000, 0),
+    "repositories": ServiceQuota("ECR repositories of an account in a region", 100_000),
 }
 """Quotas that tenants' resources count against, by their names in `aws.quotas`."""
 

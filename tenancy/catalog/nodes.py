@@ -170,7 +170,7 @@ DAEMONSETS: Mapping[str, DaemonSet] = MappingProxyType(
         ),
         "aws-efa-k8s-device-plugin": DaemonSet(Addon.EFA, 10, 20, "aws/eks-charts `stable/aws-efa-k8s-device-plugin`"),
         "prometheus-node-exporter": DaemonSet(
-            Addon.NODE_EXPORTER, 50, 50, "`tenancy/plan/common/charts.py`, which sets the chart's `resources`"
+            Addon.NODE_EXPORTER, 50, 50, "`tenancy/planning/common/charts.py`, which sets the chart's `resources`"
         ),
     }
 )

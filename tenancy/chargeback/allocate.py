@@ -17,10 +17,10 @@ from tenancy.chargeback.periods import Period, Window, windows, written
 from tenancy.chargeback.rounding import rounded, shared
 from tenancy.chargeback.sweep import above, cut, lent, levels, once, weigh
 from tenancy.chargeback.tables import Tables
-from tenancy.plan.aws.prices import MICRO, bought, node_price
-from tenancy.plan.queueing.quota_shares import shares
+from tenancy.planning.aws.prices import MICRO, bought, node_price
+from tenancy.planning.queueing.quota_shares import shares
 from tenancy.rules.catalogue import RULES
-from tenancy.schema.costs import Bought, Key
+from tenancy.schema.costs import OverheadKey, PurchaseKind
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Tenant
 
@@ -45,7 +45,7 @@ class Category(StrEnum):
     OTHER = "other"
 
 
-class Pot(NamedTuple):
+class BillingUnit(NamedTuple):
     """Unit of billing: a pool's nodes of one purchase option in one period; without a pool, costs of one kind."""
 
     period: int
@@ -54,8 +54,8 @@ class Pot(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    pot: Pot
+class CostLine:
+    pot: BillingUnit
     tenant: str
     category: Category
     flavor: str
@@ -75,7 +75,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DataFinding:
     """Missing or contradictory data."""
 
     rule: str
@@ -100,26 +100,26 @@ class Idle:
 
 
 @dataclass(slots=True)
-class Report:
+class ChargebackReport:
     environment: Environment
     tenants: Sequence[Tenant]
     periods: Sequence[Period]
-    lines: list[Line] = field(default_factory=list)
-    bills: dict[Pot, int] = field(default_factory=dict)
+    lines: list[CostLine] = field(default_factory=list)
+    bills: dict[BillingUnit, int] = field(default_factory=dict)
     """Millionths of a dollar; all lines of a pot add up to it."""
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[DataFinding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """Notes that do not concern faults of the data."""
     work: pl.DataFrame = field(default_factory=pl.DataFrame)
     """Capacity held by each workload: a row for each period, pool, purchase, flavor and queue."""
-    idle: dict[Pot, Idle] = field(default_factory=dict)
-    rates: dict[Pot, list[tuple[str, int]]] = field(default_factory=dict)
+    idle: dict[BillingUnit, Idle] = field(default_factory=dict)
+    rates: dict[BillingUnit, list[tuple[str, int]]] = field(default_factory=dict)
     """Instance type and price of its node-hour, for every pot of nodes."""
     measures: dict[str, Measure] = field(default_factory=dict)
     promised: dict[tuple[int, str], int] = field(default_factory=dict)
-    """(period, tenant) -> what its guarantees are worth by the prices of nodes, for proportions."""
+    """(period, tenant) -> what its guarantees are unit cost by the prices of nodes, for proportions."""
 
-    def hours(self, line: Line) -> float:
+    def hours(self, line: CostLine) -> float:
         """GPU-hours of a line, or node-hours in a pool without GPUs; a slice counts as its part of the node."""
         return self.gpu_hours(line.pot.pool, line.weight)
 
@@ -128,14 +128,14 @@ class Report:
         return weight * max(of.gpus, 1) / of.units / HOUR if of else weight / FINE / HOUR
 
 
-class Share(NamedTuple):
+class PoolShare(NamedTuple):
     """Of a pool, in one window."""
 
     count: int
     lends: int
 
 
-Guarantees = Mapping[tuple[int, str], Mapping[tuple[str, str], Share]]
+Guarantees = Mapping[tuple[int, str], Mapping[tuple[str, str], PoolShare]]
 """(window, pool) -> (tenant, flavor) -> share."""
 Borrowed = Mapping[tuple[int, str, str, str], tuple[int, int]]
 """(window, pool, tenant, flavor) -> device-seconds held, and how many of them above the guarantee."""
@@ -146,11 +146,11 @@ def allocate(
     tenants: Sequence[Tenant],
     tables: Tables,
     periods: Sequence[Period],
-    billed: Mapping[Pot, int] | None = None,
-) -> Report:
+    billed: Mapping[BillingUnit, int] | None = None,
+) -> ChargebackReport:
     """Allocate the cost of the nodes. With `billed`, the millionths of a dollar of each pot, these are allocated; else
     the cost of the nodes by the prices of the environment."""
-    report = Report(environment, tenants, periods)
+    report = ChargebackReport(environment, tenants, periods)
     whole = (periods[0].start, periods[-1].end)
     borders = {mark for mark in _marks(tables.guarantees) if whole[0] < mark < whole[1]}
     found = windows(list(periods), borders, tables.gaps)
@@ -179,7 +179,7 @@ def _guarantees(
     environment: Environment, tenants: Sequence[Tenant], table: pl.DataFrame | None, found: Sequence[Window]
 ) -> Guarantees:
     """Guarantees of every tenant: from the table if there is one, else from today's files."""
-    made: dict[tuple[int, str], dict[tuple[str, str], Share]] = defaultdict(dict)
+    made: dict[tuple[int, str], dict[tuple[str, str], PoolShare]] = defaultdict(dict)
     if table is None:
         for name, share in shares(environment, tenants).items():
             for pool in environment.pools:
@@ -187,19 +187,19 @@ def _guarantees(
                     if count := share.guaranteed(pool, flavor):
                         lends = share.lent.get(pool, {}).get(flavor, 0)
                         for window in range(len(found)):
-                            made[window, pool][name, flavor] = Share(count, lends)
+                            made[window, pool][name, flavor] = PoolShare(count, lends)
         return made
     for row in cut(table, found).select("window", "pool", "tenant", "flavor", "count", "lends").iter_rows():
         window, pool, name, flavor, count, lends = row
-        before = made[window, pool].get((name, flavor), Share(0, 0))
-        made[window, pool][name, flavor] = Share(before.count + count, before.lends + lends)
+        before = made[window, pool].get((name, flavor), PoolShare(0, 0))
+        made[window, pool][name, flavor] = PoolShare(before.count + count, before.lends + lends)
     return made
 
 
 # Nodes
 
 
-def _nodes(report: Report, table: pl.DataFrame) -> pl.DataFrame:
+def _nodes(report: ChargebackReport, table: pl.DataFrame) -> pl.DataFrame:
     """Nodes with their types, without duplicates."""
     environment = report.environment
     nodes = table.with_columns(pl.col("node", "pool", "instance", "purchase").cast(pl.String))
@@ -221,11 +221,11 @@ def _nodes(report: Report, table: pl.DataFrame) -> pl.DataFrame:
     both = differ.join(kinds_of.filter(pl.col("kinds") > 1), on="node").sort("node", "start")
     for node, start, end in both.select("node", "start", "end").head(3).iter_rows():
         given = f"node {node} in two pools, or of two kinds, from {written(start)} to {written(end)}"
-        report.findings.append(Finding("bill-06", given, "it counts for the one that began first"))
+        report.findings.append(DataFinding("bill-06", given, "it counts for the one that began first"))
     return once(nodes.sort(pl.all()), ["node"])[0]
 
 
-def _measured(report: Report, nodes: pl.DataFrame) -> pl.DataFrame:
+def _measured(report: ChargebackReport, nodes: pl.DataFrame) -> pl.DataFrame:
     """Nodes with their `capacity` in units, and whether their type is known."""
     environment = report.environment
     known = []
@@ -239,45 +239,45 @@ def _measured(report: Report, nodes: pl.DataFrame) -> pl.DataFrame:
             says = (
                 f"which environment.yaml has as {environment.pools[pool].instance}" if of else "not in environment.yaml"
             )
-            report.findings.append(Finding("bill-02", f"{what}, {says}", f"its cost is charged to {UNKNOWN}"))
+            report.findings.append(DataFinding("bill-02", f"{what}, {says}", f"its cost is charged to {UNKNOWN}"))
     schema = {"pool": pl.String, "instance": pl.String, "capacity": pl.Int64, "known": pl.Boolean}
     return nodes.join(pl.DataFrame(known, schema, orient="row"), on=["pool", "instance"], maintain_order="left")
 
 
-def _missing(report: Report, found: Sequence[Window], nodes: pl.DataFrame) -> None:
+def _missing(report: ChargebackReport, found: Sequence[Window], nodes: pl.DataFrame) -> None:
     """Report hours without data, and pools with fewer nodes observed than nodes.min."""
     for window in found:
         if window.gap:
             given = f"no data from {written(window.start)} to {written(window.end)}"
-            report.findings.append(Finding("bill-04", given, f"their cost is charged to {NO_DATA}"))
+            report.findings.append(DataFinding("bill-04", given, f"their cost is charged to {NO_DATA}"))
     environment = report.environment
     seen = dict(nodes.group_by("pool").agg(seconds=(pl.col("end") - pl.col("start")).sum()).iter_rows())
     for name, pool in environment.pools.items():
-        surely = pool.nodes.min * (report.periods[-1].end - report.periods[0].start)
-        missing = surely - seen.get(name, 0)
-        if 100 * seen.get(name, 0) < SEEN_PERCENT * surely:
+        always_on = pool.nodes.min * (report.periods[-1].end - report.periods[0].start)
+        missing = always_on - seen.get(name, 0)
+        if 100 * seen.get(name, 0) < SEEN_PERCENT * always_on:
             price = node_price(environment, name, pool.instance, str(bought(pool)))
-            worth = "of unknown price" if price is None else f"${rounded(missing * price, HOUR * MICRO):,}"
+            unit_cost = "of unknown price" if price is None else f"${rounded(missing * price, HOUR * MICRO):,}"
             given = f"{missing / HOUR:,.1f} node-hours fewer of pool {name} than its nodes.min"
-            report.findings.append(Finding("bill-04", given, f"these hours, {worth}, are in no line"))
+            report.findings.append(DataFinding("bill-04", given, f"these hours, {unit_cost}, are in no line"))
 
 
-# Holdings
+# Allocations
 
 
 def _held(
-    report: Report, tables: Tables, nodes: pl.DataFrame, whole: tuple[int, int], found: Sequence[Window]
+    report: ChargebackReport, tables: Tables, nodes: pl.DataFrame, whole: tuple[int, int], found: Sequence[Window]
 ) -> pl.DataFrame:
     """Capacity held by each tenant on each node in each window, in units of the node."""
     texts = ("namespace", "workload", "pod", "queue", "tenant", "node", "flavor")
-    rows = tables.holdings.filter((pl.col("count") > 0) | (pl.col("cpu") > 0) | (pl.col("memory") > 0))
+    rows = tables.allocations.filter((pl.col("count") > 0) | (pl.col("cpu") > 0) | (pl.col("memory") > 0))
     one = rows.filter(pl.col("pod").cast(pl.String) != "")
     if one.height:
         keys = ["namespace", "pod", "node", "flavor"]
         one, twice = once(one, keys)
         if twice:
             given = f"{twice / HOUR:,.2f} hours of pods that the data has twice"
-            report.findings.append(Finding("bill-05", given, "they count once"))
+            report.findings.append(DataFinding("bill-05", given, "they count once"))
         rows = pl.concat([one, rows.filter(pl.col("pod").cast(pl.String) == "")])
     rows = owners(rows, claims(report.environment, report.tenants, rows, tables.namespaces, whole), whole)
     rows = cut(rows, found).with_columns(pl.col(name).cast(pl.String) for name in texts)
@@ -301,7 +301,7 @@ def _held(
     )
 
 
-def _homeless(report: Report, rows: pl.DataFrame, placed: pl.DataFrame) -> None:
+def _homeless(report: ChargebackReport, rows: pl.DataFrame, placed: pl.DataFrame) -> None:
     """Report capacity held on nodes that are not in the data."""
     length = (pl.col("end") - pl.col("start")).sum()
     there = placed.group_by("row").agg(there=length)
@@ -316,14 +316,14 @@ def _homeless(report: Report, rows: pl.DataFrame, placed: pl.DataFrame) -> None:
     )
     for node, seconds, who in lost.head(5).iter_rows():
         given = f"{seconds / HOUR:,.2f} device-hours of {', '.join(who[:3])} on {node} when the data has no such node"
-        report.findings.append(Finding("bill-06", given, "they are in no line"))
+        report.findings.append(DataFinding("bill-06", given, "they are in no line"))
     if lost.height > 5:
         rest = int(lost["lost"][5:].sum())
         given = f"{rest / HOUR:,.2f} device-hours on {lost.height - 5} more nodes that the data does not have"
-        report.findings.append(Finding("bill-06", given, "they are in no line"))
+        report.findings.append(DataFinding("bill-06", given, "they are in no line"))
 
 
-def _units(report: Report, placed: pl.DataFrame) -> pl.DataFrame:
+def _units(report: ChargebackReport, placed: pl.DataFrame) -> pl.DataFrame:
     """The part of its node that each row holds: the largest of the parts of its devices, its CPU and its memory.
     `strange` counts devices that the pool does not yield."""
     of = [
@@ -357,11 +357,11 @@ def _units(report: Report, placed: pl.DataFrame) -> pl.DataFrame:
     )
     for pool, flavor, seconds, who in strange.iter_rows():
         given = f"{seconds / HOUR:,.2f} device-hours of flavor {flavor!r} on pool {pool}, held by {', '.join(who[:3])}"
-        report.findings.append(Finding("bill-02", given, f"the rest of these nodes is charged to {UNKNOWN}"))
+        report.findings.append(DataFinding("bill-02", given, f"the rest of these nodes is charged to {UNKNOWN}"))
     return rows.drop("each", "cpus", "mib", "gpus")
 
 
-def _note_unassigned(report: Report, placed: pl.DataFrame) -> None:
+def _note_unassigned(report: ChargebackReport, placed: pl.DataFrame) -> None:
     whose = (
         placed.filter(pl.col("owner").str.starts_with("(") & (pl.col("owner") != PLATFORM))
         .group_by("owner", "namespace")
@@ -376,27 +376,29 @@ def _note_unassigned(report: Report, placed: pl.DataFrame) -> None:
         when = f"from {written(start)} to {written(end)}"
         if owner == NO_TENANT:
             given = f"{seconds / HOUR:,.2f} device-hours in {namespace}, which belongs to no tenant, {when}"
-            report.findings.append(Finding("bill-08", given, f"they are charged to {NO_TENANT}"))
+            report.findings.append(DataFinding("bill-08", given, f"they are charged to {NO_TENANT}"))
         else:
             who = owner.removeprefix("(disputed: ").removesuffix(")")
             given = f"namespace {namespace} claimed by {who} at one time, {when}: {seconds / HOUR:,.2f} device-hours"
-            report.findings.append(Finding("bill-03", given, f"they are charged to {owner}, and no tenant pays them"))
+            report.findings.append(
+                DataFinding("bill-03", given, f"they are charged to {owner}, and no tenant pays them")
+            )
 
 
-def _crowded(report: Report, over: pl.DataFrame) -> None:
+def _crowded(report: ChargebackReport, over: pl.DataFrame) -> None:
     by_node = over.group_by("node").agg(
         pl.col("start").min(), pl.col("end").max(), times=(pl.col("devices") * 100 // pl.col("most")).max()
     )
     for node, start, end, times in by_node.sort("node").head(5).iter_rows():
         given = f"up to {times} % of the devices of {node} held between {written(start)} and {written(end)}"
-        report.findings.append(Finding("bill-05", given, "its cost is shared in proportion to the holdings"))
+        report.findings.append(DataFinding("bill-05", given, "its cost is shared in proportion to the allocations"))
     if by_node.height > 5:
         given = f"{by_node.height - 5} more nodes with more devices held than they have"
-        report.findings.append(Finding("bill-05", given, "their cost is shared in proportion to the holdings"))
+        report.findings.append(DataFinding("bill-05", given, "their cost is shared in proportion to the allocations"))
 
 
 def _promised(
-    report: Report, nodes: pl.DataFrame, guarantees: Guarantees, found: Sequence[Window]
+    report: ChargebackReport, nodes: pl.DataFrame, guarantees: Guarantees, found: Sequence[Window]
 ) -> dict[tuple[int, str], int]:
     prices = dict(nodes.group_by("pool").agg(pl.col("cost").max()).iter_rows())
     made: dict[tuple[int, str], int] = defaultdict(int)
@@ -413,10 +415,10 @@ def _promised(
 
 
 @dataclass(slots=True)
-class Draft:
+class UnpricedLine:
     """A line before it has a price."""
 
-    pot: Pot
+    pot: BillingUnit
     tenant: str
     category: Category
     flavor: str
@@ -430,13 +432,13 @@ _POT = ("window", "pool", "instance", "purchase", "cost")
 
 
 def _share(
-    report: Report,
+    report: ChargebackReport,
     nodes: pl.DataFrame,
     rows: pl.DataFrame,
     strange: pl.DataFrame,
     guarantees: Guarantees,
     found: Sequence[Window],
-) -> list[Draft]:
+) -> list[UnpricedLine]:
     seconds = pl.col("end") - pl.col("start")
     by_pot = nodes.group_by(*_POT, "capacity", "known").agg(seconds=seconds.sum()).sort(*_POT).iter_rows(named=True)
     held: dict[tuple, list[tuple[str, str, int, int]]] = defaultdict(list)
@@ -450,7 +452,7 @@ def _share(
     over = _borrowed(rows, guarantees)
     credits = _credits(report, rows, guarantees, over, found) if report.environment.costs.lender_credit else {}
     report.work = _work(rows, found)
-    drafts: list[Draft] = []
+    drafts: list[UnpricedLine] = []
     for pot in by_pot:
         key = tuple(pot[name] for name in _POT)
         drafts += _pot(
@@ -460,7 +462,7 @@ def _share(
 
 
 def _pot(
-    report: Report,
+    report: ChargebackReport,
     pot: Mapping,
     held: Sequence[tuple[str, str, int, int]],
     unknown: int,
@@ -468,18 +470,18 @@ def _pot(
     over: Borrowed,
     credits: Mapping[tuple[int, str, str], tuple[dict[str, int], int, int]],
     window: Window,
-) -> Iterator[Draft]:
+) -> Iterator[UnpricedLine]:
     """Allocation of the node-seconds of nodes with the same price, in one window."""
-    where, pool = Pot(window.period, pot["pool"], pot["purchase"]), pot["pool"]
+    where, pool = BillingUnit(window.period, pot["pool"], pot["purchase"]), pot["pool"]
     whole, cost = pot["seconds"] * pot["capacity"], pot["cost"]
     made = report.measures.get(pool)
     before = report.idle.get(where, Idle(0, 0, 0, 0))
     report.idle[where] = Idle(before.whole + whole, before.held, before.idle, before.credited)
     if window.gap:
-        yield Draft(where, NO_DATA, Category.MISSING, "", cost, whole)
+        yield UnpricedLine(where, NO_DATA, Category.MISSING, "", cost, whole)
         return
     if not pot["known"]:
-        yield Draft(where, UNKNOWN, Category.MISSING, "", cost, whole)
+        yield UnpricedLine(where, UNKNOWN, Category.MISSING, "", cost, whole)
         return
     credited: dict[str, int] = defaultdict(int)
     taken = 0
@@ -489,9 +491,9 @@ def _pot(
         borrowed = weight * above_it // all_held if all_held else 0
         if weight - borrowed or not borrowed:
             part = devices - (devices * above_it // all_held if all_held else 0)
-            yield Draft(where, tenant, Category.HELD, flavor, cost, weight - borrowed, part)
+            yield UnpricedLine(where, tenant, Category.HELD, flavor, cost, weight - borrowed, part)
         if borrowed:
-            yield Draft(where, tenant, Category.BORROWED, flavor, cost, borrowed, devices * above_it // all_held)
+            yield UnpricedLine(where, tenant, Category.BORROWED, flavor, cost, borrowed, devices * above_it // all_held)
             lenders, lent_by_all, of_all = credits.get((pot["window"], pool, flavor), ({}, 0, 0))
             if of_all:
                 percent = report.environment.costs.lender_credit
@@ -499,12 +501,12 @@ def _pot(
                 for name, amount in zip(lenders, shared(credit, list(lenders.values())), strict=True):
                     credited[name] += amount
     if unknown:
-        yield Draft(where, UNKNOWN, Category.MISSING, "", cost, unknown)
+        yield UnpricedLine(where, UNKNOWN, Category.MISSING, "", cost, unknown)
     idle, back = whole - taken - unknown, sum(credited.values())
     report.idle[where] = Idle(before.whole + whole, before.held + taken, before.idle + idle, before.credited + back)
     for name, amount in sorted(credited.items()):
         if amount:
-            yield Draft(where, name, Category.CREDIT, "", cost, -amount)
+            yield UnpricedLine(where, name, Category.CREDIT, "", cost, -amount)
     if made and made.owner:
         bearers = {made.owner: 1}
     else:
@@ -515,7 +517,7 @@ def _pot(
         bearers = {PLATFORM: 1}
     for name, amount in zip(bearers, shared(idle + back, list(bearers.values())), strict=True):
         if amount:
-            yield Draft(where, name, Category.IDLE, "", cost, amount)
+            yield UnpricedLine(where, name, Category.IDLE, "", cost, amount)
 
 
 def _borrowed(rows: pl.DataFrame, guarantees: Guarantees) -> Borrowed:
@@ -532,7 +534,7 @@ def _borrowed(rows: pl.DataFrame, guarantees: Guarantees) -> Borrowed:
 
 
 def _credits(
-    report: Report, rows: pl.DataFrame, guarantees: Guarantees, over: Borrowed, found: Sequence[Window]
+    report: ChargebackReport, rows: pl.DataFrame, guarantees: Guarantees, over: Borrowed, found: Sequence[Window]
 ) -> dict[tuple[int, str, str], tuple[dict[str, int], int, int]]:
     """(window, pool, flavor) -> the amount lent by each lender, for proportions, and the total device-seconds lent and
     borrowed."""
@@ -576,7 +578,7 @@ def _work(rows: pl.DataFrame, found: Sequence[Window]) -> pl.DataFrame:
             pl.col("count").max(),
             pl.col("weight").sum(),
             devices=(seconds * pl.col("count")).sum(),
-            worth=(pl.col("weight").cast(pl.Int128) * pl.col("price")).sum(),
+            unit_cost=(pl.col("weight").cast(pl.Int128) * pl.col("price")).sum(),
             strange=pl.col("strange").max(),
         )
         .sort(*keys)
@@ -587,21 +589,21 @@ def _work(rows: pl.DataFrame, found: Sequence[Window]) -> pl.DataFrame:
 
 
 def _price(
-    report: Report,
+    report: ChargebackReport,
     nodes: pl.DataFrame,
-    drafts: Sequence[Draft],
+    drafts: Sequence[UnpricedLine],
     found: Sequence[Window],
-    billed: Mapping[Pot, int] | None,
+    billed: Mapping[BillingUnit, int] | None,
 ) -> None:
     """Turn drafts into lines: the bill of each pot is allocated in proportion to the value of its drafts."""
     seconds = pl.col("end") - pl.col("start")
-    costs: dict[Pot, dict[tuple[str, int], int]] = defaultdict(lambda: defaultdict(int))
+    costs: dict[BillingUnit, dict[tuple[str, int], int]] = defaultdict(lambda: defaultdict(int))
     columns = ("window", "pool", "purchase", "instance", "cost")
     for window, pool, purchase, instance, cost, total in (
         nodes.group_by(columns).agg(seconds=seconds.sum()).sort(columns).iter_rows()
     ):
-        costs[Pot(found[window].period, pool, purchase)][instance, cost] += total
-    by_pot: dict[Pot, list[Draft]] = defaultdict(list)
+        costs[BillingUnit(found[window].period, pool, purchase)][instance, cost] += total
+    by_pot: dict[BillingUnit, list[UnpricedLine]] = defaultdict(list)
     for draft in drafts:
         by_pot[draft.pot].append(draft)
     given_for = None if billed is None else _matched(billed, costs)
@@ -611,7 +613,7 @@ def _price(
         if given_for is not None:
             if pot not in given_for:
                 given = f"{sum(costs[pot].values()) / HOUR:,.1f} node-hours of {pot.pool}, {pot.purchase}, on no bill"
-                report.findings.append(Finding("bill-01", given, "they are in no line"))
+                report.findings.append(DataFinding("bill-01", given, "they are in no line"))
                 continue
             amount = given_for[pot]
             of = [replace(draft, cost=1) for draft in by_pot[pot]] if unpriced else by_pot[pot]
@@ -619,7 +621,7 @@ def _price(
             if unpriced:
                 kinds = ", ".join(sorted({instance or "no type" for (instance, cost) in costs[pot] if cost < 0}))
                 given = f"{unpriced / HOUR:,.1f} node-hours of {pot.pool}, {pot.purchase} {kinds}, without a price"
-                report.findings.append(Finding("bill-01", given, "they are in no line"))
+                report.findings.append(DataFinding("bill-01", given, "they are in no line"))
             of = [draft for draft in by_pot[pot] if draft.cost >= 0]
             amount = rounded(sum(cost * total for (_, cost), total in costs[pot].items() if cost > 0), HOUR)
         if of:
@@ -628,23 +630,25 @@ def _price(
     for pot, amount in sorted((given_for or {}).items()):
         if pot not in by_pot and amount:
             report.bills[pot] = amount
-            report.lines.append(Line(pot, NO_DATA, Category.MISSING, "", amount))
+            report.lines.append(CostLine(pot, NO_DATA, Category.MISSING, "", amount))
             given = f"${amount / MICRO:,.2f} billed for {pot.pool}, {pot.purchase}, without an observed node"
-            report.findings.append(Finding("bill-04", given, f"they are charged to {NO_DATA}"))
+            report.findings.append(DataFinding("bill-04", given, f"they are charged to {NO_DATA}"))
 
 
-def _matched(billed: Mapping[Pot, int], costs: Mapping[Pot, Mapping[tuple[str, int], int]]) -> dict[Pot, int]:
+def _matched(
+    billed: Mapping[BillingUnit, int], costs: Mapping[BillingUnit, Mapping[tuple[str, int], int]]
+) -> dict[BillingUnit, int]:
     """The bill by the pots of the observed nodes. A bill distinguishes only spot from other purchases; it has instances
     in a reservation as on-demand."""
 
-    def alike(pot: Pot) -> tuple[int, str, bool]:
-        return (pot.period, pot.pool, pot.purchase == Bought.SPOT)
+    def alike(pot: BillingUnit) -> tuple[int, str, bool]:
+        return (pot.period, pot.pool, pot.purchase == PurchaseKind.SPOT)
 
-    seen: dict[tuple[int, str, bool], dict[Pot, int]] = defaultdict(dict)
+    seen: dict[tuple[int, str, bool], dict[BillingUnit, int]] = defaultdict(dict)
     for pot, of in sorted(costs.items()):
-        worth = sum(max(cost, 0) * total for (_, cost), total in of.items())
-        seen[alike(pot)][pot] = worth or sum(of.values())
-    made: dict[Pot, int] = defaultdict(int)
+        unit_cost = sum(max(cost, 0) * total for (_, cost), total in of.items())
+        seen[alike(pot)][pot] = unit_cost or sum(of.values())
+    made: dict[BillingUnit, int] = defaultdict(int)
     for pot, amount in sorted(billed.items()):
         those = seen.get(alike(pot))
         if not those:
@@ -655,32 +659,34 @@ def _matched(billed: Mapping[Pot, int], costs: Mapping[Pot, Mapping[tuple[str, i
     return dict(made)
 
 
-def _merged(drafts: Sequence[Draft]) -> list[tuple[tuple[str, Category, str], int, int, int]]:
-    """(tenant, category, flavor), what it is worth, its weight and its devices; in one order."""
+def _merged(drafts: Sequence[UnpricedLine]) -> list[tuple[tuple[str, Category, str], int, int, int]]:
+    """(tenant, category, flavor), what it is unit cost, its weight and its devices; in one order."""
     found: dict[tuple[str, Category, str], tuple[int, int, int]] = {}
     for draft in drafts:
         key = (draft.tenant, draft.category, draft.flavor)
-        worth, weight, devices = found.get(key, (0, 0, 0))
-        found[key] = (worth + draft.weight * draft.cost, weight + draft.weight, devices + draft.devices)
+        unit_cost, weight, devices = found.get(key, (0, 0, 0))
+        found[key] = (unit_cost + draft.weight * draft.cost, weight + draft.weight, devices + draft.devices)
     return [(key, *sums) for key, sums in sorted(found.items())]
 
 
-def _lines(pot: Pot, merged: Sequence[tuple[tuple[str, Category, str], int, int, int]], amount: int) -> Iterator[Line]:
-    worth = [each for _, each, _, _ in merged]
-    if sum(worth) <= 0:  # a price of 0: by time instead
-        worth = [weight for _, _, weight, _ in merged]
-    parts = shared(amount, worth)
+def _lines(
+    pot: BillingUnit, merged: Sequence[tuple[tuple[str, Category, str], int, int, int]], amount: int
+) -> Iterator[CostLine]:
+    unit_cost = [each for _, each, _, _ in merged]
+    if sum(unit_cost) <= 0:  # a price of 0: by time instead
+        unit_cost = [weight for _, _, weight, _ in merged]
+    parts = shared(amount, unit_cost)
     for ((tenant, category, flavor), _, weight, devices), part in zip(merged, parts, strict=True):
         if part or weight or devices:
-            yield Line(pot, tenant, category, flavor, part, weight, devices)
+            yield CostLine(pot, tenant, category, flavor, part, weight, devices)
 
 
 # Costs of the platform itself
 
 
-def share_overhead(report: Report) -> None:
+def share_overhead(report: ChargebackReport) -> None:
     """The platform's own lines, shared among tenants by the environment's key, within their pots."""
-    kept: list[Line] = []
+    kept: list[CostLine] = []
     bearers = [_bearers(report, period) for period in range(len(report.periods))]
     for line in report.lines:
         of = bearers[line.pot.period]
@@ -691,32 +697,33 @@ def share_overhead(report: Report) -> None:
         money, weight = shared(line.micro, values), shared(line.weight, values)
         what = line.detail or f"{line.category} {line.flavor}".strip()
         kept += [
-            Line(line.pot, name, Category.OVERHEAD, "", money[i], weight[i], detail=what) for i, name in enumerate(of)
+            CostLine(line.pot, name, Category.OVERHEAD, "", money[i], weight[i], detail=what)
+            for i, name in enumerate(of)
         ]
     report.lines = kept
 
 
-def _bearers(report: Report, period: int) -> dict[str, int]:
+def _bearers(report: ChargebackReport, period: int) -> dict[str, int]:
     """Tenants among whom the platform's costs of a period are shared, with their weights."""
     weights: dict[str, int] = defaultdict(int)
     match report.environment.costs.overhead:
-        case Key.GUARANTEE:
-            for (when, name), worth in report.promised.items():
-                weights[name] += worth if when == period else 0
-        case Key.EVEN:
+        case OverheadKey.GUARANTEE:
+            for (when, name), unit_cost in report.promised.items():
+                weights[name] += unit_cost if when == period else 0
+        case OverheadKey.EVEN:
             weights.update((tenant.tenant, 1) for tenant in report.tenants)
             weights.update((line.tenant, 1) for line in report.lines if line.pot.period == period)
-        case Key.COMPUTE:
+        case OverheadKey.COMPUTE:
             for line in report.lines:
                 if line.pot.period == period and line.category in {Category.HELD, Category.BORROWED, Category.IDLE}:
                     weights[line.tenant] += line.micro
     return {name: weight for name, weight in sorted(weights.items()) if weight > 0 and not named(name)}
 
 
-def settle(report: Report) -> Report:
+def settle(report: ChargebackReport) -> ChargebackReport:
     """Sort the lines, and check that they add up to the bill."""
     report.lines.sort(key=lambda line: line.order)
-    sums: dict[Pot, int] = defaultdict(int)
+    sums: dict[BillingUnit, int] = defaultdict(int)
     for line in report.lines:
         sums[line.pot] += line.micro
     if lost := [pot for pot in {*sums, *report.bills} if sums[pot] != report.bills.get(pot, 0)]:

@@ -10,15 +10,15 @@ import polars as pl
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.prices import MONTH_HOURS
-from tenancy.chargeback.allocate import HOUR, Category, Finding, Line, Pot, Report
-from tenancy.chargeback.bill import Beside
+from tenancy.chargeback.allocate import HOUR, BillingUnit, Category, ChargebackReport, CostLine, DataFinding
+from tenancy.chargeback.bill import TaggedCosts
 from tenancy.chargeback.claims import NO_TENANT, PLATFORM, Claims, named, timeline
 from tenancy.chargeback.rounding import rounded, shared
 from tenancy.chargeback.tables import NOT_SAID
-from tenancy.plan.aws.prices import MICRO
-from tenancy.plan.common.names import NAMESPACE_TAG
+from tenancy.planning.aws.prices import MICRO
+from tenancy.planning.common.names import NAMESPACE_TAG
 from tenancy.rules.catalogue import Violation
-from tenancy.schema.costs import Kind
+from tenancy.schema.costs import UsageKind
 from tenancy.schema.data import Access
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Tenant
@@ -37,7 +37,7 @@ class _Item(NamedTuple):
     end: int
 
 
-def add_lines(report: Report, table: pl.DataFrame, claimed: Claims, known: Collection[str]) -> None:
+def add_lines(report: ChargebackReport, table: pl.DataFrame, claimed: Claims, known: Collection[str]) -> None:
     """Lines of the table in the range; the payer is the tenant of the line, of its namespace or of its prefix."""
     whole = (report.periods[0].start, report.periods[-1].end)
     unknown_owners: Counter[tuple[str, str]] = Counter()
@@ -51,23 +51,23 @@ def add_lines(report: Report, table: pl.DataFrame, claimed: Claims, known: Colle
                 if inside > 0 or at:
                     # The part of each period is rounded separately, so that it does not depend on the report's range.
                     amount = item.micro if at else rounded(item.micro * inside, length)
-                    _bill(report, Pot(number, "", item.kind), owner, item.kind, amount, item.what)
+                    _bill(report, BillingUnit(number, "", item.kind), owner, item.kind, amount, item.what)
                     owners.add(owner)
         unknown_owners.update((owner, _whose(item, owner)) for owner in owners if named(owner) and owner != PLATFORM)
     for (owner, whose), count in sorted(unknown_owners.items()):
         rule = "bill-08" if owner == NO_TENANT else "bill-03"
-        report.findings.append(Finding(rule, f"{counted(count, 'line')} {whose}", f"they are charged to {owner}"))
+        report.findings.append(DataFinding(rule, f"{counted(count, 'line')} {whose}", f"they are charged to {owner}"))
 
 
-def add_shared(report: Report) -> None:
+def add_shared(report: ChargebackReport) -> None:
     """Costs that all tenants share, by the hour."""
     for number, period in enumerate(report.periods):
         for name, price in sorted(report.environment.costs.shared.items()):
             amount = rounded(int(price * MICRO) * (period.end - period.start), HOUR)
-            _bill(report, Pot(number, "", "shared"), PLATFORM, Category.OTHER, amount, name)
+            _bill(report, BillingUnit(number, "", "shared"), PLATFORM, Category.OTHER, amount, name)
 
 
-def add_billed(report: Report, found: Sequence[Beside], claimed: Claims, known: Collection[str]) -> None:
+def add_billed(report: ChargebackReport, found: Sequence[TaggedCosts], claimed: Claims, known: Collection[str]) -> None:
     """Lines of a bill without a pool; the payer is the tenant of the namespace, else of the tag, else the platform."""
     odd: dict[tuple[str, str], int] = defaultdict(int)
     for item in found:
@@ -86,22 +86,22 @@ def add_billed(report: Report, found: Sequence[Beside], claimed: Claims, known: 
         else:
             owners = [(NO_TENANT if unknown else owner, item.micro)]
         for owner, amount in owners:
-            _bill(report, Pot(item.period, "", item.category), owner, item.category, amount, item.what)
+            _bill(report, BillingUnit(item.period, "", item.category), owner, item.category, amount, item.what)
             if named(owner) and owner != PLATFORM:
                 odd[tag, owner] += amount
     for (tag, owner), amount in sorted(odd.items()):
         rule = "bill-08" if owner == NO_TENANT else "bill-03"
         given = f"${amount / MICRO:,.2f} billed with the tag {tag}"
-        report.findings.append(Finding(rule, given, f"they are charged to {owner}"))
+        report.findings.append(DataFinding(rule, given, f"they are charged to {owner}"))
 
 
-def _bill(report: Report, pot: Pot, owner: str, kind: str, amount: int, what: str) -> None:
+def _bill(report: ChargebackReport, pot: BillingUnit, owner: str, kind: str, amount: int, what: str) -> None:
     report.bills[pot] = report.bills.get(pot, 0) + amount
     category = Category(kind) if kind in set(Category) else Category.OTHER
-    report.lines.append(Line(pot, owner, category, "", amount, detail=what or kind))
+    report.lines.append(CostLine(pot, owner, category, "", amount, detail=what or kind))
 
 
-def _items(report: Report, table: pl.DataFrame, whole: tuple[int, int]) -> list[_Item]:
+def _items(report: ChargebackReport, table: pl.DataFrame, whole: tuple[int, int]) -> list[_Item]:
     texts = ["kind", "id", "tenant", "namespace", "bucket", "prefix"]
     rows = table.with_columns(pl.col(texts).cast(pl.String)).with_columns(
         pl.col("start").fill_null(whole[0]), pl.col("end").fill_null(whole[1])
@@ -110,8 +110,8 @@ def _items(report: Report, table: pl.DataFrame, whole: tuple[int, int]) -> list[
     for row in rows.sort(pl.all()).unique(maintain_order=True).iter_rows(named=True):
         if row["end"] < whole[0] or row["start"] >= whole[1]:
             continue
-        if row["kind"] not in {*Kind, "overhead", "other"}:
-            kinds = ", ".join((*Kind, "overhead", "other"))
+        if row["kind"] not in {*UsageKind, "overhead", "other"}:
+            kinds = ", ".join((*UsageKind, "overhead", "other"))
             raise Violation("bill-07", f"lines: kind: {row['kind']!r}", f"use one of {kinds}")
         if row["bucket"] and not row["prefix"] and row["dollars"] != NOT_SAID:
             totals[row["bucket"], row["start"], row["end"]].append(row)
@@ -141,19 +141,21 @@ def _item(row: dict[str, Any], amount: int) -> _Item:
     return _Item(row["kind"], *whose, what, amount, row["start"], row["end"])
 
 
-def _rated(report: Report, row: dict[str, Any]) -> int | None:
-    rate = report.environment.costs.rates.get(row["kind"]) if row["kind"] in set(Kind) else None
+def _rated(report: ChargebackReport, row: dict[str, Any]) -> int | None:
+    rate = report.environment.costs.rates.get(row["kind"]) if row["kind"] in set(UsageKind) else None
     if rate is None:
         given = f"{row['quantity'] / MICRO:,.2f} units of {row['kind']} {row['id'] or row['namespace']} without a rate"
-        report.findings.append(Finding("bill-01", given.rstrip(), "they are in no line"))
+        report.findings.append(DataFinding("bill-01", given.rstrip(), "they are in no line"))
         return None
     amount = int(rate * MICRO) * row["quantity"]
-    if row["kind"] == Kind.EGRESS:
+    if row["kind"] == UsageKind.EGRESS:
         return rounded(amount, MICRO)
     return rounded(amount * (row["end"] - row["start"]), MICRO * MONTH_HOURS * HOUR)
 
 
-def _payers(report: Report, item: _Item, claimed: Claims, known: Collection[str]) -> list[tuple[str, int, int]]:
+def _payers(
+    report: ChargebackReport, item: _Item, claimed: Claims, known: Collection[str]
+) -> list[tuple[str, int, int]]:
     if item.kind == "overhead":
         return [(PLATFORM, item.start, item.end)]
     if item.tenant:

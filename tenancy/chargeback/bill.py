@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from tenancy.catalog import vocabulary as words
-from tenancy.chargeback.allocate import Finding, Pot
+from tenancy.chargeback.allocate import BillingUnit, DataFinding
 from tenancy.chargeback.periods import LAST, Period, written
 from tenancy.chargeback.rounding import nearest
-from tenancy.plan.aws.prices import MICRO
-from tenancy.plan.common.names import ENVIRONMENT_TAG, NAMESPACE_TAG, POOL_TAG
+from tenancy.planning.aws.prices import MICRO
+from tenancy.planning.common.names import ENVIRONMENT_TAG, NAMESPACE_TAG, POOL_TAG
 from tenancy.rules.catalogue import Violation
-from tenancy.schema.costs import Bought, Kind
+from tenancy.schema.costs import PurchaseKind, UsageKind
 
 UNBLENDED, NET = "line_item_unblended_cost", "line_item_net_unblended_cost"
 """Before and after discounts of a contract; the second is there only where the account has one."""
@@ -69,7 +69,7 @@ _MACHINES = "BoxUsage|SpotUsage|Reservation|CapacityBlock|DedicatedUsage|Dedicat
 capacity reservations"."""
 
 
-class Beside(NamedTuple):
+class TaggedCosts(NamedTuple):
     """Costs without a pool, by the tags that name the owner; empty without a tag."""
 
     period: int
@@ -81,11 +81,11 @@ class Beside(NamedTuple):
 
 
 class Bill(NamedTuple):
-    pots: dict[Pot, int]
+    pots: dict[BillingUnit, int]
     """Millionths of a dollar of the nodes of each pool."""
-    beside: list[Beside]
+    beside: list[TaggedCosts]
     """All other costs."""
-    findings: list[Finding]
+    findings: list[DataFinding]
     notes: list[str]
 
 
@@ -162,20 +162,20 @@ def _bill(
                 part = micro * Fraction(inside, end - start) if start < end else micro
                 sums[number][key] += part
                 outside -= part
-    pots: dict[Pot, int] = {}
-    beside: list[Beside] = []
+    pots: dict[BillingUnit, int] = {}
+    beside: list[TaggedCosts] = []
     for number, of in enumerate(sums):
         keys = sorted(of)
         for key, amount in zip(keys, nearest([of[key] for key in keys]), strict=True):
             if key.pool:
-                pots[Pot(number, key.pool, key.category)] = amount
+                pots[BillingUnit(number, key.pool, key.category)] = amount
             elif amount:
-                beside.append(Beside(number, key.tenant, key.namespace, key.category, key.what, amount))
+                beside.append(TaggedCosts(number, key.tenant, key.namespace, key.category, key.what, amount))
     findings, notes = [], []
     if left := round(outside):
         lies = f"from {written(periods[0].start)} to {written(periods[-1].end)}"
         given = f"${left / MICRO:,.2f} of the bill outside of the range {lies}"
-        findings.append(Finding("bill-04", given, "they are in no line"))
+        findings.append(DataFinding("bill-04", given, "they are in no line"))
     tag = f"no tag {ENVIRONMENT_TAG}={environment}"
     if others:
         notes.append(f"${others:,.2f} of the bill have {tag}: they are not part of this environment")
@@ -366,22 +366,22 @@ def _compute(row: Mapping[str, Any]) -> bool:
 def _purchase(row: Mapping[str, Any]) -> str:
     usage = row["line_item_usage_type"]
     if "SpotUsage" in usage:
-        return Bought.SPOT
+        return PurchaseKind.SPOT
     if "CapacityBlock" in usage:
-        return Bought.CAPACITY_BLOCK
+        return PurchaseKind.CAPACITY_BLOCK
     # An on-demand capacity reservation: its used and its unused part.
-    return Bought.RESERVATION if re.search("Reservation|DedicatedRes|Unused", usage) else Bought.ON_DEMAND
+    return PurchaseKind.RESERVATION if re.search("Reservation|DedicatedRes|Unused", usage) else PurchaseKind.ON_DEMAND
 
 
 def _category(row: Mapping[str, Any]) -> str:
     product, usage = row["line_item_product_code"], row["line_item_usage_type"]
     if product == "AmazonS3":
-        return Kind.S3
+        return UsageKind.S3
     if "SnapshotUsage" in usage:
-        return Kind.SNAPSHOT
+        return UsageKind.SNAPSHOT
     if "VolumeUsage" in usage or product == "AmazonEFS":
-        return Kind.STORAGE
-    return Kind.EGRESS if "DataTransfer-Out" in usage or "NatGateway" in usage else "other"
+        return UsageKind.STORAGE
+    return UsageKind.EGRESS if "DataTransfer-Out" in usage or "NatGateway" in usage else "other"
 
 
 def _what(row: Mapping[str, Any]) -> str:

@@ -10,11 +10,11 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tenancy.chargeback.allocate import Category, Report
+from tenancy.chargeback.allocate import Category, ChargebackReport
 from tenancy.chargeback.claims import named
 from tenancy.chargeback.periods import Period, written
-from tenancy.chargeback.use import MARKS, Spent, Use
-from tenancy.plan.aws.prices import MICRO
+from tenancy.chargeback.use import MARKS, BudgetUse, TenantUse
+from tenancy.planning.aws.prices import MICRO
 
 ALL = "all with a budget"
 REACHED = "reached"
@@ -22,10 +22,10 @@ FURTHEST = 14 * 3600
 """Max seconds between a time zone and UTC."""
 
 
-class Standing(NamedTuple):
+class BudgetStatus(NamedTuple):
     """One budget in one month."""
 
-    spent: Spent
+    spent: BudgetUse
     lines: Mapping[int, str]
     """Percent of the budget -> REACHED, or the day on which it is forecast to be reached, or empty."""
 
@@ -38,22 +38,22 @@ class Standing(NamedTuple):
         return 100 * self.spent.forecast_micro / MICRO / self.spent.budget
 
 
-def standings(report: Report, spent: Sequence[Spent], *, summed: bool = False) -> list[Standing]:
+def standings(report: ChargebackReport, spent: Sequence[BudgetUse], *, summed: bool = False) -> list[BudgetStatus]:
     """A row for every budget, and with `summed` a total of all budgets for each month."""
     found = [_standing(report.periods[each.period], each) for each in spent]
     for number, period in enumerate(report.periods) if summed else ():
         of = [each for each in spent if each.period == number]
         if len(of) > 1:
-            whole = Spent(number, ALL, *(sum(each[at] for each in of) for at in (2, 3, 4)), 0, 0)
+            whole = BudgetUse(number, ALL, *(sum(each[at] for each in of) for at in (2, 3, 4)), 0, 0)
             found.append(_standing(period, whole))
     return found
 
 
-def _standing(period: Period, spent: Spent) -> Standing:
-    return Standing(spent, {mark: _line(period, spent, mark) for mark in sorted(MARKS)})
+def _standing(period: Period, spent: BudgetUse) -> BudgetStatus:
+    return BudgetStatus(spent, {mark: _line(period, spent, mark) for mark in sorted(MARKS)})
 
 
-def _line(period: Period, spent: Spent, mark: int) -> str:
+def _line(period: Period, spent: BudgetUse, mark: int) -> str:
     line = spent.budget * MICRO * mark
     if spent.micro * 100 >= line:
         return REACHED
@@ -63,7 +63,7 @@ def _line(period: Period, spent: Spent, mark: int) -> str:
     return written(period.start + line * seen // (spent.micro * 100))[:10]
 
 
-def lacks(report: Report, spent: Sequence[Spent], uses: Sequence[Use], only: str = "") -> list[str]:
+def lacks(report: ChargebackReport, spent: Sequence[BudgetUse], uses: Sequence[TenantUse], only: str = "") -> list[str]:
     """Gaps in the numbers of budgets and use, with reasons; of one tenant, or of all."""
     tenants = [tenant for tenant in report.tenants if only in {"", tenant.tenant}]
     budgeted = [tenant.tenant for tenant in tenants if tenant.budget]

@@ -41,7 +41,7 @@ def known(tenants: Sequence[Tenant], *tables: pl.DataFrame | None) -> frozenset[
 def claims(
     environment: Environment,
     tenants: Sequence[Tenant],
-    holdings: pl.DataFrame,
+    allocations: pl.DataFrame,
     namespaces: pl.DataFrame | None,
     whole: Span,
 ) -> Claims:
@@ -57,7 +57,7 @@ def claims(
     for namespace in environment.system_namespaces:
         found.setdefault(namespace, {})[PLATFORM] = [whole]
     labelled = (
-        holdings.lazy()
+        allocations.lazy()
         .filter(pl.col("tenant").cast(pl.String) != "")
         .select(pl.col("namespace", "tenant").cast(pl.String), "start", "end")
     )
@@ -73,11 +73,11 @@ def claims(
     return {name: {who: union(when) for who, when in of.items()} for name, of in found.items()}
 
 
-def owners(holdings: pl.DataFrame, found: Claims, whole: Span) -> pl.DataFrame:
+def owners(allocations: pl.DataFrame, found: Claims, whole: Span) -> pl.DataFrame:
     """The rows with their `owner`, split where it changes."""
-    seen = holdings["namespace"].cast(pl.String).unique().sort().to_list()
+    seen = allocations["namespace"].cast(pl.String).unique().sort().to_list()
     settled = {name: owner for name in seen if (owner := _settled(found.get(name, {}), whole))}
-    rows = holdings.with_columns(pl.col("namespace").cast(pl.String))
+    rows = allocations.with_columns(pl.col("namespace").cast(pl.String))
     first = rows.filter(pl.col("namespace").is_in(list(settled))).with_columns(
         owner=pl.col("namespace").replace_strict(settled, return_dtype=pl.String)
     )

@@ -12,8 +12,8 @@ from typing import Any
 
 import polars as pl
 
-from tenancy.plan.common.pools import pools_of
-from tenancy.plan.queueing.quota_shares import shares
+from tenancy.planning.common.pools import pools_of
+from tenancy.planning.queueing.quota_shares import shares
 from tenancy.schema.tenant import Namespace, Tenant
 from tenancy.validation import Loaded
 
@@ -41,8 +41,8 @@ class _Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """A part of a tenant and a flavor in a pool that it may use."""
+class _NamespaceFlavor:
+    """A namespace of a tenant and a flavor in a pool that it may use."""
 
     tenant: Tenant
     part: Namespace
@@ -91,18 +91,18 @@ def _pool(loaded: Loaded, name: str) -> _Pool:
     return _Pool(name, nodes, {flavor: dict.fromkeys(nodes, each) for flavor, each in yields.items()})
 
 
-def _places(loaded: Loaded, dice: random.Random) -> Iterator[_Place]:
+def _places(loaded: Loaded, dice: random.Random) -> Iterator[_NamespaceFlavor]:
     held = shares(loaded.environment, loaded.tenants)
     for tenant in loaded.tenants:
         for flavor, share in tenant.gpus.items():
-            # The part with the largest share runs it.
+            # The namespace with the largest share runs it.
             part = max(tenant.namespaces, key=lambda n: (tenant.held_in(n)[flavor], -tenant.namespaces.index(n)))
             tiers = frozenset({tenant.tier_of(part)})
             for pool in pools_of(loaded.environment, flavor, tenant.tenant, tiers):
                 guaranteed = held[tenant.tenant].guaranteed(pool, flavor)
                 most = guaranteed + (share.borrow_up_to or 0)
                 if most:
-                    yield _Place(tenant, part, flavor, pool, guaranteed, most, dice.uniform(0.35, 1.0))
+                    yield _NamespaceFlavor(tenant, part, flavor, pool, guaranteed, most, dice.uniform(0.35, 1.0))
 
 
 def _day(at: int) -> float:
@@ -119,7 +119,7 @@ def _finish(pool: _Pool, at: int) -> None:
 
 
 def _job(
-    rows: Rows, dice: random.Random, pool: _Pool, place: _Place, at: int, end: int, short: int, number: int
+    rows: Rows, dice: random.Random, pool: _Pool, place: _NamespaceFlavor, at: int, end: int, short: int, number: int
 ) -> bool:
     sizes, weights = zip(*SIZES, strict=True)
     size = min(dice.choices(sizes, weights)[0], short)
@@ -135,7 +135,7 @@ def _job(
     pool.held[place.tenant.tenant, place.flavor] += size
     heapq.heappush(pool.ends, (over, number, place.tenant.tenant, place.flavor, node, size))
     namespace, workload = place.tenant.namespace_name(place.part), f"job-{number:06d}"
-    rows["holdings"].append(
+    rows["allocations"].append(
         {
             "namespace": namespace,
             "workload": workload,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenancy.catalog.text import in_markdown
-from tenancy.chargeback.allocate import Report
+from tenancy.chargeback.allocate import ChargebackReport
 from tenancy.chargeback.budgets import lacks
 from tenancy.chargeback.outputs import cents, dollars, totals
 from tenancy.chargeback.pages import alert, explain, tables
-from tenancy.chargeback.use import Spent, Use
+from tenancy.chargeback.use import BudgetUse, TenantUse
 from tenancy.output.html import render
 from tenancy.output.tables import as_markdown
 from tenancy.schema.tenant import Tenant
@@ -18,7 +18,9 @@ ADDRESS = "@"
 """Not escaped: only the owner reads the mail, and copies its addresses."""
 
 
-def mail(report: Report, tenant: Tenant, uses: Sequence[Use], budgets: Sequence[Spent], form: str) -> str:
+def mail(
+    report: ChargebackReport, tenant: Tenant, uses: Sequence[TenantUse], budgets: Sequence[BudgetUse], form: str
+) -> str:
     """The mail to a tenant's owner, in Markdown or HTML."""
     name = tenant.tenant
     parts = [*tables(report, uses, budgets, only=name), *explain(report, name, 5)]

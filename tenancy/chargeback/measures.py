@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tenancy.plan.common.pools import node_allocatable
-from tenancy.plan.queueing.quota_shares import part_of_node
+from tenancy.planning.common.pools import node_allocatable
+from tenancy.planning.queueing.quota_shares import part_of_node
 from tenancy.schema.environment import Environment
 
 FINE = 1_000_000

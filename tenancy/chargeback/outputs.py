@@ -14,14 +14,14 @@ from typing import Any
 import polars as pl
 
 from tenancy.catalog import vocabulary as words
-from tenancy.chargeback.allocate import HOUR, Category, Line, Pot, Report
+from tenancy.chargeback.allocate import HOUR, BillingUnit, Category, ChargebackReport, CostLine
 from tenancy.chargeback.budgets import standings
 from tenancy.chargeback.claims import named
 from tenancy.chargeback.periods import Period, written
 from tenancy.chargeback.rounding import rounded, shared
-from tenancy.chargeback.use import Spent, Use
-from tenancy.plan.aws.prices import MICRO
-from tenancy.plan.common.labels import tier_labels
+from tenancy.chargeback.use import BudgetUse, TenantUse
+from tenancy.planning.aws.prices import MICRO
+from tenancy.planning.common.labels import tier_labels
 from tenancy.rules.catalogue import Violation
 
 CENT = MICRO // 100
@@ -46,7 +46,7 @@ def dollars(cents: int) -> str:
     return f"{'-' if cents < 0 else ''}{abs(cents) // 100:,}.{abs(cents) % 100:02d}"
 
 
-def totals(report: Report, period: int | None = None) -> dict[str, int]:
+def totals(report: ChargebackReport, period: int | None = None) -> dict[str, int]:
     """Total of every tenant in millionths of a dollar; payers that are not tenants come last."""
     found: dict[str, int] = defaultdict(int)
     for line in report.lines:
@@ -55,7 +55,7 @@ def totals(report: Report, period: int | None = None) -> dict[str, int]:
     return dict(sorted(found.items(), key=lambda item: (named(item[0]), item[0])))
 
 
-def price_of(report: Report, line: Line) -> str:
+def price_of(report: ChargebackReport, line: CostLine) -> str:
     """Dollars for a GPU-hour, or a node-hour of a pool without GPUs; empty if nodes have different prices."""
     hours = report.hours(line) if line.pot.pool and line.weight else 0
     return f"{line.micro / MICRO / hours:.6f}" if hours else ""
@@ -83,7 +83,7 @@ COLUMNS = (
 )
 
 
-def rows(report: Report) -> list[tuple[str, ...]]:
+def rows(report: ChargebackReport) -> list[tuple[str, ...]]:
     """One row for each line, as texts, for CSV and Parquet."""
     labels = tenant_labels(report)
     made = []
@@ -111,7 +111,7 @@ def rows(report: Report) -> list[tuple[str, ...]]:
     return made
 
 
-def tenant_labels(report: Report) -> dict[str, dict[str, str]]:
+def tenant_labels(report: ChargebackReport) -> dict[str, dict[str, str]]:
     """Cost labels of every tenant in the files."""
     return {tenant.tenant: tier_labels(report.environment, tenant, tenant.tier) for tenant in report.tenants}
 
@@ -124,7 +124,7 @@ def as_csv(header: Sequence[str], of: Sequence[Sequence[str]]) -> str:
     return out.getvalue()
 
 
-def as_parquet(report: Report) -> bytes:
+def as_parquet(report: ChargebackReport) -> bytes:
     """The rows with numbers as decimals."""
     numbers = {"gpu_hours", "device_hours", "dollars_an_hour", "dollars"}
     frame = pl.DataFrame(rows(report), list(COLUMNS), orient="row").with_columns(
@@ -137,7 +137,7 @@ def as_parquet(report: Report) -> bytes:
     return out.getvalue()
 
 
-def as_json(report: Report, uses: Sequence[Use], budgets: Sequence[Spent]) -> dict[str, Any]:
+def as_json(report: ChargebackReport, uses: Sequence[TenantUse], budgets: Sequence[BudgetUse]) -> dict[str, Any]:
     whole = totals(report)
     rounded_off = cents(whole)
     return {
@@ -237,7 +237,7 @@ _SERVICE = {
 _PRICING = {"on-demand": "Standard", "reservation": "Standard", "spot": "Dynamic", "capacity-block": "Committed"}
 
 
-def focus(report: Report) -> list[tuple[str, ...]]:
+def focus(report: ChargebackReport) -> list[tuple[str, ...]]:
     environment = report.environment
     labels = tenant_labels(report)
     made = []
@@ -288,7 +288,7 @@ def focus(report: Report) -> list[tuple[str, ...]]:
     return made
 
 
-def _gpus(report: Report, line: Line) -> bool:
+def _gpus(report: ChargebackReport, line: CostLine) -> bool:
     of = report.measures.get(line.pot.pool)
     return bool(of and of.gpus)
 
@@ -304,25 +304,25 @@ def must_be_whole(periods: Sequence[Period]) -> None:
             raise Violation("bill-09", given, "ask for whole periods, after they have ended")
 
 
-def workloads(report: Report) -> Iterator[tuple[dict[str, Any], int]]:
+def workloads(report: ChargebackReport) -> Iterator[tuple[dict[str, Any], int]]:
     """Cost of every workload: its tenant's lines of held and borrowed capacity, allocated by weight."""
-    lines: dict[tuple[Pot, str, str], int] = defaultdict(int)
+    lines: dict[tuple[BillingUnit, str, str], int] = defaultdict(int)
     for line in report.lines:
         if line.category in {Category.HELD, Category.BORROWED}:
             lines[line.pot, line.tenant, line.flavor] += line.micro
-    groups: dict[tuple[Pot, str, str], list[dict[str, Any]]] = defaultdict(list)
+    groups: dict[tuple[BillingUnit, str, str], list[dict[str, Any]]] = defaultdict(list)
     for row in report.work.iter_rows(named=True):
-        groups[Pot(row["period"], row["pool"], row["purchase"]), row["owner"], row["flavor"]].append(row)
+        groups[BillingUnit(row["period"], row["pool"], row["purchase"]), row["owner"], row["flavor"]].append(row)
     for key, of in sorted(groups.items()):
         if key not in lines:
             continue
-        worth = [row["worth"] for row in of]
-        worth = worth if sum(worth) else [row["weight"] for row in of]
-        parts = shared(lines[key], worth) if sum(worth) else [0] * len(of)
+        unit_cost = [row["unit_cost"] for row in of]
+        unit_cost = unit_cost if sum(unit_cost) else [row["weight"] for row in of]
+        parts = shared(lines[key], unit_cost) if sum(unit_cost) else [0] * len(of)
         yield from zip(of, parts, strict=True)
 
 
-def events(report: Report) -> Iterator[str]:
+def events(report: ChargebackReport) -> Iterator[str]:
     """One line of JSON for each workload of a tenant, with an id that is the same in every run for the period."""
     for row, micro in workloads(report):
         if named(row["owner"]):

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from tenancy.chargeback.allocate import HOUR, Category, Report
+from tenancy.chargeback.allocate import HOUR, Category, ChargebackReport
 from tenancy.chargeback.budgets import standings
 from tenancy.chargeback.outputs import CENT, cents, dollars, totals, workloads
 from tenancy.chargeback.periods import written
 from tenancy.chargeback.rounding import rounded
-from tenancy.chargeback.use import MARKS, Spent, Use
+from tenancy.chargeback.use import MARKS, BudgetUse, TenantUse
 from tenancy.output.tables import Table
-from tenancy.plan.aws.prices import MICRO
+from tenancy.planning.aws.prices import MICRO
 
 _COLUMNS = (Category.HELD, Category.BORROWED, Category.IDLE, Category.CREDIT, Category.OVERHEAD)
 BESIDE = "other"
 """Title of the column for all other costs: volumes, traffic, objects, and hours without a tenant."""
 
 
-def tables(report: Report, uses: Sequence[Use], budgets: Sequence[Spent], only: str = "") -> list[Table]:
+def tables(
+    report: ChargebackReport, uses: Sequence[TenantUse], budgets: Sequence[BudgetUse], only: str = ""
+) -> list[Table]:
     """Tables of all tenants, or of one."""
     made = []
     for number in range(len(report.periods)):
@@ -32,13 +34,13 @@ def tables(report: Report, uses: Sequence[Use], budgets: Sequence[Spent], only: 
     return made
 
 
-def _name(report: Report, number: int) -> str:
+def _name(report: ChargebackReport, number: int) -> str:
     period = report.periods[number]
     part = "" if period.whole else f", from {written(period.start)} to {written(period.end)}"
     return f"{period.name}{part}"
 
 
-def _tenants(report: Report, number: int, only: str) -> Table:
+def _tenants(report: ChargebackReport, number: int, only: str) -> Table:
     whole = totals(report, number)
     shown = cents(whole)
     split: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
@@ -65,7 +67,7 @@ def _fit(amounts: Sequence[int], whole: int) -> list[int]:
     return made
 
 
-def _bills(report: Report, number: int) -> Table:
+def _bills(report: ChargebackReport, number: int) -> Table:
     rows = []
     for pot, amount in sorted(report.bills.items()):
         if pot.period != number:
@@ -94,7 +96,7 @@ def _percent(number: float | None) -> str:
     return "–" if number is None else f"{number:.1f}"
 
 
-def _uses(report: Report, uses: Sequence[Use]) -> Table:
+def _uses(report: ChargebackReport, uses: Sequence[TenantUse]) -> Table:
     rows = [
         (
             use.tenant,
@@ -115,7 +117,7 @@ def _uses(report: Report, uses: Sequence[Use]) -> Table:
     return Table("Held and used, GPU-hours", header, rows, remarks)
 
 
-def _budgets(report: Report, budgets: Sequence[Spent], *, summed: bool) -> Table:
+def _budgets(report: ChargebackReport, budgets: Sequence[BudgetUse], *, summed: bool) -> Table:
     rows = [
         (
             each.spent.tenant,
@@ -134,7 +136,7 @@ def _budgets(report: Report, budgets: Sequence[Spent], *, summed: bool) -> Table
     return Table("Budgets", ("", "month", "budget", "so far", "%", "forecast", "%", *lines), rows, remarks)
 
 
-def alert(spent: Spent) -> str:
+def alert(spent: BudgetUse) -> str:
     if spent.reached:
         return f"{spent.reached} % reached"
     return f"{spent.expected} % expected" if spent.expected else ""
@@ -143,7 +145,7 @@ def alert(spent: Spent) -> str:
 # Explanation of a total
 
 
-def explain(report: Report, tenant: str, most: int) -> list[Table]:
+def explain(report: ChargebackReport, tenant: str, most: int) -> list[Table]:
     """The lines of a tenant's total, the computation of its idle cost, and its workloads."""
     made = []
     for number, period in enumerate(report.periods):
@@ -199,7 +201,7 @@ def explain(report: Report, tenant: str, most: int) -> list[Table]:
     return made
 
 
-def _why(report: Report, tenant: str, number: int) -> list[str]:
+def _why(report: ChargebackReport, tenant: str, number: int) -> list[str]:
     """The computation of the idle lines."""
     remarks = []
     for pot, idle in sorted(report.idle.items()):

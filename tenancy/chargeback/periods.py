@@ -20,7 +20,7 @@ LONGEST = 10 * 366 * 24 * 3600
 """Max seconds of a range; in a longer one, held capacity does not fit into 64 bits."""
 
 
-class By(StrEnum):
+class PeriodLength(StrEnum):
     MONTH = "month"
     WEEK = "week"  # from Monday
     DAY = "day"
@@ -60,7 +60,7 @@ def moment(text: str, zone: ZoneInfo) -> int:
     return at
 
 
-def periods(start: int, end: int, by: By, zone: ZoneInfo) -> list[Period]:
+def periods(start: int, end: int, by: PeriodLength, zone: ZoneInfo) -> list[Period]:
     """Split the range at the boundaries of calendar periods. A day with a change of clocks has 23 or 25 hours."""
     if start >= end:
         given = f"a range from {written(start, zone)} to {written(end, zone)}"
@@ -68,7 +68,7 @@ def periods(start: int, end: int, by: By, zone: ZoneInfo) -> list[Period]:
     if end - start > LONGEST:
         given = f"a range from {written(start, zone)} to {written(end, zone)}"
         raise Violation("bill-09", given, "write a range of at most ten years")
-    if by is By.RANGE:
+    if by is PeriodLength.RANGE:
         return [Period(f"{written(start, zone)}/{written(end, zone)}", start, end, True, end - start)]
     found, day = [], _first(dt.datetime.fromtimestamp(start, zone).date(), by)
     while (begin := _midnight(day, zone)) < end:
@@ -89,29 +89,29 @@ def _midnight(day: dt.date, zone: ZoneInfo) -> int:
     return int(dt.datetime.combine(day, dt.time(), zone).timestamp())
 
 
-def _first(day: dt.date, by: By) -> dt.date:
+def _first(day: dt.date, by: PeriodLength) -> dt.date:
     match by:
-        case By.MONTH:
+        case PeriodLength.MONTH:
             return day.replace(day=1)
-        case By.WEEK:
+        case PeriodLength.WEEK:
             return day - dt.timedelta(days=day.weekday())
     return day
 
 
-def _next(day: dt.date, by: By) -> dt.date:
+def _next(day: dt.date, by: PeriodLength) -> dt.date:
     match by:
-        case By.MONTH:
+        case PeriodLength.MONTH:
             return (day + dt.timedelta(days=31)).replace(day=1)
-        case By.WEEK:
+        case PeriodLength.WEEK:
             return day + dt.timedelta(days=7)
     return day + dt.timedelta(days=1)
 
 
-def _name(day: dt.date, by: By) -> str:
+def _name(day: dt.date, by: PeriodLength) -> str:
     match by:
-        case By.MONTH:
+        case PeriodLength.MONTH:
             return f"{day:%Y-%m}"
-        case By.WEEK:
+        case PeriodLength.WEEK:
             return f"{day:%G-W%V}"
     return day.isoformat()
 

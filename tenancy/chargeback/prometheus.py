@@ -24,10 +24,10 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.exporters import QUEUE_NAME
 from tenancy.catalog.exporters import label_name as label
 from tenancy.catalog.exporters import metric_name as resource
-from tenancy.plan.queueing.queue_names import ANY_POOL, pool_of, queue_resource
+from tenancy.planning.queueing.queue_names import ANY_POOL, pool_of, queue_resource
 from tenancy.redirects import Redirected, SameOrigin
 from tenancy.rules.catalogue import Violation
-from tenancy.schema.costs import Kind
+from tenancy.schema.costs import UsageKind
 from tenancy.schema.environment import Environment
 
 PAGE = 6 * 3600
@@ -40,7 +40,7 @@ Series = Mapping[str, str]
 Rows = list[dict[str, Any]]
 
 
-class Unreachable(Exception):
+class PrometheusUnreachable(Exception):
     """Prometheus cannot be reached, or its answer is incomplete."""
 
 
@@ -71,20 +71,22 @@ class Prometheus:
                     found = json.load(answer)
             except Redirected as error:
                 change = "give --prometheus the address that answers without a redirect"
-                raise Unreachable(f"{error}; rule: a token is sent only to its own origin; change: {change}") from None
+                raise PrometheusUnreachable(
+                    f"{error}; rule: a token is sent only to its own origin; change: {change}"
+                ) from None
             except urllib.error.HTTPError as error:
                 said = _said(error)
                 if error.code not in {429, 502, 503, 504} or attempt == TRIES:
-                    raise Unreachable(f"{self.url} answers {error.code}: {said}") from None
+                    raise PrometheusUnreachable(f"{self.url} answers {error.code}: {said}") from None
             except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
                 if attempt == TRIES:
-                    raise Unreachable(f"{self.url} does not answer: {error}") from None
+                    raise PrometheusUnreachable(f"{self.url} does not answer: {error}") from None
             else:
                 if found.get("status") != "success":
-                    raise Unreachable(f"{self.url} answers: {found.get('error')}")
+                    raise PrometheusUnreachable(f"{self.url} answers: {found.get('error')}")
                 if found.get("warnings"):
                     # A partial answer would look like less held capacity.
-                    raise Unreachable(f"{self.url} sent a partial answer: {found['warnings'][0]}")
+                    raise PrometheusUnreachable(f"{self.url} sent a partial answer: {found['warnings'][0]}")
                 return found["data"]
             self.pause(0.5 * 2**attempt)
         raise AssertionError("every try ends above")
@@ -120,7 +122,7 @@ _QUEUE_OF = "max by (cluster_queue, flavor, resource)"
 QUERIES = {
     "nodes": f"max by (node, {_POOL}, {_TYPE}, {_CAPACITY}, {_EKS_CAPACITY}) (kube_node_labels)",
     "namespaces": f'max by (namespace, {_TENANT}) (kube_namespace_labels{{{_TENANT}!=""}})',
-    "holdings": "sum by (namespace, pod, node, resource) (max by (namespace, pod, container, node, resource) "
+    "allocations": "sum by (namespace, pod, node, resource) (max by (namespace, pod, container, node, resource) "
     '(kube_pod_container_resource_requests{node!="", resource=~"cpu|memory|nvidia_com_.+"})) '
     f"and on (namespace, pod) ({_ACTIVE})",
     "labels": f"max by (namespace, pod, {_TENANT}, {_QUEUE}) (last_over_time(kube_pod_labels[{PAGE}s]))",
@@ -140,7 +142,7 @@ def ask(source: Prometheus, environment: Environment, start: int, end: int, step
     """The tables of a range."""
     if environment.devices_by_claim:
         given = "--prometheus with cluster.devices: dra"
-        raise Violation("bill-10", given, "use --holdings: kube-state-metrics has no devices of claims")
+        raise Violation("bill-10", given, "use --tables: kube-state-metrics has no devices of claims")
     first = start // step * step  # a range may begin between two scrapes; the one before it is needed
     last = end - 1
 
@@ -166,7 +168,7 @@ def ask(source: Prometheus, environment: Environment, start: int, end: int, step
     named = _named(source, first, last)
     frames: dict[str, Rows] = {
         "nodes": nodes,
-        "holdings": list(_held(told("holdings"), environment, pool_of, named)),
+        "allocations": list(_held(told("allocations"), environment, pool_of, named)),
         "namespaces": [
             {"namespace": of["namespace"], "tenant": of[_TENANT], "start": since, "end": until}
             for of, since, until, _ in told("namespaces")
@@ -175,7 +177,7 @@ def ask(source: Prometheus, environment: Environment, start: int, end: int, step
         "used": list(_used(source, environment, first, last, step)),
         "lines": [
             {
-                "kind": Kind.STORAGE,
+                "kind": UsageKind.STORAGE,
                 "id": "volumes",
                 "namespace": of["namespace"],
                 "quantity": value / 2**30,
@@ -184,13 +186,13 @@ def ask(source: Prometheus, environment: Environment, start: int, end: int, step
             }
             for of, since, until, value in told("claims")
         ]
-        if Kind.STORAGE in environment.costs.rates
+        if UsageKind.STORAGE in environment.costs.rates
         else [],
     }
-    if not frames["holdings"]:  # a month without held capacity is a table without rows
+    if not frames["allocations"]:  # a month without held capacity is a table without rows
         columns = {"namespace": "", "workload": "", "node": "", "flavor": "", "count": 0, "start": start, "end": start}
         return {name: pl.DataFrame(rows) for name, rows in frames.items() if rows} | {
-            "holdings": pl.DataFrame([columns]).clear()
+            "allocations": pl.DataFrame([columns]).clear()
         }
     return {name: pl.DataFrame(rows, infer_schema_length=None) for name, rows in frames.items() if rows}
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tenancy.catalog import prices
 from tenancy.catalog.instances import MACHINES
-from tenancy.chargeback.allocate import Report, allocate, settle, share_overhead
+from tenancy.chargeback.allocate import ChargebackReport, allocate, settle, share_overhead
 from tenancy.chargeback.beside import add_billed, add_lines, add_shared
 from tenancy.chargeback.bill import Bill
 from tenancy.chargeback.claims import claims, known
@@ -22,13 +22,13 @@ def make_report(
     tables: Tables,
     periods: Sequence[Period],
     bill: Bill | None = None,
-) -> Report:
+) -> ChargebackReport:
     """Allocate the costs. With AWS's bill, the costs of the bill are allocated, and no others."""
     report = allocate(environment, tenants, tables, periods, bill.pots if bill else None)
-    payers = known(tenants, tables.holdings, tables.namespaces, tables.guarantees)
+    payers = known(tenants, tables.allocations, tables.namespaces, tables.guarantees)
     whole = (periods[0].start, periods[-1].end)
     beside = bill is not None or tables.lines is not None
-    claimed = claims(environment, tenants, tables.holdings, tables.namespaces, whole) if beside else {}
+    claimed = claims(environment, tenants, tables.allocations, tables.namespaces, whole) if beside else {}
     if bill:
         add_billed(report, bill.beside, claimed, payers)
         report.findings += bill.findings
@@ -44,7 +44,7 @@ def make_report(
     return settle(report)
 
 
-def _published(report: Report) -> None:
+def _published(report: ChargebackReport) -> None:
     """Note the source of prices that the environment does not have."""
     environment = report.environment
     pools = {

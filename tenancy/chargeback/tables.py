@@ -41,7 +41,7 @@ TABLES: Mapping[str, Mapping[str, Column]] = {
         "purchase": _MAYBE,
         "price": Column("micro", NOT_SAID, 10**6),
     },
-    "holdings": {
+    "allocations": {
         "namespace": _TEXT,
         "workload": _TEXT,
         "pod": _MAYBE,
@@ -91,7 +91,7 @@ class Tables:
     """Intervals of every table. A table that does not exist is None: it was not recorded."""
 
     nodes: pl.DataFrame
-    holdings: pl.DataFrame
+    allocations: pl.DataFrame
     used: pl.DataFrame | None = None
     guarantees: pl.DataFrame | None = None
     namespaces: pl.DataFrame | None = None
@@ -102,9 +102,9 @@ class Tables:
 def read(folder: Path, start: int, end: int) -> Tables:
     """The tables of a folder, limited to the range."""
     if not folder.is_dir():
-        raise Violation("bill-07", f"--holdings {folder}, which is no folder", "name the folder of the tables")
+        raise Violation("bill-07", f"--tables {folder}, which is no folder", "name the folder of the tables")
     found = {name: paths for name in TABLES if (paths := _paths(folder, name))}
-    for name in ("nodes", "holdings"):
+    for name in ("nodes", "allocations"):
         if name not in found:
             given = f"{folder} without {name}{FORMS[0]}, or another of {', '.join(FORMS[1:])}"
             raise Violation("bill-07", given, f"write the table of {name}; docs/chargeback.md lists its columns")
@@ -144,7 +144,7 @@ def tables(given: Mapping[str, Iterable[tuple[str, pl.LazyFrame]]], start: int, 
 
 
 def _paths(folder: Path, name: str) -> list[Path]:
-    """`holdings.parquet`, or its parts `holdings-1.parquet`, `holdings-2.parquet`."""
+    """`allocations.parquet`, or its parts `allocations-1.parquet`, `allocations-2.parquet`."""
     return sorted(
         path
         for path in folder.iterdir()

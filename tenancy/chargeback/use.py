@@ -9,18 +9,18 @@ from typing import NamedTuple
 import polars as pl
 
 from tenancy.catalog import boards
-from tenancy.chargeback.allocate import HOUR, Category, Report
+from tenancy.chargeback.allocate import HOUR, Category, ChargebackReport
 from tenancy.chargeback.claims import claims, named, owners
-from tenancy.chargeback.periods import By
+from tenancy.chargeback.periods import PeriodLength
 from tenancy.chargeback.tables import Tables
-from tenancy.plan.aws.prices import MICRO
+from tenancy.planning.aws.prices import MICRO
 from tenancy.schema.environment import Environment
 
 COVERED = 95
 """Min percent of held device-hours with measured use; below it the report has a note."""
 
 
-class Use(NamedTuple):
+class TenantUse(NamedTuple):
     """A tenant's use of its paid capacity, in GPU-hours of a whole GPU; a slice counts as its part of a GPU."""
 
     period: int
@@ -53,7 +53,7 @@ class Use(NamedTuple):
         return None if self.efficiency is None else round(self.held_micro * (1 - min(self.efficiency, 100) / 100))
 
 
-def uses(report: Report, tables: Tables) -> list[Use]:
+def uses(report: ChargebackReport, tables: Tables) -> list[TenantUse]:
     """Use of every tenant in pools with GPUs."""
     held: dict[tuple[int, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     money: dict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0])
@@ -68,7 +68,7 @@ def uses(report: Report, tables: Tables) -> list[Use]:
         devices[line.pot.period, line.tenant] += line.devices
     used = _used(report, tables)
     return [
-        Use(
+        TenantUse(
             *key,
             held=hours[0],
             idle=hours[1],
@@ -81,7 +81,7 @@ def uses(report: Report, tables: Tables) -> list[Use]:
     ]
 
 
-def _used(report: Report, tables: Tables) -> Mapping[tuple[int, str], tuple[float, int]]:
+def _used(report: ChargebackReport, tables: Tables) -> Mapping[tuple[int, str], tuple[float, int]]:
     """GPU-hours used, and device-seconds measured."""
     if tables.used is None or not tables.used.height:
         return {}
@@ -102,7 +102,7 @@ def _used(report: Report, tables: Tables) -> Mapping[tuple[int, str], tuple[floa
         .collect()
         .with_columns(pl.lit("").cast(pl.Categorical).alias("tenant"))
     )
-    claimed = claims(report.environment, report.tenants, tables.holdings, tables.namespaces, whole)
+    claimed = claims(report.environment, report.tenants, tables.allocations, tables.namespaces, whole)
     # Use of a namespace that changed its owner within the range is divided by the time of each owner.
     parts = owners(sums, claimed, whole).with_columns(pl.col("pool", "flavor").cast(pl.String))
     lengths = parts.group_by("period", "namespace", "pool", "flavor").agg(of=(pl.col("end") - pl.col("start")).sum())
@@ -118,7 +118,7 @@ def _used(report: Report, tables: Tables) -> Mapping[tuple[int, str], tuple[floa
     return {key: (hours, int(seconds)) for key, (hours, seconds) in found.items()}
 
 
-def gpus_of(report: Report, pool: str, flavor: str) -> float:
+def gpus_of(report: ChargebackReport, pool: str, flavor: str) -> float:
     """Whole GPUs that one device of a flavor is."""
     environment: Environment = report.environment
     named_pools = [pool] if pool in report.measures else list(report.measures)
@@ -130,7 +130,7 @@ def gpus_of(report: Report, pool: str, flavor: str) -> float:
     return float(boards.share_of(known.gpu, known.mig)) if known and known.mig else 1.0
 
 
-class Spent(NamedTuple):
+class BudgetUse(NamedTuple):
     """A tenant's month against its budget, dollars."""
 
     period: int
@@ -148,9 +148,9 @@ class Spent(NamedTuple):
 MARKS = (100, 80, 50)
 
 
-def budgets(report: Report, by: By) -> list[Spent]:
+def budgets(report: ChargebackReport, by: PeriodLength) -> list[BudgetUse]:
     """Months compared with the tenants' budgets; empty if the periods are not months."""
-    if by is not By.MONTH:
+    if by is not PeriodLength.MONTH:
         return []
     made = []
     for number, period in enumerate(report.periods):
@@ -164,7 +164,7 @@ def budgets(report: Report, by: By) -> list[Spent]:
             budget, micro = tenant.budget.monthly_usd, sums[tenant.tenant]
             forecast = micro * period.length // (period.end - period.start)
             made.append(
-                Spent(number, tenant.tenant, budget, micro, forecast, _mark(micro, budget), _mark(forecast, budget))
+                BudgetUse(number, tenant.tenant, budget, micro, forecast, _mark(micro, budget), _mark(forecast, budget))
             )
     return made
 

@@ -10,12 +10,12 @@ from typing import Any
 from tenancy.catalog import days
 from tenancy.catalog import vocabulary as words
 from tenancy.check.adopt import Adopted, adopt
-from tenancy.check.reader import Manifests, Place, Unread
+from tenancy.check.reader import FilePosition, Manifests, Unread
 from tenancy.rules import index, objects, plain, regulated
 from tenancy.rules.catalogue import RULES, Face, Rule, Severity, with_face
-from tenancy.rules.exceptions import Waiver, waived_by
+from tenancy.rules.exceptions import FindingWaiver, waived_by
 from tenancy.rules.found import UNREADABLE, Finding, Object, at, name_of
-from tenancy.rules.levels import Level, Preset, level_of
+from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
 from tenancy.rules.pod_templates import not_judged
 
 PLATFORM = "platform"
@@ -26,14 +26,14 @@ _ORDER = {Severity.CRITICAL: 0, Severity.HIGH: 1, Severity.MEDIUM: 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class CheckedFinding:
     """One finding. `waiver` is the exception that covers it."""
 
     finding: Finding
     tenant: str
-    place: Place
-    level: Level
-    waiver: Waiver | None = None
+    place: FilePosition
+    level: RuleLevel
+    waiver: FindingWaiver | None = None
 
     @property
     def rule(self) -> Rule:
@@ -41,14 +41,14 @@ class Judged:
 
     @property
     def fails(self) -> bool:
-        return self.level is Level.MANDATORY and self.waiver is None
+        return self.level is RuleLevel.MANDATORY and self.waiver is None
 
 
 @dataclass(frozen=True, slots=True)
 class Unjudged:
     """An object whose pods cannot be checked, or only in part."""
 
-    place: Place
+    place: FilePosition
     object: str
     reason: str
 
@@ -57,23 +57,23 @@ class Unjudged:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckResult:
     """All findings, the worst first."""
 
-    findings: tuple[Judged, ...]
-    objects: tuple[tuple[str, str, Place], ...]
+    findings: tuple[CheckedFinding, ...]
+    objects: tuple[tuple[str, str, FilePosition], ...]
     """Tenant, name and place of each object that was checked."""
     unread: tuple[Unread, ...]
-    ended: tuple[Waiver, ...]
+    ended: tuple[FindingWaiver, ...]
     """Expired exceptions: each fails until it is renewed or dropped."""
-    unused: tuple[Waiver, ...]
+    unused: tuple[FindingWaiver, ...]
     """Exceptions that no finding needs any more."""
     notes: tuple[str, ...] = ()
     unjudged: tuple[Unjudged, ...] = ()
     """Objects of kinds without their pods in them. No rule on pods was checked for them."""
 
     @property
-    def failing(self) -> tuple[Judged, ...]:
+    def failing(self) -> tuple[CheckedFinding, ...]:
         return tuple(found for found in self.findings if found.fails)
 
     @property
@@ -83,18 +83,18 @@ class Verdict:
 
 def judge(
     manifests: Manifests,
-    preset: Preset = Preset.RESTRICTED,
-    waivers: Sequence[Waiver] = (),
+    preset: PolicyPreset = PolicyPreset.RESTRICTED,
+    waivers: Sequence[FindingWaiver] = (),
     *,
     label: str | None = None,
     platform: Collection[str] = (),
     today: dt.date | None = None,
-) -> Verdict:
+) -> CheckResult:
     """Apply every rule to every object, and to all of them together."""
     today = today or days.today()
     unread = list(manifests.unread)
     sound = [(item, place) for item, place in manifests.objects if not _stumbles(item, place, unread)]
-    places: dict[str, Place] = {}
+    places: dict[str, FilePosition] = {}
     for item, place in sound:
         places.setdefault(name_of(item), place)
     said = together([item for item, _ in sound], label, platform, today)
@@ -103,20 +103,20 @@ def judge(
     sound = [(item, place) for item, place in sound if id(item) not in torn]
     adopted = said.adopted
     owners = {name_of(item): owner_of(item, adopted) for item in adopted.objects}
-    found: list[Judged] = []
+    found: list[CheckedFinding] = []
     for finding in said.findings:
         level = level_of(finding, preset)
-        if level is not Level.DISABLED:
+        if level is not RuleLevel.DISABLED:
             waiver = waived_by(finding, waivers, today)
-            place = places.get(finding.object, Place("", 1))
-            found.append(Judged(finding, owners.get(finding.object, PLATFORM), place, level, waiver))
+            place = places.get(finding.object, FilePosition("", 1))
+            found.append(CheckedFinding(finding, owners.get(finding.object, PLATFORM), place, level, waiver))
     for finding, waiver in said.excepted:
-        place = places.get(finding.object, Place("", 1))
+        place = places.get(finding.object, FilePosition("", 1))
         owner = owners.get(finding.object, PLATFORM)
-        found.append(Judged(finding, owner, place, level_of(finding, preset), waiver))
+        found.append(CheckedFinding(finding, owner, place, level_of(finding, preset), waiver))
     found.sort(key=lambda one: (not one.fails, _ORDER[one.rule.severity], one.tenant, one.place.file, one.place.line))
     covered = {id(waiver) for one in found for waiver in waivers if waiver.covers(one.finding)}
-    return Verdict(
+    return CheckResult(
         findings=tuple(found),
         objects=tuple((owners.get(name_of(item), PLATFORM), name_of(item), place) for item, place in sound),
         unread=tuple(unread),
@@ -130,12 +130,12 @@ def judge(
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class JointFindings:
     """Results of every rule on objects that are checked together."""
 
     adopted: Adopted
     findings: tuple[Finding, ...]
-    excepted: tuple[tuple[Finding, Waiver], ...]
+    excepted: tuple[tuple[Finding, FindingWaiver], ...]
     """Findings that exceptions on the objects cover."""
     unread: tuple[tuple[Object, str], ...] = ()
     """Objects that rules cannot read, alone or together with others, and why; all others were checked."""
@@ -143,13 +143,13 @@ class Together:
 
 def together(
     items: Iterable[Object], label: str | None, platform: Collection[str], today: dt.date | None = None
-) -> Together:
+) -> JointFindings:
     """Apply every rule to objects, without those on which rules fail."""
 
-    def ask(some: Sequence[Object]) -> Together:
+    def ask(some: Sequence[Object]) -> JointFindings:
         adopted = adopt(some, label, platform)
         excepted = tuple(pair for item in adopted.plain for pair in objects.excepted(item, today))
-        return Together(adopted, tuple(dict.fromkeys(findings(adopted))), excepted)
+        return JointFindings(adopted, tuple(dict.fromkeys(findings(adopted))), excepted)
 
     items, unread = list(items), []
     while True:
@@ -217,13 +217,13 @@ def worst_first(found: Iterable[Finding], adopted: Adopted) -> list[Finding]:
     ]
 
 
-def _stumbles(item: Object, place: Place, unread: list[Unread]) -> bool:
+def _stumbles(item: Object, place: FilePosition, unread: list[Unread]) -> bool:
     if error := stumbles(item):
         unread.append(_unreadable(item, place, error))
     return error is not None
 
 
-def _unreadable(item: Object, place: Place, reason: str) -> Unread:
+def _unreadable(item: Object, place: FilePosition, reason: str) -> Unread:
     change = "write it as the API accepts it; `kubectl explain` shows the form"
     given = f"{name_of(item)}, which cannot be judged ({reason})"
     return Unread(place, given, "an object has the form that the API accepts", change)

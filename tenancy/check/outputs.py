@@ -9,10 +9,10 @@ from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-from tenancy.check.judge import Judged, Verdict
-from tenancy.check.reader import Place
+from tenancy.check.judge import CheckedFinding, CheckResult
+from tenancy.check.reader import FilePosition
 from tenancy.rules.catalogue import RULES, Rule, Severity
-from tenancy.rules.levels import Level
+from tenancy.rules.levels import RuleLevel
 
 WIDTH = 100
 SCREEN = 40
@@ -31,7 +31,7 @@ _SCORES = {Severity.CRITICAL: "9.5", Severity.HIGH: "7.5", Severity.MEDIUM: "5.0
 # For people
 
 
-def text(verdict: Verdict, *, everything: bool = False) -> str:
+def text(verdict: CheckResult, *, everything: bool = False) -> str:
     """Findings by tenant, the worst tenant and finding first, on one screen."""
     lines: list[str] = []
     left = 0
@@ -69,7 +69,7 @@ def text(verdict: Verdict, *, everything: bool = False) -> str:
     return "\n".join([*lines, *([""] if lines else []), summary(verdict)])
 
 
-def summary(verdict: Verdict) -> str:
+def summary(verdict: CheckResult) -> str:
     failing = len(verdict.failing)
     open_ones = [one for one in verdict.findings if not one.waiver]
     parts = [
@@ -92,19 +92,19 @@ def _number(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-def _by_tenant(verdict: Verdict) -> Iterator[tuple[str, list[Judged]]]:
-    groups: dict[str, list[Judged]] = {}
+def _by_tenant(verdict: CheckResult) -> Iterator[tuple[str, list[CheckedFinding]]]:
+    groups: dict[str, list[CheckedFinding]] = {}
     for one in verdict.findings:
         if not one.waiver:
             groups.setdefault(one.tenant, []).append(one)
 
-    def badness(found: list[Judged]) -> list[int]:
+    def badness(found: list[CheckedFinding]) -> list[int]:
         return [-sum(one.fails and one.rule.severity is severity for one in found) for severity in Severity]
 
     yield from sorted(groups.items(), key=lambda group: (badness(group[1]), group[0]))
 
 
-def _counts(found: list[Judged]) -> str:
+def _counts(found: list[CheckedFinding]) -> str:
     parts = [
         f"{count} {severity}"
         for severity in Severity
@@ -114,7 +114,7 @@ def _counts(found: list[Judged]) -> str:
     return ", ".join([*parts, *([f"{advice} to consider"] if advice else [])])
 
 
-def _lines(one: Judged, everything: bool) -> list[str]:
+def _lines(one: CheckedFinding, everything: bool) -> list[str]:
     word = one.rule.severity.value if one.fails else "consider"
     head = f"  {word:<8}  {one.finding.rule:<9} {one.finding.object} ({one.place})"
     most = None if everything else 3
@@ -131,7 +131,7 @@ def _wrapped(sentence: str, indent: str, most: int | None = 3) -> list[str]:
 # For machines
 
 
-def as_json(verdict: Verdict) -> dict[str, Any]:
+def as_json(verdict: CheckResult) -> dict[str, Any]:
     return {
         "passes": verdict.passes,
         "objects": len(verdict.objects),
@@ -161,7 +161,7 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def sarif(verdict: Verdict, version: str, exceptions: str = "") -> str:
+def sarif(verdict: CheckResult, version: str, exceptions: str = "") -> str:
     """SARIF 2.1.0: one run, the rules that are broken, and where. An expired exception is reported in its file."""
     ids = sorted({one.finding.rule for one in verdict.findings} | ({"exc-01"} if verdict.ended else set()))
     results = [_result(one, ids.index(one.finding.rule)) for one in verdict.findings]
@@ -174,7 +174,7 @@ def sarif(verdict: Verdict, version: str, exceptions: str = "") -> str:
                 "ruleIndex": ids.index("exc-01"),
                 "level": "error",
                 "message": {"text": message},
-                "locations": [_location(Place(exceptions, 1), f"{waiver.rule} {waiver.resource}")],
+                "locations": [_location(FilePosition(exceptions, 1), f"{waiver.rule} {waiver.resource}")],
                 "partialFingerprints": fingerprint,
             }
         )
@@ -212,11 +212,11 @@ def _descriptor(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _result(one: Judged, index: int) -> dict[str, Any]:
+def _result(one: CheckedFinding, index: int) -> dict[str, Any]:
     found = {
         "ruleId": one.finding.rule,
         "ruleIndex": index,
-        "level": "error" if one.level is Level.MANDATORY else "warning",
+        "level": "error" if one.level is RuleLevel.MANDATORY else "warning",
         "message": {"text": str(one.finding)},
         "locations": [_location(one.place, one.finding.object)],
         # Lines change; the object and the finding do not.
@@ -227,14 +227,14 @@ def _result(one: Judged, index: int) -> dict[str, Any]:
     return found
 
 
-def _location(place: Place, what: str) -> dict[str, Any]:
+def _location(place: FilePosition, what: str) -> dict[str, Any]:
     where = {"artifactLocation": {"uri": quote(place.file)}, "region": {"startLine": place.line}}
     return {"physicalLocation": where, "logicalLocations": [{"name": what, "kind": "object"}]}
 
 
-def junit(verdict: Verdict) -> str:
+def junit(verdict: CheckResult) -> str:
     """A suite for each tenant and a case for each object; exceptions and objects that cannot be checked are skipped."""
-    by_object: dict[str, list[Judged]] = {}
+    by_object: dict[str, list[CheckedFinding]] = {}
     for one in verdict.findings:
         by_object.setdefault(one.finding.object, []).append(one)
     root = ElementTree.Element("testsuites", name="tenancy check")
@@ -261,7 +261,7 @@ def junit(verdict: Verdict) -> str:
         elif one := unjudged.get((name, place)):
             tests[2] += 1
             ElementTree.SubElement(case, "skipped", message=_xml(f"not judged: {one.reason}"))
-        if advice := [one for one in found if one.level is Level.ADVISORY and not one.waiver]:
+        if advice := [one for one in found if one.level is RuleLevel.ADVISORY and not one.waiver]:
             ElementTree.SubElement(case, "system-out").text = "\n".join(_xml(str(one.finding)) for one in advice)
     if verdict.ended:
         suite = ElementTree.SubElement(root, "testsuite", name="exceptions")

@@ -25,18 +25,18 @@ _JUDGED = frozenset({*objects.CHECKS, *plain.CHECKS, *index.KINDS})
 _NOT_READ = frozenset({"node_modules", "__pycache__"})
 
 
-class _Loader(_BASE):
+class _ManifestLoader(_BASE):
     """Dates stay texts, as in the API."""
 
 
-_Loader.yaml_implicit_resolvers = {
+_ManifestLoader.yaml_implicit_resolvers = {
     first: [(tag, form) for tag, form in rules if tag != "tag:yaml.org,2002:timestamp"]
     for first, rules in _BASE.yaml_implicit_resolvers.items()
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePosition:
     file: str
     line: int
 
@@ -48,7 +48,7 @@ class Place:
 class Unread:
     """A file or object that cannot be checked: its place, what was given, the rule and what to change."""
 
-    place: Place
+    place: FilePosition
     given: str
     rule: str
     change: str
@@ -59,7 +59,7 @@ class Unread:
 
 @dataclass(slots=True)
 class Manifests:
-    objects: list[tuple[Object, Place]] = field(default_factory=list)
+    objects: list[tuple[Object, FilePosition]] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     files: int = 0
@@ -101,7 +101,7 @@ def _folder(found: Manifests, folder: Path) -> None:
                 some = True
                 _file(found, Path(home) / name)
     if not some:
-        place = Place(os.path.relpath(folder), 1)
+        place = FilePosition(os.path.relpath(folder), 1)
         found.unread.append(
             Unread(place, "a folder without manifests", "files end with .yaml, .yml or .json", "name another")
         )
@@ -114,7 +114,7 @@ def _file(found: Manifests, path: Path) -> None:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         unread = Unread(
-            Place(shown, 1), f"no file that can be read ({reason})", "a file, a folder or -", "name another"
+            FilePosition(shown, 1), f"no file that can be read ({reason})", "a file, a folder or -", "name another"
         )
         found.unread.append(unread)
 
@@ -126,7 +126,7 @@ def _take(found: Manifests, file: str, content: bytes) -> None:
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         found.unread.append(
-            Unread(Place(file, line), "bytes that are not UTF-8", "a manifest is text", "save it as UTF-8")
+            Unread(FilePosition(file, line), "bytes that are not UTF-8", "a manifest is text", "save it as UTF-8")
         )
         return
     try:
@@ -136,18 +136,20 @@ def _take(found: Manifests, file: str, content: bytes) -> None:
         return
     except (RecursionError, ValueError) as error:
         given = "a document that is too deep" if isinstance(error, RecursionError) else str(error)
-        found.unread.append(Unread(Place(file, 1), given, "a manifest is YAML or JSON", "correct it"))
+        found.unread.append(Unread(FilePosition(file, 1), given, "a manifest is YAML or JSON", "correct it"))
         return
     for document, line in documents:
         try:
             for item, at_line in _items(document, line):
                 if problem := misshapen(item):
-                    found.unread.append(Unread(Place(file, at_line), problem, "an object of Kubernetes", _CORRECT))
+                    found.unread.append(
+                        Unread(FilePosition(file, at_line), problem, "an object of Kubernetes", _CORRECT)
+                    )
                 else:
-                    found.objects.append((item, Place(file, at_line)))
+                    found.objects.append((item, FilePosition(file, at_line)))
         except UNREADABLE as error:  # a release's chart and values are looked for where they stand
             given = f"an object that cannot be read ({error})"
-            found.unread.append(Unread(Place(file, line), given, "an object of Kubernetes", _CORRECT))
+            found.unread.append(Unread(FilePosition(file, line), given, "an object of Kubernetes", _CORRECT))
 
 
 def _broken(text: str, file: str, error: yaml.YAMLError) -> Unread:
@@ -158,7 +160,7 @@ def _broken(text: str, file: str, error: yaml.YAMLError) -> Unread:
     template = "{{" in text
     change = "pipe `helm template` into `tenancy check -`" if template else "correct it"
     what = " ".join(str(getattr(error, "problem", "") or error).split())
-    return Unread(Place(file, line), f"{shown[:60]!r} ({what})", "a manifest is YAML or JSON", change)
+    return Unread(FilePosition(file, line), f"{shown[:60]!r} ({what})", "a manifest is YAML or JSON", change)
 
 
 _CORRECT = "write it as the API accepts it; `kubectl explain` shows the form"
@@ -176,7 +178,7 @@ def _refuse_depth(text: str) -> None:
     if deepest + indent < _DEEPEST:
         return
     depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
+    for event in yaml.parse(text, Loader=_ManifestLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:
             raise RecursionError
@@ -193,7 +195,7 @@ def _documents(text: str) -> Iterator[tuple[Lined, int]]:
         yield (document, None), 1
         return
     _refuse_depth(text)
-    loader = _Loader(text)
+    loader = _ManifestLoader(text)
     try:
         while loader.check_node():
             node = loader.get_node()
@@ -261,7 +263,7 @@ def _release(document: Mapping[str, Any]) -> Object | None:
         values = at(source, "helm", "valuesObject")
         if values is None and isinstance(text := at(source, "helm", "values"), str):
             try:
-                values = yaml.load(text, Loader=_Loader)
+                values = yaml.load(text, Loader=_ManifestLoader)
             except yaml.YAMLError:
                 values = None
         metadata = {**(metadata or {}), "namespace": at(spec, "destination", "namespace")}

@@ -10,45 +10,45 @@ from tenancy.output.tables import Table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tenancy.live.adoption import Finding, Space
+    from tenancy.live.adoption import AdoptionFinding, ExistingNamespace
     from tenancy.schema.environment import GuardsMode
 
 
-def tables(environment: str, found: Sequence[Space], guards: GuardsMode | None) -> list[Table]:
+def tables(environment: str, found: Sequence[ExistingNamespace], guards: GuardsMode | None) -> list[Table]:
     """One table for each topic; empty ones are not shown."""
-    from tenancy.live.adoption import Topic
+    from tenancy.live.adoption import AdoptionTopic
 
     findings = [finding for space in found for finding in space.findings]
     headers = {
-        Topic.CHANGES: ("namespace", "what", "now", "then"),
-        Topic.BESIDE: ("namespace", "what", "is", "so"),
-        Topic.QUOTA: ("namespace", "quota and key", "in use", "quota"),
-        Topic.POD_SECURITY: ("namespace", "pods", "so", "why"),
-        Topic.REFUSED: ("namespace", "what", "is", "rule", "says"),
+        AdoptionTopic.CHANGES: ("namespace", "what", "now", "then"),
+        AdoptionTopic.BESIDE: ("namespace", "what", "is", "so"),
+        AdoptionTopic.QUOTA: ("namespace", "quota and key", "in use", "quota"),
+        AdoptionTopic.POD_SECURITY: ("namespace", "pods", "so", "why"),
+        AdoptionTopic.REFUSED: ("namespace", "what", "is", "rule", "says"),
     }
     titles = {
-        Topic.CHANGES: "Labels and annotations that a takeover changes on namespaces",
-        Topic.BESIDE: "Existing objects that stay",
-        Topic.QUOTA: "Quotas below current use: running pods stay, new pods wait until use is below the quota",
-        Topic.POD_SECURITY: "Pods that Pod Security would refuse",
-        Topic.REFUSED: "Existing objects that would be refused",
+        AdoptionTopic.CHANGES: "Labels and annotations that a takeover changes on namespaces",
+        AdoptionTopic.BESIDE: "Existing objects that stay",
+        AdoptionTopic.QUOTA: "Quotas below current use: running pods stay, new pods wait until use is below the quota",
+        AdoptionTopic.POD_SECURITY: "Pods that Pod Security would refuse",
+        AdoptionTopic.REFUSED: "Existing objects that would be refused",
     }
     return [
         _summary(environment, found, guards),
         *(
             Table(titles[topic], headers[topic], [_row(one) for one in findings if one.topic is topic])
-            for topic in Topic
+            for topic in AdoptionTopic
         ),
     ]
 
 
-def _summary(environment: str, found: Sequence[Space], guards: GuardsMode | None) -> Table:
-    from tenancy.live.adoption import State, Topic
+def _summary(environment: str, found: Sequence[ExistingNamespace], guards: GuardsMode | None) -> Table:
+    from tenancy.live.adoption import AdoptionTopic, State
 
     rows = []
     for space in found:
         of = Counter(finding.topic for finding in space.findings)
-        rows.append((space.name, space.tenant or None, *(of[topic] for topic in Topic), str(space.state)))
+        rows.append((space.name, space.tenant or None, *(of[topic] for topic in AdoptionTopic), str(space.state)))
     remarks = [_stand(environment, guards)]
     if unasked := sorted({rule for space in found for rule in space.unasked}):
         remarks.append(
@@ -62,7 +62,7 @@ def _summary(environment: str, found: Sequence[Space], guards: GuardsMode | None
         )
     if State.STRAY in states:
         remarks.append(
-            "in no file: its name has the form of the tenant's namespaces; add the part to the file, or rename it"
+            "in no file: its name has the form of the tenant's namespaces; add the namespace to the file, or rename it"
         )
     if State.UNDECIDED in states:
         remarks.append(
@@ -89,11 +89,11 @@ def _stand(environment: str, guards: GuardsMode | None) -> str:
     )
 
 
-def _row(finding: Finding) -> tuple[str, ...]:
-    from tenancy.live.adoption import Topic
+def _row(finding: AdoptionFinding) -> tuple[str, ...]:
+    from tenancy.live.adoption import AdoptionTopic
 
-    if finding.topic is Topic.REFUSED:
+    if finding.topic is AdoptionTopic.REFUSED:
         return (finding.namespace, finding.what, finding.now, finding.rule, finding.then)
-    if finding.topic is Topic.POD_SECURITY:
+    if finding.topic is AdoptionTopic.POD_SECURITY:
         return (finding.namespace, finding.what, finding.then, finding.now)
     return (finding.namespace, finding.what, finding.now, finding.then)

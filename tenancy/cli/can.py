@@ -11,7 +11,7 @@ import click
 from tenancy.cli.common import BAD_INPUT, FAILED, example, fail, format_option, load_or_exit, print_json
 
 if TYPE_CHECKING:
-    from tenancy.iam.account import Account, Identity
+    from tenancy.iam.account import AccountIdentity, AccountModel
     from tenancy.iam.answers import Target
     from tenancy.validation import Loaded
 
@@ -28,7 +28,7 @@ def command(tenant: str, action: str, resource: str, environment: str | None, fo
     """Say whether TENANT may do ACTION on RESOURCE, and which IAM statements decide.
 
     ACTION is one action of IAM, such as s3:GetObject. RESOURCE is s3://bucket/key or an ARN. The answer is computed
-    from the spec files of ENV, without asking AWS, for the role of each part (namespace) and of the pipeline. Default
+    from the spec files of ENV, without asking AWS, for the role of each namespace and of the pipeline. Default
     of ENV: the only environment with aws.enabled: true.
 
     Exit codes: 0 at least one role is allowed, 1 none is, 2 bad input.
@@ -66,16 +66,16 @@ def command(tenant: str, action: str, resource: str, environment: str | None, fo
         raise SystemExit(FAILED)
 
 
-def account_of(environment: str | None) -> Account:
+def account_of(environment: str | None) -> AccountModel:
     """The AWS account as the spec files of an environment define it."""
-    from tenancy.iam.account import Account
-    from tenancy.plan import make_plan
+    from tenancy.iam.account import AccountModel
+    from tenancy.planning import make_plan
 
     loaded = load_or_exit(environment) if environment else _the_one()
     if not loaded.environment.aws.enabled:
         given = f"{loaded.environment.environment}, with aws.enabled: false"
         fail(f"given {given}; rule: identities need AWS; change: name an environment with aws.enabled: true", BAD_INPUT)
-    return Account(loaded.environment, loaded.tenants, make_plan(loaded.environment, loaded.tenants))
+    return AccountModel(loaded.environment, loaded.tenants, make_plan(loaded.environment, loaded.tenants))
 
 
 def _the_one() -> Loaded:
@@ -96,7 +96,7 @@ def _the_one() -> Loaded:
     return next(iter(found.values()))
 
 
-def target_or_exit(account: Account, resource: str) -> Target:
+def target_or_exit(account: AccountModel, resource: str) -> Target:
     from tenancy.iam.answers import target
 
     about = target(account, resource)
@@ -108,7 +108,7 @@ def target_or_exit(account: Account, resource: str) -> Target:
     return about
 
 
-def _identities(account: Account, text: str) -> list[Identity]:
+def _identities(account: AccountModel, text: str) -> list[AccountIdentity]:
     name, _, part = text.partition("/")
     tenants = [tenant.tenant for tenant in account.tenants]
     if name not in tenants:

@@ -14,7 +14,7 @@ from tenancy.output.tables import Table
 from tenancy.rules.catalogue import Violation
 
 if TYPE_CHECKING:
-    from tenancy.plan.queueing.pool_yields import PoolYield
+    from tenancy.planning.queueing.pool_yields import PoolYield
 
 SOURCES = (
     "EC2's DescribeInstanceTypes, as moto 5.2.5 keeps it (2026-10-27): processors, memory, GPUs, EFA, NVMe",
@@ -219,7 +219,7 @@ def _yields(found: PoolYield) -> list[Table]:
 
 
 def _profiles(machine: Instance, left: nodes.Resources | None) -> list[dict[str, Any]]:
-    from tenancy.plan.queueing.pool_yields import parts_of
+    from tenancy.planning.queueing.pool_yields import parts_of
 
     found = []
     for name, profile in boards.BOARDS[machine.gpu].profiles.items():
@@ -242,7 +242,7 @@ def _yield(instance: str, mig: str | None, share: str | None, provisioner: str) 
     """What a pool yields in an environment with this pool alone, so that the rules of spec files judge it."""
     from pydantic import ValidationError
 
-    from tenancy.plan.queueing.pool_yields import pool_yield
+    from tenancy.planning.queueing.pool_yields import pool_yield
     from tenancy.schema.environment import Environment
 
     document = _document(instance, _layout(mig) if mig else None, _sharing(share) if share else None, provisioner)

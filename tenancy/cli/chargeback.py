@@ -13,15 +13,15 @@ import click
 from tenancy.cli.common import BAD_INPUT, FAILED, environment_argument, example, fail, load_or_exit, refuses_bad_input
 
 if TYPE_CHECKING:
-    from tenancy.chargeback.allocate import Report
+    from tenancy.chargeback.allocate import ChargebackReport
     from tenancy.chargeback.tables import Tables
-    from tenancy.chargeback.use import Spent, Use
+    from tenancy.chargeback.use import BudgetUse, TenantUse
     from tenancy.output.tables import Table
     from tenancy.validation import Loaded
 
 
 @click.command(
-    epilog=example("tenancy chargeback bank --from 2026-10-01 --to 2026-11-01 --holdings october/ --explain fraud")
+    epilog=example("tenancy chargeback bank --from 2026-10-01 --to 2026-11-01 --tables october/ --explain fraud")
 )
 @environment_argument
 @click.option(
@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     help="Time zone of the period boundaries, such as Europe/Berlin.",
 )
 @click.option(
-    "--holdings",
+    "--tables",
+    "folder",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
     help="Read usage from the tables in this folder, such as --record wrote.",
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
     "--record",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="Write the usage of --prometheus or --example into this folder, as tables for --holdings.",
+    help="Write the usage of --prometheus or --example into this folder, as tables for --tables.",
 )
 @click.option(
     "--example",
@@ -130,7 +131,7 @@ def command(
     end: str,
     by: str,
     zone: str,
-    holdings: Path | None,
+    folder: Path | None,
     prometheus: str | None,
     token_file: Path | None,
     step: int,
@@ -148,19 +149,19 @@ def command(
 ) -> None:
     """Allocate the cost of ENV's nodes to tenants, so that every GPU-second has a payer and the sum is the bill.
 
-    Usage comes from exactly one of --holdings, --prometheus and --example. A tenant pays for the capacity that its
+    Usage comes from exactly one of --tables, --prometheus and --example. A tenant pays for the capacity that its
     workloads hold. Idle capacity of an owned pool is paid by the pool's owner; of a shared pool, by the tenants with
     guarantees there. docs/chargeback.md has the formulas and the columns of the tables.
     """
     from tenancy.chargeback import periods as calendar
 
-    sources = [name for name, given in (("--holdings", holdings), ("--prometheus", prometheus)) if given]
+    sources = [name for name, given in (("--tables", folder), ("--prometheus", prometheus)) if given]
     sources += ["--example"] if seed is not None else []
     if len(sources) != 1:
         _refuse(
             f"{' and '.join(sources) or 'no data'}",
             "usage comes from exactly one source",
-            "--holdings, --prometheus or --example",
+            "--tables, --prometheus or --example",
         )
     if form == "parquet" and not out:
         _refuse("--format parquet without --out", "Parquet is written to a file", "--out FILE")
@@ -181,13 +182,13 @@ def command(
 
     where = calendar.zone_of(zone)
     span = (calendar.moment(start, where), calendar.moment(end, where))
-    cut = calendar.periods(*span, calendar.By(by), where)
+    cut = calendar.periods(*span, calendar.PeriodLength(by), where)
     if events:
         outputs.must_be_whole(cut)
-    tables = _read(loaded, span, holdings, prometheus, token_file, step, seed, record)
+    tables = _read(loaded, span, folder, prometheus, token_file, step, seed, record)
     paid = bills.read(bill, cut, loaded.environment.environment) if bill else None
     report = make_report(loaded.environment, loaded.tenants, tables, cut, paid)
-    used, due = uses(report, tables), budgets(report, calendar.By(by))
+    used, due = uses(report, tables), budgets(report, calendar.PeriodLength(by))
     known = sorted({line.tenant for line in report.lines} | {each.tenant for each in loaded.tenants})
     for name in filter(None, (tenant, explain)):
         if name not in known:
@@ -221,7 +222,7 @@ def _refuse(given: str, rule: str, change: str) -> NoReturn:
 def _read(
     loaded: Loaded,
     span: tuple[int, int],
-    holdings: Path | None,
+    folder: Path | None,
     prometheus: str | None,
     token_file: Path | None,
     step: int,
@@ -230,17 +231,17 @@ def _read(
 ) -> Tables:
     from tenancy.chargeback import tables
 
-    if holdings:
-        return tables.read(holdings, *span)
+    if folder:
+        return tables.read(folder, *span)
     if prometheus:
-        from tenancy.chargeback.prometheus import Prometheus, Unreachable, ask
+        from tenancy.chargeback.prometheus import Prometheus, PrometheusUnreachable, ask
 
         token = token_file.read_text("utf-8").strip() if token_file and token_file.is_file() else ""
         if token_file and not token:
             _refuse(f"--token-file {token_file}", "a file with a token", "the path of a file that holds one")
         try:
             frames = ask(Prometheus(prometheus, token), loaded.environment, *span, step)
-        except Unreachable as error:
+        except PrometheusUnreachable as error:
             fail(f"given --prometheus {prometheus}; rule bill-10: {error}; change: check the address and the token")
     else:
         from tenancy.chargeback.example import frames as made
@@ -258,9 +259,9 @@ def _read(
 
 
 def _write(
-    report: Report,
-    used: Sequence[Use],
-    due: Sequence[Spent],
+    report: ChargebackReport,
+    used: Sequence[TenantUse],
+    due: Sequence[BudgetUse],
     form: str,
     out: Path | None,
     tenant: str,
@@ -291,9 +292,9 @@ def _write(
 
 
 def _text(
-    report: Report,
-    used: Sequence[Use],
-    due: Sequence[Spent],
+    report: ChargebackReport,
+    used: Sequence[TenantUse],
+    due: Sequence[BudgetUse],
     tenant: str,
     explain: str | None,
     rows: int,
@@ -320,7 +321,9 @@ def _aligned(table: Table) -> Table:
     return table._replace(numbers=frozenset(numbers))
 
 
-def _mail(report: Report, loaded: Loaded, used: Sequence[Use], due: Sequence[Spent], folder: Path) -> None:
+def _mail(
+    report: ChargebackReport, loaded: Loaded, used: Sequence[TenantUse], due: Sequence[BudgetUse], folder: Path
+) -> None:
     from tenancy.chargeback.mail import mail
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -57,11 +57,11 @@ def command(
     from tenancy.check import outputs
     from tenancy.check.judge import judge
     from tenancy.check.reader import read
-    from tenancy.rules.levels import Preset
+    from tenancy.rules.levels import PolicyPreset
 
     waivers = _waivers(exceptions) if exceptions else ()
     manifests = read(paths)
-    verdict = judge(manifests, Preset(preset), waivers, label=tenant_label, platform=platform)
+    verdict = judge(manifests, PolicyPreset(preset), waivers, label=tenant_label, platform=platform)
     if not verdict.objects and not verdict.unread:
         fail(
             f"given {' '.join(paths)}, without an object; rule: manifests; change: name a file or folder with objects",

@@ -12,7 +12,7 @@ import click
 from tenancy.cli.common import BAD_INPUT, FAILED, example, fail, refuses_bad_input
 
 _SUFFIXES = {"markdown": "md", "json": "json", "stacks": "stacks"}
-_ALARMS = ("lost-guarantee", "wider-reach", "new-exception", "broken-rule", "disruption", "higher-cost")
+_ALARMS = ("lost-guarantee", "wider-access", "new-exception", "broken-rule", "disruption", "higher-cost")
 
 
 @click.command("diff", epilog=example("tenancy diff main..HEAD -- stacks/bank --format markdown"))
@@ -97,7 +97,7 @@ def command(
 def _previewed(words: tuple[str, ...], paths: tuple[str, ...], start: str | None, end: str | None) -> tuple:
     """A title, two sides without loaded spec files, and the changes."""
     from tenancy.diff import previews
-    from tenancy.diff.changes import Side
+    from tenancy.diff.changes import SpecState
 
     if words or start or end:
         fail("given --preview and spec files; rule: one or the other; change: drop one of them", BAD_INPUT)
@@ -105,7 +105,12 @@ def _previewed(words: tuple[str, ...], paths: tuple[str, ...], start: str | None
         read = [previews.read(path) for path in paths]
     except previews.NotAPreview as error:
         fail(str(error), BAD_INPUT)
-    return f"{previews.environment(read)}, preview", Side("the state"), Side("the preview"), previews.changes(read)
+    return (
+        f"{previews.environment(read)}, preview",
+        SpecState("the state"),
+        SpecState("the preview"),
+        previews.changes(read),
+    )
 
 
 def _sides(words: tuple[str, ...], start: str | None, end: str | None) -> tuple:

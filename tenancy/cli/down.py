@@ -21,7 +21,7 @@ def command(environment: str, lab: bool, yes: bool) -> None:
     from tenancy.components.scope import CLUSTER_SUFFIX
     from tenancy.engine.driver import Driver, Failed
     from tenancy.lab.layout import LabError
-    from tenancy.live.api import Unreachable
+    from tenancy.live.api import ApiUnreachable
 
     began = time.monotonic()
     loaded = load_or_exit(environment, lab=lab)
@@ -49,6 +49,6 @@ def command(environment: str, lab: bool, yes: bool) -> None:
                 show(driver.destroy(stack))
             if stack.name != name:
                 driver.forget(stack)
-    except (Unreachable, Failed, LabError) as error:
+    except (ApiUnreachable, Failed, LabError) as error:
         fail(str(error))
     click.echo(f"{name}: removed in {time.monotonic() - began:.1f} s")

@@ -21,7 +21,7 @@ from tenancy.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from tenancy.live.export import Belongings
+    from tenancy.live.export import ExportedObjects
     from tenancy.schema.environment import Environment
     from tenancy.schema.tenant import Tenant
 
@@ -48,7 +48,7 @@ def command(tenant: str, environment: str, lab: bool, out: Path, with_secrets: b
     Exit codes: 0 success, 1 something could not be read, 2 bad input.
     """
     from tenancy.lab.layout import enter_lab
-    from tenancy.live.api import Api, Unreachable
+    from tenancy.live.api import Api, ApiUnreachable
     from tenancy.live.export import collect
 
     loaded = load_or_exit(environment, lab=lab)
@@ -62,7 +62,7 @@ def command(tenant: str, environment: str, lab: bool, out: Path, with_secrets: b
         api = Api(loaded.environment.cluster.context)
         found = collect(api, name, spaces, with_secrets=with_secrets)
         queues = _queues(api, tenant, spaces) if loaded.environment.queued else []
-    except Unreachable as error:
+    except ApiUnreachable as error:
         fail(str(error))
     files = dict(_files(loaded.folder, loaded.environment, one, found, queues))
     _write(out, files)
@@ -80,7 +80,7 @@ def _queues(api: Any, tenant: str, spaces: Sequence[str]) -> list[dict[str, Any]
     from tenancy.catalog import vocabulary as words
     from tenancy.live.api import collection
     from tenancy.live.copies import as_written
-    from tenancy.plan.queueing.queue_names import API
+    from tenancy.planning.queueing.queue_names import API
 
     return [
         as_written({"apiVersion": API, "kind": kind, **item})
@@ -91,7 +91,7 @@ def _queues(api: Any, tenant: str, spaces: Sequence[str]) -> list[dict[str, Any]
 
 
 def _files(
-    folder: Path, environment: Environment, tenant: Tenant, found: Belongings, queues: list[dict[str, Any]]
+    folder: Path, environment: Environment, tenant: Tenant, found: ExportedObjects, queues: list[dict[str, Any]]
 ) -> Iterator[tuple[str, tuple[str, int]]]:
     """Relative path -> text and mode."""
     from tenancy.live.export import SECRET
@@ -134,7 +134,7 @@ def _people(tenant: Tenant) -> dict[str, Any]:
 
 def _data(environment: Environment, tenant: Tenant) -> dict[str, Any]:
     """What the tenant has on AWS, or would have with aws.enabled: true."""
-    from tenancy.plan.common import names
+    from tenancy.planning.common import names
 
     uses = tenant.uses
     found: dict[str, Any] = {
@@ -148,7 +148,7 @@ def _data(environment: Environment, tenant: Tenant) -> dict[str, Any]:
     return {"aws": "enabled" if environment.aws.enabled else "switched off", **{k: v for k, v in found.items() if v}}
 
 
-def _readme(environment: Environment, tenant: Tenant, found: Belongings) -> str:
+def _readme(environment: Environment, tenant: Tenant, found: ExportedObjects) -> str:
     """What is here, and what is not."""
     name, today = environment.environment, dt.datetime.now(dt.UTC).date()
     tomorrow = today + dt.timedelta(days=1)
@@ -172,7 +172,7 @@ def _readme(environment: Environment, tenant: Tenant, found: Belongings) -> str:
         "To create the objects in another cluster: create the namespaces, then `kubectl apply -f objects/NAMESPACE/`. "
         "PersistentVolumeClaims are created empty.",
         "",
-        f"Cost of the tenant so far: `{cost}`, or with `--holdings FOLDER` from tables that were recorded.",
+        f"Cost of the tenant so far: `{cost}`, or with `--tables FOLDER` from tables that were recorded.",
         "",
         "## What was not exported, and why",
         "",

@@ -25,7 +25,7 @@ from tenancy.schema.tenant import Namespace, Tenant
 from tenancy.validation import Loaded
 
 if TYPE_CHECKING:
-    from tenancy.live.api import Identity
+    from tenancy.live.api import Impersonation
     from tenancy.live.fits import Fit
 
 WIDTH = 100
@@ -59,8 +59,8 @@ def command(file: Any, environment: str | None, lab: bool, namespace: str | None
     Exit codes: 0 the work fits now, 1 it waits, never starts or cannot be decided, 2 bad input.
     """
     from tenancy.lab.layout import enter_lab
-    from tenancy.live.api import Api, Unreachable
-    from tenancy.live.fits import NotWork, Verdict, fit
+    from tenancy.live.api import Api, ApiUnreachable
+    from tenancy.live.fits import FitVerdict, NotWork, fit
 
     items = list(_read(file))
     loaded = load_or_exit(the_environment(environment), form, lab)
@@ -78,18 +78,18 @@ def command(file: Any, environment: str | None, lab: bool, namespace: str | None
         found = [fit(api, loaded.environment, item, who, told) for who, told, item in asking]
     except NotWork as error:
         fail(f"given {error}; rule: a manifest that the API server accepts; change: write what is missing", BAD_INPUT)
-    except Unreachable as error:
+    except ApiUnreachable as error:
         fail(str(error))
     if form == "json":
         print_json([{**asdict(one), "verdict": one.verdict} for one in found])
     else:
         click.echo("\n\n".join(_text(one) for one in found))
-    if any(one.verdict is not Verdict.FITS for one in found):
+    if any(one.verdict is not FitVerdict.FITS for one in found):
         sys.exit(FAILED)
 
 
 def _kinds(loaded: Loaded) -> tuple[str, ...]:
-    from tenancy.plan.guards.who import frameworks
+    from tenancy.planning.guards.who import frameworks
 
     return (*WORK, *(framework.kind for framework in frameworks(loaded.environment)))
 
@@ -143,13 +143,13 @@ def _where(loaded: Loaded, name: str) -> tuple[Tenant, Namespace]:
     return spaces[name]
 
 
-def _who(tenant: Tenant, part: Namespace, group: str | None) -> tuple[Identity, str]:
+def _who(tenant: Tenant, part: Namespace, group: str | None) -> tuple[Impersonation, str]:
     """The identity that creates the work, and its name in messages."""
-    from tenancy.live.api import Identity
+    from tenancy.live.api import Impersonation
 
     name = f"fits@{tenant.tenant}"
     if group:
-        return Identity(name, (group,)), f"group {group}"
+        return Impersonation(name, (group,)), f"group {group}"
     held = [p for p in tenant.people if not p.namespaces or part.name in p.namespaces]
     makers = [p for role in (Role.DEVELOPER, Role.OWNER) for p in held if p.role is role]
     if not makers:
@@ -157,18 +157,18 @@ def _who(tenant: Tenant, part: Namespace, group: str | None) -> tuple[Identity, 
         fail(f"given {given}; rule: work is created by a developer or owner; change: name a group with --as", BAD_INPUT)
     first = min(makers, key=lambda p: (p.role is not Role.DEVELOPER, p.kind, p.name))
     if first.kind == "Group":
-        return Identity(name, (first.name,)), f"group {first.name}"
-    return Identity(first.name), f"user {first.name}"
+        return Impersonation(name, (first.name,)), f"group {first.name}"
+    return Impersonation(first.name), f"user {first.name}"
 
 
 def _text(found: Fit) -> str:
-    from tenancy.live.fits import Verdict
+    from tenancy.live.fits import FitVerdict
 
     conclusion = {
-        Verdict.FITS: "fits now.",
-        Verdict.UNKNOWN: "cannot be decided.",
-        Verdict.WAITS: "waits: it would be admitted, and does not start now.",
-        Verdict.NEVER: "never starts as it is.",
+        FitVerdict.FITS: "fits now.",
+        FitVerdict.UNKNOWN: "cannot be decided.",
+        FitVerdict.WAITS: "waits: it would be admitted, and does not start now.",
+        FitVerdict.NEVER: "never starts as it is.",
     }[found.verdict]
     lines = [f"{found.kind} {found.name} in {found.namespace}, as {found.asked_as}: {conclusion}"]
     for said in found.said:

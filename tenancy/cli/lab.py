@@ -233,7 +233,7 @@ def _refuse_another(name: str) -> None:
 
     from tenancy.catalog import vocabulary as words
     from tenancy.lab import control_plane, ports
-    from tenancy.lab.api import Api, ApiError
+    from tenancy.lab.api import ApiError, LabApi
     from tenancy.lab.layout import LabError
     from tenancy.live.preflight import other_environment
 
@@ -242,7 +242,7 @@ def _refuse_another(name: str) -> None:
     if port is None or not lab.pki.exists():
         return
     try:
-        with Api(lab, port, timeout=10) as api:
+        with LabApi(lab, port, timeout=10) as api:
             found = api.get(f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}")
     except (ApiError, OSError, HTTPException):
         return  # no environment is deployed, or the lab does not run
@@ -256,8 +256,8 @@ def _of_environment(
 ) -> tuple[str, str | None, list[dict[str, Any]] | None, dict[str, Any] | None]:
     """The name, the platform group, the fake nodes and the values of Kueue's chart that the environment asks for."""
     from tenancy.lab.layout import find_root
-    from tenancy.plan.common.pools import fake_nodes
-    from tenancy.plan.services import queue_chart
+    from tenancy.planning.common.pools import fake_nodes
+    from tenancy.planning.services import queue_chart
     from tenancy.validation import SpecError, load, on_lab
 
     if name is None:
@@ -276,7 +276,7 @@ def _of_environment(
 
 def _metrics_of(name: str, days: int, seed: int) -> tuple[dict[str, Any], Iterator[str] | None]:
     """The rules that Prometheus evaluates in a lab of the environment, and its generated history before today."""
-    from tenancy.plan.observability.alerts import rule_file
+    from tenancy.planning.observability.alerts import rule_file
     from tenancy.validation import SpecError, load, on_lab
 
     try:

@@ -26,7 +26,7 @@ from tenancy.cli.common import (
 from tenancy.rules.catalogue import Violation
 from tenancy.schema.data import Access
 from tenancy.schema.people import Role
-from tenancy.schema.queues import Preset
+from tenancy.schema.queues import SharingPreset
 from tenancy.schema.tenant import Tenant
 from tenancy.validation import Loaded, Problem, SpecError, load, told
 from tenancy.validation.loader import ENVIRONMENT_FILE, TENANTS_FOLDER
@@ -61,7 +61,7 @@ _EXAMPLE = r"""tenancy new scoring local --owner scoring-leads --mail scoring@ba
     "parts",
     multiple=True,
     metavar="PART[=TIER]",
-    help="Part of the tenant, which gets a namespace TENANT--PART; repeatable. Default: one part, main.",
+    help="Namespace of the tenant, called TENANT--NAME; repeatable. Default: one namespace, main.",
 )
 @click.option(
     "--group",
@@ -79,7 +79,7 @@ _EXAMPLE = r"""tenancy new scoring local --owner scoring-leads --mail scoring@ba
 )
 @click.option(
     "--sharing",
-    type=click.Choice([preset.value for preset in Preset]),
+    type=click.Choice([preset.value for preset in SharingPreset]),
     help="Sharing of idle GPUs: strict neither lends nor borrows. Default: as --lend and --borrow need, else strict.",
 )
 @click.option(
@@ -207,11 +207,11 @@ def _shares(given: Mapping[str, Any]) -> dict[str, Document]:
     shares: dict[str, Document] = {}
     for flavor in dict.fromkeys(flavor for found in counts.values() for flavor in found):
         guaranteed = counts["gpu"].get(flavor, 0)
-        asked = Preset.LEND_AND_BORROW if flavor in counts["borrow"] else Preset.LEND
-        implied = asked if flavor in {**counts["lend"], **counts["borrow"]} else Preset.STRICT
-        sharing = Preset(given["sharing"] or implied)
+        asked = SharingPreset.LEND_AND_BORROW if flavor in counts["borrow"] else SharingPreset.LEND
+        implied = asked if flavor in {**counts["lend"], **counts["borrow"]} else SharingPreset.STRICT
+        sharing = SharingPreset(given["sharing"] or implied)
         share: Document = {"guaranteed": guaranteed}
-        if sharing is not Preset.STRICT:
+        if sharing is not SharingPreset.STRICT:
             share["sharing"] = sharing.value
         # Written even where sharing forbids it, so that the rule reports it and no option is dropped silently.
         for option, wanted in (("lend", sharing.lends), ("borrow", sharing.borrows)):
@@ -423,9 +423,9 @@ def _show(loaded: Loaded, name: str, path: Path) -> None:
 
 def _tables(loaded: Loaded, name: str) -> list[Table]:
     from tenancy.output.tables import Table
-    from tenancy.plan import make_plan
-    from tenancy.plan.common.pools import pools_of
-    from tenancy.plan.queueing.capacity import supply
+    from tenancy.planning import make_plan
+    from tenancy.planning.common.pools import pools_of
+    from tenancy.planning.queueing.capacity import supply
 
     environment = loaded.environment
     tenant = next(tenant for tenant in loaded.tenants if tenant.tenant == name)

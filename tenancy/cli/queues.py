@@ -26,8 +26,8 @@ def command(environment: str, lab: bool, brief: bool, form: str) -> None:
     """
     from tenancy.cli.tables import show
     from tenancy.lab.layout import enter_lab
-    from tenancy.live.api import Api, Unreachable
-    from tenancy.live.usage import holdings
+    from tenancy.live.api import Api, ApiUnreachable
+    from tenancy.live.usage import queue_use
     from tenancy.output.tables import Table
 
     loaded = load_or_exit(environment, "json" if form == "json" else "text", lab)
@@ -35,8 +35,8 @@ def command(environment: str, lab: bool, brief: bool, form: str) -> None:
     if not loaded.environment.queued:
         fail(f"given {environment}, with scheduler: none; rule: GPUs are lent and borrowed through a queue")
     try:
-        found = holdings(Api(loaded.environment.cluster.context), loaded.environment)
-    except Unreachable as error:
+        found = queue_use(Api(loaded.environment.cluster.context), loaded.environment)
+    except ApiUnreachable as error:
         fail(str(error))
     if form == "json":
         print_json([{**asdict(h), "dollars": None if h.dollars is None else float(h.dollars)} for h in found])

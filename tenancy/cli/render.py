@@ -67,15 +67,15 @@ def command(environment: str, out: Path, tool: str | None, repo: str | None, **g
     compare and not for kubectl: charts/, each Helm chart with its values, and cluster/, the AWS resources. Files of an
     earlier run that are no longer needed are removed; a folder with any other file is refused.
     """
-    from tenancy.plan import make_plan
-    from tenancy.plan.render import ForeignFiles, write
+    from tenancy.planning import make_plan
+    from tenancy.planning.render import ForeignFiles, write
 
     loaded = load_or_exit(environment)
     tell(told(loaded))
     plan = make_plan(loaded.environment, loaded.tenants)
     wanted = None
     if tool:
-        from tenancy.gitops import Source, Tool, rendered
+        from tenancy.gitops import GitOpsSource, GitOpsTool, rendered
 
         if not repo:
             fail(f"given --gitops {tool} without --repo; rule: a repository; change: add --repo URL", BAD_INPUT)
@@ -85,7 +85,7 @@ def command(environment: str, out: Path, tool: str | None, repo: str | None, **g
         if tool == "deployments" and not given["organization"]:
             given_tool = "--gitops deployments without --organization"
             fail(f"given {given_tool}; rule: an organization in Pulumi Cloud; change: add --organization", BAD_INPUT)
-        wanted = rendered(plan, loaded.environment.stacks, Tool(tool), Source(repo, **given))
+        wanted = rendered(plan, loaded.environment.stacks, GitOpsTool(tool), GitOpsSource(repo, **given))
     elif repo:
         fail("given --repo without --gitops; rule: --repo is for a GitOps tool; change: name it or drop it", BAD_INPUT)
     try:

@@ -127,9 +127,9 @@ def dashboards(environment: str, out: Path) -> None:
     """
     import yaml
 
-    from tenancy.plan.aws.prices import node_prices
-    from tenancy.plan.observability.dashboards import as_json as as_file
-    from tenancy.plan.observability.dashboards import config_map, every
+    from tenancy.planning.aws.prices import node_prices
+    from tenancy.planning.observability.dashboards import as_json as as_file
+    from tenancy.planning.observability.dashboards import config_map, every
 
     loaded = load_or_exit(environment)
     files: dict[Path, str] = {}
@@ -162,8 +162,8 @@ def capacity(environment: str, form: str) -> None:
     Counts are GPUs, slices or replicas. Guarantees are backed only by nodes that are always on (nodes.min); nodes up to
     nodes.max are autoscaled, not guaranteed.
     """
-    from tenancy.plan.kubernetes.api_storage import api_storage
-    from tenancy.plan.queueing.capacity import supply
+    from tenancy.planning.kubernetes.api_storage import api_storage
+    from tenancy.planning.queueing.capacity import supply
 
     loaded = load_or_exit(environment, form)
     found = supply(loaded.environment, loaded.tenants)
@@ -184,7 +184,7 @@ def pools(environment: str, pool: str | None, form: str) -> None:
 
     With POOL the report also shows how much of a node the system and the platform's pods take.
     """
-    from tenancy.plan.queueing.pool_yields import pool_yield
+    from tenancy.planning.queueing.pool_yields import pool_yield
 
     loaded = load_or_exit(environment, form)
     known = loaded.environment.pools
@@ -210,7 +210,7 @@ def pools(environment: str, pool: str | None, form: str) -> None:
 @report_format
 def failures(environment: str, rack: int | None, form: str) -> None:
     """Show the GPUs lost with a GPU, node, rack or zone of ENV, and the guarantees that are then not met."""
-    from tenancy.plan.queueing.capacity import RACK, losses
+    from tenancy.planning.queueing.capacity import RACK, losses
 
     loaded = load_or_exit(environment, form)
     found = losses(loaded.environment, loaded.tenants, rack or RACK)
@@ -243,9 +243,9 @@ def access(environment: str | None, tenant: str | None, who: str | None, live: b
     Since when is the date of the last git commit that changed the line. Default of ENV: the only environment.
     """
     from tenancy.cli import review
-    from tenancy.plan import make_plan
-    from tenancy.plan.access_review import not_made, rights
-    from tenancy.plan.access_review import review as entries_of
+    from tenancy.planning import make_plan
+    from tenancy.planning.access_review import not_made, rights
+    from tenancy.planning.access_review import review as entries_of
 
     loaded = load_or_exit(the_environment(environment), form, lab)
     if tenant:
@@ -260,12 +260,12 @@ def access(environment: str | None, tenant: str | None, who: str | None, live: b
     differ = False
     if live:
         from tenancy.lab.layout import enter_lab
-        from tenancy.live.api import Api, Unreachable
+        from tenancy.live.api import Api, ApiUnreachable
 
         enter_lab(plan.context)
         try:
             extra, lacking = review.differences(Api(plan.context), plan, tenant)
-        except Unreachable as error:
+        except ApiUnreachable as error:
             fail(str(error))
         tables += review.compared(extra, lacking)
         value |= {"not_in_files": as_json(extra), "not_in_cluster": as_json(lacking)}
@@ -300,8 +300,8 @@ def adoption(environment: str, tenant: str | None, lab: bool, form: str) -> None
     from tenancy.cli import adoption as report
     from tenancy.lab.layout import enter_lab
     from tenancy.live.adoption import State, mode, spaces
-    from tenancy.live.api import Api, Unreachable
-    from tenancy.plan import make_plan
+    from tenancy.live.api import Api, ApiUnreachable
+    from tenancy.planning import make_plan
 
     loaded = load_or_exit(environment, form, lab)
     if tenant:
@@ -312,7 +312,7 @@ def adoption(environment: str, tenant: str | None, lab: bool, form: str) -> None
         api = Api(plan.context)
         guards = mode(api, plan.environment)
         found = spaces(api, loaded.environment, plan, tenant)
-    except Unreachable as error:
+    except ApiUnreachable as error:
         fail(str(error))
     value = {"environment": plan.environment, "guards": guards, "namespaces": as_json(found)}
     if not (found or form == "json"):
@@ -338,11 +338,11 @@ def drift(environment: str, lab: bool, form: str) -> None:
 
     Exit codes: 0 no drift, 1 drift, 2 the cluster or the state cannot be read.
     """
-    from tenancy.components.scope import Scope, selector_of, stacks
+    from tenancy.components.scope import StackScope, selector_of, stacks
     from tenancy.engine.driver import Driver, Failed
     from tenancy.lab.layout import LabError
-    from tenancy.live.api import Unreachable
-    from tenancy.plan import make_plan
+    from tenancy.live.api import ApiUnreachable
+    from tenancy.planning import make_plan
 
     loaded = load_or_exit(environment, form, lab)
     plan = make_plan(loaded.environment, loaded.tenants)
@@ -352,10 +352,10 @@ def drift(environment: str, lab: bool, form: str) -> None:
         found = [
             (name, each)
             for name, scope, tenant in stacks(plan, loaded.environment.stacks)
-            if name in there and scope is not Scope.CLUSTER
+            if name in there and scope is not StackScope.CLUSTER
             for each, _ in driver.altered(driver.look_at(name), selector_of(plan, tenant))
         ]
-    except (Failed, LabError, Unreachable) as error:
+    except (Failed, LabError, ApiUnreachable) as error:
         fail(str(error), BAD_INPUT)
     rows = [(name, each.name, each.what, each.by) for name, each in found]
     title = f"Drifted objects of {plan.environment}"

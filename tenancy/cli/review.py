@@ -10,14 +10,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenancy.output.tables import Table
-from tenancy.plan.access_review import BREAK_GLASS, CI, IAM_ROLE, IS_GROUP, SERVICE_ACCOUNT, Binding, Entry, Right
+from tenancy.planning.access_review import (
+    BREAK_GLASS,
+    CI,
+    IAM_ROLE,
+    IS_GROUP,
+    SERVICE_ACCOUNT,
+    AccessGrant,
+    Binding,
+    Right,
+)
 from tenancy.schema.source import compose, find, read_text
 from tenancy.validation import Loaded
 from tenancy.validation.loader import ENVIRONMENT_FILE, SUFFIXES, TENANTS_FOLDER
 
 if TYPE_CHECKING:
     from tenancy.live.api import Api
-    from tenancy.plan import Plan
+    from tenancy.planning import Plan
 
 NOT_COMMITTED = "not committed"
 NO_GIT = "no git"
@@ -27,10 +36,10 @@ _NO_COMMIT = "0" * 40
 """Hash that `git blame` shows for a line that is not committed."""
 
 
-class Told(NamedTuple):
+class ReviewEntry(NamedTuple):
     """An entry of the review with its line in the spec files."""
 
-    entry: Entry
+    entry: AccessGrant
     file: str
     line: int
     since: str
@@ -48,7 +57,7 @@ class Told(NamedTuple):
         return {**about, "file": self.file, "line": self.line, "field": field, "since": self.since}
 
 
-def told(loaded: Loaded, entries: Iterable[Entry]) -> list[Told]:
+def told(loaded: Loaded, entries: Iterable[AccessGrant]) -> list[ReviewEntry]:
     """Where each entry is written, and when its line last changed."""
     files = _files(loaded.folder)
     nodes = {name: compose(read_text(path)) for name, path in files.items()}
@@ -58,7 +67,9 @@ def told(loaded: Loaded, entries: Iterable[Entry]) -> list[Told]:
         path = files[entry.file]
         line = find(nodes[entry.file], entry.field).value.line
         since = ages.setdefault(entry.file, _ages(path))
-        found.append(Told(entry, os.path.relpath(path), line, since[line - 1] if line <= len(since) else NOT_COMMITTED))
+        found.append(
+            ReviewEntry(entry, os.path.relpath(path), line, since[line - 1] if line <= len(since) else NOT_COMMITTED)
+        )
     return found
 
 
@@ -98,11 +109,11 @@ def _git(path: Path, *command: str) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
-def chosen(entries: Iterable[Entry], tenant: str | None, who: str | None) -> list[Entry]:
+def chosen(entries: Iterable[AccessGrant], tenant: str | None, who: str | None) -> list[AccessGrant]:
     """Entries of one tenant and of the platform, which has access everywhere; of one name, or of the group that an
     IAM role maps to."""
 
-    def group(entry: Entry) -> str:
+    def group(entry: AccessGrant) -> str:
         return entry.role.removeprefix(IS_GROUP).partition(",")[0] if entry.role.startswith(IS_GROUP) else ""
 
     return [e for e in entries if (tenant is None or e.tenant in {"", tenant}) and who in {None, e.who, group(e)}]
@@ -114,7 +125,7 @@ def differences(api: Api, plan: Plan, tenant: str | None) -> tuple[list[Binding]
     Of ClusterRoleBindings, only those to subjects to which the files give access to a namespace.
     """
     from tenancy.live.api import collection
-    from tenancy.plan.access_review import bindings, planned
+    from tenancy.planning.access_review import bindings, planned
 
     wanted = {b for b in planned(plan) if tenant is None or b.namespace in _spaces(plan, tenant)}
     spaces = {name for one in plan.tenants if tenant in {None, one.name} for name in _spaces(plan, one.name)}
@@ -133,7 +144,7 @@ def _spaces(plan: Plan, tenant: str) -> frozenset[str]:
 # As tables
 
 
-def tables(found: Sequence[Told], rights: Sequence[Right]) -> list[Table]:
+def tables(found: Sequence[ReviewEntry], rights: Sequence[Right]) -> list[Table]:
     roles = {told.entry.role for told in found}
     shown = [right for right in rights if right.role in roles]
     remarks = ["group membership is decided by your identity provider"]
@@ -150,7 +161,7 @@ def tables(found: Sequence[Told], rights: Sequence[Right]) -> list[Table]:
     return parts
 
 
-def _of(tenant: str, found: Sequence[Told]) -> list[Table]:
+def _of(tenant: str, found: Sequence[ReviewEntry]) -> list[Table]:
     name = tenant or "the platform"
     aws = [told for told in found if told.entry.kind in {IAM_ROLE, BREAK_GLASS}]
     data = [told for told in found if told.entry.kind == SERVICE_ACCOUNT]
@@ -180,7 +191,7 @@ def _of(tenant: str, found: Sequence[Told]) -> list[Table]:
     ]
 
 
-def not_made(found: Sequence[Told]) -> Table:
+def not_made(found: Sequence[ReviewEntry]) -> Table:
     """Grants on AWS in the files of an environment with aws.enabled: false."""
     return Table(
         "In the files and not created, because aws.enabled is false",
@@ -189,7 +200,7 @@ def not_made(found: Sequence[Told]) -> Table:
     )
 
 
-def _file(found: Sequence[Told]) -> str:
+def _file(found: Sequence[ReviewEntry]) -> str:
     return ", ".join(dict.fromkeys(told.file for told in found))
 
 

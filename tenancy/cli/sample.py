@@ -26,7 +26,7 @@ from tenancy.cli.common import (
     "--namespace",
     "part",
     metavar="PART",
-    help="Part of the tenant whose namespace the work is for, such as train. Default: the tenant's first part.",
+    help="Namespace of the tenant that the work is for, such as train. Default: the tenant's first namespace.",
 )
 @click.option(
     "--gpu",
@@ -41,7 +41,7 @@ def command(kind: str, environment: str, lab: bool, tenant: str, part: str | Non
 
     Where GPUs are requested by a ResourceClaim, the output is a List: the ResourceClaimTemplate, then the pod or job.
     """
-    from tenancy.plan.kubernetes.samples import find_namespace, missing_pool, sample_to_create
+    from tenancy.planning.kubernetes.samples import find_namespace, missing_pool, sample_to_create
 
     loaded = load_or_exit(environment, lab=lab)
     who = tenant_or_exit(loaded, tenant)

@@ -18,7 +18,7 @@ from click.core import ParameterSource
 from tenancy.cli.common import BAD_INPUT, environment_argument, example, fail, load_or_exit, refuses_bad_input, writing
 
 if TYPE_CHECKING:
-    from tenancy.simulation.report import Report
+    from tenancy.simulation.report import SimulationReport
     from tenancy.simulation.trace import Trace
     from tenancy.validation import SpecError
 
@@ -285,7 +285,7 @@ def _refuse(error: SpecError, form: str) -> NoReturn:
     sys.exit(BAD_INPUT)
 
 
-def _guarded(work: Any) -> Report:
+def _guarded(work: Any) -> SimulationReport:
     """Run `work`; a signal that ends it also ends the processes that it started."""
     from tenancy.lab.layout import LabError
     from tenancy.lab.tools import ToolsError
@@ -312,7 +312,7 @@ def _guarded(work: Any) -> Report:
             signal.signal(each, handler)
 
 
-def _show(report: Report, form: str) -> None:
+def _show(report: SimulationReport, form: str) -> None:
     if form == "json":
         click.echo(json.dumps(report.as_json(), indent=2))
         return

@@ -11,9 +11,9 @@ from tenancy.output.tables import Table
 from tenancy.validation.crossfile import some
 
 if TYPE_CHECKING:
-    from tenancy.plan.kubernetes.api_storage import ApiStorage
-    from tenancy.plan.queueing.capacity import FlavorSupply, Loss, Unmet
-    from tenancy.plan.queueing.pool_yields import PoolYield
+    from tenancy.planning.kubernetes.api_storage import ApiStorage
+    from tenancy.planning.queueing.capacity import FlavorSupply, Loss, Unmet
+    from tenancy.planning.queueing.pool_yields import PoolYield
 
 
 def capacity(environment: str, flavors: Sequence[FlavorSupply]) -> list[Table]:
@@ -21,13 +21,13 @@ def capacity(environment: str, flavors: Sequence[FlavorSupply]) -> list[Table]:
     total = Table(
         f"Supply of {environment}",
         ("flavor", "always on", "max", "guaranteed", "free", "lendable", "during an upgrade"),
-        [(f.flavor, f.surely, f.at_most, f.guaranteed, f.free, f.lendable, f.upgrading) for f in flavors],
+        [(f.flavor, f.always_on, f.maximum, f.guaranteed, f.free, f.lendable, f.upgrading) for f in flavors],
         [f"during an upgrade: {_missing(unmet)}" for f in flavors for unmet in f.unmet],
     )
     by_pool = Table(
         "By pool",
         ("flavor", "pool", "a node", "always on", "max", "during an upgrade"),
-        [(f.flavor, p.pool, p.node, p.surely, p.at_most, p.upgrading) for f in flavors for p in f.pools],
+        [(f.flavor, p.pool, p.node, p.always_on, p.maximum, p.upgrading) for f in flavors for p in f.pools],
     )
     by_tenant = Table(
         "By tenant",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tenancy.engine.changes import Outcome
     from tenancy.engine.driver import Driver
     from tenancy.kube.objects import Object
-    from tenancy.plan import Plan, TenantPlan
+    from tenancy.planning import Plan, TenantPlan
     from tenancy.validation import Loaded
 
 NAMESPACE = "kubernetes:core/v1:Namespace"
@@ -74,12 +74,12 @@ def command(
     changed (exit code 1). With `--format json` progress is printed to stderr, and the changes, one record per object,
     to stdout.
     """
-    from tenancy.components.scope import Scope, in_order, objects_of, select, selector_of, stacks
+    from tenancy.components.scope import StackScope, in_order, objects_of, select, selector_of, stacks
     from tenancy.engine.driver import Driver, Failed
     from tenancy.lab.layout import LabError
-    from tenancy.live.api import Unreachable
-    from tenancy.live.preflight import Refused, check, refuse_another
-    from tenancy.plan import make_plan
+    from tenancy.live.api import ApiUnreachable
+    from tenancy.live.preflight import PreconditionFailed, check, refuse_another
+    from tenancy.planning import make_plan
 
     began = time.monotonic()
     failed: list[str] = []
@@ -88,7 +88,7 @@ def command(
     tell(told(loaded))
     report = _Report(form)
     plan = make_plan(loaded.environment, loaded.tenants)
-    leavers = _Leavers.of(loaded, unnamed, timeout)
+    leavers = _RemovableTenants.of(loaded, unnamed, timeout)
     try:
         driver = Driver.of(loaded, report.say, leavers.by_hand)
         report.say(f"{plan.environment}: {len(plan.tenants)} tenants, {sum(1 for _ in plan.objects())} objects")
@@ -100,7 +100,9 @@ def command(
         standing = plan.cluster is None or driver.holds(wanted[0][0], plan.cluster.system)
         wanted = in_order(wanted, standing)
         # The cluster stack has AWS resources only, and is updated even if the API server does not answer.
-        if standing and any(scope is not Scope.CLUSTER for name, scope, _ in wanted if not chosen or name in chosen):
+        if standing and any(
+            scope is not StackScope.CLUSTER for name, scope, _ in wanted if not chosen or name in chosen
+        ):
             refuse_another(driver.api, plan)
         if standing and not chosen:
             _remove_former(driver, plan, report, {name for name, *_ in wanted}, only_preview, leavers)
@@ -108,15 +110,15 @@ def command(
         for name, scope, tenant in wanted:
             if chosen and name not in chosen:
                 continue
-            if scope is Scope.CLUSTER:
+            if scope is StackScope.CLUSTER:
                 _bring_up(driver, plan, report, name, only_preview, leavers, refresh, pause=pause)
                 continue
             if not standing:
                 _expect_cluster(driver, plan, only_preview)
                 standing = True
-            if scope is not Scope.PLATFORM:
+            if scope is not StackScope.PLATFORM:
                 _say_below_use(driver, report, select(plan, scope, tenant)[1])
-            if scope is not Scope.TENANT:
+            if scope is not StackScope.TENANT:
                 for text in check(driver.api, plan, *select(plan, scope, tenant), leavers.by_hand):
                     report.say(f"note: {text}")
             elif only_preview and not guarded:
@@ -127,16 +129,16 @@ def command(
                 outcome = _bring_up(driver, plan, report, name, only_preview, leavers, refresh, owned)
                 guarded = not only_preview or not outcome.changes
             except Failed as error:
-                if scope is not Scope.TENANT:
+                if scope is not StackScope.TENANT:
                     raise
                 # A stack that cannot be updated does not stop the stacks of other tenants.
                 click.echo(f"tenancy: {error}", err=True)
                 failed.append(name)
     except _NothingToCompare:
         report.say(f"{plan.environment}: no preview of the other stacks is possible before the cluster exists")
-    except (Unreachable, Refused, Failed, LabError) as error:
+    except (ApiUnreachable, PreconditionFailed, Failed, LabError) as error:
         report.end()
-        fail(f"{error}{_hint(plan) if isinstance(error, Unreachable) else ''}")
+        fail(f"{error}{_hint(plan) if isinstance(error, ApiUnreachable) else ''}")
     if only_preview and loaded.environment.flavors:
         report.say(_supply(loaded))
     report.end()
@@ -161,7 +163,7 @@ def _say_below_use(driver: Driver, report: _Report, tenants: Sequence[TenantPlan
 
 def _hint(plan: Plan) -> str:
     """The command that adds a cluster of the program to the kubeconfig."""
-    from tenancy.plan.common.names import kubeconfig_command
+    from tenancy.planning.common.names import kubeconfig_command
 
     if plan.cluster is None:
         return ""
@@ -173,7 +175,7 @@ def _supply(loaded: Loaded) -> str:
     """Supply and guarantees per flavor: the part of `tenancy report capacity` that a reviewer needs."""
     from tenancy.cli import supply_tables
     from tenancy.output.tables import as_text
-    from tenancy.plan.queueing.capacity import supply
+    from tenancy.planning.queueing.capacity import supply
 
     flavors = supply(loaded.environment, loaded.tenants)
     return as_text(supply_tables.capacity(loaded.environment.environment, flavors)[0])
@@ -207,14 +209,14 @@ class _NothingToCompare(Exception):
 def _expect_cluster(driver: Driver, plan: Plan, only_preview: bool) -> None:
     """Check that the kubeconfig reaches a cluster that was just created; the AWS CLI adds it to the kubeconfig."""
     from tenancy.engine.driver import Failed
-    from tenancy.live.api import Unreachable
-    from tenancy.plan.common.names import kubeconfig_command
+    from tenancy.live.api import ApiUnreachable
+    from tenancy.planning.common.names import kubeconfig_command
 
     if only_preview:
         raise _NothingToCompare
     try:
         driver.api.items("/api/v1/namespaces?limit=1")
-    except Unreachable as error:
+    except ApiUnreachable as error:
         cluster = plan.cluster
         command = kubeconfig_command(cluster.name, cluster.region, plan.context) if cluster else ""
         raise Failed(
@@ -223,7 +225,7 @@ def _expect_cluster(driver: Driver, plan: Plan, only_preview: bool) -> None:
         ) from error
 
 
-class _Leavers(NamedTuple):
+class _RemovableTenants(NamedTuple):
     """Tenants that may be removed from the cluster."""
 
     by_file: frozenset[str]
@@ -232,7 +234,7 @@ class _Leavers(NamedTuple):
     timeout: int
 
     @classmethod
-    def of(cls, loaded: Loaded, unnamed: Sequence[str], timeout: int) -> _Leavers:
+    def of(cls, loaded: Loaded, unnamed: Sequence[str], timeout: int) -> _RemovableTenants:
         from tenancy.schema.tenant import Leaving
 
         names = {tenant.tenant for tenant in loaded.tenants}
@@ -256,7 +258,7 @@ def _in_stages(tenant: str, environment: str) -> str:
     )
 
 
-def _refuse_early(driver: Driver, plan: Plan, stack: Any, leavers: _Leavers) -> None:
+def _refuse_early(driver: Driver, plan: Plan, stack: Any, leavers: _RemovableTenants) -> None:
     """Raise Failed if a tenant skipped the stages before `leaving: remove`, or if no Kueue runs to end its work."""
     from tenancy.engine.driver import Failed
     from tenancy.live.removal import kueue_runs, never_held
@@ -282,24 +284,26 @@ def _refuse_early(driver: Driver, plan: Plan, stack: Any, leavers: _Leavers) -> 
 
 def _take_out(driver: Driver, report: _Report, stack: Any, tenant: str, timeout: int) -> None:
     """Remove access bindings, work and namespaces of a tenant, in this order. The engine's update removes the rest."""
-    from tenancy.engine.changes import is_door
+    from tenancy.engine.changes import is_access_binding
     from tenancy.engine.driver import Failed
-    from tenancy.live.removal import Stuck, doors_held, mark_left, take_out
+    from tenancy.live.removal import RemovalTimeout, access_bindings_blocked, mark_left, take_out
 
     held = driver.of_tenant(stack, tenant)
     if not held:
         return
-    doors = [found["inputs"] for found in held if is_door(found) and found["type"].startswith("kubernetes:")]
+    bindings = [
+        found["inputs"] for found in held if is_access_binding(found) and found["type"].startswith("kubernetes:")
+    ]
     # Adopted namespaces existed before the tenant, and stay.
     spaces = [found["id"] for found in held if found["type"] == NAMESPACE and not found.get("retainOnDelete")]
     queues = [found["id"] for found in held if found["type"].endswith(":ClusterQueue")]
     try:
-        doors_held(driver.api, doors)
+        access_bindings_blocked(driver.api, bindings)
         report.show(stack.name, driver.shut(stack, tenant))
         take_out(driver.api, spaces, queues, timeout, lambda text: report.say(f"{stack.name}: {text}"))
         kept = [found["id"] for found in held if found["type"] == NAMESPACE and found.get("retainOnDelete")]
         mark_left(driver.api, kept)
-    except Stuck as error:
+    except RemovalTimeout as error:
         raise Failed(f"stack {stack.name}: tenant {tenant} is not removed\n  {error}") from error
 
 
@@ -309,7 +313,7 @@ def _bring_up(
     report: _Report,
     name: str,
     only_preview: bool,
-    leavers: _Leavers,
+    leavers: _RemovableTenants,
     refresh: bool,
     owned: _Owned | None = None,
     pause: float = 0,
@@ -386,7 +390,7 @@ def _put_back(driver: Driver, report: _Report, stack: Any, owned: _Owned, only_p
 def _waves(plan: Plan, planned: Outcome) -> list[tuple[str, list[str]]]:
     """Resources to update one group after another: first the control plane, because no node may be newer, then the
     node groups by wave."""
-    from tenancy.plan.common.names import control_plane_name, node_group_names
+    from tenancy.planning.common.names import control_plane_name, node_group_names
 
     if plan.cluster is None:
         return []
@@ -402,7 +406,7 @@ def _waves(plan: Plan, planned: Outcome) -> list[tuple[str, list[str]]]:
 
 
 def _remove_former(
-    driver: Driver, plan: Plan, report: _Report, wanted: set[str], only_preview: bool, leavers: _Leavers
+    driver: Driver, plan: Plan, report: _Report, wanted: set[str], only_preview: bool, leavers: _RemovableTenants
 ) -> None:
     """Remove stacks of tenants without a file; raise Failed if a stack has a tenant that another stack would create."""
     from tenancy.engine.driver import Failed

@@ -67,9 +67,9 @@ def command(
     """
     from tenancy.lab.layout import enter_lab
     from tenancy.live.adoption import mode
-    from tenancy.live.api import Api, Unreachable
+    from tenancy.live.api import Api, ApiUnreachable
     from tenancy.live.denial import AuditLog, ForeignLogError
-    from tenancy.plan import make_plan
+    from tenancy.planning import make_plan
     from tenancy.prove.attacks import all_attacks
     from tenancy.prove.verify import NotDeployedError, scene_of
     from tenancy.schema.environment import GuardsMode
@@ -92,7 +92,7 @@ def command(
         if not attacks:
             fail(f"given --only {only}; rule: a prefix of an attack's id; change: run without --only to see them", 2)
         results = _run(api, attacks, audit, form)
-    except (ForeignLogError, NotDeployedError, Unreachable) as error:
+    except (ForeignLogError, NotDeployedError, ApiUnreachable) as error:
         fail(str(error))
     if form == "json":
         print_json([result.as_dict() for result in results])

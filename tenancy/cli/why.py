@@ -22,8 +22,8 @@ def command(work: str, namespace: str, context: str | None, lab: bool, verbose: 
     the rights of the kubeconfig's user; the role viewer of the tenant is enough.
     """
     from tenancy.lab.layout import enter_lab
-    from tenancy.live.api import Api, Unreachable
-    from tenancy.live.waiting import KINDS, NotFound, explain
+    from tenancy.live.api import Api, ApiUnreachable
+    from tenancy.live.waiting import KINDS, WorkNotFound, explain
 
     kind, _, name = work.rpartition("/")
     kind = kind.lower() or "job"
@@ -34,9 +34,9 @@ def command(work: str, namespace: str, context: str | None, lab: bool, verbose: 
         enter_lab(LAB_CONTEXT)
     try:
         found = explain(Api(LAB_CONTEXT if lab else context), namespace, kind, name)
-    except Unreachable as error:
+    except ApiUnreachable as error:
         fail(str(error))
-    except NotFound as error:
+    except WorkNotFound as error:
         fail(f"given {kind} {name} in {namespace}; {error}; change: see `kubectl get {kind}s -n {namespace}`")
     if form == "json":
         print_json(asdict(found))

@@ -9,31 +9,31 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 
 from tenancy.components.aws.data import Data
-from tenancy.components.kubernetes.fences import Fences
+from tenancy.components.kubernetes.cluster_network_policies import ClusterNetworkPolicies
 from tenancy.components.kubernetes.guarded import Require
-from tenancy.components.kubernetes.metrics import Metrics
-from tenancy.components.kubernetes.platform import Platform
-from tenancy.components.kubernetes.queues import Queues
-from tenancy.components.scope import Scope
-from tenancy.components.tenant import Tenant
+from tenancy.components.kubernetes.metrics import MetricsCollection
+from tenancy.components.kubernetes.platform import AdmissionGuards
+from tenancy.components.kubernetes.queues import ClusterQueues
+from tenancy.components.scope import StackScope
+from tenancy.components.tenant import GpuTenant
 from tenancy.live.guards import require_guards
-from tenancy.plan import Plan
-from tenancy.plan.aws.cluster import ClusterPlan
-from tenancy.plan.common.names import kubeconfig_command
-from tenancy.plan.model import PlatformPlan, TenantPlan
+from tenancy.planning import Plan
+from tenancy.planning.aws.cluster import ClusterPlan
+from tenancy.planning.common.names import kubeconfig_command
+from tenancy.planning.model import PlatformPlan, TenantPlan
 
 
 def build(
     plan: Plan,
-    scope: Scope,
+    scope: StackScope,
     platform: PlatformPlan | None,
     tenants: tuple[TenantPlan, ...],
-    in_force: Callable[[], None],
+    guards_enforced: Callable[[], None],
     require: Require = require_guards,
 ) -> None:
-    """Register the stack's resources; `in_force` returns when the guards that were made judge requests, and `require`
+    """Register the stack's resources; `guards_enforced` returns when the guards just made judge requests, and `require`
     if those of a tenant's own stack do."""
-    if scope is Scope.CLUSTER:
+    if scope is StackScope.CLUSTER:
         if plan.cluster:
             _build_cluster(plan, plan.cluster)
         return
@@ -49,12 +49,12 @@ def build(
     inherited = pulumi.ResourceOptions(providers=both)
     data: Data | None = None
     gate: list[pulumi.Input[pulumi.Resource]] = []
-    made: Platform | None = None
+    made: AdmissionGuards | None = None
     if platform:
         # A tenant's own stack depends on these guards: deleting them takes an explicit unprotect.
-        protect = scope is Scope.PLATFORM
+        protect = scope is StackScope.PLATFORM
         options = pulumi.ResourceOptions(providers=[provider], protect=protect)
-        made = Platform("platform", platform, in_force, options)
+        made = AdmissionGuards("platform", platform, guards_enforced, options)
         gate = [made.gate]
         if platform.data:
             # Resources with data in them are protected in every stack.
@@ -66,20 +66,20 @@ def build(
 
             services = Services("services", platform.services, pulumi.ResourceOptions(providers=both, protect=protect))
             cni, kueue = services.network, services.queue
-        if platform.fences:
-            gate += Fences("fences", platform.fences, cni, options).gate
+        if platform.cluster_policies:
+            gate += ClusterNetworkPolicies("cluster-network-policies", platform.cluster_policies, cni, options).gate
         if platform.metrics:
-            Metrics("metrics", platform, cni, options)
+            MetricsCollection("metrics", platform, cni, options)
         if platform.queues:
-            gate += Queues("queues", platform.queues, kueue, options).gate
+            gate += ClusterQueues("queues", platform.queues, kueue, options).gate
     for tenant in tenants:
-        Tenant(tenant.name, tenant, gate[1:], data, inherited, platform=made, require=require)
+        GpuTenant(tenant.name, tenant, gate[1:], data, inherited, platform=made, require=require)
 
 
 def _build_cluster(plan: Plan, cluster: ClusterPlan) -> None:
-    from tenancy.components.aws.cluster import Cluster
+    from tenancy.components.aws.cluster import GpuCluster
 
-    Cluster(cluster.name, cluster, pulumi.ResourceOptions(providers=[_aws_provider(cluster)]))
+    GpuCluster(cluster.name, cluster, pulumi.ResourceOptions(providers=[_aws_provider(cluster)]))
     pulumi.export("kubeconfig", kubeconfig_command(cluster.name, cluster.region, plan.context))
 
 

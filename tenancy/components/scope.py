@@ -7,21 +7,21 @@ from enum import StrEnum
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.plan.model import Plan, PlatformPlan, TenantPlan
+from tenancy.planning.model import Plan, PlatformPlan, TenantPlan
 from tenancy.schema.environment import Layout
 
 CLUSTER_SUFFIX = ".cluster"
 """No environment's or tenant's name contains a dot."""
 
 
-class Scope(StrEnum):
+class StackScope(StrEnum):
     CLUSTER = "cluster"  # the AWS half: network, control plane, nodes
     ALL = "all"  # all of the Kubernetes half: a small environment has no other stack for it
     PLATFORM = "platform"  # what is cluster-wide
     TENANT = "tenant"  # one tenant's own objects
 
 
-Stack = tuple[str, Scope, str | None]
+Stack = tuple[str, StackScope, str | None]
 """Name, scope and tenant."""
 
 
@@ -31,29 +31,29 @@ def names_of(stack: str) -> tuple[str, str]:
     return environment, tenant
 
 
-def scope_of(given: str | None, layout: Layout, stack: str) -> Scope:
+def scope_of(given: str | None, layout: Layout, stack: str) -> StackScope:
     """What a stack owns, by its config or else by its name. ValueError if there is no such scope."""
-    if given is not None and given not in list(Scope):
-        raise ValueError(f"given scope {given!r}; rule: a part of the plan; change: use one of {', '.join(Scope)}")
+    if given is not None and given not in list(StackScope):
+        raise ValueError(f"given scope {given!r}; rule: a part of the plan; change: use one of {', '.join(StackScope)}")
     if given:
-        return Scope(given)
+        return StackScope(given)
     if stack.endswith(CLUSTER_SUFFIX):
-        return Scope.CLUSTER
+        return StackScope.CLUSTER
     if names_of(stack)[1]:
-        return Scope.TENANT
-    return Scope.ALL if layout is Layout.ONE else Scope.PLATFORM
+        return StackScope.TENANT
+    return StackScope.ALL if layout is Layout.ONE else StackScope.PLATFORM
 
 
 def stacks(plan: Plan, layout: Layout) -> Iterator[Stack]:
     """Every stack, in the order in which they are first made."""
     if plan.cluster:
-        yield plan.environment + CLUSTER_SUFFIX, Scope.CLUSTER, None
+        yield plan.environment + CLUSTER_SUFFIX, StackScope.CLUSTER, None
     if layout is Layout.ONE:
-        yield plan.environment, Scope.ALL, None
+        yield plan.environment, StackScope.ALL, None
         return
-    yield plan.environment, Scope.PLATFORM, None
+    yield plan.environment, StackScope.PLATFORM, None
     for tenant in plan.tenants:
-        yield words.derived_name(plan.environment, tenant.name), Scope.TENANT, tenant.name
+        yield words.derived_name(plan.environment, tenant.name), StackScope.TENANT, tenant.name
 
 
 def in_order(wanted: Sequence[Stack], standing: bool) -> list[Stack]:
@@ -61,18 +61,18 @@ def in_order(wanted: Sequence[Stack], standing: bool) -> list[Stack]:
 
     A slice that is new to it is in every quota before the first node offers it.
     """
-    cluster = [stack for stack in wanted if stack[1] is Scope.CLUSTER]
-    rest = [stack for stack in wanted if stack[1] is not Scope.CLUSTER]
+    cluster = [stack for stack in wanted if stack[1] is StackScope.CLUSTER]
+    rest = [stack for stack in wanted if stack[1] is not StackScope.CLUSTER]
     return [*rest, *cluster] if standing else [*cluster, *rest]
 
 
-def select(plan: Plan, scope: Scope, tenant: str | None) -> tuple[PlatformPlan | None, tuple[TenantPlan, ...]]:
+def select(plan: Plan, scope: StackScope, tenant: str | None) -> tuple[PlatformPlan | None, tuple[TenantPlan, ...]]:
     """The Kubernetes part of the plan that a stack owns; KeyError if the tenant is unknown."""
-    if scope is Scope.CLUSTER:
+    if scope is StackScope.CLUSTER:
         return None, ()
-    if scope is Scope.TENANT:
+    if scope is StackScope.TENANT:
         return None, (plan.tenant(tenant or ""),)
-    return plan.platform, plan.tenants if scope is Scope.ALL else ()
+    return plan.platform, plan.tenants if scope is StackScope.ALL else ()
 
 
 def selector_of(plan: Plan, tenant: str | None) -> str:

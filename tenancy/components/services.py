@@ -4,9 +4,9 @@ import pulumi
 
 from tenancy.components.aws.add_on import eks_add_on
 from tenancy.components.kubernetes.manifest import Manifest, child_name
-from tenancy.components.kubernetes.release import Release
+from tenancy.components.kubernetes.release import HelmRelease
 from tenancy.kube.objects import Object
-from tenancy.plan.services import ServicesPlan
+from tenancy.planning.services import ServicesPlan
 
 
 class Services(pulumi.ComponentResource):
@@ -24,7 +24,7 @@ class Services(pulumi.ComponentResource):
         self.queue = []
         for chart in plan.charts:
             options = pulumi.ResourceOptions(parent=self, depends_on=releases[-1:])
-            releases.append(Release(f"{name}-{chart.name}", chart, options))
+            releases.append(HelmRelease(f"{name}-{chart.name}", chart, options))
             self.network += releases[-1:] if chart.name == plan.network else []
             self.queue += releases[-1:] if chart.name == plan.queue else []
         for add_on in plan.add_ons:
@@ -44,8 +44,8 @@ class Services(pulumi.ComponentResource):
 
         # A pool that Karpenter sees before its overlay offers no slices, and one before its class is not ready.
         installed = releases[-1:]
-        ground = [make(manifest, installed) for manifest in plan.nodes if manifest["kind"] != "NodePool"]
+        prerequisites = [make(manifest, installed) for manifest in plan.nodes if manifest["kind"] != "NodePool"]
         for manifest in plan.nodes:
             if manifest["kind"] == "NodePool":
-                make(manifest, [*installed, *ground])
+                make(manifest, [*installed, *prerequisites])
         self.register_outputs({"charts": [chart.name for chart in plan.charts]})

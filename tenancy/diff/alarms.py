@@ -6,12 +6,12 @@ import re
 from enum import StrEnum
 
 from tenancy.diff import changes as of
-from tenancy.diff.changes import Change, Topic
+from tenancy.diff.changes import Change, ChangeTopic
 
 
-class Alarm(StrEnum):
+class ReviewReason(StrEnum):
     LOST_GUARANTEE = "lost-guarantee"  # a tenant has a smaller guarantee than before
-    WIDER_REACH = "wider-reach"  # a subject gains network reach, data access or rights
+    WIDER_ACCESS = "wider-access"  # a subject gains network reach, data access or rights
     NEW_EXCEPTION = "new-exception"  # a rule is waived, or for longer
     BROKEN_RULE = "broken-rule"  # a rule is broken that was not broken before
     DISRUPTION = "disruption"  # running work is replaced, drained or deleted
@@ -27,25 +27,25 @@ _WITHIN = {
 """Rights that are included in other rights."""
 
 
-def alarm(change: Change) -> Alarm | None:
+def alarm(change: Change) -> ReviewReason | None:
     """The alarm that a change raises; None if it raises none."""
     before, after = change.before, change.after
     match change.topic:
-        case Topic.GPUS:
+        case ChangeTopic.GPUS:
             lost = change.tenant and change.what == of.GUARANTEED and _number(after) < _number(before)
-            return Alarm.LOST_GUARANTEE if lost else None
-        case Topic.REACH | Topic.ACCESS:
-            return Alarm.WIDER_REACH if _wider(before, after) else None
-        case Topic.EXCEPTION:
-            return Alarm.NEW_EXCEPTION if after is not None and str(after) > str(before or "") else None
-        case Topic.RULE:
-            return Alarm.BROKEN_RULE if after is not None else None
-        case Topic.WORK:
-            return Alarm.DISRUPTION if _disrupts(change) else None
-        case Topic.COST:
-            nodes = change.what in {of.SURELY, of.AT_MOST}
+            return ReviewReason.LOST_GUARANTEE if lost else None
+        case ChangeTopic.NETWORK | ChangeTopic.ACCESS:
+            return ReviewReason.WIDER_ACCESS if _wider(before, after) else None
+        case ChangeTopic.EXCEPTION:
+            return ReviewReason.NEW_EXCEPTION if after is not None and str(after) > str(before or "") else None
+        case ChangeTopic.RULE:
+            return ReviewReason.BROKEN_RULE if after is not None else None
+        case ChangeTopic.WORK:
+            return ReviewReason.DISRUPTION if _disrupts(change) else None
+        case ChangeTopic.COST:
+            nodes = change.what in {of.ALWAYS_ON, of.MAXIMUM}
             more = after == of.UNKNOWN or (before != of.UNKNOWN and _number(after) > _number(before))
-            return Alarm.HIGHER_COST if nodes and more else None
+            return ReviewReason.HIGHER_COST if nodes and more else None
     return None
 
 

@@ -11,19 +11,19 @@ from itertools import permutations
 from typing import Any
 
 from tenancy.catalog.prices import MONTH_HOURS
-from tenancy.components.scope import Scope, select, stacks
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.access_review import granted, rights
-from tenancy.plan.aws.prices import MICRO, bought, node_price
-from tenancy.plan.kubernetes import quotas
-from tenancy.plan.leaving import standing
-from tenancy.plan.queueing.capacity import supply
-from tenancy.plan.queueing.quota_shares import part_of_node
+from tenancy.components.scope import StackScope, select, stacks
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.access_review import granted, rights
+from tenancy.planning.aws.prices import MICRO, bought, node_price
+from tenancy.planning.kubernetes import quotas
+from tenancy.planning.leaving import standing
+from tenancy.planning.queueing.capacity import supply
+from tenancy.planning.queueing.quota_shares import part_of_node
 from tenancy.rules import index, objects, plain
 from tenancy.schema.environment import Environment, Layout
+from tenancy.schema.network_rules import EgressRule, IngressRule
 from tenancy.schema.pools import Pool
-from tenancy.schema.queues import Gate
-from tenancy.schema.reach import Accept, Reach
+from tenancy.schema.queues import QueueState
 from tenancy.schema.tenant import Tenant
 from tenancy.validation.loader import Loaded
 from tenancy.validation.problems import Problem
@@ -32,11 +32,11 @@ UNKNOWN = "unknown"
 """Value of a cost without a price."""
 
 
-class Topic(StrEnum):
+class ChangeTopic(StrEnum):
     TENANT = "tenant"
     GPUS = "GPUs"
     QUOTA = "quota"
-    REACH = "reach"
+    NETWORK = "network"
     ACCESS = "access"
     COST = "cost"
     EXCEPTION = "exception"
@@ -53,7 +53,7 @@ Value = int | str | None
 class Change:
     """One fact that differs between before and after, about a tenant or the platform."""
 
-    topic: Topic
+    topic: ChangeTopic
     tenant: str
     """Empty for a fact about all tenants or the platform."""
     what: str
@@ -68,7 +68,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Side:
+class SpecState:
     """An environment at one time: the loaded spec, or its problems, or neither if it does not exist."""
 
     name: str
@@ -89,24 +89,24 @@ class Side:
         return self.loaded.environment if self.loaded else None
 
 
-def diff(before: Side, after: Side) -> tuple[Change, ...]:
+def diff(before: SpecState, after: SpecState) -> tuple[Change, ...]:
     """Every change, ordered by topic. If a side cannot be read, only broken rules are compared."""
-    found = [*between(Topic.RULE, _broken(before), _broken(after))]
+    found = [*between(ChangeTopic.RULE, _broken(before), _broken(after))]
     if not (before.problems or after.problems):
-        found += between(Topic.TENANT, _names(before), _names(after))
-        found += between(Topic.GPUS, _shares(before), _shares(after))
-        found += between(Topic.QUOTA, _quotas(before), _quotas(after))
-        found += between(Topic.REACH, _reach(before), _reach(after))
-        found += between(Topic.ACCESS, _access(before), _access(after))
-        found += between(Topic.COST, _costs(before), _costs(after))
-        found += between(Topic.EXCEPTION, _exceptions(before), _exceptions(after))
-        found += between(Topic.WORK, _homes(before), _homes(after))
-        found += between(Topic.STACK, *_stacks(before, after))
+        found += between(ChangeTopic.TENANT, _names(before), _names(after))
+        found += between(ChangeTopic.GPUS, _shares(before), _shares(after))
+        found += between(ChangeTopic.QUOTA, _quotas(before), _quotas(after))
+        found += between(ChangeTopic.NETWORK, _reach(before), _reach(after))
+        found += between(ChangeTopic.ACCESS, _access(before), _access(after))
+        found += between(ChangeTopic.COST, _costs(before), _costs(after))
+        found += between(ChangeTopic.EXCEPTION, _exceptions(before), _exceptions(after))
+        found += between(ChangeTopic.WORK, _homes(before), _homes(after))
+        found += between(ChangeTopic.STACK, *_stacks(before, after))
     return ordered(found)
 
 
 def ordered(found: Iterable[Change]) -> tuple[Change, ...]:
-    order = list(Topic)
+    order = list(ChangeTopic)
     return tuple(sorted(found, key=lambda c: (order.index(c.topic), c.tenant, c.of, c.what)))
 
 
@@ -114,7 +114,7 @@ Facts = dict[tuple[str, str, str], Value]
 """(tenant, of, what) -> value."""
 
 
-def between(topic: Topic, before: Facts, after: Facts) -> Iterator[Change]:
+def between(topic: ChangeTopic, before: Facts, after: Facts) -> Iterator[Change]:
     for key in before.keys() | after.keys():
         one, other = before.get(key), after.get(key)
         if one != other:
@@ -125,7 +125,7 @@ def between(topic: Topic, before: Facts, after: Facts) -> Iterator[Change]:
 # What is compared
 
 
-def _names(side: Side) -> Facts:
+def _names(side: SpecState) -> Facts:
     return {(name, "", "is a tenant"): tenant.title or tenant.team for name, tenant in side.tenants.items()}
 
 
@@ -133,7 +133,7 @@ GUARANTEED, BORROWS, BORROWABLE, LENDS = "guaranteed", "may borrow", "always on"
 WEIGHT, SHARING = "weight", "shares with other departments"
 
 
-def _shares(side: Side) -> Facts:
+def _shares(side: SpecState) -> Facts:
     """GPU amounts and weights. Zeros are left out, so that a new tenant gains and a removed one loses its amounts."""
     facts: Facts = {}
     if not side.environment:
@@ -147,7 +147,7 @@ def _shares(side: Side) -> Facts:
                 LENDS: share.lends,
             }
             facts |= {(share.tenant, flavor.flavor, what): count for what, count in amounts.items() if count}
-        there = {"always on": flavor.surely, "max": flavor.at_most}
+        there = {"always on": flavor.always_on, "max": flavor.maximum}
         facts |= {("", flavor.flavor, what): count for what, count in there.items() if count}
     for name, department in side.environment.organisation.departments.items():
         if members(side, name):
@@ -157,7 +157,7 @@ def _shares(side: Side) -> Facts:
     return facts
 
 
-def _quotas(side: Side) -> Facts:
+def _quotas(side: SpecState) -> Facts:
     """Quotas of namespaces, without GPUs, which are compared by flavor."""
     facts: Facts = {}
     for tenant in side.plan.tenants if side.plan else ():
@@ -170,18 +170,18 @@ def _quotas(side: Side) -> Facts:
     return facts
 
 
-def _reach(side: Side) -> Facts:
+def _reach(side: SpecState) -> Facts:
     """Destinations that pods may connect to, and pools on whose nodes they may run."""
     facts: Facts = {}
     for name, tenant in side.tenants.items():
-        for way in tenant.reach:
+        for way in tenant.egress:
             facts[name, "pods", f"{_where(way)}, port {way.port}/{way.protocol}"] = "connect"
-        for way in tenant.accept:
+        for way in tenant.ingress:
             facts[name, _where(way), f"pods, port {way.port}/{way.protocol}"] = "connect"
         inside = [part.name for part in tenant.namespaces if part.open_inside]
         closed = [part.name for part in tenant.namespaces if not part.open_inside]
         facts |= {(name, f"pods of {part}", "each other"): "as policies of its own say" for part in closed}
-        if tenant.between_parts:
+        if tenant.between_namespaces:
             facts |= {(name, f"pods of {one}", f"pods of {other}"): "connect" for one, other in permutations(inside, 2)}
     if side.environment:
         for cidr in side.environment.aws.network.service_ranges:
@@ -195,11 +195,11 @@ def _reach(side: Side) -> Facts:
     return facts
 
 
-def _where(way: Reach | Accept) -> str:
-    return (way.dns if isinstance(way, Reach) else None) or way.cidr or f"the platform's {way.service}"
+def _where(way: EgressRule | IngressRule) -> str:
+    return (way.dns if isinstance(way, EgressRule) else None) or way.cidr or f"the platform's {way.service}"
 
 
-def _access(side: Side) -> Facts:
+def _access(side: SpecState) -> Facts:
     """Rights by subject and place. Several rights of one subject at one place are one value."""
     if not side.loaded or not side.plan:
         return {}
@@ -215,10 +215,10 @@ def _access(side: Side) -> Facts:
     return facts
 
 
-SURELY, AT_MOST, WORTH, BUDGET = "nodes always on", "max nodes", "guarantees", "budget"
+ALWAYS_ON, MAXIMUM, WORTH, BUDGET = "nodes always on", "max nodes", "guarantees", "budget"
 
 
-def _costs(side: Side) -> Facts:
+def _costs(side: SpecState) -> Facts:
     """Dollars a month. A sum with an unknown price is unknown, and the pool without a price is listed."""
     environment = side.environment
     if not environment:
@@ -229,8 +229,8 @@ def _costs(side: Side) -> Facts:
     }
     facts: Facts = {("", name, "price"): UNKNOWN for name, price in prices.items() if price is None}
     pools = environment.pools.items()
-    facts["", "", SURELY] = _month((prices[name], pool.nodes.min) for name, pool in pools)
-    facts["", "", AT_MOST] = _month((prices[name], pool.nodes.max) for name, pool in pools)
+    facts["", "", ALWAYS_ON] = _month((prices[name], pool.nodes.min) for name, pool in pools)
+    facts["", "", MAXIMUM] = _month((prices[name], pool.nodes.max) for name, pool in pools)
     for name, tenant in side.tenants.items():
         parts = [(_unit_price(environment, prices, tenant, flavor), s.guaranteed) for flavor, s in tenant.gpus.items()]
         facts[name, "", WORTH] = _month(parts)
@@ -255,7 +255,7 @@ def _unit_price(environment: Environment, prices: Mapping[str, int | None], tena
     return None
 
 
-def _exceptions(side: Side) -> Facts:
+def _exceptions(side: SpecState) -> Facts:
     return {
         (name, f"{waiver.rule} in {waiver.object}", f"{waiver.reason} ({waiver.owner})"): f"until {waiver.until}"
         for name, tenant in side.tenants.items()
@@ -263,7 +263,7 @@ def _exceptions(side: Side) -> Facts:
     }
 
 
-def _broken(side: Side) -> Facts:
+def _broken(side: SpecState) -> Facts:
     """Rules that the files break, or the objects of their plan."""
     facts: Facts = {}
     for problem in side.problems:
@@ -288,7 +288,7 @@ HELD = "holds"
 """In previews: a resource whose deletion or replacement also deletes what it contains."""
 
 
-def _homes(side: Side) -> Facts:
+def _homes(side: SpecState) -> Facts:
     """Namespaces, queues and nodes of work: if one changes or is removed, work is replaced or drained."""
     facts: Facts = {}
     if not side.plan or not side.environment:
@@ -304,10 +304,10 @@ def _homes(side: Side) -> Facts:
             if item["kind"] == "ClusterQueue":
                 facts[tenant.name, item["metadata"]["name"], SHARE] = "there"
     for name, tenant in side.tenants.items():
-        if tenant.queue is not Gate.OPEN:
+        if tenant.queue is not QueueState.OPEN:
             facts[name, "", GATE] = tenant.queue.value
         for part in tenant.namespaces:
-            if part.queue is not Gate.OPEN:
+            if part.queue is not QueueState.OPEN:
                 facts[name, tenant.namespace_name(part), GATE] = part.queue.value
     for name, pool in side.environment.pools.items():
         facts["", name, NODES] = _made_of(pool)
@@ -334,7 +334,7 @@ def _cut(pool: Pool) -> str:
     return " ".join(words)
 
 
-def _stacks(before: Side, after: Side) -> tuple[Facts, Facts]:
+def _stacks(before: SpecState, after: SpecState) -> tuple[Facts, Facts]:
     """Stacks whose part of the plan differs, with a hash of the part on each side."""
     mine, theirs = dict(_parts(before)), dict(_parts(after))
     differ = [name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name)]
@@ -347,21 +347,21 @@ def _stacks(before: Side, after: Side) -> tuple[Facts, Facts]:
     return found
 
 
-def _parts(side: Side) -> Iterator[tuple[str, tuple[Scope, str | None, Any]]]:
+def _parts(side: SpecState) -> Iterator[tuple[str, tuple[StackScope, str | None, Any]]]:
     if not side.plan or not side.environment:
         return
     plan, layout = side.plan, side.environment.stacks
     for name, scope, tenant in stacks(plan, layout):
-        if scope is Scope.CLUSTER:
+        if scope is StackScope.CLUSTER:
             part: Any = plan.cluster
-        elif scope is Scope.TENANT:
+        elif scope is StackScope.TENANT:
             part = plan.tenant(tenant or "")
         else:
             part = (plan.platform, plan.tenants if layout is Layout.ONE else ())
         yield name, (scope, tenant, part)
 
 
-def users(side: Side, pool: str) -> list[str]:
+def users(side: SpecState, pool: str) -> list[str]:
     """Tenants with a share of a pool's flavors, which lose capacity if its nodes are removed."""
     environment = side.environment
     if not environment or pool not in environment.pools:
@@ -371,12 +371,12 @@ def users(side: Side, pool: str) -> list[str]:
     return [n for n, t in side.tenants.items() if found.admits(n, t.tiers) and flavors & set(t.gpus)]
 
 
-def members(side: Side, department: str) -> list[str]:
+def members(side: SpecState, department: str) -> list[str]:
     """Tenants of a department."""
     return [name for name, tenant in side.tenants.items() if tenant.department == department]
 
 
-def differing(before: Side, after: Side, stack: str) -> str:
+def differing(before: SpecState, after: SpecState, stack: str) -> str:
     """Number of changed objects of a stack by kind; empty if no object on the cluster changes."""
     one, other = (_objects(side, stack) for side in (before, after))
     kinds: dict[str, int] = {}
@@ -386,16 +386,16 @@ def differing(before: Side, after: Side, stack: str) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
 
 
-def _objects(side: Side, stack: str) -> dict[tuple[str, str], Any]:
+def _objects(side: SpecState, stack: str) -> dict[tuple[str, str], Any]:
     found: Iterable[Any] = ()
     for name, (scope, tenant, _) in _parts(side):
-        if name == stack and side.plan and scope is not Scope.CLUSTER:
+        if name == stack and side.plan and scope is not StackScope.CLUSTER:
             platform, tenants = select(side.plan, scope, tenant)
             found = [item for part in (platform, *tenants) if part for item in part.objects()]
     return {(item["kind"], objects.name_of(item)): item for item in found}
 
 
-def published(side: Side) -> list[str]:
+def published(side: SpecState) -> list[str]:
     """Pools whose price is AWS's published one, because the environment has none."""
     environment = side.environment
     if not environment:

@@ -10,10 +10,10 @@ from typing import Any
 
 from tenancy.catalog.prices import DATE, REGION
 from tenancy.catalog.text import in_markdown
-from tenancy.components.scope import Scope
+from tenancy.components.scope import StackScope
 from tenancy.diff import changes as of
-from tenancy.diff.alarms import Alarm, alarm
-from tenancy.diff.changes import Change, Side, Topic, Value
+from tenancy.diff.alarms import ReviewReason, alarm
+from tenancy.diff.changes import Change, ChangeTopic, SpecState, Value
 from tenancy.rules.catalogue import RULES
 from tenancy.validation.crossfile import some
 
@@ -23,30 +23,30 @@ FIRST = 12
 MOST = 30
 """Max sentences of a section, so that a comment stays within GitHub's limit."""
 TITLES = {
-    Topic.RULE: "Rules",
-    Topic.REACH: "Network reach and placement",
-    Topic.ACCESS: "Access",
-    Topic.TENANT: "Tenants",
-    Topic.GPUS: "GPUs",
-    Topic.EXCEPTION: "Exceptions",
-    Topic.WORK: "Work that is replaced or drained",
-    Topic.COST: "Dollars a month",
-    Topic.QUOTA: "Quotas of namespaces",
-    Topic.STACK: "Stacks to run",
+    ChangeTopic.RULE: "Rules",
+    ChangeTopic.NETWORK: "Network reach and placement",
+    ChangeTopic.ACCESS: "Access",
+    ChangeTopic.TENANT: "Tenants",
+    ChangeTopic.GPUS: "GPUs",
+    ChangeTopic.EXCEPTION: "Exceptions",
+    ChangeTopic.WORK: "Work that is replaced or drained",
+    ChangeTopic.COST: "Dollars a month",
+    ChangeTopic.QUOTA: "Quotas of namespaces",
+    ChangeTopic.STACK: "Stacks to run",
 }
 _LOUD = {
-    Alarm.BROKEN_RULE: "newly broken",
-    Alarm.WIDER_REACH: "wider reach or more rights",
-    Alarm.DISRUPTION: "running work is disrupted",
-    Alarm.NEW_EXCEPTION: "new exception",
-    Alarm.LOST_GUARANTEE: "smaller guarantee",
-    Alarm.HIGHER_COST: "higher or unknown cost",
+    ReviewReason.BROKEN_RULE: "newly broken",
+    ReviewReason.WIDER_ACCESS: "wider reach or more rights",
+    ReviewReason.DISRUPTION: "running work is disrupted",
+    ReviewReason.NEW_EXCEPTION: "new exception",
+    ReviewReason.LOST_GUARANTEE: "smaller guarantee",
+    ReviewReason.HIGHER_COST: "higher or unknown cost",
 }
 _WORST = list(_LOUD)
 PLATFORM = "platform"
 _ALL = "all tenants"
 
-Sentence = tuple[str, str, Alarm | None]
+Sentence = tuple[str, str, ReviewReason | None]
 """Tenant, what changes, and the alarm that it raises."""
 
 
@@ -55,7 +55,7 @@ def marker(environment: str) -> str:
     return f"<!-- gpu-tenancy diff: {environment} -->"
 
 
-def markdown(environment: str, before: Side, after: Side, found: Sequence[Change]) -> str:
+def markdown(environment: str, before: SpecState, after: SpecState, found: Sequence[Change]) -> str:
     """A comment: changes with an alarm on one screen, worst first, and all changes in a folded section."""
     lines = [marker(environment), f"## {environment}: what changes for its tenants", ""]
     lines += [f"From `{before.name}` to `{after.name}`. {_headline(found, before, after)}"]
@@ -76,11 +76,11 @@ def markdown(environment: str, before: Side, after: Side, found: Sequence[Change
     return "\n".join(lines)
 
 
-def _line(who: str, what: str, why: Alarm | None = None) -> str:
+def _line(who: str, what: str, why: ReviewReason | None = None) -> str:
     return f"- {'**' if why else ''}{in_markdown(who)}{'**' if why else ''}: {in_markdown(what)}"
 
 
-def text(environment: str, before: Side, after: Side, found: Sequence[Change]) -> str:
+def text(environment: str, before: SpecState, after: SpecState, found: Sequence[Change]) -> str:
     head = f"{environment}, from {before.name} to {after.name}: {_headline(found, before, after)}"
     lines = textwrap.wrap(head, WIDTH, break_on_hyphens=False)
     for title, sentences in _sections(before, after, found):
@@ -91,7 +91,7 @@ def text(environment: str, before: Side, after: Side, found: Sequence[Change]) -
     return "\n".join(lines)
 
 
-def as_json(environment: str, before: Side, after: Side, found: Sequence[Change]) -> dict[str, Any]:
+def as_json(environment: str, before: SpecState, after: SpecState, found: Sequence[Change]) -> dict[str, Any]:
     return {
         "environment": environment,
         "from": before.name,
@@ -103,15 +103,17 @@ def as_json(environment: str, before: Side, after: Side, found: Sequence[Change]
     }
 
 
-def _headline(found: Sequence[Change], before: Side, after: Side) -> str:
+def _headline(found: Sequence[Change], before: SpecState, after: SpecState) -> str:
     if not found:
         return "Nothing changes for any tenant, and no stack has to run."
-    who: dict[Alarm, set[str]] = {}
+    who: dict[ReviewReason, set[str]] = {}
     for change in found:
         if one := alarm(change):
-            whom = {change.of} if one is Alarm.BROKEN_RULE else _whom(change, before, after) or {PLATFORM}
+            whom = {change.of} if one is ReviewReason.BROKEN_RULE else _whom(change, before, after) or {PLATFORM}
             who.setdefault(one, set()).update(whom)
-    tenants = {name for change in found if change.topic is not Topic.STACK for name in _whom(change, before, after)}
+    tenants = {
+        name for change in found if change.topic is not ChangeTopic.STACK for name in _whom(change, before, after)
+    }
     if after.problems:
         touched = "The files cannot be read, so other changes are unknown"
     elif tenants:
@@ -124,24 +126,27 @@ def _headline(found: Sequence[Change], before: Side, after: Side) -> str:
     return f"{touched}. To review: {'; '.join(told)}."
 
 
-def _whom(change: Change, before: Side, after: Side) -> set[str]:
+def _whom(change: Change, before: SpecState, after: SpecState) -> set[str]:
     """Tenants that a change affects, also through a pool or a department."""
     if change.tenant:
         return {change.tenant}
-    if change.topic is Topic.WORK and change.of:
+    if change.topic is ChangeTopic.WORK and change.of:
         return {*of.users(before, change.of), *of.users(after, change.of)}
     if change.what in {of.SHARING, of.WEIGHT}:
         return {*of.members(before, change.of), *of.members(after, change.of)}
     return set()
 
 
-def _sections(before: Side, after: Side, found: Sequence[Change]) -> Iterator[tuple[str, list[Sentence]]]:
+def _sections(before: SpecState, after: SpecState, found: Sequence[Change]) -> Iterator[tuple[str, list[Sentence]]]:
     for side in (before, after):
         if side.problems:
             given = (
                 f"{len(side.problems)} problem{'s' * (len(side.problems) != 1)} in the files: only rules are compared"
             )
-            yield f"{side.name} cannot be read", [(PLATFORM, given, Alarm.BROKEN_RULE if side is after else None)]
+            yield (
+                f"{side.name} cannot be read",
+                [(PLATFORM, given, ReviewReason.BROKEN_RULE if side is after else None)],
+            )
     told = []
     for topic, title in TITLES.items():
         sentences = _WRITERS[topic]([change for change in found if change.topic is topic], before, after)
@@ -156,7 +161,7 @@ def _cut(sentences: list[Sentence]) -> list[Sentence]:
     return [*sentences[:MOST], ("…", f"and {more} more; --format json has all of them", None)] if more else sentences
 
 
-def _loud(found: Sequence[Change]) -> Alarm | None:
+def _loud(found: Sequence[Change]) -> ReviewReason | None:
     """The worst of them."""
     return min((a for change in found if (a := alarm(change))), key=_WORST.index, default=None)
 
@@ -177,7 +182,7 @@ def _shown(value: Value) -> str:
     return "0" if value is None else f"{value:,}" if isinstance(value, int) else value
 
 
-def _tenants(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]:  # noqa: ARG001
+def _tenants(found: Sequence[Change], before: SpecState, after: SpecState) -> list[Sentence]:  # noqa: ARG001
     words = {True: "is new", False: "is removed"}
     return [
         (c.tenant, words[c.before is None] if None in (c.before, c.after) else f"has the new title {c.after}", None)
@@ -188,7 +193,7 @@ def _tenants(found: Sequence[Change], before: Side, after: Side) -> list[Sentenc
 _ORDER = (of.GUARANTEED, of.LENDS, of.BORROWS, of.BORROWABLE, of.SHARING, of.WEIGHT)
 
 
-def _gpus(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]:
+def _gpus(found: Sequence[Change], before: SpecState, after: SpecState) -> list[Sentence]:
     sentences = []
     told = [c for c in found if c.what != of.WEIGHT or None not in (c.before, c.after)]
     for group in _grouped(told, lambda change: (change.tenant, change.of)):
@@ -202,7 +207,7 @@ def _gpus(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]:
     return sentences
 
 
-def _quotas(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]:  # noqa: ARG001
+def _quotas(found: Sequence[Change], before: SpecState, after: SpecState) -> list[Sentence]:  # noqa: ARG001
     """Quotas of namespaces that exist on both sides."""
     told = [change for change in found if None not in (change.before, change.after)]
     return [
@@ -211,7 +216,7 @@ def _quotas(found: Sequence[Change], before: Side, after: Side) -> list[Sentence
     ]
 
 
-def _rights(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]:  # noqa: ARG001
+def _rights(found: Sequence[Change], before: SpecState, after: SpecState) -> list[Sentence]:  # noqa: ARG001
     """Rights gained, lost or changed; all places of the same right are in one sentence."""
     sentences = []
     for group in _grouped(found, lambda change: (change.tenant, change.of, change.before, change.after)):
@@ -231,14 +236,14 @@ _GAINS = {"connect": "can now connect to", "run": "can now run on", "accept": "c
 _LOSES = {key: said.replace("can now", "can no longer") for key, said in _GAINS.items()}
 
 
-def _costs(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]:
+def _costs(found: Sequence[Change], before: SpecState, after: SpecState) -> list[Sentence]:
     sentences = []
     for change in found:
         who = change.tenant or "the cluster"
         if change.what == "price":
             said = f"pool {change.of} has no price: write costs.pools, or prices of its board"
             if change.after is not None:
-                sentences.append((who, said, Alarm.HIGHER_COST))
+                sentences.append((who, said, ReviewReason.HIGHER_COST))
             continue
         if change.what == of.BUDGET:
             said = " → ".join("none" if value is None else _shown(value) for value in (change.before, change.after))
@@ -253,7 +258,7 @@ def _costs(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]
     return sentences
 
 
-def _exceptions(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]:  # noqa: ARG001
+def _exceptions(found: Sequence[Change], before: SpecState, after: SpecState) -> list[Sentence]:  # noqa: ARG001
     sentences = []
     for change in found:
         if change.after is None:
@@ -266,7 +271,7 @@ def _exceptions(found: Sequence[Change], before: Side, after: Side) -> list[Sent
     return sentences
 
 
-def _rules(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]:  # noqa: ARG001
+def _rules(found: Sequence[Change], before: SpecState, after: SpecState) -> list[Sentence]:  # noqa: ARG001
     changes = {of.where(problem): problem.change for problem in after.problems}
     sentences = []
     for change in found:
@@ -280,7 +285,7 @@ def _rules(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]
     return sentences
 
 
-def _work(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]:
+def _work(found: Sequence[Change], before: SpecState, after: SpecState) -> list[Sentence]:
     """Changes that disrupt running work, or end a disruption; additions are left out."""
     gone = {change.of for change in found if change.what == of.NAMESPACE and change.after is None}
     pools = {(c.of, c.before, c.after) for c in found if c.what == of.NODES_MAX}
@@ -295,7 +300,7 @@ def _work(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]:
     return [(c.tenant or PLATFORM, _disturbance(c, before, after), _loud([c])) for c in told]
 
 
-def _disturbance(change: Change, before: Side, after: Side) -> str:
+def _disturbance(change: Change, before: SpecState, after: SpecState) -> str:
     match change.what:
         case of.NAMESPACE:
             return f"namespace {change.of} is deleted, with everything in it"
@@ -329,7 +334,7 @@ def _disturbance(change: Change, before: Side, after: Side) -> str:
     return f"every node of pool {change.of} is replaced{whom}: {change.before} → {change.after}"
 
 
-def _stacks(found: Sequence[Change], before: Side, after: Side) -> list[Sentence]:
+def _stacks(found: Sequence[Change], before: SpecState, after: SpecState) -> list[Sentence]:
     """Stacks with the same changes in one sentence, because a change of a pool changes every tenant's stack."""
     words = {"create": "created", "delete": "removed", "update": "updated"}
     same: dict[str, list[str]] = {}
@@ -345,7 +350,7 @@ def in_order(found: Sequence[Change]) -> list[dict[str, str]]:
 
     def rank(change: Change) -> tuple[bool, int, str]:
         new = change.before is None
-        first = {Scope.CLUSTER: 0 if new else 3, Scope.TENANT: 2}.get(Scope(change.of), 1)
+        first = {StackScope.CLUSTER: 0 if new else 3, StackScope.TENANT: 2}.get(StackScope(change.of), 1)
         return change.after is None, first, change.what
 
     return [
@@ -355,7 +360,7 @@ def in_order(found: Sequence[Change]) -> list[dict[str, str]]:
             "tenant": change.tenant,
             "operation": "create" if change.before is None else "delete" if change.after is None else "update",
         }
-        for change in sorted((c for c in found if c.topic is Topic.STACK), key=rank)
+        for change in sorted((c for c in found if c.topic is ChangeTopic.STACK), key=rank)
     ]
 
 
@@ -372,21 +377,21 @@ def stack_lines(environment: str, found: Sequence[Change]) -> str:
     lines = []
     for one in in_order(found):
         new, gone = one["operation"] == "create", one["operation"] == "delete"
-        last = gone or (one["scope"] == Scope.CLUSTER and not new)
-        stage = Stage.LAST if last else Stage.TENANTS if one["scope"] == Scope.TENANT else Stage.FIRST
+        last = gone or (one["scope"] == StackScope.CLUSTER and not new)
+        stage = Stage.LAST if last else Stage.TENANTS if one["scope"] == StackScope.TENANT else Stage.FIRST
         lines.append(f"{stage} {environment.partition(',')[0]} {one['stack']} {one['operation']}\n")
     return "".join(lines)
 
 
-_WRITERS: dict[Topic, Callable[[Sequence[Change], Side, Side], list[Sentence]]] = {
-    Topic.TENANT: _tenants,
-    Topic.GPUS: _gpus,
-    Topic.QUOTA: _quotas,
-    Topic.REACH: _rights,
-    Topic.ACCESS: _rights,
-    Topic.COST: _costs,
-    Topic.EXCEPTION: _exceptions,
-    Topic.RULE: _rules,
-    Topic.WORK: _work,
-    Topic.STACK: _stacks,
+_WRITERS: dict[ChangeTopic, Callable[[Sequence[Change], SpecState, SpecState], list[Sentence]]] = {
+    ChangeTopic.TENANT: _tenants,
+    ChangeTopic.GPUS: _gpus,
+    ChangeTopic.QUOTA: _quotas,
+    ChangeTopic.NETWORK: _rights,
+    ChangeTopic.ACCESS: _rights,
+    ChangeTopic.COST: _costs,
+    ChangeTopic.EXCEPTION: _exceptions,
+    ChangeTopic.RULE: _rules,
+    ChangeTopic.WORK: _work,
+    ChangeTopic.STACK: _stacks,
 }

@@ -16,10 +16,10 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.components.scope import CLUSTER_SUFFIX, names_of, scope_of
 from tenancy.diff import changes as of
-from tenancy.diff.changes import Change, Facts, Topic, between, ordered
+from tenancy.diff.changes import Change, ChangeTopic, Facts, between, ordered
 from tenancy.iam.rights import rights
 from tenancy.kube import quantities
-from tenancy.plan.kubernetes.access import role_name
+from tenancy.planning.kubernetes.access import role_name
 from tenancy.rules import aws, objects, plain
 from tenancy.rules.found import UNKNOWN, Object, at, many
 from tenancy.schema.environment import Layout
@@ -29,7 +29,7 @@ LATER = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """The engine's placeholder for a text that is known only after the update (pulumi
 sdk/go/common/resource/plugin/rpc.go)."""
 STDIN = "-"
-_KUBERNETES, _ROLE_POLICY, _TENANT = "kubernetes:", "aws:iam/rolePolicy:RolePolicy", "gpu-tenancy:index:Tenant"
+_KUBERNETES, _ROLE_POLICY, _TENANT = "kubernetes:", "aws:iam/rolePolicy:RolePolicy", "gpu-tenancy:index:GpuTenant"
 _SHOWN_TWICE = frozenset({"create-replacement", "delete-replaced", "same", "read", "refresh"})
 """Steps to skip: the halves of a replacement, which is also listed as one step, and steps without a change."""
 _HOLDS = frozenset(
@@ -167,7 +167,7 @@ def changes(previews: Sequence[Preview]) -> tuple[Change, ...]:
             kinds = {"create" if o == "create" else "delete" if o == "delete" else "update" for o in preview.operations}
             one, other = marks.get(kinds.pop(), ("old", "new")) if len(kinds) == 1 else ("old", "new")
             scope = scope_of(None, Layout.PER_TENANT, preview.stack)
-            found.append(Change(Topic.STACK, names_of(preview.stack)[1], preview.stack, one, other, str(scope)))
+            found.append(Change(ChangeTopic.STACK, names_of(preview.stack)[1], preview.stack, one, other, str(scope)))
     return ordered(found)
 
 
@@ -177,17 +177,17 @@ def environment(previews: Sequence[Preview]) -> str:
     return ", ".join(names)
 
 
-def _facts(items: Iterable[Object]) -> dict[Topic, Facts]:
-    facts: dict[Topic, Facts] = {}
+def _facts(items: Iterable[Object]) -> dict[ChangeTopic, Facts]:
+    facts: dict[ChangeTopic, Facts] = {}
     for item in items:
         for topic, key, value in _of_one(item):
             held = facts.setdefault(topic, {})
             # Several bindings may grant rights to one subject at one place.
-            held[key] = f"{held[key]} and {value}" if topic is Topic.ACCESS and key in held else value
+            held[key] = f"{held[key]} and {value}" if topic is ChangeTopic.ACCESS and key in held else value
     return facts
 
 
-Fact = tuple[Topic, tuple[str, str, str], of.Value]
+Fact = tuple[ChangeTopic, tuple[str, str, str], of.Value]
 
 
 def _of_one(item: Object) -> Iterator[Fact]:
@@ -197,35 +197,35 @@ def _of_one(item: Object) -> Iterator[Fact]:
     for finding in (*objects.object_findings(item), *plain.object_findings(item)):
         if UNKNOWN in finding.given:
             continue  # the policy pack reports it, and checks it once the value is known
-        yield Topic.RULE, ("", finding.rule, f"{finding.object}: given {finding.given}"), "broken"
+        yield ChangeTopic.RULE, ("", finding.rule, f"{finding.object}: given {finding.given}"), "broken"
     if item[_TYPE] == _TENANT:
-        yield Topic.TENANT, (name, "", "is a tenant"), name
+        yield ChangeTopic.TENANT, (name, "", "is a tenant"), name
     elif kind in {"Namespace", "NamespacePatch"}:
-        yield Topic.WORK, (whose, name, of.NAMESPACE), "made here"
+        yield ChangeTopic.WORK, (whose, name, of.NAMESPACE), "made here"
         for waiver in filter(None, str(at(item, "metadata", "annotations", words.EXCEPTIONS) or "").split(",")):
             rule, _, until = waiver.partition("=")
-            yield Topic.EXCEPTION, (whose or name, f"{rule} in {name}", "by its annotation"), f"until {until}"
+            yield ChangeTopic.EXCEPTION, (whose or name, f"{rule} in {name}", "by its annotation"), f"until {until}"
     elif kind in {"ClusterQueue", "Cohort"}:
         yield from _amounts(item, whose or (name if kind == "ClusterQueue" else ""))
         if kind == "ClusterQueue":
-            yield Topic.WORK, (whose, name, of.SHARE), "there"
+            yield ChangeTopic.WORK, (whose, name, of.SHARE), "there"
     elif kind == "LocalQueue":
-        yield Topic.WORK, (whose, f"{space}/{name}", of.QUEUE), str(at(item, "spec", "clusterQueue"))
+        yield ChangeTopic.WORK, (whose, f"{space}/{name}", of.QUEUE), str(at(item, "spec", "clusterQueue"))
     elif kind == "ResourceQuota":
         part = f", of {name}" if at(item, "spec", "scopeSelector") else ""
         for resource, amount in (at(item, "spec", "hard") or {}).items():
-            yield Topic.QUOTA, (whose, space, f"{resource}{part}"), str(amount)
+            yield ChangeTopic.QUOTA, (whose, space, f"{resource}{part}"), str(amount)
     elif kind == "NetworkPolicy":
         for where, value in _reach(item):
-            yield Topic.REACH, (whose, f"pods of {space}{_selected(item)}", where), value
+            yield ChangeTopic.NETWORK, (whose, f"pods of {space}{_selected(item)}", where), value
     elif kind in CILIUM:
         for who, where, value in _ciliums(item, ""):
-            yield Topic.REACH, (whose, who, where), value
+            yield ChangeTopic.NETWORK, (whose, who, where), value
     elif kind in {"RoleBinding", "ClusterRoleBinding"}:
         for subject in many(at(item, "subjects")):
             who = f"{at(subject, 'kind')} {at(subject, 'name')}"
             role = str(at(item, "roleRef", "name"))
-            yield Topic.ACCESS, (whose, who, space or "every namespace"), _PERSONAS.get(role, role)
+            yield ChangeTopic.ACCESS, (whose, who, space or "every namespace"), _PERSONAS.get(role, role)
     else:
         yield from _on_aws(item, whose, name)
 
@@ -244,7 +244,7 @@ def _amounts(item: Object, whose: str) -> Iterator[Fact]:
                 where = f"{at(item, 'metadata', 'name')}: {name} in {at(flavor, 'name')}"
                 for key, what in _AMOUNTS.items():
                     if amount := _devices(at(resource, key)):
-                        yield Topic.GPUS, (whose, where, what), amount
+                        yield ChangeTopic.GPUS, (whose, where, what), amount
 
 
 def _devices(amount: Any) -> int | str:
@@ -319,25 +319,25 @@ def _on_aws(item: Object, whose: str, name: str) -> Iterator[Fact]:
         try:
             given = rights(json.loads(item["policy"]))
         except (KeyError, TypeError, ValueError):
-            yield Topic.ACCESS, (whose, f"role {role}", f"what policy {name} says"), UNKNOWN
+            yield ChangeTopic.ACCESS, (whose, f"role {role}", f"what policy {name} says"), UNKNOWN
             return
         for place, may in given.items():
-            yield Topic.ACCESS, (whose, f"role {role}", place), ", ".join(sorted(may))
+            yield ChangeTopic.ACCESS, (whose, f"role {role}", place), ", ".join(sorted(may))
     elif kind == aws.ENTRY:
         for group in many(item.get("kubernetesGroups")):
-            yield Topic.ACCESS, (whose, str(item.get("principalArn")), "the cluster"), f"group {group}"
+            yield ChangeTopic.ACCESS, (whose, str(item.get("principalArn")), "the cluster"), f"group {group}"
     elif kind == aws.ASSOCIATION:
         policy = str(item.get("policyArn")).rpartition("/")[2]
         where = ", ".join(map(str, many(at(item, "accessScope", "namespaces")))) or "every namespace"
-        yield Topic.ACCESS, (whose, str(item.get("principalArn")), where), policy
+        yield ChangeTopic.ACCESS, (whose, str(item.get("principalArn")), where), policy
     elif kind == aws.GROUP:
         for key, what in (("minSize", of.NODES_MIN), ("maxSize", of.NODES_MAX)):
             count = at(item, "scalingConfig", key)
             if isinstance(count, int | float):
-                yield Topic.WORK, ("", name, what), int(count)
-        yield Topic.WORK, ("", name, of.NODES), ", ".join(map(str, many(item.get("instanceTypes")))) or "nodes"
+                yield ChangeTopic.WORK, ("", name, what), int(count)
+        yield ChangeTopic.WORK, ("", name, of.NODES), ", ".join(map(str, many(item.get("instanceTypes")))) or "nodes"
     elif kind in _HOLDS:
-        yield Topic.WORK, (whose, f"{kind.rpartition(':')[2]} {name}", of.HELD), "there"
+        yield ChangeTopic.WORK, (whose, f"{kind.rpartition(':')[2]} {name}", of.HELD), "there"
 
 
 def _opened(preview: Preview) -> Iterator[Change]:
@@ -350,7 +350,7 @@ def _opened(preview: Preview) -> Iterator[Change]:
     for space in denied.keys() - kept.keys() - (spaces[0] - spaces[1]):
         whose = str(at(denied[space], "metadata", "labels", words.TENANT) or "")
         what = "everything that no other policy denies, because its default-deny policy is removed"
-        yield Change(Topic.REACH, whose, what, None, "connect", f"pods of {space}")
+        yield Change(ChangeTopic.NETWORK, whose, what, None, "connect", f"pods of {space}")
 
 
 def _admitted(preview: Preview) -> Iterator[Change]:
@@ -367,7 +367,7 @@ def _admitted(preview: Preview) -> Iterator[Change]:
     gone, still = ({_name(i) for i in items if i[_TYPE] == _TENANT} for items in (preview.before, preview.after))
     for whose, who, where, value in sorted(denied - kept):
         if whose not in gone - still:
-            yield Change(Topic.REACH, whose, f"{where}, which no policy denies any longer", None, value, who)
+            yield Change(ChangeTopic.NETWORK, whose, f"{where}, which no policy denies any longer", None, value, who)
 
 
 def _denies(item: Object) -> bool:
@@ -394,4 +394,4 @@ def _replaced(preview: Preview) -> Iterator[Change]:
         whose = str(at(item, "metadata", "labels", words.TENANT) or at(item, "tags", words.TENANT_TAG) or "")
         shown = objects.name_of(item) if item[_TYPE].startswith(_KUBERNETES) else f"{kind} {_name(item)}"
         reason = f" for {why}" if why else ""
-        yield Change(Topic.WORK, whose, of.HELD, "there", f"replaced{reason}", shown)
+        yield Change(ChangeTopic.WORK, whose, of.HELD, "there", f"replaced{reason}", shown)

@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from tenancy.diff.changes import Side
+from tenancy.diff.changes import SpecState
 from tenancy.rules.catalogue import Violation
 from tenancy.validation.loader import ENVIRONMENT_FILE, load
 from tenancy.validation.problems import SpecError
@@ -16,19 +16,19 @@ from tenancy.validation.problems import SpecError
 WORKTREE = "worktree"
 
 
-def of_folder(folder: Path, name: str) -> Side:
+def of_folder(folder: Path, name: str) -> SpecState:
     """An environment as it is on disk; an empty side if the folder does not exist."""
     if not (folder / ENVIRONMENT_FILE).exists():
-        return Side(name)
+        return SpecState(name)
     try:
-        return Side(name, load(folder.as_posix() if folder.is_absolute() else f"./{folder.as_posix()}"))
+        return SpecState(name, load(folder.as_posix() if folder.is_absolute() else f"./{folder.as_posix()}"))
     except SpecError as error:
         home = os.path.relpath(folder)
         shown = [replace(p, file=f"{name}:{os.path.relpath(p.file, home)}") for p in error.problems]
-        return Side(name, None, tuple(shown))
+        return SpecState(name, None, tuple(shown))
 
 
-def of_revision(folder: Path, revision: str) -> Side:
+def of_revision(folder: Path, revision: str) -> SpecState:
     """An environment at a git revision; an empty side if it does not exist there. Raises Violation if the revision is
     unknown."""
     top = Path(_git(Path.cwd(), "rev-parse", "--show-toplevel").decode().rstrip("\n"))
@@ -39,7 +39,7 @@ def of_revision(folder: Path, revision: str) -> Side:
     listed = _git(top, "ls-tree", "-r", "-z", commit, "--", f"{inside.as_posix()}/").decode("utf-8", "surrogateescape")
     entries = [line.split("\t", 1) for line in listed.split("\0") if line]
     if not entries:
-        return Side(revision)
+        return SpecState(revision)
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch) / folder.absolute().name
         for meta, path in entries:

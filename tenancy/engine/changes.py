@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
-from tenancy.iam.rights import Changed, changed
-from tenancy.plan.model import Plan
+from tenancy.iam.rights import ChangedRights, changed
+from tenancy.planning.model import Plan
 from tenancy.rules.objects import name_of
 
 PLATFORM = "platform"
-ROLE_POLICY, OF_TENANTS = "aws:iam/rolePolicy:RolePolicy", "gpu-tenancy:index:Identity$"
+ROLE_POLICY, OF_TENANTS = "aws:iam/rolePolicy:RolePolicy", "gpu-tenancy:index:IamRole$"
 SAME, READ, REFRESH = "same", "read", "refresh"
 _SIGNS = {"create": "+", "delete": "-", "update": "~", "replace": "±"}
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ResourceChange:
     """One object that was or would be made, changed or removed."""
 
     tenant: str
@@ -37,14 +37,14 @@ class Change:
 class Outcome:
     """Everything that one run of the engine said."""
 
-    changes: list[Change] = field(default_factory=list)
+    changes: list[ResourceChange] = field(default_factory=list)
     unchanged: int = 0
     others: int = 0
     """Changes of what is no object of the cluster, such as the provider's context."""
     violations: list[str] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
-    grants: list[Changed] = field(default_factory=list)
+    grants: list[ChangedRights] = field(default_factory=list)
     """What roles of tenants gain and lose on AWS."""
 
     def listen(self, event: Any) -> None:
@@ -74,21 +74,21 @@ class Outcome:
             if step.type == ROLE_POLICY and OF_TENANTS in step.urn:
                 role = step.urn.rpartition("::")[2].removesuffix(f"-{state.get('name')}")
                 self.grants += changed(_document(step.old), _document(step.new), role)
-            self.changes.append(Change(tenant, operation, name, details))
+            self.changes.append(ResourceChange(tenant, operation, name, details))
         elif operation in {"create", "delete", "update", "replace"}:
             state = (step.new or step.old).inputs
             labels = (state.get("metadata") or {}).get("labels") or {}
             details = tuple(_details(step)) if operation in {"update", "replace"} else ()
             kind = step.type.rpartition(":")[2]
             item = {**state, "kind": kind}
-            self.changes.append(Change(labels.get(words.TENANT, PLATFORM), operation, name_of(item), details))
+            self.changes.append(ResourceChange(labels.get(words.TENANT, PLATFORM), operation, name_of(item), details))
 
-    def by_tenant(self) -> Iterator[tuple[str, list[Change]]]:
+    def by_tenant(self) -> Iterator[tuple[str, list[ResourceChange]]]:
         for tenant in sorted({change.tenant for change in self.changes}, key=lambda t: (t != PLATFORM, t)):
             yield tenant, [change for change in self.changes if change.tenant == tenant]
 
 
-_DOORS = (
+_ACCESS_BINDINGS = (
     "kubernetes:rbac.authorization.k8s.io/v1:RoleBinding",
     "kubernetes:core/v1:ServiceAccount",
     "aws:eks/accessEntry:AccessEntry",
@@ -99,15 +99,15 @@ _DOORS = (
 )
 
 
-def is_door(resource: Mapping[str, Any]) -> bool:
+def is_access_binding(resource: Mapping[str, Any]) -> bool:
     """Whether it gives people access or pods an identity; these are deleted before isolation resources."""
-    return resource["type"] in _DOORS
+    return resource["type"] in _ACCESS_BINDINGS
 
 
 def of_tenant(resources: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
     """Resources of a state below the component of one tenant, or of one namespace, without components. No tenant is
     called as a namespace may be."""
-    components = (f"gpu-tenancy:index:Tenant::{name}", f"gpu-tenancy:index:TenantNamespace::{name}")
+    components = (f"gpu-tenancy:index:GpuTenant::{name}", f"gpu-tenancy:index:TenantNamespace::{name}")
     parents = {found["urn"]: found.get("parent", "") for found in resources}
 
     def below(urn: str) -> bool:

@@ -18,13 +18,13 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.components.scope import CLUSTER_SUFFIX
 from tenancy.engine import cost_tags
-from tenancy.engine.changes import Outcome, is_door, of_tenant, summary
+from tenancy.engine.changes import Outcome, is_access_binding, of_tenant, summary
 from tenancy.engine.recovery import Locked, dead_locks, end_orphans, is_settled, mend_backend, settled
 from tenancy.lab.layout import enter_lab, find_root
 from tenancy.live.api import Api, path_of
 from tenancy.live.drift import Drift, drift
 from tenancy.live.preflight import REMOVING
-from tenancy.plan.aws.data import KNOWN_COST_TAGS
+from tenancy.planning.aws.data import KNOWN_COST_TAGS
 from tenancy.rules.catalogue import RULES
 from tenancy.validation import ON_LAB, Loaded
 
@@ -198,7 +198,7 @@ class Driver:
 
     def shut(self, stack: Any, tenant: str) -> Outcome:
         """Delete only the tenant's access: bindings, accounts, and its identities on AWS."""
-        targets = [found["urn"] for found in self.of_tenant(stack, tenant) if is_door(found)]
+        targets = [found["urn"] for found in self.of_tenant(stack, tenant) if is_access_binding(found)]
         if not targets:
             return Outcome()
         return self._run(stack, partial(stack.destroy, target=targets), "removing its access", pack=False)

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tenancy.catalog import vocabulary as words
-from tenancy.components.scope import Scope, stacks
+from tenancy.components.scope import StackScope, stacks
 from tenancy.kube.objects import Object
-from tenancy.plan.common.names import fitted
-from tenancy.plan.kubernetes.network import DEFAULT_DENY
-from tenancy.plan.model import Plan
-from tenancy.plan.render import files, papers, text_of, texts
+from tenancy.planning.common.names import fitted
+from tenancy.planning.kubernetes.network import DEFAULT_DENY
+from tenancy.planning.model import Plan
+from tenancy.planning.render import files, papers, text_of, texts
 from tenancy.schema.environment import Layout
 
 
-class Tool(StrEnum):
+class GitOpsTool(StrEnum):
     ARGO = "argo"  # one Application, in sync waves
     FLUX = "flux"  # Kustomizations that wait for one another
     OPERATOR = "operator"  # Pulumi Kubernetes Operator v2: a Stack for each stack
@@ -29,7 +29,7 @@ class Tool(StrEnum):
 
 
 @dataclass(frozen=True)
-class Source:
+class GitOpsSource:
     """Where the tool finds what is rendered, or for Pulumi's two the project."""
 
     repository: str
@@ -51,7 +51,7 @@ WAVE, SYNC = "argocd.argoproj.io/sync-wave", "argocd.argoproj.io/sync-options"
 KEPT = "kustomize.toolkit.fluxcd.io/prune"
 ACCESS = "20-access.yaml"
 FOLDER = "gitops"
-_WALLS = {
+_ISOLATION_KINDS = {
     *("Namespace", "ResourceQuota", "LimitRange"),
     # The guards, and the cluster network policies: both only refuse.
     *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "CiliumClusterwideNetworkPolicy"),
@@ -62,7 +62,7 @@ _ARGO, _FLUX, _OPERATOR = "argocd", "flux-system", "pulumi-system"
 """Namespaces that their own installers use, the last by docs/gitops.md."""
 
 
-def rendered(plan: Plan, layout: Layout, tool: Tool, source: Source) -> Mapping[str, str]:
+def rendered(plan: Plan, layout: Layout, tool: GitOpsTool, source: GitOpsSource) -> Mapping[str, str]:
     """Relative path -> text, of everything that `tenancy render` writes and of what the tool reads beside it."""
     return _TOOLS[tool](plan, layout, source)
 
@@ -77,7 +77,7 @@ def wave(path: str) -> int:
     return number - 100 if part == "platform" else number
 
 
-def _argo(plan: Plan, layout: Layout, source: Source) -> Mapping[str, str]:  # noqa: ARG001
+def _argo(plan: Plan, layout: Layout, source: GitOpsSource) -> Mapping[str, str]:  # noqa: ARG001
     made = {path: [_in_wave(item, wave(path)) for item in items] for path, items in files(plan)}
     return {
         **{path: text_of(items) for path, items in (*made.items(), *papers(plan)) if items},
@@ -93,7 +93,7 @@ def _in_wave(item: Object, number: int) -> Object:
 def _stays(item: Object) -> bool:
     """Whether only a person may remove it: a namespace, which is deleted with its content, and its isolation."""
     denies = item["kind"] == "NetworkPolicy" and item["metadata"]["name"] == DEFAULT_DENY
-    return denies or item["kind"] in _WALLS
+    return denies or item["kind"] in _ISOLATION_KINDS
 
 
 def _annotated(item: Object, more: Mapping[str, str]) -> Object:
@@ -101,7 +101,7 @@ def _annotated(item: Object, more: Mapping[str, str]) -> Object:
     return {**item, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), **more}}}
 
 
-def _application(plan: Plan, source: Source) -> Iterator[Object]:
+def _application(plan: Plan, source: GitOpsSource) -> Iterator[Object]:
     """One for all: between Applications, waves have no effect unless a health check for Applications is configured."""
     name = plan.environment
     kinds = sorted({(item["apiVersion"].rpartition("/")[0], item["kind"]) for item in plan.objects()})
@@ -148,7 +148,7 @@ def _made(api: str, kind: str, name: str, namespace: str, spec: Object) -> Objec
 # Flux
 
 
-def _flux(plan: Plan, layout: Layout, source: Source) -> Mapping[str, str]:  # noqa: ARG001
+def _flux(plan: Plan, layout: Layout, source: GitOpsSource) -> Mapping[str, str]:  # noqa: ARG001
     """A Kustomization applies a whole folder, so a tenant's access bindings are in a folder of their own."""
     made = {
         _apart(path): [_annotated(item, {KEPT: "disabled"}) if _stays(item) else item for item in items]
@@ -164,10 +164,10 @@ def _apart(path: str) -> str:
     folder, _, name = path.rpartition("/")
     if path.startswith("platform/"):
         return path
-    return f"{folder}/{'access' if name == ACCESS else 'walls'}/{name}"
+    return f"{folder}/{'access' if name == ACCESS else 'isolation'}/{name}"
 
 
-def _kustomizations(plan: Plan, source: Source) -> Iterator[Object]:
+def _kustomizations(plan: Plan, source: GitOpsSource) -> Iterator[Object]:
     name = plan.environment
     fetch = {"url": source.repository, "ref": {"branch": source.revision}, "interval": "5m"}
     yield _made("source.toolkit.fluxcd.io/v1", "GitRepository", name, _FLUX, fetch)
@@ -192,21 +192,21 @@ def _kustomizations(plan: Plan, source: Source) -> Iterator[Object]:
     yield kustomization(platform, "platform", None)
     for tenant in plan.tenants:
         whole = words.derived_name(name, tenant.name)
-        walls, access = (fitted(f"{whole}.{part}", _LABEL, ".") for part in ("walls", "access"))
-        yield kustomization(walls, f"tenants/{tenant.name}/walls", platform)
-        yield kustomization(access, f"tenants/{tenant.name}/access", walls)
+        isolation, access = (fitted(f"{whole}.{part}", _LABEL, ".") for part in ("isolation", "access"))
+        yield kustomization(isolation, f"tenants/{tenant.name}/isolation", platform)
+        yield kustomization(access, f"tenants/{tenant.name}/access", isolation)
 
 
 # Pulumi
 
 
-def _order(plan: Plan, layout: Layout) -> Iterator[tuple[str, Scope, str | None]]:
+def _order(plan: Plan, layout: Layout) -> Iterator[tuple[str, StackScope, str | None]]:
     """Name, scope, and the stack that has to exist before it."""
     before = {
-        Scope.CLUSTER: None,
-        Scope.ALL: Scope.CLUSTER,
-        Scope.PLATFORM: Scope.CLUSTER,
-        Scope.TENANT: Scope.PLATFORM,
+        StackScope.CLUSTER: None,
+        StackScope.ALL: StackScope.CLUSTER,
+        StackScope.PLATFORM: StackScope.CLUSTER,
+        StackScope.TENANT: StackScope.PLATFORM,
     }
     all_of = list(stacks(plan, layout))
     by_scope = {scope: name for name, scope, _ in all_of}
@@ -218,12 +218,12 @@ PACK = {"PULUMI_OPTION_POLICY_PACK": "policy"}
 """The engine takes any option from the environment: a preview and an update judge by the pack."""
 
 
-def _operator(plan: Plan, layout: Layout, source: Source) -> Mapping[str, str]:
+def _operator(plan: Plan, layout: Layout, source: GitOpsSource) -> Mapping[str, str]:
     made = [_stack(plan, name, after, source) for name, _, after in _order(plan, layout)]
     return {**texts(plan), f"{FOLDER}/stacks.yaml": text_of(made)}
 
 
-def _stack(plan: Plan, name: str, after: str | None, source: Source) -> Object:
+def _stack(plan: Plan, name: str, after: str | None, source: GitOpsSource) -> Object:
     given = {**PACK, **words.OVERRULE, **({"PULUMI_BACKEND_URL": source.backend} if source.backend else {})}
     variables: Object = {key: {"type": "Literal", "literal": {"value": value}} for key, value in given.items()}
     if not source.backend:
@@ -255,11 +255,11 @@ def _object_name(stack: str) -> str:
     return fitted(stack.replace(".", mark), _WORKSPACE - len(mark) + 1, mark)
 
 
-def _qualified(source: Source, name: str) -> str:
+def _qualified(source: GitOpsSource, name: str) -> str:
     return f"{source.organization}/gpu-tenancy/{name}" if source.organization else name
 
 
-def _deployments(plan: Plan, layout: Layout, source: Source) -> Mapping[str, str]:
+def _deployments(plan: Plan, layout: Layout, source: GitOpsSource) -> Mapping[str, str]:
     lines = ["set -eu"]
     for name, _, _ in _order(plan, layout):
         role = ["--oidc-aws-role-arn", source.role, "--oidc-aws-session-name", name] if source.role else []
@@ -272,9 +272,9 @@ def _deployments(plan: Plan, layout: Layout, source: Source) -> Mapping[str, str
     return {**texts(plan), f"{FOLDER}/deployments.sh": text_of([]) + "\n".join(lines) + "\n"}
 
 
-_TOOLS: Mapping[Tool, Callable[[Plan, Layout, Source], Mapping[str, str]]] = {
-    Tool.ARGO: _argo,
-    Tool.FLUX: _flux,
-    Tool.OPERATOR: _operator,
-    Tool.DEPLOYMENTS: _deployments,
+_TOOLS: Mapping[GitOpsTool, Callable[[Plan, Layout, GitOpsSource], Mapping[str, str]]] = {
+    GitOpsTool.ARGO: _argo,
+    GitOpsTool.FLUX: _flux,
+    GitOpsTool.OPERATOR: _operator,
+    GitOpsTool.DEPLOYMENTS: _deployments,
 }

@@ -15,41 +15,41 @@ from typing import Any, NamedTuple
 from tenancy.catalog import vocabulary as words
 from tenancy.iam.conditions import texts
 from tenancy.iam.evaluator import (
+    AwsRequest,
     Compiled,
     Decision,
     Document,
-    Guard,
     Layer,
     Policies,
     Principal,
-    Request,
+    ResourceClass,
     Statement,
     decide,
     request,
     role_session,
     statements,
 )
-from tenancy.plan.aws import documents, grants, workloads
-from tenancy.plan.aws.tenant_aws import Association, TenantRole
-from tenancy.plan.common import names
-from tenancy.plan.model import Plan
+from tenancy.planning.aws import documents, grants, workloads
+from tenancy.planning.aws.tenant_aws import Association, TenantRole
+from tenancy.planning.common import names
+from tenancy.planning.model import Plan
 from tenancy.schema.data import Access, KeyPer
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Tenant
 
 PLATFORM = "platform"
 PIPELINE = "its pipeline"
-"""No part is called so: names of parts have no spaces."""
+"""No part is called so: names of namespaces have no spaces."""
 SESSION = "session"
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class AccountIdentity:
     """A principal with a role of the plan's."""
 
     tenant: str
     part: str
-    """The part whose pods it is; or PIPELINE, or `break-glass` of the platform's."""
+    """The namespace whose pods it is; or PIPELINE, or `break-glass` of the platform's."""
     role: TenantRole
     principal: Principal
 
@@ -58,26 +58,26 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
+class AwsTarget:
     """The resource of a request, and its resource policy."""
 
     title: str
     policy: Document | None = None
-    guard: Guard = Guard.ORDINARY
+    guard: ResourceClass = ResourceClass.ORDINARY
 
 
 class Step(NamedTuple):
     """One permission that a call asks for."""
 
-    thing: Thing
-    asked: Request
+    thing: AwsTarget
+    asked: AwsRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """AWS' answer to a call: to all of its steps, or to the first that it refuses."""
 
-    identity: Identity
+    identity: AccountIdentity
     steps: tuple[tuple[Step, Decision], ...]
 
     @property
@@ -137,7 +137,7 @@ KEYS_OF = {
 
 
 @dataclass(frozen=True)
-class Account:
+class AccountModel:
     """All identities and resources of a plan."""
 
     environment: Environment
@@ -148,10 +148,10 @@ class Account:
     # Identities
 
     @cached_property
-    def identities(self) -> tuple[Identity, ...]:
+    def identities(self) -> tuple[AccountIdentity, ...]:
         data = self.plan.platform.data
         shared = {role.arn: role for role in (data.shared_roles if data else ())}
-        # A part may be called `ci` as well, so the purpose is ambiguous.
+        # A namespace may be called `ci` as well, so the purpose is ambiguous.
         pipelines = {workloads.ci_role_arn(self.environment, tenant) for tenant in self.tenants if tenant.ci}
         found = []
         for tenant in self.plan.tenants:
@@ -161,16 +161,18 @@ class Account:
             roles = {**shared, **{role.arn: role for role in aws.roles}}
             for each in aws.associations:
                 part = each.namespace.rpartition(words.SEPARATOR)[2]
-                found.append(Identity(tenant.name, part, roles[each.role], self.session(roles[each.role], each)))
+                found.append(AccountIdentity(tenant.name, part, roles[each.role], self.session(roles[each.role], each)))
             by_pods = {each.role for each in aws.associations}
             found += [
-                Identity(tenant.name, PIPELINE if role.arn in pipelines else role.purpose, role, self.session(role))
+                AccountIdentity(
+                    tenant.name, PIPELINE if role.arn in pipelines else role.purpose, role, self.session(role)
+                )
                 for role in aws.roles
                 if role.arn not in by_pods
             ]
         if data and data.break_glass:
             role = data.break_glass.role
-            found.append(Identity(PLATFORM, role.purpose, role, self.session(role)))
+            found.append(AccountIdentity(PLATFORM, role.purpose, role, self.session(role)))
         return tuple(found)
 
     def session(self, role: TenantRole, association: Association | None = None) -> Principal:
@@ -179,47 +181,47 @@ class Account:
         organisation = self.environment.aws.organization
         return role_session(role.arn, SESSION, tags=role.tags, session_tags=tags, organisation=organisation)
 
-    def of_tenant(self, name: str) -> tuple[Identity, ...]:
+    def of_tenant(self, name: str) -> tuple[AccountIdentity, ...]:
         return tuple(each for each in self.identities if each.tenant == name)
 
     # Resources and their policies
 
     @cached_property
-    def _things(self) -> Mapping[str, Thing]:
+    def _things(self) -> Mapping[str, AwsTarget]:
         """The plan's resources by ARN, keys by their alias."""
         environment = self.environment
-        found: dict[str, Thing] = {}
+        found: dict[str, AwsTarget] = {}
         data = self.plan.platform.data
         for bucket in data.buckets if data else ():
-            found[grants.bucket_arn(environment, bucket.name)] = Thing(f"bucket {bucket.name}", bucket.policy)
+            found[grants.bucket_arn(environment, bucket.name)] = AwsTarget(f"bucket {bucket.name}", bucket.policy)
         for key in data.keys if data else ():
-            found[key.alias] = Thing(f"key {key.alias}", key.policy, Guard.KEY)
+            found[key.alias] = AwsTarget(f"key {key.alias}", key.policy, ResourceClass.KEY)
         for tenant in self.plan.tenants:
             aws = tenant.aws
             if aws is None:
                 continue
             for key in aws.keys:
-                found[key.alias] = Thing(f"key {key.alias}", key.policy, Guard.KEY)
+                found[key.alias] = AwsTarget(f"key {key.alias}", key.policy, ResourceClass.KEY)
             for point in aws.access_points:
-                found[point.arn] = Thing(f"access point {point.name}", point.policy)
+                found[point.arn] = AwsTarget(f"access point {point.name}", point.policy)
             for repository in aws.repositories:
                 arn = grants.repository_arn(environment, repository.name)
                 # A repository's policy is about the repository, and names none.
                 whole = [{**each, "Resource": "*"} for each in repository.policy["Statement"]]
                 policy = {**repository.policy, "Statement": whole}
-                found[arn] = Thing(f"repository {repository.name}", policy)
+                found[arn] = AwsTarget(f"repository {repository.name}", policy)
             for secret in aws.secrets:
                 arn = documents.arn(environment, "secretsmanager", f"secret:{secret.name}")
-                found[arn] = Thing(f"secret {secret.name}", secret.policy)
+                found[arn] = AwsTarget(f"secret {secret.name}", secret.policy)
             for queue in aws.queues:
-                found[queue.arn] = Thing(f"queue {queue.name}", queue.policy)
+                found[queue.arn] = AwsTarget(f"queue {queue.name}", queue.policy)
         return found
 
-    def things(self) -> tuple[Thing, ...]:
+    def things(self) -> tuple[AwsTarget, ...]:
         """Everything that the plan makes and that has a policy of its own."""
         return tuple(self._things.values())
 
-    def thing(self, resource: str) -> Thing:
+    def thing(self, resource: str) -> AwsTarget:
         """The resource of an ARN; for one outside the plan, its text alone."""
         service, rest = _service(resource), resource
         if service == "s3":
@@ -229,7 +231,7 @@ class Account:
         elif service == "secretsmanager":
             rest = resource[:-7] if resource[-7:-6] == "-" else resource
         found = self._things.get(rest)
-        return found or Thing(f"bucket {rest.rpartition(':')[2]}" if service == "s3" else rest)
+        return found or AwsTarget(f"bucket {rest.rpartition(':')[2]}" if service == "s3" else rest)
 
     def owned(self, service: str) -> tuple[str, ...]:
         """ARNs of what tenants have alone, of one service; a log group's stands for all of its streams."""
@@ -250,7 +252,7 @@ class Account:
         return {"aws:SecureTransport": "true", "aws:VpceAccount": aws.account, **inside}
 
     def steps(
-        self, who: Identity, action: str, resource: str, context: Mapping[str, Any] | None = None
+        self, who: AccountIdentity, action: str, resource: str, context: Mapping[str, Any] | None = None
     ) -> Iterator[Step]:
         """The permissions that S3 and other services check for one call; without a `context` a pod's usual one.
 
@@ -275,7 +277,7 @@ class Account:
         if (use := KEYS_OF.get(action.lower())) and (key := self.key_of(who, use, name, resource.partition("/")[2])):
             yield self._key_step(who, use, key, name, given)
 
-    def ask(self, who: Identity, action: str, resource: str, context: Mapping[str, Any] | None = None) -> Answer:
+    def ask(self, who: AccountIdentity, action: str, resource: str, context: Mapping[str, Any] | None = None) -> Answer:
         found = []
         for step in self.steps(who, action, resource, context):
             found.append((step, self.decide(who, step)))
@@ -283,7 +285,7 @@ class Account:
                 return Answer(who, (found[-1],))
         return Answer(who, tuple(found))
 
-    def decide(self, who: Identity, step: Step) -> Decision:
+    def decide(self, who: AccountIdentity, step: Step) -> Decision:
         policies = self.policies(who, step.thing)
 
         def read(document: Document, layer: Layer) -> tuple[Statement, ...]:
@@ -304,7 +306,7 @@ class Account:
         )
         return decide(made, step.asked)
 
-    def policies(self, who: Identity, thing: Thing) -> Policies:
+    def policies(self, who: AccountIdentity, thing: AwsTarget) -> Policies:
         """All documents that decide on requests of this identity on this resource."""
         data = self.plan.platform.data
         bound = data.boundary if data and data.boundary and data.boundary.arn == who.role.boundary else None
@@ -312,7 +314,7 @@ class Account:
         document = bound.document if bound else None
         return Policies(identity=identity, boundary=document, resource=thing.policy, guard=thing.guard)
 
-    def _step(self, who: Identity, action: str, resource: str, context: Mapping[str, Any]) -> Step:
+    def _step(self, who: AccountIdentity, action: str, resource: str, context: Mapping[str, Any]) -> Step:
         account = self.environment.aws.account
         asked = request(who.principal, action, resource, context, resource_account=_account(resource) or account)
         return Step(self.thing(resource), asked)
@@ -326,7 +328,7 @@ class Account:
         aws = next((found.aws for found in self.plan.tenants if found.name == tenant), None)
         return next((point.arn for point in aws.access_points if point.bucket == bucket), None) if aws else None
 
-    def key_of(self, who: Identity, use: str, bucket: str, key: str) -> str | None:
+    def key_of(self, who: AccountIdentity, use: str, bucket: str, key: str) -> str | None:
         """Alias or ARN of the key: where each tenant has its own it is the writer's; None: S3's own, of no policy."""
         spec = self.environment.buckets[bucket]
         if spec.existing:
@@ -340,7 +342,7 @@ class Account:
                         return names.tenant_key_alias(self.environment, tenant)
         return names.bucket_key_alias(self.environment, bucket)
 
-    def _key_step(self, who: Identity, use: str, key: str, bucket: str, context: Mapping[str, Any]) -> Step:
+    def _key_step(self, who: AccountIdentity, use: str, key: str, bucket: str, context: Mapping[str, Any]) -> Step:
         account = self.environment.aws.account
         # With bucket keys, which are on, the context that S3 names is the bucket.
         told = {
@@ -349,14 +351,14 @@ class Account:
             "kms:EncryptionContext:aws:s3:arn": grants.bucket_arn(self.environment, bucket),
         }
         if key.startswith("arn:"):
-            return Step(Thing(f"key {key}"), request(who.principal, use, key, {**context, **told}))
+            return Step(AwsTarget(f"key {key}"), request(who.principal, use, key, {**context, **told}))
         arn, aliased = key_arn(self.environment, key), {"kms:ResourceAliases": [key]}
         asked = request(who.principal, use, arn, {**context, **told, **aliased})
-        return Step(self._things.get(key) or Thing(f"key {key}"), asked)
+        return Step(self._things.get(key) or AwsTarget(f"key {key}"), asked)
 
     # Prefixes that an identity has rights on
 
-    def places(self, who: Identity, bucket: str) -> tuple[str, ...]:
+    def places(self, who: AccountIdentity, bucket: str) -> tuple[str, ...]:
         """Prefixes of a bucket that a role's own policies name, whatever other policies make of it."""
         whole = grants.bucket_arn(self.environment, bucket) + "/"
         found = set()
@@ -387,7 +389,7 @@ def key_arn(environment: Environment, alias: str) -> str:
     return documents.arn(environment, "kms", f"key/{kept[:8]}-{kept[8:12]}-{kept[12:16]}-{kept[16:20]}-{kept[20:32]}")
 
 
-def _namespace(who: Identity) -> str:
+def _namespace(who: AccountIdentity) -> str:
     return who.principal.keys.get("aws:PrincipalTag/kubernetes-namespace", "")
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tenancy.iam.account import Account, Answer, Identity
-from tenancy.plan.aws import grants
+from tenancy.iam.account import AccountIdentity, AccountModel, Answer
+from tenancy.planning.aws import grants
 
 S3 = "s3://"
 NEW = {"s3:if-none-match": "*", grants.CREATED_AT_ONCE: "true"}
@@ -34,7 +34,7 @@ class Target(NamedTuple):
     key: str = ""
 
 
-def target(account: Account, text: str) -> Target | None:
+def target(account: AccountModel, text: str) -> Target | None:
     """`s3://bucket/key` or an ARN, also that of a secret without its last six characters and of a whole log group.
 
     None: neither. Whether there is such a thing is another question.
@@ -57,7 +57,7 @@ def target(account: Account, text: str) -> Target | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CallVerdict:
     """The answer to one call of one identity."""
 
     answer: Answer
@@ -69,7 +69,7 @@ class Verdict:
         return "no" if not self.answer.allowed else f"yes, {self.condition}" if self.condition else "yes"
 
 
-def can(account: Account, who: Identity, action: str, about: Target) -> Verdict:
+def can(account: AccountModel, who: AccountIdentity, action: str, about: Target) -> CallVerdict:
     """A list is asked with the target's key as its prefix; a write is asked also as a write of a new object."""
     arn, context = about.arn, dict(account.ambient)
     name = action.lower()
@@ -79,17 +79,17 @@ def can(account: Account, who: Identity, action: str, about: Target) -> Verdict:
     if name == "s3:putobject":
         over = account.ask(who, action, arn, {**context, **OVER})
         new = account.ask(who, action, arn, {**context, **NEW})
-        return Verdict(new, IF_NEW) if new.allowed and not over.allowed else Verdict(over)
-    return Verdict(account.ask(who, action, arn, context))
+        return CallVerdict(new, IF_NEW) if new.allowed and not over.allowed else CallVerdict(over)
+    return CallVerdict(account.ask(who, action, arn, context))
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Permission:
     """What one identity may do under one prefix, or with one thing."""
 
-    who: Identity
+    who: AccountIdentity
     under: str
-    verdicts: Mapping[str, Verdict]
+    verdicts: Mapping[str, CallVerdict]
     """Those that are allowed, by the words of `SERVICES`."""
 
     @property
@@ -117,7 +117,7 @@ class Held:
         }
 
 
-def who_can(account: Account, about: Target) -> Iterator[Held]:
+def who_can(account: AccountModel, about: Target) -> Iterator[Permission]:
     """Every identity with a right on the target. For a folder also its rights on parts of it."""
     service = about.arn.split(":")[2]
     for who in account.identities:
@@ -126,10 +126,10 @@ def who_can(account: Account, about: Target) -> Iterator[Held]:
             verdicts = {word: can(account, who, action, place) for word, action in SERVICES[service].items()}
             allowed = {word: verdict for word, verdict in verdicts.items() if verdict.answer.allowed}
             if allowed:
-                yield Held(who, under, allowed)
+                yield Permission(who, under, allowed)
 
 
-def _places(account: Account, who: Identity, about: Target) -> list[str]:
+def _places(account: AccountModel, who: AccountIdentity, about: Target) -> list[str]:
     """Prefixes to look at: what is asked for, and in a folder those that a role's own policies name in it."""
     if not about.bucket:
         return [""]
@@ -140,7 +140,7 @@ def _places(account: Account, who: Identity, about: Target) -> list[str]:
     return sorted({*inside, *([about.key] if around else [])})
 
 
-def _placed(account: Account, about: Target, under: str) -> Target:
+def _placed(account: AccountModel, about: Target, under: str) -> Target:
     """For a folder, an object in it: the answer for one is the answer for all."""
     if not about.bucket:
         return about

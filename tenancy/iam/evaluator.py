@@ -49,7 +49,7 @@ class Layer(Enum):
     SESSION = "session policy"
 
 
-class Kind(Enum):
+class PrincipalKind(Enum):
     ROLE = "role session"
     USER = "user"
     SERVICE = "AWS service"
@@ -57,7 +57,7 @@ class Kind(Enum):
     ANONYMOUS = "anonymous"
 
 
-class Guard(Enum):
+class ResourceClass(Enum):
     """Kind of resource: whether an identity policy alone gives access to it within its account."""
 
     ORDINARY = "resource"
@@ -78,7 +78,7 @@ class Grant(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    kind: Kind
+    kind: PrincipalKind
     arn: str
     """Of the session, the user or the provider; of a service its name."""
     account: str = ""
@@ -105,26 +105,28 @@ def role_session(
     arn = f"arn:{partition}:sts::{account}:assumed-role/{path.rpartition('/')[2]}/{name}"
     all_tags = {key.lower(): value for each in (tags, session_tags) for key, value in (each or {}).items()}
     keys = {"aws:PrincipalArn": role, "aws:PrincipalType": "AssumedRole", **_of_account(account, organisation)}
-    return Principal(Kind.ROLE, arn, account, role, {**keys, **_tagged(all_tags)})
+    return Principal(PrincipalKind.ROLE, arn, account, role, {**keys, **_tagged(all_tags)})
 
 
 def user(arn: str, *, tags: Mapping[str, str] | None = None, organisation: str | None = None) -> Principal:
     account, name = arn.split(":")[4], arn.rpartition("/")[2]
     keys = {"aws:PrincipalArn": arn, "aws:PrincipalType": "User", "aws:username": name}
     return Principal(
-        Kind.USER, arn, account, keys={**keys, **_of_account(account, organisation), **_tagged(tags or {})}
+        PrincipalKind.USER, arn, account, keys={**keys, **_of_account(account, organisation), **_tagged(tags or {})}
     )
 
 
 def service(name: str) -> Principal:
-    return Principal(Kind.SERVICE, name, keys={"aws:PrincipalIsAWSService": "true", "aws:PrincipalServiceName": name})
+    return Principal(
+        PrincipalKind.SERVICE, name, keys={"aws:PrincipalIsAWSService": "true", "aws:PrincipalServiceName": name}
+    )
 
 
 def federated(provider: str) -> Principal:
-    return Principal(Kind.FEDERATED, provider)
+    return Principal(PrincipalKind.FEDERATED, provider)
 
 
-ANONYMOUS = Principal(Kind.ANONYMOUS, "anonymous", keys={"aws:PrincipalType": "Anonymous"})
+ANONYMOUS = Principal(PrincipalKind.ANONYMOUS, "anonymous", keys={"aws:PrincipalType": "Anonymous"})
 
 
 def _of_account(account: str, organisation: str | None) -> dict[str, str]:
@@ -137,7 +139,7 @@ def _tagged(tags: Mapping[str, str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class AwsRequest:
     principal: Principal
     action: str
     resource: str
@@ -156,11 +158,11 @@ def request(
     context: Mapping[str, Any] | None = None,
     *,
     resource_account: str | None = None,
-) -> Request:
+) -> AwsRequest:
     """The resource's account is in its ARN or is given (S3); otherwise it is the principal's own."""
     named = resource.split(":")[4] if resource.count(":") >= 5 else ""
     keys = {name.lower(): _value(value) for each in (principal.keys, context or {}) for name, value in each.items()}
-    return Request(principal, action, resource, keys, resource_account or named or principal.account)
+    return AwsRequest(principal, action, resource, keys, resource_account or named or principal.account)
 
 
 def _value(given: Any) -> Value:
@@ -182,7 +184,7 @@ class Policies:
     rcps: Sequence[Sequence[Document]] = ()
     resource: Document | None = None
     """Bucket, queue or key policy, or the trust policy of a role."""
-    guard: Guard = Guard.ORDINARY
+    guard: ResourceClass = ResourceClass.ORDINARY
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +201,7 @@ class Statement:
     principals: Mapping[str, tuple[str, ...]] | None
     not_principals: bool
 
-    def matches(self, asked: Request) -> bool:
+    def matches(self, asked: AwsRequest) -> bool:
         return (
             matches_action(self, asked)
             and matches_resource(self, asked)
@@ -210,11 +212,11 @@ class Statement:
         return f"{self.layer.value} {self.label}"
 
 
-def matches_action(statement: Statement, asked: Request) -> bool:
+def matches_action(statement: Statement, asked: AwsRequest) -> bool:
     return any(match(asked.action, asked.keys) for match in statement.actions) != statement.not_actions
 
 
-def matches_resource(statement: Statement, asked: Request) -> bool:
+def matches_resource(statement: Statement, asked: AwsRequest) -> bool:
     """One without a value for its variable matches nothing; under NotResource it takes nothing out (variables)."""
     return any(match(asked.resource, asked.keys) for match in statement.resources) != statement.not_resources
 
@@ -224,7 +226,9 @@ _ELEMENTS = {
 }
 
 
-def statements(document: Document, layer: Layer, guard: Guard = Guard.ORDINARY, at: int = 0) -> tuple[Statement, ...]:
+def statements(
+    document: Document, layer: Layer, guard: ResourceClass = ResourceClass.ORDINARY, at: int = 0
+) -> tuple[Statement, ...]:
     version = document.get("Version", "2008-10-17")
     if version not in VERSIONS:
         raise PolicyError(f"no version of the policy language (given {version!r}; either of {VERSIONS})")
@@ -235,14 +239,16 @@ def statements(document: Document, layer: Layer, guard: Guard = Guard.ORDINARY, 
     )
 
 
-def _statement(written: Mapping[str, Any], layer: Layer, guard: Guard, place: str, variables: bool) -> Statement:
+def _statement(
+    written: Mapping[str, Any], layer: Layer, guard: ResourceClass, place: str, variables: bool
+) -> Statement:
     label = written.get("Sid") or place
     if unknown := set(written) - _ELEMENTS:
         raise PolicyError(f"{label}: no element of a statement (given {sorted(unknown)})")
     if written.get("Effect") not in ("Allow", "Deny"):
         raise PolicyError(f"{label}: Effect is Allow or Deny (given {written.get('Effect')!r})")
     action, not_actions = _either(written, "Action", label)
-    trust = layer is Layer.RESOURCE and guard is Guard.TRUST
+    trust = layer is Layer.RESOURCE and guard is ResourceClass.TRUST
     if trust and {"Resource", "NotResource"} & set(written):
         raise PolicyError(f"{label}: a trust policy is about its own role and names no resource")
     resource, not_resources = (("*",), False) if trust else _either(written, "Resource", label)
@@ -296,7 +302,7 @@ def _principals(
 # How a resource policy names who asks
 
 
-def grant(statement: Statement, asked: Request) -> Grant | None:
+def grant(statement: Statement, asked: AwsRequest) -> Grant | None:
     """How a statement of a resource policy names who asks; None where it does not."""
     who, named = asked.principal, statement.principals
     if named is None:
@@ -310,11 +316,11 @@ def named_as(named: Mapping[str, tuple[str, ...]], who: Principal) -> Grant | No
     aws = named.get("AWS", ())
     if "*" in aws:
         return Grant.DIRECT
-    if who.kind is Kind.SERVICE:
+    if who.kind is PrincipalKind.SERVICE:
         return Grant.DIRECT if who.arn in named.get("Service", ()) else None
-    if who.kind is Kind.FEDERATED:
+    if who.kind is PrincipalKind.FEDERATED:
         return Grant.DIRECT if who.arn in named.get("Federated", ()) else None
-    if who.kind is Kind.ANONYMOUS:
+    if who.kind is PrincipalKind.ANONYMOUS:
         return None
     if who.arn in aws:
         return Grant.DIRECT
@@ -331,7 +337,7 @@ def names_account(aws: Sequence[str], who: Principal) -> bool:
 
 def exempt(named: Mapping[str, tuple[str, ...]], who: Principal) -> bool:
     """Is it one of NotPrincipal? Of the account alone or the identity alone AWS says "might" (notprincipal)."""
-    if who.kind not in (Kind.ROLE, Kind.USER):
+    if who.kind not in (PrincipalKind.ROLE, PrincipalKind.USER):
         return named_as(named, who) is not None
     aws = named.get("AWS", ())
     itself = (who.role or who.arn) in aws
@@ -368,7 +374,7 @@ class Decision:
         return f"explicit deny by {reasons}" if self.by else f"implicit deny: no {self.layer.value} allows it"
 
 
-Decide = Callable[[Request], Decision]
+Decide = Callable[[AwsRequest], Decision]
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,7 +385,7 @@ class Compiled:
     identity: tuple[Statement, ...]
     boundary: tuple[Statement, ...] | None
     session: tuple[Statement, ...] | None
-    guard: Guard
+    guard: ResourceClass
 
 
 def compile(policies: Policies) -> Decide:
@@ -401,7 +407,7 @@ def compile(policies: Policies) -> Decide:
     return lambda asked: decide(made, asked)
 
 
-def all_of(ask: Decide, requests: Iterable[Request]) -> Decision:
+def all_of(ask: Decide, requests: Iterable[AwsRequest]) -> Decision:
     """A call that needs several permissions: the first refusal, or the last allowance."""
     last = None
     for each in requests:
@@ -413,13 +419,13 @@ def all_of(ask: Decide, requests: Iterable[Request]) -> Decision:
     return last
 
 
-def decide(made: Compiled, asked: Request) -> Decision:
+def decide(made: Compiled, asked: AwsRequest) -> Decision:
     if denied := explicit_deny(made, asked):
         return denied
     if refused := ceilings(made, asked):
         return refused
     granted = grants(made, asked)
-    if asked.principal.kind not in (Kind.ROLE, Kind.USER):
+    if asked.principal.kind not in (PrincipalKind.ROLE, PrincipalKind.USER):
         # It has no policies of its own: what names it is the resource's policy.
         return _allowed(granted, Grant.DIRECT) or Decision(False, Layer.RESOURCE)
     if not asked.within_account:
@@ -427,7 +433,7 @@ def decide(made: Compiled, asked: Request) -> Decision:
     return within_account(made, asked, granted)
 
 
-def explicit_deny(made: Compiled, asked: Request) -> Decision | None:
+def explicit_deny(made: Compiled, asked: AwsRequest) -> Decision | None:
     """An explicit deny in any of the policies (decision, "Deny evaluation")."""
     for level in applicable(made.scps, asked, Layer.SCP) + applicable(made.rcps, asked, Layer.RCP):
         if found := matching(level, asked, "Deny"):
@@ -447,14 +453,14 @@ def barred_by_boundary(statement: Statement, made: Compiled) -> bool:
 
 
 def applicable(
-    levels: tuple[tuple[Statement, ...], ...], asked: Request, layer: Layer
+    levels: tuple[tuple[Statement, ...], ...], asked: AwsRequest, layer: Layer
 ) -> tuple[tuple[Statement, ...], ...]:
     """Neither kind limits service-linked roles; SCPs limit principals of accounts alone (scp, rcp)."""
     without = asked.principal.service_linked or (layer is Layer.SCP and not asked.principal.account)
     return () if without else levels
 
 
-def ceilings(made: Compiled, asked: Request) -> Decision | None:
+def ceilings(made: Compiled, asked: AwsRequest) -> Decision | None:
     """Every level of the organisation must allow (scp, "How SCPs work with Allow")."""
     for layer, levels in ((Layer.RCP, made.rcps), (Layer.SCP, made.scps)):
         for level in applicable(levels, asked, layer):
@@ -463,24 +469,24 @@ def ceilings(made: Compiled, asked: Request) -> Decision | None:
     return None
 
 
-def within_account(made: Compiled, asked: Request, granted: Sequence[tuple[Grant, Statement]]) -> Decision:
+def within_account(made: Compiled, asked: AwsRequest, granted: Sequence[tuple[Grant, Statement]]) -> Decision:
     """(decision, "Resource-based policies" and what follows)"""
     if direct := _allowed(granted, Grant.DIRECT):
         return direct
     by_role = _allowed(granted, Grant.ROLE)
-    if not by_role and made.guard is not Guard.ORDINARY and not granted:
+    if not by_role and made.guard is not ResourceClass.ORDINARY and not granted:
         return Decision(False, Layer.RESOURCE)
     return by_role_or_identity(made, asked, by_role)
 
 
-def by_role_or_identity(made: Compiled, asked: Request, by_role: Decision | None) -> Decision:
+def by_role_or_identity(made: Compiled, asked: AwsRequest, by_role: Decision | None) -> Decision:
     own = matching(made.identity, asked, "Allow")
     if not by_role and not own:
         return Decision(False, Layer.IDENTITY)
     return limits(made, asked) or by_role or Decision(True, by=own)
 
 
-def across_accounts(made: Compiled, asked: Request, granted: Sequence[tuple[Grant, Statement]]) -> Decision:
+def across_accounts(made: Compiled, asked: AwsRequest, granted: Sequence[tuple[Grant, Statement]]) -> Decision:
     """Both accounts must allow, each by its own policies (accounts)."""
     if not granted:
         return Decision(False, Layer.RESOURCE)
@@ -490,7 +496,7 @@ def across_accounts(made: Compiled, asked: Request, granted: Sequence[tuple[Gran
     return limits(made, asked) or Decision(True, by=(*own, *(statement for _, statement in granted)))
 
 
-def limits(made: Compiled, asked: Request) -> Decision | None:
+def limits(made: Compiled, asked: AwsRequest) -> Decision | None:
     """Boundary and session policy give nothing: where there is one, it must allow as well (decision)."""
     for layer, found in ((Layer.BOUNDARY, made.boundary), (Layer.SESSION, made.session)):
         if found is not None and not matching(found, asked, "Allow"):
@@ -498,12 +504,12 @@ def limits(made: Compiled, asked: Request) -> Decision | None:
     return None
 
 
-def grants(made: Compiled, asked: Request) -> list[tuple[Grant, Statement]]:
+def grants(made: Compiled, asked: AwsRequest) -> list[tuple[Grant, Statement]]:
     found = ((grant(each, asked), each) for each in matching(made.resource, asked, "Allow"))
     return [(how, each) for how, each in found if how is not None]
 
 
-def matching(found: Iterable[Statement], asked: Request, effect: str) -> tuple[Statement, ...]:
+def matching(found: Iterable[Statement], asked: AwsRequest, effect: str) -> tuple[Statement, ...]:
     return tuple(each for each in found if each.effect == effect and each.matches(asked))
 
 

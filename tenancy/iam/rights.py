@@ -28,7 +28,7 @@ NEW = "write if nothing is there yet"
 _ORDER = {word: at for at, word in enumerate([*ORDER[:3], NEW, *ORDER[3:]])}
 
 
-class Changed(NamedTuple):
+class ChangedRights(NamedTuple):
     """A place of which a role has other rights than before."""
 
     tenant: str
@@ -69,14 +69,14 @@ def _places(statement: Mapping[str, Any]) -> Iterator[str]:
             yield f"s3://{rest.removesuffix('*')}"
 
 
-def changed(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, role: str) -> Iterator[Changed]:
+def changed(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, role: str) -> Iterator[ChangedRights]:
     """Row by row what one policy of a role gives and takes."""
     old, new = (rights(document) if document else {} for document in (before, after))
     tenant, part = _owner(role)
     for place in sorted({*old, *new}):
         was, will = old.get(place, set()), new.get(place, set())
         if was != will:
-            yield Changed(tenant, part, place, _said(was), _said(will))
+            yield ChangedRights(tenant, part, place, _said(was), _said(will))
 
 
 def _said(words: Iterable[str]) -> str:

@@ -25,7 +25,7 @@ class ApiError(LabError):
         self.status = status
 
 
-class Api:
+class LabApi:
     """One connection, kept open."""
 
     def __init__(self, lab: Lab, port: int, *, timeout: float = 30, identity: str = "admin") -> None:
@@ -33,7 +33,7 @@ class Api:
         context.load_cert_chain(lab.pki / f"{identity}.crt", lab.pki / f"{identity}.key")
         self._connection = http.client.HTTPSConnection(LOOPBACK, port, timeout=timeout, context=context)
 
-    def __enter__(self) -> Api:
+    def __enter__(self) -> LabApi:
         return self
 
     def __exit__(

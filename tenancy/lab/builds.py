@@ -17,7 +17,7 @@ from pathlib import Path
 
 from .downloads import RouteError
 from .progress import Progress
-from .recipes import Tool, module_files
+from .recipes import LabTool, module_files
 
 TAIL = 15  # lines of a failed build in the message; the log has all of them
 # Values of the shell in these would change the binary, or make the build fail.
@@ -40,7 +40,7 @@ class Builds:
         self._logs = logs
         self._toolchains: list[Go] | None = None
 
-    def make_tool(self, tool: Tool, work: Path, target: Path, lock: int) -> None:
+    def make_tool(self, tool: LabTool, work: Path, target: Path, lock: int) -> None:
         if not tool.package and not tool.copy:
             raise RouteError("it is not a Go module")
         go = self._toolchain(tool)
@@ -64,7 +64,7 @@ class Builds:
         text = f"{tool}: building from source"
         self._run(tool, text, command, folder, env, lock, self._progress.begin(text))
 
-    def _toolchain(self, tool: Tool) -> Go:
+    def _toolchain(self, tool: LabTool) -> Go:
         line = re.search(r"^go (\S+)", (tool.folder / "go.mod").read_text(encoding="utf-8"), re.MULTILINE)
         needed = _numbers(line.group(1) if line else "1")
         name = ".".join(map(str, needed[:2]))
@@ -78,7 +78,7 @@ class Builds:
         have = ", ".join(f"{'.'.join(map(str, go.version))} ({go.binary})" for go in self._toolchains)
         raise RouteError(f"Go {name} or newer is needed, found {have}", go=needed)
 
-    def _module(self, tool: Tool, go: Go, folder: Path, env: Mapping[str, str], lock: int) -> Path:
+    def _module(self, tool: LabTool, go: Go, folder: Path, env: Mapping[str, str], lock: int) -> Path:
         """The folder of the tool's module in the module cache."""
         text = f"{tool}: reading {tool.module}"
         since = self._progress.begin(text)
@@ -90,7 +90,7 @@ class Builds:
         raise RouteError(f"{tool.module} is not in the module cache and cannot be downloaded")
 
     @staticmethod
-    def _embed(tool: Tool, module: Path, folder: Path) -> None:
+    def _embed(tool: LabTool, module: Path, folder: Path) -> None:
         for name in tool.embed:
             source, copy = module / name, folder / Path(name).name
             if copy.name == "schema.json":
@@ -102,7 +102,7 @@ class Builds:
 
     def _run(
         self,
-        tool: Tool,
+        tool: LabTool,
         text: str,
         command: list[str],
         folder: Path,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tenancy.lab import kueue, metrics, pki, ports, processes, prometheus
-from tenancy.lab.api import Api, ApiError
+from tenancy.lab.api import ApiError, LabApi
 from tenancy.lab.components import COMPONENTS, GENERATOR, KUEUE, PROBES, PROMETHEUS, commands
 from tenancy.lab.layout import (
     Lab,
@@ -272,10 +272,10 @@ def _run(lab: Lab, toolbox: Any, group: str, say: Callable[[str], None]) -> None
             if queues and MANAGER not in alive and not lab.kueue.exists():
                 say("writing Kueue's kinds")
                 chart = kueue.objects(toolbox, chosen, queues)
-                with Api(lab, chosen["kube-apiserver"]) as api:
+                with LabApi(lab, chosen["kube-apiserver"]) as api:
                     kueue.bring_kinds(lab, api, chart)
     _wait_for_service_account(lab, chosen["kube-apiserver"])
-    with Api(lab, chosen["kube-apiserver"]) as api:
+    with LabApi(lab, chosen["kube-apiserver"]) as api:
         if queues:
             if _run_kueue(lab, api, toolbox, chosen, queues, chart, say):
                 # It looks for new kinds when it starts. Later it would take minutes to count workloads, and until then
@@ -307,7 +307,7 @@ def _run_metrics(lab: Lab, history: Iterable[str] | None, say: Callable[[str], N
     chosen = ports.choose(lab, [name for name in ports.remembered(lab) if name in found], ports.METRICS)
     if not lab.recall().get("queues"):
         chosen = {name: port for name, port in chosen.items() if name not in ports.QUEUES}
-    with Api(lab, chosen["kube-apiserver"]) as api:
+    with LabApi(lab, chosen["kube-apiserver"]) as api:
         prometheus.write_reader(lab, api)
     if history is not None and not prometheus.storage(lab).exists():
         say("making blocks of the history")
@@ -329,14 +329,14 @@ def _run_metrics(lab: Lab, history: Iterable[str] | None, say: Callable[[str], N
 def _start(lab: Lab, name: str, argv: list[str], api_port: int) -> None:
     if name == "kwok":
         # A new kwok waits until the leases of its predecessor expire: for 40 s no pod would start or end.
-        with Api(lab, api_port) as api, contextlib.suppress(ApiError):
+        with LabApi(lab, api_port) as api, contextlib.suppress(ApiError):
             api.request("DELETE", NODE_LEASES)
     processes.start(lab, name, argv)
 
 
 def _run_kueue(
     lab: Lab,
-    api: Api,
+    api: LabApi,
     toolbox: Any,
     chosen: Mapping[str, int],
     values: Mapping[str, Any],
@@ -424,7 +424,7 @@ def _answers(lab: Lab, name: str, port: int) -> bool:
 
 def _bind(lab: Lab, port: int, group: str) -> None:
     """Give the platform group and the fake kubelets their rights, as the admin."""
-    with Api(lab, port) as api:
+    with LabApi(lab, port) as api:
         # On EKS an access entry names a Kubernetes group and a binding like this gives it its rights.
         api.apply(BINDINGS, _binding("platform", "cluster-admin", "Group", group))
         role = {
@@ -443,7 +443,7 @@ def _bind(lab: Lab, port: int, group: str) -> None:
 def _wait_for_service_account(lab: Lab, port: int) -> None:
     """Wait for the namespace's default service account, without which every pod is refused."""
     deadline = time.monotonic() + READY_SECONDS
-    with Api(lab, port) as api:
+    with LabApi(lab, port) as api:
         while time.monotonic() < deadline:
             with contextlib.suppress(ApiError):
                 api.get("/api/v1/namespaces/default/serviceaccounts/default")

@@ -19,7 +19,7 @@ from typing import IO
 from tenancy.redirects import NoDowngrade, Redirected
 
 from .progress import Progress
-from .recipes import Checksums, Release, Tool
+from .recipes import Checksums, LabTool, ReleaseArchive
 
 CONNECT = 4.0  # seconds to connect: a host that drops packets is tried once and abandoned soon
 STALL = 30.0
@@ -54,7 +54,7 @@ class Downloads:
         self._dead: dict[str, str] = {}
         self._archives: dict[str, Path] = {}
 
-    def fetch_tool(self, tool: Tool, work: Path, target: Path) -> None:
+    def fetch_tool(self, tool: LabTool, work: Path, target: Path) -> None:
         """Write the tool to `target`; `work` contains archives that several tools of a family share."""
         if isinstance(tool.release, str):
             raise RouteError(tool.release)
@@ -77,7 +77,7 @@ class Downloads:
         else:
             _extract(archive, tool.release.member, target)
 
-    def _expected(self, release: Release) -> str:
+    def _expected(self, release: ReleaseArchive) -> str:
         reasons: list[RouteError] = []
         for checksums in release.checksums:
             try:
@@ -98,7 +98,7 @@ class Downloads:
         with self._open(url) as response:
             return _block(response, url, 1 << 24).decode("utf-8", "replace")
 
-    def _download(self, tool: Tool, url: str, target: Path) -> None:
+    def _download(self, tool: LabTool, url: str, target: Path) -> None:
         host = urllib.parse.urlsplit(url).netloc or "a file"
         text = f"{tool}: downloading from {host}"
         since = self._progress.begin(text)

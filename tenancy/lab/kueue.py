@@ -19,7 +19,7 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.lab import pki
-from tenancy.lab.api import MERGE, Api, ApiError
+from tenancy.lab.api import MERGE, ApiError, LabApi
 from tenancy.lab.components import KUEUE
 from tenancy.lab.layout import Lab, LabError, write
 
@@ -64,7 +64,7 @@ def command(lab: Lab, binary: Path, key: str, values: Mapping[str, Any]) -> list
     ]
 
 
-def is_applied(lab: Lab, api: Api, key: str) -> bool:
+def is_applied(lab: Lab, api: LabApi, key: str) -> bool:
     """Whether all objects of this digest are applied to the cluster."""
     if not _configuration_file(lab, key).exists():
         return False
@@ -77,7 +77,7 @@ def objects(tools: Mapping[str, Path], ports: Mapping[str, int], values: Mapping
     return [_local(item, ports["kueue-webhook"]) for item in _render(tools, values) if item["kind"] not in LEFT_OUT]
 
 
-def bring_kinds(lab: Lab, api: Api, items: list[Object]) -> bool:
+def bring_kinds(lab: Lab, api: LabApi, items: list[Object]) -> bool:
     """Apply the kinds and wait until the API server's discovery lists them; return whether they are new.
 
     The controllers look for kinds when they start, and for new ones every half a minute.
@@ -94,7 +94,7 @@ def bring_kinds(lab: Lab, api: Api, items: list[Object]) -> bool:
 
 
 def apply(
-    lab: Lab, api: Api, items: list[Object], ports: Mapping[str, int], values: Mapping[str, Any], key: str
+    lab: Lab, api: LabApi, items: list[Object], ports: Mapping[str, int], values: Mapping[str, Any], key: str
 ) -> None:
     """Apply the objects other than kinds, with the changes that a process needs."""
     before, paths = _applied(lab), [_path(item) for item in items]
@@ -115,7 +115,7 @@ def apply(
     api.apply("/api/v1/namespaces", {**namespace, "metadata": {"name": NAMESPACE, "annotations": {DIGEST: key}}})
 
 
-def write_identity(lab: Lab, api: Api, port: int) -> None:
+def write_identity(lab: Lab, api: LabApi, port: int) -> None:
     """Write a token of Kueue's own service account, so that RBAC, guards and the audit log see its identity."""
     path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{SERVICE_ACCOUNT}/token"
     spec = {"expirationSeconds": TOKEN_SECONDS}
@@ -124,7 +124,7 @@ def write_identity(lab: Lab, api: Api, port: int) -> None:
     pki.write_service_account(lab, KUEUE, token, port)
 
 
-def fetch_certificates(lab: Lab, api: Api) -> None:
+def fetch_certificates(lab: Lab, api: LabApi) -> None:
     """Copy Kueue's certificates from its Secret to the folder that a pod would mount; Kueue watches the files."""
     data = _get(api, f"/api/v1/namespaces/{NAMESPACE}/secrets/{CERTIFICATES}").get("data") or {}
     # Kueue continues as soon as a certificate exists, so its key is written first.
@@ -134,7 +134,7 @@ def fetch_certificates(lab: Lab, api: Api) -> None:
             write(file, content)
 
 
-def webhooks_answer(api: Api) -> bool:
+def webhooks_answer(api: LabApi) -> bool:
     """Whether the API server reaches Kueue and trusts it: a dry run of a flavor passes both kinds of webhook."""
     flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": PROBE}}
     try:
@@ -145,7 +145,7 @@ def webhooks_answer(api: Api) -> bool:
     return bool(made["metadata"].get("finalizers"))
 
 
-def wait_for_queues(api: Api) -> None:
+def wait_for_queues(api: LabApi) -> None:
     """Wait until Kueue has read the existing queues.
 
     Its webhooks answer before; a job created then would be taken for one without a queue, and wait for ever.
@@ -159,7 +159,7 @@ def wait_for_queues(api: Api) -> None:
     _delete(api, [f"{path}/{PROBE}"])
 
 
-def remove(lab: Lab, api: Api) -> None:
+def remove(lab: Lab, api: LabApi) -> None:
     """Delete what `apply` made, with the queues and workloads; nothing if it was not applied.
 
     Without Kueue their finalizers would stay for ever, so they are removed with their kinds. Waiting jobs stay
@@ -266,7 +266,7 @@ def _path(item: Object) -> str:
     return f"/{'apis' if '/' in version else 'api'}/{version}{where}/{plural}/{metadata['name']}"
 
 
-def _get(api: Api, path: str) -> Object:
+def _get(api: LabApi, path: str) -> Object:
     try:
         return api.get(path)
     except ApiError as refused:
@@ -275,7 +275,7 @@ def _get(api: Api, path: str) -> Object:
         return {}
 
 
-def _delete(api: Api, paths: Iterable[str]) -> None:
+def _delete(api: LabApi, paths: Iterable[str]) -> None:
     for path in paths:
         try:
             api.request("DELETE", path)
@@ -284,7 +284,7 @@ def _delete(api: Api, paths: Iterable[str]) -> None:
                 raise
 
 
-def _freed(api: Api, path: str) -> bool:
+def _freed(api: LabApi, path: str) -> bool:
     """Remove the finalizers of a kind's objects; False while the API server does not serve the kind."""
     if crd := _get(api, path):
         stored = next(version["name"] for version in crd["spec"]["versions"] if version["storage"])
@@ -296,7 +296,7 @@ def _freed(api: Api, path: str) -> bool:
     return True
 
 
-def _free(api: Api, root: str, plural: str, **query: str) -> None:
+def _free(api: LabApi, root: str, plural: str, **query: str) -> None:
     """Remove Kueue's finalizers from the objects of a kind."""
     for item in api.get(f"{root}/{plural}", **query).get("items", []):
         metadata = item["metadata"]
@@ -309,7 +309,7 @@ def _free(api: Api, root: str, plural: str, **query: str) -> None:
                 api.request("PATCH", f"{root}{where}/{plural}/{metadata['name']}", patch, MERGE)
 
 
-def _established(api: Api) -> set[str]:
+def _established(api: LabApi) -> set[str]:
     def holds(crd: Object) -> bool:
         conditions = crd.get("status", {}).get("conditions") or []
         return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
@@ -317,7 +317,7 @@ def _established(api: Api) -> set[str]:
     return {crd["metadata"]["name"] for crd in api.get(CRDS)["items"] if holds(crd)}
 
 
-def _told(api: Api) -> set[str]:
+def _told(api: LabApi) -> set[str]:
     """Kinds of the API server's discovery, by the names of their definitions."""
     return {
         f"{resource['resource']}.{group['metadata']['name']}"

@@ -293,7 +293,7 @@ def running(lab: Lab) -> list[processes.Process]:
 
 def serve(lab: Lab, port: int, api_port: int, seed: int) -> None:
     """Answer scrapes until the process is ended."""
-    from tenancy.lab.api import Api
+    from tenancy.lab.api import LabApi
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -302,7 +302,7 @@ def serve(lab: Lab, port: int, api_port: int, seed: int) -> None:
             elif self.path not in (STATE, DEVICES):
                 self._answer(404, f"{STATE} or {DEVICES}")
             else:
-                with Api(lab, api_port) as api:
+                with LabApi(lab, api_port) as api:
                     # From the watch cache: a scrape is no load on etcd.
                     wanted = LISTS if self.path == STATE else {name: LISTS[name] for name in ("nodes", "pods")}
                     found = {name: api.get(path, resourceVersion="0")["items"] for name, path in wanted.items()}

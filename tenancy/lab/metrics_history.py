@@ -39,8 +39,8 @@ def openmetrics(loaded: Loaded, rows: Rows, start: int, end: int, step: int = ST
 
 
 def _told(loaded: Loaded, rows: Rows, start: int, end: int) -> Iterator[Told]:
-    from tenancy.plan.common.labels import tenant_labels
-    from tenancy.plan.common.pools import node_labels, node_resources, node_taints
+    from tenancy.planning.common.labels import tenant_labels
+    from tenancy.planning.common.pools import node_labels, node_resources, node_taints
 
     environment = loaded.environment
     for node in rows["nodes"]:
@@ -58,7 +58,7 @@ def _told(loaded: Loaded, rows: Rows, start: int, end: int) -> Iterator[Told]:
         for tenant in loaded.tenants
         for part in tenant.namespaces
     }
-    for held, used in zip(rows["holdings"], rows["used"], strict=True):
+    for held, used in zip(rows["allocations"], rows["used"], strict=True):
         yield from ((sample, held["start"], held["end"]) for sample in _pod(loaded, held, labels_of[held["namespace"]]))
         board = environment.flavors[held["flavor"]]
         for index in range(held["count"]):
@@ -100,18 +100,18 @@ def _pod(loaded: Loaded, held: dict[str, Any], labels: dict[str, str]) -> Iterat
 
 def _promised(loaded: Loaded) -> Iterator[Sample]:
     """Guaranteed and lent quota, as Kueue's metrics report it."""
-    from tenancy.plan.queueing.queue_names import above_queues, flavor_name, queue_name, queue_resource
-    from tenancy.plan.queueing.quota_shares import shares
+    from tenancy.planning.queueing.queue_names import above_queues, flavor_name, queue_name, queue_resource
+    from tenancy.planning.queueing.quota_shares import shares
 
     environment = loaded.environment
     above = {tenant.tenant: above_queues(tenant) for tenant in loaded.tenants}
     for tenant, share in shares(environment, loaded.tenants).items():
         for tier, pools in share.held.items():
-            for metric, stakes in (
+            for metric, counts in (
                 ("kueue_cluster_queue_nominal_quota", pools),
                 ("kueue_cluster_queue_lending_limit", {pool: share.lent.get(pool, {}) for pool in pools}),
             ):
-                for pool, flavors in stakes.items():
+                for pool, flavors in counts.items():
                     for flavor, count in flavors.items():
                         facts = {
                             "cohort": above[tenant],

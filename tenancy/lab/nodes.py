@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from tenancy.catalog import vocabulary as words
 from tenancy.lab import ports
-from tenancy.lab.api import Api
+from tenancy.lab.api import LabApi
 from tenancy.lab.layout import Lab, LabError
 
 LABEL = words.LAB_NODE
@@ -30,7 +30,7 @@ def apply_nodes(nodes: list[dict[str, Any]], lab: Lab | None = None) -> dict[str
     """
     lab = lab or Lab.of()
     wanted = {node["metadata"]["name"]: _complete(node) for node in nodes}
-    with Api(lab, ports.remembered(lab)["kube-apiserver"]) as api:
+    with LabApi(lab, ports.remembered(lab)["kube-apiserver"]) as api:
         listed = api.get(PATH, labelSelector=f"{LABEL}=node")["items"]
         there = {node["metadata"]["name"]: node for node in listed}
         gone = sorted(there.keys() - wanted.keys())
@@ -74,7 +74,7 @@ def _digest(node: dict[str, Any] | None) -> str | None:
     return node["metadata"].get("annotations", {}).get(DIGEST) if node else None
 
 
-def _write(api: Api, node: dict[str, Any], before: dict[str, Any] | None) -> None:
+def _write(api: LabApi, node: dict[str, Any], before: dict[str, Any] | None) -> None:
     path = f"{PATH}/{quote(node['metadata']['name'])}"
     body = {key: value for key, value in node.items() if key != "status"}
     if before is None:
@@ -93,7 +93,7 @@ def _write(api: Api, node: dict[str, Any], before: dict[str, Any] | None) -> Non
     api.request("PATCH", path, {"metadata": metadata | {"labels": labels}, "spec": spec})
 
 
-def _wait_ready(api: Api, names: set[str]) -> None:
+def _wait_ready(api: LabApi, names: set[str]) -> None:
     deadline = time.monotonic() + READY_SECONDS
     while True:
         listed = api.get(PATH, labelSelector=f"{LABEL}=node", resourceVersion="0")["items"]

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from tenancy.lab import metrics, pki
-from tenancy.lab.api import Api
+from tenancy.lab.api import LabApi
 from tenancy.lab.layout import Lab, LabError, write
-from tenancy.lab.recipes import HERE, Tool, load
+from tenancy.lab.recipes import HERE, LabTool, load
 
 NAME = "prometheus"
 NAMESPACE = "kube-system"
@@ -26,7 +26,7 @@ EVERY = 15
 """Seconds between two scrapes."""
 
 
-def pins() -> dict[str, Tool]:
+def pins() -> dict[str, LabTool]:
     """The tools of a lab with metrics."""
     return load(HERE / "metrics.toml")
 
@@ -98,7 +98,7 @@ def _write(lab: Lab, name: str, content: Mapping[str, Any]) -> Path:
     return path
 
 
-def write_reader(lab: Lab, api: Api) -> None:
+def write_reader(lab: Lab, api: LabApi) -> None:
     """Write a token that may read metrics; a new one at every `up`, because the cluster may be another."""
     path = lab.pki / f"{READER}.token"
     rbac, role = "rbac.authorization.k8s.io", f"gpu-tenancy-lab:{READER}"

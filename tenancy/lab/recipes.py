@@ -17,7 +17,7 @@ VERSION = re.compile(r"(?<![\w.])v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?)")
 
 
 @dataclass(frozen=True)
-class Platform:
+class HostPlatform:
     """Operating system and architecture, named as Go names them."""
 
     os: str
@@ -27,7 +27,7 @@ class Platform:
         return f"{self.os}/{self.arch}"
 
     @classmethod
-    def here(cls) -> Platform:
+    def here(cls) -> HostPlatform:
         machine = platform.machine().lower()
         arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
         return cls(platform.system().lower(), arch)
@@ -40,7 +40,7 @@ class Checksums:
 
 
 @dataclass(frozen=True)
-class Release:
+class ReleaseArchive:
     url: str
     checksums: tuple[Checksums, ...]
     member: str | None  # None: the downloaded file is the tool
@@ -51,13 +51,13 @@ class Release:
 
 
 @dataclass(frozen=True)
-class Tool:
+class LabTool:
     name: str
     version: str
     family: str
     folder: Path  # the family's Go module
-    platform: Platform
-    release: Release | str  # a text: the reason why there is none
+    platform: HostPlatform
+    release: ReleaseArchive | str  # a text: the reason why there is none
     ask: tuple[str, ...] = ()
     beside: str | None = None
     optional: bool = False
@@ -96,8 +96,10 @@ def module_files(folder: Path) -> list[Path]:
     return sorted(p for p in folder.glob("*") if p.name in ("go.mod", "go.sum") or p.suffix == ".go")
 
 
-def load(file: Path = HERE / "tools.toml", folders: Path = HERE / "go", on: Platform | None = None) -> dict[str, Tool]:
-    on = on or Platform.here()
+def load(
+    file: Path = HERE / "tools.toml", folders: Path = HERE / "go", on: HostPlatform | None = None
+) -> dict[str, LabTool]:
+    on = on or HostPlatform.here()
     table = tomllib.loads(file.read_text(encoding="utf-8"))
     return {
         name: _tool(name, row, family, families, folders / family, on)
@@ -107,12 +109,12 @@ def load(file: Path = HERE / "tools.toml", folders: Path = HERE / "go", on: Plat
 
 
 def _tool(
-    name: str, row: Mapping[str, Any], family: str, shared: Mapping[str, Any], folder: Path, on: Platform
-) -> Tool:
+    name: str, row: Mapping[str, Any], family: str, shared: Mapping[str, Any], folder: Path, on: HostPlatform
+) -> LabTool:
     version = shared["version"]
     major, minor, _ = version.split(".", 2)
     symbols = shared.get("symbols", {})
-    return Tool(
+    return LabTool(
         name=name,
         version=version,
         family=family,
@@ -130,7 +132,7 @@ def _tool(
     )
 
 
-def _release(name: str, row: Mapping[str, Any], shared: Mapping[str, Any], on: Platform) -> Release | str:
+def _release(name: str, row: Mapping[str, Any], shared: Mapping[str, Any], on: HostPlatform) -> ReleaseArchive | str:
     release = shared["release"]
     if isinstance(release, str):
         return release
@@ -144,7 +146,7 @@ def _release(name: str, row: Mapping[str, Any], shared: Mapping[str, Any], on: P
         "ext": release.get("ext", {}).get(on.os, ""),
     }
     member = row.get("member")
-    return Release(
+    return ReleaseArchive(
         url=release["file"].format(**words),
         checksums=tuple(Checksums(c["format"], c["url"].format(**words)) for c in release["checksums"]),
         member=member.format(**words) if member else None,

@@ -26,7 +26,7 @@ from . import recipes
 from .builds import Builds, ask
 from .downloads import Downloads, RouteError
 from .progress import Progress, duration
-from .recipes import VERSION, Tool
+from .recipes import VERSION, LabTool
 
 ON_PATH, RELEASE, BUILT = "PATH", "release", "Go module"
 
@@ -61,7 +61,7 @@ def bin_dir() -> Path:
     return cache_root() / "bin" / hashlib.sha256("\n".join(keys).encode()).hexdigest()[:12]
 
 
-def table(toolbox: Toolbox, pins: Mapping[str, Tool] | None = None) -> list[tuple[str, str, str, Path]]:
+def table(toolbox: Toolbox, pins: Mapping[str, LabTool] | None = None) -> list[tuple[str, str, str, Path]]:
     """(tool, version, route, path) of every tool in the box; `pins` are other recipes than the lab's."""
     pins = recipes.load() if pins is None else pins
     return [(n, pins[n].version, toolbox.routes.get(n, ""), p) for n, p in toolbox.paths.items()]
@@ -70,7 +70,7 @@ def table(toolbox: Toolbox, pins: Mapping[str, Tool] | None = None) -> list[tupl
 def ensure(
     say: Callable[[str], None] | None = None,
     only: Iterable[str] | None = None,
-    pins: Mapping[str, Tool] | None = None,
+    pins: Mapping[str, LabTool] | None = None,
 ) -> Toolbox:
     """Every tool, or those named by `only`. Progress goes to `say`, by default to standard error.
 
@@ -101,9 +101,9 @@ def ensure(
 
 
 class _Run:
-    def __init__(self, progress: Progress, root: Path, pins: Mapping[str, Tool]) -> None:
+    def __init__(self, progress: Progress, root: Path, pins: Mapping[str, LabTool]) -> None:
         self.found: dict[str, tuple[str, Path]] = {}
-        self.failures: dict[Tool, list[tuple[str, RouteError]]] = {}
+        self.failures: dict[LabTool, list[tuple[str, RouteError]]] = {}
         self._progress = progress
         self._root = root
         self._pins = pins
@@ -115,7 +115,7 @@ class _Run:
             self._answers = dict(json.loads(self._answers_file.read_text(encoding="utf-8")))
         self._known = dict(self._answers)
 
-    def settle_family(self, tools: list[Tool]) -> None:
+    def settle_family(self, tools: list[LabTool]) -> None:
         if self._settled(tools):
             return
         name = tools[0].family
@@ -125,7 +125,7 @@ class _Run:
                 if not self._settled([tool]):
                     self._obtain(tool, work, lock)
 
-    def _settled(self, tools: list[Tool]) -> bool:
+    def _settled(self, tools: list[LabTool]) -> bool:
         """Take tools from PATH or the cache; return whether none is missing."""
         for tool in tools:
             if tool.name in self.found:
@@ -140,11 +140,11 @@ class _Run:
                     break
         return all(t.name in self.found or not self._due(t) for t in tools)
 
-    def _due(self, tool: Tool) -> bool:
+    def _due(self, tool: LabTool) -> bool:
         """Whether to obtain a tool: an optional one only if its leader was downloaded, whose archive contains it."""
         return not tool.optional or self.found.get(tool.beside or "", ("",))[0] == RELEASE
 
-    def _obtain(self, tool: Tool, work: Path, lock: int) -> None:
+    def _obtain(self, tool: LabTool, work: Path, lock: int) -> None:
         if not self._due(tool):
             return
         failures: list[tuple[str, RouteError]] = []
@@ -178,7 +178,7 @@ class _Run:
         if not tool.optional:
             self.failures[tool] = failures
 
-    def _on_path(self, tool: Tool) -> Path:
+    def _on_path(self, tool: LabTool) -> Path:
         if not tool.ask and not tool.beside:
             raise RouteError("not searched, it does not report its version")
         # Our own folders are left out: their paths contain the versions of the tools.
@@ -194,7 +194,7 @@ class _Run:
             raise RouteError(f"{asked} {f'is {version}' if version else 'does not report its version'}")
         return path
 
-    def _version(self, path: Path, tool: Tool) -> str | None:
+    def _version(self, path: Path, tool: LabTool) -> str | None:
         try:
             facts = path.stat()
         except OSError:
@@ -208,7 +208,7 @@ class _Run:
         return answer.group(1) if answer else None
 
     @staticmethod
-    def _check(tool: Tool, path: Path) -> None:
+    def _check(tool: LabTool, path: Path) -> None:
         if path.is_file():
             path.chmod(0o755)
         if not tool.ask:
@@ -317,7 +317,7 @@ def _signals_end_us() -> Generator[None, None, None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _message(failures: Mapping[Tool, list[tuple[str, RouteError]]], wanted: int) -> str:
+def _message(failures: Mapping[LabTool, list[tuple[str, RouteError]]], wanted: int) -> str:
     lines = [f"{len(failures)} of {wanted} tools could not be obtained:"]
     reasons = {tool: [f"  {route}: {e.reason}" for route, e in routes] for tool, routes in failures.items()}
     for why, tools in groupby(failures, lambda tool: reasons[tool]):

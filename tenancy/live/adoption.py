@@ -18,14 +18,14 @@ from tenancy.kube import quantities
 from tenancy.kube.objects import Object
 from tenancy.kube.quantities import thousandths
 from tenancy.live import denial
-from tenancy.live.api import Answer, Api, Identity, collection
+from tenancy.live.api import Api, Impersonation, Response, collection
 from tenancy.live.copies import ASKS_QUEUE, as_written, has_ended
-from tenancy.live.discovery import Kind, namespaced
+from tenancy.live.discovery import ResourceKind, namespaced
 from tenancy.live.fits import NotWork, Pods, limits_of, pods_of, requests_of
 from tenancy.live.undecided import REFUSED_BY, Undecided, undecided
-from tenancy.plan.guards import BACKSTOPS, WITNESS, guards
-from tenancy.plan.guards.expressions import Guard
-from tenancy.plan.model import NamespacePlan, Plan
+from tenancy.planning.guards import BACKSTOPS, READINESS_PROBE, guards
+from tenancy.planning.guards.expressions import Guard
+from tenancy.planning.model import NamespacePlan, Plan
 from tenancy.rules.catalogue import RULES
 from tenancy.schema.environment import Environment, GuardsMode
 
@@ -43,7 +43,7 @@ class State(StrEnum):
     UNMANAGED = "unmanaged"  # listed under platform.unmanaged
 
 
-class Topic(StrEnum):
+class AdoptionTopic(StrEnum):
     CHANGES = "changes"
     BESIDE = "stays beside"
     QUOTA = "quota below use"
@@ -52,11 +52,11 @@ class Topic(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AdoptionFinding:
     """One fact to know, or to correct, before a takeover."""
 
     namespace: str
-    topic: Topic
+    topic: AdoptionTopic
     what: str
     """A key, or an object."""
     now: str
@@ -66,7 +66,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class ExistingNamespace:
     """A namespace that the plan would take over or has taken over, or whose name begins like a tenant's."""
 
     name: str
@@ -76,7 +76,7 @@ class Space:
     """Number of objects that the guards evaluated."""
     unasked: tuple[str, ...]
     """Rules that depend on fields that a takeover writes, and so cannot be evaluated before."""
-    findings: tuple[Finding, ...] = field(default=())
+    findings: tuple[AdoptionFinding, ...] = field(default=())
 
 
 def mode(api: Api, environment: str) -> GuardsMode | None:
@@ -85,14 +85,14 @@ def mode(api: Api, environment: str) -> GuardsMode | None:
     found = [
         item["spec"].get("validationActions") or []
         for item in api.items(f"{path}?labelSelector={words.ENVIRONMENT}={environment}")
-        if item["metadata"]["name"] != WITNESS
+        if item["metadata"]["name"] != READINESS_PROBE
     ]
     if not found:
         return None
     return GuardsMode.ENFORCE if all("Deny" in actions for actions in found) else GuardsMode.AUDIT
 
 
-def spaces(api: Api, environment: Environment, plan: Plan, tenant: str | None = None) -> tuple[Space, ...]:
+def spaces(api: Api, environment: Environment, plan: Plan, tenant: str | None = None) -> tuple[ExistingNamespace, ...]:
     """Existing namespaces of the plan, or with a tenant's name, with their findings. Without `tenant` also undecided
     and unmanaged ones."""
     there = {item["metadata"]["name"]: item for item in api.items("/api/v1/namespaces")}
@@ -109,7 +109,7 @@ def spaces(api: Api, environment: Environment, plan: Plan, tenant: str | None = 
                 state = State.OURS if ours else State.WANTED if one.adopt else State.IN_THE_WAY
                 found.append(asker.space(planned[name], live, one.name, state))
             elif name.startswith(words.derived_name(one.name, "")):
-                found.append(Space(name, one.name, State.STRAY, 0, ()))
+                found.append(ExistingNamespace(name, one.name, State.STRAY, 0, ()))
     if tenant is None:
         seen = {space.name for space in found}
         others = {one.name: one for one in undecided(api, plan, list(there.values()))}
@@ -136,11 +136,11 @@ class _Asker:
         return mode(self._api, self._environment.environment)
 
     @cached_property
-    def _kinds(self) -> tuple[Kind, ...]:
+    def _kinds(self) -> tuple[ResourceKind, ...]:
         return namespaced(self._api)[0]
 
     @cached_property
-    def _judged(self) -> tuple[Kind, ...]:
+    def _judged(self) -> tuple[ResourceKind, ...]:
         """Kinds that the guards judge and users create."""
         judged = {
             (group, plural)
@@ -156,7 +156,7 @@ class _Asker:
         # Defaults of a limit range or of Kueue's webhooks are missing before a takeover.
         return namespace_rules(guards(self._environment)) | frozenset(BACKSTOPS)
 
-    def space(self, planned: NamespacePlan, live: Object, tenant: str, state: State) -> Space:
+    def space(self, planned: NamespacePlan, live: Object, tenant: str, state: State) -> ExistingNamespace:
         name = planned.name
         findings = [
             *_changes(planned, live),
@@ -169,11 +169,13 @@ class _Asker:
         skipped = frozenset() if known else self._of_namespace
         for item in there:
             findings += self._refused(item, skipped)
-        return Space(name, tenant, state, len(there), tuple(sorted(skipped)) if there else (), tuple(findings))
+        return ExistingNamespace(
+            name, tenant, state, len(there), tuple(sorted(skipped)) if there else (), tuple(findings)
+        )
 
-    def outside(self, name: str, state: State, work: Undecided | None = None) -> Space:
+    def outside(self, name: str, state: State, work: Undecided | None = None) -> ExistingNamespace:
         """A namespace of no tenant: the guards' answers to its objects, or, without guards, the expected ones."""
-        findings: list[Finding] = []
+        findings: list[AdoptionFinding] = []
         asked = 0
         if self._mode:
             for item in self._there(name):
@@ -185,14 +187,18 @@ class _Asker:
         elif work:
             says = RULES[REFUSED_BY].title
             findings += [
-                Finding(name, Topic.REFUSED, f"{count} {resource}", "would be refused", says, REFUSED_BY)
+                AdoptionFinding(
+                    name, AdoptionTopic.REFUSED, f"{count} {resource}", "would be refused", says, REFUSED_BY
+                )
                 for resource, count in work.work.items()
             ]
         for each in work.webhooks if work else ():
             findings.append(
-                Finding(name, Topic.BESIDE, each, "calls a service here", "it fails without the service's pods")
+                AdoptionFinding(
+                    name, AdoptionTopic.BESIDE, each, "calls a service here", "it fails without the service's pods"
+                )
             )
-        return Space(name, NO_TENANT, state, asked, (), tuple(findings))
+        return ExistingNamespace(name, NO_TENANT, state, asked, (), tuple(findings))
 
     def _there(self, space: str) -> Iterator[Object]:
         """Objects there that users created, that have not ended, and that are not of the plan."""
@@ -203,12 +209,14 @@ class _Asker:
                 if not (ours or metadata.get("ownerReferences") or has_ended(item)):
                     yield {"apiVersion": kind.version, "kind": kind.kind, **item}
 
-    def _quota(self, planned: NamespacePlan) -> Iterator[Finding]:
+    def _quota(self, planned: NamespacePlan) -> Iterator[AdoptionFinding]:
         for quota, over in below_use(self._api, [planned], self._kinds).items():
             for key, (hard, used) in over.items():
-                yield Finding(planned.name, Topic.QUOTA, f"{quota.partition('/')[2]}: {key}", used, hard)
+                yield AdoptionFinding(
+                    planned.name, AdoptionTopic.QUOTA, f"{quota.partition('/')[2]}: {key}", used, hard
+                )
 
-    def _refused(self, item: Object, skipped: Collection[str], *, daemons: bool = False) -> Iterator[Finding]:
+    def _refused(self, item: Object, skipped: Collection[str], *, daemons: bool = False) -> Iterator[AdoptionFinding]:
         seen: set[str] = set()
         what = f"{item['kind']} {item['metadata']['name']}"
         for asked in _asked(item, daemons=daemons):
@@ -216,19 +224,19 @@ class _Asker:
             for now, (rule, says) in _refusals(answer):
                 if rule not in seen and rule not in skipped:
                     seen.add(rule)
-                    yield Finding(item["metadata"]["namespace"], Topic.REFUSED, what, now, says, rule)
+                    yield AdoptionFinding(item["metadata"]["namespace"], AdoptionTopic.REFUSED, what, now, says, rule)
 
 
 # Changes, and foreign objects
 
 
-def _changes(planned: NamespacePlan, live: Object) -> Iterator[Finding]:
+def _changes(planned: NamespacePlan, live: Object) -> Iterator[AdoptionFinding]:
     for place in ("labels", "annotations"):
         wanted, present = planned.namespace["metadata"].get(place) or {}, live["metadata"].get(place) or {}
         for key, value in sorted(wanted.items()):
             if key != FORCE and present.get(key) != value:
                 what = f"{place.removesuffix('s')} {key}"
-                yield Finding(planned.name, Topic.CHANGES, what, present.get(key, ABSENT), value)
+                yield AdoptionFinding(planned.name, AdoptionTopic.CHANGES, what, present.get(key, ABSENT), value)
 
 
 FORCE = "pulumi.com/patchForce"
@@ -236,7 +244,7 @@ FORCE = "pulumi.com/patchForce"
 ABSENT = "–"
 
 
-def _entering(api: Api, plan: Plan, space: str) -> Iterator[Finding]:
+def _entering(api: Api, plan: Plan, space: str) -> Iterator[AdoptionFinding]:
     """RoleBindings of an unmanaged namespace that give a tenant's users or pods access: the tenant's rules are not
     enforced there."""
     bound = [o for tenant in plan.tenants for part in tenant.namespaces for o in part.access]
@@ -250,10 +258,12 @@ def _entering(api: Api, plan: Plan, space: str) -> Iterator[Finding]:
         ]
         if inside:
             what = f"RoleBinding {item['metadata']['name']}"
-            yield Finding(space, Topic.BESIDE, what, ", ".join(inside), "a tenant has access, outside of its own rules")
+            yield AdoptionFinding(
+                space, AdoptionTopic.BESIDE, what, ", ".join(inside), "a tenant has access, outside of its own rules"
+            )
 
 
-def _beside(api: Api, environment: str, space: str, state: State) -> Iterator[Finding]:
+def _beside(api: Api, environment: str, space: str, state: State) -> Iterator[AdoptionFinding]:
     """Foreign objects that a takeover leaves: they add to what the files grant, or limit it."""
 
     def foreign(version: str, kind: str) -> Iterator[tuple[str, Object]]:
@@ -263,18 +273,22 @@ def _beside(api: Api, environment: str, space: str, state: State) -> Iterator[Fi
 
     for name, item in foreign("rbac.authorization.k8s.io/v1", "RoleBinding"):
         who = ", ".join(f"{s['kind']} {s['name']}" for s in item.get("subjects") or ()) or "no subject"
-        yield Finding(space, Topic.BESIDE, name, f"{who} as {item['roleRef']['name']}", "they keep their access")
+        yield AdoptionFinding(
+            space, AdoptionTopic.BESIDE, name, f"{who} as {item['roleRef']['name']}", "they keep their access"
+        )
     for name, item in foreign("v1", "ResourceQuota"):
         hard = ", ".join(f"{key} {amount}" for key, amount in sorted((item["spec"].get("hard") or {}).items()))
-        yield Finding(space, Topic.BESIDE, name, hard, "the smaller of the two applies")
+        yield AdoptionFinding(space, AdoptionTopic.BESIDE, name, hard, "the smaller of the two applies")
     for name, item in foreign("v1", "LimitRange"):
         types = ", ".join(sorted({limit["type"] for limit in item["spec"].get("limits") or ()}))
-        yield Finding(space, Topic.BESIDE, name, f"of {types}", "both limits apply, and the defaults of either")
+        yield AdoptionFinding(
+            space, AdoptionTopic.BESIDE, name, f"of {types}", "both limits apply, and the defaults of either"
+        )
     if state is State.OURS:
         return  # the guards evaluate its own NetworkPolicies: most allow no more than its file
     for name, item in foreign("networking.k8s.io/v1", "NetworkPolicy"):
         ways = " and ".join(item["spec"].get("policyTypes") or ["Ingress"])
-        yield Finding(space, Topic.BESIDE, name, ways, "what it allows adds to what the file allows")
+        yield AdoptionFinding(space, AdoptionTopic.BESIDE, name, ways, "what it allows adds to what the file allows")
 
 
 # Quota
@@ -286,7 +300,9 @@ Over = dict[str, tuple[str, str]]
 """Key of a quota -> planned amount, and amount in use."""
 
 
-def below_use(api: Api, planned: Sequence[NamespacePlan], kinds: Sequence[Kind] | None = None) -> dict[str, Over]:
+def below_use(
+    api: Api, planned: Sequence[NamespacePlan], kinds: Sequence[ResourceKind] | None = None
+) -> dict[str, Over]:
     """Quotas by namespace/name that would be below the current use. With `kinds`, the use of quotas that do not exist
     yet is counted."""
     # A tenant's stack does not list the quotas of all tenants.
@@ -314,7 +330,7 @@ def below_use(api: Api, planned: Sequence[NamespacePlan], kinds: Sequence[Kind] 
     return found
 
 
-def in_use(api: Api, space: str, keys: Collection[str], kinds: Sequence[Kind]) -> dict[str, str]:
+def in_use(api: Api, space: str, keys: Collection[str], kinds: Sequence[ResourceKind]) -> dict[str, str]:
     """Amounts in use that a quota of these keys would count, as its controller does; unknown keys are left out."""
     pods = [p for p in api.items(collection("v1", "Pod", space)) if not has_ended(p)]
     amounts: Counter[str] = Counter({"pods": 1000 * len(pods)})
@@ -351,13 +367,13 @@ def in_use(api: Api, space: str, keys: Collection[str], kinds: Sequence[Kind]) -
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 
 
-def warnings(answer: Answer) -> list[str]:
+def warnings(answer: Response) -> list[str]:
     """The warnings of an answer of the API server."""
     header = next((text for name, text in answer.headers.items() if name.lower() == "warning"), "")
     return [re.sub(r"\\(.)", r"\1", text) for text in _WARNING.findall(header)]
 
 
-def _pod_security(api: Api, planned: NamespacePlan) -> Iterator[Finding]:
+def _pod_security(api: Api, planned: NamespacePlan) -> Iterator[AdoptionFinding]:
     """The API server's warnings about existing pods, from a dry run of the Pod Security labels of the plan."""
     labels = {
         key: value
@@ -371,16 +387,16 @@ def _pod_security(api: Api, planned: NamespacePlan) -> Iterator[Finding]:
         # "pod: reason, reason" for each kind of pod, below a line that names the namespace.
         if ": " in text and not text.startswith("existing pods in namespace"):
             pods, _, reasons = text.partition(": ")
-            yield Finding(
-                planned.name, Topic.POD_SECURITY, pods, reasons, f"refused at level {level} when created again"
+            yield AdoptionFinding(
+                planned.name, AdoptionTopic.POD_SECURITY, pods, reasons, f"refused at level {level} when created again"
             )
     if not answer.ok:
-        yield Finding(planned.name, Topic.POD_SECURITY, "namespace", f"{answer.status}", answer.message)
+        yield AdoptionFinding(planned.name, AdoptionTopic.POD_SECURITY, "namespace", f"{answer.status}", answer.message)
 
 
 # Guards
 
-REPORTER = Identity("tenancy-report", ("system:masters",))
+REPORTER = Impersonation("tenancy-report", ("system:masters",))
 """The identity of the dry runs: it has every right of RBAC, and no guard exempts it, as some exempt the platform."""
 _POLICY = re.compile(
     r"^Validation failed for ValidatingAdmissionPolicy '([^']+)' with binding '[^']+': (.*)$", re.DOTALL
@@ -448,7 +464,7 @@ def _where(item: Object) -> str:
     return collection(item["apiVersion"], item["kind"], item["metadata"]["namespace"]) + "?dryRun=All"
 
 
-def _refusals(answer: Answer) -> Iterator[tuple[str, tuple[str, str]]]:
+def _refusals(answer: Response) -> Iterator[tuple[str, tuple[str, str]]]:
     """Whether the copy is refused or warned of, by which rule or control, and the message. Quota is left out: it counts
     the copy in addition to the original."""
     for text in warnings(answer):

@@ -15,12 +15,12 @@ PATIENCE = 30.0
 """Seconds for which a list is requested again while the server answers 429."""
 
 
-class Unreachable(Exception):
+class ApiUnreachable(Exception):
     """The API server did not answer, or the kubeconfig names none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     status: int
     body: Mapping[str, Any]
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class Impersonation:
     """The user and groups to impersonate."""
 
     user: str
@@ -64,7 +64,7 @@ class Api:
                 file = kubeconfig or os.environ.get("KUBECONFIG") or None
                 self._client = config.new_client_from_config(config_file=file, context=context)
         except (ConfigException, OSError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
-            raise Unreachable(
+            raise ApiUnreachable(
                 f"given kubeconfig without a usable context {context!r} ({str(error).strip()}); "
                 "change: set KUBECONFIG (for the lab: `. .lab/env`), or name another context in environment.yaml"
             ) from error
@@ -75,10 +75,10 @@ class Api:
         method: str,
         path: str,
         body: object | None = None,
-        identity: Identity | None = None,
+        identity: Impersonation | None = None,
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> Response:
         """Send a request; Unreachable if the server does not answer. A refusal is an Answer like any other."""
         from urllib3 import HTTPHeaderDict
         from urllib3.exceptions import HTTPError
@@ -101,7 +101,7 @@ class Api:
                 redirect=False,  # the credential and the identity are for this server
             )
         except HTTPError as error:
-            raise Unreachable(
+            raise ApiUnreachable(
                 f"the API server at {self.host} does not answer ({type(error).__name__}); "
                 "change: start it (for the lab: `tenancy lab up`) and run this again"
             ) from error
@@ -109,7 +109,7 @@ class Api:
             parsed = json.loads(answer.data) if answer.data else {}
         except ValueError:
             parsed = {"message": answer.data.decode("utf-8", "replace")}
-        return Answer(answer.status, parsed if isinstance(parsed, dict) else {"items": parsed}, dict(answer.headers))
+        return Response(answer.status, parsed if isinstance(parsed, dict) else {"items": parsed}, dict(answer.headers))
 
     def items(self, path: str, absent: bool = False) -> list[dict[str, Any]]:
         """The objects of a list; Unreachable if the list is refused.
@@ -125,7 +125,7 @@ class Api:
         if absent and answer.status == NOT_FOUND:
             return []
         if not answer.ok:
-            raise Unreachable(f"GET {path}: {answer.status} {answer.message}")
+            raise ApiUnreachable(f"GET {path}: {answer.status} {answer.message}")
         return list(answer.body.get("items") or [])
 
 

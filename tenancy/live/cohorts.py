@@ -7,7 +7,7 @@ from typing import Any
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.quota_tree import Node, Tree
 from tenancy.live.api import Api, collection
-from tenancy.plan.queueing.queue_names import API
+from tenancy.planning.queueing.queue_names import API
 
 
 def read_tree(api: Api) -> dict[str, Node]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenancy.kube.objects import Object
-from tenancy.plan.guards.names import QUEUE, RUN_TIME, URGENCY
+from tenancy.planning.guards.names import QUEUE, RUN_TIME, URGENCY
 
 ASKS_QUEUE = frozenset({QUEUE, RUN_TIME, URGENCY})
 """Labels of Kueue that users write."""

@@ -8,7 +8,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.live import denial
 from tenancy.live.api import Api
 from tenancy.live.guards import marker
-from tenancy.plan.model import Plan, PlatformPlan
+from tenancy.planning.model import Plan, PlatformPlan
 from tenancy.rules.catalogue import RULES
 
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"

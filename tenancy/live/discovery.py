@@ -9,7 +9,7 @@ from tenancy.live.api import Api
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ResourceKind:
     """A namespaced kind, in the version that its group prefers."""
 
     version: str
@@ -27,10 +27,10 @@ class Kind:
         return f"{root}/namespaces/{namespace}/{self.plural}{'/' + name if name else ''}"
 
 
-def namespaced(api: Api) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
+def namespaced(api: Api) -> tuple[tuple[ResourceKind, ...], tuple[str, ...]]:
     """Every kind that can be listed, and the API versions that did not answer: their APIService's server is down."""
     versions = ["v1", *(group["preferredVersion"]["groupVersion"] for group in _groups(api))]
-    found: list[Kind] = []
+    found: list[ResourceKind] = []
     silent: list[str] = []
     for version in versions:
         answer = api.request("GET", f"/apis/{version}" if "/" in version else f"/api/{version}")
@@ -38,7 +38,7 @@ def namespaced(api: Api) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
             silent.append(version)
             continue
         found += [
-            Kind(version, resource["kind"], resource["name"], tuple(resource["verbs"]))
+            ResourceKind(version, resource["kind"], resource["name"], tuple(resource["verbs"]))
             for resource in answer.body.get("resources") or ()
             # A name with a slash is a part of another resource.
             if resource["namespaced"] and "list" in resource["verbs"] and "/" not in resource["name"]

@@ -9,9 +9,9 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.live.api import Api, Unreachable, collection
+from tenancy.live.api import Api, ApiUnreachable, collection
 from tenancy.live.copies import as_written, has_ended
-from tenancy.live.discovery import Kind, namespaced
+from tenancy.live.discovery import ResourceKind, namespaced
 
 SECRET = "Secret"
 _TOKEN = "kubernetes.io/service-account-token"
@@ -24,7 +24,7 @@ OWNED = "made by what owns it, which is exported"
 ENDED = "it has ended"
 PASSING = "controllers derive it from other objects"
 BUILT_IN = "every namespace has it"
-TOKEN = "a token of this cluster, worth nothing elsewhere"
+TOKEN = "a token of this cluster, unit_cost nothing elsewhere"
 UNASKED = "secrets are only named, unless --with-secrets says otherwise"
 
 
@@ -46,7 +46,7 @@ class Volume:
 
 
 @dataclass(slots=True)
-class Belongings:
+class ExportedObjects:
     """Everything of some namespaces."""
 
     objects: dict[tuple[str, str], list[Object]] = field(default_factory=dict)
@@ -68,9 +68,9 @@ class Belongings:
         return sum(map(len, self.objects.values()))
 
 
-def collect(api: Api, environment: str, spaces: Sequence[str], *, with_secrets: bool = False) -> Belongings:
+def collect(api: Api, environment: str, spaces: Sequence[str], *, with_secrets: bool = False) -> ExportedObjects:
     """The content of these namespaces; Unreachable if none of them exists."""
-    found = Belongings()
+    found = ExportedObjects()
     kinds, silent = namespaced(api)
     found.unread += [f"{version}: its server does not answer" for version in silent]
     days = []
@@ -85,13 +85,15 @@ def collect(api: Api, environment: str, spaces: Sequence[str], *, with_secrets: 
             if "create" in kind.verbs:
                 _take(api, environment, space, kind, found, with_secrets)
     if not days:
-        raise Unreachable(f"given {', '.join(spaces)}, none of which exists; change: run `tenancy up {environment}`")
+        raise ApiUnreachable(f"given {', '.join(spaces)}, none of which exists; change: run `tenancy up {environment}`")
     found.since = min(days)
     found.volumes += _volumes(api, spaces)
     return found
 
 
-def _take(api: Api, environment: str, space: str, kind: Kind, found: Belongings, with_secrets: bool) -> None:
+def _take(
+    api: Api, environment: str, space: str, kind: ResourceKind, found: ExportedObjects, with_secrets: bool
+) -> None:
     answer = api.request("GET", kind.path(space))
     if not answer.ok:
         found.unread.append(f"{kind.plural} ({kind.version}) of {space}: {answer.status} {answer.message}")

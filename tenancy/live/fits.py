@@ -21,13 +21,13 @@ from tenancy.kube.quota_tree import Node, Place
 from tenancy.kube.selectors import has_labels, takes_node
 from tenancy.kube.tolerations import tolerates
 from tenancy.live import denial
-from tenancy.live.api import NOT_FOUND, Answer, Api, Identity, Unreachable, collection
+from tenancy.live.api import NOT_FOUND, Api, ApiUnreachable, Impersonation, Response, collection
 from tenancy.live.cohorts import read_tree
-from tenancy.plan.common.pools import node_labels, node_resources, node_taints
-from tenancy.plan.common.priorities import DEFAULT_CLASS, priorities
-from tenancy.plan.guards.names import QUEUE, RUN_TIME, URGENCY
-from tenancy.plan.queueing.kueue import configuration
-from tenancy.plan.queueing.queue_names import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, pool_of
+from tenancy.planning.common.pools import node_labels, node_resources, node_taints
+from tenancy.planning.common.priorities import DEFAULT_CLASS, priorities
+from tenancy.planning.guards.names import QUEUE, RUN_TIME, URGENCY
+from tenancy.planning.queueing.kueue import configuration
+from tenancy.planning.queueing.queue_names import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, pool_of
 from tenancy.rules.pod_templates import templates_of
 from tenancy.schema.environment import Environment
 
@@ -41,7 +41,7 @@ LEAST_PODS = "kueue.x-k8s.io/job-min-parallelism"
 NEARNESS = tuple(f"kueue.x-k8s.io/podset-{how}-topology" for how in ("required", "preferred", "unconstrained"))
 
 
-class Verdict(StrEnum):
+class FitVerdict(StrEnum):
     """From the best to the worst."""
 
     FITS = "fits"
@@ -51,15 +51,15 @@ class Verdict(StrEnum):
 
     @property
     def rank(self) -> int:
-        return list(Verdict).index(self)
+        return list(FitVerdict).index(self)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ControlAnswer:
     """The answer of one control."""
 
     plane: str
-    verdict: Verdict
+    verdict: FitVerdict
     sentence: str
     change: str = ""
     denier: str = ""
@@ -72,10 +72,10 @@ class Fit:
     name: str
     namespace: str
     asked_as: str
-    said: tuple[Said, ...]
+    said: tuple[ControlAnswer, ...]
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> FitVerdict:
         return max((said.verdict for said in self.said), key=lambda verdict: verdict.rank)
 
 
@@ -201,7 +201,7 @@ _EXCEEDED = re.compile(r"exceeded quota: ([^,]+), requested: (.*), used: (.*), l
 _FORBIDDEN = re.compile(r"^.*? is forbidden: ")
 
 
-def fit(api: Api, environment: Environment, item: Object, who: Identity, asked_as: str) -> Fit:
+def fit(api: Api, environment: Environment, item: Object, who: Impersonation, asked_as: str) -> Fit:
     """The answer of every control to one object, which names its namespace. NotWork if its pods cannot be read."""
     sets = pods_of(item)
     said, answer = _admission(api, item, who, asked_as, item["kind"])
@@ -214,7 +214,7 @@ def fit(api: Api, environment: Environment, item: Object, who: Identity, asked_a
         # Defaults of admission count too: requests and priority.
         spec = answer.body["spec"] if answer.ok else pods.template["spec"]
         filled.append(replace(pods, template={**pods.template, "spec": spec}))
-    refused = {one.plane for one in said if one.verdict is not Verdict.FITS}
+    refused = {one.plane for one in said if one.verdict is not FitVerdict.FITS}
     yes = [_admitted(plane, item, asked_as, bool(refused)) for plane in _ASKED if plane not in refused]
     if filled:
         space = item["metadata"]["namespace"]
@@ -227,7 +227,7 @@ def fit(api: Api, environment: Environment, item: Object, who: Identity, asked_a
         said.append(_pool(api, environment, filled, flavors))
     if item["kind"] in UNSEEN:
         text = "Its pods are defined by its runtime, which is not in the manifest."
-        said += [Said(plane, Verdict.UNKNOWN, text) for plane in ("queue", "pool")]
+        said += [ControlAnswer(plane, FitVerdict.UNKNOWN, text) for plane in ("queue", "pool")]
     order = [*_ASKED, "API validation", "quota", "queue", "pool"]
     found = sorted([*yes, *said], key=lambda one: order.index(one.plane))
     return Fit(item["kind"], _name(item), item["metadata"]["namespace"], asked_as, tuple(found))
@@ -237,16 +237,16 @@ def _name(item: Mapping[str, Any]) -> str:
     return item["metadata"].get("name") or f"{item['metadata'].get('generateName', '')}…"
 
 
-def _admitted(plane: str, item: Mapping[str, Any], asked_as: str, refused: bool) -> Said:
+def _admitted(plane: str, item: Mapping[str, Any], asked_as: str, refused: bool) -> ControlAnswer:
     if refused and plane != "RBAC":
-        return Said(plane, Verdict.UNKNOWN, "Not reached: another control refuses first.")
+        return ControlAnswer(plane, FitVerdict.UNKNOWN, "Not reached: another control refuses first.")
     sentences = {
         "RBAC": f"{asked_as} may create {item['kind']}s in {item['metadata']['namespace']}.",
         "guard": "It breaks no rule, and neither do its pods.",
         "Pod Security": "Its pods comply with the namespace's level.",
         "LimitRange": "Its containers are within the namespace's bounds.",
     }
-    return Said(plane, Verdict.FITS, sentences[plane])
+    return ControlAnswer(plane, FitVerdict.FITS, sentences[plane])
 
 
 def _pod(item: Mapping[str, Any], pods: Pods) -> Object:
@@ -263,7 +263,7 @@ def _pod(item: Mapping[str, Any], pods: Pods) -> Object:
 _QUEUE_LABELS = frozenset({QUEUE, URGENCY, RUN_TIME})
 
 
-def _ask(api: Api, item: Object, who: Identity) -> Answer:
+def _ask(api: Api, item: Object, who: Impersonation) -> Response:
     path = collection(item["apiVersion"], item["kind"], item["metadata"]["namespace"]) + "?dryRun=All"
     answer = api.request("POST", path, item, who)
     if answer.status == CONFLICT and item["metadata"].get("name"):
@@ -272,49 +272,55 @@ def _ask(api: Api, item: Object, who: Identity) -> Answer:
         answer = api.request("POST", path, {**item, "metadata": {**item["metadata"], "name": name}}, who)
     if denial.denier(answer.status, answer.message) == denial.RBAC and _NOT_FOR_OTHERS in answer.message:
         change = "change: run it with the platform's rights"
-        raise Unreachable(f"given {answer.message}; rule: this asks as the tenant's developers; {change}")
+        raise ApiUnreachable(f"given {answer.message}; rule: this asks as the tenant's developers; {change}")
     return answer
 
 
 _NOT_FOR_OTHERS = "cannot impersonate resource"
 
 
-def _admission(api: Api, item: Object, who: Identity, asked_as: str, what: str) -> tuple[list[Said], Answer]:
+def _admission(
+    api: Api, item: Object, who: Impersonation, asked_as: str, what: str
+) -> tuple[list[ControlAnswer], Response]:
     """The refusal of a dry run, if there is one, and the answer."""
     answer = _ask(api, item, who)
     return ([] if answer.ok else [_refusal(answer, item, asked_as, what)]), answer
 
 
-def _refusal(answer: Answer, item: Mapping[str, Any], asked_as: str, what: str) -> Said:
+def _refusal(answer: Response, item: Mapping[str, Any], asked_as: str, what: str) -> ControlAnswer:
     found = denial.denier(answer.status, answer.message)
     space, message = item["metadata"]["namespace"], _FORBIDDEN.sub("", answer.message)
     if found.startswith(denial.ADMISSION_POLICY):
         policy, _, rule = found.removeprefix(denial.ADMISSION_POLICY).partition(":")
         text = message.partition("denied request: ")[2] or message
         title, _, change = text.partition(" To change: ")
-        return Said("guard", Verdict.NEVER, f"{policy} refuses its {what}: {title}", change or rule, found)
+        return ControlAnswer("guard", FitVerdict.NEVER, f"{policy} refuses its {what}: {title}", change or rule, found)
     if found.startswith(denial.QUOTA):
         return _exceeded(message, found, what)
     if found == denial.RBAC:
         change = "ask as a group with a role there (--as), or write one under the people of the tenant's file"
-        return Said("RBAC", Verdict.NEVER, f"{asked_as} may not create {item['kind']}s in {space}.", change, found)
+        return ControlAnswer(
+            "RBAC", FitVerdict.NEVER, f"{asked_as} may not create {item['kind']}s in {space}.", change, found
+        )
     if found == denial.POD_SECURITY:
         change = "write the security context that `tenancy sample` prints"
-        return Said("Pod Security", Verdict.NEVER, f"Its {what} {message}.", change, found)
+        return ControlAnswer("Pod Security", FitVerdict.NEVER, f"Its {what} {message}.", change, found)
     if found == denial.LIMIT_RANGE:
         change = f"ask for what `kubectl describe limitrange -n {space}` allows"
-        return Said("LimitRange", Verdict.NEVER, f"Its {what}: {message}.", change, found)
+        return ControlAnswer("LimitRange", FitVerdict.NEVER, f"Its {what}: {message}.", change, found)
     if answer.status == NOT_FOUND:
         missing = f"namespace {space}" if "namespaces" in message else f"kind {item['kind']} ({item['apiVersion']})"
         change = "run `tenancy up` first, or write a kind that the environment has (queues.kinds)"
-        return Said("API validation", Verdict.NEVER, f"The cluster has no {missing}.", change, found)
-    return Said("API validation", Verdict.NEVER, f"Its {what}: {message}", "correct the manifest", found)
+        return ControlAnswer("API validation", FitVerdict.NEVER, f"The cluster has no {missing}.", change, found)
+    return ControlAnswer("API validation", FitVerdict.NEVER, f"Its {what}: {message}", "correct the manifest", found)
 
 
-def _exceeded(message: str, denier: str, what: str) -> Said:
+def _exceeded(message: str, denier: str, what: str) -> ControlAnswer:
     found = _EXCEEDED.search(message)
     if not found:
-        return Said("quota", Verdict.NEVER, f"Its {what}: {message}", "set the fields that the quota requires", denier)
+        return ControlAnswer(
+            "quota", FitVerdict.NEVER, f"Its {what}: {message}", "set the fields that the quota requires", denier
+        )
     asked, used, hard = (
         {key: thousandths(amount) for key, _, amount in (pair.partition("=") for pair in found[n].split(","))}
         for n in (2, 3, 4)
@@ -328,7 +334,7 @@ def _over(
     used: Mapping[str, int],
     hard: Mapping[str, int],
     denier: str,
-) -> Said:
+) -> ControlAnswer:
     never = [key for key in asked if asked[key] > hard[key]]
     late = [key for key in asked if asked[key] + used[key] > hard[key]]
     key = (never or late)[0]
@@ -338,11 +344,11 @@ def _over(
         f"and {_written(left)} left."
     )
     if never:
-        return Said("quota", Verdict.NEVER, text, "ask for less, or for a larger quota", denier)
-    return Said("quota", Verdict.WAITS, text, "delete finished work, or ask for less", denier)
+        return ControlAnswer("quota", FitVerdict.NEVER, text, "ask for less, or for a larger quota", denier)
+    return ControlAnswer("quota", FitVerdict.WAITS, text, "delete finished work, or ask for less", denier)
 
 
-def _quota(api: Api, space: str, sets: Sequence[Pods]) -> Said:
+def _quota(api: Api, space: str, sets: Sequence[Pods]) -> ControlAnswer:
     """Whether the quota has room for all the pods together; a dry run counts one only."""
     asked: Counter[str] = Counter()
     for pods in sets:
@@ -360,7 +366,7 @@ def _quota(api: Api, space: str, sets: Sequence[Pods]) -> Said:
         if over := {key: asked[key] for key in hard if asked[key] + used.get(key, 0) > hard[key]}:
             name = item["metadata"]["name"]
             return _over(name, over, Counter(used), hard, denial.quota(name))
-    return Said("quota", Verdict.FITS, "The quota has room for all of its pods.")
+    return ControlAnswer("quota", FitVerdict.FITS, "The quota has room for all of its pods.")
 
 
 def _covers(item: Mapping[str, Any], sets: Sequence[Pods]) -> bool:
@@ -401,23 +407,23 @@ class _Choice:
 
 def _queue(
     api: Api, environment: Environment, item: Mapping[str, Any], sets: Sequence[Pods]
-) -> tuple[Said, list[Object]]:
+) -> tuple[ControlAnswer, list[Object]]:
     """The answer of the queue, and the flavors that it would assign."""
     space = item["metadata"]["namespace"]
     name = (_metadata(item).get("labels") or {}).get(QUEUE, words.DEFAULT_QUEUE)
     local = api.request("GET", f"{collection(API, 'LocalQueue', space)}/{name}")
     if not local.ok:
         text = f"There is no queue {name} in {space}."
-        return Said("queue", Verdict.NEVER, text, f"drop the label {QUEUE}, or name one of its queues"), []
+        return ControlAnswer("queue", FitVerdict.NEVER, text, f"drop the label {QUEUE}, or name one of its queues"), []
     called = local.body["spec"]["clusterQueue"]
     queue = api.request("GET", f"{collection(API, 'ClusterQueue')}/{called}")
     if not queue.ok:
         text = f"Queue {name} uses ClusterQueue {called}, which does not exist."
-        return Said("queue", Verdict.NEVER, text, "ask the platform team to run `tenancy up`"), []
+        return ControlAnswer("queue", FitVerdict.NEVER, text, "ask the platform team to run `tenancy up`"), []
     for one in (local.body, queue.body):
         if not _active(one):
             change = "wait until the platform team resumes it"
-            return Said("queue", Verdict.WAITS, f"Queue {called} is on hold.", change), []
+            return ControlAnswer("queue", FitVerdict.WAITS, f"Queue {called} is on hold.", change), []
     tree, flavors = read_tree(api), {f["metadata"]["name"]: f for f in api.items(collection(API, "ResourceFlavor"))}
     wanted = [(pods, _counted(api, environment, item, pods)) for pods in sets]
     urgency = _urgency(environment, item, sets[0])
@@ -606,7 +612,7 @@ def _told(
     scheduler: _Scheduler,
     wanted: Sequence[tuple[Pods, Resources]],
     ahead: int,
-) -> Said:
+) -> ControlAnswer:
     order = list(_Mode)
     worst = max(choices, key=lambda choice: order.index(choice.mode), default=_Choice(_Mode.NOW, ""))
     pool = _pool_name(worst.flavor)
@@ -616,31 +622,35 @@ def _told(
     if worst.mode is _Mode.NOW:
         if ahead and scheduler.queue["spec"].get("queueingStrategy") == "StrictFIFO":
             text = f"Queue {called} has room, and starts work in strict order (StrictFIFO).{waiting}"
-            return Said("queue", Verdict.WAITS, text, "wait, or raise its priority")
+            return ControlAnswer("queue", FitVerdict.WAITS, text, "wait, or raise its priority")
         where = "".join(dict.fromkeys(_pool_name(choice.flavor) for choice in choices))
         more = [_amount(n, name) for name, n in scheduler.borrowed(choices, wanted).items() if n]
         lent = f"; {', '.join(more)} of it borrowed, which may be reclaimed" if more else ""
-        return Said("queue", Verdict.FITS, f"Queue {called} starts it now{where}{lent}.")
+        return ControlAnswer("queue", FitVerdict.FITS, f"Queue {called} starts it now{where}{lent}.")
     if worst.mode is _Mode.CALLED_BACK:
         text = f"Queue {called} reclaims lent quota{pool}: it starts when the borrowers have ended."
-        return Said("queue", Verdict.WAITS, text + waiting, "wait for their grace period")
+        return ControlAnswer("queue", FitVerdict.WAITS, text + waiting, "wait for their grace period")
     if worst.mode is _Mode.OWN:
         text = f"Queue {called} evicts work of its own of lower priority{pool}: it starts when that has ended."
-        return Said("queue", Verdict.WAITS, text + waiting, "wait for its grace period")
+        return ControlAnswer("queue", FitVerdict.WAITS, text + waiting, "wait for its grace period")
     if worst.mode is _Mode.LATER:
         text = (
             f"Queue {called} has {_amount(worst.there, worst.resource)} for it now{pool}, of "
             f"{_written(worst.needed)} that it asks for."
         )
-        return Said("queue", Verdict.WAITS, text + waiting, "wait, ask for less, or split it into smaller pieces")
+        return ControlAnswer(
+            "queue", FitVerdict.WAITS, text + waiting, "wait, ask for less, or split it into smaller pieces"
+        )
     if worst.reason:
         text = f"Queue {called} never starts it{pool}: {worst.reason}."
-        return Said("queue", Verdict.NEVER, text, "ask for what the tenant has a share of, and let the queue choose")
+        return ControlAnswer(
+            "queue", FitVerdict.NEVER, text, "ask for what the tenant has a share of, and let the queue choose"
+        )
     text = (
         f"Queue {called} never starts it{pool}: it asks for {_amount(worst.needed, worst.resource)} at once, and the "
         f"maximum is {_written(worst.there)}."
     )
-    return Said("queue", Verdict.NEVER, text, "ask for less, or for a larger share")
+    return ControlAnswer("queue", FitVerdict.NEVER, text, "ask for less, or for a larger share")
 
 
 def _fewer(item: Mapping[str, Any], scheduler: _Scheduler, wanted: Sequence[tuple[Pods, Resources]]) -> int:
@@ -658,11 +668,13 @@ def _fewer(item: Mapping[str, Any], scheduler: _Scheduler, wanted: Sequence[tupl
     return low if low >= least else 0
 
 
-def _partly(called: str, item: Mapping[str, Any], fewer: int, count: int) -> Said:
+def _partly(called: str, item: Mapping[str, Any], fewer: int, count: int) -> ControlAnswer:
     if item["kind"] == "Job":
-        return Said("queue", Verdict.FITS, f"Queue {called} starts it now with {fewer} of its {count} pods.")
+        return ControlAnswer(
+            "queue", FitVerdict.FITS, f"Queue {called} starts it now with {fewer} of its {count} pods."
+        )
     text = f"Queue {called} starts {fewer} of its {count} pods now; the others wait."
-    return Said("queue", Verdict.WAITS, text, f"write {fewer} replicas, or wait")
+    return ControlAnswer("queue", FitVerdict.WAITS, text, f"write {fewer} replicas, or wait")
 
 
 # Capacity of the nodes
@@ -708,7 +720,7 @@ def _parsed(amounts: Mapping[str, Any]) -> Resources:
     return Counter({name: thousandths(amount) for name, amount in amounts.items()})
 
 
-def _pool(api: Api, environment: Environment, sets: Sequence[Pods], flavors: Sequence[Object]) -> Said:
+def _pool(api: Api, environment: Environment, sets: Sequence[Pods], flavors: Sequence[Object]) -> ControlAnswer:
     """Whether nodes have room for the pods, with the node selectors and tolerations of their flavors."""
     machines = _machines(api, environment)
     wanted: list[tuple[int, Resources, list[_Machine]]] = []
@@ -726,12 +738,16 @@ def _pool(api: Api, environment: Environment, sets: Sequence[Pods], flavors: Seq
         never, _ = _packed(wanted, {machine.name: Counter(machine.whole) for machine in machines})
         if never:
             text = f"All nodes that its pods fit on have room for {total - never} of its {total} together."
-            return Said("pool", Verdict.NEVER, text, "ask for fewer or smaller pods")
+            return ControlAnswer("pool", FitVerdict.NEVER, text, "ask for fewer or smaller pods")
         text = f"Nodes have room for {total - lacking} of its {total} pods now."
-        return Said("pool", Verdict.WAITS, text, "wait until other work ends, or ask for fewer or smaller pods")
+        return ControlAnswer(
+            "pool", FitVerdict.WAITS, text, "wait until other work ends, or ask for fewer or smaller pods"
+        )
     if grown:
-        return Said("pool", Verdict.WAITS, "Its pods need new nodes.", "wait until the autoscaler has added them")
-    return Said("pool", Verdict.FITS, "Nodes have room for all of its pods.")
+        return ControlAnswer(
+            "pool", FitVerdict.WAITS, "Its pods need new nodes.", "wait until the autoscaler has added them"
+        )
+    return ControlAnswer("pool", FitVerdict.FITS, "Nodes have room for all of its pods.")
 
 
 def _packed(wanted: Sequence[tuple[int, Resources, list[_Machine]]], room: Mapping[str, Resources]) -> tuple[int, bool]:
@@ -781,7 +797,7 @@ def _unsuited(spec: Mapping[str, Any], machine: _Machine) -> str:
     return ""
 
 
-def _nowhere(machines: Sequence[_Machine], reasons: Mapping[str, str], needed: Resources, pods: Pods) -> Said:
+def _nowhere(machines: Sequence[_Machine], reasons: Mapping[str, str], needed: Resources, pods: Pods) -> ControlAnswer:
     counted: Counter[str] = Counter()
     for machine in machines:
         short = [name for name, amount in needed.items() if machine.whole[name] < amount]
@@ -793,5 +809,7 @@ def _nowhere(machines: Sequence[_Machine], reasons: Mapping[str, str], needed: R
     keep_off = all(gpus.GPU_TAINT in {taint["key"] for taint in machine.taints} for machine in machines)
     if machines and keep_off and not asks:
         change = "ask for a GPU, or have the platform team add a pool without GPUs: every pool is of GPU nodes"
-        return Said("pool", Verdict.NEVER, text, change)
-    return Said("pool", Verdict.NEVER, text, "ask for what one node has, and name no nodes: the queue chooses the pool")
+        return ControlAnswer("pool", FitVerdict.NEVER, text, change)
+    return ControlAnswer(
+        "pool", FitVerdict.NEVER, text, "ask for what one node has, and name no nodes: the queue chooses the pool"
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.live.api import Api, collection, path_of
-from tenancy.plan.guards import MARKER, QUESTION, VERSION, standing
+from tenancy.planning.guards import MARKER, QUESTION, VERSION, standing
 
 PATIENCE = 30.0
 """Seconds within which an API server enforces stored guards; it loads them every second."""
@@ -17,7 +17,7 @@ ANSWERS = 10
 load balancer this number misses one once in five hundred times."""
 
 
-class Refused(Exception):
+class PreconditionFailed(Exception):
     """The cluster is not in the state that the plan needs; nothing was changed."""
 
 
@@ -25,7 +25,7 @@ def require_guards(context: str | None, kubeconfig: str | None = None) -> None:
     """Return if the cluster enforces guards of this version or newer; else Refused, or Unreachable if it does not
     answer."""
     if problems := list(guard_problems(Api(context, kubeconfig))):
-        raise Refused("\n".join(problems))
+        raise PreconditionFailed("\n".join(problems))
 
 
 def guard_problems(api: Api) -> Iterator[str]:
@@ -65,7 +65,7 @@ def wait_for_guards(api: Api, digest: str, patience: float = PATIENCE) -> None:
         if in_a_row:
             continue
         if time.monotonic() > deadline:
-            raise Refused(
+            raise PreconditionFailed(
                 f"given guards that are stored and not enforced after {patience:.0f} s (the API server says: "
                 f"{answer.status} {answer.message or 'admitted'}); rule: guards are enforced before tenants are made; "
                 "change: see what the API server's log says about ValidatingAdmissionPolicies, then run this again"

@@ -11,13 +11,13 @@ from tenancy.kube.objects import Object
 from tenancy.live.api import Api, collection, path_of
 from tenancy.live.deployer import deployer_problems
 from tenancy.live.drift import is_the_engines
-from tenancy.live.guards import Refused, guard_problems, wait_for_guards
+from tenancy.live.guards import PreconditionFailed, guard_problems, wait_for_guards
 from tenancy.live.queues import queue_problems
 from tenancy.live.undecided import problem, undecided
-from tenancy.plan.model import Plan, PlatformPlan, TenantPlan
+from tenancy.planning.model import Plan, PlatformPlan, TenantPlan
 from tenancy.rules.catalogue import RULES
 
-__all__ = ["REMOVING", "Refused", "check", "removing_by_name", "wait_for_guards"]
+__all__ = ["REMOVING", "PreconditionFailed", "check", "removing_by_name", "wait_for_guards"]
 
 REMOVING = "GPU_TENANCY_REMOVING"
 """Variable in which `tenancy up --remove` passes the tenants and namespaces to remove, comma-separated."""
@@ -50,7 +50,7 @@ def check(
     elif found := undecided(api, plan, namespaces):
         (problems if plan.admission.enforced else told).append(problem(found))
     if problems:
-        raise Refused("\n".join(problems))
+        raise PreconditionFailed("\n".join(problems))
     return told
 
 
@@ -113,7 +113,7 @@ def refuse_another(api: Api, plan: Plan) -> None:
     """Refused if the cluster has another environment: two would share guards, queues and nodes."""
     holder = environment_of(api)
     if holder not in {"", plan.environment}:
-        raise Refused(other_environment(holder, plan.environment, lab=plan.context == words.LAB_CONTEXT))
+        raise PreconditionFailed(other_environment(holder, plan.environment, lab=plan.context == words.LAB_CONTEXT))
 
 
 def other_environment(holder: str, environment: str, *, lab: bool) -> str:

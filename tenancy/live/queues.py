@@ -7,8 +7,8 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.live.api import Api, collection
-from tenancy.plan.model import Plan, PlatformPlan, TenantPlan
-from tenancy.plan.queueing.queue_names import API
+from tenancy.planning.model import Plan, PlatformPlan, TenantPlan
+from tenancy.planning.queueing.queue_names import API
 
 
 def queue_problems(api: Api, plan: Plan, platform: PlatformPlan | None, tenants: Sequence[TenantPlan]) -> Iterator[str]:
@@ -63,9 +63,11 @@ def _in_use(tenant: TenantPlan, present: Mapping[str, Sequence[Any]]) -> Iterato
             if not running + waiting:
                 continue
             if name not in planned:
-                yield _refusal(namespace.name, name, running, waiting, "leave the file", "keep it in the part's queues")
+                yield _refusal(
+                    namespace.name, name, running, waiting, "leave the file", "keep it in the namespace's queues"
+                )
             elif running and (leads := planned[name]["clusterQueue"]) != queue["spec"]["clusterQueue"]:
-                yield _refusal(namespace.name, name, running, waiting, f"lead to {leads}", "leave the part's tier")
+                yield _refusal(namespace.name, name, running, waiting, f"lead to {leads}", "leave the namespace's tier")
 
 
 def _refusal(namespace: str, name: str, running: Any, waiting: Any, what: str, until: str) -> str:

@@ -15,8 +15,8 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube.objects import Object
 from tenancy.live.api import NOT_FOUND, Api, collection, path_of
-from tenancy.live.discovery import Kind, namespaced
-from tenancy.plan.queueing.queue_names import API as QUEUES
+from tenancy.live.discovery import ResourceKind, namespaced
+from tenancy.planning.queueing.queue_names import API as QUEUES
 
 PATIENCE = 300
 """Seconds that work has to end, and a namespace to be removed. Kueue needs about a minute after an outage."""
@@ -41,12 +41,12 @@ SHOWN = 20
 """Maximum number of objects in a report; a finalizer that blocks one usually blocks all of a kind."""
 
 
-class Stuck(Exception):
+class RemovalTimeout(Exception):
     """An object was not removed in time; the message names the finalizers that block it, and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class FinalizerOwner:
     """The controller that removes a finalizer, and whether it runs; None: unknown."""
 
     name: str
@@ -58,10 +58,10 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class BlockedObject:
     """An object that still exists, and the finalizers that block its removal."""
 
-    kind: Kind
+    kind: ResourceKind
     namespace: str
     name: str
     finalizers: tuple[str, ...]
@@ -88,22 +88,24 @@ def never_held(api: Api, spaces: Sequence[str]) -> list[str]:
     ]
 
 
-def doors_held(api: Api, doors: Sequence[Object]) -> None:
+def access_bindings_blocked(api: Api, bindings: Sequence[Object]) -> None:
     """Stuck if one of these access bindings has a finalizer: after its deletion it would still give access until the
     finalizer is removed, and the engine waits ten minutes for it, whatever its timeouts."""
-    found = {path_of(door): api.request("GET", path_of(door)) for door in doors}
+    found = {path_of(binding): api.request("GET", path_of(binding)) for binding in bindings}
     marks = {path: answer.body["metadata"].get("finalizers") for path, answer in found.items() if answer.ok}
     if not any(marks.values()):
         return
     kinds = {(kind.version, kind.kind): kind for kind in namespaced(api)[0]}
     held = [
-        Held(kinds[door["apiVersion"], door["kind"]], metadata["namespace"], metadata["name"], tuple(marked))
-        for door in doors
-        if (marked := marks.get(path_of(door))) and (metadata := door["metadata"])
+        BlockedObject(
+            kinds[binding["apiVersion"], binding["kind"]], metadata["namespace"], metadata["name"], tuple(marked)
+        )
+        for binding in bindings
+        if (marked := marks.get(path_of(binding))) and (metadata := binding["metadata"])
     ]
     spaces = ", ".join(sorted({each.namespace for each in held}))
     given = f"given {spaces}, whose access bindings cannot be removed; rule: access ends before anything else"
-    raise Stuck("\n".join([given, *_said(held), *_way_out(Holders(api), held)]))
+    raise RemovalTimeout("\n".join([given, *_said(held), *_way_out(Holders(api), held)]))
 
 
 def mark_left(api: Api, spaces: Sequence[str]) -> None:
@@ -113,7 +115,7 @@ def mark_left(api: Api, spaces: Sequence[str]) -> None:
         patch = {"metadata": {"annotations": {words.LEAVING: words.LEFT}}}
         answer = api.request("PATCH", f"/api/v1/namespaces/{name}", patch, content_type="application/merge-patch+json")
         if not answer.ok and answer.status != NOT_FOUND:
-            raise Stuck(f"namespace {name} cannot be marked as left: {answer.status} {answer.message}")
+            raise RemovalTimeout(f"namespace {name} cannot be marked as left: {answer.status} {answer.message}")
 
 
 def take_out(
@@ -141,7 +143,7 @@ def take_out(
     for name in present:
         answer = api.request("DELETE", f"/api/v1/namespaces/{name}")
         if not answer.ok and answer.status not in {NOT_FOUND, 409}:
-            raise Stuck(f"namespace {name} cannot be removed: {answer.status} {answer.message}")
+            raise RemovalTimeout(f"namespace {name} cannot be removed: {answer.status} {answer.message}")
     _await(
         api,
         lambda: [name for name in present if _is_there(api, name)],
@@ -189,7 +191,7 @@ def _await(
     deadline, said = time.monotonic() + patience, False
     while names := left():
         if time.monotonic() > deadline:
-            raise Stuck(report(api, names, patience, of))
+            raise RemovalTimeout(report(api, names, patience, of))
         if not said:
             say(what)
             said = True
@@ -204,7 +206,7 @@ def report(api: Api, spaces: Sequence[str], patience: float, of: str = "namespac
     kinds, silent = namespaced(api)
     given = f"given {', '.join(spaces)}, whose {of} still exists after {patience:.0f} s"
     lines = [f"{given}; rule: a removed tenant leaves nothing running"]
-    there: list[Held] = []
+    there: list[BlockedObject] = []
     for space in spaces:
         found = sorted(_held(api, kinds, space), key=lambda h: (not h.finalizers, h.kind.kind, h.name))
         lines += _said(found[:SHOWN])
@@ -216,13 +218,13 @@ def report(api: Api, spaces: Sequence[str], patience: float, of: str = "namespac
     return "\n".join([*lines, *_way_out(Holders(api), there)])
 
 
-def _said(found: Iterable[Held]) -> Iterator[str]:
+def _said(found: Iterable[BlockedObject]) -> Iterator[str]:
     for held in found:
         marks = ", ".join(held.finalizers) or "no finalizer: its controller ends it"
         yield f"  {held.kind.kind} {held.namespace}/{held.name} is blocked by {marks}"
 
 
-def _way_out(holders: Holders, found: Sequence[Held]) -> Iterator[str]:
+def _way_out(holders: Holders, found: Sequence[BlockedObject]) -> Iterator[str]:
     """The controllers that remove the finalizers, and what to do."""
     controllers = {finalizer: holders.of(finalizer) for held in found for finalizer in held.finalizers}
     yield from (f"  {finalizer} is removed by {holder}" for finalizer, holder in sorted(controllers.items()))
@@ -233,7 +235,7 @@ def _way_out(holders: Holders, found: Sequence[Held]) -> Iterator[str]:
         yield f"last resort, for each of them, which skips the controller's own cleanup: {shown[0].command}"
 
 
-def _held(api: Api, kinds: Sequence[Kind], space: str) -> Iterator[Held]:
+def _held(api: Api, kinds: Sequence[ResourceKind], space: str) -> Iterator[BlockedObject]:
     """Objects of a namespace that are being deleted and still exist, and pods. Other objects block nothing yet."""
     for kind in kinds:
         if kind.kind == "Event" or not {"create", "delete"} <= set(kind.verbs):
@@ -242,7 +244,7 @@ def _held(api: Api, kinds: Sequence[Kind], space: str) -> Iterator[Held]:
         for item in (answer.body.get("items") or ()) if answer.ok else ():
             metadata = item["metadata"]
             if kind.kind == "Pod" or "deletionTimestamp" in metadata:
-                yield Held(kind, space, metadata["name"], tuple(metadata.get("finalizers") or ()))
+                yield BlockedObject(kind, space, metadata["name"], tuple(metadata.get("finalizers") or ()))
 
 
 def _conditions(api: Api, space: str) -> Iterator[str]:
@@ -282,16 +284,16 @@ class Holders:
         blocks."""
         return [KUEUE] if self._kueue is False else []
 
-    def of(self, finalizer: str) -> Holder:
+    def of(self, finalizer: str) -> FinalizerOwner:
         if finalizer.startswith("kueue.x-k8s.io/"):
-            return Holder(KUEUE, self._kueue)
+            return FinalizerOwner(KUEUE, self._kueue)
         owner = _OWNERS.get(finalizer)
         if owner and owner.startswith(_OF_MANAGER):
             if self.in_the_way:
-                return Holder(f"{owner}, asking the webhook of {KUEUE}", False)
-            return Holder(owner, self._manager)
+                return FinalizerOwner(f"{owner}, asking the webhook of {KUEUE}", False)
+            return FinalizerOwner(owner, self._manager)
         domain = finalizer.partition("/")[0]
-        return Holder(owner or f"the controller of {domain}", None)
+        return FinalizerOwner(owner or f"the controller of {domain}", None)
 
 
 def kueue_runs(api: Api) -> bool | None:

@@ -15,7 +15,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.live.api import Api, collection
 from tenancy.live.copies import has_ended
-from tenancy.plan.model import Plan
+from tenancy.planning.model import Plan
 from tenancy.rules.catalogue import RULES
 from tenancy.rules.found import at, many
 from tenancy.rules.pod_templates import PodTemplate, templates_of

@@ -10,13 +10,13 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.kube import quantities
 from tenancy.live.api import Api, collection
-from tenancy.plan.queueing.queue_names import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, pool_of, queue_resource
-from tenancy.plan.queueing.quota_shares import part_of_node
+from tenancy.planning.queueing.queue_names import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, pool_of, queue_resource
+from tenancy.planning.queueing.quota_shares import part_of_node
 from tenancy.schema.environment import Environment
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class QueueUse:
     """One flavor of one pool in one queue. Counts are GPUs, slices or replicas."""
 
     tenant: str
@@ -37,7 +37,7 @@ class Holding:
     """Cost of the quota in use, in dollars an hour; None without a price in the file."""
 
 
-def holdings(api: Api, environment: Environment) -> list[Holding]:
+def queue_use(api: Api, environment: Environment) -> list[QueueUse]:
     """Quota in use of every queue of the environment, sorted by tenant; Unreachable without Kueue."""
     found = []
     for queue in api.items(collection(API, "ClusterQueue")):
@@ -47,7 +47,7 @@ def holdings(api: Api, environment: Environment) -> list[Holding]:
     return sorted(found, key=lambda h: (h.tenant, h.tier, h.pool, h.flavor))
 
 
-def _of(queue: Any, labels: Any, environment: Environment) -> Iterator[Holding]:
+def _of(queue: Any, labels: Any, environment: Environment) -> Iterator[QueueUse]:
     status = queue.get("status") or {}
     used = {
         (flavor["name"], resource["name"]): resource
@@ -67,7 +67,7 @@ def _of(queue: Any, labels: Any, environment: Environment) -> Iterator[Holding]:
                 held = _count(holds.get("total"))
                 guaranteed, more = (_count(limits[name].get(what)) for what in ("nominalQuota", "borrowingLimit"))
                 if guaranteed or more or held:
-                    yield Holding(
+                    yield QueueUse(
                         labels.get(words.TENANT, ""),
                         labels.get("tier", ""),
                         pool,

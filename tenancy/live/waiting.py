@@ -13,7 +13,7 @@ from typing import Any
 
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.live.api import Api, collection
-from tenancy.plan.queueing.queue_names import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, CORES, MEMORY, pool_of
+from tenancy.planning.queueing.queue_names import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, CORES, MEMORY, pool_of
 
 KINDS: Mapping[str, tuple[str, str]] = {
     "job": ("batch/v1", "Job"),
@@ -27,7 +27,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
 Object = Mapping[str, Any]
 
 
-class NotFound(Exception):
+class WorkNotFound(Exception):
     """There is no such work, or the user may not see it."""
 
 
@@ -47,7 +47,7 @@ def explain(api: Api, namespace: str, kind: str, name: str) -> Explanation:
     version, what = KINDS[kind]
     answer = api.request("GET", f"{collection(version, what, namespace)}/{name}")
     if not answer.ok:
-        raise NotFound(answer.message or f"no {kind} {name} in {namespace}")
+        raise WorkNotFound(answer.message or f"no {kind} {name} in {namespace}")
     workloads = api.items(collection(API, "Workload", namespace))
     found = _workload(api, namespace, answer.body, workloads)
     if found is None:

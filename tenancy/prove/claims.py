@@ -12,11 +12,11 @@ from pathlib import Path
 
 from tenancy.check.judge import JUDGED
 from tenancy.live import denial
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.guards import BACKSTOPS, GUARDED, guards
-from tenancy.plan.guards.objects import DELETIONS
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.guards import BACKSTOPS, GUARDED, guards
+from tenancy.planning.guards.objects import DELETIONS
 from tenancy.prove.attacks import Attack, Scene, all_attacks
-from tenancy.prove.ways import Way, families, ways
+from tenancy.prove.ways import Bypass, families, ways
 from tenancy.rules.catalogue import RULES, Face, Rule
 from tenancy.validation import SPEC_RULES, Loaded
 
@@ -129,8 +129,8 @@ class Claims:
                 denier = denial.guard(guard.name, rule)
                 found.append(Control(rule, guard.name, [a for a in self.asked if a.expected_denier == denier]))
         kinds = {item["kind"] for item in self.plan.objects()}
-        walls = dict.fromkeys(CONTROLS[kind] for kind in CONTROLS if kind in kinds)
-        return [*found, *(Control(rule, where, self.of_rule(rule)) for rule, where in walls)]
+        isolation_resources = dict.fromkeys(CONTROLS[kind] for kind in CONTROLS if kind in kinds)
+        return [*found, *(Control(rule, where, self.of_rule(rule)) for rule, where in isolation_resources)]
 
     def reason(self, rule: str) -> str:
         """Why a rule is not attacked here; empty if it is, or never is."""
@@ -269,7 +269,7 @@ def _ways(claims: Claims) -> Iterator[str]:
         yield ""
 
 
-def _held(claims: Claims, way: Way) -> Iterator[str]:
+def _held(claims: Claims, way: Bypass) -> Iterator[str]:
     for held in way.held:
         if held.by == "attack":
             found = [attack for attack in claims.asked if attack.id.startswith(held.name)]

@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 
 from tenancy.catalog import vocabulary as words
 from tenancy.live import denial
-from tenancy.live.api import Answer, Api
-from tenancy.plan.model import Plan
+from tenancy.live.api import Api, Response
+from tenancy.planning.model import Plan
 from tenancy.prove.attacks import Attack, Request, Scene
 from tenancy.prove.attacks.model import core
 from tenancy.validation import Loaded
@@ -133,7 +133,7 @@ def run(
     return results if audit is None else _cross_checked(results, ids, audit)
 
 
-def ask(api: Api, request: Request, audit_id: str | None = None, again: int = CONFLICTS) -> Answer:
+def ask(api: Api, request: Request, audit_id: str | None = None, again: int = CONFLICTS) -> Response:
     """The answer to a request; writes are sent as dry runs."""
     headers = {"Audit-ID": audit_id} if audit_id else {}
     path, body = request.path if request.method == "GET" else _dry(request.path), request.body

@@ -15,7 +15,7 @@ HOLDS = ("attack", "rule", "test", "cluster", "outside", "open")
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Mitigation:
     """One mitigation of a bypass: its sort and its name."""
 
     by: str
@@ -23,12 +23,12 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Bypass:
     id: str
     what: str
     asked: str
     """Letters of what can test it."""
-    held: Sequence[Held]
+    held: Sequence[Mitigation]
 
     @property
     def family(self) -> str:
@@ -40,7 +40,7 @@ class Way:
 
 
 @cache
-def ways() -> Mapping[str, Way]:
+def ways() -> Mapping[str, Bypass]:
     return {id: _way(id, row) for id, row in _file()["ways"].items()}
 
 
@@ -55,11 +55,11 @@ def _file() -> Mapping[str, Any]:
     return tomllib.loads(FILE.read_text("utf-8"))
 
 
-def _way(id: str, row: Mapping[str, Any]) -> Way:
+def _way(id: str, row: Mapping[str, Any]) -> Bypass:
     held = []
     for text in row["held"]:
         by, _, name = text.partition(" ")
         if by not in HOLDS or not name:
             raise ValueError(f"given {id}: {text!r}; change: start with one of {', '.join(HOLDS)}")
-        held.append(Held(by, name))
-    return Way(id, row["way"], row["asked"], tuple(held))
+        held.append(Mitigation(by, name))
+    return Bypass(id, row["way"], row["asked"], tuple(held))

@@ -52,7 +52,7 @@ class UseRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class UseReport:
     """Use of tenants, and the names of those whose use was not measured."""
 
     rows: Sequence[UseRow]
@@ -66,7 +66,7 @@ class ChargedView:
     span: str
     missing: Sequence[str]
     budgets: Sequence[BudgetRow]
-    use: Use
+    use: UseReport
 
 
 def share(part: float, whole: float) -> str:
@@ -145,7 +145,7 @@ def _budget(name: str, month: Budgeted) -> BudgetRow:
     )
 
 
-def _use(found: Mapping[str, Used]) -> Use:
+def _use(found: Mapping[str, Used]) -> UseReport:
     rows = [
         UseRow(
             name,
@@ -159,4 +159,4 @@ def _use(found: Mapping[str, Used]) -> Use:
         )
         for name, used in found.items()
     ]
-    return Use(rows, some([name for name, used in found.items() if used.used is None]))
+    return UseReport(rows, some([name for name, used in found.items() if used.used is None]))

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from tenancy.catalog.prices import MONTH_HOURS
-from tenancy.plan.aws.prices import MICRO, pool_price
-from tenancy.plan.observability.dashboards import gpu_part
-from tenancy.plan.queueing.capacity import supply
-from tenancy.plan.queueing.quota_shares import part_of_node, shares
+from tenancy.planning.aws.prices import MICRO, pool_price
+from tenancy.planning.observability.dashboards import gpu_part
+from tenancy.planning.queueing.capacity import supply
+from tenancy.planning.queueing.quota_shares import part_of_node, shares
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Tenant
 from tenancy.validation import Loaded
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class FlavorShare:
     """Share of one tenant in one flavor; counts are GPUs, slices or replicas."""
 
     flavor: str
@@ -30,7 +30,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Placement:
     """Guarantee of one tenant for one flavor in one pool."""
 
     pool: str
@@ -47,8 +47,8 @@ class Member:
     """One tenant."""
 
     spec: Tenant
-    held: tuple[Held, ...]
-    places: tuple[Place, ...]
+    held: tuple[FlavorShare, ...]
+    places: tuple[Placement, ...]
 
     @property
     def name(self) -> str:
@@ -70,13 +70,13 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class SupplyBar:
     """Supply of one flavor in one pool, in counts of the flavor."""
 
     pool: str
     flavor: str
-    surely: int
-    at_most: int
+    always_on: int
+    maximum: int
     kept: int
     """Guaranteed and never lent."""
     lent: int
@@ -85,19 +85,19 @@ class Bar:
     @property
     def free(self) -> int:
         """Always on and unallocated."""
-        return max(0, self.surely - self.kept - self.lent)
+        return max(0, self.always_on - self.kept - self.lent)
 
     @property
-    def luck(self) -> int:
+    def burst(self) -> int:
         """Autoscaled, not guaranteed."""
-        return self.at_most - max(self.surely, self.kept + self.lent)
+        return self.maximum - max(self.always_on, self.kept + self.lent)
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     loaded: Loaded
     members: tuple[Member, ...]
-    bars: tuple[Bar, ...]
+    bars: tuple[SupplyBar, ...]
 
     @property
     def environment(self) -> Environment:
@@ -111,10 +111,10 @@ def facts(loaded: Loaded) -> Facts:
     environment = loaded.environment
     tenants = sorted(loaded.tenants, key=lambda tenant: tenant.tenant)
     standing, supplies = shares(environment, tenants), supply(environment, tenants)
-    by_tenant: dict[str, list[Held]] = {tenant.tenant: [] for tenant in tenants}
+    by_tenant: dict[str, list[FlavorShare]] = {tenant.tenant: [] for tenant in tenants}
     for flavor in supplies:
         for of in flavor.tenants:
-            by_tenant[of.tenant].append(Held(flavor.flavor, of.guaranteed, of.lends, of.borrows, of.borrowable))
+            by_tenant[of.tenant].append(FlavorShare(flavor.flavor, of.guaranteed, of.lends, of.borrows, of.borrowable))
     members = tuple(
         Member(tenant, tuple(by_tenant[tenant.tenant]), _places(environment, standing[tenant.tenant].held))
         for tenant in tenants
@@ -124,19 +124,19 @@ def facts(loaded: Loaded) -> Facts:
         for of in flavor.pools:
             promised = sum(share.guaranteed(of.pool, flavor.flavor) for share in standing.values())
             lent = sum(share.lent.get(of.pool, {}).get(flavor.flavor, 0) for share in standing.values())
-            bars.append(Bar(of.pool, flavor.flavor, of.surely, of.at_most, promised - lent, lent))
+            bars.append(SupplyBar(of.pool, flavor.flavor, of.always_on, of.maximum, promised - lent, lent))
     order = list(environment.pools)
     return Facts(loaded, members, tuple(sorted(bars, key=lambda bar: (order.index(bar.pool), bar.flavor))))
 
 
-def _places(environment: Environment, held: Mapping[str, Mapping[str, Mapping[str, int]]]) -> tuple[Place, ...]:
+def _places(environment: Environment, held: Mapping[str, Mapping[str, Mapping[str, int]]]) -> tuple[Placement, ...]:
     counts: dict[tuple[str, str], int] = {}
     for pools in held.values():
         for pool, flavors in pools.items():
             for flavor, count in flavors.items():
                 counts[pool, flavor] = counts.get((pool, flavor), 0) + count
     return tuple(
-        Place(
+        Placement(
             pool, flavor, count, count * gpu_part(environment, pool, flavor), monthly(environment, pool, flavor, count)
         )
         for (pool, flavor), count in sorted(counts.items())

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tenancy.report.planes import Cell, Kind, Plane
+from tenancy.report.planes import Cell, CellKind, Plane
 from tenancy.rules.catalogue import RULES
 
 MOST = 40
 """Max tenants for which all pairs fit on a page; with more tenants, only pairs that are not closed are listed."""
 MEANINGS: Mapping[str, str] = {
-    Kind.CLOSED: "closed",
-    Kind.SHARED: "shared, and isolated within",
-    Kind.GIVEN: "given: granted by the files",
-    Kind.OPEN: "open",
+    CellKind.CLOSED: "closed",
+    CellKind.SHARED: "shared, and isolated within",
+    CellKind.GIVEN: "given: granted by the files",
+    CellKind.OPEN: "open",
 }
 
 
@@ -138,7 +138,7 @@ def _cell(one: str, other: str, cell: Cell) -> CellView:
 
 
 def _pairs(plane: Plane) -> Pairs:
-    listed = [(pair, cell) for pair, cell in plane.cells.items() if cell.kind in {Kind.GIVEN, Kind.OPEN}]
+    listed = [(pair, cell) for pair, cell in plane.cells.items() if cell.kind in {CellKind.GIVEN, CellKind.OPEN}]
     shown, left_out = listed[: MOST * MOST], listed[MOST * MOST :]
     return Pairs(
         rows=[PairRow(one, other, cell.kind, cell.word) for (one, other), cell in shown],
@@ -150,10 +150,10 @@ def _pairs(plane: Plane) -> Pairs:
 
 def key(cells: Iterable[Cell], unit: str) -> list[KeyEntry]:
     """Each distinct answer once, the worst kind first, with the number of its cells in that unit."""
-    found: dict[tuple[Kind, str, tuple[str, ...], str], list[Cell]] = {}
+    found: dict[tuple[CellKind, str, tuple[str, ...], str], list[Cell]] = {}
     for cell in cells:
         found.setdefault((cell.kind, cell.said, cell.rules, cell.holds), []).append(cell)
-    order = list(Kind)[::-1]
+    order = list(CellKind)[::-1]
     return [
         KeyEntry(
             kind=kind,
@@ -189,4 +189,4 @@ def _nameless(cell: Cell) -> Cell:
         proof = "tenancy can shows the statements"
     if "of this pair" in proof or "of neighbouring" in proof:
         proof = "attacks: tenancy verify --only rbac-, of pairs of tenants"
-    return cell._replace(proof=proof, holds=cell.holds if cell.kind is not Kind.OPEN else "nothing")
+    return cell._replace(proof=proof, holds=cell.holds if cell.kind is not CellKind.OPEN else "nothing")

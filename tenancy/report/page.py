@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenancy.output.html import Tile, render
-from tenancy.plan import make_plan
-from tenancy.plan.access_review import BREAK_GLASS, Entry, not_made, review
-from tenancy.plan.aws.prices import MICRO
+from tenancy.planning import make_plan
+from tenancy.planning.access_review import BREAK_GLASS, AccessGrant, not_made, review
+from tenancy.planning.aws.prices import MICRO
 from tenancy.report import costs, isolation, shares
 from tenancy.report.facts import Facts, Member, dollars, facts, number, pools_monthly, some
 from tenancy.report.given import Charged, Course
-from tenancy.report.planes import Kind, Planes, counts
+from tenancy.report.planes import CellKind, Planes, counts
 from tenancy.validation import Loaded
 
 PLATFORM = "the platform"
@@ -94,9 +94,9 @@ class Pages:
             flavors=shares.flavors(member),
             others=len(self._names) - 1,
             planes=isolation.of_tenant(self.planes, self._names, name),
-            egress=", ".join(way.place for way in spec.reach),
-            ingress=", ".join(way.place for way in spec.accept),
-            between_parts=spec.between_parts,
+            egress=", ".join(way.place for way in spec.egress),
+            ingress=", ".join(way.place for way in spec.ingress),
+            between_namespaces=spec.between_namespaces,
             identity_on_aws=on_aws,
             charged=costs.view(charged, [name]) if charged else None,
             paid=charged is not None and name in charged.paid,
@@ -140,7 +140,7 @@ class Pages:
                 else f"on {nodes_min} nodes; max {gpus_max} on {nodes_max}",
             ),
             Tile("guaranteed", number(guaranteed), f"{costs.share(float(guaranteed), gpus_min)} of those always on"),
-            Tile("paths between tenants", f"{found[Kind.CLOSED]:,} closed", _other_paths(found)),
+            Tile("paths between tenants", f"{found[CellKind.CLOSED]:,} closed", _other_paths(found)),
             Tile(
                 "guaranteed nodes",
                 dollars(whole),
@@ -189,7 +189,7 @@ class Pages:
 
     def _access(self, only: str | None) -> AccessView:
         everywhere = {"Group", BREAK_GLASS}  # the platform group has access everywhere
-        shown: list[Entry] = [
+        shown: list[AccessGrant] = [
             entry
             for entry in self.entries
             if only is None or entry.tenant == only or (not entry.tenant and entry.kind in everywhere)
@@ -208,6 +208,6 @@ def several(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-def _other_paths(found: Mapping[Kind, int]) -> str:
-    named = ((Kind.SHARED, "shared"), (Kind.GIVEN, "given"))
-    return ", ".join([*(f"{found[k]:,} {word}" for k, word in named if found[k]), f"{found[Kind.OPEN]:,} open"])
+def _other_paths(found: Mapping[CellKind, int]) -> str:
+    named = ((CellKind.SHARED, "shared"), (CellKind.GIVEN, "given"))
+    return ", ".join([*(f"{found[k]:,} {word}" for k, word in named if found[k]), f"{found[CellKind.OPEN]:,} open"])

@@ -12,17 +12,17 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from tenancy.iam.account import Account, Identity
+from tenancy.iam.account import AccountIdentity, AccountModel
 from tenancy.iam.answers import SERVICES, Target, can, target
 from tenancy.iam.conditions import texts
 from tenancy.kube.objects import Object
 from tenancy.kube.quantities import units
 from tenancy.kube.quota_tree import Tree, most_borrowed
 from tenancy.kube.selectors import matches
-from tenancy.plan import access_review
-from tenancy.plan.leaving import standing
-from tenancy.plan.model import Plan
-from tenancy.plan.queueing import queue_names, quota_shares
+from tenancy.planning import access_review
+from tenancy.planning.leaving import standing
+from tenancy.planning.model import Plan
+from tenancy.planning.queueing import queue_names, quota_shares
 from tenancy.prove.attacks import Attack, Scene, all_attacks
 from tenancy.report.network import opening, porous
 from tenancy.schema.data import Access
@@ -35,7 +35,7 @@ ALL_SUBJECTS = frozenset({"system:authenticated", "system:unauthenticated", "sys
 BY_ROLE = "RBAC"
 
 
-class Kind(StrEnum):
+class CellKind(StrEnum):
     """Kind of a cell, which is its colour."""
 
     CLOSED = "closed"  # no access from one to the other
@@ -47,7 +47,7 @@ class Kind(StrEnum):
 class Cell(NamedTuple):
     """Access of one tenant to another on one plane."""
 
-    kind: Kind
+    kind: CellKind
     word: str
     """Short enough for a cell."""
     said: str
@@ -158,15 +158,15 @@ class Planes:
             )
             if open_to:
                 said = "a role is bound to its service accounts, or to all users"
-                cells[one, other] = Cell(Kind.OPEN, "open", said, ("rbac-05",), BY_ROLE, proof)
+                cells[one, other] = Cell(CellKind.OPEN, "open", said, ("rbac-05",), BY_ROLE, proof)
             elif roles:
                 word = ", ".join(sorted(roles))
                 said = f"people in both files have the role {word} there"
                 proof = "tenancy report access shows the lines"
-                cells[one, other] = Cell(Kind.GIVEN, word, said, ("rbac-05",), BY_ROLE, proof)
+                cells[one, other] = Cell(CellKind.GIVEN, word, said, ("rbac-05",), BY_ROLE, proof)
             else:
                 said = "none of its people and none of its service accounts has a role there"
-                cells[one, other] = Cell(Kind.CLOSED, NO, said, ("rbac-05", "rbac-01", "rbac-02"), BY_ROLE, proof)
+                cells[one, other] = Cell(CellKind.CLOSED, NO, said, ("rbac-05", "rbac-01", "rbac-02"), BY_ROLE, proof)
         return Plane("objects", "Can it see or change objects of the other at the API server?", cells)
 
     # Connections
@@ -179,29 +179,31 @@ class Planes:
             ]
             for tenant in self.plan.tenants
         }
-        doors = {tenant: [space for space in of if porous(space)] for tenant, of in spaces.items()}
-        fenced = {tenant.name for tenant in self.plan.tenants if tenant.fences}
+        bindings = {tenant: [space for space in of if porous(space)] for tenant, of in spaces.items()}
+        has_cluster_policies = {tenant.name for tenant in self.plan.tenants if tenant.cluster_policies}
         proof = self._asked("net-02", "net-10", "net-01", "net-07")
         cells = {}
         for one, other in self._pairs():
-            way = opening(spaces[one], doors[other], self.environment.own_ranges) if doors[other] else ""
-            if fenced & {one, other}:
+            way = opening(spaces[one], bindings[other], self.environment.own_ranges) if bindings[other] else ""
+            if has_cluster_policies & {one, other}:
                 said = "a clusterwide deny policy blocks it, whatever their own policies allow"
                 by = "CiliumClusterwideNetworkPolicy, by Cilium"
-                cells[one, other] = Cell(Kind.CLOSED, NO, said, ("net-02", "net-01", "net-07"), by, proof)
+                cells[one, other] = Cell(CellKind.CLOSED, NO, said, ("net-02", "net-01", "net-07"), by, proof)
             elif way:
                 said = "a NetworkPolicy of the other admits it"
-                cells[one, other] = Cell(Kind.OPEN, "open", said, ("net-02",), f"NetworkPolicy {way}", proof)
+                cells[one, other] = Cell(CellKind.OPEN, "open", said, ("net-02",), f"NetworkPolicy {way}", proof)
             else:
                 said = "every namespace of both denies by default, and no policy of the other admits it"
                 rules = ("net-02", "net-01", "net-07")
-                cells[one, other] = Cell(Kind.CLOSED, NO, said, rules, "NetworkPolicy default-deny, by the CNI", proof)
+                cells[one, other] = Cell(
+                    CellKind.CLOSED, NO, said, rules, "NetworkPolicy default-deny, by the CNI", proof
+                )
         return Plane("network", "Can its pods connect to pods of the other?", cells)
 
     # What is on AWS
 
     def _data(self) -> Plane:
-        account = Account(self.environment, self.tenants, self.plan)
+        account = AccountModel(self.environment, self.tenants, self.plan)
         owned = {tenant.name: list(_owned(account, self._of[tenant.name], tenant.aws)) for tenant in self.plan.tenants}
         patterns = {
             tenant.name: [(who, _patterns(who)) for who in account.of_tenant(tenant.name)]
@@ -227,13 +229,15 @@ class Planes:
             rules = ("stor-02", "stor-01", "aws-04")
             if found & {"write", "delete", "send", "push"}:
                 said = "a policy allows it to change resources of the other"
-                cells[one, other] = Cell(Kind.OPEN, "write", said, rules, "IAM", proof)
+                cells[one, other] = Cell(CellKind.OPEN, "write", said, rules, "IAM", proof)
             elif found:
                 word, said = "read", "a grant allows it to read where the other writes, and to change nothing"
-                cells[one, other] = Cell(Kind.GIVEN, word, said, rules, "IAM", proof)
+                cells[one, other] = Cell(CellKind.GIVEN, word, said, rules, "IAM", proof)
             else:
                 said = "no statement of any of its roles, and of no resource's policy, allows it"
-                cells[one, other] = Cell(Kind.CLOSED, NO, said, rules, "IAM: role, boundary and resource policy", proof)
+                cells[one, other] = Cell(
+                    CellKind.CLOSED, NO, said, rules, "IAM: role, boundary and resource policy", proof
+                )
         return Plane("data", "Can its identities reach data, secrets, queues or images of the other on AWS?", cells)
 
     # Nodes
@@ -252,21 +256,23 @@ class Planes:
             both = pools[one] & pools[other]
             if any(environment.pools[name].share for name in both):
                 said = "both run on replicas of the same GPUs, which share memory and faults"
-                cells[one, other] = Cell(Kind.OPEN, "replicas", said, ("pool-02",), "nothing", beside)
+                cells[one, other] = Cell(CellKind.OPEN, "replicas", said, ("pool-02",), "nothing", beside)
             elif any(environment.pools[name].mig for name in both):
                 said = "slices of the same boards: MIG isolates memory and compute; the node is shared"
                 rules = ("gpu-06", "gpu-01", "gpu-02", "gpu-05")
                 cells[one, other] = Cell(
-                    Kind.SHARED, "slices", said, rules, "MIG, device plugin, admission guards", beside
+                    CellKind.SHARED, "slices", said, rules, "MIG, device plugin, admission guards", beside
                 )
             elif both:
                 said = "whole GPUs of the same nodes: one tenant at a time uses a GPU; the node is shared"
                 rules = ("gpu-06", "gpu-01", "gpu-02", "gpu-05")
-                cells[one, other] = Cell(Kind.SHARED, "GPUs", said, rules, "device plugin, admission guards", beside)
+                cells[one, other] = Cell(
+                    CellKind.SHARED, "GPUs", said, rules, "device plugin, admission guards", beside
+                )
             else:
                 said = "no node admits work of both"
                 cells[one, other] = Cell(
-                    Kind.CLOSED, NO, said, ("sched-01", "sched-02"), "taints; guard on tolerations", apart
+                    CellKind.CLOSED, NO, said, ("sched-01", "sched-02"), "taints; guard on tolerations", apart
                 )
         return Plane("nodes", "Can its work run on nodes on which work of the other runs?", cells)
 
@@ -300,7 +306,7 @@ class Planes:
                 matches(item["spec"].get("namespaceSelector"), labels) for item in theirs for labels in spaces[one]
             ):
                 said = "a queue of the other admits its namespaces"
-                cells[one, other] = Cell(Kind.OPEN, "open", said, ("kueue-05",), "Kueue", refused)
+                cells[one, other] = Cell(CellKind.OPEN, "open", said, ("kueue-05",), "Kueue", refused)
                 continue
             sums: dict[str, int] = {}
             for flavor, pool, resource in offers:
@@ -311,16 +317,16 @@ class Planes:
                 most = max(sums.values())
                 word = f"≤ {most}"
                 holds = "Kueue: lending and borrowing limits, reclaim"
-                cells[one, other] = Cell(Kind.GIVEN, word, said, ("share-01", "share-03", "share-04"), holds, lent)
+                cells[one, other] = Cell(CellKind.GIVEN, word, said, ("share-01", "share-03", "share-04"), holds, lent)
             else:
                 said = "its queues cannot use GPUs of the other, not even idle ones"
                 cells[one, other] = Cell(
-                    Kind.CLOSED, NO, said, ("kueue-05", "kueue-01"), "Kueue; guard on queues", refused
+                    CellKind.CLOSED, NO, said, ("kueue-05", "kueue-01"), "Kueue; guard on queues", refused
                 )
         return Plane("queues", "Can its work use GPUs that are guaranteed to the other?", cells)
 
 
-def _owned(account: Account, tenant: Tenant, aws: Any) -> Iterator[tuple[Mapping[str, str], Target]]:
+def _owned(account: AccountModel, tenant: Tenant, aws: Any) -> Iterator[tuple[Mapping[str, str], Target]]:
     """Resources of the tenant alone, with their actions: prefixes that it writes, and resources of its own."""
     for grant in tenant.storage:
         if grant.access is not Access.READ_ONLY and (
@@ -329,7 +335,7 @@ def _owned(account: Account, tenant: Tenant, aws: Any) -> Iterator[tuple[Mapping
             yield SERVICES["s3"], place
     if aws is None:
         return
-    from tenancy.plan.aws import documents, grants
+    from tenancy.planning.aws import documents, grants
 
     environment = account.environment
     arns = [documents.arn(environment, "secretsmanager", f"secret:{secret.name}") for secret in aws.secrets]
@@ -341,7 +347,7 @@ def _owned(account: Account, tenant: Tenant, aws: Any) -> Iterator[tuple[Mapping
             yield SERVICES[arn.split(":")[2]], place
 
 
-def _may_matter(account: Account, patterns: Sequence[str], place: Target) -> bool:
+def _may_matter(account: AccountModel, patterns: Sequence[str], place: Target) -> bool:
     """Whether a statement of the role or of the resource's policy could allow access; otherwise IAM denies it."""
     policy = account.thing(place.arn).policy
     if policy and any(statement["Effect"] == "Allow" for statement in policy["Statement"]):
@@ -353,7 +359,7 @@ def _may_matter(account: Account, patterns: Sequence[str], place: Target) -> boo
     )
 
 
-def _patterns(who: Identity) -> tuple[str, ...]:
+def _patterns(who: AccountIdentity) -> tuple[str, ...]:
     """Resources in the role's allow statements, with a wildcard for each variable."""
     found = {
         "".join("*" if i % 2 else part for i, part in enumerate(_variables(resource)))
@@ -397,9 +403,9 @@ class _Cohorts:
         return most_borrowed(self._nodes[one], self._nodes[other], (flavor, resource))
 
 
-def counts(planes: Sequence[Plane]) -> dict[Kind, int]:
+def counts(planes: Sequence[Plane]) -> dict[CellKind, int]:
     """Number of cells of all planes by kind."""
-    found = dict.fromkeys(Kind, 0)
+    found = dict.fromkeys(CellKind, 0)
     for plane in planes:
         for cell in plane.cells.values():
             found[cell.kind] += 1

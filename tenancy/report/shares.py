@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tenancy.output import charts
-from tenancy.report.facts import Bar, Facts, Member, number
+from tenancy.report.facts import Facts, Member, SupplyBar, number
 from tenancy.report.given import Course
 from tenancy.validation import Environment
 
@@ -114,23 +114,23 @@ def tenants(facts: Facts) -> list[TenantRow]:
     return rows
 
 
-def supply(bars: Iterable[Bar]) -> list[SupplyRow]:
+def supply(bars: Iterable[SupplyBar]) -> list[SupplyRow]:
     """The supply of all pools, with bars relative to the max of each."""
     return [
         SupplyRow(
             pool=bar.pool,
             flavor=bar.flavor,
-            label=f"{bar.kept + bar.lent} of {bar.surely} always on are guaranteed",
+            label=f"{bar.kept + bar.lent} of {bar.always_on} always on are guaranteed",
             segments=list(
                 _segments(
-                    {KEPT: bar.kept, LENT: bar.lent, UNALLOCATED: bar.free, BURST: bar.luck},
-                    max(bar.at_most, bar.kept + bar.lent),
+                    {KEPT: bar.kept, LENT: bar.lent, UNALLOCATED: bar.free, BURST: bar.burst},
+                    max(bar.maximum, bar.kept + bar.lent),
                 )
             ),
             guaranteed=bar.kept + bar.lent,
             lent=bar.lent,
-            always_on=bar.surely,
-            maximum=bar.at_most,
+            always_on=bar.always_on,
+            maximum=bar.maximum,
         )
         for bar in bars
     ]

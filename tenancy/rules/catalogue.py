@@ -63,8 +63,8 @@ _ALL = (
     Rule(
         _SPEC,
         "name-01",
-        "a name is a DNS label without '--', not reserved, at most 30 characters for a tenant and 31 for a part",
-        "derived names are <tenant>--<part>: any other form could make two tenants' names collide",
+        "a name is a DNS label without '--', not reserved, at most 30 characters for a tenant and 31 for a namespace",
+        "derived names are <tenant>--<namespace>: any other form could make two tenants' names collide",
         "use lower-case letters, digits and single dashes",
         _CRITICAL,
     ),
@@ -145,12 +145,12 @@ _ALL = (
         "stor-06",
         "a grant is no wider than the tier's storage-access",
         "a tier that may only read could change data that others rely on",
-        "narrow the grant's access, or move the part to a tier that may write",
+        "narrow the grant's access, or move the namespace to a tier that may write",
     ),
     Rule(
         _SPEC | _AWS,
         "stor-07",
-        "a part's grants do not overlap",
+        "a namespace's grants do not overlap",
         "rights add up: the wider grant also applies to the narrower grant's prefix, so the narrower one limits "
         "nothing",
         "write one grant for the prefix, or limit the two to different parts",
@@ -185,7 +185,7 @@ _ALL = (
         "aws-04",
         "a shared role grants only what its session tags separate: prefixes named after the namespace, and shared data",
         "the tags name the namespace and the service account, not the tenant: other grants would apply to all tenants",
-        "name the prefix <tenant>--<part>/ and limit the grant to that part, or set aws.identity to pod-identity",
+        "name the prefix <tenant>--<namespace>/ and limit the grant to that part, or set aws.identity to pod-identity",
         _CRITICAL,
     ),
     Rule(
@@ -261,7 +261,7 @@ _ALL = (
     Rule(
         _SPEC,
         "queue-02",
-        "a part's quota has room for one default container for every GPU that the part is guaranteed",
+        "a namespace's quota has room for one default container for every GPU that the namespace is guaranteed",
         "the queue would admit work whose pods the quota then refuses, and its GPUs would be idle",
         "raise the quota of the tier or the part, or lower the default container or the guarantee",
         _MEDIUM,
@@ -1317,7 +1317,7 @@ _ALL = (
         "id-07",
         "a pod runs as a service account that the tenant's file names",
         "a user who may make pods would act with the rights of every service account in the namespace",
-        "drop serviceAccountName, or declare the account under service-accounts of the part",
+        "drop serviceAccountName, or declare the account under service-accounts of the namespace",
     ),
     Rule(
         _API_SERVER | _ATTACK,
@@ -1484,7 +1484,7 @@ _ALL = (
         "net-02",
         "a network policy in a tenant's namespace allows only traffic that the tenant's file allows",
         "policies add up: one that admits all namespaces undoes the default-deny",
-        "select pods of the same namespace, or name ranges with ports exactly as under reach and accept",
+        "select pods of the same namespace, or name ranges with ports exactly as under egress and ingress",
         _CRITICAL,
         partial={
             _PREVIEW: (

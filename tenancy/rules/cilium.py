@@ -31,7 +31,7 @@ _PEERS = ("Endpoints", "Entities", "CIDR", "CIDRSet", "FQDNs", "Services", "Node
 
 
 @dataclass(frozen=True, slots=True)
-class _Whose:
+class _SelectedPods:
     """The pods that a policy selects: a tenant's, in the namespace of the policy, or without one in any namespace."""
 
     tenant: str | None
@@ -47,7 +47,7 @@ class _Whose:
 
 def in_namespace(policy: Object, tenant: str, homes: Mapping[str, str]) -> Given:
     """Findings for a CiliumNetworkPolicy in a tenant's namespace that allows too much."""
-    whose = _Whose(tenant, str(at(policy, "metadata", "namespace")), homes)
+    whose = _SelectedPods(tenant, str(at(policy, "metadata", "namespace")), homes)
     for spec in specs(policy):
         yield from _opened(spec, whose)
 
@@ -58,7 +58,7 @@ def clusterwide(policy: Object, homes: Mapping[str, str]) -> Given:
         chosen = _read(at(spec, "endpointSelector"))
         if at(spec, "nodeSelector") is not None or chosen.reserved:
             continue  # it does not select pods
-        whose = _Whose(chosen.tenant, None, homes)
+        whose = _SelectedPods(chosen.tenant, None, homes)
         if not chosen.spaces or any(space in homes or whose.may_be_anothers(space) for space in chosen.spaces):
             yield from _opened(spec, whose)
 
@@ -96,7 +96,7 @@ def opens_dns(policy: Object) -> bool:
     return False
 
 
-def _opened(spec: Any, whose: _Whose) -> Given:
+def _opened(spec: Any, whose: _SelectedPods) -> Given:
     for direction, side in _SIDES:
         for rule in many(at(spec, direction)):
             narrowed = [f"{side}{peer}" for peer in _PEERS if at(rule, f"{side}{peer}")]
@@ -107,7 +107,7 @@ def _opened(spec: Any, whose: _Whose) -> Given:
                     yield from _peer(direction, key, peer, rule, whose)
 
 
-def _peer(direction: str, key: str, peer: Any, rule: Any, whose: _Whose) -> Given:
+def _peer(direction: str, key: str, peer: Any, rule: Any, whose: _SelectedPods) -> Given:
     if peer == UNKNOWN:
         return  # reported as seen-02
     kind = key.removeprefix("from").removeprefix("to")
@@ -148,7 +148,7 @@ def _range(direction: str, peer: Any) -> Given:
         yield "net-05", f"{direction} {given}"
 
 
-def _service(direction: str, key: str, peer: Any, whose: _Whose) -> Given:
+def _service(direction: str, key: str, peer: Any, whose: _SelectedPods) -> Given:
     for form in ("k8sService", "k8sServiceSelector"):
         if (named := at(peer, form)) is not None:
             # Without a namespace Cilium matches services of that name or label in all namespaces.
@@ -197,7 +197,7 @@ def _read(selector: Any) -> _Selected:
     return _Selected(spaces, tenant, bound, reserved, pods)
 
 
-def _foreign_pods(selector: Any, direction: str, rule: Any, whose: _Whose) -> str | None:
+def _foreign_pods(selector: Any, direction: str, rule: Any, whose: _SelectedPods) -> str | None:
     found, ports = _read(selector), _ports(rule)
     shown = f"{_plain(selector)} of {f'tenant {whose.tenant}' if whose.tenant else 'any tenant'}"
     if not found.reserved and not found.bound:

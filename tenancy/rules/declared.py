@@ -1,6 +1,6 @@
 """Traffic that a tenant's own NetworkPolicies may allow: within its namespace, and as its file declares.
 
-The guard of net-02 has the same rule in CEL (`tenancy/plan/guards/objects.py`); tests send the attacks to both.
+The guard of net-02 has the same rule in CEL (`tenancy/planning/guards/objects.py`); tests send the attacks to both.
 """
 
 from __future__ import annotations

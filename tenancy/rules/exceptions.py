@@ -19,7 +19,7 @@ _SHORTEST, _LONGEST = 10, 500
 
 
 @dataclass(frozen=True, slots=True)
-class Waiver:
+class FindingWaiver:
     """An exception for one finding, with a responsible owner. `until` is the last day on which it is valid."""
 
     rule: str
@@ -38,10 +38,10 @@ class Waiver:
         return f"{self.rule} for {self.resource} until {self.until}, {self.owner}: {self.reason}"
 
 
-FIELDS = tuple(field.name for field in fields(Waiver))
+FIELDS = tuple(field.name for field in fields(FindingWaiver))
 
 
-def waivers(document: Any, rules: Collection[str] = tuple(RULES)) -> tuple[Waiver, ...]:
+def waivers(document: Any, rules: Collection[str] = tuple(RULES)) -> tuple[FindingWaiver, ...]:
     """The exceptions of a file: a list, or a mapping with the list as `exceptions`.
 
     Raises Violation (exc-01) for the first invalid entry, also if it names an unknown rule.
@@ -59,7 +59,7 @@ def waivers(document: Any, rules: Collection[str] = tuple(RULES)) -> tuple[Waive
     return found
 
 
-def _waiver(where: str, entry: Any, rules: Collection[str]) -> Waiver:
+def _waiver(where: str, entry: Any, rules: Collection[str]) -> FindingWaiver:
     if not isinstance(entry, Mapping):
         raise Violation("exc-01", f"{where}: {entry!r}", f"write a mapping of {', '.join(FIELDS)}")
     if wrong := sorted(map(str, set(entry) ^ set(FIELDS))):
@@ -82,9 +82,9 @@ def _waiver(where: str, entry: Any, rules: Collection[str]) -> Waiver:
         raise Violation("exc-01", f"{where}.until: {until!r}", "write its last day like 2027-03-31")
     if last > days.today() and (given := unbounded_end(last)):
         raise Violation("exc-01", f"{where}.{given}")
-    return Waiver(until=last, **texts)
+    return FindingWaiver(until=last, **texts)
 
 
-def waived_by(finding: Finding, given: Iterable[Waiver], today: dt.date) -> Waiver | None:
+def waived_by(finding: Finding, given: Iterable[FindingWaiver], today: dt.date) -> FindingWaiver | None:
     """The exception that covers a finding and has not ended."""
     return next((one for one in given if one.covers(finding) and not one.over(today)), None)

@@ -8,13 +8,13 @@ from tenancy.rules.catalogue import RULES, Severity
 from tenancy.rules.found import UNKNOWN, Finding
 
 
-class Level(StrEnum):
+class RuleLevel(StrEnum):
     MANDATORY = "mandatory"  # ends with exit code 1
     ADVISORY = "advisory"  # is reported
     DISABLED = "disabled"  # is not checked
 
 
-class Preset(StrEnum):
+class PolicyPreset(StrEnum):
     BASELINE = "baseline"  # rules against access to another tenant; others advise, and cost rules are disabled
     RESTRICTED = "restricted"  # every rule but those that correct programs can break
     REGULATED = "regulated"  # every rule, and unknown values count as broken
@@ -27,12 +27,12 @@ _SOFT_IN_BASELINE = frozenset({"ns-03"})
 """Rules that only advise in `baseline`: many charts need the Pod Security level baseline."""
 
 
-def level_of(finding: Finding, preset: Preset = Preset.RESTRICTED) -> Level:
+def level_of(finding: Finding, preset: PolicyPreset = PolicyPreset.RESTRICTED) -> RuleLevel:
     """The level of a finding in a preset."""
     rule = RULES[finding.rule]
-    if preset is Preset.REGULATED:
-        return Level.MANDATORY
-    if rule.id in REGULATED_ALONE or (preset is Preset.BASELINE and rule.id in _NOT_IN_BASELINE):
-        return Level.DISABLED
-    soft = preset is Preset.BASELINE and (rule.severity is Severity.MEDIUM or rule.id in _SOFT_IN_BASELINE)
-    return Level.ADVISORY if rule.advises or soft or UNKNOWN in finding.given else Level.MANDATORY
+    if preset is PolicyPreset.REGULATED:
+        return RuleLevel.MANDATORY
+    if rule.id in REGULATED_ALONE or (preset is PolicyPreset.BASELINE and rule.id in _NOT_IN_BASELINE):
+        return RuleLevel.DISABLED
+    soft = preset is PolicyPreset.BASELINE and (rule.severity is Severity.MEDIUM or rule.id in _SOFT_IN_BASELINE)
+    return RuleLevel.ADVISORY if rule.advises or soft or UNKNOWN in finding.given else RuleLevel.MANDATORY

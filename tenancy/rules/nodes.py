@@ -132,7 +132,7 @@ def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
     by_kind: dict[str, list[Object]] = {}
     for item in items:
         by_kind.setdefault(str(item.get("kind")), []).append(item)
-    yield from _shared_walls([*by_kind.get(aws.TEMPLATE, ()), *by_kind.get("EC2NodeClass", ())])
+    yield from _shared_security_groups([*by_kind.get(aws.TEMPLATE, ()), *by_kind.get("EC2NodeClass", ())])
     yield from _unforeseen_slices(by_kind.get("NodePool", ()), by_kind.get("NodeOverlay", ()))
     tainted: list[tuple[Object, list[Mapping[str, Any]]]] = []
     for group in by_kind.get(aws.GROUP, ()):
@@ -152,19 +152,19 @@ def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
         yield from _configured(release, by_kind.get("ConfigMap", ()))
 
 
-def _shared_walls(makers: Iterable[Object]) -> Iterator[Finding]:
+def _shared_security_groups(makers: Iterable[Object]) -> Iterator[Finding]:
     """pool-06: two launch templates, or two node classes, with one security group for their EFA traffic."""
-    walls: list[tuple[Object, str | None, Any]] = []
+    groups: list[tuple[Object, str | None, Any]] = []
     # Resources have no order: of two, the finding always names the same one.
     for item in sorted(makers, key=lambda maker: (maker.get("kind") != aws.TEMPLATE, name_of(maker))):
         if item.get("kind") == aws.TEMPLATE:
-            walls.append((item, aws.tenant_of(item), aws.efa_groups(item)))
+            groups.append((item, aws.tenant_of(item), aws.efa_groups(item)))
         else:
             spec = item.get("spec") or {}
             kinds = {interface.get("interfaceType") for interface in many(at(spec, "networkInterfaces"))}
             terms = many(at(spec, "securityGroupSelectorTerms")) if kinds & {"efa", "efa-only", UNKNOWN} else ()
-            walls.append((item, aws.tenant_of(spec), terms))
-    for (one, tenant, left), (other, same, right) in combinations(walls, 2):
+            groups.append((item, aws.tenant_of(spec), terms))
+    for (one, tenant, left), (other, same, right) in combinations(groups, 2):
         if (tenant is None or tenant != same) and (shared := _both(left, right)):
             yield Finding("pool-06", name_of(other), f"security group {shared}, as {name_of(one)}")
 

@@ -17,7 +17,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import COMPATIBLE, incompatible
 from tenancy.rules import aws, cilium, nodes, queues
 from tenancy.rules.declared import undeclared
-from tenancy.rules.exceptions import Waiver
+from tenancy.rules.exceptions import FindingWaiver
 from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, many, name_of
 from tenancy.rules.pod_templates import BUILT_IN, templates_of
 from tenancy.rules.values import (
@@ -67,14 +67,14 @@ def _carried(item: Object, rule: str, today: dt.date | None = None) -> tuple[dt.
     return None, ""
 
 
-def excepted(item: Object, today: dt.date | None = None) -> Iterator[tuple[Finding, Waiver]]:
+def excepted(item: Object, today: dt.date | None = None) -> Iterator[tuple[Finding, FindingWaiver]]:
     """Findings on an object that a valid exception of a tenant's file covers, by the object's annotation."""
     if item.get("kind") != "Namespace" or not is_tenants(item):
         return
     until, _ = _carried(item, "ns-03", today)
     if until and (given := weak_pod_security(_labels(item).get(words.PSA_ENFORCE))):
         owner = str(_annotations(item).get(words.OWNER_MAIL, "unknown"))
-        waiver = Waiver(
+        waiver = FindingWaiver(
             "ns-03", name_of(item), "an exception in the tenant's file, with its reason there", owner, until
         )
         yield Finding("ns-03", name_of(item), f"{words.PSA_ENFORCE}: {given}"), waiver
@@ -429,7 +429,7 @@ def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:
     owner_of: dict[tuple[str, str], str] = {}
     for name, space in sorted(spaces.items()):
         present = inside.get(name, [])
-        yield from _walls(name, space, present)
+        yield from _isolation_resources(name, space, present)
         tenant = _labels(space)[words.TENANT]
         for queue in (item for item in present if item.get("kind") == "LocalQueue" and not is_tenants(item)):
             for rule, given in queues.foreign_share(queue, tenant):
@@ -465,7 +465,7 @@ def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:
             yield Finding("eks-03", name_of(item), f"{loose}, with tenants on the cluster")
 
 
-def _walls(name: str, space: Object, present: Iterable[Object]) -> Iterator[Finding]:
+def _isolation_resources(name: str, space: Object, present: Iterable[Object]) -> Iterator[Finding]:
     kinds = {str(item.get("kind")) for item in present if _bounds(item)}
     missing = [kind for kind in ("ResourceQuota", "LimitRange") if kind not in kinds]
     if not any(_denies_all(item) for item in present):

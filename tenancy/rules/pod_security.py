@@ -21,19 +21,19 @@ LATEST = 999
 """Minor version for a namespace without a version, or with `latest`."""
 
 
-class Level(StrEnum):
+class PodSecurityLevel(StrEnum):
     PRIVILEGED = "privileged"  # nothing is refused
     BASELINE = "baseline"  # no access to the node, and no added privilege
     RESTRICTED = "restricted"  # no privileges
 
 
-class Of(StrEnum):
+class FieldOwner(StrEnum):
     POD = "pod"
     CONTAINERS = "containers"
     BOTH = "both"
 
 
-class Needed(StrEnum):
+class Requirement(StrEnum):
     NO = "no"  # an absent field is allowed
     YES = "yes"  # every container has the field
     INHERITED = "inherited"  # every container has the field, or its pod has it
@@ -43,15 +43,15 @@ class Needed(StrEnum):
 class Check:
     """Allowed values of one field of a pod or of its containers."""
 
-    level: Level
-    of: Of
+    level: PodSecurityLevel
+    of: FieldOwner
     field: str
     """Path in the pod's spec or in a container; `[]` steps through a list."""
     allowed: tuple[Any, ...] = ()
     """Values; the first one means the same as an absent field."""
     refused: tuple[Any, ...] = ()
     """Instead of `allowed`: every other value is allowed."""
-    needed: Needed = Needed.NO
+    needed: Requirement = Requirement.NO
     holds: str = ""
     """Instead of `allowed`: a value that the list must contain."""
     one_of: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class Check:
     def wanted(self) -> str:
         """The requirement on the field, in words."""
         field = self.group or self.field
-        field = f"{field} of a container" if self.of is Of.CONTAINERS else field
+        field = f"{field} of a container" if self.of is FieldOwner.CONTAINERS else field
         if self.holds:
             return f"{field} contains {self.holds}"
         if self.one_of:
@@ -83,7 +83,7 @@ class Check:
         shown = [_written(value) for value in self.allowed if value != ""]
         if not shown:
             return f"{field} is absent"
-        absent = "" if self.needed is not Needed.NO else "absent or "
+        absent = "" if self.needed is not Requirement.NO else "absent or "
         return f"{field} is {absent}{_either(shown)}"
 
 
@@ -125,46 +125,55 @@ _HANDLERS = (
 _HOSTS = tuple(f"{handler}.{way}.host" for handler in _HANDLERS for way in ("httpGet", "tcpSocket"))
 
 
-def _baseline(of: Of, field: str, *allowed: Any, **more: Any) -> Check:
-    return Check(Level.BASELINE, of, field, allowed, **more)
+def _baseline(of: FieldOwner, field: str, *allowed: Any, **more: Any) -> Check:
+    return Check(PodSecurityLevel.BASELINE, of, field, allowed, **more)
 
 
-def _restricted(of: Of, field: str, *allowed: Any, **more: Any) -> Check:
-    return Check(Level.RESTRICTED, of, field, allowed, **more)
+def _restricted(of: FieldOwner, field: str, *allowed: Any, **more: Any) -> Check:
+    return Check(PodSecurityLevel.RESTRICTED, of, field, allowed, **more)
 
 
 CHECKS: tuple[Check, ...] = (
-    _baseline(Of.POD, "hostNetwork", False, node=True),
-    _baseline(Of.POD, "hostPID", False, node=True),
-    _baseline(Of.POD, "hostIPC", False, node=True),
-    _baseline(Of.POD, "volumes[].hostPath", node=True),
-    _baseline(Of.CONTAINERS, f"{_CONTEXT}.privileged", False, node=True),
-    _baseline(Of.CONTAINERS, f"{_CONTEXT}.capabilities.add[]", *CAPABILITIES, node=True),
-    _baseline(Of.CONTAINERS, "ports[].hostPort", 0),
-    *(_baseline(Of.CONTAINERS, field, "", since=34, group="host of probes and lifecycle hooks") for field in _HOSTS),
-    _baseline(Of.BOTH, f"{_CONTEXT}.appArmorProfile.type", *_PROFILES),
-    _baseline(Of.BOTH, f"{_CONTEXT}.seLinuxOptions.type", *_SELINUX, until=31),
-    _baseline(Of.BOTH, f"{_CONTEXT}.seLinuxOptions.type", *_SELINUX, "container_engine_t", since=31),
-    _baseline(Of.BOTH, f"{_CONTEXT}.seLinuxOptions.user", ""),
-    _baseline(Of.BOTH, f"{_CONTEXT}.seLinuxOptions.role", ""),
-    _baseline(Of.CONTAINERS, f"{_CONTEXT}.procMount", "Default", until=35),
-    _baseline(Of.CONTAINERS, f"{_CONTEXT}.procMount", "Default", since=35, user_namespace=False),
-    _baseline(Of.BOTH, f"{_CONTEXT}.seccompProfile.type", *_PROFILES),
-    _baseline(Of.POD, f"{_CONTEXT}.sysctls[].name", *_SYSCTLS, until=27),
-    _baseline(Of.POD, f"{_CONTEXT}.sysctls[].name", *_SYSCTLS_27, since=27, until=29),
-    _baseline(Of.POD, f"{_CONTEXT}.sysctls[].name", *_SYSCTLS_29, since=29, until=32),
-    _baseline(Of.POD, f"{_CONTEXT}.sysctls[].name", *_SYSCTLS_32, since=32),
-    _baseline(Of.BOTH, f"{_CONTEXT}.windowsOptions.hostProcess", False),
-    _restricted(Of.POD, "volumes[]", one_of=VOLUMES),
-    _restricted(Of.CONTAINERS, f"{_CONTEXT}.allowPrivilegeEscalation", False, needed=Needed.YES, windows=False),
-    _restricted(Of.CONTAINERS, f"{_CONTEXT}.capabilities.drop", holds="ALL", windows=False),
-    _restricted(Of.CONTAINERS, f"{_CONTEXT}.capabilities.add[]", "NET_BIND_SERVICE", windows=False),
-    _restricted(Of.CONTAINERS, f"{_CONTEXT}.procMount", "Default", since=35),
-    _restricted(Of.BOTH, f"{_CONTEXT}.runAsNonRoot", True, needed=Needed.INHERITED, until=35),
-    _restricted(Of.BOTH, f"{_CONTEXT}.runAsNonRoot", True, needed=Needed.INHERITED, since=35, user_namespace=False),
-    _restricted(Of.BOTH, f"{_CONTEXT}.runAsUser", refused=(0,), until=35),
-    _restricted(Of.BOTH, f"{_CONTEXT}.runAsUser", refused=(0,), since=35, user_namespace=False),
-    _restricted(Of.BOTH, f"{_CONTEXT}.seccompProfile.type", *_PROFILES, needed=Needed.INHERITED, windows=False),
+    _baseline(FieldOwner.POD, "hostNetwork", False, node=True),
+    _baseline(FieldOwner.POD, "hostPID", False, node=True),
+    _baseline(FieldOwner.POD, "hostIPC", False, node=True),
+    _baseline(FieldOwner.POD, "volumes[].hostPath", node=True),
+    _baseline(FieldOwner.CONTAINERS, f"{_CONTEXT}.privileged", False, node=True),
+    _baseline(FieldOwner.CONTAINERS, f"{_CONTEXT}.capabilities.add[]", *CAPABILITIES, node=True),
+    _baseline(FieldOwner.CONTAINERS, "ports[].hostPort", 0),
+    *(
+        _baseline(FieldOwner.CONTAINERS, field, "", since=34, group="host of probes and lifecycle hooks")
+        for field in _HOSTS
+    ),
+    _baseline(FieldOwner.BOTH, f"{_CONTEXT}.appArmorProfile.type", *_PROFILES),
+    _baseline(FieldOwner.BOTH, f"{_CONTEXT}.seLinuxOptions.type", *_SELINUX, until=31),
+    _baseline(FieldOwner.BOTH, f"{_CONTEXT}.seLinuxOptions.type", *_SELINUX, "container_engine_t", since=31),
+    _baseline(FieldOwner.BOTH, f"{_CONTEXT}.seLinuxOptions.user", ""),
+    _baseline(FieldOwner.BOTH, f"{_CONTEXT}.seLinuxOptions.role", ""),
+    _baseline(FieldOwner.CONTAINERS, f"{_CONTEXT}.procMount", "Default", until=35),
+    _baseline(FieldOwner.CONTAINERS, f"{_CONTEXT}.procMount", "Default", since=35, user_namespace=False),
+    _baseline(FieldOwner.BOTH, f"{_CONTEXT}.seccompProfile.type", *_PROFILES),
+    _baseline(FieldOwner.POD, f"{_CONTEXT}.sysctls[].name", *_SYSCTLS, until=27),
+    _baseline(FieldOwner.POD, f"{_CONTEXT}.sysctls[].name", *_SYSCTLS_27, since=27, until=29),
+    _baseline(FieldOwner.POD, f"{_CONTEXT}.sysctls[].name", *_SYSCTLS_29, since=29, until=32),
+    _baseline(FieldOwner.POD, f"{_CONTEXT}.sysctls[].name", *_SYSCTLS_32, since=32),
+    _baseline(FieldOwner.BOTH, f"{_CONTEXT}.windowsOptions.hostProcess", False),
+    _restricted(FieldOwner.POD, "volumes[]", one_of=VOLUMES),
+    _restricted(
+        FieldOwner.CONTAINERS, f"{_CONTEXT}.allowPrivilegeEscalation", False, needed=Requirement.YES, windows=False
+    ),
+    _restricted(FieldOwner.CONTAINERS, f"{_CONTEXT}.capabilities.drop", holds="ALL", windows=False),
+    _restricted(FieldOwner.CONTAINERS, f"{_CONTEXT}.capabilities.add[]", "NET_BIND_SERVICE", windows=False),
+    _restricted(FieldOwner.CONTAINERS, f"{_CONTEXT}.procMount", "Default", since=35),
+    _restricted(FieldOwner.BOTH, f"{_CONTEXT}.runAsNonRoot", True, needed=Requirement.INHERITED, until=35),
+    _restricted(
+        FieldOwner.BOTH, f"{_CONTEXT}.runAsNonRoot", True, needed=Requirement.INHERITED, since=35, user_namespace=False
+    ),
+    _restricted(FieldOwner.BOTH, f"{_CONTEXT}.runAsUser", refused=(0,), until=35),
+    _restricted(FieldOwner.BOTH, f"{_CONTEXT}.runAsUser", refused=(0,), since=35, user_namespace=False),
+    _restricted(
+        FieldOwner.BOTH, f"{_CONTEXT}.seccompProfile.type", *_PROFILES, needed=Requirement.INHERITED, windows=False
+    ),
 )
 """Every check that Kubernetes 1.25 or newer makes on a field. From 1.25 on some do not apply to Windows pods."""
 APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
@@ -173,10 +182,10 @@ APPARMOR_PROFILES = ("", "runtime/default")
 APPARMOR_OF_NODE = "localhost/"
 
 
-def level_of(space: Any) -> Level:
+def level_of(space: Any) -> PodSecurityLevel:
     """The level that a namespace enforces; without a readable label, the strictest level."""
     given = at(space, "metadata", "labels", words.PSA_ENFORCE)
-    return Level(given) if given in list(Level) else Level.RESTRICTED
+    return PodSecurityLevel(given) if given in list(PodSecurityLevel) else PodSecurityLevel.RESTRICTED
 
 
 def minor_of(space: Any) -> int:
@@ -188,28 +197,28 @@ def minor_of(space: Any) -> int:
 
 def overridden(check: Check) -> bool:
     """Whether the restricted level replaces a check of the baseline level."""
-    return check.level is Level.BASELINE and any(
+    return check.level is PodSecurityLevel.BASELINE and any(
         (other.field, other.of) == (check.field, check.of) and other.since <= check.since and check.until <= other.until
         for other in CHECKS
-        if other.level is Level.RESTRICTED
+        if other.level is PodSecurityLevel.RESTRICTED
     )
 
 
-def checked(check: Check, level: Level) -> bool:
+def checked(check: Check, level: PodSecurityLevel) -> bool:
     """Whether a level makes a check, in some version."""
-    if level is Level.BASELINE:
-        return check.level is Level.BASELINE
-    return level is Level.RESTRICTED and not overridden(check)
+    if level is PodSecurityLevel.BASELINE:
+        return check.level is PodSecurityLevel.BASELINE
+    return level is PodSecurityLevel.RESTRICTED and not overridden(check)
 
 
 @cache
-def checks_of(level: Level, minor: int) -> tuple[Check, ...]:
+def checks_of(level: PodSecurityLevel, minor: int) -> tuple[Check, ...]:
     """Checks of a level in a version; the restricted level includes those of the baseline level."""
     return tuple(check for check in CHECKS if checked(check, level) and check.since <= minor < check.until)
 
 
 @dataclass(frozen=True, slots=True)
-class Breach:
+class RefusedField:
     """A field that a level refuses."""
 
     path: str
@@ -221,7 +230,9 @@ class Breach:
         return f"{self.path}: {self.given}"
 
 
-def breaches(template: PodTemplate, level: Level = Level.RESTRICTED, minor: int = LATEST) -> Iterator[Breach]:
+def breaches(
+    template: PodTemplate, level: PodSecurityLevel = PodSecurityLevel.RESTRICTED, minor: int = LATEST
+) -> Iterator[RefusedField]:
     """Fields of a pod that Pod Security refuses."""
     windows = at(template.spec, "os", "name") == "windows"
     apart = at(template.spec, "hostUsers") is False
@@ -233,17 +244,17 @@ def breaches(template: PodTemplate, level: Level = Level.RESTRICTED, minor: int 
             # A hostPath volume breaks a check of its type and one of its source.
             if not any(known == (path, given) or known[0].startswith(f"{path}.") for known in said):
                 said.add((path, given))
-                yield Breach(path, given, check.node)
+                yield RefusedField(path, given, check.node)
     notes = at(template.metadata, "annotations")
-    for key, value in notes.items() if isinstance(notes, Mapping) and level is not Level.PRIVILEGED else ():
+    for key, value in notes.items() if isinstance(notes, Mapping) and level is not PodSecurityLevel.PRIVILEGED else ():
         if str(key).startswith(APPARMOR) and not _profile(str(value)):
             where = template.path.removesuffix("spec") + "metadata.annotations"
-            yield Breach(f"{where}[{key}]", str(value))
+            yield RefusedField(f"{where}[{key}]", str(value))
 
 
-def as_root_of_node(template: PodTemplate) -> list[Breach]:
+def as_root_of_node(template: PodTemplate) -> list[RefusedField]:
     """Fields by which a pod can become root on its node, at any level."""
-    return [one for one in breaches(template, Level.BASELINE) if one.node]
+    return [one for one in breaches(template, PodSecurityLevel.BASELINE) if one.node]
 
 
 def _profile(value: str) -> bool:
@@ -253,18 +264,18 @@ def _profile(value: str) -> bool:
 def _broken(template: PodTemplate, check: Check) -> Iterator[tuple[str, str]]:
     steps = tuple(check.field.split("."))
     of_pod: list[tuple[str, Any]] = []
-    if check.of is not Of.CONTAINERS:
+    if check.of is not FieldOwner.CONTAINERS:
         of_pod = list(_values(template.spec, steps, template.path))
         yield from _refused(of_pod, check)
-    for path, container in template.containers if check.of is not Of.POD else ():
+    for path, container in template.containers if check.of is not FieldOwner.POD else ():
         found = list(_values(container, steps, path))
         yield from _refused(found, check)
         if check.holds:
             dropped = many(at(container, *steps))
             if template.whole and not {check.holds, UNKNOWN} & {str(one) for one in dropped}:
                 yield f"{path}.{check.field}", f"without {check.holds}" if dropped else "absent"
-        elif template.whole and check.needed is not Needed.NO and not found:
-            inherited = check.needed is Needed.INHERITED and any(_allows(check, value) for _, value in of_pod)
+        elif template.whole and check.needed is not Requirement.NO and not found:
+            inherited = check.needed is Requirement.INHERITED and any(_allows(check, value) for _, value in of_pod)
             if not inherited:
                 yield f"{path}.{check.field}", "absent"
 

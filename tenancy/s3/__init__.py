@@ -19,7 +19,7 @@ from tenancy.s3.errors import (
     Unreachable,
     UnsafeKey,
 )
-from tenancy.s3.named import Datasets, File, Manifest, Models
+from tenancy.s3.named import Datasets, File, Models, VersionRecord
 
 __all__ = [
     "BadName",
@@ -30,7 +30,6 @@ __all__ = [
     "Entry",
     "Exists",
     "File",
-    "Manifest",
     "Models",
     "NoClient",
     "NotFound",
@@ -43,4 +42,5 @@ __all__ = [
     "TooLarge",
     "Unreachable",
     "UnsafeKey",
+    "VersionRecord",
 ]

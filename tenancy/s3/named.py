@@ -41,7 +41,7 @@ class File(NamedTuple):
     sha256: str
 
 
-class Manifest(NamedTuple):
+class VersionRecord(NamedTuple):
     """A complete version."""
 
     name: str
@@ -67,7 +67,7 @@ class Named:
     def names(self) -> list[str]:
         return [found.key.rstrip("/") for found in self._root.list(recursive=False) if found.is_folder]
 
-    def upload(self, name: str, source: str | os.PathLike[str], version: str | None = None) -> Manifest:
+    def upload(self, name: str, source: str | os.PathLike[str], version: str | None = None) -> VersionRecord:
         """Upload a folder, or one file, as a version of its own: the next number if none is given.
 
         Exists if the version was ever claimed, also by a broken or deleted upload. Links to files are refused: their
@@ -81,7 +81,7 @@ class Named:
         inner = place.within(version)
         stored = _together(lambda path: inner.put(path, files[path], if_absent=True), files, place.workers)
         listed = tuple(File(path, done.size, done.sha256 or "") for path, done in zip(files, stored, strict=True))
-        manifest = Manifest(name, version, datetime.now(UTC).isoformat(timespec="seconds"), listed)
+        manifest = VersionRecord(name, version, datetime.now(UTC).isoformat(timespec="seconds"), listed)
         place.put(f".manifests/{version}", _written(manifest), if_absent=True)
         if self._deleted(place, version):
             place.delete(f".manifests/{version}")
@@ -102,7 +102,7 @@ class Named:
         """The version that an alias points to. NotFound if nothing was promoted to it."""
         return self._alias(self._place(name), alias)[0]
 
-    def manifest(self, name: str, version: str = "latest") -> Manifest:
+    def manifest(self, name: str, version: str = "latest") -> VersionRecord:
         """version: one, 'latest' or an alias."""
         if version == "latest":
             version = self.latest(name)
@@ -111,7 +111,7 @@ class Named:
         place = self._place(name)
         return _parsed(place.read(f".manifests/{_version(version)}", limit=MANIFEST_MOST), name, version)
 
-    def download(self, name: str, version: str = "latest", *, to: str | os.PathLike[str]) -> Manifest:
+    def download(self, name: str, version: str = "latest", *, to: str | os.PathLike[str]) -> VersionRecord:
         """All files of a version into the new folder `to`, which appears whole and verified or not at all."""
         target = Path(to)
         if target.exists():
@@ -290,12 +290,12 @@ def _files(source: Path) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def _written(manifest: Manifest) -> bytes:
+def _written(manifest: VersionRecord) -> bytes:
     told = manifest._asdict() | {"files": [file._asdict() for file in manifest.files]}
     return json.dumps({"format": 1} | told).encode()
 
 
-def _parsed(body: bytes, name: str, version: str) -> Manifest:
+def _parsed(body: bytes, name: str, version: str) -> VersionRecord:
     """Parse a manifest as untrusted input: any writer of the prefix can write one, and its paths become local files."""
     try:
         told = json.loads(body)
@@ -304,7 +304,7 @@ def _parsed(body: bytes, name: str, version: str) -> Manifest:
         for file in files:
             safe_key("manifest/", file.path)
         if whole and files and all(re.fullmatch("[0-9a-f]{64}", file.sha256) for file in files):
-            return Manifest(name, version, str(told["created"]), files)
+            return VersionRecord(name, version, str(told["created"]), files)
     except (ValueError, KeyError, TypeError, Refused) as error:
         raise Corrupt(f"the manifest of {name} {version} is damaged ({error}); change: upload a new version") from error
     raise Corrupt(f"the manifest of {name} {version} is another's or damaged; change: upload a new version")

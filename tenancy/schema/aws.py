@@ -13,20 +13,20 @@ from tenancy.catalog.instances import for_services
 from tenancy.catalog.regions import REGIONS
 from tenancy.catalog.versions import AMI_DEFAULT, ami_release_misfit
 from tenancy.rules.values import MOST_PUBLIC, foreign_arn, is_private, never_public, unsafe_range, wide_range
-from tenancy.schema.base import Flag, Form, Mistake, Positive, Spec, Whole, broken
+from tenancy.schema.base import Flag, Mistake, Positive, Spec, TextForm, WholeNumber, broken
 from tenancy.schema.identity import Identities, PodIdentity
 from tenancy.schema.pools import Release, Zone, Zones, nearest
 from tenancy.schema.source import Location
 
 _Account = Annotated[
-    str, Form(r"^([0-9]{12})?$", "an account id of 12 digits", 'write it like "111122223333", with quotes')
+    str, TextForm(r"^([0-9]{12})?$", "an account id of 12 digits", 'write it like "111122223333", with quotes')
 ]
-_Region = Annotated[str, Form(r"^([a-z]{2}(-[a-z]+)+-[0-9])?$", "an AWS region", "write it like eu-central-1")]
-_Vpc = Annotated[str, Form(r"^vpc-[0-9a-f]{8,17}$", "id of a VPC", "write it like vpc-0123abcd")]
-_Subnet = Annotated[str, Form(r"^subnet-[0-9a-f]{8,17}$", "id of a subnet", "write it like subnet-0123abcd")]
+_Region = Annotated[str, TextForm(r"^([a-z]{2}(-[a-z]+)+-[0-9])?$", "an AWS region", "write it like eu-central-1")]
+_Vpc = Annotated[str, TextForm(r"^vpc-[0-9a-f]{8,17}$", "id of a VPC", "write it like vpc-0123abcd")]
+_Subnet = Annotated[str, TextForm(r"^subnet-[0-9a-f]{8,17}$", "id of a subnet", "write it like subnet-0123abcd")]
 _RoleArn = Annotated[
     str,
-    Form(
+    TextForm(
         r"^(arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]+)?$",
         "ARN of an IAM role",
         "write it like arn:aws:iam::111122223333:role/platform",
@@ -34,7 +34,7 @@ _RoleArn = Annotated[
 ]
 _PolicyArn = Annotated[
     str,
-    Form(
+    TextForm(
         r"^arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/[\w+=,.@/-]+$",
         "ARN of an IAM policy",
         "write it like arn:aws:iam::111122223333:policy/boundary",
@@ -42,14 +42,14 @@ _PolicyArn = Annotated[
 ]
 _KeyArn = Annotated[
     str,
-    Form(
+    TextForm(
         r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[0-9a-f-]+$",
         "ARN of a KMS key",
         "write it like arn:aws:kms:eu-central-1:111122223333:key/<id>",
     ),
 ]
 _Cidr = Annotated[
-    str, Form(r"^[0-9.]+/[0-9]{1,2}$", "an IPv4 address range with its length", "write it like 10.64.0.0/16", 18)
+    str, TextForm(r"^[0-9.]+/[0-9]{1,2}$", "an IPv4 address range with its length", "write it like 10.64.0.0/16", 18)
 ]
 
 
@@ -85,7 +85,7 @@ class Network(Spec):
         (),
         description="Address ranges at which pods with an AWS identity reach AWS services, port 443: those of "
         "interface endpoints, and of the prefix list of S3's gateway endpoint. No range may hold pods. Default: "
-        "none; such pods reach only what the tenant's reach allows.",
+        "none; such pods reach only what the tenant's egress allows.",
     )
 
     def mistakes(self) -> Iterator[Mistake]:
@@ -123,13 +123,13 @@ class System(Spec):
     """Nodes of the platform's own services; no tenant's pod runs there."""
 
     instance: Annotated[
-        str, Form(r"^[a-z0-9-]+\.[a-z0-9]+$", "an EC2 instance type without GPU", "write it like m7i.xlarge")
+        str, TextForm(r"^[a-z0-9-]+\.[a-z0-9]+$", "an EC2 instance type without GPU", "write it like m7i.xlarge")
     ] = Field(
         "m7i.xlarge",
         description="EC2 instance type of the platform's nodes: amd64, without GPU, size large or more. Default: "
         "m7i.xlarge.",
     )
-    nodes: Annotated[int, Whole(2, 50)] = Field(
+    nodes: Annotated[int, WholeNumber(2, 50)] = Field(
         3, description="Number of nodes, spread over the zones, at least 2. Default: 3."
     )
 
@@ -195,10 +195,10 @@ class Aws(Identities):
         AMI_DEFAULT,
         description=f"Release of the EKS node images (AL2023); a pool may set its own. Default: {AMI_DEFAULT}.",
     )
-    root_volume: Annotated[int, Whole(50, 16_000)] = Field(
+    root_volume: Annotated[int, WholeNumber(50, 16_000)] = Field(
         200, description="Size of every node's root volume, GiB. The volume is encrypted. Default: 200."
     )
-    upgrade_pause: Annotated[int, Whole(0, 1440)] = Field(
+    upgrade_pause: Annotated[int, WholeNumber(0, 1440)] = Field(
         30,
         description="Pause between two waves of node upgrades, minutes. The run can be stopped during the pause. "
         "Default: 30.",

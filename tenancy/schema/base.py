@@ -98,7 +98,7 @@ def _named(longest: int) -> Any:
     return AfterValidator(check)
 
 
-class Form:
+class TextForm:
     """Form of a text: a pattern for editors, and a rule in words for people."""
 
     def __init__(self, pattern: str, rule: str, change: str, longest: int | None = None) -> None:
@@ -140,7 +140,7 @@ class Distinct:
         return entries
 
 
-class Whole:
+class WholeNumber:
     """A whole number in a range; booleans, texts and floats are refused."""
 
     def __init__(self, least: int, most: int) -> None:
@@ -249,10 +249,10 @@ _QUANTITY_SCHEMA = {
 }
 
 TenantName = Annotated[str, _named(words.TENANT_LENGTH)]
-PartName = Annotated[str, _named(words.PART_LENGTH)]
+ShortName = Annotated[str, _named(words.PART_LENGTH)]
 Slug = Annotated[
     str,
-    Form(
+    TextForm(
         r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
         "lower-case letters, digits and dashes, at most 63",
         "write it like fraud-detection",
@@ -260,7 +260,7 @@ Slug = Annotated[
 ]
 LabelValue = Annotated[
     str,
-    Form(
+    TextForm(
         r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$",
         "letters, digits, '-', '_' and '.', at most 63, with a letter or digit at both ends",
         "write it like CC-4411",
@@ -268,7 +268,7 @@ LabelValue = Annotated[
 ]
 LabelKey = Annotated[
     str,
-    Form(
+    TextForm(
         r"^([a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$",
         "a label's key: a name of at most 63 letters, digits, '-', '_' and '.', after an optional domain and '/'",
         "write it like project or bank.example/data-class",
@@ -276,7 +276,7 @@ LabelKey = Annotated[
 ]
 FlavorName = Annotated[
     str,
-    Form(
+    TextForm(
         r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$",
         "lower-case letters, digits, dashes and dots, at most 63",
         "write it like a100-1g.5gb",
@@ -284,7 +284,7 @@ FlavorName = Annotated[
 ]
 Mail = Annotated[
     str,
-    Form(
+    TextForm(
         # Alertmanager expands {{…}} in an address and splits at a comma; reports are Markdown and HTML.
         r"^[^@\s\x00-\x1f\x7f{},<>\"|\\`;()\[\]]+@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?\.[A-Za-z0-9-]+$",
         "one mail address, without braces, commas, quotes, '|', '<' and '>'",
@@ -293,12 +293,12 @@ Mail = Annotated[
     ),
 ]
 Line = Annotated[
-    str, Form(r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$", "a text of one line", "drop control characters", 200)
+    str, TextForm(r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$", "a text of one line", "drop control characters", 200)
 ]
 """Text for people; an annotation."""
 Reason = Annotated[
     str,
-    Form(
+    TextForm(
         r"^[^\x00-\x1f\x7f]{10,500}$",
         "a sentence of 10 to 500 characters on one line",
         "say why, for an auditor to read",
@@ -306,9 +306,9 @@ Reason = Annotated[
 ]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Day = Annotated[dt.date, BeforeValidator(_date)]
-Count = Annotated[int, Whole(0, 1_000_000)]
-Positive = Annotated[int, Whole(1, 1_000_000)]
-Port = Annotated[int, Whole(1, 65_535)]
+Count = Annotated[int, WholeNumber(0, 1_000_000)]
+Positive = Annotated[int, WholeNumber(1, 1_000_000)]
+Port = Annotated[int, WholeNumber(1, 65_535)]
 Quantity = Annotated[str, BeforeValidator(_quantity), WithJsonSchema(_QUANTITY_SCHEMA)]
 Cores = Annotated[str, BeforeValidator(_cores), WithJsonSchema(_QUANTITY_SCHEMA)]
 Size = Annotated[str, BeforeValidator(_size), WithJsonSchema(_QUANTITY_SCHEMA)]

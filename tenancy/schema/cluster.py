@@ -12,7 +12,7 @@ from pydantic import Field
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import incompatible
 from tenancy.rules.values import astray_image, moving_image, unsafe_range, wide_range
-from tenancy.schema.base import COUNTED, Form, Mistake, PartName, Quantity, Slug, Spec, Whole, broken
+from tenancy.schema.base import COUNTED, Mistake, Quantity, ShortName, Slug, Spec, TextForm, WholeNumber, broken
 
 
 class Cni(StrEnum):
@@ -26,13 +26,13 @@ class Encryption(StrEnum):
 
 
 _Block = Annotated[
-    str, Form(r"^[0-9a-f.:]+/[0-9]{1,3}$", "an address range with its length", "write it like 10.64.0.0/16", 60)
+    str, TextForm(r"^[0-9a-f.:]+/[0-9]{1,3}$", "an address range with its length", "write it like 10.64.0.0/16", 60)
 ]
 _Version = Annotated[
-    str, Form(r"^1\.3[0-9]$", "a minor version from 1.30 to 1.39", 'write it like "1.36", with quotes')
+    str, TextForm(r"^1\.3[0-9]$", "a minor version from 1.30 to 1.39", 'write it like "1.36", with quotes')
 ]
 _Context = Annotated[
-    str, Form(r"^[^\s\x00-\x1f]+$", "a context's name without spaces", "see kubectl config get-contexts", 253)
+    str, TextForm(r"^[^\s\x00-\x1f]+$", "a context's name without spaces", "see kubectl config get-contexts", 253)
 ]
 
 
@@ -72,7 +72,7 @@ class Cluster(Spec):
         "made here gets it at creation and cannot change it later. Default: EKS chooses it, and both ranges that EKS "
         f"chooses from are closed to tenants: {' and '.join(SERVICE_CIDRS)}.",
     )
-    object_overcommit: Annotated[int, Whole(1, 1000)] = Field(
+    object_overcommit: Annotated[int, WholeNumber(1, 1000)] = Field(
         10,
         description="Maximum of all tenants' object quotas together, as a multiple of what the API server's store "
         "and Kueue's memory hold. With 1, all tenants together cannot fill them. With more, one tenant cannot, but "
@@ -86,7 +86,7 @@ class Cluster(Spec):
 
     def mistakes(self) -> Iterator[Mistake]:
         if words.SEPARATOR in self.name:
-            # Names on AWS are <cluster>--<tenant>--<part>: another cluster's could be the same.
+            # Names on AWS are <cluster>--<tenant>--<namespace>: another cluster's could be the same.
             yield broken(("name",), "name-01", f"cluster {self.name!r}", "write it with single dashes")
         if self.devices is Devices.DRA and (misfit := incompatible(self.kubernetes, "dra")):
             yield broken(("devices",), "dra-01", f"devices: dra on Kubernetes {self.kubernetes}", misfit)
@@ -102,7 +102,7 @@ class Cluster(Spec):
 
 _Handler = Annotated[
     str,
-    Form(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", "a runtime's handler on the nodes", "write it like kata-qemu"),
+    TextForm(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", "a runtime's handler on the nodes", "write it like kata-qemu"),
 ]
 
 
@@ -112,7 +112,7 @@ class Sandbox(Spec):
     handler: _Handler = Field(
         description="Name of the runtime in containerd's configuration, such as kata-qemu. Required."
     )
-    pool: PartName = Field(
+    pool: ShortName = Field(
         description="Pool whose nodes have the runtime. They are bare metal, because virtual machines need it. "
         "Required."
     )
@@ -125,7 +125,7 @@ class Sandbox(Spec):
 
 _Release = Annotated[
     str,
-    Form(
+    TextForm(
         r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)+:[A-Za-z0-9_][A-Za-z0-9_.-]*@sha256:[0-9a-f]{64}$",
         "an image with its registry, its tag and its digest",
         "write it like registry.bank.example/shared/kubernetes:v1.35.0@sha256:…",
@@ -134,16 +134,16 @@ _Release = Annotated[
 ]
 _Resolver = Annotated[
     str,
-    Form(r"^[0-9a-f.:]+$", "an address", "write the clusterIP of kube-system's kube-dns, like 172.20.0.10", 45),
+    TextForm(r"^[0-9a-f.:]+$", "an address", "write the clusterIP of kube-system's kube-dns, like 172.20.0.10", 45),
 ]
 _Oidc = Annotated[
     str,
-    Form(r"^--oidc-[a-z-]+=[^\s\x00-\x1f]+$", "an argument --oidc-…=…", "write it as kube-apiserver takes it", 400),
+    TextForm(r"^--oidc-[a-z-]+=[^\s\x00-\x1f]+$", "an argument --oidc-…=…", "write it as kube-apiserver takes it", 400),
 ]
 
 
 class VirtualClusters(Spec):
-    """An API server for each part of a tenant, made by the chart vcluster from its open-source build."""
+    """An API server for each namespace of a tenant, made by the chart vcluster from its open-source build."""
 
     syncer: _Release = Field(description="Image of the syncer: loft-sh/vcluster-oss of the chart's release. Required.")
     kubernetes: _Release = Field(
@@ -171,7 +171,7 @@ class VirtualClusters(Spec):
 
 _Registry = Annotated[
     str,
-    Form(
+    TextForm(
         r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?/(([a-z0-9][a-z0-9._-]*|\{tenant\})/)*$",
         "a prefix of image names: a registry's host and path, which ends with '/'",
         "write it like registry.bank.example/teams/{tenant}/",
@@ -179,7 +179,8 @@ _Registry = Annotated[
     ),
 ]
 _Image = Annotated[
-    str, Form(r"^[^\s\x00-\x1f]+$", "an image's name without spaces", "write it like registry.example/cuda:13.0", 400)
+    str,
+    TextForm(r"^[^\s\x00-\x1f]+$", "an image's name without spaces", "write it like registry.example/cuda:13.0", 400),
 ]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from tenancy.schema.base import PartName, Slug, Spec, Whole, plain, written
+from tenancy.schema.base import ShortName, Slug, Spec, WholeNumber, plain, written
 
 
 def _price(value: Any) -> Decimal:
@@ -26,11 +26,11 @@ def _price(value: Any) -> Decimal:
 Price = Annotated[
     Decimal, BeforeValidator(_price), WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": 100_000})
 ]
-Percent = Annotated[int, Whole(0, 100)]
-Discount = Annotated[int, Whole(1, 99)]
+Percent = Annotated[int, WholeNumber(0, 100)]
+Discount = Annotated[int, WholeNumber(1, 99)]
 
 
-class Bought(StrEnum):
+class PurchaseKind(StrEnum):
     """How a node is bought, as far as bills distinguish it."""
 
     ON_DEMAND = "on-demand"
@@ -39,7 +39,7 @@ class Bought(StrEnum):
     CAPACITY_BLOCK = "capacity-block"
 
 
-class Kind(StrEnum):
+class UsageKind(StrEnum):
     """Kinds of usage that are billed besides nodes, with their units."""
 
     STORAGE = "storage"  # volumes, GiB for a month of 730 hours
@@ -48,7 +48,7 @@ class Kind(StrEnum):
     S3 = "s3"  # GiB for a month of 730 hours under a prefix
 
 
-class Key(StrEnum):
+class OverheadKey(StrEnum):
     """Key by which the platform's own costs are distributed."""
 
     COMPUTE = "compute"  # in proportion to the tenants' shares of the nodes' costs
@@ -57,12 +57,12 @@ class Key(StrEnum):
 
 
 class Costs(Spec):
-    pools: dict[PartName, Price] = Field(
+    pools: dict[ShortName, Price] = Field(
         default_factory=dict,
         description="Price of one node for one hour, dollars, by pool; for prices of a contract. Default: the "
         "board's price times the node's GPUs; for a board without a price, the AWS list price of the instance type.",
     )
-    discounts: dict[Bought, Discount] = Field(
+    discounts: dict[PurchaseKind, Discount] = Field(
         default_factory=dict,
         description="Discount on the board's price or the list price, percent, by how nodes are bought. AWS "
         "publishes no list price for spot and capacity-block: without a discount, a pool's price or a board's price, "
@@ -73,13 +73,13 @@ class Costs(Spec):
         description="Price of resources outside of all pools for one hour, dollars, by name, such as control-plane: "
         "0.10. Default: none.",
     )
-    rates: dict[Kind, Price] = Field(
+    rates: dict[UsageKind, Price] = Field(
         default_factory=dict,
         description="Price of one unit of further resources, dollars, by kind: storage, snapshot and s3 per GiB and "
         "month, egress per GiB. Default: the usage rows themselves have dollars.",
     )
-    overhead: Key = Field(
-        Key.COMPUTE,
+    overhead: OverheadKey = Field(
+        OverheadKey.COMPUTE,
         description="Key by which the platform's own costs are distributed among tenants. Default: compute.",
     )
     lender_credit: Percent = Field(

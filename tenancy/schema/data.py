@@ -8,12 +8,24 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from tenancy.schema.base import Flag, Form, Line, Mistake, PartName, Slug, Spec, TenantName, Whole, plain, written
+from tenancy.schema.base import (
+    Flag,
+    Line,
+    Mistake,
+    ShortName,
+    Slug,
+    Spec,
+    TenantName,
+    TextForm,
+    WholeNumber,
+    plain,
+    written,
+)
 
-Days = Annotated[int, Whole(1, 36_500)]
+Days = Annotated[int, WholeNumber(1, 36_500)]
 KeyArn = Annotated[
     str,
-    Form(
+    TextForm(
         r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[0-9a-f-]+$",
         "ARN of a KMS key",
         "write it like arn:aws:kms:eu-central-1:111122223333:key/<id>",
@@ -21,7 +33,7 @@ KeyArn = Annotated[
 ]
 AccessPointArn = Annotated[
     str,
-    Form(
+    TextForm(
         r"^arn:aws[a-z-]*:elasticfilesystem:[a-z0-9-]+:[0-9]{12}:access-point/fsap-[0-9a-f]{8,40}$",
         "ARN of an EFS access point",
         "write it like arn:aws:elasticfilesystem:eu-central-1:111122223333:access-point/fsap-0123abcd",
@@ -63,7 +75,7 @@ def _named(value: Any) -> Any:
 
 _TagValue = Annotated[
     str,
-    Form(
+    TextForm(
         r"^([0-9A-Za-z_.:/=+@-]([0-9A-Za-z_ .:/=+@-]*[0-9A-Za-z_.:/=+@-])?)?$",
         "value of a tag on AWS: letters, digits, inner spaces and _ . : / = + - @, 256 characters at most",
         "drop other characters",
@@ -140,14 +152,15 @@ FileAccessPoints = Annotated[
 ]
 
 
-class Use(Spec):
-    namespaces: tuple[PartName, ...] = Field(
-        (), min_length=1, description="Parts of the tenant whose pods may use it. Default: all parts."
+class ResourceUse(Spec):
+    namespaces: tuple[ShortName, ...] = Field(
+        (), min_length=1, description="Namespaces of the tenant whose pods may use it. Default: all namespaces."
     )
 
 
 Names = Annotated[
-    dict[PartName, Use], BeforeValidator(_named, json_schema_input_type=tuple[PartName, ...] | dict[PartName, Use])
+    dict[ShortName, ResourceUse],
+    BeforeValidator(_named, json_schema_input_type=tuple[ShortName, ...] | dict[ShortName, ResourceUse]),
 ]
 
 
@@ -156,20 +169,20 @@ class Files(Spec):
 
     access_point: AccessPointArn = Field(description="ARN of an EFS access point of the environment. Required.")
     file_system: Annotated[
-        str, Form(r"^fs-[0-9a-f]{8,40}$", "id of an EFS file system", "write it like fs-0123abcd")
+        str, TextForm(r"^fs-[0-9a-f]{8,40}$", "id of an EFS file system", "write it like fs-0123abcd")
     ] = Field(description="Id of the EFS file system of the access point. Required.")
     access: Literal["read-only", "read-write"] = Field(
         "read-only", description="Whether pods may only read, or also write. Default: read-only."
     )
-    namespaces: tuple[PartName, ...] = Field(
-        (), min_length=1, description="Parts of the tenant whose pods may use it. Default: all parts."
+    namespaces: tuple[ShortName, ...] = Field(
+        (), min_length=1, description="Namespaces of the tenant whose pods may use it. Default: all namespaces."
     )
 
 
 class Uses(Spec):
     """Further AWS resources of one tenant. Names are derived from the tenant's, so no two tenants share one."""
 
-    repositories: tuple[PartName, ...] = Field(
+    repositories: tuple[ShortName, ...] = Field(
         (),
         description="ECR repositories of the tenant. Its pipeline pushes to them; nodes pull from them. Default: none.",
     )

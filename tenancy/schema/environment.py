@@ -22,8 +22,8 @@ from tenancy.schema.aws import Aws
 from tenancy.schema.base import (
     FlavorName,
     Mistake,
-    PartName,
     Positive,
+    ShortName,
     Slug,
     Spec,
     broken,
@@ -89,7 +89,7 @@ class Layout(StrEnum):
 class Environment(Spec):
     """One cluster and all that its tenants share."""
 
-    environment: PartName = Field(description="Name of the environment, equal to the name of its folder. Required.")
+    environment: ShortName = Field(description="Name of the environment, equal to the name of its folder. Required.")
     organisation: Organisation = Field(description="Organisation and departments that share the cluster. Required.")
     platform: Platform = Field(description="Platform team: its group, namespaces and services. Required.")
     cluster: Cluster = Field(description="Kubernetes cluster: name, version, network and devices. Required.")
@@ -142,7 +142,7 @@ class Environment(Spec):
         default_factory=dict,
         description="MIG layouts that pools can share, by name: number of slices per GPU, by profile. Default: none.",
     )
-    pools: dict[PartName, Pool] = Field(
+    pools: dict[ShortName, Pool] = Field(
         default_factory=dict, description="Node pools that yield the flavors, by name. Default: none."
     )
 

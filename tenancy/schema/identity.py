@@ -10,11 +10,11 @@ from pydantic import Field
 
 from tenancy.catalog.account import QUOTAS
 from tenancy.rules.values import broad_subject, foreign_subject
-from tenancy.schema.base import Flag, Form, Mail, Mistake, PartName, Positive, Spec, broken
+from tenancy.schema.base import Flag, Mail, Mistake, Positive, ShortName, Spec, TextForm, broken
 
 RoleArn = Annotated[
     str,
-    Form(
+    TextForm(
         r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]+$",
         "ARN of an IAM role",
         "write it like arn:aws:iam::111122223333:role/aws-reserved/sso.amazonaws.com/<region>/<name>",
@@ -23,7 +23,7 @@ RoleArn = Annotated[
 ]
 _Principal = Annotated[
     str,
-    Form(
+    TextForm(
         r"^arn:aws[a-z-]*:iam::[0-9]{12}:(user|role)/[\w+=,.@/-]+$",
         "ARN of an IAM user or role",
         "write it like arn:aws:iam::111122223333:user/jane",
@@ -32,7 +32,7 @@ _Principal = Annotated[
 ]
 _Host = Annotated[
     str,
-    Form(
+    TextForm(
         r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z]{2,}$",
         "a full host name in lower case, without scheme or port",
         "write it like gitlab.bank.example",
@@ -41,7 +41,7 @@ _Host = Annotated[
 ]
 Group = Annotated[
     str,
-    Form(
+    TextForm(
         r"^[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f])?$",
         "a group's name as the tenants' files have it",
         "drop spaces around it and control characters",
@@ -50,7 +50,7 @@ Group = Annotated[
 ]
 _Issuer = Annotated[
     str,
-    Form(
+    TextForm(
         r"^oidc\.eks\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/id/[A-Z0-9]+$",
         "the cluster's OIDC issuer without https://",
         "see `aws eks describe-cluster --query cluster.identity.oidc.issuer`",
@@ -58,7 +58,7 @@ _Issuer = Annotated[
     ),
 ]
 _Organisation = Annotated[
-    str, Form(r"^o-[a-z0-9]{10,32}$", "id of an AWS organisation", "write it like o-a1b2c3d4e5", 34)
+    str, TextForm(r"^o-[a-z0-9]{10,32}$", "id of an AWS organisation", "write it like o-a1b2c3d4e5", 34)
 ]
 
 GITHUB = "token.actions.githubusercontent.com"
@@ -68,7 +68,7 @@ CI_AUDIENCE = "sts.amazonaws.com"
 
 
 class PodIdentity(StrEnum):
-    POD_IDENTITY = "pod-identity"  # a role for each part with grants, by EKS Pod Identity
+    POD_IDENTITY = "pod-identity"  # a role for each namespace with grants, by EKS Pod Identity
     IRSA = "irsa"  # the same roles by the cluster's OIDC provider, whose issuer is known once the cluster exists
     SHARED = "shared"  # a role per kind of grants, separated by session tags: one check where the others have two
 
@@ -84,7 +84,7 @@ class BreakGlass(Spec):
     mail: Mail = Field(description="Mail address that is alerted when the role is taken. Required.")
 
 
-_Text = Annotated[str, Form(r"^[\x21-\x7e]+$", "a name without spaces", "write it as the forge does", 255)]
+_Text = Annotated[str, TextForm(r"^[\x21-\x7e]+$", "a name without spaces", "write it as the forge does", 255)]
 
 
 class Ci(Spec):
@@ -103,11 +103,11 @@ class Ci(Spec):
     environment: _Text | None = Field(
         None, description="GitHub environment whose runs are trusted. Either branch or environment. Default: none."
     )
-    role: Annotated[str, Form(r"^(viewer|developer|operator)$", "viewer, developer or operator", "use developer")] = (
-        Field("developer", description="Role of the pipeline in the tenant's namespaces. Default: developer.")
-    )
-    namespaces: tuple[PartName, ...] = Field(
-        (), min_length=1, description="Parts of the tenant in which the role applies. Default: all parts."
+    role: Annotated[
+        str, TextForm(r"^(viewer|developer|operator)$", "viewer, developer or operator", "use developer")
+    ] = Field("developer", description="Role of the pipeline in the tenant's namespaces. Default: developer.")
+    namespaces: tuple[ShortName, ...] = Field(
+        (), min_length=1, description="Namespaces of the tenant in which the role applies. Default: all namespaces."
     )
 
     def mistakes(self) -> Iterator[Mistake]:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tenancy.catalog import vocabulary as words
 from tenancy.rules.values import tenants_name
-from tenancy.schema.base import Flag, Form, LabelValue, Mail, Mistake, Size, Slug, Spec, broken
+from tenancy.schema.base import Flag, LabelValue, Mail, Mistake, Size, Slug, Spec, TextForm, broken
 from tenancy.schema.queues import Duration, seconds
 
 
@@ -28,7 +28,7 @@ class CostTool(StrEnum):
 
 _Address = Annotated[
     str,
-    Form(
+    TextForm(
         r"^https?://[A-Za-z0-9.:-]+(/[A-Za-z0-9._/-]*)?$",
         "an HTTP address",
         "write it like http://prometheus:9090",
@@ -38,13 +38,13 @@ _Address = Annotated[
 
 
 _Page = Annotated[
-    str, Form(r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$", "a path or address", "write it like docs/runbooks.md", 200)
+    str, TextForm(r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$", "a path or address", "write it like docs/runbooks.md", 200)
 ]
 
 
 class Smtp(Spec):
     server: Annotated[
-        str, Form(r"^[A-Za-z0-9.-]+:[0-9]+$", "a host and a port", "write it like mail.bank.example:587")
+        str, TextForm(r"^[A-Za-z0-9.-]+:[0-9]+$", "a host and a port", "write it like mail.bank.example:587")
     ] = Field(description="Host and port of the SMTP server; TLS is required. Required.")
     sender: Mail = Field(description="Sender address of alert mails. Required.")
     platform: Mail = Field(description="Mail address that receives the platform's own alerts. Required.")

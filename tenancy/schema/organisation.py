@@ -9,13 +9,13 @@ from pydantic import Field
 from tenancy.catalog import vocabulary as words
 from tenancy.rules.values import reserved_label
 from tenancy.schema.base import LabelKey, Line, Mistake, Slug, Spec, broken
-from tenancy.schema.queues import Preset, Weight
+from tenancy.schema.queues import SharingPreset, Weight
 
 
 class Department(Spec):
     title: Line = Field("", description="Display name of the department; an annotation. Default: empty.")
-    sharing: Preset = Field(
-        Preset.STRICT,
+    sharing: SharingPreset = Field(
+        SharingPreset.STRICT,
         description="Whether the department's tenants lend to and borrow from other departments, and use unallocated "
         "GPUs. Within the department, the tenants' own files decide. Default: strict, neither.",
     )

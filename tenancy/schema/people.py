@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tenancy.rules.values import foreign_subject
-from tenancy.schema.base import Form, Mail, Mistake, PartName, Slug, Spec, broken
+from tenancy.schema.base import Mail, Mistake, ShortName, Slug, Spec, TextForm, broken
 
 
 class Owner(Spec):
@@ -26,7 +26,7 @@ class Role(StrEnum):
 
 _Subject = Annotated[
     str,
-    Form(
+    TextForm(
         r"^[^\s\x00-\x1f\x7f|<>`]([^\x00-\x1f\x7f|<>`]*[^\s\x00-\x1f\x7f|<>`])?$",
         "a name as the identity provider spells it, without spaces around it and without '|', '<', '>' and '`'",
         "drop these, spaces around it and control characters",
@@ -37,9 +37,9 @@ _Subject = Annotated[
 
 _PartAccount = Annotated[
     str,
-    Form(
+    TextForm(
         r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-        "a part of the tenant and a service account of it, with a slash between",
+        "a namespace of the tenant and a service account of it, with a slash between",
         "write it like train/pipeline",
         95,
     ),
@@ -57,11 +57,11 @@ class Subject(Spec):
     )
     service_account: _PartAccount | None = Field(
         None,
-        description="Service account that a part of the tenant declares, as <part>/<name>. One of group, user and "
-        "service-account. Default: none.",
+        description="Service account that a namespace of the tenant declares, as <namespace>/<name>. One of group, "
+        "user and service-account. Default: none.",
     )
-    namespaces: tuple[PartName, ...] = Field(
-        (), min_length=1, description="Parts of the tenant in which the entry applies. Default: all parts."
+    namespaces: tuple[ShortName, ...] = Field(
+        (), min_length=1, description="Namespaces of the tenant in which the entry applies. Default: all namespaces."
     )
 
     def mistakes(self) -> Iterator[Mistake]:

@@ -9,20 +9,22 @@ from pydantic import Field
 
 from tenancy.catalog import vocabulary as words
 from tenancy.rules.values import LONGEST_EXCEPTION, foreign_subject, tenants_name, unbounded_end
-from tenancy.schema.base import Day, Form, LabelValue, Mistake, Reason, Slug, Spec, broken
+from tenancy.schema.base import Day, LabelValue, Mistake, Reason, Slug, Spec, TextForm, broken
 
 _Group = Annotated[
     str,
-    Form(r"^[A-Za-z0-9][A-Za-z0-9._:@/-]*$", "a group's name without spaces", "write it like gpu-platform-team", 253),
+    TextForm(
+        r"^[A-Za-z0-9][A-Za-z0-9._:@/-]*$", "a group's name without spaces", "write it like gpu-platform-team", 253
+    ),
 ]
 _Address = Annotated[
-    str, Form(r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$", "a path or address", "write it like docs/rules.md", 200)
+    str, TextForm(r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$", "a path or address", "write it like docs/rules.md", 200)
 ]
 
 
 _Mirror = Annotated[
     str,
-    Form(
+    TextForm(
         r"^(oci|https?)://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9._-]+)*$",
         "an OCI registry's path, or a chart repository's address",
         "write it like oci://registry.bank.example/charts",
@@ -33,7 +35,7 @@ _Mirror = Annotated[
 
 _LabelKey = Annotated[
     str,
-    Form(
+    TextForm(
         r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$",
         "a label's key",
         "write it like app.kubernetes.io/name",
@@ -43,7 +45,7 @@ _LabelKey = Annotated[
 
 
 class PlatformService(Spec):
-    """Pods of the platform that tenants' files may name under reach and accept."""
+    """Pods of the platform that tenants' files may name under egress and ingress."""
 
     namespace: Slug = Field(
         description="Namespace of the service: one of platform.namespaces, or a system namespace. Required."
@@ -55,7 +57,7 @@ class PlatformService(Spec):
 
 _Namespaces = Annotated[
     str,
-    Form(
+    TextForm(
         r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$|^[a-z0-9][a-z0-9-]{2,61}\*$",
         "a namespace's name, or its first three or more characters with '*' at the end",
         "write it like sonobuoy or e2e-*",
@@ -90,7 +92,7 @@ class Platform(Spec):
     namespaces: tuple[Slug, ...] = Field(
         (),
         description="Namespaces of the platform's own services (monitoring, operators). Guards do not apply there, "
-        f"so none has a name of the form <tenant>--<part>. Always included: {', '.join(words.SYSTEM_NAMESPACES)}. "
+        f"so none has a name of the form <tenant>--<namespace>. Always included: {', '.join(words.SYSTEM_NAMESPACES)}. "
         "Default: no others.",
     )
     unmanaged: tuple[Slug, ...] = Field(
@@ -111,7 +113,7 @@ class Platform(Spec):
     )
     services: dict[Slug, PlatformService] = Field(
         default_factory=dict,
-        description="Services of the platform that tenants may name under reach and accept, by name: a registry, an "
+        description="Services of the platform that tenants may name under egress and ingress, by name: a registry, an "
         "ingress, a metrics collector. Default: none.",
     )
     docs: _Address = Field(

@@ -19,12 +19,12 @@ from tenancy.schema.base import (
     Day,
     Distinct,
     Flag,
-    Form,
     Mistake,
     Positive,
     Slug,
     Spec,
-    Whole,
+    TextForm,
+    WholeNumber,
     broken,
     plain,
     written,
@@ -57,7 +57,8 @@ class UpgradeStrategy(StrEnum):
 
 
 _Board = Annotated[
-    str, Form(r"^[a-z0-9]+(-[a-z0-9]+)*$", "a GPU board of the catalogue", "write it like a100-40gb; `tenancy catalog`")
+    str,
+    TextForm(r"^[a-z0-9]+(-[a-z0-9]+)*$", "a GPU board of the catalogue", "write it like a100-40gb; `tenancy catalog`"),
 ]
 
 
@@ -144,13 +145,13 @@ class Mig(Spec):
             yield Mistake((), what, "GPUs are partitioned in one way", "write exactly one of layout, named and per-gpu")
 
 
-class Share(Spec):
+class GpuSharing(Spec):
     """How many pods one GPU or slice serves: exactly one of time-slicing and mps."""
 
-    time_slicing: Annotated[int, Whole(2, 48)] | None = Field(
+    time_slicing: Annotated[int, WholeNumber(2, 48)] | None = Field(
         None, description="Number of pods per GPU or slice that take turns. Default: none."
     )
-    mps: Annotated[int, Whole(2, 48)] | None = Field(
+    mps: Annotated[int, WholeNumber(2, 48)] | None = Field(
         None, description="Number of pods per GPU that run at the same time (MPS). Default: none."
     )
 
@@ -168,7 +169,9 @@ class Share(Spec):
         return self.mps or self.time_slicing or 1
 
 
-_Reservation = Annotated[str, Form(r"^cr-[0-9a-f]{8,17}$", "id of a capacity reservation", "write it like cr-0123abcd")]
+_Reservation = Annotated[
+    str, TextForm(r"^cr-[0-9a-f]{8,17}$", "id of a capacity reservation", "write it like cr-0123abcd")
+]
 
 
 class Purchase(Spec):
@@ -256,18 +259,20 @@ class Upgrade(Spec):
         description="Whether a new node starts before the old one is removed. Default: surge; terminate-first for a "
         "reservation, which has no room for another node.",
     )
-    at_once: Annotated[int, Whole(1, MOST_AT_ONCE)] = Field(
+    at_once: Annotated[int, WholeNumber(1, MOST_AT_ONCE)] = Field(
         1, description="Number of nodes that are replaced at the same time. Default: 1."
     )
-    wave: Annotated[int, Whole(1, 20)] = Field(
+    wave: Annotated[int, WholeNumber(1, 20)] = Field(
         1,
         description="Wave of the pool. Pools of a higher wave are upgraded only after all lower waves, and after the "
         "pause. Default: 1.",
     )
 
 
-Release = Annotated[str, Form(r"^v20[0-9]{6}$", "an AMI release", "write it like v20260724")]
-Zone = Annotated[str, Form(r"^[a-z]{2}(-[a-z]+)+-[0-9][a-z]$", "an availability zone", "write it like eu-central-1a")]
+Release = Annotated[str, TextForm(r"^v20[0-9]{6}$", "an AMI release", "write it like v20260724")]
+Zone = Annotated[
+    str, TextForm(r"^[a-z]{2}(-[a-z]+)+-[0-9][a-z]$", "an availability zone", "write it like eu-central-1a")
+]
 Zones = Annotated[tuple[Zone, ...], Distinct()]
 
 
@@ -295,7 +300,9 @@ class Pool(Spec):
         "apply to EFA traffic, so such a pool has one tenant. Default: false.",
     )
     mig: Mig | None = Field(None, description="How each GPU is partitioned. Default: none, GPUs are whole.")
-    share: Share | None = Field(None, description="How each GPU or slice is shared. Default: none, it is not shared.")
+    share: GpuSharing | None = Field(
+        None, description="How each GPU or slice is shared. Default: none, it is not shared."
+    )
     tenants: Annotated[tuple[str, ...], Distinct()] = Field(
         (),
         min_length=1,

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tenancy.catalog.account import LONGEST_BLOCK
 from tenancy.catalog.frameworks import FRAMEWORKS
-from tenancy.schema.base import Form, Mistake, Slug, Spec, Whole, broken
+from tenancy.schema.base import Mistake, Slug, Spec, TextForm, WholeNumber, broken
 
 
 class Scheduler(StrEnum):
@@ -18,34 +18,35 @@ class Scheduler(StrEnum):
     NONE = "none"  # a tenant has its guaranteed GPUs only, and its idle GPUs stay idle
 
 
-class Preset(StrEnum):
+class SharingPreset(StrEnum):
     STRICT = "strict"  # neither lends nor borrows
     LEND = "lend"  # lends idle GPUs and reclaims them at once
     LEND_AND_BORROW = "lend-and-borrow"
 
     @property
     def lends(self) -> bool:
-        return self is not Preset.STRICT
+        return self is not SharingPreset.STRICT
 
     @property
     def borrows(self) -> bool:
-        return self is Preset.LEND_AND_BORROW
+        return self is SharingPreset.LEND_AND_BORROW
 
 
-class Order(StrEnum):
+class QueueOrder(StrEnum):
     BEST_EFFORT = "best-effort"  # work that fits starts, although earlier work does not fit yet
     STRICT = "strict"  # first in, first out: small work never delays large work, and waits behind it
 
 
-class Gate(StrEnum):
+class QueueState(StrEnum):
     OPEN = "open"
     HOLD = "hold"  # no new work starts
     DRAIN = "drain"  # no new work starts, and running work is evicted
 
 
-Weight = Annotated[int, Whole(1, 1000)]
+Weight = Annotated[int, WholeNumber(1, 1000)]
 Duration = Annotated[
-    str, Form(r"^[1-9][0-9]{0,4}[mhd]$", "a length of time in minutes, hours or days", "write it like 20m, 36h or 7d")
+    str,
+    TextForm(r"^[1-9][0-9]{0,4}[mhd]$", "a length of time in minutes, hours or days", "write it like 20m, 36h or 7d"),
 ]
 
 _SECONDS = {"m": 60, "h": 3600, "d": 86400}
@@ -57,7 +58,7 @@ def seconds(duration: str) -> int:
 
 _Class = Annotated[
     str,
-    Form(
+    TextForm(
         r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$",
         "the name of a provisioning class",
         "write it like check-capacity.autoscaling.x-k8s.io",

@@ -61,5 +61,5 @@ def _drop(document: dict[str, Any], where: Location) -> None:
         # Without one of its fields it would be another pipeline.
         document.pop("ci", None)
     if where[0] in {"namespaces", "tier"}:
-        # The pools that admit a share depend on the tiers of the parts.
+        # The pools that admit a share depend on the tiers of the namespaces.
         document.pop("gpus", None)

@@ -24,7 +24,7 @@ Location = tuple[str | int, ...]
 LARGEST_FILE = 1 << 20
 DEEPEST = 40
 MOST_VALUES = 200_000
-_SURELY_SHALLOW = 1000
+_SAFE_DEPTH = 1000
 
 _STR, _SEQ, _MAP = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
 _NULL, _BOOL, _INT, _FLOAT, _MERGE = (f"tag:yaml.org,2002:{k}" for k in ("null", "bool", "int", "float", "merge"))
@@ -45,17 +45,17 @@ _BROKEN = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.(
 _UNPRINTABLE = re.compile("\r(?!\n)|[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-class Mark(NamedTuple):
+class FileMark(NamedTuple):
     """Line and column, both from 1."""
 
     line: int
     column: int
 
 
-class Refused(Exception):
+class UnusableFile(Exception):
     """A file, or a place in it, that cannot be used."""
 
-    def __init__(self, mark: Mark, given: str, rule: str, change: str) -> None:
+    def __init__(self, mark: FileMark, given: str, rule: str, change: str) -> None:
         super().__init__(given)
         self.mark, self.given, self.rule, self.change = mark, given, rule, change
 
@@ -63,7 +63,7 @@ class Refused(Exception):
 _SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class _Loader(_SAFE):
+class _NodeLoader(_SAFE):
     """Composes nodes; values are made from them by `_Reader`."""
 
     def resolve(self, kind: type[Node], value: Any, implicit: Any) -> str:
@@ -84,33 +84,33 @@ class _Loader(_SAFE):
 
 def read_text(path: Path) -> str:
     """The file's text; raises Refused if it cannot be read."""
-    top = Mark(1, 1)
+    top = FileMark(1, 1)
     try:
         status = path.lstat()
         if stat.S_ISLNK(status.st_mode):
             # Problems are shown with the file's content, and a link could lead to any file of the machine.
             given, change = "a link", "replace the link by its target"
-            raise Refused(top, given, "a spec is read from a file of its own folder", change)
+            raise UnusableFile(top, given, "a spec is read from a file of its own folder", change)
         if not stat.S_ISREG(status.st_mode):
-            raise Refused(top, "no regular file", "a spec is read from a file", "put a YAML file there")
+            raise UnusableFile(top, "no regular file", "a spec is read from a file", "put a YAML file there")
         if status.st_size > LARGEST_FILE:
             given, rule = f"{status.st_size} bytes", f"a spec file has at most {LARGEST_FILE} bytes"
-            raise Refused(top, given, rule, "check what was written there")
+            raise UnusableFile(top, given, rule, "check what was written there")
         data = path.read_bytes()
     except OSError as error:
         given = f"a file that cannot be read ({error.strerror or type(error).__name__})"
-        raise Refused(top, given, "a spec file is readable", "check the path and its permissions") from None
+        raise UnusableFile(top, given, "a spec file is readable", "check the path and its permissions") from None
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8", "replace")
         given = f"byte 0x{data[error.start]:02x}"
-        raise Refused(_mark_at(before), given, "a spec file is UTF-8", "save the file as UTF-8") from None
+        raise UnusableFile(_mark_at(before), given, "a spec file is UTF-8", "save the file as UTF-8") from None
     if (place := _unprintable(text)) is not None:
         character = text[place]
         change = "end lines with line feeds" if character == "\r" else "delete it"
         given = f"character U+{ord(character):04X}"
-        raise Refused(_mark_at(text[:place]), given, "a spec file has only visible characters", change)
+        raise UnusableFile(_mark_at(text[:place]), given, "a spec file has only visible characters", change)
     return text
 
 
@@ -122,21 +122,21 @@ def _unprintable(text: str) -> int | None:
     return min(places, default=None)
 
 
-def _mark_at(before: str) -> Mark:
+def _mark_at(before: str) -> FileMark:
     """The place right after some text."""
     lines = before.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return Mark(len(lines), len(lines[-1]) + 1)
+    return FileMark(len(lines), len(lines[-1]) + 1)
 
 
-def _mark(mark: Any) -> Mark:
-    return Mark(mark.line + 1, mark.column + 1)
+def _mark(mark: Any) -> FileMark:
+    return FileMark(mark.line + 1, mark.column + 1)
 
 
 def compose(text: str) -> Node | None:
     """The file's nodes, None for an empty file; raises Refused if it is not YAML."""
     try:
         _refuse_depth(text)
-        loader = _Loader(text)
+        loader = _NodeLoader(text)
         try:
             return loader.get_single_node()
         finally:
@@ -144,20 +144,22 @@ def compose(text: str) -> Node | None:
     except yaml.YAMLError as error:
         raise _syntax(text, error) from None
     except RecursionError:
-        raise _too_deep(Mark(1, 1)) from None
+        raise _too_deep(FileMark(1, 1)) from None
 
 
-def _too_deep(mark: Mark) -> Refused:
-    return Refused(mark, f"more than {DEEPEST} levels", "a spec file is shallow", "check brackets and anchors here")
+def _too_deep(mark: FileMark) -> UnusableFile:
+    return UnusableFile(
+        mark, f"more than {DEEPEST} levels", "a spec file is shallow", "check brackets and anchors here"
+    )
 
 
 def _refuse_depth(text: str) -> None:
     """libyaml composes recursively and crashes the process past some 10,000 levels."""
     longest = max(map(len, text.splitlines()), default=0)
-    if 2 * longest + text.count("[") + text.count("{") < _SURELY_SHALLOW:
+    if 2 * longest + text.count("[") + text.count("{") < _SAFE_DEPTH:
         return
     depth = 0
-    for event in yaml.parse(text, _Loader):
+    for event in yaml.parse(text, _NodeLoader):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > DEEPEST:
@@ -166,41 +168,43 @@ def _refuse_depth(text: str) -> None:
             depth -= 1
 
 
-def _syntax(text: str, error: yaml.YAMLError) -> Refused:
+def _syntax(text: str, error: yaml.YAMLError) -> UnusableFile:
     problem = str(getattr(error, "problem", None) or "unreadable YAML")
     at = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     around = getattr(error, "context_mark", None)
     context = str(getattr(error, "context", None) or "")
-    mark = _mark(at) if at else Mark(1, 1)
+    mark = _mark(at) if at else FileMark(1, 1)
     lines = text.splitlines()
     line = lines[at.line] if at and at.line < len(lines) else ""
     rule = "a file is valid YAML"
     if "another document" in problem:
-        return Refused(mark, "a second document", "a file contains one document", "give it a file of its own")
+        return UnusableFile(mark, "a second document", "a file contains one document", "give it a file of its own")
     if "cannot start any token" in problem and at and line[at.column : at.column + 1] == "\t":
-        return Refused(mark, "a tab", "YAML is indented with spaces", "replace the tab by spaces")
+        return UnusableFile(mark, "a tab", "YAML is indented with spaces", "replace the tab by spaces")
     if around and "flow" in context and "did not find expected" in problem:
         closing = "}" if "mapping" in context else "]"
         given = f"a bracket that is not closed before line {mark.line}"
-        return Refused(_mark(around), given, rule, f"close it with {closing}")
+        return UnusableFile(_mark(around), given, rule, f"close it with {closing}")
     if around and "quoted scalar" in context:
-        return Refused(_mark(around), "a quote that is not closed", rule, "close the quote")
+        return UnusableFile(_mark(around), "a quote that is not closed", rule, "close the quote")
     if "undefined alias" in problem:
-        return Refused(mark, "an alias without an anchor", rule, "write the value out, or quote a text with '*'")
+        return UnusableFile(mark, "an alias without an anchor", rule, "write the value out, or quote a text with '*'")
     if "mapping values are not allowed" in problem:
-        return Refused(mark, "a ':' where no key is allowed", rule, "indent like its neighbours, or quote the text")
+        return UnusableFile(
+            mark, "a ':' where no key is allowed", rule, "indent like its neighbours, or quote the text"
+        )
     change = "correct the line: indent like its neighbours, quote texts with special characters"
-    return Refused(mark, f"{problem}{f' {context}' if context else ''}", rule, change)
+    return UnusableFile(mark, f"{problem}{f' {context}' if context else ''}", rule, change)
 
 
-class _Reader:
+class _ValueReader:
     """Makes values from nodes, and collects keys that are given twice."""
 
     __slots__ = ("left", "refused")
 
     def __init__(self) -> None:
         self.left = MOST_VALUES
-        self.refused: dict[Mark, Refused] = {}
+        self.refused: dict[FileMark, UnusableFile] = {}
 
     def value(self, node: Node, depth: int = 0) -> Any:
         if isinstance(node, ScalarNode):
@@ -218,7 +222,7 @@ class _Reader:
         if self.left < 0:
             # Aliases of aliases: small on disk, huge once they are expanded.
             given, rule = f"more than {MOST_VALUES} values", "aliases do not multiply the values of a file"
-            raise Refused(_mark(node.start_mark), given, rule, "write the values out")
+            raise UnusableFile(_mark(node.start_mark), given, rule, "write the values out")
         if depth > DEEPEST:
             raise _too_deep(_mark(node.start_mark))
 
@@ -263,12 +267,12 @@ class _Reader:
         # By place: the same mistake occurs again at each alias.
         self.left -= 1
         mark = _mark(node.start_mark)
-        self.refused.setdefault(mark, Refused(mark, given, rule, change))
+        self.refused.setdefault(mark, UnusableFile(mark, given, rule, change))
 
 
-def values(node: Node | None) -> tuple[Any, list[Refused]]:
+def values(node: Node | None) -> tuple[Any, list[UnusableFile]]:
     """The plain value of a file's nodes, and the refused parts."""
-    reader = _Reader()
+    reader = _ValueReader()
     if node is None:
         return None, []
     value = reader.value(node)
@@ -276,18 +280,18 @@ def values(node: Node | None) -> tuple[Any, list[Refused]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodePosition:
     """Result of a search for a location: `depth` parts of it are in the file; the last one is a `scalar`, with its text
     as `written` if YAML reads it as another type."""
 
-    key: Mark
-    value: Mark
+    key: FileMark
+    value: FileMark
     depth: int
     scalar: bool
     written: str | None
 
 
-def find(root: Node | None, where: Location) -> Place:
+def find(root: Node | None, where: Location) -> NodePosition:
     """The place of a value, or of the nearest value around it in the file."""
     node: Any = root
     key: Any = None
@@ -298,13 +302,13 @@ def find(root: Node | None, where: Location) -> Place:
             break
         key, node = below
         depth += 1
-    top = _mark(node.start_mark) if node else Mark(1, 1)
+    top = _mark(node.start_mark) if node else FileMark(1, 1)
     at_key = _mark(key.start_mark) if key else top
     # A block begins a line below its key, an alias elsewhere: the place of both is that of the key.
     scalar = isinstance(node, ScalarNode)
     nearby = scalar and not (key and _mark(node.start_mark) < at_key)
     text = node.value if isinstance(node, ScalarNode) and node.tag != _STR else None
-    return Place(at_key, top if nearby or not key else at_key, depth, scalar, text)
+    return NodePosition(at_key, top if nearby or not key else at_key, depth, scalar, text)
 
 
 def _children(node: Node | None, part: str | int) -> Iterator[tuple[Node | None, Node]]:

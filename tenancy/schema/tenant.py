@@ -23,27 +23,27 @@ from tenancy.schema.base import (
     Day,
     Flag,
     FlavorName,
-    Form,
     LabelKey,
     LabelValue,
     Line,
     Mail,
     Mistake,
-    PartName,
     Reason,
+    ShortName,
     Slug,
     Spec,
     TenantName,
-    Whole,
+    TextForm,
+    WholeNumber,
     broken,
     plain,
     written,
 )
 from tenancy.schema.data import Access, Days, Uses
 from tenancy.schema.identity import Ci
+from tenancy.schema.network_rules import EgressRule, IngressRule
 from tenancy.schema.people import Owner, Person, Role, Subject
-from tenancy.schema.queues import Gate, Preset, Weight
-from tenancy.schema.reach import Accept, Reach
+from tenancy.schema.queues import QueueState, SharingPreset, Weight
 from tenancy.schema.source import Location
 from tenancy.schema.tiers import Quota
 
@@ -70,8 +70,8 @@ class GpuShare(Spec):
         description="Number of GPUs, slices or replicas that the tenant can always get, by reclaiming lent ones. "
         "Required."
     )
-    sharing: Preset = Field(
-        Preset.STRICT,
+    sharing: SharingPreset = Field(
+        SharingPreset.STRICT,
         description="Whether idle GPUs are lent to other tenants, and whether the tenant borrows. Default: strict.",
     )
     lend_up_to: Count | None = Field(None, description="Maximum number that is lent. Default: 0.")
@@ -82,12 +82,12 @@ class GpuShare(Spec):
     def mistakes(self) -> Iterator[Mistake]:
         if self.lend_up_to is not None:
             where = ("lend-up-to",)
-            if self.sharing is Preset.STRICT:
+            if self.sharing is SharingPreset.STRICT:
                 yield broken(where, "share-01", f"lend-up-to: {self.lend_up_to} with sharing: strict")
             elif self.lend_up_to > self.guaranteed:
                 given = f"lend-up-to: {self.lend_up_to} of {self.guaranteed} guaranteed"
                 yield broken(where, "share-01", given, "lend no more than the guarantee")
-        if self.borrow_up_to is not None and self.sharing is not Preset.LEND_AND_BORROW:
+        if self.borrow_up_to is not None and self.sharing is not SharingPreset.LEND_AND_BORROW:
             given = f"borrow-up-to: {self.borrow_up_to} with sharing: {self.sharing}"
             yield broken(("borrow-up-to",), "share-01", given)
 
@@ -99,7 +99,7 @@ class PodSecurity(StrEnum):
 
 _Account = Annotated[
     str,
-    Form(
+    TextForm(
         r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
         "lower-case letters, digits and dashes, at most 63",
         "write it like workload",
@@ -107,8 +107,8 @@ _Account = Annotated[
 ]
 
 
-class Account(Spec):
-    """A service account that pods of a part may use, besides the one with its AWS grants."""
+class ServiceAccount(Spec):
+    """A service account that pods of a namespace may use, besides the one with its AWS grants."""
 
     name: _Account = Field(description="Name of the service account. Required.")
     api_token: Flag = Field(
@@ -123,12 +123,14 @@ def _account(value: Any) -> Any:
 
 
 class Namespace(Spec):
-    """A part of the tenant. Its namespace is named `<tenant>--<name>`."""
+    """A namespace of the tenant, named `<tenant>--<name>`."""
 
-    name: PartName = Field(description="Name of the part, such as train. Required.")
-    purpose: Line = Field("", description="What the part is for; an annotation. Default: empty.")
-    tier: Slug | None = Field(None, description="Tier of the part. Default: the tenant's tier.")
-    product: Slug | None = Field(None, description="Cost label product of the part. Default: the tenant's product.")
+    name: ShortName = Field(description="Name of the namespace, such as train. Required.")
+    purpose: Line = Field("", description="What the namespace is for; an annotation. Default: empty.")
+    tier: Slug | None = Field(None, description="Tier of the namespace. Default: the tenant's tier.")
+    product: Slug | None = Field(
+        None, description="Cost label product of the namespace. Default: the tenant's product."
+    )
     labels: dict[LabelKey, LabelValue] = Field(
         default_factory=dict,
         description="Labels of the namespace and of the objects in it, by keys of organisation.labels. They are "
@@ -136,41 +138,43 @@ class Namespace(Spec):
     )
     gpus: dict[FlavorName, Count] = Field(
         default_factory=dict,
-        description="Number of GPUs of the tenant's guarantee that this part gets, by flavor. GPUs that no part "
-        "names go to the first part. Default: none.",
+        description="Number of GPUs of the tenant's guarantee that this namespace gets, by flavor. GPUs that no "
+        "namespace names go to the first one. Default: none.",
     )
     queues: dict[Slug, Weight] = Field(
         default_factory=dict,
         description="Further queues besides the one named default, with their weights. Of a tenant's queues of one "
         "tier, the one with the lowest usage per weight goes first. Default: none.",
     )
-    weight: Weight = Field(1, description="Weight of the part's queue named default. Default: 1.")
-    queue: Gate = Field(
-        Gate.OPEN,
-        description="Whether new work of the part starts; the tenant's field queue does the same for all parts. "
-        "Default: open.",
+    weight: Weight = Field(1, description="Weight of the namespace's queue named default. Default: 1.")
+    queue: QueueState = Field(
+        QueueState.OPEN,
+        description="Whether new work of the namespace starts; the tenant's field queue does the same for all "
+        "namespaces. Default: open.",
     )
-    quota: Quota | None = Field(None, description="Quota of the part, at most the tier's. Default: the tier's quota.")
+    quota: Quota | None = Field(
+        None, description="Quota of the namespace, at most the tier's. Default: the tier's quota."
+    )
     pod_security: PodSecurity = Field(
         PodSecurity.RESTRICTED, description="Pod Security level that the namespace enforces. Default: restricted."
     )
     open_inside: Flag = Field(
         True,
-        description="Whether pods of the part can connect to each other on any port, and with between-parts to pods "
-        "of other parts. If false, only as NetworkPolicies of the tenant allow. Default: true.",
+        description="Whether pods of the namespace can connect to each other on any port, and with between-namespaces "
+        "to pods of other namespaces. If false, only as NetworkPolicies of the tenant allow. Default: true.",
     )
     service_account: _Account = Field(
         words.WORKLOAD_ACCOUNT,
-        description="Service account whose pods have the part's AWS grants. It is made if there are grants. Default: "
-        "workload.",
+        description="Service account whose pods have the namespace's AWS grants. It is made if there are grants. "
+        "Default: workload.",
     )
 
     service_accounts: tuple[
-        Annotated[Account, BeforeValidator(_account, json_schema_input_type=str | Account)], ...
+        Annotated[ServiceAccount, BeforeValidator(_account, json_schema_input_type=str | ServiceAccount)], ...
     ] = Field(
         (),
         max_length=20,
-        description="Further service accounts that pods of the part may use. They are made. Default: none.",
+        description="Further service accounts that pods of the namespace may use. They are made. Default: none.",
     )
 
     def mistakes(self) -> Iterator[Mistake]:
@@ -179,13 +183,13 @@ class Namespace(Spec):
         known = {words.DEFAULT_ACCOUNT, self.service_account}
         for i, account in enumerate(self.service_accounts):
             if account.name in known:
-                given = f"service account {account.name!r} twice, or one that every part has"
+                given = f"service account {account.name!r} twice, or one that every namespace has"
                 yield broken(("service-accounts", i), "name-02", given)
             known.add(account.name)
 
 
 _Prefix = Annotated[
-    str, Form(r"^[^\x00-\x1f\x7f]+$", "a prefix of object names", "write the prefix as 'teams/<tenant>/'", 512)
+    str, TextForm(r"^[^\x00-\x1f\x7f]+$", "a prefix of object names", "write the prefix as 'teams/<tenant>/'", 512)
 ]
 
 
@@ -195,8 +199,8 @@ class Storage(Spec):
     access: Access = Field(
         Access.READ_ONLY, description="Access of the tenant's pods to objects below the prefix. Default: read-only."
     )
-    namespaces: tuple[PartName, ...] = Field(
-        (), min_length=1, description="Parts of the tenant whose pods have the grant. Default: all parts."
+    namespaces: tuple[ShortName, ...] = Field(
+        (), min_length=1, description="Namespaces of the tenant whose pods have the grant. Default: all namespaces."
     )
     expire_after: Days | None = Field(
         None, description="Days after which objects below the prefix are deleted. Default: expire-after of the bucket."
@@ -216,19 +220,19 @@ class Storage(Spec):
 
 
 class Budget(Spec):
-    monthly_usd: Annotated[int, Whole(1, 1_000_000_000)] = Field(
+    monthly_usd: Annotated[int, WholeNumber(1, 1_000_000_000)] = Field(
         description="Budget of a month, US dollars. Alerts start at half of it. Required."
     )
 
 
-_Word = Annotated[str, Form(r"^[^\s\x00-\x1f]+$", "one word", "write it without spaces", 63)]
+_Word = Annotated[str, TextForm(r"^[^\s\x00-\x1f]+$", "one word", "write it without spaces", 63)]
 
 
-class Waiver(Spec):
-    """An exception from one rule for one part of the tenant, with a responsible person and an end date."""
+class ExceptionEntry(Spec):
+    """An exception from one rule for one namespace of the tenant, with a responsible person and an end date."""
 
     rule: _Word = Field(description="Id of a waivable rule. Required.")
-    object: _Word = Field(description="Part of the tenant that the exception applies to. Required.")
+    object: _Word = Field(description="Namespace of the tenant that the exception applies to. Required.")
     reason: Reason = Field(description="Reason for the exception, one sentence for an auditor. Required.")
     owner: Mail = Field(description="Mail address of the person responsible for the exception. Required.")
     until: Day = Field(
@@ -245,7 +249,7 @@ class Waiver(Spec):
 
 
 def held(names: Collection[str], namespace: Namespace) -> bool:
-    """Whether a grant or use with these names applies to a part; without names it applies to all parts."""
+    """Whether a grant or use with these names applies to a namespace; without names it applies to all namespaces."""
     return not names or namespace.name in names
 
 
@@ -253,7 +257,7 @@ def _part(value: Any) -> Any:
     if isinstance(value, str):
         return {"name": value}
     if not isinstance(value, dict | Namespace):
-        raise plain(written(value), "a part's name, or a mapping with its name", "write train, or {name: train}")
+        raise plain(written(value), "a namespace's name, or a mapping with its name", "write train, or {name: train}")
     return value
 
 
@@ -281,7 +285,8 @@ class Tenant(Spec):
             default_factory=lambda: (Namespace(name="main"),),
             min_length=1,
             max_length=20,
-            description="Parts of the tenant: a list of names, or of parts with settings. Default: one part, main.",
+            description="Namespaces of the tenant: a list of names, or of namespaces with settings. Default: "
+            "one namespace, main.",
         )
     )
     people: tuple[Person, ...] = Field(
@@ -307,27 +312,30 @@ class Tenant(Spec):
         description="Weight of the tenant when several tenants of a department borrow: borrowed GPUs are shared by "
         "weight. Default: 1.",
     )
-    queue: Gate = Field(
-        Gate.OPEN, description="Whether new work of the tenant starts. drain also evicts running work. Default: open."
+    queue: QueueState = Field(
+        QueueState.OPEN,
+        description="Whether new work of the tenant starts. drain also evicts running work. Default: open.",
     )
     storage: tuple[Storage, ...] = Field(
         (), description="Grants on prefixes of the environment's buckets. Default: none."
     )
     uses: Uses = Field(default_factory=Uses, description="Further AWS resources of the tenant. Default: none.")
     ci: Ci | None = Field(None, description="CI pipeline that may act for the tenant. Default: none.")
-    reach: tuple[Reach, ...] = Field(
+    egress: tuple[EgressRule, ...] = Field(
         (),
         max_length=100,
         description="Egress: peers outside the tenant that its pods may connect to. Default: only the cluster's DNS.",
     )
-    accept: tuple[Accept, ...] = Field(
+    ingress: tuple[IngressRule, ...] = Field(
         (), max_length=100, description="Ingress: peers outside the tenant that may connect to its pods. Default: none."
     )
-    between_parts: Flag = Field(
-        False, description="Whether pods of one part can connect to pods of other parts, on any port. Default: false."
+    between_namespaces: Flag = Field(
+        False,
+        description="Whether pods of one namespace can connect to pods of other namespaces, on any port. "
+        "Default: false.",
     )
     budget: Budget | None = Field(None, description="Budget of the tenant. Default: none; no budget alerts are sent.")
-    exceptions: tuple[Waiver, ...] = Field((), description="Exceptions from waivable rules. Default: none.")
+    exceptions: tuple[ExceptionEntry, ...] = Field((), description="Exceptions from waivable rules. Default: none.")
     leaving: Leaving | None = Field(
         None,
         description="Stage of the tenant's removal. hold and export: no new work starts and access is read-only; "
@@ -345,14 +353,14 @@ class Tenant(Spec):
         for i, namespace in enumerate(self.namespaces):
             if parts.setdefault(namespace.name, namespace) is not namespace:
                 yield broken(("namespaces", i, "name"), "name-02", f"namespace {namespace.name!r} twice")
-        known = f"name a part: {', '.join(parts)}"
+        known = f"name a namespace: {', '.join(parts)}"
         for field, subjects in (("people", self.people), ("gpu-users", self.gpu_users)):
             for i, subject in enumerate(subjects):
                 for j, part in enumerate(subject.namespaces):
                     if part not in parts:
                         yield broken((field, i, "namespaces", j), "ref-01", f"namespace {part!r}", known)
                 if subject.service_account and not self.declares(subject.service_account):
-                    change = "declare it under the part's service-accounts"
+                    change = "declare it under the namespace's service-accounts"
                     given = f"service account {subject.service_account!r}"
                     yield broken((field, i, "service-account"), "ref-01", given, change)
         yield from self._gpu_users()
@@ -369,15 +377,15 @@ class Tenant(Spec):
                 yield broken(("exceptions", i, "object"), "exc-01", f"object {waiver.object!r}", known)
         for i, namespace in enumerate(self.namespaces):
             if words.DEFAULT_QUEUE in namespace.queues:
-                given = f"a queue {words.DEFAULT_QUEUE}, which every part has"
+                given = f"a queue {words.DEFAULT_QUEUE}, which every namespace has"
                 where = ("namespaces", i, "queues", words.DEFAULT_QUEUE)
-                yield broken(where, "name-02", given, "write its weight as the part's weight")
+                yield broken(where, "name-02", given, "write its weight as the namespace's weight")
         waived = {w.object for w in self.exceptions if w.rule == "ns-03"}
         for i, namespace in enumerate(self.namespaces):
             if (given := weak_pod_security(namespace.pod_security)) and namespace.name not in waived:
                 where = ("namespaces", i, "pod-security")
                 yield broken(where, "ns-03", f"pod-security: {given} in {namespace.name}")
-        for field, ways in (("reach", self.reach), ("accept", self.accept)):
+        for field, ways in (("egress", self.egress), ("ingress", self.ingress)):
             if found := too_wide_together([way.cidr or "" for way in ways]):
                 yield broken((field, found[0], "cidr"), "net-05", found[1])
         yield from self._claims()
@@ -393,7 +401,7 @@ class Tenant(Spec):
             parts = [person.namespaces for person in workers if (person.kind, person.name) == (user.kind, user.name)]
             if any(not mine or not user.namespaces or {*mine} & {*user.namespaces} for mine in parts):
                 continue
-            why = "in other parts alone" if parts else "a viewer" if roles else "none of people"
+            why = "in other namespaces alone" if parts else "a viewer" if roles else "none of people"
             change = "give it a role under people that runs work, such as developer"
             where = "service-account" if user.kind == "ServiceAccount" else user.kind.lower()
             yield broken(("gpu-users", i, where), "ref-01", f"{where} {user.name!r}, {why}", change)
@@ -411,10 +419,10 @@ class Tenant(Spec):
                 claimed[flavor] += count
                 if before <= guaranteed < claimed[flavor]:
                     given = f"{before} + {count} = {claimed[flavor]} {flavor} in namespaces of {guaranteed} guaranteed"
-                    yield broken(where, "share-01", given, "lower the parts' gpus or raise the guarantee")
+                    yield broken(where, "share-01", given, "lower the namespaces' gpus or raise the guarantee")
 
     def _limited(self) -> Iterator[tuple[Location, str]]:
-        """Every part that a grant or use on AWS is limited to, and its place in the file."""
+        """Every namespace that a grant or use on AWS is limited to, and its place in the file."""
         some: list[tuple[Location, tuple[str, ...]]] = [
             *((("storage", i), grant.namespaces) for i, grant in enumerate(self.storage)),
             *((("uses", "files", i), files.namespaces) for i, files in enumerate(self.uses.files)),
@@ -427,16 +435,16 @@ class Tenant(Spec):
                 yield (*where, "namespaces", j), name
 
     def grants_of(self, namespace: Namespace) -> tuple[Storage, ...]:
-        """The grants in buckets of the part's pods."""
+        """The grants in buckets of the namespace's pods."""
         return tuple(grant for grant in self.storage if held(grant.namespaces, namespace))
 
     def has_identity(self, namespace: Namespace) -> bool:
-        """Whether the part's pods have an AWS identity: if they have a grant or use an AWS resource."""
+        """Whether the namespace's pods have an AWS identity: if they have a grant or use an AWS resource."""
         some = [*self.uses.secrets.values(), *self.uses.logs.values(), *self.uses.queues.values(), *self.uses.files]
         return bool(self.grants_of(namespace)) or any(held(use.namespaces, namespace) for use in some)
 
     def declares(self, account: str) -> bool:
-        """Whether a part declares a service account, given as <part>/<name>."""
+        """Whether a part declares a service account, given as <namespace>/<name>."""
         part, _, name = account.partition("/")
         return any(n.name == part and any(a.name == name for a in n.service_accounts) for n in self.namespaces)
 
@@ -448,9 +456,9 @@ class Tenant(Spec):
     def in_virtual_clusters(self) -> bool:
         return self.isolation is Isolation.VIRTUAL_CLUSTER
 
-    def accounts_in(self, namespace: Namespace) -> tuple[Account, ...]:
-        """Service accounts of a part beside the default one and the one with its grants."""
-        syncer = (Account.model_validate({"name": words.VIRTUAL_CLUSTER, "api-token": True}),)
+    def accounts_in(self, namespace: Namespace) -> tuple[ServiceAccount, ...]:
+        """Service accounts of a namespace beside the default one and the one with its grants."""
+        syncer = (ServiceAccount.model_validate({"name": words.VIRTUAL_CLUSTER, "api-token": True}),)
         return (*namespace.service_accounts, *(syncer if self.in_virtual_clusters else ()))
 
     @property
@@ -468,7 +476,7 @@ class Tenant(Spec):
         return words.derived_name(self.tenant, namespace.name)
 
     def held_in(self, namespace: Namespace) -> dict[str, int]:
-        """Guaranteed GPUs of one part, by flavor: its own count, and for the first part the rest."""
+        """Guaranteed GPUs of one namespace, by flavor: its own count, and for the first namespace the rest."""
         held = {}
         for flavor, share in self.gpus.items():
             count = namespace.gpus.get(flavor, 0)

@@ -19,18 +19,18 @@ from tenancy.schema.base import (
     Cores,
     Count,
     Flag,
-    Form,
     Mistake,
     Quantity,
     Size,
     Slug,
     Spec,
-    Whole,
+    TextForm,
+    WholeNumber,
     amount,
     broken,
 )
 from tenancy.schema.data import Access
-from tenancy.schema.queues import Duration, Order
+from tenancy.schema.queues import Duration, QueueOrder
 
 OWN_QUOTA_KEYS = frozenset(
     {"configmaps", "persistentvolumeclaims", "pods", "secrets", "services", "services.loadbalancers"}
@@ -198,7 +198,7 @@ _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 
 TierName = Annotated[
     str,
-    Form(
+    TextForm(
         r"^(?!.*--)[a-z0-9]([a-z0-9-]{0,29}[a-z0-9])?$",
         "lower-case letters, digits and single dashes, at most 31",  # a queue is called <tenant>--<tier>, in a label
         "write it like production",
@@ -221,7 +221,7 @@ class SpreadOf(StrEnum):
 class Tier(Spec):
     """Limits of a kind of tenant: the defaults of its namespaces and their ceiling."""
 
-    priority: Annotated[int, Whole(-999_999_999, 1_000_000_000)] = Field(
+    priority: Annotated[int, WholeNumber(-999_999_999, 1_000_000_000)] = Field(
         description="Value of the tier's priority class. Pods may use the classes of their tier and of lower tiers. "
         "Required."
     )
@@ -239,8 +239,8 @@ class Tier(Spec):
         "reclaim them. If false, it runs on guaranteed GPUs only, and only more urgent work of its own tenant "
         "preempts it. Default: true.",
     )
-    order: Order = Field(
-        Order.BEST_EFFORT,
+    order: QueueOrder = Field(
+        QueueOrder.BEST_EFFORT,
         description="Whether work that fits may start before earlier work that does not fit. Default: best-effort.",
     )
     max_run_time: Duration | None = Field(

@@ -13,7 +13,7 @@ from typing import Any
 
 from tenancy.catalog import versions
 from tenancy.lab.layout import LabError, write
-from tenancy.simulation.events import Event, Kind, Run
+from tenancy.simulation.events import Event, EventKind, Run
 from tenancy.simulation.objects import cluster_objects, kueue_values
 from tenancy.simulation.trace import Job
 from tenancy.validation import Loaded
@@ -103,7 +103,7 @@ def events_as_rows(events: Sequence[Event]) -> list[list[Any]]:
 
 
 def events_of(checkpoint: Checkpoint) -> list[Event]:
-    return [Event(time, Kind(kind), *rest) for time, kind, *rest in checkpoint["events"]]
+    return [Event(time, EventKind(kind), *rest) for time, kind, *rest in checkpoint["events"]]
 
 
 def run_of(checkpoint: Checkpoint) -> Run:

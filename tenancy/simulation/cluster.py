@@ -20,11 +20,11 @@ from urllib.parse import quote
 
 from tenancy.kube.objects import Object
 from tenancy.lab import control_plane, ports, processes
-from tenancy.lab.api import MERGE, Api
+from tenancy.lab.api import MERGE, LabApi
 from tenancy.lab.components import KUEUE, PROBES
 from tenancy.lab.layout import Lab, LabError
 from tenancy.lab.pki import LOOPBACK
-from tenancy.plan.queueing.queue_names import API
+from tenancy.planning.queueing.queue_names import API
 
 LAB_FOLDER = "GPU_TENANCY_LAB"
 NOT_NEEDED = ("kube-controller-manager", "kube-scheduler", "kwok")
@@ -54,7 +54,7 @@ BEAT_SECONDS, BEAT_COUNTS = 0.01, 0.012
 FOLDER_PREFIX = "gpu-tenancy-simulation-"
 
 
-class Stuck(LabError):
+class SimulationStuck(LabError):
     """The cluster makes no progress, or one of its processes has ended."""
 
 
@@ -90,7 +90,7 @@ def own_lab(
     *,
     in_haste: bool = True,
     started: Callable[[Path | None], None] = lambda _: None,
-) -> Generator[Cluster]:
+) -> Generator[SimulationCluster]:
     """A temporary lab, always stopped at the end; `in_haste`, without webhooks and Events.
 
     `started` is called with the folder before a process runs in it, and with None after its deletion.
@@ -102,7 +102,7 @@ def own_lab(
             lab = control_plane.up(root=folder, platform_group="simulation", queues=values, say=say)
             found = processes.running(lab, NOT_NEEDED)
             processes.stop([process for each in found.values() for process in each], at_once=True)
-            with Cluster(lab) as cluster:
+            with SimulationCluster(lab) as cluster:
                 if in_haste:
                     cluster.drop_webhooks()
                     cluster.forbid_events()
@@ -147,13 +147,13 @@ class Pulse:
         self._connection.close()
 
 
-class Cluster:
+class SimulationCluster:
     """The runner's access to the cluster: writes and watches."""
 
     def __init__(self, lab: Lab) -> None:
         known = ports.remembered(lab)
         self.lab = lab
-        self._api = Api(lab, known["kube-apiserver"])
+        self._api = LabApi(lab, known["kube-apiserver"])
         self._port = known["kube-apiserver"]
         self._etcd = http.client.HTTPSConnection(LOOPBACK, known["etcd"], timeout=30, context=_tls(lab, "etcd"))
         self.log = Log(lab.logs / f"{KUEUE}.log")
@@ -161,7 +161,7 @@ class Cluster:
         self.changes: queue.SimpleQueue[Object] = queue.SimpleQueue()
         self._ended = False
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> SimulationCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -199,7 +199,9 @@ class Cluster:
             if wanted <= active:
                 return
             if time.monotonic() > deadline:
-                raise Stuck(f"Kueue accepts no work for {', '.join(sorted(wanted - active)[:5])} after {within:.0f} s.")
+                raise SimulationStuck(
+                    f"Kueue accepts no work for {', '.join(sorted(wanted - active)[:5])} after {within:.0f} s."
+                )
             time.sleep(0.05)
 
     def watch(self) -> None:
@@ -267,7 +269,7 @@ class Cluster:
             if all(_condition(item, "Active") for item in items):
                 return
             if time.monotonic() > deadline:
-                raise Stuck(f"Kueue does not know its LocalQueues after {STALL_SECONDS:.0f} s.")
+                raise SimulationStuck(f"Kueue does not know its LocalQueues after {STALL_SECONDS:.0f} s.")
             time.sleep(0.05)
 
     def _write(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -338,7 +340,9 @@ def _patiently(ask: Callable[[], _T], reopen: Callable[[], None], within: float 
         except (OSError, http.client.HTTPException) as error:
             reopen()
             if time.monotonic() > deadline:
-                raise Stuck(f"the cluster of the simulation did not answer within {within:.0f} s ({error})") from error
+                raise SimulationStuck(
+                    f"the cluster of the simulation did not answer within {within:.0f} s ({error})"
+                ) from error
             time.sleep(0.05)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class EventKind(StrEnum):
     SUBMIT = "submit"
     WAIT = "wait"  # Kueue's reason for not starting it, at every change
     START = "start"
@@ -18,7 +18,7 @@ class Kind(StrEnum):
 class Event:
     time: int
     """Seconds from the start of the trace."""
-    kind: Kind
+    kind: EventKind
     job: int
     """Number of the job in the trace."""
     pool: str = ""

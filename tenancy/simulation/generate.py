@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tenancy.plan.common.pools import pools_of
-from tenancy.plan.queueing.quota_shares import most_held
+from tenancy.planning.common.pools import pools_of
+from tenancy.planning.queueing.quota_shares import most_held
 from tenancy.schema.tenant import Namespace, Tenant
 from tenancy.simulation.trace import Job, per_node, pods_of
 from tenancy.validation import Loaded
@@ -51,8 +51,8 @@ def generate(loaded: Loaded, jobs: int, hours: int, seed: int) -> list[Job]:
     return [replace(job, name=job.name or f"{job.tenant}-{number:04d}") for number, job in enumerate(made)]
 
 
-class _Place:
-    """A part of a tenant, and a flavor that it may use there."""
+class _WorkloadSlot:
+    """A namespace of a tenant, and a flavor that it may use there."""
 
     def __init__(self, loaded: Loaded, tenant: Tenant, part: Namespace, flavor: str) -> None:
         environment = loaded.environment
@@ -76,18 +76,18 @@ class _Place:
         self.whole = environment.flavors[flavor].mig is None and environment.flavors[flavor].share is None
 
 
-def _places(loaded: Loaded) -> Iterator[_Place]:
+def _places(loaded: Loaded) -> Iterator[_WorkloadSlot]:
     for tenant in loaded.tenants:
         for part in tenant.namespaces:
             for flavor in sorted(tenant.gpus):
                 tiers = frozenset({tenant.tier_of(part)})
                 if pools_of(loaded.environment, flavor, tenant.tenant, tiers):
-                    place = _Place(loaded, tenant, part, flavor)
+                    place = _WorkloadSlot(loaded, tenant, part, flavor)
                     if place.most:
                         yield place
 
 
-def _job(dice: random.Random, place: _Place, hours: int) -> Job:
+def _job(dice: random.Random, place: _WorkloadSlot, hours: int) -> Job:
     sizes = [
         (size, weight) for size, weight in SIZES if size <= max(1, place.largest // 2) and (place.whole or size <= 2)
     ]
@@ -116,7 +116,7 @@ def _arrival(dice: random.Random, hours: int) -> int:
             return second
 
 
-def _to_load(jobs: list[Job], places: Sequence[_Place], hours: int) -> list[Job]:
+def _to_load(jobs: list[Job], places: Sequence[_WorkloadSlot], hours: int) -> list[Job]:
     """Scale run times so that the demand for each flavor does not depend on the number of jobs."""
     found = []
     for flavor in sorted({place.flavor for place in places}):
@@ -128,7 +128,7 @@ def _to_load(jobs: list[Job], places: Sequence[_Place], hours: int) -> list[Job]
     return found
 
 
-def _long(places: Sequence[_Place], hours: int) -> Iterator[Job]:
+def _long(places: Sequence[_WorkloadSlot], hours: int) -> Iterator[Job]:
     """A job of the max size that a tenant may borrow, for a day and a half."""
     place = max(places, key=lambda place: (place.borrowed, place.tenant))
     if place.borrowed > place.node:
@@ -147,7 +147,7 @@ def _long(places: Sequence[_Place], hours: int) -> Iterator[Job]:
         )
 
 
-def _production(places: Sequence[_Place], hours: int) -> Iterator[Job]:
+def _production(places: Sequence[_WorkloadSlot], hours: int) -> Iterator[Job]:
     """At noon the lender with the highest priority asks for half of its guarantee, all of which is lent."""
     lenders = [place for place in places if place.guaranteed and place.lent and place.borrowed and place.whole]
     if lenders:
@@ -167,7 +167,7 @@ def _production(places: Sequence[_Place], hours: int) -> Iterator[Job]:
         )
 
 
-def _burst(places: Sequence[_Place], hours: int, jobs: int) -> Iterator[Job]:
+def _burst(places: Sequence[_WorkloadSlot], hours: int, jobs: int) -> Iterator[Job]:
     """One of the smaller teams submits all of its jobs at once."""
     borrowers = [place for place in places if place.borrowed and place.whole and place.guaranteed]
     if borrowers:

@@ -9,10 +9,10 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.plan import make_plan
-from tenancy.plan.common.priorities import class_name, priorities
-from tenancy.plan.queueing.queue_names import API, queue_resource
-from tenancy.plan.services import queue_chart
+from tenancy.planning import make_plan
+from tenancy.planning.common.priorities import class_name, priorities
+from tenancy.planning.queueing.queue_names import API, queue_resource
+from tenancy.planning.services import queue_chart
 from tenancy.schema.queues import seconds
 from tenancy.simulation.trace import Job
 from tenancy.validation import Loaded

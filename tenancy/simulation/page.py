@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tenancy.output import charts
 from tenancy.output.html import Tile, render
 from tenancy.output.tables import Table
-from tenancy.simulation.report import Report, time, wait
+from tenancy.simulation.report import SimulationReport, time, wait
 from tenancy.simulation.results import BINS, Results, waits_of
 
 EVICTED = "#D55E00"
@@ -33,7 +33,7 @@ class TableView:
     numbers: frozenset[int]
 
 
-def page(report: Report) -> str:
+def page(report: SimulationReport) -> str:
     """The whole page."""
     both = [("before", report.before)] + ([("after", report.after)] if report.after else [])
     last = report.after or report.before
@@ -107,7 +107,7 @@ def _hours(both: Sequence[tuple[str, Results]]) -> dict[str, float]:
     return {name: amount for name, amount in hours.items() if amount}
 
 
-def _waits(report: Report) -> charts.Chart:
+def _waits(report: SimulationReport) -> charts.Chart:
     after = {group.name: group for group in report.after.tenants} if report.after else {}
     rows = []
     for group in report.before.tenants:
@@ -119,7 +119,7 @@ def _waits(report: Report) -> charts.Chart:
     return charts.dumbbells(rows, lambda seconds: time(round(seconds)), 3600, "waiting times")
 
 
-def _waits_caption(report: Report) -> str:
+def _waits_caption(report: SimulationReport) -> str:
     unbounded = sorted(
         {
             group.name

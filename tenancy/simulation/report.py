@@ -28,7 +28,7 @@ LEFT_OUT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SimulationReport:
     environment: str
     changes: tuple[str, ...]
     notes: tuple[str, ...]
@@ -191,7 +191,7 @@ def run_both(
     state: Path | None = None,
     *,
     fresh: bool = False,
-) -> Report:
+) -> SimulationReport:
     """Simulate a trace, and again after a change.
 
     `state` is the folder of the checkpoints that a run continues from, unless it is `fresh`. The report of a run that
@@ -223,7 +223,7 @@ def run_both(
         for store in stores:
             store.drop()
     results = [evaluate(loaded, trace.jobs, run, seconds) for (_, loaded), run in zip(asked, runs, strict=False)]
-    return Report(
+    return SimulationReport(
         environment=before.environment.environment,
         changes=tuple(changes),
         notes=tuple(notes),

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from tenancy.catalog import boards
-from tenancy.plan.queueing.quota_shares import Share, shares, supply
+from tenancy.planning.queueing.quota_shares import QueueShare, shares, supply
 from tenancy.schema.environment import Environment
-from tenancy.simulation.events import Kind, Run
+from tenancy.simulation.events import EventKind, Run
 from tenancy.simulation.trace import Job
 from tenancy.validation import Loaded
 
@@ -152,8 +152,8 @@ class _Evaluation:
     def __init__(self, loaded: Loaded, jobs: Sequence[Job], run: Run, seconds: int) -> None:
         self.environment, self.jobs, self.run, self.end = loaded.environment, jobs, run, max(1, seconds)
         self.tenants = {tenant.tenant: tenant for tenant in loaded.tenants if tenant.gpus}
-        self.shares: dict[str, Share] = shares(self.environment, sorted(loaded.tenants, key=lambda t: t.tenant))
-        most = supply(self.environment, surely=False)
+        self.shares: dict[str, QueueShare] = shares(self.environment, sorted(loaded.tenants, key=lambda t: t.tenant))
+        most = supply(self.environment, always_on=False)
         self.there = {(pool, flavor): count for flavor, pools in most.items() for pool, count in pools.items()}
         self.part = {key: float(gpu_part(self.environment, *key)) for key in self.there}
         promised: Counter[tuple[str, str]] = Counter()
@@ -177,7 +177,7 @@ class _Evaluation:
         tier_waits: dict[str, list[int]] = defaultdict(list)
         never: Counter[str] = Counter()
         # In an interrupted run the other jobs are not submitted yet.
-        came = {event.job for event in self.run.events if event.kind is Kind.SUBMIT}
+        came = {event.job for event in self.run.events if event.kind is EventKind.SUBMIT}
         for number, job in enumerate(self.jobs):
             if number not in came:
                 continue
@@ -239,22 +239,22 @@ class _Evaluation:
         for event in self.run.events:
             self._between(before, event.time, used, waiting, tiers)
             before, job = event.time, self.jobs[event.job]
-            if event.kind is Kind.SUBMIT:
+            if event.kind is EventKind.SUBMIT:
                 waiting[event.job] = None
                 self.above[event.job] = self._above(used, job.flavor)
-            elif event.kind is Kind.START:
+            elif event.kind is EventKind.START:
                 waiting.pop(event.job, None)
                 running[event.job] = event.pool
                 used[job.tenant, event.pool, job.flavor] += job.gpus
-                tiers[job.tier] += job.gpus * self._worth(event.pool, job.flavor)
+                tiers[job.tier] += job.gpus * self._unit_costs(event.pool, job.flavor)
                 self.most[event.pool] = max(self.most[event.pool], self._in_pool(used, event.pool))
-            elif event.kind in {Kind.EVICT, Kind.FINISH} and event.job in running:
+            elif event.kind in {EventKind.EVICT, EventKind.FINISH} and event.job in running:
                 pool = running.pop(event.job)
                 used[job.tenant, pool, job.flavor] -= job.gpus
-                tiers[job.tier] -= job.gpus * self._worth(pool, job.flavor)
-                if event.kind is Kind.EVICT:
+                tiers[job.tier] -= job.gpus * self._unit_costs(pool, job.flavor)
+                if event.kind is EventKind.EVICT:
                     waiting[event.job] = None
-                    lost = event.lost * job.gpus * self._worth(pool, job.flavor) / HOUR
+                    lost = event.lost * job.gpus * self._unit_costs(pool, job.flavor) / HOUR
                     self.lost[job.tenant] += lost
                     self.evictions[job.tenant] += 1
                     self.tier_lost[job.tier] += lost
@@ -263,11 +263,13 @@ class _Evaluation:
                         self.evicted_bins[int(event.time / self.bin)] += 1
         self._between(before, self.end, used, waiting, tiers)
 
-    def _worth(self, pool: str, flavor: str) -> float:
+    def _unit_costs(self, pool: str, flavor: str) -> float:
         return self.part[pool, flavor]
 
     def _in_pool(self, used: Mapping[tuple[str, str, str], int], pool: str) -> float:
-        return sum(count * self._worth(pool, flavor) for (_, where, flavor), count in used.items() if where == pool)
+        return sum(
+            count * self._unit_costs(pool, flavor) for (_, where, flavor), count in used.items() if where == pool
+        )
 
     def _between(
         self,
@@ -285,7 +287,7 @@ class _Evaluation:
         spans = list(self._spans(begin, end))
         for (tenant, pool, flavor), count in used.items():
             if count:
-                gpus = count * self._worth(pool, flavor)
+                gpus = count * self._unit_costs(pool, flavor)
                 self.hours[tenant, pool] += gpus * hours
                 for place, part in spans:
                     self.use_bins[tenant][place] += gpus * part
@@ -373,7 +375,7 @@ class _Evaluation:
     def _starts(self) -> dict[int, int]:
         first: dict[int, int] = {}
         for event in self.run.events:
-            if event.kind is Kind.START:
+            if event.kind is EventKind.START:
                 first.setdefault(event.job, event.time)
         return first
 
@@ -414,7 +416,7 @@ class _Evaluation:
     def _evictions(self) -> dict[str, Counter[str]]:
         found: dict[str, Counter[str]] = defaultdict(Counter)
         for event in self.run.events:
-            if event.kind is Kind.EVICT:
+            if event.kind is EventKind.EVICT:
                 by = self.jobs[event.by].tenant if event.by is not None and event.by < len(self.jobs) else "?"
                 found[by][self.jobs[event.job].tenant] += 1
         return found
@@ -422,7 +424,7 @@ class _Evaluation:
     def _longest(self, first: Mapping[int, int]) -> Iterable[Wait]:
         reasons: dict[int, str] = {}
         for event in self.run.events:
-            if event.kind is Kind.WAIT and event.time <= first.get(event.job, event.time):
+            if event.kind is EventKind.WAIT and event.time <= first.get(event.job, event.time):
                 reasons[event.job] = event.text
         last = max([event.time for event in self.run.events], default=0)
         waited = {number: first.get(number, last) - job.submit for number, job in enumerate(self.jobs)}

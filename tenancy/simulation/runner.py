@@ -13,13 +13,13 @@ from typing import Any
 
 from tenancy.kube.objects import Object
 from tenancy.lab.layout import LabError
-from tenancy.plan.queueing.queue_names import flavor_name, queue_name, queue_resource
-from tenancy.schema.queues import Gate
+from tenancy.planning.queueing.queue_names import flavor_name, queue_name, queue_resource
+from tenancy.schema.queues import QueueState
 from tenancy.simulation import cluster as clusters
 from tenancy.simulation import objects
 from tenancy.simulation.checkpoint import Checkpoint, Store, events_as_rows, events_of, run_of
-from tenancy.simulation.cluster import AT_WORK, RESTS, TAKEN_IN, Cluster, Stuck, end_left, own_lab
-from tenancy.simulation.events import Event, Kind, Run
+from tenancy.simulation.cluster import AT_WORK, RESTS, TAKEN_IN, SimulationCluster, SimulationStuck, end_left, own_lab
+from tenancy.simulation.events import Event, EventKind, Run
 from tenancy.simulation.quotas import Quotas
 from tenancy.simulation.trace import Job
 from tenancy.validation import Loaded
@@ -154,7 +154,7 @@ class Runner:
         self,
         loaded: Loaded,
         jobs: Sequence[Job],
-        cluster: Cluster,
+        cluster: SimulationCluster,
         made: Sequence[Object],
         window: int | None,
         store: Store | None = None,
@@ -179,7 +179,9 @@ class Runner:
             for item in made
             if item["kind"] == "ClusterQueue" and item["spec"]["stopPolicy"] != "None"
         }
-        parts = {(t.tenant, part.name) for t in loaded.tenants for part in t.namespaces if part.queue is not Gate.OPEN}
+        parts = {
+            (t.tenant, part.name) for t in loaded.tenants for part in t.namespaces if part.queue is not QueueState.OPEN
+        }
         self._held = {
             number for number, job in enumerate(jobs) if self._queue[number] in held or (job.tenant, job.part) in parts
         }
@@ -340,13 +342,15 @@ class Runner:
         """Wait for a moment; raises Stuck if the cluster makes no progress, or has lost a process."""
         now = time.monotonic()
         if now - self._progressed > clusters.STALL_SECONDS:
-            raise Stuck(f"Kueue makes no progress for {clusters.STALL_SECONDS:.0f} s: {self._why_not()}")
+            raise SimulationStuck(f"Kueue makes no progress for {clusters.STALL_SECONDS:.0f} s: {self._why_not()}")
         if now - since > LONGEST_SETTLE_SECONDS:
-            raise Stuck(f"Kueue decides about one moment for {LONGEST_SETTLE_SECONDS:.0f} s: {self._why_not()}")
+            raise SimulationStuck(
+                f"Kueue decides about one moment for {LONGEST_SETTLE_SECONDS:.0f} s: {self._why_not()}"
+            )
         if now - self._progressed > 1 and now - self._checked > 1:
             self._checked = now
             if ended := self.cluster.ended():
-                raise Stuck(f"{' and '.join(ended)} of the simulation's cluster ended")
+                raise SimulationStuck(f"{' and '.join(ended)} of the simulation's cluster ended")
         time.sleep(POLL_SECONDS)
 
     def _owes_a_look(self, next_time: int | None) -> bool:
@@ -387,7 +391,7 @@ class Runner:
         self._looks += 1
         self._looked_at = (self.now, self._looked_at[1] + 1 if self._looked_at[0] == self.now else 1)
         if self._looked_at[1] > MOST_LOOKS_AT_ONCE:
-            raise Stuck(f"jobs evict one another without end at {self.now} s.")
+            raise SimulationStuck(f"jobs evict one another without end at {self.now} s.")
         if self._fitting is not None:
             self._latest = max(self._latest, self.now - self._fitting)
         self._since = self._fitting = None
@@ -422,7 +426,7 @@ class Runner:
 
     def _submit(self, number: int) -> None:
         job = self.jobs[number]
-        self._events.append(Event(self.now, Kind.SUBMIT, number))
+        self._events.append(Event(self.now, EventKind.SUBMIT, number))
         self._waiting[number] = None
         state = self._states[number]
         state.seen, state.written = False, self._clock()
@@ -432,7 +436,7 @@ class Runner:
 
     def _finish(self, number: int) -> None:
         state = self._states[number]
-        self._events.append(Event(self.now, Kind.FINISH, number, state.pool))
+        self._events.append(Event(self.now, EventKind.FINISH, number, state.pool))
         self._release(number)
         state.over, state.started = True, None
         self._expect_finished.add(number)
@@ -446,7 +450,7 @@ class Runner:
         found = _UID.search(self._preempted(number))
         by = objects.number_of(found.group(1)) if found else None
         lost = state.done + ran - done
-        self._events.append(Event(self.now, Kind.EVICT, number, state.pool, condition["message"], lost, by))
+        self._events.append(Event(self.now, EventKind.EVICT, number, state.pool, condition["message"], lost, by))
         state.done, state.seen = done, False
         self._release(number)
         state.started, state.written, state.why = None, self._clock(), ""
@@ -485,7 +489,7 @@ class Runner:
         state.round += 1
         self._waiting.pop(number, None)
         self._quotas.use(self._queue[number], self._flavor(state.pool), self._resource[number], job.gpus)
-        self._events.append(Event(self.now, Kind.START, number, state.pool))
+        self._events.append(Event(self.now, EventKind.START, number, state.pool))
         heapq.heappush(self._ends, (self.now + job.duration - state.done, number, state.round))
         # Kueue would write the wall clock's date. Of equal jobs it evicts the latest, so the date has to be the run's.
         reserved = _find(item, "QuotaReserved")
@@ -518,7 +522,7 @@ class Runner:
                 # The first attempt was written, but etcd's answer came too late.
                 self._unseen[number] = _version(state.item)
                 return
-        raise Stuck(f"job {self.jobs[number].name} changes faster than it can be written.")
+        raise SimulationStuck(f"job {self.jobs[number].name} changes faster than it can be written.")
 
     # Reads from the cluster
 
@@ -609,7 +613,7 @@ class Runner:
             state.seen = True
             if reserved["message"] != state.why:
                 state.why = reserved["message"]
-                self._events.append(Event(self.now, Kind.WAIT, number, text=state.why))
+                self._events.append(Event(self.now, EventKind.WAIT, number, text=state.why))
 
     def _read(self) -> bool:
         """Process lines of Kueue's log."""

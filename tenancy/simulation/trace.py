@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan.common.pools import pools_of
+from tenancy.planning.common.pools import pools_of
 from tenancy.schema.environment import Environment, nearest
 from tenancy.schema.tenant import Namespace, Tenant
 from tenancy.validation import Loaded
@@ -134,10 +134,10 @@ def read(path: Path, loaded: Loaded, mapped: Mapping[str, str] | None = None) ->
 
     `mapped` has the tenant of names in the file; other names are assigned to tenants by their hash, with a note.
     """
-    return _Reader(path, loaded, mapped or {}).read()
+    return _TraceReader(path, loaded, mapped or {}).read()
 
 
-class _Reader:
+class _TraceReader:
     def __init__(self, path: Path, loaded: Loaded, mapped: Mapping[str, str]) -> None:
         self.path, self.environment = path, loaded.environment
         self._tenants = {tenant.tenant: tenant for tenant in loaded.tenants if tenant.gpus}
@@ -377,7 +377,7 @@ class _Reader:
         if not able:
             given = f"{flavor} for {', '.join(p.name for p in parts)} of {tenant.tenant}"
             where = "part" if asked else "flavor"
-            self._bad(line, row, where, given, "a pool admits the part's tier", "name another part or flavor")
+            self._bad(line, row, where, given, "a pool admits the namespace's tier", "name another namespace or flavor")
             return None
         own = [part for part in able if tenant.tier_of(part) == tier]
         part = (own or able)[0]

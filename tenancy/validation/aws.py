@@ -26,7 +26,7 @@ PLATFORM_ENTRIES = 3
 """Access entries of the platform's role, the nodes' role and the break-glass role."""
 
 
-def holdings(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Found]:
+def aws_resources(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Found]:
     """Every broken rule on AWS resources across files; linear in the number of tenants."""
     for mistake in _platforms_own(environment):
         yield ENVIRONMENT, mistake
@@ -80,7 +80,7 @@ def _platforms_own(environment: Environment) -> Iterator[Mistake]:
 
 
 def _within(tenant: Tenant) -> Iterator[Mistake]:
-    """Grants of one part that overlap."""
+    """Grants of one namespace that overlap."""
     told: set[int] = set()
     for namespace in tenant.namespaces:
         mine = sorted((g.bucket, g.prefix, i) for i, g in enumerate(tenant.storage) if held(g.namespaces, namespace))
@@ -195,7 +195,7 @@ def _more(environment: Environment) -> int:
 
 
 def role_length(environment: Environment, tenant: Tenant, namespace: Namespace) -> int:
-    """Maximum of characters of a part's inline policies."""
+    """Maximum of characters of a namespace's inline policies."""
     grants = {(g.bucket, g.prefix, g.access) for g in tenant.grants_of(namespace) if g.bucket in environment.buckets}
     total = 100
     contexts = 0

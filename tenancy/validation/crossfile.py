@@ -17,11 +17,11 @@ from tenancy.schema.cluster import Cni
 from tenancy.schema.environment import Environment, undeclared
 from tenancy.schema.people import Role
 from tenancy.schema.pools import Pool
-from tenancy.schema.queues import Preset
+from tenancy.schema.queues import SharingPreset
 from tenancy.schema.source import Location
 from tenancy.schema.tenant import Access, Storage, Tenant
 from tenancy.schema.tiers import Tier, unusable
-from tenancy.validation.aws import holdings
+from tenancy.validation.aws import aws_resources
 from tenancy.validation.stored import KUEUE_SIZES, kueue_need, store_budget, stored_bytes
 from tenancy.validation.virtual_clusters import virtual
 
@@ -81,7 +81,7 @@ def crossfile(environment: Environment, tenants: Sequence[Tenant], unread: Colle
             yield index, mistake
     yield from _guarantees(offers, tenants)
     yield from _remembered(environment, tenants)
-    yield from holdings(environment, tenants)
+    yield from aws_resources(environment, tenants)
 
 
 def between_tenants(tenants: Sequence[Tenant]) -> Iterator[Found]:
@@ -129,11 +129,11 @@ def _references(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
     if tenant.ci and tenant.ci.forge not in environment.aws.forges:
         field = "github" if tenant.ci.github else "host" if tenant.ci.host else "gitlab"
         yield undeclared(("ci", field), "forge", tenant.ci.forge, environment.aws.forges, "aws.forges")
-    for i, place in enumerate(tenant.reach):
+    for i, place in enumerate(tenant.egress):
         if place.dns and environment.cluster.cni is not Cni.CILIUM:
-            yield broken(("reach", i, "dns"), "net-06", f"dns: {place.dns} with cni {environment.cluster.cni}")
+            yield broken(("egress", i, "dns"), "net-06", f"dns: {place.dns} with cni {environment.cluster.cni}")
     services = environment.platform.services
-    for field, ways in (("reach", tenant.reach), ("accept", tenant.accept)):
+    for field, ways in (("egress", tenant.egress), ("ingress", tenant.ingress)):
         for i, way in enumerate(ways):
             if way.service is not None and way.service not in services:
                 yield undeclared((field, i, "service"), "service", way.service, services, "platform.services")
@@ -145,16 +145,16 @@ def _references(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
                 yield Mistake((field, i, "cidr"), way.cidr, rule, change)
             elif way.cidr and (given := inside(way.cidr, environment.own_ranges)):
                 yield broken((field, i, "cidr"), "net-05", given)
-            elif field == "reach" and way.cidr and (given := inside(way.cidr, environment.service_cidrs, "services")):
+            elif field == "egress" and way.cidr and (given := inside(way.cidr, environment.service_cidrs, "services")):
                 # The VPC CNI matches a packet by the service's address, not by the pod behind it.
                 change = "name ranges outside of it, or write the cluster's service range as cluster.service-cidr"
                 yield broken((field, i, "cidr"), "net-05", given, None if environment.cluster.service_cidr else change)
-            elif field == "accept" and way.cidr and not environment.own_ranges and is_private(way.cidr):
+            elif field == "ingress" and way.cidr and not environment.own_ranges and is_private(way.cidr):
                 change = "write the ranges of nodes and pods as cluster.ranges first, so that none of them is allowed"
                 yield broken((field, i, "cidr"), "net-05", f"{way.cidr!r}, which may hold nodes and pods", change)
-    if not environment.own_ranges and (given := whole_private([place.cidr or "" for place in tenant.reach])):
+    if not environment.own_ranges and (given := whole_private([place.cidr or "" for place in tenant.egress])):
         change = "write the ranges of nodes and pods as cluster.ranges first, so that none of them is allowed"
-        yield broken(("reach",), "net-05", given, change)
+        yield broken(("egress",), "net-05", given, change)
     for field, subjects in (("people", tenant.people), ("gpu-users", tenant.gpu_users)):
         for i, subject in enumerate(subjects):
             if subject.kind == "ServiceAccount":
@@ -245,7 +245,7 @@ class _Offer(NamedTuple):
     """Devices of a flavor in one pool."""
 
     pool: Pool
-    surely: int
+    always_on: int
 
 
 _Offers = Mapping[str, Mapping[str, _Offer]]
@@ -280,7 +280,7 @@ def _shares(environment: Environment, offers: _Offers, tenant: Tenant) -> Iterat
                     written = flavor in namespace.gpus
                     where = ("namespaces", i, "gpus", flavor) if written else ("gpus", flavor)
                     given = f"{held} {flavor} in part {namespace.name} of tier {tier}, to which no pool yields them"
-                    change = "claim them under the gpus of a part whose tier a pool admits"
+                    change = "claim them under the gpus of a namespace whose tier a pool admits"
                     yield broken(where, "pool-01", given, change)
 
 
@@ -288,7 +288,7 @@ def _queued(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
     """Mistakes of a tenant's shares and queues."""
     firm = [tier for tier in sorted(tenant.tiers) if tier in environment.tiers and not environment.tiers[tier].borrows]
     for flavor, share in tenant.gpus.items():
-        if share.sharing is not Preset.STRICT and not environment.queued:
+        if share.sharing is not SharingPreset.STRICT and not environment.queued:
             yield broken(("gpus", flavor, "sharing"), "share-04", f"sharing: {share.sharing} with scheduler: none")
         elif share.borrow_up_to and len(firm) == len(tenant.tiers):
             given = f"borrow-up-to: {share.borrow_up_to} with tier {' and '.join(firm)}, which does not borrow"
@@ -489,7 +489,7 @@ def _guarantees(offers: _Offers, tenants: Sequence[Tenant]) -> Iterator[Found]:
                     claims_on[flavor].setdefault(pools, []).append((index, held))
     for flavor, claims in claims_on.items():
         claims.pop(frozenset(), None)
-        there = {pool: offer.surely for pool, offer in offers[flavor].items()}
+        there = {pool: offer.always_on for pool, offer in offers[flavor].items()}
         wanted = {admitted: sum(count for _, count in some) for admitted, some in claims.items()}
         missing, full = placed(wanted, there)
         if missing:

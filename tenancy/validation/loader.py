@@ -16,7 +16,7 @@ from tenancy.schema.base import NEEDS_TEXT, Mistake, Spec, broken, written
 from tenancy.schema.cluster import Cni, Encryption
 from tenancy.schema.environment import Environment, nearest
 from tenancy.schema.metrics import Collector
-from tenancy.schema.source import Location, Refused, compose, find, read_text, values
+from tenancy.schema.source import Location, UnusableFile, compose, find, read_text, values
 from tenancy.schema.tenant import Tenant
 from tenancy.validation.crossfile import ENVIRONMENT, across
 from tenancy.validation.notes import notes, to_come
@@ -61,7 +61,7 @@ def on_lab(loaded: Loaded) -> Loaded:
     # No operator reads rules and monitors on the lab; `tenancy lab up --with metrics` evaluates them itself.
     metrics = environment.metrics.model_copy(update={"collector": Collector.NONE})
     played = environment.model_copy(update={"cluster": cluster, "aws": aws, "metrics": metrics})
-    # Without the parts that the lab omits (Cilium's host names, roles on AWS), rules are broken that the cluster keeps.
+    # Without what the lab omits (Cilium's host names, roles on AWS), rules are broken that the cluster keeps.
     vouch_for(played, loaded.tenants)
     return replace(loaded, environment=played, written=environment)
 
@@ -102,11 +102,11 @@ class _File(Generic[_Model]):
         self.path = path
         self.model: _Model | None = None
         self.document: Any = None
-        self._refused: list[Refused] = []
+        self._refused: list[UnusableFile] = []
         self._mistakes: list[tuple[Mistake, bool]] = []
         try:
             self.document, self._refused = values(compose(read_text(path)))
-        except Refused as refused:
+        except UnusableFile as refused:
             self._refused = [refused]
             return
         if not isinstance(self.document, dict):
@@ -131,7 +131,7 @@ class _File(Generic[_Model]):
         nodes = compose(read_text(self.path)) if self._mistakes else None
         for mistake, on_key in self._mistakes[:MOST_PROBLEMS]:
             place = find(nodes, mistake.where)
-            # A short form, such as a part's name alone: its full form is not in the file.
+            # A short form, such as a namespace's name alone: its full form is not in the file.
             where = mistake.where[: place.depth] if place.scalar else mistake.where
             given, change = mistake.given, mistake.change
             if place.written and mistake.rule == NEEDS_TEXT:

@@ -142,4 +142,4 @@ def _unreached(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[
 
 def _leaves(tenant: Tenant) -> bool:
     """Whether an entry under reach may lead to S3; the owner of a range is unknown."""
-    return any(way.port == _HTTPS and (way.cidr or (way.dns and way.dns.endswith(_AWS_NAMES))) for way in tenant.reach)
+    return any(way.port == _HTTPS and (way.cidr or (way.dns and way.dns.endswith(_AWS_NAMES))) for way in tenant.egress)

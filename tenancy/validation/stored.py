@@ -110,7 +110,7 @@ def _counts_objects(key: str) -> bool:
 
 
 def _quotas(environment: Environment, tenant: Tenant) -> list[tuple[Tier, Quota]]:
-    """Quota of each part; an undeclared tier is reported by itself."""
+    """Quota of each namespace; an undeclared tier is reported by itself."""
     return [
         (tier, tier.allows(part.quota))
         for part in tenant.namespaces

@@ -46,7 +46,7 @@ def _virtual_part(
     environment: Environment, tenant: Tenant, namespace: Namespace, at: tuple[str, int]
 ) -> Iterator[Mistake]:
     if namespace.service_accounts:
-        given = "service-accounts of a part whose pods all run as one account of the host"
+        given = "service-accounts of a namespace whose pods all run as one account of the host"
         yield broken((*at, "service-accounts"), "iso-03", given, "drop them, and make them in the virtual cluster")
     if namespace.service_account == words.VIRTUAL_CLUSTER:
         yield broken((*at, "service-account"), "iso-03", f"service-account: {namespace.service_account}, the syncer's")
@@ -58,7 +58,7 @@ def _virtual_part(
         return
     where = (*at, "tier") if namespace.tier else ("tier",)
     if tier.max_run_time and environment.queued:
-        given = f"tier {name}, whose max-run-time would end the part's own DNS"
+        given = f"tier {name}, whose max-run-time would end the namespace's own DNS"
         yield broken(where, "iso-03", given, "use a tier without one")
     for who, size in sizes.CONTAINERS.items():
         bounds = (

@@ -89,10 +89,10 @@ def _of_tenant(environment: Environment, written: Environment, tenant: Tenant, o
             change = "name a metrics.collector or use AWS, or drop budget; `tenancy chargeback` compares with it"
             yield _idle(("budget",), given, "run it without --lab to be alerted" if on_lab else change)
     if environment.cluster.cni is not Cni.CILIUM:
-        for i, way in enumerate(tenant.reach):
+        for i, way in enumerate(tenant.egress):
             if way.dns:
                 given = f"dns: {way.dns} in a run on the lab, where no Cilium runs: this egress is not allowed"
-                yield _idle(("reach", i, "dns"), given, "run it without --lab to have it")
+                yield _idle(("egress", i, "dns"), given, "run it without --lab to have it")
 
 
 def _off(field: str) -> str:

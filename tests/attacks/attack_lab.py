@@ -20,8 +20,8 @@ import pytest
 from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.live.api import Api, collection, path_of
-from tenancy.plan import Plan
-from tenancy.plan.common.pools import fake_nodes
+from tenancy.planning import Plan
+from tenancy.planning.common.pools import fake_nodes
 from tenancy.prove.attacks import Attack, Scene, all_attacks, differences
 from tenancy.prove.attacks.model import MERGE
 from tenancy.prove.verify import run, scene_of

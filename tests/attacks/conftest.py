@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from attack_lab import Cluster, deploy, ended, entered, local
 
-from tenancy.plan import Plan, make_plan
+from tenancy.planning import Plan, make_plan
 from tenancy.validation import Loaded, load
 from tests.conftest import OfFolder
 

@@ -34,15 +34,15 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.cli import main
 from tenancy.live import denial
-from tenancy.live.api import Identity, collection, path_of
+from tenancy.live.api import Impersonation, collection, path_of
 from tenancy.live.denial import AuditLog
-from tenancy.plan import Plan
-from tenancy.plan.guards import BACKSTOPS, OF_DELETIONS, OF_RUNNING, guards
-from tenancy.plan.guards.names import JOB_FINALIZER
-from tenancy.plan.guards.objects import DELETIONS
-from tenancy.plan.guards.pods import NETWORK_DOMAINS, RUNTIME_DOMAINS, SANDBOX_PREFIXES
-from tenancy.plan.kubernetes import quotas
-from tenancy.prove.attacks import RULES_ATTACKED, Attack, Place, Request, Scene, all_attacks, differences
+from tenancy.planning import Plan
+from tenancy.planning.guards import BACKSTOPS, OF_DELETIONS, OF_RUNNING, guards
+from tenancy.planning.guards.names import JOB_FINALIZER
+from tenancy.planning.guards.objects import DELETIONS
+from tenancy.planning.guards.pods import NETWORK_DOMAINS, RUNTIME_DOMAINS, SANDBOX_PREFIXES
+from tenancy.planning.kubernetes import quotas
+from tenancy.prove.attacks import RULES_ATTACKED, Attack, AttackedNamespace, Request, Scene, all_attacks, differences
 from tenancy.prove.attacks.model import APPLY, JSON_PATCH, MERGE, STRATEGIC, attack, put
 from tenancy.prove.attacks.objects import CLUSTER_ADMIN
 from tenancy.prove.attacks.pods import JOB_CONTROLLER, OBEYED, workload
@@ -220,7 +220,7 @@ def test_asking_leaves_nothing_behind(asked: Asked) -> None:
 
 
 @pytest.fixture(scope="module")
-def standing(cluster: Cluster) -> Iterator[Place]:
+def standing(cluster: Cluster) -> Iterator[AttackedNamespace]:
     """Where a pod and a deployment stand, which an update needs."""
     place = cluster.scene.home
     assert place is not None
@@ -239,7 +239,7 @@ def standing(cluster: Cluster) -> Iterator[Place]:
 KUBE_SYSTEM = "system:serviceaccounts:kube-system"
 
 
-def _updates(cluster: Cluster, place: Place) -> Iterator[Attack]:
+def _updates(cluster: Cluster, place: AttackedNamespace) -> Iterator[Attack]:
     """What was admitted once, changed into what would not have been."""
     pods, apps = f"/api/v1/namespaces/{place.name}/pods/standing", f"/apis/apps/v1/namespaces/{place.name}"
     first = copy.deepcopy(place.pod()["spec"]["containers"][0])
@@ -272,7 +272,7 @@ def _updates(cluster: Cluster, place: Place) -> Iterator[Attack]:
     yield update("network", "net-07", pods, meta, network, "x", MERGE, "pods")
     # A network's agent writes what the pod's connection is, onto a pod that stands.
     connected = {"metadata": {"annotations": {"vpc.amazonaws.com/pod-ips": "10.0.0.1"}}}
-    agent = Identity("system:serviceaccount:kube-system:aws-node", ("system:masters", KUBE_SYSTEM))
+    agent = Impersonation("system:serviceaccount:kube-system:aws-node", ("system:masters", KUBE_SYSTEM))
     request = Request("PATCH", pods, connected, CLUSTER_ADMIN, MERGE)
     guard = cluster.scene.guard("net-07", "pods")
     yield attack("update-connection", "net-07", "claim another's address", guard, request, twin_who=agent)
@@ -294,7 +294,9 @@ def _updates(cluster: Cluster, place: Place) -> Iterator[Attack]:
     yield attack("update-grace-replace", "avail-01", "replace", denier, request, twin_body=whole)
 
 
-def test_what_stands_cannot_be_changed_into_what_would_be_refused(cluster: Cluster, standing: Place) -> None:
+def test_what_stands_cannot_be_changed_into_what_would_be_refused(
+    cluster: Cluster, standing: AttackedNamespace
+) -> None:
     assert gaps(cluster, list(_updates(cluster, standing))) == []
 
 
@@ -310,7 +312,7 @@ def test_what_a_controller_wrote_onto_a_pod_stays_and_a_finalizer_is_taken_off(c
     path = f"{pods}/tracked"
     answer = cluster.api.request("POST", pods, pod, JOB_CONTROLLER)
     assert answer.ok, answer.message
-    agent = Identity("eks:vpc-resource-controller", ("system:masters",))
+    agent = Impersonation("eks:vpc-resource-controller", ("system:masters",))
     connected = {"metadata": {"annotations": {"vpc.amazonaws.com/pod-eni": "[]"}}}
     try:
         answer = cluster.api.request("PATCH", path, connected, agent, MERGE)
@@ -433,7 +435,7 @@ def test_the_api_server_has_no_warning_about_any_guard(cluster: Cluster) -> None
     assert [p["status"]["typeChecking"] for p in cluster.api.items(path) if p["status"]["typeChecking"]] == []
 
 
-# What the controls are worth: without one, exactly its own attacks get through
+# What the controls are unit cost: without one, exactly its own attacks get through
 
 
 @pytest.fixture(scope="module")

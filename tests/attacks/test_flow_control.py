@@ -10,20 +10,20 @@ import pytest
 from attack_lab import Cluster, until
 
 from tenancy.catalog import vocabulary as words
-from tenancy.live.api import Identity, collection, path_of
-from tenancy.plan.kubernetes import flow_control
-from tenancy.plan.kubernetes.flow_control import API, PLATFORM, TENANTS
+from tenancy.live.api import Impersonation, collection, path_of
+from tenancy.planning.kubernetes import flow_control
+from tenancy.planning.kubernetes.flow_control import API, PLATFORM, TENANTS
 
 SCHEMA, LEVEL = "X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid"
 KINDS = {SCHEMA: "FlowSchema", LEVEL: "PriorityLevelConfiguration"}
 
 
-def account(namespace: str, name: str) -> Identity:
+def account(namespace: str, name: str) -> Impersonation:
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
-    return Identity(f"system:serviceaccount:{namespace}:{name}", groups)
+    return Impersonation(f"system:serviceaccount:{namespace}:{name}", groups)
 
 
-def had(cluster: Cluster, who: Identity, path: str = "/api/v1/namespaces/default/pods") -> tuple[str, str]:
+def had(cluster: Cluster, who: Impersonation, path: str = "/api/v1/namespaces/default/pods") -> tuple[str, str]:
     """Names of the schema and of the level that a request has had, refused or not."""
     headers = {name.title(): value for name, value in cluster.api.request("GET", path, identity=who).headers.items()}
     found = []
@@ -37,7 +37,7 @@ def had(cluster: Cluster, who: Identity, path: str = "/api/v1/namespaces/default
 @pytest.fixture(scope="module", autouse=True)
 def taken_up(cluster: Cluster) -> None:
     """A schema holds from when the API server has read it."""
-    group = Identity("jane", (cluster.scene.environment.platform.group,))
+    group = Impersonation("jane", (cluster.scene.environment.platform.group,))
     until(lambda: had(cluster, group) != (PLATFORM, PLATFORM), "the schemas are taken up")
 
 
@@ -45,7 +45,7 @@ def test_every_person_of_a_tenant_has_the_tenants_level(cluster: Cluster) -> Non
     people = {person for tenant in cluster.scene.tenants for person in tenant.people if person.kind != "ServiceAccount"}
     assert people
     for person in people:
-        who = Identity(person.name) if person.kind == "User" else Identity("jane", (person.name,))
+        who = Impersonation(person.name) if person.kind == "User" else Impersonation("jane", (person.name,))
         assert had(cluster, who) == (TENANTS, TENANTS), person
 
 
@@ -61,27 +61,27 @@ def test_every_service_account_of_a_tenant_has_the_tenants_level(cluster: Cluste
 def test_the_platform_and_what_runs_in_its_namespaces_has_the_platforms_level(cluster: Cluster) -> None:
     group = cluster.scene.environment.platform.group
     kueue = account(words.QUEUE_NAMESPACE, "kueue-controller-manager")
-    for who in (Identity("jane", (group,)), kueue):
+    for who in (Impersonation("jane", (group,)), kueue):
         assert had(cluster, who) == (PLATFORM, PLATFORM), who
 
 
 @pytest.mark.parametrize(
     ("who", "level"),
     [
-        (Identity("system:node:node-1", ("system:nodes",)), "system"),
-        (Identity("system:kube-scheduler"), "workload-high"),
-        (Identity("system:kube-controller-manager"), "workload-high"),
+        (Impersonation("system:node:node-1", ("system:nodes",)), "system"),
+        (Impersonation("system:kube-scheduler"), "workload-high"),
+        (Impersonation("system:kube-controller-manager"), "workload-high"),
         (account("kube-system", "job-controller"), "workload-high"),
     ],
     ids=lambda value: value if isinstance(value, str) else value.user,
 )
-def test_the_system_keeps_kubernetes_own_levels(cluster: Cluster, who: Identity, level: str) -> None:
+def test_the_system_keeps_kubernetes_own_levels(cluster: Cluster, who: Impersonation, level: str) -> None:
     assert had(cluster, who)[1] == level
 
 
-@pytest.mark.parametrize("who", [Identity("user-without-roles"), account("foreign", "default")])
+@pytest.mark.parametrize("who", [Impersonation("user-without-roles"), account("foreign", "default")])
 def test_an_identity_of_neither_the_system_nor_the_platform_is_bounded_as_tenants_are(
-    cluster: Cluster, who: Identity
+    cluster: Cluster, who: Impersonation
 ) -> None:
     assert had(cluster, who) == (TENANTS, TENANTS)
 

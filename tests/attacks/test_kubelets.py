@@ -17,7 +17,7 @@ from tenancy.kube.objects import Object
 from tenancy.lab import pki
 from tenancy.lab.layout import Lab
 from tenancy.live import denial
-from tenancy.live.api import Answer, Api, Identity
+from tenancy.live.api import Api, Impersonation, Response
 from tenancy.live.denial import AuditLog
 from tenancy.prove.attacks import Attack
 from tenancy.prove.attacks.model import MERGE, core, group
@@ -52,7 +52,7 @@ def other_pool(cluster: Cluster, node: Object) -> str:
     return next(name for name in cluster.scene.environment.pools if name != node["metadata"]["labels"][words.POOL])
 
 
-def judged(api: Api, path: str, body: Object, who: Identity | None = None) -> tuple[int, str]:
+def judged(api: Api, path: str, body: Object, who: Impersonation | None = None) -> tuple[int, str]:
     """The answer's status, and which control it comes from."""
     answer = api.request("PATCH", f"{path}?dryRun=All", body, who, MERGE)
     return answer.status, denial.denier(answer.status, answer.message)
@@ -86,7 +86,7 @@ def test_a_kubelets_own_certificate_moves_it_nowhere_either(
     user = {"client-certificate": str(lab.pki / "kubelet.crt"), "client-key": str(lab.pki / "kubelet.key")}
     asking = as_whom(cluster, tmp_path, "kubelet", user)
 
-    def said(one: Attack, twin: bool = False) -> Answer:
+    def said(one: Attack, twin: bool = False) -> Response:
         return ask(asking, replace(one.twin if twin else one.request, who=None))
 
     refused = {one.id: said(one) for one in attacks}
@@ -226,7 +226,7 @@ def test_feature_discovery_moves_no_node_and_what_makes_nodes_does(
 ) -> None:
     """Whatever their rights are: with all of them the guard is what is left. What NFD publishes passes."""
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{space}", "system:masters")
-    who = Identity(f"system:serviceaccount:{space}:{account}", groups)
+    who = Impersonation(f"system:serviceaccount:{space}:{account}", groups)
     moved = labelled(words.POOL, other_pool(cluster, node))
     assert judged(cluster.api, node_path(node), moved, who) == ((403, GUARD) if refused else (200, denial.NONE))
     published: dict[str, Any] = labelled("feature.node.kubernetes.io/cpu-model.vendor_id", "Intel")

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tenancy.kube.objects import Object
 from tenancy.lab import control_plane
 from tenancy.live import denial
-from tenancy.live.api import Api, Identity, collection, path_of
-from tenancy.plan import make_plan
+from tenancy.live.api import Api, Impersonation, collection, path_of
+from tenancy.planning import make_plan
 from tenancy.prove.attacks.model import put
 from tests.network_strategies import admitted, policies
 from tests.network_worlds import World, adversarial
@@ -29,14 +29,14 @@ REFUSED = denial.guard("tenancy-networkpolicies", "net-02")
 class Server:
     api: Api
     world: World
-    fenced: World
+    has_cluster_policies: World
     """The same, for a cluster with Cilium."""
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("policies")
-    world, fenced = (World(adversarial(folder / cni / "small", cni)) for cni in ("vpc-cni", "cilium"))
+    world, has_cluster_policies = (World(adversarial(folder / cni / "small", cni)) for cni in ("vpc-cni", "cilium"))
     plan = make_plan(world.environment.model_copy(update={"cluster": _of_lab(world)}), world.loaded.tenants)
     crds = [
         yaml.safe_load((judges.folder("schemas-cilium") / f"{name}.yaml").read_text("utf-8"))
@@ -52,7 +52,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             until(lambda: [c for c in crds if not api.request("GET", served(c)).ok], "Cilium's kinds are served")
             first = plan.tenants[0].namespaces[0].name
             until(lambda: _said(api, _policy(first, {"ingress": [{}]})) != REFUSED, "the guard refuses")
-            yield Server(api, world, fenced)
+            yield Server(api, world, has_cluster_policies)
         finally:
             control_plane.down(root=ROOT)
 
@@ -70,7 +70,7 @@ def _policy(space: str, rules: Object) -> Object:
 def _said(api: Api, policy: Object) -> str:
     """Who refuses a policy of a developer's; empty: it is admitted. Nothing is made."""
     space = policy["metadata"]["namespace"]
-    developer = Identity("jane", (f"{space.partition('--')[0]}-people",))
+    developer = Impersonation("jane", (f"{space.partition('--')[0]}-people",))
     path = f"{collection(policy['apiVersion'], policy['kind'], space)}?dryRun=All"
     answer = api.request("POST", path, policy, developer)
     return "" if answer.ok else denial.denier(answer.status, answer.message)
@@ -119,7 +119,7 @@ def test_the_platform_removes_its_policies_as_the_engine_does(server: Server) ->
 
 
 def test_ciliums_definitions_take_every_policy(server: Server) -> None:
-    made = [item for item in server.fenced.policies if item["apiVersion"] == "cilium.io/v2"]
+    made = [item for item in server.has_cluster_policies.policies if item["apiVersion"] == "cilium.io/v2"]
     assert {item["kind"] for item in made} == {"CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy"}
     # The namespace that the test above removes is none of theirs any more.
     there = {item["metadata"]["name"] for item in server.api.items("/api/v1/namespaces")}
@@ -133,13 +133,15 @@ def test_ciliums_definitions_take_every_policy(server: Server) -> None:
 @pytest.mark.parametrize(
     ("name", "at", "bad"),
     [
-        ("reach-hosts", "/spec/egress/0/toPorts/0/ports/0/protocol", "HTTP"),
+        ("egress-hosts", "/spec/egress/0/toPorts/0/ports/0/protocol", "HTTP"),
         ("dns", "/spec/egress/0/toPorts/0/rules/dns/0/matchName", "feed.[a-z].example"),
         ("tenancy", "/spec/egressDeny/2/toEntities/0", "unknown"),
     ],
 )
 def test_ciliums_definitions_refuse_what_is_none(server: Server, name: str, at: str, bad: str) -> None:
-    item = next(o for o in server.fenced.policies if o["metadata"]["name"] == name and "cilium" in o["apiVersion"])
+    item = next(
+        o for o in server.has_cluster_policies.policies if o["metadata"]["name"] == name and "cilium" in o["apiVersion"]
+    )
     answer = server.api.request("POST", f"{_path(item)}?dryRun=All&fieldValidation=Strict", put(item, at, bad))
     assert answer.status == 422
     assert bad in answer.message
@@ -150,8 +152,8 @@ def _path(item: Object) -> str:
 
 
 def test_people_of_tenants_write_no_policies_of_ciliums(server: Server) -> None:
-    for item in server.fenced.policies:
+    for item in server.has_cluster_policies.policies:
         if item["apiVersion"] == "cilium.io/v2" and item["metadata"].get("namespace", "fraud--train") == "fraud--train":
-            developer = Identity("jane", ("fraud-people",))
+            developer = Impersonation("jane", ("fraud-people",))
             answer = server.api.request("POST", f"{_path(item)}?dryRun=All", item, developer)
             assert denial.denier(answer.status, answer.message) == denial.RBAC, item["metadata"]["name"]

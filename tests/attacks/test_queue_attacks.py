@@ -13,19 +13,19 @@ from attack_lab import Cluster, Mutant, claimed, gaps, refused_by, removed, turn
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.live import denial
-from tenancy.live.api import Answer, Identity, collection, path_of
-from tenancy.plan.guards import BACKSTOPS
-from tenancy.plan.guards.names import COUNTED, DOMAIN, HELD, KUEUE, MANAGED, PARENT, QUEUE, RUN_TIME, URGENCY
-from tenancy.plan.kubernetes import quotas
-from tenancy.plan.queueing.queue_names import API, queue_name
-from tenancy.prove.attacks import Attack, Place, Request, Scene, differences
+from tenancy.live.api import Impersonation, Response, collection, path_of
+from tenancy.planning.guards import BACKSTOPS
+from tenancy.planning.guards.names import COUNTED, DOMAIN, HELD, KUEUE, MANAGED, PARENT, QUEUE, RUN_TIME, URGENCY
+from tenancy.planning.kubernetes import quotas
+from tenancy.planning.queueing.queue_names import API, queue_name
+from tenancy.prove.attacks import Attack, AttackedNamespace, Request, Scene, differences
 from tenancy.prove.attacks.model import ABSENT, JSON_PATCH, MERGE, attack, escaped, group, put
 from tenancy.prove.attacks.objects import CLUSTER_ADMIN
 from tenancy.prove.attacks.pods import JOB_CONTROLLER, workload
 from tenancy.prove.attacks.queues import GONE, OWNER
 from tenancy.prove.verify import ask, run
 
-QUEUE_ITSELF = Identity(KUEUE, ("system:serviceaccounts", f"system:serviceaccounts:{words.QUEUE_NAMESPACE}"))
+QUEUE_ITSELF = Impersonation(KUEUE, ("system:serviceaccounts", f"system:serviceaccounts:{words.QUEUE_NAMESPACE}"))
 
 HOOKS = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}
 POD_HOOK = "mpod.kb.io"
@@ -64,7 +64,7 @@ class Held:
     """Work that waits for a queue on hold."""
 
     cluster: Cluster
-    place: Place
+    place: AttackedNamespace
     gates: Sequence[Mapping[str, str]]
     """Of the pod, as they stand."""
 
@@ -73,7 +73,15 @@ class Held:
         return group(version, self.place.name, what).replace("/apis/v1", "/api/v1")
 
     def _update(
-        self, name: str, rule: str, what: str, good: Any, at: str, bad: Any, who: Identity | None, kind: str = MERGE
+        self,
+        name: str,
+        rule: str,
+        what: str,
+        good: Any,
+        at: str,
+        bad: Any,
+        who: Impersonation | None,
+        kind: str = MERGE,
     ) -> Attack:
         request = Request("PATCH", self.at(what), put(good, at, bad), who, kind)
         guard = self.cluster.scene.guard(rule, what.replace("/held", ""))
@@ -180,7 +188,7 @@ def held(cluster: Cluster) -> Iterator[Held]:
         stop("None")
 
 
-def _active(answer: Answer) -> bool:
+def _active(answer: Response) -> bool:
     conditions = answer.body.get("status", {}).get("conditions", [])
     return any(each["type"] == "Active" and each["status"] == "True" for each in conditions)
 
@@ -237,7 +245,7 @@ def jobs_pod(cluster: Cluster, held: Held) -> Iterator[tuple[str, Object]]:
             cluster.api.request("DELETE", f"{path}?gracePeriodSeconds=0")
 
 
-def _escapes(cluster: Cluster, place: Place, path: str, metadata: Object) -> Iterator[Attack]:
+def _escapes(cluster: Cluster, place: AttackedNamespace, path: str, metadata: Object) -> Iterator[Attack]:
     guard = cluster.scene.guard("kueue-02", "pods")
 
     def patch(name: str, sentence: str, good: Object, at: str, bad: Any) -> Attack:
@@ -299,7 +307,7 @@ def test_a_pod_on_a_node_is_not_forgotten_before_it_ends(
     bound = {"metadata": {"name": "of-job"}, "target": {"kind": "Node", "name": "node-that-is-missing"}}
     assert cluster.api.request("POST", f"{path}/binding", bound).ok
     guard, sentence = cluster.scene.guard("avail-06", "pods", deleted=True), "free its GPU before its containers end"
-    account = Identity(
+    account = Impersonation(
         f"system:serviceaccount:{held.place.name}:default",
         ("system:masters", "system:serviceaccounts", f"system:serviceaccounts:{held.place.name}"),
     )
@@ -344,11 +352,11 @@ def _unhooked(cluster: Cluster) -> Iterator[None]:
         until(lambda: not _gates(ask(cluster.api, made)), "Kueue gates pods again")
 
 
-def _gates(answer: Answer) -> list[Mapping[str, str]]:
+def _gates(answer: Response) -> list[Mapping[str, str]]:
     return answer.body.get("spec", {}).get("schedulingGates", [])
 
 
-def _home(scene: Scene) -> Place:
+def _home(scene: Scene) -> AttackedNamespace:
     assert scene.home
     return scene.home
 

@@ -12,10 +12,10 @@ from attack_lab import Cluster, apply, until, without_controllers
 
 from tenancy.catalog import vocabulary as words
 from tenancy.live import denial
-from tenancy.live.api import Api, Identity, collection
-from tenancy.plan.kubernetes import quotas
-from tenancy.plan.kubernetes.pod_defaults import JOB_NAME, REVISIONS
-from tenancy.prove.attacks import Place
+from tenancy.live.api import Api, Impersonation, collection
+from tenancy.planning.kubernetes import quotas
+from tenancy.planning.kubernetes.pod_defaults import JOB_NAME, REVISIONS
+from tenancy.prove.attacks import AttackedNamespace
 from tenancy.prove.attacks.model import MERGE, STRATEGIC, put
 from tenancy.prove.attacks.objects import CLUSTER_ADMIN
 from tenancy.prove.attacks.pods import JOB_CONTROLLER, LIMITS, workload
@@ -29,26 +29,26 @@ SMALL = {"cpu": "4", "memory": "16Gi", "pods": "20", "ephemeral-storage": "100Gi
 
 
 @pytest.fixture(scope="module")
-def home(cluster: Cluster) -> Place:
+def home(cluster: Cluster) -> AttackedNamespace:
     assert cluster.scene.home
     return cluster.scene.home
 
 
 @pytest.fixture(scope="module")
-def other(cluster: Cluster, home: Place) -> Place:
+def other(cluster: Cluster, home: AttackedNamespace) -> AttackedNamespace:
     found = next(place for place in cluster.scene.manned if place.tenant.tenant != home.tenant.tenant)
     assert found
     return found
 
 
-def _with_gpus(home: Place) -> tuple[dict[str, Any], str]:
+def _with_gpus(home: AttackedNamespace) -> tuple[dict[str, Any], str]:
     """A pod with one GPU of the first kind, and the resource's name."""
     flavor = next(iter(home.held))
     return home.pod({flavor: 1}), home.environment.resource_of(flavor)
 
 
 @contextmanager
-def _made(api: Api, path: str, body: Any, who: Identity | None = None) -> Generator[str]:
+def _made(api: Api, path: str, body: Any, who: Impersonation | None = None) -> Generator[str]:
     answer = api.request("POST", path, body, who)
     assert answer.ok, answer.message
     there = f"{path}/{answer.body['metadata']['name']}"
@@ -70,7 +70,7 @@ def _gone(api: Api, there: str) -> None:
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 def test_a_key_that_counts_nothing_limits_nothing_and_is_refused_when_read(
-    cluster: Cluster, home: Place, key: str
+    cluster: Cluster, home: AttackedNamespace, key: str
 ) -> None:
     pod, resource = _with_gpus(home)
     quota: dict[str, Any] = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "of-a-test"}}
@@ -98,7 +98,7 @@ def test_a_key_that_counts_nothing_limits_nothing_and_is_refused_when_read(
         assert unenforced_quota_keys([key]) == [key]
 
 
-def test_an_ended_pod_counts_as_an_object_and_no_longer_as_a_pod(cluster: Cluster, home: Place) -> None:
+def test_an_ended_pod_counts_as_an_object_and_no_longer_as_a_pod(cluster: Cluster, home: AttackedNamespace) -> None:
     """`pods` alone would let a tenant store as many ended ones as it likes."""
     pod, pods, path = home.pod(), collection("v1", "Pod", home.name), collection("v1", "ResourceQuota", home.name)
     quota: dict[str, Any] = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "of-objects"}}
@@ -123,7 +123,9 @@ def test_an_ended_pod_counts_as_an_object_and_no_longer_as_a_pod(cluster: Cluste
 
 
 @pytest.mark.parametrize("scope", ["Terminating", "NotTerminating", "NotBestEffort"])
-def test_no_quota_of_ours_on_gpus_is_scoped_by_how_work_ends(cluster: Cluster, home: Place, scope: str) -> None:
+def test_no_quota_of_ours_on_gpus_is_scoped_by_how_work_ends(
+    cluster: Cluster, home: AttackedNamespace, scope: str
+) -> None:
     """The API server takes such a quota, which does not count a pod with a deadline, or one without."""
     path = f"{collection('v1', 'ResourceQuota', home.name)}?dryRun=All"
     quota: dict[str, Any] = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "scoped"}}
@@ -140,7 +142,7 @@ def test_no_quota_of_ours_on_gpus_is_scoped_by_how_work_ends(cluster: Cluster, h
     assert [spec for spec in on_gpus if scope in str(spec.get("scopes", "")) + str(spec.get("scopeSelector", ""))] == []
 
 
-def test_fifty_at_once_get_exactly_what_the_quota_has(cluster: Cluster, home: Place) -> None:
+def test_fifty_at_once_get_exactly_what_the_quota_has(cluster: Cluster, home: AttackedNamespace) -> None:
     """Admission counts exactly. The quota controller recounts from what its cache has seen: while it lags behind, as on
     a busy machine, a recount in between gives room again. That is Kubernetes' own, so it stands still here."""
     key = "count/poddisruptionbudgets.policy"
@@ -176,7 +178,7 @@ def test_fifty_at_once_get_exactly_what_the_quota_has(cluster: Cluster, home: Pl
         until(lambda: unseen(hard[key]), "the quota has room again")
 
 
-def test_a_write_of_a_pods_status_frees_its_quota(cluster: Cluster, home: Place) -> None:
+def test_a_write_of_a_pods_status_frees_its_quota(cluster: Cluster, home: AttackedNamespace) -> None:
     pod, resource = _with_gpus(home)
     pod = put(pod, "/metadata/name", "counted")
     quota = f"{collection('v1', 'ResourceQuota', home.name)}/{quotas.NAME}"
@@ -225,7 +227,7 @@ def _node(cluster: Cluster, name: str) -> Generator[dict[str, str]]:
     cluster.api.request("DELETE", path)
 
 
-def _on(place: Place, name: str, selector: dict[str, str], cpu: str) -> dict[str, Any]:
+def _on(place: AttackedNamespace, name: str, selector: dict[str, str], cpu: str) -> dict[str, Any]:
     pod = put(place.pod(), "/metadata/name", name)
     pod = put(pod, "/spec/nodeSelector", selector)
     for side in ("requests", "limits"):
@@ -253,7 +255,7 @@ SYSTEM = collection("v1", "Pod", "kube-system")
 
 
 def test_no_priority_of_ours_evicts_another_tenants_pod(
-    cluster: Cluster, home: Place, other: Place, node: dict[str, str]
+    cluster: Cluster, home: AttackedNamespace, other: AttackedNamespace, node: dict[str, str]
 ) -> None:
     mine, theirs = (collection("v1", "Pod", place.name) for place in (home, other))
     with _made(cluster.api, theirs, _on(other, "sitting", node, "3"), other.developer) as sitting:
@@ -276,7 +278,7 @@ def test_no_priority_of_ours_evicts_another_tenants_pod(
 
 
 def test_anti_affinity_across_namespaces_would_keep_others_off_a_node(
-    cluster: Cluster, home: Place, node: dict[str, str]
+    cluster: Cluster, home: AttackedNamespace, node: dict[str, str]
 ) -> None:
     """Why sched-06 is there."""
     term: dict[str, Any] = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
@@ -299,7 +301,7 @@ MAKERS = {"Deployment": "ReplicaSet", "StatefulSet": "StatefulSet"}
 
 @contextmanager
 def _replicas(
-    cluster: Cluster, place: Place, kind: str, name: str, pod: dict[str, Any] | None = None, count: int = 1
+    cluster: Cluster, place: AttackedNamespace, kind: str, name: str, pod: dict[str, Any] | None = None, count: int = 1
 ) -> Generator[list[dict[str, Any]]]:
     """That many pods, as a Deployment's or a StatefulSet's controller made them of a template like `pod`."""
     body = put(workload(kind, put(pod or place.pod(), "/metadata/name", name)), "/spec/replicas", count)
@@ -324,7 +326,9 @@ def _replicas(
 
 
 @contextmanager
-def _spread_as(cluster: Cluster, place: Place, spread: str | None, key: str = words.SPREAD) -> Generator[None]:
+def _spread_as(
+    cluster: Cluster, place: AttackedNamespace, spread: str | None, key: str = words.SPREAD
+) -> Generator[None]:
     """The place's namespace as one of a tier that spreads its pods so."""
     path = f"/api/v1/namespaces/{place.name}"
     before = cluster.api.request("GET", path).body["metadata"]["annotations"].get(key)
@@ -340,7 +344,7 @@ def _spread_as(cluster: Cluster, place: Place, spread: str | None, key: str = wo
         write(before)
 
 
-def test_a_pod_without_cost_labels_gets_those_of_its_namespace(cluster: Cluster, home: Place) -> None:
+def test_a_pod_without_cost_labels_gets_those_of_its_namespace(cluster: Cluster, home: AttackedNamespace) -> None:
     there = cluster.api.request("GET", f"/api/v1/namespaces/{home.name}").body["metadata"]["labels"]
     charged = {key: there[key] for key in words.CHARGED_LABELS if key in there}
     pod = home.pod()
@@ -355,7 +359,7 @@ KINDS = {kind: REVISIONS[maker] for kind, maker in MAKERS.items()}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_replicas_lie_evenly_on_nodes(cluster: Cluster, home: Place, kind: str) -> None:
+def test_replicas_lie_evenly_on_nodes(cluster: Cluster, home: AttackedNamespace, kind: str) -> None:
     """Each revision by itself: else a new one would have to lie where the old one does not."""
     with _replicas(cluster, home, kind, f"spread-{kind.lower()}") as (pod,):
         (constraint,) = pod["spec"]["topologySpreadConstraints"]
@@ -384,7 +388,7 @@ def _of_job(pod: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("spread_of", "spread"), [("jobs,replicas", True), ("replicas", False)])
 def test_the_pods_of_a_job_are_spread_where_the_tier_says_so(
-    cluster: Cluster, home: Place, *, spread_of: str, spread: bool
+    cluster: Cluster, home: AttackedNamespace, *, spread_of: str, spread: bool
 ) -> None:
     suspended = put(workload("Job", put(home.pod(), "/metadata/name", "spread-job")), "/spec/suspend", True)
     with (
@@ -401,7 +405,7 @@ def test_the_pods_of_a_job_are_spread_where_the_tier_says_so(
         cluster.api.request("DELETE", f"{there}?propagationPolicy=Background")
 
 
-def test_all_pods_of_a_namespace_are_spread_where_the_tier_says_so(cluster: Cluster, home: Place) -> None:
+def test_all_pods_of_a_namespace_are_spread_where_the_tier_says_so(cluster: Cluster, home: AttackedNamespace) -> None:
     with (
         _spread_as(cluster, home, "namespace", words.SPREAD_OF),
         _made(cluster.api, collection("v1", "Pod", home.name), home.pod(), home.developer) as there,
@@ -418,19 +422,19 @@ OWN = {
 }
 
 
-def test_a_replica_with_a_constraint_of_its_own_keeps_it(cluster: Cluster, home: Place) -> None:
+def test_a_replica_with_a_constraint_of_its_own_keeps_it(cluster: Cluster, home: AttackedNamespace) -> None:
     own = put(home.pod(), "/spec/topologySpreadConstraints", [OWN])
     with _replicas(cluster, home, "Deployment", "own", own) as (pod,):
         assert pod["spec"]["topologySpreadConstraints"] == [OWN]
 
 
-def test_a_pod_that_is_no_replica_is_left_alone(cluster: Cluster, home: Place) -> None:
+def test_a_pod_that_is_no_replica_is_left_alone(cluster: Cluster, home: AttackedNamespace) -> None:
     alone = put(home.pod(), f"/metadata/labels/{KINDS['Deployment']}", "as-if")
     with _made(cluster.api, collection("v1", "Pod", home.name), alone, home.developer) as there:
         assert "topologySpreadConstraints" not in cluster.api.request("GET", there).body["spec"]
 
 
-def test_a_tier_may_leave_its_replicas_to_the_scheduler(cluster: Cluster, home: Place) -> None:
+def test_a_tier_may_leave_its_replicas_to_the_scheduler(cluster: Cluster, home: AttackedNamespace) -> None:
     with (
         _spread_as(cluster, home, None),
         _replicas(cluster, home, "Deployment", "left") as (pod,),
@@ -440,7 +444,7 @@ def test_a_tier_may_leave_its_replicas_to_the_scheduler(cluster: Cluster, home: 
 
 @pytest.mark.parametrize(("spread", "beside"), [("preferred", True), ("required", False)])
 def test_a_replica_waits_rather_than_stand_beside_another_only_where_the_tier_says_so(
-    cluster: Cluster, home: Place, node: dict[str, str], *, spread: str, beside: bool
+    cluster: Cluster, home: AttackedNamespace, node: dict[str, str], *, spread: str, beside: bool
 ) -> None:
     full = "verify-full"
     with (
@@ -463,14 +467,14 @@ def test_a_replica_waits_rather_than_stand_beside_another_only_where_the_tier_sa
 # Whose turn it is
 
 
-def test_a_tenants_requests_wait_their_turn(cluster: Cluster, home: Place) -> None:
+def test_a_tenants_requests_wait_their_turn(cluster: Cluster, home: AttackedNamespace) -> None:
     levels = {
         item["metadata"]["uid"]: item["spec"]["type"]
         for item in cluster.api.items("/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations")
     }
     path = f"{collection('v1', 'Pod', home.name)}"
 
-    def level(who: Identity | None) -> str:
+    def level(who: Impersonation | None) -> str:
         headers = {name.lower(): value for name, value in cluster.api.request("GET", path, None, who).headers.items()}
         return levels[headers["x-kubernetes-pf-prioritylevel-uid"]]
 

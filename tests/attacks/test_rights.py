@@ -13,8 +13,8 @@ import pytest
 from attack_lab import Cluster, claimed, settle, turned
 
 from tenancy.kube.objects import Object
-from tenancy.live.api import Api, Identity, collection, path_of
-from tenancy.prove.attacks import Place
+from tenancy.live.api import Api, Impersonation, collection, path_of
+from tenancy.prove.attacks import AttackedNamespace
 from tenancy.schema.people import Role
 from tests.conftest import Golden
 
@@ -37,13 +37,13 @@ class Kind(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def home(cluster: Cluster) -> Place:
+def home(cluster: Cluster) -> AttackedNamespace:
     assert cluster.scene.home
     return cluster.scene.home
 
 
 @pytest.fixture(scope="module")
-def other(cluster: Cluster, home: Place) -> Place:
+def other(cluster: Cluster, home: AttackedNamespace) -> AttackedNamespace:
     found = cluster.scene.other(home)
     assert found
     return found
@@ -77,16 +77,16 @@ BESIDE = ("impersonate", "bind", "escalate", "approve", "sign", "use", "attest")
 """Verbs that no kind lists and RBAC knows."""
 
 
-def _personas(home: Place) -> Mapping[str, Identity]:
+def _personas(home: AttackedNamespace) -> Mapping[str, Impersonation]:
     account = f"system:serviceaccount:{home.name}:default"
     people = {role.value: home.person(role) for role in Role}
     found = {name: who for name, who in people.items() if who}
-    found["workload"] = Identity(account, ("system:serviceaccounts", f"system:serviceaccounts:{home.name}"))
-    found["stranger"] = Identity("user-without-roles")
+    found["workload"] = Impersonation(account, ("system:serviceaccounts", f"system:serviceaccounts:{home.name}"))
+    found["stranger"] = Impersonation("user-without-roles")
     return found
 
 
-def _rules(api: Api, who: Identity, namespace: str) -> list[dict[str, Any]]:
+def _rules(api: Api, who: Impersonation, namespace: str) -> list[dict[str, Any]]:
     """What the API server says that an identity may do there."""
     body = {
         "apiVersion": "authorization.k8s.io/v1",
@@ -121,7 +121,7 @@ def _asked(kind: Kind) -> tuple[str, ...]:
     return (*kind.verbs, *BESIDE)
 
 
-def _matrix(api: Api, home: Place, other: Place, kinds: Sequence[Kind]) -> Iterator[str]:
+def _matrix(api: Api, home: AttackedNamespace, other: AttackedNamespace, kinds: Sequence[Kind]) -> Iterator[str]:
     scopes = {MINE: home.name, THEIRS: other.name, CLUSTER: "kube-node-lease"}
     for persona, who in _personas(home).items():
         for scope, namespace in scopes.items():
@@ -137,7 +137,7 @@ def _matrix(api: Api, home: Place, other: Place, kinds: Sequence[Kind]) -> Itera
 
 
 def _unserved(rules: Sequence[Mapping[str, Any]], kinds: Sequence[Kind]) -> list[str]:
-    """Rights on what the API server does not serve: of parts that are not here, or made up to be asked about."""
+    """Rights on what the API server does not serve: of namespaces that are not here, or made up to be asked about."""
     served = {(kind.group, kind.resource) for kind in kinds}
     found = {
         f"{group}/{resource} (not served) | {' '.join(sorted(rule['verbs']))}"
@@ -150,7 +150,11 @@ def _unserved(rules: Sequence[Mapping[str, Any]], kinds: Sequence[Kind]) -> list
 
 
 def test_rights_are_those_that_were_reviewed(
-    cluster: Cluster, home: Place, other: Place, kinds: Sequence[Kind], request: pytest.FixtureRequest
+    cluster: Cluster,
+    home: AttackedNamespace,
+    other: AttackedNamespace,
+    kinds: Sequence[Kind],
+    request: pytest.FixtureRequest,
 ) -> None:
     golden = Golden(Path(__file__).parent, request.config.getoption("--update-golden"))
     rights = [*_matrix(cluster.api, home, other, kinds)]
@@ -167,7 +171,7 @@ def test_rights_are_those_that_were_reviewed(
 
 
 def test_next_door_and_everywhere_there_is_nothing(
-    cluster: Cluster, home: Place, other: Place, kinds: Sequence[Kind]
+    cluster: Cluster, home: AttackedNamespace, other: AttackedNamespace, kinds: Sequence[Kind]
 ) -> None:
     found = [line.split(" | ") for line in _matrix(cluster.api, home, other, kinds)]
     own = {persona for persona, scope, _, _ in found if scope == MINE}
@@ -176,7 +180,9 @@ def test_next_door_and_everywhere_there_is_nothing(
     assert beyond == []
 
 
-def test_the_matrix_is_what_the_authorizer_says(cluster: Cluster, home: Place, kinds: Sequence[Kind]) -> None:
+def test_the_matrix_is_what_the_authorizer_says(
+    cluster: Cluster, home: AttackedNamespace, kinds: Sequence[Kind]
+) -> None:
     """A cell for each kind, a different verb each time, asked of the authorizer itself."""
     who = home.developer
     assert who
@@ -205,7 +211,9 @@ def test_the_matrix_is_what_the_authorizer_says(cluster: Cluster, home: Place, k
     assert wrong == []
 
 
-def test_a_tenant_has_less_than_the_built_in_role(cluster: Cluster, home: Place, kinds: Sequence[Kind]) -> None:
+def test_a_tenant_has_less_than_the_built_in_role(
+    cluster: Cluster, home: AttackedNamespace, kinds: Sequence[Kind]
+) -> None:
     who = home.developer
     assert who
     role = cluster.api.request("GET", f"/apis/{RBAC}/v1/clusterroles/edit").body["rules"]

@@ -10,9 +10,9 @@ from attack_lab import Cluster, gaps, refused_by, until
 
 from tenancy.catalog import sizes
 from tenancy.kube.objects import Object
-from tenancy.live.api import Answer, Identity, collection
-from tenancy.plan.guards.names import KUEUE
-from tenancy.prove.attacks import Attack, Place, Request
+from tenancy.live.api import Impersonation, Response, collection
+from tenancy.planning.guards.names import KUEUE
+from tenancy.prove.attacks import Attack, AttackedNamespace, Request
 from tenancy.prove.attacks.model import APPLY, MERGE, STRATEGIC, attack, put
 from tenancy.prove.attacks.pods import workload
 
@@ -20,13 +20,13 @@ RUNS, STANDS = "runs", "stands"
 
 
 @pytest.fixture(scope="module")
-def home(cluster: Cluster) -> Place:
+def home(cluster: Cluster) -> AttackedNamespace:
     assert cluster.scene.home
     return cluster.scene.home
 
 
 @pytest.fixture(scope="module")
-def running(cluster: Cluster, home: Place) -> Iterator[str]:
+def running(cluster: Cluster, home: AttackedNamespace) -> Iterator[str]:
     """A Job that the queue has started: its path."""
     job = put(workload("Job", put(home.pod(), "/metadata/name", RUNS)), "/spec/completions", 4)
     jobs = collection("batch/v1", "Job", home.name)
@@ -42,13 +42,13 @@ def running(cluster: Cluster, home: Place) -> Iterator[str]:
         until(lambda: cluster.api.request("GET", pods).body["items"], "the pods of what ran are gone")
 
 
-def test_a_job_that_runs_gets_no_more_pods(cluster: Cluster, home: Place, running: str) -> None:
+def test_a_job_that_runs_gets_no_more_pods(cluster: Cluster, home: AttackedNamespace, running: str) -> None:
     guard, sentence = cluster.scene.guard("kueue-27", "jobs"), "run more pods than the queue has counted"
     body = {"spec": {"parallelism": 4}}
     request = Request("PATCH", running, body, home.developer, MERGE)
     more = attack("running-more", "kueue-27", sentence, guard, request, twin_body=put(body, "/spec/parallelism", 1))
     fewer = attack("running-none", "kueue-27", sentence, guard, request, twin_body=put(body, "/spec/parallelism", 0))
-    by_queue = attack("running-queue", "kueue-27", sentence, guard, request, twin_who=Identity(KUEUE))
+    by_queue = attack("running-queue", "kueue-27", sentence, guard, request, twin_who=Impersonation(KUEUE))
     waiting = put(body, "/spec/suspend", False)
     request = Request("PATCH", running, waiting, home.developer, MERGE)
     waits = attack("running-waits", "kueue-27", sentence, guard, request, twin_body=put(waiting, "/spec/suspend", True))
@@ -56,7 +56,7 @@ def test_a_job_that_runs_gets_no_more_pods(cluster: Cluster, home: Place, runnin
 
 
 @pytest.fixture(scope="module")
-def standing(cluster: Cluster, home: Place) -> Iterator[None]:
+def standing(cluster: Cluster, home: AttackedNamespace) -> Iterator[None]:
     """A pod, a Deployment without pods and a large config map, as the platform may write it."""
     pod = put(home.pod(), "/metadata/name", STANDS)
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": STANDS}}
@@ -78,7 +78,7 @@ def standing(cluster: Cluster, home: Place) -> Iterator[None]:
         until(lambda: [p for p in paths if cluster.api.request("GET", f"{p}/{STANDS}").ok], "what stood is gone")
 
 
-def _growths(cluster: Cluster, home: Place) -> Iterator[Attack]:
+def _growths(cluster: Cluster, home: AttackedNamespace) -> Iterator[Attack]:
     """Every way in which an object that stands becomes larger."""
     pods = f"{collection('v1', 'Pod', home.name)}/{STANDS}"
     deployments = f"{collection('apps/v1', 'Deployment', home.name)}/{STANDS}"
@@ -109,19 +109,19 @@ def _growths(cluster: Cluster, home: Place) -> Iterator[Attack]:
 
 
 @pytest.mark.usefixtures("standing")
-def test_what_stands_grows_no_further_than_it_may(cluster: Cluster, home: Place) -> None:
+def test_what_stands_grows_no_further_than_it_may(cluster: Cluster, home: AttackedNamespace) -> None:
     growths = tuple(_growths(cluster, home))
     assert gaps(cluster, growths) == []
     refused_by(cluster, "avail-05", growths)
 
 
-def _apply(cluster: Cluster, path: str, body: Object, number: int, who: Identity | None) -> Answer:
+def _apply(cluster: Cluster, path: str, body: Object, number: int, who: Impersonation | None) -> Response:
     applied = f"{path}?fieldManager=manager-{number}&force=true"
     return cluster.api.request("PATCH", applied, body, who, APPLY)
 
 
 @pytest.mark.usefixtures("standing")
-def test_field_managers_come_to_an_end(cluster: Cluster, home: Place) -> None:
+def test_field_managers_come_to_an_end(cluster: Cluster, home: AttackedNamespace) -> None:
     path = f"{collection('apps/v1', 'Deployment', home.name)}/{STANDS}"
     metadata = {"name": STANDS, "annotations": {"bank.example/applied": "x"}}
     body: Object = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
@@ -135,7 +135,7 @@ def test_field_managers_come_to_an_end(cluster: Cluster, home: Place) -> None:
 
 
 @pytest.mark.usefixtures("standing")
-def test_the_last_to_scale_is_the_only_field_manager_of_the_scale(cluster: Cluster, home: Place) -> None:
+def test_the_last_to_scale_is_the_only_field_manager_of_the_scale(cluster: Cluster, home: AttackedNamespace) -> None:
     """So no guard has to count them: the API server shows none of them in a scale."""
     path = f"{collection('apps/v1', 'Deployment', home.name)}/{STANDS}"
     scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": STANDS}, "spec": {"replicas": 0}}
@@ -146,7 +146,7 @@ def test_the_last_to_scale_is_the_only_field_manager_of_the_scale(cluster: Clust
 
 
 @pytest.mark.usefixtures("standing")
-def test_what_is_too_large_already_may_become_smaller_and_no_larger(cluster: Cluster, home: Place) -> None:
+def test_what_is_too_large_already_may_become_smaller_and_no_larger(cluster: Cluster, home: AttackedNamespace) -> None:
     path = f"{collection('v1', 'ConfigMap', home.name)}/{STANDS}"
     guard = cluster.scene.guard("avail-05", "configmaps")
     body = {"data": {"note": "a" * (2 * sizes.DATA + 1)}}

@@ -17,9 +17,9 @@ import pytest
 from tenancy.lab import pki, ports
 from tenancy.lab.layout import Lab
 from tenancy.live import denial
-from tenancy.live.api import Api, Identity
+from tenancy.live.api import Api, Impersonation
 from tenancy.live.denial import AuditLog
-from tenancy.prove.attacks import Attack, Place, Request
+from tenancy.prove.attacks import Attack, AttackedNamespace, Request
 from tenancy.prove.attacks.model import APPLY, JSON_PATCH, MERGE, STRATEGIC, attack, core, group
 from tenancy.prove.verify import ask, run
 from tenancy.schema.people import Role
@@ -32,13 +32,13 @@ HARMLESS = "bank.example/note"
 
 
 @pytest.fixture(scope="module")
-def home(cluster: Cluster) -> Place:
+def home(cluster: Cluster) -> AttackedNamespace:
     """A namespace with a person of every role."""
     return next(place for place in cluster.scene.places if all(map(place.person, Role)))
 
 
 @pytest.fixture(scope="module")
-def neighbour(cluster: Cluster, home: Place) -> Place:
+def neighbour(cluster: Cluster, home: AttackedNamespace) -> AttackedNamespace:
     return next(place for place in cluster.scene.places if place.tenant.tenant != home.tenant.tenant)
 
 
@@ -49,7 +49,7 @@ def gaps(cluster: Cluster, attacks: Sequence[Attack]) -> list[dict[str, Any]]:
     return [result.as_dict() for result in results if result.gap]
 
 
-def person(place: Place, role: Role) -> Identity:
+def person(place: AttackedNamespace, role: Role) -> Impersonation:
     found = place.person(role)
     assert found
     return found
@@ -59,7 +59,7 @@ def annotated(key: str, value: str, name: str = "default") -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "annotations": {key: value}}}
 
 
-def test_an_owner_asks_for_no_aws_role_however_it_is_written(cluster: Cluster, home: Place) -> None:
+def test_an_owner_asks_for_no_aws_role_however_it_is_written(cluster: Cluster, home: AttackedNamespace) -> None:
     """The twin has the same value under a name that no controller reads."""
     owner, where = person(home, Role.OWNER), core(home.name, "serviceaccounts", "default")
     steps = {
@@ -85,14 +85,16 @@ def test_an_owner_asks_for_no_aws_role_however_it_is_written(cluster: Cluster, h
 
 
 @pytest.mark.parametrize("key", ["audience", "sts-regional-endpoints", "token-expiration", "skip-containers"])
-def test_an_owner_changes_nothing_else_that_eks_reads_there(cluster: Cluster, home: Place, key: str) -> None:
+def test_an_owner_changes_nothing_else_that_eks_reads_there(
+    cluster: Cluster, home: AttackedNamespace, key: str
+) -> None:
     where = core(home.name, "serviceaccounts", "default")
     request = Request("PATCH", where, annotated(f"eks.amazonaws.com/{key}", "x"), person(home, Role.OWNER), MERGE)
     twin = annotated(f"{key}.bank.example/x", "x")
     assert gaps(cluster, [attack(key, "id-01", key, GUARD, request, twin_body=twin)]) == []
 
 
-def test_the_other_roles_write_no_service_account_at_all(cluster: Cluster, home: Place) -> None:
+def test_the_other_roles_write_no_service_account_at_all(cluster: Cluster, home: AttackedNamespace) -> None:
     attacks = []
     for role in (Role.DEVELOPER, Role.OPERATOR, Role.VIEWER):
         patch = annotated(HARMLESS, "hello")
@@ -109,7 +111,7 @@ def test_the_other_roles_write_no_service_account_at_all(cluster: Cluster, home:
 
 
 def test_no_role_of_a_tenant_mints_a_token_at_home_or_next_door(
-    cluster: Cluster, home: Place, neighbour: Place
+    cluster: Cluster, home: AttackedNamespace, neighbour: AttackedNamespace
 ) -> None:
     """The twin is the platform, for which the guards are in force and RBAC is not in the way."""
     token = {
@@ -132,9 +134,11 @@ def test_no_role_of_a_tenant_mints_a_token_at_home_or_next_door(
     assert gaps(cluster, attacks) == []
 
 
-def test_a_neighbours_pod_has_no_rights_here(cluster: Cluster, home: Place, neighbour: Place) -> None:
+def test_a_neighbours_pod_has_no_rights_here(
+    cluster: Cluster, home: AttackedNamespace, neighbour: AttackedNamespace
+) -> None:
     name = f"system:serviceaccount:{neighbour.name}:default"
-    pod = Identity(name, ("system:serviceaccounts", f"system:serviceaccounts:{neighbour.name}"))
+    pod = Impersonation(name, ("system:serviceaccounts", f"system:serviceaccounts:{neighbour.name}"))
     attacks = [
         attack(
             f"{method}-{what}",
@@ -153,7 +157,9 @@ def test_a_neighbours_pod_has_no_rights_here(cluster: Cluster, home: Place, neig
     assert gaps(cluster, attacks) == []
 
 
-def test_an_owner_lets_no_foreign_account_in(cluster: Cluster, home: Place, neighbour: Place) -> None:
+def test_an_owner_lets_no_foreign_account_in(
+    cluster: Cluster, home: AttackedNamespace, neighbour: AttackedNamespace
+) -> None:
     body = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "RoleBinding",
@@ -166,12 +172,14 @@ def test_an_owner_lets_no_foreign_account_in(cluster: Cluster, home: Place, neig
     assert gaps(cluster, [attack("bind", "rbac", "bind", denial.RBAC, request, twin_who=None)]) == []
 
 
-def test_a_pod_runs_only_as_an_account_of_its_own_namespace(cluster: Cluster, home: Place, neighbour: Place) -> None:
+def test_a_pod_runs_only_as_an_account_of_its_own_namespace(
+    cluster: Cluster, home: AttackedNamespace, neighbour: AttackedNamespace
+) -> None:
     """An account is named without a namespace; one that only the neighbour has is none."""
     made = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "next-door"}}
     assert cluster.api.request("POST", core(neighbour.name, "serviceaccounts"), made).ok
 
-    def asked(place: Place, account: str) -> Any:
+    def asked(place: AttackedNamespace, account: str) -> Any:
         body = {**place.pod(), "spec": {**place.pod()["spec"], "serviceAccountName": account}}
         return ask(cluster.api, Request("POST", core(place.name, "pods"), body, place.developer))
 
@@ -187,7 +195,7 @@ def test_a_pod_runs_only_as_an_account_of_its_own_namespace(cluster: Cluster, ho
 
 
 @pytest.fixture(scope="module")
-def themselves(cluster: Cluster, home: Place, tmp_path_factory: pytest.TempPathFactory) -> dict[Role, Api]:
+def themselves(cluster: Cluster, home: AttackedNamespace, tmp_path_factory: pytest.TempPathFactory) -> dict[Role, Api]:
     """All persons with a certificate of their own; the lab's authority stands for EKS' access entries."""
     folder = tmp_path_factory.mktemp("people")
     lab = Lab(ROOT, cluster.audit_log.parent)
@@ -205,18 +213,18 @@ def themselves(cluster: Cluster, home: Place, tmp_path_factory: pytest.TempPathF
 
 @pytest.mark.parametrize("role", [Role.OWNER, Role.DEVELOPER, Role.OPERATOR])
 def test_no_role_of_a_tenant_impersonates(
-    cluster: Cluster, themselves: dict[Role, Api], home: Place, neighbour: Place, role: Role
+    cluster: Cluster, themselves: dict[Role, Api], home: AttackedNamespace, neighbour: AttackedNamespace, role: Role
 ) -> None:
     """The twin is the same list without the headers."""
     api, where = themselves[role], core(home.name, "pods")
     assert api.request("GET", where).ok
     account = f"system:serviceaccount:{neighbour.name}:default"
     for victim in (
-        Identity(account, ("system:serviceaccounts", f"system:serviceaccounts:{neighbour.name}")),
-        Identity(f"system:serviceaccount:{home.name}:default"),
-        Identity(person(neighbour, Role.OWNER).user, person(neighbour, Role.OWNER).groups),
-        Identity(person(home, Role.OWNER).user, ("system:masters",)),
-        Identity("platform-engineer", (cluster.scene.environment.platform.group,)),
+        Impersonation(account, ("system:serviceaccounts", f"system:serviceaccounts:{neighbour.name}")),
+        Impersonation(f"system:serviceaccount:{home.name}:default"),
+        Impersonation(person(neighbour, Role.OWNER).user, person(neighbour, Role.OWNER).groups),
+        Impersonation(person(home, Role.OWNER).user, ("system:masters",)),
+        Impersonation("platform-engineer", (cluster.scene.environment.platform.group,)),
     ):
         answer = api.request("GET", where, identity=victim)
         assert (answer.status, denial.denier(answer.status, answer.message)) == (403, denial.RBAC), victim
@@ -224,14 +232,16 @@ def test_no_role_of_a_tenant_impersonates(
         assert " cannot impersonate" in answer.message
 
 
-def test_the_platform_may_impersonate_or_these_tests_prove_nothing(cluster: Cluster, neighbour: Place) -> None:
-    account = Identity(f"system:serviceaccount:{neighbour.name}:default")
+def test_the_platform_may_impersonate_or_these_tests_prove_nothing(
+    cluster: Cluster, neighbour: AttackedNamespace
+) -> None:
+    account = Impersonation(f"system:serviceaccount:{neighbour.name}:default")
     answer = cluster.api.request("GET", core(neighbour.name, "pods"), identity=account)
     assert answer.status == 403
     assert f'User "{account.user}" cannot list resource' in answer.message
 
 
-def test_a_pod_is_no_account_that_the_file_does_not_name(cluster: Cluster, home: Place) -> None:
+def test_a_pod_is_no_account_that_the_file_does_not_name(cluster: Cluster, home: AttackedNamespace) -> None:
     """What makes pods is refused in `tenancy verify`; a pod needs an account that is there, which an owner makes."""
     left = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "left-behind"}}
     accounts = core(home.name, "serviceaccounts")

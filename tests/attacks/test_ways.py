@@ -13,9 +13,9 @@ from attack_lab import Cluster, gaps, refused_by
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.live import denial
-from tenancy.live.api import Identity, collection
-from tenancy.plan.guards import GUARDED
-from tenancy.prove.attacks import Attack, Place, Request, differences
+from tenancy.live.api import Impersonation, collection
+from tenancy.planning.guards import GUARDED
+from tenancy.prove.attacks import Attack, AttackedNamespace, Request, differences
 from tenancy.prove.attacks.model import ABSENT, APPLY, JSON_PATCH, MERGE, STRATEGIC, attack, escaped, put
 from tenancy.prove.attacks.objects import CLUSTER_ADMIN
 from tenancy.prove.attacks.pods import FOREIGN_IMAGE, of_api, workload
@@ -35,13 +35,13 @@ others are about other kinds."""
 
 
 @pytest.fixture(scope="module")
-def home(cluster: Cluster) -> Place:
+def home(cluster: Cluster) -> AttackedNamespace:
     assert cluster.scene.home
     return cluster.scene.home
 
 
 @pytest.fixture(scope="module")
-def stood(cluster: Cluster, home: Place) -> Iterator[str]:
+def stood(cluster: Cluster, home: AttackedNamespace) -> Iterator[str]:
     """A pod, and one of each kind without pods, as they are admitted."""
     pod = put(home.pod(), "/metadata/name", STOOD)
     made = [pod, *(_still(workload(kind, pod)) for kind in WRITTEN)]
@@ -111,7 +111,7 @@ def _adds(found: Attack) -> bool:
     return put(found.request.body, at, ABSENT) != found.request.body
 
 
-def _written(cluster: Cluster, home: Place) -> list[Written]:
+def _written(cluster: Cluster, home: AttackedNamespace) -> list[Written]:
     found = []
     for kind in WRITTEN:
         path = collection(of_api(kind), kind, home.name)
@@ -128,7 +128,9 @@ def _held_by_queue(case: Attack) -> bool:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_no_template_becomes_what_it_may_not_be(cluster: Cluster, home: Place, stood: str, way: str) -> None:
+def test_no_template_becomes_what_it_may_not_be(
+    cluster: Cluster, home: AttackedNamespace, stood: str, way: str
+) -> None:
     assert stood
     whole = way in ("replace", "json")
     able = [written for written in _written(cluster, home) if not _held_by_queue(written.attack)]
@@ -151,7 +153,7 @@ MARKS: dict[str, tuple[str, str, Any]] = {
 """Labels and annotations that a rule refuses: where, what, and a name."""
 
 
-def _marked(home: Place, path: str, way: str, at: str, value: Any, who: Identity | None) -> Request:
+def _marked(home: AttackedNamespace, path: str, way: str, at: str, value: Any, who: Impersonation | None) -> Request:
     plain: Any = {"metadata": {"annotations": {"bank.example/note": "x"}, "labels": {"note": "hello"}}}
     if way == "json":
         body: Any = [{"op": "add", "path": f"{NOTES}/note", "value": "x"}]
@@ -169,7 +171,7 @@ def _marked(home: Place, path: str, way: str, at: str, value: Any, who: Identity
 @pytest.mark.parametrize("way", PATCHES)
 @pytest.mark.parametrize("status", ["", "/status"])
 def test_what_stands_is_guarded_by_its_status_too(
-    cluster: Cluster, home: Place, stood: str, way: str, status: str
+    cluster: Cluster, home: AttackedNamespace, stood: str, way: str, status: str
 ) -> None:
     path = f"/api/v1/namespaces/{home.name}/pods/{stood}{status}"
     # No person of a tenant may write a status; an identity with every right is still refused.
@@ -189,7 +191,7 @@ def test_what_stands_is_guarded_by_its_status_too(
 
 @pytest.mark.parametrize("way", ["json", "merge", "strategic", "apply"])
 def test_a_running_pods_image_and_tolerations_are_judged_again(
-    cluster: Cluster, home: Place, stood: str, way: str
+    cluster: Cluster, home: AttackedNamespace, stood: str, way: str
 ) -> None:
     path = f"/api/v1/namespaces/{home.name}/pods/{stood}"
     there = cluster.api.request("GET", path).body["spec"]
@@ -242,7 +244,9 @@ def test_a_running_pods_image_and_tolerations_are_judged_again(
 
 
 @pytest.mark.parametrize("way", ["strategic", "merge", "json"])
-def test_a_debug_container_is_judged_like_any_other(cluster: Cluster, home: Place, stood: str, way: str) -> None:
+def test_a_debug_container_is_judged_like_any_other(
+    cluster: Cluster, home: AttackedNamespace, stood: str, way: str
+) -> None:
     first = copy.deepcopy(home.pod()["spec"]["containers"][0])
     first.update(name="debug", env=[{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "all"}])
     first["envFrom"] = [{"prefix": "MODEL_", "configMapRef": {"name": "settings"}}]
@@ -260,7 +264,15 @@ def test_a_debug_container_is_judged_like_any_other(cluster: Cluster, home: Plac
 
 
 def _debug(
-    home: Place, stood: str, way: str, rule: str, good: Object, at: str, bad: Any, denier: str, name: str = ""
+    home: AttackedNamespace,
+    stood: str,
+    way: str,
+    rule: str,
+    good: Object,
+    at: str,
+    bad: Any,
+    denier: str,
+    name: str = "",
 ) -> Attack:
     path = f"/api/v1/namespaces/{home.name}/pods/{stood}/ephemeralcontainers"
     if way == "json":
@@ -287,7 +299,9 @@ SECURITY: dict[str, tuple[str, Any, Any]] = {
 
 
 @pytest.mark.parametrize("sort", ["containers", "initContainers", "sidecars", "ephemeralContainers"])
-def test_pod_security_refuses_it_in_every_container(cluster: Cluster, home: Place, stood: str, sort: str) -> None:
+def test_pod_security_refuses_it_in_every_container(
+    cluster: Cluster, home: AttackedNamespace, stood: str, sort: str
+) -> None:
     plain = copy.deepcopy(home.pod()["spec"]["containers"][0])
     attacks = []
     for name, (field, bad, good) in SECURITY.items():
@@ -302,7 +316,7 @@ def test_pod_security_refuses_it_in_every_container(cluster: Cluster, home: Plac
     assert gaps(cluster, attacks) == []
 
 
-def _new(home: Place, sort: str, name: str, mine: Object, at: str, bad: Any) -> Attack:
+def _new(home: AttackedNamespace, sort: str, name: str, mine: Object, at: str, bad: Any) -> Attack:
     key = "containers" if sort == "containers" else "initContainers"
     if sort == "sidecars":
         mine = {**mine, "restartPolicy": "Always"}
@@ -315,7 +329,7 @@ def _new(home: Place, sort: str, name: str, mine: Object, at: str, bad: Any) -> 
     return attack(f"security-{sort}-{name}", "pod-security", name, denial.POD_SECURITY, request, twin_body=pod)
 
 
-def test_a_privileged_container_is_refused_whatever_else_it_says(cluster: Cluster, home: Place) -> None:
+def test_a_privileged_container_is_refused_whatever_else_it_says(cluster: Cluster, home: AttackedNamespace) -> None:
     pod = put(home.pod(), "/spec/containers/0/securityContext/allowPrivilegeEscalation", ABSENT)
     path = collection("v1", "Pod", home.name)
     both = put(pod, "/spec/containers/0/securityContext/privileged", True)
@@ -329,7 +343,7 @@ def test_a_privileged_container_is_refused_whatever_else_it_says(cluster: Cluste
 
 
 @pytest.fixture
-def scaled(cluster: Cluster) -> Iterator[tuple[Place, str]]:
+def scaled(cluster: Cluster) -> Iterator[tuple[AttackedNamespace, str]]:
     """A Deployment that asks for a GPU, without pods, by a person who may: where, and its path."""
     place = next(p for p in cluster.scene.manned if p.tenant.gpu_users and p.developer != p.without_grant)
     made = _still(workload("Deployment", place.pod({next(iter(place.held)): 1})))
@@ -365,7 +379,9 @@ def _image_of(container: Object) -> Object:
     return {key: container[key] for key in ("name", "image")}
 
 
-def test_who_may_not_use_gpus_does_not_scale_what_others_made(cluster: Cluster, scaled: tuple[Place, str]) -> None:
+def test_who_may_not_use_gpus_does_not_scale_what_others_made(
+    cluster: Cluster, scaled: tuple[AttackedNamespace, str]
+) -> None:
     place, path = scaled
     guard = cluster.scene.guard("gpu-10", "deployments/scale")
     request = Request("PATCH", f"{path}/scale", {"spec": {"replicas": 4}}, place.without_grant, MERGE)

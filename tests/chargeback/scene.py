@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
-from tenancy.chargeback.allocate import Category, Report
-from tenancy.chargeback.periods import By, Period, periods
+from tenancy.chargeback.allocate import Category, ChargebackReport
+from tenancy.chargeback.periods import Period, PeriodLength, periods
 from tenancy.chargeback.report import make_report
 from tenancy.chargeback.tables import Tables, tables
 from tenancy.validation import Loaded
@@ -54,24 +54,26 @@ def held(where: str, on: str, flavor: str, count: int, start: int, end: int, **m
 def given(start: int, end: int, **rows: Iterable[Mapping[str, Any]]) -> Tables:
     """Tables of rows, as though they had been read."""
     frames = {name: pl.DataFrame(list(of), infer_schema_length=None) for name, of in rows.items()}
-    frames.setdefault("holdings", pl.DataFrame([held("none--main", "none", "a100", 1, start, start)]))
+    frames.setdefault("allocations", pl.DataFrame([held("none--main", "none", "a100", 1, start, start)]))
     return tables({name: [(f"{name}.jsonl", frame.lazy())] for name, frame in frames.items()}, start, end)
 
 
-def whole(start: int, end: int, by: By = By.RANGE, zone: ZoneInfo = UTC) -> list[Period]:
+def whole(start: int, end: int, by: PeriodLength = PeriodLength.RANGE, zone: ZoneInfo = UTC) -> list[Period]:
     return periods(start, end, by, zone)
 
 
-def report(loaded: Loaded, start: int, end: int, by: By = By.RANGE, **rows: Iterable[Mapping[str, Any]]) -> Report:
+def report(
+    loaded: Loaded, start: int, end: int, by: PeriodLength = PeriodLength.RANGE, **rows: Iterable[Mapping[str, Any]]
+) -> ChargebackReport:
     return make_report(loaded.environment, loaded.tenants, given(start, end, **rows), whole(start, end, by))
 
 
-def dollars(of: Report, *wanted: object) -> float:
+def dollars(of: ChargebackReport, *wanted: object) -> float:
     """What all lines cost that have every one of these words: a tenant, a category, a pool, a purchase, a flavor."""
     return round(sum(line.micro for line in of.lines if _has(line, wanted)) / MICRO, 6)
 
 
-def device_hours(of: Report, *wanted: object) -> float:
+def device_hours(of: ChargebackReport, *wanted: object) -> float:
     return sum(line.devices for line in of.lines if _has(line, wanted)) / HOUR
 
 
@@ -80,5 +82,5 @@ def _has(line: Any, wanted: Sequence[object]) -> bool:
     return {str(w) if isinstance(w, Category) else w for w in wanted} <= words
 
 
-def rules(of: Report) -> set[str]:
+def rules(of: ChargebackReport) -> set[str]:
     return {finding.rule for finding in of.findings}

@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tenancy.chargeback.allocate import Report
-from tenancy.chargeback.periods import LONGEST, By, moment, periods, written, zone_of
+from tenancy.chargeback.allocate import ChargebackReport
+from tenancy.chargeback.periods import LONGEST, PeriodLength, moment, periods, written, zone_of
 from tenancy.chargeback.rounding import nearest, shared
 from tenancy.chargeback.tables import TABLES
 from tenancy.rules.catalogue import Violation
@@ -45,9 +45,9 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     return priced(tmp_path_factory.mktemp("allocate"))
 
 
-def hour(loaded: Loaded, *holdings: dict, nodes: list[dict] | None = None, **more: object) -> Report:
+def hour(loaded: Loaded, *allocations: dict, nodes: list[dict] | None = None, **more: object) -> ChargebackReport:
     """One hour of one node of train, unless others are named."""
-    return report(loaded, OCTOBER, END, nodes=nodes or TRAIN, holdings=list(holdings) or [NO_USE], **more)  # type: ignore[arg-type]
+    return report(loaded, OCTOBER, END, nodes=nodes or TRAIN, allocations=list(allocations) or [NO_USE], **more)  # type: ignore[arg-type]
 
 
 NO_USE = held("fraud--train", "t1", "a100", 1, END, END)
@@ -252,12 +252,12 @@ def test_lenders_are_credited_for_the_hours_in_which_they_lent(tmp_path: Path) -
 def test_a_job_that_crosses_the_first_of_a_month_is_split_there(loaded: Loaded) -> None:
     start, end = NOVEMBER - HOUR, NOVEMBER + 3 * HOUR
     rows = [held("fraud--train", "t1", "a100", 8, start, end)]
-    found = report(loaded, start, end, By.MONTH, nodes=[node("t1", "train", start, end)], holdings=rows)
+    found = report(loaded, start, end, PeriodLength.MONTH, nodes=[node("t1", "train", start, end)], allocations=rows)
     assert [(p.name, dollars(found, i)) for i, p in enumerate(found.periods)] == [("2026-10", 20), ("2026-11", 60)]
 
 
 def test_weeks_begin_on_monday() -> None:
-    found = whole(OCTOBER, OCTOBER + 14 * DAY, By.WEEK)
+    found = whole(OCTOBER, OCTOBER + 14 * DAY, PeriodLength.WEEK)
     assert [(p.name, written(p.start)[:10], p.whole) for p in found] == [
         ("2026-W40", "2026-10-01", False),
         ("2026-W41", "2026-10-05", True),
@@ -267,13 +267,13 @@ def test_weeks_begin_on_monday() -> None:
 
 def test_a_day_with_a_change_of_clocks_has_25_hours() -> None:
     berlin = zone_of("Europe/Berlin")
-    found = periods(moment("2026-10-24", berlin), moment("2026-10-27", berlin), By.DAY, berlin)
+    found = periods(moment("2026-10-24", berlin), moment("2026-10-27", berlin), PeriodLength.DAY, berlin)
     assert [(p.end - p.start) // HOUR for p in found] == [24, 25, 24]
 
 
 def test_the_borders_are_those_of_the_time_zone() -> None:
     berlin = zone_of("Europe/Berlin")
-    (found,) = periods(moment("2026-10-01", berlin), moment("2026-11-01", berlin), By.MONTH, berlin)
+    (found,) = periods(moment("2026-10-01", berlin), moment("2026-11-01", berlin), PeriodLength.MONTH, berlin)
     assert (written(found.start), written(found.end)) == ("2026-09-30T22:00:00Z", "2026-10-31T23:00:00Z")
 
 
@@ -291,14 +291,14 @@ def test_a_time_that_no_calendar_has_is_refused_in_every_zone(text: str, zone: s
 
 def test_what_is_held_of_a_node_for_as_long_as_can_be_asked_for_has_room(loaded: Loaded) -> None:
     end = OCTOBER + LONGEST
-    most = {name: of.most for name, of in TABLES["holdings"].items() if of.kind != "text" and name != "count"}
+    most = {name: of.most for name, of in TABLES["allocations"].items() if of.kind != "text" and name != "count"}
     rows = [
-        held(where, "t1", "a100", TABLES["holdings"]["count"].most, OCTOBER, end, **most)
+        held(where, "t1", "a100", TABLES["allocations"]["count"].most, OCTOBER, end, **most)
         for where in ("fraud--train", "research--main")
         for _ in range(4)
     ]
     nodes = [node("t1", "train", OCTOBER, end, price=TABLES["nodes"]["price"].most)]
-    found = report(loaded, OCTOBER, end, nodes=nodes, holdings=rows)
+    found = report(loaded, OCTOBER, end, nodes=nodes, allocations=rows)
     assert dollars(found, "fraud") == dollars(found, "research") == LONGEST / HOUR * 10**6 / 2
     with pytest.raises(Violation, match="ten years"):
         whole(OCTOBER, end + 1)
@@ -307,7 +307,7 @@ def test_what_is_held_of_a_node_for_as_long_as_can_be_asked_for_has_room(loaded:
 def test_times_begin_with_1970_and_end_before_9999() -> None:
     assert moment("1970-01-01", UTC) == 0
     first, last = moment("9998-12-31", UTC), moment("9998-12-31T23:59:59", UTC)
-    assert [period.name for period in periods(first, last, By.MONTH, UTC)] == ["9998-12"]
+    assert [period.name for period in periods(first, last, PeriodLength.MONTH, UTC)] == ["9998-12"]
 
 
 def test_a_zone_that_is_none_is_refused() -> None:
@@ -317,7 +317,7 @@ def test_a_zone_that_is_none_is_refused() -> None:
 
 def test_a_range_that_ends_before_it_begins_is_refused() -> None:
     with pytest.raises(Violation, match="bill-09"):
-        periods(OCTOBER, OCTOBER, By.MONTH, UTC)
+        periods(OCTOBER, OCTOBER, PeriodLength.MONTH, UTC)
 
 
 # Prices
@@ -510,7 +510,7 @@ def test_costs_without_weights_cannot_be_shared() -> None:
 def test_three_who_share_a_cent_pay_a_cent(loaded: Loaded) -> None:
     nodes = [node("t1", "train", OCTOBER, OCTOBER + 1, price=0.036)]
     rows = [held(f"x{i}", "t1", "a100", 2, OCTOBER, END, tenant=f"x{i}") for i in range(4)]
-    found = report(loaded, OCTOBER, OCTOBER + 1, nodes=nodes, holdings=rows)
+    found = report(loaded, OCTOBER, OCTOBER + 1, nodes=nodes, allocations=rows)
     assert sum(line.micro for line in found.lines) == 10
     assert sorted(line.micro for line in found.lines) == [2, 2, 3, 3]
 

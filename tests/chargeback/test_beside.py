@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tenancy.chargeback.allocate import Category, Report
-from tenancy.chargeback.periods import By
+from tenancy.chargeback.allocate import Category, ChargebackReport
+from tenancy.chargeback.periods import PeriodLength
 from tenancy.rules.catalogue import Violation
 from tenancy.validation import Loaded
 from tests.chargeback.scene import (
@@ -32,7 +32,9 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     return priced(tmp_path_factory.mktemp("beside"), "costs: {rates: {storage: 0.08, egress: 0.09}}\n")
 
 
-def billed(loaded: Loaded, *lines: dict[str, Any], start: int = OCTOBER, end: int = END, by: By = By.RANGE) -> Report:
+def billed(
+    loaded: Loaded, *lines: dict[str, Any], start: int = OCTOBER, end: int = END, by: PeriodLength = PeriodLength.RANGE
+) -> ChargebackReport:
     rows = [{"start": start, "end": end, **line} for line in lines]
     return report(loaded, start, end, by, nodes=[node("t1", "train", start, end)], lines=rows)
 
@@ -54,11 +56,11 @@ def test_a_line_without_dollars_or_rate_is_named_and_not_made_up(loaded: Loaded)
 
 def test_a_line_that_runs_over_the_first_of_a_month_is_split_by_time(loaded: Loaded) -> None:
     line = {"kind": "other", "tenant": "fraud", "dollars": 40}
-    found = billed(loaded, line, start=NOVEMBER - DAY, end=NOVEMBER + 3 * DAY, by=By.MONTH)
+    found = billed(loaded, line, start=NOVEMBER - DAY, end=NOVEMBER + 3 * DAY, by=PeriodLength.MONTH)
     assert (dollars(found, "fraud", "other", 0), dollars(found, "fraud", "other", 1)) == (10, 30)
 
 
-def objects(found: Report, tenant: str) -> float:
+def objects(found: ChargebackReport, tenant: str) -> float:
     """Dollars of a tenant's own objects, without its part of the platform's."""
     return sum(li.micro for li in found.lines if (li.tenant, li.category) == (tenant, Category.S3)) / MICRO
 

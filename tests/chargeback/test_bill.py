@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from tenancy.chargeback import bill as bills
-from tenancy.chargeback.allocate import Report
-from tenancy.chargeback.periods import By
+from tenancy.chargeback.allocate import ChargebackReport
+from tenancy.chargeback.periods import PeriodLength
 from tenancy.chargeback.report import make_report
 from tenancy.rules.catalogue import Violation
 from tenancy.validation import Loaded
@@ -59,10 +59,10 @@ def cur(path: Path, *rows: dict[str, Any], maps: bool = True, without: str = "",
 POOL = {"user_tenancy_pool": "train"}
 
 
-def with_bill(loaded: Loaded, *paths: Path, nodes: list[dict[str, Any]] = TRAIN, **tables: Any) -> Report:
+def with_bill(loaded: Loaded, *paths: Path, nodes: list[dict[str, Any]] = TRAIN, **tables: Any) -> ChargebackReport:
     cut = whole(OCTOBER, END)
     rows = [held("fraud--train", "t1", "a100", 2, OCTOBER, END)]
-    seen = given(OCTOBER, END, nodes=nodes, holdings=rows, **tables)
+    seen = given(OCTOBER, END, nodes=nodes, allocations=rows, **tables)
     return make_report(loaded.environment, loaded.tenants, seen, cut, bills.read(paths, cut, "small"))
 
 
@@ -195,7 +195,7 @@ def test_an_export_without_resources_is_refused(tmp_path: Path) -> None:
 # Times
 
 
-def outside(found: Report) -> list[str]:
+def outside(found: ChargebackReport) -> list[str]:
     return [f.given for f in found.findings if "outside of the range" in f.given]
 
 
@@ -236,7 +236,7 @@ def test_a_line_of_a_moment_is_in_the_range_or_named(loaded: Loaded, tmp_path: P
 def test_every_day_of_a_line_of_a_month_has_its_part(tmp_path: Path) -> None:
     end = dt.datetime.fromtimestamp(NOVEMBER, dt.UTC).replace(tzinfo=None)
     row = {"line_item_unblended_cost": 100.0, "line_item_usage_end_date": end, "tags": POOL}
-    days = whole(OCTOBER, NOVEMBER, By.DAY)
+    days = whole(OCTOBER, NOVEMBER, PeriodLength.DAY)
     found = bills.read([cur(tmp_path / "c.parquet", row)], days, "small")
     assert sorted(found.pots.values()) == [3_225_806] * 31, "each rounded by itself: a day costs the same in any range"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tenancy.chargeback import budgets, mail, outputs, pages
-from tenancy.chargeback.allocate import Report
-from tenancy.chargeback.periods import By
-from tenancy.chargeback.use import Spent, uses
+from tenancy.chargeback.allocate import ChargebackReport
+from tenancy.chargeback.periods import PeriodLength
+from tenancy.chargeback.use import BudgetUse, uses
 from tenancy.chargeback.use import budgets as spent_of
 from tenancy.validation import Loaded, load
 from tests.chargeback.scene import DAY, HOUR, NOVEMBER, OCTOBER, given, held, node, priced, report
@@ -24,14 +24,14 @@ def budgeted(path: Path, monthly: int) -> Loaded:
     return load(loaded.folder)
 
 
-def seen(loaded: Loaded, start: int, end: int, by: By = By.MONTH) -> Report:
+def seen(loaded: Loaded, start: int, end: int, by: PeriodLength = PeriodLength.MONTH) -> ChargebackReport:
     """Fraud holds a node of $20 an hour all the time."""
     rows = [held("fraud--train", "t1", "a100", 8, start, end)]
-    return report(loaded, start, end, by, nodes=[node("t1", "train", start, end)], holdings=rows)
+    return report(loaded, start, end, by, nodes=[node("t1", "train", start, end)], allocations=rows)
 
 
-def only(of: Report) -> budgets.Standing:
-    (found,) = budgets.standings(of, spent_of(of, By.MONTH))
+def only(of: ChargebackReport) -> budgets.BudgetStatus:
+    (found,) = budgets.standings(of, spent_of(of, PeriodLength.MONTH))
     return found
 
 
@@ -55,13 +55,15 @@ def test_a_line_above_the_forecast_has_nothing(tmp_path: Path) -> None:
 
 def test_a_month_in_which_nothing_was_spent_crosses_nothing(tmp_path: Path) -> None:
     loaded = budgeted(tmp_path, 1)
-    made = report(loaded, OCTOBER, OCTOBER + DAY, By.MONTH, nodes=[node("n1", "notebooks", OCTOBER, OCTOBER + DAY)])
+    made = report(
+        loaded, OCTOBER, OCTOBER + DAY, PeriodLength.MONTH, nodes=[node("n1", "notebooks", OCTOBER, OCTOBER + DAY)]
+    )
     assert set(only(made).lines.values()) == {""}
 
 
 def test_all_budgets_of_a_month_are_added_up(tmp_path: Path) -> None:
     made = seen(budgeted(tmp_path, 9_600), OCTOBER, OCTOBER + 5 * DAY)
-    one = Spent(0, "fraud", 9_600, 2_400_000_000, 14_880_000_000, 0, 100)
+    one = BudgetUse(0, "fraud", 9_600, 2_400_000_000, 14_880_000_000, 0, 100)
     other = one._replace(tenant="research", budget=400, micro=100_000_000, forecast_micro=620_000_000)
     *_, whole = budgets.standings(made, [one, other], summed=True)
     assert (whole.spent.tenant, whole.spent.budget, whole.percent) == (budgets.ALL, 10_000, 25)
@@ -71,23 +73,23 @@ def test_all_budgets_of_a_month_are_added_up(tmp_path: Path) -> None:
 
 def test_budgets_are_named_where_the_report_is_not_by_month(tmp_path: Path) -> None:
     loaded = budgeted(tmp_path, 9_600)
-    weekly, monthly = (seen(loaded, OCTOBER, NOVEMBER, by) for by in (By.WEEK, By.MONTH))
+    weekly, monthly = (seen(loaded, OCTOBER, NOVEMBER, by) for by in (PeriodLength.WEEK, PeriodLength.MONTH))
     said = "budgets are monthly: --by month shows them"
-    assert said in budgets.lacks(weekly, spent_of(weekly, By.WEEK), [])
-    assert said not in budgets.lacks(monthly, spent_of(monthly, By.MONTH), [])
+    assert said in budgets.lacks(weekly, spent_of(weekly, PeriodLength.WEEK), [])
+    assert said not in budgets.lacks(monthly, spent_of(monthly, PeriodLength.MONTH), [])
 
 
 def test_a_tenant_without_a_budget_is_named(tmp_path: Path) -> None:
     made = seen(budgeted(tmp_path, 9_600), OCTOBER, NOVEMBER)
     said = "no budget in the file of research: no alert is sent"
-    assert budgets.lacks(made, spent_of(made, By.MONTH), []) == [said]
-    assert budgets.lacks(made, spent_of(made, By.MONTH), [], only="fraud") == []
+    assert budgets.lacks(made, spent_of(made, PeriodLength.MONTH), []) == [said]
+    assert budgets.lacks(made, spent_of(made, PeriodLength.MONTH), [], only="fraud") == []
 
 
 @pytest.mark.parametrize(("days", "late"), [(0, False), (9, True)])
 def test_a_month_that_is_not_seen_from_its_beginning_says_so(tmp_path: Path, days: int, late: bool) -> None:
     made = seen(budgeted(tmp_path, 9_600), OCTOBER + days * DAY, OCTOBER + 20 * DAY)
-    found = budgets.lacks(made, spent_of(made, By.MONTH), [], only="fraud")
+    found = budgets.lacks(made, spent_of(made, PeriodLength.MONTH), [], only="fraud")
     assert [line.partition(":")[0] for line in found] == (["data of 2026-10 starts at 2026-10-10T00"] if late else [])
 
 
@@ -102,9 +104,11 @@ def test_a_month_of_another_time_zone_begins_when_it_does(tmp_path: Path, zone: 
     assert dt.datetime.fromtimestamp(start, ZoneInfo(zone)).day == 1
     loaded = budgeted(tmp_path, 9_600)
     rows = [held("fraud--train", "t1", "a100", 8, start, end)]
-    tables = given(start, end, nodes=[node("t1", "train", start, end)], holdings=rows)
-    made = make_report(loaded.environment, loaded.tenants, tables, whole(start, end, By.MONTH, ZoneInfo(zone)))
-    assert budgets.lacks(made, spent_of(made, By.MONTH), [], only="fraud") == []
+    tables = given(start, end, nodes=[node("t1", "train", start, end)], allocations=rows)
+    made = make_report(
+        loaded.environment, loaded.tenants, tables, whole(start, end, PeriodLength.MONTH, ZoneInfo(zone))
+    )
+    assert budgets.lacks(made, spent_of(made, PeriodLength.MONTH), [], only="fraud") == []
 
 
 def test_hours_without_data_are_money_that_the_budgets_lack(tmp_path: Path) -> None:
@@ -113,11 +117,11 @@ def test_hours_without_data_are_money_that_the_budgets_lack(tmp_path: Path) -> N
     rows = [held("fraud--train", "t1", "a100", 8, OCTOBER, end)]
     nodes = [node("t1", "train", OCTOBER, end)]
     gap = [{"start": OCTOBER, "end": OCTOBER + 3 * HOUR}]
-    blind = report(loaded, OCTOBER, end, By.MONTH, nodes=nodes, holdings=rows, gaps=gap)
-    clear = report(loaded, OCTOBER, end, By.MONTH, nodes=nodes, holdings=rows)
-    (told,) = [line for line in budgets.lacks(blind, spent_of(blind, By.MONTH), []) if line.startswith("$")]
+    blind = report(loaded, OCTOBER, end, PeriodLength.MONTH, nodes=nodes, allocations=rows, gaps=gap)
+    clear = report(loaded, OCTOBER, end, PeriodLength.MONTH, nodes=nodes, allocations=rows)
+    (told,) = [line for line in budgets.lacks(blind, spent_of(blind, PeriodLength.MONTH), []) if line.startswith("$")]
     assert told.startswith("$60.00 of 2026-10 are of hours without data or of unknown devices")
-    assert not any(line.startswith("$") for line in budgets.lacks(clear, spent_of(clear, By.MONTH), []))
+    assert not any(line.startswith("$") for line in budgets.lacks(clear, spent_of(clear, PeriodLength.MONTH), []))
 
 
 def test_use_that_was_not_measured_is_named_beside_the_table(tmp_path: Path) -> None:
@@ -130,10 +134,10 @@ def test_use_that_was_not_measured_is_named_beside_the_table(tmp_path: Path) -> 
     ]
     said = "use of fraud was not measured: it is unknown, not zero"
     for more, expected in (({}, [said]), ({"used": measured}, [])):
-        tables = given(OCTOBER, end, nodes=nodes, holdings=rows, **more)
-        made = report(loaded, OCTOBER, end, By.MONTH, nodes=nodes, holdings=rows, **more)
+        tables = given(OCTOBER, end, nodes=nodes, allocations=rows, **more)
+        made = report(loaded, OCTOBER, end, PeriodLength.MONTH, nodes=nodes, allocations=rows, **more)
         found = [use for use in uses(made, tables) if use.tenant == "fraud"]
-        assert budgets.lacks(made, spent_of(made, By.MONTH), found, only="fraud") == expected
+        assert budgets.lacks(made, spent_of(made, PeriodLength.MONTH), found, only="fraud") == expected
         (table,) = [
             table for table in pages.tables(made, found, [], "fraud") if table.title.startswith("Held and used")
         ]
@@ -142,7 +146,7 @@ def test_use_that_was_not_measured_is_named_beside_the_table(tmp_path: Path) -> 
 
 def test_the_lines_are_in_json_and_in_the_mail(tmp_path: Path) -> None:
     made = seen(budgeted(tmp_path, 9_600), OCTOBER, OCTOBER + 10 * DAY)
-    due = spent_of(made, By.MONTH)
+    due = spent_of(made, PeriodLength.MONTH)
     (found,) = json.loads(json.dumps(outputs.as_json(made, [], due)))["budgets"]
     assert found["lines"] == {"50": "reached", "80": "2026-10-17", "100": "2026-10-21"}
     text = mail.mail(made, next(t for t in made.tenants if t.tenant == "fraud"), [], due, "markdown")

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from tenancy.chargeback import bill as bills
-from tenancy.chargeback.allocate import Category, Pot
-from tenancy.chargeback.periods import By
+from tenancy.chargeback.allocate import BillingUnit, Category
+from tenancy.chargeback.periods import PeriodLength
 from tenancy.chargeback.report import make_report
 from tenancy.chargeback.rounding import rounded
 from tenancy.chargeback.sweep import lent
@@ -48,7 +48,7 @@ FILES = {"fraud--train": "fraud", "fraud--serve": "fraud", "research--main": "re
 @dataclass
 class Trace:
     nodes: list[dict[str, Any]] = field(default_factory=list)
-    holdings: list[dict[str, Any]] = field(default_factory=list)
+    allocations: list[dict[str, Any]] = field(default_factory=list)
     namespaces: list[dict[str, Any]] | None = None
     gaps: list[dict[str, Any]] = field(default_factory=list)
     guarantees: list[dict[str, Any]] | None = None
@@ -85,10 +85,10 @@ def traces(draw: st.DrawFn) -> Trace:
         row = scene.held(draw(st.sampled_from(NAMESPACES)), on, flavor, count, start, end, pod=pod)
         row["cpu"] = draw(st.sampled_from([0, 0, 0, 24, 70]))
         row["tenant"] = draw(st.sampled_from(["", "", "", "fraud", "research", "newcomer"]))
-        trace.holdings.append(row)
+        trace.allocations.append(row)
         if draw(st.booleans()) and end - start > 2:  # evicted, and back after a while
-            trace.holdings[-1] = {**row, "end": start + 1}
-            trace.holdings.append({**row, "start": start + 2})
+            trace.allocations[-1] = {**row, "end": start + 1}
+            trace.allocations.append({**row, "start": start + 2})
     if draw(st.booleans()):
         trace.namespaces = [
             {
@@ -142,7 +142,7 @@ def claimants(trace: Trace, namespace: str, at: int) -> set[str]:
 def seen(trace: Trace, at: int) -> Iterator[dict[str, Any]]:
     """Rows that hold something at a second; a pod is there once, as the row says that began first."""
     pods: dict[tuple[str, str, str, str], dict[str, Any]] = {}
-    rows = [row for row in trace.holdings if row["start"] <= at < row["end"]]
+    rows = [row for row in trace.allocations if row["start"] <= at < row["end"]]
     for row in sorted(rows, key=lambda row: (max(row["start"], START), -min(row["end"], END))):
         if row["pod"]:
             key = (row["namespace"], row["pod"], row["node"], row["flavor"])
@@ -152,9 +152,11 @@ def seen(trace: Trace, at: int) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def naive(trace: Trace, cores: dict[str, Fraction]) -> tuple[dict[tuple[Pot, str], Fraction], dict[Pot, Fraction]]:
-    owed: dict[tuple[Pot, str], Fraction] = defaultdict(Fraction)
-    bills: dict[Pot, Fraction] = defaultdict(Fraction)
+def naive(
+    trace: Trace, cores: dict[str, Fraction]
+) -> tuple[dict[tuple[BillingUnit, str], Fraction], dict[BillingUnit, Fraction]]:
+    owed: dict[tuple[BillingUnit, str], Fraction] = defaultdict(Fraction)
+    bills: dict[BillingUnit, Fraction] = defaultdict(Fraction)
     for at in range(START, END):
         missing = any(gap["start"] <= at < gap["end"] for gap in trace.gaps)
         now = list(seen(trace, at))
@@ -162,7 +164,7 @@ def naive(trace: Trace, cores: dict[str, Fraction]) -> tuple[dict[tuple[Pot, str
             if not machine["start"] <= at < machine["end"]:
                 continue
             pool = machine["pool"]
-            pot = Pot(int(at >= NOVEMBER), pool, machine["purchase"])
+            pot = BillingUnit(int(at >= NOVEMBER), pool, machine["purchase"])
             cost = Fraction(PRICE[pool]) / 3600
             bills[pot] += cost
             if missing or pool == "gone":
@@ -229,7 +231,7 @@ quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCh
 def test_every_trace_adds_up_and_to_what_a_loop_over_seconds_finds(loaded: Loaded, trace: Trace) -> None:
     if not trace.nodes:
         return
-    found = scene.report(loaded, START, END, By.MONTH, **trace.tables())
+    found = scene.report(loaded, START, END, PeriodLength.MONTH, **trace.tables())
     cores = {name: Fraction(of.cpu, 1000) for name, of in found.measures.items()}
     owed, bills = naive(trace, cores)
     assert {pot: float(amount) for pot, amount in bills.items()} == pytest.approx(
@@ -261,8 +263,10 @@ def test_credits_change_who_pays_and_not_how_much(loaded: Loaded, crediting: Loa
     if not trace.nodes:
         return
     tables = scene.given(START, END, **trace.tables())
-    plain = make_report(loaded.environment, loaded.tenants, tables, scene.whole(START, END, By.MONTH))
-    credited = make_report(crediting.environment, crediting.tenants, tables, scene.whole(START, END, By.MONTH))
+    plain = make_report(loaded.environment, loaded.tenants, tables, scene.whole(START, END, PeriodLength.MONTH))
+    credited = make_report(
+        crediting.environment, crediting.tenants, tables, scene.whole(START, END, PeriodLength.MONTH)
+    )
     assert credited.bills == plain.bills
     assert sum(line.micro for line in credited.lines) == sum(plain.bills.values())
     given_back = [line for line in credited.lines if line.category is Category.CREDIT]
@@ -293,8 +297,8 @@ def test_the_order_of_the_rows_does_not_matter(loaded: Loaded, trace: Trace, see
     if not trace.nodes:
         return
     mixed = {name: seed.sample(rows, len(rows)) for name, rows in trace.tables().items()}
-    first = scene.report(loaded, START, END, By.MONTH, **trace.tables())
-    second = scene.report(loaded, START, END, By.MONTH, **mixed)
+    first = scene.report(loaded, START, END, PeriodLength.MONTH, **trace.tables())
+    second = scene.report(loaded, START, END, PeriodLength.MONTH, **mixed)
     assert first.lines == second.lines
     assert [str(f) for f in first.findings] == [str(f) for f in second.findings]
 
@@ -380,10 +384,15 @@ def export(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-@given(trace=traces(), rows=exported(), by=st.sampled_from([By.MONTH, By.RANGE]), files=st.integers(1, 3))
+@given(
+    trace=traces(),
+    rows=exported(),
+    by=st.sampled_from([PeriodLength.MONTH, PeriodLength.RANGE]),
+    files=st.integers(1, 3),
+)
 @quick
 def test_every_line_of_a_bill_is_charged_once_or_named(
-    loaded: Loaded, folder: Path, trace: Trace, rows: list[dict[str, Any]], by: By, files: int
+    loaded: Loaded, folder: Path, trace: Trace, rows: list[dict[str, Any]], by: PeriodLength, files: int
 ) -> None:
     paths = [export(folder / f"{i}.parquet", rows[i::files]) for i in range(files) if rows[i::files]]
     cut = scene.whole(START, END, by)

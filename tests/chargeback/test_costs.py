@@ -9,7 +9,7 @@ import pytest
 from tenancy.catalog.instances import MACHINES
 from tenancy.catalog.prices import ON_DEMAND
 from tenancy.chargeback.measures import measure
-from tenancy.plan.aws.prices import node_price
+from tenancy.planning.aws.prices import node_price
 from tests.conftest import SpecFolder
 
 ENV = "environment.yaml"

@@ -15,12 +15,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tenancy.chargeback import mail, outputs, pages
-from tenancy.chargeback.allocate import Category, Report
+from tenancy.chargeback.allocate import Category, ChargebackReport
 from tenancy.chargeback.example import frames, month
-from tenancy.chargeback.periods import By
+from tenancy.chargeback.periods import PeriodLength
 from tenancy.chargeback.report import make_report
 from tenancy.chargeback.tables import Tables, tables
-from tenancy.chargeback.use import Spent, Use, budgets, uses
+from tenancy.chargeback.use import BudgetUse, TenantUse, budgets, uses
 from tenancy.cli import main
 from tenancy.validation import Loaded, load
 from tests.chargeback.scene import (
@@ -53,35 +53,35 @@ def seen(loaded: Loaded) -> Tables:
 
 
 @pytest.fixture(scope="module")
-def found(loaded: Loaded, seen: Tables) -> Report:
-    return make_report(loaded.environment, loaded.tenants, seen, whole(OCTOBER, NOVEMBER, By.WEEK))
+def found(loaded: Loaded, seen: Tables) -> ChargebackReport:
+    return make_report(loaded.environment, loaded.tenants, seen, whole(OCTOBER, NOVEMBER, PeriodLength.WEEK))
 
 
-def text(of: Report, form: str) -> str:
+def text(of: ChargebackReport, form: str) -> str:
     if form == "json":
         return json.dumps(outputs.as_json(of, [], []))
     columns, rows = (outputs.COLUMNS, outputs.rows(of)) if form == "csv" else (outputs.FOCUS, outputs.focus(of))
     return outputs.as_csv(columns, rows)
 
 
-def bill(of: Report) -> Decimal:
+def bill(of: ChargebackReport) -> Decimal:
     return Decimal(sum(of.bills.values())).scaleb(-6)
 
 
 @pytest.mark.parametrize(("form", "column"), [("csv", "dollars"), ("focus", "BilledCost"), ("focus", "EffectiveCost")])
-def test_the_rows_of_every_form_add_up_to_the_bill(found: Report, form: str, column: str) -> None:
+def test_the_rows_of_every_form_add_up_to_the_bill(found: ChargebackReport, form: str, column: str) -> None:
     rows = list(csv.DictReader(io.StringIO(text(found, form))))
     assert sum(Decimal(row[column]) for row in rows) == bill(found)
 
 
-def test_parquet_has_the_rows_with_exact_numbers(found: Report) -> None:
+def test_parquet_has_the_rows_with_exact_numbers(found: ChargebackReport) -> None:
     frame = pl.read_parquet(outputs.as_parquet(found))
     assert frame["dollars"].dtype == pl.Decimal(38, 6)
     assert frame["dollars"].sum() == bill(found)
     assert frame.height == len(found.lines)
 
 
-def test_json_adds_up_in_millionths_and_in_cents(found: Report) -> None:
+def test_json_adds_up_in_millionths_and_in_cents(found: ChargebackReport) -> None:
     said = outputs.as_json(found, [], [])
     assert sum(Decimal(of["dollars"]) for of in said["tenants"]) == Decimal(said["bill"]) == bill(found)
     assert sum(Decimal(of["invoice"]) for of in said["tenants"]) == bill(found).quantize(Decimal("0.01"))
@@ -94,12 +94,12 @@ def test_cents_add_up_where_every_amount_alone_would_round_down() -> None:
 
 
 @pytest.mark.parametrize("form", ["csv", "focus", "json"])
-def test_the_same_input_makes_the_same_bytes(loaded: Loaded, found: Report, form: str) -> None:
+def test_the_same_input_makes_the_same_bytes(loaded: Loaded, found: ChargebackReport, form: str) -> None:
     made = frames(month(loaded, OCTOBER, NOVEMBER, 7))
     # Another order of rows is no other input.
     mixed = {name: frame.sample(fraction=1.0, shuffle=True, seed=3) for name, frame in made.items()}
     read = tables({name: [(name, frame.lazy())] for name, frame in mixed.items()}, OCTOBER, NOVEMBER)
-    again = make_report(loaded.environment, loaded.tenants, read, whole(OCTOBER, NOVEMBER, By.WEEK))
+    again = make_report(loaded.environment, loaded.tenants, read, whole(OCTOBER, NOVEMBER, PeriodLength.WEEK))
     assert text(again, form) == text(found, form)
 
 
@@ -116,7 +116,7 @@ def test_columns_are_the_specifications_or_marked_as_our_own() -> None:
     assert {name for name in outputs.FOCUS if not name.startswith("x_")} == SPECIFIED
 
 
-def test_a_focus_row_has_the_tenants_tags(found: Report) -> None:
+def test_a_focus_row_has_the_tenants_tags(found: ChargebackReport) -> None:
     rows = csv.DictReader(io.StringIO(text(found, "focus")))
     tags = json.loads(next(row["Tags"] for row in rows if row["SubAccountId"] == TENANT))
     assert (tags["team"], tags["cost-center"]) == ("fraud-detection", "CC-4411")
@@ -125,11 +125,11 @@ def test_a_focus_row_has_the_tenants_tags(found: Report) -> None:
 # Events
 
 
-def told(of: Report) -> list[dict[str, Any]]:
+def told(of: ChargebackReport) -> list[dict[str, Any]]:
     return [json.loads(line) for line in outputs.events(of)]
 
 
-def test_events_add_up_to_what_was_held_and_borrowed(found: Report) -> None:
+def test_events_add_up_to_what_was_held_and_borrowed(found: ChargebackReport) -> None:
     lines = [li for li in found.lines if li.category in {Category.HELD, Category.BORROWED} and li.tenant == TENANT]
     mine = [event for event in told(found) if event["tenant"] == TENANT]
     assert sum(Decimal(event["dollars"]) for event in mine) == Decimal(sum(li.micro for li in lines)).scaleb(-6)
@@ -137,17 +137,19 @@ def test_events_add_up_to_what_was_held_and_borrowed(found: Report) -> None:
 
 
 def test_an_event_has_its_own_id_and_the_same_when_it_is_asked_for_again(
-    loaded: Loaded, seen: Tables, found: Report
+    loaded: Loaded, seen: Tables, found: ChargebackReport
 ) -> None:
     ids = Counter(event["id"] for event in told(found))
     assert max(ids.values()) == 1
-    again = make_report(loaded.environment, loaded.tenants, seen, whole(OCTOBER, NOVEMBER, By.WEEK))
+    again = make_report(loaded.environment, loaded.tenants, seen, whole(OCTOBER, NOVEMBER, PeriodLength.WEEK))
     assert [event["id"] for event in told(again)] == list(ids)
 
 
-def test_a_week_alone_has_the_ids_that_it_has_in_the_month(loaded: Loaded, seen: Tables, found: Report) -> None:
+def test_a_week_alone_has_the_ids_that_it_has_in_the_month(
+    loaded: Loaded, seen: Tables, found: ChargebackReport
+) -> None:
     start = OCTOBER + 4 * DAY
-    alone = make_report(loaded.environment, loaded.tenants, seen, whole(start, start + 7 * DAY, By.WEEK))
+    alone = make_report(loaded.environment, loaded.tenants, seen, whole(start, start + 7 * DAY, PeriodLength.WEEK))
     of_the_month = {event["id"] for event in told(found) if event["period"] == "2026-W41"}
     assert {event["id"] for event in told(alone)} == of_the_month
 
@@ -155,7 +157,7 @@ def test_a_week_alone_has_the_ids_that_it_has_in_the_month(loaded: Loaded, seen:
 # From a total to its rows
 
 
-def test_lines_and_workloads_of_an_explanation_add_up_to_the_total(found: Report) -> None:
+def test_lines_and_workloads_of_an_explanation_add_up_to_the_total(found: ChargebackReport) -> None:
     made = pages.explain(found, TENANT, 10**6)
     lines = [table for table in made if "line by line" in table.title]
     for table in lines:
@@ -170,13 +172,13 @@ def test_lines_and_workloads_of_an_explanation_add_up_to_the_total(found: Report
     assert behind == Decimal(sum(wanted)).scaleb(-6)
 
 
-def test_hours_times_price_are_the_dollars_of_a_line(found: Report) -> None:
+def test_hours_times_price_are_the_dollars_of_a_line(found: ChargebackReport) -> None:
     for line in found.lines:
         if line.pot.pool and line.weight:
             assert found.hours(line) * float(outputs.price_of(found, line)) * MICRO == pytest.approx(line.micro, abs=60)
 
 
-def test_the_table_adds_up_in_both_directions(found: Report) -> None:
+def test_the_table_adds_up_in_both_directions(found: ChargebackReport) -> None:
     for table in pages.tables(found, [], []):
         if table.title.startswith("Costs of "):
             cells = [[Decimal(cell.replace(",", "")) for cell in row[1:]] for row in table.rows]
@@ -187,11 +189,11 @@ def test_the_table_adds_up_in_both_directions(found: Report) -> None:
 # Use and budgets
 
 
-def one(loaded: Loaded, **used: Any) -> Use:
+def one(loaded: Loaded, **used: Any) -> TenantUse:
     end = OCTOBER + HOUR
     rows = [held("fraud--train", "t1", "a100", 4, OCTOBER, end)]
     use = [{"namespace": "fraud--train", "flavor": "a100", "devices": 4, "start": OCTOBER, "end": end, **used}]
-    seen = {"nodes": [node("t1", "train", OCTOBER, end)], "holdings": rows, **({"used": use} if used else {})}
+    seen = {"nodes": [node("t1", "train", OCTOBER, end)], "allocations": rows, **({"used": use} if used else {})}
     tables = given(OCTOBER, end, **seen)
     made = make_report(loaded.environment, loaded.tenants, tables, whole(OCTOBER, end))
     return next(of for of in uses(made, tables) if of.tenant == "fraud")
@@ -225,24 +227,26 @@ def test_a_budget_is_reached_at_50_80_and_100_percent(tmp_path: Path, budget: in
     loaded = load(loaded.folder)
     rows = [held("fraud--train", f"t{i}", "a100", 8, OCTOBER, NOVEMBER) for i in (1,)]
     nodes = [node("t1", "train", OCTOBER, OCTOBER + 375 * HOUR)]
-    (spent,) = budgets(report(loaded, OCTOBER, NOVEMBER, By.MONTH, nodes=nodes, holdings=rows), By.MONTH)
+    (spent,) = budgets(
+        report(loaded, OCTOBER, NOVEMBER, PeriodLength.MONTH, nodes=nodes, allocations=rows), PeriodLength.MONTH
+    )
     assert (spent.micro, spent.reached) == (7_500 * MICRO, reached)
 
 
 def test_a_forecast_goes_on_as_the_month_went_so_far(loaded: Loaded) -> None:
     end = OCTOBER + DAY
     rows = [held("fraud--train", "t1", "a100", 8, OCTOBER, end)]
-    made = report(loaded, OCTOBER, end, By.MONTH, nodes=[node("t1", "train", OCTOBER, end)], holdings=rows)
-    (spent,) = budgets(made, By.MONTH)
+    made = report(loaded, OCTOBER, end, PeriodLength.MONTH, nodes=[node("t1", "train", OCTOBER, end)], allocations=rows)
+    (spent,) = budgets(made, PeriodLength.MONTH)
     assert spent.micro / MICRO == pytest.approx(24 * 20.1)
     assert spent.forecast_micro == spent.micro * 31
-    assert pages.alert(Spent(0, "fraud", 1, 0, 0, 0, 80)) == "80 % expected"
+    assert pages.alert(BudgetUse(0, "fraud", 1, 0, 0, 0, 80)) == "80 % expected"
 
 
 # Mail
 
 
-def test_a_mail_says_what_a_tenant_pays_and_nothing_of_others(loaded: Loaded, found: Report) -> None:
+def test_a_mail_says_what_a_tenant_pays_and_nothing_of_others(loaded: Loaded, found: ChargebackReport) -> None:
     made = mail.mail(found, loaded.tenants[0], [], [], "markdown")
     total = outputs.dollars(outputs.cents(outputs.totals(found))["fraud"])
     assert f"${total}" in made
@@ -253,7 +257,7 @@ def test_a_mail_says_what_a_tenant_pays_and_nothing_of_others(loaded: Loaded, fo
 def test_what_tenants_name_is_no_markup_in_a_mail(loaded: Loaded, form: str) -> None:
     end = OCTOBER + HOUR
     rows = [held("fraud--train", "t1", "a100", 8, OCTOBER, end, workload="<script>alert(1)</script>|x")]
-    made = report(loaded, OCTOBER, end, nodes=[node("t1", "train", OCTOBER, end)], holdings=rows)
+    made = report(loaded, OCTOBER, end, nodes=[node("t1", "train", OCTOBER, end)], allocations=rows)
     said = mail.mail(made, loaded.tenants[0], [], [], form)
     assert "&lt;script&gt;" in said
     assert "<script>" not in said
@@ -282,13 +286,13 @@ def folder(loaded: Loaded, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_recorded_tables_make_the_same_report(loaded: Loaded, folder: Path) -> None:
     first = run(loaded.folder, *SPAN, "--example", 7, "--format", "csv")
-    assert run(loaded.folder, *SPAN, "--holdings", folder, "--format", "csv").stdout == first.stdout
+    assert run(loaded.folder, *SPAN, "--tables", folder, "--format", "csv").stdout == first.stdout
 
 
 def test_a_file_gets_plain_text_although_the_command_runs_on_a_terminal(
     loaded: Loaded, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = (loaded.folder, *SPAN, "--holdings", folder)
+    words = (loaded.folder, *SPAN, "--tables", folder)
     plain, out = run(*words).stdout, tmp_path / "report.txt"
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
     monkeypatch.setenv("COLUMNS", "60")
@@ -299,29 +303,29 @@ def test_a_file_gets_plain_text_although_the_command_runs_on_a_terminal(
 
 
 def test_the_table_says_what_the_numbers_lack(loaded: Loaded, folder: Path) -> None:
-    result = run(loaded.folder, *SPAN, "--holdings", folder)
+    result = run(loaded.folder, *SPAN, "--tables", folder)
     assert result.exit_code == 0
     assert "no data from 2026-10-12T03:00:00Z to 2026-10-12T03:40:00Z" in " ".join(result.stdout.split())
 
 
 def test_strict_ends_with_1_where_the_numbers_lack_anything(loaded: Loaded, folder: Path) -> None:
-    assert run(loaded.folder, *SPAN, "--holdings", folder, "--strict").exit_code == 1
+    assert run(loaded.folder, *SPAN, "--tables", folder, "--strict").exit_code == 1
 
 
 def test_strict_ends_with_0_where_they_lack_nothing(loaded: Loaded, folder: Path) -> None:
     span = ("--from", "2026-10-01", "--to", "2026-10-08")
-    assert run(loaded.folder, *span, "--holdings", folder, "--strict", "--by", "range").exit_code == 0
+    assert run(loaded.folder, *span, "--tables", folder, "--strict", "--by", "range").exit_code == 0
 
 
 def test_one_tenants_report_has_no_other_tenant(loaded: Loaded, folder: Path) -> None:
-    said = run(loaded.folder, *SPAN, "--holdings", folder, "--tenant", "fraud", "--format", "csv").stdout
+    said = run(loaded.folder, *SPAN, "--tables", folder, "--tenant", "fraud", "--format", "csv").stdout
     assert {row["tenant"] for row in csv.DictReader(io.StringIO(said))} == {"fraud"}
 
 
 def test_everything_is_written_where_it_is_asked_for(loaded: Loaded, folder: Path, tmp_path: Path) -> None:
     out, events, mails = tmp_path / "o.parquet", tmp_path / "e.jsonl", tmp_path / "mail"
     given = ("--format", "parquet", "--out", out, "--events", events, "--mail", mails)
-    assert run(loaded.folder, *SPAN, "--holdings", folder, *given).exit_code == 0
+    assert run(loaded.folder, *SPAN, "--tables", folder, *given).exit_code == 0
     assert pl.read_parquet(out).height > 5
     assert all("id" in json.loads(line) for line in events.read_text("utf-8").splitlines())
     assert sorted(path.name for path in mails.iterdir()) == ["fraud.html", "fraud.md", "research.html", "research.md"]
@@ -331,8 +335,8 @@ def test_everything_is_written_where_it_is_asked_for(loaded: Loaded, folder: Pat
     ("words", "said"),
     [
         (SPAN, "no data"),
-        ((*SPAN, "--holdings", "x", "--example", 1), "usage comes from exactly one source"),
-        ((*SPAN, "--holdings", "/nowhere"), "which is no folder"),
+        ((*SPAN, "--tables", "x", "--example", 1), "usage comes from exactly one source"),
+        ((*SPAN, "--tables", "/nowhere"), "which is no folder"),
         ((*SPAN, "--example", 1, "--format", "parquet"), "without --out"),
         ((*SPAN, "--example", 1, "--token-file", "x"), "without --prometheus"),
         ((*SPAN, "--example", 1, "--zone", "Mars"), "--zone 'Mars'"),
@@ -373,12 +377,12 @@ def test_help_needs_no_polars() -> None:
 
 
 def test_a_share_that_is_idle_is_told_with_how_it_came_about(loaded: Loaded, folder: Path) -> None:
-    said = " ".join(run(loaded.folder, *SPAN, "--holdings", folder, "--explain", "fraud", "--rows", 3).stdout.split())
+    said = " ".join(run(loaded.folder, *SPAN, "--tables", folder, "--explain", "fraud", "--rows", 3).stdout.split())
     assert "66.6667 %: its part of the guarantees there" in said
     assert "more workloads" in said
 
 
-def test_dollars_are_never_of_a_fraction_of_a_millionth(found: Report) -> None:
+def test_dollars_are_never_of_a_fraction_of_a_millionth(found: ChargebackReport) -> None:
     assert all(isinstance(line.micro, int) for line in found.lines)
     assert dollars(found) == pytest.approx(float(bill(found)))
 

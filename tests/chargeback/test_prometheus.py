@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.chargeback.prometheus import PAGE, QUERIES, Prometheus, Unreachable, ask, label, resource
+from tenancy.chargeback.prometheus import PAGE, QUERIES, Prometheus, PrometheusUnreachable, ask, label, resource
 from tenancy.chargeback.report import make_report
 from tenancy.chargeback.tables import tables
 from tenancy.rules.catalogue import Violation
@@ -43,7 +43,7 @@ def trace() -> Series:
     return {
         "nodes": [(NODE, OCTOBER, END, 1)],
         "namespaces": [({"namespace": "fraud--train", "label_tenancy_gpu_tenant": "fraud"}, OCTOBER, END, 1)],
-        "holdings": [
+        "allocations": [
             ({**on, "resource": "nvidia_com_gpu"}, begin, end, 4),
             ({**on, "resource": "cpu"}, begin, end, 8),
             ({**on, "resource": "memory"}, begin, end, 2**34),
@@ -136,7 +136,7 @@ def bill(loaded: Loaded, server: Server) -> Any:
 def test_it_makes_the_same_bill_as_the_tables_of_the_same_trace(loaded: Loaded, server: Server) -> None:
     found, _ = bill(loaded, server)
     rows = [held("fraud--train", "t1", "a100", 4, OCTOBER + 2 * HOUR, OCTOBER + 8 * HOUR, cpu=8, memory=2**34)]
-    other = report(loaded, OCTOBER, END, nodes=[node("t1", "train", OCTOBER, END)], holdings=rows)
+    other = report(loaded, OCTOBER, END, nodes=[node("t1", "train", OCTOBER, END)], allocations=rows)
     assert [(li.tenant, li.category, li.micro) for li in found.lines] == [
         (li.tenant, li.category, li.micro) for li in other.lines
     ]
@@ -226,13 +226,13 @@ def test_what_is_overloaded_is_asked_again(loaded: Loaded, server: Server) -> No
 )
 def test_what_is_not_answered_whole_is_not_taken_for_nothing(server: Server, answers: list, said: str) -> None:
     server.fail = answers
-    with pytest.raises(Unreachable, match=said):
+    with pytest.raises(PrometheusUnreachable, match=said):
         list(source(server).range(QUERIES["nodes"], OCTOBER, OCTOBER, STEP))
 
 
 def test_a_server_that_does_not_answer_is_reported_after_some_tries() -> None:
     waited: list[float] = []
-    with pytest.raises(Unreachable, match="does not answer"):
+    with pytest.raises(PrometheusUnreachable, match="does not answer"):
         list(Prometheus("http://127.0.0.1:9", pause=waited.append).range("up", OCTOBER, OCTOBER, STEP))
     assert waited == [1, 2, 4]
 
@@ -257,7 +257,7 @@ def test_metrics_without_the_pools_label_are_refused(loaded: Loaded, server: Ser
 
 
 def test_a_range_without_any_use_is_all_idle(loaded: Loaded, server: Server) -> None:
-    del server.series["holdings"]
+    del server.series["allocations"]
     found, _ = bill(loaded, server)
     assert (dollars(found, "idle"), dollars(found)) == (240, 240)
 
@@ -270,7 +270,7 @@ def test_names_are_spelled_as_kube_state_metrics_does() -> None:
 def test_slices_are_known_by_their_pools_resource(loaded: Loaded, server: Server) -> None:
     server.series["nodes"] = [({**NODE, "label_tenancy_gpu_pool": "serve"}, OCTOBER, END, 1)]
     on = {**POD, "node": "t1", "resource": "nvidia_com_mig_1g_5gb"}
-    server.series["holdings"] = [(on, OCTOBER, END, 7)]
+    server.series["allocations"] = [(on, OCTOBER, END, 7)]
     found, _ = bill(loaded, server)
     assert device_hours(found, "fraud", "a100-1g.5gb") == 84
 

@@ -33,12 +33,12 @@ def write(folder: Path, form: str, **tables: list[dict[str, Any]]) -> Path:
 
 
 def plain(found: Tables) -> list[dict[str, Any]]:
-    return found.holdings.with_columns(pl.col(pl.Categorical).cast(pl.String)).to_dicts()
+    return found.allocations.with_columns(pl.col(pl.Categorical).cast(pl.String)).to_dicts()
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "jsonl"])
 def test_every_form_of_a_table_says_the_same(tmp_path: Path, form: str) -> None:
-    found = read(write(tmp_path / form, form, nodes=NODES, holdings=HELD), OCTOBER, NOVEMBER)
+    found = read(write(tmp_path / form, form, nodes=NODES, allocations=HELD), OCTOBER, NOVEMBER)
     assert plain(found) == [{**HELD[0], "pod": "", "queue": "", "tenant": "", "cpu": 1500}]
 
 
@@ -47,20 +47,20 @@ def test_every_form_of_a_table_says_the_same(tmp_path: Path, form: str) -> None:
 )
 def test_times_are_read_as_they_are_written(tmp_path: Path, text: str) -> None:
     rows = [{**HELD[0], "start": text, "end": str(NOVEMBER)}]
-    found = read(write(tmp_path / "x", "csv", nodes=NODES, holdings=rows), OCTOBER, NOVEMBER)
+    found = read(write(tmp_path / "x", "csv", nodes=NODES, allocations=rows), OCTOBER, NOVEMBER)
     assert plain(found)[0]["start"] == OCTOBER + 2 * HOUR
 
 
 def test_what_has_no_end_is_there_until_the_range_ends(tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_text(f"node,pool,start,end\nt1,train,{OCTOBER},\n", "utf-8")
-    write(tmp_path, "csv", holdings=HELD)
+    write(tmp_path, "csv", allocations=HELD)
     assert read(tmp_path, OCTOBER, NOVEMBER).nodes["end"].to_list() == [NOVEMBER]
 
 
 def test_a_table_may_come_in_parts(tmp_path: Path) -> None:
     write(tmp_path, "csv", nodes=NODES)
-    write(tmp_path, "parquet", **{"holdings-1": HELD, "holdings-2": HELD})
-    assert read(tmp_path, OCTOBER, NOVEMBER).holdings.height == 2
+    write(tmp_path, "parquet", **{"allocations-1": HELD, "allocations-2": HELD})
+    assert read(tmp_path, OCTOBER, NOVEMBER).allocations.height == 2
 
 
 @pytest.mark.parametrize(
@@ -86,19 +86,21 @@ def test_a_row_that_cannot_be_read_is_refused_with_its_place(
     tmp_path: Path, column: str, value: str, said: str
 ) -> None:
     rows = [{k: str(v) for k, v in HELD[0].items()}, {k: str(v) for k, v in HELD[0].items()} | {column: value}]
-    write(tmp_path, "csv", nodes=NODES, holdings=rows)
+    write(tmp_path, "csv", nodes=NODES, allocations=rows)
     with pytest.raises(Violation, match="bill-07") as refused:
         read(tmp_path, OCTOBER, NOVEMBER)
-    assert f"holdings.csv:3: {said}" in str(refused.value)
+    assert f"allocations.csv:3: {said}" in str(refused.value)
 
 
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
 @pytest.mark.parametrize(("column", "most"), [("count", 10_000), ("cpu", 100_000), ("memory", 2**50)])
 def test_a_number_is_bounded_in_every_form_of_a_table(tmp_path: Path, form: str, column: str, most: int) -> None:
     rows = [{**HELD[0], "cpu": 1, column: most}]
-    assert read(write(tmp_path / "most", form, nodes=NODES, holdings=rows), OCTOBER, NOVEMBER).holdings.height == 1
+    assert (
+        read(write(tmp_path / "most", form, nodes=NODES, allocations=rows), OCTOBER, NOVEMBER).allocations.height == 1
+    )
     for more in (most + 1, 2**63 - 1):
-        write(tmp_path / "more", form, nodes=NODES, holdings=[{**rows[0], column: more}])
+        write(tmp_path / "more", form, nodes=NODES, allocations=[{**rows[0], column: more}])
         with pytest.raises(Violation, match=f"{column}: {more}.*to {most:,}"):
             read(tmp_path / "more", OCTOBER, NOVEMBER)
 
@@ -106,7 +108,7 @@ def test_a_number_is_bounded_in_every_form_of_a_table(tmp_path: Path, form: str,
 def nodes_at(folder: Path, price: str) -> Path:
     rows = f"node,pool,price,start,end\nt1,train,{price},{OCTOBER},{NOVEMBER}\n"
     (folder / "nodes.csv").write_text(rows, "utf-8")
-    return write(folder, "csv", holdings=HELD)
+    return write(folder, "csv", allocations=HELD)
 
 
 @pytest.mark.parametrize("price", ["-5", "-0.000001", "inf", "1000001"])
@@ -121,8 +123,8 @@ def test_a_price_that_is_absent_is_not_one_of_nothing(tmp_path: Path, price: str
 
 
 def test_the_same_table_without_the_row_is_read(tmp_path: Path) -> None:
-    write(tmp_path, "csv", nodes=NODES, holdings=[{k: str(v) for k, v in HELD[0].items()}] * 2)
-    assert read(tmp_path, OCTOBER, NOVEMBER).holdings.height == 2
+    write(tmp_path, "csv", nodes=NODES, allocations=[{k: str(v) for k, v in HELD[0].items()}] * 2)
+    assert read(tmp_path, OCTOBER, NOVEMBER).allocations.height == 2
 
 
 @pytest.mark.parametrize(
@@ -135,7 +137,7 @@ def test_the_same_table_without_the_row_is_read(tmp_path: Path) -> None:
 )
 def test_a_table_with_the_wrong_columns_is_refused(tmp_path: Path, columns: str, said: str) -> None:
     (tmp_path / "nodes.csv").write_text(columns + "\n", "utf-8")
-    write(tmp_path, "csv", holdings=HELD)
+    write(tmp_path, "csv", allocations=HELD)
     with pytest.raises(Violation, match="bill-07") as refused:
         read(tmp_path, OCTOBER, NOVEMBER)
     assert said in str(refused.value)
@@ -143,7 +145,7 @@ def test_a_table_with_the_wrong_columns_is_refused(tmp_path: Path, columns: str,
 
 def test_a_file_that_is_not_what_its_name_says_is_refused(tmp_path: Path) -> None:
     (tmp_path / "nodes.parquet").write_text("node,pool\n", "utf-8")
-    write(tmp_path, "csv", holdings=HELD)
+    write(tmp_path, "csv", allocations=HELD)
     with pytest.raises(Violation, match=r"nodes\.parquet"):
         read(tmp_path, OCTOBER, NOVEMBER)
 
@@ -159,15 +161,17 @@ def test_a_file_that_is_not_what_its_name_says_is_refused(tmp_path: Path) -> Non
 )
 def test_a_file_with_rows_that_are_none_is_refused(tmp_path: Path, name: str, content: str) -> None:
     (tmp_path / name).write_text(content, "utf-8")
-    write(tmp_path, "csv", holdings=HELD)
+    write(tmp_path, "csv", allocations=HELD)
     with pytest.raises(Violation, match=name):
         read(tmp_path, OCTOBER, NOVEMBER)
 
 
-@pytest.mark.parametrize("missing", ["nodes", "holdings"])
+@pytest.mark.parametrize("missing", ["nodes", "allocations"])
 def test_without_nodes_or_holdings_there_is_no_bill(tmp_path: Path, missing: str) -> None:
     write(
-        tmp_path, "csv", **{name: rows for name, rows in {"nodes": NODES, "holdings": HELD}.items() if name != missing}
+        tmp_path,
+        "csv",
+        **{name: rows for name, rows in {"nodes": NODES, "allocations": HELD}.items() if name != missing},
     )
     with pytest.raises(Violation, match=f"without {missing}"):
         read(tmp_path, OCTOBER, NOVEMBER)
@@ -194,28 +198,28 @@ def spans(frame: pl.DataFrame) -> list[tuple[int, int]]:
 
 
 def test_moments_one_step_after_the_other_are_one_stretch() -> None:
-    found = given(OCTOBER, OCTOBER + 300, nodes=nodes(*range(0, 300, STEP)), holdings=sampled(60, 120))
-    assert spans(found.holdings) == [(60, 180)]
+    found = given(OCTOBER, OCTOBER + 300, nodes=nodes(*range(0, 300, STEP)), allocations=sampled(60, 120))
+    assert spans(found.allocations) == [(60, 180)]
     assert found.gaps == []
 
 
 def test_a_scrape_in_which_the_pod_is_gone_ends_its_stretch() -> None:
-    found = given(OCTOBER, OCTOBER + 300, nodes=nodes(*range(0, 300, STEP)), holdings=sampled(0, 120))
-    assert spans(found.holdings) == [(0, 60), (120, 180)]
+    found = given(OCTOBER, OCTOBER + 300, nodes=nodes(*range(0, 300, STEP)), allocations=sampled(0, 120))
+    assert spans(found.allocations) == [(0, 60), (120, 180)]
 
 
 def test_where_nothing_was_scraped_there_is_a_gap_and_the_node_goes_on() -> None:
-    found = given(OCTOBER, OCTOBER + 600, nodes=nodes(0, 60, 120, 480, 540), holdings=sampled(0, 60, 120, 480))
+    found = given(OCTOBER, OCTOBER + 600, nodes=nodes(0, 60, 120, 480, 540), allocations=sampled(0, 60, 120, 480))
     assert [(a - OCTOBER, b - OCTOBER) for a, b in found.gaps] == [(180, 480)]
     assert spans(found.nodes) == [(0, 600)]
 
 
 def test_half_a_range_without_samples_is_a_gap() -> None:
-    found = given(OCTOBER, OCTOBER + 600, nodes=nodes(*range(0, 300, STEP)), holdings=sampled(0))
+    found = given(OCTOBER, OCTOBER + 600, nodes=nodes(*range(0, 300, STEP)), allocations=sampled(0))
     assert [(a - OCTOBER, b - OCTOBER) for a, b in found.gaps] == [(300, 600)]
 
 
 def test_a_day_is_its_midnight(tmp_path: Path) -> None:
     rows = [{**HELD[0], "start": "2026-10-02", "end": "2026-10-03"}]
-    found = read(write(tmp_path / "x", "csv", nodes=NODES, holdings=rows), OCTOBER, NOVEMBER)
+    found = read(write(tmp_path / "x", "csv", nodes=NODES, allocations=rows), OCTOBER, NOVEMBER)
     assert plain(found)[0]["start"] == OCTOBER + 24 * HOUR

@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from tenancy.catalog import vocabulary as words
-from tenancy.live.api import Answer
+from tenancy.live.api import Response
 from tenancy.live.preflight import wait_for_guards
-from tenancy.live.removal import Stuck, take_out
+from tenancy.live.removal import RemovalTimeout, take_out
 from tests.queues import town
 from tests.queues.scene import ROOT, Object, Scene, condition, on_lab_of, until
 
@@ -101,7 +101,7 @@ def rules(space: dict[str, Any], work: str) -> set[str]:
     return {finding["rule"] for finding in told(space, "refused") if finding["what"] == work}
 
 
-def make(scene: Scene, item: Object, query: str = "") -> Answer:
+def make(scene: Scene, item: Object, query: str = "") -> Response:
     from tenancy.live.api import collection
 
     path = collection(item["apiVersion"], item["kind"], item["metadata"].get("namespace"))
@@ -407,7 +407,7 @@ def test_with_kueue_down_nothing_begins_and_what_had_begun_names_it(project: Pro
         assert "given tenant fraud that leaves, and a Kueue whose webhook does not answer" in done.err
         assert project.versions() == versions
         assert project.state_digest() == state
-        with pytest.raises(Stuck) as stuck:
+        with pytest.raises(RemovalTimeout) as stuck:
             # The longer Kueue is away, the longer the job controller waits until it asks again.
             take_out(scene.api, [HOME], ["fraud--batch"], 3, print)
         said = str(stuck.value)

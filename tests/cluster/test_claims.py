@@ -24,11 +24,11 @@ from tenancy.lab.layout import environ
 from tenancy.live import denial
 from tenancy.live.api import Api, path_of
 from tenancy.live.denial import AuditLog
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.common.devices import DRIVER
-from tenancy.plan.common.pools import fake_nodes
-from tenancy.plan.kubernetes.quotas import CLAIM_COUNTS, CLASS_AS_RESOURCE, CLASS_QUOTA
-from tenancy.prove.attacks import Attack, Place, Request, Scene, all_attacks
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.common.devices import DRIVER
+from tenancy.planning.common.pools import fake_nodes
+from tenancy.planning.kubernetes.quotas import CLAIM_COUNTS, CLASS_AS_RESOURCE, CLASS_QUOTA
+from tenancy.prove.attacks import Attack, AttackedNamespace, Request, Scene, all_attacks
 from tenancy.prove.attacks.claims import (
     API,
     CLAIMS,
@@ -70,7 +70,7 @@ class Cluster:
     def attacks(self) -> list[Attack]:
         return list(all_attacks(self.scene))
 
-    def place(self, name: str) -> Place:
+    def place(self, name: str) -> AttackedNamespace:
         return next(place for place in self.scene.places if place.name == name)
 
     def audit(self) -> AuditLog:
@@ -98,10 +98,10 @@ def deployed(spec: SpecFolder, root: Path) -> Generator[Cluster]:
             apply(root, list(plan.objects()))
             patch.setenv("KUBECONFIG", str(lab.kubeconfig))
             api = Api(plan.context)
-            # The witness is the last policy: a server that knows it knows every guard.
+            # The readiness probe is the last policy: a server that knows it knows every guard.
             question = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "are-the-guards-in-force"}}
-            witness = f"{core(words.PLATFORM_NAMESPACE, 'configmaps')}?dryRun=All"
-            until(lambda: api.request("POST", witness, question).ok, "the guards are in force")
+            readiness_probe = f"{core(words.PLATFORM_NAMESPACE, 'configmaps')}?dryRun=All"
+            until(lambda: api.request("POST", readiness_probe, question).ok, "the guards are in force")
             quotas = [path_of(o) for o in plan.objects() if o["kind"] == "ResourceQuota"]
             given = ("serviceaccounts/default", "configmaps/kube-root-ca.crt")
             controllers = [core(n.name, what) for t in plan.tenants for n in t.namespaces for what in given]
@@ -175,7 +175,7 @@ def without_rules(cluster: Cluster, rules: set[str], probes: list[Attack]) -> Ge
 
 
 @contextmanager
-def without_quota(cluster: Cluster, place: Place, probes: list[Attack]) -> Generator[None]:
+def without_quota(cluster: Cluster, place: AttackedNamespace, probes: list[Attack]) -> Generator[None]:
     """The namespace without its quota, for as long as it takes."""
     whole = ("ResourceQuota", "tenant")
     quotas = [o for o in cluster.plan.objects() if (o["kind"], o["metadata"]["name"]) == whole]
@@ -191,7 +191,7 @@ def without_quota(cluster: Cluster, place: Place, probes: list[Attack]) -> Gener
         until(lambda: cluster.through(probes), "the quota is back")
 
 
-def _used(cluster: Cluster, place: Place) -> Object:
+def _used(cluster: Cluster, place: AttackedNamespace) -> Object:
     """What pods and claims take of the quota."""
     used = _status(cluster.api, core(place.name, "resourcequotas", "tenant"))["used"]
     # Of other kinds the controller learns late, and counts late what was there before.
@@ -199,18 +199,18 @@ def _used(cluster: Cluster, place: Place) -> Object:
     return {key: n for key, n in used.items() if key in own or ("/" in key and not key.startswith("count/"))}
 
 
-def _taken_since(cluster: Cluster, place: Place, before: Object) -> Object:
+def _taken_since(cluster: Cluster, place: AttackedNamespace, before: Object) -> Object:
     """What the quota counts otherwise than before: what it was, and is."""
     used = _used(cluster, place)
     return {key: (count, used.get(key)) for key, count in before.items() if used.get(key) != count}
 
 
-def _events(cluster: Cluster, place: Place) -> str:
+def _events(cluster: Cluster, place: AttackedNamespace) -> str:
     return "; ".join(str(event.get("message")) for event in cluster.api.items(core(place.name, "events")))
 
 
 @contextmanager
-def standing(cluster: Cluster, place: Place, *items: Object) -> Generator[None]:
+def standing(cluster: Cluster, place: AttackedNamespace, *items: Object) -> Generator[None]:
     """Objects that the place's developer really makes."""
     made, before = [put(item, "/metadata/namespace", place.name) for item in items], _used(cluster, place)
     try:
@@ -359,7 +359,7 @@ def test_the_api_server_has_no_warning_about_any_guard(dra: Cluster) -> None:
 # Pods that claim
 
 
-def _claiming(place: Place, flavor: str, name: str = "gpu", template: bool = False) -> Object:
+def _claiming(place: AttackedNamespace, flavor: str, name: str = "gpu", template: bool = False) -> Object:
     """The sample pod of a flavor with a claim or a template of that name."""
     source = "resourceClaimTemplateName" if template else "resourceClaimName"
     return put(place.pod({flavor: 1}), "/spec/resourceClaims", [{"name": "gpu", source: name}])
@@ -375,7 +375,7 @@ def test_a_workload_with_a_claim_of_its_namespace_is_admitted(dra: Cluster, kind
     assert answer.ok, answer.message
 
 
-def _resource_attacks(cluster: Cluster, place: Place) -> list[Attack]:
+def _resource_attacks(cluster: Cluster, place: AttackedNamespace) -> list[Attack]:
     """GPUs asked for past claims."""
     path, denier = core(place.name, "pods"), cluster.scene.guard("gpu-06", "pods")
     names = {"plugin": gpus.GPU, "slice": "nvidia.com/mig-1g.5gb", "shared": gpus.GPU_SHARED}

@@ -18,9 +18,9 @@ from click.testing import CliRunner, Result
 from tenancy.cli import main
 from tenancy.lab import control_plane
 from tenancy.live import denial
-from tenancy.live.api import Identity
-from tenancy.live.fits import Fit, Said, Verdict, fit
-from tenancy.plan.kubernetes.quotas import NAME
+from tenancy.live.api import Impersonation
+from tenancy.live.fits import ControlAnswer, Fit, FitVerdict, fit
+from tenancy.planning.kubernetes.quotas import NAME
 from tests.operators import crds
 from tests.queues import town
 from tests.queues.scene import LEAST_PODS, Object, Scene, on_stage, until
@@ -67,18 +67,20 @@ def scene(stage: Scene) -> Iterator[Scene]:
 
 def asked(scene: Scene, item: Object, tenant: str = "fraud", group: str | None = None) -> Fit:
     group = group or f"{tenant}-engineers"
-    return fit(scene.api, scene.loaded.environment, copy.deepcopy(item), Identity("x", (group,)), f"group {group}")
+    return fit(scene.api, scene.loaded.environment, copy.deepcopy(item), Impersonation("x", (group,)), f"group {group}")
 
 
-def said(found: Fit, plane: str) -> Said:
+def said(found: Fit, plane: str) -> ControlAnswer:
     (one,) = (said for said in found.said if said.plane == plane)
     return one
 
 
-def refused(scene: Scene, item: Object, twin: Object, plane: str, verdict: Verdict = Verdict.NEVER) -> Said:
+def refused(
+    scene: Scene, item: Object, twin: Object, plane: str, verdict: FitVerdict = FitVerdict.NEVER
+) -> ControlAnswer:
     """What a control says of `item`, of whose twin all say yes."""
     let_in = asked(scene, twin)
-    assert let_in.verdict is Verdict.FITS, let_in
+    assert let_in.verdict is FitVerdict.FITS, let_in
     found = asked(scene, item)
     assert found.verdict is verdict, found
     one = said(found, plane)
@@ -132,9 +134,9 @@ def wrapped(scene: Scene, kind: str, pods: int) -> Object:
 
 def test_who_may_not_make_it_is_told_so_by_rbac(scene: Scene) -> None:
     job = scene.job("fraud", "one", 1)
-    assert asked(scene, job).verdict is Verdict.FITS
+    assert asked(scene, job).verdict is FitVerdict.FITS
     found = said(asked(scene, job, group="auditors"), "RBAC")
-    assert (found.verdict, found.denier) == (Verdict.NEVER, denial.RBAC)
+    assert (found.verdict, found.denier) == (FitVerdict.NEVER, denial.RBAC)
     assert found.sentence == "group auditors may not create Jobs in fraud--main."
 
 
@@ -187,7 +189,7 @@ def test_more_pods_than_the_quota_has_left_wait(scene: Scene) -> None:
     whole = lambda: {q["metadata"]["name"]: q for q in scene.items("ResourceQuota", home, "v1")}[NAME]  # noqa: E731
     until(lambda: whole()["status"]["used"]["pods"] == "6", "the quota counts them")
     item, twin = (scene.job("fraud", "one", 1, pods=pods) for pods in (3, 2))
-    assert "has 8 in all and 2 left" in refused(scene, item, twin, "quota", Verdict.WAITS).sentence
+    assert "has 8 in all and 2 left" in refused(scene, item, twin, "quota", FitVerdict.WAITS).sentence
 
 
 def test_more_than_the_queue_may_ever_hold_never_fits(scene: Scene) -> None:
@@ -214,7 +216,7 @@ def test_a_queue_that_is_in_use_lets_it_wait(scene: Scene) -> None:
     scene.until_runs(home, "mine")
     scene.until_held("owner", 8)
     item, twin = (scene.job("fraud", "one", 8, pods=pods) for pods in (2, 1))
-    found = refused(scene, item, twin, "queue", Verdict.WAITS)
+    found = refused(scene, item, twin, "queue", FitVerdict.WAITS)
     assert "has 8 nvidia.com/gpu for it now in pool train, of 16 that it asks for" in found.sentence
 
 
@@ -231,7 +233,7 @@ def test_what_is_lent_is_called_back(scene: Scene) -> None:
     scene.until_held("fraud", 16)
     found = asked(scene, scene.job("owner", "mine", 8), "owner")
     assert "reclaims lent quota in pool train" in said(found, "queue").sentence
-    assert found.verdict is Verdict.WAITS
+    assert found.verdict is FitVerdict.WAITS
 
 
 def test_work_that_may_start_with_fewer_pods_does(scene: Scene) -> None:
@@ -241,7 +243,7 @@ def test_work_that_may_start_with_fewer_pods_does(scene: Scene) -> None:
     item = scene.job("fraud", "one", 4, pods=4, notes={LEAST_PODS: "1"})
     assert said(asked(scene, item), "queue").sentence == "Queue fraud--batch starts it now with 2 of its 4 pods."
     whole = scene.job("fraud", "one", 4, pods=4)
-    assert said(asked(scene, whole), "queue").verdict is Verdict.WAITS
+    assert said(asked(scene, whole), "queue").verdict is FitVerdict.WAITS
 
 
 def test_pods_of_a_deployment_start_one_by_one(scene: Scene) -> None:
@@ -259,7 +261,7 @@ def test_pods_of_a_deployment_start_one_by_one(scene: Scene) -> None:
     }
     twin = copy.deepcopy(item)
     twin["spec"]["replicas"] = 2
-    found = refused(scene, item, twin, "queue", Verdict.WAITS)
+    found = refused(scene, item, twin, "queue", FitVerdict.WAITS)
     assert found.sentence == "Queue fraud--batch starts 2 of its 3 pods now; the others wait."
 
 
@@ -274,7 +276,7 @@ def test_a_node_that_is_nowhere_is_the_pools_no(scene: Scene) -> None:
 def test_a_pod_larger_than_any_node_is_the_pools_no(scene: Scene) -> None:
     """The queue would let it start: it counts GPUs of all nodes together."""
     item, twin = scene.job("fraud", "one", 9), scene.job("fraud", "one", 8)
-    assert said(asked(scene, item), "queue").verdict is Verdict.FITS
+    assert said(asked(scene, item), "queue").verdict is FitVerdict.FITS
     assert "have less nvidia.com/gpu than one pod asks for" in refused(scene, item, twin, "pool").sentence
 
 
@@ -290,7 +292,7 @@ def test_nothing_is_made(scene: Scene) -> None:
 
 def test_what_is_there_already_is_asked_for_once_more(scene: Scene) -> None:
     scene.submit("fraud", "one", 1)
-    assert asked(scene, scene.job("fraud", "one", 1)).verdict is Verdict.FITS
+    assert asked(scene, scene.job("fraud", "one", 1)).verdict is FitVerdict.FITS
 
 
 # What then happens
@@ -311,12 +313,12 @@ def test_it_says_of_any_job_what_kueue_then_does(scene: Scene) -> None:
         if "reclaims" in told.sentence:
             scene.until_runs(home, name)
         else:
-            assert scene.runs(home, name) is (told.verdict is Verdict.FITS), (tenant, gpus, told)
+            assert scene.runs(home, name) is (told.verdict is FitVerdict.FITS), (tenant, gpus, told)
         outcomes.add(told.verdict)
         if chance.random() < 0.2:
             scene.clear()
         scene.until_held(tenant, sum(_gpus(one) for one in scene.items("Workload", home) if _admitted(one)))
-    assert {Verdict.FITS, Verdict.WAITS} <= outcomes
+    assert {FitVerdict.FITS, FitVerdict.WAITS} <= outcomes
 
 
 def _admitted(workload: Object) -> bool:

@@ -12,16 +12,16 @@ import judges
 import pytest
 import yaml
 
-from tenancy.gitops import Source, Tool, rendered
+from tenancy.gitops import GitOpsSource, GitOpsTool, rendered
 from tenancy.lab import control_plane, ports
-from tenancy.lab.api import Api, ApiError
-from tenancy.plan import make_plan
+from tenancy.lab.api import ApiError, LabApi
+from tenancy.planning import make_plan
 from tenancy.schema.environment import Layout
 from tenancy.validation import load
 
 BANK = Path(__file__).parents[2] / "stacks" / "bank"
 CREATE = "application/json"
-FILES = {Tool.OPERATOR: "stacks"}
+FILES = {GitOpsTool.OPERATOR: "stacks"}
 DIGEST = "sha256:" + "0" * 64
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 DEFINITIONS = {
@@ -125,7 +125,7 @@ PLURALS = {
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabApi]:
     crds = [
         yaml.safe_load((judges.folder(module) / name).read_text("utf-8"))
         for module, names in DEFINITIONS.items()
@@ -138,7 +138,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         patch.delenv("GPU_TENANCY_LAB", raising=False)
         lab = control_plane.up(root=root)
         try:
-            with Api(lab, ports.remembered(lab)["kube-apiserver"]) as api:
+            with LabApi(lab, ports.remembered(lab)["kube-apiserver"]) as api:
                 for crd in crds:
                     api.request("POST", CRDS, crd, CREATE)
                 _wait_until_served(api, [crd["metadata"]["name"] for crd in crds])
@@ -150,7 +150,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
             control_plane.down(root=root)
 
 
-def _wait_until_served(api: Api, names: list[str]) -> None:
+def _wait_until_served(api: LabApi, names: list[str]) -> None:
     deadline = time.monotonic() + 30
     for name in names:
         while not any(
@@ -161,29 +161,31 @@ def _wait_until_served(api: Api, names: list[str]) -> None:
             time.sleep(0.05)
 
 
-def made(tool: Tool) -> list[dict[str, Any]]:
+def made(tool: GitOpsTool) -> list[dict[str, Any]]:
     loaded = load(BANK)
     plan = make_plan(loaded.environment, loaded.tenants)
-    source = Source("https://git.bank.example/gpus", "rendered/bank", organization="bank", image=f"pulumi@{DIGEST}")
+    source = GitOpsSource(
+        "https://git.bank.example/gpus", "rendered/bank", organization="bank", image=f"pulumi@{DIGEST}"
+    )
     text = rendered(plan, Layout.PER_TENANT, tool, source)
     return list(yaml.safe_load_all(text[f"gitops/{FILES.get(tool, tool)}.yaml"]))
 
 
-def ask(api: Api, item: dict[str, Any]) -> None:
+def ask(api: LabApi, item: dict[str, Any]) -> None:
     """Create it, strictly: a field that is not in the schema is an error."""
     where = f"/apis/{item['apiVersion']}/namespaces/{item['metadata']['namespace']}/{PLURALS[item['kind']]}"
     api.request("POST", f"{where}?fieldValidation=Strict&dryRun=All", item, CREATE)
 
 
 KINDS = {
-    Tool.ARGO: {"AppProject", "Application"},
-    Tool.FLUX: {"GitRepository", "Kustomization"},
-    Tool.OPERATOR: {"Stack"},
+    GitOpsTool.ARGO: {"AppProject", "Application"},
+    GitOpsTool.FLUX: {"GitRepository", "Kustomization"},
+    GitOpsTool.OPERATOR: {"Stack"},
 }
 
 
 @pytest.mark.parametrize("tool", KINDS)
-def test_all_of_it_is_taken(tool: Tool, server: Api) -> None:
+def test_all_of_it_is_taken(tool: GitOpsTool, server: LabApi) -> None:
     items = made(tool)
     assert {item["kind"] for item in items} == KINDS[tool]
     for item in items:
@@ -193,20 +195,20 @@ def test_all_of_it_is_taken(tool: Tool, server: Api) -> None:
 @pytest.mark.parametrize(
     ("tool", "kind", "field", "value", "said"),
     [
-        (Tool.ARGO, "Application", "sources_", {}, 'unknown field "spec.sources_"'),
-        (Tool.ARGO, "Application", "project", None, "spec.project"),
-        (Tool.ARGO, "AppProject", "sourceRepos", "one", "spec.sourceRepos"),
-        (Tool.FLUX, "Kustomization", "deletionPolicy", "Perhaps", "spec.deletionPolicy"),
-        (Tool.FLUX, "Kustomization", "dependOn", [], 'unknown field "spec.dependOn"'),
-        (Tool.FLUX, "GitRepository", "url", "nowhere", "spec.url"),
-        (Tool.OPERATOR, "Stack", "stack", None, "spec.stack"),
-        (Tool.OPERATOR, "Stack", "prerequisite", [], 'unknown field "spec.prerequisite"'),
-        (Tool.OPERATOR, "Stack", "refresh", "yes", "spec.refresh"),
-        (Tool.OPERATOR, "Stack", "envRefs", {"A": {"literal": {"value": "b"}}}, "spec.envRefs.A.type"),
+        (GitOpsTool.ARGO, "Application", "sources_", {}, 'unknown field "spec.sources_"'),
+        (GitOpsTool.ARGO, "Application", "project", None, "spec.project"),
+        (GitOpsTool.ARGO, "AppProject", "sourceRepos", "one", "spec.sourceRepos"),
+        (GitOpsTool.FLUX, "Kustomization", "deletionPolicy", "Perhaps", "spec.deletionPolicy"),
+        (GitOpsTool.FLUX, "Kustomization", "dependOn", [], 'unknown field "spec.dependOn"'),
+        (GitOpsTool.FLUX, "GitRepository", "url", "nowhere", "spec.url"),
+        (GitOpsTool.OPERATOR, "Stack", "stack", None, "spec.stack"),
+        (GitOpsTool.OPERATOR, "Stack", "prerequisite", [], 'unknown field "spec.prerequisite"'),
+        (GitOpsTool.OPERATOR, "Stack", "refresh", "yes", "spec.refresh"),
+        (GitOpsTool.OPERATOR, "Stack", "envRefs", {"A": {"literal": {"value": "b"}}}, "spec.envRefs.A.type"),
     ],
 )
 def test_a_twin_with_one_field_wrong_is_refused_by_the_schema(
-    tool: Tool, kind: str, field: str, value: Any, said: str, server: Api
+    tool: GitOpsTool, kind: str, field: str, value: Any, said: str, server: LabApi
 ) -> None:
     item = next(copy.deepcopy(one) for one in made(tool) if one["kind"] == kind)
     ask(server, item)

@@ -13,8 +13,8 @@ import pytest
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.live.api import collection
 from tenancy.live.denial import AuditLog
-from tenancy.plan import make_plan
-from tenancy.plan.guards import OF_RUNNING, guards
+from tenancy.planning import make_plan
+from tenancy.planning.guards import OF_RUNNING, guards
 from tenancy.prove.attacks import Request
 from tenancy.prove.attacks.model import JSON_PATCH, attack, put
 from tenancy.prove.attacks.pods import Case, attack_of, of_api, workload

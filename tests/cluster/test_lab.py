@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from tenancy.lab import control_plane, ports, processes
-from tenancy.lab.api import Api
+from tenancy.lab.api import LabApi
 from tenancy.lab.components import COMPONENTS
 from tenancy.lab.layout import Lab, LabError, environ
 from tenancy.lab.nodes import apply_nodes
@@ -61,10 +61,10 @@ def lab(root: Path) -> Lab:
 
 
 @pytest.fixture
-def engineer(lab: Lab, root: Path) -> Iterator[Api]:
+def engineer(lab: Lab, root: Path) -> Iterator[LabApi]:
     """The API server as the platform engineer sees it."""
     control_plane.up(root=root)
-    with Api(lab, ports.remembered(lab)["kube-apiserver"], identity="platform") as api:
+    with LabApi(lab, ports.remembered(lab)["kube-apiserver"], identity="platform") as api:
         yield api
 
 
@@ -113,7 +113,7 @@ def test_an_up_on_a_healthy_lab_touches_no_process(root: Path, lab: Lab) -> None
     assert pids(lab) == before
 
 
-def test_the_platform_engineer_has_the_rights_of_the_group_and_is_no_master(engineer: Api) -> None:
+def test_the_platform_engineer_has_the_rights_of_the_group_and_is_no_master(engineer: LabApi) -> None:
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     user = engineer.request("POST", path, review, CREATE)["status"]["userInfo"]
@@ -129,7 +129,7 @@ def test_only_the_bootstrap_identity_is_a_master(lab: Lab) -> None:
     )
 
 
-def test_the_pod_of_a_job_is_created_by_the_job_controller(lab: Lab, engineer: Api) -> None:
+def test_the_pod_of_a_job_is_created_by_the_job_controller(lab: Lab, engineer: LabApi) -> None:
     apply_nodes([gpu_node("gpu-0")], lab)
     spec = {"template": {"spec": pod("x")["spec"] | {"restartPolicy": "Never"}}}
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}, "spec": spec}
@@ -146,7 +146,7 @@ def test_the_pod_of_a_job_is_created_by_the_job_controller(lab: Lab, engineer: A
     assert creators == {"system:serviceaccount:kube-system:job-controller"}
 
 
-def test_a_service_account_can_get_a_token(engineer: Api) -> None:
+def test_a_service_account_can_get_a_token(engineer: LabApi) -> None:
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": None}}
     path = "/api/v1/namespaces/default/serviceaccounts/default/token"
     token = engineer.request("POST", path, request, CREATE)["status"]["token"]
@@ -155,7 +155,7 @@ def test_a_service_account_can_get_a_token(engineer: Api) -> None:
     assert answer["status"]["user"]["username"] == "system:serviceaccount:default:default"
 
 
-def test_a_gpu_pod_gets_its_toleration_and_runs_on_a_fake_node(lab: Lab, engineer: Api) -> None:
+def test_a_gpu_pod_gets_its_toleration_and_runs_on_a_fake_node(lab: Lab, engineer: LabApi) -> None:
     apply_nodes([gpu_node("gpu-0")], lab)
     engineer.request("POST", PODS, pod("serve"), CREATE)
     wait_until(lambda: engineer.get(f"{PODS}/serve")["status"]["phase"] == "Running")
@@ -165,7 +165,7 @@ def test_a_gpu_pod_gets_its_toleration_and_runs_on_a_fake_node(lab: Lab, enginee
     wait_until(lambda: not engineer.get(PODS, fieldSelector="metadata.name=serve")["items"])
 
 
-def test_fake_nodes_become_exactly_what_is_asked_for(lab: Lab, engineer: Api) -> None:
+def test_fake_nodes_become_exactly_what_is_asked_for(lab: Lab, engineer: LabApi) -> None:
     apply_nodes([gpu_node(f"gpu-{number}") for number in range(3)], lab)
     fewer = [gpu_node("gpu-0"), gpu_node("gpu-1", gpus=4)]
     assert apply_nodes(fewer, lab) == {"written": 1, "removed": 1, "kept": 1}
@@ -176,7 +176,7 @@ def test_fake_nodes_become_exactly_what_is_asked_for(lab: Lab, engineer: Api) ->
     }
 
 
-def test_a_resource_that_a_node_loses_is_gone_from_it(lab: Lab, engineer: Api) -> None:
+def test_a_resource_that_a_node_loses_is_gone_from_it(lab: Lab, engineer: LabApi) -> None:
     whole, sliced = gpu_node("gpu-0"), gpu_node("gpu-0")
     del sliced["status"]["allocatable"]["nvidia.com/gpu"]
     sliced["status"]["allocatable"]["nvidia.com/mig-1g.5gb"] = "56"
@@ -189,7 +189,7 @@ def test_a_resource_that_a_node_loses_is_gone_from_it(lab: Lab, engineer: Api) -
 
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_a_killed_component_is_noticed_and_started_again_with_its_state(
-    name: str, root: Path, lab: Lab, engineer: Api
+    name: str, root: Path, lab: Lab, engineer: LabApi
 ) -> None:
     mark = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"before-{name}"}}
     engineer.request("POST", "/api/v1/namespaces/default/configmaps", mark, CREATE)
@@ -201,7 +201,7 @@ def test_a_killed_component_is_noticed_and_started_again_with_its_state(
     assert all(row.answering for row in control_plane.status(root=root))
     after = pids(lab)
     assert {each for each in COMPONENTS if after[each] != before[each]} == {name}
-    with Api(lab, ports.remembered(lab)["kube-apiserver"], identity="platform") as again:
+    with LabApi(lab, ports.remembered(lab)["kube-apiserver"], identity="platform") as again:
         assert again.get(f"/api/v1/namespaces/default/configmaps/before-{name}")
 
 

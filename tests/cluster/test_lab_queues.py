@@ -16,7 +16,7 @@ import pytest
 
 from tenancy.catalog import vocabulary as words
 from tenancy.lab import control_plane, ports, processes
-from tenancy.lab.api import Api, ApiError
+from tenancy.lab.api import ApiError, LabApi
 from tenancy.lab.components import COMPONENTS, KUEUE
 from tenancy.lab.layout import Lab
 from tenancy.lab.nodes import apply_nodes
@@ -62,11 +62,11 @@ def lab(root: Path) -> Lab:
 
 
 @pytest.fixture
-def engineer(lab: Lab, root: Path) -> Iterator[Api]:
+def engineer(lab: Lab, root: Path) -> Iterator[LabApi]:
     """The API server as the platform engineer sees it, with a tenant's queue of eight GPUs."""
     control_plane.up(root=root, queues=values())
     apply_nodes([gpu_node("gpu-0")], lab)
-    with Api(lab, ports.remembered(lab)["kube-apiserver"], identity="platform") as api:
+    with LabApi(lab, ports.remembered(lab)["kube-apiserver"], identity="platform") as api:
         api.apply("/api/v1/namespaces", kind("v1", "Namespace", TENANT, labels={words.TENANT: "fraud"}))
         until(lambda: served(api, f"/api/v1/namespaces/{TENANT}/serviceaccounts/default"), "the namespace takes pods")
         api.apply(f"{QUEUES}/resourceflavors", queue_kind("ResourceFlavor", "a100"))
@@ -119,7 +119,7 @@ def job(name: str, gpus: int, seconds: str | None = None) -> dict[str, Any]:
     return kind("batch/v1", "Job", name, {"template": {"metadata": {"annotations": notes}, "spec": spec}})
 
 
-def served(api: Api, path: str) -> bool:
+def served(api: LabApi, path: str) -> bool:
     try:
         return bool(api.get(path))
     except ApiError:
@@ -166,7 +166,7 @@ def test_kueue_may_do_what_its_chart_gives_it(lab: Lab) -> None:
     assert refused == []
 
 
-def test_the_webhooks_refuse_a_queue_that_covers_a_resource_twice(engineer: Api) -> None:
+def test_the_webhooks_refuse_a_queue_that_covers_a_resource_twice(engineer: LabApi) -> None:
     wrong = cluster_queue("wrong")
     wrong["spec"]["resourceGroups"] *= 2
     with pytest.raises(ApiError, match=r'admission webhook "vclusterqueue\.kb\.io" denied'):
@@ -174,20 +174,20 @@ def test_the_webhooks_refuse_a_queue_that_covers_a_resource_twice(engineer: Api)
     engineer.request("POST", f"{QUEUES}/clusterqueues?dryRun=All", cluster_queue("right"), CREATE)
 
 
-def test_an_older_version_of_a_kind_is_converted(engineer: Api) -> None:
+def test_an_older_version_of_a_kind_is_converted(engineer: LabApi) -> None:
     older = engineer.get("/apis/kueue.x-k8s.io/v1beta1/clusterqueues/fraud")
     assert older["apiVersion"] == "kueue.x-k8s.io/v1beta1"
     assert older["spec"]["resourceGroups"][0]["coveredResources"] == [GPU]
 
 
-def test_a_job_waits_for_its_queue_in_a_managed_namespace_and_nowhere_else(engineer: Api) -> None:
+def test_a_job_waits_for_its_queue_in_a_managed_namespace_and_nowhere_else(engineer: LabApi) -> None:
     elsewhere = JOBS.replace(TENANT, "default")
     managed = engineer.request("POST", f"{JOBS}?dryRun=All", job("one", 4), CREATE)
     free = engineer.request("POST", f"{elsewhere}?dryRun=All", job("one", 4), CREATE)
     assert (managed["spec"]["suspend"], free["spec"]["suspend"]) == (True, False)
 
 
-def test_of_three_jobs_of_four_gpus_two_are_admitted_to_eight_and_one_waits(engineer: Api) -> None:
+def test_of_three_jobs_of_four_gpus_two_are_admitted_to_eight_and_one_waits(engineer: LabApi) -> None:
     for name in ("one", "two", "three"):
         engineer.request("POST", JOBS, job(name, 4, seconds="3600"), CREATE)
 
@@ -202,14 +202,14 @@ def test_of_three_jobs_of_four_gpus_two_are_admitted_to_eight_and_one_waits(engi
     assert len(workloads()) == 3
 
 
-def test_a_job_that_ends_makes_room_for_the_next(engineer: Api) -> None:
+def test_a_job_that_ends_makes_room_for_the_next(engineer: LabApi) -> None:
     for name in ("one", "two"):
         engineer.request("POST", JOBS, job(name, 8, seconds="0.2"), CREATE)
     until(lambda: all("Complete" in conditions(each) for each in engineer.get(JOBS)["items"]), "both are complete")
 
 
 @pytest.mark.parametrize("seconds", ["0.25", "2"])
-def test_a_pod_ends_as_many_seconds_after_its_start_as_it_says(engineer: Api, seconds: str) -> None:
+def test_a_pod_ends_as_many_seconds_after_its_start_as_it_says(engineer: LabApi, seconds: str) -> None:
     """For every kind of owner; a change of the pod on the way does not begin anew."""
     pods = PODS.replace(TENANT, "default")
     engineer.request("POST", pods, pod("timed", seconds), CREATE)
@@ -229,7 +229,7 @@ def test_a_pod_ends_as_many_seconds_after_its_start_as_it_says(engineer: Api, se
     until(lambda: not engineer.get(pods)["items"], "it is gone")
 
 
-def test_the_end_of_a_pod_outlives_the_kubelets(root: Path, lab: Lab, engineer: Api) -> None:
+def test_the_end_of_a_pod_outlives_the_kubelets(root: Path, lab: Lab, engineer: LabApi) -> None:
     pods = PODS.replace(TENANT, "default")
     engineer.request("POST", pods, pod("timed", "3"), CREATE)
     until(lambda: engineer.get(f"{pods}/timed")["status"]["phase"] == "Running", "it runs")
@@ -246,7 +246,7 @@ def test_the_end_of_a_pod_outlives_the_kubelets(root: Path, lab: Lab, engineer: 
 
 
 @pytest.mark.parametrize("seconds", [None, "10m", "soon"])
-def test_a_pod_that_says_no_number_runs_until_it_is_deleted(engineer: Api, seconds: str | None) -> None:
+def test_a_pod_that_says_no_number_runs_until_it_is_deleted(engineer: LabApi, seconds: str | None) -> None:
     pods = PODS.replace(TENANT, "default")
     for each in (pod("endless", seconds), pod("timed", "0.3")):
         engineer.request("POST", pods, each, CREATE)
@@ -257,7 +257,7 @@ def test_a_pod_that_says_no_number_runs_until_it_is_deleted(engineer: Api, secon
     until(lambda: not engineer.get(pods)["items"], "both are gone")
 
 
-def test_a_killed_kueue_comes_back_with_its_queues(root: Path, lab: Lab, engineer: Api) -> None:
+def test_a_killed_kueue_comes_back_with_its_queues(root: Path, lab: Lab, engineer: LabApi) -> None:
     certificate = (lab.kueue / "certificates" / "tls.crt").read_bytes()
     before = pid(lab)
     assert before
@@ -284,7 +284,7 @@ def test_a_kueue_that_hangs_is_replaced(root: Path, lab: Lab, monkeypatch: pytes
     assert all(row.answering for row in control_plane.status(root=root))
 
 
-def test_changed_values_restart_kueue_and_nothing_else(root: Path, lab: Lab, engineer: Api) -> None:
+def test_changed_values_restart_kueue_and_nothing_else(root: Path, lab: Lab, engineer: LabApi) -> None:
     before = {name: pid(lab, name) for name in (*COMPONENTS, KUEUE)}
     for same in (None, values()):
         control_plane.up(root=root, queues=same)
@@ -295,7 +295,7 @@ def test_changed_values_restart_kueue_and_nothing_else(root: Path, lab: Lab, eng
     assert taken["spec"]["suspend"] is False, "its webhooks are no longer asked about this namespace"
 
 
-def test_the_port_of_a_webhook_that_another_process_took_is_given_up(root: Path, lab: Lab, engineer: Api) -> None:
+def test_the_port_of_a_webhook_that_another_process_took_is_given_up(root: Path, lab: Lab, engineer: LabApi) -> None:
     before = ports.remembered(lab)
     processes.stop(processes.running(lab, (KUEUE,))[KUEUE])
     with socket.socket() as thief:
@@ -308,7 +308,7 @@ def test_the_port_of_a_webhook_that_another_process_took_is_given_up(root: Path,
     assert engineer.request("POST", f"{JOBS}?dryRun=All", job("one", 4), CREATE)["spec"]["suspend"] is True
 
 
-def test_without_values_kueue_and_its_webhooks_are_removed(root: Path, lab: Lab, engineer: Api) -> None:
+def test_without_values_kueue_and_its_webhooks_are_removed(root: Path, lab: Lab, engineer: LabApi) -> None:
     engineer.request("POST", JOBS, job("held", 4, seconds="3600"), CREATE)
     until(lambda: bool(engineer.get(PODS)["items"]), "a workload holds quota")
     control_plane.up(root=root, queues={})

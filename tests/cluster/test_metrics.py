@@ -21,15 +21,15 @@ from tenancy.chargeback.prometheus import Prometheus, ask
 from tenancy.chargeback.report import make_report
 from tenancy.chargeback.tables import tables
 from tenancy.lab import control_plane, ports, prometheus, tools
-from tenancy.lab.api import Api, ApiError
+from tenancy.lab.api import ApiError, LabApi
 from tenancy.lab.kueue import _path
 from tenancy.lab.layout import Lab
 from tenancy.lab.metrics_history import STEP, openmetrics
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.common.pools import fake_nodes
-from tenancy.plan.observability.alerts import rule_file
-from tenancy.plan.observability.metrics import label_proxy_arguments, metrics_objects
-from tenancy.plan.services import queue_chart
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.common.pools import fake_nodes
+from tenancy.planning.observability.alerts import rule_file
+from tenancy.planning.observability.metrics import label_proxy_arguments, metrics_objects
+from tenancy.planning.services import queue_chart
 from tenancy.schema.metrics import Collector
 from tenancy.validation import Loaded, on_lab
 from tests.conftest import SpecFolder
@@ -106,9 +106,9 @@ def url(lab: Lab) -> str:
 
 
 @pytest.fixture(scope="module")
-def admin(lab: Lab, plan: Plan) -> Iterator[Api]:
+def admin(lab: Lab, plan: Plan) -> Iterator[LabApi]:
     """The API server with all that the environment makes, and a pod of each tenant that holds GPUs."""
-    with Api(lab, ports.remembered(lab)["kube-apiserver"], identity="platform") as api:
+    with LabApi(lab, ports.remembered(lab)["kube-apiserver"], identity="platform") as api:
         for item in plan.objects():
             apply(api, item)
         for namespace in PAIR.values():
@@ -118,11 +118,11 @@ def admin(lab: Lab, plan: Plan) -> Iterator[Api]:
         yield api
 
 
-def apply(api: Api, item: dict[str, Any]) -> None:
+def apply(api: LabApi, item: dict[str, Any]) -> None:
     api.apply(_path(item).rpartition("/")[0], item)
 
 
-def there(api: Api, path: str) -> bool:
+def there(api: LabApi, path: str) -> bool:
     """Also for kinds that the API server does not serve yet: it says 404, and then 429 for a moment."""
     try:
         return bool(api.get(path))
@@ -211,7 +211,7 @@ def test_a_second_up_leaves_prometheus_alone(root: Path) -> None:
 
 def bill(loaded: Loaded, given: dict[str, Any], start: int, end: int) -> dict[tuple[str, ...], int]:
     """Millionths of a dollar by tenant, category, pool and flavor."""
-    cut = periods.periods(start, end, periods.By("range"), periods.zone_of("UTC"))
+    cut = periods.periods(start, end, periods.PeriodLength("range"), periods.zone_of("UTC"))
     sources = {name: [(name, frame.lazy())] for name, frame in given.items() if name != "lines"}
     report = make_report(loaded.environment, loaded.tenants, tables(sources, start, end), cut, None)
     assert report.findings == []
@@ -258,7 +258,7 @@ def test_gpu_seconds_of_what_runs_are_told_with_queue_kind_of_job_and_of_gpu_and
 # Alerts
 
 
-def test_a_guard_that_goes_is_told_by_name_and_the_others_are_not(admin: Api, url: str, plan: Plan) -> None:
+def test_a_guard_that_goes_is_told_by_name_and_the_others_are_not(admin: LabApi, url: str, plan: Plan) -> None:
     def missing() -> set[str]:
         return {each["metric"]["guard"] for each in query(url, 'ALERTS{alertname="GuardMissing"}')}
 
@@ -272,7 +272,7 @@ def test_a_guard_that_goes_is_told_by_name_and_the_others_are_not(admin: Api, ur
     until(lambda: missing() == set(), "it is back")
 
 
-def test_a_node_that_loses_its_taint_is_told(admin: Api, url: str) -> None:
+def test_a_node_that_loses_its_taint_is_told(admin: LabApi, url: str) -> None:
     def told() -> set[tuple[str, str]]:
         found = query(url, 'ALERTS{alertname="NodeWithoutTaint"}')
         return {(each["metric"]["node"], each["metric"]["taint"]) for each in found}
@@ -388,7 +388,7 @@ def deployment(loaded: Loaded) -> dict[str, Any]:
     ],
 )
 def test_who_may_read_the_logs_of_a_namespace_may_ask_for_its_series_and_only_by_get(
-    admin: Api, loaded: Loaded, namespace: str, verb: str, allowed: bool
+    admin: LabApi, loaded: Loaded, namespace: str, verb: str, allowed: bool
 ) -> None:
     """What kube-rbac-proxy asks the API server, with a person of a tenant and the attributes of its configuration; it
     calls a POST `create`."""
@@ -432,7 +432,7 @@ class Plainly(yaml.SafeLoader):
 Plainly.add_constructor("tag:yaml.org,2002:value", Plainly.construct_yaml_str)
 
 
-def test_an_operator_takes_every_object_of_ours(admin: Api, loaded: Loaded) -> None:
+def test_an_operator_takes_every_object_of_ours(admin: LabApi, loaded: Loaded) -> None:
     kept = folder("schemas-prometheus-operator")
     crds = [yaml.load(path.read_text(), Plainly) for path in kept.glob("*.yaml")]
     ours = [item for item in collected(loaded) if item["apiVersion"].startswith("monitoring.coreos.com")]

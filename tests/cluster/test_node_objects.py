@@ -13,8 +13,8 @@ import yaml
 
 from tenancy.kube.objects import Object
 from tenancy.lab import control_plane, ports
-from tenancy.lab.api import Api, ApiError
-from tenancy.plan.aws.karpenter import karpenter_objects
+from tenancy.lab.api import ApiError, LabApi
+from tenancy.planning.aws.karpenter import karpenter_objects
 from tenancy.validation import Environment
 
 CREATE = "application/json"
@@ -75,7 +75,7 @@ POOLS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabApi]:
     """A lab of the tests' own that knows Karpenter's kinds."""
     crds = [
         yaml.safe_load(path.read_text("utf-8"))
@@ -87,7 +87,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         patch.delenv("GPU_TENANCY_LAB", raising=False)
         lab = control_plane.up(root=root)
         try:
-            with Api(lab, ports.remembered(lab)["kube-apiserver"]) as api:
+            with LabApi(lab, ports.remembered(lab)["kube-apiserver"]) as api:
                 for crd in crds:
                     api.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd, CREATE)
                 _wait_until_served(api, [crd["metadata"]["name"] for crd in crds])
@@ -96,7 +96,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
             control_plane.down(root=root)
 
 
-def _wait_until_served(api: Api, names: list[str]) -> None:
+def _wait_until_served(api: LabApi, names: list[str]) -> None:
     deadline = time.monotonic() + 30
     for name in names:
         while not _established(api, name):
@@ -104,7 +104,7 @@ def _wait_until_served(api: Api, names: list[str]) -> None:
             time.sleep(0.05)
 
 
-def _established(api: Api, name: str) -> bool:
+def _established(api: LabApi, name: str) -> bool:
     crd = api.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
     conditions = crd.get("status", {}).get("conditions", [])
     return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
@@ -121,7 +121,7 @@ def build(environment: Environment, pools: dict[str, Any], **aws: Any) -> dict[t
 PLURALS = {"EC2NodeClass": "ec2nodeclasses", "NodePool": "nodepools", "NodeOverlay": "nodeoverlays"}
 
 
-def create(api: Api, made: Object, *, stored: bool) -> Object:
+def create(api: LabApi, made: Object, *, stored: bool) -> Object:
     """Create an object; a field that the schema does not know is refused instead of dropped."""
     path = f"/apis/{made['apiVersion']}/{PLURALS[made['kind']]}?fieldValidation=Strict"
     return api.request("POST", path if stored else f"{path}&dryRun=All", made, CREATE)
@@ -137,7 +137,7 @@ def within(part: Any, whole: Any) -> bool:
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_the_server_takes_all_that_a_pool_needs_as_it_is(server: Api, environment: Environment, pool: str) -> None:
+def test_the_server_takes_all_that_a_pool_needs_as_it_is(server: LabApi, environment: Environment, pool: str) -> None:
     for (kind, name), made in build(environment, {pool: POOLS[pool]}).items():
         create(server, made, stored=True)
         kept = server.get(f"/apis/{made['apiVersion']}/{PLURALS[kind]}/{name}")
@@ -145,12 +145,12 @@ def test_the_server_takes_all_that_a_pool_needs_as_it_is(server: Api, environmen
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_the_server_takes_a_pool_in_a_given_network(server: Api, environment: Environment, pool: str) -> None:
+def test_the_server_takes_a_pool_in_a_given_network(server: LabApi, environment: Environment, pool: str) -> None:
     for made in build(environment, {f"{pool}-given": POOLS[pool]}, **GIVEN).values():
         create(server, made, stored=False)
 
 
-def test_a_pool_that_scales_further_is_the_same_pool(server: Api, environment: Environment) -> None:
+def test_a_pool_that_scales_further_is_the_same_pool(server: LabApi, environment: Environment) -> None:
     """Some fields of Karpenter's can never be changed again; a range is none of them."""
     pools = {"grows": POOLS["whole"]}
     made = build(environment, pools)["NodePool", "grows"]
@@ -227,7 +227,7 @@ BROKEN: list[tuple[str, str, Breakage, str]] = [
     ("kind", "pool", "change", "why"), BROKEN, ids=[f"{kind}-{number}" for number, (kind, *_) in enumerate(BROKEN)]
 )
 def test_the_server_refuses_the_twin_with_one_field_broken(
-    server: Api, environment: Environment, kind: str, pool: str, change: Breakage, why: str
+    server: LabApi, environment: Environment, kind: str, pool: str, change: Breakage, why: str
 ) -> None:
     made = build(environment, {pool: POOLS[pool]})[kind, pool]
     made["metadata"]["name"] = f"twin-{pool}"

@@ -15,12 +15,12 @@ import pytest
 
 from tenancy.catalog import vocabulary as words
 from tenancy.check.judge import judge
-from tenancy.check.reader import Manifests, Place
+from tenancy.check.reader import FilePosition, Manifests
 from tenancy.lab import control_plane, ports
-from tenancy.lab.api import Api, ApiError
-from tenancy.plan.guards import guard_objects
-from tenancy.plan.guards.pod_security import RULE
-from tenancy.rules.pod_security import LATEST, Level, breaches, level_of, minor_of
+from tenancy.lab.api import ApiError, LabApi
+from tenancy.planning.guards import guard_objects
+from tenancy.planning.guards.pod_security import RULE
+from tenancy.rules.pod_security import LATEST, PodSecurityLevel, breaches, level_of, minor_of
 from tenancy.rules.pod_templates import templates_of
 from tenancy.validation import Environment
 
@@ -208,7 +208,7 @@ UNLABELLED = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "unl
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, environment: Environment) -> Iterator[Api]:
+def server(tmp_path_factory: pytest.TempPathFactory, environment: Environment) -> Iterator[LabApi]:
     """A lab with one guard, of which only this rule is left, and a namespace for each level and version."""
     root = tmp_path_factory.mktemp("secured")
     (root / "Pulumi.yaml").write_text("name: scratch\nruntime: python\n")
@@ -216,7 +216,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, environment: Environment) -
         patch.delenv("GPU_TENANCY_LAB", raising=False)
         lab = control_plane.up(root=root)
         try:
-            with Api(lab, ports.remembered(lab)["kube-apiserver"]) as api:
+            with LabApi(lab, ports.remembered(lab)["kube-apiserver"]) as api:
                 for item in _one_rule(environment):
                     plural = "validatingadmissionpolicies" + "bindings" * item["kind"].endswith("Binding")
                     plural = plural.replace("policiesbindings", "policybindings")
@@ -239,7 +239,7 @@ def _one_rule(environment: Environment) -> list[Object]:
     return found
 
 
-def _account(api: Api, space: str) -> bool:
+def _account(api: LabApi, space: str) -> bool:
     return bool(api.get(f"/api/v1/namespaces/{space}/serviceaccounts").get("items"))
 
 
@@ -250,7 +250,7 @@ def _wait(fact: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def answer(api: Api, space: str, item: Object) -> str:
+def answer(api: LabApi, space: str, item: Object) -> str:
     """Who refuses an object there, in a dry run, and what is said."""
     group, plural = ("/api/v1", "pods") if item["kind"] == "Pod" else ("/apis/batch/v1", "jobs")
     try:
@@ -269,7 +269,7 @@ BY_SERVER, BY_GUARD = "violates PodSecurity", f"ValidatingAdmissionPolicy '{GUAR
 
 
 @pytest.mark.parametrize("space", SPACES, ids=lambda space: space["metadata"]["name"])
-def test_the_guard_refuses_a_job_exactly_where_pod_security_refuses_its_pod(server: Api, space: Object) -> None:
+def test_the_guard_refuses_a_job_exactly_where_pod_security_refuses_its_pod(server: LabApi, space: Object) -> None:
     name = space["metadata"]["name"]
     by_server = {case: refused(answer(server, name, made_of(case)), BY_SERVER) for case in CASES}
     by_guard = {case: refused(answer(server, name, job_of(made_of(case))), BY_GUARD) for case in CASES}
@@ -279,7 +279,7 @@ def test_the_guard_refuses_a_job_exactly_where_pod_security_refuses_its_pod(serv
 
 
 @pytest.mark.parametrize("space", SPACES, ids=lambda space: space["metadata"]["name"])
-def test_a_check_finds_exactly_what_pod_security_refuses(server: Api, space: Object) -> None:
+def test_a_check_finds_exactly_what_pod_security_refuses(server: LabApi, space: Object) -> None:
     name, level, minor = space["metadata"]["name"], level_of(space), minor_of(space)
     different = set()
     for case in CASES:
@@ -289,9 +289,9 @@ def test_a_check_finds_exactly_what_pod_security_refuses(server: Api, space: Obj
             (template,) = templates_of(shown)
             said = bool(list(breaches(template, level, minor)))
             found = said
-            if level is not Level.PRIVILEGED:
+            if level is not PodSecurityLevel.PRIVILEGED:
                 placed = {**shown, "metadata": {**shown["metadata"], "namespace": name}}
-                objects = [(one, Place("x.yaml", 1)) for one in (space, placed)]
+                objects = [(one, FilePosition("x.yaml", 1)) for one in (space, placed)]
                 rules = {one.finding.rule for one in judge(Manifests(objects)).findings}
                 found = bool(rules & {"pod-02", RULE})
             if not expected == said == found:
@@ -299,12 +299,12 @@ def test_a_check_finds_exactly_what_pod_security_refuses(server: Api, space: Obj
     assert different == set()
 
 
-def test_the_newest_level_refuses_every_bad_pod_and_no_good_one(server: Api) -> None:
+def test_the_newest_level_refuses_every_bad_pod_and_no_good_one(server: LabApi) -> None:
     found = {case for case in CASES if refused(answer(server, "restricted-latest", made_of(case)), BY_SERVER)}
     assert found == {f"bad-{name}" for name in BAD}
 
 
-def test_a_refusal_names_the_fields_to_change_and_no_others(server: Api) -> None:
+def test_a_refusal_names_the_fields_to_change_and_no_others(server: LabApi) -> None:
     item = made_of("bad-escalation")
     CASES["bad-host-network"](item)
     said = answer(server, "restricted-latest", job_of(item))
@@ -313,9 +313,9 @@ def test_a_refusal_names_the_fields_to_change_and_no_others(server: Api) -> None
     assert "seccompProfile" not in said
 
 
-def test_a_namespace_that_says_no_level_is_judged_by_the_strictest(server: Api) -> None:
+def test_a_namespace_that_says_no_level_is_judged_by_the_strictest(server: LabApi) -> None:
     """The server's own default admits everything there; a damaged namespace of a tenant admits no work."""
     assert answer(server, "unlabelled", made_of("bad-root")) == "admitted"
     assert refused(answer(server, "unlabelled", job_of(made_of("bad-root"))), BY_GUARD)
     assert answer(server, "unlabelled", job_of(made_of("good-plain"))) == "admitted"
-    assert (level_of(UNLABELLED), minor_of(UNLABELLED)) == (Level.RESTRICTED, LATEST)
+    assert (level_of(UNLABELLED), minor_of(UNLABELLED)) == (PodSecurityLevel.RESTRICTED, LATEST)

@@ -16,15 +16,15 @@ import yaml
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.instances import MACHINES
 from tenancy.lab import control_plane, ports
-from tenancy.lab.api import Api, ApiError
+from tenancy.lab.api import ApiError, LabApi
 from tenancy.lab.layout import Lab
 from tenancy.lab.nodes import apply_nodes
-from tenancy.plan import make_plan
-from tenancy.plan.aws.cluster import NodeGroupPlan
-from tenancy.plan.common.pools import fake_nodes
-from tenancy.plan.common.priorities import priority_classes
-from tenancy.plan.kubernetes.samples import sample
-from tenancy.plan.queueing.pool_yields import pool_yield
+from tenancy.planning import make_plan
+from tenancy.planning.aws.cluster import NodeGroupPlan
+from tenancy.planning.common.pools import fake_nodes
+from tenancy.planning.common.priorities import priority_classes
+from tenancy.planning.kubernetes.samples import sample
+from tenancy.planning.queueing.pool_yields import pool_yield
 from tenancy.validation import Environment, Loaded, load, on_lab
 
 BANK = Path(__file__).parents[2] / "stacks" / "bank"
@@ -82,7 +82,7 @@ class Scheduler:
     who waits for an answer waits for the one that is expected.
     """
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: LabApi) -> None:
         self._api = api
         self._made = 0
 
@@ -176,13 +176,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="module")
-def api(lab: Lab) -> Iterator[Api]:
-    with Api(lab, ports.remembered(lab)["kube-apiserver"]) as found:
+def api(lab: Lab) -> Iterator[LabApi]:
+    with LabApi(lab, ports.remembered(lab)["kube-apiserver"]) as found:
         until(lambda: not _exists(found, "/api/v1/namespaces/default/serviceaccounts/default"), "pods can be made")
         yield found
 
 
-def _exists(api: Api, path: str) -> bool:
+def _exists(api: LabApi, path: str) -> bool:
     try:
         api.get(path)
     except ApiError as error:
@@ -193,14 +193,14 @@ def _exists(api: Api, path: str) -> bool:
 
 
 @pytest.fixture
-def nodes(lab: Lab, api: Api, bank: Loaded) -> dict[str, dict[str, Any]]:
+def nodes(lab: Lab, api: LabApi, bank: Loaded) -> dict[str, dict[str, Any]]:
     """The bank's nodes as the API server has them, by name."""
     apply_nodes(fake_nodes(bank.environment), lab)
     return {node["metadata"]["name"]: node for node in api.get(NODES)["items"]}
 
 
 @pytest.fixture
-def scheduler(api: Api, nodes: dict[str, dict[str, Any]]) -> Iterator[Scheduler]:  # noqa: ARG001 - they have to be there
+def scheduler(api: LabApi, nodes: dict[str, dict[str, Any]]) -> Iterator[Scheduler]:  # noqa: ARG001 - they have to be there
     found = Scheduler(api)
     yield found
     found.clear()
@@ -282,7 +282,7 @@ def _pool(name: str, efa: bool = False) -> str:
 
 
 @pytest.fixture(scope="module")
-def machines(lab: Lab, api: Api, bank: Loaded) -> dict[str, dict[str, int]]:
+def machines(lab: Lab, api: LabApi, bank: Loaded) -> dict[str, dict[str, int]]:
     """Allocatable of a node of every instance type, and of each with EFA, as the API server has it."""
     flavors = {board: {"gpu": board} for board in sorted({MACHINES[name].gpu for name in TYPES} - {""})}
     pools: dict[str, Any] = {_pool(name): {"instance": name, "nodes": 1} for name in TYPES}
@@ -482,7 +482,7 @@ def test_slices_and_interfaces_lead_to_their_pool_without_a_selector(
 
 
 def test_a_pool_that_is_opened_admits_all_tenants_at_once(
-    lab: Lab, api: Api, scheduler: Scheduler, bank: Loaded
+    lab: Lab, api: LabApi, scheduler: Scheduler, bank: Loaded
 ) -> None:
     """Nodes that stand are changed, not only those that come."""
     waiting = scheduler.ask({"nvidia.com/mig-1g.5gb": "1"}, [GPU_TOLERATION])
@@ -497,7 +497,9 @@ def test_a_pool_that_is_opened_admits_all_tenants_at_once(
     assert landed.startswith("serve-mig-")
 
 
-def test_every_sample_of_a_tenant_lands_in_the_pool_of_its_flavor(api: Api, scheduler: Scheduler, bank: Loaded) -> None:
+def test_every_sample_of_a_tenant_lands_in_the_pool_of_its_flavor(
+    api: LabApi, scheduler: Scheduler, bank: Loaded
+) -> None:
     """Through the tenant's real quota and limits: names of resources agree from the spec to the node."""
     plan = make_plan(bank.environment, bank.tenants)
     expected: dict[str, str] = {}
@@ -523,7 +525,7 @@ def test_every_sample_of_a_tenant_lands_in_the_pool_of_its_flavor(api: Api, sche
     assert found == expected
 
 
-def make_namespace(api: Api, plan: Any, name: str) -> None:
+def make_namespace(api: LabApi, plan: Any, name: str) -> None:
     (space,) = [s for tenant in plan.tenants for s in tenant.namespaces if s.name == name]
     api.request("POST", "/api/v1/namespaces", space.namespace, CREATE)
     for item in space.isolation:

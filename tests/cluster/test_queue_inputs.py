@@ -20,11 +20,11 @@ from tenancy.catalog import vocabulary as words
 from tenancy.components.kubernetes.manifest import FIXED
 from tenancy.kube.objects import Object
 from tenancy.lab import control_plane, ports
-from tenancy.lab.api import Api, ApiError
+from tenancy.lab.api import ApiError, LabApi
 from tenancy.lab.layout import Lab
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.queueing.queue_names import API
-from tenancy.plan.services import queue_chart
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.queueing.queue_names import API
+from tenancy.planning.services import queue_chart
 from tenancy.validation import load
 from tests.conftest import SpecFolder
 
@@ -48,7 +48,7 @@ FAR = "  far: {instance: p4d.24xlarge, nodes: 2, efa: on, zones: [eu-central-1a]
 
 
 @pytest.fixture(scope="module")
-def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabApi]:
     """The API server as the platform engineer sees it, with Kueue as the example's plan configures it."""
     folder = tmp_path_factory.mktemp("inputs")
     (folder / "Pulumi.yaml").write_text("name: scratch\nruntime: python\n")
@@ -59,7 +59,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         try:
             control_plane.up(root=folder, platform_group="gpu-platform-team", nodes=[], queues=chart.values)
             lab = Lab.of(folder)
-            with Api(lab, ports.remembered(lab)["kube-apiserver"], identity="platform") as api:
+            with LabApi(lab, ports.remembered(lab)["kube-apiserver"], identity="platform") as api:
                 yield api
         finally:
             control_plane.down(root=folder)
@@ -70,7 +70,7 @@ def address(item: Object) -> str:
     return f"/apis/{API}{where}/{PLURALS[item['kind']]}"
 
 
-def refusal(api: Api, item: Object) -> str:
+def refusal(api: LabApi, item: Object) -> str:
     """What is said against an object, which is not made; empty: nothing."""
     try:
         api.request("POST", f"{address(item)}?dryRun=All", item, CREATE)
@@ -93,7 +93,7 @@ def queue_objects(plan: Plan) -> list[Object]:
 
 
 @pytest.mark.parametrize("stack", ["bank", "local"])
-def test_every_queue_of_an_example_is_admitted(platform: Api, stack: str) -> None:
+def test_every_queue_of_an_example_is_admitted(platform: LabApi, stack: str) -> None:
     loaded = load(STACKS / stack)
     made = queue_objects(make_plan(loaded.environment, loaded.tenants))
     assert {item["kind"] for item in made} >= {"ResourceFlavor", "WorkloadPriorityClass", "Cohort", "ClusterQueue"}
@@ -103,7 +103,7 @@ def test_every_queue_of_an_example_is_admitted(platform: Api, stack: str) -> Non
     assert {item["metadata"]["name"]: said for item in made if (said := refusal(platform, item))} == {}
 
 
-def test_amounts_come_back_as_they_were_sent(platform: Api) -> None:
+def test_amounts_come_back_as_they_were_sent(platform: LabApi) -> None:
     """Kueue's webhook writes the whole object anew: what it would spell otherwise would change at every run."""
     loaded = load(STACKS / "bank")
     for item in queue_objects(make_plan(loaded.environment, loaded.tenants)):
@@ -112,7 +112,7 @@ def test_amounts_come_back_as_they_were_sent(platform: Api) -> None:
             assert made["spec"]["resourceGroups"] == item["spec"]["resourceGroups"], item["metadata"]["name"]
 
 
-def test_an_amount_that_is_spelt_otherwise_does_not_come_back(platform: Api, plan: Plan) -> None:
+def test_an_amount_that_is_spelt_otherwise_does_not_come_back(platform: LabApi, plan: Plan) -> None:
     item = pick(plan, QUEUE)
     quota(0, group=0, nominalQuota="2000", lendingLimit="2k")(item)
     made = platform.request("POST", f"{address(item)}?dryRun=All", item, CREATE)
@@ -255,7 +255,7 @@ ROWS = (
     Row("no level", TOPOLOGY, spec_of(levels=[]), "at least 1", CONSTANT),
     Row("a priority beyond numbers", CLASS, lambda o: o.update(value=3_000_000_000), "value", Input(ENV, "    priority: 100\n", "    priority: 3000000000\n", "", "tiers.batch.priority")),
     Row("a class of nodes with a space", CONFIG, spec_of(provisioningClassName="Check Capacity"), "should match", Input(ENV, "check-capacity.autoscaling.x-k8s.io", "Check Capacity", "", "queues.provisioning-class")),
-    Row("a queue of a part in capitals", LOCAL, named("Urgent"), "RFC 1123", Input(FRAUD, TRAIN, "{name: train, queues: {Urgent: 2}, purpose", "", "namespaces[0].queues.Urgent")),
+    Row("a queue of a namespace in capitals", LOCAL, named("Urgent"), "RFC 1123", Input(FRAUD, TRAIN, "{name: train, queues: {Urgent: 2}, purpose", "", "namespaces[0].queues.Urgent")),
     Row("a queue of a part that stops otherwise", LOCAL, spec_of(stopPolicy="Stop"), "Unsupported value", Input(FRAUD, TRAIN, "{name: train, queue: stop, purpose", "", "namespaces[0].queue")),
 )  # fmt: skip
 
@@ -283,7 +283,7 @@ each = pytest.mark.parametrize("row", ROWS, ids=[row.about for row in ROWS])
 
 
 @pytest.fixture
-def spaces(platform: Api, plan: Plan) -> None:
+def spaces(platform: LabApi, plan: Plan) -> None:
     for tenant in plan.tenants:
         for space in tenant.namespaces:
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space.name}}
@@ -292,7 +292,7 @@ def spaces(platform: Api, plan: Plan) -> None:
 
 @each
 @pytest.mark.usefixtures("spaces")
-def test_kueue_refuses_the_object_and_admits_its_twin(platform: Api, plan: Plan, row: Row) -> None:
+def test_kueue_refuses_the_object_and_admits_its_twin(platform: LabApi, plan: Plan, row: Row) -> None:
     item = pick(plan, row.name)
     assert refusal(platform, item) == "", "as it is planned"
     row.broken(item)
@@ -333,7 +333,7 @@ CHANGES: tuple[tuple[str, Callable[[Object], Any], str, str], ...] = (
 @pytest.mark.parametrize(("name", "change", "says", "why"), CHANGES, ids=[f"{c[0]} {c[2]}" for c in CHANGES])
 @pytest.mark.usefixtures("spaces")
 def test_a_field_that_kueue_makes_immutable_is_made_anew_or_never_changes(
-    platform: Api, plan: Plan, name: str, change: Callable[[Object], Any], says: str, why: str
+    platform: LabApi, plan: Plan, name: str, change: Callable[[Object], Any], says: str, why: str
 ) -> None:
     item = pick(plan, name)
     path = f"{address(item)}/{item['metadata']['name']}"
@@ -347,7 +347,7 @@ def test_a_field_that_kueue_makes_immutable_is_made_anew_or_never_changes(
         assert FIXED[why] == ["spec.clusterQueue"]
 
 
-def said_against_a_change(api: Api, path: str, change: Callable[[Object], Any]) -> str:
+def said_against_a_change(api: LabApi, path: str, change: Callable[[Object], Any]) -> str:
     """Kueue may write to the object in between: then once more."""
     for _ in range(20):
         item = api.get(path)

@@ -11,7 +11,7 @@ import pytest
 
 from bench.guards import fleet
 from tenancy.catalog import vocabulary as words
-from tenancy.plan import Plan, make_plan
+from tenancy.planning import Plan, make_plan
 from tenancy.validation import load
 
 
@@ -29,7 +29,7 @@ def test_a_thousand_namespaces_have_the_guards_of_five(fleets: dict[int, Plan]) 
     spaces = {count: sum(len(t.namespaces) for t in plan.tenants) for count, plan in fleets.items()}
     assert spaces == {1: 5, 200: 1000}
     one, many = (fleets[count].platform for count in (1, 200))
-    assert (one.guards, one.witness, one.roles) == (many.guards, many.witness, many.roles)
+    assert (one.guards, one.readiness_probe, one.roles) == (many.guards, many.readiness_probe, many.roles)
 
 
 def test_what_a_guard_reads_of_a_namespace_does_not_grow_with_tenants(fleets: dict[int, Plan]) -> None:

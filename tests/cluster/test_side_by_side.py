@@ -8,7 +8,7 @@ import pytest
 
 from scripts import side_by_side
 from scripts.side_by_side import COLUMNS, Column, Verdict, asked, attacks_of, compared, has_meaning, page, standing
-from tenancy.plan import make_plan
+from tenancy.planning import make_plan
 from tenancy.prove.attacks import Attack
 from tenancy.prove.attacks.objects import CLUSTER_ADMIN
 from tenancy.validation import Loaded, load

@@ -24,7 +24,7 @@ from tenancy.simulation import cluster as clusters
 from tenancy.simulation import runner
 from tenancy.simulation.changes import changed
 from tenancy.simulation.checkpoint import Store, run_of
-from tenancy.simulation.events import Kind, Run
+from tenancy.simulation.events import EventKind, Run
 from tenancy.simulation.results import Results, evaluate
 from tenancy.simulation.runner import simulate
 from tenancy.simulation.trace import Job
@@ -121,7 +121,7 @@ def results(loaded: Loaded, jobs: tuple[Job, ...], run: Run) -> Results:
 def waits(run: Run, jobs: tuple[Job, ...], tenant: str) -> list[int]:
     first: dict[int, int] = {}
     for event in run.events:
-        if event.kind is Kind.START and jobs[event.job].tenant == tenant:
+        if event.kind is EventKind.START and jobs[event.job].tenant == tenant:
             first.setdefault(event.job, event.time)
     return [start - jobs[number].submit for number, start in first.items()]
 
@@ -133,7 +133,7 @@ def test_no_pool_is_ever_used_beyond_its_gpus(
     run: Run = request.getfixturevalue(which)
     used: Counter[int] = Counter()
     for event in run.events:
-        sign = {Kind.START: 1, Kind.EVICT: -1, Kind.FINISH: -1}.get(event.kind, 0)
+        sign = {EventKind.START: 1, EventKind.EVICT: -1, EventKind.FINISH: -1}.get(event.kind, 0)
         used[event.time] += sign * jobs[event.job].gpus
     total = 0
     for moment in sorted(used):
@@ -147,16 +147,16 @@ def test_every_job_runs_as_long_as_it_needs(lent: Run, jobs: tuple[Job, ...]) ->
     started: dict[int, int] = {}
     lost: Counter[int] = Counter()
     for event in lent.events:
-        if event.kind is Kind.START:
+        if event.kind is EventKind.START:
             started[event.job] = event.time
-        elif event.kind in {Kind.EVICT, Kind.FINISH}:
+        elif event.kind in {EventKind.EVICT, EventKind.FINISH}:
             ran[event.job] += event.time - started.pop(event.job)
             lost[event.job] += event.lost
     assert {number: ran[number] - lost[number] for number in ran} == {n: each.duration for n, each in enumerate(jobs)}
 
 
 def test_a_lender_gets_back_what_it_lent_at_once(lent: Run, jobs: tuple[Job, ...]) -> None:
-    evicted = [event for event in lent.events if event.kind is Kind.EVICT]
+    evicted = [event for event in lent.events if event.kind is EventKind.EVICT]
     assert evicted
     assert "lender" not in {jobs[event.job].tenant for event in evicted}, "it holds no more than its own"
     assert "lender" in {jobs[event.by].tenant for event in evicted if event.by is not None}
@@ -167,7 +167,9 @@ def test_a_tenant_that_never_lends_never_waits_for_its_own_and_makes_others_wait
     lent: Run, strict: Run, jobs: tuple[Job, ...]
 ) -> None:
     assert sorted(waits(strict, jobs, "lender"))[:4] == [0, 0, 0, 0]
-    assert [event for event in strict.events if event.kind is Kind.EVICT and jobs[event.job].tenant == "lender"] == []
+    assert [
+        event for event in strict.events if event.kind is EventKind.EVICT and jobs[event.job].tenant == "lender"
+    ] == []
     before, after = (sum(waits(run, jobs, "borrower")) for run in (lent, strict))
     assert after > before, "what the lender leaves idle stays idle"
 
@@ -258,7 +260,9 @@ def started_in(store: Store) -> Path:
 
 
 def same(one: Run, other: Run) -> None:
-    assert [e for e in one.events if e.kind is not Kind.WAIT] == [e for e in other.events if e.kind is not Kind.WAIT]
+    assert [e for e in one.events if e.kind is not EventKind.WAIT] == [
+        e for e in other.events if e.kind is not EventKind.WAIT
+    ]
 
 
 KILLED = """\
@@ -313,7 +317,7 @@ def test_a_run_with_evictions_that_is_killed_keeps_what_was_decided(
 
     def keep(self: Store, checkpoint: dict[str, Any]) -> None:
         kept(self, checkpoint)
-        if not middle and any(row[1] == Kind.EVICT for row in checkpoint["events"]):
+        if not middle and any(row[1] == EventKind.EVICT for row in checkpoint["events"]):
             middle.append(run_of({"form": 1, **checkpoint}))
             raise OSError("ended in the middle")
 
@@ -396,13 +400,13 @@ def test_an_etcd_that_answers_too_late_changes_nothing(
         return response
 
     etcd: dict[str, int | None] = {"port": None}
-    made = clusters.Cluster.__init__
+    made = clusters.SimulationCluster.__init__
 
-    def init(self: clusters.Cluster, lab: Lab) -> None:
+    def init(self: clusters.SimulationCluster, lab: Lab) -> None:
         made(self, lab)
         etcd["port"] = self._etcd.port
 
-    monkeypatch.setattr(clusters.Cluster, "__init__", init)
+    monkeypatch.setattr(clusters.SimulationCluster, "__init__", init)
     monkeypatch.setattr(http.client.HTTPSConnection, "getresponse", getresponse)
     said: list[str] = []
     same(simulate(loaded, plain, said.append, WINDOW), undisturbed)

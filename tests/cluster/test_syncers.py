@@ -22,10 +22,10 @@ from virtual_worlds import DIGEST, SETTINGS, SHARED
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.live import denial
-from tenancy.live.api import Identity
+from tenancy.live.api import Impersonation
 from tenancy.live.denial import AuditLog
-from tenancy.plan import make_plan
-from tenancy.plan.common.charts import Chart
+from tenancy.planning import make_plan
+from tenancy.planning.common.charts import HelmChart
 from tenancy.prove.attacks import Attack, Request
 from tenancy.prove.attacks.model import ABSENT, MERGE, attack, core, group, put
 from tenancy.prove.verify import run
@@ -42,15 +42,15 @@ SETS = group("apps/v1", HOME, "statefulsets")
 PUBLIC_IMAGE = "docker.io/library/alpine:3.20"
 
 
-def syncer(namespace: str) -> Identity:
+def syncer(namespace: str) -> Impersonation:
     accounts = "system:serviceaccounts"
-    return Identity(f"system:serviceaccount:{namespace}:virtual-cluster", (accounts, f"{accounts}:{namespace}"))
+    return Impersonation(f"system:serviceaccount:{namespace}:virtual-cluster", (accounts, f"{accounts}:{namespace}"))
 
 
 PEOPLE = {
-    "developer": Identity("jane", ("fraud-engineers",)),
-    "operator": Identity("jane", ("fraud-oncall",)),
-    "owner": Identity("jane", ("fraud-leads",)),
+    "developer": Impersonation("jane", ("fraud-engineers",)),
+    "operator": Impersonation("jane", ("fraud-oncall",)),
+    "owner": Impersonation("jane", ("fraud-leads",)),
 }
 
 
@@ -85,14 +85,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def chart(cluster: Cluster) -> Chart:
+def chart(cluster: Cluster) -> HelmChart:
     (found,) = [space.chart for space in cluster.plan.tenant("fraud").namespaces if space.name == HOME]
     assert found
     return found
 
 
 @pytest.fixture(scope="module")
-def plane(chart: Chart) -> Object:
+def plane(chart: HelmChart) -> Object:
     """The StatefulSet that the chart makes of its values."""
     values = chart.values["controlPlane"]
     stateful, distro = values["statefulSet"], values["distro"]["k8s"]
@@ -169,7 +169,7 @@ def plane(chart: Chart) -> Object:
 
 
 @pytest.fixture(scope="module")
-def synced(cluster: Cluster, chart: Chart) -> Object:
+def synced(cluster: Cluster, chart: HelmChart) -> Object:
     """A pod that a ReplicaSet of the virtual cluster's asked for, as its syncer makes it on the host."""
     place = next(place for place in cluster.scene.places if place.name == HOME)
     pod = place.pod({"a100-1g.5gb": 1})
@@ -313,7 +313,7 @@ def test_a_pod_of_the_syncers_waits_in_the_queue_and_stays_the_syncers(cluster: 
     until(lambda: cluster.api.request("GET", where).ok, "it is gone")
 
 
-def test_the_dns_inside_is_admitted(cluster: Cluster, chart: Chart, synced: Object) -> None:
+def test_the_dns_inside_is_admitted(cluster: Cluster, chart: HelmChart, synced: Object) -> None:
     """As chart/templates/coredns-configmap.yaml@18821e6 has it: with the node's resolver, and a capability."""
     dns = chart.values["controlPlane"]["coredns"]["deployment"]
     pod = copy.deepcopy(synced)

@@ -14,7 +14,7 @@ from aws_double import AwsDouble
 from chart_repository import serving
 from engine_project import Done, Project
 
-from tenancy.plan.common.charts import SYSTEM_NODES
+from tenancy.planning.common.charts import SYSTEM_NODES
 
 RELEASE = "aws:ssm/getParameter:getParameter"
 

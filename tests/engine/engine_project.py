@@ -22,7 +22,7 @@ import pytest
 from tenancy.catalog import vocabulary as words
 from tenancy.components.kubernetes.manifest import BACKGROUND
 from tenancy.lab import control_plane, ports, processes
-from tenancy.lab.api import Api, ApiError
+from tenancy.lab.api import ApiError, LabApi
 from tenancy.lab.layout import Lab, environ
 
 ROOT = Path(__file__).parents[2]
@@ -174,8 +174,8 @@ class Project:
         assert done.code == 0, done.text
         return done
 
-    def api(self, identity: str = "platform") -> Api:
-        return Api(self.lab, ports.remembered(self.lab)["kube-apiserver"], identity=identity)
+    def api(self, identity: str = "platform") -> LabApi:
+        return LabApi(self.lab, ports.remembered(self.lab)["kube-apiserver"], identity=identity)
 
     def exists(self, path: str) -> bool:
         with self.api() as api:

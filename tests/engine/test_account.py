@@ -17,7 +17,7 @@ from engine_project import Done, Project
 from test_tenant_aws import ENVIRONMENT, TENANT
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan.aws.shared_aws import COST_TAGS
+from tenancy.planning.aws.shared_aws import COST_TAGS
 
 STACK = "two"
 DAY_TWO = [key for key in COST_TAGS if key != "team"]

@@ -14,7 +14,7 @@ import pytest
 from engine_project import Project
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan import TenantPlan, make_plan
+from tenancy.planning import TenantPlan, make_plan
 from tenancy.schema.cluster import Cni
 from tenancy.schema.metrics import Collector
 from tenancy.validation import Environment, Loaded, load, on_lab
@@ -80,7 +80,7 @@ def test_a_tenant_has_in_the_lab_what_it_has_on_aws(bank: Loaded) -> None:
     plain = unwatched.model_copy(update={"cluster": cluster})
     # Host names need Cilium (net-06).
     unnamed = [
-        tenant.model_copy(update={"reach": tuple(way for way in tenant.reach if not way.dns)})
+        tenant.model_copy(update={"egress": tuple(way for way in tenant.egress if not way.dns)})
         for tenant in bank.tenants
     ]
     on_aws, in_lab = make_plan(plain, unnamed), make_plan(on_lab(bank).environment, bank.tenants)
@@ -92,7 +92,7 @@ def test_a_tenant_has_in_the_lab_what_it_has_on_aws(bank: Loaded) -> None:
 def test_what_cilium_changes_is_the_network_alone(bank: Loaded) -> None:
     on_aws = make_plan(without_exporters(bank.environment), bank.tenants)
     in_lab = make_plan(on_lab(bank).environment, bank.tenants)
-    assert any(tenant.fences for tenant in on_aws.tenants)
+    assert any(tenant.cluster_policies for tenant in on_aws.tenants)
     assert [but_for_its_network(tenant) for tenant in in_lab.tenants] == [
         but_for_its_network(tenant) for tenant in on_aws.tenants
     ]
@@ -105,7 +105,7 @@ def but_for_its_network(tenant: TenantPlan) -> TenantPlan:
         replace(space, isolation=tuple(wall for wall in space.isolation if wall["kind"] not in policies))
         for space in tenant.namespaces
     )
-    return replace(tenant, aws=None, fences=(), namespaces=tuple(spaces))
+    return replace(tenant, aws=None, cluster_policies=(), namespaces=tuple(spaces))
 
 
 def test_a_second_run_changes_nothing(project: Project) -> None:

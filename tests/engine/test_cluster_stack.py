@@ -19,7 +19,7 @@ from engine_project import Project, kill_engine
 
 from tenancy.lab import control_plane
 from tenancy.lab.nodes import apply_nodes
-from tenancy.plan.services import queue_chart
+from tenancy.planning.services import queue_chart
 from tenancy.validation import load
 from tests import judges
 
@@ -105,11 +105,11 @@ def test_every_node_keeps_its_metadata_from_pods(bank: OnAws) -> None:
 
 
 def test_efa_interfaces_carry_the_pools_own_group_and_no_other(bank: OnAws) -> None:
-    wall = bank.aws.find("::bank-wall-train-efa-group").id
+    group = bank.aws.find("::bank-efa-train-efa-group").id
     interfaces = bank.aws.find("::bank-train-efa-template").inputs["networkInterfaces"]
     assert [one["interfaceType"] for one in interfaces] == ["interface", *["efa-only"] * 4]
-    assert {group for one in interfaces[1:] for group in one["securityGroups"]} == {wall}
-    assert interfaces[0]["securityGroups"] != [wall]
+    assert {each for one in interfaces[1:] for each in one["securityGroups"]} == {group}
+    assert interfaces[0]["securityGroups"] != [group]
 
 
 def test_a_reservation_is_used_alone_and_without_a_placement_group(bank: OnAws) -> None:

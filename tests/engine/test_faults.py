@@ -1,4 +1,5 @@
-"""The API server fails, or the engine dies, at any step: the next run goes on from there, and no door ever stood open.
+"""The API server fails, or the engine dies, at any step: the next run goes on from there, and no access binding comes
+before isolation.
 
 `EVERY_FAULT=1` asks at every write with every fault, which takes half an hour.
 """
@@ -16,10 +17,10 @@ from engine_project import COLLECTIONS, NEW_TENANT, Asked, Done, Key, Project, u
 from fault_proxy import Fault, Proxy, Trap, in_front
 
 from tenancy.kube.objects import Object
-from tenancy.lab.api import Api, ApiError
+from tenancy.lab.api import ApiError, LabApi
 from tenancy.live.api import path_of
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.kubernetes.samples import sample
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.kubernetes.samples import sample
 from tenancy.validation import load
 
 UP = ("pulumi", "up", "--yes", "--skip-preview", "--non-interactive", "--stack", "local")
@@ -37,7 +38,7 @@ PLATFORM = [
     Trap(Fault.ERROR, resource="validatingadmissionpolicybindings"),
     # The first: by the time that one failed, the engine may have made all others.
     Trap(Fault.CUT, resource="validatingadmissionpolicybindings"),
-    Trap(Fault.CONFLICT, resource="tenancy-witness"),
+    Trap(Fault.CONFLICT, resource="tenancy-readiness"),
     Trap(Fault.LOST, resource="configmaps"),
 ]
 REMOVAL = [
@@ -97,22 +98,22 @@ def open_doors(project: Project, plan: Plan, since: int, present: set[Key]) -> l
 
     `present` is what stood at `since`, and afterwards what stands now.
     """
-    guards = {key(guard) for guard in (*plan.platform.guards, *plan.platform.witness)}
-    walls = {s.name: {key(w) for w in s.isolation} for tenant in plan.tenants for s in tenant.namespaces}
+    guards = {key(guard) for guard in (*plan.platform.guards, *plan.platform.readiness_probe)}
+    isolation_resources = {s.name: {key(w) for w in s.isolation} for tenant in plan.tenants for s in tenant.namespaces}
     found = []
     for one in changes(project, since):
         what = (one.resource, one.namespace, one.name)
         if one.resource == "namespaces":
             what = (one.resource, "", one.name)
         (present.discard if one.verb == "delete" else present.add)(what)
-        doors = {name for resource, name, _ in present if resource == "rolebindings" and name in walls}
+        bindings = {name for resource, name, _ in present if resource == "rolebindings" and name in isolation_resources}
         found += [
             f"after {one.verb} {what}: {name} is open without {sorted(missing)}"
-            for name in doors
-            if (missing := (walls[name] | guards | {("namespaces", "", name)}) - present)
+            for name in bindings
+            if (missing := (isolation_resources[name] | guards | {("namespaces", "", name)}) - present)
         ]
         if one.verb == "delete" and one.resource == "namespaces":
-            # The namespace controller takes what is in it, in an order of its own: no door may be among that.
+            # The namespace controller takes what is in it, in an order of its own: no binding may be among that.
             present -= {each for each in present if each[1] == one.name}
     return found
 
@@ -128,7 +129,7 @@ def test_a_platform_that_fails_at_step_after_step_is_finished_by_the_next_run(pr
 
 
 def points() -> list[Any]:
-    """Which write of a new tenant's, and how: its namespace first, then its walls, then its doors."""
+    """Which write of a new tenant's, and how: its namespace first, then its isolation resources, then its bindings."""
     if EVERY:
         return [pytest.param("", at, fault) for at, fault in itertools.product(range(1, OBJECTS + 1), Fault)]
     chosen = {
@@ -177,7 +178,7 @@ def test_a_quota_below_what_is_used_ends_nothing_and_admits_nothing_more(project
     pod = sample("pod", loaded.environment, tenant, tenant.namespaces[0], {})
     path, quota = path_of(pod).rpartition("/")[0], "/api/v1/namespaces/full--main/resourcequotas/tenant"
 
-    def ask(api: Api, number: int) -> None:
+    def ask(api: LabApi, number: int) -> None:
         api.request("POST", path, {**pod, "metadata": {**pod["metadata"], "name": f"pod-{number}"}}, "application/json")
 
     with project.api() as api:
@@ -221,7 +222,7 @@ def test_a_removal_that_fails_at_step_after_step_is_finished_by_the_next_and_ope
         stands = {
             each for each in project.objects() if each[0] == "rolebindings" or ("namespaces", "", each[1]) not in held
         }
-        assert stands <= held, "no door is forgotten, and nothing that does not go with its namespace"
+        assert stands <= held, "no binding is forgotten, and nothing that does not go with its namespace"
     assert len(sprung) >= len(REMOVAL) - 2, sprung
     done = project.tenancy("down", "local", "--yes")
     assert done.code == 0, done.text

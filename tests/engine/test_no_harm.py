@@ -23,8 +23,8 @@ PROGRAM = """\
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from tenancy.components.tenant import Tenant
-from tenancy.plan import make_plan
+from tenancy.components.tenant import GpuTenant
+from tenancy.planning import make_plan
 from tenancy.validation import load
 
 loaded = load({folder!r})
@@ -33,7 +33,7 @@ settings = pulumi.Config("foreign")
 provider = kubernetes.Provider("mine", context=plan.context, kubeconfig=settings.get("kubeconfig"))
 given = provider if settings.get_bool("provider") is not False else None
 opts = pulumi.ResourceOptions(providers=[given]) if given else None
-Tenant("research", plan.tenant("research"), opts=opts)
+GpuTenant("research", plan.tenant("research"), opts=opts)
 """
 
 
@@ -297,15 +297,15 @@ def test_a_tenant_of_ones_own_program_is_made_where_guards_judge(own: Own) -> No
 
 
 @pytest.mark.usefixtures("decided")
-def test_a_destroy_that_skips_its_preview_leaves_namespaces_walls_and_guards(foreign: Project) -> None:
+def test_a_destroy_that_skips_its_preview_leaves_namespaces_isolation_and_guards(foreign: Project) -> None:
     foreign.up()
     before = set(foreign.objects())
     done = foreign.pulumi("destroy", "--yes", "--skip-preview", "--stack", "local")
     assert done.code != 0
     assert "because it is protected" in " ".join(done.text.split())
-    walls = {"limitranges", "networkpolicies", "resourcequotas", "namespaces"}
+    isolation_resources = {"limitranges", "networkpolicies", "resourcequotas", "namespaces"}
     guards = {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
-    kept = {key for key in before if key[0] in walls | guards}
+    kept = {key for key in before if key[0] in isolation_resources | guards}
     assert kept <= set(foreign.objects())
     foreign.up()
     assert set(foreign.objects()) == before

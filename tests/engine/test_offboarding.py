@@ -69,8 +69,8 @@ def test_on_hold_all_people_only_read_and_gain_no_right(project: Project, before
     for space in SPACES:
         assert bindings(project, space) == {"tenancy-viewer": entered[space]}
     after = project.objects()
-    walls = {key for key in before if key[1] in SPACES and key[0] != "rolebindings"}
-    assert {key for key in after if key[1] in SPACES and key[0] != "rolebindings"} == walls
+    isolation_resources = {key for key in before if key[1] in SPACES and key[0] != "rolebindings"}
+    assert {key for key in after if key[1] in SPACES and key[0] != "rolebindings"} == isolation_resources
     notes = {after["namespaces", "", space]["metadata"]["annotations"][words.LEAVING] for space in SPACES}
     assert notes == {"hold"}
 
@@ -206,7 +206,7 @@ def test_what_holds_a_namespace_is_named(stuck: Stuck) -> None:
 
 
 @pytest.mark.parametrize("space", SPACES)
-def test_doors_go_before_namespaces_and_walls_go_with_them(stuck: Stuck, space: str) -> None:
+def test_access_bindings_go_before_namespaces_and_isolation_go_with_them(stuck: Stuck, space: str) -> None:
     removed = [one for one in stuck.asked if one.verb == "delete" and space in {one.namespace, one.name}]
     order = [one.resource for one in removed if one.code < 300]
     assert order.index("rolebindings") < order.index("namespaces"), order
@@ -305,8 +305,8 @@ def test_removed_pods_lose_their_identity_before_their_namespace_goes_and_data_s
     ours = [each for each in on.aws.live.values() if "fraud" in each.urn]
     left = {each.type.rpartition(":")[2] for each in ours}
     assert {"Key", "Repository", "Secret"} <= left
-    doors = {"AccessEntry", "PodIdentityAssociation", "Role", "RolePolicy"}
-    opened = [each.urn.rpartition("::")[2] for each in ours if each.type.rpartition(":")[2] in doors]
+    bindings = {"AccessEntry", "PodIdentityAssociation", "Role", "RolePolicy"}
+    opened = [each.urn.rpartition("::")[2] for each in ours if each.type.rpartition(":")[2] in bindings]
     assert opened == ["data-fraud-engineers"], "of the people whom environment.yaml names"
     bound = [item["subjects"] for (kind, *_), item in on.project.objects().items() if kind == "rolebindings"]
     assert "fraud-engineers" not in {subject["name"] for subjects in bound for subject in subjects}, "no rights there"

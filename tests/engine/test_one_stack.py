@@ -9,7 +9,7 @@ from engine_project import NEW_TENANT, Asked, Done, Project, canonical, until
 
 from tenancy.catalog import vocabulary as words
 from tenancy.live.preflight import REMOVING
-from tenancy.plan.guards import QUESTION
+from tenancy.planning.guards import QUESTION
 
 WALLS = {"limitranges", "networkpolicies", "resourcequotas"}
 pytestmark = pytest.mark.usefixtures("first")
@@ -57,7 +57,7 @@ def test_access_bindings_are_made_after_the_isolation_resources_of_the_namespace
         inside = [one.resource for one in asked if one.namespace == space and one.resource in WALLS | {"rolebindings"}]
         entry = inside.index("rolebindings")
         assert set(inside[:entry]) >= WALLS, f"{space} was open before {WALLS - set(inside[:entry])}"
-        assert not WALLS & set(inside[entry:]), f"{space} got a wall after its door"
+        assert not WALLS & set(inside[entry:]), f"{space} got a wall after its binding"
 
 
 def test_no_namespace_of_a_tenant_is_made_before_the_guards_are_in_force(project: Project) -> None:
@@ -102,7 +102,7 @@ def test_three_mistakes_end_it_before_the_engine_starts(project: Project) -> Non
     project.write(
         "tenants/wrong.yaml",
         NEW_TENANT.format(name="wrong").replace("role: developer", "role: king")
-        + "reach:\n  - {cidr: 0.0.0.0/0, port: 443}\nbudjet: {monthly-usd: 1}\n",
+        + "egress:\n  - {cidr: 0.0.0.0/0, port: 443}\nbudjet: {monthly-usd: 1}\n",
     )
     # First on the search path of a lab: every start of an engine starts this one.
     fake = project.lab.folder / "bin" / "pulumi"
@@ -198,7 +198,7 @@ def test_an_edit_and_two_new_tenants_leave_all_other_tenants_alone(project: Proj
     assert 'spec.hard["requests.nvidia.com/gpu"] 32 → 24' in line
 
 
-def test_an_adopted_namespace_gets_its_walls_and_keeps_its_content(project: Project) -> None:
+def test_an_adopted_namespace_gets_its_isolation_and_keeps_its_content(project: Project) -> None:
     objects = project.objects()
     labels = objects["namespaces", "", "old--main"]["metadata"]["labels"]
     assert labels[words.TENANT] == "old"
@@ -219,8 +219,8 @@ def removals(project: Project, since: int) -> dict[str, list[str]]:
 def doors_then_space(order: list[str]) -> bool:
     """Isolation resources go with their namespace: none is removed while a pod may still run in it."""
     space = order.index("namespaces")
-    doors = {"rolebindings"}, {"rolebindings", "serviceaccounts"}
-    return set(order[:space]) in doors and set(order[space:]) == {"namespaces"}
+    bindings = {"rolebindings"}, {"rolebindings", "serviceaccounts"}
+    return set(order[:space]) in bindings and set(order[space:]) == {"namespaces"}
 
 
 def test_without_its_file_a_tenant_is_gone_and_what_was_adopted_stays(project: Project) -> None:
@@ -340,7 +340,7 @@ def test_a_dead_api_server_is_one_message_and_no_change(project: Project) -> Non
     assert project.state()["resources"] == held
 
 
-def test_removal_takes_the_doors_first_and_rendered_files_make_the_same(project: Project) -> None:
+def test_removal_takes_the_access_bindings_first_and_rendered_files_make_the_same(project: Project) -> None:
     made = {key: canonical(item) for key, item in project.objects().items()}
     since = project.audit_size()
     refused = project.pulumi("destroy", "--yes", "--stack", "local")

@@ -19,17 +19,17 @@ from pack_cases import (
     Case,
     efa_template,
     group,
+    isolation_resources,
     manifest,
     namespace,
     resource,
     template,
-    walls,
     with_field,
 )
 from pack_worlds import together, worlds
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan import make_plan
+from tenancy.planning import make_plan
 from tenancy.rules import aws
 from tenancy.rules.catalogue import RULES
 from tenancy.validation import load
@@ -185,7 +185,7 @@ def test_what_a_preview_does_not_know_yet_is_said_and_does_not_stop_it(foreign: 
     assert "seen-02: ResourceQuota acme--main/later" in regulated.out
 
 
-def test_two_walls_that_are_made_in_the_same_run_are_told_of_and_stop_nothing(foreign: Foreign) -> None:
+def test_two_isolation_that_are_made_in_the_same_run_are_told_of_and_stop_nothing(foreign: Foreign) -> None:
     done = foreign.preview([efa_template("left", "NEW"), efa_template("right", "NEW")])
     assert done.code == 0, done.text
     assert f"pool-06: {aws.TEMPLATE} right: given security group not known until apply" in done.out
@@ -204,7 +204,7 @@ def test_a_node_group_of_another_tool_is_judged_by_the_template_that_it_names(fo
 # The product's own plan
 
 
-def test_whatever_wall_of_the_products_own_plan_falls_a_preview_names_it(foreign: Foreign) -> None:
+def test_whatever_isolation_resource_of_the_products_own_plan_falls_a_preview_names_it(foreign: Foreign) -> None:
     loaded = load(ROOT / "stacks" / "local")
     plan = [
         {**item, aws.PROTECTED: True} if item["kind"] == "Namespace" else item
@@ -277,17 +277,17 @@ def test_an_exception_of_a_file_holds_until_its_day(foreign: Foreign) -> None:
 
 def test_what_can_be_mended_safely_is_made_as_it_should_be(foreign: Foreign) -> None:
     space = namespace("acme--main", "acme")
-    dead, *rest = walls("acme--main", "acme")
+    dead, *rest = isolation_resources("acme--main", "acme")
     dead = {**dead, "spec": {"hard": {"pods": "1", "nvidia.com/gpu": "4"}}, "metadata": {**dead["metadata"]}}
     del dead["metadata"]["labels"]
     program = (space, dead, *rest)
     refused = foreign.preview(program)
     assert refused.code != 0
-    assert "quota-01: ResourceQuota acme--main/walls" in refused.out
+    assert "quota-01: ResourceQuota acme--main/isolation" in refused.out
     done = foreign.run("up", program, {"isolation": {"enforcementLevel": "remediate"}})
     try:
         assert done.code == 0, done.text
-        written = list((foreign.folder / "rendered").rglob("*resourcequota-acme--main-walls*"))
+        written = list((foreign.folder / "rendered").rglob("*resourcequota-acme--main-isolation*"))
         assert len(written) == 1
         made = yaml.safe_load(written[0].read_text())
         assert made["spec"]["hard"] == {"pods": "1", "requests.nvidia.com/gpu": "4"}

@@ -93,7 +93,7 @@ def test_the_engines_own_preview_is_told_in_the_same_words(steps: Project) -> No
     told = steps.tenancy("diff", "--preview", "preview.json", "--format", "json")
     assert told.code == 0, told.text
     document = json.loads(told.out)
-    assert document["alarms"] == ["wider-reach"]
+    assert document["alarms"] == ["wider-access"]
     assert [one["stack"] for one in document["stacks"]] == ["local"]
     gained = {(c["of"], c["what"], c["after"]) for c in document["changes"] if c["topic"] == "access" and c["after"]}
     assert gained >= {("User jane@bank.example", "fraud--train", "operator")}

@@ -6,8 +6,8 @@ import pytest
 from engine_project import Done, Project
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan import make_plan
-from tenancy.plan.model import Plan
+from tenancy.planning import make_plan
+from tenancy.planning.model import Plan
 from tenancy.validation import load
 
 MARKER = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/guards"

@@ -114,7 +114,7 @@ class Two:
         self.on, self.aws = on, on.aws
         self.moments: list[Moment] = []
         self.grounded: dict[str, bool] = {}
-        """Of associations that came or went: whether their namespaces' walls stood then."""
+        """Of associations that came or went: whether their namespaces' isolation resources stood then."""
         self.write()
 
     def write(self) -> None:
@@ -208,8 +208,8 @@ def test_a_buckets_locks_are_shut_before_the_boundary_and_the_boundary_stands_be
 def test_a_bucket_is_shut_sealed_and_remembers(two: Two, name: str) -> None:
     of_it = [each for each in two.aws.live.values() if each.inputs.get("bucket") == name]
     found = {each.type.rpartition(":")[2]: each.inputs for each in of_it}
-    walls = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
-    assert [found["BucketPublicAccessBlock"][wall] for wall in walls] == [True] * 4
+    isolation_resources = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
+    assert [found["BucketPublicAccessBlock"][wall] for wall in isolation_resources] == [True] * 4
     assert found["BucketOwnershipControls"]["rule"] == {"objectOwnership": "BucketOwnerEnforced"}
     assert found["BucketVersioning"]["versioningConfiguration"] == {"status": "Enabled"}
     (rule,) = found["BucketServerSideEncryptionConfiguration"]["rules"]
@@ -233,7 +233,7 @@ def test_every_tenants_role_is_made_with_the_boundary_on_it(two: Two) -> None:
 
 
 @pytest.mark.usefixtures("made")
-def test_a_pod_gets_its_role_only_behind_its_namespaces_walls(two: Two) -> None:
+def test_a_pod_gets_its_role_only_behind_its_namespaces_isolation(two: Two) -> None:
     assert two.grounded == {
         "create aml-aws-aml--main-workload": True,
         "create fraud-aws-fraud--train-workload": True,
@@ -414,7 +414,7 @@ def test_the_boundary_goes_after_every_role_and_the_alarm_after_the_broken_glass
 
 
 @pytest.mark.usefixtures("gone")
-def test_what_holds_data_stays_on_aws_with_its_walls(two: Two) -> None:
+def test_what_holds_data_stays_on_aws_with_its_isolation(two: Two) -> None:
     assert two.kinds() == {
         *("Key", "Alias", "Repository", "RepositoryPolicy", "LogGroup", "Bucket", "BucketLifecycleConfiguration"),
         *("BucketOwnershipControls", "BucketPolicy", "BucketPublicAccessBlock", "BucketVersioning"),

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from tenancy.iam.account import PLATFORM, Account, Identity, Thing
-from tenancy.iam.evaluator import Guard
+from tenancy.iam.account import PLATFORM, AccountIdentity, AccountModel, AwsTarget
+from tenancy.iam.evaluator import ResourceClass
 from tenancy.schema.tenant import Tenant
 from tests.iam.symbolic import Region, Witness, counterexample
 
@@ -19,7 +19,7 @@ class Border(NamedTuple):
 
     title: str
     region: Region
-    thing: Thing
+    thing: AwsTarget
 
 
 def _overlap(one: str, other: str) -> bool:
@@ -42,7 +42,7 @@ def _foreign(tenant: str, tenants: Sequence[Tenant], bucket: str) -> list[str]:
     )
 
 
-def borders(account: Account, who: Identity) -> Iterator[Border]:
+def borders(account: AccountModel, who: AccountIdentity) -> Iterator[Border]:
     """Everything of every other tenant, by kind: one proof for all of them."""
     aws, tenants = account.environment.aws, account.tenants
     env, cluster = account.environment.environment, account.environment.cluster.name
@@ -76,7 +76,7 @@ def borders(account: Account, who: Identity) -> Iterator[Border]:
         ("roles", ("sts:*", "iam:*"), [f"arn:aws:iam::{aws.account}:role/tenancy/{env}/{o.name}/*" for o in others]),
     ):
         if own:
-            yield Border(f"{title} of others", Region(actions, tuple(own)), Thing(title))
+            yield Border(f"{title} of others", Region(actions, tuple(own)), AwsTarget(title))
     for other in others:
         name = other.name
         if other.aws is None:
@@ -86,14 +86,14 @@ def borders(account: Account, who: Identity) -> Iterator[Border]:
             yield Border(f"access point {point.name} of {name}", through, account.thing(point.arn))
         for key in other.aws.keys:
             opened = Region(("kms:*",), (arn("kms", "key/*"),))
-            yield Border(f"key of {name}", opened, Thing(key.alias, key.policy, Guard.KEY))
+            yield Border(f"key of {name}", opened, AwsTarget(key.alias, key.policy, ResourceClass.KEY))
 
 
 WITHOUT_RESOURCE = {"Effect": "Deny", "Action": "ecr:GetAuthorizationToken", "Resource": "*"}
 """Logging in to the registry is about no repository, though a policy says `*`."""
 
 
-def crossed(account: Account, who: Identity, border: Border, without: Sequence[Any] = ()) -> Witness | None:
+def crossed(account: AccountModel, who: AccountIdentity, border: Border, without: Sequence[Any] = ()) -> Witness | None:
     """The shortest request that crosses the border; None: there is none. `without` are statements that deny."""
     policies = account.policies(who, border.thing)
     denied = {"Version": "2012-10-17", "Statement": [WITHOUT_RESOURCE, *without]}
@@ -101,7 +101,7 @@ def crossed(account: Account, who: Identity, border: Border, without: Sequence[A
     return counterexample(policies, who.principal, border.region, resource_account=account.environment.aws.account)
 
 
-def crossings(account: Account) -> Iterator[tuple[Identity, Border, Witness | None]]:
+def crossings(account: AccountModel) -> Iterator[tuple[AccountIdentity, Border, Witness | None]]:
     for who in account.identities:
         if who.tenant != PLATFORM:
             for border in borders(account, who):

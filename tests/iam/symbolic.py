@@ -26,7 +26,7 @@ from typing import Any
 
 from tenancy.iam import conditions, evaluator
 from tenancy.iam.conditions import FOR_ALL, FOR_ANY, Piece, Resolved, Variable, Wild, operator_name, texts
-from tenancy.iam.evaluator import Document, Grant, Guard, Kind, Layer, Policies, Principal
+from tenancy.iam.evaluator import Document, Grant, Layer, Policies, Principal, PrincipalKind, ResourceClass
 
 # Words
 
@@ -216,7 +216,7 @@ class CannotTell(Exception):
 class Witness:
     """A request that is allowed."""
 
-    request: evaluator.Request
+    request: evaluator.AwsRequest
     by: tuple[str, ...]
     context: Mapping[str, str]
     """What the search chose of the context, beside what was known."""
@@ -370,7 +370,7 @@ class _Reader:
         variables = written["Version"] == "2012-10-17"
         made: list[Part] = []
         for name in ("Action", "Resource"):
-            if layer is Layer.RESOURCE and self.policies.guard is Guard.TRUST and name == "Resource":
+            if layer is Layer.RESOURCE and self.policies.guard is ResourceClass.TRUST and name == "Resource":
                 continue
             negated = name not in written
             values = texts(written[f"Not{name}" if negated else name])
@@ -496,7 +496,7 @@ class _Reader:
             if not self._spared(layer)
         ]
         direct = self.granted[Grant.DIRECT]
-        if self.principal.kind not in (Kind.ROLE, Kind.USER):
+        if self.principal.kind not in (PrincipalKind.ROLE, PrincipalKind.USER):
             yield [*organisation, direct]
             return
         identity = self.allows.get((Layer.IDENTITY, 0), [])
@@ -511,7 +511,7 @@ class _Reader:
             return
         yield [*organisation, direct]
         yield [*organisation, self.granted[Grant.ROLE], *limits]
-        yield [*organisation, *([] if self.policies.guard is Guard.ORDINARY else [named]), identity, *limits]
+        yield [*organisation, *([] if self.policies.guard is ResourceClass.ORDINARY else [named]), identity, *limits]
 
 
 # Search

@@ -12,8 +12,8 @@ from hashlib import sha256
 from random import Random
 from typing import Any, NamedTuple
 
-from tenancy.iam.account import PIPELINE, Account
-from tenancy.plan import make_plan
+from tenancy.iam.account import PIPELINE, AccountModel
+from tenancy.planning import make_plan
 from tenancy.validation import Environment, Tenant
 from tenancy.validation.crossfile import between_tenants, crossfile
 
@@ -89,12 +89,12 @@ class World:
     identity: str = "pod-identity"
 
     @cached_property
-    def account(self) -> Account:
+    def account(self) -> AccountModel:
         env = environment(self.identity)
         tenants = [Tenant.model_validate(each) for each in self.files]
         wrong = [*between_tenants(tenants), *crossfile(env, tenants)]
         assert not wrong, f"the files are refused: {wrong}"
-        return Account(env, tenants, make_plan(env, tenants))
+        return AccountModel(env, tenants, make_plan(env, tenants))
 
     def file(self, tenant: str) -> Mapping[str, Any]:
         return next(each for each in self.files if each["tenant"] == tenant)
@@ -226,7 +226,7 @@ class Call(NamedTuple):
 
 
 def promised(file: Mapping[str, Any], part: str, call: Call) -> bool:
-    """Does the tenant's file say that pods of the part may?"""
+    """Does the tenant's file say that pods of the namespace may?"""
     bucket = BUCKETS[call.bucket]
     if not bucket.get("existing") and not (call.secure and call.inside):
         return False

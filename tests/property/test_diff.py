@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.generate import generate
-from tenancy.diff.alarms import Alarm, alarm
-from tenancy.diff.changes import Side, Topic, diff
+from tenancy.diff.alarms import ReviewReason, alarm
+from tenancy.diff.changes import ChangeTopic, SpecState, diff
+from tenancy.schema.network_rules import EgressRule
 from tenancy.schema.people import Role
-from tenancy.schema.reach import Reach
 from tenancy.validation import Loaded, Tenant, load
 from tenancy.validation.validator import vouch_for
 
@@ -38,18 +38,18 @@ def _changed(tenant: Tenant, draw: Any) -> Tenant:
         for person in tenant.people
         if draw(st.booleans())
     )
-    reach = tuple(Reach(cidr=cidr, port=443) for cidr in draw(st.sets(st.sampled_from(_NETWORKS))))
+    reach = tuple(EgressRule(cidr=cidr, port=443) for cidr in draw(st.sets(st.sampled_from(_NETWORKS))))
     held = {"gpus": {f: n for f, n in space.gpus.items() if f in gpus}} if (space := tenant.namespaces[0]) else {}
     namespaces = (space.model_copy(update=held), *tenant.namespaces[1:])
-    return tenant.model_copy(update={"gpus": gpus, "people": people, "reach": reach, "namespaces": namespaces})
+    return tenant.model_copy(update={"gpus": gpus, "people": people, "egress": reach, "namespaces": namespaces})
 
 
-def _side(many: Loaded, draw: Any, name: str) -> Side:
+def _side(many: Loaded, draw: Any, name: str) -> SpecState:
     kept = [tenant for tenant in many.tenants if draw(st.integers(0, 5))]
     tenants = tuple(_changed(tenant, draw) for tenant in kept)
     # What is told of a change does not depend on whether rules across files allow it.
     vouch_for(many.environment, tenants)
-    return Side(name, replace(many, tenants=tenants))
+    return SpecState(name, replace(many, tenants=tenants))
 
 
 @settings(deadline=None, max_examples=12)
@@ -62,18 +62,18 @@ def test_what_changes_forth_changes_back(many: Loaded, data: st.DataObject) -> N
     assert (forth == ()) is (one.plan == other.plan and _told(one) == _told(other))
 
 
-def _told(side: Side) -> Any:
+def _told(side: SpecState) -> Any:
     """What the files say that no object shows."""
     assert side.loaded
-    return [(t.tenant, t.reach, t.people) for t in side.loaded.tenants]
+    return [(t.tenant, t.egress, t.people) for t in side.loaded.tenants]
 
 
 @settings(deadline=None, max_examples=6)
 @given(data=st.data())
 def test_nothing_changes_between_a_spec_and_itself(many: Loaded, data: st.DataObject) -> None:
     side = _side(many, data.draw, "a")
-    assert diff(side, Side("b", side.loaded)) == ()
-    assert diff(side, Side("b", replace(side.loaded, tenants=tuple(reversed(side.loaded.tenants))))) == ()  # type: ignore
+    assert diff(side, SpecState("b", side.loaded)) == ()
+    assert diff(side, SpecState("b", replace(side.loaded, tenants=tuple(reversed(side.loaded.tenants))))) == ()  # type: ignore
 
 
 @settings(deadline=None, max_examples=12)
@@ -86,11 +86,11 @@ def test_no_loss_of_a_guarantee_goes_without_an_alarm(many: Loaded, data: st.Dat
         for flavor, share in tenant.gpus.items()
         if share.guaranteed > (other.tenants[name].gpus[flavor].guaranteed if _has(other, name, flavor) else 0)
     }
-    alarms = {(c.tenant, c.of) for c in diff(one, other) if alarm(c) is Alarm.LOST_GUARANTEE}
+    alarms = {(c.tenant, c.of) for c in diff(one, other) if alarm(c) is ReviewReason.LOST_GUARANTEE}
     assert alarms == losing
 
 
-def _has(side: Side, tenant: str, flavor: str) -> bool:
+def _has(side: SpecState, tenant: str, flavor: str) -> bool:
     return tenant in side.tenants and flavor in side.tenants[tenant].gpus
 
 
@@ -98,7 +98,7 @@ def _has(side: Side, tenant: str, flavor: str) -> bool:
 @given(data=st.data())
 def test_a_stack_runs_if_and_only_if_its_part_of_the_plan_differs(many: Loaded, data: st.DataObject) -> None:
     one, other = (_side(many, data.draw, name) for name in "ab")
-    runs = {change.tenant for change in diff(one, other) if change.topic is Topic.STACK and change.of == "tenant"}
+    runs = {change.tenant for change in diff(one, other) if change.topic is ChangeTopic.STACK and change.of == "tenant"}
     plans = [{tenant.name: tenant for tenant in side.plan.tenants} for side in (one, other) if side.plan]
     differ = {name for name in plans[0].keys() | plans[1].keys() if plans[0].get(name) != plans[1].get(name)}
     assert runs == (differ if many.environment.stacks == "per-tenant" else set())

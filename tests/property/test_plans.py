@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bench.generate import generate
 from tenancy.kube.objects import Object
-from tenancy.plan import digest, make_plan
+from tenancy.planning import digest, make_plan
 from tenancy.validation import Loaded, load
 
 TENANTS = 12

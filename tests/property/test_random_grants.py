@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tenancy.iam.account import PIPELINE, PLATFORM, Account, Identity, Step, Thing, key_arn
+from tenancy.iam.account import PIPELINE, PLATFORM, AccountIdentity, AccountModel, AwsTarget, Step, key_arn
 from tenancy.iam.evaluator import Decide, compile, request
 from tests.iam import worlds
 from tests.iam.worlds import Call, World, grants_of, owned, promised, use_promised, world
@@ -75,7 +75,7 @@ def _texts(made: World, bucket: str) -> list[str]:
     return sorted(found)
 
 
-def _calls(random: Random, made: World, count: int) -> Iterator[tuple[Identity, Call]]:
+def _calls(random: Random, made: World, count: int) -> Iterator[tuple[AccountIdentity, Call]]:
     """Half of them anywhere, half of them in what is granted to who calls."""
     callers = [each for each in made.account.identities if each.tenant != PLATFORM]
     texts = {bucket: _texts(made, bucket) for bucket in made.buckets}
@@ -96,7 +96,7 @@ def _calls(random: Random, made: World, count: int) -> Iterator[tuple[Identity, 
         yield who, call
 
 
-def _asked(made: World, who: Identity, call: Call) -> tuple[bool, tuple[str, ...]]:
+def _asked(made: World, who: AccountIdentity, call: Call) -> tuple[bool, tuple[str, ...]]:
     resource = f"arn:aws:s3:::{call.bucket}{'' if call.key is None else '/' + call.key}"
     context = {"aws:SecureTransport": str(call.secure).lower(), **call.context}
     context |= {"aws:VpceAccount": worlds.ACCOUNT} if call.inside else {}
@@ -104,7 +104,7 @@ def _asked(made: World, who: Identity, call: Call) -> tuple[bool, tuple[str, ...
     return answer.allowed, tuple(answer.reasons())
 
 
-def _expected(made: World, who: Identity, call: Call) -> bool:
+def _expected(made: World, who: AccountIdentity, call: Call) -> bool:
     usual = call._replace(action="s3:GetObject") if call.action == "S3:getobject" else call
     return promised(made.file(who.tenant), who.part, usual)
 
@@ -190,19 +190,19 @@ def test_a_role_with_widened_policies_still_reaches_no_neighbour() -> None:
     assert count > 1000
 
 
-def _step(made: World, who: Identity, action: str, resource: str, context: Any) -> Step:
+def _step(made: World, who: AccountIdentity, action: str, resource: str, context: Any) -> Step:
     asked = request(who.principal, action, resource, context, resource_account=worlds.ACCOUNT)
     return Step(made.account.thing(resource), asked)
 
 
-def _widened(made: World, who: Identity, step: Step) -> bool:
+def _widened(made: World, who: AccountIdentity, step: Step) -> bool:
     return _anything(made.account, who, step.thing)(step.asked).allowed
 
 
 _READ: dict[tuple[int, str, str], Decide] = {}
 
 
-def _anything(account: Account, who: Identity, thing: Thing) -> Decide:
+def _anything(account: AccountModel, who: AccountIdentity, thing: AwsTarget) -> Decide:
     """Decisions on an identity whose own policies allow everything."""
     known = (id(account), who.role.arn, thing.title)
     if known not in _READ:
@@ -298,7 +298,7 @@ def test_a_key_opens_for_whom_a_file_lets_into_its_bucket_and_through_s3_alone()
     assert allowed_count > 50
 
 
-def _opens(made: World, who: Identity, alias: str, bucket: str, action: str) -> bool:
+def _opens(made: World, who: AccountIdentity, alias: str, bucket: str, action: str) -> bool:
     """By the files: the bucket's key for who has a grant in it; a tenant's own for what its parts write, and read."""
     kind, _, name = alias.removeprefix("alias/tenancy/bank/").partition("/")
     if action not in {"kms:Decrypt", "kms:GenerateDataKey"} or who.part == PIPELINE:

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from tenancy.catalog.boards import BOARDS, feasible_layouts
 from tenancy.catalog.instances import GENERAL, INSTANCES, MACHINES
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.aws.node_config import USER_DATA_BYTES
-from tenancy.plan.common.pools import fake_nodes, node_extended
-from tenancy.plan.queueing.pool_yields import pool_yield
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.aws.node_config import USER_DATA_BYTES
+from tenancy.planning.common.pools import fake_nodes, node_extended
+from tenancy.planning.queueing.pool_yields import pool_yield
 from tenancy.validation import Loaded, SpecError, load, on_lab
 
 NAME = "random"
@@ -209,8 +209,8 @@ def environments(draw: st.DrawFn) -> Spec:
         holder = draw(st.sampled_from([*TENANTS, ""]))
         open_to = [made[place] for place in places if holder and admits(made[place], holder)]
         if open_to:
-            surely = any(bounds(pool)[0] for pool in open_to)
-            shares[holder][flavor] = {"guaranteed": int(surely and draw(st.booleans()))}
+            always_on = any(bounds(pool)[0] for pool in open_to)
+            shares[holder][flavor] = {"guaranteed": int(always_on and draw(st.booleans()))}
     spec["shares"] = shares
     return spec
 

@@ -17,10 +17,10 @@ from test_random_pools import FIRM, NAME, PODS_AND_NAMES, SOFT, Spec, bounds, en
 from tenancy.catalog.instances import MACHINES
 from tenancy.kube import quantities
 from tenancy.kube.objects import Object
-from tenancy.plan import Plan, digest, make_plan
-from tenancy.plan.common.pools import node_allocatable
-from tenancy.plan.queueing.kueue import configuration
-from tenancy.plan.queueing.queue_names import (
+from tenancy.planning import Plan, digest, make_plan
+from tenancy.planning.common.pools import node_allocatable
+from tenancy.planning.queueing.kueue import configuration
+from tenancy.planning.queueing.queue_names import (
     ANY_POOL,
     BOARD_COMPUTE,
     BOARD_MEMORY,
@@ -29,8 +29,8 @@ from tenancy.plan.queueing.queue_names import (
     flavor_name,
     queue_resource,
 )
-from tenancy.plan.queueing.queues import machine_resources
-from tenancy.plan.queueing.quota_shares import board_units
+from tenancy.planning.queueing.queues import machine_resources
+from tenancy.planning.queueing.quota_shares import board_units
 from tenancy.validation import Environment, Loaded, SpecError, Tenant, load
 from tests.conftest import amounts
 

@@ -21,15 +21,15 @@ import pytest
 from tenancy.catalog import vocabulary as words
 from tenancy.lab import control_plane, processes
 from tenancy.lab.layout import Lab
-from tenancy.live.api import Answer, Api, Identity, Unreachable, collection, path_of
+from tenancy.live.api import Api, ApiUnreachable, Impersonation, Response, collection, path_of
 from tenancy.live.preflight import wait_for_guards
-from tenancy.live.usage import Holding, holdings
+from tenancy.live.usage import QueueUse, holdings
 from tenancy.live.waiting import Explanation, explain
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.common.pools import fake_nodes
-from tenancy.plan.kubernetes.samples import sample
-from tenancy.plan.queueing.kueue import configuration
-from tenancy.plan.queueing.queue_names import API, queue_name
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.common.pools import fake_nodes
+from tenancy.planning.kubernetes.samples import sample
+from tenancy.planning.queueing.kueue import configuration
+from tenancy.planning.queueing.queue_names import API, queue_name
 from tenancy.schema.people import Role
 from tenancy.schema.tenant import Tenant
 from tenancy.validation import Loaded, load, on_lab
@@ -40,7 +40,7 @@ PATIENCE = 60.0
 GPU = "nvidia.com/gpu"
 QUEUE = "kueue.x-k8s.io/queue-name"
 LEAST_PODS = "kueue.x-k8s.io/job-min-parallelism"
-PLATFORM = Identity("engineer@bank.example", ("system:masters",))
+PLATFORM = Impersonation("engineer@bank.example", ("system:masters",))
 LEFT_OUT = frozenset({"NetworkPolicy"})
 """Of a plan: kinds that nothing enforces here."""
 ORDERED = ("Namespace", "PriorityClass", "Topology", "ResourceFlavor", "WorkloadPriorityClass", "Cohort")
@@ -97,7 +97,7 @@ class Scene:
         wanted = [o for o in self.plan.objects() if o["kind"] not in LEFT_OUT and (not kinds or o["kind"] in kinds)]
         for kind in ORDERED:
             self._apply([o for o in wanted if o["kind"] == kind])
-        last = list(self.plan.platform.witness)
+        last = list(self.plan.platform.readiness_probe)
         self._apply([o for o in wanted if o["kind"] not in ORDERED and o not in last])
         self._apply([o for o in wanted if o in last])
 
@@ -116,7 +116,7 @@ class Scene:
         wait_for_guards(self.api, self.plan.platform.marker["data"]["digest"])
         spaces = [space.name for tenant in self.plan.tenants for space in tenant.namespaces]
         until(lambda: all(holds(q, "Active") for q in self.items("ClusterQueue")), "every queue is open")
-        until(lambda: all(holds(q, "Active") for q in self.items("LocalQueue")), "every part's queue is open")
+        until(lambda: all(holds(q, "Active") for q in self.items("LocalQueue")), "every namespace's queue is open")
         self.until_counted()
         accounts = [f"/api/v1/namespaces/{space}/serviceaccounts/default" for space in spaces]
         until(lambda: all(self.api.request("GET", path).ok for path in accounts), "every namespace takes pods")
@@ -144,7 +144,7 @@ class Scene:
 
         def say(registries: str) -> None:
             notes = {"metadata": {"annotations": {words.ALLOWED_REGISTRIES: registries}}}
-            who = Identity("engineer@bank.example", (self.loaded.environment.platform.group, "system:masters"))
+            who = Impersonation("engineer@bank.example", (self.loaded.environment.platform.group, "system:masters"))
             answer = self.api.request("PATCH", where, notes, who, "application/merge-patch+json")
             assert answer.ok, answer.message
 
@@ -175,9 +175,9 @@ class Scene:
         found = self.tenant(tenant)
         return found.namespace_name(next(n for n in found.namespaces if part in {None, n.name}))
 
-    def developer(self, tenant: str) -> Identity:
+    def developer(self, tenant: str) -> Impersonation:
         groups = [p.name for p in self.tenant(tenant).people if p.role is Role.DEVELOPER]
-        return Identity(f"person@{tenant}.example", groups)
+        return Impersonation(f"person@{tenant}.example", groups)
 
     def job(
         self,
@@ -221,7 +221,7 @@ class Scene:
         assert answer.ok, f"{name} of {tenant}: {answer.status} {answer.message}"
         return job["metadata"]["namespace"]
 
-    def ask(self, tenant: str, item: Object, query: str = "") -> Answer:
+    def ask(self, tenant: str, item: Object, query: str = "") -> Response:
         """What the API server says to a developer of the tenant who makes that."""
         where = collection(item["apiVersion"], item["kind"], item["metadata"]["namespace"])
         return self.api.request("POST", where + query, item, self.developer(tenant))
@@ -272,7 +272,7 @@ class Scene:
                     counts[name] += stat["count"]
         return dict(counts)
 
-    def holdings(self) -> list[Holding]:
+    def holdings(self) -> list[QueueUse]:
         """What `tenancy queues` says."""
         return holdings(self.api, self.loaded.environment)
 
@@ -410,7 +410,7 @@ def on_stage(home: Path, folder: Path, crds: Iterable[Object] = (), **settings: 
 def _made(api: Api, crd: Object) -> bool:
     try:
         answer = api.request("POST", collection(crd["apiVersion"], crd["kind"]), crd)
-    except Unreachable:
+    except ApiUnreachable:
         # The largest take a busy machine longer than a request may.
         return False
     assert answer.ok or answer.status == 409, answer.message

@@ -15,10 +15,10 @@ from decimal import Decimal
 import pytest
 from scene import LEAST_PODS, Scene, collection, condition, holds, until
 
-from tenancy.live.api import Identity
-from tenancy.live.usage import Holding
-from tenancy.plan.kubernetes.samples import ANY_TOPOLOGY, sample
-from tenancy.plan.queueing.quota_shares import supply
+from tenancy.live.api import Impersonation
+from tenancy.live.usage import QueueUse
+from tenancy.planning.kubernetes.samples import ANY_TOPOLOGY, sample
+from tenancy.planning.queueing.quota_shares import supply
 
 STACK = "bank"
 SETTINGS = {
@@ -169,7 +169,7 @@ def test_kueue_dies_in_the_middle_of_a_reclaim(story: Scene) -> None:
     assert story.ask("aml", alone).status == 500
     system = {**alone, "metadata": {"name": "system", "namespace": "kube-system"}}
     path = collection("v1", "Pod", "kube-system")
-    made = story.api.request("POST", path, system, Identity("root", ("system:masters",)))
+    made = story.api.request("POST", path, system, Impersonation("root", ("system:masters",)))
     assert made.ok, made.message
     assert len(story.pods(story.space("nlp"))) == 152 // 8, "what runs goes on"
 
@@ -178,8 +178,8 @@ def test_kueue_dies_in_the_middle_of_a_reclaim(story: Scene) -> None:
     until(lambda: len(story.pods(home)) == 8, "the retraining's pods run")
     story.until_held("performance", 0, "train-a100")
     until(lambda: len(story.pods(train)) == 8, "and none of the fine-tuning's")
-    surely = supply(story.loaded.environment, surely=True)["a100"]
-    for pool, there in surely.items():
+    always_on = supply(story.loaded.environment, always_on=True)["a100"]
+    for pool, there in always_on.items():
         assert sum(h.held for h in story.holdings() if (h.pool, h.flavor) == (pool, "a100")) <= there, pool
     assert not story.runs(train, "fine-tuning")
     for tenant in OTHERS:
@@ -270,7 +270,7 @@ def test_200_jobs_at_once_harm_no_other_tenant(scene: Scene) -> None:
     assert max(beside) < alone + 5, "seconds until it runs, beside 200 jobs and before"
 
 
-def _row(scene: Scene) -> Holding:
+def _row(scene: Scene) -> QueueUse:
     return next(h for h in scene.holdings() if (h.tenant, h.pool) == ("credit-risk", "train-a100"))
 
 

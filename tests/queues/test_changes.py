@@ -13,8 +13,8 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.days import today
 from tenancy.lab import control_plane
 from tenancy.live.api import path_of
-from tenancy.plan.kubernetes.samples import ANY_TOPOLOGY
-from tenancy.plan.queueing.queue_names import API
+from tenancy.planning.kubernetes.samples import ANY_TOPOLOGY
+from tenancy.planning.queueing.queue_names import API
 
 SHARE = "guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 16, borrow-up-to: 16"
 BLOCK = """\
@@ -225,7 +225,7 @@ def test_a_pool_that_gets_efa_afterwards_has_a_new_flavor(town_hall: Scene) -> N
 
 
 def _with_its_configuration(scene: Scene) -> None:
-    from tenancy.plan.common.pools import fake_nodes
+    from tenancy.planning.common.pools import fake_nodes
 
     nodes = fake_nodes(scene.loaded.environment)
     control_plane.up(root=scene.root, nodes=nodes, queues=kueue_values(scene.loaded))

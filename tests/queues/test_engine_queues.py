@@ -9,7 +9,7 @@ import pytest
 import town
 from scene import ROOT, Scene, condition, on_lab_of, until
 
-from tenancy.plan.queueing.queue_names import API
+from tenancy.planning.queueing.queue_names import API
 
 sys.path.append(str(ROOT / "tests" / "engine"))
 from engine_project import Project, copied

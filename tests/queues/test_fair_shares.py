@@ -15,8 +15,8 @@ import town
 from scene import GPU, PLATFORM, QUEUE, Object, Scene, collection, condition, holds, until
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan.queueing.queue_names import API, BOARD_COMPUTE, BOARD_MEMORY
-from tenancy.plan.queueing.quota_shares import BOARD
+from tenancy.planning.queueing.queue_names import API, BOARD_COMPUTE, BOARD_MEMORY
+from tenancy.planning.queueing.quota_shares import BOARD
 
 SLICED = "  serve: {instance: p4d.24xlarge, nodes: 1, mig: {layout: {1g.5gb: 4, 3g.20gb: 1}}}\n"
 FILES = {

@@ -11,7 +11,7 @@ from scene import Object, Scene, collection, condition, holds, until
 
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.live.api import path_of
-from tenancy.plan.guards.names import HELD
+from tenancy.planning.guards.names import HELD
 from tenancy.prove.attacks.model import MERGE
 from tests import operators
 

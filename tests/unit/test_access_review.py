@@ -15,9 +15,9 @@ from test_aws_rules import ON_AWS
 
 from tenancy.catalog.text import in_markdown
 from tenancy.cli import main, review
-from tenancy.plan import make_plan
-from tenancy.plan.access_review import Binding, planned, rights
-from tenancy.plan.access_review import review as entries_of
+from tenancy.planning import make_plan
+from tenancy.planning.access_review import Binding, planned, rights
+from tenancy.planning.access_review import review as entries_of
 from tenancy.validation import load
 from tests.conftest import SpecFolder
 

@@ -12,11 +12,11 @@ from test_aws_rules import ON_AWS
 from test_spec_rules import ENV, FRAUD
 
 from tenancy.catalog import account
-from tenancy.plan.aws import shared_aws, tenants_own, workloads
-from tenancy.plan.aws.bucket_policies import access_point_policy, bucket_policy
-from tenancy.plan.aws.documents import length
-from tenancy.plan.aws.identity import roles
-from tenancy.plan.common import names
+from tenancy.planning.aws import shared_aws, tenants_own, workloads
+from tenancy.planning.aws.bucket_policies import access_point_policy, bucket_policy
+from tenancy.planning.aws.documents import length
+from tenancy.planning.aws.identity import roles
+from tenancy.planning.common import names
 from tenancy.rules.values import unsafe_prefix
 from tenancy.validation import Environment, Tenant
 from tenancy.validation.aws import (
@@ -56,7 +56,7 @@ def made(environment: Environment) -> Make:
 
 
 def tenant(name: str = "fraud", **more: Any) -> Tenant:
-    ground = {
+    prerequisites = {
         "tenant": name,
         "team": "x",
         "owner": {"name": "x", "mail": "a@bank.example"},
@@ -64,7 +64,7 @@ def tenant(name: str = "fraud", **more: Any) -> Tenant:
         "cost-center": "c",
         "tier": "production",
     }
-    return Tenant.model_validate({**ground, **more})
+    return Tenant.model_validate({**prerequisites, **more})
 
 
 # What is written is never longer than what was reckoned
@@ -196,7 +196,7 @@ def longest(made: Make) -> tuple[Environment, Tenant]:
 
 
 def test_no_other_policy_can_be_too_long(made: Make) -> None:
-    """Twenty parts are the most that a tenant has, and no name is longer than these."""
+    """Twenty namespaces are the most that a tenant has, and no name is longer than these."""
     plan = tenants_own.tenant_aws_plan(*longest(made))
     assert plan
     (queue,), (secret,), (repository,) = plan.queues, plan.secrets, plan.repositories
@@ -381,7 +381,7 @@ def test_the_sum_and_what_to_do_are_said_in_the_environments_file(spec: Any) -> 
 def test_a_parts_grants_fit_into_its_role(spec: Any, count: int, refused: bool) -> None:
     spec.edit(ENV, "  cni: vpc-cni\n", ON_AWS)
     more = "".join(f"  - {{bucket: models, prefix: fraud/{i:03}/}}\n" for i in range(count))
-    spec.edit(FRAUD, "reach:\n", more + "reach:\n")
+    spec.edit(FRAUD, "egress:\n", more + "egress:\n")
     found = {(problem.id, problem.field) for problem in spec.problems()}
     parts = {("aws-02", "namespaces[0]"), ("aws-02", "namespaces[1]")}
     assert found >= parts if refused else found == set()

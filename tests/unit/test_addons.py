@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tenancy.catalog.versions import ADD_ONS
-from tenancy.plan.aws.addons import AddOn, add_ons
-from tenancy.plan.common.charts import SYSTEM_NODES
+from tenancy.planning.aws.addons import AddOn, add_ons
+from tenancy.planning.common.charts import SYSTEM_NODES
 from tenancy.prove.ways import ways
 
 GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}

@@ -16,9 +16,9 @@ import pytest
 from tenancy.catalog.nodes import EPHEMERAL_EVICTION_PER_CENT
 from tenancy.cli import main
 from tenancy.lab import prometheus, tools
-from tenancy.plan.aws.prices import MICRO, node_price, node_prices
-from tenancy.plan.kubernetes.quotas import queued_lines
-from tenancy.plan.observability.alerts import alert_names, rule_file
+from tenancy.planning.aws.prices import MICRO, node_price, node_prices
+from tenancy.planning.kubernetes.quotas import queued_lines
+from tenancy.planning.observability.alerts import alert_names, rule_file
 from tenancy.schema.cluster import Devices
 from tenancy.validation.stored import STORE_BYTES
 from tests.conftest import SpecFolder

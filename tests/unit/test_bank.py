@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.common.pools import pools_of
-from tenancy.schema.tenant import Preset
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.common.pools import pools_of
+from tenancy.schema.tenant import SharingPreset
 from tenancy.validation import Environment, Loaded, Tenant, load
 from tests.conftest import SpecFolder
 
@@ -134,7 +134,7 @@ def test_only_opportunistic_work_is_interruptible(environment: Environment) -> N
 def test_fraud_has_64_lends_32_and_borrows_128(tenants: dict[str, Tenant]) -> None:
     share = tenants["fraud"].gpus["a100"]
     assert (share.guaranteed, share.lend_up_to, share.borrow_up_to) == (64, 32, 128)
-    assert share.sharing is Preset.LEND_AND_BORROW
+    assert share.sharing is SharingPreset.LEND_AND_BORROW
 
 
 def test_performance_may_borrow_the_200_gpus_of_its_fine_tuning_in_one_pool(

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from bench.generate import generate
 from tenancy.catalog import boards
 from tenancy.catalog.instances import INSTANCES
-from tenancy.plan.common.pools import node_allocatable, node_extended
-from tenancy.plan.queueing.capacity import FlavorSupply, Loss, Scope, losses, placed, supply
-from tenancy.plan.queueing.pool_yields import PoolYield, parts_of, pool_yield
+from tenancy.planning.common.pools import node_allocatable, node_extended
+from tenancy.planning.queueing.capacity import FlavorSupply, Loss, LossScope, losses, placed, supply
+from tenancy.planning.queueing.pool_yields import PoolYield, parts_of, pool_yield
 from tenancy.schema.pools import Pool
 from tenancy.validation import Environment, load
 from tests.claims import by_claim
@@ -45,7 +45,7 @@ def _supply_of(spec: SpecFolder, flavor: str) -> FlavorSupply:
     return next(of for of in supply(found.environment, found.tenants) if of.flavor == flavor)
 
 
-def _loss(spec: SpecFolder, scope: Scope, where: str, rack: int = 4) -> Loss:
+def _loss(spec: SpecFolder, scope: LossScope, where: str, rack: int = 4) -> Loss:
     found = spec.load()
     (loss,) = (of for of in losses(found.environment, found.tenants, rack) if (of.scope, of.where) == (scope, where))
     return loss
@@ -204,7 +204,7 @@ def test_quotas_beyond_the_pools_without_gpus_are_said(spec: SpecFolder, pools: 
     notes = _yield_of(spec, "cpu").notes
     assert len(notes) == len(said)
     for note, much in zip(notes, said, strict=True):
-        assert f"quotas of the parts that come here are {much}: " in note
+        assert f"quotas of the namespaces that come here are {much}: " in note
 
 
 _CUTTABLE = ("p4d.24xlarge", "p5.4xlarge", "p5.48xlarge", "p6-b200.48xlarge", "g7e.2xlarge", "g7e.48xlarge")
@@ -244,8 +244,8 @@ def test_what_all_units_get_together_is_never_more_than_the_node_has(pool: dict[
 def test_the_losses_of_single_gpus_add_up_to_the_node(pool: dict[str, Any]) -> None:
     environment = _environment(any=pool)
     found = losses(environment, ())
-    (node,) = (loss for loss in found if loss.scope is Scope.NODE)
-    singles = [loss for loss in found if loss.scope is Scope.GPU]
+    (node,) = (loss for loss in found if loss.scope is LossScope.NODE)
+    singles = [loss for loss in found if loss.scope is LossScope.GPU]
     summed: dict[str, int] = {}
     for cut, loss in zip(environment.cuts("any"), singles, strict=True):
         for flavor, count in loss.units.items():
@@ -264,24 +264,24 @@ def test_a_part_is_rounded_down() -> None:
 
 def test_eighty_nodes_are_640_gpus(spec: SpecFolder) -> None:
     spec.edit(ENV, TRAIN, TRAIN.replace("nodes: 4", "nodes: 80"))
-    assert _supply_of(spec, "a100").surely == 640
+    assert _supply_of(spec, "a100").always_on == 640
 
 
 def test_a_mixed_layout_yields_both_kinds(spec: SpecFolder) -> None:
     spec.edit(ENV, SLICE, SLICE + "\n  a100-3g.20gb: {gpu: a100-40gb, mig: 3g.20gb}")
     spec.edit(ENV, SERVE, "    nodes: 2\n    mig: {layout: {1g.5gb: 4, 3g.20gb: 1}}")
-    assert (_supply_of(spec, "a100-1g.5gb").surely, _supply_of(spec, "a100-3g.20gb").surely) == (64, 16)
+    assert (_supply_of(spec, "a100-1g.5gb").always_on, _supply_of(spec, "a100-3g.20gb").always_on) == (64, 16)
 
 
 def test_only_the_minimum_is_surely_there(spec: SpecFolder) -> None:
     found = _supply_of(spec, "a100-1g.5gb")
-    assert (found.surely, found.at_most) == (56, 168)
+    assert (found.always_on, found.maximum) == (56, 168)
 
 
 def test_what_is_guaranteed_and_what_is_free_make_what_is_there(spec: SpecFolder) -> None:
     found = _supply_of(spec, "a100")
     assert found.guaranteed == sum(share.guaranteed for share in found.tenants) == 24
-    assert found.guaranteed + found.free == found.surely == sum(pool.surely for pool in found.pools)
+    assert found.guaranteed + found.free == found.always_on == sum(pool.always_on for pool in found.pools)
     assert found.lendable == sum(share.lends for share in found.tenants) == 8
 
 
@@ -317,7 +317,7 @@ def test_no_tenant_borrows_from_a_pool_that_does_not_admit_it(spec: SpecFolder) 
 def test_an_upgrade_that_terminates_first_takes_its_nodes(spec: SpecFolder) -> None:
     spec.edit(ENV, TRAIN, RESERVED.format(""))
     found = _supply_of(spec, "a100")
-    assert (found.surely, found.upgrading, found.unmet) == (32, 24, ())
+    assert (found.always_on, found.upgrading, found.unmet) == (32, 24, ())
 
 
 def test_an_upgrade_that_surges_takes_nothing(spec: SpecFolder) -> None:
@@ -397,68 +397,68 @@ def test_what_finds_no_place_is_what_the_tightest_pools_lack(
 
 
 def test_one_gpu_costs_what_it_is_cut_into(spec: SpecFolder) -> None:
-    assert _loss(spec, Scope.GPU, "train").units == {"a100": 1}
-    assert _loss(spec, Scope.GPU, "serve").units == {"a100-1g.5gb": 7}
-    assert _loss(spec, Scope.GPU, "notebooks").units == {"l4-shared": 4}
+    assert _loss(spec, LossScope.GPU, "train").units == {"a100": 1}
+    assert _loss(spec, LossScope.GPU, "serve").units == {"a100-1g.5gb": 7}
+    assert _loss(spec, LossScope.GPU, "notebooks").units == {"l4-shared": 4}
 
 
 def test_guarantees_hold_while_something_free_is_left(spec: SpecFolder) -> None:
-    loss = _loss(spec, Scope.NODE, "train")
+    loss = _loss(spec, LossScope.NODE, "train")
     assert (loss.units, loss.unmet) == ({"a100": 8}, ())
 
 
 def test_a_lost_rack_names_whose_guarantees_do_not_hold(spec: SpecFolder) -> None:
-    (unmet,) = _loss(spec, Scope.RACK, "train", rack=2).unmet
+    (unmet,) = _loss(spec, LossScope.RACK, "train", rack=2).unmet
     assert (unmet.there, unmet.guaranteed, unmet.missing) == (16, 24, 8)
     assert unmet.tenants == {"fraud": 16, "research": 8}
 
 
 def test_a_rack_holds_no_more_nodes_than_the_pool(spec: SpecFolder) -> None:
-    loss = _loss(spec, Scope.RACK, "serve", rack=10)
+    loss = _loss(spec, LossScope.RACK, "serve", rack=10)
     assert (loss.nodes, loss.gpus, loss.units) == (3, 24, {"a100-1g.5gb": 168})
     (unmet,) = loss.unmet
-    assert (unmet.missing, unmet.there) == (14, 0), "only the minimum was surely there"
+    assert (unmet.missing, unmet.there) == (14, 0), "only the minimum was always_on there"
 
 
 def test_only_who_may_use_the_pool_and_holds_a_share_can_be_hit(spec: SpecFolder) -> None:
-    assert _loss(spec, Scope.NODE, "train").tenants == ("fraud", "research")
-    assert _loss(spec, Scope.NODE, "serve").tenants == ("fraud",)
-    assert _loss(spec, Scope.NODE, "notebooks").tenants == ("research",)
+    assert _loss(spec, LossScope.NODE, "train").tenants == ("fraud", "research")
+    assert _loss(spec, LossScope.NODE, "serve").tenants == ("fraud",)
+    assert _loss(spec, LossScope.NODE, "notebooks").tenants == ("research",)
 
 
 def test_a_guarantee_is_not_met_by_a_pool_that_does_not_admit_it(spec: SpecFolder) -> None:
     spec.edit(
         ENV, TRAIN, TRAIN.replace("4}", "2}") + "\n  own: {instance: p4d.24xlarge, nodes: 9, tenants: [research]}"
     )
-    (unmet,) = _loss(spec, Scope.NODE, "train").unmet
+    (unmet,) = _loss(spec, LossScope.NODE, "train").unmet
     assert (unmet.pools, unmet.there, unmet.missing, unmet.tenants) == (("train",), 8, 8, {"fraud": 16})
-    assert _loss(spec, Scope.RACK, "own", rack=9).unmet, "then research competes for what fraud has"
+    assert _loss(spec, LossScope.RACK, "own", rack=9).unmet, "then research competes for what fraud has"
 
 
 def test_a_guarantee_is_not_met_by_a_pool_for_a_tier_of_another_part(spec: SpecFolder) -> None:
     spec.edit(
         ENV, TRAIN, TRAIN.replace("4}", "3}") + "\n  prod: {instance: p4d.24xlarge, nodes: 5, tiers: [production]}"
     )
-    (unmet,) = _loss(spec, Scope.NODE, "train").unmet
+    (unmet,) = _loss(spec, LossScope.NODE, "train").unmet
     assert (unmet.pools, unmet.missing) == (("train",), 8), "fraud holds its GPUs in a part of tier batch"
 
 
 def test_a_pool_that_only_luck_fills_breaks_no_guarantee(spec: SpecFolder) -> None:
     spec.edit(ENV, TRAIN, TRAIN + "\n  more: {instance: p4d.24xlarge, nodes: {min: 0, max: 2}}")
-    assert not any(_loss(spec, scope, "more").unmet for scope in (Scope.GPU, Scope.NODE, Scope.RACK))
+    assert not any(_loss(spec, scope, "more").unmet for scope in (LossScope.GPU, LossScope.NODE, LossScope.RACK))
 
 
 def test_a_zone_takes_its_part_of_every_pool_in_it(spec: SpecFolder) -> None:
     spec.edit(ENV, TRAIN, TRAIN.replace("4}", "3, zones: [eu-central-1a, eu-central-1b]}"))
     spec.edit(ENV, "    share: {time-slicing: 4}", "    share: {time-slicing: 4}\n    zones: [eu-central-1b]")
-    loss = _loss(spec, Scope.ZONE, "eu-central-1b")
+    loss = _loss(spec, LossScope.ZONE, "eu-central-1b")
     assert loss.pools == ("train", "notebooks")
     assert (loss.nodes, loss.gpus, loss.units) == (3, 20, {"a100": 16, "l4-shared": 16})
     assert {unmet.flavor: unmet.missing for unmet in loss.unmet} == {"a100": 16, "l4-shared": 16}
 
 
 def test_without_zones_no_zone_is_judged(environment: Environment) -> None:
-    assert Scope.ZONE not in {loss.scope for loss in losses(environment, ())}
+    assert LossScope.ZONE not in {loss.scope for loss in losses(environment, ())}
 
 
 def test_a_pool_without_nodes_loses_nothing(spec: SpecFolder) -> None:

@@ -22,11 +22,11 @@ from virtual_worlds import virtual
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import CHARTS
 from tenancy.lab import tools
-from tenancy.plan.aws.addons import AddOn, add_ons
-from tenancy.plan.common.charts import (
+from tenancy.planning.aws.addons import AddOn, add_ons
+from tenancy.planning.common.charts import (
     SYSTEM_NODES,
     UNSHARED,
-    Chart,
+    HelmChart,
     cilium,
     dra_driver,
     efa_plugin,
@@ -37,9 +37,9 @@ from tenancy.plan.common.charts import (
     prometheus_crds,
     prometheus_stack,
 )
-from tenancy.plan.kubernetes.virtual_clusters import virtual_cluster
-from tenancy.plan.observability.metrics import stack_values
-from tenancy.plan.queueing.kueue import MANAGED, configuration
+from tenancy.planning.kubernetes.virtual_clusters import virtual_cluster
+from tenancy.planning.observability.metrics import stack_values
+from tenancy.planning.queueing.kueue import MANAGED, configuration
 from tenancy.schema.metrics import Collector, Metrics
 from tenancy.validation import Environment
 from tests.conftest import documents
@@ -220,12 +220,12 @@ TOLERATE_ALL = {
 """Daemonsets that tolerate every taint as they come."""
 
 
-def _operator(*taints: Mapping[str, str], **changed: Any) -> Chart:
+def _operator(*taints: Mapping[str, str], **changed: Any) -> HelmChart:
     values = {"device_plugin_configs": SHARED, "dra": False, **changed}
     return gpu_operator(list(taints or (GPU, POOL)), **values)
 
 
-def _all(*taints: Mapping[str, str]) -> dict[str, Chart]:
+def _all(*taints: Mapping[str, str]) -> dict[str, HelmChart]:
     given = list(taints or (GPU, POOL))
     charts = (
         _operator(*given, metric_labels=("tenancy.gpu/tenant",)),
@@ -249,7 +249,7 @@ def _all(*taints: Mapping[str, str]) -> dict[str, Chart]:
 
 
 @functools.cache
-def _of_a_part() -> Chart:
+def _of_a_part() -> HelmChart:
     with tempfile.TemporaryDirectory() as folder:
         loaded = virtual(Path(folder) / "small").load()
     tenant = next(tenant for tenant in loaded.tenants if tenant.in_virtual_clusters)
@@ -310,8 +310,8 @@ def _tolerates(tolerations: Any, taint: Mapping[str, str]) -> bool:
 def _platform(*taints: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Values and configurations of all charts and add-ons."""
     ours = [chart for name, chart in _all(*taints).items() if name != "vcluster"]
-    made: list[Chart | AddOn] = [*ours, *add_ons(list(taints), cni="cilium", volume_tags={})]
-    return {part.name: part.values if isinstance(part, Chart) else part.configuration for part in made}
+    made: list[HelmChart | AddOn] = [*ours, *add_ons(list(taints), cni="cilium", volume_tags={})]
+    return {part.name: part.values if isinstance(part, HelmChart) else part.configuration for part in made}
 
 
 def _lacking(platform: Mapping[str, Mapping[str, Any]], taint: Mapping[str, str]) -> set[str]:

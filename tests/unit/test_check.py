@@ -15,22 +15,33 @@ import pytest
 import yaml
 from check_cases import pod
 from click.testing import CliRunner, Result
-from pack_cases import GPU_TAINT, P5, binding, local_queue, namespace, node_pool, of_space, overlay, walls, with_field
+from pack_cases import (
+    GPU_TAINT,
+    P5,
+    binding,
+    isolation_resources,
+    local_queue,
+    namespace,
+    node_pool,
+    of_space,
+    overlay,
+    with_field,
+)
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.days import today
 from tenancy.check import outputs
 from tenancy.check.adopt import PLATFORMS, adopt
-from tenancy.check.judge import JUDGED, PLATFORM, Verdict, judge
-from tenancy.check.reader import Manifests, Place, read
+from tenancy.check.judge import JUDGED, PLATFORM, CheckResult, judge
+from tenancy.check.reader import FilePosition, Manifests, read
 from tenancy.cli import main
-from tenancy.plan import make_plan
-from tenancy.plan.render import write
+from tenancy.planning import make_plan
+from tenancy.planning.render import write
 from tenancy.rules.catalogue import RULES, Severity, Violation
 from tenancy.rules.exceptions import FIELDS, waivers
 from tenancy.rules.found import UNKNOWN, Finding
 from tenancy.rules.kinds import GROUPS
-from tenancy.rules.levels import Level, Preset, level_of
+from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
 from tenancy.rules.nodes import MIG_CONFIG
 from tenancy.validation import load
 from tests.conftest import in_days
@@ -53,8 +64,8 @@ def run(*words: object, given: str | None = None) -> Result:
     return result
 
 
-def verdict(*items: Object, **settings: Any) -> Verdict:
-    return judge(Manifests([(item, Place("x.yaml", 1)) for item in items]), **settings)
+def verdict(*items: Object, **settings: Any) -> CheckResult:
+    return judge(Manifests([(item, FilePosition("x.yaml", 1)) for item in items]), **settings)
 
 
 def thing(kind: str, name: str, space: str | None = None, **body: Any) -> Object:
@@ -239,14 +250,14 @@ def test_what_rules_cannot_read_beside_another_is_named_with_it_and_the_rest_is_
             [],
             "ClusterRole",
         ),
-        (walls("acme--main", "acme")[2], ("spec", "policyTypes", 0), {"x": "y"}, "Ingress"),
+        (isolation_resources("acme--main", "acme")[2], ("spec", "policyTypes", 0), {"x": "y"}, "Ingress"),
     ],
     ids=["role", "direction"],
 )
 def test_what_rules_cannot_read_in_a_tenants_namespace_ends_with_2(
     item: Object, path: tuple[Any, ...], value: Any, fine: Any
 ) -> None:
-    rest = [one for one in walls("acme--main", "acme") if one != item]
+    rest = [one for one in isolation_resources("acme--main", "acme") if one != item]
     for said, code in ((value, 2), (fine, 0)):
         items = [namespace("acme--main", "acme"), *rest, with_field(item, path, said)]
         result = run("-", given=yaml.safe_dump_all(items))
@@ -357,7 +368,11 @@ def test_a_label_of_others_can_say_who_is_a_tenant() -> None:
 
 
 def test_with_our_label_only_who_has_it_is_a_tenant() -> None:
-    items = [namespace("acme--main", "acme"), *walls("acme--main", "acme"), thing("Service", "s", "tools", **OPEN)]
+    items = [
+        namespace("acme--main", "acme"),
+        *isolation_resources("acme--main", "acme"),
+        thing("Service", "s", "tools", **OPEN),
+    ]
     assert rules_of(*items, thing("Service", "s", "acme--main", **OPEN)) >= {("net-01", "acme")}
     assert "tools" not in {tenant for _, tenant in rules_of(*items, thing("Service", "s", "acme--main", **OPEN))}
 
@@ -454,21 +469,25 @@ def test_what_a_controller_made_is_judged_once() -> None:
 
 @pytest.mark.parametrize("rule", sorted(JUDGED))
 def test_presets_are_ever_stricter(rule: str) -> None:
-    strictness = [Level.DISABLED, Level.ADVISORY, Level.MANDATORY]
-    levels = [strictness.index(level_of(Finding(rule, "x", "y"), preset)) for preset in Preset]
+    strictness = [RuleLevel.DISABLED, RuleLevel.ADVISORY, RuleLevel.MANDATORY]
+    levels = [strictness.index(level_of(Finding(rule, "x", "y"), preset)) for preset in PolicyPreset]
     assert levels == sorted(levels)
-    assert levels[-1] == strictness.index(Level.MANDATORY)
+    assert levels[-1] == strictness.index(RuleLevel.MANDATORY)
 
 
 def test_a_critical_rule_is_mandatory_in_every_preset() -> None:
     said_only = {"ns-03", "guard-03"}  # many charts need baseline; audit is a stage on the way
     critical = [r.id for r in RULES.values() if r.severity is Severity.CRITICAL and r.id not in said_only]
-    assert {level_of(Finding(rule, "x", "y"), Preset.BASELINE) for rule in critical} == {Level.MANDATORY}
+    assert {level_of(Finding(rule, "x", "y"), PolicyPreset.BASELINE) for rule in critical} == {RuleLevel.MANDATORY}
 
 
 def test_what_is_not_known_advises_and_fails_where_it_is_regulated() -> None:
     finding = Finding("quota-01", "x", UNKNOWN)
-    assert [level_of(finding, preset) for preset in Preset] == [Level.ADVISORY, Level.ADVISORY, Level.MANDATORY]
+    assert [level_of(finding, preset) for preset in PolicyPreset] == [
+        RuleLevel.ADVISORY,
+        RuleLevel.ADVISORY,
+        RuleLevel.MANDATORY,
+    ]
 
 
 def test_the_preset_decides_the_exit_code() -> None:
@@ -509,7 +528,8 @@ def excused(days: int | str = 30, **labels: str | None) -> str:
     notes = {words.EXCEPTIONS: f"ns-03={until}", words.OWNER_MAIL: "jane@bank.example"}
     space["metadata"] = {**space["metadata"], "labels": given, "annotations": notes}
     planned = [
-        with_field(item, ("metadata", "labels", words.ENVIRONMENT), "bank") for item in walls("acme--main", "acme")
+        with_field(item, ("metadata", "labels", words.ENVIRONMENT), "bank")
+        for item in isolation_resources("acme--main", "acme")
     ]
     return yaml.safe_dump_all([space, *planned])
 

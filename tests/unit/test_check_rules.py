@@ -31,7 +31,7 @@ from check_cases import (
 from pack_cases import GPU_TAINT, Case, kueue, node_pool, with_field
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan import make_plan
+from tenancy.planning import make_plan
 from tenancy.rules import index, objects, plain
 from tenancy.rules.catalogue import Face, with_face
 from tenancy.rules.found import UNKNOWN, Finding
@@ -149,7 +149,7 @@ def local() -> list[Object]:
     return list(make_plan(loaded.environment, loaded.tenants).objects())
 
 
-def test_whatever_wall_of_the_plan_falls_its_rule_is_named(local: list[Object]) -> None:
+def test_whatever_isolation_resource_of_the_plan_falls_its_rule_is_named(local: list[Object]) -> None:
     assert found(tuple(local)) == []
     tried, missed = 0, []
     for at, item in enumerate(local):

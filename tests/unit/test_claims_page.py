@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.cli import main
-from tenancy.plan import make_plan
-from tenancy.plan.guards import BACKSTOPS, GUARDED
+from tenancy.planning import make_plan
+from tenancy.planning.guards import BACKSTOPS, GUARDED
 from tenancy.prove import claims
 from tenancy.prove.attacks import Attack, Scene, all_attacks
 from tenancy.prove.claims import CONTROLS, ELSEWHERE, ON_CLUSTER, SCRIPT, Claims, enforcer

@@ -83,11 +83,11 @@ def notes_of(result: Any) -> list[str]:
     return [line for line in lines if "a field without effect is reported" not in line]
 
 
-TO_S3 = "reach:\n  - {cidr: 3.5.136.0/22, port: 443}\n"
+TO_S3 = "egress:\n  - {cidr: 3.5.136.0/22, port: 443}\n"
 
 
 @pytest.mark.parametrize(
-    ("aws", "reach", "noted"),
+    ("aws", "egress", "noted"),
     [
         (ON_AWS, "", ["fraud, research"]),
         (ON_AWS, TO_S3, ["fraud"]),

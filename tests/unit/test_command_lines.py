@@ -196,7 +196,7 @@ def test_what_onboarding_shows_of_an_update_is_what_the_files_make() -> None:
 
     import yaml
 
-    from tenancy.plan import make_plan
+    from tenancy.planning import make_plan
     from tenancy.validation import Tenant, load
 
     page = (ROOT / "docs" / "onboarding.md").read_text("utf-8")

@@ -21,8 +21,8 @@ from virtual_worlds import virtual
 from bench.generate import generate
 from tenancy.catalog import vocabulary as words
 from tenancy.components.program import build
-from tenancy.components.scope import Scope, in_order, scope_of, select, stacks
-from tenancy.plan import Plan, make_plan
+from tenancy.components.scope import StackScope, in_order, scope_of, select, stacks
+from tenancy.planning import Plan, make_plan
 from tenancy.schema.environment import Layout
 from tenancy.validation import load
 from tests.conftest import forget_programs
@@ -90,7 +90,9 @@ class Monitor(MockMonitor):
         return super().RegisterResourceOutputs(request)
 
 
-def register(plan: Plan, scope: Scope = Scope.ALL, tenant: str | None = None, preview: bool = False) -> Registered:
+def register(
+    plan: Plan, scope: StackScope = StackScope.ALL, tenant: str | None = None, preview: bool = False
+) -> Registered:
     """Run the program until everything has drained, on an event loop of its own."""
     forget_programs()
     registered = Registered()
@@ -167,7 +169,7 @@ def test_every_object_has_a_component_for_a_parent(whole: Registered) -> None:
     parents = {whole.parent(urn).type.rpartition(":")[2] for urn in whole.kubernetes()}
     assert parents == {"Platform", "Queues", "Tenant", "TenantNamespace"}
     for urn in whole.of("TenantNamespace"):
-        assert whole.parent(urn).type == "gpu-tenancy:index:Tenant"
+        assert whole.parent(urn).type == "gpu-tenancy:index:GpuTenant"
 
 
 def test_every_component_says_that_it_is_complete(whole: Registered) -> None:
@@ -192,19 +194,19 @@ def test_edges_are_few_and_do_not_grow_with_tenants(generated: tuple[Plan, Regis
         assert len(request.dependencies) <= (MOST_EDGES if of_tenant else gates), request.name
 
 
-def test_a_door_waits_for_every_wall_of_its_namespace(generated: tuple[Plan, Registered]) -> None:
+def test_a_binding_waits_for_every_isolation_resource_of_its_namespace(generated: tuple[Plan, Registered]) -> None:
     _, registered = generated
-    walls: dict[str, set[str]] = {}
+    isolation_resources: dict[str, set[str]] = {}
     for urn, request in registered.kubernetes().items():
         if request.type.rpartition(":")[2] not in {"Namespace", "RoleBinding", "ServiceAccount"}:
-            walls.setdefault(request.parent, set()).add(urn)
-    doors = {**registered.of("RoleBinding"), **registered.of("ServiceAccount")}
-    assert doors
-    for request in doors.values():
-        assert set(request.dependencies) == walls[request.parent], request.name
+            isolation_resources.setdefault(request.parent, set()).add(urn)
+    bindings = {**registered.of("RoleBinding"), **registered.of("ServiceAccount")}
+    assert bindings
+    for request in bindings.values():
+        assert set(request.dependencies) == isolation_resources[request.parent], request.name
 
 
-def test_a_wall_waits_for_its_namespace(whole: Registered) -> None:
+def test_a_isolation_resource_waits_for_its_namespace(whole: Registered) -> None:
     spaces = {request.parent: urn for urn, request in whole.of("Namespace").items()}
     for kind in ("ResourceQuota", "LimitRange", "NetworkPolicy", "LocalQueue"):
         for request in whole.of(kind).values():
@@ -233,8 +235,8 @@ def test_a_namespace_waits_for_its_tenants_queues_and_these_for_the_marker(whole
 
 
 def test_a_queue_waits_for_all_that_queues_stand_on(whole: Registered) -> None:
-    ground = [urn for urn in whole.kubernetes() if whole.parent(urn).type.endswith(":Queues")]
-    *others, last = ground
+    prerequisites = [urn for urn in whole.kubernetes() if whole.parent(urn).type.endswith(":Queues")]
+    *others, last = prerequisites
     assert set(whole.requests[last].dependencies) == set(others)
     for tenant in ("fraud", "performance", "research"):
         for urn in tenant_queues(whole, tenant):
@@ -275,11 +277,11 @@ def test_a_local_queue_that_leads_elsewhere_is_made_anew(whole: Registered) -> N
 def test_the_marker_waits_for_every_guard(whole: Registered) -> None:
     (marker,) = whole.of("ConfigMap")
     policies = {**whole.of("ValidatingAdmissionPolicy"), **whole.of("ValidatingAdmissionPolicyBinding")}
-    witness = {urn for urn, request in policies.items() if request.name.endswith("-witness")}
-    assert len(witness) == 2
-    assert witness <= set(whole.requests[marker].dependencies)
-    for urn in witness:
-        assert set(whole.requests[urn].dependencies) == policies.keys() - witness
+    readiness_probe = {urn for urn, request in policies.items() if request.name.endswith("-readiness_probe")}
+    assert len(readiness_probe) == 2
+    assert readiness_probe <= set(whole.requests[marker].dependencies)
+    for urn in readiness_probe:
+        assert set(whole.requests[urn].dependencies) == policies.keys() - readiness_probe
 
 
 def test_no_namespace_is_registered_before_the_guards_are_said_to_be_in_force(whole: Registered) -> None:
@@ -297,7 +299,7 @@ def test_a_preview_does_not_wait_for_guards(local: Plan) -> None:
 
 
 def test_the_guards_are_protected_in_a_stack_of_their_own_alone(local: Plan, whole: Registered) -> None:
-    alone = register(local, Scope.PLATFORM).kubernetes()
+    alone = register(local, StackScope.PLATFORM).kubernetes()
     assert alone
     assert all(request.protect for request in alone.values())
     kept = {urn for urn, request in whole.kubernetes().items() if request.protect}
@@ -330,7 +332,7 @@ def test_only_an_adopted_namespace_outlives_its_tenant(tmp_path: Path) -> None:
 def test_a_tenants_own_stack_registers_what_one_stack_registers_of_it(
     local: Plan, whole: Registered, tenant: str
 ) -> None:
-    alone = register(local, Scope.TENANT, tenant)
+    alone = register(local, StackScope.TENANT, tenant)
     mine = {
         urn
         for urn, request in whole.kubernetes().items()
@@ -354,21 +356,25 @@ def test_the_scopes_together_register_what_one_stack_does(local: Plan, whole: Re
 @pytest.mark.parametrize(
     ("given", "layout", "stack", "scope"),
     [
-        (None, Layout.ONE, "bank", Scope.ALL),
-        (None, Layout.PER_TENANT, "bank", Scope.PLATFORM),
-        (None, Layout.ONE, "bank--fraud", Scope.TENANT),
-        (None, Layout.PER_TENANT, "bank.cluster", Scope.CLUSTER),
-        ("platform", Layout.ONE, "bank", Scope.PLATFORM),
+        (None, Layout.ONE, "bank", StackScope.ALL),
+        (None, Layout.PER_TENANT, "bank", StackScope.PLATFORM),
+        (None, Layout.ONE, "bank--fraud", StackScope.TENANT),
+        (None, Layout.PER_TENANT, "bank.cluster", StackScope.CLUSTER),
+        ("platform", Layout.ONE, "bank", StackScope.PLATFORM),
     ],
 )
 def test_a_stack_owns_what_its_settings_or_its_name_says(
-    given: str | None, layout: Layout, stack: str, scope: Scope
+    given: str | None, layout: Layout, stack: str, scope: StackScope
 ) -> None:
     assert scope_of(given, layout, stack) is scope
 
 
 def test_the_cluster_is_made_first_and_changed_last() -> None:
-    wanted = [("bank.cluster", Scope.CLUSTER, None), ("bank", Scope.PLATFORM, None), ("bank--a", Scope.TENANT, "a")]
+    wanted = [
+        ("bank.cluster", StackScope.CLUSTER, None),
+        ("bank", StackScope.PLATFORM, None),
+        ("bank--a", StackScope.TENANT, "a"),
+    ]
     assert in_order(wanted, standing=False) == wanted
     assert in_order(wanted, standing=True) == [*wanted[1:], wanted[0]], "quotas know a new slice before a node has it"
 
@@ -384,7 +390,7 @@ def test_logical_names_stay_as_they_are(whole: Registered, golden: Any) -> None:
 
 
 def test_a_control_plane_stands_on_all_of_its_namespace(tmp_path: Path) -> None:
-    """Its pod would start as an account that is not there yet, or before the walls around it."""
+    """Its pod would start as an account that is not there yet, or before the isolation resources around it."""
     loaded = virtual(tmp_path / "small").load()
     made = register(make_plan(loaded.environment, loaded.tenants))
     releases = {urn: request for urn, request in made.of("Release").items() if "virtual" in request.name}
@@ -404,7 +410,7 @@ def test_names_of_the_sdk_agree_with_the_type_of_every_object(local: Plan) -> No
     from pulumi_kubernetes import admissionregistration, core, flowcontrol, networking, rbac, scheduling
 
     from tenancy.components.kubernetes.manifest import resource_type
-    from tenancy.plan.queueing.queue_names import API
+    from tenancy.planning.queueing.queue_names import API
 
     classes: list[Callable[..., Any]] = [
         *(

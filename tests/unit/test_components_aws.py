@@ -17,10 +17,10 @@ from test_components import Registered, register
 
 from tenancy.catalog import vocabulary as words
 from tenancy.components.aws.eks_cluster import EksCluster
-from tenancy.components.aws.network import Network
-from tenancy.components.scope import Scope
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.aws.cluster import cluster_plan
+from tenancy.components.aws.network import ClusterNetwork
+from tenancy.components.scope import StackScope
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.aws.cluster import cluster_plan
 from tenancy.validation import load
 
 ROOT = Path(__file__).parents[2]
@@ -90,7 +90,7 @@ def test_the_way_to_s3_that_is_made_has_a_policy(bank: Plan, monkeypatch: pytest
     planned = bank.cluster
     assert planned
     assert not planned.network.vpc
-    monkeypatch.setattr(test_components, "build", lambda *_: Network("n", planned.network, {}))
+    monkeypatch.setattr(test_components, "build", lambda *_: ClusterNetwork("n", planned.network, {}))
     made = {
         inputs(one)["serviceName"].rpartition(".")[2]: inputs(one) for one in of(register(bank), "VpcEndpoint").values()
     }
@@ -99,12 +99,12 @@ def test_the_way_to_s3_that_is_made_has_a_policy(bank: Plan, monkeypatch: pytest
 
 @pytest.fixture(scope="module")
 def tenant(bank: Plan) -> Registered:
-    return register(bank, Scope.TENANT, TENANT)
+    return register(bank, StackScope.TENANT, TENANT)
 
 
 @pytest.fixture(scope="module")
 def platform(bank: Plan) -> Registered:
-    return register(bank, Scope.PLATFORM)
+    return register(bank, StackScope.PLATFORM)
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +180,7 @@ def test_a_platforms_own_stack_does_not_protect_its_roles_either(platform: Regis
     assert protected == {"Bucket", "Key"}
 
 
-def test_what_holds_data_outlives_its_stack_with_its_walls_around_it(whole: Registered) -> None:
+def test_what_holds_data_outlives_its_stack_with_its_isolation_around_it(whole: Registered) -> None:
     outliving = {kind(request) for request in on_aws(whole).values() if request.retainOnDelete}
     assert outliving == KEPT, "a bucket that stays without its policy stands open"
     assert all(request.retainOnDelete for request in of(whole, *KEPT).values())
@@ -225,15 +225,17 @@ def test_a_bucket_encrypts_by_its_own_key(platform: Registered) -> None:
         assert whose == [request.name.removesuffix("-encryption")]
 
 
-def test_an_association_waits_for_its_namespaces_walls_and_its_roles_policies(tenant: Registered) -> None:
+def test_an_association_waits_for_its_namespaces_isolation_and_its_roles_policies(tenant: Registered) -> None:
     associations = of(tenant, "PodIdentityAssociation")
     assert len(associations) == 2
     for urn, request in associations.items():
         space = inputs(request)["namespace"]
         before = behind(tenant, urn)
-        walls = {u for u, r in tenant.kubernetes().items() if tenant.parent(u).name == space and kind(r) in WALLS}
-        assert walls
-        assert walls <= set(request.dependencies)
+        isolation_resources = {
+            u for u, r in tenant.kubernetes().items() if tenant.parent(u).name == space and kind(r) in WALLS
+        }
+        assert isolation_resources
+        assert isolation_resources <= set(request.dependencies)
         role = next(u for u in before if u in of(tenant, "Role"))
         assert {u for u, r in of(tenant, "RolePolicy").items() if r.parent == role} <= before
 
@@ -241,10 +243,10 @@ def test_an_association_waits_for_its_namespaces_walls_and_its_roles_policies(te
 WALLS = {"LimitRange", "LocalQueue", "NetworkPolicy", "ResourceQuota"}
 
 
-def test_a_pipelines_entry_waits_for_every_wall(tenant: Registered) -> None:
+def test_a_pipelines_entry_waits_for_every_isolation_resource(tenant: Registered) -> None:
     (entry,) = of(tenant, "AccessEntry")
-    walls = {urn for urn, request in tenant.kubernetes().items() if kind(request) in WALLS}
-    assert walls <= set(tenant.requests[entry].dependencies)
+    isolation_resources = {urn for urn, request in tenant.kubernetes().items() if kind(request) in WALLS}
+    assert isolation_resources <= set(tenant.requests[entry].dependencies)
 
 
 def test_a_role_goes_before_the_namespaces_do(tenant: Registered) -> None:
@@ -310,15 +312,15 @@ def test_the_break_glass_alarm_hears_its_role_taken_and_nothing_else(platform: R
 def test_a_tenants_stack_has_a_provider_for_aws_only_if_it_has_something_there(bank: Plan) -> None:
     from dataclasses import replace
 
-    from tenancy.plan.aws.tenant_aws import TenantAwsPlan
+    from tenancy.planning.aws.tenant_aws import TenantAwsPlan
 
     def providers(registered: Registered) -> set[str]:
         return {r.type for r in registered.requests.values() if r.type.startswith("pulumi:providers:")}
 
     both = {"pulumi:providers:aws", "pulumi:providers:kubernetes"}
-    assert providers(register(bank, Scope.TENANT, TENANT)) == both
+    assert providers(register(bank, StackScope.TENANT, TENANT)) == both
     without = replace(bank, tenants=(replace(bank.tenant(TENANT), aws=TenantAwsPlan()),))
-    alone = register(without, Scope.TENANT, TENANT)
+    alone = register(without, StackScope.TENANT, TENANT)
     assert providers(alone) == {"pulumi:providers:kubernetes"}
     assert on_aws(alone) == {}
 
@@ -328,7 +330,7 @@ def test_one_provider_makes_all_of_it(whole: Registered) -> None:
 
 
 def test_the_scopes_together_register_what_one_stack_does(bank: Plan, whole: Registered, platform: Registered) -> None:
-    apart = [platform, *(register(bank, Scope.TENANT, found.name) for found in bank.tenants)]
+    apart = [platform, *(register(bank, StackScope.TENANT, found.name) for found in bank.tenants)]
     paths = sorted(each.path(urn) for each in apart for urn in on_aws(each))
     assert paths == sorted(whole.path(urn) for urn in on_aws(whole))
 

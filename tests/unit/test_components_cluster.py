@@ -14,10 +14,10 @@ import test_components
 from test_components import Registered, register
 from test_components_aws import behind, inputs, of
 
-from tenancy.components.aws.network import NONE, SEVERAL, Network
-from tenancy.components.scope import Scope
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.aws.cluster import (
+from tenancy.components.aws.network import NONE, SEVERAL, ClusterNetwork
+from tenancy.components.scope import StackScope
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.aws.cluster import (
     CHINAS_OWN,
     PRIVATE_SERVICES,
     NetworkPlan,
@@ -113,7 +113,7 @@ def cluster(bank: Plan) -> Registered:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(test_components.Echo, "call", lambda mocks, call: made(mocks, call))
         patch.setattr(test_components.Echo, "new_resource", resource)
-        return register(bank, Scope.CLUSTER)
+        return register(bank, StackScope.CLUSTER)
 
 
 def given(bank: Plan, endpoints: Endpoints) -> NetworkPlan:
@@ -124,7 +124,7 @@ def given(bank: Plan, endpoints: Endpoints) -> NetworkPlan:
 
 
 def made_of(bank: Plan, network: NetworkPlan, monkeypatch: pytest.MonkeyPatch) -> Registered:
-    monkeypatch.setattr(test_components, "build", lambda *_: Network("n", network, {}))
+    monkeypatch.setattr(test_components, "build", lambda *_: ClusterNetwork("n", network, {}))
     return register(bank)
 
 
@@ -232,7 +232,7 @@ def one_pool(bank: Plan, answers: Answers, monkeypatch: pytest.MonkeyPatch, day:
     environment = Environment.model_validate({**written, "pools": {**written["pools"], "train-a100": pool}})
     planned = cluster_plan(environment)
     assert planned
-    made = register(replace(bank, cluster=planned), Scope.CLUSTER)
+    made = register(replace(bank, cluster=planned), StackScope.CLUSTER)
     kinds = ("LaunchTemplate", "NodeGroup")
     found = {r.type.rpartition(":")[2]: inputs(r) for r in of(made, *kinds).values() if r.name in NAMES}
     return tuple(found[kind] for kind in kinds)

@@ -11,9 +11,9 @@ import pytest
 from test_components import Registered, register
 from test_components_aws import inputs, kind, on_aws
 
-from tenancy.components.scope import Scope
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.aws import data, tenant_aws
+from tenancy.components.scope import StackScope
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.aws import data, tenant_aws
 from tenancy.validation import load
 from tests.iam.worlds import world
 
@@ -48,21 +48,21 @@ ON = {
 def lines(resource: object) -> Iterator[Line]:
     """The resources of AWS that an entry of a plan stands for, as its docstring says."""
     match resource:
-        case tenant_aws.Key(description=text, alias=alias):
+        case tenant_aws.KeyPlan(description=text, alias=alias):
             yield from (("Key", text), ("Alias", alias))
         case data.Boundary(name=name):
             yield "Policy", name
         case tenant_aws.TenantRole(name=name, policies=policies):
             yield "Role", name
             yield from (("RolePolicy", f"{name}/{policy}") for policy in policies)
-        case data.Bucket(name=name):
+        case data.BucketPlan(name=name):
             yield from ((each, name) for each in AROUND_A_BUCKET)
         case data.OidcProvider(url=url):
             yield "OpenIdConnectProvider", url
         case tenant_aws.AccessEntry(principal=principal, policy=policy):
             yield "AccessEntry", principal
             yield from [("AccessPolicyAssociation", principal)] if policy else []
-        case data.BreakGlass(role=role, entry=entry, alarm=alarm):
+        case data.BreakGlassPlan(role=role, entry=entry, alarm=alarm):
             yield from (*lines(role), *lines(entry))
             yield from ((each, alarm.name) for each in ("Topic", "TopicPolicy", "TopicSubscription"))
             yield from (("EventRule", alarm.name), ("EventTarget", alarm.name))
@@ -76,7 +76,7 @@ def lines(resource: object) -> Iterator[Line]:
             yield "LogGroup", name
         case tenant_aws.Queue(name=name):
             yield from (("Queue", name), ("QueuePolicy", name))
-        case tenant_aws.Budget(name=name):
+        case tenant_aws.BudgetPlan(name=name):
             yield "Budget", name
         case tenant_aws.Association(namespace=namespace, service_account=account):
             yield "PodIdentityAssociation", f"{namespace}/{account}"
@@ -138,9 +138,9 @@ def test_one_stack_registers_every_line_of_the_plan_once_and_nothing_else(plan: 
 
 def test_each_scope_registers_its_own_lines() -> None:
     plan = PLANS["shared 2"]()
-    assert registered(register(plan, Scope.PLATFORM)) == planned(plan)
+    assert registered(register(plan, StackScope.PLATFORM)) == planned(plan)
     for tenant in plan.tenants:
-        assert registered(register(plan, Scope.TENANT, tenant.name)) == planned(plan, tenant.name), tenant.name
+        assert registered(register(plan, StackScope.TENANT, tenant.name)) == planned(plan, tenant.name), tenant.name
 
 
 def test_every_kind_of_entry_is_in_one_of_these_plans() -> None:
@@ -153,7 +153,7 @@ def test_every_kind_of_entry_is_in_one_of_these_plans() -> None:
 
 
 ENTRIES: set[type] = {
-    *(tenant_aws.Key, tenant_aws.TenantRole, tenant_aws.AccessPoint, tenant_aws.Repository, tenant_aws.Secret),
-    *(tenant_aws.LogGroup, tenant_aws.Queue, tenant_aws.Budget, tenant_aws.Association, tenant_aws.AccessEntry),
-    *(data.Boundary, data.Bucket, data.OidcProvider, data.BreakGlass),
+    *(tenant_aws.KeyPlan, tenant_aws.TenantRole, tenant_aws.AccessPoint, tenant_aws.Repository, tenant_aws.Secret),
+    *(tenant_aws.LogGroup, tenant_aws.Queue, tenant_aws.BudgetPlan, tenant_aws.Association, tenant_aws.AccessEntry),
+    *(data.Boundary, data.BucketPlan, data.OidcProvider, data.BreakGlassPlan),
 }

@@ -14,13 +14,13 @@ import pytest
 from test_components import register
 from test_components_aws import inputs, of
 
-from tenancy.components.scope import Scope
+from tenancy.components.scope import StackScope
 from tenancy.engine import cost_tags
 from tenancy.engine.cost_tags import TOKEN, Unanswered, known_keys
 from tenancy.engine.driver import Driver
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.aws.data import KNOWN_COST_TAGS
-from tenancy.plan.aws.shared_aws import COST_TAGS
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.aws.data import KNOWN_COST_TAGS
+from tenancy.planning.aws.shared_aws import COST_TAGS
 from tenancy.validation import load
 
 ROOT = Path(__file__).parents[2]
@@ -165,7 +165,7 @@ class NotAsked(Exception):
     ("stack", "pays"), [("bank", True), ("bank", False), ("bank--fraud", True), ("bank.cluster", True)]
 )
 def test_aws_is_asked_before_the_platforms_stack_of_who_pays(payer: Plan, stack: str, pays: bool) -> None:
-    from tenancy.cli.up import _bring_up, _Leavers, _Report
+    from tenancy.cli.up import _bring_up, _RemovableTenants, _Report
 
     def ask(_: object, wanted: Any, region: str) -> None:
         assert (wanted, region) == (COST_TAGS, "eu-central-1")
@@ -181,11 +181,11 @@ def test_aws_is_asked_before_the_platforms_stack_of_who_pays(payer: Plan, stack:
         else replace(payer, platform=replace(payer.platform, data=replace(payer.platform.data, cost_tags=())))
     )
     with pytest.raises(Asked if pays and stack == "bank" else NotAsked):
-        _bring_up(driver, plan, _Report("table"), stack, True, _Leavers(frozenset(), frozenset(), 1), False)
+        _bring_up(driver, plan, _Report("table"), stack, True, _RemovableTenants(frozenset(), frozenset(), 1), False)
 
 
 def test_a_key_that_is_activated_stays_so_when_the_stack_goes(payer: Plan) -> None:
-    tags = of(register(payer, Scope.PLATFORM), "CostAllocationTag").values()
+    tags = of(register(payer, StackScope.PLATFORM), "CostAllocationTag").values()
     assert {inputs(request)["tagKey"] for request in tags} == set(COST_TAGS)
     assert {inputs(request)["status"] for request in tags} == {"Active"}
     assert all(request.retainOnDelete for request in tags), "deleted, it is deactivated for the whole organisation"
@@ -205,7 +205,7 @@ def test_the_program_activates_the_keys_that_it_is_told(
     monkeypatch.setattr("pulumi.get_stack", lambda: "bank")
     monkeypatch.setattr("pulumi.Config", lambda _: SimpleNamespace(get=lambda _: None))
     monkeypatch.setattr("tenancy.validation.load", lambda _: load(ROOT / "stacks" / "bank"))
-    monkeypatch.setattr("tenancy.plan.make_plan", lambda *_: payer)
+    monkeypatch.setattr("tenancy.planning.make_plan", lambda *_: payer)
     monkeypatch.setattr("tenancy.live.api.Api", lambda _: None)
     monkeypatch.setattr("tenancy.live.preflight.check", lambda *_: [])
     monkeypatch.setattr("tenancy.components.program.build", lambda *found: built.append(found))

@@ -19,8 +19,8 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from tenancy.catalog import vocabulary as words
 from tenancy.lab import prometheus, tools
-from tenancy.plan.aws.prices import node_prices
-from tenancy.plan.observability import dashboards
+from tenancy.planning.aws.prices import node_prices
+from tenancy.planning.observability import dashboards
 from tenancy.validation import Loaded, load
 from tests.conftest import SpecFolder
 

@@ -11,10 +11,10 @@ import pytest
 from test_tenant_aws_plan import ACCOUNT, AWS, CLUSTER_ARN, REGION, many, tenant
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan.aws import shared_aws, workloads
-from tenancy.plan.aws.data import Bucket, DataPlan
-from tenancy.plan.aws.documents import Document, length
-from tenancy.plan.aws.tenants_own import tenant_aws_plan
+from tenancy.planning.aws import shared_aws, workloads
+from tenancy.planning.aws.data import BucketPlan, DataPlan
+from tenancy.planning.aws.documents import Document, length
+from tenancy.planning.aws.tenants_own import tenant_aws_plan
 from tenancy.validation import Environment, Tenant
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/"
@@ -41,7 +41,7 @@ def holding(name: str, *grants: dict[str, Any], **more: Any) -> Tenant:
     return tenant(namespaces=["main"], storage=grants, uses={}, **more).model_copy(update={"tenant": name})
 
 
-def one(plan: DataPlan) -> Bucket:
+def one(plan: DataPlan) -> BucketPlan:
     (bucket,) = plan.buckets
     return bucket
 
@@ -84,7 +84,7 @@ def test_a_buckets_policy_only_denies_and_names_no_principal(of: Planned) -> Non
     assert {s["Principal"] for s in policy["Statement"]} == {"*"}
 
 
-def test_every_wall_but_encryption_lets_the_platform_and_break_glass_pass(of: Planned) -> None:
+def test_every_isolation_resource_but_encryption_lets_the_platform_and_break_glass_pass(of: Planned) -> None:
     """The platform can repair every bucket."""
     policy = one(of(tenants=(FRAUD,), organization="o-a1b2c3d4e5", **{"break-glass": GLASS})).policy
     for s in policy["Statement"]:

@@ -7,36 +7,36 @@ from typing import Any
 import pytest
 
 from tenancy.catalog import vocabulary as words
-from tenancy.live.api import Answer, Api
+from tenancy.live.api import Api, Response
 from tenancy.live.deployer import ALL_RIGHTS, PROBE, WHOAMI, deployer_problems
-from tenancy.plan import Plan
-from tenancy.plan.guards import MARKER
+from tenancy.planning import Plan
+from tenancy.planning.guards import MARKER
 
 GROUP = "gpu-platform-team"
 MARKED = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/{MARKER}"
 DRY_RUN = "/api/v1/namespaces?dryRun=All"
-GUARD = Answer(
+GUARD = Response(
     403,
     {
         "message": "namespaces is forbidden: ValidatingAdmissionPolicy 'tenancy-namespaces' with binding "
         "'tenancy-namespaces' denied request: ns-05: only the platform changes a namespace"
     },
 )
-NO_RIGHT = Answer(403, {"message": 'namespaces is forbidden: User "jane" cannot create resource "namespaces" in API'})
-MADE = Answer(201, {})
+NO_RIGHT = Response(403, {"message": 'namespaces is forbidden: User "jane" cannot create resource "namespaces" in API'})
+MADE = Response(201, {})
 
 
 class Server(Api):
     """Knows who asks, has guards of that digest, and answers the dry run so; writes down what it was asked."""
 
-    def __init__(self, *groups: str, digest: str | None, dry_run: Answer = MADE) -> None:
-        who = Answer(201, {"status": {"userInfo": {"username": "jane", "groups": list(groups)}}})
-        guards = Answer(200, {"data": {"version": "5", "digest": digest}}) if digest else Answer(404, {})
+    def __init__(self, *groups: str, digest: str | None, dry_run: Response = MADE) -> None:
+        who = Response(201, {"status": {"userInfo": {"username": "jane", "groups": list(groups)}}})
+        guards = Response(200, {"data": {"version": "5", "digest": digest}}) if digest else Response(404, {})
         self.answers = {("POST", WHOAMI): who, ("GET", MARKED): guards, ("POST", DRY_RUN): dry_run}
         self.asked: list[tuple[str, str]] = []
         self.bodies: dict[str, Any] = {}
 
-    def request(self, method: str, path: str, body: Any = None, **_: Any) -> Answer:
+    def request(self, method: str, path: str, body: Any = None, **_: Any) -> Response:
         self.asked.append((method, path))
         self.bodies[path] = body
         return self.answers[method, path]
@@ -70,9 +70,9 @@ def test_what_is_asked_is_a_namespace_of_a_tenant_and_only_as_a_dry_run(plan: Pl
 
 
 @pytest.mark.parametrize(
-    "answer", [NO_RIGHT, Answer(409, {"message": f'namespaces "{PROBE}" already exists'}), Answer(500, {})]
+    "answer", [NO_RIGHT, Response(409, {"message": f'namespaces "{PROBE}" already exists'}), Response(500, {})]
 )
-def test_a_refusal_that_is_no_guards_is_left_to_what_comes_later(plan: Plan, answer: Answer) -> None:
+def test_a_refusal_that_is_no_guards_is_left_to_what_comes_later(plan: Plan, answer: Response) -> None:
     server = Server(GROUP, digest=digest_of(plan), dry_run=answer)
     assert list(deployer_problems(server, plan, plan.platform)) == []
     assert server.probed
@@ -105,6 +105,6 @@ def test_who_is_outside_of_the_group_is_told_without_a_dry_run(plan: Plan, group
 
 def test_where_the_review_is_hidden_nothing_is_claimed(plan: Plan) -> None:
     server = Server(digest=digest_of(plan), dry_run=GUARD)
-    server.answers["POST", WHOAMI] = Answer(404, {})
+    server.answers["POST", WHOAMI] = Response(404, {})
     assert list(deployer_problems(server, plan, plan.platform)) == []
     assert not server.probed

@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 from tenancy.cli import main
 from tenancy.cli.diff import _ALARMS
 from tenancy.diff import outputs
-from tenancy.diff.alarms import Alarm, alarm
-from tenancy.diff.changes import UNKNOWN, Change, Side, Topic, diff
+from tenancy.diff.alarms import ReviewReason, alarm
+from tenancy.diff.changes import UNKNOWN, Change, ChangeTopic, SpecState, diff
 from tenancy.diff.sources import of_folder
 from tests.conftest import SpecFolder, in_days
 
@@ -61,59 +61,59 @@ WAIVER = f"""\
 exceptions:
   - {{rule: ns-03, object: main, reason: a vendor's image runs as root, owner: sec@bank.example, until: {UNTIL}}}
 """
-CASES: dict[str, tuple[Edit, Topic, tuple[Any, ...], Alarm | None, str]] = {
+CASES: dict[str, tuple[Edit, ChangeTopic, tuple[Any, ...], ReviewReason | None, str]] = {
     "less is guaranteed": (
         replaced(RESEARCH, "guaranteed: 8", "guaranteed: 6"),
-        Topic.GPUS,
+        ChangeTopic.GPUS,
         ("research", "a100", "guaranteed", 8, 6),
-        Alarm.LOST_GUARANTEE,
+        ReviewReason.LOST_GUARANTEE,
         "! research: a100: guaranteed 8 → 6",
     ),
     "more is guaranteed": (
         replaced(RESEARCH, "guaranteed: 8", "guaranteed: 10"),
-        Topic.GPUS,
+        ChangeTopic.GPUS,
         ("research", "a100", "guaranteed", 8, 10),
         None,
         "  research: a100: guaranteed 8 → 10",
     ),
     "a flavor goes": (
         replaced(RESEARCH, "  a100: {guaranteed: 8}\n", ""),
-        Topic.GPUS,
+        ChangeTopic.GPUS,
         ("research", "a100", "guaranteed", 8, None),
-        Alarm.LOST_GUARANTEE,
+        ReviewReason.LOST_GUARANTEE,
         "! research: a100: guaranteed 8 → 0",
     ),
     "less may be borrowed": (
         replaced(FRAUD, "borrow-up-to: 16", "borrow-up-to: 4"),
-        Topic.GPUS,
+        ChangeTopic.GPUS,
         ("fraud", "a100", "may borrow", 16, 4),
         None,
         "  fraud: a100: may borrow 16 → 4",
     ),
     "others lend less": (
         replaced(FRAUD, "lend-up-to: 8", "lend-up-to: 2"),
-        Topic.GPUS,
+        ChangeTopic.GPUS,
         ("fraud", "a100", "lends", 8, 2),
         None,
         "  fraud: a100: lends 8 → 2",
     ),
     "a quota changes": (
         replaced(FRAUD, "cpu: 16, pods: 20", "cpu: 14, pods: 20"),
-        Topic.QUOTA,
+        ChangeTopic.QUOTA,
         ("fraud", "fraud--serve", "requests.cpu", "16", "14"),
         None,
         "  fraud: fraud--serve: limits.cpu 32 → 28, requests.cpu 16 → 14",
     ),
     "a place opens": (
-        replaced(FRAUD, "reach:\n", "reach:\n  - {cidr: 203.0.113.0/24, port: 443}\n"),
-        Topic.REACH,
+        replaced(FRAUD, "egress:\n", "egress:\n  - {cidr: 203.0.113.0/24, port: 443}\n"),
+        ChangeTopic.NETWORK,
         ("fraud", "pods", "203.0.113.0/24, port 443/TCP", None, "connect"),
-        Alarm.WIDER_REACH,
+        ReviewReason.WIDER_ACCESS,
         "! fraud: pods can now connect to 203.0.113.0/24, port 443/TCP",
     ),
     "a place closes": (
-        replaced(FRAUD, "reach:\n  - {cidr: 198.51.100.0/24, port: 8443}\n", ""),
-        Topic.REACH,
+        replaced(FRAUD, "egress:\n  - {cidr: 198.51.100.0/24, port: 8443}\n", ""),
+        ChangeTopic.NETWORK,
         ("fraud", "pods", "198.51.100.0/24, port 8443/TCP", "connect", None),
         None,
         "  fraud: pods can no longer connect to 198.51.100.0/24, port 8443/TCP",
@@ -124,49 +124,49 @@ CASES: dict[str, tuple[Edit, Topic, tuple[Any, ...], Alarm | None, str]] = {
             "train: {instance: p4d.24xlarge, nodes: 4}",
             "train: {instance: p4d.24xlarge, nodes: 4, tenants: [fraud, research]}",
         ),
-        Topic.STACK,
+        ChangeTopic.STACK,
         ("", "all", "small", ..., ...),
         None,
         "  small: updated (all: ",
     ),
     "a group joins": (
         replaced(RESEARCH, "people:\n", "people:\n  - {group: contractors, role: viewer}\n"),
-        Topic.ACCESS,
+        ChangeTopic.ACCESS,
         ("research", "Group contractors", "research--main", None, "viewer"),
-        Alarm.WIDER_REACH,
+        ReviewReason.WIDER_ACCESS,
         "! research: Group contractors gains «viewer» in research--main",
     ),
     "a user leaves": (
         replaced(FRAUD, "  - {user: jane@bank.example, role: viewer}\n", ""),
-        Topic.ACCESS,
+        ChangeTopic.ACCESS,
         ("fraud", "User jane@bank.example", "fraud--train", "viewer", None),
         None,
         "  fraud: User jane@bank.example loses «viewer» in fraud--serve, fraud--train",
     ),
     "a group may do more": (
         replaced(RESEARCH, "{group: researchers, role: developer}", "{group: researchers, role: owner}"),
-        Topic.ACCESS,
+        ChangeTopic.ACCESS,
         ("research", "Group researchers", "research--main", "developer", "owner"),
-        Alarm.WIDER_REACH,
+        ReviewReason.WIDER_ACCESS,
         "! research: Group researchers: «developer» → «owner» in research--main",
     ),
     "a group may do less": (
         replaced(RESEARCH, "{group: researchers, role: developer}", "{group: researchers, role: viewer}"),
-        Topic.ACCESS,
+        ChangeTopic.ACCESS,
         ("research", "Group researchers", "research--main", "developer", "viewer"),
         None,
         "  research: Group researchers: «developer» → «viewer» in research--main",
     ),
     "data is read by more": (
         replaced(RESEARCH, "prefix: shared/}", "prefix: shared/}\n  - {bucket: models, prefix: out/}"),
-        Topic.ACCESS,
+        ChangeTopic.ACCESS,
         ("research", "service account research--main/workload", "s3://models/out/", None, "reads"),
-        Alarm.WIDER_REACH,
+        ReviewReason.WIDER_ACCESS,
         "! research: service account research--main/workload gains «reads» in s3://models/out/",
     ),
     "data is only read": (
         replaced(FRAUD, "access: read-write", "access: read-only"),
-        Topic.ACCESS,
+        ChangeTopic.ACCESS,
         (
             "fraud",
             "service account fraud--train/workload",
@@ -179,14 +179,14 @@ CASES: dict[str, tuple[Edit, Topic, tuple[Any, ...], Alarm | None, str]] = {
     ),
     "nodes cost more": (
         replaced(ENVIRONMENT, "nodes: 4}", "nodes: 5}"),
-        Topic.COST,
+        ChangeTopic.COST,
         ("", "", "nodes always on", 61320, 73_000),
-        Alarm.HIGHER_COST,
+        ReviewReason.HIGHER_COST,
         "! the cluster: nodes always on 61,320 → 73,000 (+11,680)",
     ),
     "a budget": (
         replaced(FRAUD, "budget: {monthly-usd: 180000}\n", ""),
-        Topic.COST,
+        ChangeTopic.COST,
         ("fraud", "", "budget", 180_000, None),
         None,
         "  fraud: budget 180,000 → none",
@@ -196,51 +196,51 @@ CASES: dict[str, tuple[Edit, Topic, tuple[Any, ...], Alarm | None, str]] = {
             spec.edit(RESEARCH, "people:", "namespaces: [{name: main, pod-security: baseline}]\npeople:"),
             spec.add(RESEARCH, WAIVER),
         ),
-        Topic.EXCEPTION,
+        ChangeTopic.EXCEPTION,
         ("research", "ns-03 in main", ..., None, f"until {UNTIL}"),
-        Alarm.NEW_EXCEPTION,
+        ReviewReason.NEW_EXCEPTION,
         f"! research: ns-03 in main is waived until {UNTIL}: a vendor's image runs as root",
     ),
     "a namespace goes": (
         replaced(RESEARCH, "people:", "namespaces: [other]\npeople:"),
-        Topic.WORK,
+        ChangeTopic.WORK,
         ("research", "research--main", "namespace", "made here", None),
-        Alarm.DISRUPTION,
+        ReviewReason.DISRUPTION,
         "! research: namespace research--main is deleted, with everything in it",
     ),
     "a queue leads elsewhere": (
         replaced(FRAUD, "{name: train, purpose: nightly retraining}", "{name: train, tier: production}"),
-        Topic.WORK,
+        ChangeTopic.WORK,
         ("fraud", "fraud--train/default", "queue", "fraud--batch", "fraud--production"),
-        Alarm.DISRUPTION,
+        ReviewReason.DISRUPTION,
         "! fraud: LocalQueue fraud--train/default points to fraud--production, before to fraud--batch",
     ),
     "a tenant is drained": (
         added(RESEARCH, "queue: drain\n"),
-        Topic.WORK,
+        ChangeTopic.WORK,
         ("research", "", "queue is", None, "drain"),
-        Alarm.DISRUPTION,
+        ReviewReason.DISRUPTION,
         "! research: its queue is drained: running work is evicted",
     ),
-    "a part is held": (
+    "a namespace is held": (
         replaced(FRAUD, "{name: train, ", "{name: train, queue: hold, "),
-        Topic.WORK,
+        ChangeTopic.WORK,
         ("fraud", "fraud--train", "queue is", None, "hold"),
-        Alarm.DISRUPTION,
+        ReviewReason.DISRUPTION,
         "! fraud: the queue of fraud--train starts no new work",
     ),
     "nodes are others": (
         replaced(ENVIRONMENT, "instance: g6.12xlarge", "instance: g6.24xlarge"),
-        Topic.WORK,
+        ChangeTopic.WORK,
         ("", "notebooks", "nodes of pool", ..., ...),
-        Alarm.DISRUPTION,
+        ReviewReason.DISRUPTION,
         "! platform: every node of pool notebooks is replaced (work of research): g6.12xlarge, on-demand",
     ),
     "nodes are upgraded": (
         replaced(ENVIRONMENT, 'kubernetes: "1.36"', 'kubernetes: "1.35"'),
-        Topic.WORK,
+        ChangeTopic.WORK,
         ("", "", "Kubernetes of every node", "1.36", "1.35"),
-        Alarm.DISRUPTION,
+        ReviewReason.DISRUPTION,
         "! platform: Kubernetes 1.36 → 1.35: every node is replaced, pool by pool",
     ),
 }
@@ -258,12 +258,12 @@ def test_a_change_is_told_as_what_it_is_and_with_its_alarm(name: str, before: Pa
     assert old in (..., one.before)
     assert new in (..., one.after)
     assert alarm(one) is expected
-    text = outputs.text("small", Side("a"), of_folder(spec.path, "b"), found)
+    text = outputs.text("small", SpecState("a"), of_folder(spec.path, "b"), found)
     assert sentence in text
 
 
 def test_every_topic_but_rules_and_tenants_has_a_case() -> None:
-    assert {case[1] for case in CASES.values()} == set(Topic) - {Topic.RULE, Topic.TENANT}
+    assert {case[1] for case in CASES.values()} == set(ChangeTopic) - {ChangeTopic.RULE, ChangeTopic.TENANT}
 
 
 def test_the_same_files_change_nothing(before: Path, spec: SpecFolder) -> None:
@@ -303,15 +303,15 @@ def test_what_others_lend_is_there_to_borrow(before: Path, spec: SpecFolder) -> 
     """The borrower's file did not change."""
     lends = "guaranteed: 8, sharing: lend, lend-up-to: 8"
     found = changes(before, spec, replaced(RESEARCH, "guaranteed: 8", lends))
-    assert Change(Topic.GPUS, "fraud", "always on", 8, 16, "a100") in found
+    assert Change(ChangeTopic.GPUS, "fraud", "always on", 8, 16, "a100") in found
 
 
 def test_a_price_that_is_not_set_is_unknown(before: Path, spec: SpecFolder) -> None:
     spot = "    nodes: {min: 0, max: 3}\n    purchase: spot\n    tiers: [batch]\n"
     more = f"  burst:\n    instance: c7i.xlarge\n{spot}"
     found = changes(before, spec, lambda s: s.edit(ENVIRONMENT, "  notebooks:\n", f"{more}  notebooks:\n"))
-    assert Change(Topic.COST, "", "max nodes", 84_680, UNKNOWN) in found
-    assert Change(Topic.COST, "", "price", None, UNKNOWN, "burst") in found
+    assert Change(ChangeTopic.COST, "", "max nodes", 84_680, UNKNOWN) in found
+    assert Change(ChangeTopic.COST, "", "price", None, UNKNOWN, "burst") in found
     told = outputs.text("small", of_folder(before, "a"), of_folder(spec.path, "b"), found)
     assert "! the cluster: pool burst has no price: write costs.pools" in told
     assert "max nodes 84,680 → unknown" in told
@@ -329,7 +329,7 @@ def test_only_stacks_whose_part_changes_have_to_run(before: Path, spec: SpecFold
 
 def test_stacks_are_told_in_the_order_in_which_they_run() -> None:
     bank = of_folder(Path(__file__).parents[2] / "stacks" / "bank", "b")
-    made = outputs.in_order(diff(Side("a"), bank))
+    made = outputs.in_order(diff(SpecState("a"), bank))
     assert [one["scope"] for one in made[:2]] == ["cluster", "platform"]
     assert {one["operation"] for one in made} == {"create"}
     assert len(made) == 17
@@ -361,7 +361,7 @@ def test_mending_a_broken_base_is_no_alarm(before: Path, spec: SpecFolder) -> No
 
 @pytest.mark.parametrize(
     ("fail_on", "code"),
-    [((), 0), (("lost-guarantee",), 1), (("wider-reach",), 0), (("wider-reach", "lost-guarantee"), 1), (("any",), 1),
+    [((), 0), (("lost-guarantee",), 1), (("wider-access",), 0), (("wider-access", "lost-guarantee"), 1), (("any",), 1),
      (("nothing", "any"), 0)],
 )  # fmt: skip
 def test_the_policy_decides_the_exit_code(fail_on: tuple[str, ...], code: int, before: Path, spec: SpecFolder) -> None:
@@ -371,9 +371,9 @@ def test_the_policy_decides_the_exit_code(fail_on: tuple[str, ...], code: int, b
 
 
 def test_every_alarm_can_be_stopped_at() -> None:
-    assert set(_ALARMS) == set(Alarm)
-    raised = {case[3] for case in CASES.values()} | {Alarm.BROKEN_RULE}
-    assert raised == {*Alarm, None}
+    assert set(_ALARMS) == set(ReviewReason)
+    raised = {case[3] for case in CASES.values()} | {ReviewReason.BROKEN_RULE}
+    assert raised == {*ReviewReason, None}
 
 
 # How it is said

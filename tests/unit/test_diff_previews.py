@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tenancy.cli import main
-from tenancy.diff.alarms import Alarm, alarm
-from tenancy.diff.changes import Change, Topic
+from tenancy.diff.alarms import ReviewReason, alarm
+from tenancy.diff.changes import Change, ChangeTopic
 from tenancy.diff.previews import LATER, changes, read
 from tenancy.rules.found import UNKNOWN
 
@@ -37,7 +37,7 @@ def queue(guaranteed: str, borrows: str = "0") -> dict[str, Any]:
     return manifest("fraud--batch", {"resourceGroups": [{"flavors": [{"name": "train", "resources": [gpu, cpu]}]}]})
 
 
-def policy(*egress: Any, name: str = "reach", deny: bool = False) -> dict[str, Any]:
+def policy(*egress: Any, name: str = "egress", deny: bool = False) -> dict[str, Any]:
     types = ["Ingress", "Egress"] if deny else ["Egress"]
     return manifest(name, {"podSelector": {}, "policyTypes": types, "egress": list(egress)}, "fraud--train")
 
@@ -83,21 +83,21 @@ def fence(*denied: dict[str, Any]) -> dict[str, Any]:
     return {**made, "kind": "CiliumClusterwideNetworkPolicy"}
 
 
-CASES: dict[str, tuple[Any, Change, Alarm | None]] = {
+CASES: dict[str, tuple[Any, Change, ReviewReason | None]] = {
     "less is guaranteed": (
         step("update", QUEUE, queue("8"), queue("6")),
-        Change(Topic.GPUS, "fraud", "guaranteed", 8, 6, "fraud--batch: nvidia.com/gpu in train"),
-        Alarm.LOST_GUARANTEE,
+        Change(ChangeTopic.GPUS, "fraud", "guaranteed", 8, 6, "fraud--batch: nvidia.com/gpu in train"),
+        ReviewReason.LOST_GUARANTEE,
     ),
     "more may be borrowed": (
         step("update", QUEUE, queue("8"), queue("8", "4")),
-        Change(Topic.GPUS, "fraud", "may borrow", None, 4, "fraud--batch: nvidia.com/gpu in train"),
+        Change(ChangeTopic.GPUS, "fraud", "may borrow", None, 4, "fraud--batch: nvidia.com/gpu in train"),
         None,
     ),
     "a queue goes": (
         step("delete", QUEUE, queue("8")),
-        Change(Topic.WORK, "fraud", "share of GPUs", "there", None, "fraud--batch"),
-        Alarm.DISRUPTION,
+        Change(ChangeTopic.WORK, "fraud", "share of GPUs", "there", None, "fraud--batch"),
+        ReviewReason.DISRUPTION,
     ),
     "a queue leads elsewhere": (
         step(
@@ -107,117 +107,117 @@ CASES: dict[str, tuple[Any, Change, Alarm | None]] = {
             manifest("default", {"clusterQueue": "b"}, "fraud--train"),
             replaceReasons=["spec.clusterQueue"],
         ),
-        Change(Topic.WORK, "fraud", "queue", "a", "b", "fraud--train/default"),
-        Alarm.DISRUPTION,
+        Change(ChangeTopic.WORK, "fraud", "queue", "a", "b", "fraud--train/default"),
+        ReviewReason.DISRUPTION,
     ),
     "a quota": (
         step("update", QUOTA, manifest("q", {"hard": {"pods": "5"}}, "n"), manifest("q", {"hard": {"pods": "9"}}, "n")),
-        Change(Topic.QUOTA, "fraud", "pods", "5", "9", "n"),
+        Change(ChangeTopic.QUOTA, "fraud", "pods", "5", "9", "n"),
         None,
     ),
     "a place opens": (
         step("update", POLICY, policy(), policy(CIDR)),
-        Change(Topic.REACH, "fraud", "203.0.113.0/24, port 443/TCP", None, "connect", "pods of fraud--train"),
-        Alarm.WIDER_REACH,
+        Change(ChangeTopic.NETWORK, "fraud", "203.0.113.0/24, port 443/TCP", None, "connect", "pods of fraud--train"),
+        ReviewReason.WIDER_ACCESS,
     ),
     "a place closes": (
         step("delete", POLICY, policy(CIDR)),
-        Change(Topic.REACH, "fraud", "203.0.113.0/24, port 443/TCP", "connect", None, "pods of fraud--train"),
+        Change(ChangeTopic.NETWORK, "fraud", "203.0.113.0/24, port 443/TCP", "connect", None, "pods of fraud--train"),
         None,
     ),
     "everything opens": (
         step("update", POLICY, policy(), policy({})),
-        Change(Topic.REACH, "fraud", "everything, every port", None, "connect", "pods of fraud--train"),
-        Alarm.WIDER_REACH,
+        Change(ChangeTopic.NETWORK, "fraud", "everything, every port", None, "connect", "pods of fraud--train"),
+        ReviewReason.WIDER_ACCESS,
     ),
     "the default-deny goes": (
         step("delete", POLICY, policy(name="default-deny", deny=True)),
         Change(
-            Topic.REACH,
+            ChangeTopic.NETWORK,
             "fraud",
             "everything that no other policy denies, because its default-deny policy is removed",
             None,
             "connect",
             "pods of fraud--train",
         ),
-        Alarm.WIDER_REACH,
+        ReviewReason.WIDER_ACCESS,
     ),
     "a host opens to Cilium": (
         step("update", CNP, cilium(egress=[]), cilium(egress=[{"toFQDNs": [{"matchName": "a.example"}], **TO_443}])),
-        Change(Topic.REACH, "fraud", f'{A_HOST}, port 443/TCP', None, "connect", "pods of fraud--train"),
-        Alarm.WIDER_REACH,
+        Change(ChangeTopic.NETWORK, "fraud", f'{A_HOST}, port 443/TCP', None, "connect", "pods of fraud--train"),
+        ReviewReason.WIDER_ACCESS,
     ),
     "a host closes to Cilium": (
         step("delete", CNP, cilium(egress=[{"toFQDNs": [{"matchName": "a.example"}], **TO_443}])),
-        Change(Topic.REACH, "fraud", f'{A_HOST}, port 443/TCP', "connect", None, "pods of fraud--train"),
+        Change(ChangeTopic.NETWORK, "fraud", f'{A_HOST}, port 443/TCP', "connect", None, "pods of fraud--train"),
         None,
     ),
     "what Cilium denied opens": (
         step("update", CCNP, fence(DENIES, TO_NODES), fence(DENIES)),
         Change(
-            Topic.REACH,
+            ChangeTopic.NETWORK,
             "fraud",
             "Entities remote-node, every port, which no policy denies any longer",
             None,
             "connect",
             "pods of every namespace",
         ),
-        Alarm.WIDER_REACH,
+        ReviewReason.WIDER_ACCESS,
     ),
     "a group may do more": (
         step("replace", BINDING, binding("tenancy-viewer"), binding("tenancy-owner")),
-        Change(Topic.ACCESS, "fraud", "fraud--train", "viewer", "owner", "Group leads"),
-        Alarm.WIDER_REACH,
+        Change(ChangeTopic.ACCESS, "fraud", "fraud--train", "viewer", "owner", "Group leads"),
+        ReviewReason.WIDER_ACCESS,
     ),
     "a group may do less": (
         step("replace", BINDING, binding("tenancy-owner"), binding("tenancy-viewer")),
-        Change(Topic.ACCESS, "fraud", "fraud--train", "owner", "viewer", "Group leads"),
+        Change(ChangeTopic.ACCESS, "fraud", "fraud--train", "owner", "viewer", "Group leads"),
         None,
     ),
     "a role on AWS writes": (
         step("update", ROLE, {"role": "r", "policy": document("s3:GetObject")},
              {"role": "r", "policy": document("s3:GetObject", "s3:PutObject")}),
-        Change(Topic.ACCESS, "", "s3://models/fraud/", "read", "read, write", "role r"),
-        Alarm.WIDER_REACH,
+        Change(ChangeTopic.ACCESS, "", "s3://models/fraud/", "read", "read, write", "role r"),
+        ReviewReason.WIDER_ACCESS,
     ),
     "a role's policy is not known": (
         step("create", ROLE, None, {"role": "r", "policy": LATER}),
-        Change(Topic.ACCESS, "", "what policy x says", None, UNKNOWN, "role r"),
-        Alarm.WIDER_REACH,
+        Change(ChangeTopic.ACCESS, "", "what policy x says", None, UNKNOWN, "role r"),
+        ReviewReason.WIDER_ACCESS,
     ),
     "a namespace goes": (
         step("delete", SPACE, space()),
-        Change(Topic.WORK, "fraud", "namespace", "made here", None, "fraud--train"),
-        Alarm.DISRUPTION,
+        Change(ChangeTopic.WORK, "fraud", "namespace", "made here", None, "fraud--train"),
+        ReviewReason.DISRUPTION,
     ),
     "an exception": (
         step("update", SPACE, space(), space(**{"tenancy.gpu/exceptions": "ns-03=2099-01-31"})),
-        Change(Topic.EXCEPTION, "fraud", "by its annotation", None, "until 2099-01-31", "ns-03 in fraud--train"),
-        Alarm.NEW_EXCEPTION,
+        Change(ChangeTopic.EXCEPTION, "fraud", "by its annotation", None, "until 2099-01-31", "ns-03 in fraud--train"),
+        ReviewReason.NEW_EXCEPTION,
     ),
     "fewer nodes": (
         step("update", GROUP, group(4), group(2), name="train"),
-        Change(Topic.WORK, "", "nodes always on in pool", 4, 2, "train"),
-        Alarm.DISRUPTION,
+        Change(ChangeTopic.WORK, "", "nodes always on in pool", 4, 2, "train"),
+        ReviewReason.DISRUPTION,
     ),
     "other nodes": (
         step("replace", GROUP, group(4), group(4, "p5.48xlarge"), name="train", replaceReasons=["instanceTypes"]),
-        Change(Topic.WORK, "", "holds", "there", "replaced for instanceTypes", "NodeGroup train"),
-        Alarm.DISRUPTION,
+        Change(ChangeTopic.WORK, "", "holds", "there", "replaced for instanceTypes", "NodeGroup train"),
+        ReviewReason.DISRUPTION,
     ),
     "data goes": (
         step("delete", BUCKET, {"bucket": "models"}, name="models"),
-        Change(Topic.WORK, "", "holds", "there", None, "Bucket models"),
-        Alarm.DISRUPTION,
+        Change(ChangeTopic.WORK, "", "holds", "there", None, "Bucket models"),
+        ReviewReason.DISRUPTION,
     ),
     "a tenant comes": (
-        step("create", "gpu-tenancy:index:Tenant", None, {}, name="fraud"),
-        Change(Topic.TENANT, "fraud", "is a tenant", None, "fraud"),
+        step("create", "gpu-tenancy:index:GpuTenant", None, {}, name="fraud"),
+        Change(ChangeTopic.TENANT, "fraud", "is a tenant", None, "fraud"),
         None,
     ),
     "the stack runs": (
-        step("create", "gpu-tenancy:index:Tenant", None, {}, name="fraud"),
-        Change(Topic.STACK, "fraud", "small--fraud", None, "new", "tenant"),
+        step("create", "gpu-tenancy:index:GpuTenant", None, {}, name="fraud"),
+        Change(ChangeTopic.STACK, "fraud", "small--fraud", None, "new", "tenant"),
         None,
     ),
 }  # fmt: skip
@@ -245,7 +245,7 @@ def test_a_step_is_told_as_what_it_is_and_with_its_alarm(name: str, file: Path) 
     found = changes([read(str(write(file, given)))])
     assert expected in found
     assert alarm(expected) is why
-    assert run("--preview", file).exit_code == (1 if any(c.topic is Topic.RULE and c.after for c in found) else 0)
+    assert run("--preview", file).exit_code == (1 if any(c.topic is ChangeTopic.RULE and c.after for c in found) else 0)
 
 
 def test_a_rule_that_an_object_newly_breaks_is_told_with_its_fix(file: Path) -> None:
@@ -263,15 +263,15 @@ def test_a_rule_that_an_object_newly_breaks_is_told_with_its_fix(file: Path) -> 
 def test_a_default_deny_that_goes_with_its_namespace_opens_nothing(file: Path) -> None:
     steps = step("delete", POLICY, policy(name="default-deny", deny=True)), step("delete", SPACE, space())
     found = changes([read(str(write(file, *steps)))])
-    assert [c for c in found if c.topic is Topic.REACH] == []
-    assert any(c.topic is Topic.WORK for c in found)
+    assert [c for c in found if c.topic is ChangeTopic.NETWORK] == []
+    assert any(c.topic is ChangeTopic.WORK for c in found)
 
 
-def test_a_fence_that_goes_with_its_tenant_opens_nothing(file: Path) -> None:
-    goes, tenant = step("delete", CCNP, fence(DENIES)), step("delete", "gpu-tenancy:index:Tenant", {}, name="fraud")
-    opened = [Alarm.WIDER_REACH]
-    assert [alarm(c) for c in changes([read(str(write(file, goes)))]) if c.topic is Topic.REACH] == opened
-    assert [c for c in changes([read(str(write(file, goes, tenant)))]) if c.topic is Topic.REACH] == []
+def test_a_cluster_policy_that_goes_with_its_tenant_opens_nothing(file: Path) -> None:
+    goes, tenant = step("delete", CCNP, fence(DENIES)), step("delete", "gpu-tenancy:index:GpuTenant", {}, name="fraud")
+    opened = [ReviewReason.WIDER_ACCESS]
+    assert [alarm(c) for c in changes([read(str(write(file, goes)))]) if c.topic is ChangeTopic.NETWORK] == opened
+    assert [c for c in changes([read(str(write(file, goes, tenant)))]) if c.topic is ChangeTopic.NETWORK] == []
 
 
 def test_halves_of_a_replacement_count_once(file: Path) -> None:
@@ -322,7 +322,7 @@ def test_a_value_that_is_not_known_yet_ends_nothing_and_breaks_no_rule(name: str
     for inputs in holed(given[state]["inputs"]):
         if isinstance(inputs, dict):
             write(file, {**given, state: {**given[state], "inputs": inputs}})
-            broken = [c.what for c in changes([read(str(file))]) if c.topic is Topic.RULE and c.after]
+            broken = [c.what for c in changes([read(str(file))]) if c.topic is ChangeTopic.RULE and c.after]
             assert [what for what in broken if UNKNOWN in what.partition(": given ")[2]] == []
 
 

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tenancy.live.api import Answer, path_of
+from tenancy.live.api import Response, path_of
 from tenancy.live.drift import Drift, drift
 
 MANAGER = "pulumi-kubernetes-1a2b3c4d"
@@ -46,14 +46,14 @@ class Server:
         labelled = self.item and "tenancy.gpu/environment" in (self.item["metadata"].get("labels") or {})
         return [self.item] if self.item and labelled else []
 
-    def request(self, method: str, path: str, body: Any = None, **_: Any) -> Answer:
+    def request(self, method: str, path: str, body: Any = None, **_: Any) -> Response:
         self.asked.append(f"{method} {path}")
         if method == "GET":
-            return Answer(200, self.item) if self.item else Answer(404, {})
+            return Response(200, self.item) if self.item else Response(404, {})
         query = parse_qs(urlsplit(path).query)
         assert query["dryRun"] == ["All"], "a report writes nothing"
         assert query["fieldManager"] == [MANAGER]
-        return Answer(200, {**(self.item or {}), **body, **(self.written or {})})
+        return Response(200, {**(self.item or {}), **body, **(self.written or {})})
 
 
 def found(server: Server, *, known: bool = True) -> list[Drift]:

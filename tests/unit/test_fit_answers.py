@@ -13,9 +13,9 @@ from tenancy.cli import main
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.quota_tree import Node
 from tenancy.live import fits
-from tenancy.live.api import Answer, Identity, Unreachable
+from tenancy.live.api import ApiUnreachable, Impersonation, Response
 from tenancy.live.cohorts import read_tree
-from tenancy.live.fits import ONE, NotWork, Pods, Said, Verdict, _Machine, fit, pods_of, requests_of
+from tenancy.live.fits import ONE, ControlAnswer, FitVerdict, NotWork, Pods, _Machine, fit, pods_of, requests_of
 from tenancy.prove.attacks.pods import of_api
 from tenancy.validation import Environment
 from tests.conftest import SpecFolder
@@ -215,7 +215,7 @@ def _machine(name: str, gpus: int, used: int = 0, made: bool = True, **labels: s
     return _Machine(name, labels, taints, Counter(amounts), Counter(amounts) - Counter({PLACE[1]: used * ONE}), made)
 
 
-def _placed(monkeypatch: pytest.MonkeyPatch, machines: list[_Machine], *counts: int, **spec: Any) -> Said:
+def _placed(monkeypatch: pytest.MonkeyPatch, machines: list[_Machine], *counts: int, **spec: Any) -> ControlAnswer:
     monkeypatch.setattr(fits, "_machines", lambda *_: machines)
     container = {"resources": {"limits": {PLACE[1]: 4}}}
     pod = {"containers": [container], "tolerations": [{"key": PLACE[1], "operator": "Exists"}], **spec}
@@ -224,34 +224,34 @@ def _placed(monkeypatch: pytest.MonkeyPatch, machines: list[_Machine], *counts: 
 
 
 def test_pods_share_a_node_that_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _placed(monkeypatch, [_machine("a", 8)], 2).verdict is Verdict.FITS
+    assert _placed(monkeypatch, [_machine("a", 8)], 2).verdict is FitVerdict.FITS
 
 
 def test_what_others_hold_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     found = _placed(monkeypatch, [_machine("a", 8, used=4)], 2)
-    assert (found.verdict, found.sentence) == (Verdict.WAITS, "Nodes have room for 1 of its 2 pods now.")
+    assert (found.verdict, found.sentence) == (FitVerdict.WAITS, "Nodes have room for 1 of its 2 pods now.")
 
 
 @pytest.mark.parametrize("counts", [(3,), (2, 1)])
 def test_more_pods_than_all_nodes_take_never_fit(monkeypatch: pytest.MonkeyPatch, counts: tuple[int, ...]) -> None:
     found = _placed(monkeypatch, [_machine("a", 8)], *counts)
-    assert found.verdict is Verdict.NEVER
+    assert found.verdict is FitVerdict.NEVER
     assert found.sentence == "All nodes that its pods fit on have room for 2 of its 3 together."
 
 
 def test_gpus_of_two_nodes_are_not_added_up_for_one_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     found = _placed(monkeypatch, [_machine("a", 3), _machine("b", 3)], 1)
-    assert (found.verdict, "have less nvidia.com/gpu" in found.sentence) == (Verdict.NEVER, True)
+    assert (found.verdict, "have less nvidia.com/gpu" in found.sentence) == (FitVerdict.NEVER, True)
 
 
 def test_a_node_that_is_not_there_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _placed(monkeypatch, [_machine("a", 8), _machine("b", 8, made=False)], 2).verdict is Verdict.FITS
-    assert _placed(monkeypatch, [_machine("a", 8), _machine("b", 8, made=False)], 3).verdict is Verdict.WAITS
+    assert _placed(monkeypatch, [_machine("a", 8), _machine("b", 8, made=False)], 2).verdict is FitVerdict.FITS
+    assert _placed(monkeypatch, [_machine("a", 8), _machine("b", 8, made=False)], 3).verdict is FitVerdict.WAITS
 
 
 def test_a_taint_that_is_not_tolerated_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found = _placed(monkeypatch, [_machine("a", 8)], 1, tolerations=[])
-    assert (found.verdict, "1 have the taint nvidia.com/gpu" in found.sentence) == (Verdict.NEVER, True)
+    assert (found.verdict, "1 have the taint nvidia.com/gpu" in found.sentence) == (FitVerdict.NEVER, True)
 
 
 def _general(name: str) -> _Machine:
@@ -286,7 +286,7 @@ def test_work_without_gpus_is_told_to_ask_for_a_pool_where_every_node_keeps_it_o
     monkeypatch: pytest.MonkeyPatch, machines: list[_Machine], spec: dict[str, Any], change: str
 ) -> None:
     found = _placed(monkeypatch, machines, 1, **spec)
-    assert (found.verdict, found.change) == (Verdict.NEVER, change)
+    assert (found.verdict, found.change) == (FitVerdict.NEVER, change)
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_node_affinity_is_kept(
     term = {"matchExpressions": [{"key": "zone", "operator": operator, "values": values}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
     found = _placed(monkeypatch, [_machine("a", 8, zone="x")], 1, affinity=affinity)
-    assert found.verdict is (Verdict.FITS if fits_there else Verdict.NEVER)
+    assert found.verdict is (FitVerdict.FITS if fits_there else FitVerdict.NEVER)
 
 
 # Who asks
@@ -316,12 +316,12 @@ def test_who_may_not_ask_for_others_is_told_so(environment: Environment) -> None
     message = 'users "x" is forbidden: User "jane" cannot impersonate resource "users" in API group ""'
 
     class Server:
-        def request(self, *_: Any) -> Answer:
-            return Answer(403, {"message": message})
+        def request(self, *_: Any) -> Response:
+            return Response(403, {"message": message})
 
     api: Any = Server()
-    with pytest.raises(Unreachable, match=r"jane.*change: run it with the platform's rights"):
-        fit(api, environment, manifest("Pod", SPEC), Identity("x"), "x")
+    with pytest.raises(ApiUnreachable, match=r"jane.*change: run it with the platform's rights"):
+        fit(api, environment, manifest("Pod", SPEC), Impersonation("x"), "x")
 
 
 # Bad input

@@ -6,9 +6,9 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.kubernetes import flow_control
-from tenancy.plan.render import texts
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.kubernetes import flow_control
+from tenancy.planning.render import texts
 from tenancy.validation import Environment, Loaded
 
 KUBERNETES_LAST_SYSTEM_SCHEMA = 900

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tenancy.catalog import gpus
-from tenancy.plan import make_plan
-from tenancy.plan.common.pools import fake_nodes, node_extended, node_labels, node_taints
-from tenancy.plan.queueing.pool_yields import pool_yield
+from tenancy.planning import make_plan
+from tenancy.planning.common.pools import fake_nodes, node_extended, node_labels, node_taints
+from tenancy.planning.queueing.pool_yields import pool_yield
 from tenancy.validation import Loaded
 
 ENV = "environment.yaml"
@@ -104,7 +104,7 @@ BETWEEN_TIERS = [
 
 
 def test_cpu_and_memory_of_queues_alone_change_with_it(spec: Any) -> None:
-    """What parts may have without a GPU is theirs in the queue too; a tenant's tiers lend it to each other."""
+    """What namespaces may have without a GPU is theirs in the queue too; a tenant's tiers lend it to each other."""
     names, moved = _changed(spec, "")
     assert names == [f"ClusterQueue/{queue}" for queue in ("fraud--batch", "fraud--production", "research--batch")]
     assert moved == sorted(PROMISED + BETWEEN_TIERS)

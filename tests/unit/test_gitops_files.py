@@ -12,17 +12,19 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tenancy.cli import main
-from tenancy.gitops import KEPT, SYNC, WAVE, Source, Tool, rendered
+from tenancy.gitops import KEPT, SYNC, WAVE, GitOpsSource, GitOpsTool, rendered
 from tenancy.lab import tools
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.render import texts
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.render import texts
 from tenancy.schema.environment import Layout
 from tenancy.validation import Loaded, load
 from tests.conftest import SpecFolder, documents, unreserved
 
 BANK = Path(__file__).parents[2] / "stacks" / "bank"
 IMAGE = f"registry.bank.example/shared/tenancy-ci@sha256:{'0' * 64}"
-SOURCE = Source("https://git.bank.example/gpus", "rendered/bank", "main", IMAGE, "bank", role="arn:aws:iam::1:role/x")
+SOURCE = GitOpsSource(
+    "https://git.bank.example/gpus", "rendered/bank", "main", IMAGE, "bank", role="arn:aws:iam::1:role/x"
+)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,7 @@ def plan(bank: Loaded) -> Plan:
     return make_plan(bank.environment, bank.tenants)
 
 
-def objects(plan: Plan, tool: Tool, source: Source = SOURCE) -> dict[str, list[dict[str, Any]]]:
+def objects(plan: Plan, tool: GitOpsTool, source: GitOpsSource = SOURCE) -> dict[str, list[dict[str, Any]]]:
     made = rendered(plan, Layout.PER_TENANT, tool, source)
     return {path: documents(text) for path, text in made.items() if path.endswith(".yaml")}
 
@@ -57,8 +59,8 @@ def plain(item: dict[str, Any]) -> dict[str, Any]:
     return {**item, "metadata": metadata}
 
 
-@pytest.mark.parametrize("tool", list(Tool))
-def test_the_objects_are_those_of_a_plain_rendering(tool: Tool, plan: Plan) -> None:
+@pytest.mark.parametrize("tool", list(GitOpsTool))
+def test_the_objects_are_those_of_a_plain_rendering(tool: GitOpsTool, plan: Plan) -> None:
     usual = {path: documents(text) for path, text in texts(plan).items()}
     expected = {key(item): plain(item) for _, item in of_cluster(usual)}
     assert {key(item): plain(item) for _, item in of_cluster(objects(plan, tool))} == expected
@@ -66,7 +68,7 @@ def test_the_objects_are_those_of_a_plain_rendering(tool: Tool, plan: Plan) -> N
 
 def waves(plan: Plan) -> dict[str, set[int]]:
     found: dict[str, set[int]] = {}
-    for path, item in of_cluster(objects(plan, Tool.ARGO)):
+    for path, item in of_cluster(objects(plan, GitOpsTool.ARGO)):
         part = "tenants" if path.startswith("tenants/") else "platform"
         found.setdefault(f"{part} {item['kind']}", set()).add(int(item["metadata"]["annotations"][WAVE]))
     return found
@@ -85,40 +87,47 @@ def test_all_of_the_platform_is_before_any_tenant_and_bindings_are_last(plan: Pl
 
 
 WALLS = {"Namespace", "ResourceQuota", "LimitRange", "NetworkPolicy default-deny"}
-FENCE = "CiliumClusterwideNetworkPolicy"
+CLUSTER_POLICY = "CiliumClusterwideNetworkPolicy"
 STAYS = pytest.mark.parametrize(
-    ("tool", "annotation", "value"), [(Tool.ARGO, SYNC, "Prune=false,Delete=false"), (Tool.FLUX, KEPT, "disabled")]
+    ("tool", "annotation", "value"),
+    [(GitOpsTool.ARGO, SYNC, "Prune=false,Delete=false"), (GitOpsTool.FLUX, KEPT, "disabled")],
 )
 
 
 @STAYS
-def test_guards_and_fences_stay_when_a_file_of_the_platforms_goes(
-    tool: Tool, annotation: str, value: str, plan: Plan
+def test_guards_and_cluster_policies_stay_when_a_file_of_the_platforms_goes(
+    tool: GitOpsTool, annotation: str, value: str, plan: Plan
 ) -> None:
     items = [item for path, item in of_cluster(objects(plan, tool)) if path.startswith("platform/")]
-    walls = [i for i in items if i["kind"].startswith("ValidatingAdmissionPolicy") or i["kind"] == FENCE]
-    assert len(walls) == len([*plan.platform.guards, *plan.platform.witness, *plan.platform.fences])
-    for item in walls:
+    isolation_resources = [
+        i for i in items if i["kind"].startswith("ValidatingAdmissionPolicy") or i["kind"] == CLUSTER_POLICY
+    ]
+    assert len(isolation_resources) == len(
+        [*plan.platform.guards, *plan.platform.readiness_probe, *plan.platform.cluster_policies]
+    )
+    for item in isolation_resources:
         name = f"{item['kind']} {item['metadata']['name']}"
         assert item["metadata"].get("annotations", {}).get(annotation) == value, f"{name} would be pruned"
 
 
 @STAYS
-def test_walls_stay_when_a_file_goes_and_doors_do_not(tool: Tool, annotation: str, value: str, plan: Plan) -> None:
+def test_isolation_stay_when_a_file_goes_and_access_bindings_do_not(
+    tool: GitOpsTool, annotation: str, value: str, plan: Plan
+) -> None:
     items = [item for path, item in of_cluster(objects(plan, tool)) if path.startswith("tenants/")]
     kept = [item for item in items if annotation in item["metadata"].get("annotations", {})]
     assert {item["metadata"]["annotations"][annotation] for item in kept} == {value}
     told = {f"{i['kind']} {i['metadata']['name']}" if i["kind"] == "NetworkPolicy" else i["kind"] for i in kept}
-    assert told == {*WALLS, FENCE}
-    fences = [item for item in kept if item["kind"] == FENCE]
-    assert len(fences) == sum(len(tenant.fences) for tenant in plan.tenants)
-    once = [item for item in kept if item["kind"] != FENCE and "scopeSelector" not in item.get("spec", {})]
+    assert told == {*WALLS, CLUSTER_POLICY}
+    fences = [item for item in kept if item["kind"] == CLUSTER_POLICY]
+    assert len(fences) == sum(len(tenant.cluster_policies) for tenant in plan.tenants)
+    once = [item for item in kept if item["kind"] != CLUSTER_POLICY and "scopeSelector" not in item.get("spec", {})]
     assert len(once) == sum(item["kind"] == "Namespace" for item in items) * len(WALLS)
     assert all(item["kind"] != "RoleBinding" for item in kept)
 
 
 def test_argo_may_make_what_is_rendered_and_nothing_else(plan: Plan) -> None:
-    files = objects(plan, Tool.ARGO)
+    files = objects(plan, GitOpsTool.ARGO)
     project, application = files["gitops/argo.yaml"]
     assert application["spec"]["project"] == project["metadata"]["name"] == "bank"
     may = {tuple(one.values()) for name in ("clusterResourceWhitelist", "namespaceResourceWhitelist")
@@ -129,16 +138,16 @@ def test_argo_may_make_what_is_rendered_and_nothing_else(plan: Plan) -> None:
     assert application["spec"]["source"]["path"] == "rendered/bank"
 
 
-def test_flux_waits_for_the_platform_and_for_a_tenants_walls(plan: Plan) -> None:
-    files = objects(plan, Tool.FLUX)
+def test_flux_waits_for_the_platform_and_for_a_tenants_isolation(plan: Plan) -> None:
+    files = objects(plan, GitOpsTool.FLUX)
     made = {
         item["metadata"]["name"]: item["spec"] for item in files["gitops/flux.yaml"] if item["kind"] == "Kustomization"
     }
     assert len(made) == 1 + 2 * len(plan.tenants)
     after = {name: [one["name"] for one in spec.get("dependsOn", [])] for name, spec in made.items()}
     assert after["bank.platform"] == []
-    assert after["bank--fraud.walls"] == ["bank.platform"]
-    assert after["bank--fraud.access"] == ["bank--fraud.walls"]
+    assert after["bank--fraud.isolation"] == ["bank.platform"]
+    assert after["bank--fraud.access"] == ["bank--fraud.isolation"]
     assert all(spec["wait"] for spec in made.values())
     folders = {path.rpartition("/")[0] for path in files if path.startswith(("platform/", "tenants/"))}
     assert {spec["path"].removeprefix("./rendered/bank/") for spec in made.values()} == folders
@@ -147,7 +156,7 @@ def test_flux_waits_for_the_platform_and_for_a_tenants_walls(plan: Plan) -> None
 
 
 def test_the_operator_has_a_stack_for_each_and_tenants_wait_for_the_platform(plan: Plan) -> None:
-    made = {item["spec"]["stack"]: item for item in objects(plan, Tool.OPERATOR)["gitops/stacks.yaml"]}
+    made = {item["spec"]["stack"]: item for item in objects(plan, GitOpsTool.OPERATOR)["gitops/stacks.yaml"]}
     assert len(made) == 2 + len(plan.tenants)
     after = {name: [one["name"] for one in item["spec"].get("prerequisites", [])] for name, item in made.items()}
     assert after["bank/gpu-tenancy/bank.cluster"] == []
@@ -163,8 +172,8 @@ def test_the_operator_has_a_stack_for_each_and_tenants_wait_for_the_platform(pla
 
 @pytest.mark.parametrize("backend", ["", "s3://bank-pulumi-state?region=eu-central-1"])
 def test_a_stack_reads_its_variables_as_the_operator_does(backend: str, plan: Plan) -> None:
-    source = Source("https://git.bank.example/gpus", image=IMAGE, backend=backend)
-    for item in objects(plan, Tool.OPERATOR, source)["gitops/stacks.yaml"]:
+    source = GitOpsSource("https://git.bank.example/gpus", image=IMAGE, backend=backend)
+    for item in objects(plan, GitOpsTool.OPERATOR, source)["gitops/stacks.yaml"]:
         for reference in item["spec"]["envRefs"].values():
             assert reference.keys() == {"type", reference["type"].lower()}
         assert ("PULUMI_ACCESS_TOKEN" in item["spec"]["envRefs"]) is not bool(backend)
@@ -174,8 +183,8 @@ def test_names_are_as_long_as_the_tools_take_and_stay_apart(bank: Loaded) -> Non
     long = unreserved(bank.environment).model_copy(update={"environment": "e" * 31})
     tenants = [t.model_copy(update={"tenant": "t" * 29 + end}) for t, end in zip(bank.tenants, "ab", strict=False)]
     wide = make_plan(long, tenants)
-    kustomizations = [i["metadata"]["name"] for i in objects(wide, Tool.FLUX)["gitops/flux.yaml"]]
-    made = [i["metadata"]["name"] for i in objects(wide, Tool.OPERATOR)["gitops/stacks.yaml"]]
+    kustomizations = [i["metadata"]["name"] for i in objects(wide, GitOpsTool.FLUX)["gitops/flux.yaml"]]
+    made = [i["metadata"]["name"] for i in objects(wide, GitOpsTool.OPERATOR)["gitops/stacks.yaml"]]
     assert max(map(len, kustomizations)) <= 63
     assert max(len(f"{name}-workspace-0") for name in made) <= 63
     assert len(set(made)) == 4
@@ -184,7 +193,7 @@ def test_names_are_as_long_as_the_tools_take_and_stay_apart(bank: Loaded) -> Non
 
 
 def test_deployments_are_set_by_flags_that_the_engine_has(plan: Plan) -> None:
-    text = rendered(plan, Layout.PER_TENANT, Tool.DEPLOYMENTS, SOURCE)["gitops/deployments.sh"]
+    text = rendered(plan, Layout.PER_TENANT, GitOpsTool.DEPLOYMENTS, SOURCE)["gitops/deployments.sh"]
     help_text = subprocess.run(
         [tools.ensure(only=["pulumi"])["pulumi"], "deployment", "settings", "edit", "--help"],
         capture_output=True, text=True, check=True,
@@ -218,7 +227,7 @@ def test_a_folder_changes_from_one_tool_to_another_and_keeps_nothing_of_the_firs
 
 
 def test_the_same_spec_is_the_same_bytes(plan: Plan) -> None:
-    for tool in Tool:
+    for tool in GitOpsTool:
         assert rendered(plan, Layout.PER_TENANT, tool, SOURCE) == rendered(plan, Layout.PER_TENANT, tool, SOURCE)
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from tenancy.catalog import sizes
 from tenancy.catalog.frameworks import FRAMEWORKS
-from tenancy.plan.guards import guard_objects
-from tenancy.plan.guards.bounds import LISTS_OF_PLATFORM, bounded, too_many
-from tenancy.plan.guards.expressions import Guard
+from tenancy.planning.guards import guard_objects
+from tenancy.planning.guards.bounds import LISTS_OF_PLATFORM, bounded, too_many
+from tenancy.planning.guards.expressions import Guard
 from tenancy.schema.environment import Environment
 from tenancy.validation import load
 from tests.claims import by_claim

@@ -17,12 +17,12 @@ from pulumi.runtime.stack import run_pulumi_func
 from test_components import Echo, Monitor, Registered
 
 from tenancy.components.kubernetes.guarded import guarded
-from tenancy.components.tenant import Tenant
+from tenancy.components.tenant import GpuTenant
 from tenancy.kube.objects import digest
-from tenancy.live.api import Answer, Api, Unreachable
-from tenancy.live.guards import Refused, guard_problems, wait_for_guards
-from tenancy.plan import make_plan
-from tenancy.plan.guards import GUARDED, VERSION, marker
+from tenancy.live.api import Api, ApiUnreachable, Response
+from tenancy.live.guards import PreconditionFailed, guard_problems, wait_for_guards
+from tenancy.planning import make_plan
+from tenancy.planning.guards import GUARDED, VERSION, marker
 from tenancy.validation import Environment, load
 from tests.conftest import forget_programs
 
@@ -40,7 +40,7 @@ def made(require: Ask, *, preview: bool = False, **settings: Any) -> Registered:
 
     async def program() -> None:
         mine: list[pulumi.ProviderResource] = [kubernetes.Provider("mine", **settings)]
-        Tenant("research", plan, opts=pulumi.ResourceOptions(providers=mine), require=require)
+        GpuTenant("research", plan, opts=pulumi.ResourceOptions(providers=mine), require=require)
 
     try:
         set_mocks(Echo(), project="other", stack="dev", preview=preview, monitor=Monitor(registered))
@@ -53,11 +53,11 @@ def made(require: Ask, *, preview: bool = False, **settings: Any) -> Registered:
 
 
 def refuse(_context: str | None, _kubeconfig: str | None) -> None:
-    raise Refused("given a cluster with no guards")
+    raise PreconditionFailed("given a cluster with no guards")
 
 
 def unreachable(_context: str | None, _kubeconfig: str | None) -> None:
-    raise Unreachable("the API server does not answer")
+    raise ApiUnreachable("the API server does not answer")
 
 
 def asked(require: Ask, *, preview: bool = False, **settings: str) -> None:
@@ -107,7 +107,7 @@ def test_a_preview_whose_provider_names_no_cluster_leaves_it_to_the_update() -> 
 def test_unless_told_otherwise_it_asks_for_the_guards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A kubeconfig that leads nowhere ends it."""
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    (ask,) = [p.default for name, p in signature(Tenant.__init__).parameters.items() if name == "require"]
+    (ask,) = [p.default for name, p in signature(GpuTenant.__init__).parameters.items() if name == "require"]
     with pytest.raises(pulumi.RunError, match="given kubeconfig without a usable context 'theirs'"):
         asked(ask, context="theirs")
 
@@ -121,10 +121,10 @@ class Marked(Api):
     def __init__(self, **data: str) -> None:
         self.data = data
 
-    def request(self, method: str, *_: Any, **__: Any) -> Answer:
+    def request(self, method: str, *_: Any, **__: Any) -> Response:
         if method == "POST":
-            return Answer(403, {"message": f"denied: guards {self.data['digest']} are in force"})
-        return Answer(200, {"data": self.data}) if self.data else Answer(404, {})
+            return Response(403, {"message": f"denied: guards {self.data['digest']} are in force"})
+        return Response(200, {"data": self.data}) if self.data else Response(404, {})
 
 
 @pytest.mark.parametrize("version", [str(VERSION), str(VERSION + 1)])
@@ -152,10 +152,10 @@ def test_behind_older_guards_or_none_it_is_refused_with_what_to_update(data: dic
 
 def test_guards_of_the_version_that_do_not_judge_are_refused() -> None:
     class Idle(Marked):
-        def request(self, method: str, *asked: Any, **more: Any) -> Answer:
-            return Answer(201, {}) if method == "POST" else super().request(method, *asked, **more)
+        def request(self, method: str, *asked: Any, **more: Any) -> Response:
+            return Response(201, {}) if method == "POST" else super().request(method, *asked, **more)
 
-    with pytest.raises(Refused, match="guards that are stored and not enforced"):
+    with pytest.raises(PreconditionFailed, match="guards that are stored and not enforced"):
         wait_for_guards(Idle(version=str(VERSION), digest="abc"), "abc", patience=0)
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from tenancy.iam import evaluator
-from tenancy.iam.account import PIPELINE, PLATFORM, Account, Identity, key_arn
-from tenancy.iam.evaluator import Guard, Policies, Principal, federated, request, role_session, service, user
-from tenancy.plan import make_plan
-from tenancy.plan.common import names
+from tenancy.iam.account import PIPELINE, PLATFORM, AccountIdentity, AccountModel, key_arn
+from tenancy.iam.evaluator import Policies, Principal, ResourceClass, federated, request, role_session, service, user
+from tenancy.planning import make_plan
+from tenancy.planning.common import names
 from tenancy.validation import load
 from tests.iam import worlds
 from tests.iam.worlds import ACCOUNT, CLUSTER, REGION, World, tenant_file, world
@@ -69,7 +69,7 @@ WORLDS = {
 }
 
 
-def _role(form: str, tenant: str, part: str) -> Identity:
+def _role(form: str, tenant: str, part: str) -> AccountIdentity:
     return next(each for each in WORLDS[form].account.identities if (each.tenant, each.part) == (tenant, part))
 
 
@@ -85,7 +85,7 @@ class Made:
     document: Document
 
 
-def _documents(account: Account, form: str) -> Iterator[Made]:
+def _documents(account: AccountModel, form: str) -> Iterator[Made]:
     data = account.plan.platform.data
     assert data is not None
     for who in account.identities:
@@ -225,7 +225,11 @@ class Case:
             policies = Policies(identity=[everything], boundary=document)
         else:
             guard = (
-                Guard.TRUST if made.kind.startswith("trust") else Guard.KEY if made.kind == "key" else Guard.ORDINARY
+                ResourceClass.TRUST
+                if made.kind.startswith("trust")
+                else ResourceClass.KEY
+                if made.kind == "key"
+                else ResourceClass.ORDINARY
             )
             policies = Policies(identity=[everything] if self.who.account else [], resource=document, guard=guard)
         asked = request(self.who, self.action, self.resource, self.context, resource_account=ACCOUNT)
@@ -685,7 +689,7 @@ def test_every_statement_and_every_condition_has_a_case(form: str) -> None:
 
 def test_what_the_bank_and_random_tenants_have_is_covered_too() -> None:
     loaded = load(BANK)
-    bank = Account(loaded.environment, loaded.tenants, make_plan(loaded.environment, loaded.tenants))
+    bank = AccountModel(loaded.environment, loaded.tenants, make_plan(loaded.environment, loaded.tenants))
     accounts = [(bank, "pod-identity"), *((world(seed).account, world(seed).identity) for seed in range(12))]
     parts = {
         _known(made.kind, label, part)

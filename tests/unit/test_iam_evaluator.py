@@ -6,7 +6,7 @@ import pytest
 
 from tenancy.iam import evaluator
 from tenancy.iam.conditions import PolicyError
-from tenancy.iam.evaluator import Guard, Layer, Policies, all_of, request, role_session
+from tenancy.iam.evaluator import Layer, Policies, ResourceClass, all_of, request, role_session
 from tests.iam.vectors import FRAUD, SOURCES, vectors
 
 VECTORS = vectors()
@@ -119,4 +119,4 @@ def test_an_unknown_version_is_no_policy() -> None:
 def test_kinds_of_principals_that_are_not_read_are_said() -> None:
     canonical = {**READ, "Principal": {"CanonicalUser": "79a59df9"}}
     with pytest.raises(PolicyError, match="CanonicalUser"):
-        evaluator.compile(Policies(resource=document(canonical), guard=Guard.ORDINARY))
+        evaluator.compile(Policies(resource=document(canonical), guard=ResourceClass.ORDINARY))

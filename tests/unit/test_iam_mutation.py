@@ -10,7 +10,7 @@ import pytest
 
 from tenancy.iam import conditions, evaluator
 from tenancy.iam.conditions import OPERATORS, Name, Operator, Wild, operator_name
-from tenancy.iam.evaluator import Grant, Guard, Kind, Layer
+from tenancy.iam.evaluator import Grant, Layer, PrincipalKind, ResourceClass
 from tests.iam.vectors import Vector, vectors
 
 VECTORS = vectors()
@@ -92,7 +92,7 @@ def absent(change: Callable[[Name, bool], bool]) -> Patch:
 def matches_without(part: str) -> Patch:
     """Statement.matches without one of its parts."""
 
-    def matches(statement: evaluator.Statement, asked: evaluator.Request) -> bool:
+    def matches(statement: evaluator.Statement, asked: evaluator.AwsRequest) -> bool:
         return (
             (part == "action" or evaluator.matches_action(statement, asked))
             and (part == "resource" or evaluator.matches_resource(statement, asked))
@@ -465,7 +465,11 @@ MUTANTS = [
     ),
     Mutant(
         "a session is given as its role is",
-        named(lambda how, names, who: Grant.ROLE if who.kind is Kind.ROLE and who.arn in names.get("AWS", ()) else how),
+        named(
+            lambda how, names, who: (
+                Grant.ROLE if who.kind is PrincipalKind.ROLE and who.arn in names.get("AWS", ()) else how
+            )
+        ),
         "what a session is given is limited by neither",
     ),
     Mutant(
@@ -475,7 +479,7 @@ MUTANTS = [
     ),
     Mutant(
         "a user is given as a role is",
-        named(lambda how, _names, who: Grant.ROLE if how and who.kind is Kind.USER else how),
+        named(lambda how, _names, who: Grant.ROLE if how and who.kind is PrincipalKind.USER else how),
         "what a user is given is not limited by its boundary",
     ),
     Mutant(
@@ -494,17 +498,23 @@ MUTANTS = [
     ),
     Mutant(
         "any service is the service",
-        named(lambda how, names, who: Grant.DIRECT if who.kind is Kind.SERVICE and "Service" in names else how),
+        named(
+            lambda how, names, who: Grant.DIRECT if who.kind is PrincipalKind.SERVICE and "Service" in names else how
+        ),
         "a service is named by its name",
     ),
     Mutant(
         "any provider is the provider",
-        named(lambda how, names, who: Grant.DIRECT if who.kind is Kind.FEDERATED and "Federated" in names else how),
+        named(
+            lambda how, names, who: (
+                Grant.DIRECT if who.kind is PrincipalKind.FEDERATED and "Federated" in names else how
+            )
+        ),
         "a token is of this subject and audience",
     ),
     Mutant(
         "strangers are of the account",
-        named(lambda how, _names, who: Grant.DIRECT if who.kind is Kind.ANONYMOUS else how),
+        named(lambda how, _names, who: Grant.DIRECT if who.kind is PrincipalKind.ANONYMOUS else how),
         "nobody in particular is not the account",
     ),
     # Layers
@@ -609,13 +619,15 @@ MUTANTS = [
             f"a {guard.value} is guarded as any resource is",
             in_evaluator(
                 "within_account",
-                lambda made, asked, granted: _within(dataclasses.replace(made, guard=Guard.ORDINARY), asked, granted),
+                lambda made, asked, granted: _within(
+                    dataclasses.replace(made, guard=ResourceClass.ORDINARY), asked, granted
+                ),
             ),
             red,
         )
         for guard, red in (
-            (Guard.KEY, "without the key's policy an identity policy opens no key"),
-            (Guard.TRUST, "an identity policy alone takes no role"),
+            (ResourceClass.KEY, "without the key's policy an identity policy opens no key"),
+            (ResourceClass.TRUST, "an identity policy alone takes no role"),
         )
     ),
     Mutant(
@@ -679,7 +691,7 @@ def test_a_refusal_that_is_lost_turns_a_vector_red(
 ) -> None:
     decide = evaluator.decide
 
-    def forgiving(made: evaluator.Compiled, asked: evaluator.Request) -> evaluator.Decision:
+    def forgiving(made: evaluator.Compiled, asked: evaluator.AwsRequest) -> evaluator.Decision:
         found = decide(made, asked)
         lost = not found.allowed and found.layer is layer and found.explicit is explicit
         return dataclasses.replace(found, allowed=True) if lost else found

@@ -9,10 +9,20 @@ from typing import Any
 import pytest
 
 from tenancy.iam import evaluator
-from tenancy.iam.evaluator import Decision, Guard, Policies, Principal, all_of, request, role_session, service, user
-from tenancy.plan import make_plan
-from tenancy.plan.aws import identity
-from tenancy.plan.common.names import node_role
+from tenancy.iam.evaluator import (
+    Decision,
+    Policies,
+    Principal,
+    ResourceClass,
+    all_of,
+    request,
+    role_session,
+    service,
+    user,
+)
+from tenancy.planning import make_plan
+from tenancy.planning.aws import identity
+from tenancy.planning.common.names import node_role
 from tenancy.schema.environment import Environment
 from tenancy.validation import load
 from tests.iam.symbolic import Region, counterexample
@@ -31,7 +41,7 @@ def environment() -> Environment:
 
 
 @pytest.fixture(scope="module")
-def roles() -> Mapping[str, identity.Role]:
+def roles() -> Mapping[str, identity.RolePlan]:
     loaded = load(BANK)
     cluster = make_plan(loaded.environment, loaded.tenants).cluster
     assert cluster is not None
@@ -39,7 +49,7 @@ def roles() -> Mapping[str, identity.Role]:
 
 
 @pytest.fixture(scope="module")
-def karpenter(roles: Mapping[str, identity.Role]) -> tuple[Policies, Principal]:
+def karpenter(roles: Mapping[str, identity.RolePlan]) -> tuple[Policies, Principal]:
     role = roles["karpenter"]
     return Policies(identity=list(role.inline.values())), role_session(f"arn:aws:iam::{ACCOUNT}:role/{role.name}")
 
@@ -58,14 +68,14 @@ def ec2(kind: str) -> str:
 # Becoming a role
 
 
-def taken(role: identity.Role, who: Principal, context: Mapping[str, Any], own: Any = ()) -> Decision:
+def taken(role: identity.RolePlan, who: Principal, context: Mapping[str, Any], own: Any = ()) -> Decision:
     """Pod Identity asks for both: the role, and tags on its session."""
-    decide = evaluator.compile(Policies(identity=own, resource=role.trust, guard=Guard.TRUST))
+    decide = evaluator.compile(Policies(identity=own, resource=role.trust, guard=ResourceClass.TRUST))
     arn = f"arn:aws:iam::{ACCOUNT}:role/{role.name}"
     return all_of(decide, [request(who, f"sts:{each}", arn, context) for each in ("AssumeRole", "TagSession")])
 
 
-def of_pod(role: identity.Role) -> dict[str, str]:
+def of_pod(role: identity.RolePlan) -> dict[str, str]:
     assert role.service_account is not None
     namespace, account = role.service_account
     return {
@@ -89,7 +99,7 @@ OTHERS = {
 @pytest.mark.parametrize("field", OTHERS)
 @pytest.mark.parametrize("purpose", PURPOSES)
 def test_a_pod_takes_its_role_and_none_of_another_place(
-    roles: Mapping[str, identity.Role], purpose: str, field: str
+    roles: Mapping[str, identity.RolePlan], purpose: str, field: str
 ) -> None:
     role = roles[purpose]
     own = of_pod(role)
@@ -99,7 +109,7 @@ def test_a_pod_takes_its_role_and_none_of_another_place(
 
 
 @pytest.mark.parametrize("purpose", PURPOSES)
-def test_only_pods_assume_a_role_of_pods(roles: Mapping[str, identity.Role], purpose: str) -> None:
+def test_only_pods_assume_a_role_of_pods(roles: Mapping[str, identity.RolePlan], purpose: str) -> None:
     role = roles[purpose]
     anything = {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}
     assert taken(role, PODS, of_pod(role)).allowed
@@ -112,7 +122,7 @@ def test_only_pods_assume_a_role_of_pods(roles: Mapping[str, identity.Role], pur
 @pytest.mark.parametrize("field", OTHERS)
 @pytest.mark.parametrize("purpose", PURPOSES)
 def test_no_value_of_a_field_but_its_own_opens_a_role_of_pods(
-    roles: Mapping[str, identity.Role], purpose: str, field: str
+    roles: Mapping[str, identity.RolePlan], purpose: str, field: str
 ) -> None:
     """With its own value denied nothing is left, whatever else is said."""
     role = roles[purpose]
@@ -120,13 +130,13 @@ def test_no_value_of_a_field_but_its_own_opens_a_role_of_pods(
     deny = {"Effect": "Deny", "Principal": "*", "Action": "*", "Condition": own}
     statements = role.trust["Statement"]
     trust = {"Version": "2012-10-17", "Statement": [*statements, deny]}
-    assert counterexample(Policies(resource=role.trust, guard=Guard.TRUST), PODS, Region()) is not None
-    assert counterexample(Policies(resource=trust, guard=Guard.TRUST), PODS, Region()) is None
+    assert counterexample(Policies(resource=role.trust, guard=ResourceClass.TRUST), PODS, Region()) is not None
+    assert counterexample(Policies(resource=trust, guard=ResourceClass.TRUST), PODS, Region()) is None
 
 
-def test_nodes_take_the_nodes_role_and_this_cluster_its_own(roles: Mapping[str, identity.Role]) -> None:
+def test_nodes_take_the_nodes_role_and_this_cluster_its_own(roles: Mapping[str, identity.RolePlan]) -> None:
     def assumed(purpose: str, who: str, context: Mapping[str, str]) -> Decision:
-        policies = Policies(resource=roles[purpose].trust, guard=Guard.TRUST)
+        policies = Policies(resource=roles[purpose].trust, guard=ResourceClass.TRUST)
         return ask((policies, service(who)), "sts:AssumeRole", f"arn:aws:iam::{ACCOUNT}:role/x", context)
 
     here = {"aws:SourceAccount": ACCOUNT, "aws:SourceArn": f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{CLUSTER}"}
@@ -140,7 +150,7 @@ def test_nodes_take_the_nodes_role_and_this_cluster_its_own(roles: Mapping[str, 
 # What nodes may do
 
 
-def test_a_node_describes_its_own_region_and_reaches_nothing_else(roles: Mapping[str, identity.Role]) -> None:
+def test_a_node_describes_its_own_region_and_reaches_nothing_else(roles: Mapping[str, identity.RolePlan]) -> None:
     """By the policies that are ours: of AWS' own managed policies there is no copy here."""
     role = roles["node"]
     node = Policies(identity=list(role.inline.values())), role_session(f"arn:aws:iam::{ACCOUNT}:role/{role.name}")
@@ -333,7 +343,7 @@ ANY_KEY = {"Version": "2012-10-17", "Statement": {"Sid": "Any", "Effect": "Allow
 
 def of_key(environment: Environment, who: Principal, action: str, context: Mapping[str, Any] | None = None) -> str:
     own = [ANY_KEY] if who.account else []
-    policies = Policies(identity=own, resource=identity.key_policy(environment), guard=Guard.KEY)
+    policies = Policies(identity=own, resource=identity.key_policy(environment), guard=ResourceClass.KEY)
     return str(ask((policies, who), action, KEY, context))
 
 
@@ -360,7 +370,7 @@ def test_auto_scaling_grants_the_key_to_aws_alone(environment: Environment) -> N
     path = "aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
     scaling = role_session(f"arn:aws:iam::{ACCOUNT}:role/{path}")
     for_aws = {"kms:CallerAccount": ACCOUNT, "kms:GrantIsForAWSResource": True}
-    policies = Policies(resource=identity.key_policy(environment), guard=Guard.KEY)
+    policies = Policies(resource=identity.key_policy(environment), guard=ResourceClass.KEY)
     granted = ask((policies, scaling), "kms:CreateGrant", KEY, for_aws)
     assert str(granted) == "allowed by resource policy GrantsOfNodeGroups"
     for_itself = {**for_aws, "kms:GrantIsForAWSResource": False}

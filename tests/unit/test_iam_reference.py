@@ -15,9 +15,9 @@ from cloudsplaining.scan.policy_document import PolicyDocument
 from cloudsplaining.scan.resource_policy_document import ResourcePolicyDocument
 
 from tenancy.catalog import account
-from tenancy.iam.account import PLATFORM, Account
-from tenancy.plan import make_plan
-from tenancy.plan.aws import documents, identity
+from tenancy.iam.account import PLATFORM, AccountModel
+from tenancy.planning import make_plan
+from tenancy.planning.aws import documents, identity
 from tenancy.schema.environment import Environment
 from tenancy.validation import load
 from tests.iam.worlds import world
@@ -68,14 +68,14 @@ def _documents(environment: Environment) -> Iterator[tuple[str, dict[str, Any]]]
     yield "key", identity.key_policy(environment)
 
 
-def _tenants() -> list[Account]:
+def _tenants() -> list[AccountModel]:
     """The bank, and tenants of every form of identity with grants of every kind."""
     loaded = load(BANK)
-    bank = Account(loaded.environment, loaded.tenants, make_plan(loaded.environment, loaded.tenants))
+    bank = AccountModel(loaded.environment, loaded.tenants, make_plan(loaded.environment, loaded.tenants))
     return [bank, *(world(seed).account for seed in range(12))]
 
 
-def _permissions(some: Account) -> Iterator[tuple[str, dict[str, Any]]]:
+def _permissions(some: AccountModel) -> Iterator[tuple[str, dict[str, Any]]]:
     """What allows: policies of roles, and the boundary around them."""
     data = some.plan.platform.data
     assert data is not None
@@ -85,7 +85,7 @@ def _permissions(some: Account) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "boundary", data.boundary.document
 
 
-def _guards(some: Account) -> Iterator[tuple[str, dict[str, Any]]]:
+def _guards(some: AccountModel) -> Iterator[tuple[str, dict[str, Any]]]:
     """Policies of resources, and who becomes a role."""
     data = some.plan.platform.data
     assert data is not None

@@ -10,8 +10,8 @@ import pytest
 
 from tenancy.cli.up import MOST, show
 from tenancy.engine.changes import Outcome
-from tenancy.iam.rights import NEW, Changed, changed, rights
-from tenancy.plan import make_plan
+from tenancy.iam.rights import NEW, ChangedRights, changed, rights
+from tenancy.planning import make_plan
 from tenancy.validation import Tenant
 from tests.iam import worlds
 from tests.iam.worlds import tenant_file
@@ -57,8 +57,8 @@ def test_only_what_changes_is_shown() -> None:
         ("plain", "fraud/", "read-only"), ("plain", "reference/", "read-only"), ("given", "x/", "read-only")
     )
     assert list(changed(before, after, ROLE)) == [
-        Changed("fraud", "train", "s3://given/x/", "nothing", "list, read"),
-        Changed("fraud", "train", "s3://plain/fraud/", "list, read, write, delete", "list, read"),
+        ChangedRights("fraud", "train", "s3://given/x/", "nothing", "list, read"),
+        ChangedRights("fraud", "train", "s3://plain/fraud/", "list, read, write, delete", "list, read"),
     ]
     assert list(changed(after, after, ROLE)) == []
 
@@ -66,8 +66,8 @@ def test_only_what_changes_is_shown() -> None:
 def test_a_new_policy_gives_and_one_that_goes_takes_all_of_it() -> None:
     document = _storage(("plain", "fraud/", "write-once"))
     row = ("fraud", "train", "s3://plain/fraud/")
-    assert list(changed(None, document, ROLE)) == [Changed(*row, "nothing", f"list, read, {NEW}")]
-    assert list(changed(document, None, ROLE)) == [Changed(*row, f"list, read, {NEW}", "nothing")]
+    assert list(changed(None, document, ROLE)) == [ChangedRights(*row, "nothing", f"list, read, {NEW}")]
+    assert list(changed(document, None, ROLE)) == [ChangedRights(*row, f"list, read, {NEW}", "nothing")]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_row_names_the_tenant_where_the_roles_name_is_whole(role: str, owner: 
 # In a preview
 
 
-def _event(before: Any, after: Any, parent: str = "gpu-tenancy:index:Identity") -> Any:
+def _event(before: Any, after: Any, parent: str = "gpu-tenancy:index:IamRole") -> Any:
     def state(document: Any) -> Any:
         return SimpleNamespace(inputs={"name": "storage", "policy": json.dumps(document)}) if document else None
 
@@ -136,7 +136,9 @@ def test_a_policy_that_is_not_known_yet_is_no_grant() -> None:
 
 
 def test_a_long_table_says_how_much_more_there_is(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [Changed("fraud", "train", f"s3://plain/{number:03}/", "nothing", "read") for number in range(MOST + 2)]
+    rows = [
+        ChangedRights("fraud", "train", f"s3://plain/{number:03}/", "nothing", "read") for number in range(MOST + 2)
+    ]
     show(Outcome(grants=rows))
     text = capsys.readouterr().out
     assert "s3://plain/059/" in text

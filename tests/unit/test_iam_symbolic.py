@@ -15,7 +15,17 @@ from hypothesis import strategies as st
 
 from tenancy.iam import evaluator
 from tenancy.iam.conditions import Undocumented
-from tenancy.iam.evaluator import ANONYMOUS, Grant, Guard, Policies, Principal, request, role_session, service, user
+from tenancy.iam.evaluator import (
+    ANONYMOUS,
+    Grant,
+    Policies,
+    Principal,
+    ResourceClass,
+    request,
+    role_session,
+    service,
+    user,
+)
 from tests.iam import symbolic
 from tests.iam.symbolic import (
     CannotTell,
@@ -340,7 +350,7 @@ POLICIES = st.builds(
     scps=st.lists(st.lists(CEILINGS, max_size=1), max_size=2),
     rcps=st.just(()),
     resource=st.none() | st.lists(statements(principals=True), min_size=1, max_size=3).map(lambda s: document(*s)),
-    guard=st.sampled_from([Guard.ORDINARY, Guard.ORDINARY, Guard.KEY]),
+    guard=st.sampled_from([ResourceClass.ORDINARY, ResourceClass.ORDINARY, ResourceClass.KEY]),
 )
 REGIONS = st.builds(
     Region,
@@ -352,7 +362,7 @@ REGIONS = st.builds(
 )
 
 
-def within(region: Region, asked: evaluator.Request) -> bool:
+def within(region: Region, asked: evaluator.AwsRequest) -> bool:
     def one_of(value: Any, patterns: Iterable[str | None]) -> bool:
         return any(
             value is None if each is None else value is not None and fnmatchcase(value, each) for each in patterns
@@ -396,7 +406,7 @@ def searched(scene: Scene) -> Witness | None:
     return counterexample(scene.policies, scene.who, scene.region, resource_account=scene.account)
 
 
-def asked_in(scene: Scene) -> Iterator[tuple[evaluator.Request, dict[str, Any]]]:
+def asked_in(scene: Scene) -> Iterator[tuple[evaluator.AwsRequest, dict[str, Any]]]:
     """Requests of a scene's region, each with its context."""
     for action, suffix, context in itertools.product(ASKED_ACTIONS, SUFFIXES, scene.contexts):
         asked = request(scene.who, action, f"arn:aws:s3:::b{suffix}", context, resource_account=scene.account)

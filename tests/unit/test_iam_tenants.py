@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from tenancy.iam import evaluator
-from tenancy.iam.account import PIPELINE, PLATFORM, Account, Identity, Thing
+from tenancy.iam.account import PIPELINE, PLATFORM, AccountIdentity, AccountModel, AwsTarget
 from tenancy.iam.evaluator import (
     Decision,
-    Guard,
     Policies,
     Principal,
+    ResourceClass,
     all_of,
     federated,
     request,
@@ -27,8 +27,8 @@ from tenancy.iam.evaluator import (
     service,
     user,
 )
-from tenancy.plan import make_plan
-from tenancy.plan.aws.tenant_aws import Association, TenantRole
+from tenancy.planning import make_plan
+from tenancy.planning.aws.tenant_aws import Association, TenantRole
 from tenancy.validation import load
 from tests.iam import worlds
 from tests.iam.borders import S3, Border, borders, crossed, crossings
@@ -39,24 +39,24 @@ BANK = Path(__file__).parents[2] / "stacks" / "bank"
 NO_POLICY = "implicit deny: no resource policy allows it"
 
 
-def _bank() -> Account:
+def _bank() -> AccountModel:
     loaded = load(BANK)
-    return Account(loaded.environment, loaded.tenants, make_plan(loaded.environment, loaded.tenants))
+    return AccountModel(loaded.environment, loaded.tenants, make_plan(loaded.environment, loaded.tenants))
 
 
 @pytest.fixture(scope="module")
-def bank() -> Account:
+def bank() -> AccountModel:
     return _bank()
 
 
-def _who(account: Account, tenant: str, part: str) -> Identity:
+def _who(account: AccountModel, tenant: str, part: str) -> AccountIdentity:
     return next(each for each in account.identities if (each.tenant, each.part) == (tenant, part))
 
 
 # No tenant reaches a neighbour, whatever is asked
 
 
-def _proven(account: Account) -> int:
+def _proven(account: AccountModel) -> int:
     count = 0
     for who, border, found in crossings(account):
         assert found is None, f"{who} reaches {border.title}: {found}"
@@ -64,7 +64,7 @@ def _proven(account: Account) -> int:
     return count
 
 
-def test_no_role_of_the_bank_reaches_anything_of_another_tenant(bank: Account) -> None:
+def test_no_role_of_the_bank_reaches_anything_of_another_tenant(bank: AccountModel) -> None:
     """15 tenants: every pair of them, and every string that a request can hold."""
     assert _proven(bank) > 250
 
@@ -85,7 +85,7 @@ GIVES = {
 """The most that a grant gives on objects."""
 
 
-def _without(account: Account, who: Identity, made: World) -> list[dict[str, Any]]:
+def _without(account: AccountModel, who: AccountIdentity, made: World) -> list[dict[str, Any]]:
     """Statements that take away what the file promises."""
     found: list[dict[str, Any]] = []
     for grant in worlds.grants_of(made.file(who.tenant), who.part):
@@ -106,7 +106,7 @@ def test_a_role_may_nothing_on_s3_but_what_its_file_says(seed: int) -> None:
     """By its own policies and the boundary alone, before any bucket has a say: take away what is promised, and of all
     requests to S3 none is left."""
     made = world(seed)
-    everything = Border("S3", Region(S3, ("*",)), Thing("S3"))
+    everything = Border("S3", Region(S3, ("*",)), AwsTarget("S3"))
     some = 0
     for who in made.account.identities:
         if who.tenant == PLATFORM or who.part == PIPELINE:
@@ -122,7 +122,7 @@ def test_a_role_may_nothing_on_s3_but_what_its_file_says(seed: int) -> None:
 # A mistake is found, and shown
 
 
-def _broken(who: Identity, old: str, new: str) -> Identity:
+def _broken(who: AccountIdentity, old: str, new: str) -> AccountIdentity:
     """The same with a text in its policies that is another."""
     policies = {name: _replaced(document, old, new) for name, document in who.role.policies.items()}
     assert policies != who.role.policies, f"{old!r} stands nowhere"
@@ -181,7 +181,7 @@ def test_a_list_without_its_condition_is_found(old: str) -> None:
     assert crossed(account, broken, lists) is not None
 
 
-def _damaged(random: Random, who: Identity) -> Identity:
+def _damaged(random: Random, who: AccountIdentity) -> AccountIdentity:
     """Its policies with a slash, a condition or a statement gone, or a star for a word."""
     policies = {}
     for name, document in who.role.policies.items():
@@ -229,7 +229,7 @@ def test_prover_and_evaluator_agree_on_damaged_policies() -> None:
     assert excluded > 200
 
 
-def _within(random: Random, border: Border, who: Principal) -> evaluator.Request:
+def _within(random: Random, border: Border, who: Principal) -> evaluator.AwsRequest:
     """A request of the border's language."""
     region = border.region
     resource = random.choice(region.resources).replace("*", random.choice(["", "x", "a/b"]))
@@ -266,7 +266,7 @@ FORMS = {form: World(FILES, form) for form in ("pod-identity", "irsa", "shared")
 
 
 def _taken(role: TenantRole, who: Principal, context: Mapping[str, Any], *actions: str, own: Any = ()) -> Decision:
-    decide = evaluator.compile(Policies(identity=own, resource=role.trust, guard=Guard.TRUST))
+    decide = evaluator.compile(Policies(identity=own, resource=role.trust, guard=ResourceClass.TRUST))
     return all_of(decide, [request(who, f"sts:{each}", role.arn, context) for each in actions])
 
 
@@ -297,7 +297,7 @@ def _association(made: World, namespace: str) -> tuple[TenantRole, Association]:
 
 
 OTHER_PODS = {
-    "another part's namespace": {"aws:RequestTag/kubernetes-namespace": "fraud--serve"},
+    "another namespace's namespace": {"aws:RequestTag/kubernetes-namespace": "fraud--serve"},
     "a tenant's that is called nearly the same": {"aws:RequestTag/kubernetes-namespace": "fraud-2--train"},
     "a namespace of no tenant": {"aws:RequestTag/kubernetes-namespace": "default"},
     "another service account": {"aws:RequestTag/kubernetes-service-account": "default"},
@@ -402,7 +402,7 @@ def _claims(issuer: str, **claims: str) -> dict[str, str]:
 
 POD = {"sub": "system:serviceaccount:fraud--train:workload", "aud": "sts.amazonaws.com"}
 OTHER_TOKENS = {
-    "another part": {"sub": "system:serviceaccount:fraud--serve:workload"},
+    "another namespace": {"sub": "system:serviceaccount:fraud--serve:workload"},
     "a tenant that is called nearly the same": {"sub": "system:serviceaccount:fraud-2--train:workload"},
     "another service account": {"sub": "system:serviceaccount:fraud--train:default"},
     "a service account that begins alike": {"sub": "system:serviceaccount:fraud--train:workload-2"},

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from tenancy.plan.aws.identity import (
+from tenancy.planning.aws.identity import (
     INLINE_LENGTH,
     MANAGED_COUNT,
     TRUST_LENGTH,
     Document,
-    Role,
+    RolePlan,
     interruption_events,
     key_policy,
     partition,
     queue_policy,
     roles,
 )
-from tenancy.plan.common.names import ROLE_LENGTH
+from tenancy.planning.common.names import ROLE_LENGTH
 from tenancy.validation import Environment
 
 ACCOUNT = "111122223333"
@@ -63,7 +63,7 @@ def resources(statement: Document) -> list[str]:
     return [found] if isinstance(found, str) else found
 
 
-def granted(role: Role) -> dict[str, Document]:
+def granted(role: RolePlan) -> dict[str, Document]:
     """Statements of a role's own policies, by their name."""
     found = {statement["Sid"]: statement for statement in statements(*role.inline.values())}
     assert len(found) == sum(1 for _ in statements(*role.inline.values())), "two statements of one name"

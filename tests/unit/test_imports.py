@@ -23,27 +23,27 @@ MAY_IMPORT = {
     "rules": {"catalog", "kube"},
     "schema": FACTS,
     "validation": {*FACTS, "schema"},
-    "plan": SPEC,
-    "iam": {*SPEC, "plan"},
-    "live": {*SPEC, "plan"},
-    "components": {*SPEC, "plan", "live"},
+    "planning": SPEC,
+    "iam": {*SPEC, "planning"},
+    "live": {*SPEC, "planning"},
+    "components": {*SPEC, "planning", "live"},
     "check": FACTS,
-    "prove": {*SPEC, "plan", "live", "check"},
+    "prove": {*SPEC, "planning", "live", "check"},
     "output": {"catalog"},
-    "chargeback": {*SPEC, "plan", "redirects", "output"},
-    "lab": {*SPEC, "plan", "redirects"},
-    "simulation": {*SPEC, "plan", "lab", "output"},
-    "diff": {*SPEC, "plan", "iam", "components", "chargeback"},
-    "report": {*SPEC, "plan", "iam", "live", "prove", "chargeback", "output"},
-    "gitops": {*SPEC, "plan", "components"},
-    "engine": {*SPEC, "plan", "iam", "live", "lab", "components"},
+    "chargeback": {*SPEC, "planning", "redirects", "output"},
+    "lab": {*SPEC, "planning", "redirects"},
+    "simulation": {*SPEC, "planning", "lab", "output"},
+    "diff": {*SPEC, "planning", "iam", "components", "chargeback"},
+    "report": {*SPEC, "planning", "iam", "live", "prove", "chargeback", "output"},
+    "gitops": {*SPEC, "planning", "components"},
+    "engine": {*SPEC, "planning", "iam", "live", "lab", "components"},
     "s3": {"rules"},
     "redirects": set(),
 }
 """Parts of the package, and what of it each may import. `cli` is above them all."""
 
 INSIDE = {
-    "plan": {
+    "planning": {
         "common": set(),
         "aws": {"common"},
         "guards": {"common"},
@@ -227,8 +227,8 @@ def test_a_circle_would_be_found() -> None:
     graph = _graph(lazy=True)
     assert len(graph) > 300
     assert sum(map(len, graph.values())) > 1000
-    below = {**graph, "tenancy.kube.objects": {"tenancy.plan.model"}}
-    assert {"tenancy.kube.objects", "tenancy.plan.model"} <= set(_circles(below)[0])
+    below = {**graph, "tenancy.kube.objects": {"tenancy.planning.model"}}
+    assert {"tenancy.kube.objects", "tenancy.planning.model"} <= set(_circles(below)[0])
 
 
 def test_components_ask_a_cluster_for_its_guards_and_nothing_else() -> None:
@@ -255,14 +255,14 @@ def test_the_evaluator_of_iam_knows_nothing_of_ours() -> None:
     assert {module.split(".")[2] for module in ours} == {"conditions"}
 
 
-@pytest.mark.parametrize("part", ["catalog", "kube", "rules", "schema", "validation", "plan", "iam"])
+@pytest.mark.parametrize("part", ["catalog", "kube", "rules", "schema", "validation", "planning", "iam"])
 def test_the_pure_half_imports_no_client_and_no_screen(part: str) -> None:
     clients = {"kubernetes", "pulumi", "boto3", "requests", "socket", "subprocess", "urllib", "rich", "click"}
     assert {f.module for f in _imports(PACKAGE / part) if _top(f.module) in clients} == set()
 
 
 def test_the_lab_knows_nothing_of_tenants_when_it_is_imported() -> None:
-    spec = {"schema", "validation", "plan"}
+    spec = {"schema", "validation", "planning"}
     wrong = [(f.file, f.module) for f in _imports(PACKAGE / "lab") if f.at_top and _ours(f.module) in spec]
     assert wrong == []
 
@@ -282,8 +282,10 @@ def test_the_policy_pack_repeats_no_rule_of_the_files() -> None:
 
 
 def test_a_module_of_the_plan_but_one_touches_no_disk() -> None:
-    writers = {f.file for f in _imports(PACKAGE / "plan") if _top(f.module) in {"pathlib", "os", "shutil", "tempfile"}}
-    assert writers <= {"tenancy/plan/render.py"}
+    writers = {
+        f.file for f in _imports(PACKAGE / "planning") if _top(f.module) in {"pathlib", "os", "shutil", "tempfile"}
+    }
+    assert writers <= {"tenancy/planning/render.py"}
 
 
 def test_no_two_test_modules_have_one_name() -> None:

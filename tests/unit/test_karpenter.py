@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan.aws.identity import key_alias
-from tenancy.plan.aws.karpenter import karpenter_objects
-from tenancy.plan.aws.node_config import user_data
-from tenancy.plan.common.pools import node_extended
+from tenancy.planning.aws.identity import key_alias
+from tenancy.planning.aws.karpenter import karpenter_objects
+from tenancy.planning.aws.node_config import user_data
+from tenancy.planning.common.pools import node_extended
 from tenancy.validation import Environment
 
 AWS = {

@@ -10,8 +10,8 @@ import judges
 import pytest
 
 from tenancy.catalog.frameworks import BUILT_IN, FRAMEWORKS
-from tenancy.plan.queueing.kueue import MANAGED, configuration
-from tenancy.plan.queueing.queue_names import BOARD_COMPUTE, BOARD_MEMORY
+from tenancy.planning.queueing.kueue import MANAGED, configuration
+from tenancy.planning.queueing.queue_names import BOARD_COMPUTE, BOARD_MEMORY
 from tenancy.validation import Environment, load
 from tests.conftest import SpecFolder
 

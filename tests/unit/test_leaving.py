@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from tenancy.catalog import vocabulary as words
-from tenancy.diff.changes import Side, Topic, diff
-from tenancy.engine.changes import Change, Outcome, is_door, of_tenant, without_file
+from tenancy.diff.changes import ChangeTopic, SpecState, diff
+from tenancy.engine.changes import Outcome, ResourceChange, is_access_binding, of_tenant, without_file
 from tenancy.kube.objects import Object
 from tenancy.live.adoption import below_use, namespace_rules, warnings
-from tenancy.live.api import Answer
+from tenancy.live.api import Response
 from tenancy.live.copies import as_written
 from tenancy.live.removal import report
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.access_review import review
-from tenancy.plan.guards import WITNESS, guard_objects, guards, marker, witness
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.access_review import review
+from tenancy.planning.guards import READINESS_PROBE, guard_objects, guards, marker, readiness_probe
 from tenancy.rules.objects import object_findings
 from tests.conftest import FRAUD, SpecFolder
 
@@ -55,9 +55,11 @@ def test_all_who_had_access_read_and_no_others_do(spec: SpecFolder, stage: str) 
 
 
 @pytest.mark.parametrize("stage", ["hold", "export"])
-def test_walls_stay_as_they_are(spec: SpecFolder, stage: str) -> None:
-    walls = [space.isolation for space in planned(spec, "").tenant("fraud").namespaces]
-    assert [space.isolation for space in planned(spec, f"leaving: {stage}\n").tenant("fraud").namespaces] == walls
+def test_isolation_stay_as_they_are(spec: SpecFolder, stage: str) -> None:
+    isolation_resources = [space.isolation for space in planned(spec, "").tenant("fraud").namespaces]
+    assert [
+        space.isolation for space in planned(spec, f"leaving: {stage}\n").tenant("fraud").namespaces
+    ] == isolation_resources
 
 
 @pytest.mark.parametrize(
@@ -119,15 +121,15 @@ def test_the_review_shows_what_is_left(spec: SpecFolder) -> None:
 
 
 def test_the_diff_of_a_removal_is_that_of_a_tenant_that_goes(spec: SpecFolder) -> None:
-    side = lambda name: Side(name, spec.load())  # noqa: E731
+    side = lambda name: SpecState(name, spec.load())  # noqa: E731
     whole = side("whole")
     spec.write(FILE, FRAUD + "leaving: remove\n")
     removed = side("removed")
     (spec.path / FILE).unlink()
     gone = side("gone")
-    told = lambda after: [c for c in diff(whole, after) if c.topic is not Topic.STACK]  # noqa: E731
+    told = lambda after: [c for c in diff(whole, after) if c.topic is not ChangeTopic.STACK]  # noqa: E731
     assert told(removed) == told(gone)
-    assert [c for c in diff(removed, gone) if c.topic is not Topic.STACK] == []
+    assert [c for c in diff(removed, gone) if c.topic is not ChangeTopic.STACK] == []
 
 
 # What the engine's runs are asked
@@ -138,21 +140,24 @@ def resource(kind: str, name: str, parent: str = "", custom: bool = True) -> dic
 
 
 def test_a_tenants_resources_are_those_below_its_component() -> None:
-    tenant = resource("gpu-tenancy:index:Tenant", "fraud", custom=False)
-    other = resource("gpu-tenancy:index:Tenant", "fraud-2", custom=False)
+    tenant = resource("gpu-tenancy:index:GpuTenant", "fraud", custom=False)
+    other = resource("gpu-tenancy:index:GpuTenant", "fraud-2", custom=False)
     space = resource("gpu-tenancy:index:TenantNamespace", "fraud--train", tenant["urn"], custom=False)
     binding = resource("kubernetes:rbac.authorization.k8s.io/v1:RoleBinding", "fraud--train-viewer", space["urn"])
     wall = resource("kubernetes:core/v1:ResourceQuota", "fraud--train-quota", space["urn"])
     foreign = resource("kubernetes:rbac.authorization.k8s.io/v1:RoleBinding", "fraud-2--viewer", other["urn"])
     found = of_tenant([tenant, other, space, binding, wall, foreign], "fraud")
     assert found == [binding, wall]
-    assert [is_door(one) for one in found] == [True, False]
+    assert [is_access_binding(one) for one in found] == [True, False]
 
 
 def test_a_tenant_without_a_file_is_known_by_what_a_preview_would_delete(plan: Plan) -> None:
-    gone = Change("gone", "delete", "Namespace gone--main")
-    of_fraud, shared = Change("fraud", "delete", "LocalQueue x"), Change("platform", "delete", "ClusterRole x")
-    coming = Change("new", "create", "Namespace new--main")
+    gone = ResourceChange("gone", "delete", "Namespace gone--main")
+    of_fraud, shared = (
+        ResourceChange("fraud", "delete", "LocalQueue x"),
+        ResourceChange("platform", "delete", "ClusterRole x"),
+    )
+    coming = ResourceChange("new", "create", "Namespace new--main")
     assert without_file(Outcome([gone, of_fraud, shared, coming]), plan) == ["gone"]
 
 
@@ -172,12 +177,12 @@ def test_in_audit_every_guard_warns_and_none_denies(spec: SpecFolder) -> None:
     assert {tuple(b["spec"]["validationActions"]) for b in warned} == {("Warn", "Audit")}
 
 
-def test_in_audit_the_witness_still_refuses_and_tells_these_guards_from_others(spec: SpecFolder) -> None:
+def test_in_audit_the_readiness_probe_still_refuses_and_tells_these_guards_from_others(spec: SpecFolder) -> None:
     enforced = guard_objects(spec.load().environment)
     warning = tuple(audit(spec))
     environment = spec.load().environment
-    (binding,) = kinds(witness(environment, warning), "ValidatingAdmissionPolicyBinding")
-    assert binding["metadata"]["name"] == WITNESS
+    (binding,) = kinds(readiness_probe(environment, warning), "ValidatingAdmissionPolicyBinding")
+    assert binding["metadata"]["name"] == READINESS_PROBE
     assert binding["spec"]["validationActions"] == ["Deny"]
     assert marker(environment, warning)["data"]["digest"] != marker(environment, enforced)["data"]["digest"]
 
@@ -197,8 +202,8 @@ def test_rules_that_read_the_namespace_are_those_that_a_foreign_one_cannot_answe
 
 def test_several_warnings_are_read_from_one_header() -> None:
     header = '299 - "first, with \\"quotes\\"", 299 - "second: x"'
-    assert warnings(Answer(200, {}, {"Warning": header})) == ['first, with "quotes"', "second: x"]
-    assert warnings(Answer(200, {}, {})) == []
+    assert warnings(Response(200, {}, {"Warning": header})) == ['first, with "quotes"', "second: x"]
+    assert warnings(Response(200, {}, {})) == []
 
 
 # What is copied, and what holds a namespace
@@ -253,11 +258,13 @@ class Recorded:
     def __init__(self, answers: dict[str, Any]) -> None:
         self.answers = answers
 
-    def request(self, method: str, path: str, *_: Any, **__: Any) -> Answer:
+    def request(self, method: str, path: str, *_: Any, **__: Any) -> Response:
         found = self.answers.get(f"{method} {path}", self.answers.get(path))
-        if isinstance(found, Answer):
+        if isinstance(found, Response):
             return found
-        return Answer(200, found) if found is not None else Answer(404, {"message": "not found", "status": "Failure"})
+        return (
+            Response(200, found) if found is not None else Response(404, {"message": "not found", "status": "Failure"})
+        )
 
     def items(self, path: str, absent: bool = False) -> list[Any]:  # noqa: ARG002
         return list(self.request("GET", path).body.get("items") or ())
@@ -268,10 +275,10 @@ def kind_of(name: str, kind: str) -> dict[str, Any]:
 
 
 FLAVORS = "/apis/kueue.x-k8s.io/v1beta2/resourceflavors?dryRun=All"
-DOWN = Answer(500, {"message": 'failed calling webhook "mresourceflavor.kb.io": connection refused'})
+DOWN = Response(500, {"message": 'failed calling webhook "mresourceflavor.kb.io": connection refused'})
 
 
-def held(finalizer: str, *, kueue: Answer | None = None) -> str:
+def held(finalizer: str, *, kueue: Response | None = None) -> str:
     """The report on a namespace in which a ConfigMap is held by that finalizer."""
     item = {"metadata": {"name": "x", "finalizers": [finalizer], "deletionTimestamp": "2026-11-20T00:00:00Z"}}
     answers: dict[str, Any] = {
@@ -298,10 +305,10 @@ def test_the_report_names_object_finalizer_and_the_way_out() -> None:
     ("kueue", "says", "change"),
     [
         (DOWN, "Kueue, which does not run", "change: start Kueue again"),
-        (Answer(201, {}), "Kueue, which runs", "change: resolve what is named above"),
+        (Response(201, {}), "Kueue, which runs", "change: resolve what is named above"),
     ],
 )
-def test_whether_kueue_runs_says_its_own_webhook(kueue: Answer, says: str, change: str) -> None:
+def test_whether_kueue_runs_says_its_own_webhook(kueue: Response, says: str, change: str) -> None:
     said = held("kueue.x-k8s.io/resource-in-use", kueue=kueue)
     assert f"kueue.x-k8s.io/resource-in-use is removed by {says}" in said
     assert change in said

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 from tenancy.live import api as live
-from tenancy.live.api import Answer, Api, Unreachable
+from tenancy.live.api import Api, ApiUnreachable, Response
 
-NOT_YET = Answer(429, {"message": "storage is (re)initializing"})
-THERE = Answer(200, {"items": [{"kind": "CiliumNetworkPolicy"}]})
+NOT_YET = Response(429, {"message": "storage is (re)initializing"})
+THERE = Response(200, {"items": [{"kind": "CiliumNetworkPolicy"}]})
 
 
 class Answering(Api):
     """Gives these answers one after the other, the last again and again."""
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers: Response) -> None:
         self.answers = list(answers)
 
-    def request(self, *_: Any, **__: Any) -> Answer:
+    def request(self, *_: Any, **__: Any) -> Response:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
@@ -34,10 +34,10 @@ def test_a_kind_that_the_server_has_just_learned_is_asked_for_again() -> None:
 
 def test_a_server_that_never_has_it_is_named_with_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "PATIENCE", 0.05)
-    with pytest.raises(Unreachable, match="429 storage is"):
+    with pytest.raises(ApiUnreachable, match="429 storage is"):
         Answering(NOT_YET).items("/apis/cilium.io/v2/ciliumnetworkpolicies")
 
 
 def test_a_refusal_is_not_asked_for_again() -> None:
-    with pytest.raises(Unreachable, match="403"):
-        Answering(Answer(403, {"message": "forbidden"}), THERE).items("/api/v1/pods")
+    with pytest.raises(ApiUnreachable, match="403"):
+        Answering(Response(403, {"message": "forbidden"}), THERE).items("/api/v1/pods")

@@ -22,15 +22,15 @@ from tenancy.catalog.bandwidth import GIGABITS
 from tenancy.catalog.instances import INSTANCES
 from tenancy.catalog.versions import COST_CHARTS
 from tenancy.cli.lab import command as lab_command
-from tenancy.components.scope import Scope
+from tenancy.components.scope import StackScope
 from tenancy.lab import metrics as exporters
 from tenancy.lab import prometheus, tools
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.kubernetes.access import cluster_roles
-from tenancy.plan.observability.alerts import rule_file
-from tenancy.plan.observability.metrics import COUNTERS, exporter_values, kubecost_values, metrics_objects, routes
-from tenancy.plan.render import papers
-from tenancy.plan.services import services_plan
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.kubernetes.access import cluster_roles
+from tenancy.planning.observability.alerts import rule_file
+from tenancy.planning.observability.metrics import COUNTERS, exporter_values, kubecost_values, metrics_objects, routes
+from tenancy.planning.render import papers
+from tenancy.planning.services import services_plan
 from tenancy.rules.objects import object_findings
 from tenancy.schema.metrics import LONGEST_WAIT, Collector, Metrics
 from tenancy.schema.people import Role
@@ -225,22 +225,22 @@ def test_nothing_is_installed_on_a_cluster_that_another_program_makes(spec: Spec
 
 
 def test_definitions_come_first_then_what_knows_them_then_our_rules(brought: Plan) -> None:
-    registered = register(brought, Scope.PLATFORM)
+    registered = register(brought, StackScope.PLATFORM)
     (component,) = registered.of("Metrics")
     mine = {urn: request for urn, request in registered.requests.items() if request.parent == component}
     releases = {request.name: urn for urn, request in mine.items() if request.type.endswith(":Release")}
     crds, whole = (releases[f"metrics-{name}"] for name in ("prometheus-operator-crds", "kube-prometheus-stack"))
-    ground = {urn for urn, request in mine.items() if request.type.endswith((":Namespace", ":StorageClass"))}
+    prerequisites = {urn for urn, request in mine.items() if request.type.endswith((":Namespace", ":StorageClass"))}
     cni = next(urn for urn, request in registered.of("Release").items() if request.name == "services-cilium")
-    assert set(mine[crds].dependencies) == {*ground, cni}
+    assert set(mine[crds].dependencies) == {*prerequisites, cni}
     assert set(mine[whole].dependencies) == {crds, cni}
-    rest = mine.keys() - ground - {crds, whole}
+    rest = mine.keys() - prerequisites - {crds, whole}
     assert {"PrometheusRule", "ServiceMonitor"} <= {mine[urn].type.rpartition(":")[2] for urn in rest}
     assert {tuple(mine[urn].dependencies) for urn in rest} == {(whole,)}
 
 
 def test_what_is_rendered_is_what_is_installed(brought: Plan) -> None:
-    sent = {request.name: request.object for request in register(brought, Scope.PLATFORM).of("Release").values()}
+    sent = {request.name: request.object for request in register(brought, StackScope.PLATFORM).of("Release").values()}
     rendered = {papers_of[0]["name"]: papers_of[0] for path, papers_of in papers(brought) if path.startswith("charts/")}
     for name in ("prometheus-operator-crds", "kube-prometheus-stack"):
         assert rendered[name]["values"] == sent[f"metrics-{name}"]["values"]
@@ -315,7 +315,7 @@ def test_prometheus_keeps_what_it_saw_on_an_encrypted_volume_of_its_own(brought:
 
 
 def test_only_who_needs_the_node_is_outside_of_the_restricted_namespace(brought: Plan, stack: dict[str, Any]) -> None:
-    (space,) = [item for item in brought.platform.metrics_ground if item["kind"] == "Namespace"]
+    (space,) = [item for item in brought.platform.metrics_prerequisites if item["kind"] == "Namespace"]
     assert space["metadata"]["name"] == brought.platform.metrics_charts[-1].namespace == "monitoring"
     assert space["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
     moved = {part: values["namespaceOverride"] for part, values in stack.items() if "namespaceOverride" in values}

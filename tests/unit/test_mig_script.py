@@ -18,7 +18,7 @@ import yaml
 
 from tenancy.catalog.boards import BOARDS, maximal_layouts
 from tenancy.catalog.instances import INSTANCES
-from tenancy.plan.aws.node_config import PROGRAM, UNIT, user_data
+from tenancy.planning.aws.node_config import PROGRAM, UNIT, user_data
 from tenancy.validation import Environment
 from tests.conftest import ENVIRONMENT
 

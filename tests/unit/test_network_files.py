@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tenancy.catalog import vocabulary as words
-from tenancy.diff.changes import Side, Topic, diff
+from tenancy.diff.changes import ChangeTopic, SpecState, diff
 from tenancy.kube.objects import Object
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.common.charts import cilium as cilium_chart
-from tenancy.plan.kubernetes.cilium import FENCE
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.common.charts import cilium as cilium_chart
+from tenancy.planning.kubernetes.cilium import CLUSTER_POLICY
 from tenancy.prove.attacks import Scene, all_attacks
 from tenancy.rules.objects import object_findings
 from tenancy.schema.cluster import Encryption
@@ -20,7 +20,7 @@ from tests.conftest import SpecFolder
 from tests.network_worlds import BANK, World, adversarial
 
 ENV, TENANT = "environment.yaml", "tenants/fraud.yaml"
-REACH = "reach:\n  - {cidr: 198.51.100.0/24, port: 8443}\n"
+REACH = "egress:\n  - {cidr: 198.51.100.0/24, port: 8443}\n"
 SERVICE = "  namespaces: [monitoring]\n"
 SCRAPER = f"{SERVICE}  services: {{metrics: {{namespace: monitoring, labels: {{app: prometheus}}}}}}\n"
 RANGES = "  cni: vpc-cni\n  ranges: [10.64.0.0/16]\n"
@@ -42,14 +42,14 @@ def policies(plan: Plan, space: str) -> dict[str, Object]:
 @pytest.mark.parametrize(
     ("bad", "rule", "field"),
     [
-        ("accept: [{cidr: 169.254.169.0/24, port: 80}]", "net-05", "accept[0].cidr"),
-        ("accept: [{cidr: 0.0.0.0/0, port: 80}]", "net-05", "accept[0].cidr"),
-        ("accept: [{cidr: 10.64.8.0/24, port: 80}]", "net-05", "accept[0].cidr"),
-        ("accept: [{cidr: 10.0.0.0/8, port: 80}]", "net-05", "accept[0].cidr"),
-        ("accept: [{service: metrix, port: 80}]", "ref-01", "accept[0].service"),
-        ("accept: [{service: metrics, cidr: 10.20.0.0/16, port: 80}]", "", "accept[0]"),
-        ("accept: [{port: 80}]", "", "accept[0]"),
-        ("accept: [{dns: vendor.example, port: 80}]", "", "accept[0].dns"),
+        ("ingress: [{cidr: 169.254.169.0/24, port: 80}]", "net-05", "accept[0].cidr"),
+        ("ingress: [{cidr: 0.0.0.0/0, port: 80}]", "net-05", "accept[0].cidr"),
+        ("ingress: [{cidr: 10.64.8.0/24, port: 80}]", "net-05", "accept[0].cidr"),
+        ("ingress: [{cidr: 10.0.0.0/8, port: 80}]", "net-05", "accept[0].cidr"),
+        ("ingress: [{service: metrix, port: 80}]", "ref-01", "accept[0].service"),
+        ("ingress: [{service: metrics, cidr: 10.20.0.0/16, port: 80}]", "", "accept[0]"),
+        ("ingress: [{port: 80}]", "", "accept[0]"),
+        ("ingress: [{dns: vendor.example, port: 80}]", "", "accept[0].dns"),
     ],
 )
 def test_what_comes_in_is_named_and_is_not_the_cluster_itself(spec: Any, bad: str, rule: str, field: str) -> None:
@@ -65,7 +65,7 @@ def test_what_comes_in_is_named_and_is_not_the_cluster_itself(spec: Any, bad: st
 def test_what_comes_in_may_be_the_company_or_the_platform(spec: Any, good: str) -> None:
     spec.edit(ENV, SERVICE, SCRAPER)
     spec.edit(ENV, "  cni: vpc-cni\n", RANGES)
-    spec.add(TENANT, f"accept: [{good}]\n")
+    spec.add(TENANT, f"ingress: [{good}]\n")
     assert spec.problems() == ()
 
 
@@ -76,7 +76,7 @@ def test_no_allowed_range_contains_addresses_of_pods(spec: Any) -> None:
 
 
 def test_where_pods_have_unknown_addresses_no_private_range_comes_in(spec: Any) -> None:
-    spec.add(TENANT, "accept: [{cidr: 10.20.0.0/16, port: 80}]\n")
+    spec.add(TENANT, "ingress: [{cidr: 10.20.0.0/16, port: 80}]\n")
     [problem] = spec.problems()
     assert (problem.id, problem.field) == ("net-05", "accept[0].cidr")
     assert "cluster.ranges" in str(problem)
@@ -98,32 +98,32 @@ def test_encryption_is_ciliums(spec: Any) -> None:
 
 
 def test_with_nothing_written_a_namespace_has_three_policies(spec: Any) -> None:
-    assert policies(made(spec), "research--main").keys() == {"default-deny", "same-namespace", "dns", "reach"}
+    assert policies(made(spec), "research--main").keys() == {"default-deny", "same-namespace", "dns", "egress"}
     spec.edit("tenants/research.yaml", "storage:\n  - {bucket: datasets, prefix: shared/}\n", "")
     assert policies(made(spec), "research--main").keys() == {"default-deny", "same-namespace", "dns"}
 
 
 def test_a_part_that_is_closed_inside_has_neither_itself_nor_siblings(spec: Any) -> None:
-    spec.add(TENANT, "between-parts: true\n")
+    spec.add(TENANT, "between-namespaces: true\n")
     spec.edit(TENANT, "{name: train, purpose: nightly retraining}", "{name: train, open-inside: false}")
     plan = made(spec)
-    assert not {"same-namespace", "between-parts"} & policies(plan, "fraud--train").keys()
-    assert {"same-namespace", "between-parts"} <= policies(plan, "fraud--serve").keys()
+    assert not {"same-namespace", "between-namespaces"} & policies(plan, "fraud--train").keys()
+    assert {"same-namespace", "between-namespaces"} <= policies(plan, "fraud--serve").keys()
 
 
 def test_what_a_tenants_own_policies_may_open_stands_on_its_namespace(spec: Any) -> None:
-    spec.add(TENANT, "between-parts: true\naccept: [{cidr: 203.0.113.0/24, port: 53, protocol: UDP}]\n")
+    spec.add(TENANT, "between-namespaces: true\ningress: [{cidr: 203.0.113.0/24, port: 53, protocol: UDP}]\n")
     found = {s.name: s.namespace["metadata"]["annotations"] for t in made(spec).tenants for s in t.namespaces}
     assert found["fraud--train"][words.ALLOWED_EGRESS] == "parts,198.51.100.0/24:8443/TCP"
     assert found["fraud--train"][words.ALLOWED_INGRESS] == "parts,203.0.113.0/24:53/UDP"
     assert found["research--main"][words.ALLOWED_EGRESS] == "", "nothing is open"
 
 
-def test_fences_do_not_grow_with_what_a_tenant_has(tmp_path: Any) -> None:
+def test_cluster_policies_do_not_grow_with_what_a_tenant_has(tmp_path: Any) -> None:
     world = World(adversarial(tmp_path / "small", "cilium"))
-    assert [o["metadata"]["name"] for o in world.plan.platform.fences] == [FENCE]
-    assert {t.name: [o["metadata"]["name"] for o in t.fences] for t in world.plan.tenants} == {
-        t.name: [f"{FENCE}--{t.name}"] for t in world.plan.tenants
+    assert [o["metadata"]["name"] for o in world.plan.platform.cluster_policies] == [CLUSTER_POLICY]
+    assert {t.name: [o["metadata"]["name"] for o in t.cluster_policies] for t in world.plan.tenants} == {
+        t.name: [f"{CLUSTER_POLICY}--{t.name}"] for t in world.plan.tenants
     }
 
 
@@ -132,9 +132,9 @@ def test_without_cilium_nothing_of_its_is_made(tmp_path: Any) -> None:
     assert [o["kind"] for o in plan.objects() if o["apiVersion"].startswith("cilium.io")] == []
 
 
-def test_selectors_of_fences_name_the_namespace(tmp_path: Any) -> None:
+def test_selectors_of_cluster_policies_name_the_namespace(tmp_path: Any) -> None:
     plan = World(adversarial(tmp_path / "small", "cilium")).plan
-    fences = [*plan.platform.fences, *(o for t in plan.tenants for o in t.fences)]
+    fences = [*plan.platform.cluster_policies, *(o for t in plan.tenants for o in t.cluster_policies)]
     found = [s for o in fences for spec in o.get("specs", [o.get("spec")]) for s in _selectors(spec)]
     assert found
     for selector in found:
@@ -207,9 +207,11 @@ def test_who_runs_work_adds_policies_and_never_removes_all_at_once(spec: Any) ->
 
 
 def test_a_reviewer_reads_what_comes_in_and_what_opens_inside(spec: Any, tmp_path: Any) -> None:
-    spec.add(TENANT, "between-parts: true\naccept: [{cidr: 203.0.113.0/24, port: 53, protocol: UDP}]\n")
+    spec.add(TENANT, "between-namespaces: true\ningress: [{cidr: 203.0.113.0/24, port: 53, protocol: UDP}]\n")
     before = SpecFolder(tmp_path / "before" / "small")
-    changes = [c for c in diff(Side("a", before.load()), Side("b", spec.load())) if c.topic is Topic.REACH]
+    changes = [
+        c for c in diff(SpecState("a", before.load()), SpecState("b", spec.load())) if c.topic is ChangeTopic.NETWORK
+    ]
     assert {(c.tenant, c.of, c.what, c.before, c.after) for c in changes} == {
         ("fraud", "203.0.113.0/24", "pods, port 53/UDP", None, "connect"),
         ("fraud", "pods of train", "pods of serve", None, "connect"),

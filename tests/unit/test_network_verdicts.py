@@ -15,7 +15,7 @@ import judges
 import pytest
 
 from tenancy.kube.objects import Object
-from tenancy.plan.kubernetes.cilium import FENCE
+from tenancy.planning.kubernetes.cilium import CLUSTER_POLICY
 from tests.network_worlds import ENGINES, World, adversarial, bank, between_tenants, let_through
 
 BOTH = ("vpc-cni", "cilium")
@@ -147,7 +147,7 @@ def test_without_cilium_such_a_policy_does_open_the_way_so_a_guard_refuses_it(
     assert found & {*between_tenants(world, world.flows)}, "else the tests above prove nothing"
 
 
-# What each part of the plan is worth
+# What each part of the plan is unit cost
 
 
 _WHOLE = ("key", "operator", "values", "port", "endPort", "kind")
@@ -186,7 +186,7 @@ def _without(item: Object, path: tuple[Any, ...]) -> Object:
 
 def _title(item: Object) -> str:
     name: str = item["metadata"]["name"]
-    return f"{FENCE}--*" if name.startswith(f"{FENCE}--") else name
+    return f"{CLUSTER_POLICY}--*" if name.startswith(f"{CLUSTER_POLICY}--") else name
 
 
 def _mutants(world: World) -> Iterator[tuple[str, list[Object]]]:
@@ -217,8 +217,8 @@ def _survivors(world: World) -> frozenset[str]:
     plain, opened = judged(world, world.policies, flows), judged(world, [*world.policies, *hostile], flows)
     found = set()
     for name, policies in _mutants(world):
-        # A deny is worth what it withstands; everything else is judged by itself.
-        denies = name.partition(" ")[0] in {FENCE, f"{FENCE}--*"}
+        # A deny is unit cost what it withstands; everything else is judged by itself.
+        denies = name.partition(" ")[0] in {CLUSTER_POLICY, f"{CLUSTER_POLICY}--*"}
         try:
             after = judged(world, [*policies, *hostile] if denies else policies, flows)
         except judges.Unjudged:
@@ -241,7 +241,7 @@ REDUNDANT: Mapping[str, Mapping[str, str]] = {
         "default-deny": _CLOSED,
         **{
             f"{title} policyTypes{part}": _CLOSED
-            for title in ("default-deny", "same-namespace", "between-parts")
+            for title in ("default-deny", "same-namespace", "between-namespaces")
             for part in ("", ".0", ".1")
         },
         **dict.fromkeys(("accept policyTypes.0", "reach policyTypes.0"), _CLOSED),
@@ -257,14 +257,14 @@ def test_without_any_part_of_the_plan_some_connection_is_judged_otherwise(
     assert _survivors(made["adversarial", cni]) == REDUNDANT[cni].keys()
 
 
-def test_under_cilium_the_default_deny_and_the_fences_stand_behind_each_other(
+def test_under_cilium_the_default_deny_and_the_cluster_policies_stand_behind_each_other(
     made: Mapping[tuple[str, str], World],
 ) -> None:
     world = made["adversarial", "cilium"]
     before = judged(world, world.policies)
     plain = [item for item in world.policies if _title(item) != "default-deny"]
     assert judged(world, plain) == before
-    unfenced = [item for item in world.policies if _title(item) not in {FENCE, f"{FENCE}--*"}]
+    unfenced = [item for item in world.policies if _title(item) not in {CLUSTER_POLICY, f"{CLUSTER_POLICY}--*"}]
     assert judged(world, unfenced) == [said.replace("denied", "not allowed") for said in before]
     neither = [item for item in unfenced if _title(item) != "default-deny"]
     opened = let_through(world.flows, judged(world, neither)) - let_through(world.flows, before)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tenancy.catalog.boards import BOARDS, feasible_layouts
 from tenancy.catalog.instances import INSTANCES
-from tenancy.plan.aws.node_config import (
+from tenancy.planning.aws.node_config import (
     LAYOUT,
     USER_DATA_BYTES,
     birth_labels,
@@ -25,7 +25,7 @@ from tenancy.plan.aws.node_config import (
     mig_parted,
     user_data,
 )
-from tenancy.plan.common.pools import MIG_CONFIG, PLUGIN_CONFIG, node_labels
+from tenancy.planning.common.pools import MIG_CONFIG, PLUGIN_CONFIG, node_labels
 from tenancy.validation import Environment
 from tests import judges
 from tests.conftest import ENVIRONMENT, documents

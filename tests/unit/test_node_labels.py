@@ -10,17 +10,17 @@ from check_cases import M7I, TEAMS, flavor, home, kept, pod, queue
 from pack_cases import cluster_queue, group, node_pool, with_field
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.common.pools import MIG_CONFIG, PLUGIN_CONFIG, node_labels
-from tenancy.plan.guards import guard_objects, guards
-from tenancy.plan.guards.objects import PLACE, PLACING
-from tenancy.plan.kubernetes.samples import sample
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.common.pools import MIG_CONFIG, PLUGIN_CONFIG, node_labels
+from tenancy.planning.guards import guard_objects, guards
+from tenancy.planning.guards.objects import PLACE, PLACING
+from tenancy.planning.kubernetes.samples import sample
 from tenancy.prove.attacks import Scene
 from tenancy.prove.attacks.nodes import node_attacks
 from tenancy.rules import aws
 from tenancy.rules.found import UNKNOWN, Finding
 from tenancy.rules.index import findings_together
-from tenancy.rules.levels import Level, Preset, level_of
+from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
 from tenancy.validation import Loaded, load
 
 ROOT = Path(__file__).parents[2]
@@ -214,12 +214,12 @@ def test_work_that_is_not_known_makes_of_a_finding_an_advice() -> None:
 @pytest.mark.parametrize(
     ("preset", "level"),
     [
-        (Preset.BASELINE, Level.ADVISORY),
-        (Preset.RESTRICTED, Level.ADVISORY),
-        (Preset.REGULATED, Level.MANDATORY),
+        (PolicyPreset.BASELINE, RuleLevel.ADVISORY),
+        (PolicyPreset.RESTRICTED, RuleLevel.ADVISORY),
+        (PolicyPreset.REGULATED, RuleLevel.MANDATORY),
     ],
 )
-def test_it_advises_and_refuses_what_is_regulated(preset: Preset, level: Level) -> None:
+def test_it_advises_and_refuses_what_is_regulated(preset: PolicyPreset, level: RuleLevel) -> None:
     (one,) = found(*TEAMS, pool(), OWN)
     assert level_of(one, preset) is level
 

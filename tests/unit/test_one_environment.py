@@ -12,9 +12,9 @@ from tenancy.catalog import vocabulary as words
 from tenancy.cli import lab as lab_cli
 from tenancy.lab import control_plane, ports
 from tenancy.lab import layout as lab_layout
-from tenancy.live.api import Answer, Api
-from tenancy.live.preflight import Refused, check, environment_of, refuse_another
-from tenancy.plan import make_plan
+from tenancy.live.api import Api, Response
+from tenancy.live.preflight import PreconditionFailed, check, environment_of, refuse_another
+from tenancy.planning import make_plan
 from tests.conftest import SpecFolder
 
 HOME = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}"
@@ -27,13 +27,13 @@ class Holding(Api):
         self.environment = environment
         self.asked: list[tuple[Any, ...]] = []
 
-    def request(self, *asked: Any, **_: Any) -> Answer:
+    def request(self, *asked: Any, **_: Any) -> Response:
         self.asked.append(asked)
         assert asked == ("GET", HOME)
         if self.environment is None:
-            return Answer(404, {"message": "not found"})
+            return Response(404, {"message": "not found"})
         labels = {words.ENVIRONMENT: self.environment} if self.environment else {}
-        return Answer(200, {"metadata": {"name": words.PLATFORM_NAMESPACE, "labels": labels}})
+        return Response(200, {"metadata": {"name": words.PLATFORM_NAMESPACE, "labels": labels}})
 
 
 @pytest.mark.parametrize(("held", "said"), [(None, ""), ("", ""), ("acme", "acme")])
@@ -45,7 +45,7 @@ def test_another_environments_cluster_is_refused_in_one_line_and_asked_nothing_m
     loaded = spec.load()
     plan = make_plan(loaded.environment, loaded.tenants)
     api = Holding("acme")
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(PreconditionFailed) as refused:
         check(api, plan, plan.platform, plan.tenants)
     said = str(refused.value)
     assert said == (
@@ -61,7 +61,9 @@ def test_another_environments_cluster_is_refused_in_one_line_and_asked_nothing_m
 def test_of_the_lab_it_says_how_to_end_it(spec: SpecFolder) -> None:
     spec.edit("environment.yaml", "context: small-context", f"context: {words.LAB_CONTEXT}")
     loaded = spec.load()
-    with pytest.raises(Refused, match="run `tenancy down acme --lab` or `tenancy lab down` first; nothing was changed"):
+    with pytest.raises(
+        PreconditionFailed, match="run `tenancy down acme --lab` or `tenancy lab down` first; nothing was changed"
+    ):
         refuse_another(Holding("acme"), make_plan(loaded.environment, loaded.tenants))
 
 

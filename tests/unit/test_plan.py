@@ -13,13 +13,13 @@ import pytest
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.gpus import DEVICE_VARIABLES
-from tenancy.plan import Plan, digest, make_plan
-from tenancy.plan.common.pools import beside_daemonsets, fake_nodes, node_taints
-from tenancy.plan.common.priorities import DEFAULT_CLASS
-from tenancy.plan.guards import refusal
-from tenancy.plan.kubernetes import quotas
-from tenancy.plan.kubernetes.access import GPU_USER, PERSONAS
-from tenancy.plan.kubernetes.quotas import CLAIM_COUNTS
+from tenancy.planning import Plan, digest, make_plan
+from tenancy.planning.common.pools import beside_daemonsets, fake_nodes, node_taints
+from tenancy.planning.common.priorities import DEFAULT_CLASS
+from tenancy.planning.guards import refusal
+from tenancy.planning.kubernetes import quotas
+from tenancy.planning.kubernetes.access import GPU_USER, PERSONAS
+from tenancy.planning.kubernetes.quotas import CLAIM_COUNTS
 from tenancy.rules.catalogue import RULES
 from tenancy.rules.values import gpu_keys, unenforced_quota_keys
 from tenancy.schema.tiers import OWN_QUOTA_KEYS

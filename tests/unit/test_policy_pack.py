@@ -32,6 +32,7 @@ from pack_cases import (
     efa_class,
     efa_template,
     group,
+    isolation_resources,
     kueue,
     kueue_map,
     local_queue,
@@ -44,15 +45,14 @@ from pack_cases import (
     overlay,
     release,
     template,
-    walls,
     with_field,
 )
 from pack_worlds import judged
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.days import today
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.common import pools
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.common import pools
 from tenancy.rules import aws, nodes
 from tenancy.rules.catalogue import RULES, Face, with_face
 from tenancy.rules.found import UNKNOWN as UNKNOWN_TEXT
@@ -157,7 +157,7 @@ def mutants_of(item: Object) -> Iterator[tuple[str, str, Object | None]]:
         yield "for some pods", "ns-04", put(("spec", "podSelector"), {"matchLabels": {"app": "x"}})
     if name == "same-namespace":
         yield "for all", "net-02", put(("spec", "ingress", 0, "from", 0), {"namespaceSelector": {}})
-    if kind == "NetworkPolicy" and name == "reach":
+    if kind == "NetworkPolicy" and name == "egress":
         yield (
             "for the metadata service",
             "net-05",
@@ -188,7 +188,7 @@ def mutants_of(item: Object) -> Iterator[tuple[str, str, Object | None]]:
         yield "only warns", "guard-01", put(("spec", "validationActions"), ["Warn"])
 
 
-def test_whatever_wall_of_the_plan_falls_its_rule_is_named(local: Plan) -> None:
+def test_whatever_isolation_resource_of_the_plan_falls_its_rule_is_named(local: Plan) -> None:
     mutants = list(weakened(local))
     missed = [what for what, rule, items in mutants if rule not in {found.rule for found in findings(items)}]
     assert len(mutants) > 60
@@ -332,10 +332,10 @@ def test_what_rules_cannot_read_beside_another_stops_a_preview_and_hides_nothing
 
 def test_what_rules_cannot_read_beside_a_release_is_named_too(pack: ModuleType) -> None:
     chart = {**release("tracking", {}), "chart": "nowhere", "metadata": {"name": "tracking", "namespace": "a"}}
-    quota = with_field(walls("a", "a")[0], ("metadata", "ownerReferences"), 3)
+    quota = with_field(isolation_resources("a", "a")[0], ("metadata", "ownerReferences"), 3)
     said = judged(pack, [namespace("a", "a"), chart, quota])
     told = [text for found in said.values() for text in found]
-    assert [text for text in told if text.startswith("seen-03: ResourceQuota a/walls")]
+    assert [text for text in told if text.startswith("seen-03: ResourceQuota a/isolation")]
     assert [text for text in told if text.startswith("seen-01: Release a/tracking")]
 
 
@@ -343,10 +343,11 @@ def test_an_exception_that_the_plan_wrote_is_told_in_every_preview(pack: ModuleT
     until = today() + dt.timedelta(days=30)
     space = with_field(namespace("a", "a"), ("metadata", "labels", words.PSA_ENFORCE), "baseline")
     space["metadata"]["annotations"] = {words.EXCEPTIONS: f"ns-03={until}", words.OWNER_MAIL: "jane@bank.example"}
-    said = judged(pack, [space, *walls("a", "a")])
+    said = judged(pack, [space, *isolation_resources("a", "a")])
     assert [text[:5] for text in said["isolation"]] == ["ns-03"]
     planned = [
-        with_field(item, ("metadata", "labels", words.ENVIRONMENT), "bank") for item in (space, *walls("a", "a"))
+        with_field(item, ("metadata", "labels", words.ENVIRONMENT), "bank")
+        for item in (space, *isolation_resources("a", "a"))
     ]
     said = judged(pack, planned)
     assert (said["isolation"], said["isolation-stack"]) == ([], [])
@@ -359,8 +360,8 @@ def test_what_is_known_to_be_wrong_stops_a_preview_whatever_else_is_not_known(pa
     assert len(said["isolation"]) == 1
 
 
-def test_a_wall_whose_namespace_is_not_known_does_not_count_as_one(pack: ModuleType) -> None:
-    quota, *rest = walls("a", "a")
+def test_a_isolation_resource_whose_namespace_is_not_known_does_not_count_as_one(pack: ModuleType) -> None:
+    quota, *rest = isolation_resources("a", "a")
     said = judged(pack, [namespace("a", "a"), *rest, unknown_at(quota, ("metadata", "namespace"))])
     assert [text[:5] for text in said["isolation-stack"]] == ["ns-04"]
 
@@ -371,7 +372,7 @@ def test_two_groups_that_are_not_known_are_not_taken_for_one(pack: ModuleType) -
         for name in ("left", "right")
         for item in (
             namespace(name, name),
-            *walls(name, name),
+            *isolation_resources(name, name),
             unknown_at(binding("developer", name, name, "view", "people", "ClusterRole"), ("subjects", 0, "name")),
         )
     ]
@@ -668,7 +669,7 @@ def test_a_cluster_that_the_engine_protects_is_not_deleted_in_one_step(pack: Mod
         protect = True
 
     inputs = {key: value for key, value in cluster("c", deletable=True).items() if key not in {"kind", "metadata"}}
-    there = [namespace("a", "a"), *walls("a", "a")]
+    there = [namespace("a", "a"), *isolation_resources("a", "a")]
     loose, kept = (pack.object_of(aws.CLUSTER, inputs, "c", of) for of in (None, Protected()))
     assert [found.rule for found in findings([*there, loose])] == ["eks-03"]
     assert findings([*there, kept]) == []
@@ -711,7 +712,7 @@ def test_what_the_product_permits_breaks_no_rule() -> None:
     assert findings(made) == []
 
 
-def test_two_templates_of_one_tenant_may_share_a_wall() -> None:
+def test_two_templates_of_one_tenant_may_share_a_isolation_resource() -> None:
     mine = {"tags": {words.TENANT_TAG: "fraud"}}
     theirs = {"tags": {words.TENANT_TAG: "risk"}}
     left, right = efa_template("a", "sg-0a"), efa_template("b", "sg-0a")
@@ -719,7 +720,7 @@ def test_two_templates_of_one_tenant_may_share_a_wall() -> None:
     assert [found.rule for found in findings([{**left, **mine}, {**right, **theirs}])] == ["pool-06"]
 
 
-def test_two_walls_that_are_not_known_yet_are_told_of(pack: ModuleType) -> None:
+def test_two_isolation_that_are_not_known_yet_are_told_of(pack: ModuleType) -> None:
     path = ("networkInterfaces", 1, "securityGroups", 0)
     left, right = (unknown_at(efa_template(name, "sg-0a"), path) for name in "ab")
     said = judged(pack, [left, right])

@@ -11,16 +11,26 @@ from typing import Any
 
 import pytest
 from check_cases import SEEN
-from pack_cases import OBJECT_CASES, REGULATED_CASES, manifest, namespace, on_aws, release, resource, walls, with_field
+from pack_cases import (
+    OBJECT_CASES,
+    REGULATED_CASES,
+    isolation_resources,
+    manifest,
+    namespace,
+    on_aws,
+    release,
+    resource,
+    with_field,
+)
 from pack_worlds import CASES, found, judged, together, worlds
 
 from tenancy.catalog import vocabulary as words
 from tenancy.check.judge import JUDGED
-from tenancy.plan import make_plan
+from tenancy.planning import make_plan
 from tenancy.rules import aws, regulated
 from tenancy.rules.catalogue import RULES, Violation
 from tenancy.rules.kinds import GROUPS, placed, ruled
-from tenancy.rules.levels import REGULATED_ALONE, Preset
+from tenancy.rules.levels import REGULATED_ALONE, PolicyPreset
 from tenancy.validation import load
 from tests.conftest import in_days
 
@@ -76,10 +86,10 @@ def test_what_rules_cannot_see_is_said(pack: ModuleType, case: Any) -> None:
 
 @pytest.mark.parametrize("case", REGULATED_CASES, ids=lambda case: case.id)
 def test_what_is_regulated_is_asked_by_that_preset_alone(pack: ModuleType, case: Any) -> None:
-    broken = {(one.rule, one.object) for one in found(case.broken, Preset.REGULATED)}
+    broken = {(one.rule, one.object) for one in found(case.broken, PolicyPreset.REGULATED)}
     assert (case.rule, case.finding) in broken
     assert broken - {("reg-01", "Namespace stranger")} == {(case.rule, case.finding)}
-    assert found(case.mended, Preset.REGULATED) == set()
+    assert found(case.mended, PolicyPreset.REGULATED) == set()
     assert refused(judged(pack, list(case.broken), {"preset": "regulated"})) == {case.rule}
     for preset in ("baseline", "restricted"):
         assert not any(judged(pack, list(case.broken), {"preset": preset}).values())
@@ -162,7 +172,10 @@ def test_a_label_of_others_says_who_is_a_tenant(pack: ModuleType) -> None:
 def test_findings_come_by_tenant_and_the_worst_first(pack: ModuleType) -> None:
     mild = with_field(namespace("a", "a"), ("metadata", "labels", "team"), None)
     worse = [manifest("v1", "Service", "s", {"spec": {"type": "NodePort"}}, None, "b"), namespace("b", "b")]
-    said = judged(pack, [mild, *walls("a", "a"), *worse, manifest("v1", "ConfigMap", "c", None, None, "kube-system")])
+    said = judged(
+        pack,
+        [mild, *isolation_resources("a", "a"), *worse, manifest("v1", "ConfigMap", "c", None, None, "kube-system")],
+    )
     assert [text[:20] for text in said["isolation-stack"]] == ["ns-04: Namespace b: ", "net-01: Service b/s:"]
 
 
@@ -363,24 +376,28 @@ def test_of_two_keys_for_one_resource_none_is_taken(pack: ModuleType) -> None:
 
 
 def test_an_object_gets_the_labels_of_its_namespace(pack: ModuleType) -> None:
-    quota = with_field(walls("inherit", "acme")[0], ("metadata", "labels"), None)
+    quota = with_field(isolation_resources("inherit", "acme")[0], ("metadata", "labels"), None)
     _, made = mended(pack, namespace("inherit", "acme"), quota)
     assert made["metadata"]["labels"] == {words.TENANT: "acme", **dict.fromkeys(words.COST_LABELS, "x")}
 
 
 def test_an_object_gets_the_tenant_of_its_namespaces_name(pack: ModuleType) -> None:
-    quota = with_field(walls("acme--main", "acme")[0], ("metadata", "labels"), None)
+    quota = with_field(isolation_resources("acme--main", "acme")[0], ("metadata", "labels"), None)
     assert mended(pack, quota)[0]["metadata"]["labels"] == {words.TENANT: "acme"}
 
 
 @pytest.mark.parametrize(
     "item",
     [
-        walls("rival--main", "acme")[0],
-        walls("shared", "acme")[0],
-        with_field(walls("shared", "acme")[0], ("metadata", "labels"), None),
-        with_field(walls("acme--main", "acme")[0], ("metadata", "labels"), UNKNOWN),
-        {**walls("acme--main", "acme")[0], "kind": "ResourceQuotaPatch", "metadata": {"namespace": "acme--main"}},
+        isolation_resources("rival--main", "acme")[0],
+        isolation_resources("shared", "acme")[0],
+        with_field(isolation_resources("shared", "acme")[0], ("metadata", "labels"), None),
+        with_field(isolation_resources("acme--main", "acme")[0], ("metadata", "labels"), UNKNOWN),
+        {
+            **isolation_resources("acme--main", "acme")[0],
+            "kind": "ResourceQuotaPatch",
+            "metadata": {"namespace": "acme--main"},
+        },
     ],
     ids=["another tenant's", "labelled", "without labels", "not known yet", "a patch"],
 )

@@ -10,7 +10,7 @@ import pytest
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube.objects import Object
 from tenancy.lab import tools
-from tenancy.plan.kubernetes.access import PERSONAS, cluster_roles
+from tenancy.planning.kubernetes.access import PERSONAS, cluster_roles
 from tenancy.validation import Environment
 from tests.conftest import SpecFolder, documents
 

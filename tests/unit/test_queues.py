@@ -18,11 +18,11 @@ from tenancy.catalog import boards
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.kube.quantities import parse
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.common.pools import NETWORK_LAYER, fake_nodes, node_allocatable, node_taints
-from tenancy.plan.common.priorities import priorities
-from tenancy.plan.queueing.kueue import configuration
-from tenancy.plan.queueing.queue_names import (
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.common.pools import NETWORK_LAYER, fake_nodes, node_allocatable, node_taints
+from tenancy.planning.common.priorities import priorities
+from tenancy.planning.queueing.kueue import configuration
+from tenancy.planning.queueing.queue_names import (
     ANY_POOL,
     BOARD_COMPUTE,
     BOARD_MEMORY,
@@ -36,8 +36,8 @@ from tenancy.plan.queueing.queue_names import (
     queue_name,
     tenant_cohort,
 )
-from tenancy.plan.queueing.queues import machine_resources
-from tenancy.plan.queueing.quota_shares import BOARD, board_units, most_held, shares, supply
+from tenancy.planning.queueing.queues import machine_resources
+from tenancy.planning.queueing.quota_shares import BOARD, board_units, most_held, shares, supply
 from tenancy.schema import pools as spec_pools
 from tenancy.validation import Environment, Loaded, Tenant, load
 from tests.conftest import SpecFolder, amounts, unreserved
@@ -424,7 +424,7 @@ def test_nothing_is_promised_twice_and_nothing_is_lost(loaded: Loaded, stack: st
     per_core = 1000 if names["cpu"] == CORES else 1
     cpu = sum(Fraction(left.cpu * count * per_core, 1000) for left, count in nodes)
     memory = sum(left.memory * count * 2**20 for left, count in nodes)
-    # Of pools without GPUs a queue is promised what its parts' quotas allow: they have no sum.
+    # Of pools without GPUs a queue is promised what its namespaces' quotas allow: they have no sum.
     parts = [(t, n) for t in given.tenants for n in t.namespaces if without_gpus(environment, t, t.tier_of(n))]
     quotas = [environment.tiers[tenant.tier_of(part)].allows(part.quota) for tenant, part in parts]
     promised = total[ANY_POOL, names["cpu"]] - sum(Fraction(parse(quota.cpu)) for quota in quotas) * per_core
@@ -668,7 +668,7 @@ def test_a_pool_without_gpus_is_no_flavor(spec: SpecFolder) -> None:
     plan = plan_of(spec)
     assert "general" not in of(plan, "ResourceFlavor")
     quota = amounts(cluster_queue(plan, "research--batch"))
-    assert quota[ANY_POOL, "cpu"] > 64, "its CPU is what the part's own quota allows, and that of its GPUs"
+    assert quota[ANY_POOL, "cpu"] > 64, "its CPU is what the namespace's own quota allows, and that of its GPUs"
 
 
 def test_own_pools_come_first_then_what_is_paid_for_anyway_and_spot_last(spec: SpecFolder) -> None:
@@ -869,4 +869,4 @@ def test_claims_of_devices_are_placed_without_a_topology(claimed: Loaded) -> Non
 def test_shares_of_devices_stand_as_those_of_the_plugin_do(claimed: Loaded) -> None:
     found = shares(claimed.environment, claimed.tenants)
     assert found["fraud"].held == {"batch": {"far": {"a100": 16}}, "production": {"serve": {"a100-1g.5gb": 14}}}
-    assert supply(claimed.environment, surely=True)["a100"] == {"train": 32, "far": 16}
+    assert supply(claimed.environment, always_on=True)["a100"] == {"train": 32, "far": 16}

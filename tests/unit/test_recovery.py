@@ -13,11 +13,11 @@ from typing import Any, cast
 import pytest
 
 from tenancy.engine import recovery
-from tenancy.engine.changes import Change, Outcome, lost_namespaces, summary
+from tenancy.engine.changes import Outcome, ResourceChange, lost_namespaces, summary
 from tenancy.engine.driver import SILENT, _reason
 from tenancy.engine.recovery import Locked, dead_locks, end_orphans, is_settled, mend_backend, settled
-from tenancy.live.api import Answer, Api
-from tenancy.plan import Plan
+from tenancy.live.api import Api, Response
+from tenancy.planning import Plan
 
 URN = "urn:pulumi:local::gpu-tenancy::kubernetes:{}::{}"
 
@@ -28,8 +28,8 @@ class Cluster:
     def __init__(self, *paths: str) -> None:
         self.paths = paths
 
-    def request(self, _method: str, path: str) -> Answer:
-        return Answer(200 if path in self.paths else 404, {})
+    def request(self, _method: str, path: str) -> Response:
+        return Response(200 if path in self.paths else 404, {})
 
 
 def settle(deployment: dict[str, Any], *paths: str) -> tuple[dict[str, Any], list[str]]:
@@ -212,7 +212,7 @@ def test_what_was_being_changed_is_read_again(what: str) -> None:
 
 
 def test_a_component_in_the_making_is_no_object_of_the_cluster() -> None:
-    component = {"type": "creating", "resource": {"urn": "urn:x", "type": "gpu-tenancy:index:Tenant", "inputs": {}}}
+    component = {"type": "creating", "resource": {"urn": "urn:x", "type": "gpu-tenancy:index:GpuTenant", "inputs": {}}}
     assert settle({"resources": [], "pending_operations": [component]}) == ({"resources": []}, [])
 
 
@@ -256,16 +256,20 @@ def test_the_engines_own_words_are_passed_on() -> None:
 def test_a_namespace_of_the_files_that_would_be_deleted_is_noticed(plan: Plan) -> None:
     outcome = Outcome(
         changes=[
-            Change("fraud", "delete", "Namespace fraud--train"),
-            Change("research", "replace", "Namespace research--main"),
-            Change("gone", "delete", "Namespace gone--main"),
-            Change("fraud", "delete", "RoleBinding fraud--train/owner"),
-            Change("fraud", "update", "Namespace fraud--serve"),
+            ResourceChange("fraud", "delete", "Namespace fraud--train"),
+            ResourceChange("research", "replace", "Namespace research--main"),
+            ResourceChange("gone", "delete", "Namespace gone--main"),
+            ResourceChange("fraud", "delete", "RoleBinding fraud--train/owner"),
+            ResourceChange("fraud", "update", "Namespace fraud--serve"),
         ]
     )
     assert lost_namespaces(outcome, plan) == ["Namespace fraud--train", "Namespace research--main"]
 
 
 def test_a_summary_counts_by_tenant() -> None:
-    changes = [Change("fraud", "create", "a"), Change("fraud", "update", "b"), Change("platform", "delete", "c")]
+    changes = [
+        ResourceChange("fraud", "create", "a"),
+        ResourceChange("fraud", "update", "b"),
+        ResourceChange("platform", "delete", "c"),
+    ]
     assert summary(Outcome(changes=changes, unchanged=4)) == "platform -1, fraud +1 ~1; 4 unchanged"

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from tenancy.chargeback.prometheus import Prometheus, Unreachable
+from tenancy.chargeback.prometheus import Prometheus, PrometheusUnreachable
 from tenancy.lab.downloads import Downloads, RouteError
 from tenancy.lab.progress import Progress
 from tenancy.live.api import Api
@@ -123,7 +123,7 @@ def test_a_token_for_prometheus_does_not_leave_its_origin(
 ) -> None:
     asked, other = servers
     asked.moved[RANGE] = code, ELSEWHERE[where](asked, other, RANGE)
-    with pytest.raises(Unreachable, match=r"redirects to http://.*; rule: .*; change: "):
+    with pytest.raises(PrometheusUnreachable, match=r"redirects to http://.*; rule: .*; change: "):
         list(Prometheus(asked.url(), TOKEN).range("up", 0, 60, 60))
     assert [one.credential for one in asked.asked] == [f"Bearer {TOKEN}"], "asked once: a redirect is no passing fault"
     assert _seen_beyond(asked, other) == []

@@ -16,12 +16,12 @@ from test_components import register
 from test_components_aws import inputs
 from test_components_cluster import Answers
 
-from tenancy.components.scope import Scope
-from tenancy.plan import make_plan
-from tenancy.plan.aws.identity import key_policy
-from tenancy.plan.common import names
+from tenancy.components.scope import StackScope
+from tenancy.planning import make_plan
+from tenancy.planning.aws.identity import key_policy
+from tenancy.planning.common import names
 from tenancy.rules import aws
-from tenancy.rules.levels import REGULATED_ALONE, Preset
+from tenancy.rules.levels import REGULATED_ALONE, PolicyPreset
 from tenancy.validation import load
 from tests.conftest import SpecFolder
 
@@ -54,7 +54,7 @@ def items(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, A
     monkeypatch.setattr(test_components.Echo, "call", lambda mocks, call: answers(mocks, call))
     loaded = load(folder)
     plan = make_plan(loaded.environment, loaded.tenants)
-    for scope in (Scope.CLUSTER, Scope.ALL):
+    for scope in (StackScope.CLUSTER, StackScope.ALL):
         registered = register(plan, scope)
         for request in registered.requests.values():
             if request.type.startswith("kubernetes:") and "kind" in inputs(request):
@@ -67,7 +67,7 @@ def items(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, A
 
 def broken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
     """Rule and object, of the rules that `regulated` alone asks."""
-    said = found(items(folder, monkeypatch), Preset.REGULATED)
+    said = found(items(folder, monkeypatch), PolicyPreset.REGULATED)
     return {(one.rule, one.object) for one in said if one.rule in REGULATED_ALONE}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tenancy.kube.objects import Object
-from tenancy.plan import Plan, make_plan
+from tenancy.planning import Plan, make_plan
 from tests.conftest import SpecFolder
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +59,7 @@ def objects(plan: Plan, kinds: set[str]) -> list[Object]:
     return [item for item in plan.objects() if item["kind"] in kinds]
 
 
-def test_no_change_of_a_file_makes_a_wall_or_a_door_anew(plan: Plan) -> None:
+def test_no_change_of_a_file_makes_a_isolation_resource_or_a_binding_anew(plan: Plan) -> None:
     """The provider makes anew what gets another role or, of a quota, other scopes (`forceNew` in its diff.go); in
     between there would be neither the old nor the new one. Both follow from the name, and another name is another
     object, which is made before the old one goes."""

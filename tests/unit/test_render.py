@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.render import HEADER, ForeignFiles, files, papers, texts, write
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.render import HEADER, ForeignFiles, files, papers, texts, write
 from tests.conftest import documents
 
 

@@ -20,7 +20,7 @@ from tenancy.catalog.instances import INSTANCES
 from tenancy.cli import catalog, main, report
 from tenancy.cli.tables import cores, gib
 from tenancy.output import tables
-from tenancy.plan.queueing.capacity import RACK
+from tenancy.planning.queueing.capacity import RACK
 from tests.conftest import SpecFolder, in_days
 
 ENV = "environment.yaml"
@@ -93,9 +93,9 @@ def test_capacity_says_the_same_in_every_form(spec: SpecFolder) -> None:
     total, by_pool, by_tenant, storage = _shown(spec, "capacity")
     found = _said(spec, "capacity")["api_storage"]["tenants"]
     assert [(row["tenant"], row["objects"]) for row in storage] == [(t["tenant"], str(t["objects"])) for t in found]
-    keys = ("surely", "at_most", "guaranteed", "free", "lendable", "upgrading")
+    keys = ("always_on", "maximum", "guaranteed", "free", "lendable", "upgrading")
     assert [_numbers(row) for row in total] == [[flavor[key] for key in keys] for flavor in flavors]
-    keys = ("node", "surely", "at_most", "upgrading")
+    keys = ("node", "always_on", "maximum", "upgrading")
     assert [_numbers(row) for row in by_pool] == [[p[key] for key in keys] for f in flavors for p in f["pools"]]
     keys = ("guaranteed", "lends", "borrows", "borrowable")
     assert [_numbers(row) for row in by_tenant] == [[t[key] for key in keys] for f in flavors for t in f["tenants"]]
@@ -228,11 +228,11 @@ def test_an_environment_without_pools_has_an_empty_report(spec: SpecFolder, name
 def test_queues_where_nothing_is_held_say_so_and_keep_the_sums(
     spec: SpecFolder, monkeypatch: pytest.MonkeyPatch, held: int, shown: bool
 ) -> None:
-    from tenancy.live.usage import Holding
+    from tenancy.live.usage import QueueUse
 
     monkeypatch.setattr("tenancy.live.api.Api", lambda _: None)
-    one = Holding("fraud", "batch", "train", "a100", 16, 16, held, 0, held, 0, "open", Decimal("2.5") * held)
-    monkeypatch.setattr("tenancy.live.usage.holdings", lambda *_: [one])
+    one = QueueUse("fraud", "batch", "train", "a100", 16, 16, held, 0, held, 0, "open", Decimal("2.5") * held)
+    monkeypatch.setattr("tenancy.live.usage.queue_use", lambda *_: [one])
     answer = run("queues", spec.path, "--brief")
     assert answer.exit_code == 0
     assert "has no pools" not in answer.stdout

@@ -222,7 +222,7 @@ def test_a_pool_without_a_price_is_named_and_in_no_number(loaded: Loaded, monkey
     assert said not in Text(Pages(loaded).environment()).said
     # This pool's price is unknown, as that of a spot pool without a discount.
     monkeypatch.setattr(
-        "tenancy.plan.aws.prices.node_price", lambda _, name, *__: None if name == "train" else 1_000_000
+        "tenancy.planning.aws.prices.node_price", lambda _, name, *__: None if name == "train" else 1_000_000
     )
     pages = Pages(loaded)
     assert pages.facts.member("fraud").unpriced == ("train",)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tenancy.kube.objects import Object
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.aws.tenant_aws import TenantAwsPlan
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.aws.tenant_aws import TenantAwsPlan
 from tenancy.report.network import opening
-from tenancy.report.planes import Cell, Kind, Plane, Planes
+from tenancy.report.planes import Cell, CellKind, Plane, Planes
 from tenancy.rules.catalogue import RULES
 from tenancy.validation import Loaded, load
 from tests.conftest import SpecFolder
@@ -48,7 +48,7 @@ def changed(plan: Plan, tenant: str, change: Callable[[list[Object]], None], par
     return dataclasses.replace(plan, tenants=tuple(made if each.name == tenant else each for each in plan.tenants))
 
 
-def kinds(of: dict[str, Plane], pair: tuple[str, str]) -> dict[str, Kind]:
+def kinds(of: dict[str, Plane], pair: tuple[str, str]) -> dict[str, CellKind]:
     return {name: plane.cells[pair].kind for name, plane in of.items()}
 
 
@@ -67,7 +67,10 @@ def test_every_cell_names_rules_that_there_are_and_what_proves_them(planes: dict
 
 def test_nothing_is_open_in_the_bank(planes: dict[str, Plane]) -> None:
     assert [
-        (plane.name, *pair) for plane in planes.values() for pair, cell in plane.cells.items() if cell.kind is Kind.OPEN
+        (plane.name, *pair)
+        for plane in planes.values()
+        for pair, cell in plane.cells.items()
+        if cell.kind is CellKind.OPEN
     ] == []
 
 
@@ -78,7 +81,7 @@ def test_a_pair_that_is_attacked_counts_its_attacks(planes: dict[str, Plane]) ->
 
 def test_a_group_in_two_files_is_given_and_not_open(planes: dict[str, Plane]) -> None:
     cell = planes["objects"].cells["fraud", "aml"]
-    assert (cell.kind, cell.word) == (Kind.GIVEN, "viewer")
+    assert (cell.kind, cell.word) == (CellKind.GIVEN, "viewer")
 
 
 def test_a_role_for_the_others_service_account_is_open(loaded: Loaded, plan: Plan) -> None:
@@ -88,7 +91,7 @@ def test_a_role_for_the_others_service_account_is_open(loaded: Loaded, plan: Pla
         next(o for o in objects if o["kind"] == "RoleBinding")["subjects"].append(subject)
 
     before, after = found(loaded, plan), found(loaded, changed(plan, "fraud", bind, "access"))
-    assert kinds(after, RESEARCH_OF_FRAUD) == kinds(before, RESEARCH_OF_FRAUD) | {"objects": Kind.OPEN}
+    assert kinds(after, RESEARCH_OF_FRAUD) == kinds(before, RESEARCH_OF_FRAUD) | {"objects": CellKind.OPEN}
     assert kinds(after, FRAUD_OF_RESEARCH) == kinds(before, FRAUD_OF_RESEARCH)
 
 
@@ -101,9 +104,9 @@ def test_a_role_for_all_users_is_open(loaded: Loaded, plan: Plan, group: str) ->
     def bind(objects: list[Object]) -> None:
         next(o for o in objects if o["kind"] == "RoleBinding")["subjects"].append(subject)
 
-    assert found(loaded, plan)["objects"].cells[RESEARCH_OF_FRAUD].kind is Kind.CLOSED
+    assert found(loaded, plan)["objects"].cells[RESEARCH_OF_FRAUD].kind is CellKind.CLOSED
     after = found(loaded, changed(plan, "fraud", bind, "access"))
-    assert after["objects"].cells[RESEARCH_OF_FRAUD].kind is Kind.OPEN
+    assert after["objects"].cells[RESEARCH_OF_FRAUD].kind is CellKind.OPEN
 
 
 def test_a_policy_at_both_ends_opens_the_network(loaded: Loaded, plan: Plan) -> None:
@@ -117,9 +120,9 @@ def test_a_policy_at_both_ends_opens_the_network(loaded: Loaded, plan: Plan) -> 
 
     half = changed(plan, "fraud", let_in)
     both = changed(half, "research", let_out)
-    assert found(loaded, half)["network"].cells[RESEARCH_OF_FRAUD].kind is Kind.CLOSED, "nothing leaves research"
+    assert found(loaded, half)["network"].cells[RESEARCH_OF_FRAUD].kind is CellKind.CLOSED, "nothing leaves research"
     cell = found(loaded, both)["network"].cells[RESEARCH_OF_FRAUD]
-    assert (cell.kind, cell.holds) == (Kind.OPEN, "NetworkPolicy open in fraud--train")
+    assert (cell.kind, cell.holds) == (CellKind.OPEN, "NetworkPolicy open in fraud--train")
 
 
 def test_a_namespace_without_its_default_deny_admits_all_traffic(loaded: Loaded, plan: Plan) -> None:
@@ -128,7 +131,7 @@ def test_a_namespace_without_its_default_deny_admits_all_traffic(loaded: Loaded,
 
     open_plan = changed(changed(plan, "fraud", tear_down), "research", tear_down)
     cell = found(loaded, open_plan)["network"].cells[RESEARCH_OF_FRAUD]
-    assert (cell.kind, cell.holds) == (Kind.OPEN, "NetworkPolicy none in fraud--train")
+    assert (cell.kind, cell.holds) == (CellKind.OPEN, "NetworkPolicy none in fraud--train")
 
 
 def test_a_queue_that_spends_the_others_share_is_open(loaded: Loaded, plan: Plan) -> None:
@@ -137,8 +140,8 @@ def test_a_queue_that_spends_the_others_share_is_open(loaded: Loaded, plan: Plan
         queue["spec"]["clusterQueue"] = "research--batch"
 
     after = found(loaded, changed(plan, "fraud", lead_astray))["queues"]
-    assert after.cells[FRAUD_OF_RESEARCH].kind is Kind.OPEN
-    assert found(loaded, plan)["queues"].cells[FRAUD_OF_RESEARCH].kind is Kind.CLOSED
+    assert after.cells[FRAUD_OF_RESEARCH].kind is CellKind.OPEN
+    assert found(loaded, plan)["queues"].cells[FRAUD_OF_RESEARCH].kind is CellKind.CLOSED
 
 
 def test_what_one_may_borrow_is_what_the_other_lends(spec: SpecFolder) -> None:
@@ -147,29 +150,29 @@ def test_what_one_may_borrow_is_what_the_other_lends(spec: SpecFolder) -> None:
     spec.edit("tenants/research.yaml", "a100: {guaranteed: 8}", "a100: {guaranteed: 8, sharing: lend, lend-up-to: 5}")
     loaded = spec.load()
     of = found(loaded, make_plan(loaded.environment, loaded.tenants))["queues"].cells
-    assert (of[FRAUD_OF_RESEARCH].kind, of[FRAUD_OF_RESEARCH].word) == (Kind.GIVEN, "≤ 5")
-    assert of[RESEARCH_OF_FRAUD].kind is Kind.CLOSED, "research borrows nothing"
+    assert (of[FRAUD_OF_RESEARCH].kind, of[FRAUD_OF_RESEARCH].word) == (CellKind.GIVEN, "≤ 5")
+    assert of[RESEARCH_OF_FRAUD].kind is CellKind.CLOSED, "research borrows nothing"
 
 
 def test_departments_that_share_nothing_lend_nothing(spec: SpecFolder) -> None:
     spec.edit("tenants/research.yaml", "a100: {guaranteed: 8}", "a100: {guaranteed: 8, sharing: lend, lend-up-to: 5}")
     loaded = spec.load()
     of = found(loaded, make_plan(loaded.environment, loaded.tenants))["queues"].cells
-    assert of[FRAUD_OF_RESEARCH].kind is Kind.CLOSED
+    assert of[FRAUD_OF_RESEARCH].kind is CellKind.CLOSED
 
 
 def test_a_shared_pool_is_shared_and_a_pool_of_ones_own_is_apart(planes: dict[str, Plane]) -> None:
     nodes = planes["nodes"].cells
-    assert (nodes["fraud", "nlp"].kind, nodes["fraud", "nlp"].word) == (Kind.SHARED, "GPUs")
-    assert (nodes["fraud", "pricing"].kind, nodes["fraud", "pricing"].word) == (Kind.SHARED, "slices")
-    assert nodes["fraud", "notebooks-lab"].kind is Kind.CLOSED
+    assert (nodes["fraud", "nlp"].kind, nodes["fraud", "nlp"].word) == (CellKind.SHARED, "GPUs")
+    assert (nodes["fraud", "pricing"].kind, nodes["fraud", "pricing"].word) == (CellKind.SHARED, "slices")
+    assert nodes["fraud", "notebooks-lab"].kind is CellKind.CLOSED
 
 
 def test_replicas_of_one_gpu_for_two_tenants_are_open(
     loaded: Loaded, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tenancy.plan.queueing.quota_shares.open_pools", lambda *_: ["notebooks"])
-    assert found(loaded, plan)["nodes"].cells[FRAUD_OF_RESEARCH].kind is Kind.OPEN
+    monkeypatch.setattr("tenancy.planning.queueing.quota_shares.open_pools", lambda *_: ["notebooks"])
+    assert found(loaded, plan)["nodes"].cells[FRAUD_OF_RESEARCH].kind is CellKind.OPEN
 
 
 def aws(plan: Plan, name: str) -> TenantAwsPlan:
@@ -189,12 +192,12 @@ def test_pods_that_become_the_others_role_are_open(bank: Loaded) -> None:
     )
     tenants = tuple(dataclasses.replace(t, aws=leaked) if t.name == "fraud" else t for t in plan.tenants)
     before, after = found(bank, plan), found(bank, dataclasses.replace(plan, tenants=tenants))
-    assert before["data"].cells["fraud", "nlp"].kind is Kind.CLOSED
-    assert after["data"].cells["fraud", "nlp"].kind is Kind.OPEN
-    assert after["data"].cells["fraud", "aml"].kind is Kind.CLOSED
+    assert before["data"].cells["fraud", "nlp"].kind is CellKind.CLOSED
+    assert after["data"].cells["fraud", "nlp"].kind is CellKind.OPEN
+    assert after["data"].cells["fraud", "aml"].kind is CellKind.CLOSED
 
 
-def test_a_role_that_says_too_much_meets_the_walls_of_the_bucket(bank: Loaded) -> None:
+def test_a_role_that_says_too_much_meets_the_isolation_of_the_bucket(bank: Loaded) -> None:
     plan = make_plan(bank.environment, bank.tenants)
     theirs = next(role for role in aws(plan, "nlp").roles if role.purpose == "train")
     mine = aws(plan, "fraud")
@@ -202,7 +205,7 @@ def test_a_role_that_says_too_much_meets_the_walls_of_the_bucket(bank: Loaded) -
     leaked = dataclasses.replace(mine, roles=wide)
     tenants = tuple(dataclasses.replace(t, aws=leaked) if t.name == "fraud" else t for t in plan.tenants)
     after = found(bank, dataclasses.replace(plan, tenants=tenants))
-    assert after["data"].cells["fraud", "nlp"].kind is Kind.CLOSED
+    assert after["data"].cells["fraud", "nlp"].kind is CellKind.CLOSED
 
 
 def test_without_aws_and_queues_there_are_no_such_planes(spec: SpecFolder) -> None:

@@ -11,11 +11,11 @@ import pytest
 
 from tenancy.catalog.gpus import GPU
 from tenancy.diff import previews
-from tenancy.diff.alarms import Alarm, alarm
-from tenancy.diff.changes import Topic
+from tenancy.diff.alarms import ReviewReason, alarm
+from tenancy.diff.changes import ChangeTopic
 from tenancy.live import fits
-from tenancy.plan import Plan, make_plan
-from tenancy.report.planes import Kind, Planes
+from tenancy.planning import Plan, make_plan
+from tenancy.report.planes import CellKind, Planes
 from tenancy.rules.index import findings_together
 from tenancy.rules.queues import CHECKS
 from tenancy.simulation.quotas import Quotas
@@ -59,7 +59,7 @@ BORROWS = "{guaranteed: 8, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to
 def test_the_report_says_what_is_borrowed_whatever_count_is_guaranteed(spec: SpecFolder, guaranteed: int) -> None:
     loaded, plan = world(spec, guaranteed)
     cell = next(p for p in Planes(loaded, plan).all() if p.name == "queues").cells["research", "fraud"]
-    assert (cell.kind, cell.word) == (Kind.GIVEN, "≤ 400")
+    assert (cell.kind, cell.word) == (CellKind.GIVEN, "≤ 400")
 
 
 @pytest.mark.parametrize("guaranteed", COUNTS)
@@ -81,12 +81,12 @@ def _queue(guaranteed: Any) -> dict[str, Any]:
     return {"metadata": {"name": "fraud--batch", "labels": {"tenancy.gpu/tenant": "fraud"}}, "spec": spec}
 
 
-def _alarms(folder: Path, before: Any, after: Any) -> list[Alarm | None]:
+def _alarms(folder: Path, before: Any, after: Any) -> list[ReviewReason | None]:
     urn = f"urn:pulumi:small--fraud::gpu-tenancy::{QUEUE}::x"
     states = {key: {"type": QUEUE, "inputs": _queue(of)} for key, of in (("oldState", before), ("newState", after))}
     (folder / "preview.json").write_text(json.dumps({"steps": [{"op": "update", "urn": urn, **states}]}), "utf-8")
     found = previews.changes([previews.read(str(folder / "preview.json"))])
-    return [alarm(change) for change in found if change.topic is Topic.GPUS]
+    return [alarm(change) for change in found if change.topic is ChangeTopic.GPUS]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def _alarms(folder: Path, before: Any, after: Any) -> list[Alarm | None]:
     [("2k", "500"), ("1999", "500"), ("1e3", "999"), ("1k", "999"), (1000, "999"), (1000.0, "999"), ("10k", "1.5k")],
 )
 def test_a_preview_of_less_is_an_alarm_in_every_spelling(tmp_path: Path, before: Any, after: Any) -> None:
-    assert _alarms(tmp_path, before, after) == [Alarm.LOST_GUARANTEE]
+    assert _alarms(tmp_path, before, after) == [ReviewReason.LOST_GUARANTEE]
     assert _alarms(tmp_path, after, before) == [None], "more is guaranteed"
 
 

@@ -14,12 +14,12 @@ from click.testing import CliRunner
 
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.check.judge import JUDGED, judge
+from tenancy.check.reader import FilePosition as Where
 from tenancy.check.reader import Manifests
-from tenancy.check.reader import Place as Where
 from tenancy.cli import main
 from tenancy.kube.objects import Object
-from tenancy.plan import make_plan
-from tenancy.plan.guards import guards
+from tenancy.planning import make_plan
+from tenancy.planning.guards import guards
 from tenancy.prove.attacks import Attack, Scene, all_attacks
 from tenancy.rules.catalogue import RULES, Face, with_face
 from tenancy.rules.found import Finding

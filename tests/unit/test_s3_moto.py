@@ -20,8 +20,8 @@ import requests
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import ClientError
 
-from tenancy.iam.account import Account, Answer, Identity
-from tenancy.plan import make_plan
+from tenancy.iam.account import AccountIdentity, AccountModel, Answer
+from tenancy.planning import make_plan
 from tenancy.s3 import Datasets, Denied, Exists, Models, NotFound, Prefix, Refused, UnsafeKey
 from tenancy.validation import load
 
@@ -70,8 +70,8 @@ def asked(method: str, url: str, headers: dict[str, str]) -> list[Asked]:
 class Gate:
     """What stands before S3 for one identity."""
 
-    account: Account
-    who: Identity
+    account: AccountModel
+    who: AccountIdentity
     answers: list[Answer] = field(default_factory=list)
 
     def judge(self, params: dict[str, Any], **_: Any) -> tuple[Any, dict[str, Any]] | None:
@@ -94,13 +94,13 @@ class Gate:
 
 
 @pytest.fixture(scope="module")
-def account() -> Account:
+def account() -> AccountModel:
     loaded = load(BANK)
-    return Account(loaded.environment, loaded.tenants, make_plan(loaded.environment, loaded.tenants))
+    return AccountModel(loaded.environment, loaded.tenants, make_plan(loaded.environment, loaded.tenants))
 
 
 @pytest.fixture(scope="module")
-def s3(account: Account) -> Iterator[Any]:
+def s3(account: AccountModel) -> Iterator[Any]:
     """S3 without the evaluator: it makes what is there beforehand, and looks at what came of it."""
     with moto.mock_aws():
         client = boto3.client("s3", region_name="eu-central-1")
@@ -123,7 +123,7 @@ class Tenant:
 
 
 @pytest.fixture
-def pod(account: Account, s3: Any) -> Callable[[str, str], Tenant]:
+def pod(account: AccountModel, s3: Any) -> Callable[[str, str], Tenant]:
     assert s3
 
     def made(tenant: str, part: str) -> Tenant:

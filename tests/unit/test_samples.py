@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.cli import main
-from tenancy.plan import make_plan
-from tenancy.plan.common.priorities import allowed_classes, class_name
-from tenancy.plan.kubernetes.namespaces import allowed_pools, allowed_registries, granted_resources
-from tenancy.plan.kubernetes.samples import (
+from tenancy.planning import make_plan
+from tenancy.planning.common.priorities import allowed_classes, class_name
+from tenancy.planning.kubernetes.namespaces import allowed_pools, allowed_registries, granted_resources
+from tenancy.planning.kubernetes.samples import (
     ANY_TOPOLOGY,
     SAMPLE_ID,
     find_namespace,
@@ -22,7 +22,7 @@ from tenancy.plan.kubernetes.samples import (
     sample_to_create,
 )
 from tenancy.rules.catalogue import Violation
-from tenancy.rules.pod_security import Level, breaches
+from tenancy.rules.pod_security import PodSecurityLevel, breaches
 from tenancy.rules.pod_templates import templates_of
 from tenancy.validation import Environment, Loaded, Tenant, load
 from tests.claims import by_claim
@@ -67,7 +67,7 @@ def test_a_sample_keeps_to_the_restricted_level_of_every_version(stack: str, kin
     given = load(ROOT / "stacks" / stack)
     for tenant, part in ((each, part) for each in given.tenants for part in each.namespaces):
         (template,) = templates_of(sample(kind, given.environment, tenant, part, {}))
-        assert [one for minor in range(30, 37) for one in breaches(template, Level.RESTRICTED, minor)] == []
+        assert [one for minor in range(30, 37) for one in breaches(template, PodSecurityLevel.RESTRICTED, minor)] == []
 
 
 def test_a_sample_runs_as_no_user_and_no_group_of_a_host(environment: Environment, fraud: Tenant) -> None:
@@ -148,8 +148,8 @@ def test_a_sample_runs_where_the_quota_has_room(loaded: Loaded, fraud: Tenant) -
     made: Any = sample("pod", loaded.environment, fraud, fraud.namespaces[0], {"a100": 16})
     plan = make_plan(loaded.environment, loaded.tenants)
     whole = ("ResourceQuota", "tenant")
-    walls = plan.tenant("fraud").namespaces[0].isolation
-    (quota,) = [o for o in walls if (o["kind"], o["metadata"]["name"]) == whole]
+    isolation_resources = plan.tenant("fraud").namespaces[0].isolation
+    (quota,) = [o for o in isolation_resources if (o["kind"], o["metadata"]["name"]) == whole]
     wanted = made["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"]
     assert int(wanted) <= int(quota["spec"]["hard"]["requests.nvidia.com/gpu"])
 

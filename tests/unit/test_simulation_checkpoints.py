@@ -18,8 +18,8 @@ from tenancy.simulation import cluster as clusters
 from tenancy.simulation import report as reports
 from tenancy.simulation import runner as runners
 from tenancy.simulation.checkpoint import Busy, Store, events_as_rows, name_of, run_of
-from tenancy.simulation.cluster import Cluster, Pulse, Stuck
-from tenancy.simulation.events import Event, Kind, Run, until
+from tenancy.simulation.cluster import Pulse, SimulationCluster, SimulationStuck
+from tenancy.simulation.events import Event, EventKind, Run, until
 from tenancy.simulation.objects import cluster_objects
 from tenancy.simulation.results import evaluate
 from tenancy.simulation.runner import Runner, Unfinished, simulate
@@ -29,12 +29,12 @@ from tenancy.validation import Loaded
 HOUR = 3600
 JOBS = tuple(Job(f"fraud-{n}", n * HOUR, "fraud", "train", "a100", 8, 8, 2 * HOUR, "batch") for n in range(6))
 EVENTS = (
-    Event(0, Kind.SUBMIT, 0),
-    Event(0, Kind.WAIT, 0, text="no room"),
-    Event(0, Kind.START, 0, "train"),
-    Event(HOUR, Kind.SUBMIT, 1),
-    Event(HOUR, Kind.EVICT, 0, "train", "Preempted", HOUR, 1),
-    Event(2 * HOUR, Kind.SUBMIT, 2),
+    Event(0, EventKind.SUBMIT, 0),
+    Event(0, EventKind.WAIT, 0, text="no room"),
+    Event(0, EventKind.START, 0, "train"),
+    Event(HOUR, EventKind.SUBMIT, 1),
+    Event(HOUR, EventKind.EVICT, 0, "train", "Preempted", HOUR, 1),
+    Event(2 * HOUR, EventKind.SUBMIT, 2),
 )
 
 
@@ -110,7 +110,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch, *steps: int | Exception) -> list[i
         if isinstance(step, Exception):
             raise step
         store.keep(kept(now=step))
-        raise Stuck("Kueue makes no progress for 300 s")
+        raise SimulationStuck("Kueue makes no progress for 300 s")
 
     monkeypatch.setattr(runners, "_attempt", attempt)
     return began
@@ -130,7 +130,7 @@ def test_a_failed_cluster_is_replaced_and_the_run_goes_on(
 
 
 def test_a_run_that_gets_no_further_ends_with_what_it_has(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    began = attempts(monkeypatch, 2 * HOUR, *[Stuck("no progress")] * runners.ATTEMPTS)
+    began = attempts(monkeypatch, 2 * HOUR, *[SimulationStuck("no progress")] * runners.ATTEMPTS)
     with pytest.raises(Unfinished, match="no progress") as ended:
         simulate(loaded, JOBS, quiet)
     assert ended.value.now == 2 * HOUR
@@ -169,7 +169,7 @@ def run_cli(loaded: Loaded, tmp_path: Path, *words: str) -> Any:
 def test_partial_results_are_shown_as_such_and_end_with_1(
     loaded: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attempts(monkeypatch, 2 * HOUR, *[Stuck("Kueue makes no progress")] * runners.ATTEMPTS)
+    attempts(monkeypatch, 2 * HOUR, *[SimulationStuck("Kueue makes no progress")] * runners.ATTEMPTS)
     out = tmp_path / "page.html"
     result = run_cli(loaded, tmp_path, "--out", str(out))
     assert result.exit_code == 1
@@ -187,14 +187,14 @@ def test_partial_results_are_shown_as_such_and_end_with_1(
 
 
 def test_json_says_what_the_results_are_of(loaded: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    attempts(monkeypatch, 2 * HOUR, *[Stuck("stalled")] * runners.ATTEMPTS)
+    attempts(monkeypatch, 2 * HOUR, *[SimulationStuck("stalled")] * runners.ATTEMPTS)
     result = run_cli(loaded, tmp_path, "--format", "json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["partial"] == {"of": "the first 2.0 hours", "reason": "stalled"}
 
 
 def test_fresh_starts_at_0(loaded: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    attempts(monkeypatch, 2 * HOUR, *[Stuck("stalled")] * runners.ATTEMPTS)
+    attempts(monkeypatch, 2 * HOUR, *[SimulationStuck("stalled")] * runners.ATTEMPTS)
     run_cli(loaded, tmp_path)
     began = attempts(monkeypatch)
     assert run_cli(loaded, tmp_path, "--fresh").exit_code == 0
@@ -312,8 +312,8 @@ class Etcd:
         self.closed += 1
 
 
-def cluster_with(etcd: Etcd) -> Cluster:
-    made = Cluster.__new__(Cluster)
+def cluster_with(etcd: Etcd) -> SimulationCluster:
+    made = SimulationCluster.__new__(SimulationCluster)
     made._etcd = etcd  # ty: ignore[invalid-assignment]
     return made
 
@@ -326,7 +326,7 @@ def test_an_etcd_that_answers_too_late_is_asked_again_on_a_new_connection() -> N
 
 def test_an_etcd_that_never_answers_is_a_stalled_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "STALL_SECONDS", 0.2)
-    with pytest.raises(Stuck, match=r"did not answer within 0 s \(timed out\)"):
+    with pytest.raises(SimulationStuck, match=r"did not answer within 0 s \(timed out\)"):
         cluster_with(Etcd(10**9)).put({"metadata": {"namespace": "a", "name": "b"}})
 
 
@@ -356,7 +356,7 @@ def test_a_stall_is_no_progress_and_not_a_long_time(loaded: Loaded, monkeypatch:
         runner._wait(1000.0 + 1400)
         runner._log(b'{"logger":"scheduler","msg":"Workload assumed in the cache","workload":{"name":"job-1"}}')
     now += clusters.STALL_SECONDS + 1
-    with pytest.raises(Stuck, match="makes no progress for 300 s"):
+    with pytest.raises(SimulationStuck, match="makes no progress for 300 s"):
         runner._wait(now)
 
 
@@ -367,7 +367,7 @@ def test_scheduling_cycles_without_an_outcome_are_no_progress(loaded: Loaded, mo
     runner._progressed = now
     now += clusters.STALL_SECONDS + 1
     runner._log(b'{"logger":"scheduler","msg":"Scheduling cycle complete"}')
-    with pytest.raises(Stuck, match="makes no progress"):
+    with pytest.raises(SimulationStuck, match="makes no progress"):
         runner._wait(now)
 
 
@@ -377,5 +377,5 @@ def test_a_process_that_ended_is_named_at_once(loaded: Loaded, monkeypatch: pyte
     monkeypatch.setattr("tenancy.simulation.runner.time.monotonic", lambda: now)
     runner._progressed = runner._checked = now
     now += 2
-    with pytest.raises(Stuck, match="kueue of the simulation's cluster ended"):
+    with pytest.raises(SimulationStuck, match="kueue of the simulation's cluster ended"):
         runner._wait(now)

@@ -10,11 +10,11 @@ import pytest
 
 from tenancy.simulation.changes import changed
 from tenancy.simulation.cluster import AT_WORK, RESTS
-from tenancy.simulation.events import Event, Kind, Run
+from tenancy.simulation.events import Event, EventKind, Run
 from tenancy.simulation.objects import cluster_objects
 from tenancy.simulation.page import page
 from tenancy.simulation.quotas import Quotas
-from tenancy.simulation.report import Report, queued, shortened, time, wait
+from tenancy.simulation.report import SimulationReport, queued, shortened, time, wait
 from tenancy.simulation.results import BINS, Results, evaluate, jain, lending, percentile, waits_of
 from tenancy.simulation.runner import MOVING_SECONDS, Runner
 from tenancy.simulation.trace import Job, Trace, must_fit
@@ -34,19 +34,19 @@ JOBS = (
     job("fraud", 2, 0, "a100-1g.5gb", "serve", "production"),
 )
 EVENTS = (
-    Event(0, Kind.SUBMIT, 0),
-    Event(0, Kind.START, 0, "train"),
-    Event(0, Kind.SUBMIT, 3),
-    Event(0, Kind.START, 3, "serve"),
-    Event(HOUR, Kind.SUBMIT, 1),
-    Event(HOUR, Kind.WAIT, 1, text="no room"),
-    Event(HOUR + 600, Kind.EVICT, 0, "train", "Preempted", HOUR + 600, 1),
-    Event(HOUR + 600, Kind.START, 1, "train"),
-    Event(2 * HOUR, Kind.SUBMIT, 2),
-    Event(2 * HOUR, Kind.START, 2, "train"),
-    Event(2 * HOUR, Kind.FINISH, 3, "serve"),
-    Event(3 * HOUR, Kind.FINISH, 1, "train"),
-    Event(4 * HOUR, Kind.FINISH, 2, "train"),
+    Event(0, EventKind.SUBMIT, 0),
+    Event(0, EventKind.START, 0, "train"),
+    Event(0, EventKind.SUBMIT, 3),
+    Event(0, EventKind.START, 3, "serve"),
+    Event(HOUR, EventKind.SUBMIT, 1),
+    Event(HOUR, EventKind.WAIT, 1, text="no room"),
+    Event(HOUR + 600, EventKind.EVICT, 0, "train", "Preempted", HOUR + 600, 1),
+    Event(HOUR + 600, EventKind.START, 1, "train"),
+    Event(2 * HOUR, EventKind.SUBMIT, 2),
+    Event(2 * HOUR, EventKind.START, 2, "train"),
+    Event(2 * HOUR, EventKind.FINISH, 3, "serve"),
+    Event(3 * HOUR, EventKind.FINISH, 1, "train"),
+    Event(4 * HOUR, EventKind.FINISH, 2, "train"),
 )
 
 
@@ -140,7 +140,7 @@ def test_jain_is_one_where_all_have_the_same() -> None:
 
 
 def test_a_job_that_never_started_is_said(loaded: Loaded) -> None:
-    found = evaluate(loaded, JOBS[:1], Run((Event(0, Kind.SUBMIT, 0),), 1.0, 0, 0), HOUR)
+    found = evaluate(loaded, JOBS[:1], Run((Event(0, EventKind.SUBMIT, 0),), 1.0, 0, 0), HOUR)
     assert group(found, "fraud").waits.never == 1
     assert group(found, "fraud").waits.p50 is None
     (longest,) = found.longest
@@ -148,7 +148,7 @@ def test_a_job_that_never_started_is_said(loaded: Loaded) -> None:
 
 
 def test_a_tier_has_no_guarantee_to_borrow_above(results: Results) -> None:
-    report = Report("small", ("fraud:weight=2",), (), results, results, (Run(EVENTS, 1.0, 2, 30),) * 2, 30)
+    report = SimulationReport("small", ("fraud:weight=2",), (), results, results, (Run(EVENTS, 1.0, 2, 30),) * 2, 30)
     tenants, tiers, *_ = report.tables()
     assert set(tenants.header) - set(tiers.header) == {"borrowed", "lent"}, (
         "a nought would say that it borrowed nothing"
@@ -160,8 +160,8 @@ def test_a_tier_has_no_guarantee_to_borrow_above(results: Results) -> None:
 
 
 def test_of_two_runs_each_says_what_never_started(loaded: Loaded) -> None:
-    found = evaluate(loaded, JOBS[:1], Run((Event(0, Kind.SUBMIT, 0),), 1.0, 0, 0), HOUR)
-    report = Report("small", ("fraud:weight=2",), (), found, found, (Run((), 1.0, 2, 30),) * 2, 30)
+    found = evaluate(loaded, JOBS[:1], Run((Event(0, EventKind.SUBMIT, 0),), 1.0, 0, 0), HOUR)
+    report = SimulationReport("small", ("fraud:weight=2",), (), found, found, (Run((), 1.0, 2, 30),) * 2, 30)
     remarks = next(iter(report.tables())).remarks
     assert remarks == ["never started before: fraud 1", "never started after: fraud 1"]
     drawn = page(report)
@@ -171,8 +171,8 @@ def test_of_two_runs_each_says_what_never_started(loaded: Loaded) -> None:
 
 def test_who_may_not_borrow_does_not_wait_to(loaded: Loaded) -> None:
     waiting = job("fraud", 32), job("research", 16, 0, part="main")
-    events = Run(tuple(Event(0, Kind.SUBMIT, number) for number in range(2)), 1.0, 0, 0)
-    starts = Run((*events.events, Event(0, Kind.START, 1, "train")), 1.0, 0, 0)
+    events = Run(tuple(Event(0, EventKind.SUBMIT, number) for number in range(2)), 1.0, 0, 0)
+    starts = Run((*events.events, Event(0, EventKind.START, 1, "train")), 1.0, 0, 0)
     assert evaluate(loaded, waiting, starts, HOUR).mean_fairness == pytest.approx(0.5), "one of two has all"
     environment = loaded.environment
     batch = environment.tiers["batch"].model_copy(update={"borrows": False})
@@ -182,7 +182,7 @@ def test_who_may_not_borrow_does_not_wait_to(loaded: Loaded) -> None:
 
 
 def test_the_page_holds_everything_and_makes_no_request(results: Results) -> None:
-    report = Report("small", ("fraud:weight=2",), (), results, results, (Run(EVENTS, 1.0, 2, 30),) * 2, 30)
+    report = SimulationReport("small", ("fraud:weight=2",), (), results, results, (Run(EVENTS, 1.0, 2, 30),) * 2, 30)
     text = page(report)
     assert not re.search(r"(src|href)=|https?://|@import|<script", text), "one file, no network"
     assert "prefers-color-scheme: dark" in text
@@ -199,7 +199,7 @@ def test_what_only_one_of_two_runs_has_is_in_the_report(results: Results) -> Non
     serve, train = (next(pool for pool in results.pools if pool.name == name) for name in ("serve", "train"))
     before = replace(results, tenants=(fraud, research), pools=(train,))
     after = replace(results, tenants=(fraud,), pools=(replace(train, gpus=64.0), serve))
-    report = Report("small", ("fraud:weight=2",), (), before, after, (Run(EVENTS, 1.0, 2, 30),) * 2, 30)
+    report = SimulationReport("small", ("fraud:weight=2",), (), before, after, (Run(EVENTS, 1.0, 2, 30),) * 2, 30)
     tenants, _, pools, *_ = report.tables()
     assert [row[0] for row in tenants.rows] == ["fraud", "research"]
     assert tenants.rows[1][5] == f"{round(research.used)} → 0"
@@ -217,7 +217,7 @@ def test_a_change_that_reaches_no_queue_is_said(loaded: Loaded) -> None:
 
 
 def test_the_report_says_of_which_hours_it_speaks(results: Results) -> None:
-    report = Report("small", (), (), results, None, (Run(EVENTS, 1.0, 2, 30),), 30)
+    report = SimulationReport("small", (), (), results, None, (Run(EVENTS, 1.0, 2, 30),), 30)
     assert any("cover the first 4 hours, until all work was submitted" in remark for remark in report.remarks)
 
 

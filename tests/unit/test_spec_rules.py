@@ -128,7 +128,7 @@ CASES = (
     Case("other folder", "name-02", ENV, "environment", "environment: small", "environment: smal", "environment: small"),
     Case("other file", "name-02", FRAUD, "tenant", "tenant: fraud", "tenant: research-2", "tenant: fraud"),
     Case("tier", "ref-01", FRAUD, "tier", "tier: batch", "tier: bach", "tier: batch"),
-    Case("tier of a part", "ref-01", FRAUD, "namespaces[0].tier", TRAIN, TRAIN + ", tier: prod", TRAIN + ", tier: batch"),
+    Case("tier of a namespace", "ref-01", FRAUD, "namespaces[0].tier", TRAIN, TRAIN + ", tier: prod", TRAIN + ", tier: batch"),
     Case("department", "ref-01", FRAUD, "department", "department: risk", "department: rsik", "department: research"),
     Case("bucket", "ref-01", FRAUD, "storage[0].bucket", "datasets, prefix: teams", "dataset, prefix: teams", "models, prefix: teams"),
     Case("flavor", "ref-01", RESEARCH, "gpus.a10", "  a100:", "  a10:", "  a100:"),
@@ -150,7 +150,7 @@ CASES = (
     Case("around instance metadata", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "168.0.0.0/6", "168.0.0.0/8"),
     Case("metadata in IPv6", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "'::ffff:169.254.169.254/128'", "'2001:db8::/64'"),
     Case("much in pieces", "net-05", FRAUD, "reach[2].cidr", "  - {cidr: 198.51.100.0/24, port: 8443}\n", "  - {cidr: 198.0.0.0/9, port: 443}\n  - {cidr: 198.128.0.0/9, port: 80}\n  - {cidr: 200.0.0.0/8, port: 443}\n", "  - {cidr: 198.0.0.0/9, port: 443}\n  - {cidr: 198.128.0.0/9, port: 80}\n  - {cidr: 198.0.0.0/8, port: 443}\n"),
-    Case("a private range in halves", "net-05", FRAUD, "reach", "  - {cidr: 198.51.100.0/24, port: 8443}\n", "  - {cidr: 192.168.0.0/17, port: 443}\n  - {cidr: 192.168.128.0/17, port: 443}\n", "  - {cidr: 192.168.0.0/17, port: 443}\n  - {cidr: 192.168.128.0/18, port: 443}\n"),
+    Case("a private range in halves", "net-05", FRAUD, "egress", "  - {cidr: 198.51.100.0/24, port: 8443}\n", "  - {cidr: 192.168.0.0/17, port: 443}\n  - {cidr: 192.168.128.0/17, port: 443}\n", "  - {cidr: 192.168.0.0/17, port: 443}\n  - {cidr: 192.168.128.0/18, port: 443}\n"),
     Case("services of the cluster", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "172.20.0.0/16", "172.21.0.0/16"),
     Case("the cluster's other choice for services", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "10.0.0.0/8", "11.0.0.0/8"),
     Case("one service of the cluster", "net-05", FRAUD, "reach[0].cidr", "198.51.100.0/24", "172.20.0.1/32", "172.19.0.1/32"),
@@ -250,9 +250,9 @@ CASES = (
     Case("kind without what it is made of", "ref-01", ENV, "queues.kinds[0]", "buckets:", "queues: {kinds: [rayjob]}\nbuckets:", "queues: {kinds: [rayjob, raycluster]}\nbuckets:"),
     Case("queue called default", "name-02", FRAUD, "namespaces[0].queues.default", TRAIN, TRAIN + ", queues: {default: 2}", TRAIN + ", queues: {urgent: 2}, weight: 2"),
     Case("65 pools with GPUs", "queue-01", ENV, "pools", "  serve:\n", more_pools(62), more_pools(61)),
-    Case("a part's quota without room for the default", "queue-02", RESEARCH, "namespaces[0].quota", "people:", "namespaces: [{name: main, quota: {cpu: 11, cpu-limit: 48}}]\npeople:", "namespaces: [{name: main, quota: {cpu: 12, cpu-limit: 48}}]\npeople:"),
+    Case("a namespace's quota without room for the default", "queue-02", RESEARCH, "namespaces[0].quota", "people:", "namespaces: [{name: main, quota: {cpu: 11, cpu-limit: 48}}]\npeople:", "namespaces: [{name: main, quota: {cpu: 12, cpu-limit: 48}}]\npeople:"),
     *(
-        Case(f"a part's {field} without room for the default", "queue-02", RESEARCH, "namespaces[0].quota", "people:", f"namespaces: [{{name: main, quota: {{{field}: {bad}}}}}]\npeople:", f"namespaces: [{{name: main, quota: {{{field}: {good}}}}}]\npeople:")
+        Case(f"a namespace's {field} without room for the default", "queue-02", RESEARCH, "namespaces[0].quota", "people:", f"namespaces: [{{name: main, quota: {{{field}: {bad}}}}}]\npeople:", f"namespaces: [{{name: main, quota: {{{field}: {good}}}}}]\npeople:")
         for field, bad, good in (("memory", "47Gi, memory-limit: 192Gi", "48Gi, memory-limit: 192Gi"), ("cpu-limit", "47, cpu: 12", "48, cpu: 12"), ("memory-limit", "191Gi, memory: 48Gi", "192Gi, memory: 48Gi"), ("ephemeral-storage", "239Gi", "240Gi"), ("pods", "23", "24"))
     ),
     Case("work of one tenant that Kueue has no memory for", "queue-03", ENV, "", "pods: 100,", "pods: 100, jobs: 4700, ended-pods: 0,", "pods: 100, jobs: 2000, ended-pods: 0,"),
@@ -399,7 +399,7 @@ def test_a_cluster_that_says_where_its_services_are_closes_that_range_alone(
 def test_a_source_outside_may_have_an_address_that_a_service_has(spec: Any) -> None:
     """Nothing that reaches a tenant comes from a service's address."""
     spec.edit(ENV, "  cni: vpc-cni\n", "  cni: vpc-cni\n  ranges: [10.64.0.0/16]\n")
-    spec.add(FRAUD, "accept:\n  - {cidr: 10.100.0.0/16, port: 8080}\n")
+    spec.add(FRAUD, "ingress:\n  - {cidr: 10.100.0.0/16, port: 8080}\n")
     assert spec.problems() == ()
 
 

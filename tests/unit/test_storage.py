@@ -10,13 +10,13 @@ import pytest
 from test_components import register
 from virtual_worlds import ENV, virtual
 
-from tenancy.components.scope import Scope
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.aws.addons import wanted_add_ons
-from tenancy.plan.aws.identity import key_alias
-from tenancy.plan.common import names
-from tenancy.plan.kubernetes.storage import storage_classes
-from tenancy.plan.render import texts
+from tenancy.components.scope import StackScope
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.aws.addons import wanted_add_ons
+from tenancy.planning.aws.identity import key_alias
+from tenancy.planning.common import names
+from tenancy.planning.kubernetes.storage import storage_classes
+from tenancy.planning.render import texts
 from tenancy.validation import Environment, load
 from tests.conftest import SpecFolder
 
@@ -104,7 +104,7 @@ def test_the_driver_tags_every_volume_with_its_environment(environment: Environm
 def test_another_key_or_tag_is_a_new_class_which_protection_would_refuse() -> None:
     """Its parameters cannot be changed, so that the engine replaces it."""
     loaded = load(Path(__file__).parents[2] / "stacks" / "bank")
-    made = register(make_plan(loaded.environment, loaded.tenants), Scope.PLATFORM).kubernetes()
+    made = register(make_plan(loaded.environment, loaded.tenants), StackScope.PLATFORM).kubernetes()
     protected = {request.type.rpartition(":")[2]: request.protect for request in made.values()}
     assert protected.pop("StorageClass") is False
     assert protected["ValidatingAdmissionPolicy"] is True

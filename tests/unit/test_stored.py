@@ -10,10 +10,10 @@ import pytest
 
 from tenancy.catalog import sizes
 from tenancy.kube import quantities
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.common.charts import kueue
-from tenancy.plan.kubernetes import flow_control, quotas
-from tenancy.plan.kubernetes.api_storage import api_storage
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.common.charts import kueue
+from tenancy.planning.kubernetes import flow_control, quotas
+from tenancy.planning.kubernetes.api_storage import api_storage
 from tenancy.validation import Loaded, stored
 from tests.conftest import SpecFolder
 

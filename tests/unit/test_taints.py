@@ -14,13 +14,13 @@ from test_charts import DAEMONSETS, TOLERATE_ALL
 
 from bench.generate import generate
 from tenancy.catalog import vocabulary as words
-from tenancy.plan import make_plan
-from tenancy.plan.aws.addons import AddOn
-from tenancy.plan.common import pools as plan_pools
-from tenancy.plan.common.charts import Chart
-from tenancy.plan.common.pools import Taint, fake_nodes, node_taints, pools_of, startup_taints, tolerations
-from tenancy.plan.kubernetes.samples import sample
-from tenancy.plan.queueing.queue_names import flavor_name
+from tenancy.planning import make_plan
+from tenancy.planning.aws.addons import AddOn
+from tenancy.planning.common import pools as plan_pools
+from tenancy.planning.common.charts import HelmChart
+from tenancy.planning.common.pools import Taint, fake_nodes, node_taints, pools_of, startup_taints, tolerations
+from tenancy.planning.kubernetes.samples import sample
+from tenancy.planning.queueing.queue_names import flavor_name
 from tenancy.schema.cluster import Cni
 from tenancy.validation import Environment, Tenant, load
 from tests.conftest import SpecFolder
@@ -285,7 +285,8 @@ def embargo(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
         readers = everywhere(monkeypatch, plan_pools.node_taints, more)
         assert {
-            f"tenancy.plan.{name}" for name in ("common.pools", "aws.cluster", "aws.karpenter", "kubernetes.samples")
+            f"tenancy.planning.{name}"
+            for name in ("common.pools", "aws.cluster", "aws.karpenter", "kubernetes.samples")
         } <= readers
 
     return start
@@ -349,9 +350,9 @@ def taints_on_nodes(environment: Environment, tenants: Sequence[Tenant]) -> set[
     return found - {(taint["key"], taint["effect"]) for taint in startup_taints(environment)}
 
 
-def parts(value: Any) -> Iterator[AddOn | Chart]:
+def parts(value: Any) -> Iterator[AddOn | HelmChart]:
     """Every chart and add-on of a plan, wherever in it."""
-    if isinstance(value, AddOn | Chart):
+    if isinstance(value, AddOn | HelmChart):
         yield value
     elif is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
@@ -366,7 +367,7 @@ def lacking(environment: Environment, tenants: Sequence[Tenant]) -> set[str]:
     taints = taints_on_nodes(environment, tenants)
     missing = set()
     for part in parts(make_plan(environment, tenants)):
-        values = part.values if isinstance(part, Chart) else part.configuration
+        values = part.values if isinstance(part, HelmChart) else part.configuration
         for path in DAEMONSETS.get(part.name, ()):
             given = functools.reduce(lambda found, key: found[key], path.split("."), values)
             missing |= {f"{part.name} {path} {key}" for key, effect in taints if not _tolerated(given, key, effect)}
@@ -423,7 +424,7 @@ def test_a_taint_that_the_platform_forgets_is_noticed(
         return [each for each in tolerations(environment) if each["key"] != dropped]
 
     readers = everywhere(monkeypatch, plan_pools.tolerations, forgetful)
-    assert "tenancy.plan.services" in readers
+    assert "tenancy.planning.services" in readers
     environment, tenants = _bank(tmp_path)
     places = {*OPERATORS, MONITORING, EFA_PLUGIN}
     assert lacking(environment, tenants) == {f"{place} {dropped}" for place in places}

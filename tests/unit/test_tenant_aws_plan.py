@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tenancy.catalog import vocabulary as words
-from tenancy.plan import make_plan
-from tenancy.plan.aws import tenants_own, workloads
-from tenancy.plan.aws.documents import Document
-from tenancy.plan.aws.shared_aws import data_plan
-from tenancy.plan.aws.tenant_aws import TenantAwsPlan, TenantRole
-from tenancy.plan.model import Plan
+from tenancy.planning import make_plan
+from tenancy.planning.aws import tenants_own, workloads
+from tenancy.planning.aws.documents import Document
+from tenancy.planning.aws.shared_aws import data_plan
+from tenancy.planning.aws.tenant_aws import TenantAwsPlan, TenantRole
+from tenancy.planning.model import Plan
 from tenancy.validation import Environment, Tenant
 
 ACCOUNT, REGION, CLUSTER = "111122223333", "eu-central-1", "small"
@@ -29,7 +29,12 @@ AWS = {
     "platform-role": f"arn:aws:iam::{ACCOUNT}:role/platform",
     "log-days": 90,
 }
-BUCKETS = {"data": {}, "plain": {"versioned": False}, "own-keys": {"key": "tenant"}, "doors": {"access-points": True}}
+BUCKETS = {
+    "data": {},
+    "plain": {"versioned": False},
+    "own-keys": {"key": "tenant"},
+    "bindings": {"access-points": True},
+}
 FRAUD = {
     "tenant": "fraud",
     "team": "fraud-detection",
@@ -61,7 +66,7 @@ def tenant(**more: Any) -> Tenant:
 
 
 def granted(*grants: dict[str, Any], **uses: Any) -> Tenant:
-    """One part with these grants and nothing else."""
+    """One namespace with these grants and nothing else."""
     return tenant(namespaces=["main"], storage=list(grants), uses=uses)
 
 
@@ -187,7 +192,7 @@ def test_the_boundary_is_not_in_the_tenants_path(on_aws: MakeEnvironment) -> Non
 
 
 def test_no_statement_of_a_role_is_an_open_one(on_aws: MakeEnvironment) -> None:
-    grants = [{"bucket": b, "prefix": f"{a}/", "access": a} for b in ("data", "doors") for a in ACTIONS]
+    grants = [{"bucket": b, "prefix": f"{a}/", "access": a} for b in ("data", "bindings") for a in ACTIONS]
     files = [{"file-system": "fs-0123abcd", "access-point": POINT}]
     every = granted(*grants, secrets=["a"], logs=["b"], queues=["c"], files=files)
     role = only_role(on_aws(), every)
@@ -301,9 +306,11 @@ def test_its_key_opens_for_its_roles_through_s3_and_for_its_prefixes(on_aws: Mak
 
 
 def test_an_access_point_of_its_own_where_the_bucket_has_them(on_aws: MakeEnvironment) -> None:
-    plan = planned(on_aws(), granted({"bucket": "doors", "prefix": "fraud/"}, {"bucket": "data", "prefix": "fraud/"}))
+    plan = planned(
+        on_aws(), granted({"bucket": "bindings", "prefix": "fraud/"}, {"bucket": "data", "prefix": "fraud/"})
+    )
     (point,) = plan.access_points
-    assert point.bucket == "doors"
+    assert point.bucket == "bindings"
     assert point.arn == f"arn:aws:s3:{REGION}:{ACCOUNT}:accesspoint/{point.name}"
     resources = {resource for s in statements(plan.roles[0]) for resource in many(s["Resource"])}
     assert f"{point.arn}/object/fraud/*" in resources
@@ -458,7 +465,7 @@ def test_without_a_pipeline_there_is_no_role_and_no_entry_for_one(fraud: TenantA
 
 def test_everything_carries_the_tenants_cost_vocabulary(on_aws: MakeEnvironment) -> None:
     each = tenant(
-        storage=[{"bucket": bucket, "prefix": "fraud/", "access": "read-write"} for bucket in ("own-keys", "doors")],
+        storage=[{"bucket": bucket, "prefix": "fraud/", "access": "read-write"} for bucket in ("own-keys", "bindings")],
         uses={"repositories": ["a"], "secrets": ["b"], "logs": ["c"], "queues": ["d"]},
         ci={"github": "bank/fraud", "branch": "main"},
         budget={"monthly-usd": 1000},
@@ -584,14 +591,14 @@ def test_without_aws_there_is_no_half_there(on_aws: MakeEnvironment) -> None:
 
 
 def test_the_order_of_grants_in_a_file_changes_nothing(on_aws: MakeEnvironment) -> None:
-    grants = [OWN, COMMON, {"bucket": "doors", "prefix": "x/"}]
+    grants = [OWN, COMMON, {"bucket": "bindings", "prefix": "x/"}]
     assert planned(on_aws(), granted(*grants)) == planned(on_aws(), granted(*reversed(grants)))
 
 
 def test_two_tenants_have_nothing_of_one_name(on_aws: MakeEnvironment) -> None:
     def names(name: str) -> set[str]:
         uses = {"repositories": ["a"], "secrets": ["a"], "logs": ["a"], "queues": ["a"]}
-        each = tenant(uses=uses, storage=[{"bucket": "doors", "prefix": f"{name}/"}]).model_copy(
+        each = tenant(uses=uses, storage=[{"bucket": "bindings", "prefix": f"{name}/"}]).model_copy(
             update={"tenant": name}
         )
         plan = planned(on_aws(), each)

@@ -25,9 +25,9 @@ from pathlib import Path
 import pytest
 
 from tenancy.lab import builds, downloads, recipes, tools
-from tenancy.lab.recipes import Checksums, Platform
+from tenancy.lab.recipes import Checksums, HostPlatform
 
-LINUX = Platform("linux", "amd64")
+LINUX = HostPlatform("linux", "amd64")
 PINS = tomllib.loads((recipes.HERE / "tools.toml").read_text())
 
 TABLE = """
@@ -78,7 +78,7 @@ printf '#!/bin/sh\\necho alpha v1.2.3\\n' > "$out"
 @dataclass
 class Lab:
     root: Path
-    load: Callable[..., dict[str, recipes.Tool]]
+    load: Callable[..., dict[str, recipes.LabTool]]
     said: list[str] = field(default_factory=list)
 
     @property
@@ -187,7 +187,7 @@ def test_a_pinned_version_is_the_one_that_go_mod_builds(family: str) -> None:
 @pytest.mark.parametrize("system", ["linux", "darwin"])
 @pytest.mark.parametrize("arch", ["amd64", "arm64"])
 def test_every_tool_has_a_route_on_every_platform(system: str, arch: str) -> None:
-    for tool in recipes.load(on=Platform(system, arch)).values():
+    for tool in recipes.load(on=HostPlatform(system, arch)).values():
         published = not isinstance(tool.release, str)
         assert published or tool.package or tool.copy, f"{tool} cannot be had on {system}/{arch}"
         if not isinstance(tool.release, str):
@@ -201,7 +201,7 @@ def test_every_tool_has_a_route_on_every_platform(system: str, arch: str) -> Non
 
 
 def test_kubernetes_servers_are_not_looked_for_where_none_are_published() -> None:
-    pins = recipes.load(on=Platform("darwin", "arm64"))
+    pins = recipes.load(on=HostPlatform("darwin", "arm64"))
     assert isinstance(pins["kube-apiserver"].release, str)
     assert not isinstance(pins["kubectl"].release, str), "kubectl is published for macOS"
 
@@ -291,7 +291,7 @@ def test_a_checksum_file_without_sha256_leads_to_the_next_one(lab: Lab) -> None:
 
 
 def test_a_zip_archive_is_opened_too(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    load = functools.partial(lab.load, on=Platform("darwin", "arm64"))
+    load = functools.partial(lab.load, on=HostPlatform("darwin", "arm64"))
     monkeypatch.setattr(recipes, "load", load)
     (lab.root / "site").mkdir()
     archive = lab.root / "site" / "fam-1.2.3-darwin-arm64.zip"

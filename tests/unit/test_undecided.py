@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tenancy.live.undecided import Undecided, judged_work, problem, takes_gpus
-from tenancy.plan import make_plan
+from tenancy.planning import make_plan
 from tenancy.validation import load
 
 LOCAL = Path(__file__).parents[2] / "stacks" / "local"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.plan import make_plan
+from tenancy.planning import make_plan
 from tenancy.validation import Environment, Loaded, Problem, SpecError, Tenant, crossfile, on_lab, validate
 from tenancy.validation import validator as validation
 from tests.conftest import SpecFolder

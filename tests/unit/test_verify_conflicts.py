@@ -6,27 +6,27 @@ from typing import Any
 
 import pytest
 
-from tenancy.live.api import Answer, Identity
+from tenancy.live.api import Impersonation, Response
 from tenancy.prove.attacks.model import Request
 from tenancy.prove.verify import CONFLICTS, ask
 
-WRITTEN_MEANWHILE = Answer(409, {"reason": "Conflict", "message": "the object has been modified"})
+WRITTEN_MEANWHILE = Response(409, {"reason": "Conflict", "message": "the object has been modified"})
 REQUEST = Request(
-    "PATCH", "/apis/apps/v1/namespaces/a/deployments/b/scale", {"spec": {"replicas": 4}}, Identity("jane")
+    "PATCH", "/apis/apps/v1/namespaces/a/deployments/b/scale", {"spec": {"replicas": 4}}, Impersonation("jane")
 )
 
 
 class Server:
     """An API server that gives these answers, one after another."""
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers: Response) -> None:
         self.answers = list(answers)
 
-    def request(self, *_: Any) -> Answer:
+    def request(self, *_: Any) -> Response:
         return self.answers.pop(0)
 
 
-def asked(*answers: Answer) -> tuple[int, int]:
+def asked(*answers: Response) -> tuple[int, int]:
     """The status that counts, and how many answers were left unread."""
     server = Server(*answers)
     answer = ask(server, REQUEST)  # ty: ignore[invalid-argument-type]
@@ -34,13 +34,13 @@ def asked(*answers: Answer) -> tuple[int, int]:
 
 
 def test_a_request_that_met_another_write_is_sent_again() -> None:
-    assert asked(WRITTEN_MEANWHILE, Answer(200, {})) == (200, 0)
+    assert asked(WRITTEN_MEANWHILE, Response(200, {})) == (200, 0)
 
 
 def test_a_conflict_that_stays_is_the_answer() -> None:
     assert asked(*[WRITTEN_MEANWHILE] * (CONFLICTS + 1)) == (409, 0)
 
 
-@pytest.mark.parametrize("answer", [Answer(403, {"reason": "Forbidden"}), Answer(409, {"reason": "AlreadyExists"})])
-def test_a_refusal_is_not_asked_about_again(answer: Answer) -> None:
-    assert asked(answer, Answer(200, {})) == (answer.status, 1)
+@pytest.mark.parametrize("answer", [Response(403, {"reason": "Forbidden"}), Response(409, {"reason": "AlreadyExists"})])
+def test_a_refusal_is_not_asked_about_again(answer: Response) -> None:
+    assert asked(answer, Response(200, {})) == (answer.status, 1)

@@ -12,11 +12,11 @@ from virtual_worlds import DIGEST, ENV, FRAUD, SETTINGS, SHARED, virtual
 from tenancy.catalog import virtual_clusters as sizes
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.plan import Plan, make_plan
-from tenancy.plan.access_review import review
-from tenancy.plan.guards import guards
-from tenancy.plan.model import NamespacePlan
-from tenancy.plan.render import texts
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.access_review import review
+from tenancy.planning.guards import guards
+from tenancy.planning.model import NamespacePlan
+from tenancy.planning.render import texts
 from tenancy.prove.attacks import Scene
 from tenancy.rules.values import weak_pod_security
 from tenancy.validation import Loaded
@@ -183,7 +183,7 @@ def test_without_a_queue_it_asks_for_none(folder: SpecFolder) -> None:
 def test_pods_keep_the_grants_of_their_part(values: dict[str, Any], folder: SpecFolder) -> None:
     assert values["controlPlane"]["advanced"]["workloadServiceAccount"]["name"] == "workload"
     storage = (folder.path / FRAUD).read_text("utf-8")
-    start, end = storage.index("storage:"), storage.index("reach:")
+    start, end = storage.index("storage:"), storage.index("egress:")
     folder.write(FRAUD, storage[:start] + storage[end:])
     loaded = folder.load()
     chart = make_plan(loaded.environment, loaded.tenants).tenant("fraud").namespaces[0].chart

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from test_aws_rules import ON_AWS
 
 from tenancy.cli import main
-from tenancy.plan import make_plan
+from tenancy.planning import make_plan
 from tenancy.validation import load, on_lab, told
 from tests.conftest import SpecFolder
 
@@ -106,13 +106,13 @@ def test_a_run_on_the_lab_says_what_of_the_bank_it_does_not_have() -> None:
     names = [
         (note.file, note.line, way.dns)
         for tenant in bank.tenants
-        for i, way in enumerate(tenant.reach)
+        for i, way in enumerate(tenant.egress)
         if way.dns
         for note in found
         if note.field == f"reach[{i}].dns" and note.file.endswith(f"/{tenant.tenant}.yaml")
     ]
     assert names
-    assert len(names) == sum(bool(way.dns) for tenant in bank.tenants for way in tenant.reach)
+    assert len(names) == sum(bool(way.dns) for tenant in bank.tenants for way in tenant.egress)
 
 
 def test_every_policy_that_the_lab_drops_is_behind_a_note() -> None:

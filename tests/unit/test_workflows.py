@@ -355,7 +355,7 @@ def test_a_broken_rule_ends_it_with_1_and_is_in_the_comment(repository: Path) ->
     assert "pool-03: is broken" in (repository / "out" / "bank.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize(("policy", "code"), [("", 0), ("lost-guarantee", 1), ("wider-reach new-exception", 0)])
+@pytest.mark.parametrize(("policy", "code"), [("", 0), ("lost-guarantee", 1), ("wider-access new-exception", 0)])
 def test_the_policy_is_the_repositorys(policy: str, code: int, repository: Path) -> None:
     edit(repository, FRAUD, "guaranteed: 64", "guaranteed: 56")
     commit(repository)

@@ -5,7 +5,7 @@ import json
 import pulumi
 import pulumi_aws as aws
 
-from tenancy.plan.aws.addons import AddOn
+from tenancy.planning.aws.addons import AddOn
 
 
 def eks_add_on(

@@ -3,17 +3,17 @@ from __future__ import annotations
 import pulumi
 
 from tenancy.components.aws.aws_resource import AwsResource, text
-from tenancy.plan.aws import data
+from tenancy.planning.aws import data
 
 
-class Alarm(pulumi.ComponentResource):
+class EventAlarm(pulumi.ComponentResource):
     """A mail to people when an event matches the plan's pattern."""
 
     heard: list[pulumi.Resource]
     """Resources that must exist for a mail to be sent."""
 
-    def __init__(self, name: str, plan: data.Alarm, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpu-tenancy:index:Alarm", name, None, opts)
+    def __init__(self, name: str, plan: data.AlarmPlan, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:index:EventAlarm", name, None, opts)
         below = pulumi.ResourceOptions(parent=self)
         topic = AwsResource("sns/topic:Topic", f"{name}-topic", {"name": plan.name, "tags": plan.tags}, below)
         policy = AwsResource(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pulumi
 
-from tenancy.plan.aws.documents import Document
+from tenancy.planning.aws.documents import Document
 
 
 class AwsResource(pulumi.CustomResource):

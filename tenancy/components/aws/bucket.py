@@ -5,20 +5,20 @@ from typing import Any
 import pulumi
 
 from tenancy.components.aws.aws_resource import AwsResource, kept, text
-from tenancy.plan.aws import data
+from tenancy.planning.aws import data
 
 
-class Bucket(pulumi.ComponentResource):
+class ProtectedBucket(pulumi.ComponentResource):
     """A bucket with its protection. They stay together: a bucket that was left without its policy would be open."""
 
     policy: pulumi.Resource
     """Roles with access to the bucket are created after it."""
 
     def __init__(
-        self, name: str, plan: data.Bucket, key: pulumi.Input[str], opts: pulumi.ResourceOptions | None = None
+        self, name: str, plan: data.BucketPlan, key: pulumi.Input[str], opts: pulumi.ResourceOptions | None = None
     ) -> None:
         """`key` is the ARN of the key that encrypts by default: S3 looks for an alias in the reader's account."""
-        super().__init__("gpu-tenancy:index:Bucket", name, None, opts)
+        super().__init__("gpu-tenancy:index:ProtectedBucket", name, None, opts)
         below = kept(self)
         bucket = AwsResource(
             "s3/bucket:Bucket",

@@ -4,22 +4,22 @@ import pulumi
 import pulumi_aws as aws
 
 from tenancy.components.aws.add_on import eks_add_on
-from tenancy.components.aws.efa_wall import EfaWall
+from tenancy.components.aws.efa_security_group import EfaSecurityGroup
 from tenancy.components.aws.eks_cluster import EksCluster
 from tenancy.components.aws.interruptions import Interruptions
-from tenancy.components.aws.network import Network
+from tenancy.components.aws.network import ClusterNetwork
 from tenancy.components.aws.node_group import NodeGroup
 from tenancy.components.aws.roles import Roles
-from tenancy.plan.aws.cluster import ClusterPlan
+from tenancy.planning.aws.cluster import ClusterPlan
 
 
-class Cluster(pulumi.ComponentResource):
+class GpuCluster(pulumi.ComponentResource):
     """Network, control plane, add-ons and the nodes that are always there."""
 
     def __init__(self, name: str, plan: ClusterPlan, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpu-tenancy:index:Cluster", name, None, opts)
+        super().__init__("gpu-tenancy:index:GpuCluster", name, None, opts)
         below = pulumi.ResourceOptions(parent=self)
-        network = Network(f"{name}-network", plan.network, plan.tags, below)
+        network = ClusterNetwork(f"{name}-network", plan.network, plan.tags, below)
         roles = Roles(f"{name}-role", plan.roles, plan.boundary, plan.tags, below)
         eks = EksCluster(name, plan, network, roles, below)
         # A node without a network never gets ready, and its group fails after twenty minutes.
@@ -35,9 +35,9 @@ class Cluster(pulumi.ComponentResource):
             for add_on in plan.add_ons
         ]
         shared = eks.cluster.vpc_config.cluster_security_group_id
-        walls = {
-            pool: EfaWall(f"{name}-wall-{pool}", pool, tags, network.vpc_id, shared, below)
-            for pool, tags in plan.walls.items()
+        efa_groups = {
+            pool: EfaSecurityGroup(f"{name}-efa-{pool}", pool, tags, network.vpc_id, shared, below)
+            for pool, tags in plan.efa_groups.items()
         }
         # Without egress a node never joins; on deletion the routes exist until the node's group is gone.
         earlier: list[pulumi.Resource] = [*first, *network.ready]
@@ -52,7 +52,7 @@ class Cluster(pulumi.ComponentResource):
                 eks,
                 roles.arns["node"],
                 network.subnets,
-                walls[planned.pool].group.id if planned.pool in walls else None,
+                efa_groups[planned.pool].group.id if planned.pool in efa_groups else None,
                 earlier,
                 below,
             )

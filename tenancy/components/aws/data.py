@@ -6,11 +6,11 @@ import pulumi
 
 from tenancy.components.aws.access_entry import access_entry
 from tenancy.components.aws.aws_resource import AwsResource, kept, last, text
-from tenancy.components.aws.break_glass import BreakGlass
-from tenancy.components.aws.bucket import Bucket
-from tenancy.components.aws.identity import Identity
-from tenancy.components.aws.key import Key
-from tenancy.plan.aws.data import DataPlan
+from tenancy.components.aws.break_glass import EmergencyAccess
+from tenancy.components.aws.bucket import ProtectedBucket
+from tenancy.components.aws.identity import IamRole
+from tenancy.components.aws.key import EncryptionKey
+from tenancy.planning.aws.data import DataPlan
 
 
 class Data(pulumi.ComponentResource):
@@ -31,9 +31,10 @@ class Data(pulumi.ComponentResource):
         """`after` are the cluster's guards: people get access only once these exist."""
         super().__init__("gpu-tenancy:index:Data", name, None, opts)
         below = pulumi.ResourceOptions(parent=self)
-        keys = {key.alias: Key(f"{name}-{last(key.alias)}", key, below) for key in plan.keys}
+        keys = {key.alias: EncryptionKey(f"{name}-{last(key.alias)}", key, below) for key in plan.keys}
         self.gate = [
-            Bucket(f"{name}-{bucket.name}", bucket, keys[bucket.key].arn, below).policy for bucket in plan.buckets
+            ProtectedBucket(f"{name}-{bucket.name}", bucket, keys[bucket.key].arn, below).policy
+            for bucket in plan.buckets
         ]
         if plan.boundary:
             boundary = AwsResource(
@@ -49,7 +50,7 @@ class Data(pulumi.ComponentResource):
             )
             self.gate = [boundary]
         self.roles = {
-            role.arn: Identity(f"{name}-{role.name}", role, self.gate, below).arn for role in plan.shared_roles
+            role.arn: IamRole(f"{name}-{role.name}", role, self.gate, below).arn for role in plan.shared_roles
         }
         for provider in plan.providers:
             if not provider.existing:
@@ -63,7 +64,7 @@ class Data(pulumi.ComponentResource):
         for entry in plan.access_entries:
             access_entry(f"{name}-{last(entry.principal)}", entry, entry.principal, after, self)
         if plan.break_glass:
-            BreakGlass(f"{name}-break-glass", plan.break_glass, below)
+            EmergencyAccess(f"{name}-break-glass", plan.break_glass, below)
         for tag in plan.cost_tags:
             AwsResource(
                 "costexplorer/costAllocationTag:CostAllocationTag",

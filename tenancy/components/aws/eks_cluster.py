@@ -5,10 +5,10 @@ import json
 import pulumi
 import pulumi_aws as aws
 
-from tenancy.components.aws.network import Network
+from tenancy.components.aws.network import ClusterNetwork
 from tenancy.components.aws.roles import Roles
-from tenancy.plan.aws.cluster import LOG_TYPES, ClusterPlan
-from tenancy.plan.common.names import control_plane_name
+from tenancy.planning.aws.cluster import LOG_TYPES, ClusterPlan
+from tenancy.planning.common.names import control_plane_name
 
 
 class EksCluster(pulumi.ComponentResource):
@@ -23,7 +23,7 @@ class EksCluster(pulumi.ComponentResource):
         self,
         name: str,
         plan: ClusterPlan,
-        network: Network,
+        network: ClusterNetwork,
         roles: Roles,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:

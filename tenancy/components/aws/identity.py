@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pulumi
 
 from tenancy.components.aws.aws_resource import AwsResource, text
-from tenancy.plan.aws.tenant_aws import TenantRole
+from tenancy.planning.aws.tenant_aws import TenantRole
 
 
-class Identity(pulumi.ComponentResource):
+class IamRole(pulumi.ComponentResource):
     """An IAM role and what it may do."""
 
     arn: pulumi.Output[str]
@@ -21,7 +21,7 @@ class Identity(pulumi.ComponentResource):
         after: Sequence[pulumi.Input[pulumi.Resource]] = (),
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        super().__init__("gpu-tenancy:index:Identity", name, None, opts)
+        super().__init__("gpu-tenancy:index:IamRole", name, None, opts)
         role = AwsResource(
             "iam/role:Role",
             f"{name}-role",

@@ -5,7 +5,7 @@ import json
 import pulumi
 import pulumi_aws as aws
 
-from tenancy.plan.aws.cluster import KarpenterPlan
+from tenancy.planning.aws.cluster import KarpenterPlan
 
 
 class Interruptions(pulumi.ComponentResource):

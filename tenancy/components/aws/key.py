@@ -3,16 +3,16 @@ from __future__ import annotations
 import pulumi
 
 from tenancy.components.aws.aws_resource import AwsResource, kept, text
-from tenancy.plan.aws import tenant_aws
+from tenancy.planning.aws import tenant_aws
 
 
-class Key(pulumi.ComponentResource):
+class EncryptionKey(pulumi.ComponentResource):
     """A key and its alias. It is kept on AWS: without it, all that it encrypted is lost."""
 
     arn: pulumi.Output[str]
 
-    def __init__(self, name: str, plan: tenant_aws.Key, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpu-tenancy:index:Key", name, None, opts)
+    def __init__(self, name: str, plan: tenant_aws.KeyPlan, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:index:EncryptionKey", name, None, opts)
         key = AwsResource(
             "kms/key:Key",
             f"{name}-key",

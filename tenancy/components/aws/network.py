@@ -4,12 +4,12 @@ import pulumi
 import pulumi_aws as aws
 
 from tenancy.components.aws.aws_resource import text
-from tenancy.plan.aws.cluster import NetworkPlan, endpoint_service
-from tenancy.plan.common.names import SUBNET_TAG, SubnetUse
+from tenancy.planning.aws.cluster import NetworkPlan, endpoint_service
+from tenancy.planning.common.names import SUBNET_TAG, SubnetUse
 from tenancy.schema.aws import Endpoints
 
 
-class Network(pulumi.ComponentResource):
+class ClusterNetwork(pulumi.ComponentResource):
     """Private subnets with egress through NAT; requests of nodes to AWS stay inside the VPC."""
 
     vpc_id: pulumi.Output[str]
@@ -21,7 +21,7 @@ class Network(pulumi.ComponentResource):
     def __init__(
         self, name: str, plan: NetworkPlan, tags: dict[str, str], opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        super().__init__("gpu-tenancy:index:Network", name, None, opts)
+        super().__init__("gpu-tenancy:index:ClusterNetwork", name, None, opts)
         self._name, self._tags = name, tags
         self._below = pulumi.ResourceOptions(parent=self)
         self.ready = []

@@ -8,8 +8,8 @@ import pulumi
 import pulumi_aws as aws
 
 from tenancy.components.aws.eks_cluster import EksCluster
-from tenancy.plan.aws.cluster import ClusterPlan, NodeGroupPlan
-from tenancy.plan.common.names import node_group_names
+from tenancy.planning.aws.cluster import ClusterPlan, NodeGroupPlan
+from tenancy.planning.common.names import node_group_names
 
 
 class NodeGroup(pulumi.ComponentResource):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pulumi
 import pulumi_aws as aws
 
-from tenancy.plan.aws.identity import Role
+from tenancy.planning.aws.identity import RolePlan
 
 
 class Roles(pulumi.ComponentResource):
@@ -18,7 +18,7 @@ class Roles(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        plan: Mapping[str, Role],
+        plan: Mapping[str, RolePlan],
         boundary: str,
         tags: dict[str, str],
         opts: pulumi.ResourceOptions | None = None,

@@ -7,11 +7,11 @@ import pulumi
 from tenancy.components.aws.access_entry import access_entry
 from tenancy.components.aws.aws_resource import AwsResource, last
 from tenancy.components.aws.data import Data
-from tenancy.components.aws.holdings import Holdings
-from tenancy.components.aws.identity import Identity
-from tenancy.components.aws.key import Key
+from tenancy.components.aws.identity import IamRole
+from tenancy.components.aws.key import EncryptionKey
+from tenancy.components.aws.tenant_aws_resources import TenantAwsResources
 from tenancy.components.kubernetes.tenant_namespace import TenantNamespace
-from tenancy.plan.aws.tenant_aws import TenantAwsPlan
+from tenancy.planning.aws.tenant_aws import TenantAwsPlan
 
 
 class TenantAws(pulumi.ComponentResource):
@@ -30,12 +30,12 @@ class TenantAws(pulumi.ComponentResource):
         super().__init__("gpu-tenancy:index:TenantAws", name, None, opts)
         below = pulumi.ResourceOptions(parent=self)
         for key in plan.keys:
-            Key(f"{name}-{last(key.alias)}", key, below)
+            EncryptionKey(f"{name}-{last(key.alias)}", key, below)
         gate = data.gate if data else []
-        ground = [*gate, *(space.namespace for space in namespaces.values())]
+        prerequisites = [*gate, *(space.namespace for space in namespaces.values())]
         roles = dict(data.roles) if data else {}
-        roles |= {role.arn: Identity(f"{name}-{role.name}", role, ground, below).arn for role in plan.roles}
-        Holdings(f"{name}-own", plan, gate, below)
+        roles |= {role.arn: IamRole(f"{name}-{role.name}", role, prerequisites, below).arn for role in plan.roles}
+        TenantAwsResources(f"{name}-own", plan, gate, below)
         for each in plan.associations:
             AwsResource(
                 "eks/podIdentityAssociation:PodIdentityAssociation",
@@ -48,10 +48,10 @@ class TenantAws(pulumi.ComponentResource):
                     "disableSessionTags": each.disable_session_tags,
                     "tags": each.tags,
                 },
-                pulumi.ResourceOptions(parent=self, depends_on=namespaces[each.namespace].walls),
+                pulumi.ResourceOptions(parent=self, depends_on=namespaces[each.namespace].isolation_resources),
             )
-        walls = [wall for space in namespaces.values() for wall in space.walls]
+        isolation_resources = [wall for space in namespaces.values() for wall in space.isolation_resources]
         for entry in plan.access_entries:
             principal = roles.get(entry.principal, entry.principal)
-            access_entry(f"{name}-{last(entry.principal)}", entry, principal, walls, self)
+            access_entry(f"{name}-{last(entry.principal)}", entry, principal, isolation_resources, self)
         self.register_outputs({"roles": [role.name for role in plan.roles]})

@@ -8,8 +8,8 @@ from typing import Any
 
 import pulumi
 
-from tenancy.live.api import Unreachable
-from tenancy.live.guards import Refused, require_guards
+from tenancy.live.api import ApiUnreachable
+from tenancy.live.guards import PreconditionFailed, require_guards
 
 Require = Callable[[str | None, str | None], None]
 """Given context and kubeconfig of a cluster, it returns if a tenant may be made there, else Refused or Unreachable."""
@@ -44,9 +44,9 @@ def guarded(
             return provider
         try:
             await asyncio.to_thread(require, context, kubeconfig)
-        except Refused as error:
+        except PreconditionFailed as error:
             raise pulumi.RunError(f"tenant {name}: {error}") from None
-        except Unreachable as error:
+        except ApiUnreachable as error:
             if not pulumi.runtime.is_dry_run():
                 raise pulumi.RunError(f"tenant {name}: {error}") from None
             _waits(name, str(error))

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import pulumi
 
 from tenancy.components.kubernetes.manifest import Manifest, child_name
-from tenancy.components.kubernetes.release import Release
+from tenancy.components.kubernetes.release import HelmRelease
 from tenancy.kube.objects import Object
-from tenancy.plan.model import PlatformPlan
+from tenancy.planning.model import PlatformPlan
 
 
-class Metrics(pulumi.ComponentResource):
+class MetricsCollection(pulumi.ComponentResource):
     """Rules and monitors for a Prometheus Operator, that operator where the platform installs it, and the tenants'
     access to their own series."""
 
@@ -22,16 +22,16 @@ class Metrics(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """`network` is what pods need before they start."""
-        super().__init__("gpu-tenancy:index:Metrics", name, None, opts)
+        super().__init__("gpu-tenancy:index:MetricsCollection", name, None, opts)
 
         def make(manifest: Object, after: Sequence[pulumi.Resource] = ()) -> Manifest:
             options = pulumi.ResourceOptions(parent=self, depends_on=list(after))
             return Manifest(child_name(name, manifest), manifest, options)
 
-        installed: list[pulumi.Resource] = [make(manifest) for manifest in plan.metrics_ground]
+        installed: list[pulumi.Resource] = [make(manifest) for manifest in plan.metrics_prerequisites]
         for chart in plan.metrics_charts:
             options = pulumi.ResourceOptions(parent=self, depends_on=[*network, *installed])
-            installed = [Release(f"{name}-{chart.name}", chart, options)]
+            installed = [HelmRelease(f"{name}-{chart.name}", chart, options)]
         for manifest in plan.metrics:
             make(manifest, installed)
         self.register_outputs({"objects": len(plan.metrics)})

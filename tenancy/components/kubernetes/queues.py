@@ -8,7 +8,7 @@ from tenancy.components.kubernetes.manifest import Manifest, child_name
 from tenancy.kube.objects import Object
 
 
-class Queues(pulumi.ComponentResource):
+class ClusterQueues(pulumi.ComponentResource):
     """Prerequisites of tenants' queues: flavors, priorities, and the tree of Cohorts that lend to each other."""
 
     gate: list[pulumi.Resource]
@@ -21,11 +21,11 @@ class Queues(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource] = (),
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        super().__init__("gpu-tenancy:index:Queues", name, None, opts)
+        super().__init__("gpu-tenancy:index:ClusterQueues", name, None, opts)
         made: list[pulumi.Resource] = []
         for number, manifest in enumerate(plan, 1):
-            ground = made if number == len(plan) else []
-            options = pulumi.ResourceOptions(parent=self, depends_on=[*after, *ground])
+            prerequisites = made if number == len(plan) else []
+            options = pulumi.ResourceOptions(parent=self, depends_on=[*after, *prerequisites])
             made.append(Manifest(child_name(name, manifest), manifest, options))
         self.gate = made[-1:]
         self.register_outputs({"queues": len(made)})

@@ -2,17 +2,17 @@ from __future__ import annotations
 
 import pulumi
 
-from tenancy.plan.common.charts import Chart
+from tenancy.planning.common.charts import HelmChart
 
 OCI = "oci://"
 PATIENCE = 900
 """Seconds: the GPU Operator's daemonsets wait for one another on every node."""
 
 
-class Release(pulumi.CustomResource):
+class HelmRelease(pulumi.CustomResource):
     """A chart as a Helm release, so that its hooks run and `helm list` knows it."""
 
-    def __init__(self, name: str, chart: Chart, opts: pulumi.ResourceOptions) -> None:
+    def __init__(self, name: str, chart: HelmChart, opts: pulumi.ResourceOptions) -> None:
         oci = chart.repository.startswith(OCI)
         where = (
             {"chart": f"{chart.repository}/{chart.chart}"}

@@ -6,15 +6,15 @@ import pulumi
 
 from tenancy.catalog import vocabulary as words
 from tenancy.components.kubernetes.manifest import Manifest, child_name
-from tenancy.components.kubernetes.release import Release
-from tenancy.plan.model import NamespacePlan
+from tenancy.components.kubernetes.release import HelmRelease
+from tenancy.planning.model import NamespacePlan
 
 
 class TenantNamespace(pulumi.ComponentResource):
     """A namespace and its isolation resources; access bindings are created last and deleted first."""
 
     namespace: pulumi.Resource
-    walls: list[pulumi.Resource]
+    isolation_resources: list[pulumi.Resource]
 
     def __init__(
         self,
@@ -41,10 +41,10 @@ class TenantNamespace(pulumi.ComponentResource):
         standing = pulumi.ResourceOptions(
             parent=self, depends_on=[self.namespace], deleted_with=None if adopt else self.namespace
         )
-        self.walls = [Manifest(child_name(name, wall), wall, standing) for wall in plan.isolation]
-        behind = pulumi.ResourceOptions(parent=self, depends_on=self.walls)
+        self.isolation_resources = [Manifest(child_name(name, wall), wall, standing) for wall in plan.isolation]
+        behind = pulumi.ResourceOptions(parent=self, depends_on=self.isolation_resources)
         access = [Manifest(child_name(name, binding), binding, behind) for binding in plan.access]
         if plan.chart:
-            standing_on = pulumi.ResourceOptions(parent=self, depends_on=[*self.walls, *access])
-            Release(f"{name}-{plan.chart.name}", plan.chart, standing_on)
+            standing_on = pulumi.ResourceOptions(parent=self, depends_on=[*self.isolation_resources, *access])
+            HelmRelease(f"{name}-{plan.chart.name}", plan.chart, standing_on)
         self.register_outputs({"namespace": plan.name})

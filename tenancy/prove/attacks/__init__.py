@@ -10,7 +10,7 @@ from tenancy.prove.attacks.nodes import node_attacks
 from tenancy.prove.attacks.objects import object_attacks
 from tenancy.prove.attacks.pods import pod_attacks
 from tenancy.prove.attacks.queues import queue_attacks
-from tenancy.prove.attacks.scene import Place, Scene
+from tenancy.prove.attacks.scene import AttackedNamespace, Scene
 from tenancy.prove.attacks.security import security_attacks
 from tenancy.prove.attacks.sizes import size_attacks
 from tenancy.prove.attacks.surface import surface_attacks
@@ -24,7 +24,16 @@ A single environment does not exercise all of them: gpu-08, on what a claim may 
 gpu-07, on a pod with a claim, where they are not, and rules on the queue where the environment has one.
 """
 
-__all__ = ["RULES_ATTACKED", "Attack", "Place", "Request", "Scene", "all_attacks", "differences", "from_entries"]
+__all__ = [
+    "RULES_ATTACKED",
+    "Attack",
+    "AttackedNamespace",
+    "Request",
+    "Scene",
+    "all_attacks",
+    "differences",
+    "from_entries",
+]
 
 
 def all_attacks(scene: Scene) -> tuple[Attack, ...]:

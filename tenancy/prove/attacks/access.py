@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from tenancy.live import denial
-from tenancy.live.api import Identity
-from tenancy.plan.kubernetes import flow_control, quotas
-from tenancy.plan.kubernetes.access import role_name
+from tenancy.live.api import Impersonation
+from tenancy.planning.kubernetes import flow_control, quotas
+from tenancy.planning.kubernetes.access import role_name
 from tenancy.prove.attacks.model import MERGE, STRATEGIC, Attack, Request, attack, core, group, skipped
 from tenancy.prove.attacks.pods import workload
-from tenancy.prove.attacks.scene import POD_NAME, Place, Scene
+from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
 from tenancy.schema.people import Role
 
 RULE = "rbac"
@@ -29,7 +29,7 @@ def access_attacks(scene: Scene) -> Iterator[Attack]:
     if not pairs:
         yield skipped("rbac-across", RULE, "reach another tenant", "the environment has no second tenant with people")
     for place in scene.manned:
-        yield from _walls(place)
+        yield from _isolation_resources(place)
     if home := scene.home:
         yield from _own_namespace(home)
         yield from _cluster(home)
@@ -41,7 +41,7 @@ def _rbac(id: str, sentence: str, request: Request, **twin: Any) -> Attack:
     return attack(f"rbac-{id}", RULE, sentence, denial.RBAC, request, **twin)
 
 
-def _across(one: Place, other: Place) -> Iterator[Attack]:
+def _across(one: AttackedNamespace, other: AttackedNamespace) -> Iterator[Attack]:
     """Requests to another tenant's namespace; the twin is the same request in the own namespace."""
     pod = one.pod()
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": POD_NAME}, "stringData": {"a": "b"}}
@@ -91,14 +91,14 @@ def _binding(role: str, subject: str = "system:authenticated") -> dict[str, Any]
     }
 
 
-def _walls(place: Place) -> Iterator[Attack]:
+def _isolation_resources(place: AttackedNamespace) -> Iterator[Attack]:
     """Quota, limit range and namespace, changed by the tenant's developer; the platform may change them."""
-    walls = {
+    isolation_resources = {
         "quota": core(place.name, "resourcequotas", quotas.NAME),
         "limit-range": core(place.name, "limitranges", quotas.NAME),
         "namespace": f"/api/v1/namespaces/{place.name}",
     }
-    for name, path in walls.items():
+    for name, path in isolation_resources.items():
         if name != "namespace":
             request = Request("DELETE", path, None, place.developer)
             yield _rbac(f"delete-{name}@{place.name}", f"remove its {name}", request, twin_who=None)
@@ -106,7 +106,7 @@ def _walls(place: Place) -> Iterator[Attack]:
         yield _rbac(f"patch-{name}@{place.name}", f"change its {name}", request, twin_who=None)
 
 
-def _own_namespace(place: Place) -> Iterator[Attack]:
+def _own_namespace(place: AttackedNamespace) -> Iterator[Attack]:
     """Rights that a role with wildcards would give inside the own namespace."""
     where, pod, account = place.name, place.pod(), "default"
     quota = _object("v1", "ResourceQuota", spec={"hard": {"pods": "1"}})
@@ -168,7 +168,7 @@ def _own_namespace(place: Place) -> Iterator[Attack]:
         yield _rbac(name, sentence, request, twin_who=None, twin_missing=True)
 
 
-def _cluster(place: Place) -> Iterator[Attack]:
+def _cluster(place: AttackedNamespace) -> Iterator[Attack]:
     """The cluster's own objects."""
     who = place.developer
     for name, sentence, path in (
@@ -251,11 +251,11 @@ def _cluster(place: Place) -> Iterator[Attack]:
     yield _rbac("widen-role", "widen its own role", request, twin_who=None)
 
 
-def _workload(place: Place) -> Iterator[Attack]:
+def _workload(place: AttackedNamespace) -> Iterator[Attack]:
     """A pod's service account and a user of no tenant; neither has any rights in the namespace."""
     name = f"system:serviceaccount:{place.name}:default"
-    pod = Identity(name, ("system:serviceaccounts", f"system:serviceaccounts:{place.name}"))
-    stranger = Identity("user-of-no-tenant")
+    pod = Impersonation(name, ("system:serviceaccounts", f"system:serviceaccounts:{place.name}"))
+    stranger = Impersonation("user-of-no-tenant")
     for slug, sentence, who in (
         ("workload", "a pod's own account", pod),
         ("stranger", "a user of no tenant", stranger),

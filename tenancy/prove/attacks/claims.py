@@ -10,15 +10,15 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import incompatible
 from tenancy.kube.objects import Object
 from tenancy.live import denial
-from tenancy.live.api import Identity
-from tenancy.plan.common.devices import DRIVER, DRIVER_CLASSES, claimable, device_class, granted_classes
-from tenancy.plan.guards.devices import MOST_DEVICES
-from tenancy.plan.guards.names import CLAIM_OF_POD
-from tenancy.plan.kubernetes import quotas
-from tenancy.plan.kubernetes.samples import claim_spec, template_name
+from tenancy.live.api import Impersonation
+from tenancy.planning.common.devices import DRIVER, DRIVER_CLASSES, claimable, device_class, granted_classes
+from tenancy.planning.guards.devices import MOST_DEVICES
+from tenancy.planning.guards.names import CLAIM_OF_POD
+from tenancy.planning.kubernetes import quotas
+from tenancy.planning.kubernetes.samples import claim_spec, template_name
 from tenancy.prove.attacks.model import ABSENT, MERGE, Attack, Request, attack, escaped, group, put, skipped
 from tenancy.prove.attacks.pods import ALL_KINDS, LIMITS, Case, attack_of, kinds_of
-from tenancy.prove.attacks.scene import POD_NAME, Place, Scene
+from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
 from tenancy.schema.people import Role
 
 API = "resource.k8s.io/v1"
@@ -66,7 +66,7 @@ def claim_attacks(scene: Scene) -> Iterator[Attack]:
         yield from _without_claims(scene, home)
 
 
-def _with_claims(scene: Scene, home: Place) -> Iterator[Attack]:
+def _with_claims(scene: Scene, home: AttackedNamespace) -> Iterator[Attack]:
     yield from said_by_claims(scene, home)
     yield from said_by_pods(scene, home)
     for place in scene.manned:
@@ -78,7 +78,7 @@ def _with_claims(scene: Scene, home: Place) -> Iterator[Attack]:
     yield from claim_rights(scene)
 
 
-def _without_claims(scene: Scene, home: Place) -> Iterator[Attack]:
+def _without_claims(scene: Scene, home: AttackedNamespace) -> Iterator[Attack]:
     sentence = "claim a device outside of the quota"
     for kind in kinds_of(home):
         yield attack_of(scene, home, Case("gpu-07", "claim", sentence, "/spec/resourceClaims", CLAIMED), kind)
@@ -94,7 +94,7 @@ def _without_claims(scene: Scene, home: Place) -> Iterator[Attack]:
 
 
 def claim_form(
-    scene: Scene, place: Place, case: Case, flavor: str, plural: str, *, denier: str = "", suffix: str = ""
+    scene: Scene, place: AttackedNamespace, case: Case, flavor: str, plural: str, *, denier: str = "", suffix: str = ""
 ) -> Attack:
     """A case through a claim of a flavor or a template of one; its pointers are relative to the claim's own spec."""
     root, whole = FORMS[plural], claim(device_class(flavor), plural=plural)
@@ -115,7 +115,7 @@ def _singular(plural: str) -> str:
     return plural.removesuffix("s")
 
 
-def said_by_claims(scene: Scene, place: Place) -> Iterator[Attack]:
+def said_by_claims(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     """Fields of a claim beyond a number of devices of a granted class."""
     flavor = next(iter(place.held), None)
     if flavor is None:
@@ -164,7 +164,7 @@ def _claim_cases(mine: str) -> Iterator[Case]:
     yield Case("gpu-08", "second-request", sentence, second, foreign, base=requested)
 
 
-def _passed_off(scene: Scene, place: Place, mine: str) -> Iterator[Attack]:
+def _passed_off(scene: Scene, place: AttackedNamespace, mine: str) -> Iterator[Attack]:
     """Claims that no quota counts, for work that was counted."""
     made = put(claim(mine), "/metadata/annotations", {"bank.example/note": "hello"})
     made = put(made, "/metadata/ownerReferences", [{**_ABSENT_POD, "controller": False}])
@@ -189,7 +189,7 @@ def admin_access(rule: str) -> Case:
     return Case(rule, "admin", "claim devices that others are using", f"{EXACTLY}/adminAccess", True, False)
 
 
-def foreign_class(scene: Scene, place: Place, name: str) -> Iterator[Attack]:
+def foreign_class(scene: Scene, place: AttackedNamespace, name: str) -> Iterator[Attack]:
     """Claims of a class of the environment that the tenant was not granted."""
     sentence = f"claim a device of class {name}, which {place.tenant.tenant} was not granted"
     flavor, at = next(iter(place.held), None), f"{EXACTLY}/deviceClassName"
@@ -204,7 +204,7 @@ def foreign_class(scene: Scene, place: Place, name: str) -> Iterator[Attack]:
             )
 
 
-def _by_platform(id: str, rule: str, sentence: str, denier: str, place: Place, body: Object) -> Attack:
+def _by_platform(id: str, rule: str, sentence: str, denier: str, place: AttackedNamespace, body: Object) -> Attack:
     """For places where no claim of the tenant is admitted: the platform asks; the twin is in its own namespace."""
     plural = f"{body['kind'].lower()}s"
     request = Request("POST", group(API, place.name, plural), body)
@@ -214,7 +214,7 @@ def _by_platform(id: str, rule: str, sentence: str, denier: str, place: Place, b
 # What a pod may say about claims
 
 
-def said_by_pods(scene: Scene, place: Place) -> Iterator[Attack]:
+def said_by_pods(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     sentence, at = "use a GPU node's CPU without a claim", "/spec/resourceClaims"
     tolerant = {"/spec/tolerations": [{"key": gpus.GPU_TAINT, "operator": "Exists"}]}
     for kind in kinds_of(place):
@@ -238,7 +238,7 @@ def said_by_pods(scene: Scene, place: Place) -> Iterator[Attack]:
 # What counts claims
 
 
-def over_quota(place: Place, flavor: str, held: int) -> Attack:
+def over_quota(place: AttackedNamespace, flavor: str, held: int) -> Attack:
     """One device more than the maximum of the namespace."""
     id, name = f"quota-resourceclaim-{flavor}@{place.name}", device_class(flavor)
     sentence = f"claim {held + 1} {flavor}, where the maximum of {place.name} is {held}"
@@ -262,7 +262,7 @@ def over_quota(place: Place, flavor: str, held: int) -> Attack:
     return attack(id, "quota", sentence, QUOTA, request, twin_body=twin)
 
 
-def no_claims(place: Place) -> Iterator[Attack]:
+def no_claims(place: AttackedNamespace) -> Iterator[Attack]:
     """Claims by the platform, which RBAC and guards allow, where no quota counts claimed GPUs: the quota on the number
     of claims refuses them."""
     for plural in FORMS:
@@ -278,7 +278,7 @@ def _rbac(id: str, sentence: str, request: Request, **twin: Any) -> Attack:
     return attack(f"rbac-{id}", "rbac", sentence, denial.RBAC, request, **twin)
 
 
-def device_rights(place: Place) -> Iterator[Attack]:
+def device_rights(place: AttackedNamespace) -> Iterator[Attack]:
     """Objects that only the driver, the platform and the scheduler write: what a device is, and who got it."""
     who, gone = place.developer, group(API, place.name, CLAIMS, _GONE)
     classes, slices = (group(API, None, what) for what in ("deviceclasses", "resourceslices"))
@@ -304,7 +304,7 @@ def device_rights(place: Place) -> Iterator[Attack]:
         yield _rbac(name, sentence, request, twin_who=None, twin_missing=_GONE in request.path)
 
 
-def no_rights(place: Place) -> Iterator[Attack]:
+def no_rights(place: AttackedNamespace) -> Iterator[Attack]:
     """Where GPUs are not claimed, no tenant may list or delete claims."""
     for plural in FORMS:
         where, slug = group(API, place.name, plural), _singular(plural)
@@ -340,13 +340,13 @@ def claim_rights(scene: Scene) -> Iterator[Attack]:
     place = scene.home
     if place and place.held:
         name = f"system:serviceaccount:{place.name}:default"
-        account = Identity(name, ("system:serviceaccounts", f"system:serviceaccounts:{place.name}"))
+        account = Impersonation(name, ("system:serviceaccounts", f"system:serviceaccounts:{place.name}"))
         yield _claimed_by("workload-resourceclaim", "a pod's own account: claim a device", place, account)
     else:
         reason = "no namespace with a developer has GPUs"
         yield skipped("rbac-workload-resourceclaim", "rbac", "a pod's own account: claim a device", reason)
 
 
-def _claimed_by(id: str, sentence: str, place: Place, who: Identity | None) -> Attack:
+def _claimed_by(id: str, sentence: str, place: AttackedNamespace, who: Impersonation | None) -> Attack:
     body = claim(device_class(next(iter(place.held))))
     return _rbac(id, sentence, Request("POST", group(API, place.name, CLAIMS), body, who), twin_who=place.developer)

@@ -7,10 +7,10 @@ from typing import Any
 
 from tenancy.kube import quantities
 from tenancy.live import denial
-from tenancy.plan.kubernetes import quotas
+from tenancy.planning.kubernetes import quotas
 from tenancy.prove.attacks.model import ABSENT, Attack, Request, attack, core, skipped
 from tenancy.prove.attacks.pods import INIT, LIMITS, SECURITY, Case, attack_of
-from tenancy.prove.attacks.scene import POD_NAME, Place, Scene
+from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
 from tenancy.schema.tenant import PodSecurity
 
 _VOLUMES = "/spec/volumes"
@@ -26,7 +26,7 @@ def limit_attacks(scene: Scene) -> Iterator[Attack]:
         yield from _pod_security(scene, place)
 
 
-def _quota(scene: Scene, place: Place) -> Iterator[Attack]:
+def _quota(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     denier = denial.quota(quotas.NAME)
     by_resource = {} if place.environment.devices_by_claim else place.most
     hard = quotas.gpu_quota(place.environment, place.tenant, place.namespace)
@@ -45,7 +45,7 @@ def _quota(scene: Scene, place: Place) -> Iterator[Attack]:
         yield skipped(f"quota-pod-gpu@{place.name}", "quota", "request more GPUs", f"{place.tenant.tenant} has none")
 
 
-def _limit_range(place: Place) -> Iterator[Case]:
+def _limit_range(place: AttackedNamespace) -> Iterator[Case]:
     tier = place.environment.tiers[place.tenant.tier_of(place.namespace)]
     most, least = tier.container.max, tier.container.min
     # The request stays small, so that no quota on requests refuses first.
@@ -64,7 +64,7 @@ def _limit_range(place: Place) -> Iterator[Case]:
         yield Case("limits", "memory", "request almost no memory and use a node's", at, "1Ki", least["memory"])
 
 
-def _large_claim(place: Place) -> Attack:
+def _large_claim(place: AttackedNamespace) -> Attack:
     tier = place.environment.tiers[place.tenant.tier_of(place.namespace)]
 
     def claim(size: str) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def _just_above(size: str) -> str:
     return quantities.write(quantities.parse(size) + 1)
 
 
-def _in_init_containers(place: Place) -> Iterator[Case]:
+def _in_init_containers(place: AttackedNamespace) -> Iterator[Case]:
     """What applies to containers applies to init containers and sidecars."""
     first = {**place.pod()["spec"]["containers"][0], "name": "first"}
     for kind, more in (("init", {}), ("sidecar", {"restartPolicy": "Always"})):
@@ -101,7 +101,7 @@ def _in_init_containers(place: Place) -> Iterator[Case]:
             yield Case("pod-security", f"{kind}-{name}", text, f"{security}/{field}", bad, good, base)
 
 
-def _pod_security(scene: Scene, place: Place) -> Iterator[Attack]:
+def _pod_security(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     rule = "pod-security"
     volume = {_VOLUMES: [{"name": "data"}]}
     ports = "/spec/containers/0/ports"

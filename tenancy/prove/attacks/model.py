@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-from tenancy.live.api import Identity
+from tenancy.live.api import Impersonation
 
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -32,7 +32,7 @@ class Request:
     method: str
     path: str
     body: Any = None
-    who: Identity | None = None
+    who: Impersonation | None = None
     content_type: str = "application/json"
 
     def as_data(self) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def attack(
     denier: str,
     request: Request,
     *,
-    twin_who: Identity | _Absent | None = ABSENT,
+    twin_who: Impersonation | _Absent | None = ABSENT,
     twin_path: str | None = None,
     twin_body: Any = ABSENT,
     twin_missing: bool = False,
@@ -209,11 +209,11 @@ def _request(entry: Mapping[str, Any], where: str) -> Request:
     return Request(method, path, body, _identity(entry.get("as"), where), str(kind))
 
 
-def _identity(who: Any, where: str) -> Identity | None:
+def _identity(who: Any, where: str) -> Impersonation | None:
     """The identity to impersonate; None, the kubeconfig's own user, if the entry names none."""
     if who is None:
         return None
     groups = who.get("groups") or [] if isinstance(who, Mapping) else None
     if not (isinstance(who, Mapping) and isinstance(who.get("user"), str) and isinstance(groups, list)):
         raise ValueError(f"given {where}: as {who!r}; change: write {{user: <name>, groups: [<name>]}}")
-    return Identity(who["user"], tuple(map(str, groups)))
+    return Impersonation(who["user"], tuple(map(str, groups)))

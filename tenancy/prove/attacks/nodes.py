@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.live import denial
-from tenancy.live.api import Identity
-from tenancy.plan.common.pools import NETWORK_LAYER
-from tenancy.plan.guards.objects import PLACE
+from tenancy.live.api import Impersonation
+from tenancy.planning.common.pools import NETWORK_LAYER
+from tenancy.planning.guards.objects import PLACE
 from tenancy.prove.attacks.model import (
     APPLY,
     JSON_PATCH,
@@ -50,9 +50,9 @@ def node_path(node: Object) -> str:
     return f"/api/v1/nodes/{node['metadata']['name']}"
 
 
-def kubelet(node: str) -> Identity:
+def kubelet(node: str) -> Impersonation:
     """The identity that the kubelet of a node has by its certificate, or by its machine's role on AWS."""
-    return Identity(f"system:node:{node}", ("system:nodes",))
+    return Impersonation(f"system:node:{node}", ("system:nodes",))
 
 
 def _moved(scene: Scene, node: Object) -> Iterator[Attack]:

@@ -9,10 +9,10 @@ from urllib.parse import urlencode
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
-from tenancy.live.api import Identity, collection
-from tenancy.plan.guards.sizes import ENGINE
-from tenancy.plan.kubernetes.namespaces import namespace_object
-from tenancy.plan.kubernetes.network import DEFAULT_DENY
+from tenancy.live.api import Impersonation, collection
+from tenancy.planning.guards.sizes import ENGINE
+from tenancy.planning.kubernetes.namespaces import namespace_object
+from tenancy.planning.kubernetes.network import DEFAULT_DENY
 from tenancy.prove.attacks.model import (
     ABSENT,
     APPLY,
@@ -27,10 +27,10 @@ from tenancy.prove.attacks.model import (
     put,
     skipped,
 )
-from tenancy.prove.attacks.scene import POD_NAME, Place, Scene
+from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
 from tenancy.schema.people import Role
 
-CLUSTER_ADMIN = Identity("verify-cluster-admin", ("system:masters",))
+CLUSTER_ADMIN = Impersonation("verify-cluster-admin", ("system:masters",))
 """An identity with every right of RBAC outside of the platform's group: only guards refuse it."""
 
 VISIBLE = gpus.DEVICE_VARIABLES[0]
@@ -60,14 +60,14 @@ def _body(kind: str, **fields: Any) -> dict[str, Any]:
 
 def _create(
     scene: Scene,
-    place: Place,
+    place: AttackedNamespace,
     rule: str,
     name: str,
     sentence: str,
     twin: Any,
     at: str,
     bad: Any,
-    who: Identity | None = None,
+    who: Impersonation | None = None,
 ) -> Attack:
     plural = twin["kind"].lower() + "s"
     request = Request("POST", core(place.name, plural), put(twin, at, bad), who or place.developer)
@@ -75,7 +75,7 @@ def _create(
     return attack(slug, rule, sentence, scene.guard(rule, plural), request, twin_body=twin)
 
 
-def _keys(scene: Scene, place: Place) -> Iterator[Attack]:
+def _keys(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     smuggle = "smuggle a device variable into envFrom"
     plain = _body("ConfigMap", data={"MODE": "fast"})
     yield _create(scene, place, "gpu-04", "key", f"{smuggle} by a config map", plain, f"/data/{VISIBLE}", "all")
@@ -144,7 +144,7 @@ def _identities(scene: Scene) -> Iterator[Attack]:
     )
 
 
-def _services(scene: Scene, place: Place) -> Iterator[Attack]:
+def _services(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     spec = {"type": "ClusterIP", "selector": {"app": "x"}, "ports": [{"port": 80}]}
     plain = _body("Service", spec=spec)
     plain["metadata"]["annotations"] = {"bank.example/note": "hello"}
@@ -175,7 +175,7 @@ def _services(scene: Scene, place: Place) -> Iterator[Attack]:
     yield attack("net-11-service-chosen", "net-11", sentence, guard, request, twin_body=headless)
 
 
-def _claims(scene: Scene, place: Place) -> Iterator[Attack]:
+def _claims(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     spec = {
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "1Gi"}},
@@ -192,7 +192,7 @@ def _claims(scene: Scene, place: Place) -> Iterator[Attack]:
     yield _create(scene, place, "stor-03", "old-annotation", f"{sentence}, by an annotation", noted, at, "")
 
 
-def _budgets(scene: Scene, place: Place) -> Iterator[Attack]:
+def _budgets(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     twin = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -221,7 +221,7 @@ def _network_policies(scene: Scene) -> Iterator[Attack]:
         yield from _default_denies(scene, place)
 
 
-def _opened(scene: Scene, place: Place) -> Iterator[Attack]:
+def _opened(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     path = collection(_POLICIES, "NetworkPolicy", place.name)
     guard = scene.guard("net-02", "networkpolicies")
     inside = {"podSelector": {"matchLabels": {"app": "x"}}}
@@ -251,12 +251,12 @@ def _opened(scene: Scene, place: Place) -> Iterator[Attack]:
                     peer,
                     {"matchLabels": labels},
                 )
-        if not tenant.between_parts:
+        if not tenant.between_namespaces:
             mine = {"matchLabels": {words.TENANT: tenant.tenant}}
             yield tried(
                 f"{word}-parts", f"allow {direction} {side} a part that the tenant's file isolates", twin, peer, mine
             )
-        known = [way for way in (tenant.reach if word == "out" else tenant.accept) if way.cidr]
+        known = [way for way in (tenant.egress if word == "out" else tenant.ingress) if way.cidr]
         for way in known[:1]:
             port = {"protocol": way.protocol, "port": way.port}
             twin = _policy({direction: [{side: [{"ipBlock": {"cidr": way.cidr}}], "ports": [port]}]})
@@ -272,7 +272,7 @@ def _opened(scene: Scene, place: Place) -> Iterator[Attack]:
             yield tried(f"{word}-transport", sentence, twin, f"{ports}/0/protocol", "SCTP")
 
 
-def _default_denies(scene: Scene, place: Place) -> Iterator[Attack]:
+def _default_denies(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     """The platform's own policies, changed and deleted by a developer and by a cluster admin."""
     path = f"{collection(_POLICIES, 'NetworkPolicy', place.name)}/{DEFAULT_DENY}"
     guard = scene.guard("net-10", "networkpolicies")
@@ -313,7 +313,7 @@ def _change(metadata: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": metadata}
 
 
-def _namespace(scene: Scene, place: Place) -> Iterator[Attack]:
+def _namespace(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     """Changes that would weaken a namespace's isolation, requested by a cluster admin."""
     path = f"/api/v1/namespaces/{place.name}"
     other = scene.other(place)
@@ -346,7 +346,7 @@ def _namespace(scene: Scene, place: Place) -> Iterator[Attack]:
     )
 
 
-def _namespace_ways(scene: Scene, place: Place) -> Iterator[Attack]:
+def _namespace_ways(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     """The other ways to write a namespace, and the other keys."""
     path = f"/api/v1/namespaces/{place.name}"
     guard = scene.guard("ns-01", "namespaces")

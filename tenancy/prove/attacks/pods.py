@@ -12,16 +12,16 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube.objects import Object
 from tenancy.live import denial
-from tenancy.live.api import Identity, collection
-from tenancy.plan.common.labels import own_labels, tenant_labels
-from tenancy.plan.common.priorities import allowed_classes, class_name
-from tenancy.plan.guards.names import JOB_FINALIZER, RUN_TIME
-from tenancy.plan.guards.pods import TOKEN_SECONDS
-from tenancy.plan.guards.who import frameworks
-from tenancy.plan.kubernetes.namespaces import allowances, allowed_pools, allowed_registries, granted_resources
+from tenancy.live.api import Impersonation, collection
+from tenancy.planning.common.labels import own_labels, tenant_labels
+from tenancy.planning.common.priorities import allowed_classes, class_name
+from tenancy.planning.guards.names import JOB_FINALIZER, RUN_TIME
+from tenancy.planning.guards.pods import TOKEN_SECONDS
+from tenancy.planning.guards.who import frameworks
+from tenancy.planning.kubernetes.namespaces import allowances, allowed_pools, allowed_registries, granted_resources
 from tenancy.prove.attacks.model import ABSENT, Attack, Request, attack, escaped, put, skipped, value_at
 from tenancy.prove.attacks.objects import CLUSTER_ADMIN
-from tenancy.prove.attacks.scene import POD_NAME, Place, Scene
+from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
 
 ALL_KINDS = ("Pod", "Job", "CronJob", "Deployment", "StatefulSet")
 """Kinds that every cluster has; where others are queued, what goes through all of these goes through them too."""
@@ -46,7 +46,9 @@ TOKEN = "/spec/volumes/0/projected/sources/0/serviceAccountToken"
 ANTI_AFFINITY = "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution"
 
 
-JOB_CONTROLLER = Identity("system:serviceaccount:kube-system:job-controller", ("system:serviceaccounts:kube-system",))
+JOB_CONTROLLER = Impersonation(
+    "system:serviceaccount:kube-system:job-controller", ("system:serviceaccounts:kube-system",)
+)
 
 OBEYED = {
     "networks": ("join another network", "k8s.v1.cni.cncf.io/networks"),
@@ -147,13 +149,15 @@ def of_api(kind: str) -> str:
     return _API.get(kind, "apps/v1")
 
 
-def kinds_of(place: Place, kinds: Sequence[str] = ALL_KINDS) -> list[str]:
+def kinds_of(place: AttackedNamespace, kinds: Sequence[str] = ALL_KINDS) -> list[str]:
     """Kinds to attack through: with all of Kubernetes' own, those of other operators that the environment queues."""
     found = [f.kind for f in frameworks(place.environment) if f.kind in _OTHERS] if kinds == ALL_KINDS else []
     return [*kinds, *found]
 
 
-def attack_of(scene: Scene, place: Place, case: Case, kind: str, denier: str = "", suffix: str = "") -> Attack:
+def attack_of(
+    scene: Scene, place: AttackedNamespace, case: Case, kind: str, denier: str = "", suffix: str = ""
+) -> Attack:
     """The attack of a case through objects of a kind; the expected denier is `denier`, by default the rule's guard."""
     pod = place.pod(case.gpus)
     for pointer, value in case.base.items():
@@ -193,7 +197,7 @@ def pod_attacks(scene: Scene) -> Iterator[Attack]:
         yield from _foreign_pools(scene, place)
 
 
-def _devices(_scene: Scene, place: Place) -> Iterator[Case]:
+def _devices(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
     harmless = {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "all"}
     visible = "NVIDIA_VISIBLE_DEVICES"
     name, plain = f"{ENV}/0/name", harmless["name"]
@@ -239,7 +243,7 @@ def _devices(_scene: Scene, place: Place) -> Iterator[Case]:
     yield Case("gpu-06", "device-class", "ask for a device class as a resource", f"{LIMITS}/{implicit}", "1")
 
 
-def _scheduling(scene: Scene, place: Place) -> Iterator[Case]:
+def _scheduling(scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
     all_taints = [{"operator": "Exists"}]
     yield Case("sched-01", "all", "tolerate every taint", "/spec/tolerations", all_taints, kinds=ALL_KINDS)
     usual = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
@@ -304,7 +308,7 @@ def _scheduling(scene: Scene, place: Place) -> Iterator[Case]:
     )
 
 
-def _rest(scene: Scene, place: Place) -> Iterator[Case]:
+def _rest(scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
     image = place.environment.images.sample
     pull = "run an image from anywhere"
     yield Case("img-01", "image", pull, "/spec/containers/0/image", FOREIGN_IMAGE, image, kinds=ALL_KINDS)
@@ -405,7 +409,7 @@ def _rest(scene: Scene, place: Place) -> Iterator[Case]:
         yield Case("cost-01", "own-label", f"have another {key} than its namespace", at, "another", mine[key])
 
 
-def _around(_scene: Scene, place: Place) -> Iterator[Case]:
+def _around(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
     """Attacks of a pod on its node, its network and services that trust its identity."""
     keep = "keep its node and its namespace from ever being removed"
     yield Case("avail-03", "finalizer", keep, FINALIZERS, ["bank.example/keep"], kinds=ALL_KINDS)
@@ -442,7 +446,7 @@ def _around(_scene: Scene, place: Place) -> Iterator[Case]:
     yield Case("id-07", "account", left, account, "left-behind", "default", kinds=of_templates)
 
 
-def _named_node(scene: Scene, place: Place) -> Attack:
+def _named_node(scene: Scene, place: AttackedNamespace) -> Attack:
     case = Case("sched-02", "node", "choose a node without the scheduler", "/spec/nodeName", "node-1")
     if not place.environment.queued:
         return attack_of(scene, place, case, "Pod")
@@ -450,7 +454,7 @@ def _named_node(scene: Scene, place: Place) -> Attack:
     return attack_of(scene, place, replace(case, rule="api-validation"), "Pod", denial.API_VALIDATION)
 
 
-def _tracked(scene: Scene, place: Place) -> Attack:
+def _tracked(scene: Scene, place: AttackedNamespace) -> Attack:
     """The job controller's finalizer, set by a user: no controller removes it from a pod without a Job."""
     pod = put(place.pod(), FINALIZERS, [JOB_FINALIZER])
     return attack(
@@ -463,7 +467,7 @@ def _tracked(scene: Scene, place: Place) -> Attack:
     )
 
 
-def _of_its_own(scene: Scene, place: Place) -> Iterator[Attack]:
+def _of_its_own(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     """Metadata of work itself. Its queue no longer counts deleted work that a finalizer keeps, and its pods run on."""
     for kind in kinds_of(place):
         if kind != "Pod":
@@ -487,7 +491,7 @@ def _of_its_own(scene: Scene, place: Place) -> Iterator[Attack]:
             )
 
 
-def _runtime_class(scene: Scene, place: Place) -> Iterator[Attack]:
+def _runtime_class(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     sentence = "choose a runtime class, such as one that exposes every GPU"
     known = next(iter(scene.runtime_classes), None)
     case = Case("gpu-01", "runtime-class", sentence, RUNTIME, known or "nvidia")
@@ -499,7 +503,7 @@ def _runtime_class(scene: Scene, place: Place) -> Iterator[Attack]:
             yield attack_of(scene, place, case, kind)
 
 
-def _gpu_tolerations(scene: Scene, place: Place) -> Iterator[Attack]:
+def _gpu_tolerations(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     sentence = "use a GPU node's CPU without asking for its GPU"
     flavor = next(iter(place.held), None)
     if flavor is None:
@@ -518,7 +522,7 @@ def _gpu_tolerations(scene: Scene, place: Place) -> Iterator[Attack]:
     yield attack_of(scene, place, Case("sched-01", "zero-gpu", sentence, at, "0", "1", base, gpus={flavor: 1}), "Pod")
 
 
-def _of_namespace(scene: Scene, place: Place) -> Iterator[Case]:
+def _of_namespace(scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
     """Attacks on limits that guards read from the namespace's own annotations."""
     environment, tenant = place.environment, place.tenant
     granted = granted_resources(environment, tenant)
@@ -601,7 +605,7 @@ def _granted(scene: Scene) -> Iterator[Attack]:
     yield attack("gpu-10-autoscaler-not-granted", "gpu-10", more, guard, request, twin_who=place.developer)
 
 
-def _foreign_pools(scene: Scene, place: Place) -> Iterator[Attack]:
+def _foreign_pools(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     sentence = "tolerate another tenant's pool instead of its own"
     mine = allowed_pools(place.environment, place.tenant, place.tenant.tier_of(place.namespace))
     theirs = [name for name, pool in sorted(place.environment.pools.items()) if pool.restricted and name not in mine]

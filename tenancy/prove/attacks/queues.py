@@ -10,16 +10,16 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube import quantities
 from tenancy.kube.objects import Object
 from tenancy.live import denial
-from tenancy.live.api import Identity, collection
-from tenancy.plan.common.priorities import allowed_classes, class_name
-from tenancy.plan.guards.names import DOMAIN, HELD, PLACED, QUEUE, RUN_TIME, URGENCY
-from tenancy.plan.guards.who import frameworks
-from tenancy.plan.kubernetes.namespaces import queue_notes
-from tenancy.plan.queueing.queue_names import API, queue_name
+from tenancy.live.api import Impersonation, collection
+from tenancy.planning.common.priorities import allowed_classes, class_name
+from tenancy.planning.guards.names import DOMAIN, HELD, PLACED, QUEUE, RUN_TIME, URGENCY
+from tenancy.planning.guards.who import frameworks
+from tenancy.planning.kubernetes.namespaces import queue_notes
+from tenancy.planning.queueing.queue_names import API, queue_name
 from tenancy.prove.attacks.model import ABSENT, MERGE, Attack, Request, attack, escaped, group, put, skipped
 from tenancy.prove.attacks.objects import CLUSTER_ADMIN
 from tenancy.prove.attacks.pods import ENDING, FOREIGN_IMAGE, LIMITS, Case, attack_of, kinds_of, of_api, workload
-from tenancy.prove.attacks.scene import POD_NAME, Place, Scene
+from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
 from tenancy.schema.people import Role
 from tenancy.schema.tenant import PodSecurity
 
@@ -125,7 +125,7 @@ def of_work(kind: str) -> str:
     return "/spec/jobTemplate/metadata" if kind == "CronJob" else "/metadata"
 
 
-def work(place: Place, kind: str) -> Object:
+def work(place: AttackedNamespace, kind: str) -> Object:
     """Work that is admitted; its pods' metadata is left to the attacks."""
     if kind == TRAIN_JOB:
         name = {"name": POD_NAME, **({"labels": labels} if (labels := _timed(place)) else {})}
@@ -138,12 +138,12 @@ def work(place: Place, kind: str) -> Object:
     return workload(kind, place.pod())
 
 
-def _timed(place: Place) -> dict[str, str]:
+def _timed(place: AttackedNamespace) -> dict[str, str]:
     labels = place.pod()["metadata"].get("labels") or {}
     return {RUN_TIME: labels[RUN_TIME]} if RUN_TIME in labels else {}
 
 
-def all_kinds(place: Place) -> list[str]:
+def all_kinds(place: AttackedNamespace) -> list[str]:
     """Kinds that the environment queues, also those without a pod template."""
     others = [f.kind for f in frameworks(place.environment) if f.kind != TRAIN_JOB or place.training_runtime]
     return list(dict.fromkeys([*kinds_of(place), *others]))
@@ -151,7 +151,7 @@ def all_kinds(place: Place) -> list[str]:
 
 def _through(
     scene: Scene,
-    place: Place,
+    place: AttackedNamespace,
     rule: str,
     name: str,
     sentence: str,
@@ -179,12 +179,12 @@ def _label(kind: str, key: str, field: str = "labels") -> str:
     return f"{of_work(kind)}/{field}/{escaped(key)}"
 
 
-def _labelled(place: Place, kind: str, field: str = "labels") -> Object:
+def _labelled(place: AttackedNamespace, kind: str, field: str = "labels") -> Object:
     """Work with an unrelated label or annotation, so that the twin differs in one key."""
     return put(work(place, kind), _label(kind, "bank.example/note", field), "hello")
 
 
-def _names(scene: Scene, place: Place) -> Iterator[Attack]:
+def _names(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     sentence = "use a queue that is not its namespace's"
     for kind in all_kinds(place):
         at, mine = _label(kind, QUEUE), words.DEFAULT_QUEUE
@@ -199,7 +199,7 @@ def _names(scene: Scene, place: Place) -> Iterator[Attack]:
         yield attack_of(scene, place, case, kind)
 
 
-def _owners(scene: Scene, place: Place) -> Iterator[Attack]:
+def _owners(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     sentence = "be taken for a part of work that runs"
     for kind in all_kinds(place):
         made = put(work(place, kind), "/metadata/ownerReferences", [{**OWNER, "controller": False}])
@@ -213,7 +213,7 @@ def _owners(scene: Scene, place: Place) -> Iterator[Attack]:
     yield skipped("kueue-25-orphan", "kueue-25", "leave running pods that no queue counts", reason)
 
 
-def _gates(scene: Scene, place: Place) -> Iterator[Attack]:
+def _gates(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     hold, own = "reserve GPUs for pods that never start", [{"name": "bank.example/wait"}]
     for kind in kinds_of(place):
         yield attack_of(scene, place, Case("kueue-03", "own", hold, GATES, own), kind)
@@ -227,7 +227,7 @@ def _gates(scene: Scene, place: Place) -> Iterator[Attack]:
     yield attack_of(scene, place, Case("kueue-03", "elastic", hold, GATES, elastic), "Pod")
 
 
-def _suspension(scene: Scene, place: Place) -> Iterator[Attack]:
+def _suspension(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     sentence, other = "be managed by a controller that the queue does not know", f"{DOMAIN}multikueue"
     where = {
         "Job": "/spec/managedBy",
@@ -242,7 +242,7 @@ def _suspension(scene: Scene, place: Place) -> Iterator[Attack]:
     yield skipped("kueue-04-unsuspend", "kueue-04", "start suspended work without the queue", reason)
 
 
-def _urgency(scene: Scene, place: Place) -> Iterator[Attack]:
+def _urgency(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     jump = "go first in the queue"
     mine = allowed_classes(place.environment, place.tenant.tier_of(place.namespace))[-1]
     for kind in all_kinds(place):
@@ -260,7 +260,7 @@ def _urgency(scene: Scene, place: Place) -> Iterator[Attack]:
             yield _through(scene, there, "kueue-06", name, sentence, "Pod", at, name, allowed[-1], f"@{there.name}")
 
 
-def _notes(scene: Scene, place: Place) -> Iterator[Attack]:
+def _notes(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     for slug, (sentence, field, name, kinds) in NOTES.items():
         for kind in kinds or all_kinds(place):
             at, made = _label(kind, DOMAIN + name, field), _in_queue(kind, _labelled(place, kind, field))
@@ -321,11 +321,11 @@ def _run_time(scene: Scene) -> Iterator[Attack]:
                 yield _through(scene, place, "kueue-10", "silent", silent, kind, at, ABSENT, "60", suffix, made)
 
 
-def _most_seconds(place: Place) -> str:
+def _most_seconds(place: AttackedNamespace) -> str:
     return queue_notes(place.environment, place.tenant, place.namespace).get(words.MAX_RUN_SECONDS, "")
 
 
-def _beside(scene: Scene, place: Place) -> Iterator[Attack]:
+def _beside(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     """Rules on the first pod template apply to the others too."""
     hidden = "hide the breach in one of several templates"
     note = {"bank.example/note": "hello"}
@@ -351,7 +351,7 @@ def _runtimes(scene: Scene) -> Iterator[Attack]:
         yield attack("gpu-10-trainjob-not-granted", "gpu-10", sentence, guard, request, twin_who=place.developer)
 
 
-def _ray(scene: Scene, place: Place) -> Iterator[Attack]:
+def _ray(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     """Pods and ingresses that KubeRay would create beyond what the queue counts."""
     more, longer = "have more workers than the queue counts", "keep its GPUs after its end"
     pods = {"metadata": {"annotations": {"bank.example/note": "hello"}}, "spec": place.pod()["spec"]}
@@ -377,7 +377,7 @@ def _ray(scene: Scene, place: Place) -> Iterator[Attack]:
                 yield _through(scene, place, "pod-04", mode.lower(), idle, "RayJob", at, mode, "HTTPMode")
 
 
-def _limits(scene: Scene, place: Place) -> Iterator[Attack]:
+def _limits(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     default = place.environment.tiers[place.tenant.tier_of(place.namespace)].container.default
     sentence = "block its queue with work that can never start"
     if "cpu" not in default:
@@ -397,7 +397,7 @@ def local_queue(leads_to: str) -> Object:
     return {"apiVersion": API, "kind": "LocalQueue", "metadata": {"name": POD_NAME}, "spec": spec}
 
 
-def _leading(scene: Scene, place: Place, leads_to: str, slug: str) -> Attack:
+def _leading(scene: Scene, place: AttackedNamespace, leads_to: str, slug: str) -> Attack:
     """A LocalQueue of another ClusterQueue, created by a cluster admin; its twin names the namespace's ClusterQueue."""
     own = local_queue(queue_name(place.tenant.tenant, place.tenant.tier_of(place.namespace)))
     queues, guard = group(API, place.name, "localqueues"), scene.guard("kueue-05", "localqueues")
@@ -406,14 +406,14 @@ def _leading(scene: Scene, place: Place, leads_to: str, slug: str) -> Attack:
     return attack(f"kueue-05-localqueue-{slug}@{place.name}", "kueue-05", text, guard, request, twin_body=own)
 
 
-def _alike(scene: Scene, place: Place) -> Iterator[Attack]:
+def _alike(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     """Queues of tenants whose names begin like this one's, and that need not exist."""
     tenant, tier = place.tenant.tenant, place.tenant.tier_of(place.namespace)
     yield _leading(scene, place, queue_name(f"{tenant}-2", tier), "like")
     yield _leading(scene, place, queue_name(f"{tenant}x", tier), "longer")
 
 
-def _shares(scene: Scene, one: Place, other: Place) -> Iterator[Attack]:
+def _shares(scene: Scene, one: AttackedNamespace, other: AttackedNamespace) -> Iterator[Attack]:
     tenant = one.tenant.tenant
     theirs = queue_name(other.tenant.tenant, other.tenant.tier_of(other.namespace))
     yield _leading(scene, one, theirs, f"share-of-{other.tenant.tenant}")
@@ -428,7 +428,7 @@ def _rbac(id: str, sentence: str, request: Request, **twin: Any) -> Attack:
     return attack(f"rbac-{id}", "rbac", sentence, denial.RBAC, request, **twin)
 
 
-def _rights(place: Place) -> Iterator[Attack]:
+def _rights(place: AttackedNamespace) -> Iterator[Attack]:
     """Objects of the queue that only Kueue and the platform write."""
     who, mine = place.developer, queue_name(place.tenant.tenant, place.tenant.tier_of(place.namespace))
     queues, works = (group(API, place.name, what) for what in ("localqueues", "workloads"))
@@ -485,7 +485,7 @@ def _rights(place: Place) -> Iterator[Attack]:
     for framework in frameworks(place.environment):
         path = group(f"{framework.group}/{framework.version}", place.name, framework.resource)
         account = f"system:serviceaccount:{place.name}:default"
-        pod = Identity(account, ("system:serviceaccounts", f"system:serviceaccounts:{place.name}"))
+        pod = Impersonation(account, ("system:serviceaccounts", f"system:serviceaccounts:{place.name}"))
         request = Request("GET", path, None, pod)
         yield _rbac(
             f"workload-{framework.resource}", f"a pod's own account: see {framework.resource}", request, twin_who=who

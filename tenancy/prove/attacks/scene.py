@@ -8,12 +8,12 @@ from functools import cached_property
 
 from tenancy.kube.objects import Object
 from tenancy.live import denial
-from tenancy.live.api import Identity
-from tenancy.plan.common.pools import fake_nodes
-from tenancy.plan.guards import guards
-from tenancy.plan.kubernetes.samples import sample
-from tenancy.plan.leaving import standing
-from tenancy.plan.queueing.quota_shares import most_held
+from tenancy.live.api import Impersonation
+from tenancy.planning.common.pools import fake_nodes
+from tenancy.planning.guards import guards
+from tenancy.planning.kubernetes.samples import sample
+from tenancy.planning.leaving import standing
+from tenancy.planning.queueing.quota_shares import most_held
 from tenancy.schema.environment import Environment
 from tenancy.schema.people import Role
 from tenancy.schema.tenant import Namespace, Tenant, held
@@ -22,7 +22,7 @@ POD_NAME = "tenancy-verify"
 
 
 @dataclass(frozen=True)
-class Place:
+class AttackedNamespace:
     """One tenant's namespace."""
 
     environment: Environment
@@ -35,34 +35,34 @@ class Place:
     def name(self) -> str:
         return self.tenant.namespace_name(self.namespace)
 
-    def person(self, role: Role) -> Identity | None:
+    def person(self, role: Role) -> Impersonation | None:
         """An identity with that role here: the first group that has it, or else the first user."""
         found = [
             person for person in self.tenant.people if person.role is role and held(person.namespaces, self.namespace)
         ]
         for person in sorted(found, key=lambda person: person.kind):
             if person.kind == "Group":
-                return Identity(f"verify-{role}@{self.tenant.tenant}", (person.name,))
+                return Impersonation(f"verify-{role}@{self.tenant.tenant}", (person.name,))
             if person.kind == "User":
-                return Identity(person.name)
+                return Impersonation(person.name)
         return None
 
     @cached_property
-    def without_grant(self) -> Identity | None:
+    def without_grant(self) -> Impersonation | None:
         """An identity that may create workloads here and has no grant of GPUs by name (gpu-users)."""
         return self.person(Role.DEVELOPER) or self.person(Role.OWNER)
 
     @cached_property
-    def developer(self) -> Identity | None:
+    def developer(self) -> Impersonation | None:
         """An identity that may create workloads here, with GPUs too."""
         stranger = self.without_grant
         for user in self.tenant.gpu_users if stranger else ():
             if held(user.namespaces, self.namespace):
                 assert stranger
                 if user.kind == "Group":
-                    return Identity(stranger.user, (*stranger.groups, user.name))
+                    return Impersonation(stranger.user, (*stranger.groups, user.name))
                 if user.kind == "User":
-                    return Identity(user.name, stranger.groups)
+                    return Impersonation(user.name, stranger.groups)
         return stranger
 
     def pod(self, wanted: Mapping[str, int] | None = None) -> Object:
@@ -111,19 +111,23 @@ class Scene:
         return next((name for name in named if self.namespaces is None or name in self.namespaces), None)
 
     @cached_property
-    def places(self) -> list[Place]:
+    def places(self) -> list[AttackedNamespace]:
         """Every namespace, the tenants in the order of their names."""
         ordered = sorted(standing(self.tenants), key=lambda tenant: tenant.tenant)
         runtime = next(iter(self.training_runtimes), None)
-        return [Place(self.environment, tenant, part, runtime) for tenant in ordered for part in tenant.namespaces]
+        return [
+            AttackedNamespace(self.environment, tenant, part, runtime)
+            for tenant in ordered
+            for part in tenant.namespaces
+        ]
 
     @cached_property
-    def manned(self) -> list[Place]:
+    def manned(self) -> list[AttackedNamespace]:
         """Namespaces with a developer or an owner."""
         return [place for place in self.places if place.developer]
 
     @cached_property
-    def home(self) -> Place | None:
+    def home(self) -> AttackedNamespace | None:
         """The namespace in which rules common to all namespaces are attacked; one with GPUs if there is any."""
         return next((place for place in self.manned if place.held), next(iter(self.manned), None))
 
@@ -141,7 +145,7 @@ class Scene:
         """The expected denier by a rule for a resource; with `deleted` for its deletion."""
         return denial.guard(self._policies[rule, resource, deleted], rule)
 
-    def pairs(self) -> Iterator[tuple[Place, Place]]:
+    def pairs(self) -> Iterator[tuple[AttackedNamespace, AttackedNamespace]]:
         """Attacker and victim: each tenant and its neighbours, both ways, so that the number is linear in tenants.
 
         With up to three tenants these are all pairs.
@@ -155,6 +159,6 @@ class Scene:
                     seen.add(pair)
                     yield place, other
 
-    def other(self, place: Place) -> Place | None:
+    def other(self, place: AttackedNamespace) -> AttackedNamespace | None:
         """A namespace of another tenant."""
         return next((other for other in self.places if other.tenant.tenant != place.tenant.tenant), None)

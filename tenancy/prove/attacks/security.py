@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tenancy.plan.guards.pod_security import RULE
-from tenancy.plan.guards.who import frameworks
-from tenancy.plan.kubernetes.samples import SAMPLE_ID
+from tenancy.planning.guards.pod_security import RULE
+from tenancy.planning.guards.who import frameworks
+from tenancy.planning.kubernetes.samples import SAMPLE_ID
 from tenancy.prove.attacks.model import ABSENT, Attack, skipped
 from tenancy.prove.attacks.pods import BY_CONTROLLERS, SECURITY, Case, attack_of, kinds_of
 from tenancy.prove.attacks.scene import Scene

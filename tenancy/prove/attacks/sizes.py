@@ -10,13 +10,13 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.live.api import collection
-from tenancy.plan.common.labels import tenant_labels
-from tenancy.plan.guards.who import frameworks
+from tenancy.planning.common.labels import tenant_labels
+from tenancy.planning.guards.who import frameworks
 from tenancy.prove.attacks.claims import API as CLAIM_API
 from tenancy.prove.attacks.claims import FORMS, claim, device_class
 from tenancy.prove.attacks.model import Attack, Request, attack, escaped, put
 from tenancy.prove.attacks.pods import BY_CONTROLLERS, ENV, FINALIZERS, Case, attack_of, kinds_of, of_api, workload
-from tenancy.prove.attacks.scene import POD_NAME, Place, Scene
+from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
 from tenancy.schema.people import Role
 
 MANY = sizes.KEYS + 6
@@ -35,7 +35,7 @@ def _marks(count: int) -> dict[str, str]:
     return {f"bank.example/note-{number}": "x" for number in range(count)}
 
 
-def _work(scene: Scene, place: Place) -> Iterator[Attack]:
+def _work(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     others = {framework.kind for framework in frameworks(place.environment)}
     for kind in (*kinds_of(place), *BY_CONTROLLERS):
         path = collection(of_api(kind), kind, place.name)
@@ -105,7 +105,7 @@ def _managers() -> list[Object]:
     ]
 
 
-def _objects(scene: Scene, place: Place) -> Iterator[Attack]:
+def _objects(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     keep = "keep its namespace from ever being removed"
     for body in _kinds(place):
         kind = body["kind"]
@@ -138,7 +138,7 @@ def _objects(scene: Scene, place: Place) -> Iterator[Attack]:
         yield attack(f"avail-05-{kind.lower()}-data", "avail-05", FILL, guard, request, twin_body=made)
 
 
-def _kinds(place: Place) -> Iterator[Object]:
+def _kinds(place: AttackedNamespace) -> Iterator[Object]:
     """A minimal object of each kind that tenants write beside work."""
 
     def made(kind: str, api: str = "v1", **fields: Any) -> Object:
@@ -162,7 +162,7 @@ def _kinds(place: Place) -> Iterator[Object]:
             yield {**claim(device_class(flavor), plural=plural), "apiVersion": CLAIM_API}
 
 
-def _of_sidecars(scene: Scene, place: Place) -> Iterator[Attack]:
+def _of_sidecars(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     sentence = "have the platform's dashboards load its configuration"
     for kind in ("ConfigMap", "Secret"):
         path = collection("v1", kind, place.name)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tenancy.live import denial
 from tenancy.prove.attacks.model import MERGE, Attack, Request, attack, core, group
-from tenancy.prove.attacks.scene import POD_NAME, Place, Scene
+from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
 
 GONE = f"{POD_NAME}-not-there"
 
@@ -64,7 +64,7 @@ def _rbac(id: str, sentence: str, request: Request, **twin: Any) -> Attack:
     return attack(f"rbac-{id}", "rbac", sentence, denial.RBAC, request, **twin)
 
 
-def _kinds_of_operators(place: Place) -> Iterator[Attack]:
+def _kinds_of_operators(place: AttackedNamespace) -> Iterator[Attack]:
     for name, (sentence, api, plural, namespaced) in OPERATORS.items():
         path = group(api, place.name if namespaced else None, plural, GONE)
         request = Request("PATCH", path, {"spec": {}}, place.developer, MERGE)
@@ -79,7 +79,7 @@ def _named(name: str, api_version: str, kind: str, **fields: Any) -> dict[str, A
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **fields}
 
 
-def _made(place: Place) -> Iterator[Attack]:
+def _made(place: AttackedNamespace) -> Iterator[Attack]:
     """Kinds of the API server itself; the platform may create each."""
     signer = {"signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"], "request": CSR}
     schema = {"type": "object", "properties": {"spec": {"type": "string"}}}
@@ -204,7 +204,7 @@ def _made(place: Place) -> Iterator[Attack]:
     yield _rbac("event-in-system", "write events about the system", request, twin_who=None)
 
 
-def _missing(place: Place) -> Iterator[Attack]:
+def _missing(place: AttackedNamespace) -> Iterator[Attack]:
     """Subresources of objects that do not exist: an identity with the right to them gets 404."""
     where = place.name
     binding = _named(GONE, "v1", "Binding", target={"kind": "Node", "name": "node-1"})
@@ -268,7 +268,7 @@ def _missing(place: Place) -> Iterator[Attack]:
         yield _rbac(f"by-{name}", sentence, request, twin_who=None, twin_missing=True)
 
 
-def _system(place: Place) -> Iterator[Attack]:
+def _system(place: AttackedNamespace) -> Iterator[Attack]:
     """Components of the cluster, changed or deleted by a tenant."""
     for name, sentence, path in (
         ("system-pods", "delete all of the system's pods", core("kube-system", "pods")),

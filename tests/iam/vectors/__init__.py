@@ -102,11 +102,11 @@ def _policies(written: Mapping[str, Any]) -> evaluator.Policies:
         scps=levels("scps"),
         rcps=levels("rcps"),
         resource=document(written["resource"]) if "resource" in written else None,
-        guard=evaluator.Guard[written.get("guard", "ordinary").upper()],
+        guard=evaluator.ResourceClass[written.get("guard", "ordinary").upper()],
     )
 
 
-def _request(case: Mapping[str, Any]) -> evaluator.Request:
+def _request(case: Mapping[str, Any]) -> evaluator.AwsRequest:
     context = {
         name: bytes.fromhex(value["hex"]) if isinstance(value, dict) else value
         for name, value in case["context"].items()

@@ -1,0 +1,132 @@
+"""From spec files to the plan: a pure function, no engine, no network, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import digest
+from tenancy.planning.aws.cluster import cluster_plan
+from tenancy.planning.aws.shared_aws import data_plan
+from tenancy.planning.aws.tenants_own import tenant_aws_plan
+from tenancy.planning.common.devices import device_classes
+from tenancy.planning.common.labels import manifest, platform_labels
+from tenancy.planning.common.priorities import priority_classes
+from tenancy.planning.guards import guard_objects, marker, readiness_probe
+from tenancy.planning.kubernetes.access import cluster_roles, role_bindings
+from tenancy.planning.kubernetes.cilium import platform_network_policies, tenant_network_policies
+from tenancy.planning.kubernetes.flow_control import flow_objects
+from tenancy.planning.kubernetes.namespaces import namespace_object, pod_security
+from tenancy.planning.kubernetes.network import network_policies
+from tenancy.planning.kubernetes.pod_defaults import pod_defaults
+from tenancy.planning.kubernetes.quotas import class_quotas, limit_range, resource_quota
+from tenancy.planning.kubernetes.sandbox import runtime_classes
+from tenancy.planning.kubernetes.service_accounts import default_account, service_accounts
+from tenancy.planning.kubernetes.storage import storage_classes
+from tenancy.planning.kubernetes.virtual_clusters import virtual_cluster
+from tenancy.planning.leaving import only_reading, standing
+from tenancy.planning.model import Admission, NamespacePlan, Plan, PlatformPlan, TenantPlan
+from tenancy.planning.observability.metrics import exporter_values, metrics_objects, metrics_prerequisites
+from tenancy.planning.queueing.queues import local_queues, platform_queues, tenant_queues
+from tenancy.planning.queueing.quota_shares import QuotaCalculator, shares
+from tenancy.planning.services import metrics_charts, queue_chart, services_plan
+from tenancy.schema.environment import Environment, GuardsMode
+from tenancy.schema.tenant import Tenant
+from tenancy.validation.validator import require_valid
+
+__all__ = ["Plan", "PlatformPlan", "TenantPlan", "digest", "make_plan"]
+
+
+def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
+    """The plan of an environment, whatever the order of its tenants.
+
+    Raises SpecError with every rule that they break together.
+    """
+    require_valid(environment, tenants)
+    by_name = sorted(tenants, key=lambda tenant: tenant.tenant)
+    ordered = standing(by_name)
+    found, calculator = (
+        (shares(environment, ordered), QuotaCalculator(environment)) if environment.queued else ({}, None)
+    )
+    made = {
+        tenant.tenant: replace(
+            _tenant(environment, tenant),
+            queues=tenant_queues(environment, tenant, found[tenant.tenant], calculator) if calculator else (),
+        )
+        for tenant in ordered
+    }
+    return Plan(
+        environment=environment.environment,
+        context=environment.cluster.context,
+        platform=replace(
+            _platform(environment, ordered),
+            queues=tuple(platform_queues(environment, ordered, found, calculator)) if calculator else (),
+            metrics_prerequisites=metrics_prerequisites(environment),
+            metrics_charts=metrics_charts(environment),
+            metrics=metrics_objects(environment, ordered),
+            exporters=exporter_values(environment),
+            data=data_plan(environment, ordered),
+        ),
+        tenants=tuple(made.get(t.tenant) or TenantPlan(t.tenant, (), t.adopt) for t in by_name),
+        cluster=cluster_plan(environment),
+        admission=_admission(environment),
+    )
+
+
+def _admission(environment: Environment) -> Admission:
+    return Admission(
+        group=environment.platform.group,
+        enforced=environment.guards is GuardsMode.ENFORCE,
+        platform=frozenset(environment.system_namespaces),
+        unmanaged=frozenset(environment.platform.unmanaged),
+        temporary=tuple(entry.name for entry in environment.platform.temporary_namespaces),
+    )
+
+
+def _platform(environment: Environment, tenants: Sequence[Tenant]) -> PlatformPlan:
+    guards = guard_objects(environment)
+    labels = {**platform_labels(environment), **pod_security(environment.cluster.kubernetes)}
+    return PlatformPlan(
+        namespace=manifest("v1", "Namespace", words.PLATFORM_NAMESPACE, labels, {}),
+        priorities=priority_classes(environment),
+        roles=cluster_roles(environment),
+        guards=guards,
+        readiness_probe=readiness_probe(environment, guards),
+        marker=marker(environment, guards),
+        device_classes=device_classes(environment),
+        storage_classes=storage_classes(environment),
+        flow_control=flow_objects(environment),
+        pod_settings=(*pod_defaults(environment), *runtime_classes(environment)),
+        queue_chart=queue_chart(environment, tenants),
+        cluster_policies=platform_network_policies(environment),
+        services=services_plan(environment, tenants),
+    )
+
+
+def _tenant(environment: Environment, tenant: Tenant) -> TenantPlan:
+    return TenantPlan(
+        name=tenant.tenant,
+        namespaces=tuple(
+            NamespacePlan(
+                namespace=namespace_object(environment, tenant, namespace),
+                isolation=(
+                    resource_quota(environment, tenant, namespace),
+                    *class_quotas(environment, tenant, namespace),
+                    limit_range(environment, tenant, namespace),
+                    default_account(environment, tenant, namespace),
+                    *network_policies(environment, tenant, namespace),
+                    *local_queues(environment, tenant, namespace),
+                ),
+                access=(
+                    *service_accounts(environment, tenant, namespace),
+                    *role_bindings(environment, tenant, namespace),
+                ),
+                chart=virtual_cluster(environment, tenant, namespace),
+            )
+            for namespace in tenant.namespaces
+        ),
+        adopt=tenant.adopt,
+        aws=only_reading(tenant, tenant_aws_plan(environment, tenant)),
+        cluster_policies=tenant_network_policies(environment, tenant),
+    )

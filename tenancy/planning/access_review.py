@@ -1,0 +1,235 @@
+"""Who can do what where, and which line of which file says so: read from the plan, so that the report is what is made.
+
+Group membership is decided by the identity provider, and is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
+from tenancy.planning import make_plan
+from tenancy.planning.aws.workloads import ci_group
+from tenancy.planning.common import names
+from tenancy.planning.leaving import standing
+from tenancy.planning.model import Plan
+from tenancy.schema.data import Access
+from tenancy.schema.environment import Environment
+from tenancy.schema.source import Location
+from tenancy.schema.tenant import Tenant, held
+
+ENVIRONMENT = ""
+"""Value of `file` for environment.yaml, instead of a tenant."""
+CI = "CI identity"
+SERVICE_ACCOUNT = "service account"
+IAM_ROLE = "IAM role"
+BREAK_GLASS = "break-glass"
+ON_AWS = frozenset({CI, SERVICE_ACCOUNT, IAM_ROLE, BREAK_GLASS})
+"""Kinds that get in by an object of AWS: a role, an association, an access entry."""
+IS_GROUP = "is group "
+"""Beginning of the sentence about an AWS identity that becomes a Kubernetes group."""
+
+READS = "reads"
+_DATA: Mapping[Access, str] = {
+    Access.READ_ONLY: READS,
+    Access.WRITE_ONCE: "reads, writes what is new",
+    Access.APPEND_ONLY: "reads, writes, deletes nothing",
+    Access.READ_WRITE: "reads, writes, deletes",
+}
+_VERBS: Mapping[frozenset[str], str] = {
+    frozenset(verbs.split()): said
+    for verbs, said in {
+        "get": "reads one that it can name",
+        "get list watch": READS,
+        "delete": "deletes",
+        "delete deletecollection": "deletes",
+        "create delete": "makes and deletes",
+        "get create": "uses",
+        "get update patch": "changes",
+        "create update patch delete deletecollection": "makes, changes and deletes",
+        "get list watch create update patch delete deletecollection": "reads, makes, changes and deletes",
+        "get list watch delete": "reads and deletes",
+    }.items()
+}
+"""Verbs of a rule -> what they come to. Any others are shown as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What one role may do to some kinds of object."""
+
+    role: str
+    may: str
+    to: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AccessGrant:
+    """One subject, its role or rights, and where they apply."""
+
+    tenant: str
+    """Empty: of the platform."""
+    kind: str
+    """Group, User, CI identity, service account, IAM role or break-glass."""
+    who: str
+    role: str
+    """A role of `rights`, a sentence about data, or what an identity of AWS becomes."""
+    where: tuple[str, ...]
+    """Namespaces, buckets with their prefixes, or the cluster."""
+    file: str
+    """The tenant whose file says so; ENVIRONMENT: environment.yaml."""
+    field: Location
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Binding:
+    """One subject in one RoleBinding. A ClusterRoleBinding has no namespace."""
+
+    namespace: str
+    kind: str
+    name: str
+    role: str
+
+
+def rights(plan: Plan) -> tuple[Right, ...]:
+    """Every role, in words."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for role in plan.platform.roles:
+        for rule in role["rules"]:
+            verbs = frozenset(rule["verbs"])
+            said = _VERBS.get(verbs, ", ".join(rule["verbs"]))
+            found.setdefault((_persona(role["metadata"]["name"]), said), set()).update(rule["resources"])
+    order = list(dict.fromkeys(role for role, _ in found))
+    return tuple(
+        Right(role, may, tuple(sorted(to)))
+        for (role, may), to in sorted(found.items(), key=lambda item: (order.index(item[0][0]), item[0][1] != READS))
+    )
+
+
+def _persona(name: str) -> str:
+    return name.removeprefix("tenancy-")
+
+
+def review(environment: Environment, tenants: Sequence[Tenant], plan: Plan | None = None) -> tuple[AccessGrant, ...]:
+    """Every subject with access by the files, sorted; where AWS is off, without access that only AWS objects give."""
+    found = granted(environment, tenants, plan)
+    return tuple(entry for entry in found if environment.aws.enabled or entry.kind not in ON_AWS)
+
+
+def not_made(environment: Environment, tenants: Sequence[Tenant], plan: Plan | None = None) -> tuple[AccessGrant, ...]:
+    """What the files grant on AWS where AWS is off: these grants give no access."""
+    if environment.aws.enabled:
+        return ()
+    return tuple(entry for entry in granted(environment, tenants, plan) if entry.kind in ON_AWS)
+
+
+def granted(environment: Environment, tenants: Sequence[Tenant], plan: Plan | None = None) -> list[AccessGrant]:
+    """Every subject that the files name, made or not: changes of the files are judged by this list."""
+    plan = plan or make_plan(environment, tenants)
+    tenants = standing(tenants)
+    found = [*_platform(environment, tenants)]
+    for tenant in tenants:
+        found += [*_bound(tenant, plan), *_pipeline(environment, tenant), *_data(environment, tenant)]
+    return sorted(found, key=lambda e: (e.tenant, e.kind, e.who, e.role, e.where, e.field))
+
+
+def planned(plan: Plan) -> frozenset[Binding]:
+    """Every binding that the plan makes."""
+    bound = (o for t in plan.tenants for n in t.namespaces for o in n.access if o["kind"] == "RoleBinding")
+    return frozenset(binding for item in bound for binding in bindings(item))
+
+
+def bindings(item: Object) -> Iterator[Binding]:
+    """The subjects of a RoleBinding or a ClusterRoleBinding."""
+    namespace = item["metadata"].get("namespace", "")
+    for subject in item.get("subjects") or ():
+        # A service account's name means nothing without its namespace.
+        name = f"{subject['namespace']}/{subject['name']}" if subject.get("namespace") else subject["name"]
+        yield Binding(namespace, subject["kind"], name, item["roleRef"]["name"])
+
+
+def _bound(tenant: Tenant, plan: Plan) -> Iterator[AccessGrant]:
+    """Who has a role in its namespaces."""
+    spaces: dict[tuple[str, str, str], list[str]] = {}
+    for namespace in plan.tenant(tenant.tenant).namespaces:
+        for item in namespace.access:
+            for binding in bindings(item) if item["kind"] == "RoleBinding" else ():
+                spaces.setdefault((binding.kind, binding.name, binding.role), []).append(binding.namespace)
+    for (kind, name, role), where in spaces.items():
+        if name == ci_group(tenant) and tenant.ci:
+            yield AccessGrant(
+                tenant.tenant, CI, tenant.ci.subject, _persona(role), tuple(where), tenant.tenant, ("ci", "role")
+            )
+            continue
+        for field, parts in _lines(tenant, kind, name, _persona(role)):
+            mine = tuple(space for space in where if not parts or space in parts)
+            yield AccessGrant(tenant.tenant, kind, name, _persona(role), mine, tenant.tenant, field)
+
+
+def _lines(tenant: Tenant, kind: str, name: str, role: str) -> list[tuple[Location, frozenset[str]]]:
+    """The entries under `people` that give this subject a role, with the namespaces of those that name some."""
+    if role == words.VIRTUAL_CLUSTER:
+        return [(("isolation",), frozenset())]
+    found: list[tuple[Location, frozenset[str]]] = [
+        (("people", i), frozenset(words.derived_name(tenant.tenant, part) for part in person.namespaces))
+        for i, person in enumerate(tenant.people)
+        if (person.kind, person.name, person.role.value) == (kind, name, role)
+    ]
+    return found or [((), frozenset())]
+
+
+def _pipeline(environment: Environment, tenant: Tenant) -> Iterator[AccessGrant]:
+    if tenant.ci and tenant.uses.repositories:
+        own = [f"ECR {names.tenant_repository(environment, tenant, name)}" for name in sorted(tenant.uses.repositories)]
+        field = ("uses", "repositories")
+        may = "pulls images" if tenant.leaving else "pushes and pulls images"
+        yield AccessGrant(tenant.tenant, CI, tenant.ci.subject, may, tuple(own), tenant.tenant, field)
+
+
+def _data(environment: Environment, tenant: Tenant) -> Iterator[AccessGrant]:
+    """What pods reach on AWS, by the service account that they run as."""
+    uses = tenant.uses
+    for namespace in tenant.namespaces:
+        who = f"{tenant.namespace_name(namespace)}/{namespace.service_account}"
+
+        def entry(may: str, where: str, *field: str | int, who: str = who) -> AccessGrant:
+            return AccessGrant(tenant.tenant, SERVICE_ACCOUNT, who, may, (where,), tenant.tenant, field)
+
+        for i, grant in enumerate(tenant.storage):
+            if held(grant.namespaces, namespace):
+                yield entry(_DATA[grant.access], f"s3://{grant.bucket}/{grant.prefix}", "storage", i)
+        for kind, may, name_of in (
+            ("secrets", "reads the secret", names.tenant_secret),
+            ("logs", "writes logs", names.tenant_log_group),
+            ("queues", "sends and receives", names.tenant_queue),
+        ):
+            for name, use in sorted(getattr(uses, kind).items()):
+                if held(use.namespaces, namespace):
+                    yield entry(may, name_of(environment, tenant, name), "uses", kind, name)
+        for i, files in enumerate(uses.files):
+            if held(files.namespaces, namespace):
+                may = "mounts, reads and writes" if files.access == "read-write" else "mounts and reads"
+                yield entry(may, files.access_point, "uses", "files", i)
+
+
+def _platform(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[AccessGrant]:
+    aws, cluster = environment.aws, (f"cluster {environment.cluster.name}",)
+    group = environment.platform.group
+    yield AccessGrant(
+        "", "Group", group, "runs the cluster and every tenant", cluster, ENVIRONMENT, ("platform", "group")
+    )
+    if aws.platform_role:
+        field = ("aws", "platform-role")
+        yield AccessGrant("", IAM_ROLE, aws.platform_role, f"{IS_GROUP}{group}", cluster, ENVIRONMENT, field)
+    for name, role in sorted(aws.people.items()):
+        holders = [t.tenant for t in tenants if any(p.group == name for p in t.people)]
+        said = f"{IS_GROUP}{name}" + ("" if holders else ", which no tenant names")
+        for tenant in holders or [""]:
+            yield AccessGrant(tenant, IAM_ROLE, role, said, cluster, ENVIRONMENT, ("aws", "people", name))
+    if aws.break_glass:
+        may = "administers for an hour, by MFA, with an alarm"
+        for i, principal in enumerate(aws.break_glass.trusted):
+            field = ("aws", "break-glass", "trusted", i)
+            yield AccessGrant("", BREAK_GLASS, principal, may, cluster, ENVIRONMENT, field)

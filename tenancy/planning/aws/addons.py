@@ -1,0 +1,85 @@
+"""EKS add-ons: what AWS installs and patches, and the configuration that says where it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenancy.catalog.versions import ADD_ONS
+from tenancy.planning.common import names
+from tenancy.planning.common.charts import SYSTEM_NODES, Toleration, at_home, listed
+from tenancy.planning.common.pools import tolerations
+from tenancy.schema.environment import Environment
+
+CNI_ROLE = "vpc-cni"
+EBS_ROLE = "ebs-csi"
+
+
+@dataclass(frozen=True, slots=True)
+class AddOn:
+    name: str
+    version: str | None
+    """None: EKS' default for the cluster's Kubernetes."""
+    configuration: dict[str, Any] = field(default_factory=dict)
+    role: str = ""
+    """Purpose of the role that it takes by Pod Identity; empty: it makes no AWS calls."""
+    before_nodes: bool = False
+    """A node gets ready only with these. They are daemonsets, so that they are active with no node."""
+
+
+def add_ons(
+    tolerations: Sequence[Toleration],
+    *,
+    cni: str,
+    volume_tags: Mapping[str, str],
+    system: Mapping[str, str] = SYSTEM_NODES,
+) -> tuple[AddOn, ...]:
+    """The add-ons of a cluster. What runs on every node tolerates every taint; `tolerations` is for the rest.
+    `volume_tags` are of every volume and snapshot that the EBS driver makes, whatever its class.
+
+    kube-proxy, vpc-cni, the Pod Identity agent and the node monitoring agent tolerate every taint as they come.
+    """
+    return (
+        _add_on("vpc-cni", _vpc_cni(cni), role=CNI_ROLE, before_nodes=True),
+        _add_on("kube-proxy", before_nodes=True),
+        # On the host's network: it needs no CNI, and the CNI needs it.
+        _add_on("eks-pod-identity-agent", before_nodes=True),
+        _add_on("coredns", at_home(system)),
+        _add_on("metrics-server", at_home(system)),
+        # A node that cannot mount is as bad as none: also taints that are put on by hand, and those of a start.
+        _add_on(
+            "aws-ebs-csi-driver",
+            {
+                "controller": {**at_home(system), "extraVolumeTags": dict(volume_tags)},
+                "node": {"tolerateAllTaints": True},
+            },
+            role=EBS_ROLE,
+        ),
+        _add_on(
+            "eks-node-monitoring-agent",
+            # Tolerates nothing as it comes: the agent would find no DCGM on a GPU node, and mark it unhealthy.
+            {"dcgmAgent": {"tolerations": listed(tolerations)}},
+        ),
+    )
+
+
+def _add_on(name: str, configuration: dict[str, Any] | None = None, **more: Any) -> AddOn:
+    return AddOn(name, ADD_ONS[name], configuration or {}, **more)
+
+
+def _vpc_cni(cni: str) -> dict[str, Any]:
+    """Two enforcers on one node would each drop what the other lets through: under Cilium the CNI gives addresses.
+
+    Standard: a new pod may talk freely for the second or two until its namespace's default-deny reaches the node.
+    Strict blocks all its traffic until a policy selects it, the platform's pods too; CoreDNS starts before any policy
+    exists.
+    """
+    if cni != "vpc-cni":
+        return {"enableNetworkPolicy": "false"}
+    return {"enableNetworkPolicy": "true", "env": {"NETWORK_POLICY_ENFORCING_MODE": "standard"}}
+
+
+def wanted_add_ons(environment: Environment) -> tuple[AddOn, ...]:
+    """All of them; a part is needed before there are nodes, the rest after."""
+    return add_ons(tolerations(environment), cni=environment.cluster.cni.value, volume_tags=names.tags(environment))

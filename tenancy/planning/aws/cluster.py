@@ -1,0 +1,279 @@
+"""The EKS cluster and its nodes as plain data, without ids that only AWS can assign."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tenancy.catalog import vocabulary as words
+from tenancy.catalog.versions import ami_name
+from tenancy.planning.aws import identity, node_config
+from tenancy.planning.aws.addons import AddOn, wanted_add_ons
+from tenancy.planning.common import names
+from tenancy.planning.common.charts import SYSTEM_NODES, SYSTEM_TOLERATIONS
+from tenancy.planning.common.pools import Taint, efa_cards, node_labels, node_taints, startup_taints
+from tenancy.schema.aws import MOST_ZONES, Endpoints
+from tenancy.schema.environment import Environment
+from tenancy.schema.pools import Market, Pool
+
+LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
+PRIVATE_SERVICES = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "monitoring", "sqs", "ssm", "sts")
+"""What nodes and the platform's pods call beside S3. Only IAM and the price list are left to the internet."""
+CHINAS_OWN = frozenset({"ec2", "ecr.api", "ecr.dkr", "sts"})
+"""Those of them whose endpoint services begin with `cn.` in China: eksctl `pkg/cfn/builder/vpc_endpoint.go`,
+2026-11-23."""
+ADMINISTRATOR = "AmazonEKSClusterAdminPolicy"
+
+
+def endpoint_service(region: str, short: str) -> str:
+    """A service as its VPC endpoints name it."""
+    prefix = "cn." if region.startswith("cn-") and short in CHINAS_OWN else ""
+    return f"{prefix}com.amazonaws.{region}.{short}"
+
+
+@dataclass(frozen=True, slots=True)
+class SubnetPlan:
+    """One zone. A given subnet has an id; otherwise a private and a public range are made."""
+
+    zone: str
+    given: str
+    private: str
+    public: str
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkPlan:
+    region: str
+    vpc: str
+    """Id of a given VPC; empty: one is made."""
+    cidr: str
+    subnets: tuple[SubnetPlan, ...]
+    endpoints: Endpoints
+    services: tuple[str, ...]
+    """Interface endpoints, by the service's short name."""
+    s3_policy: identity.Document
+    """Of the gateway endpoint for S3."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroupPlan:
+    """A managed node group and its launch template."""
+
+    name: str
+    pool: str
+    """Empty for the system's."""
+    instance: str
+    ami_type: str
+    release: str
+    """EKS' public SSM parameter with the image's full release version: its patch number cannot be derived."""
+    nodes: int
+    started: int
+    """How many of them there are now: none before a capacity block begins, when EC2 would refuse each."""
+    zones: tuple[str, ...]
+    labels: dict[str, str]
+    taints: tuple[dict[str, str], ...]
+    capacity_type: str
+    reservation: str
+    """Id of the reservation or capacity block that the nodes come from; empty: none."""
+    efa_cards: tuple[int, ...]
+    """Network cards with an EFA-only interface, in the pool's security group; empty: an ordinary interface alone."""
+    user_data: str
+    at_once: int
+    terminates_first: bool
+    wave: int
+    tags: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class KarpenterPlan:
+    queue: str
+    queue_policy: identity.Document
+    events: dict[str, identity.Document]
+    """Pattern of each EventBridge rule, by the rule's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    name: str
+    kubernetes: str
+    region: str
+    account: str
+    network: NetworkPlan
+    service_cidr: str
+    """Empty: EKS chooses."""
+    roles: dict[str, identity.RolePlan]
+    """By purpose."""
+    boundary: str
+    key: str
+    """ARN of a given key; empty: one is made, with `key_policy`."""
+    key_policy: identity.Document
+    key_alias: str
+    log_group: str
+    log_days: int
+    public_access: tuple[str, ...]
+    deletion_protection: bool
+    irsa: bool
+    platform_role: str
+    platform_group: str
+    platform_policy: str
+    """ARN of the access policy that makes the platform's role an administrator."""
+    add_ons: tuple[AddOn, ...]
+    """Those without which no node gets ready."""
+    root_volume: int
+    groups: tuple[NodeGroupPlan, ...]
+    """In the order of their waves."""
+    efa_groups: dict[str, dict[str, str]]
+    """Tags of the security group of each pool with EFA, by pool."""
+    mig_parted: dict[str, Any]
+    """Layouts by pool, for `nvidia-mig-parted assert` on a node."""
+    karpenter: KarpenterPlan | None
+    tags: dict[str, str]
+
+    @property
+    def system(self) -> str:
+        """Logical name of the system's node group."""
+        return names.node_group_names(self.name, SYSTEM_NODES[words.POOL])[1]
+
+
+def cluster_plan(environment: Environment) -> ClusterPlan | None:
+    """The AWS half of an environment; None where it is switched off."""
+    aws = environment.aws
+    if not aws.enabled:
+        return None
+    groups = [_system(environment), *_pools(environment)]
+    scales = any(pool.scales for pool in environment.pools.values())
+    return ClusterPlan(
+        name=environment.cluster.name,
+        kubernetes=environment.cluster.kubernetes,
+        region=aws.region,
+        account=aws.account,
+        network=_network(environment),
+        service_cidr=environment.cluster.service_cidr or "",
+        roles=identity.roles(environment),
+        boundary=aws.permissions_boundary or "",
+        key=aws.encryption_key or "",
+        key_policy=identity.key_policy(environment),
+        key_alias=identity.key_alias(environment),
+        log_group=identity.log_group_prefix(environment) + "cluster",
+        log_days=aws.log_days,
+        public_access=aws.public_access,
+        deletion_protection=aws.deletion_protection,
+        irsa=aws.irsa,
+        platform_role=aws.platform_role,
+        platform_group=environment.platform.group,
+        platform_policy=f"arn:{identity.partition(aws.region)}:eks::aws:cluster-access-policy/{ADMINISTRATOR}",
+        add_ons=tuple(add_on for add_on in wanted_add_ons(environment) if add_on.before_nodes),
+        root_volume=aws.root_volume,
+        groups=tuple(sorted(groups, key=lambda group: (group.wave, group.name))),
+        efa_groups={name: names.pool_tags(environment, name) for name, pool in environment.pools.items() if pool.efa},
+        mig_parted=node_config.mig_parted(environment),
+        karpenter=_karpenter(environment) if scales else None,
+        tags=names.tags(environment),
+    )
+
+
+def _network(environment: Environment) -> NetworkPlan:
+    network = environment.aws.network
+    ranges = list(ipaddress.IPv4Network(network.cidr).subnets(prefixlen_diff=2))
+    public = list(ranges[MOST_ZONES].subnets(prefixlen_diff=4))
+    return NetworkPlan(
+        region=environment.aws.region,
+        vpc=network.vpc or "",
+        cidr=network.cidr,
+        subnets=tuple(
+            SubnetPlan(zone, network.subnets[zone], "", "")
+            if network.vpc
+            else SubnetPlan(zone, "", str(ranges[i]), str(public[i]))
+            for i, zone in enumerate(environment.aws.every_zone)
+        ),
+        endpoints=network.endpoints_are,
+        services=PRIVATE_SERVICES,
+        s3_policy=identity.s3_endpoint_policy(environment),
+    )
+
+
+def _system(environment: Environment) -> NodeGroupPlan:
+    system = environment.aws.system
+    return NodeGroupPlan(
+        name=SYSTEM_NODES[words.POOL],
+        pool="",
+        instance=system.instance,
+        ami_type="AL2023_x86_64_STANDARD",
+        release=_release(environment, "x86_64", "standard", environment.aws.ami_release),
+        nodes=system.nodes,
+        started=system.nodes,
+        zones=environment.aws.every_zone,
+        labels=dict(SYSTEM_NODES),
+        taints=_taints(
+            environment, ({"key": t["key"], "value": "true", "effect": "NoSchedule"} for t in SYSTEM_TOLERATIONS)
+        ),
+        capacity_type="ON_DEMAND",
+        reservation="",
+        efa_cards=(),
+        user_data=node_config.user_data(environment, None, base=True),
+        at_once=1,
+        terminates_first=False,
+        wave=0,
+        tags=names.tags(environment),
+    )
+
+
+def _pools(environment: Environment) -> Iterator[NodeGroupPlan]:
+    for name, pool in sorted(environment.pools.items()):
+        if not pool.nodes.min:
+            continue
+        architecture = "arm64" if pool.machine.architecture == "arm64" else "x86_64"
+        variant = "nvidia" if pool.machine.gpus else "standard"
+        born_with = node_config.birth_labels(name, pool)
+        labels = node_labels(name, pool)
+        yield NodeGroupPlan(
+            name=name,
+            pool=name,
+            instance=pool.instance,
+            ami_type=f"AL2023_{'ARM_64' if architecture == 'arm64' else architecture}_{variant.upper()}",
+            release=_release(environment, architecture, variant, pool.ami_release or environment.aws.ami_release),
+            nodes=pool.nodes.min,
+            started=pool.nodes.min if pool.purchase.begun else 0,
+            zones=pool.zones or environment.aws.every_zone,
+            # Labels of birth are in the user data: changed there, they replace nodes instead of relabelling them.
+            labels={k: v for k, v in labels.items() if k not in born_with and not k.startswith("node.kubernetes.io/")},
+            taints=_taints(environment, node_taints(name, pool)),
+            capacity_type=_capacity_type(pool),
+            reservation=pool.purchase.reserved or "",
+            efa_cards=efa_cards(pool),
+            user_data=node_config.user_data(environment, name, base=True),
+            at_once=pool.upgrade.at_once,
+            terminates_first=pool.terminates_first,
+            wave=pool.upgrade.wave,
+            tags=names.pool_tags(environment, name),
+        )
+
+
+_EFFECTS = {"NoSchedule": "NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
+"""What EKS' own API calls them."""
+
+
+def _taints(environment: Environment, taints: Iterable[Taint]) -> tuple[Taint, ...]:
+    return tuple({**taint, "effect": _EFFECTS[taint["effect"]]} for taint in (*taints, *startup_taints(environment)))
+
+
+def _release(environment: Environment, architecture: str, variant: str, release: str) -> str:
+    minor = environment.cluster.kubernetes
+    name = ami_name(minor, architecture, variant, release)
+    return f"/aws/service/eks/optimized-ami/{minor}/amazon-linux-2023/{architecture}/{variant}/{name}/release_version"
+
+
+def _capacity_type(pool: Pool) -> str:
+    if pool.purchase.capacity_block:
+        return "CAPACITY_BLOCK"
+    return "SPOT" if pool.purchase.market is Market.SPOT else "ON_DEMAND"
+
+
+def _karpenter(environment: Environment) -> KarpenterPlan:
+    return KarpenterPlan(
+        queue=names.karpenter_queue(environment),
+        queue_policy=identity.queue_policy(environment),
+        events=identity.interruption_events(environment),
+    )

@@ -1,0 +1,50 @@
+"""Keys of buckets and of tenants: who may use them, through S3 alone, and for which bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenancy.planning.aws import grants, workloads
+from tenancy.planning.aws.bucket_policies import exempt
+from tenancy.planning.aws.documents import Document, allow, arn, document
+from tenancy.planning.common import names
+from tenancy.schema.environment import Environment
+from tenancy.schema.tenant import Tenant
+
+ADMINISTER = [
+    *("kms:CancelKeyDeletion", "kms:CreateAlias", "kms:DeleteAlias", "kms:DescribeKey", "kms:DisableKey"),
+    *("kms:DisableKeyRotation", "kms:EnableKey", "kms:EnableKeyRotation", "kms:GetKeyPolicy"),
+    *("kms:GetKeyRotationStatus", "kms:ListGrants", "kms:ListKeyPolicies", "kms:ListResourceTags"),
+    *("kms:PutKeyPolicy", "kms:RevokeGrant", "kms:ScheduleKeyDeletion", "kms:TagResource"),
+    *("kms:UntagResource", "kms:UpdateAlias", "kms:UpdateKeyDescription"),
+]
+"""Without a right to use the key, or to create a grant on it."""
+
+
+def bucket_key_policy(environment: Environment, bucket: str) -> Document:
+    whole = grants.bucket_arn(environment, bucket)
+    return _policy(environment, [workloads.tenants_roles(environment)], [whole, f"{whole}/*"])
+
+
+def tenant_key_policy(environment: Environment, tenant: Tenant, written: Sequence[tuple[str, str]]) -> Document:
+    """For what the tenant's roles write; `written` is bucket and prefix."""
+    own = arn(environment, "iam", f"role{names.tenant_path(environment, tenant)}*", region="")
+    contexts = set()
+    for bucket, prefix in written:
+        whole = grants.bucket_arn(environment, bucket)
+        contexts |= {whole, f"{whole}/{prefix}*"}
+    return _policy(environment, [own], sorted(contexts))
+
+
+def _policy(environment: Environment, users: list[str], contexts: list[str]) -> Document:
+    """To the account's root means: to whom an IAM policy lets as well. So there are two locks on a key, too."""
+    root = {"AWS": arn(environment, "iam", "root", region="")}
+    condition = {
+        "StringEquals": {"kms:ViaService": grants.via_s3(environment)},
+        "StringLike": {"kms:EncryptionContext:aws:s3:arn": contexts},
+        "ArnLike": {"aws:PrincipalArn": [*users, *exempt(environment)]},
+    }
+    return document(
+        {**allow("Administer", ADMINISTER, "*"), "Principal": root},
+        {**allow("UseThroughS3", [grants.DECRYPT, grants.ENCRYPT], "*", condition), "Principal": root},
+    )

@@ -1,0 +1,50 @@
+"""What a node costs for an hour: the same to the bill, to dashboards and to alerts."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+
+from tenancy.catalog.instances import MACHINES
+from tenancy.catalog.prices import ON_DEMAND
+from tenancy.schema.costs import PurchaseKind
+from tenancy.schema.environment import Environment
+from tenancy.schema.pools import Pool
+
+MICRO = 1_000_000
+"""Of a dollar: the unit of all amounts."""
+
+
+def bought(pool: Pool) -> PurchaseKind:
+    return PurchaseKind(pool.purchase.way)
+
+
+def node_price(environment: Environment, name: str, instance: str, purchase: str) -> int | None:
+    """Millionths of a dollar for an hour of a node; None where no price is known."""
+    costs = environment.costs
+    if name in costs.pools:
+        return int(costs.pools[name] * MICRO)
+    known = MACHINES.get(instance)
+    discount = costs.discounts.get(PurchaseKind(purchase), 0) if purchase in set(PurchaseKind) else 0
+    if known and known.gpus and known.gpu in environment.prices:
+        return _less(environment.prices[known.gpu] * known.gpus, discount)
+    published = purchase in {PurchaseKind.ON_DEMAND, PurchaseKind.RESERVATION} or discount
+    if instance in ON_DEMAND and published:
+        return _less(ON_DEMAND[instance], discount)
+    return None
+
+
+def _less(price: Decimal, discount: int) -> int:
+    return round(price * MICRO * (100 - discount) / 100)
+
+
+def pool_price(environment: Environment, name: str) -> int | None:
+    """Millionths of a dollar for a node-hour of a pool; None where no price is known."""
+    pool = environment.pools[name]
+    return node_price(environment, name, pool.instance, bought(pool))
+
+
+def node_prices(environment: Environment) -> dict[str, Fraction | None]:
+    """Dollars for a node-hour of every pool; None where no price is known."""
+    prices = {name: pool_price(environment, name) for name in environment.pools}
+    return {name: None if price is None else Fraction(price, MICRO) for name, price in prices.items()}

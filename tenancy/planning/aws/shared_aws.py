@@ -1,0 +1,250 @@
+"""The AWS half that tenants share: buckets and their keys, the boundary of all roles, and who gets in."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+from tenancy.catalog import vocabulary as words
+from tenancy.planning.aws import grants, workloads
+from tenancy.planning.aws.bucket_policies import break_glass_arn, bucket_policy
+from tenancy.planning.aws.data import (
+    AlarmPlan,
+    Boundary,
+    BreakGlassPlan,
+    BucketPlan,
+    DataPlan,
+    LifecycleRule,
+    OidcProvider,
+)
+from tenancy.planning.aws.documents import Document, allow, arn, deny, document, partition
+from tenancy.planning.aws.keys import bucket_key_policy
+from tenancy.planning.aws.tenant_aws import AccessEntry, KeyPlan, TenantRole
+from tenancy.planning.common import names
+from tenancy.schema.environment import Environment
+from tenancy.schema.identity import CI_AUDIENCE
+from tenancy.schema.tenant import Tenant
+
+UPLOAD_DAYS = 7
+"""Days after which an unfinished multipart upload is deleted: no listing of objects shows it, but it is billed."""
+MFA_SECONDS = 900
+PURPOSE_TAG = "purpose"
+"""Of a bucket: what its file says is in it."""
+READS_TOO = "ENABLED_WITH_ALL_CLOUDTRAIL_MANAGEMENT_EVENTS"
+"""CloudTrail writes AssumeRole with `readOnly: true`. EventBridge user guide, "Receiving read-only management events
+from AWS services", 2026-11-23; PutRule's enumeration RuleState."""
+ADMINISTRATOR = "AmazonEKSClusterAdminPolicy"
+
+
+def data_plan(environment: Environment, tenants: Sequence[Tenant]) -> DataPlan | None:
+    """None where AWS is switched off."""
+    if not environment.aws.enabled:
+        return None
+    made = {name: bucket for name, bucket in sorted(environment.buckets.items()) if not bucket.existing}
+    some = any(tenant.ci or any(map(tenant.has_identity, tenant.namespaces)) for tenant in tenants)
+    aws = environment.aws
+    return DataPlan(
+        keys=tuple(
+            KeyPlan(
+                alias=names.bucket_key_alias(environment, name),
+                description=f"Bucket {name} of {environment.environment}",
+                policy=bucket_key_policy(environment, name),
+                tags=names.tags(environment),
+            )
+            for name in made
+        ),
+        boundary=boundary(environment) if some else None,
+        shared_roles=workloads.shared_roles(environment, tenants),
+        buckets=tuple(_bucket(environment, tenants, name) for name in made),
+        providers=tuple(_providers(environment, tenants)),
+        access_entries=tuple(
+            AccessEntry(environment.cluster.name, role, (group,), names.tags(environment))
+            for group, role in sorted(aws.people.items())
+        ),
+        break_glass=_break_glass(environment),
+        cost_tags=COST_TAGS if aws.payer else (),
+        tags=names.tags(environment),
+    )
+
+
+COST_TAGS = (
+    *(words.TENANT_TAG, names.NAMESPACE_TAG, names.ENVIRONMENT_TAG, names.CLUSTER_TAG, names.POOL_TAG),
+    *words.COST_LABELS,
+)
+
+
+def boundary(environment: Environment) -> Boundary:
+    """The permissions boundary of all tenants' roles, whatever their policies say later.
+
+    It lists the services to allow, so IAM, STS, organisations, EC2 and the rest are outside. Explicit denies stay in
+    force when a later change adds an allow.
+    """
+    buckets = [grants.bucket_arn(environment, name) for name in sorted(environment.buckets)]
+    points = arn(environment, "s3", "accesspoint/*")
+    own = environment.environment
+
+    def named(service: str, text: str) -> str:
+        return arn(environment, service, text)
+
+    statements = [
+        allow(
+            "Objects",
+            [*grants.READ, *grants.READ_VERSIONS, *grants.PUT, *grants.DELETE, *grants.UPLOAD],
+            [*(f"{bucket}/*" for bucket in buckets), f"{points}/object/*"],
+        ),
+        allow("Lists", [*grants.LIST, *grants.LIST_VERSIONS], [*buckets, points]),
+        allow(
+            "Keys",
+            [grants.DECRYPT, grants.ENCRYPT],
+            grants.key_arns(environment),
+            {"StringEquals": {"kms:ViaService": grants.via_s3(environment)}},
+        ),
+        allow("Secrets", grants.SECRET, named("secretsmanager", f"secret:tenancy/{own}/*")),
+        allow("Logs", grants.LOG, named("logs", f"log-group:/tenancy/{own}/*")),
+        allow("Queues", grants.QUEUE, named("sqs", f"{environment.cluster.name}{words.SEPARATOR}*")),
+        allow(
+            "Files",
+            [grants.MOUNT, grants.MOUNT_WRITE],
+            named("elasticfilesystem", "file-system/*"),
+            {"Null": {"elasticfilesystem:AccessPointArn": "false"}},
+        ),
+        allow("Images", [*grants.PULL, *grants.PUSH], grants.repository_arn(environment, f"{own}/*")),
+        allow("Registry", ["ecr:GetAuthorizationToken"], "*"),
+        allow("Cluster", ["eks:DescribeCluster"], workloads.cluster_arn(environment)),
+        deny(
+            "NeverOthers",
+            ["iam:*", "organizations:*", "account:*", "sts:AssumeRole*", "sts:GetFederationToken", "ec2:*"],
+            "*",
+        ),
+        deny("NeverKeys", ["kms:CreateGrant", "kms:PutKeyPolicy", "kms:ScheduleKeyDeletion", "kms:*Alias"], "*"),
+        deny(
+            "NeverBuckets",
+            ["s3:*Policy", "s3:*Acl", "s3:DeleteObjectVersion", "s3:PutBucket*", "s3:PutEncryptionConfiguration"],
+            "*",
+        ),
+        deny("NeverAccess", ["eks:*AccessEntry", "eks:*AccessPolicy", "eks:*PodIdentityAssociation"], "*"),
+    ]
+    return Boundary(
+        name=workloads.boundary_name(environment),
+        path=names.platform_path(environment),
+        arn=workloads.boundary_arn(environment),
+        document=document(*statements),
+        tags=names.tags(environment),
+    )
+
+
+def _bucket(environment: Environment, tenants: Sequence[Tenant], name: str) -> BucketPlan:
+    spec = environment.buckets[name]
+    return BucketPlan(
+        name=name,
+        policy=bucket_policy(environment, tenants, name),
+        key=names.bucket_key_alias(environment, name),
+        versioned=spec.versioned,
+        lifecycle=tuple(_lifecycle(environment, tenants, name)),
+        tags={**names.tags(environment), **({PURPOSE_TAG: spec.purpose} if spec.purpose else {})},
+    )
+
+
+def _lifecycle(environment: Environment, tenants: Sequence[Tenant], name: str) -> Iterator[LifecycleRule]:
+    spec = environment.buckets[name]
+    yield LifecycleRule(
+        id="everything",
+        prefix="",
+        expire_days=spec.expire_after,
+        old_version_days=spec.keep_versions if spec.versioned else None,
+        abort_upload_days=UPLOAD_DAYS,
+        drop_markers=spec.versioned and spec.expire_after is None,
+    )
+    days: dict[tuple[str, str], int] = {}
+    for tenant in tenants:
+        for grant in tenant.storage:
+            if grant.bucket == name and grant.expire_after:
+                key = (tenant.tenant, grant.prefix)
+                days[key] = min(grant.expire_after, days.get(key, grant.expire_after))
+    for (tenant_name, prefix), expire in sorted(days.items()):
+        kept = hashlib.sha256(prefix.encode()).hexdigest()[:8]
+        yield LifecycleRule(id=f"{tenant_name}-{kept}", prefix=prefix, expire_days=expire)
+
+
+def _providers(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[OidcProvider]:
+    for issuer in sorted({tenant.ci.issuer for tenant in tenants if tenant.ci}):
+        yield OidcProvider(
+            url=f"https://{issuer}",
+            arn=workloads.provider_arn(environment, issuer),
+            audience=CI_AUDIENCE,
+            existing=issuer in environment.aws.existing_providers,
+            tags=names.tags(environment),
+        )
+
+
+def _break_glass(environment: Environment) -> BreakGlassPlan | None:
+    spec = environment.aws.break_glass
+    if not spec:
+        return None
+    role, name = break_glass_arn(environment), names.aws_name(environment, "break-glass")
+    topic = arn(environment, "sns", name)
+    rule = arn(environment, "events", f"rule/{name}")
+    taken: Document = {
+        "source": ["aws.sts"],
+        "detail-type": ["AWS API Call via CloudTrail"],
+        "detail": {
+            "eventSource": ["sts.amazonaws.com"],
+            "eventName": ["AssumeRole"],
+            "requestParameters": {"roleArn": [role]},
+        },
+    }
+    trust = {
+        "Effect": "Allow",
+        "Principal": {"AWS": list(spec.trusted)},
+        "Action": "sts:AssumeRole",
+        "Condition": {
+            "Bool": {"aws:MultiFactorAuthPresent": "true"},
+            "NumericLessThan": {"aws:MultiFactorAuthAge": str(MFA_SECONDS)},
+            # STS in another region sends its events to EventBridge there, where no rule matches them.
+            "StringEquals": {"aws:RequestedRegion": environment.aws.region},
+        },
+    }
+    tell = allow("TellOfIt", ["sns:Publish"], topic, {"ArnEquals": {"aws:SourceArn": rule}})
+    return BreakGlassPlan(
+        role=TenantRole(
+            name=name,
+            path=names.platform_path(environment),
+            arn=role,
+            purpose="break-glass",
+            trust=document(trust),
+            policies={"emergency": document(*_emergency(environment))},
+            boundary=environment.aws.permissions_boundary or "",
+            session_seconds=workloads.SESSION_SECONDS,
+            tags=names.tags(environment),
+        ),
+        entry=AccessEntry(
+            cluster=environment.cluster.name,
+            principal=role,
+            groups=(environment.platform.group,),
+            tags=names.tags(environment),
+            policy=f"arn:{partition(environment.aws.region)}:eks::aws:cluster-access-policy/{ADMINISTRATOR}",
+        ),
+        alarm=AlarmPlan(
+            name=name,
+            topic=topic,
+            pattern=taken,
+            state=READS_TOO,
+            # Subscribers are identities of the account, for which their own policy is enough.
+            topic_policy=document({**tell, "Principal": {"Service": "events.amazonaws.com"}}),
+            mail=spec.mail,
+            tags=names.tags(environment),
+        ),
+    )
+
+
+def _emergency(environment: Environment) -> Iterator[Document]:
+    """Into the cluster, and into the data to read and mend it; no right on identities."""
+    yield allow("FindCluster", ["eks:DescribeCluster"], workloads.cluster_arn(environment))
+    buckets = [grants.bucket_arn(environment, name) for name in sorted(environment.buckets)]
+    if buckets:
+        actions = [*grants.READ, *grants.READ_VERSIONS, *grants.PUT, *grants.DELETE, *grants.UPLOAD]
+        yield allow("MendObjects", actions, [f"{bucket}/*" for bucket in buckets])
+        listing = [*grants.LIST, *grants.LIST_VERSIONS, "s3:GetBucketPolicy", "s3:GetBucketVersioning"]
+        yield allow("SeeBuckets", listing, buckets)
+        through = {"StringEquals": {"kms:ViaService": grants.via_s3(environment)}}
+        yield allow("UseKeys", [grants.DECRYPT, grants.ENCRYPT], grants.key_arns(environment), through)

@@ -1,0 +1,216 @@
+"""Who a tenant's pods and its pipeline are on AWS: trust and permissions of their roles."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+from tenancy.catalog import vocabulary as words
+from tenancy.planning.aws import grants
+from tenancy.planning.aws.documents import Document, allow, arn, document
+from tenancy.planning.aws.grants import PrefixGrant
+from tenancy.planning.aws.tenant_aws import AccessEntry, Association, TenantRole
+from tenancy.planning.common import names
+from tenancy.schema.environment import Environment
+from tenancy.schema.identity import CI_AUDIENCE, Ci, PodIdentity
+from tenancy.schema.tenant import Namespace, Tenant
+
+SESSION_SECONDS = 3600
+"""The shortest that IAM allows as a role's maximum. Pod Identity and SDKs renew by themselves."""
+CI = "ci"
+NAMESPACE_TAG = "${aws:PrincipalTag/kubernetes-namespace}"
+
+
+def cluster_arn(environment: Environment) -> str:
+    return arn(environment, "eks", f"cluster/{environment.cluster.name}")
+
+
+def boundary_name(environment: Environment) -> str:
+    return names.aws_name(environment, "tenants")
+
+
+def boundary_arn(environment: Environment) -> str:
+    path = names.platform_path(environment)
+    return arn(environment, "iam", f"policy{path}{boundary_name(environment)}", region="")
+
+
+def tenants_roles(environment: Environment) -> str:
+    """Pattern of the ARNs of all roles of tenants, for `aws:PrincipalArn`."""
+    return arn(environment, "iam", f"role{names.tenants_path(environment)}*", region="")
+
+
+def role_arn(environment: Environment, tenant: Tenant, namespace: Namespace) -> str:
+    """The role that a namespace's pods become: its own, or the shared one of its shape."""
+    if environment.aws.identity is PodIdentity.SHARED:
+        return shared_role(environment, tenant, namespace).arn
+    path, name = names.tenant_path(environment, tenant), names.tenant_role(environment, tenant, namespace.name)
+    return arn(environment, "iam", f"role{path}{name}", region="")
+
+
+def ci_role_arn(environment: Environment, tenant: Tenant) -> str:
+    path = names.tenant_path(environment, tenant)
+    return arn(environment, "iam", f"role{path}{names.ci_role(environment, tenant)}", region="")
+
+
+def part_role(environment: Environment, tenant: Tenant, namespace: Namespace) -> TenantRole:
+    found = grants.prefixes(tenant, namespace)
+    policies = {
+        "storage": [*grants.storage(environment, tenant, found)],
+        "uses": [*grants.uses(environment, tenant, namespace)],
+    }
+    return TenantRole(
+        name=names.tenant_role(environment, tenant, namespace.name),
+        path=names.tenant_path(environment, tenant),
+        arn=role_arn(environment, tenant, namespace),
+        purpose=namespace.name,
+        trust=_trust(environment, tenant, namespace),
+        policies={name: document(*statements) for name, statements in policies.items() if statements},
+        boundary=boundary_arn(environment),
+        session_seconds=SESSION_SECONDS,
+        tags=names.tenant_tags(environment, tenant, tenant.tier_of(namespace)),
+    )
+
+
+def association(environment: Environment, tenant: Tenant, namespace: Namespace) -> Association:
+    return Association(
+        cluster=environment.cluster.name,
+        namespace=tenant.namespace_name(namespace),
+        service_account=namespace.service_account,
+        role=role_arn(environment, tenant, namespace),
+        tags=names.tenant_tags(environment, tenant, tenant.tier_of(namespace)),
+    )
+
+
+def _trust(environment: Environment, tenant: Tenant, namespace: Namespace) -> Document:
+    if environment.aws.identity is PodIdentity.IRSA:
+        issuer = environment.aws.oidc_issuer or ""
+        account = f"system:serviceaccount:{tenant.namespace_name(namespace)}:{namespace.service_account}"
+        return _by_token(environment, issuer, account)
+    return by_pods(
+        environment,
+        {
+            "aws:RequestTag/kubernetes-namespace": tenant.namespace_name(namespace),
+            "aws:RequestTag/kubernetes-service-account": namespace.service_account,
+        },
+    )
+
+
+def by_pods(environment: Environment, equal: dict[str, str], like: dict[str, str] | None = None) -> Document:
+    """Trust in EKS Pod Identity alone, for pods of this cluster with these tags. The tags cannot be forged: no other
+    principal is trusted."""
+    condition: Document = {
+        "StringEquals": {
+            "aws:SourceAccount": environment.aws.account,
+            "aws:RequestTag/eks-cluster-arn": cluster_arn(environment),
+            **equal,
+        },
+        "ArnEquals": {"aws:SourceArn": cluster_arn(environment)},
+    }
+    if like:
+        condition["StringLike"] = like
+    return document(
+        {
+            "Effect": "Allow",
+            "Principal": {"Service": "pods.eks.amazonaws.com"},
+            "Action": ["sts:AssumeRole", "sts:TagSession"],
+            "Condition": condition,
+        }
+    )
+
+
+def provider_arn(environment: Environment, issuer: str) -> str:
+    return arn(environment, "iam", f"oidc-provider/{issuer}", region="")
+
+
+def _by_token(environment: Environment, issuer: str, subject: str) -> Document:
+    """Trust in one subject of one issuer, both word for word."""
+    return document(
+        {
+            "Effect": "Allow",
+            "Principal": {"Federated": provider_arn(environment, issuer)},
+            "Action": "sts:AssumeRoleWithWebIdentity",
+            "Condition": {"StringEquals": {f"{issuer}:aud": CI_AUDIENCE, f"{issuer}:sub": subject}},
+        }
+    )
+
+
+def shared_role(environment: Environment, tenant: Tenant, namespace: Namespace) -> TenantRole:
+    """The role of all namespaces with grants of the same shape; a session tag selects each namespace's own prefixes."""
+    own = tenant.namespace_name(namespace) + "/"
+    shape = sorted(
+        PrefixGrant(grant.bucket, f"{NAMESPACE_TAG}/" if grant.text == own else grant.text, grant.access)
+        for grant in grants.prefixes(tenant, namespace)
+    )
+    told = json.dumps([environment.cluster.name, namespace.service_account, shape])
+    kept = hashlib.sha256(told.encode()).hexdigest()[:12]
+    name = names.fitted(f"{environment.cluster.name}.shared", 51, ".") + f".{kept}"
+    path = names.tenants_path(environment)
+    return TenantRole(
+        name=name,
+        path=path,
+        arn=arn(environment, "iam", f"role{path}{name}", region=""),
+        purpose="shared",
+        trust=by_pods(
+            environment,
+            {"aws:RequestTag/kubernetes-service-account": namespace.service_account},
+            {"aws:RequestTag/kubernetes-namespace": f"*{words.SEPARATOR}*"},
+        ),
+        policies={"storage": document(*grants.storage(environment, None, shape))},
+        boundary=boundary_arn(environment),
+        session_seconds=SESSION_SECONDS,
+        tags=names.tags(environment),
+    )
+
+
+def shared_roles(environment: Environment, tenants: Sequence[Tenant]) -> tuple[TenantRole, ...]:
+    if environment.aws.identity is not PodIdentity.SHARED:
+        return ()
+    found = {}
+    for tenant in tenants:
+        for namespace in tenant.namespaces:
+            if tenant.has_identity(namespace):
+                role = shared_role(environment, tenant, namespace)
+                found[role.name] = role
+    return tuple(found[name] for name in sorted(found))
+
+
+def ci_group(tenant: Tenant) -> str:
+    """Kubernetes group of the tenant's pipeline."""
+    return words.CI_GROUP.format(tenant=tenant.tenant)
+
+
+def pipeline_role(environment: Environment, tenant: Tenant, ci: Ci) -> TenantRole:
+    """It may describe the cluster, write the tenant's images and read shared ones. It has no access to data."""
+    own = [
+        grants.repository_arn(environment, names.tenant_repository(environment, tenant, name))
+        for name in sorted(tenant.uses.repositories)
+    ]
+    shared = grants.repository_arn(environment, names.shared_repositories(environment) + "*")
+    statements = [
+        allow("FindCluster", ["eks:DescribeCluster"], cluster_arn(environment)),
+        allow("LogInToRegistry", ["ecr:GetAuthorizationToken"], "*"),
+        allow("PullShared", grants.PULL, shared),
+    ]
+    if own:
+        statements.append(allow("PushOwn", [*grants.PULL, *grants.PUSH], own))
+    return TenantRole(
+        name=names.ci_role(environment, tenant),
+        path=names.tenant_path(environment, tenant),
+        arn=ci_role_arn(environment, tenant),
+        purpose=CI,
+        trust=_by_token(environment, ci.issuer, ci.subject),
+        policies={"pipeline": document(*statements)},
+        boundary=boundary_arn(environment),
+        session_seconds=SESSION_SECONDS,
+        tags=names.tenant_tags(environment, tenant, tenant.tier),
+    )
+
+
+def pipeline_entry(environment: Environment, tenant: Tenant) -> AccessEntry:
+    return AccessEntry(
+        cluster=environment.cluster.name,
+        principal=ci_role_arn(environment, tenant),
+        groups=(ci_group(tenant),),
+        tags=names.tenant_tags(environment, tenant, tenant.tier),
+    )

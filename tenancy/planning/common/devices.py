@@ -1,0 +1,61 @@
+"""Devices by claim (DRA): a class for each flavor, so that a claim says as much as a flavor does."""
+
+from __future__ import annotations
+
+from tenancy.catalog.boards import PRODUCTS
+from tenancy.kube.objects import Object
+from tenancy.planning.common.labels import manifest, platform_labels
+from tenancy.schema.environment import Environment
+from tenancy.schema.pools import Flavor
+from tenancy.schema.tenant import Tenant
+
+DRIVER = "gpu.nvidia.com"
+
+DRIVER_CLASSES = ("gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com")
+"""Classes that the driver's chart makes beside ours (0.5.0): any GPU and any slice. No tenant is granted one.
+
+The first names nvidia.com/gpu as its extended resource: a claim of it counts there as well.
+"""
+
+
+def device_class(flavor: str) -> str:
+    """Name of a flavor's device class."""
+    return flavor
+
+
+def claimable(environment: Environment) -> dict[str, Flavor]:
+    """Flavors that have a class. A replica has none: its class would match whole GPUs."""
+    if not environment.devices_by_claim:
+        return {}
+    return {name: flavor for name, flavor in sorted(environment.flavors.items()) if flavor.share is None}
+
+
+def granted_classes(environment: Environment, tenant: Tenant) -> list[str]:
+    """Device classes that the tenant's claims may name."""
+    return [device_class(flavor) for flavor in claimable(environment) if flavor in tenant.gpus]
+
+
+def device_classes(environment: Environment) -> tuple[Object, ...]:
+    """A class for each flavor. None names an extended resource: then one pod would count in two quotas."""
+    labels = platform_labels(environment)
+    return tuple(
+        manifest(
+            "resource.k8s.io/v1",
+            "DeviceClass",
+            device_class(name),
+            labels,
+            {"spec": {"selectors": [{"cel": {"expression": _expression(flavor)}}]}},
+        )
+        for name, flavor in claimable(environment).items()
+    )
+
+
+def _expression(flavor: Flavor) -> str:
+    """Over what the driver publishes: `deviceinfo.go` and `mig.go` of its `cmd/gpu-kubelet-plugin`."""
+    what = f"device.attributes['{DRIVER}']"
+    terms = [f"device.driver == '{DRIVER}'", f"{what}.type == '{'mig' if flavor.mig else 'gpu'}'"]
+    if flavor.mig:
+        terms.append(f"{what}.profile == '{flavor.mig}'")
+    # A slice has the product of the board that it is cut from, word for word; "NVIDIA L4" begins "NVIDIA L40S" too.
+    terms.append(f"{what}.productName == '{PRODUCTS[flavor.gpu]}'")
+    return " && ".join(terms)

@@ -1,0 +1,171 @@
+"""Names and tags of what is made on AWS."""
+
+from __future__ import annotations
+
+import hashlib
+from enum import StrEnum
+
+from tenancy.catalog import account
+from tenancy.catalog import vocabulary as words
+from tenancy.planning.common.labels import tier_labels
+from tenancy.schema.environment import Environment
+from tenancy.schema.tenant import Tenant
+
+ROLE_LENGTH = account.ROLE_NAME
+"""IAM's limit on role names; every other name here is allowed to be longer."""
+
+CLUSTER_TAG = "tenancy:cluster"
+POOL_TAG = "tenancy:pool"
+ENVIRONMENT_TAG = "tenancy:environment"
+NAMESPACE_TAG = "tenancy:namespace"
+"""Of a claim's volume."""
+SUBNET_TAG = "tenancy:subnet"
+"""Of the subnets that are made; Karpenter finds the private ones by it."""
+
+
+class SubnetUse(StrEnum):
+    PRIVATE = "private"
+    PUBLIC = "public"
+
+
+def aws_name(environment: Environment, purpose: str) -> str:
+    """`<cluster>-<purpose>`; a name that would be too long is cut and keeps a hash of the whole."""
+    whole = f"{environment.cluster.name}-{purpose}"
+    if len(whole) <= ROLE_LENGTH:
+        return whole
+    kept = hashlib.sha256(whole.encode()).hexdigest()[:8]
+    return f"{whole[: ROLE_LENGTH - len(kept) - 1]}-{kept}"
+
+
+def node_role(environment: Environment) -> str:
+    """Role of every node's own identity."""
+    return aws_name(environment, "node")
+
+
+def karpenter_queue(environment: Environment) -> str:
+    """SQS queue in which Karpenter reads of spot interruptions and of machines that fail."""
+    return aws_name(environment, "karpenter")
+
+
+def tags(environment: Environment, pool: str | None = None) -> dict[str, str]:
+    """Tags of everything on AWS; the platform's own cost vocabulary is the environment's."""
+    return {
+        ENVIRONMENT_TAG: environment.environment,
+        CLUSTER_TAG: environment.cluster.name,
+        "env": environment.environment,
+        "managed-by": words.PRODUCT,
+        **({POOL_TAG: pool} if pool else {}),
+    }
+
+
+def pool_tags(environment: Environment, name: str) -> dict[str, str]:
+    """Tags of a pool's nodes and volumes; those of a pool with one tenant are that tenant's."""
+    pool = environment.pools[name]
+    owner = {words.TENANT_TAG: pool.tenants[0]} if len(pool.tenants) == 1 and not pool.tiers else {}
+    return {**tags(environment, name), **owner}
+
+
+def control_plane_name(cluster: str) -> str:
+    """Logical name of the control plane."""
+    return f"{cluster}-cluster"
+
+
+def node_group_names(cluster: str, group: str) -> tuple[str, str]:
+    """Logical names of a node group's launch template and of the group itself."""
+    return f"{cluster}-{group}-template", f"{cluster}-{group}-nodes"
+
+
+def kubeconfig_command(cluster: str, region: str, context: str) -> str:
+    """What puts a cluster into the kubeconfig under the name of the environment's context."""
+    return f"aws eks update-kubeconfig --name {cluster} --region {region} --alias {context}"
+
+
+def tenants_path(environment: Environment) -> str:
+    """IAM path of everything that tenants become, and of nothing else."""
+    return f"/tenancy/{environment.environment}/"
+
+
+def tenant_path(environment: Environment, tenant: Tenant) -> str:
+    return f"{tenants_path(environment)}{tenant.tenant}/"
+
+
+def platform_path(environment: Environment) -> str:
+    """IAM path of what only the platform has; beside the tenants' and not above."""
+    return f"/tenancy-platform/{environment.environment}/"
+
+
+def tenant_role(environment: Environment, tenant: Tenant, part: str) -> str:
+    """Role of a namespace's pods. A name that is cut contains a dot, any other contains none: no two are the same."""
+    return fitted(_own(environment, tenant, part), account.ROLE_NAME, ".")
+
+
+def ci_role(environment: Environment, tenant: Tenant) -> str:
+    """Role of the tenant's pipeline; `.ci` is neither a part nor a hash."""
+    whole = f"{environment.cluster.name}{words.SEPARATOR}{tenant.tenant}"
+    return f"{fitted(whole, account.ROLE_NAME - 3, '.')}.ci"
+
+
+def tenant_queue(environment: Environment, tenant: Tenant, name: str) -> str:
+    """SQS allows no dots: an underscore marks what is cut."""
+    return fitted(_own(environment, tenant, name), account.QUEUE_NAME, "_")
+
+
+def tenant_access_point(environment: Environment, tenant: Tenant, bucket: str) -> str:
+    """S3 allows neither dots nor underscores; so every name ends in a hash of the whole name."""
+    whole = f"{environment.environment}/{environment.cluster.name}/{tenant.tenant}/{bucket}"
+    return f"{tenant.tenant}-{_hash(whole)}"
+
+
+def tenant_budget(environment: Environment, tenant: Tenant) -> str:
+    return fitted(f"{environment.cluster.name}{words.SEPARATOR}{tenant.tenant}", account.BUDGET_NAME, ".")
+
+
+def tenant_secret(environment: Environment, tenant: Tenant, name: str) -> str:
+    return f"tenancy/{environment.environment}/{tenant.tenant}/{name}"
+
+
+def tenant_log_group(environment: Environment, tenant: Tenant, name: str) -> str:
+    return f"/tenancy/{environment.environment}/{tenant.tenant}/{name}"
+
+
+def tenant_repository(environment: Environment, tenant: Tenant, name: str) -> str:
+    return words.repository(environment.environment, tenant.tenant, name)
+
+
+def shared_repositories(environment: Environment) -> str:
+    """What all pipelines may read; no tenant is called `shared`."""
+    return f"{environment.environment}/shared/"
+
+
+def bucket_key_alias(environment: Environment, bucket: str) -> str:
+    return f"alias/tenancy/{environment.environment}/bucket/{bucket}"
+
+
+def tenant_key_alias(environment: Environment, tenant: Tenant) -> str:
+    return f"alias/tenancy/{environment.environment}/tenant/{tenant.tenant}"
+
+
+def tenant_tags(environment: Environment, tenant: Tenant, tier: str) -> dict[str, str]:
+    """Tags of what is a tenant's: the vocabulary of its labels."""
+    labels = tier_labels(environment, tenant, tier)
+    return {
+        **tags(environment),
+        words.TENANT_TAG: tenant.tenant,
+        **{key: labels[key] for key in (*words.COST_LABELS, *tenant.labels)},
+    }
+
+
+def fitted(whole: str, longest: int, mark: str) -> str:
+    """The name if it is short enough; else its beginning, a mark that no whole name contains, and a hash of it all."""
+    if len(whole) <= longest:
+        return whole
+    kept = _hash(whole)
+    return f"{whole[: longest - len(kept) - 1]}{mark}{kept}"
+
+
+def _own(environment: Environment, tenant: Tenant, name: str) -> str:
+    return words.SEPARATOR.join((environment.cluster.name, tenant.tenant, name))
+
+
+def _hash(whole: str) -> str:
+    return hashlib.sha256(whole.encode()).hexdigest()[:12]

@@ -1,0 +1,224 @@
+"""The guard of kinds that others' operators run: JobSet, Ray, MPI and the like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tenancy.catalog.vocabulary import Allowance
+from tenancy.planning.guards.expressions import (
+    GRANTED,
+    HAS_TENANT,
+    META,
+    NO_NEW_FINALIZER,
+    OWN_FINALIZERS,
+    Guard,
+    cel,
+    changed,
+    may,
+)
+from tenancy.planning.guards.names import GATED
+from tenancy.planning.guards.pod_security import SECURED, security_message, security_variables
+from tenancy.planning.guards.pods import ASKED, LISTS, with_work
+from tenancy.planning.guards.queued import (
+    COUNTS,
+    OWN,
+    QUEUE_RULES,
+    SUSPENSION,
+    TEMPLATE_LIMITS,
+    QueueFields,
+    marks_of,
+    queue_variables,
+    suspension,
+)
+from tenancy.planning.guards.sizes import few_marks
+from tenancy.planning.guards.who import but_by_controllers, controllers, frameworks
+from tenancy.schema.environment import Environment
+
+# Pod templates of a kind, as a list. A TrainJob has none: what it overrides of a runtime's is judged on its pods.
+_RAY = """([{0}.headGroupSpec.template]
+    + (has({0}.workerGroupSpecs) ? {0}.workerGroupSpecs.map(w, w.template) : []))"""
+# Of a RayJob without a template for its submitter, and of each in SidecarMode, KubeRay makes the submitter's container
+# from the head's image, without a securityContext; Kueue writes the same when it starts the job (v0.19.2,
+# rayjob_controller.go, `getSubmitterTemplate`). It is judged as it will be.
+_MODE = "{0}.spec.?submissionMode.orValue('K8sJobMode')"
+_UNWRITTEN = f"""({_MODE} == 'SidecarMode'
+            || ({_MODE} == 'K8sJobMode' && !has({{0}}.spec.submitterPodTemplate)))"""
+_SUBMITTER = """[dyn({{'spec': {{'containers': [{{'name': dyn('ray-job-submitter'),
+                'image': {0}.spec.rayClusterSpec.headGroupSpec.template.spec.containers[0].image}}]}}}})]"""
+_TEMPLATES: Mapping[str, str] = {
+    "JobSet": """(has({0}.spec.replicatedJobs)
+        ? {0}.spec.replicatedJobs.map(j, j.template.spec.template) : [])""",
+    "LeaderWorkerSet": """([{0}.spec.leaderWorkerTemplate.workerTemplate]
+        + (has({0}.spec.leaderWorkerTemplate.leaderTemplate) ? [{0}.spec.leaderWorkerTemplate.leaderTemplate] : []))""",
+    "MPIJob": "{0}.spec.mpiReplicaSpecs.map(r, {0}.spec.mpiReplicaSpecs[r].template)",
+    "RayCluster": _RAY.format("{0}.spec"),
+    "RayJob": f"""((has({{0}}.spec.rayClusterSpec) ? {_RAY.format("{0}.spec.rayClusterSpec")}
+            + ({_UNWRITTEN} ? {_SUBMITTER} : []) : [])
+        + (has({{0}}.spec.submitterPodTemplate) ? [{{0}}.spec.submitterPodTemplate] : []))""",
+}
+
+_ADVICE = f"""(object.kind == 'RayJob' && {_UNWRITTEN.format("dyn(object)")}
+    ? 'submissionMode is HTTPMode, or K8sJobMode with a submitterPodTemplate that keeps to the level; ' : '')"""
+"""What to change of a RayJob whose submitter would be made without a securityContext."""
+
+
+def _no_more(at: str, named: str, count: str) -> str:
+    """Whether each of a list's parts was there before, under its name, with as many pods."""
+    now, before = (f"dyn({root}).{at}" for root in ("object", "oldObject"))
+    counts = [count.replace("p.", f"{part}.") for part in ("p", "q")]
+    return f"""(!has({now}) || {now}.all(p, has({before}) && {before}.exists(q,
+        q.{named} == p.{named} && {counts[0]} <= {counts[1]})))"""
+
+
+_WORKERS = "p.?replicas.orValue(0) * p.?numOfHosts.orValue(1)"
+_MPI = "dyn({0}).spec.mpiReplicaSpecs.?{1}.?replicas.orValue({2})"
+_NO_MORE: Mapping[str, str] = {
+    "JobSet": _no_more(
+        "spec.replicatedJobs", "name", "p.?replicas.orValue(1) * p.template.spec.?parallelism.orValue(1)"
+    ),
+    "MPIJob": " && ".join(
+        f"{_MPI.format('object', name, few)} <= {_MPI.format('oldObject', name, few)}"
+        for name, few in (("Launcher", 1), ("Worker", 0))
+    ),
+    "RayCluster": _no_more("spec.workerGroupSpecs", "groupName", _WORKERS),
+    "RayJob": f"""(!has(dyn(object).spec.rayClusterSpec)
+        || {_no_more("spec.rayClusterSpec.workerGroupSpecs", "groupName", _WORKERS)})""",
+    "TrainJob": """dyn(object).spec.?trainer.?numNodes.orValue(1)
+        <= dyn(oldObject).spec.?trainer.?numNodes.orValue(1)""",
+}
+"""Of each kind that the queue starts as a whole: whether it has no more pods than before."""
+
+_OF_POD = re.compile(r"variables\.(spec|podLabels|podAnnotations|newAnnotations|newFinalizers|containers|asked)\b")
+
+
+def _for_each_pod(rule: str) -> str:
+    """A rule on one pod as a rule on all of `variables.pods`."""
+    text = _OF_POD.sub(r"pod.\1", rule)
+    return f"variables.pods.all(pod, {text})"
+
+
+def framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> Guard:
+    """Kinds of others: one guard for all, because what it reads of each is a list of templates."""
+    kinds = frameworks(environment)
+
+    def templates(root: str) -> str:
+        chosen = "[]"
+        for framework in kinds:
+            if text := _TEMPLATES.get(framework.kind):
+                # Without a schema: the guard reads what several kinds have in different places.
+                chosen = f"object.kind == {cel(framework.kind)} ? {text.format(f'dyn({root})')} : {chosen}"
+        return f"({chosen})"
+
+    def either(at: str) -> str:
+        return f"has(t.metadata) && has(t.metadata.{at}) ? t.metadata.{at} : {{}}"
+
+    containers = """((has(t.spec.containers) ? t.spec.containers : [])
+            + (has(t.spec.initContainers) ? t.spec.initContainers : []))"""
+    pods = {
+        "spec": "t.spec",
+        "podLabels": either("labels"),
+        "podAnnotations": either("annotations"),
+        "newAnnotations": f"({either('annotations')}).filter(k, true)",
+        "newFinalizers": "has(t.metadata) && has(t.metadata.finalizers) ? t.metadata.finalizers : []",
+        "containers": containers,
+        "asked": ASKED.format(containers=containers),
+    }
+
+    def jobs(root: str) -> str:
+        """A JobSet's jobs have metadata of their own around their pods'."""
+        at = f"dyn({root}).spec.replicatedJobs"
+        return f"object.kind == 'JobSet' && has({at}) ? {at}.map(j, j.template) : []"
+
+    def marks(root: str, *found: str) -> str:
+        own = ", ".join(marks_of(f"{root}.metadata"))
+        lists = " + ".join(
+            f"variables.{name}.map(t, has(t.metadata) && has(t.metadata.{field}) ? t.metadata.{field} : {{}})"
+            for field in ("labels", "annotations")
+            for name in found
+        )
+        return f"[{own}] + {lists}"
+
+    def gates(found: str) -> str:
+        return f"{found}.filter(t, has(t.spec.schedulingGates)).map(t, t.spec.schedulingGates.map(g, g.name))"
+
+    def of_kind(values: Mapping[str, str], otherwise: str) -> str:
+        chosen = otherwise
+        for kind, text in values.items():
+            chosen = f"object.kind == {cel(kind)} ? {text} : {chosen}"
+        return chosen
+
+    variables = {
+        **LISTS,
+        "templates": templates("object"),
+        "jobs": jobs("object"),
+        "oldTemplates": f"request.operation == 'UPDATE' ? {templates('oldObject')} : []",
+        "oldJobs": f"request.operation == 'UPDATE' ? ({jobs('oldObject')}) : []",
+        "pods": f"variables.templates.map(t, {{{', '.join(f'{cel(k)}: dyn({v})' for k, v in pods.items())}}})",
+        **security_variables(_for_each_pod),
+        "placing": "true",
+        "ownFinalizers": OWN_FINALIZERS,
+        **queue_variables(environment, QueueFields(OWN)),
+        "marks": marks("object", "templates", "jobs"),
+        "oldMarks": f"request.operation == 'UPDATE' ? {marks('oldObject', 'oldTemplates', 'oldJobs')} : []",
+        "ends": "object.kind != 'LeaderWorkerSet'",
+        "given": of_kind({"LeaderWorkerSet": cel(GATED["leaderworkersets"])}, "{}"),
+        "gates": gates("variables.templates"),
+        "oldGates": f"request.operation == 'UPDATE' ? {gates(templates('oldObject'))} : []",
+        **suspension("spec.suspend", "spec.managedBy"),
+        "noMorePods": of_kind(_NO_MORE, "true"),
+    }
+    mpi = suspension("spec.runPolicy.suspend", "spec.runPolicy.managedBy")
+    for name in ("suspended", "wasSuspended", "controllers"):
+        here, there = (re.sub(r"\b(object|oldObject)\b(?=\.)", r"dyn(\1)", x[name]) for x in (variables, mpi))
+        variables[name] = f"object.kind == 'MPIJob' ? ({there}) : ({here})"
+    variables["waits"] = "object.kind != 'LeaderWorkerSet'"
+    workers = """(!has({0}.workerGroupSpecs) || {0}.workerGroupSpecs.all(w,
+        !has(w.minReplicas) || w.minReplicas <= (has(w.replicas) ? w.replicas : 0)))"""
+    ray_job = f"""(!has(dyn(object).spec.rayClusterSpec) || {workers.format("dyn(object).spec.rayClusterSpec")})
+        && (!has(dyn(object).spec.clusterSelector) || size(dyn(object).spec.clusterSelector) == 0)
+        && (!has(dyn(object).spec.ttlSecondsAfterFinished) || dyn(object).spec.ttlSecondsAfterFinished == 0)
+        && !has(dyn(object).spec.deletionStrategy)"""
+    ray_cluster = workers.format("dyn(object).spec")
+    head = "dyn(object).spec.{0}headGroupSpec.?enableIngress.orValue(false)"
+    ray = {
+        # What is made beside what Kueue counts (v0.19.2, raycluster/common.go, rayjob_controller.go, against KubeRay's
+        # `GetWorkerGroupDesiredReplicas` and the end of a RayJob).
+        "kueue-26": of_kind({"RayCluster": f"({ray_cluster})", "RayJob": f"({ray_job})"}, "true"),
+        "net-01": of_kind(
+            {
+                "RayCluster": f"!{head.format('')}",
+                "RayJob": f"(!has(dyn(object).spec.rayClusterSpec) || !{head.format('rayClusterSpec.')})",
+            },
+            "true",
+        ),
+    }
+    # A TrainJob has no template: its runtime's may ask for GPUs too.
+    each = {
+        rule: _for_each_pod(text) for rule, text in {**pod_rules, **few_marks(environment), **TEMPLATE_LIMITS}.items()
+    }
+    bare = f"{may(Allowance.GPUS_FOR_ALL)} || variables.byController || {GRANTED}"
+    each["gpu-10"] = f"({each['gpu-10']}) && (object.kind != 'TrainJob' || {bare})"
+    # A list of gates for each template here.
+    gated = """variables.gates.all(l, l.all(g, g in variables.usualGates
+        || variables.oldGates.exists(o, g in o)))"""
+    return Guard(
+        "tenancy-frameworks",
+        [(framework.group, framework.version, [framework.resource]) for framework in kinds],
+        {
+            **HAS_TENANT,
+            **with_work(each),
+            **SECURED,
+            **but_by_controllers(ray),
+            **QUEUE_RULES,
+            **but_by_controllers({"kueue-03": gated}),
+            **SUSPENSION,
+            **COUNTS,
+        },
+        variables,
+        {
+            **changed("spec", *META, "metadata.ownerReferences", also=NO_NEW_FINALIZER),
+            **controllers(environment.queued),
+        },
+        messages=security_message(environment.platform.docs, _ADVICE),
+    )

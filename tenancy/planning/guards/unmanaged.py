@@ -1,0 +1,71 @@
+"""Namespaces that are neither a tenant's nor the platform's: what of them guards judge, and which they leave alone.
+
+In an unmanaged namespace work goes on as it was. What is judged there is what would reach tenants: GPUs and the nodes
+that are kept for them (gpu-12), labels that make a namespace a tenant's (ns-01), and queues that lead to shares of
+tenants (kueue-05).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tenancy.catalog import gpus
+from tenancy.catalog import vocabulary as words
+from tenancy.planning.guards.expressions import Guard, NamespaceScope, cel, changed
+from tenancy.schema.environment import Environment
+
+UNMANAGED = "tenancy-unmanaged"
+_OF_GPUS = "nvidia.com/"
+"""How extended resources and taints of NVIDIA's begin."""
+
+
+def _gpu_rule(environment: Environment) -> str:
+    """A pod that stays off the nodes of tenants: it tolerates none of their taints, names no node, and asks for nothing
+    for which EKS adds a toleration."""
+    taken = f"(r.startsWith({cel(_OF_GPUS)}) || r == {cel(gpus.EFA)})"
+    conditions = [
+        f"""(!has(object.spec.tolerations) || object.spec.tolerations.all(t, has(t.key) && t.key != ''
+            && !t.key.startsWith({cel(_OF_GPUS)}) && !(t.key in {cel([gpus.EFA, words.POOL])})))""",
+        "(request.operation != 'CREATE' || !has(object.spec.nodeName) || object.spec.nodeName == '')",
+        f"""variables.containers.all(c, !has(c.resources) || (
+            (!has(c.resources.limits) || c.resources.limits.all(r, !{taken}))
+            && (!has(c.resources.requests) || c.resources.requests.all(r, !{taken}))))""",
+    ]
+    if environment.devices_by_claim:
+        # The claim says which class it asks for, and it may be created after the pod.
+        conditions.append("(!has(object.spec.resourceClaims) || size(object.spec.resourceClaims) == 0)")
+    return " && ".join(conditions)
+
+
+def unmanaged_guards(environment: Environment) -> Iterator[Guard]:
+    if not environment.platform.unmanaged:
+        return
+    yield Guard(
+        UNMANAGED,
+        # Pods alone: a template takes nothing, and to judge it would refuse to scale it down.
+        [("", "v1", ["pods", "pods/ephemeralcontainers"])],
+        {"gpu-12": _gpu_rule(environment)},
+        {"containers": "object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : [])"},
+        changed("spec"),
+        spaces=NamespaceScope.UNMANAGED,
+    )
+
+
+def is_temporary(environment: Environment, name: str) -> str:
+    """CEL: whether the text `name` is among the temporary namespaces. A tenant's never is, however it begins."""
+    ways = []
+    for entry in environment.platform.temporary_namespaces:
+        start = entry.name.removesuffix("*")
+        ways.append(f"{name} == {cel(start)}" if start == entry.name else f"{name}.startsWith({cel(start)})")
+    return f"(!{name}.contains({cel(words.SEPARATOR)}) && ({' || '.join(ways)}))" if ways else "false"
+
+
+def temporary(environment: Environment, guard: Guard) -> dict[str, str]:
+    """Condition that leaves temporary namespaces out. Selectors know whole names alone; a request names its namespace.
+
+    Not of guards on namespaces themselves: which of their labels are free, `ns-01` says.
+    """
+    on_namespaces = any("namespaces" in resources for _, _, resources in guard.resources)
+    if not environment.platform.temporary_namespaces or on_namespaces or guard.spaces is NamespaceScope.UNMANAGED:
+        return {}
+    return {"temporary": f"!{is_temporary(environment, 'request.namespace')}"}

@@ -1,0 +1,138 @@
+"""Guards on pods and on what makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tenancy.planning.guards.expressions import (
+    HAS_TENANT,
+    META,
+    NO_NEW_FINALIZER,
+    Guard,
+    by_resource,
+    cel,
+    changed,
+    untyped,
+    written_out,
+)
+from tenancy.planning.guards.kinds import framework_guard
+from tenancy.planning.guards.names import GATED, HELD, PLACED
+from tenancy.planning.guards.pod_security import SECURED, security_message, security_variables
+from tenancy.planning.guards.pods import BY_CLAIM, POD_RULES, STANDING_PODS, SYNCED, pod_variables, with_work
+from tenancy.planning.guards.queued import (
+    COUNTS,
+    OWN,
+    QUEUE_RULES,
+    QUEUED_PODS,
+    SUSPENSION,
+    TEMPLATE_LIMITS,
+    QueueFields,
+    queue_variables,
+    suspension,
+)
+from tenancy.planning.guards.sizes import few_marks
+from tenancy.planning.guards.who import controllers, frameworks, who
+from tenancy.schema.environment import Environment
+
+_PARALLEL = "dyn({0}).spec.?parallelism.orValue(1)"
+
+
+def work_guards(environment: Environment) -> tuple[Guard, ...]:
+    templates = [
+        ("batch", "v1", ["jobs"]),
+        ("apps", "v1", ["deployments", "statefulsets", "replicasets", "daemonsets"]),
+    ]
+    pod_rules = {
+        **POD_RULES,
+        **(BY_CLAIM if environment.devices_by_claim else {}),
+        **(SYNCED if environment.virtual_clusters else {}),
+    }
+    queued = environment.queued
+    makers = {"byController": who(environment)["byController"]}
+
+    def of_queue(rules: Mapping[str, str], of: QueueFields, **more: str) -> tuple[dict[str, str], dict[str, str]]:
+        return ({**rules}, {**queue_variables(environment, of), **more}) if queued else ({}, {})
+
+    by_hand = "request.resource.resource in ['jobs', 'deployments', 'statefulsets']"
+    on_pods = of_queue(
+        QUEUED_PODS,
+        QueueFields(
+            OWN,
+            # A pod of other work carries what that work's template says.
+            given=f"request.operation == 'CREATE' ? {cel(GATED['pods'])} : {{}}",
+            usual=(HELD, PLACED),
+        ),
+    )
+    is_job = "request.resource.resource == 'jobs'"
+    on_templates = of_queue(
+        {**QUEUE_RULES, **TEMPLATE_LIMITS, **SUSPENSION, **COUNTS},
+        QueueFields(
+            *(OWN, "{0}.spec.template"),
+            queues=by_hand,
+            ends=is_job,
+            given=by_resource({kind: GATED[kind] for kind in ("deployments", "statefulsets")}),
+        ),
+        **{k: f"{is_job} && ({untyped(v)})" for k, v in suspension("spec.suspend", "").items() if k != "controllers"},
+        # Other kinds' pods wait each by itself.
+        noMorePods=f"!({is_job}) || {_PARALLEL.format('object')} <= {_PARALLEL.format('oldObject')}",
+        controllers=f"{is_job} && has(dyn(object).spec.managedBy) ? [dyn(object).spec.managedBy] : []",
+    )
+    on_cronjobs = of_queue(
+        {**QUEUE_RULES, **TEMPLATE_LIMITS, **SUSPENSION},
+        QueueFields("{0}.spec.jobTemplate.metadata", "{0}.spec.jobTemplate.spec.template", queues="false"),
+        # Whether it makes Jobs now is its own; each of them waits.
+        waits="false",
+        suspended="true",
+        wasSuspended="true",
+        controllers="has(object.spec.jobTemplate.spec.managedBy) ? [object.spec.jobTemplate.spec.managedBy] : []",
+    )
+    seen = ("spec", *META, "metadata.ownerReferences") if queued else ("spec",)
+    return (
+        written_out(
+            Guard(
+                "tenancy-pods",
+                # A pod's marks can be written by its status too.
+                [("", "v1", ["pods", "pods/ephemeralcontainers", *(["pods/status"] if queued else [])])],
+                {**HAS_TENANT, **pod_rules, **STANDING_PODS, **on_pods[0]},
+                {
+                    **pod_variables("object.spec", "object.metadata", "request.operation == 'CREATE'", queued),
+                    **makers,
+                    **on_pods[1],
+                },
+                changed("spec", *META, *seen[3:], also=NO_NEW_FINALIZER),
+            )
+        ),
+        written_out(
+            Guard(
+                "tenancy-templates",
+                [*templates, ("", "v1", ["replicationcontrollers"])],
+                {**HAS_TENANT, **with_work(pod_rules), **few_marks(environment), **SECURED, **on_templates[0]},
+                {
+                    **pod_variables("object.spec.template.spec", "object.spec.template.metadata", "true"),
+                    **security_variables(),
+                    **makers,
+                    **on_templates[1],
+                },
+                {**changed(*seen, also=NO_NEW_FINALIZER), **controllers(queued)},
+                messages=security_message(environment.platform.docs),
+            )
+        ),
+        Guard(
+            "tenancy-cronjobs",
+            [("batch", "v1", ["cronjobs"])],
+            {**HAS_TENANT, **with_work(pod_rules), **few_marks(environment), **SECURED, **on_cronjobs[0]},
+            {
+                **pod_variables(
+                    "object.spec.jobTemplate.spec.template.spec",
+                    "object.spec.jobTemplate.spec.template.metadata",
+                    "true",
+                ),
+                **security_variables(),
+                **makers,
+                **on_cronjobs[1],
+            },
+            changed(*seen, also=NO_NEW_FINALIZER),
+            messages=security_message(environment.platform.docs),
+        ),
+        *((framework_guard(environment, pod_rules),) if frameworks(environment) else ()),
+    )

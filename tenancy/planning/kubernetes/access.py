@@ -1,0 +1,175 @@
+"""Four personas as ClusterRoles without wildcards, bound per namespace.
+
+Our own and not the built-in `edit`: that one may impersonate, mint tokens, delete the default-deny and
+grows with every CRD that is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
+from tenancy.planning.common.labels import manifest, platform_labels, tenant_labels
+from tenancy.planning.guards.who import frameworks
+from tenancy.schema.environment import Environment
+from tenancy.schema.people import Role
+from tenancy.schema.tenant import Namespace, Tenant, held
+
+READ = ("get", "list", "watch")
+CHANGE = ("create", "update", "patch", "delete", "deletecollection")
+
+Rights = Mapping[tuple[str, tuple[str, ...]], tuple[str, ...]]
+"""(API group, resources) -> verbs."""
+
+_VIEW: Rights = {
+    ("", ("configmaps", "events", "persistentvolumeclaims", "pods", "pods/log", "serviceaccounts", "services")): READ,
+    ("", ("limitranges", "resourcequotas")): READ,
+    ("apps", ("daemonsets", "deployments", "replicasets", "statefulsets")): READ,
+    ("autoscaling", ("horizontalpodautoscalers",)): READ,
+    ("batch", ("cronjobs", "jobs")): READ,
+    ("discovery.k8s.io", ("endpointslices",)): READ,
+    ("events.k8s.io", ("events",)): READ,
+    ("networking.k8s.io", ("networkpolicies",)): READ,
+    ("policy", ("poddisruptionbudgets",)): READ,
+}
+_OPERATE: Rights = {
+    ("", ("pods",)): ("delete", "deletecollection"),
+    ("", ("pods/attach", "pods/exec", "pods/portforward")): ("get", "create"),
+    ("apps", ("deployments/scale", "statefulsets/scale")): ("get", "update", "patch"),
+    ("batch", ("jobs",)): ("delete",),
+}
+_DEVELOP: Rights = {
+    ("", ("configmaps", "persistentvolumeclaims", "pods", "services")): CHANGE,
+    ("", ("secrets",)): READ + CHANGE,
+    ("", ("pods/attach", "pods/exec", "pods/portforward")): ("get", "create"),
+    ("", ("pods/ephemeralcontainers",)): ("get", "update", "patch"),
+    ("apps", ("deployments", "statefulsets")): CHANGE,
+    ("apps", ("deployments/scale", "statefulsets/scale")): ("get", "update", "patch"),
+    ("autoscaling", ("horizontalpodautoscalers",)): CHANGE,
+    ("batch", ("cronjobs", "jobs")): CHANGE,
+    # net-10 refuses changes of the platform's policies in the same namespace; deletecollection would include them.
+    ("networking.k8s.io", ("networkpolicies",)): ("create", "update", "patch", "delete"),
+    ("policy", ("poddisruptionbudgets",)): CHANGE,
+}
+_OWN: Rights = {
+    ("", ("serviceaccounts",)): CHANGE,
+    ("rbac.authorization.k8s.io", ("rolebindings",)): READ,
+}
+_CLAIMS = ("resource.k8s.io", ("resourceclaims", "resourceclaimtemplates"))
+_VIEW_CLAIMS: Rights = {_CLAIMS: READ}
+_MAKE_CLAIMS: Rights = {_CLAIMS: ("create", "delete")}
+"""What a claim asks for never changes, and its status says which devices it got: that is the scheduler's."""
+
+_VIEW_QUEUES: Rights = {
+    ("kueue.x-k8s.io", ("localqueues", "workloads")): READ,
+    ("visibility.kueue.x-k8s.io", ("localqueues/pendingworkloads",)): ("get",),
+}
+"""Tenants have no right to write there: a Workload's status says what was admitted, and a LocalQueue's spec says whose
+share it spends."""
+
+_SYNC: Rights = {
+    ("", ("configmaps", "persistentvolumeclaims", "pods", "secrets", "services")): (
+        *READ,
+        *("create", "update", "patch", "delete"),
+    ),
+    ("", ("pods/attach", "pods/exec", "pods/portforward")): ("get", "create"),
+    ("", ("pods/ephemeralcontainers",)): ("update", "patch"),
+    ("", ("endpoints", "events", "pods/log")): READ,
+    ("apps", ("deployments", "replicasets", "statefulsets")): READ,
+    ("discovery.k8s.io", ("endpointslices",)): READ,
+}
+"""Of a virtual cluster's syncer: the chart's own role (loft-sh/vcluster@000779f chart/templates/role.yaml) without
+endpoints, whose writer can direct traffic to any address, and without the status of pods."""
+
+PERSONAS: Mapping[Role, tuple[Rights, ...]] = {
+    Role.VIEWER: (_VIEW,),
+    Role.OPERATOR: (_VIEW, _OPERATE),
+    Role.DEVELOPER: (_VIEW, _DEVELOP),
+    Role.OWNER: (_VIEW, _DEVELOP, _OWN),
+}
+
+
+GPU_USER = "gpu-user"
+"""Who may run work on GPUs, where that is granted by name. The right alone creates nothing: it is bound in addition to
+a role."""
+
+
+def role_name(role: str) -> str:
+    return f"tenancy-{role}"
+
+
+def _rights(environment: Environment, role: Role) -> tuple[Rights, ...]:
+    rights: list[Rights] = [*PERSONAS[role]]
+    may_make, may_end = _DEVELOP in PERSONAS[role], _OPERATE in PERSONAS[role]
+    if environment.devices_by_claim:
+        rights += [_VIEW_CLAIMS, *([_MAKE_CLAIMS] if may_make else [])]
+    if environment.queued:
+        rights.append(_VIEW_QUEUES)
+    for framework in frameworks(environment):
+        verbs = READ + (CHANGE if may_make else ("delete",) if may_end else ())
+        rights.append({(framework.group, (framework.resource,)): verbs})
+    return tuple(rights)
+
+
+def cluster_roles(environment: Environment) -> tuple[Object, ...]:
+    def rules(rights: tuple[Rights, ...]) -> list[dict[str, list[str]]]:
+        return [
+            {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
+            for part in rights
+            for (group, resources), verbs in part.items()
+        ]
+
+    group, resource, verb = words.GPU_GRANT
+    all_rights: dict[str, tuple[Rights, ...]] = {role: _rights(environment, role) for role in PERSONAS}
+    all_rights[GPU_USER] = ({(group, (resource,)): (verb,)},)
+    if environment.virtual_clusters:
+        all_rights[words.VIRTUAL_CLUSTER] = (_SYNC,)
+    labels = platform_labels(environment)
+    return tuple(
+        manifest("rbac.authorization.k8s.io/v1", "ClusterRole", role_name(role), labels, {"rules": rules(rights)})
+        for role, rights in all_rights.items()
+    )
+
+
+def role_bindings(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[Object, ...]:
+    """One RoleBinding per persona that has at least one subject, named after the persona."""
+    bindings = []
+    for role in PERSONAS:
+        people = [p for p in tenant.people if p.role is role and held(p.namespaces, namespace)]
+        if subjects := {*((p.kind, p.name) for p in people), *_pipeline(tenant, namespace, role)}:
+            bindings.append(_binding(environment, tenant, namespace, role.value, sorted(subjects)))
+    users = {(u.kind, u.name) for u in tenant.gpu_users if held(u.namespaces, namespace)}
+    if users:
+        bindings.append(_binding(environment, tenant, namespace, GPU_USER, sorted(users)))
+    if tenant.in_virtual_clusters:
+        syncer = ("ServiceAccount", f"{namespace.name}/{words.VIRTUAL_CLUSTER}")
+        bindings.append(_binding(environment, tenant, namespace, words.VIRTUAL_CLUSTER, [syncer]))
+    return tuple(bindings)
+
+
+def _binding(
+    environment: Environment, tenant: Tenant, namespace: Namespace, role: str, subjects: Sequence[tuple[str, str]]
+) -> Object:
+    group = "rbac.authorization.k8s.io"
+    body = {
+        "subjects": [_subject(tenant, kind, name) for kind, name in subjects],
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role_name(role)},
+    }
+    labels = tenant_labels(environment, tenant, namespace)
+    where = tenant.namespace_name(namespace)
+    return manifest(f"{group}/v1", "RoleBinding", role, labels, body, namespace=where)
+
+
+def _subject(tenant: Tenant, kind: str, name: str) -> dict[str, str]:
+    if kind != "ServiceAccount":
+        return {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+    part, _, account = name.partition("/")
+    return {"kind": kind, "name": account, "namespace": words.derived_name(tenant.tenant, part)}
+
+
+def _pipeline(tenant: Tenant, namespace: Namespace, role: Role) -> list[tuple[str, str]]:
+    """The group of the tenant's pipeline, if that has the role there."""
+    ci = tenant.ci
+    there = ci and ci.role == role and held(ci.namespaces, namespace)
+    return [("Group", words.CI_GROUP.format(tenant=tenant.tenant))] if there else []

@@ -1,0 +1,176 @@
+"""What Cilium enforces beyond NetworkPolicies: host names, the node's own services, and denies for every tenant.
+
+A deny overrides every allow, those of NetworkPolicies too, and no tenant has a right to write Cilium's policies.
+Selectors name the namespace, by its name or by a label of it that only the platform writes, never pods' labels alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+
+from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
+from tenancy.planning.common.labels import manifest, platform_labels, tenant_labels
+from tenancy.schema.cluster import Cni
+from tenancy.schema.environment import Environment
+from tenancy.schema.identity import PodIdentity
+from tenancy.schema.tenant import Namespace, Tenant
+
+API = "cilium.io/v2"
+CLUSTER_POLICY = "tenancy"
+"""Name of the clusterwide policy for all tenants, and prefix of the names of those for one tenant."""
+
+SPACE = "k8s:io.kubernetes.pod.namespace"
+ACCOUNT = "k8s:io.cilium.k8s.policy.serviceaccount"
+OF_TENANT = f"k8s:io.cilium.k8s.namespace.labels.{words.TENANT}"
+
+DNS_SPACE, DNS_PODS = "kube-system", {"k8s-app": "kube-dns"}
+AGENT_PORT = 80
+"""Of EKS Pod Identity's agent on every node. To Cilium it is the node, which no address range names."""
+API_PORT = 443
+CLUSTER_DOMAIN = "svc.cluster.local"
+LABELS_BEFORE_AWS = 3
+"""Of names such as bucket.s3.dualstack.eu-central-1.amazonaws.com; a `*` is one label."""
+
+
+def has_cluster_policies(environment: Environment) -> bool:
+    return environment.cluster.cni is Cni.CILIUM
+
+
+def namespace_policies(environment: Environment, tenant: Tenant, namespace: Namespace) -> Iterator[Object]:
+    """What one namespace's policies allow that no NetworkPolicy can express."""
+    labels, name = tenant_labels(environment, tenant, namespace), tenant.namespace_name(namespace)
+
+    def policy(title: str, egress: list[Object], selector: Mapping[str, object] | None = None) -> Object:
+        body = {"spec": {"endpointSelector": dict(selector or {}), "egress": egress}}
+        return manifest(API, "CiliumNetworkPolicy", title, labels, body, namespace=name)
+
+    servers = {"matchLabels": {SPACE: DNS_SPACE, **{f"k8s:{key}": value for key, value in DNS_PODS.items()}}}
+    asked = [{"matchName": host} for host in hosts(tenant)]
+    asked += [{"matchPattern": pattern} for pattern in name_patterns(environment, tenant, namespace)]
+    ports = [{"port": "53", "protocol": protocol} for protocol in ("UDP", "TCP")]
+    yield policy("dns", [{"toEndpoints": [servers], "toPorts": [{"ports": ports, "rules": {"dns": asked}}]}])
+    named = [
+        {"toFQDNs": [{"matchName": way.dns}], "toPorts": [_ports(way.port, way.protocol)]}
+        for way in tenant.egress
+        if way.dns
+    ]
+    if named:
+        yield policy("egress-hosts", named)
+    if tenant.has_identity(namespace) and environment.aws.identity is not PodIdentity.IRSA:
+        yield policy("pod-identity", [{"toEntities": ["host"], "toPorts": [_ports(AGENT_PORT)]}])
+    if accounts := [account.name for account in tenant.accounts_in(namespace) if account.api_token]:
+        who = {"matchExpressions": [{"key": ACCOUNT, "operator": "In", "values": sorted(accounts)}]}
+        yield policy("api-server", [{"toEntities": ["kube-apiserver"], "toPorts": [_ports(API_PORT)]}], who)
+
+
+def hosts(tenant: Tenant) -> list[str]:
+    """Host names that its pods may reach, each once."""
+    return list(dict.fromkeys(way.dns for way in tenant.egress if way.dns))
+
+
+def name_patterns(environment: Environment, tenant: Tenant, namespace: Namespace) -> Iterator[str]:
+    """Names beside these hosts that its pods may ask for: those of services that they may reach.
+
+    Queries for other names are refused, so that no data leaves the cluster in DNS names.
+    """
+    spaces = [tenant.namespace_name(namespace)]
+    spaces += [tenant.namespace_name(part) for part in tenant.namespaces] if tenant.between_namespaces else []
+    spaces += [environment.platform.services[way.service].namespace for way in tenant.egress if way.service]
+    for space in dict.fromkeys(spaces):
+        # The name of a service, and of one of its pods.
+        yield from (f"{'*.' * labels}{space}.{CLUSTER_DOMAIN}" for labels in (1, 2))
+    region = environment.aws.region
+    if tenant.has_identity(namespace) and region:
+        home = f"{region}.amazonaws.com" + (".cn" if region.startswith("cn-") else "")
+        yield from (f"{'*.' * labels}{home}" for labels in range(1, LABELS_BEFORE_AWS + 1))
+    yield f"kubernetes.default.{CLUSTER_DOMAIN}"  # there in every cluster: what asks whether names work asks for it
+
+
+def platform_network_policies(environment: Environment) -> tuple[Object, ...]:
+    """One policy for all tenants. It denies nodes, instance metadata, and the platform's pods that no tenant file may
+    name."""
+    if not has_cluster_policies(environment):
+        return ()
+    others = [{"matchExpressions": found} for found in _platforms_own(environment)]
+    spec = {
+        "endpointSelector": {"matchExpressions": [{"key": OF_TENANT, "operator": "Exists"}]},
+        "egressDeny": [
+            {"toEndpoints": others},
+            {"toCIDRSet": [{"cidr": cidr} for cidr in words.METADATA]},
+            {"toEntities": ["remote-node"]},
+            {"toEntities": ["host"], "toPorts": [_all_but(AGENT_PORT)]},
+        ],
+        "ingressDeny": [{"fromEndpoints": others}, {"fromEntities": ["remote-node"]}],
+    }
+    body = {"spec": spec}
+    return (manifest(API, "CiliumClusterwideNetworkPolicy", CLUSTER_POLICY, platform_labels(environment), body),)
+
+
+def tenant_network_policies(environment: Environment, tenant: Tenant) -> tuple[Object, ...]:
+    """One policy for a tenant: it denies traffic to and from every other tenant."""
+    if not has_cluster_policies(environment):
+        return ()
+    mine = {"key": OF_TENANT, "operator": "In", "values": [tenant.tenant]}
+    others = [
+        {
+            "matchExpressions": [
+                {"key": OF_TENANT, "operator": "Exists"},
+                {"key": OF_TENANT, "operator": "NotIn", "values": [tenant.tenant]},
+            ]
+        }
+    ]
+    specs: list[Object] = [
+        {
+            "endpointSelector": {"matchExpressions": [mine]},
+            "egressDeny": [{"toEndpoints": others}],
+            "ingressDeny": [{"fromEndpoints": others}],
+        }
+    ]
+    knows = [
+        tenant.namespace_name(part)
+        for part in tenant.namespaces
+        if any(account.api_token for account in tenant.accounts_in(part))
+    ]
+    if len(knows) < len(tenant.namespaces):
+        others_of_mine = [{"key": SPACE, "operator": "NotIn", "values": knows}] if knows else []
+        specs.append(
+            {
+                "endpointSelector": {"matchExpressions": [mine, *others_of_mine]},
+                "egressDeny": [{"toEntities": ["kube-apiserver"]}],
+            }
+        )
+    name = words.derived_name(CLUSTER_POLICY, tenant.tenant)
+    labels = {**platform_labels(environment), words.TENANT: tenant.tenant}
+    return (manifest(API, "CiliumClusterwideNetworkPolicy", name, labels, {"specs": specs}),)
+
+
+def _platforms_own(environment: Environment) -> Iterator[list[Object]]:
+    """Selectors of pods that are no tenant's, nor the cluster's DNS, nor a declared service: each a list of expressions
+    that must all match."""
+    open_to: dict[str, list[Mapping[str, str]]] = {DNS_SPACE: [DNS_PODS]}
+    for service in environment.platform.services.values():
+        open_to.setdefault(service.namespace, []).append(service.labels)
+    yield [
+        {"key": OF_TENANT, "operator": "DoesNotExist"},
+        # Nothing but a pod has a namespace: without this the whole world would match.
+        {"key": SPACE, "operator": "Exists"},
+        {"key": SPACE, "operator": "NotIn", "values": [*open_to]},
+    ]
+    for space, services in open_to.items():
+        # A pod that lacks one label of each service is none of them.
+        for lacking in product(*(sorted(labels.items()) for labels in services)):
+            without = [{"key": f"k8s:{key}", "operator": "NotIn", "values": [value]} for key, value in lacking]
+            yield [{"key": SPACE, "operator": "In", "values": [space]}, *without]
+
+
+def _ports(port: int, protocol: str = "TCP") -> Object:
+    return {"ports": [{"port": str(port), "protocol": protocol}]}
+
+
+def _all_but(port: int) -> Object:
+    """Every port of every transport but one of TCP."""
+    tcp = [(1, port - 1), (port + 1, 65535)]
+    ports = [{"port": str(first), "endPort": last, "protocol": "TCP"} for first, last in tcp]
+    return {"ports": [*ports, *({"port": "1", "endPort": 65535, "protocol": p} for p in ("UDP", "SCTP"))]}

@@ -1,0 +1,119 @@
+"""A tenant's namespaces: what the guards, the scheduler and the bill read about a workload."""
+
+from __future__ import annotations
+
+from tenancy.catalog import gpus
+from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
+from tenancy.planning.common.devices import granted_classes
+from tenancy.planning.common.labels import manifest, own_labels, tenant_labels
+from tenancy.planning.common.priorities import allowed_classes
+from tenancy.planning.kubernetes.network import allowed_ways
+from tenancy.schema.environment import Environment
+from tenancy.schema.queues import seconds
+from tenancy.schema.tenant import Namespace, Tenant
+from tenancy.schema.tiers import Spread
+
+
+def pod_security(version: str, level: str = "restricted") -> dict[str, str]:
+    """Pod Security labels, pinned: `latest` would change under running tenants at an upgrade."""
+    prefix = words.PSA_ENFORCE.removesuffix("enforce")
+    modes = {"enforce": level, "audit": "restricted", "warn": "restricted"}
+    return {
+        **{prefix + mode: chosen for mode, chosen in modes.items()},
+        **{f"{prefix}{mode}-version": f"v{version}" for mode in modes},
+    }
+
+
+def granted_resources(environment: Environment, tenant: Tenant) -> list[str]:
+    """Extended resources that the tenant's pods may name; under DRA they claim devices instead."""
+    mine = [pool for pool in environment.pools.values() if pool.efa and pool.admits(tenant.tenant, tenant.tiers)]
+    efa = {gpus.EFA} if mine else set()
+    if environment.devices_by_claim:
+        return sorted(efa)
+    return sorted({environment.resource_of(flavor) for flavor in tenant.gpus} | efa)
+
+
+def allowed_pools(environment: Environment, tenant: Tenant, tier: str) -> list[str]:
+    """Pools with a taint of their own that the tenant's pods of that tier may tolerate."""
+    return [
+        name
+        for name, pool in sorted(environment.pools.items())
+        if pool.restricted and pool.admits(tenant.tenant, frozenset({tier}))
+    ]
+
+
+def allowed_registries(environment: Environment, tenant: Tenant) -> list[str]:
+    return [prefix.replace("{tenant}", tenant.tenant) for prefix in environment.images.registries]
+
+
+def allowances(environment: Environment, tenant: Tenant, namespace: Namespace) -> list[str]:
+    """What pods there may leave out. Each is granted, never assumed: a namespace without the note allows none."""
+    tier, allowed = environment.tiers[tenant.tier_of(namespace)], words.Allowance
+    granted = {
+        allowed.ANY_NODE: not tenant.on_own_nodes,
+        allowed.BESIDE_OTHERS: not tenant.apart,
+        allowed.GPUS_FOR_ALL: not tenant.gpu_users,
+        allowed.IMAGE_TAGS: tier.image_tags,
+        allowed.LARGE_CONFIG: tier.large_config,
+        allowed.NODE_RUNTIME: not tenant.sandboxed,
+        allowed.SYNCED_NAMES: tenant.in_virtual_clusters,
+        allowed.WRITABLE_ROOT: tier.writable_root,
+    }
+    return sorted(name.value for name, given in granted.items() if given)
+
+
+def token_accounts(tenant: Tenant, namespace: Namespace) -> list[str]:
+    return [account.name for account in tenant.accounts_in(namespace) if account.api_token]
+
+
+def queue_notes(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, str]:
+    """What the guards know of the namespace's queues; nothing without a queue."""
+    if not environment.queued:
+        return {}
+    tier = environment.tiers[tenant.tier_of(namespace)]
+    notes = {
+        words.ALLOWED_QUEUES: ",".join([words.DEFAULT_QUEUE, *sorted(namespace.queues)]),
+        words.DEFAULT_LIMITS: ",".join(f"{what}={size}" for what, size in sorted(tier.container.default.items())),
+    }
+    return notes | ({words.MAX_RUN_SECONDS: str(seconds(tier.max_run_time))} if tier.max_run_time else {})
+
+
+def namespace_object(environment: Environment, tenant: Tenant, namespace: Namespace) -> Object:
+    tier = tenant.tier_of(namespace)
+    declared = {account.name for account in tenant.accounts_in(namespace)}
+    accounts = {words.DEFAULT_ACCOUNT, namespace.service_account, *declared}
+    lists = {
+        words.ALLOWANCES: allowances(environment, tenant, namespace),
+        words.ALLOWED_ACCOUNTS: sorted(accounts),
+        words.ALLOWED_RUNTIMES: [words.SANDBOX_CLASS] if tenant.sandboxed else [],
+        words.TOKEN_ACCOUNTS: token_accounts(tenant, namespace),
+        words.ALLOWED_POOLS: allowed_pools(environment, tenant, tier),
+        words.ALLOWED_PRIORITIES: allowed_classes(environment, tier),
+        words.ALLOWED_REGISTRIES: allowed_registries(environment, tenant),
+        words.ALLOWED_RESOURCES: granted_resources(environment, tenant),
+        **allowed_ways(tenant),
+    }
+    if environment.devices_by_claim:
+        lists[words.ALLOWED_DEVICE_CLASSES] = granted_classes(environment, tenant)
+    waived = [f"{w.rule}={w.until.isoformat()}" for w in tenant.exceptions if w.object == namespace.name]
+    spread, spread_of = environment.tiers[tier].spread, environment.tiers[tier].spread_of
+    annotations = {
+        **{key: ",".join(values) for key, values in lists.items()},
+        **queue_notes(environment, tenant, namespace),
+        words.OWNER_MAIL: tenant.owner.mail,
+        **({words.OWN_LABELS: ",".join(own)} if (own := own_labels(tenant, namespace)) else {}),
+        **({} if spread is Spread.NONE else {words.SPREAD: spread.value, words.SPREAD_OF: ",".join(sorted(spread_of))}),
+        **({words.LEAVING: tenant.leaving.value} if tenant.leaving else {}),
+        **({words.TITLE: tenant.title} if tenant.title else {}),
+        **({words.PREFIX + "purpose": namespace.purpose} if namespace.purpose else {}),
+        **({words.EXCEPTIONS: ",".join(sorted(waived))} if waived else {}),
+        # An existing namespace's labels have other owners; adopting is taking them over.
+        **({"pulumi.com/patchForce": "true"} if tenant.adopt else {}),
+    }
+    labels = {
+        **tenant_labels(environment, tenant, namespace),
+        **pod_security(environment.cluster.kubernetes, namespace.pod_security.value),
+    }
+    name = tenant.namespace_name(namespace)
+    return manifest("v1", "Namespace", name, labels, {}, annotations=annotations)

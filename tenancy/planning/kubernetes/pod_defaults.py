@@ -1,0 +1,103 @@
+"""What the API server adds to pods of tenants: cost labels, and the spreading of replicas.
+
+A MutatingAdmissionPolicy is there from Kubernetes 1.36 on. Before, a pod without the labels is charged by its
+namespace, which the bill reads anyway; tools that read pods alone see the labels only from 1.36 on. Replicas are spread
+then by the scheduler's default.
+"""
+
+from __future__ import annotations
+
+from tenancy.catalog import vocabulary as words
+from tenancy.catalog.versions import incompatible
+from tenancy.kube.objects import Object
+from tenancy.planning.common.labels import beside_the_systems, manifest, platform_labels
+from tenancy.planning.guards.expressions import charged_keys, noted
+from tenancy.schema.environment import Environment
+from tenancy.schema.tiers import Spread, SpreadOf
+
+NAME = "tenancy-pod-defaults"
+API = "admissionregistration.k8s.io/v1"
+
+_LABELS = "(has(object.metadata.labels) ? object.metadata.labels : {})"
+_MISSING = f"{charged_keys(repr)}.filter(k, k in namespaceObject.metadata.labels && !(k in {_LABELS}))"
+_LABELLED = f"""(has(object.metadata.labels) ? []
+    : [JSONPatch{{op: "add", path: "/metadata/labels", value: {{}}}}])
+    + {_MISSING}.map(k, JSONPatch{{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey(k),
+        value: namespaceObject.metadata.labels[k]}})"""
+
+REVISIONS = {"ReplicaSet": "pod-template-hash", "StatefulSet": "controller-revision-hash"}
+"""Label that the replicas of one revision share, and no other pod of their namespace has, by what controls them."""
+JOB_NAME = "batch.kubernetes.io/job-name"
+"""Label that the pods of one Job share."""
+_OWNERS = "(has(object.metadata.ownerReferences) ? object.metadata.ownerReferences : [])"
+_ASKED = f"({noted(words.SPREAD, repr)})"
+_OF = f"({noted(words.SPREAD_OF, repr)}.split(','))"
+
+
+def _constraint(label_selector: str, match_keys: str) -> str:
+    # A node whose taint the pod does not tolerate is no place that lacks a replica.
+    return f"""[{{
+        "maxSkew": dyn(1),
+        "topologyKey": dyn("kubernetes.io/hostname"),
+        "whenUnsatisfiable": dyn({_ASKED} == {Spread.REQUIRED.value!r} ? "DoNotSchedule" : "ScheduleAnyway"),
+        "nodeTaintsPolicy": dyn("Honor"),
+        "labelSelector": dyn({label_selector}),
+        "matchLabelKeys": dyn({match_keys})}}]"""
+
+
+def _spread_among(what: SpreadOf, kind: str, label: str) -> str:
+    """The constraint of a pod that a controller of this kind made, among the pods with its value of the label."""
+    return f"""({what.value!r} in {_OF} && {label!r} in {_LABELS}
+        && {_OWNERS}.exists(o, o.kind == {kind!r} && o.?controller.orValue(false))
+        ? {_constraint("{}", f"[{label!r}]")} : [])"""
+
+
+_OF_TENANT = f"{{'matchLabels': {{{words.TENANT!r}: namespaceObject.metadata.labels[{words.TENANT!r}]}}}}"
+_IN_NAMESPACE = f"({SpreadOf.NAMESPACE.value!r} in {_OF} ? {_constraint(_OF_TENANT, '[]')} : [])"
+_CONSTRAINTS = " + ".join(
+    [
+        *(_spread_among(SpreadOf.REPLICAS, kind, label) for kind, label in REVISIONS.items()),
+        _spread_among(SpreadOf.JOBS, "Job", JOB_NAME),
+        _IN_NAMESPACE,
+    ]
+)
+# Maps, because the API server panics on a list of `Object.spec.topologySpreadConstraints` in a JSONPatch (v1.36.3,
+# `evaluatePatchExpression`).
+_SPREAD = f"""({_ASKED} != "" && !has(object.spec.topologySpreadConstraints)
+    ? [{_CONSTRAINTS}].filter(found, size(found) > 0)
+        .map(found, JSONPatch{{op: "add", path: "/spec/topologySpreadConstraints", value: found}}) : [])"""
+
+
+# Match conditions know no namespace (kubernetes v1.36.3, `matchconditions/matcher.go`): the patch asks whose it is.
+_PATCHES = f"({_LABELLED}) + {_SPREAD}"
+_PATCH = f"{words.TENANT!r} in namespaceObject.metadata.labels ? {_PATCHES} : []"
+
+
+def pod_defaults(environment: Environment) -> tuple[Object, ...]:
+    """The policy and its binding, for every namespace but the platform's own."""
+    if incompatible(environment.cluster.kubernetes, "pod-defaults"):
+        return ()
+    pods = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["pods"],
+        "scope": "*",
+    }
+    spec = {
+        # A namespace without labels is refused by a guard, which says why.
+        "failurePolicy": "Ignore",
+        "reinvocationPolicy": "Never",
+        "matchConstraints": {
+            "matchPolicy": "Equivalent",
+            "namespaceSelector": beside_the_systems(environment),
+            "objectSelector": {},
+            "resourceRules": [pods],
+        },
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": " ".join(_PATCH.split())}}],
+    }
+    labels = platform_labels(environment)
+    return (
+        manifest(API, "MutatingAdmissionPolicy", NAME, labels, {"spec": spec}),
+        manifest(API, "MutatingAdmissionPolicyBinding", NAME, labels, {"spec": {"policyName": NAME}}),
+    )

@@ -1,0 +1,195 @@
+"""ResourceQuota and LimitRange of a namespace.
+
+Where there is a queue, it limits a tenant to its share, and the quota is a second limit in case the queue is bypassed:
+the maximum that the queue could admit. Without a queue, GPUs are capped at the guarantee: nothing could reclaim
+borrowed ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tenancy.catalog import gpus
+from tenancy.catalog import vocabulary as words
+from tenancy.kube import quantities
+from tenancy.kube.objects import Object
+from tenancy.planning.common.devices import DRIVER_CLASSES, claimable, device_class
+from tenancy.planning.common.labels import manifest, tenant_labels
+from tenancy.planning.common.pools import beside_daemonsets
+from tenancy.planning.common.priorities import allowed_classes, class_name
+from tenancy.planning.queueing.quota_shares import most_held
+from tenancy.schema.base import amount
+from tenancy.schema.environment import Environment
+from tenancy.schema.tenant import Namespace, Tenant
+from tenancy.schema.tiers import Quota
+from tenancy.validation.stored import CLAIM_COUNTS, CLAIMS, object_counts
+
+NAME = "tenant"
+SYSTEM_QUOTA = "system-classes"
+SYSTEM_CLASSES = ("system-cluster-critical", "system-node-critical")
+CLASS_QUOTA = ".deviceclass.resource.k8s.io/devices"
+CLASS_AS_RESOURCE = "requests.deviceclass.resource.kubernetes.io/"
+
+
+def gpu_quota(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, str]:
+    """Every extended resource that a node could offer, with the namespace's limit: granted or zero.
+
+    All profiles of the environment's boards are among them, so that the profiles of a new layout are in every quota
+    before the first node offers them. Only the `requests.` form is counted by the API server (quota-01).
+    """
+    held = dict.fromkeys(sorted({*environment.resources, *environment.possible_slices, *gpus.ALWAYS_CAPPED}), 0)
+    classes = {}
+    for flavor, count in most_held(environment, tenant, namespace).items():
+        if environment.devices_by_claim:
+            classes[flavor] = count
+        else:
+            held[environment.resource_of(flavor)] += count
+    held[gpus.EFA] = efa_share(environment, tenant, namespace)
+    return {
+        **{f"requests.{resource}": quantities.write_count(count) for resource, count in held.items()},
+        **claim_quota(environment, classes),
+    }
+
+
+def claim_quota(environment: Environment, held: Mapping[str, int]) -> dict[str, str]:
+    """Devices by claim: of every class granted or zero; without DRA no claims at all, so that only one quota counts.
+
+    From Kubernetes 1.36 a container may name a class as a resource, which the class's own quota does not see. The
+    second key counts these and claims together, so both have the same number.
+    """
+    if not environment.devices_by_claim:
+        return dict.fromkeys(CLAIM_COUNTS, "0")
+    most = dict.fromkeys(DRIVER_CLASSES, 0)
+    most |= {device_class(flavor): held.get(flavor, 0) for flavor in claimable(environment)}
+    keys = {key: count for name, count in most.items() for key in (f"{name}{CLASS_QUOTA}", CLASS_AS_RESOURCE + name)}
+    return {key: quantities.write_count(count) for key, count in (keys | dict.fromkeys(CLAIM_COUNTS, CLAIMS)).items()}
+
+
+def queued_lines(environment: Environment) -> list[str]:
+    """Keys of a quota that are full when all is used as it is meant to be: of what the queue gives, and of EFA, which
+    goes with it."""
+    if not environment.queued:
+        return []
+    extended = (f"requests.{resource}" for resource in (*environment.resources, gpus.EFA))
+    return sorted({*extended, *claim_quota(environment, {})} - {*CLAIM_COUNTS})
+
+
+def efa_share(environment: Environment, tenant: Tenant, namespace: Namespace) -> int:
+    """EFA interfaces that go with the namespace's GPUs: those of as many nodes as the GPUs fill."""
+    tiers, interfaces = frozenset({tenant.tier_of(namespace)}), 0
+    held = most_held(environment, tenant, namespace)
+    for name, pool in environment.pools.items():
+        if pool.efa and pool.admits(tenant.tenant, tiers):
+            filled = [-(-held.get(f, 0) // each) for f, each in environment.flavors_of(name).items()]
+            interfaces += min(max(filled, default=0), pool.nodes.max) * pool.machine.efa
+    return interfaces
+
+
+def resource_quota(environment: Environment, tenant: Tenant, namespace: Namespace) -> Object:
+    quota = _quota(environment, tenant, namespace)
+    hard = {
+        **_compute(quota),
+        "requests.ephemeral-storage": quota.ephemeral_storage,
+        "limits.ephemeral-storage": quota.ephemeral_storage,
+        "requests.storage": quota.storage,
+        "services.loadbalancers": "0",
+        "services.nodeports": "0",
+        **{key: quantities.write_count(most) for key, most in object_counts(environment, quota).items()},
+        **quota.other,
+        **gpu_quota(environment, tenant, namespace),
+    }
+    return manifest(
+        "v1",
+        "ResourceQuota",
+        NAME,
+        tenant_labels(environment, tenant, namespace),
+        {"spec": {"hard": dict(sorted(hard.items()))}},
+        namespace=words.derived_name(tenant.tenant, namespace.name),
+    )
+
+
+def class_quotas(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[Object, ...]:
+    """What pods of each priority class may use of the namespace's quota, where that is less than all of it.
+
+    A class has its tier's quota: a namespace of another tier that may also run batch work cannot run more of it than
+    a batch namespace. Only the quota limits the namespace's own class. Classes of the system are 0, in addition to
+    sched-04. The API server takes no more than pods, cpu and memory under such a scope.
+    """
+    whole = _compute(_quota(environment, tenant, namespace))
+    labels, where = tenant_labels(environment, tenant, namespace), tenant.namespace_name(namespace)
+
+    def made(name: str, classes: Sequence[str], hard: Mapping[str, str]) -> Object:
+        of = [{"scopeName": "PriorityClass", "operator": "In", "values": list(classes)}]
+        body = {"spec": {"hard": dict(sorted(hard.items())), "scopeSelector": {"matchExpressions": of}}}
+        return manifest("v1", "ResourceQuota", name, labels, body, namespace=where)
+
+    quotas = [made(SYSTEM_QUOTA, SYSTEM_CLASSES, {"pods": "0"})]
+    own = tenant.tier_of(namespace)
+    for name in allowed_classes(environment, own):
+        tier = next((t for t in environment.tiers if class_name(t) == name), own)
+        capped = _compute(environment.tiers[tier].quota)
+        if less := {key: most for key, most in capped.items() if amount(most) < amount(whole[key])}:
+            quotas.append(made(name, [name], less))
+    return tuple(quotas)
+
+
+def _quota(environment: Environment, tenant: Tenant, namespace: Namespace) -> Quota:
+    return environment.tiers[tenant.tier_of(namespace)].allows(namespace.quota)
+
+
+def _compute(quota: Quota) -> dict[str, str]:
+    """CPU, memory and pods, by the keys of a ResourceQuota."""
+    return {
+        "requests.cpu": quota.cpu,
+        "limits.cpu": quota.cpu_limit or quantities.write(2 * amount(quota.cpu)),
+        "requests.memory": quota.memory,
+        "limits.memory": quota.memory_limit or quantities.write(2 * amount(quota.memory)),
+        "pods": quantities.write_count(quota.pods),
+    }
+
+
+def limit_range(environment: Environment, tenant: Tenant, namespace: Namespace) -> Object:
+    """Defaults and bounds of containers and claims; never a GPU (quota-02)."""
+    tier = environment.tiers[tenant.tier_of(namespace)]
+    container, claim = tier.container, tier.claim
+    node = _largest_node(environment, tenant, tenant.tier_of(namespace))
+    limits = [
+        {
+            "type": "Container",
+            "default": dict(container.default),
+            "defaultRequest": dict(container.default_request),
+            "min": dict(container.min),
+            "max": {
+                key: _at_most(most, node.get(key), container.default.get(key)) for key, most in container.max.items()
+            },
+        },
+        {"type": "PersistentVolumeClaim", "min": {"storage": claim.min}, "max": {"storage": claim.max}},
+    ]
+    return manifest(
+        "v1",
+        "LimitRange",
+        NAME,
+        tenant_labels(environment, tenant, namespace),
+        {"spec": {"limits": limits}},
+        namespace=words.derived_name(tenant.tenant, namespace.name),
+    )
+
+
+def _largest_node(environment: Environment, tenant: Tenant, tier: str) -> dict[str, str]:
+    """Per resource, the most that one container can get on any node that the namespace's pods may use."""
+    pools = [name for name, pool in environment.pools.items() if pool.admits(tenant.tenant, frozenset({tier}))]
+    left = [beside_daemonsets(environment, name) for name in pools]
+    if not left:
+        return {}
+    # In whole cores and GiB, so that another daemonset of the platform's does not change the limits of every tenant.
+    cpu, memory = max(node.cpu for node in left) // 1000, max(node.memory for node in left) // 1024
+    return {"cpu": str(cpu), "memory": f"{memory}Gi"}
+
+
+def _at_most(most: str, node: str | None, default: str | None) -> str:
+    """The tier's maximum, or what the largest node has if that is less: a container above it would wait for ever.
+
+    Never below the default, which the API server refuses in a LimitRange; reading the files reports such a pool."""
+    if node is None or amount(node) >= amount(most):
+        return most
+    return default if default and amount(default) > amount(node) else quantities.write(amount(node))

@@ -1,0 +1,189 @@
+"""The smallest workloads that the cluster admits from a tenant's developers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
+from tenancy.planning.common.devices import device_class
+from tenancy.planning.common.labels import manifest
+from tenancy.planning.common.pools import node_taints, pools_of
+from tenancy.planning.common.priorities import class_name
+from tenancy.planning.guards.devices import MOST_DEVICES
+from tenancy.planning.guards.names import RUN_TIME
+from tenancy.planning.queueing.queue_names import flavor_name
+from tenancy.planning.queueing.quota_shares import most_held
+from tenancy.rules.catalogue import Violation
+from tenancy.schema.environment import Environment, nearest
+from tenancy.schema.queues import seconds
+from tenancy.schema.tenant import Namespace, Tenant
+
+NAME = "hello-gpu"
+SAMPLE_SECONDS = 3600
+SAMPLE_ID = 10001
+"""User and group that it runs as: above 10,000 no host's own account has the number (kube-score, CKV_K8S_40)."""
+ANY_TOPOLOGY = "kueue.x-k8s.io/podset-unconstrained-topology"
+"""Annotation of pods that may lie anywhere in a flavor with a topology; without one Kueue never gives it to them."""
+_LABELS = {"app.kubernetes.io/name": NAME}
+
+
+def find_namespace(tenant: Tenant, part: str | None) -> Namespace:
+    """A part by its name or its namespace's; the first when none is given. Violation if there is none."""
+    if part is None:
+        return tenant.namespaces[0]
+    for namespace in tenant.namespaces:
+        if part in {namespace.name, tenant.namespace_name(namespace)}:
+            return namespace
+    known = ", ".join(n.name for n in tenant.namespaces)
+    raise Violation("ref-01", f"namespace {part!r} of tenant {tenant.tenant}", f"use one of {known}")
+
+
+def claim_spec(class_name: str, *counts: int) -> Object:
+    """What a claim asks for: a request of a device class for each count."""
+    requests = [
+        {
+            "name": f"gpu-{number}" if number else "gpu",
+            "exactly": {"deviceClassName": class_name, "allocationMode": "ExactCount", "count": count},
+        }
+        for number, count in enumerate(counts)
+    ]
+    return {"devices": {"requests": requests}}
+
+
+def template_name(class_name: str, *counts: int) -> str:
+    """What gpu-08 wants a template with these requests to be called."""
+    return "-".join(f"{class_name}-{count}" for count in counts)
+
+
+def sample_to_create(
+    kind: str, environment: Environment, tenant: Tenant, namespace: Namespace, wanted: Mapping[str, int]
+) -> Object:
+    """The `sample` as `kubectl create -f -` takes it: a List, where a template of its claim has to be there first."""
+    workload = sample(kind, environment, tenant, namespace, wanted)
+    if not (environment.devices_by_claim and wanted):
+        return workload
+    ((flavor, count),) = wanted.items()
+    body = {"spec": {"spec": claim_spec(device_class(flavor), count)}}
+    where = tenant.namespace_name(namespace)
+    name = template_name(device_class(flavor), count)
+    template = manifest("resource.k8s.io/v1", "ResourceClaimTemplate", name, _LABELS, body, namespace=where)
+    return {"apiVersion": "v1", "kind": "List", "items": [template, workload]}
+
+
+def sample(
+    kind: str, environment: Environment, tenant: Tenant, namespace: Namespace, wanted: Mapping[str, int]
+) -> Object:
+    """A `pod` or `job` that asks for `wanted` GPUs by flavor; Violation if the tenant may not have them.
+
+    Where GPUs are claimed it names the template of a claim, which `sample_to_create` brings along.
+    """
+    resources = {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "64Mi"}
+    claimed = bool(environment.devices_by_claim and wanted)
+    tolerations: list[dict[str, str]] = []
+    selector: dict[str, str] = {}
+    notes: dict[str, str] = {}
+    template = "-".join(template_name(device_class(flavor), count) for flavor, count in wanted.items())
+    for flavor, count in wanted.items():
+        if flavor not in tenant.gpus:
+            known = ", ".join(nearest(flavor, tenant.gpus)) or "no flavor at all"
+            raise Violation("gpu-06", f"{flavor} for {tenant.tenant}", f"{tenant.tenant} has {known}")
+        most = most_held(environment, tenant, namespace)[flavor]
+        if count > most:
+            given = f"{count} {flavor}, while the maximum of {tenant.namespace_name(namespace)} is {most}"
+            less = "ask for less" if most else "give it a guarantee or let it borrow"
+            raise Violation("gpu-06", given, f"{less}, or choose the namespace that has them")
+        pools = pools_of(environment, flavor, tenant.tenant, frozenset({tenant.tier_of(namespace)}))
+        if not pools:
+            raise Violation("pool-01", f"{flavor}, which no pool yields to tier {tenant.tier_of(namespace)}")
+        if not claimed:
+            resources[environment.resource_of(flavor)] = str(count)
+        elif count > MOST_DEVICES:
+            raise Violation("gpu-08", f"a claim of {count} {flavor}", f"ask for {MOST_DEVICES} at most")
+        selector = {words.POOL: pools[0]}
+        tolerations = [{"operator": "Equal", **taint} for taint in node_taints(pools[0], environment.pools[pools[0]])]
+        # A pool with a topology has a flavor of another name.
+        if environment.queued and flavor_name(environment, pools[0]) != pools[0]:
+            notes = {ANY_TOPOLOGY: "true"}
+    if len(wanted) > 1:
+        raise Violation("gpu-06", f"flavors {', '.join(wanted)}", "one pod runs on one pool: ask for one flavor")
+    spec = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": SAMPLE_ID,
+            "runAsGroup": SAMPLE_ID,
+            "fsGroup": SAMPLE_ID,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "priorityClassName": class_name(tenant.tier_of(namespace)),
+        "containers": [
+            {
+                "name": "hello",
+                "image": environment.images.sample,
+                "command": ["nvidia-smi", "-L"] if wanted else ["true"],
+                "resources": {
+                    "requests": dict(resources),
+                    "limits": dict(resources),
+                    **({"claims": [{"name": "gpu"}]} if claimed else {}),
+                },
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "capabilities": {"drop": ["ALL"]},
+                    "readOnlyRootFilesystem": True,
+                },
+            }
+        ],
+        **({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": template}]} if claimed else {}),
+        **({"tolerations": tolerations, "nodeSelector": selector} if wanted else {}),
+    }
+    if tenant.sandboxed:
+        spec["runtimeClassName"] = words.SANDBOX_CLASS
+    if tenant.on_own_nodes:
+        spec["nodeSelector"] = {**selector, words.TENANT: tenant.tenant}
+        own = [(n, p) for n, p in sorted(environment.pools.items()) if p.sole_tenant == tenant.tenant]
+        plain = [taint for name, pool in own if not pool.machine.gpus for taint in node_taints(name, pool)]
+        spec["tolerations"] = tolerations or [{"operator": "Equal", **taint} for taint in plain]
+    if tenant.apart:
+        spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_apart(tenant)]}}
+    where = tenant.namespace_name(namespace)
+    labels = {**_LABELS, **run_time(environment, tenant, namespace)}
+    if kind == "pod":
+        return manifest("v1", "Pod", NAME, labels, {"spec": spec}, namespace=where, annotations=notes)
+    metadata = {"labels": dict(_LABELS), **({"annotations": notes} if notes else {})}
+    template = {"metadata": metadata, "spec": spec}
+    body = {"spec": {"backoffLimit": 0, "ttlSecondsAfterFinished": 600, "template": template}}
+    return manifest("batch/v1", "Job", NAME, labels, body, namespace=where)
+
+
+def missing_pool(environment: Environment, tenant: Tenant, namespace: Namespace) -> str | None:
+    """Why a sample without GPUs stays Pending, and what to change; None where some pool takes it."""
+    tiers = frozenset({tenant.tier_of(namespace)})
+    if any(not pool.machine.gpus and pool.admits(tenant.tenant, tiers) for pool in environment.pools.values()):
+        return None
+    where = tenant.namespace_name(namespace)
+    return (
+        f"found no pool without GPUs that admits {where}: this stays Pending, because GPU nodes take only pods that "
+        "ask for a GPU. Fix: add --gpu FLAVOR=N, or add to `pools` of environment.yaml one such as "
+        "`general: {instance: m7i.2xlarge, nodes: 1}`"
+    )
+
+
+def _apart(tenant: Tenant) -> Object:
+    """The term that keeps a pod off the nodes of other tenants' pods; sched-08 takes no other."""
+    others = [
+        {"key": words.TENANT, "operator": "Exists"},
+        {"key": words.TENANT, "operator": "NotIn", "values": [tenant.tenant]},
+    ]
+    return {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {},
+        "namespaceSelector": {"matchExpressions": others},
+    }
+
+
+def run_time(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, str]:
+    """The label by which work says how long it may run, where its tier asks for one."""
+    most = environment.tiers[tenant.tier_of(namespace)].max_run_time
+    return {RUN_TIME: str(min(seconds(most), SAMPLE_SECONDS))} if environment.queued and most else {}

@@ -1,0 +1,38 @@
+"""What claims name: the StorageClass of a cluster that is made here."""
+
+from __future__ import annotations
+
+from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
+from tenancy.planning.aws.identity import volume_key
+from tenancy.planning.common.labels import manifest, platform_labels
+from tenancy.planning.common.names import NAMESPACE_TAG
+from tenancy.schema.environment import Environment
+
+_WHOSE = {
+    "tagSpecification_1": f"{NAMESPACE_TAG}={{{{ .PVCNamespace }}}}",
+    # Empty for the platform's own namespaces, whose names have no separator.
+    "tagSpecification_2": f'{words.TENANT_TAG}={{{{ if .PVCNamespace | contains "{words.SEPARATOR}" }}}}'
+    f'{{{{ .PVCNamespace | field "{words.SEPARATOR}" 0 }}}}{{{{ end }}}}',
+}
+"""Tags of each volume, which the driver writes from its claim: aws-ebs-csi-driver `docs/tagging.md`, 2026-11-23. It
+needs the provisioner's --extra-create-metadata, which is on unless switched off (`controller.extraCreateMetadata`)."""
+
+
+def storage_classes(environment: Environment) -> tuple[Object, ...]:
+    """EKS has no default class, and its gp2 asks for no encryption. In a cluster that another tool made, the driver is
+    unknown, so no class is made there.
+
+    It is not the default: a claim says of which class it is (stor-03).
+    """
+    if not environment.aws.enabled:
+        return ()
+    disk = {
+        "provisioner": "ebs.csi.aws.com",
+        "parameters": {"type": "gp3", "encrypted": "true", "kmsKeyId": volume_key(environment), **_WHOSE},
+        "reclaimPolicy": "Delete",
+        # Of the zone that the pod's node is in.
+        "volumeBindingMode": "WaitForFirstConsumer",
+        "allowVolumeExpansion": True,
+    }
+    return (manifest("storage.k8s.io/v1", "StorageClass", words.STORAGE_CLASS, platform_labels(environment), disk),)

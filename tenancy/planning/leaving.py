@@ -1,0 +1,65 @@
+"""What a tenant has on the cluster, where that is less than its file says: one that leaves, by its stage, and one whose
+people work in virtual clusters. The one place where this is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from tenancy.planning.aws.documents import Document
+from tenancy.planning.aws.grants import PUSH
+from tenancy.planning.aws.tenant_aws import TenantAwsPlan
+from tenancy.planning.aws.workloads import CI
+from tenancy.schema.people import Role
+from tenancy.schema.queues import QueueState
+from tenancy.schema.tenant import Leaving, Tenant
+
+
+def standing(tenants: Iterable[Tenant]) -> tuple[Tenant, ...]:
+    """The tenants that have something, each with what it has at its stage."""
+    return tuple(_at_stage(tenant) for tenant in tenants if tenant.leaving is not Leaving.REMOVE)
+
+
+def _at_stage(tenant: Tenant) -> Tenant:
+    """Reduces all roles to reading, and in a tenant that leaves admits no new work.
+
+    People of a virtual cluster work with its own API server. A right to create pods in the host namespace, or to exec
+    into the virtual control plane, would bypass its isolation.
+
+    Running work may end, so a tenant whose removal is reverted loses none of it. `queue: drain` in the file evicts
+    running work too. Isolation resources, guards and the grants of running work stay. GPU grants stay as well: without
+    a role that creates work they have no effect, and a namespace without any opens its GPUs to all.
+    """
+    if tenant.leaving is None and not tenant.in_virtual_clusters:
+        return tenant
+    stopped = QueueState.DRAIN if tenant.queue is QueueState.DRAIN else QueueState.HOLD
+    return tenant.model_copy(
+        update={
+            "people": tuple(person.model_copy(update={"role": Role.VIEWER}) for person in tenant.people),
+            "ci": tenant.ci and tenant.ci.model_copy(update={"role": Role.VIEWER.value}),
+            "queue": stopped if tenant.leaving else tenant.queue,
+        }
+    )
+
+
+def only_reading(tenant: Tenant, aws: TenantAwsPlan | None) -> TenantAwsPlan | None:
+    """Its half on AWS, where the pipeline of a tenant that leaves pulls images and pushes none."""
+    if aws is None or tenant.leaving is None:
+        return aws
+    roles = tuple(
+        replace(role, policies={name: _without(document, PUSH) for name, document in role.policies.items()})
+        if role.purpose == CI
+        else role
+        for role in aws.roles
+    )
+    return replace(aws, roles=roles)
+
+
+def _without(document: Document, actions: Iterable[str]) -> Document:
+    dropped = frozenset(actions)
+    statements: list[dict[str, Any]] = [
+        {**statement, "Action": [action for action in statement["Action"] if action not in dropped]}
+        for statement in document["Statement"]
+    ]
+    return {**document, "Statement": statements}

@@ -1,0 +1,164 @@
+"""What a plan is: plain Kubernetes objects in the order in which they are safe to make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
+from tenancy.planning.aws.cluster import ClusterPlan
+from tenancy.planning.aws.data import DataPlan
+from tenancy.planning.aws.tenant_aws import TenantAwsPlan
+from tenancy.planning.common.charts import HelmChart
+from tenancy.planning.services import ServicesPlan
+
+
+@dataclass(frozen=True, slots=True)
+class NamespacePlan:
+    """One namespace. Created top to bottom, so that isolation exists before access; deleted bottom to top."""
+
+    namespace: Object
+    isolation: tuple[Object, ...]
+    access: tuple[Object, ...]
+    chart: HelmChart | None = None
+    """Its virtual control plane, installed after everything else; None where it has none."""
+
+    @property
+    def name(self) -> str:
+        return self.namespace["metadata"]["name"]
+
+    def objects(self) -> Iterator[Object]:
+        yield self.namespace
+        yield from self.isolation
+        yield from self.access
+
+
+@dataclass(frozen=True, slots=True)
+class TenantPlan:
+    name: str
+    namespaces: tuple[NamespacePlan, ...]
+    adopt: bool
+    """Whether namespaces of these names that exist already are taken over."""
+    queues: tuple[Object, ...] = ()
+    """Its Cohort and what its namespaces' queues lead to; made before them, and removed when their work is gone."""
+    aws: TenantAwsPlan | None = None
+    """Its half on AWS; None where that is switched off."""
+    cluster_policies: tuple[Object, ...] = ()
+    """Clusterwide denies around it, where the CNI has such; made before its namespaces."""
+
+    def objects(self) -> Iterator[Object]:
+        yield from self.queues
+        yield from self.cluster_policies
+        for namespace in self.namespaces:
+            yield from namespace.objects()
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformPlan:
+    """What is cluster-wide, in the order in which it is made.
+
+    `readiness_probe` answers whether the guards are enforced. While `marker` exists, they are stored.
+    """
+
+    namespace: Object
+    priorities: tuple[Object, ...]
+    roles: tuple[Object, ...]
+    guards: tuple[Object, ...]
+    readiness_probe: tuple[Object, ...]
+    marker: Object
+    device_classes: tuple[Object, ...] = ()
+    storage_classes: tuple[Object, ...] = ()
+    pod_settings: tuple[Object, ...] = ()
+    """What the API server adds to pods: cost labels, spreading, and a sandbox to those that ask for one."""
+    flow_control: tuple[Object, ...] = ()
+    """How many requests of tenants, and of the platform beside them, the API server works on at once."""
+    queues: tuple[Object, ...] = ()
+    """Objects that tenants' queues depend on, in the order of creation; they need Kueue."""
+    queue_chart: HelmChart | None = None
+    """Kueue; None where the environment has no queue."""
+    metrics_prerequisites: tuple[Object, ...] = ()
+    """Objects that `metrics_charts` depend on."""
+    metrics_charts: tuple[HelmChart, ...] = ()
+    """Charts that collect metrics, each after those that it depends on; empty where the platform does not install
+    Prometheus."""
+    metrics: tuple[Object, ...] = ()
+    """Rules, monitors and the tenants' access to their series; empty where no metrics are collected."""
+    cluster_policies: tuple[Object, ...] = ()
+    """Clusterwide denies around all tenants, where the CNI has such; it has to be there."""
+    exporters: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Values of charts that are installed outside this environment, by the chart's name."""
+    services: ServicesPlan | None = None
+    """What a cluster with machines runs; None in a lab."""
+    data: DataPlan | None = None
+    """What tenants share on AWS; None where that is switched off."""
+
+    def objects(self) -> Iterator[Object]:
+        yield self.namespace
+        yield from self.priorities
+        yield from self.roles
+        yield from self.device_classes
+        yield from self.storage_classes
+        yield from self.pod_settings
+        yield from self.flow_control
+        if self.services:
+            yield from self.services.nodes
+        yield from self.guards
+        yield from self.readiness_probe
+        yield self.marker
+        yield from self.cluster_policies
+        yield from self.queues
+        yield from self.metrics_prerequisites
+        yield from self.metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Whom the guards judge, and whom they let change tenants' namespaces."""
+
+    group: str
+    """The platform's."""
+    enforced: bool
+    """Whether they refuse; else they warn."""
+    platform: frozenset[str] = frozenset()
+    """Namespaces in which they judge nothing."""
+    unmanaged: frozenset[str] = frozenset()
+    """Those in which they judge only what reaches tenants."""
+    temporary: tuple[str, ...] = ()
+    """Names, or beginnings of names with '*', of those in which they judge nothing for a time."""
+
+    def is_decided(self, namespace: str) -> bool:
+        """Whether the environment's file says what becomes of a namespace that is no tenant's."""
+        if namespace in self.platform or namespace in self.unmanaged:
+            return True
+        if words.SEPARATOR in namespace:
+            return False
+        return any(
+            namespace.startswith(name.removesuffix("*")) if name.endswith("*") else namespace == name
+            for name in self.temporary
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    environment: str
+    context: str
+    """Context of the kubeconfig that the environment is deployed through."""
+    platform: PlatformPlan
+    tenants: tuple[TenantPlan, ...]
+    cluster: ClusterPlan | None = None
+    """The AWS half; None where it is switched off."""
+    admission: Admission = Admission("", enforced=True)
+
+    def tenant(self, name: str) -> TenantPlan:
+        """The tenant of that name; KeyError if the environment has none."""
+        for tenant in self.tenants:
+            if tenant.name == name:
+                return tenant
+        raise KeyError(name)
+
+    def objects(self) -> Iterator[Object]:
+        yield from self.platform.objects()
+        for tenant in self.tenants:
+            yield from tenant.objects()

@@ -1,0 +1,340 @@
+"""Collection of metrics and access to them: objects for a Prometheus Operator, tenants' queries, exporters' values.
+
+A tenant asks through two proxies in one pod. kube-rbac-proxy takes a token and the URL's parameters `namespace`, and
+asks the API server of each whether who has that token may read the logs of its pods; prom-label-proxy then puts what
+it was given as `namespace` into every selector of the query. So the right to read a namespace's logs is the right to
+read its series: no list of people is kept here, and nothing here changes with tenants.
+
+Sources: prometheus-operator v0.93.0 CRDs; prom-label-proxy v0.11.1 `main.go`, `injectproxy/routes.go`;
+kube-rbac-proxy `examples/rewrites`, `pkg/proxy/proxy.go`;
+gpu-operator `values.yaml` (dcgmExporter.config); kube-state-metrics' chart `values.yaml`; OpenCost and Kubecost charts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import yaml
+
+from tenancy.catalog import vocabulary as words
+from tenancy.catalog.exporters import LABELS
+from tenancy.catalog.versions import COST_CHARTS, IMAGES
+from tenancy.kube.objects import Object
+from tenancy.planning.common.charts import SYSTEM_NODES, at_home
+from tenancy.planning.common.labels import manifest, platform_labels
+from tenancy.planning.kubernetes.namespaces import pod_security
+from tenancy.planning.observability.alerts import PLATFORM, rule_file
+from tenancy.schema.environment import Environment
+from tenancy.schema.metrics import CostTool, Metrics
+from tenancy.schema.tenant import Tenant
+
+API = "monitoring.coreos.com"
+NAME = "tenancy"
+VIEW = "tenancy-metrics"
+VIEW_PORT, LABEL_PORT = 8443, 8080
+ASKED = "namespace"
+"""The label that is enforced, and the parameter that names it."""
+PATHS = ("/api/v1/query", "/api/v1/query_range", "/api/v1/series", "/api/v1/labels", "/api/v1/label/*/values")
+
+COUNTERS = """\
+DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, Part of the time in which the engine was active.
+DCGM_FI_PROF_DRAM_ACTIVE, gauge, Part of the cycles in which memory was read or written.
+DCGM_FI_PROF_PCIE_TX_BYTES, gauge, Bytes a second that the GPU sends over PCIe.
+DCGM_FI_PROF_PCIE_RX_BYTES, gauge, Bytes a second that the GPU receives over PCIe.
+DCGM_FI_DEV_GPU_UTIL, gauge, GPU utilization (in %).
+DCGM_FI_DEV_GPU_TEMP, gauge, GPU temperature (in C).
+DCGM_FI_DEV_POWER_USAGE, gauge, Power draw (in W).
+DCGM_FI_DEV_FB_FREE, gauge, Framebuffer memory free (in MiB).
+DCGM_FI_DEV_FB_USED, gauge, Framebuffer memory used (in MiB).
+DCGM_FI_DEV_XID_ERRORS, gauge, Last XID.
+DCGM_FI_DEV_ECC_DBE_VOL_TOTAL, counter, Double-bit errors since the driver was loaded.
+DCGM_FI_DEV_ROW_REMAP_FAILURE, gauge, Whether remapping of rows has failed.
+DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, counter, NVLink retries.
+DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL, counter, NVLink recovery errors.
+DCGM_FI_DEV_THERMAL_VIOLATION, counter, Time slowed down by temperature.
+"""
+"""Counters that DCGM's exporter exports; half of those that the alerts need are commented out in its default."""
+
+
+def metrics_objects(environment: Environment, tenants: Sequence[Tenant]) -> tuple[Object, ...]:
+    """In the order in which they are made; empty where no metrics are collected."""
+    if not environment.metrics.collected:
+        return ()
+    routed = _operator_form(routes(environment, tenants))
+    # Others' alerts go other ways.
+    routed["route"]["matchers"] = [{"name": "environment", "value": environment.environment, "matchType": "="}]
+    return (
+        _object(environment, f"{API}/v1", "PrometheusRule", NAME, rule_file(environment, tenants)),
+        *_monitors(environment),
+        _object(environment, f"{API}/v1alpha1", "AlertmanagerConfig", NAME, routed),
+        *(_view(environment) if environment.metrics.tenant_view else ()),
+    )
+
+
+def metrics_prerequisites(environment: Environment) -> tuple[Object, ...]:
+    """Objects that the Prometheus installed here depends on."""
+    if not environment.metrics.installed:
+        return ()
+    secured = {**platform_labels(environment), **pod_security(environment.cluster.kubernetes)}
+    return (manifest("v1", "Namespace", environment.metrics.namespace, secured, {}),)
+
+
+def _object(environment: Environment, api: str, kind: str, name: str, spec: Any) -> Object:
+    labels = {**platform_labels(environment), **environment.metrics.labels}
+    return manifest(api, kind, name, labels, {"spec": spec}, namespace=environment.metrics.namespace)
+
+
+def _monitors(environment: Environment) -> Iterator[Object]:
+    def monitor(name: str, namespace: str, selector: dict[str, str], **endpoint: Any) -> Object:
+        spec = {
+            "namespaceSelector": {"matchNames": [namespace]},
+            "selector": {"matchLabels": selector},
+            # Exporters say whose pod it is; without this Prometheus would say that it is their own.
+            "endpoints": [{"honorLabels": True, "interval": "30s", **endpoint}],
+        }
+        return _object(environment, f"{API}/v1", "ServiceMonitor", f"{NAME}-{name}", spec)
+
+    yield monitor("dcgm", words.OPERATOR_NAMESPACE, {"app": "nvidia-dcgm-exporter"}, port="gpu-metrics")
+    if environment.queued:
+        yield monitor(
+            "kueue",
+            words.QUEUE_NAMESPACE,
+            {"app.kubernetes.io/component": "metrics-service"},
+            port="https",
+            scheme="https",
+            bearerTokenFile="/var/run/secrets/kubernetes.io/serviceaccount/token",
+            # It signs its certificate itself.
+            tlsConfig={"insecureSkipVerify": True},
+        )
+
+
+def routes(environment: Environment, tenants: Sequence[Tenant]) -> dict[str, Any]:
+    """Alertmanager's route, receivers and inhibitions: each tenant gets its own alerts, the platform all critical ones
+    and those without a tenant."""
+    mail = environment.metrics.mail
+
+    def receiver(name: str, to: str) -> dict[str, Any]:
+        if mail is None:
+            return {"name": name}
+        sent = {"to": to, "from": mail.sender, "smarthost": mail.server, "require_tls": True, "send_resolved": True}
+        return {"name": name, "email_configs": [sent]}
+
+    ordered = sorted(tenants, key=lambda tenant: tenant.tenant)
+    mine = [
+        {"matchers": [f'tenant="{tenant.tenant}"'], "receiver": f"tenant-{tenant.tenant}", "group_by": ["alertname"]}
+        for tenant in ordered
+    ]
+    everything_critical = {"matchers": ['severity="critical"'], "receiver": PLATFORM, "continue": True}
+    return {
+        "route": {
+            "receiver": PLATFORM,
+            "group_by": ["alertname", "tenant"],
+            "group_wait": "30s",
+            "group_interval": "5m",
+            "repeat_interval": "12h",
+            "routes": [everything_critical, *mine],
+        },
+        "receivers": [
+            receiver(PLATFORM, mail.platform if mail else ""),
+            *(receiver(f"tenant-{tenant.tenant}", tenant.owner.mail) for tenant in ordered),
+        ],
+        "inhibit_rules": [
+            {
+                "source_matchers": [f'alertname="{loud}"'],
+                "target_matchers": [f'alertname="{quiet}"'],
+                "equal": ["tenant", "namespace", "resource"],
+            }
+            for loud, quiet in (("QuotaUsed", "QuotaNearlyUsed"), ("BudgetSpent", "BudgetNearlySpent"))
+        ],
+    }
+
+
+_MATCHER = re.compile(r'(\w+)="(.*)"')
+
+
+def _operator_form(given: Any) -> Any:
+    """The same in the operator's words: camelCase, matchers as objects."""
+    if isinstance(given, list):
+        return [_operator_form(each) for each in given]
+    if not isinstance(given, dict):
+        return given
+    renamed = {"source_matchers": "sourceMatch", "target_matchers": "targetMatch", "require_tls": "requireTLS"}
+    made: dict[str, Any] = {}
+    for key, value in given.items():
+        name = renamed.get(key) or re.sub(r"_(\w)", lambda letter: letter[1].upper(), key)
+        if key.endswith("matchers"):
+            pairs = [found.groups() for text in value if (found := _MATCHER.fullmatch(text))]
+            made[name] = [{"name": label, "value": text, "matchType": "="} for label, text in pairs]
+        else:
+            made[name] = _operator_form(value)
+    return made
+
+
+def _view(environment: Environment) -> Iterator[Object]:
+    metrics, labels = environment.metrics, platform_labels(environment)
+    chosen = {"app.kubernetes.io/name": VIEW}
+    rbac = "rbac.authorization.k8s.io"
+
+    def own(api: str, kind: str, body: dict[str, Any]) -> Object:
+        return manifest(api, kind, VIEW, {**labels, **chosen}, body, namespace=metrics.namespace)
+
+    yield own("v1", "ServiceAccount", {})
+    yield manifest(
+        f"{rbac}/v1",
+        "ClusterRoleBinding",
+        VIEW,
+        labels,
+        {
+            # Kubernetes' own role: to ask whose a token is and what that one may do.
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "system:auth-delegator"},
+            "subjects": [{"kind": "ServiceAccount", "name": VIEW, "namespace": metrics.namespace}],
+        },
+    )
+    # prom-label-proxy takes namespaces from a body too, which kube-rbac-proxy never reads. A request with a body is a
+    # POST, which kube-rbac-proxy authorizes as `create`: no role may create logs, but roles that run work create pods.
+    asks = {"apiVersion": "v1", "resource": "pods", "subresource": "log", "namespace": "{{ .Value }}"}
+    config = {"authorization": {"rewrites": {"byQueryParameter": {"name": ASKED}}, "resourceAttributes": asks}}
+    yield own("v1", "ConfigMap", {"data": {"config.yaml": yaml.safe_dump(config, sort_keys=False)}})
+    # On a cluster that this environment made every node has a taint. On any other the platform's nodes are unknown.
+    home = at_home(SYSTEM_NODES) if environment.aws.enabled else {}
+    yield own("apps/v1", "Deployment", {"spec": _deployment(metrics.address, chosen, home)})
+    port = {"name": "https", "port": VIEW_PORT, "targetPort": "https"}
+    yield own("v1", "Service", {"spec": {"selector": chosen, "ports": [port]}})
+    # The containers behind the token check listen on the loopback address alone.
+    entry = [{"ports": [{"protocol": "TCP", "port": VIEW_PORT}]}]
+    spec = {"podSelector": {"matchLabels": chosen}, "policyTypes": ["Ingress"], "ingress": entry}
+    yield own("networking.k8s.io/v1", "NetworkPolicy", {"spec": spec})
+
+
+def label_proxy_arguments(upstream: str, port: int) -> list[str]:
+    return [
+        f"-insecure-listen-address=127.0.0.1:{port}",
+        f"-upstream={upstream}",
+        f"-label={ASKED}",
+        f"-query-param={ASKED}",
+        "-enable-label-apis",
+    ]
+
+
+def _deployment(upstream: str, chosen: dict[str, str], home: dict[str, Any]) -> dict[str, Any]:
+    locked = {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "runAsNonRoot": True,
+        "runAsUser": 65532,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    small = {"requests": {"cpu": "20m", "memory": "32Mi"}, "limits": {"cpu": "500m", "memory": "128Mi"}}
+    containers = [
+        {
+            "name": "token",
+            "image": IMAGES["kube-rbac-proxy"],
+            "args": [
+                f"--secure-listen-address=0.0.0.0:{VIEW_PORT}",
+                f"--upstream=http://127.0.0.1:{LABEL_PORT}/",
+                "--config-file=/etc/tenancy/config.yaml",
+                f"--allow-paths={','.join(PATHS)}",
+            ],
+            "ports": [{"name": "https", "containerPort": VIEW_PORT}],
+            "volumeMounts": [{"name": "config", "mountPath": "/etc/tenancy", "readOnly": True}],
+            "securityContext": locked,
+            "resources": small,
+        },
+        {
+            "name": "label",
+            "image": IMAGES["prom-label-proxy"],
+            "args": label_proxy_arguments(upstream, LABEL_PORT),
+            "securityContext": locked,
+            "resources": small,
+        },
+    ]
+    pod = {
+        "serviceAccountName": VIEW,
+        **home,
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": containers,
+        "volumes": [{"name": "config", "configMap": {"name": VIEW}}],
+    }
+    template = {"metadata": {"labels": chosen}, "spec": pod}
+    return {"replicas": 2, "selector": {"matchLabels": chosen}, "template": template}
+
+
+GUARDS = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
+STACK = "kube-prometheus-stack"
+
+
+def stack_values(metrics: Metrics) -> dict[str, Any]:
+    """Values with which kube-prometheus-stack exports what our rules and bills read, in any installation."""
+    node = {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"}
+    collected = [*_COLLECTED, *GUARDS]
+    return {
+        "kube-state-metrics": {
+            "metricLabelsAllowlist": [f"{kind}=[{','.join(labels)}]" for kind, labels in LABELS.items()],
+            # Our installation reads no Secrets. Another one keeps all its collectors: arguments only add to them.
+            **(
+                {"collectors": collected}
+                if metrics.installed
+                else {"extraArgs": [f"--resources={','.join(collected)}"]}
+            ),
+            "rbac": {
+                "extraRules": [
+                    {
+                        "apiGroups": ["admissionregistration.k8s.io"],
+                        "resources": list(GUARDS),
+                        "verbs": ["list", "watch"],
+                    }
+                ]
+            },
+        },
+        "prometheus-node-exporter": {"prometheus": {"monitor": {"relabelings": [node]}}},
+        "alertmanager": {"alertmanagerSpec": {"alertmanagerConfigMatcherStrategy": {"type": "None"}}},
+    }
+
+
+def exporter_values(environment: Environment) -> dict[str, dict[str, Any]]:
+    """Values of charts that are installed outside this environment, by the chart's name."""
+    if not environment.metrics.collected:
+        return {}
+    made = {} if environment.metrics.installed else {STACK: stack_values(environment.metrics)}
+    if environment.metrics.cost_tool is CostTool.OPENCOST:
+        external = {"enabled": True, "url": environment.metrics.address}
+        made[COST_CHARTS["opencost"].chart] = {
+            "opencost": {"prometheus": {"external": external, "internal": {"enabled": False}}}
+        }
+    if environment.metrics.cost_tool is CostTool.KUBECOST:
+        made[COST_CHARTS["kubecost"].chart] = kubecost_values(environment)
+    return made
+
+
+def kubecost_values(environment: Environment) -> dict[str, Any]:
+    """Kubecost 3 collects by its own agent: its chart refuses values that name a Prometheus."""
+    values: dict[str, Any] = {
+        "global": {"clusterId": environment.environment},
+        "kubecostProductConfigs": {"labelMappingConfigs": _KUBECOST},
+        # A privileged daemonset on the network of every node.
+        "networkCosts": {"enabled": False},
+        # It may rewrite requests and quotas of tenants and delete namespaces.
+        "clusterController": {"enabled": False},
+        "telemetry": {"enabled": False},
+    }
+    prices = {str(price) for price in environment.prices.values()}
+    if len(prices) == 1:  # it knows one price for all boards; more need a table that only its Enterprise edition reads
+        custom = {"enabled": True, "GPU": prices.pop()}
+        values["finopsagent"] = {"agent": {"kubecost": {"customPrices": custom}}}
+    return values
+
+
+_COLLECTED = (
+    *("nodes", "pods", "namespaces", "resourcequotas", "persistentvolumeclaims"),
+    *("jobs", "deployments", "statefulsets", "daemonsets"),
+)
+_KUBECOST = {
+    "owner_label": "owner",
+    "team_label": "team",
+    "department_label": "department",
+    "product_label": "product",
+    "environment_label": "env",
+}
+"""Kubecost's names for the labels of a namespace, where they are not its own."""

@@ -1,0 +1,116 @@
+"""Kueue's own configuration: one for the cluster, made from the environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenancy.catalog import gpus
+from tenancy.catalog import vocabulary as words
+from tenancy.catalog.frameworks import BUILT_IN, FRAMEWORKS
+from tenancy.planning.common.devices import claimable, device_class
+from tenancy.planning.queueing.queue_names import BOARD_COMPUTE, BOARD_MEMORY, CORES, queue_resource
+from tenancy.planning.queueing.queues import machine_resources
+from tenancy.planning.queueing.quota_shares import board_units
+from tenancy.schema.environment import Environment
+from tenancy.schema.queues import seconds
+
+MANAGED: dict[str, Any] = {"matchExpressions": [{"key": words.TENANT, "operator": "Exists"}]}
+"""Namespaces in which nothing starts without the queue: tenants'. The chart gives it to the webhooks too, so that the
+system's own pods start when Kueue does not answer."""
+
+
+def configuration(environment: Environment) -> dict[str, Any]:
+    """Kueue's `Configuration` (v0.19.2 `apis/config/v1beta2`)."""
+    queues = environment.queues
+    return {
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+        "kind": "Configuration",
+        "namespace": words.QUEUE_NAMESPACE,
+        "health": {"healthProbeBindAddress": ":8081"},
+        "metrics": {
+            "bindAddress": ":8443",
+            "enableClusterQueueResources": True,
+            # For those each admission goes through every LocalQueue and all that waits in its queue. Absent: it does.
+            "localQueueMetrics": {"enable": False},
+        },
+        "webhook": {"port": 9443},
+        "leaderElection": {"leaderElect": True, "resourceName": "c1f6bfd2.kueue.x-k8s.io"},
+        "controller": {
+            "groupKindConcurrency": {
+                "Job.batch": 5,
+                "Pod": 5,
+                "Workload.kueue.x-k8s.io": 10,
+                "LocalQueue.kueue.x-k8s.io": 5,
+                "ClusterQueue.kueue.x-k8s.io": 5,
+                "ResourceFlavor.kueue.x-k8s.io": 1,
+            }
+        },
+        "clientConnection": {"qps": 300, "burst": 500},
+        "manageJobsWithoutQueueName": True,
+        "managedJobsNamespaceSelector": MANAGED,
+        "integrations": {
+            "frameworks": [*BUILT_IN, *(FRAMEWORKS[kind].integration for kind in sorted(queues.kinds))],
+            "labelKeysToCopy": list(words.CHARGED_LABELS),
+        },
+        "waitForPodsReady": {
+            "timeout": _duration(queues.pods_ready_within),
+            "recoveryTimeout": _duration(queues.pods_ready_within),
+            "blockAdmission": False,
+            "requeuingStrategy": {"timestamp": "Eviction", "backoffBaseSeconds": 60, "backoffMaxSeconds": 3600},
+        },
+        "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]},
+        "admissionFairSharing": {
+            "usageHalfLifeTime": _duration(queues.usage_half_life),
+            "usageSamplingInterval": "5m",
+            "resourceWeights": _weights(environment),
+        },
+        "resources": _resources(environment),
+        "objectRetentionPolicies": {"workloads": {"afterFinished": _duration(queues.keep_finished)}},
+    }
+
+
+def _duration(text: str) -> str:
+    """Go knows no days."""
+    return f"{seconds(text) // 60}m"
+
+
+def _weights(environment: Environment) -> dict[str, float]:
+    """What counts as use: boards. At the default of 1 for everything the bytes of memory would drown the GPUs."""
+    ignored = sorted({"cpu", "memory", *machine_resources(environment).values()})
+    if environment.devices_by_claim:
+        counted = {queue_resource(environment, flavor): 1.0 for flavor in claimable(environment)}
+    else:
+        ignored += sorted(environment.resources)
+        counted = dict.fromkeys(map(environment.resource_of, sorted(environment.flavors)), 1.0)
+        if board_units(environment):
+            ignored += [*counted, BOARD_MEMORY]
+            counted = {BOARD_COMPUTE: 1.0}
+    return {**dict.fromkeys(ignored, 0.0), **counted}
+
+
+def _resources(environment: Environment) -> dict[str, Any]:
+    # What is never short of itself: the disk of a node goes with its CPU, and EFA with a pool's single tenant. GPUs are
+    # not among them: what is left out here is not counted at all.
+    excluded = {"excludeResourcePrefixes": ["ephemeral-storage", gpus.EFA]}
+    if environment.devices_by_claim:
+        mapped = [
+            {"name": queue_resource(environment, flavor), "deviceClassNames": [device_class(flavor)]}
+            for flavor in claimable(environment)
+        ]
+        return {**excluded, "deviceClassMappings": mapped}
+    return {
+        **excluded,
+        "transformations": [
+            {
+                "input": resource,
+                "strategy": "Retain",
+                "outputs": {BOARD_COMPUTE: str(compute), BOARD_MEMORY: str(memory)},
+            }
+            for resource, (compute, memory) in sorted(board_units(environment).items())
+        ]
+        + [
+            {"input": resource, "strategy": "Replace", "outputs": {named: "1000" if named == CORES else "1"}}
+            for resource, named in machine_resources(environment).items()
+            if named != resource
+        ],
+    }

@@ -1,0 +1,72 @@
+"""Names of Kueue's objects, and of the resources that they count."""
+
+from __future__ import annotations
+
+from tenancy.catalog import vocabulary as words
+from tenancy.planning.common.pools import network_labels
+from tenancy.schema.environment import Environment
+from tenancy.schema.pools import Pool
+from tenancy.schema.tenant import Tenant
+
+API = "kueue.x-k8s.io/v1beta2"
+ROOT = "organisation"
+"""The Cohort above all; its quota is what is guaranteed to no tenant (unallocated)."""
+ANY_POOL = "any.pool"
+"""Flavor of CPU and memory. With a dot, so that no pool is called so."""
+TOPOLOGIES = {3: "eks-network", 4: "eks-network-4"}
+"""By the number of network layers in nodes' labels: Kueue takes only nodes that have the labels of all levels."""
+PROVISIONING = "provisioning"
+CORES = words.PREFIX + "millicores"
+MEMORY = words.PREFIX + "memory"
+"""CPU in thousandths and memory in bytes under names that no pod asks for. Kueue refuses work that asks for a topology
+as soon as a flavor without one has anything that its pods ask for (`tas_flavorassigner.go`, "does not support")."""
+BOARD_COMPUTE = words.PREFIX + "board-compute"
+BOARD_MEMORY = words.PREFIX + "board-memory"
+
+
+def department_cohort(department: str) -> str:
+    return words.derived_name("department", department)
+
+
+def tenant_cohort(tenant: str) -> str:
+    return words.derived_name("tenant", tenant)
+
+
+def above_queues(tenant: Tenant) -> str:
+    """Name of the Cohort of a tenant's queues: its own, or for one queue its department's."""
+    return tenant_cohort(tenant.tenant) if len(tenant.tiers) > 1 else department_cohort(tenant.department)
+
+
+def queue_name(tenant: str, tier: str) -> str:
+    """Name of a ClusterQueue. It is a label of its pods; the limits on both parts keep it within 63 characters."""
+    return words.derived_name(tenant, tier)
+
+
+def queue_resource(environment: Environment, flavor: str) -> str:
+    """What a flavor is called in the queues; under DRA devices get a name there (`deviceClassMappings`)."""
+    return words.PREFIX + flavor if environment.devices_by_claim else environment.resource_of(flavor)
+
+
+def flavor_name(environment: Environment, pool: str) -> str:
+    """Kueue's flavor of a pool. A flavor's topology is immutable, so a pool with one has a flavor of another name."""
+    topology = topology_of(environment, environment.pools[pool])
+    return f"{pool}.{topology}" if topology else pool
+
+
+def pool_of(flavor: str) -> str:
+    """Whose flavor it is; pools are called without dots."""
+    return flavor if flavor == ANY_POOL else flavor.partition(".")[0]
+
+
+def topology_levels(layers: int) -> tuple[str, ...]:
+    """Broadest first; labels that EKS puts on nodes whose types report their place (EKS user guide, "topology aware
+    scheduling"). Kueue minds node taints only where the last one is the host's name."""
+    return (*network_labels(layers), "kubernetes.io/hostname")
+
+
+def topology_of(environment: Environment, pool: Pool) -> str | None:
+    # Kueue places no pods with claims of devices, and the others on nodes that are there and have all of the labels.
+    # In a pool that scales, nothing would ask for another node, unless a ProvisioningRequest does first.
+    there = not pool.scales or environment.queues.provisioning_class is not None
+    placed = pool.efa and there and not environment.devices_by_claim
+    return TOPOLOGIES.get(pool.network_layers) if placed else None

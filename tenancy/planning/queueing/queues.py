@@ -1,0 +1,305 @@
+"""Kueue's objects: what each tenant is guaranteed, what it may borrow, and who gets GPUs that are reclaimed.
+
+The tree is organisation, department, tenant, and under each tenant a ClusterQueue for every tier that it has. A tenant
+is a Cohort: its limits apply to all of its tiers together, and a second tier is one queue more and renames none.
+
+Two kinds of flavor are counted. GPUs by pool, so that admitted pods go where their quota is. CPU and memory once, for
+all pools: a flavor with the GPU nodes' labels would send pods without a GPU there. A GPU comes with its part of its
+node's CPU and memory, so work that asks for no more than that part waits for GPUs alone.
+
+Sources: Kueue v0.19.2 `apis/kueue/v1beta2`, `pkg/webhooks` and `pkg/cache/scheduler/resource_node.go`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+
+from tenancy.catalog import vocabulary as words
+from tenancy.kube import quantities
+from tenancy.kube.objects import Object
+from tenancy.planning.common.labels import manifest, platform_labels, tenant_labels, tier_labels
+from tenancy.planning.common.pools import node_taints
+from tenancy.planning.common.priorities import priorities
+from tenancy.planning.queueing.queue_names import (
+    ANY_POOL,
+    API,
+    CORES,
+    MEMORY,
+    PROVISIONING,
+    ROOT,
+    TOPOLOGIES,
+    above_queues,
+    department_cohort,
+    flavor_name,
+    queue_name,
+    tenant_cohort,
+    topology_levels,
+    topology_of,
+)
+from tenancy.planning.queueing.quota_shares import (
+    QueueShare,
+    QuotaCalculator,
+    closing,
+    in_preference,
+    open_pools,
+    supply,
+)
+from tenancy.schema.base import amount
+from tenancy.schema.environment import Environment
+from tenancy.schema.pools import Pool
+from tenancy.schema.queues import QueueOrder, QueueState
+from tenancy.schema.tenant import Namespace, Tenant
+
+Amounts = Mapping[tuple[str, str], int]
+"""(Kueue's flavor, resource) -> CPU in thousandths, memory in Mi, the rest in units."""
+
+
+@cache
+def _written(resource: str, count: int) -> str:
+    if resource == CORES:
+        return quantities.write_count(count)
+    if resource == "cpu":
+        return quantities.write_count(count // 1000) if count % 1000 == 0 else f"{count}m"
+    if resource in {"memory", MEMORY}:
+        return quantities.write(amount(f"{count}Mi"))
+    return quantities.write_count(count)
+
+
+def _groups(
+    environment: Environment, pools: Sequence[str], resources: Sequence[str], nominal: Amounts, **limits: Amounts
+) -> list[dict[str, object]]:
+    """Resource groups: CPU and memory, and the GPUs of the pools. Every flavor lists all resources of its group."""
+
+    def flavor(pool: str, name: str, covered: Sequence[str]) -> dict[str, object]:
+        return {
+            "name": name,
+            "resources": [
+                {
+                    "name": (named := machines.get(resource, resource)),
+                    "nominalQuota": _written(named, nominal.get((pool, resource), 0)),
+                    **{limit: _written(named, of.get((pool, resource), 0)) for limit, of in limits.items()},
+                }
+                for resource in covered
+            ],
+        }
+
+    machines = machine_resources(environment)
+    groups: list[dict[str, object]] = [
+        {"coveredResources": list(machines.values()), "flavors": [flavor(ANY_POOL, ANY_POOL, list(machines))]},
+    ]
+    if pools:
+        flavors = [flavor(pool, flavor_name(environment, pool), resources) for pool in pools]
+        groups.append({"coveredResources": list(resources), "flavors": flavors})
+    return groups
+
+
+def platform_queues(
+    environment: Environment, tenants: Sequence[Tenant], found: Mapping[str, QueueShare], calculator: QuotaCalculator
+) -> Iterator[Object]:
+    """Objects that all queues depend on, in the order of creation."""
+    labels = platform_labels(environment)
+    asked_for = {topology_of(environment, pool) for pool in environment.pools.values()}
+    for layers, topology in TOPOLOGIES.items():
+        if topology in asked_for:
+            levels = [{"nodeLabel": label} for label in topology_levels(layers)]
+            yield manifest(API, "Topology", topology, labels, {"spec": {"levels": levels}})
+    yield manifest(API, "ResourceFlavor", ANY_POOL, labels, {"spec": {}})
+    for name, pool in sorted(environment.pools.items()):
+        if pool.machine.gpus:
+            yield _flavor(environment, name, pool)
+    for name, value in priorities(environment).items():
+        body = {"value": value, "description": "The same as the priority class of that name."}
+        yield manifest(API, "WorkloadPriorityClass", name, labels, body)
+    if environment.queues.provisioning_class:
+        yield from _provisioning(environment)
+    yield from _cohorts(environment, tenants, found, calculator)
+
+
+def machine_resources(environment: Environment) -> dict[str, str]:
+    """What CPU and memory are called in the queues."""
+    places = any(topology_of(environment, pool) for pool in environment.pools.values())
+    return {"cpu": CORES, "memory": MEMORY} if places else {"cpu": "cpu", "memory": "memory"}
+
+
+def _flavor(environment: Environment, name: str, pool: Pool) -> Object:
+    taints, topology = node_taints(name, pool), topology_of(environment, pool)
+    spec = {
+        "nodeLabels": {words.POOL: name},
+        "nodeTaints": taints,
+        # Only who asks for a GPU gets this flavor, so the pods that it opens the pool to are the pool's.
+        "tolerations": [{"operator": "Equal", **taint} for taint in taints],
+        **({"topologyName": topology} if topology else {}),
+    }
+    return manifest(API, "ResourceFlavor", flavor_name(environment, name), platform_labels(environment), {"spec": spec})
+
+
+def _provisioning(environment: Environment) -> Iterator[Object]:
+    labels = platform_labels(environment)
+    asked = {
+        "provisioningClassName": environment.queues.provisioning_class,
+        "managedResources": sorted(environment.resources),
+    }
+    yield manifest(API, "ProvisioningRequestConfig", PROVISIONING, labels, {"spec": asked})
+    check = {
+        "controllerName": "kueue.x-k8s.io/provisioning-request",
+        "parameters": {"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": PROVISIONING},
+    }
+    yield manifest(API, "AdmissionCheck", PROVISIONING, labels, {"spec": check})
+
+
+def _cohorts(
+    environment: Environment, tenants: Sequence[Tenant], found: Mapping[str, QueueShare], calculator: QuotaCalculator
+) -> Iterator[Object]:
+    labels = platform_labels(environment)
+    pools = in_preference(environment, (name for name, pool in environment.pools.items() if pool.machine.gpus))
+    resources = calculator.resources(environment.flavors)
+    there: dict[str, dict[str, int]] = {}
+    for flavor, by_pool in supply(environment, always_on=False).items():
+        for pool, count in by_pool.items():
+            there.setdefault(pool, {})[flavor] = count
+    rest = {
+        pool: {f: count - sum(share.guaranteed(pool, f) for share in found.values()) for f, count in flavors.items()}
+        for pool, flavors in there.items()
+    }
+    spec = {"resourceGroups": _groups(environment, pools, resources, calculator.all(rest))}
+    yield manifest(API, "Cohort", ROOT, labels, {"spec": spec})
+    everything = calculator.all(there)
+    for name, department in sorted(environment.organisation.departments.items()):
+        lent: Counter[tuple[str, str]] = Counter()
+        for tenant in tenants:
+            if tenant.department == name and department.sharing.lends:
+                lent.update(calculator.all(found[tenant.tenant].lent))
+        spec = {
+            "parentName": ROOT,
+            "resourceGroups": _groups(
+                environment,
+                pools,
+                resources,
+                {},
+                borrowingLimit=everything if department.sharing.borrows else {},
+                lendingLimit=lent,
+            ),
+            "fairSharing": {"weight": str(department.weight)},
+        }
+        yield manifest(API, "Cohort", department_cohort(name), labels, {"spec": spec})
+
+
+def tenant_queues(
+    environment: Environment, tenant: Tenant, share: QueueShare, calculator: QuotaCalculator
+) -> tuple[Object, ...]:
+    """A tenant's queues, one for each tier, and the Cohort over them where there are several.
+
+    Over one queue a Cohort would say once more what the queue says, and Kueue would compare its share with every piece
+    of work that it admits.
+    """
+    labels = tier_labels(environment, tenant, tenant.tier)
+    spanned = {tier: open_pools(environment, tenant, tier) for tier in sorted(tenant.tiers)}
+    resources = calculator.resources(tenant.gpus)
+    borrowed = calculator.either(share.borrowed, {f: wanted.borrow_up_to or 0 for f, wanted in tenant.gpus.items()})
+    lent = calculator.all(share.lent)
+    nominal = {tier: _nominal(environment, calculator, tenant, tier, share) for tier in spanned}
+    whole: Counter[tuple[str, str]] = Counter()
+    for amounts in nominal.values():
+        whole.update(amounts)
+    above, weight = above_queues(tenant), str(tenant.weight)
+    alone = above != tenant_cohort(tenant.tenant)
+    made: list[Object] = []
+    if not alone:
+        pools = in_preference(environment, {name for names in spanned.values() for name in names})
+        cohort = {
+            "parentName": department_cohort(tenant.department),
+            "resourceGroups": _groups(environment, pools, resources, {}, borrowingLimit=borrowed, lendingLimit=lent),
+            "fairSharing": {"weight": weight},
+        }
+        made.append(manifest(API, "Cohort", above, labels, {"spec": cohort}))
+    for tier, own in nominal.items():
+        mine = spanned[tier]
+        more = whole + borrowed - own if environment.tiers[tier].borrows else {}
+        spec = {
+            "cohortName": above,
+            "namespaceSelector": {"matchLabels": {words.TENANT: tenant.tenant}},
+            "queueingStrategy": "StrictFIFO"
+            if environment.tiers[tier].order is QueueOrder.STRICT
+            else "BestEffortFIFO",
+            # Explicit limits, all of them: an absent one would mean all there is.
+            "resourceGroups": _groups(
+                environment, mine, resources, own, borrowingLimit=more, lendingLimit=lent if alone else own
+            ),
+            # What is promised in any pool before what others lend in a better one: who borrows may be evicted. And free
+            # GPUs anywhere before other work is evicted.
+            "flavorFungibility": {"whenCanBorrow": "TryNextFlavor", "whenCanPreempt": "TryNextFlavor"},
+            "preemption": {
+                "withinClusterQueue": "LowerPriority",
+                # A lender gets its GPUs back, from work of any priority.
+                "reclaimWithinCohort": "Any",
+                "borrowWithinCohort": {"policy": "Never"},
+            },
+            "fairSharing": {"weight": weight if alone else "1"},
+            "admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"},
+            "stopPolicy": _stop(environment, tenant, mine),
+            **_checks(environment, mine),
+        }
+        labels = tier_labels(environment, tenant, tier)
+        made.append(manifest(API, "ClusterQueue", queue_name(tenant.tenant, tier), labels, {"spec": spec}))
+    return tuple(made)
+
+
+def _nominal(
+    environment: Environment, calculator: QuotaCalculator, tenant: Tenant, tier: str, share: QueueShare
+) -> Counter[tuple[str, str]]:
+    """What a queue is guaranteed. Of machines without GPUs, what its namespaces' quotas allow: these are not lent."""
+    found = calculator.all(share.held[tier])
+    if any(
+        not pool.machine.gpus and pool.admits(tenant.tenant, frozenset({tier})) for pool in environment.pools.values()
+    ):
+        for namespace in tenant.namespaces:
+            if tenant.tier_of(namespace) == tier:
+                quota = environment.tiers[tier].allows(namespace.quota)
+                found[ANY_POOL, "cpu"] += int(amount(quota.cpu) * 1000)
+                found[ANY_POOL, "memory"] += int(amount(quota.memory) / 2**20)
+    return found
+
+
+STOPS = {QueueState.OPEN: "None", QueueState.HOLD: "Hold", QueueState.DRAIN: "HoldAndDrain"}
+
+
+def _stop(environment: Environment, tenant: Tenant, pools: Collection[str]) -> str:
+    if tenant.queue is not QueueState.OPEN:
+        return STOPS[tenant.queue]
+    # One that still has another pool goes on there: the one that ends has no quota left.
+    ending = bool(pools) and all(closing(environment, environment.pools[name]) for name in pools)
+    return "Hold" if ending else "None"
+
+
+def _checks(environment: Environment, pools: Iterable[str]) -> dict[str, object]:
+    scaling = [flavor_name(environment, name) for name in pools if environment.pools[name].scales]
+    if not (environment.queues.provisioning_class and scaling):
+        return {}
+    return {"admissionChecksStrategy": {"admissionChecks": [{"name": PROVISIONING, "onFlavors": scaling}]}}
+
+
+def local_queues(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[Object, ...]:
+    """The queues that a namespace's work names, `default` for work that names none; nothing without a queue."""
+    if not environment.queued:
+        return ()
+    labels = tenant_labels(environment, tenant, namespace)
+    weights = {words.DEFAULT_QUEUE: namespace.weight, **namespace.queues}
+    return tuple(
+        manifest(
+            API,
+            "LocalQueue",
+            name,
+            labels,
+            {
+                "spec": {
+                    "clusterQueue": queue_name(tenant.tenant, tenant.tier_of(namespace)),
+                    "stopPolicy": STOPS[namespace.queue],
+                    "fairSharing": {"weight": str(weight)},
+                }
+            },
+            namespace=tenant.namespace_name(namespace),
+        )
+        for name, weight in weights.items()
+    )

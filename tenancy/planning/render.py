@@ -1,0 +1,149 @@
+"""The plan as files. The only module of the plan that touches a disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tenancy.kube.objects import Object
+from tenancy.planning.model import Plan
+
+HEADER = "# Rendered by gpu-tenancy; edit the spec files instead.\n"
+PART = ".yaml.part"
+
+
+class ForeignFiles(Exception):
+    """The folder contains files that were not rendered here."""
+
+
+_SAFE: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class _Dumper(_SAFE):
+    def ignore_aliases(self, _data: object) -> bool:
+        return True
+
+
+def files(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
+    """Relative path and objects of each file, in the order in which they are safe to apply."""
+    platform = plan.platform
+    yield "platform/00-namespace.yaml", [platform.namespace]
+    yield "platform/10-priorities.yaml", _sorted(platform.priorities)
+    yield "platform/20-roles.yaml", _sorted(platform.roles)
+    yield "platform/25-device-classes.yaml", _sorted(platform.device_classes)
+    yield "platform/26-storage-classes.yaml", list(platform.storage_classes)
+    yield "platform/27-pod-settings.yaml", list(platform.pod_settings)
+    yield "platform/28-flow-control.yaml", list(platform.flow_control)
+    yield "platform/30-guards.yaml", list(platform.guards)
+    yield "platform/40-readiness-probe.yaml", list(platform.readiness_probe)
+    yield "platform/50-marker.yaml", [platform.marker]
+    yield "platform/52-cluster-network-policies.yaml", list(platform.cluster_policies)
+    yield "platform/55-queues.yaml", list(platform.queues)
+    yield "platform/58-metrics.yaml", [*platform.metrics_prerequisites, *platform.metrics]
+    yield "platform/60-nodes.yaml", _sorted(platform.services.nodes if platform.services else ())
+    for tenant in plan.tenants:
+        spaces = tenant.namespaces
+        yield f"tenants/{tenant.name}/00-queues.yaml", list(tenant.queues)
+        yield f"tenants/{tenant.name}/02-cluster-network-policies.yaml", list(tenant.cluster_policies)
+        yield f"tenants/{tenant.name}/05-namespaces.yaml", _sorted(s.namespace for s in spaces)
+        yield f"tenants/{tenant.name}/10-isolation.yaml", _sorted(o for s in spaces for o in s.isolation)
+        yield f"tenants/{tenant.name}/20-access.yaml", _sorted(o for s in spaces for o in s.access)
+
+
+def papers(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
+    """What is no object of Kubernetes: the charts with their values, in the order in which they are installed, and
+    the AWS half as it is asked for."""
+    services = plan.platform.services
+    if services:
+        for number, chart in enumerate((*services.charts, *plan.platform.metrics_charts)):
+            yield f"charts/{number}0-{chart.name}.yaml", [asdict(chart)]
+        yield "cluster/add-ons.yaml", [_plain(asdict(add_on)) for add_on in services.add_ons]
+    elif plan.platform.queue_chart:
+        yield "charts/00-kueue.yaml", [asdict(plan.platform.queue_chart)]
+    for tenant in plan.tenants:
+        for space in tenant.namespaces:
+            if space.chart:
+                yield f"charts/{space.name}.yaml", [asdict(space.chart)]
+    for name, chart_values in plan.platform.exporters.items():
+        yield f"charts/values-{name}.yaml", [chart_values]
+    if plan.cluster:
+        yield "cluster/cluster.yaml", [_plain(asdict(plan.cluster))]
+        yield "cluster/mig-parted.yaml", [plan.cluster.mig_parted]
+
+
+def _plain(value: Any) -> Any:
+    """Tuples as lists and enumerations as texts: what YAML can say."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value.value if isinstance(value, Enum) else value
+
+
+def _sorted(objects: Iterable[Object]) -> list[Object]:
+    return sorted(objects, key=lambda o: (o["metadata"].get("namespace", ""), o["kind"], o["metadata"]["name"]))
+
+
+def texts(plan: Plan) -> Mapping[str, str]:
+    """Relative path -> text."""
+    return {path: text_of(objects) for path, objects in (*files(plan), *papers(plan)) if objects}
+
+
+def text_of(objects: list[Object]) -> str:
+    return HEADER + yaml.dump_all(objects, Dumper=_Dumper, sort_keys=True, width=120, explicit_start=True)
+
+
+def write(plan: Plan, out: Path, wanted: Mapping[str, str] | None = None) -> int:
+    """Write the files, by default those of `texts`, and remove those of a former run; the number of objects.
+
+    Raises ForeignFiles before anything is written if a file there is not ours.
+    """
+    wanted = texts(plan) if wanted is None else wanted
+    present = []
+    for path in _entries(out):
+        if not _is_ours(path):
+            raise ForeignFiles(
+                f"given --out {out}, which contains {path.relative_to(out)}; rule: a folder of rendered files alone; "
+                "change: name an empty folder"
+            )
+        present.append(path)
+    for path in present:
+        if path.relative_to(out).as_posix() not in wanted:
+            path.unlink()
+            _remove_empty(path.parent, out)
+    for name, text in wanted.items():
+        path = out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(PART)
+        part.write_text(text, "utf-8")
+        part.replace(path)
+    return sum(1 for _ in plan.objects())
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    """Everything there but folders, one by one: the first that is not ours ends the search."""
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if path.is_dir() and not path.is_symlink():
+            yield from _entries(path)
+        else:
+            yield path
+
+
+def _is_ours(path: Path) -> bool:
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        start = file.read(len(HEADER))
+    # A run that was killed may have left a part of a file.
+    return start == HEADER.encode() or (path.name.endswith(PART) and HEADER.encode().startswith(start))
+
+
+def _remove_empty(folder: Path, out: Path) -> None:
+    while folder != out and not any(folder.iterdir()):
+        folder.rmdir()
+        folder = folder.parent

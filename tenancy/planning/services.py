@@ -1,0 +1,122 @@
+"""What a cluster with machines runs for its tenants: add-ons, charts, and what Karpenter makes nodes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from tenancy.catalog import vocabulary as words
+from tenancy.kube import quantities
+from tenancy.kube.objects import Object
+from tenancy.planning.aws import identity, node_config
+from tenancy.planning.aws.addons import AddOn, wanted_add_ons
+from tenancy.planning.aws.karpenter import karpenter_objects
+from tenancy.planning.common import charts, names
+from tenancy.planning.common.charts import HelmChart, mirrored
+from tenancy.planning.common.pools import tolerations
+from tenancy.planning.observability.metrics import COUNTERS, stack_values
+from tenancy.planning.queueing.kueue import configuration
+from tenancy.schema.cluster import Cni, Encryption
+from tenancy.schema.environment import Environment
+from tenancy.schema.tenant import Tenant
+from tenancy.validation.stored import kueue_memory
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceIdentity:
+    """The role of a service account, by Pod Identity."""
+
+    role: str
+    """ARN."""
+    service_account: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServicesPlan:
+    cluster: str
+    charts: tuple[HelmChart, ...]
+    """In the order in which they are installed: each may depend on those before it."""
+    network: str
+    """The chart that pods need before they start: under Cilium one that comes before its agent has no identity."""
+    queue: str
+    """The chart that installs the queue; empty where the environment has no queue."""
+    add_ons: tuple[AddOn, ...]
+    """Those that need a network."""
+    identities: dict[str, ServiceIdentity]
+    """By purpose."""
+    nodes: tuple[Object, ...]
+    """What Karpenter makes nodes from."""
+    tags: dict[str, str]
+
+
+def services_plan(environment: Environment, tenants: Sequence[Tenant] = ()) -> ServicesPlan | None:
+    """None where there are no machines. `tenants` are those whose work Kueue caches."""
+    if not environment.aws.enabled:
+        return None
+    return ServicesPlan(
+        cluster=environment.cluster.name,
+        charts=tuple(mirrored(environment, chart) for chart in _charts(environment, tenants)),
+        network="cilium" if environment.cluster.cni is Cni.CILIUM else "",
+        queue="kueue" if environment.queued else "",
+        add_ons=tuple(add_on for add_on in wanted_add_ons(environment) if not add_on.before_nodes),
+        identities={
+            purpose: ServiceIdentity(identity.role_arn(environment, role), role.service_account[1])
+            for purpose, role in identity.roles(environment).items()
+            if role.service_account
+        },
+        nodes=karpenter_objects(environment),
+        tags=names.tags(environment),
+    )
+
+
+def queue_chart(environment: Environment, tenants: Sequence[Tenant] = ()) -> HelmChart | None:
+    """Kueue's chart; None where the environment has no queue. A lab runs it; the operator of a cluster that was not
+    made here installs it."""
+    return mirrored(environment, _kueue(environment, tenants)) if environment.queued else None
+
+
+def _kueue(environment: Environment, tenants: Sequence[Tenant]) -> HelmChart:
+    memory = quantities.write(Decimal(kueue_memory(environment, tenants)))
+    return charts.kueue(configuration(environment), memory)
+
+
+def metrics_charts(environment: Environment) -> tuple[HelmChart, ...]:
+    """What collects metrics, where the platform brings it; its definitions first."""
+    metrics = environment.metrics
+    if not metrics.installed:
+        return ()
+    stack = charts.prometheus_stack(
+        metrics.namespace,
+        stack_values(metrics),
+        labels=metrics.labels,
+        retention=metrics.retention,
+        storage=metrics.storage,
+        storage_class=words.STORAGE_CLASS,
+    )
+    return tuple(mirrored(environment, chart) for chart in (charts.prometheus_crds(metrics.namespace), stack))
+
+
+def _charts(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[HelmChart]:
+    pools, everywhere = environment.pools, tolerations(environment)
+    if environment.cluster.cni is Cni.CILIUM:
+        yield charts.cilium(wireguard=environment.cluster.encryption is Encryption.WIREGUARD)
+    if environment.queued:
+        yield _kueue(environment, tenants)
+    if any(pool.scales for pool in pools.values()):
+        yield charts.karpenter_crds()
+        yield charts.karpenter(
+            cluster=environment.cluster.name,
+            queue=names.karpenter_queue(environment),
+            region=environment.aws.region,
+        )
+    yield charts.gpu_operator(
+        everywhere,
+        device_plugin_configs=node_config.device_plugin_configs(environment),
+        dra=environment.devices_by_claim,
+        counters=COUNTERS if environment.metrics.collected else "",
+    )
+    if environment.devices_by_claim:
+        yield charts.dra_driver(everywhere)
+    if with_efa := [name for name, pool in pools.items() if pool.efa]:
+        yield charts.efa_plugin(everywhere, with_efa)

@@ -1,0 +1,72 @@
+"""`egress` and `ingress`: traffic that leaves or enters a tenant; everything else is denied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tenancy.rules.values import unsafe_range
+from tenancy.schema.base import Mistake, Port, Slug, Spec, TextForm, broken
+
+_Host = Annotated[
+    str,
+    TextForm(
+        r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z]{2,}$",
+        "a full host name in lower case, without wildcard, scheme or port",
+        "write it like api.vendor.example",
+        253,
+    ),
+]
+_Range = Annotated[
+    str, TextForm(r"^[0-9a-f.:]+/[0-9]{1,3}$", "an address range with its length", "write it like 198.51.100.0/24", 60)
+]
+
+
+class _NetworkRule(Spec):
+    """One peer, and the destination port of its connections."""
+
+    cidr: _Range | None = Field(None, description="Address range of the peer. Default: none.")
+    service: Slug | None = Field(
+        None, description="Name of a service under platform.services of the environment. Default: none."
+    )
+    port: Port = Field(description="Destination port. Required.")
+    protocol: Literal["TCP", "UDP"] = Field("TCP", description="Transport protocol. Default: TCP.")
+
+    def mistakes(self) -> Iterator[Mistake]:
+        kinds = [name for name in ("dns", "cidr", "service") if name in type(self).model_fields]
+        given = [name for name in kinds if getattr(self, name) is not None]
+        if len(given) != 1:
+            said = " and ".join(given) or "none of them"
+            yield Mistake((), said, "an entry names one peer", f"write exactly one of {', '.join(kinds)}")
+        elif self.cidr is not None and (unsafe := unsafe_range(self.cidr)):
+            yield broken(("cidr",), "net-05", unsafe)
+
+    @property
+    def place(self) -> str:
+        """The peer in words, such as 198.51.100.0/24:8443/TCP."""
+        named = self.cidr or self.service or getattr(self, "dns", None)
+        return f"{named}:{self.port}/{self.protocol}"
+
+
+class EgressRule(_NetworkRule):
+    """Egress: a peer outside the tenant that its pods may connect to. Exactly one of dns, cidr and service. All other
+    egress is denied."""
+
+    dns: _Host | None = Field(None, description="Host name of the peer; needs cluster.cni: cilium. Default: none.")
+
+    def mistakes(self) -> Iterator[Mistake]:
+        yield from super().mistakes()
+        if self.dns and self.dns.endswith(_OF_THE_CLUSTER):
+            rule = "a host name is outside the cluster: Cilium does not match services of the cluster by name"
+            change = "name a service of the platform with service, or open between-namespaces for the tenant's own"
+            yield Mistake(("dns",), self.dns, rule, change)
+
+
+_OF_THE_CLUSTER = (".cluster.local", ".svc")
+
+
+class IngressRule(_NetworkRule):
+    """Ingress: a peer outside the tenant that may connect to its pods. Exactly one of cidr and service. All other
+    ingress is denied."""
