@@ -22,8 +22,8 @@ from tenancy.validation import Environment, Tenant
 from tenancy.validation.aws import (
     PLATFORM_ASSOCIATIONS,
     PLATFORM_ROLES,
-    boundary_length,
     aws_resources,
+    boundary_length,
     key_length,
     pipeline_length,
     policy_length,
