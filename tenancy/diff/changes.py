@@ -296,13 +296,10 @@ def _homes(side: SpecState) -> Facts:
     for tenant in side.plan.tenants:
         for space in tenant.namespaces:
             facts[tenant.name, space.name, NAMESPACE] = "adopted" if tenant.adopt else "made here"
-            for item in space.isolation:
-                if item["kind"] == "LocalQueue":
-                    name = f"{space.name}/{item['metadata']['name']}"
-                    facts[tenant.name, name, QUEUE] = item["spec"]["clusterQueue"]
-        for item in tenant.queues:
-            if item["kind"] == "ClusterQueue":
-                facts[tenant.name, item["metadata"]["name"], SHARE] = "there"
+            for queue in space.local_queues:
+                facts[tenant.name, f"{space.name}/{queue.name}", QUEUE] = queue.queue
+        for share in tenant.cluster_queues:
+            facts[tenant.name, share.name, SHARE] = "there"
     for name, tenant in side.tenants.items():
         if tenant.queue is not QueueState.OPEN:
             facts[name, "", GATE] = tenant.queue.value

@@ -49,19 +49,17 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
     found, calculator = (
         (shares(environment, ordered), QuotaCalculator(environment)) if environment.queued else ({}, None)
     )
-    made = {
-        tenant.tenant: replace(
-            _tenant(environment, tenant),
-            queues=tenant_queues(environment, tenant, found[tenant.tenant], calculator) if calculator else (),
-        )
-        for tenant in ordered
-    }
+    made = {tenant.tenant: _tenant(environment, tenant) for tenant in ordered}
+    if calculator:
+        for tenant in ordered:
+            cohort, queues = tenant_queues(environment, tenant, found[tenant.tenant], calculator)
+            made[tenant.tenant] = replace(made[tenant.tenant], cohort=cohort, cluster_queues=queues)
     return Plan(
         environment=environment.environment,
         context=environment.cluster.context,
         platform=replace(
             _platform(environment, ordered),
-            queues=tuple(platform_queues(environment, ordered, found, calculator)) if calculator else (),
+            queueing=platform_queues(environment, ordered, found, calculator) if calculator else None,
             metrics_prerequisites=metrics_prerequisites(environment),
             metrics_charts=metrics_charts(environment),
             metrics=metrics_objects(environment, ordered),
@@ -110,14 +108,14 @@ def _tenant(environment: Environment, tenant: Tenant) -> TenantPlan:
         namespaces=tuple(
             NamespacePlan(
                 namespace=namespace_object(environment, tenant, namespace),
-                isolation=(
+                walls=(
                     resource_quota(environment, tenant, namespace),
                     *class_quotas(environment, tenant, namespace),
                     limit_range(environment, tenant, namespace),
                     default_account(environment, tenant, namespace),
                     *network_policies(environment, tenant, namespace),
-                    *local_queues(environment, tenant, namespace),
                 ),
+                local_queues=local_queues(environment, tenant, namespace),
                 access=(
                     *service_accounts(environment, tenant, namespace),
                     *role_bindings(environment, tenant, namespace),

@@ -13,6 +13,7 @@ import pytest
 from tenancy.kube.objects import Object
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.aws.tenant_aws import TenantAwsPlan
+from tenancy.planning.queueing.model import LocalQueue
 from tenancy.report.network import opening
 from tenancy.report.planes import Cell, CellKind, Plane, Planes
 from tenancy.rules.catalogue import RULES
@@ -37,7 +38,7 @@ def found(loaded: Loaded, plan: Plan) -> dict[str, Plane]:
     return {plane.name: plane for plane in Planes(loaded, plan).all()}
 
 
-def changed(plan: Plan, tenant: str, change: Callable[[list[Object]], None], part: str = "isolation") -> Plan:
+def changed(plan: Plan, tenant: str, change: Callable[[list[Any]], None], part: str = "walls") -> Plan:
     """The plan with other objects in the tenant's first namespace."""
     one = plan.tenant(tenant)
     first, *others = one.namespaces
@@ -135,11 +136,10 @@ def test_a_namespace_without_its_default_deny_admits_all_traffic(loaded: Loaded,
 
 
 def test_a_queue_that_spends_the_others_share_is_open(loaded: Loaded, plan: Plan) -> None:
-    def lead_astray(objects: list[Object]) -> None:
-        queue = next(o for o in objects if o["kind"] == "LocalQueue")
-        queue["spec"]["clusterQueue"] = "research--batch"
+    def lead_astray(queues: list[LocalQueue]) -> None:
+        queues[0] = dataclasses.replace(queues[0], queue="research--batch")
 
-    after = found(loaded, changed(plan, "fraud", lead_astray))["queues"]
+    after = found(loaded, changed(plan, "fraud", lead_astray, "local_queues"))["queues"]
     assert after.cells[FRAUD_OF_RESEARCH].kind is CellKind.OPEN
     assert found(loaded, plan)["queues"].cells[FRAUD_OF_RESEARCH].kind is CellKind.CLOSED
 

@@ -65,7 +65,7 @@ def test_the_report_says_what_is_borrowed_whatever_count_is_guaranteed(spec: Spe
 @pytest.mark.parametrize("guaranteed", COUNTS)
 def test_the_simulation_counts_what_is_guaranteed(spec: SpecFolder, guaranteed: int) -> None:
     _, plan = world(spec, guaranteed)
-    quotas = Quotas([*plan.platform.queues, *(item for tenant in plan.tenants for item in tenant.queues)], [GPU])
+    quotas = Quotas(plan.cluster_queues, plan.cohorts)
     queue = next(item for item in plan.tenant("fraud").queues if amounts(item).get(("train", GPU)) == guaranteed)
     name = queue["metadata"]["name"]
     most = guaranteed + 8
