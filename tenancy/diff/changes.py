@@ -15,7 +15,6 @@ from tenancy.components.scope import StackScope, select, stacks
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.access_review import granted, rights
 from tenancy.planning.aws.prices import MICRO, bought, node_price
-from tenancy.planning.kubernetes import quotas
 from tenancy.planning.leaving import standing
 from tenancy.planning.queueing.capacity import supply
 from tenancy.planning.queueing.quota_shares import part_of_node
@@ -162,11 +161,10 @@ def _quotas(side: SpecState) -> Facts:
     facts: Facts = {}
     for tenant in side.plan.tenants if side.plan else ():
         for space in tenant.namespaces:
-            for item in space.isolation:
-                if item["kind"] == "ResourceQuota":
-                    name, hard = item["metadata"]["name"], item["spec"]["hard"].items()
-                    of = "" if name == quotas.NAME else f", of {name}"
-                    facts |= {(tenant.name, space.name, key + of): amount for key, amount in hard if "/" not in key}
+            for quota in space.quotas:
+                of = f", of {quota.name}" if quota.classes else ""
+                hard = quota.hard.items()
+                facts |= {(tenant.name, space.name, key + of): amount for key, amount in hard if "/" not in key}
     return facts
 
 

@@ -39,6 +39,11 @@ def has_labels(wanted: Any, labels: Any, unknown: object = None) -> bool:
     )
 
 
+def namespace_labels(name: str, labels: Mapping[str, Any]) -> dict[str, Any]:
+    """Labels of a namespace: the API server adds one with its name, which none of its own can replace."""
+    return {**labels, "kubernetes.io/metadata.name": name}
+
+
 def meets(requirement: Any, labels: Any, unknown: object = None) -> bool:
     """Whether labels meet one of `matchExpressions`."""
     has = labels if isinstance(labels, Mapping) else {}

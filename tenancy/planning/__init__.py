@@ -15,9 +15,9 @@ from tenancy.planning.common.labels import manifest, platform_labels
 from tenancy.planning.common.priorities import priority_classes
 from tenancy.planning.guards import guard_objects, marker, readiness_probe
 from tenancy.planning.kubernetes.access import cluster_roles, role_bindings
-from tenancy.planning.kubernetes.cilium import platform_network_policies, tenant_network_policies
+from tenancy.planning.kubernetes.cilium import namespace_policies, platform_network_policies, tenant_network_policies
 from tenancy.planning.kubernetes.flow_control import flow_objects
-from tenancy.planning.kubernetes.namespaces import namespace_object, pod_security
+from tenancy.planning.kubernetes.namespaces import namespace_meta, pod_security
 from tenancy.planning.kubernetes.network import network_policies
 from tenancy.planning.kubernetes.pod_defaults import pod_defaults
 from tenancy.planning.kubernetes.quotas import class_quotas, limit_range, resource_quota
@@ -88,7 +88,7 @@ def _platform(environment: Environment, tenants: Sequence[Tenant]) -> PlatformPl
     return PlatformPlan(
         namespace=manifest("v1", "Namespace", words.PLATFORM_NAMESPACE, labels, {}),
         priorities=priority_classes(environment),
-        roles=cluster_roles(environment),
+        cluster_roles=cluster_roles(environment),
         guards=guards,
         readiness_probe=readiness_probe(environment, guards),
         marker=marker(environment, guards),
@@ -107,19 +107,16 @@ def _tenant(environment: Environment, tenant: Tenant) -> TenantPlan:
         name=tenant.tenant,
         namespaces=tuple(
             NamespacePlan(
-                namespace=namespace_object(environment, tenant, namespace),
-                walls=(
-                    resource_quota(environment, tenant, namespace),
-                    *class_quotas(environment, tenant, namespace),
-                    limit_range(environment, tenant, namespace),
-                    default_account(environment, tenant, namespace),
-                    *network_policies(environment, tenant, namespace),
-                ),
+                meta=namespace_meta(environment, tenant, namespace),
+                quota=resource_quota(environment, tenant, namespace),
+                class_quotas=class_quotas(environment, tenant, namespace),
+                limits=limit_range(environment, tenant, namespace),
+                default_account=default_account(environment, tenant, namespace),
+                policies=network_policies(environment, tenant, namespace),
+                cilium_policies=tuple(namespace_policies(environment, tenant, namespace)),
                 local_queues=local_queues(environment, tenant, namespace),
-                access=(
-                    *service_accounts(environment, tenant, namespace),
-                    *role_bindings(environment, tenant, namespace),
-                ),
+                accounts=service_accounts(environment, tenant, namespace),
+                bindings=role_bindings(environment, tenant, namespace),
                 chart=virtual_cluster(environment, tenant, namespace),
             )
             for namespace in tenant.namespaces

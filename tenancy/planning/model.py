@@ -1,4 +1,8 @@
-"""What a plan is: plain Kubernetes objects in the order in which they are safe to make."""
+"""What a plan is: what is made for the platform and for each tenant, in the order in which it is safe to make.
+
+Readers of the plan use its fields. Its properties `namespace`, `isolation`, `access`, `roles` and `queues` are
+manifests, for what writes them or compares them with a cluster: components, files, GitOps, drift.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,15 @@ from tenancy.planning.aws.cluster import ClusterPlan
 from tenancy.planning.aws.data import DataPlan
 from tenancy.planning.aws.tenant_aws import TenantAwsPlan
 from tenancy.planning.common.charts import HelmChart
+from tenancy.planning.common.meta import Meta
+from tenancy.planning.kubernetes.model import (
+    ClusterRole,
+    LimitRange,
+    NetworkPolicy,
+    ResourceQuota,
+    RoleBinding,
+    ServiceAccount,
+)
 from tenancy.planning.queueing.model import ClusterQueue, Cohort, LocalQueue, QueueingPlan
 from tenancy.planning.services import ServicesPlan
 
@@ -20,21 +33,47 @@ from tenancy.planning.services import ServicesPlan
 class NamespacePlan:
     """One namespace. Created top to bottom, so that isolation exists before access; deleted bottom to top."""
 
-    namespace: Object
-    walls: tuple[Object, ...]
-    local_queues: tuple[LocalQueue, ...]
-    access: tuple[Object, ...]
+    meta: Meta
+    """Of the namespace itself."""
+    quota: ResourceQuota
+    class_quotas: tuple[ResourceQuota, ...]
+    """By priority class, where that is less than `quota`."""
+    limits: LimitRange
+    default_account: ServiceAccount
+    policies: tuple[NetworkPolicy, ...]
+    cilium_policies: tuple[Object, ...] = ()
+    """What no NetworkPolicy can express; empty where another CNI enforces."""
+    local_queues: tuple[LocalQueue, ...] = ()
+    accounts: tuple[ServiceAccount, ...] = ()
+    """Beside the default one."""
+    bindings: tuple[RoleBinding, ...] = ()
     chart: HelmChart | None = None
     """Its virtual control plane, installed after everything else; None where it has none."""
 
     @property
     def name(self) -> str:
-        return self.namespace["metadata"]["name"]
+        return self.meta.name
+
+    @property
+    def quotas(self) -> tuple[ResourceQuota, ...]:
+        return (self.quota, *self.class_quotas)
+
+    @property
+    def namespace(self) -> Object:
+        """Manifest of the namespace itself."""
+        return self.meta.manifest("v1", "Namespace", {})
 
     @property
     def isolation(self) -> tuple[Object, ...]:
         """Manifests of what isolates it, in the order of creation."""
-        return (*self.walls, *(queue.manifest() for queue in self.local_queues))
+        policies = (*(policy.manifest() for policy in self.policies), *self.cilium_policies)
+        limits = (*self.quotas, self.limits, self.default_account)
+        return (*(each.manifest() for each in limits), *policies, *(queue.manifest() for queue in self.local_queues))
+
+    @property
+    def access(self) -> tuple[Object, ...]:
+        """Manifests of what grants access to it, in the order of creation."""
+        return tuple(each.manifest() for each in (*self.accounts, *self.bindings))
 
     def objects(self) -> Iterator[Object]:
         yield self.namespace
@@ -78,7 +117,7 @@ class PlatformPlan:
 
     namespace: Object
     priorities: tuple[Object, ...]
-    roles: tuple[Object, ...]
+    cluster_roles: tuple[ClusterRole, ...]
     guards: tuple[Object, ...]
     readiness_probe: tuple[Object, ...]
     marker: Object
@@ -107,6 +146,11 @@ class PlatformPlan:
     """What a cluster with machines runs; None in a lab."""
     data: DataPlan | None = None
     """What tenants share on AWS; None where that is switched off."""
+
+    @property
+    def roles(self) -> tuple[Object, ...]:
+        """Manifests of the ClusterRoles."""
+        return tuple(role.manifest() for role in self.cluster_roles)
 
     @property
     def queues(self) -> tuple[Object, ...]:

@@ -127,9 +127,8 @@ class Planes:
         for tenant in self.plan.tenants:
             held = bound.setdefault(tenant.name, {})
             for space in tenant.namespaces:
-                for item in space.access:
-                    for each in access_review.bindings(item) if item["kind"] == "RoleBinding" else ():
-                        held.setdefault((each.kind, each.name), set()).add(each.role.removeprefix("tenancy-"))
+                for each in access_review.bound_in(space):
+                    held.setdefault((each.kind, each.name), set()).add(each.role.removeprefix("tenancy-"))
         spaces = {tenant.name: {space.name for space in tenant.namespaces} for tenant in self.plan.tenants}
 
         def owner(subject: tuple[str, str]) -> str:
@@ -170,13 +169,7 @@ class Planes:
     # Connections
 
     def _network(self) -> Plane:
-        spaces = {
-            tenant.name: [
-                (space.namespace, [o for o in space.isolation if o["kind"] == "NetworkPolicy"])
-                for space in tenant.namespaces
-            ]
-            for tenant in self.plan.tenants
-        }
+        spaces = {tenant.name: tenant.namespaces for tenant in self.plan.tenants}
         bindings = {tenant: [space for space in of if porous(space)] for tenant, of in spaces.items()}
         has_cluster_policies = {tenant.name for tenant in self.plan.tenants if tenant.cluster_policies}
         proof = self._asked("net-02", "net-10", "net-01", "net-07")
@@ -280,9 +273,7 @@ class Planes:
         environment, tree = self.environment, Tree(self.plan.cluster_queues, self.plan.cohorts)
         of = {tenant.name: tenant.cluster_queues for tenant in self.plan.tenants}
         nodes = {name: [tree.queues[queue.name] for queue in queues] for name, queues in of.items()}
-        spaces = {
-            tenant.name: [s.namespace["metadata"]["labels"] for s in tenant.namespaces] for tenant in self.plan.tenants
-        }
+        spaces = {tenant.name: [space.meta.labels for space in tenant.namespaces] for tenant in self.plan.tenants}
         leads = {
             tenant.name: {queue.queue for space in tenant.namespaces for queue in space.local_queues}
             for tenant in self.plan.tenants

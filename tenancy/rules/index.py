@@ -15,7 +15,7 @@ from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.quantities import parse_or_zero, write
 from tenancy.kube.quota_tree import stored_quotas
-from tenancy.kube.selectors import has_labels, matches, meets
+from tenancy.kube.selectors import has_labels, matches, meets, namespace_labels
 from tenancy.kube.tolerations import tolerates
 from tenancy.rules import aws, cilium, queues
 from tenancy.rules.found import UNKNOWN, Finding, Object, at, many, name_of
@@ -712,9 +712,7 @@ def _has(labels: Mapping[str, str], wanted: Any) -> bool:
 def selects(selector: Any, space: Object) -> bool:
     """Whether a label selector matches a namespace; the API server labels each with its name."""
     labels = _labels(space)
-    return matches(
-        selector, labels if labels == UNKNOWN else {**labels, "kubernetes.io/metadata.name": _name(space)}, UNKNOWN
-    )
+    return matches(selector, labels if labels == UNKNOWN else namespace_labels(_name(space), labels), UNKNOWN)
 
 
 def _plain(value: Any) -> Any:
