@@ -215,7 +215,7 @@ def _of_one(item: Object) -> Iterator[Fact]:
     elif kind == "ResourceQuota":
         part = f", of {name}" if at(item, "spec", "scopeSelector") else ""
         for resource, amount in (at(item, "spec", "hard") or {}).items():
-            yield ChangeTopic.QUOTA, (whose, space, f"{resource}{part}"), _quantity(amount)
+            yield ChangeTopic.QUOTA, (whose, space, f"{resource}{part}"), _quantity(resource, amount)
     elif kind == "NetworkPolicy":
         for where, value in _reach(item):
             yield ChangeTopic.NETWORK, (whose, f"pods of {space}{_selected(item)}", where), value
@@ -251,13 +251,15 @@ def _devices(amount: Any) -> int | str:
         return str(amount)
 
 
-def _quantity(amount: Any) -> str:
-    """A quantity in its canonical spelling, so that two spellings of one amount are no change; the text itself if it
-    is not a quantity."""
+def _quantity(resource: str, amount: Any) -> str:
+    """A quantity in one spelling, so that two spellings of one amount are no change: bytes in powers of two, all else
+    in powers of ten. The text itself if it is not a quantity."""
     try:
-        return quantities.write(quantities.parse(amount))
+        number = quantities.parse(amount)
     except ValueError:
         return str(amount)
+    bytes_ = "memory" in resource or "storage" in resource
+    return quantities.write(number) if bytes_ or number % 1 else quantities.write_count(quantities.units(amount))
 
 
 def _selected(item: Object) -> str:

@@ -9,7 +9,7 @@ A preview does not know every value: a value equal to `unknown`, if that is give
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
@@ -79,6 +79,16 @@ def takes_node(terms: Iterable[Any], labels: Mapping[str, str], name: str) -> bo
         ):
             return True
     return False
+
+
+def counts_classes(quota: Any, classes: Collection[str]) -> bool:
+    """Whether a ResourceQuota, given by its spec, counts pods of these priority classes: without a scope all pods, and
+    of scopes only those that name classes are read."""
+    terms = _listed(_field(_field(quota, "scopeSelector"), "matchExpressions"))
+    return not _field(quota, "scopes") and all(
+        _field(term, "scopeName") == "PriorityClass" and set(classes) <= set(_listed(_field(term, "values")))
+        for term in terms
+    )
 
 
 def _field(value: Any, key: str) -> Any:

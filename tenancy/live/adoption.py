@@ -16,12 +16,12 @@ from functools import cached_property
 from tenancy.catalog import vocabulary as words
 from tenancy.kube import quantities
 from tenancy.kube.objects import Object
+from tenancy.kube.pods import NotWork, Pods, limits_of, pods_of, requests_of
 from tenancy.kube.quantities import thousandths
 from tenancy.live import denial
 from tenancy.live.api import Api, Impersonation, Response, collection
 from tenancy.live.copies import ASKS_QUEUE, as_written, has_ended
 from tenancy.live.discovery import ResourceKind, namespaced
-from tenancy.live.fits import NotWork, Pods, limits_of, pods_of, requests_of
 from tenancy.live.undecided import REFUSED_BY, Undecided, undecided
 from tenancy.planning.guards import BACKSTOPS, READINESS_PROBE, guards
 from tenancy.planning.guards.expressions import Guard

@@ -13,6 +13,7 @@ import yaml
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.pod_templates import PodTemplate, containers_of, templates_of
 from tenancy.kube.quantities import parse_or_zero, write
 from tenancy.kube.quota_tree import stored_quotas
 from tenancy.kube.selectors import has_labels, matches, meets, namespace_labels
@@ -21,7 +22,6 @@ from tenancy.rules import aws, cilium, queues
 from tenancy.rules.found import UNKNOWN, Finding, Object, at, many, name_of
 from tenancy.rules.nodes import is_operator, pool_gpus
 from tenancy.rules.pod_security import as_root_of_node, breaches, level_of, minor_of
-from tenancy.rules.pod_templates import PodTemplate, containers_of, templates_of
 
 _SUPPLIED = ("nvidia.com/", "vpc.amazonaws.com/efa", "amd.com/gpu")
 """Resources that nodes report; others in a queue are made by transformations."""
