@@ -11,12 +11,12 @@ from tenancy.catalog import days
 from tenancy.catalog import vocabulary as words
 from tenancy.check.adopt import Adopted, adopt
 from tenancy.check.reader import FilePosition, Manifests, Unread
+from tenancy.kube.pod_templates import not_judged
 from tenancy.rules import index, objects, plain, regulated
 from tenancy.rules.catalogue import RULES, Face, Rule, Severity, with_face
 from tenancy.rules.exceptions import FindingWaiver, waived_by
 from tenancy.rules.found import UNREADABLE, Finding, Object, at, name_of
 from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
-from tenancy.rules.pod_templates import not_judged
 
 PLATFORM = "platform"
 """Owner of objects that belong to no tenant."""

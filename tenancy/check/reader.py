@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
+from tenancy.kube.kinds import placed
 from tenancy.rules import index, objects, plain
 from tenancy.rules.found import UNREADABLE, Object, at
-from tenancy.rules.kinds import placed
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"

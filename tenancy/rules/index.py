@@ -13,14 +13,15 @@ import yaml
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.pod_templates import PodTemplate, containers_of, templates_of
 from tenancy.kube.quantities import parse_or_zero, write
-from tenancy.kube.selectors import has_labels, matches, meets
+from tenancy.kube.quota_tree import stored_quotas
+from tenancy.kube.selectors import has_labels, matches, meets, namespace_labels
 from tenancy.kube.tolerations import tolerates
 from tenancy.rules import aws, cilium, queues
 from tenancy.rules.found import UNKNOWN, Finding, Object, at, many, name_of
 from tenancy.rules.nodes import is_operator, pool_gpus
 from tenancy.rules.pod_security import as_root_of_node, breaches, level_of, minor_of
-from tenancy.rules.pod_templates import PodTemplate, containers_of, templates_of
 
 _SUPPLIED = ("nvidia.com/", "vpc.amazonaws.com/efa", "amd.com/gpu")
 """Resources that nodes report; others in a queue are made by transformations."""
@@ -394,10 +395,11 @@ def _supplies(index: Index) -> Iterator[Finding]:
     flavors = {_name(item): item for item in index.kinds("ResourceFlavor")}
     asked: dict[str, dict[str, Decimal]] = {}
     for item in index.kinds("ClusterQueue", "Cohort"):
-        for flavor, resource, amounts in _amounts(item):
+        for quota in stored_quotas(item.get("spec")):
+            flavor, resource = quota.flavor, quota.resource
             of = asked.setdefault(flavor, {})
             # A Cohort's own quota is unallocated, and may be for nodes that are added later.
-            promised = parse_or_zero(at(amounts, "nominalQuota")) if item.get("kind") == "ClusterQueue" else Decimal()
+            promised = parse_or_zero(quota.nominal) if item.get("kind") == "ClusterQueue" else Decimal()
             of[resource] = of.get(resource, Decimal()) + promised
             if flavors and flavor not in {*flavors, UNKNOWN} and "ResourceFlavor" not in index.blurred:
                 yield Finding("kueue-18", name_of(item), f"flavor {flavor}, which does not exist")
@@ -433,7 +435,10 @@ def _supply(nodes: list[Object], pools: list[Object], resource: str) -> Decimal 
 def _settings(index: Index) -> Iterator[Finding]:
     """kueue-19, kueue-21."""
     offered = {
-        r for item in index.kinds("ClusterQueue") for _, r, _ in _amounts(item) if r.startswith("nvidia.com/mig-")
+        quota.resource
+        for item in index.kinds("ClusterQueue")
+        for quota in stored_quotas(item.get("spec"))
+        if quota.resource.startswith("nvidia.com/mig-")
     }
     for source, config in index.kueue:
         fair = at(config, "fairSharing")
@@ -448,13 +453,6 @@ def _settings(index: Index) -> Iterator[Finding]:
             yield Finding("kueue-21", name_of(source), f"transformations without {', '.join(missing)}")
 
 
-def _amounts(queue: Object) -> Iterator[tuple[str, str, Any]]:
-    for group in many(at(queue, "spec", "resourceGroups")):
-        for flavor in many(at(group, "flavors")):
-            for resource in many(at(flavor, "resources")):
-                yield str(at(flavor, "name")), str(at(resource, "name")), resource
-
-
 # Nodes
 
 
@@ -463,12 +461,12 @@ def _shared(index: Index) -> Iterator[Finding]:
     users: dict[str, dict[str, Object]] = {}
     queued = False
     for queue in index.kinds("ClusterQueue"):
-        for flavor, resource, amounts in _amounts(queue):
-            if resource.endswith(gpus.SHARED):
+        for quota in stored_quotas(queue.get("spec")):
+            if quota.resource.endswith(gpus.SHARED):
                 queued = True
-                if any(parse_or_zero(at(amounts, key)) for key in ("nominalQuota", "borrowingLimit")):
+                if any(map(parse_or_zero, (quota.nominal, quota.borrowing))):
                     for tenant in {*index.taken_by(queue).values(), *filter(None, [_tenant(queue)])}:
-                        users.setdefault(f"flavor {flavor}", {}).setdefault(tenant, queue)
+                        users.setdefault(f"flavor {quota.flavor}", {}).setdefault(tenant, queue)
     if not queued:
         for name, space in sorted(index.spaces.items()):
             for item in index.within(name, "ResourceQuota"):
@@ -573,7 +571,7 @@ def _choices(index: Index) -> dict[tuple[str, str], set[str]]:
     flavors = {_name(item): item for item in index.kinds("ResourceFlavor")}
     for queue in index.kinds("ClusterQueue"):
         tenants = {*index.taken_by(queue).values(), *filter(None, [_tenant(queue)])}
-        for name in {flavor for flavor, _, _ in _amounts(queue)} & set(flavors):
+        for name in {quota.flavor for quota in stored_quotas(queue.get("spec"))} & set(flavors):
             for key, value in _pairs(at(flavors[name], "spec", "nodeLabels")).items():
                 found.setdefault((str(key), str(value)), set()).update(tenants)
     return found
@@ -714,9 +712,7 @@ def _has(labels: Mapping[str, str], wanted: Any) -> bool:
 def selects(selector: Any, space: Object) -> bool:
     """Whether a label selector matches a namespace; the API server labels each with its name."""
     labels = _labels(space)
-    return matches(
-        selector, labels if labels == UNKNOWN else {**labels, "kubernetes.io/metadata.name": _name(space)}, UNKNOWN
-    )
+    return matches(selector, labels if labels == UNKNOWN else namespace_labels(_name(space), labels), UNKNOWN)
 
 
 def _plain(value: Any) -> Any:

@@ -15,11 +15,11 @@ from typing import Any
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import COMPATIBLE, incompatible
+from tenancy.kube.pod_templates import BUILT_IN, templates_of
 from tenancy.rules import aws, cilium, nodes, queues
 from tenancy.rules.declared import undeclared
 from tenancy.rules.exceptions import FindingWaiver
 from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, many, name_of
-from tenancy.rules.pod_templates import BUILT_IN, templates_of
 from tenancy.rules.values import (
     day,
     foreign_subject,

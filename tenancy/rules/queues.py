@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import yaml
@@ -10,6 +10,7 @@ import yaml
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.quantities import parse_or_zero
+from tenancy.kube.quota_tree import stored_quotas
 from tenancy.rules.found import UNKNOWN, Given, Object, at, many
 
 CHART = "kueue"
@@ -34,7 +35,7 @@ def _cluster_queue(item: Object) -> Given:
         return
     yield from _unlimited(spec)
     reclaim = at(spec, "preemption", "reclaimWithinCohort")
-    if reclaim in (None, "Never") and any(_lends(at(r, "lendingLimit")) for _, r in _resources(spec)):
+    if reclaim in (None, "Never") and any(_lends(quota.lending) for quota in stored_quotas(spec)):
         yield "kueue-13", f"reclaimWithinCohort {reclaim or 'not set'} of a lender in {at(spec, 'cohortName')}"
 
 
@@ -56,16 +57,9 @@ def _cohort(item: Object) -> Given:
 
 
 def _unlimited(spec: Any) -> Given:
-    lent = [f"{r.get('name')} of {flavor}" for flavor, r in _resources(spec) if at(r, "lendingLimit") is None]
+    lent = [f"{quota.resource} of {quota.flavor}" for quota in stored_quotas(spec) if quota.lending is None]
     if lent:
         yield "kueue-12", f"no lendingLimit for {', '.join(lent)}"
-
-
-def _resources(spec: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for group in many(at(spec, "resourceGroups")):
-        for flavor in many(at(group, "flavors")):
-            for resource in many(at(flavor, "resources")):
-                yield str(at(flavor, "name")), resource
 
 
 def _local_queue(item: Object) -> Given:
