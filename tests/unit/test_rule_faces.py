@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.check.judge import JUDGED, judge
 from tenancy.check.reader import FilePosition as Where
 from tenancy.check.reader import Manifests
@@ -20,16 +18,13 @@ from tenancy.cli import main
 from tenancy.kube.objects import Object
 from tenancy.planning import make_plan
 from tenancy.planning.guards import guards
-from tenancy.prove.attacks import Attack, Scene, all_attacks
+from tenancy.prove.attacks import Attack
 from tenancy.rules.catalogue import RULES, Face, with_face
 from tenancy.rules.found import Finding
-from tenancy.schema.cluster import Devices
-from tenancy.validation import Environment, Tenant, load
+from tenancy.validation import Environment
 from tests import pack_worlds
+from tests.attack_worlds import WORLDS, creations, manifest, world_of
 
-ROOT = Path(__file__).parents[2]
-WORLDS = ("local", "bank", "every-kind", "dra", "unmanaged")
-"""Environments that together have every attack: the bank with Cilium, `local`, and `local` with one setting changed."""
 BEYOND = {
     "avail-05": {"avail-05-serviceaccount-list", "avail-05-configmap-data", "avail-05-secret-data"},
 }
@@ -41,26 +36,8 @@ WITHOUT_A_BODY = {"node-08"}
 
 
 @cache
-def _world(name: str) -> tuple[Environment, tuple[Tenant, ...]]:
-    loaded = load(ROOT / "stacks" / (name if name in {"local", "bank"} else "local"))
-    environment = loaded.environment
-    cluster, queues = environment.cluster, environment.queues
-    changes = {
-        "every-kind": {"queues": queues.model_copy(update={"kinds": tuple(FRAMEWORKS)})},
-        "dra": {"cluster": cluster.model_copy(update={"devices": Devices.DRA})},
-        "unmanaged": {"platform": environment.platform.model_copy(update={"unmanaged": ("legacy",)})},
-    }
-    return environment.model_copy(update=changes.get(name, {})), tuple(loaded.tenants)
-
-
-@cache
 def _all_of(name: str) -> tuple[Attack, ...]:
-    environment, tenants = _world(name)
-    return tuple(
-        attack
-        for attack in all_attacks(Scene(environment, tenants, ["nvidia"], ["plain"]))
-        if not attack.skipped and attack.rule in JUDGED and attack.request.method == "POST"
-    )
+    return tuple(one for one in creations(name) if one.rule in JUDGED)
 
 
 @cache
@@ -68,14 +45,8 @@ def _made(name: str) -> tuple[tuple[Object, ...], tuple[Attack, ...]]:
     """What rules look up of the plan, and the attacks that a manifest can be made of, without those of `local`."""
     asked = _all_of(name) if name == "local" else tuple(one for one in _all_of(name) if one not in _all_of("local"))
     looked_up = {"Namespace", "ClusterQueue"}
-    items = make_plan(*_world(name)).objects()
+    items = make_plan(*world_of(name)).objects()
     return tuple(item for item in items if item["kind"] in looked_up), asked
-
-
-def manifest(path: str, body: Any) -> Object:
-    """What a request makes, as a file holds it."""
-    space = path.split("/namespaces/")[1].split("/")[0] if "/namespaces/" in path else None
-    return {**body, "metadata": {"name": "x", **body["metadata"], **({"namespace": space} if space else {})}}
 
 
 def checked(items: Iterable[Object]) -> set[Finding]:
@@ -160,7 +131,7 @@ def _said(texts: Iterable[str]) -> set[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def environments() -> list[Environment]:
     """Together they have every guard that there is."""
-    return [_world(name)[0] for name in WORLDS]
+    return [world_of(name)[0] for name in WORLDS]
 
 
 def test_the_guards_enforce_what_the_rows_say(environments: list[Environment]) -> None:
