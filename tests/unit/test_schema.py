@@ -87,7 +87,7 @@ def _patterns(node: Any) -> set[str]:
     return own | {found for inner in node.values() for found in _patterns(inner)}
 
 
-_CHARACTERS = st.one_of(st.characters(max_codepoint=127), st.sampled_from("é€\u2028"))
+_CHARACTERS = st.one_of(st.characters(max_codepoint=127), st.sampled_from("é€ß"))
 """Without the blanks of Unicode: those are no printable characters, which the spec refuses beside the pattern."""
 PATTERNS = sorted({pattern for kind in MODELS for pattern in _patterns(schema(kind))})
 
