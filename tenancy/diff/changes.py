@@ -18,7 +18,7 @@ from tenancy.planning.aws.prices import MICRO, bought, node_price
 from tenancy.planning.leaving import standing
 from tenancy.planning.queueing.capacity import supply
 from tenancy.planning.queueing.quota_shares import part_of_node
-from tenancy.rules import index, objects, plain
+from tenancy.rules import objects, plain, together
 from tenancy.schema.environment import Environment, Layout
 from tenancy.schema.network_rules import EgressRule, IngressRule
 from tenancy.schema.pools import Pool
@@ -269,7 +269,7 @@ def _broken(side: SpecState) -> Facts:
     if side.plan:
         items = list(side.plan.objects())
         alone = (f for item in items for f in (*objects.object_findings(item), *plain.object_findings(item)))
-        for finding in (*alone, *objects.stack_findings(items), *index.findings_together(items)):
+        for finding in (*alone, *objects.stack_findings(items), *together.findings_together(items)):
             facts["", finding.rule, f"{finding.object}: given {finding.given}"] = "broken"
     return facts
 
