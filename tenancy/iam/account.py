@@ -39,7 +39,7 @@ from tenancy.schema.tenant import Tenant
 
 PLATFORM = "platform"
 PIPELINE = "its pipeline"
-"""No part is called so: names of namespaces have no spaces."""
+"""No namespace is called so: names of namespaces have no spaces."""
 SESSION = "session"
 
 
@@ -48,13 +48,13 @@ class AccountIdentity:
     """A principal with a role of the plan's."""
 
     tenant: str
-    part: str
+    namespace: str
     """The namespace whose pods it is; or PIPELINE, or `break-glass` of the platform's."""
     role: TenantRole
     principal: Principal
 
     def __str__(self) -> str:
-        return f"{self.tenant}/{self.part}"
+        return f"{self.tenant}/{self.namespace}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +160,10 @@ class AccountModel:
                 continue
             roles = {**shared, **{role.arn: role for role in aws.roles}}
             for each in aws.associations:
-                part = each.namespace.rpartition(words.SEPARATOR)[2]
-                found.append(AccountIdentity(tenant.name, part, roles[each.role], self.session(roles[each.role], each)))
+                namespace = each.namespace.rpartition(words.SEPARATOR)[2]
+                found.append(
+                    AccountIdentity(tenant.name, namespace, roles[each.role], self.session(roles[each.role], each))
+                )
             by_pods = {each.role for each in aws.associations}
             found += [
                 AccountIdentity(

@@ -107,7 +107,7 @@ class Permission:
     def as_dict(self) -> dict[str, Any]:
         return {
             "tenant": self.who.tenant,
-            "part": self.who.part,
+            "namespace": self.who.namespace,
             "role": self.who.role.arn,
             "under": self.under,
             "may": {

@@ -87,7 +87,7 @@ ELSEWHERE: Mapping[str, str] = {
     "ValidatingAdmissionPolicyBinding": "without it none of the policy's rules is enforced",
     "MutatingAdmissionPolicy": "fills in what cost-01 then judges, and spreads replicas",
     "MutatingAdmissionPolicyBinding": "without it the policy fills in nothing",
-    "Role": "rights of the platform's own parts",
+    "Role": "rights of the platform's own programs",
     "RuntimeClass": "gpu-01 limits tenants to their own",
     "PriorityLevelConfiguration": "limits concurrent requests to the API server: `tests/attacks/test_flow_control.py`",
     "FlowSchema": "assigns requests to a level: `tests/attacks/test_flow_control.py`; rbac denies it to tenants",

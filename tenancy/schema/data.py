@@ -165,7 +165,7 @@ Names = Annotated[
 
 
 class Files(Spec):
-    """A part of an EFS file system, reached by an access point that the platform made."""
+    """A directory of an EFS file system, reached by an access point that the platform made."""
 
     access_point: AccessPointArn = Field(description="ARN of an EFS access point of the environment. Required.")
     file_system: Annotated[

@@ -444,9 +444,9 @@ class Tenant(Spec):
         return bool(self.grants_of(namespace)) or any(held(use.namespaces, namespace) for use in some)
 
     def declares(self, account: str) -> bool:
-        """Whether a part declares a service account, given as <namespace>/<name>."""
-        part, _, name = account.partition("/")
-        return any(n.name == part and any(a.name == name for a in n.service_accounts) for n in self.namespaces)
+        """Whether a namespace declares a service account, given as <namespace>/<name>."""
+        namespace, _, name = account.partition("/")
+        return any(n.name == namespace and any(a.name == name for a in n.service_accounts) for n in self.namespaces)
 
     @property
     def sandboxed(self) -> bool:

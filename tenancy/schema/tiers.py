@@ -294,7 +294,7 @@ class Tier(Spec):
             yield Mistake(("claim", "max"), given, rule, change)
 
     def allows(self, own: Quota | None) -> Quota:
-        """The quota of a part of this tier, which may set its own."""
+        """The quota of a namespace of this tier, which may set its own."""
         return own.within(self.quota) if own else self.quota
 
 

@@ -108,7 +108,7 @@ def workload(loaded: Loaded, job: Job, number: int, made: dt.datetime) -> Object
         "kind": "Workload",
         "metadata": {
             "name": f"job-{number}",
-            "namespace": words.derived_name(job.tenant, job.part),
+            "namespace": words.derived_name(job.tenant, job.namespace),
             "uid": uid_of(number),
             "generation": 1,
             "creationTimestamp": made.strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -306,7 +306,7 @@ class _Evaluation:
             job = self.jobs[number]
             for place, part in spans:
                 self.wait_bins[place] += job.gpus * part
-                if (job.tenant, job.part, job.flavor) in self.borrowers:
+                if (job.tenant, job.namespace, job.flavor) in self.borrowers:
                     self.wanting[place].add(job.tenant)
 
     def _spans(self, begin: int, end: int) -> Iterable[tuple[int, float]]:
@@ -450,7 +450,12 @@ class _Evaluation:
 
     @staticmethod
     def _same(one: Job, other: Job) -> bool:
-        return (one.tenant, one.part, one.flavor, one.gpus) == (other.tenant, other.part, other.flavor, other.gpus)
+        return (one.tenant, one.namespace, one.flavor, one.gpus) == (
+            other.tenant,
+            other.namespace,
+            other.flavor,
+            other.gpus,
+        )
 
 
 def waits_of(values: list[int], never: int) -> Waits:

@@ -171,19 +171,23 @@ class Runner:
         self._quotas = Quotas(made, resources.values())
         self._resource = [resources[job.flavor] for job in jobs]
         tiers = {
-            (tenant.tenant, part.name): tenant.tier_of(part) for tenant in loaded.tenants for part in tenant.namespaces
+            (tenant.tenant, namespace.name): tenant.tier_of(namespace)
+            for tenant in loaded.tenants
+            for namespace in tenant.namespaces
         }
-        self._queue = [queue_name(job.tenant, tiers[job.tenant, job.part]) for job in jobs]
+        self._queue = [queue_name(job.tenant, tiers[job.tenant, job.namespace]) for job in jobs]
         held = {
             item["metadata"]["name"]
             for item in made
             if item["kind"] == "ClusterQueue" and item["spec"]["stopPolicy"] != "None"
         }
-        parts = {
-            (t.tenant, part.name) for t in loaded.tenants for part in t.namespaces if part.queue is not QueueState.OPEN
+        stopped = {
+            (t.tenant, each.name) for t in loaded.tenants for each in t.namespaces if each.queue is not QueueState.OPEN
         }
         self._held = {
-            number for number, job in enumerate(jobs) if self._queue[number] in held or (job.tenant, job.part) in parts
+            number
+            for number, job in enumerate(jobs)
+            if self._queue[number] in held or (job.tenant, job.namespace) in stopped
         }
         self._pools = {flavor_name(environment, pool): pool for pool in environment.pools}
         last = max((job.submit for job in jobs), default=0)

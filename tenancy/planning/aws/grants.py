@@ -49,7 +49,7 @@ class PrefixGrant(NamedTuple):
 
 
 def prefixes(tenant: Tenant, namespace: Namespace) -> list[PrefixGrant]:
-    """The part's grants, sorted, so that their order in a file does not change a document."""
+    """The namespace's grants, sorted, so that their order in a file does not change a document."""
     return sorted({PrefixGrant(grant.bucket, grant.prefix, grant.access) for grant in tenant.grants_of(namespace)})
 
 
@@ -162,8 +162,8 @@ def _keys(environment: Environment, tenant: Tenant | None, grants: Sequence[Pref
 
 
 def _read(environment: Environment, tenant: Tenant, some: Sequence[PrefixGrant]) -> set[str]:
-    """Keys of what a part only reads, where each tenant has its own: the bucket's, and the tenant's for what other
-    parts of it write there."""
+    """Keys of what a namespace only reads, where each tenant has its own: the bucket's, and the tenant's for what other
+    namespaces of it write there."""
     writes = [(grant.bucket, grant.prefix) for grant in tenant.storage if grant.access is not Access.READ_ONLY]
     own = any(
         bucket == grant.bucket and (prefix.startswith(grant.text) or grant.text.startswith(prefix))
@@ -175,7 +175,7 @@ def _read(environment: Environment, tenant: Tenant, some: Sequence[PrefixGrant])
 
 
 def uses(environment: Environment, tenant: Tenant, namespace: Namespace) -> Iterator[Document]:
-    """Statements for what a part's pods use beside buckets."""
+    """Statements for what a namespace's pods use beside buckets."""
 
     def mine(kind: str) -> list[str]:
         return sorted(name for name, use in getattr(tenant.uses, kind).items() if held(use.namespaces, namespace))

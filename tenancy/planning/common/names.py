@@ -94,13 +94,13 @@ def platform_path(environment: Environment) -> str:
     return f"/tenancy-platform/{environment.environment}/"
 
 
-def tenant_role(environment: Environment, tenant: Tenant, part: str) -> str:
+def tenant_role(environment: Environment, tenant: Tenant, namespace: str) -> str:
     """Role of a namespace's pods. A name that is cut contains a dot, any other contains none: no two are the same."""
-    return fitted(_own(environment, tenant, part), account.ROLE_NAME, ".")
+    return fitted(_own(environment, tenant, namespace), account.ROLE_NAME, ".")
 
 
 def ci_role(environment: Environment, tenant: Tenant) -> str:
-    """Role of the tenant's pipeline; `.ci` is neither a part nor a hash."""
+    """Role of the tenant's pipeline; `.ci` is neither a namespace nor a hash."""
     whole = f"{environment.cluster.name}{words.SEPARATOR}{tenant.tenant}"
     return f"{fitted(whole, account.ROLE_NAME - 3, '.')}.ci"
 

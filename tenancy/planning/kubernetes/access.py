@@ -164,8 +164,8 @@ def _binding(
 def _subject(tenant: Tenant, kind: str, name: str) -> dict[str, str]:
     if kind != "ServiceAccount":
         return {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
-    part, _, account = name.partition("/")
-    return {"kind": kind, "name": account, "namespace": words.derived_name(tenant.tenant, part)}
+    namespace, _, account = name.partition("/")
+    return {"kind": kind, "name": account, "namespace": words.derived_name(tenant.tenant, namespace)}
 
 
 def _pipeline(tenant: Tenant, namespace: Namespace, role: Role) -> list[tuple[str, str]]:

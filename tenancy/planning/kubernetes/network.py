@@ -33,7 +33,7 @@ Rule = dict[str, object]
 
 
 def network_policies(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[Object, ...]:
-    """Of one part, Cilium's own among them where it enforces."""
+    """Of one namespace, Cilium's own among them where it enforces."""
     labels = tenant_labels(environment, tenant, namespace)
     by_cilium = environment.cluster.cni is Cni.CILIUM
 

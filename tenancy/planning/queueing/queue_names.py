@@ -38,7 +38,7 @@ def above_queues(tenant: Tenant) -> str:
 
 
 def queue_name(tenant: str, tier: str) -> str:
-    """Name of a ClusterQueue. It is a label of its pods; the limits on both parts keep it within 63 characters."""
+    """Name of a ClusterQueue. It is a label of its pods; the limits on both names keep it within 63 characters."""
     return words.derived_name(tenant, tier)
 
 
