@@ -97,6 +97,7 @@ def _the_one() -> Loaded:
 
 
 def target_or_exit(account: AccountModel, resource: str) -> Target:
+    """The resource that a URL or an ARN names; without one, exit code 2."""
     from tenancy.iam.answers import target
 
     about = target(account, resource)
@@ -120,6 +121,7 @@ def _identities(account: AccountModel, text: str) -> list[AccountIdentity]:
 
 
 def unknown(what: str, given: str, known: Iterable[str]) -> NoReturn:
+    """End with exit code 2 and the known name that is most similar to the given one."""
     names = list(known)
     close = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
     change = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(names) or 'none: there are none'}"

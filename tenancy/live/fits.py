@@ -51,6 +51,7 @@ class FitVerdict(StrEnum):
 
     @property
     def rank(self) -> int:
+        """Position in the order from fits to never fits; the worst verdict of all controls decides."""
         return list(FitVerdict).index(self)
 
 
@@ -68,6 +69,8 @@ class ControlAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
+    """The answers of all controls to one piece of work."""
+
     kind: str
     name: str
     namespace: str
@@ -76,6 +79,7 @@ class Fit:
 
     @property
     def verdict(self) -> FitVerdict:
+        """The worst of the controls' verdicts."""
         return max((said.verdict for said in self.said), key=lambda verdict: verdict.rank)
 
 
@@ -186,6 +190,7 @@ def requests_of(spec: Mapping[str, Any]) -> Resources:
 
 
 def limits_of(spec: Mapping[str, Any]) -> Resources:
+    """Sum of the limits of a pod's containers, in thousandths, by resource."""
     found: Resources = Counter()
     for container in spec["containers"]:
         limits = (container.get("resources") or {}).get("limits") or {}

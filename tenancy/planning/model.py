@@ -27,9 +27,11 @@ class NamespacePlan:
 
     @property
     def name(self) -> str:
+        """Name of the namespace in the cluster."""
         return self.namespace["metadata"]["name"]
 
     def objects(self) -> Iterator[Object]:
+        """All objects of the namespace, in the order in which they are made."""
         yield self.namespace
         yield from self.isolation
         yield from self.access
@@ -37,6 +39,8 @@ class NamespacePlan:
 
 @dataclass(frozen=True, slots=True)
 class TenantPlan:
+    """The objects of one tenant."""
+
     name: str
     namespaces: tuple[NamespacePlan, ...]
     adopt: bool
@@ -49,6 +53,7 @@ class TenantPlan:
     """Clusterwide denies around it, where the CNI has such; made before its namespaces."""
 
     def objects(self) -> Iterator[Object]:
+        """All Kubernetes objects of the tenant, in the order in which they are made."""
         yield from self.queues
         yield from self.cluster_policies
         for namespace in self.namespaces:
@@ -95,6 +100,7 @@ class PlatformPlan:
     """What tenants share on AWS; None where that is switched off."""
 
     def objects(self) -> Iterator[Object]:
+        """All Kubernetes objects of the platform, in the order in which they are made."""
         yield self.namespace
         yield from self.priorities
         yield from self.roles
@@ -142,6 +148,8 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """All objects and AWS resources of an environment, computed from its spec."""
+
     environment: str
     context: str
     """Context of the kubeconfig that the environment is deployed through."""
@@ -159,6 +167,7 @@ class Plan:
         raise KeyError(name)
 
     def objects(self) -> Iterator[Object]:
+        """All Kubernetes objects, those of the platform first."""
         yield from self.platform.objects()
         for tenant in self.tenants:
             yield from tenant.objects()

@@ -106,19 +106,24 @@ class Control:
 
 
 class Claims:
+    """The controls of an environment, and the attacks that show what each one refuses."""
+
     def __init__(self, loaded: Loaded) -> None:
         self.loaded = loaded
         self.attacks = all_attacks(Scene(loaded.environment, loaded.tenants, CLASSES))
 
     @cached_property
     def asked(self) -> list[Attack]:
+        """Attacks that apply to the environment."""
         return [attack for attack in self.attacks if not attack.skipped]
 
     @cached_property
     def plan(self) -> Plan:
+        """The plan of the environment."""
         return make_plan(self.loaded.environment, self.loaded.tenants)
 
     def of_rule(self, rule: str) -> list[Attack]:
+        """Attacks on a rule."""
         return [attack for attack in self.asked if attack.rule == rule]
 
     def controls(self) -> list[Control]:
@@ -138,6 +143,7 @@ class Claims:
 
 
 def plane(rule: str) -> str:
+    """What the rule protects, by its family; see PLANES."""
     return PLANES.get(rule.partition("-")[0], _CONTROL)
 
 

@@ -12,6 +12,8 @@ from enum import Flag, StrEnum, auto
 
 
 class Severity(StrEnum):
+    """What is at risk where a rule is broken."""
+
     CRITICAL = "critical"  # another tenant's data or devices
     HIGH = "high"  # another tenant's capacity, or a guard that can be bypassed
     MEDIUM = "medium"  # the tenant's own safety, or a wrong bill

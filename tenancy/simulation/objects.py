@@ -88,6 +88,7 @@ def uid_of(number: int) -> str:
 
 
 def number_of(uid: str) -> int | None:
+    """Number of the job that a uid belongs to; None for another object."""
     head, _, tail = uid.rpartition("-")
     return int(tail, 16) if head == "00000000-0000-4000-8000" else None
 

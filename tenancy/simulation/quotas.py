@@ -37,6 +37,7 @@ class Quotas:
         self._queues[queue].use((flavor, resource), count)
 
     def fits(self, queue: str, resource: str, count: int) -> bool:
+        """Whether a queue has that many devices available now."""
         node = self._queues[queue]
         return any(
             (flavor, resource) in node.nominal and node.available((flavor, resource)) >= count

@@ -56,6 +56,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class PoolUse:
+    """Use of a pool's GPUs."""
+
     name: str
     gpus: float
     used: float
@@ -85,6 +87,8 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Results:
+    """The numbers of one simulation."""
+
     hours: float
     jobs: int
     tenants: tuple[Group, ...]
@@ -111,6 +115,7 @@ class Results:
 
     @property
     def mean_fairness(self) -> float | None:
+        """Mean of the fairness of borrowing over time; None if nothing was borrowed."""
         known = [value for value in self.fairness if value is not None]
         return sum(known) / len(known) if known else None
 
@@ -459,6 +464,7 @@ class _Evaluation:
 
 
 def waits_of(values: list[int], never: int) -> Waits:
+    """Summary of waiting times, in seconds; `never` counts jobs that did not start."""
     values = sorted(values)
     mean = round(sum(values) / len(values)) if values else None
     return Waits(

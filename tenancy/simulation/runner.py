@@ -150,6 +150,8 @@ def _key_of(item: Object) -> tuple[str, str, str]:
 
 
 class Runner:
+    """Runs a trace through Kueue on a simulation cluster."""
+
     def __init__(
         self,
         loaded: Loaded,
@@ -226,6 +228,7 @@ class Runner:
     # The clock
 
     def run(self, say: Callable[[str], None]) -> Run:
+        """Run until all jobs have ended, from the last checkpoint if there is one."""
         self._began = time.monotonic()
         order = sorted(range(len(self.jobs)), key=lambda n: (self.jobs[n].submit, n))
         self._read()

@@ -54,10 +54,12 @@ def prefixes(tenant: Tenant, namespace: Namespace) -> list[PrefixGrant]:
 
 
 def bucket_arn(environment: Environment, bucket: str) -> str:
+    """ARN of a bucket."""
     return arn(environment, "s3", bucket, region="", account="")
 
 
 def access_point_arn(environment: Environment, tenant: Tenant, bucket: str) -> str:
+    """ARN of a tenant's S3 access point for a bucket."""
     return arn(environment, "s3", f"accesspoint/{names.tenant_access_point(environment, tenant, bucket)}")
 
 
@@ -72,6 +74,7 @@ def key_arns(environment: Environment) -> str:
 
 
 def via_s3(environment: Environment) -> str:
+    """The value of `kms:ViaService` for requests through S3 in the environment's region."""
     return f"s3.{environment.aws.region}.{suffix(environment)}"
 
 
@@ -197,12 +200,15 @@ def uses(environment: Environment, tenant: Tenant, namespace: Namespace) -> Iter
 
 
 def log_group_arn(environment: Environment, tenant: Tenant, name: str) -> str:
+    """ARN of a tenant's log group."""
     return arn(environment, "logs", f"log-group:{names.tenant_log_group(environment, tenant, name)}")
 
 
 def queue_arn(environment: Environment, tenant: Tenant, name: str) -> str:
+    """ARN of a tenant's SQS queue."""
     return arn(environment, "sqs", names.tenant_queue(environment, tenant, name))
 
 
 def repository_arn(environment: Environment, name: str) -> str:
+    """ARN of an ECR repository."""
     return arn(environment, "ecr", f"repository/{name}")

@@ -41,7 +41,7 @@ def tenant_aws_plan(environment: Environment, tenant: Tenant) -> TenantAwsPlan |
     return TenantAwsPlan(
         keys=tuple(_keys(environment, tenant)),
         roles=(
-            *(workloads.part_role(environment, tenant, namespace) for namespace in own),
+            *(workloads.namespace_role(environment, tenant, namespace) for namespace in own),
             *([workloads.pipeline_role(environment, tenant, ci)] if ci else []),
         ),
         access_points=tuple(_access_points(environment, tenant)),

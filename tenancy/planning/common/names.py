@@ -24,6 +24,8 @@ SUBNET_TAG = "tenancy:subnet"
 
 
 class SubnetUse(StrEnum):
+    """What a subnet is for: nodes, or load balancers and NAT gateways."""
+
     PRIVATE = "private"
     PUBLIC = "public"
 
@@ -86,6 +88,7 @@ def tenants_path(environment: Environment) -> str:
 
 
 def tenant_path(environment: Environment, tenant: Tenant) -> str:
+    """IAM path of a tenant's roles."""
     return f"{tenants_path(environment)}{tenant.tenant}/"
 
 
@@ -117,18 +120,22 @@ def tenant_access_point(environment: Environment, tenant: Tenant, bucket: str) -
 
 
 def tenant_budget(environment: Environment, tenant: Tenant) -> str:
+    """Name of a tenant's AWS budget."""
     return fitted(f"{environment.cluster.name}{words.SEPARATOR}{tenant.tenant}", account.BUDGET_NAME, ".")
 
 
 def tenant_secret(environment: Environment, tenant: Tenant, name: str) -> str:
+    """Name of a secret of a tenant in Secrets Manager."""
     return f"tenancy/{environment.environment}/{tenant.tenant}/{name}"
 
 
 def tenant_log_group(environment: Environment, tenant: Tenant, name: str) -> str:
+    """Name of a tenant's CloudWatch log group."""
     return f"/tenancy/{environment.environment}/{tenant.tenant}/{name}"
 
 
 def tenant_repository(environment: Environment, tenant: Tenant, name: str) -> str:
+    """Name of a tenant's ECR repository."""
     return words.repository(environment.environment, tenant.tenant, name)
 
 
@@ -138,10 +145,12 @@ def shared_repositories(environment: Environment) -> str:
 
 
 def bucket_key_alias(environment: Environment, bucket: str) -> str:
+    """Alias of the KMS key of a bucket."""
     return f"alias/tenancy/{environment.environment}/bucket/{bucket}"
 
 
 def tenant_key_alias(environment: Environment, tenant: Tenant) -> str:
+    """Alias of the KMS key of a tenant."""
     return f"alias/tenancy/{environment.environment}/tenant/{tenant.tenant}"
 
 

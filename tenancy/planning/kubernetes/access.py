@@ -96,6 +96,7 @@ a role."""
 
 
 def role_name(role: str) -> str:
+    """Name of the ClusterRole of a persona."""
     return f"tenancy-{role}"
 
 
@@ -113,6 +114,8 @@ def _rights(environment: Environment, role: Role) -> tuple[Rights, ...]:
 
 
 def cluster_roles(environment: Environment) -> tuple[Object, ...]:
+    """One ClusterRole for each persona."""
+
     def rules(rights: tuple[Rights, ...]) -> list[dict[str, list[str]]]:
         return [
             {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}

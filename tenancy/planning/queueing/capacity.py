@@ -224,6 +224,8 @@ def _apart(claims: Iterable[frozenset[str]]) -> list[list[frozenset[str]]]:
 
 
 class LossScope(StrEnum):
+    """What fails at once in an analysis of failures."""
+
     GPU = "GPU"
     NODE = "node"
     RACK = "rack"
