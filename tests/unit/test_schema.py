@@ -24,7 +24,16 @@ def _models(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
     found = {model.__name__: model}
     text = json.dumps(model.model_json_schema())
     for name in re.findall(r'"#/\$defs/(\w+)"', text):
-        for module in ("cluster", "environment", "organisation", "people", "platform", "egress", "tenant", "tiers"):
+        for module in (
+            "cluster",
+            "environment",
+            "organisation",
+            "people",
+            "platform",
+            "network_rules",
+            "tenant",
+            "tiers",
+        ):
             part = getattr(__import__(f"tenancy.schema.{module}", fromlist=[name]), name, None)
             if isinstance(part, type) and issubclass(part, BaseModel):
                 found[name] = part
