@@ -81,6 +81,8 @@ class TaggedCosts(NamedTuple):
 
 
 class Bill(NamedTuple):
+    """The costs of an environment by the Cost and Usage Report."""
+
     pots: dict[BillingUnit, int]
     """Millionths of a dollar of the nodes of each pool."""
     beside: list[TaggedCosts]

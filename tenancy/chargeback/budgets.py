@@ -31,10 +31,12 @@ class BudgetStatus(NamedTuple):
 
     @property
     def percent(self) -> float:
+        """Spent so far, in percent of the budget."""
         return 100 * self.spent.micro / MICRO / self.spent.budget
 
     @property
     def forecast_percent(self) -> float:
+        """Forecast for the month, in percent of the budget."""
         return 100 * self.spent.forecast_micro / MICRO / self.spent.budget
 
 

@@ -137,6 +137,7 @@ def _budgets(report: ChargebackReport, budgets: Sequence[BudgetUse], *, summed: 
 
 
 def alert(spent: BudgetUse) -> str:
+    """The reached or the expected share of a budget, in percent; empty below the first alert."""
     if spent.reached:
         return f"{spent.reached} % reached"
     return f"{spent.expected} % expected" if spent.expected else ""

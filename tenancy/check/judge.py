@@ -38,10 +38,12 @@ class CheckedFinding:
 
     @property
     def rule(self) -> Rule:
+        """The broken rule."""
         return RULES[self.finding.rule]
 
     @property
     def fails(self) -> bool:
+        """Whether the finding fails the check: its rule is mandatory, and no exception covers it."""
         return self.level is RuleLevel.MANDATORY and self.waiver is None
 
 
@@ -75,10 +77,12 @@ class CheckResult:
 
     @property
     def failing(self) -> tuple[CheckedFinding, ...]:
+        """Findings that fail the check."""
         return tuple(found for found in self.findings if found.fails)
 
     @property
     def passes(self) -> bool:
+        """Whether no finding fails the check and no exception has expired."""
         return not self.failing and not self.ended
 
 

@@ -32,6 +32,8 @@ UNKNOWN = "unknown"
 
 
 class ChangeTopic(StrEnum):
+    """What a change is about."""
+
     TENANT = "tenant"
     GPUS = "GPUs"
     QUOTA = "quota"
@@ -76,6 +78,7 @@ class SpecState:
 
     @cached_property
     def plan(self) -> Plan | None:
+        """The plan of the spec; None if the spec is invalid or absent."""
         return make_plan(self.loaded.environment, self.loaded.tenants) if self.loaded else None
 
     @property
@@ -85,6 +88,7 @@ class SpecState:
 
     @property
     def environment(self) -> Environment | None:
+        """The environment's spec; None if it is invalid or absent."""
         return self.loaded.environment if self.loaded else None
 
 
@@ -105,6 +109,7 @@ def diff(before: SpecState, after: SpecState) -> tuple[Change, ...]:
 
 
 def ordered(found: Iterable[Change]) -> tuple[Change, ...]:
+    """Changes sorted by topic and tenant."""
     order = list(ChangeTopic)
     return tuple(sorted(found, key=lambda c: (order.index(c.topic), c.tenant, c.of, c.what)))
 
@@ -114,6 +119,7 @@ Facts = dict[tuple[str, str, str], Value]
 
 
 def between(topic: ChangeTopic, before: Facts, after: Facts) -> Iterator[Change]:
+    """Changes of a topic between two sets of facts."""
     for key in before.keys() | after.keys():
         one, other = before.get(key), after.get(key)
         if one != other:

@@ -37,6 +37,7 @@ class Finding:
 
 
 def name_of(item: Object) -> str:
+    """Kind, namespace and name of an object, as messages show them."""
     metadata = item.get("metadata") or {}
     where = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
     return f"{item.get('kind')} {where}{metadata.get('name')}"

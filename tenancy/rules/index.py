@@ -40,9 +40,11 @@ class Index:
         """Kueue's configurations, from all places."""
 
     def kinds(self, *kinds: str) -> list[Object]:
+        """Objects of these kinds, in this order."""
         return [item for kind in kinds for item in self.by_kind.get(kind, ())]
 
     def within(self, namespace: str, kind: str) -> list[Object]:
+        """Objects of a kind in a namespace."""
         return [item for item in self.inside.get(namespace, ()) if item.get("kind") == kind]
 
     def templates(self, items: Iterable[Object] | None = None) -> Iterator[tuple[Object, PodTemplate]]:

@@ -46,10 +46,12 @@ def _spec(item: Object) -> Mapping[str, Any]:
 
 
 def is_tenants(item: Object) -> bool:
+    """Whether the object has a tenant's label."""
     return words.TENANT in _labels(item)
 
 
 def is_ours(item: Object) -> bool:
+    """Whether the object has the label of an environment or of a tenant."""
     return words.ENVIRONMENT in _labels(item) or is_tenants(item)
 
 
