@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 Object = dict[str, Any]
 """A Kubernetes object as the API takes it: apiVersion, kind, metadata and the rest."""
+
+
+def identity(item: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Kind, namespace and name of an object; the namespace is empty for a cluster-wide one."""
+    return item["kind"], item["metadata"].get("namespace") or "", item["metadata"]["name"]
 
 
 def digest(objects: Iterator[Object] | list[Object]) -> str:
