@@ -5,9 +5,10 @@ import re
 import sys
 from pathlib import Path
 
+from tenancy.rules.pod_templates import templates_of
+
 from tenancy.check.reader import read
 from tenancy.rules.found import at
-from tenancy.rules.pod_templates import templates_of
 
 BY_DIGEST = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 

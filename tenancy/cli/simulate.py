@@ -151,6 +151,7 @@ def command(
             BAD_INPUT,
         )
     from tenancy.simulation import trace as traces
+    from tenancy.simulation import trace_files
     from tenancy.simulation.changes import changed
     from tenancy.simulation.generate import generate
     from tenancy.simulation.report import run_both
@@ -158,7 +159,7 @@ def command(
     try:
         after = changed(loaded, changes) if changes else None
         if trace:
-            found = _part(traces.read(trace, loaded, _mapping(mapped)), trace, begin, hours)
+            found = _part(trace_files.read(trace, loaded, _mapping(mapped)), trace, begin, hours)
         else:
             made = generate(loaded, jobs, hours or A_DAY, seed)
             if not made:

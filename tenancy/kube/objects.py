@@ -4,11 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 Object = dict[str, Any]
 """A Kubernetes object as the API takes it: apiVersion, kind, metadata and the rest."""
+
+
+def identity(item: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Kind, namespace and name of an object; the namespace is empty for a cluster-wide one."""
+    return item["kind"], *place_of(item)
+
+
+def place_of(item: Mapping[str, Any]) -> tuple[str, str]:
+    """Namespace and name, which tell objects of one kind apart; items of a list do not say their kind."""
+    return item["metadata"].get("namespace") or "", item["metadata"]["name"]
+
+
+def name_of(item: Mapping[str, Any]) -> str:
+    """Kind, namespace and name as one text, for messages; parts that are missing are shown as None or left out."""
+    metadata = item.get("metadata") or {}
+    where = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+    return f"{item.get('kind')} {where}{metadata.get('name')}"
 
 
 def digest(objects: Iterator[Object] | list[Object]) -> str:

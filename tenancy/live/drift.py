@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
-from tenancy.kube.objects import Object
+from tenancy.kube.objects import Object, place_of
 from tenancy.live.api import Api, collection, path_of
 from tenancy.rules.objects import name_of
 
@@ -92,8 +92,8 @@ def drift(api: Api, selector: str, items: Iterable[Object], managers: Mapping[st
         kind = (item["apiVersion"], item["kind"])
         if kind not in lists:
             listed = api.items(f"{collection(*kind)}?labelSelector={selector}", absent=True)
-            lists[kind] = {_key(each): each for each in listed}
-        live = lists[kind].get(_key(item))
+            lists[kind] = {place_of(each): each for each in listed}
+        live = lists[kind].get(place_of(item))
         if live is None and managers is not None:
             # An object that another client created again has none of the labels.
             answer = api.request("GET", path_of(item))
@@ -217,10 +217,6 @@ def _take(tree: dict[str, Any], path: Path) -> dict[str, Any]:
     if not tree[key] or set(tree[key]) == {"."}:
         del tree[key]
     return {key: taken} if taken else {}
-
-
-def _key(item: Object) -> tuple[str, str]:
-    return item["metadata"].get("namespace", ""), item["metadata"]["name"]
 
 
 def _entries(live: Object, manager: str | None, *, ours: bool) -> Iterator[Mapping[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tenancy.kube.objects import Object
+from tenancy.kube.objects import Object, identity
 from tenancy.planning.model import Plan
 
 HEADER = "# Rendered by gpu-tenancy; edit the spec files instead.\n"
@@ -86,7 +86,12 @@ def _plain(value: Any) -> Any:
 
 
 def _sorted(objects: Iterable[Object]) -> list[Object]:
-    return sorted(objects, key=lambda o: (o["metadata"].get("namespace", ""), o["kind"], o["metadata"]["name"]))
+    return sorted(objects, key=_order)
+
+
+def _order(item: Object) -> tuple[str, str, str]:
+    kind, namespace, name = identity(item)
+    return namespace, kind, name
 
 
 def texts(plan: Plan) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tenancy.kube.objects import at as at
 from tenancy.kube.objects import many as many
+from tenancy.kube.objects import name_of as name_of
 from tenancy.rules.catalogue import RULES
 
 Object = Mapping[str, Any]
@@ -34,10 +35,3 @@ class Finding:
     def __str__(self) -> str:
         found = RULES[self.rule]
         return f"{self.rule}: {self.object}: given {self.given}; why: {found.why}; fix: {found.fix}"
-
-
-def name_of(item: Object) -> str:
-    """Kind, namespace and name of an object, as messages show them."""
-    metadata = item.get("metadata") or {}
-    where = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
-    return f"{item.get('kind')} {where}{metadata.get('name')}"

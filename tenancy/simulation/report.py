@@ -10,11 +10,11 @@ from typing import Any
 from tenancy.kube.objects import Object
 from tenancy.output.tables import Cell, Table
 from tenancy.planning import make_plan
+from tenancy.simulation.attempts import Unfinished, simulate, window_of
 from tenancy.simulation.checkpoint import Store, name_of
 from tenancy.simulation.events import Run, until
 from tenancy.simulation.objects import OVERRIDES, cluster_objects, kueue_values
 from tenancy.simulation.results import Group, Results, Waits, evaluate
-from tenancy.simulation.runner import Unfinished, simulate, window_of
 from tenancy.simulation.trace import Trace
 from tenancy.validation import Loaded
 

@@ -22,11 +22,11 @@ from tenancy.lab.components import KUEUE
 from tenancy.lab.layout import Lab
 from tenancy.simulation import cluster as clusters
 from tenancy.simulation import runner
+from tenancy.simulation.attempts import simulate
 from tenancy.simulation.changes import changed
 from tenancy.simulation.checkpoint import Store, run_of
 from tenancy.simulation.events import EventKind, Run
 from tenancy.simulation.results import Results, evaluate
-from tenancy.simulation.runner import simulate
 from tenancy.simulation.trace import Job
 from tenancy.validation import Loaded, load
 
@@ -270,10 +270,11 @@ import sys
 from pathlib import Path
 import pickle
 from tenancy.simulation import runner
+from tenancy.simulation.attempts import simulate
 from tenancy.simulation.checkpoint import Store
 runner.CHECKPOINT_SECONDS = 0.0
 loaded, jobs, window = pickle.loads(Path(sys.argv[1]).read_bytes())
-runner.simulate(loaded, jobs, print, window, Store(Path(sys.argv[2]), "run"))
+simulate(loaded, jobs, print, window, Store(Path(sys.argv[2]), "run"))
 """
 
 

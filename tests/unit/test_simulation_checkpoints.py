@@ -15,14 +15,15 @@ from click.testing import CliRunner
 from tenancy.cli import main
 from tenancy.lab.layout import LabError
 from tenancy.planning import make_plan
+from tenancy.simulation import attempts as attempting
 from tenancy.simulation import cluster as clusters
 from tenancy.simulation import report as reports
-from tenancy.simulation import runner as runners
+from tenancy.simulation.attempts import Unfinished, simulate
 from tenancy.simulation.checkpoint import Busy, Store, events_as_rows, name_of, run_of
 from tenancy.simulation.cluster import Pulse, SimulationCluster, SimulationStuck
 from tenancy.simulation.events import Event, EventKind, Run, until
 from tenancy.simulation.results import evaluate
-from tenancy.simulation.runner import Runner, Unfinished, simulate
+from tenancy.simulation.runner import Runner
 from tenancy.simulation.trace import Job
 from tenancy.validation import Loaded
 
@@ -112,7 +113,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch, *steps: int | Exception) -> list[i
         store.keep(kept(now=step))
         raise SimulationStuck("Kueue makes no progress for 300 s")
 
-    monkeypatch.setattr(runners, "_attempt", attempt)
+    monkeypatch.setattr(attempting, "_attempt", attempt)
     return began
 
 
@@ -130,12 +131,12 @@ def test_a_failed_cluster_is_replaced_and_the_run_goes_on(
 
 
 def test_a_run_that_gets_no_further_ends_with_what_it_has(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    began = attempts(monkeypatch, 2 * HOUR, *[SimulationStuck("no progress")] * runners.ATTEMPTS)
+    began = attempts(monkeypatch, 2 * HOUR, *[SimulationStuck("no progress")] * attempting.ATTEMPTS)
     with pytest.raises(Unfinished, match="no progress") as ended:
         simulate(loaded, JOBS, quiet)
     assert ended.value.now == 2 * HOUR
     assert ended.value.run.events == EVENTS
-    assert len(began) == 1 + runners.ATTEMPTS
+    assert len(began) == 1 + attempting.ATTEMPTS
 
 
 def test_what_is_done_is_not_done_again(loaded: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +152,7 @@ def test_the_cluster_that_a_killed_run_left_is_ended(
 ) -> None:
     attempts(monkeypatch)
     ended: list[Path] = []
-    monkeypatch.setattr(runners, "end_left", ended.append)
+    monkeypatch.setattr(attempting, "end_left", ended.append)
     store = Store(tmp_path, "one")
     store.started(tmp_path / "left")
     simulate(loaded, JOBS, quiet, None, store)
@@ -169,7 +170,7 @@ def run_cli(loaded: Loaded, tmp_path: Path, *words: str) -> Any:
 def test_partial_results_are_shown_as_such_and_end_with_1(
     loaded: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attempts(monkeypatch, 2 * HOUR, *[SimulationStuck("Kueue makes no progress")] * runners.ATTEMPTS)
+    attempts(monkeypatch, 2 * HOUR, *[SimulationStuck("Kueue makes no progress")] * attempting.ATTEMPTS)
     out = tmp_path / "page.html"
     result = run_cli(loaded, tmp_path, "--out", str(out))
     assert result.exit_code == 1
@@ -187,14 +188,14 @@ def test_partial_results_are_shown_as_such_and_end_with_1(
 
 
 def test_json_says_what_the_results_are_of(loaded: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    attempts(monkeypatch, 2 * HOUR, *[SimulationStuck("stalled")] * runners.ATTEMPTS)
+    attempts(monkeypatch, 2 * HOUR, *[SimulationStuck("stalled")] * attempting.ATTEMPTS)
     result = run_cli(loaded, tmp_path, "--format", "json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["partial"] == {"of": "the first 2.0 hours", "reason": "stalled"}
 
 
 def test_fresh_starts_at_0(loaded: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    attempts(monkeypatch, 2 * HOUR, *[SimulationStuck("stalled")] * runners.ATTEMPTS)
+    attempts(monkeypatch, 2 * HOUR, *[SimulationStuck("stalled")] * attempting.ATTEMPTS)
     run_cli(loaded, tmp_path)
     began = attempts(monkeypatch)
     assert run_cli(loaded, tmp_path, "--fresh").exit_code == 0
@@ -204,7 +205,7 @@ def test_fresh_starts_at_0(loaded: Loaded, tmp_path: Path, monkeypatch: pytest.M
 def test_nothing_kept_is_a_message_and_no_traceback(
     loaded: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attempts(monkeypatch, *[TimeoutError("timed out")] * runners.ATTEMPTS)
+    attempts(monkeypatch, *[TimeoutError("timed out")] * attempting.ATTEMPTS)
     result = run_cli(loaded, tmp_path)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "timed out" in result.output
@@ -341,7 +342,7 @@ class Alive:
 
 
 def runner_with(loaded: Loaded, ended: list[str]) -> Runner:
-    runner = Runner(loaded, JOBS, None, make_plan(loaded.environment, loaded.tenants), None)  # ty: ignore[invalid-argument-type]
+    runner = Runner(loaded, JOBS, None, make_plan(loaded.environment, loaded.tenants), HOUR)  # ty: ignore[invalid-argument-type]
     runner.cluster = Alive(ended)  # ty: ignore[invalid-assignment]
     return runner
 
@@ -350,11 +351,11 @@ def test_a_stall_is_no_progress_and_not_a_long_time(loaded: Loaded, monkeypatch:
     runner = runner_with(loaded, [])
     now = 1000.0
     monkeypatch.setattr("tenancy.simulation.runner.time.monotonic", lambda: now)
-    runner._progressed = now
+    runner._log.progressed = now
     for _ in range(5):
         now += clusters.STALL_SECONDS - 1
         runner._wait(1000.0 + 1400)
-        runner._log(b'{"logger":"scheduler","msg":"Workload assumed in the cache","workload":{"name":"job-1"}}')
+        runner._log.take(b'{"logger":"scheduler","msg":"Workload assumed in the cache","workload":{"name":"job-1"}}')
     now += clusters.STALL_SECONDS + 1
     with pytest.raises(SimulationStuck, match="makes no progress for 300 s"):
         runner._wait(now)
@@ -364,9 +365,9 @@ def test_scheduling_cycles_without_an_outcome_are_no_progress(loaded: Loaded, mo
     runner = runner_with(loaded, [])
     now = 1000.0
     monkeypatch.setattr("tenancy.simulation.runner.time.monotonic", lambda: now)
-    runner._progressed = now
+    runner._log.progressed = now
     now += clusters.STALL_SECONDS + 1
-    runner._log(b'{"logger":"scheduler","msg":"Scheduling cycle complete"}')
+    runner._log.take(b'{"logger":"scheduler","msg":"Scheduling cycle complete"}')
     with pytest.raises(SimulationStuck, match="makes no progress"):
         runner._wait(now)
 
@@ -375,7 +376,7 @@ def test_a_process_that_ended_is_named_at_once(loaded: Loaded, monkeypatch: pyte
     runner = runner_with(loaded, ["kueue"])
     now = 1000.0
     monkeypatch.setattr("tenancy.simulation.runner.time.monotonic", lambda: now)
-    runner._progressed = runner._checked = now
+    runner._log.progressed = runner._checked = now
     now += 2
     with pytest.raises(SimulationStuck, match="kueue of the simulation's cluster ended"):
         runner._wait(now)

@@ -267,24 +267,24 @@ def said(what: str) -> bytes:
 
 def test_kueue_does_not_rest_between_moving_and_having_moved(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan(loaded.environment, loaded.tenants)
-    runner = Runner(loaded, JOBS, None, plan, None)  # ty: ignore[invalid-argument-type]
+    runner = Runner(loaded, JOBS, None, plan, HOUR)  # ty: ignore[invalid-argument-type]
     now = 100.0
     monkeypatch.setattr("tenancy.simulation.runner.time.monotonic", lambda: now)
     assert runner._rests()
-    runner._log(said("Attempting to move workloads"))
+    runner._log.take(said("Attempting to move workloads"))
     assert not runner._rests(), "waiting workloads may be moved yet, and the scheduler has not looked at them"
-    runner._log(said("Moved inadmissible workloads in tree"))
+    runner._log.take(said("Moved inadmissible workloads in tree"))
     assert not runner._rests(), "they have not been looked at"
-    runner._log(b'{"logger":"scheduler",' + AT_WORK + b',"headCount":1,}')
-    runner._log(b'{"logger":"scheduler",' + RESTS + b"}")
+    runner._log.take(b'{"logger":"scheduler",' + AT_WORK + b',"headCount":1,}')
+    runner._log.take(b'{"logger":"scheduler",' + RESTS + b"}")
     assert runner._rests()
-    runner._log(said("Attempting to move workloads"))
+    runner._log.take(said("Attempting to move workloads"))
     now += MOVING_SECONDS
     assert runner._rests(), "there was no workload to move"
 
 
 def test_a_run_waits_for_kueues_last_word(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    runner = Runner(loaded, JOBS, None, make_plan(loaded.environment, loaded.tenants), None)  # ty: ignore[invalid-argument-type]
+    runner = Runner(loaded, JOBS, None, make_plan(loaded.environment, loaded.tenants), HOUR)  # ty: ignore[invalid-argument-type]
     monkeypatch.setattr("tenancy.simulation.runner.LAST_WORD_SECONDS", 0.05)
     monkeypatch.setattr(runner, "_settle", lambda: None)
     assert not runner._roused(), "no workload is started"

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from tenancy.cli import main
 from tenancy.rules.catalogue import Violation
-from tenancy.simulation import trace
+from tenancy.simulation import trace, trace_files
 from tenancy.simulation.changes import changed
 from tenancy.simulation.generate import generate
 from tenancy.simulation.trace import Job, Trace
@@ -24,7 +24,7 @@ def file(tmp_path: Path) -> Path:
 
 def read(file: Path, loaded: Loaded, text: str, **mapped: str) -> Trace:
     file.write_text(text, "utf-8")
-    return trace.read(file, loaded, mapped)
+    return trace_files.read(file, loaded, mapped)
 
 
 def problems(file: Path, loaded: Loaded, text: str, **mapped: str) -> tuple[Problem, ...]:
@@ -253,7 +253,7 @@ def test_a_wrong_trace_names_its_line_and_column(file: Path, loaded: Loaded, tex
 
 def test_of_many_mistakes_some_are_named_and_the_rest_is_not_hidden(file: Path, loaded: Loaded) -> None:
     found = problems(file, loaded, "submit,tenant,gpus,duration\n" + "0,froud,1,60\n" * 1000)
-    assert len(found) == trace.MOST_PROBLEMS + 1
+    assert len(found) == trace_files.MOST_PROBLEMS + 1
     assert found[-1].given == "more mistakes", "who mends what is named is not done"
 
 
@@ -270,7 +270,7 @@ def test_a_mapping_names_a_tenant(file: Path, loaded: Loaded) -> None:
 
 def test_a_file_that_is_not_there_is_a_problem(tmp_path: Path, loaded: Loaded) -> None:
     with pytest.raises(SpecError, match="name a file that can be read"):
-        trace.read(tmp_path / "none.csv", loaded)
+        trace_files.read(tmp_path / "none.csv", loaded)
 
 
 def test_the_same_seed_makes_the_same_bytes(loaded: Loaded) -> None:
@@ -397,7 +397,7 @@ def test_options_that_cannot_be_met_end_before_anything_starts(
 def test_a_part_of_a_trace_starts_at_its_first_hour(file: Path, loaded: Loaded) -> None:
     lines = "".join(f"{hour * 3600 + 60},fraud,1,600\n" for hour in range(5))
     file.write_text(f"submit,tenant,gpus,duration\n{lines}", "utf-8")
-    part = trace.cut(trace.read(file, loaded), 2, 2)
+    part = trace.cut(trace_files.read(file, loaded), 2, 2)
     assert [job.submit for job in part.jobs] == [60, 3660]
     assert part.notes[-1] == "hours 2 to 4: 2 of 5 jobs, on a cluster empty at the start"
 

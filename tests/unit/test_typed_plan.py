@@ -28,6 +28,7 @@ OF_OTHERS = {
     "tenancy/simulation/cluster.py": "objects of the simulation's cluster",
     "tenancy/simulation/objects.py": "writes the plan's queues into the simulation's cluster",
     "tenancy/simulation/runner.py": "Workloads as Kueue wrote them",
+    "tenancy/simulation/workloads.py": "Workloads as Kueue wrote them",
 }
 """Modules that read manifests which are not the plan's, and whose these are."""
 

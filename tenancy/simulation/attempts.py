@@ -1,0 +1,90 @@
+"""Runs a trace in a temporary cluster, and in another one from the last checkpoint where a cluster fails."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Callable, Sequence
+
+from tenancy.kube.objects import identity
+from tenancy.lab.layout import LabError
+from tenancy.planning import make_plan
+from tenancy.simulation import objects
+from tenancy.simulation.checkpoint import Store, run_of
+from tenancy.simulation.cluster import end_left, own_lab
+from tenancy.simulation.events import Run
+from tenancy.simulation.runner import Runner
+from tenancy.simulation.trace import Job
+from tenancy.validation import Loaded
+
+MOST_LOOKS = 480
+"""Approximate number of checks in a run, each of which takes Kueue a second. Ends close together share one."""
+ATTEMPTS = 3
+"""Max clusters that are started one after another without progress."""
+
+
+def window_of(jobs: Sequence[Job], asked: int | None) -> int:
+    """Simulated seconds within which ends share one check of Kueue."""
+    return max(1, max((job.submit for job in jobs), default=0) // MOST_LOOKS) if asked is None else asked
+
+
+class Unfinished(LabError):
+    """A run that ended before its work; `run` is its saved part, from which a later run continues."""
+
+    def __init__(self, reason: str, run: Run, now: int) -> None:
+        super().__init__(reason)
+        self.run = run
+        self.now = now
+        """Seconds from the start of the trace up to which it is saved."""
+
+
+def simulate(
+    loaded: Loaded,
+    jobs: Sequence[Job],
+    say: Callable[[str], None],
+    window: int | None = None,
+    store: Store | None = None,
+) -> Run:
+    """Run a trace under an environment's quotas, in a temporary cluster, from the last checkpoint in `store`.
+
+    A cluster that stalls or loses a process is replaced, and the run continues from its last checkpoint. Raises
+    Unfinished if that does not help.
+    """
+    store = store or Store()
+    with store.locked():
+        if left := store.left():
+            end_left(left)
+            store.started(None)
+        held = store.read()
+        if held and held["done"]:
+            say("taken from an earlier run")
+            return run_of(held)
+        if held:
+            say(f"continues from {held['now'] / 3600:.1f} h of an earlier run")
+        reached, attempts = held["now"] if held else -1, 0
+        while True:
+            try:
+                return _attempt(loaded, jobs, say, window, store)
+            except (LabError, OSError, http.client.HTTPException) as error:
+                held = store.read()
+                now = held["now"] if held else -1
+                attempts = 0 if now > reached else attempts + 1
+                reached = now
+                if attempts >= ATTEMPTS:
+                    run = run_of(held) if held else Run((), 0.0, 0, 0)
+                    raise Unfinished(str(error), run, max(0, now)) from error
+                say(f"{error}; starting another cluster, from {max(0, now) / 3600:.1f} h")
+
+
+def _attempt(loaded: Loaded, jobs: Sequence[Job], say: Callable[[str], None], window: int | None, store: Store) -> Run:
+    held = store.read()
+    with own_lab(objects.kueue_values(loaded), say, started=store.started) as cluster:
+        plan = make_plan(loaded.environment, loaded.tenants)
+        made = list(objects.cluster_objects(plan))
+        used = {identity(item): item for item in held["queues"]} if held else {}
+        cluster.make(item for item in made if identity(item) not in used)
+        for item in used.values():
+            cluster.put_queue(item)
+        cluster.wait_until_active(queue.name for queue in plan.cluster_queues if queue.is_open)
+        cluster.wait_until_known()
+        cluster.watch()
+        return Runner(loaded, jobs, cluster, plan, window_of(jobs, window), store).run(say)
