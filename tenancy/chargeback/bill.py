@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from tenancy.catalog import vocabulary as words
-from tenancy.chargeback.allocate import BillingUnit, DataFinding
+from tenancy.chargeback.model import BillingUnit, DataFinding
 from tenancy.chargeback.periods import LAST, Period, written
 from tenancy.chargeback.rounding import nearest
 from tenancy.planning.aws.prices import MICRO

@@ -10,8 +10,8 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tenancy.chargeback.allocate import Category, ChargebackReport
 from tenancy.chargeback.claims import named
+from tenancy.chargeback.model import Category, ChargebackReport
 from tenancy.chargeback.periods import Period, written
 from tenancy.chargeback.use import MARKS, BudgetUse, TenantUse
 from tenancy.planning.aws.prices import MICRO

@@ -14,9 +14,9 @@ from typing import Any
 import polars as pl
 
 from tenancy.catalog import vocabulary as words
-from tenancy.chargeback.allocate import HOUR, BillingUnit, Category, ChargebackReport, CostLine
 from tenancy.chargeback.budgets import standings
 from tenancy.chargeback.claims import named
+from tenancy.chargeback.model import HOUR, BillingUnit, Category, ChargebackReport, CostLine
 from tenancy.chargeback.periods import Period, written
 from tenancy.chargeback.rounding import rounded, shared
 from tenancy.chargeback.use import BudgetUse, TenantUse

@@ -13,15 +13,15 @@ from typing import Any
 
 import yaml
 
-from tenancy.rules import index, objects, plain
+from tenancy.kube.kinds import placed
+from tenancy.rules import objects, plain, together
 from tenancy.rules.found import UNREADABLE, Object, at
-from tenancy.rules.kinds import placed
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"
 _SHOWN = "stdin"
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_JUDGED = frozenset({*objects.CHECKS, *plain.CHECKS, *index.KINDS})
+_JUDGED = frozenset({*objects.CHECKS, *plain.CHECKS, *together.KINDS})
 _NOT_READ = frozenset({"node_modules", "__pycache__"})
 
 

@@ -431,10 +431,6 @@ def _tables(loaded: Loaded, name: str) -> list[Table]:
     environment = loaded.environment
     tenant = next(tenant for tenant in loaded.tenants if tenant.tenant == name)
     plan = make_plan(environment, loaded.tenants).tenant(name)
-    hard = {
-        space.name: next(o["spec"]["hard"] for o in space.isolation if o["kind"] == "ResourceQuota")
-        for space in plan.namespaces
-    }
     columns = ("requests.cpu", "requests.memory", "pods", "requests.storage")
     spaces = Table(
         f"Namespaces of {name}",
@@ -442,10 +438,10 @@ def _tables(loaded: Loaded, name: str) -> list[Table]:
         [
             (
                 space.name,
-                space.namespace["metadata"]["labels"]["tier"],
-                space.namespace["metadata"]["labels"][words.PSA_ENFORCE],
-                *(hard[space.name][key] for key in columns),
-                _gpus(hard[space.name]),
+                space.meta.labels["tier"],
+                space.meta.labels[words.PSA_ENFORCE],
+                *(space.quota.hard[key] for key in columns),
+                _gpus(space.quota.hard),
             )
             for space in plan.namespaces
         ],

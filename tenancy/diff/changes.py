@@ -15,11 +15,10 @@ from tenancy.components.scope import StackScope, select, stacks
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.access_review import granted, rights
 from tenancy.planning.aws.prices import MICRO, bought, node_price
-from tenancy.planning.kubernetes import quotas
 from tenancy.planning.leaving import standing
 from tenancy.planning.queueing.capacity import supply
 from tenancy.planning.queueing.quota_shares import part_of_node
-from tenancy.rules import index, objects, plain
+from tenancy.rules import objects, plain, together
 from tenancy.schema.environment import Environment, Layout
 from tenancy.schema.network_rules import EgressRule, IngressRule
 from tenancy.schema.pools import Pool
@@ -168,11 +167,10 @@ def _quotas(side: SpecState) -> Facts:
     facts: Facts = {}
     for tenant in side.plan.tenants if side.plan else ():
         for space in tenant.namespaces:
-            for item in space.isolation:
-                if item["kind"] == "ResourceQuota":
-                    name, hard = item["metadata"]["name"], item["spec"]["hard"].items()
-                    of = "" if name == quotas.NAME else f", of {name}"
-                    facts |= {(tenant.name, space.name, key + of): amount for key, amount in hard if "/" not in key}
+            for quota in space.quotas:
+                of = f", of {quota.name}" if quota.classes else ""
+                hard = quota.hard.items()
+                facts |= {(tenant.name, space.name, key + of): amount for key, amount in hard if "/" not in key}
     return facts
 
 
@@ -277,7 +275,7 @@ def _broken(side: SpecState) -> Facts:
     if side.plan:
         items = list(side.plan.objects())
         alone = (f for item in items for f in (*objects.object_findings(item), *plain.object_findings(item)))
-        for finding in (*alone, *objects.stack_findings(items), *index.findings_together(items)):
+        for finding in (*alone, *objects.stack_findings(items), *together.findings_together(items)):
             facts["", finding.rule, f"{finding.object}: given {finding.given}"] = "broken"
     return facts
 
@@ -302,13 +300,10 @@ def _homes(side: SpecState) -> Facts:
     for tenant in side.plan.tenants:
         for space in tenant.namespaces:
             facts[tenant.name, space.name, NAMESPACE] = "adopted" if tenant.adopt else "made here"
-            for item in space.isolation:
-                if item["kind"] == "LocalQueue":
-                    name = f"{space.name}/{item['metadata']['name']}"
-                    facts[tenant.name, name, QUEUE] = item["spec"]["clusterQueue"]
-        for item in tenant.queues:
-            if item["kind"] == "ClusterQueue":
-                facts[tenant.name, item["metadata"]["name"], SHARE] = "there"
+            for queue in space.local_queues:
+                facts[tenant.name, f"{space.name}/{queue.name}", QUEUE] = queue.queue
+        for share in tenant.cluster_queues:
+            facts[tenant.name, share.name, SHARE] = "there"
     for name, tenant in side.tenants.items():
         if tenant.queue is not QueueState.OPEN:
             facts[name, "", GATE] = tenant.queue.value

@@ -29,6 +29,16 @@ class Face(Flag):
     ATTACK = auto()  # `tenancy verify` tries to break it on a running cluster
 
 
+FACES: Mapping[Face, str] = {
+    Face.SPEC: "file",
+    Face.PREVIEW: "preview",
+    Face.API_SERVER: "API server",
+    Face.AWS: "AWS",
+    Face.ATTACK: "attack",
+}
+"""Names of the faces, as tables show them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """`title` states what must be true, `why` the damage if it is not, and `fix` what to write instead."""

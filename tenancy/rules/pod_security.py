@@ -14,8 +14,8 @@ from functools import cache
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.pod_templates import PodTemplate
 from tenancy.rules.found import UNKNOWN, at, many
-from tenancy.rules.pod_templates import PodTemplate
 
 LATEST = 999
 """Minor version for a namespace without a version, or with `latest`."""

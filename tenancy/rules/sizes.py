@@ -9,8 +9,8 @@ from typing import Any
 from tenancy.catalog import sizes
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.sizes import MOST_GRACE
+from tenancy.kube.pod_templates import PodTemplate, templates_of
 from tenancy.rules.found import UNKNOWN, Given, Object, at, many
-from tenancy.rules.pod_templates import PodTemplate, templates_of
 
 _PROBES = ("livenessProbe", "startupProbe")
 _LISTS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")

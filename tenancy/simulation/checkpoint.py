@@ -13,6 +13,7 @@ from typing import Any
 
 from tenancy.catalog import versions
 from tenancy.lab.layout import LabError, write
+from tenancy.planning import make_plan
 from tenancy.simulation.events import Event, EventKind, Run
 from tenancy.simulation.objects import cluster_objects, kueue_values
 from tenancy.simulation.trace import Job
@@ -94,7 +95,8 @@ class Store:
 def name_of(loaded: Loaded, jobs: Sequence[Job], window: int) -> str:
     """Key of a simulation, equal for two runs with the same queues, work and Kueue."""
     versions_used = (versions.CHARTS["kueue"].version, FORM)
-    content = [versions_used, list(cluster_objects(loaded)), kueue_values(loaded), window, [asdict(j) for j in jobs]]
+    queues = list(cluster_objects(make_plan(loaded.environment, loaded.tenants)))
+    content = [versions_used, queues, kueue_values(loaded), window, [asdict(j) for j in jobs]]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return f"{loaded.environment.environment}-{digest[:16]}"
 

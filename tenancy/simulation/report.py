@@ -9,6 +9,7 @@ from typing import Any
 
 from tenancy.kube.objects import Object
 from tenancy.output.tables import Cell, Table
+from tenancy.planning import make_plan
 from tenancy.simulation.checkpoint import Store, name_of
 from tenancy.simulation.events import Run, until
 from tenancy.simulation.objects import OVERRIDES, cluster_objects, kueue_values
@@ -243,7 +244,7 @@ def run_both(
 
 def queued(loaded: Loaded) -> tuple[list[Object], dict[str, Any]]:
     """All settings of an environment that Kueue gets."""
-    return list(cluster_objects(loaded)), kueue_values(loaded)
+    return list(cluster_objects(make_plan(loaded.environment, loaded.tenants))), kueue_values(loaded)
 
 
 def _alone(title: str, groups: Sequence[Group]) -> Table:

@@ -13,6 +13,7 @@ from typing import Any
 
 from tenancy.kube.objects import Object
 from tenancy.lab.layout import LabError
+from tenancy.planning import Plan, make_plan
 from tenancy.planning.queueing.queue_names import flavor_name, queue_name, queue_resource
 from tenancy.schema.queues import QueueState
 from tenancy.simulation import cluster as clusters
@@ -133,16 +134,16 @@ def simulate(
 def _attempt(loaded: Loaded, jobs: Sequence[Job], say: Callable[[str], None], window: int | None, store: Store) -> Run:
     held = store.read()
     with own_lab(objects.kueue_values(loaded), say, started=store.started) as cluster:
-        made = list(objects.cluster_objects(loaded))
+        plan = make_plan(loaded.environment, loaded.tenants)
+        made = list(objects.cluster_objects(plan))
         used = {_key_of(item): item for item in held["queues"]} if held else {}
         cluster.make(item for item in made if _key_of(item) not in used)
         for item in used.values():
             cluster.put_queue(item)
-        queues = {item["metadata"]["name"]: item["spec"] for item in made if item["kind"] == "ClusterQueue"}
-        cluster.wait_until_active(name for name, spec in queues.items() if spec["stopPolicy"] == "None")
+        cluster.wait_until_active(queue.name for queue in plan.cluster_queues if queue.is_open)
         cluster.wait_until_known()
         cluster.watch()
-        return Runner(loaded, jobs, cluster, made, window, store).run(say)
+        return Runner(loaded, jobs, cluster, plan, window, store).run(say)
 
 
 def _key_of(item: Object) -> tuple[str, str, str]:
@@ -157,7 +158,7 @@ class Runner:
         loaded: Loaded,
         jobs: Sequence[Job],
         cluster: SimulationCluster,
-        made: Sequence[Object],
+        plan: Plan,
         window: int | None,
         store: Store | None = None,
     ) -> None:
@@ -170,7 +171,7 @@ class Runner:
         """Real seconds of the earlier runs that this one continues."""
         self.loaded, self.jobs, self.cluster = loaded, jobs, cluster
         resources = {flavor: queue_resource(environment, flavor) for flavor in environment.flavors}
-        self._quotas = Quotas(made, resources.values())
+        self._quotas = Quotas(plan.cluster_queues, plan.cohorts)
         self._resource = [resources[job.flavor] for job in jobs]
         tiers = {
             (tenant.tenant, namespace.name): tenant.tier_of(namespace)
@@ -178,11 +179,7 @@ class Runner:
             for namespace in tenant.namespaces
         }
         self._queue = [queue_name(job.tenant, tiers[job.tenant, job.namespace]) for job in jobs]
-        held = {
-            item["metadata"]["name"]
-            for item in made
-            if item["kind"] == "ClusterQueue" and item["spec"]["stopPolicy"] != "None"
-        }
+        held = {queue.name for queue in plan.cluster_queues if not queue.is_open}
         stopped = {
             (t.tenant, each.name) for t in loaded.tenants for each in t.namespaces if each.queue is not QueueState.OPEN
         }

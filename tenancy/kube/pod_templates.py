@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tenancy.rules.found import Object, at, many
-from tenancy.rules.kinds import GROUPS, group_of, ruled
+from tenancy.kube.kinds import GROUPS, group_of, ruled
+from tenancy.kube.objects import at, many
+
+Object = Mapping[str, Any]
 
 _TEMPLATE = ("spec", "template")
 BUILT_IN: Mapping[str, tuple[str, ...]] = {
