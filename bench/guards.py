@@ -322,7 +322,7 @@ def make(api: LabApi, plan: Plan, since: int, end: int) -> None:
     if not since:
         platform = plan.platform
         _apply(api, [platform.namespace, *platform.priorities, *platform.guards, *platform.readiness_probe])
-        until(lambda: guards_judge(api), "the guards are in force", PATIENCE)
+        until(lambda: guards_judge(api), "the guards are enforced", PATIENCE)
     spaces = [space for tenant in plan.tenants[since:end] for space in tenant.namespaces]
     _apply(api, [space.namespace for space in spaces])
     _apply(api, [item for space in spaces for item in space.isolation if item["kind"] in READ])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Write comments and issues of the forge that this job runs on: GitHub or GitLab, told by the job's own variables.
+"""Write comments and issues of the forge that this job runs on: GitHub or GitLab, recognised by the job's variables.
 
 forge.py comment FILE [MORE…]   create or update the pull request's comment that contains FILE's first line; append each
                              of MORE, folded

@@ -1,4 +1,4 @@
-"""`tenancy report access`: the access review, with the line of the spec file behind each entry and its date."""
+"""`tenancy report access`: the access review, with each entry's line in the spec files and its date."""
 
 from __future__ import annotations
 

@@ -293,7 +293,7 @@ def command(lab: Lab, port: int, api_port: int, seed: int) -> list[str]:
 
 
 def running(lab: Lab) -> list[processes.Process]:
-    """The generator's processes, told by their module: their program is Python."""
+    """The generator's processes, recognised by their module: their program is Python."""
     name = Path(sys.executable).name
     return [process for process in processes.running(lab, (name,)).get(name, []) if MODULE in process.argv]
 

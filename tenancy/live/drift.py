@@ -220,7 +220,7 @@ def _take(tree: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _entries(live: Object, manager: str | None, *, ours: bool) -> Iterator[Mapping[str, Any]]:
-    """Entries of the engine's manager, or of others; without `manager` the engine is told by its prefix."""
+    """Entries of the engine's manager, or of others; without `manager` the engine is recognised by its prefix."""
     for entry in live["metadata"].get("managedFields") or ():
         if entry.get("subresource"):
             continue

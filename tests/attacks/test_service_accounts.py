@@ -110,7 +110,7 @@ def test_the_other_roles_write_no_service_account_at_all(cluster: Cluster, home:
     assert gaps(cluster, attacks) == []
 
 
-def test_no_role_of_a_tenant_mints_a_token_at_home_or_next_door(
+def test_no_role_of_a_tenant_mints_a_token_in_any_namespace(
     cluster: Cluster, home: AttackedNamespace, neighbour: AttackedNamespace
 ) -> None:
     """The twin is the platform, for which the guards are in force and RBAC is not in the way."""

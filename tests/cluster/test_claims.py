@@ -101,7 +101,7 @@ def deployed(spec: SpecFolder, root: Path) -> Generator[Cluster]:
             # The readiness probe is the last policy: a server that knows it knows every guard.
             question = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "are-the-guards-in-force"}}
             readiness_probe = f"{core(words.PLATFORM_NAMESPACE, 'configmaps')}?dryRun=All"
-            until(lambda: api.request("POST", readiness_probe, question).ok, "the guards are in force")
+            until(lambda: api.request("POST", readiness_probe, question).ok, "the guards are enforced")
             quotas = [path_of(o) for o in plan.objects() if o["kind"] == "ResourceQuota"]
             given = ("serviceaccounts/default", "configmaps/kube-root-ca.crt")
             controllers = [core(n.name, what) for t in plan.tenants for n in t.namespaces for what in given]

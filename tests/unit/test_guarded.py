@@ -123,7 +123,7 @@ class Marked(Api):
 
     def request(self, method: str, *_: Any, **__: Any) -> Response:
         if method == "POST":
-            return Response(403, {"message": f"denied: guards {self.data['digest']} are in force"})
+            return Response(403, {"message": f"denied: guards {self.data['digest']} are enforced"})
         return Response(200, {"data": self.data}) if self.data else Response(404, {})
 
 

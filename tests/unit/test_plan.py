@@ -151,7 +151,7 @@ def test_without_a_queue_a_part_holds_what_it_is_promised_and_no_more(spec: Any)
     assert _quota(plan, "fraud--serve")["requests.nvidia.com/gpu"] == "0"
 
 
-def test_the_parts_together_hold_the_guarantee(loaded: Loaded) -> None:
+def test_the_namespaces_together_have_the_guarantee(loaded: Loaded) -> None:
     for tenant in loaded.tenants:
         held: Counter[str] = Counter()
         for namespace in tenant.namespaces:

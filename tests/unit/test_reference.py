@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import click
@@ -10,6 +11,8 @@ import yaml
 
 from scripts import reference
 from tenancy.cli import COMMANDS
+from tenancy.schema.environment import Environment
+from tenancy.schema.tenant import Tenant
 
 WRITTEN = (reference.DOCS / "commands.md").read_text("utf-8")
 OVERVIEW, _, REFERENCE = WRITTEN.partition(reference.MARKER)
@@ -65,3 +68,15 @@ def test_each_page_is_in_one_section_of_the_site() -> None:
     assert titles == ["Start", "Tutorials", "How-to", "Reference", "Concepts", "Operations", "Evidence"]
     listed = [page for section in sections for pages in section.values() for each in pages for page in each.values()]
     assert sorted(listed) == sorted(path.name for path in reference.DOCS.glob("*.md"))
+
+
+def test_the_glossary_has_every_key_of_the_spec_files() -> None:
+    text = (reference.DOCS / "glossary.md").read_text("utf-8")
+    terms = {term for code in re.findall(r"`([^`]+)`", text) for term in re.split(r"[^a-z0-9-]+", code)}
+    keys: set[str] = set()
+    for model in (Environment, Tenant):
+        schema = model.model_json_schema()
+        for definition in (schema, *schema["$defs"].values()):
+            keys |= set(definition.get("properties", {}))
+    assert len(keys) > 200
+    assert not keys - terms, "explain each in docs/glossary.md"

@@ -106,7 +106,7 @@ def test_a_part_has_a_role_where_it_has_a_grant_or_uses_something(fraud: TenantA
     assert [role.purpose for role in fraud.roles] == ["train", "serve"], "idle has neither"
 
 
-def test_each_part_has_only_its_own_grants(fraud: TenantAwsPlan) -> None:
+def test_each_namespace_has_only_its_own_grants(fraud: TenantAwsPlan) -> None:
     train, serve = fraud.roles
     assert "s3:PutObject" in allowed(train)
     assert allowed(train, "secretsmanager:") == set()

@@ -33,7 +33,7 @@ from tenancy.rules.catalogue import RULES, Face, with_face
 from tenancy.schema.environment import Environment, GuardsMode
 
 VERSION = 5
-"""Raised with each rule that guards enforce: a tenant is made only behind guards of this version or a newer one."""
+"""Raised with each rule that guards enforce. A tenant is made only where the guards have this version or a newer."""
 MARKER = "guards"
 READINESS_PROBE = "tenancy-readiness"
 QUESTION = "are-the-guards-in-force"
@@ -138,7 +138,7 @@ def guard_objects(environment: Environment) -> tuple[Object, ...]:
 
 def standing(digest_of_guards: str) -> str:
     """Answer of the readiness probe."""
-    return f"guards {digest_of_guards} are in force"
+    return f"guards {digest_of_guards} are enforced"
 
 
 def readiness_probe(environment: Environment, guard_list: tuple[Object, ...]) -> tuple[Object, ...]:
