@@ -49,7 +49,7 @@ test: $(VENV)/ready test-newest ## run unit, property, engine, cluster and attac
 
 test-all: $(VENV)/ready test-newest ## run every test, the exhaustive ones too (before a release)
 	@$(TENANCY) lab tools --with metrics
-	@$(PYTEST)
+	@$(PYTEST) --hypothesis-profile=exhaustive
 
 bench: $(VENV)/ready ## run the benchmarks, write docs/benchmarks.md
 	@$(TENANCY) lab tools >/dev/null

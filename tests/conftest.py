@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 import yaml
+from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 from tenancy.catalog.days import today
@@ -27,6 +28,17 @@ from tenancy.validation import Environment, Loaded, Problem, SpecError, Tenant, 
 pytest.register_assert_rewrite("attack_lab", "engine_project", "engine_aws", "fault_proxy", "scene", "town", "claims")
 # The engine too, not the lab alone.
 os.environ.setdefault("GOGC", GOGC)
+
+# Of Hypothesis: `make test-all` chooses the first.
+settings.register_profile("exhaustive", max_examples=100)
+settings.register_profile("quick", max_examples=20)
+settings.load_profile("quick")
+
+
+def examples(number: int) -> int:
+    """How many examples a property gets: all of `number` in `make test-all`, a fifth of it otherwise."""
+    return max(1, number * settings.default.max_examples // 100)
+
 
 ENVIRONMENT = """\
 environment: small

@@ -24,6 +24,7 @@ from tenancy.chargeback.sweep import lent
 from tenancy.validation import Loaded
 from tests.chargeback import scene
 from tests.chargeback.scene import NOVEMBER
+from tests.conftest import examples
 
 START, END = NOVEMBER - 25, NOVEMBER + 35
 """A minute that the first of a month cuts."""
@@ -223,7 +224,7 @@ def crediting(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     return scene.priced(tmp_path_factory.mktemp("crediting"), "costs: {lender-credit: 60}\n")
 
 
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @given(trace=traces())

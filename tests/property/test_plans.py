@@ -17,6 +17,7 @@ from bench.generate import generate
 from tenancy.kube.objects import Object
 from tenancy.planning import digest, make_plan
 from tenancy.validation import Loaded, load
+from tests.conftest import examples
 
 TENANTS = 12
 SUBSETS = st.sets(st.integers(0, TENANTS - 1), min_size=1)
@@ -27,7 +28,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     return load(generate(tmp_path_factory.mktemp("many") / "bench", TENANTS))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(data=st.data())
 def test_a_tenants_plan_does_not_depend_on_other_tenants(many: Loaded, data: st.DataObject) -> None:
     chosen = data.draw(SUBSETS)
@@ -36,7 +37,7 @@ def test_a_tenants_plan_does_not_depend_on_other_tenants(many: Loaded, data: st.
     assert all(tenant == alone[tenant.name] for tenant in some.tenants)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(chosen=SUBSETS)
 def test_the_platforms_plan_does_not_depend_on_the_tenants(many: Loaded, chosen: set[int]) -> None:
     """But for unallocated quota and what departments lend, which are amounts in Cohorts, and Kueue's memory."""

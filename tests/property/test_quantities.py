@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from tenancy.kube.quantities import LARGEST, MOST, parse, parse_plain, write, write_count
 from tests import judges
+from tests.conftest import examples
 
 DIGITS = st.text("0123456789", max_size=22)
 SUFFIXES = st.sampled_from(
@@ -47,7 +48,7 @@ def _read(text: str) -> Decimal | None:
         return None
 
 
-@settings(deadline=None, max_examples=2000)
+@settings(deadline=None, max_examples=examples(2000))
 @given(st.one_of(SPELLINGS, NEARLY))
 @example("+")
 @example("k")
@@ -78,7 +79,7 @@ def test_a_quantity_is_read_as_the_api_server_reads_it_and_refused_where_it_refu
         )
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=examples(500))
 @given(SPELLINGS)
 def test_what_we_write_is_what_the_api_server_writes_back(text: str) -> None:
     number = _read(text)

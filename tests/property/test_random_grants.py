@@ -13,6 +13,7 @@ import pytest
 
 from tenancy.iam.account import PIPELINE, PLATFORM, AccountIdentity, AccountModel, AwsTarget, Step, key_arn
 from tenancy.iam.evaluator import Decide, compile, request
+from tests.conftest import examples
 from tests.iam import worlds
 from tests.iam.worlds import Call, World, grants_of, owned, promised, use_promised, world
 
@@ -116,7 +117,7 @@ def judged() -> Counter[str]:
 
 def test_a_role_may_what_its_tenants_file_promises_and_nothing_else(judged: Counter[str]) -> None:
     wrong: list[Told] = []
-    for seed in range(WORLDS):
+    for seed in range(examples(WORLDS)):
         made, random = world(seed), Random(seed)
         for who, call in _calls(random, made, CALLS):
             expected = _expected(made, who, call)
@@ -126,9 +127,9 @@ def test_a_role_may_what_its_tenants_file_promises_and_nothing_else(judged: Coun
             if allowed != expected:
                 wrong.append(Told(seed, str(who), call, expected, reasons))
     assert not wrong, f"{len(wrong)} of {judged['calls']}: {wrong[:5]}"
-    assert judged["calls"] >= LEAST
+    assert judged["calls"] >= examples(LEAST)
     for identity in ("pod-identity", "irsa", "shared"):
-        assert judged[f"allowed {identity}"] > 1000, "a test in which no identity is allowed anything shows nothing"
+        assert judged[f"allowed {identity}"] > examples(1000), "a test in which no identity is allowed anything shows nothing"
 
 
 def test_every_grant_of_a_file_works_for_every_part_that_has_it() -> None:

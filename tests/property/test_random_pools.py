@@ -20,6 +20,7 @@ from tenancy.planning.aws.node_config import USER_DATA_BYTES
 from tenancy.planning.common.pools import fake_nodes, node_extended
 from tenancy.planning.queueing.pool_yields import pool_yield
 from tenancy.validation import Loaded, SpecError, load, on_lab
+from tests.conftest import examples
 
 NAME = "random"
 ZONES = ["eu-central-1a", "eu-central-1b"]
@@ -362,7 +363,7 @@ PODS_AND_NAMES = {"pool-04", "mig-03"}
 """Rules that a sound environment may break: a node has more slices than pods, or two slices one name."""
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=examples(120))
 @given(spec=environments())
 def test_pools_that_keep_to_the_rules_are_accepted_and_add_up(read: Reader, spec: Spec) -> None:
     outcome = read(spec)
@@ -373,7 +374,7 @@ def test_pools_that_keep_to_the_rules_are_accepted_and_add_up(read: Reader, spec
         assert {problem.id for problem in outcome.problems} <= PODS_AND_NAMES, str(outcome)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(spec=damaged())
 def test_pools_that_are_anything_are_refused_with_words_or_add_up(read: Reader, spec: Spec) -> None:
     outcome = read(spec)

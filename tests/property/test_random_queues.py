@@ -32,7 +32,7 @@ from tenancy.planning.queueing.queue_names import (
 from tenancy.planning.queueing.queues import machine_resources
 from tenancy.planning.queueing.quota_shares import board_units
 from tenancy.validation import Environment, Loaded, SpecError, Tenant, load
-from tests.conftest import amounts
+from tests.conftest import amounts, examples
 
 PRESETS = st.sampled_from(["strict", "lend", "lend-and-borrow"])
 QUOTA = {"cpu": "100k", "memory": "1Pi", "ephemeral-storage": "1Pi", "pods": 1000}
@@ -149,7 +149,9 @@ def cohorts(plan: Plan) -> Iterator[Object]:
             yield item
 
 
-@settings(deadline=None, max_examples=320, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    deadline=None, max_examples=examples(320), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(spec=tenancies())
 def test_queues_of_whatever_is_accepted(read: Reader, spec: Spec) -> None:
     outcome = read(spec)

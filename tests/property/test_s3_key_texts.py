@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tenancy.s3 import BadName, Datasets, Models, Prefix, Refused, UnsafeKey
 from tenancy.s3.keys import KEY_BYTES, safe_folder, safe_key
+from tests.conftest import examples
 
 PIECES = [
     "..",
@@ -46,7 +47,7 @@ def _admitted(prefix: str, key: str) -> str | None:
         return None
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=examples(500))
 @given(PREFIXES, KEYS)
 def test_whatever_is_not_refused_stays_in_its_prefix_for_every_reader(prefix: str, key: str) -> None:
     full = _admitted(prefix, key)
@@ -89,7 +90,7 @@ class Wall:
         raise AssertionError(f"{name} was asked for")
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(KEYS)
 def test_what_is_refused_never_reaches_the_network(key: str) -> None:
     prefix = Prefix("bank-datasets", "teams/fraud/", Wall())
@@ -113,7 +114,7 @@ def test_what_is_refused_never_reaches_the_network(key: str) -> None:
             prefix.list(key)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.one_of(KEYS, st.text("v0123456789-", max_size=12)))
 def test_a_name_or_version_that_is_none_never_reaches_the_network(text: str) -> None:
     for kind in (Datasets, Models):

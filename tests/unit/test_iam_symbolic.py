@@ -26,6 +26,7 @@ from tenancy.iam.evaluator import (
     service,
     user,
 )
+from tests.conftest import examples
 from tests.iam import symbolic
 from tests.iam.symbolic import (
     CannotTell,
@@ -439,7 +440,7 @@ def contradiction(scene: Scene) -> str | None:
     return None
 
 
-PATIENT = settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+PATIENT = settings(deadline=None, max_examples=examples(200), suppress_health_check=[HealthCheck.too_slow])
 
 
 @PATIENT

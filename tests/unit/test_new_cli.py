@@ -20,7 +20,7 @@ from tenancy.cli import main, new
 from tenancy.schema.source import compose, values
 from tenancy.schema.writing import tenant_text
 from tenancy.validation import Tenant
-from tests.conftest import SpecFolder
+from tests.conftest import SpecFolder, examples
 
 WHO = ("--owner", "scoring-leads", "--mail", "scoring@bank.example")
 NEEDED = (*WHO, "--department", "research", "--cost-center", "CC-9200", "--tier", "batch")
@@ -502,7 +502,7 @@ def _options(document: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(tenants())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_whatever_is_asked_for_is_what_the_file_says(document: dict[str, Any]) -> None:
     text = tenant_text(new.document_of("scoring", _options(document)), "x.json")
     found, refused = values(compose(text))

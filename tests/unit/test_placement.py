@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenancy.kube.placement import Placed, place, placed
+from tests.conftest import examples
 
 Claims = dict[str, tuple[list[str], int]]
 
@@ -51,7 +52,7 @@ CLAIMS = st.dictionaries(
 THERE = st.fixed_dictionaries({pool: st.integers(0, 8) for pool in POOLS})
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=examples(500))
 @given(claims=CLAIMS, there=THERE)
 def test_no_other_way_places_more(claims: Claims, there: dict[str, int]) -> None:
     found = place(claims, there)
@@ -70,7 +71,7 @@ def brute_force(claims: Claims, there: dict[str, int]) -> int:
     return best
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     claims=st.dictionaries(
         st.sampled_from("xyz"), st.tuples(st.lists(st.sampled_from(POOLS), unique=True), st.integers(0, 2)), max_size=3
@@ -82,7 +83,7 @@ def test_trying_everything_finds_nothing_better(claims: Claims, there: dict[str,
     assert place(claims, there).missing == sum(count for _, count in claims.values()) - brute_force(claims, there)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(claims=CLAIMS, there=THERE)
 def test_the_full_pools_explain_what_is_missing(claims: Claims, there: dict[str, int]) -> None:
     found = place(claims, there)
@@ -91,7 +92,7 @@ def test_the_full_pools_explain_what_is_missing(claims: Claims, there: dict[str,
     assert bool(found.full) <= bool(found.missing), "without a claim that is short no pool is called full"
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(claims=CLAIMS, there=THERE, data=st.data())
 def test_the_order_of_pools_in_stock_changes_nothing(
     claims: Claims, there: dict[str, int], data: st.DataObject
