@@ -144,6 +144,8 @@ _LOG_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096
 
 
 class Aws(Identities):
+    """The AWS side: account, region, network, identities, encryption and nodes."""
+
     enabled: Flag = Field(False, description="Whether the AWS layer (network, cluster, nodes) is made. Default: false.")
     account: _Account = Field(
         "",

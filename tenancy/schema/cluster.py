@@ -48,6 +48,8 @@ DNS_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0
 
 
 class Cluster(Spec):
+    """The Kubernetes cluster: name, context, version, network and the way GPUs are asked for."""
+
     name: Slug = Field(description="Name of the EKS cluster. Required.")
     context: _Context = Field(
         description="Context of the kubeconfig. A run stops if the kubeconfig does not have it, so that a shell left "
@@ -185,6 +187,8 @@ _Image = Annotated[
 
 
 class Images(Spec):
+    """Registries that images may come from, and the image of samples."""
+
     registries: tuple[_Registry, ...] = Field(
         min_length=1,
         description="Prefixes of the image names that tenants may use. Each ends with '/'; {tenant} stands for the "

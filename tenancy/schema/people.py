@@ -13,11 +13,15 @@ from tenancy.schema.base import Mail, Mistake, ShortName, Slug, Spec, TextForm, 
 
 
 class Owner(Spec):
+    """The group or person responsible, with a mail address."""
+
     name: Slug = Field(description="Group or person responsible for the tenant; a label. Required.")
     mail: Mail = Field(description="Mail address that receives alerts and reports; an annotation. Required.")
 
 
 class Role(StrEnum):
+    """What a person may do in the namespaces of a tenant."""
+
     VIEWER = "viewer"  # reads everything but secrets
     DEVELOPER = "developer"  # runs workloads, reads and writes the tenant's secrets
     OPERATOR = "operator"  # operates workloads: scales, restarts and debugs them; creates none

@@ -84,6 +84,8 @@ class Flavor(Spec):
 
 
 class Nodes(Spec):
+    """Number of nodes of a pool: fixed, or scaled between two bounds."""
+
     min: Count = Field(0, description="Number of nodes that always run. Only these count for guarantees. Default: 0.")
     max: Count = Field(description="Maximum number of nodes. Required.")
 

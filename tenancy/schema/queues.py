@@ -14,11 +14,15 @@ from tenancy.schema.base import Mistake, Slug, Spec, TextForm, WholeNumber, brok
 
 
 class Scheduler(StrEnum):
+    """Who decides when work starts."""
+
     KUEUE = "kueue"
     NONE = "none"  # a tenant has its guaranteed GPUs only, and its idle GPUs stay idle
 
 
 class SharingPreset(StrEnum):
+    """Whether a tenant lends its idle GPUs, and whether it borrows those of others."""
+
     STRICT = "strict"  # neither lends nor borrows
     LEND = "lend"  # lends idle GPUs and reclaims them at once
     LEND_AND_BORROW = "lend-and-borrow"

@@ -49,6 +49,8 @@ from tenancy.schema.tiers import Quota
 
 
 class Isolation(StrEnum):
+    """What tenants share: nodes, kernel, API server."""
+
     NAMESPACE = "namespace"  # shared nodes, shared API server
     DEDICATED_NODES = "dedicated-nodes"  # own nodes, shared API server
     SANDBOX = "sandbox"  # own kernel per pod
@@ -194,6 +196,8 @@ _Prefix = Annotated[
 
 
 class Storage(Spec):
+    """A grant on the objects below a prefix of one of the environment's buckets."""
+
     bucket: Slug = Field(description="Name of a bucket of the environment. Required.")
     prefix: _Prefix = Field(description="Prefix of object names, ending with '/'. Required.")
     access: Access = Field(
@@ -220,6 +224,8 @@ class Storage(Spec):
 
 
 class Budget(Spec):
+    """The monthly budget, US dollars, at which alerts are sent."""
+
     monthly_usd: Annotated[int, WholeNumber(1, 1_000_000_000)] = Field(
         description="Budget of a month, US dollars. Alerts start at half of it. Required."
     )

@@ -22,9 +22,9 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.planning.common.pools import pools_of
 from tenancy.schema.environment import Environment, nearest
+from tenancy.schema.problems import Problem, SpecError
 from tenancy.schema.tenant import Namespace, Tenant
 from tenancy.validation import Loaded
-from tenancy.validation.problems import Problem, SpecError
 
 MOST_PROBLEMS = 50
 LONGEST = 366 * 86400
