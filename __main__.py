@@ -13,6 +13,7 @@ from tenancy.live.api import Api, ApiUnreachable
 from tenancy.live.preflight import PreconditionFailed, check, removing_by_name, wait_for_guards
 from tenancy.planning import make_plan
 from tenancy.planning.aws.data import KNOWN_COST_TAGS
+from tenancy.planning.outputs import stack_outputs
 from tenancy.validation import ON_LAB, SpecError, load, on_lab
 
 SAID = 32
@@ -58,3 +59,5 @@ def guards_enforced() -> None:
 
 
 build(plan, scope, platform, tenants, guards_enforced)
+for name, value in stack_outputs(loaded.environment, loaded.tenants, tenants).items():
+    pulumi.export(name, value)

@@ -1,3 +1,149 @@
-"""GPU tenancy: one YAML file per tenant and one per environment become a shared GPU cluster."""
+"""GPU tenancy: many teams on one GPU cluster, from one specification per tenant and one per environment.
+
+The library:
+
+- the models of a specification, such as `Environment`, `Tenant` and `Pool`, made in Python or read from YAML by `load`;
+- `validate(environment, tenants)`, which returns every problem, and `plan(environment, tenants)`, which returns every
+  object as plain data;
+- Pulumi components: `GpuCluster`, `GpuPlatform` and `GpuTenant`, and smaller parts of a tenant.
+
+Nothing but this file is imported until a name is used. docs/library.md shows each of them in a program.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from tenancy.components.gpu_cluster import GpuCluster
+    from tenancy.components.gpu_platform import GpuPlatform
+    from tenancy.components.gpu_tenant import GpuTenant
+    from tenancy.components.inputs import ClusterInputs
+    from tenancy.components.tenant_parts import (
+        AdmissionGuards,
+        TenantNamespace,
+        TenantQueues,
+        TenantRole,
+        TenantStorage,
+    )
+    from tenancy.planning import Plan, plan
+    from tenancy.schema.aws import Aws, Network
+    from tenancy.schema.cluster import Cluster, Images
+    from tenancy.schema.data import Access, Bucket
+    from tenancy.schema.environment import Environment
+    from tenancy.schema.network_rules import EgressRule, IngressRule
+    from tenancy.schema.organisation import Department, Organisation
+    from tenancy.schema.people import Owner, Person, Role
+    from tenancy.schema.platform import Platform
+    from tenancy.schema.pools import Flavor, Mig, Nodes, Pool, Purchase
+    from tenancy.schema.problems import Problem, SpecError
+    from tenancy.schema.queues import Queues, Scheduler, SharingPreset
+    from tenancy.schema.tenant import Budget, ExceptionEntry, GpuShare, Isolation, Namespace, Storage, Tenant
+    from tenancy.schema.tiers import Container, Quota, Tier
+    from tenancy.schema.typed import EnvironmentDict, TenantDict
+    from tenancy.validation import Loaded, load, validate
+
+_HOMES = {
+    "tenancy.components.gpu_cluster": ("GpuCluster",),
+    "tenancy.components.gpu_platform": ("GpuPlatform",),
+    "tenancy.components.gpu_tenant": ("GpuTenant",),
+    "tenancy.components.inputs": ("ClusterInputs",),
+    "tenancy.components.tenant_parts": (
+        "AdmissionGuards",
+        "TenantNamespace",
+        "TenantQueues",
+        "TenantRole",
+        "TenantStorage",
+    ),
+    "tenancy.planning": ("Plan", "plan"),
+    "tenancy.schema.aws": ("Aws", "Network"),
+    "tenancy.schema.cluster": ("Cluster", "Images"),
+    "tenancy.schema.data": ("Access", "Bucket"),
+    "tenancy.schema.environment": ("Environment",),
+    "tenancy.schema.network_rules": ("EgressRule", "IngressRule"),
+    "tenancy.schema.organisation": ("Department", "Organisation"),
+    "tenancy.schema.people": ("Owner", "Person", "Role"),
+    "tenancy.schema.platform": ("Platform",),
+    "tenancy.schema.pools": ("Flavor", "Mig", "Nodes", "Pool", "Purchase"),
+    "tenancy.schema.problems": ("Problem", "SpecError"),
+    "tenancy.schema.queues": ("Queues", "Scheduler", "SharingPreset"),
+    "tenancy.schema.tenant": ("Budget", "ExceptionEntry", "GpuShare", "Isolation", "Namespace", "Storage", "Tenant"),
+    "tenancy.schema.tiers": ("Container", "Quota", "Tier"),
+    "tenancy.schema.typed": ("EnvironmentDict", "TenantDict"),
+    "tenancy.validation": ("Loaded", "load", "validate"),
+}
+"""Modules with the names that they define."""
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [  # noqa: RUF022 - by subject
+    "__version__",
+    # Models
+    "Environment",
+    "Organisation",
+    "Department",
+    "Platform",
+    "Cluster",
+    "Images",
+    "Aws",
+    "Network",
+    "Queues",
+    "Scheduler",
+    "Bucket",
+    "Tier",
+    "Quota",
+    "Container",
+    "Flavor",
+    "Pool",
+    "Nodes",
+    "Purchase",
+    "Mig",
+    "Tenant",
+    "Owner",
+    "Person",
+    "Role",
+    "Namespace",
+    "Isolation",
+    "GpuShare",
+    "SharingPreset",
+    "Storage",
+    "Access",
+    "EgressRule",
+    "IngressRule",
+    "Budget",
+    "ExceptionEntry",
+    "EnvironmentDict",
+    "TenantDict",
+    # Functions
+    "load",
+    "Loaded",
+    "validate",
+    "Problem",
+    "SpecError",
+    "plan",
+    "Plan",
+    # Components
+    "GpuCluster",
+    "GpuPlatform",
+    "GpuTenant",
+    "ClusterInputs",
+    "AdmissionGuards",
+    "TenantNamespace",
+    "TenantRole",
+    "TenantStorage",
+    "TenantQueues",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if (home := _HOME_OF.get(name)) is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

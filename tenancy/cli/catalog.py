@@ -247,7 +247,7 @@ def _yield(instance: str, mig: str | None, share: str | None, provisioner: str) 
 
     document = _document(instance, _layout(mig) if mig else None, _sharing(share) if share else None, provisioner)
     try:
-        return pool_yield(Environment.model_validate(document), _POOL)
+        return pool_yield(Environment.from_file(document), _POOL)
     except ValidationError as error:
         from tenancy.schema.messages import explain
 

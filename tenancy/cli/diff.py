@@ -141,8 +141,8 @@ def _sides(words: tuple[str, ...], start: str | None, end: str | None) -> tuple:
 
 def _home(word: str) -> Path:
     """The folder of an environment, which may exist in only one of the revisions."""
+    from tenancy.schema.problems import SpecError
     from tenancy.validation.loader import STACKS_FOLDER, find_folder
-    from tenancy.validation.problems import SpecError
 
     try:
         return find_folder(word)

@@ -285,7 +285,7 @@ class _Answer(click.ParamType):
         else:
             document[self.key] = value
         try:
-            Tenant.model_validate(document)
+            Tenant.from_file(document)
         except ValidationError as error:
             self.fail("; ".join(str(mistake) for mistake, _ in explain(Tenant, error)), param, ctx)
         return value
@@ -355,7 +355,7 @@ def _with_what_is_left(loaded: Loaded, text: str, path: Path, problems: Sequence
     for problem in problems:
         flavor = problem.field.removeprefix("gpus.").removesuffix(".guaranteed")
         try:
-            tenant = Tenant.model_validate(values(compose(text))[0]) if problem.id == OVERSOLD else None
+            tenant = Tenant.from_file(values(compose(text))[0]) if problem.id == OVERSOLD else None
         except ValidationError:
             tenant = None
         if tenant is None or flavor not in tenant.gpus:

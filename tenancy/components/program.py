@@ -8,12 +8,8 @@ from collections.abc import Callable
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from tenancy.components.aws.data import Data
-from tenancy.components.kubernetes.cluster_network_policies import ClusterNetworkPolicies
 from tenancy.components.kubernetes.guarded import Require
-from tenancy.components.kubernetes.metrics import MetricsCollection
-from tenancy.components.kubernetes.platform import AdmissionGuards
-from tenancy.components.kubernetes.queues import ClusterQueues
+from tenancy.components.platform_parts import PlatformParts, platform_parts
 from tenancy.components.scope import StackScope
 from tenancy.components.tenant import GpuTenant
 from tenancy.live.guards import require_guards
@@ -47,33 +43,17 @@ def build(
     on_aws = (platform and (platform.services or platform.data)) or any(tenant.aws for tenant in tenants)
     both = [provider, *([_aws_provider(plan.cluster)] if plan.cluster and on_aws else [])]
     inherited = pulumi.ResourceOptions(providers=both)
-    data: Data | None = None
-    gate: list[pulumi.Input[pulumi.Resource]] = []
-    made: AdmissionGuards | None = None
+    made: PlatformParts | None = None
     if platform:
         # A tenant's own stack depends on these guards: deleting them takes an explicit unprotect.
         protect = scope is StackScope.PLATFORM
         options = pulumi.ResourceOptions(providers=[provider], protect=protect)
-        made = AdmissionGuards("platform", platform, guards_enforced, options)
-        gate = [made.gate]
-        if platform.data:
-            # Resources with data in them are protected in every stack.
-            data = Data("data", platform.data, gate, inherited)
-        cni: list[pulumi.Resource] = []
-        kueue: list[pulumi.Resource] = []
-        if platform.services and plan.cluster:
-            from tenancy.components.services import Services
-
-            services = Services("services", platform.services, pulumi.ResourceOptions(providers=both, protect=protect))
-            cni, kueue = services.network, services.queue
-        if platform.cluster_policies:
-            gate += ClusterNetworkPolicies("cluster-network-policies", platform.cluster_policies, cni, options).gate
-        if platform.metrics:
-            MetricsCollection("metrics", platform, cni, options)
-        if platform.queues:
-            gate += ClusterQueues("queues", platform.queues, kueue, options).gate
+        # Resources with data in them are protected in every stack.
+        on_both = {"data": inherited, "services": pulumi.ResourceOptions(providers=both, protect=protect)}
+        made = platform_parts(platform, guards_enforced, lambda part: on_both.get(part, options))
+    gate, data, guards = (made.gate, made.data, made.guards) if made else ([], None, None)
     for tenant in tenants:
-        GpuTenant(tenant.name, tenant, gate[1:], data, inherited, platform=made, require=require)
+        GpuTenant(tenant.name, tenant, gate, data, inherited, platform=guards, require=require)
 
 
 def _build_cluster(plan: Plan, cluster: ClusterPlan) -> None:

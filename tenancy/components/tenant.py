@@ -10,6 +10,7 @@ from tenancy.components.kubernetes.guarded import Require, guarded, provider_of
 from tenancy.components.kubernetes.manifest import Manifest, child_name
 from tenancy.components.kubernetes.platform import AdmissionGuards
 from tenancy.components.kubernetes.tenant_namespace import TenantNamespace
+from tenancy.kube.objects import Object
 from tenancy.live.guards import require_guards
 from tenancy.planning.model import TenantPlan
 
@@ -17,6 +18,11 @@ from tenancy.planning.model import TenantPlan
 class GpuTenant(pulumi.ComponentResource):
     """All objects of one tenant. It is made only where the guards of its version are enforced: without them its
     namespaces look complete and isolate nothing."""
+
+    spaces: dict[str, TenantNamespace]
+    """By the namespace's name on the cluster."""
+    roles: dict[str, pulumi.Output[str]]
+    """ARNs of the roles that this makes, known once their policies are attached, by the ARN that the plan has."""
 
     def __init__(
         self,
@@ -33,25 +39,33 @@ class GpuTenant(pulumi.ComponentResource):
         Without `platform` the provider's cluster is asked for them by `require`, and RunError ends the program if they
         are missing, older, or do not judge."""
         super().__init__("gpu-tenancy:index:GpuTenant", name, None, opts)
-        gate = platform.gate if platform else guarded(name, provider_of(self, name), require)
+        gate = platform.gate if platform else guarded(name, provider_of(self, f"tenant {name}"), require)
         after = [gate, *after]
-        prerequisites: list[pulumi.Resource] = []
-        tree: list[pulumi.Resource] = []
-        for item in (*plan.cluster_policies, *plan.queues):
-            made = Manifest(
-                child_name(name, item), item, pulumi.ResourceOptions(parent=self, depends_on=[*after, *tree])
-            )
-            prerequisites.append(made)
-            if item["kind"] == "Cohort":
-                # A queue that joins a Cohort before the Cohort has its parent would be cut off from all others.
-                tree.append(made)
+        prerequisites = queue_tree(self, name, (*plan.cluster_policies, *plan.queues), after)
         # Work ends with its namespace, and a queue is deleted only when it has none. Namespaces depend on the queues,
         # and on the cluster network policies, so that no pod starts before these deny.
         behind = prerequisites or after
-        namespaces = {
-            each.name: TenantNamespace(each.name, each, behind, plan.adopt, pulumi.ResourceOptions(parent=self))
+        below = pulumi.ResourceOptions(parent=self)
+        # Under its own name a tenant's namespaces have theirs: the program's logical names.
+        prefix = "" if name == plan.name else f"{name}-"
+        self.spaces = {
+            each.name: TenantNamespace(f"{prefix}{each.name}", each, behind, plan.adopt, below)
             for each in plan.namespaces
         }
-        if plan.aws:
-            TenantAws(f"{name}-aws", plan.aws, namespaces, data, pulumi.ResourceOptions(parent=self))
+        self.roles = TenantAws(f"{name}-aws", plan.aws, self.spaces, data, below).roles if plan.aws else {}
         self.register_outputs({"namespaces": [namespace.name for namespace in plan.namespaces]})
+
+
+def queue_tree(
+    parent: pulumi.Resource, name: str, objects: Sequence[Object], after: Sequence[pulumi.Input[pulumi.Resource]]
+) -> list[pulumi.Resource]:
+    """A tenant's queues below a component of that name, and what is made with them."""
+    made: list[pulumi.Resource] = []
+    tree: list[pulumi.Resource] = []
+    for item in objects:
+        options = pulumi.ResourceOptions(parent=parent, depends_on=[*after, *tree])
+        made.append(Manifest(child_name(name, item), item, options))
+        if item["kind"] == "Cohort":
+            # A queue that joins a Cohort before the Cohort has its parent would be cut off from all others.
+            tree.append(made[-1])
+    return made

@@ -22,10 +22,10 @@ from tenancy.rules import objects, plain, together
 from tenancy.schema.environment import Environment, Layout
 from tenancy.schema.network_rules import EgressRule, IngressRule
 from tenancy.schema.pools import Pool
+from tenancy.schema.problems import Problem
 from tenancy.schema.queues import QueueState
 from tenancy.schema.tenant import Tenant
 from tenancy.validation.loader import Loaded
-from tenancy.validation.problems import Problem
 
 UNKNOWN = "unknown"
 """Value of a cost without a price."""

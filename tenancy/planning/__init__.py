@@ -33,9 +33,18 @@ from tenancy.planning.queueing.quota_shares import QuotaCalculator, shares
 from tenancy.planning.services import metrics_charts, queue_chart, services_plan
 from tenancy.schema.environment import Environment, GuardsMode
 from tenancy.schema.tenant import Tenant
+from tenancy.validation.inputs import EnvironmentInput, TenantsInput, specs
 from tenancy.validation.validator import require_valid
 
-__all__ = ["Plan", "PlatformPlan", "TenantPlan", "digest", "make_plan"]
+__all__ = ["Plan", "PlatformPlan", "TenantPlan", "digest", "make_plan", "plan"]
+
+
+def plan(environment: EnvironmentInput, tenants: TenantsInput | None = None) -> Plan:
+    """All objects and AWS resources of an environment, as plain data; nothing is asked of a cluster or of AWS.
+
+    The arguments are those of `validate`. Raises SpecError with every problem.
+    """
+    return make_plan(*specs(environment, tenants))
 
 
 def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:

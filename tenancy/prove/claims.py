@@ -222,6 +222,7 @@ def _named(rule: str) -> str:
         ("tests/pack_cases.py", rule in JUDGED),
         ("tests/chargeback", rule.startswith("bill-")),
         ("tests/engine/test_no_harm.py", rule in {"ns-06", "rbac-07"}),
+        ("tests/unit/test_library.py", rule == "custom-01"),
         ("tests/unit/test_deployer.py", rule == "rbac-07"),
         ("tests/engine/test_one_stack.py", rule == "ns-07"),
     )

@@ -535,6 +535,16 @@ _ALL = (
         "an exception without an end date is a permanent change of policy without a review",
         "renew the date after a review, by 366 days at most, or remove the exception and what needs it",
     ),
+    Rule(
+        _ELSEWHERE,
+        "custom-01",
+        "a program changes no field that isolates a tenant, by `customize` of a component",
+        "such a change weakens the isolation of one tenant in one program, where no review of the specs sees it",
+        "write it in the spec; for an object in a namespace, an exception in the tenant's spec with an end date waives "
+        "it",
+        _CRITICAL,
+        waivable=True,
+    ),
     # Namespaces
     Rule(
         _API_SERVER | _ATTACK,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
@@ -16,6 +16,7 @@ from pydantic import (
     ConfigDict,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    ValidationError,
     WithJsonSchema,
 )
 from pydantic_core import CoreSchema, core_schema
@@ -25,61 +26,57 @@ from tenancy.catalog.text import is_shown
 from tenancy.kube import quantities
 from tenancy.rules.catalogue import Violation
 from tenancy.rules.values import day, name_misfit
-from tenancy.schema.source import Location
+from tenancy.schema.mistakes import NEEDS_TEXT as NEEDS_TEXT
+from tenancy.schema.mistakes import Mistake as Mistake
+from tenancy.schema.mistakes import Mistakes as Mistakes
+from tenancy.schema.mistakes import broken as broken
+from tenancy.schema.mistakes import found as found
+from tenancy.schema.mistakes import plain as plain
+from tenancy.schema.mistakes import written as written
 
-NEEDS_TEXT = "a text is needed"
+if TYPE_CHECKING:
+    _Model = BaseModel
+else:
 
+    class _Refusing(type(BaseModel)):
+        """A model that is made in Python and is wrong raises SpecError with all of its problems. Parts that pydantic
+        makes from mappings do not come by here: their problems are in the whole's."""
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
-    """What is wrong with a part of a spec, and where in it. `id` is empty where the form alone is wrong."""
+        def __call__(cls, *given: Any, **fields: Any) -> Any:
+            try:
+                return super().__call__(*given, **fields)
+            except ValidationError as error:
+                from tenancy.schema.messages import refused  # imported only when there is a mistake
 
-    where: Location
-    given: str
-    rule: str
-    change: str
-    id: str = ""
+                raise refused(cls, fields, error) from None
 
-    def __str__(self) -> str:
-        return f"given {self.given}; rule {f'{self.id}: ' if self.id else ''}{self.rule}; change: {self.change}"
-
-
-def broken(where: Location, rule: str, given: str, change: str | None = None) -> Mistake:
-    """A mistake against a rule of the catalogue."""
-    return found(where, Violation(rule, given, change))
-
-
-def found(where: Location, violation: Violation) -> Mistake:
-    """A mistake at a location of a spec, from a violation of a rule."""
-    return Mistake(where, violation.given, violation.rule.title, violation.change, violation.rule.id)
-
-
-class Mistakes(ValueError):
-    """All mistakes that a validator found, so that a file can be corrected in one step."""
-
-    def __init__(self, *mistakes: Mistake) -> None:
-        self.mistakes = mistakes
-        super().__init__("; ".join(map(str, mistakes)))
+    class _Model(BaseModel, metaclass=_Refusing):
+        pass
 
 
-def plain(given: str, rule: str, change: str, *where: str | int) -> Mistakes:
-    """One mistake in form."""
-    return Mistakes(Mistake(where, given, rule, change))
+class Spec(_Model):
+    """Closed model: an unknown key is a mistake, and is refused by name.
 
-
-class Spec(BaseModel):
-    """Closed model: an unknown key is a mistake, and is refused by name."""
+    Python has the fields' own names (`cost_center`), files have them with dashes (`cost-center`). Made in Python, a
+    wrong model raises SpecError with every problem.
+    """
 
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
         alias_generator=lambda name: name.replace("_", "-"),
-        validate_by_name=False,
+        # For Python; `from_file` reads aliases alone.
+        validate_by_name=True,
         validate_by_alias=True,
         str_strip_whitespace=False,
         # Parts are compiled inside the file's own model: alone they would double the time to start.
         defer_build=True,
     )
+
+    @classmethod
+    def from_file(cls, document: Any) -> Self:
+        """The model of a file's content, whose keys have dashes. Raises pydantic.ValidationError."""
+        return cls.model_validate(document, by_alias=True, by_name=False)
 
     def mistakes(self) -> Iterator[Mistake]:
         """Mistakes of this part as a whole, although each field is valid."""
@@ -163,21 +160,6 @@ class WholeNumber:
         if not self.least <= value <= self.most:
             raise plain(written(value), f"a whole number from {self.least} to {self.most}", "write one in that range")
         return value
-
-
-def written(value: Any) -> str:
-    """A value in words, short."""
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            return f"the boolean {str(value).lower()}"
-        case dict():
-            return "a mapping" if value else "an empty mapping"
-        case list() | tuple():
-            return "a list" if value else "an empty list"
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _quantity(value: Any) -> str:

@@ -5,21 +5,62 @@ from __future__ import annotations
 import difflib
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from tenancy.catalog.text import shown
 from tenancy.rules.catalogue import Violation
-from tenancy.schema.base import NEEDS_TEXT, Mistake, Mistakes, found, written
+from tenancy.schema.mistakes import NEEDS_TEXT, Mistake, Mistakes, found, written
+from tenancy.schema.problems import Problem, SpecError, dotted
 from tenancy.schema.source import Location
 
 _CLOSE = 0.6
 _READ_AS: dict[type, str] = {bool: "a boolean", int: "a number", float: "a number", type(None): "nothing"}
 
 
-def explain(model: type[BaseModel], error: ValidationError) -> Iterator[tuple[Mistake, bool]]:
-    """Every mistake, and whether it is the key that is wrong."""
+def refused(model: type[BaseModel], fields: Mapping[str, Any], error: ValidationError) -> SpecError:
+    """All problems of a model that was made in Python, with paths in Python's names."""
+    kind, name = model.__name__.lower(), fields.get("tenant")
+    spec = f"{kind} {name}" if kind == "tenant" and isinstance(name, str) else kind
+    return SpecError([problem(spec, mistake) for mistake in in_python(model, error)])
+
+
+def problem(spec: str, mistake: Mistake) -> Problem:
+    """A mistake of a spec that is in no file."""
+    given, change = shown(mistake.given), shown(mistake.change)
+    return Problem(spec, 0, 0, dotted(mistake.where), given, mistake.rule, change, mistake.id)
+
+
+def in_python(model: type[BaseModel], error: ValidationError) -> Iterator[Mistake]:
+    """Every mistake, with the names of fields that Python has."""
+    for mistake, _ in explain(model, error, _snake):
+        where = tuple(
+            _snake(str(part)) if _is_field(model, mistake.where, i) else part for i, part in enumerate(mistake.where)
+        )
+        if mistake.rule == NEEDS_TEXT and not mistake.given.startswith("nothing"):
+            mistake = replace(mistake, change="write a text, in quotes")
+        yield replace(mistake, where=where)
+
+
+def _snake(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _is_field(model: type[BaseModel], where: Location, index: int) -> bool:
+    """Whether a part of a path is a field of a model, not a name that the author chose."""
+    part = where[index]
+    return isinstance(part, str) and part in _resolved(_schema(model), _node_at(model, where[:index])).get(
+        "properties", {}
+    )
+
+
+def explain(
+    model: type[BaseModel], error: ValidationError, spelt: Callable[[str], str] = str
+) -> Iterator[tuple[Mistake, bool]]:
+    """Every mistake, and whether it is the key that is wrong. `spelt` is how its reader writes a field's name."""
     details = error.errors(include_url=False)
     misspelt = {
         (*d["loc"][:-1], _nearest(str(d["loc"][-1]), _fields_at(model, d["loc"][:-1])))
@@ -41,22 +82,23 @@ def explain(model: type[BaseModel], error: ValidationError) -> Iterator[tuple[Mi
         elif isinstance(cause, Violation):
             yield found(where, cause), on_key
         else:
-            yield Mistake(where, *_plain(model, where, detail)), on_key or detail["type"] == "extra_forbidden"
+            yield Mistake(where, *_plain(model, where, detail, spelt)), on_key or detail["type"] == "extra_forbidden"
 
 
 def _within(where: Location, mistake: Mistake) -> Mistake:
     return Mistake((*where, *mistake.where), mistake.given, mistake.rule, mistake.change, mistake.id)
 
 
-def _plain(model: type[BaseModel], where: Location, detail: Any) -> tuple[str, str, str]:
+def _plain(model: type[BaseModel], where: Location, detail: Any, spelt: Callable[[str], str]) -> tuple[str, str, str]:
     """What was given, the rule and the change."""
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     match kind:
         case "extra_forbidden":
-            known = _fields_at(model, where[:-1])
+            known = [spelt(name) for name in _fields_at(model, where[:-1])]
             return f"key {str(where[-1])!r}", "only known keys are read", _instead(str(where[-1]), known)
         case "missing":
-            return "nothing", f"{where[-1]!r} is required", f"add {where[-1]}"
+            name = spelt(str(where[-1]))
+            return "nothing", f"{name!r} is required", f"add {name}"
         case "enum" | "literal_error":
             names = re.findall(r"'([^']*)'", str(context.get("expected", "")))
             return written(value), f"one of {', '.join(names)}", _instead(str(value), names)
@@ -66,7 +108,7 @@ def _plain(model: type[BaseModel], where: Location, detail: Any) -> tuple[str, s
             change = "write a text, or drop the key" if value is None else "write a text"
             return written(value), NEEDS_TEXT, change
         case "model_type" | "model_attributes_type" | "dict_type":
-            names = _fields_at(model, where)
+            names = [spelt(name) for name in _fields_at(model, where)]
             fields = f" of {', '.join(names)}" if names else ""
             example = f"{{{names[0] if names else 'name'}: …}}"
             return written(value), f"a mapping{fields} is needed", f"write it as {example}"
@@ -95,8 +137,9 @@ def _quoted(text: str, kind: type) -> tuple[str, str, str]:
 
 
 def _nearest(given: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(given.lower().replace("_", "-"), known, n=1, cutoff=_CLOSE)
-    return close[0] if close else ""
+    dashed = {name.replace("_", "-"): name for name in known}
+    close = difflib.get_close_matches(given.lower().replace("_", "-"), dashed, n=1, cutoff=_CLOSE)
+    return dashed[close[0]] if close else ""
 
 
 def _instead(given: str, known: Sequence[str]) -> str:
@@ -124,7 +167,15 @@ def _node_at(model: type[BaseModel], where: Location) -> Any:
             node = node.get("items", {})
         else:
             by_form = next(iter(node.get("patternProperties", {}).values()), None)
-            node = node.get("properties", {}).get(part) or by_form or node.get("additionalProperties") or {}
+            fields = node.get("properties", {})
+            # In Python a field has its own name, in a file its alias.
+            node = (
+                fields.get(part)
+                or fields.get(part.replace("_", "-"))
+                or by_form
+                or node.get("additionalProperties")
+                or {}
+            )
     return node
 
 

@@ -24,7 +24,7 @@ def salvage(document: dict[str, Any], environment: Environment) -> Tenant | None
     rest = copy.deepcopy(document)
     for _ in range(_ROUNDS):
         try:
-            return Tenant.model_validate(rest)
+            return Tenant.from_file(rest)
         except ValidationError as error:
             for mistake, _ in explain(Tenant, error):
                 _drop(rest, mistake.where)

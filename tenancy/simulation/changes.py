@@ -12,9 +12,9 @@ from pathlib import Path
 import yaml
 
 from tenancy.rules.catalogue import Violation
+from tenancy.schema.problems import Problem
 from tenancy.validation import Loaded, SpecError, load
 from tenancy.validation.loader import ENVIRONMENT_FILE, SUFFIXES, TENANTS_FOLDER, linked
-from tenancy.validation.problems import Problem
 
 ENVIRONMENT = "environment"
 FORM = "write it like fraud:gpus.a100.guaranteed=96, environment:pools.train-a100.nodes=64, or name a folder"

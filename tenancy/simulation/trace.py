@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields, replace
 from tenancy.catalog import vocabulary as words
 from tenancy.planning.common.pools import pools_of
 from tenancy.schema.environment import Environment
+from tenancy.schema.problems import Problem, SpecError
 from tenancy.validation import Loaded
-from tenancy.validation.problems import Problem, SpecError
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,11 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.planning.common.pools import pools_of
 from tenancy.schema.environment import nearest
+from tenancy.schema.problems import Problem, SpecError
 from tenancy.schema.tenant import Namespace, Tenant
 from tenancy.simulation.trace import Job, Trace, per_node, pods_of
 from tenancy.simulation.trace_values import NO_TIME, after_blanks, delimiter_of, moment_in, number_in, philly_seconds
 from tenancy.validation import Loaded
-from tenancy.validation.problems import Problem, SpecError
 
 MOST_PROBLEMS = 50
 LONGEST = 366 * 86400

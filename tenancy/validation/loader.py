@@ -16,11 +16,11 @@ from tenancy.schema.base import NEEDS_TEXT, Mistake, Spec, broken, written
 from tenancy.schema.cluster import Cni, Encryption
 from tenancy.schema.environment import Environment, nearest
 from tenancy.schema.metrics import Collector
+from tenancy.schema.problems import Problem, SpecError, dotted
 from tenancy.schema.source import Location, UnusableFile, compose, find, read_text, values
 from tenancy.schema.tenant import Tenant
 from tenancy.validation.crossfile import ENVIRONMENT, across
 from tenancy.validation.notes import notes, to_come
-from tenancy.validation.problems import Problem, SpecError, dotted
 from tenancy.validation.validator import require_valid, vouch_for
 from tenancy.validation.without_effect import without_effect
 
@@ -117,7 +117,7 @@ class _File(Generic[_Model]):
             self.add(Mistake((), written(self.document), rule, change))
             return
         try:
-            self.model = kind.model_validate(self.document)
+            self.model = kind.from_file(self.document)
         except ValidationError as error:
             from tenancy.schema.messages import explain
 
@@ -157,6 +157,16 @@ class _File(Generic[_Model]):
         """The tenant's name, if it can be read."""
         given = self.document.get("tenant") if isinstance(self.document, dict) else None
         return given if isinstance(given, str) else self.path.stem
+
+
+def read(path: Path, kind: type[_Model]) -> _Model:
+    """The model of one file. Raises SpecError with every problem of it, with line and column."""
+    file = _File(path, kind)
+    if problems := list(file.problems()):
+        raise SpecError(problems)
+    if file.model is None:
+        raise AssertionError(f"{path}: a file is a model or has problems")
+    return file.model
 
 
 def load(name: str | os.PathLike[str], root: Path | None = None) -> Loaded:

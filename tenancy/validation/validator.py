@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from tenancy.catalog.text import shown
 from tenancy.schema.environment import Environment
+from tenancy.schema.problems import Problem, SpecError, dotted
 from tenancy.schema.tenant import Tenant
 from tenancy.validation.crossfile import ENVIRONMENT, across
-from tenancy.validation.problems import Problem, SpecError, dotted
 
 _vouched: deque[tuple[Environment, tuple[Tenant, ...]]] = deque(maxlen=4)
 """Valid specs, so that specs that the loader has checked are not checked again; compared by identity. Only a few are

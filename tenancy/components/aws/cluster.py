@@ -7,7 +7,7 @@ from tenancy.components.aws.add_on import eks_add_on
 from tenancy.components.aws.efa_security_group import EfaSecurityGroup
 from tenancy.components.aws.eks_cluster import EksCluster
 from tenancy.components.aws.interruptions import Interruptions
-from tenancy.components.aws.network import ClusterNetwork
+from tenancy.components.aws.network import ClusterNetwork, GivenNetwork
 from tenancy.components.aws.node_group import NodeGroup
 from tenancy.components.aws.roles import Roles
 from tenancy.planning.aws.cluster import ClusterPlan
@@ -16,12 +16,22 @@ from tenancy.planning.aws.cluster import ClusterPlan
 class GpuCluster(pulumi.ComponentResource):
     """Network, control plane, add-ons and the nodes that are always there."""
 
-    def __init__(self, name: str, plan: ClusterPlan, opts: pulumi.ResourceOptions | None = None) -> None:
+    eks: EksCluster
+
+    def __init__(
+        self,
+        name: str,
+        plan: ClusterPlan,
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        given: GivenNetwork | None = None,
+    ) -> None:
+        """`given` is an existing network that is known only as outputs; else its ids are the plan's."""
         super().__init__("gpu-tenancy:index:GpuCluster", name, None, opts)
         below = pulumi.ResourceOptions(parent=self)
-        network = ClusterNetwork(f"{name}-network", plan.network, plan.tags, below)
+        network = ClusterNetwork(f"{name}-network", plan.network, plan.tags, below, given=given)
         roles = Roles(f"{name}-role", plan.roles, plan.boundary, plan.tags, below)
-        eks = EksCluster(name, plan, network, roles, below)
+        self.eks = eks = EksCluster(name, plan, network, roles, below)
         # A node without a network never gets ready, and its group fails after twenty minutes.
         first = [
             eks_add_on(

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
 import pulumi
 import pulumi_aws as aws
 
@@ -7,6 +10,15 @@ from tenancy.components.aws.aws_resource import text
 from tenancy.planning.aws.cluster import NetworkPlan, endpoint_service
 from tenancy.planning.common.names import SUBNET_TAG, SubnetUse
 from tenancy.schema.aws import Endpoints
+
+
+@dataclass(frozen=True, slots=True)
+class GivenNetwork:
+    """Ids of an existing network, which may be outputs of other resources."""
+
+    vpc: pulumi.Input[str]
+    subnets: Mapping[str, pulumi.Input[str]]
+    """Private subnets by zone."""
 
 
 class ClusterNetwork(pulumi.ComponentResource):
@@ -19,23 +31,36 @@ class ClusterNetwork(pulumi.ComponentResource):
     """What nodes need before they start, and until they are gone: the routes out and the endpoints."""
 
     def __init__(
-        self, name: str, plan: NetworkPlan, tags: dict[str, str], opts: pulumi.ResourceOptions | None = None
+        self,
+        name: str,
+        plan: NetworkPlan,
+        tags: dict[str, str],
+        opts: pulumi.ResourceOptions | None = None,
+        *,
+        given: GivenNetwork | None = None,
     ) -> None:
+        """`given` has the ids of a VPC that exists, where they are outputs; else they are the plan's."""
         super().__init__("gpu-tenancy:index:ClusterNetwork", name, None, opts)
         self._name, self._tags = name, tags
         self._below = pulumi.ResourceOptions(parent=self)
         self.ready = []
         asking = pulumi.InvokeOptions(parent=self)
         if plan.vpc:
-            self.vpc_id = pulumi.Output.from_input(plan.vpc)
-            self.subnets = {subnet.zone: pulumi.Output.from_input(subnet.given) for subnet in plan.subnets}
+            ids = given.subnets if given else {}
+            self.vpc_id = pulumi.Output.from_input(given.vpc if given else plan.vpc)
+            self.subnets = {
+                subnet.zone: pulumi.Output.from_input(ids.get(subnet.zone, subnet.given)) for subnet in plan.subnets
+            }
         else:
             tables = self._make(plan)
         if plan.endpoints is Endpoints.CHECKED:
             for service in ("s3", *plan.services):
-                _must_exist(plan, service, asking)
+                if given:
+                    _check_later(self.vpc_id, plan, service, asking)
+                else:
+                    _must_exist(plan, service, asking)
         elif plan.vpc:
-            self._endpoints(plan, *_routes_and_ranges(plan, asking))
+            self._endpoints(plan, *_routes_and_ranges(self.vpc_id, self.subnets, asking))
         else:
             self._endpoints(plan, tables, [plan.cidr])
         self.register_outputs({"vpc": self.vpc_id, "subnets": self.subnets})
@@ -165,6 +190,11 @@ endpoint is the only one: terraform-provider-aws, SingularDataSourceFindError.""
 NONE = "no matching EC2 VPC Endpoint found"
 
 
+def _check_later(vpc: pulumi.Output[str], plan: NetworkPlan, service: str, opts: pulumi.InvokeOptions) -> None:
+    """The same as `_must_exist`, once the VPC's id is known: of a VPC that is new, in the update."""
+    vpc.apply(lambda known: _must_exist(replace(plan, vpc=known), service, opts))
+
+
 def _must_exist(plan: NetworkPlan, service: str, opts: pulumi.InvokeOptions) -> None:
     """Ends the run if the VPC has no endpoint of the service: its nodes would reach AWS over the internet."""
     # A VPC may have both kinds for S3: one of them for what reaches it from outside of AWS.
@@ -191,15 +221,17 @@ def _must_exist(plan: NetworkPlan, service: str, opts: pulumi.InvokeOptions) -> 
 
 
 def _routes_and_ranges(
-    plan: NetworkPlan, opts: pulumi.InvokeOptions
+    vpc_id: pulumi.Input[str], subnets: Mapping[str, pulumi.Input[str]], opts: pulumi.InvokeOptions
 ) -> tuple[pulumi.Output[list[str]], pulumi.Output[list[str]]]:
     """Route tables of the given subnets, and every range of their VPC: nodes may be in a secondary one."""
-    vpc = aws.ec2.get_vpc_output(id=plan.vpc, opts=opts)
+    vpc = aws.ec2.get_vpc_output(id=vpc_id, opts=opts)
     own = [
         aws.ec2.get_route_tables_output(
-            vpc_id=plan.vpc, filters=[{"name": "association.subnet-id", "values": [subnet.given]}], opts=opts
+            vpc_id=vpc_id,
+            filters=[aws.ec2.GetRouteTablesFilterArgs(name="association.subnet-id", values=[subnet])],  # ty: ignore[invalid-argument-type]
+            opts=opts,
         ).ids
-        for subnet in plan.subnets
+        for subnet in subnets.values()
     ]
     # A subnet without an association uses the VPC's main table.
     tables = pulumi.Output.all(vpc.main_route_table_id, *own).apply(

@@ -18,6 +18,9 @@ class TenantAws(pulumi.ComponentResource):
     """A tenant's half on AWS. The namespace of a role's pods exists before the role is bound, and outlives it:
     associations, entries and roles are deleted first, then isolation resources and namespaces."""
 
+    roles: dict[str, pulumi.Output[str]]
+    """ARNs of its roles and of the shared ones, by the ARN that the plan has."""
+
     def __init__(
         self,
         name: str,
@@ -33,7 +36,7 @@ class TenantAws(pulumi.ComponentResource):
             EncryptionKey(f"{name}-{last(key.alias)}", key, below)
         gate = data.gate if data else []
         prerequisites = [*gate, *(space.namespace for space in namespaces.values())]
-        roles = dict(data.roles) if data else {}
+        self.roles = roles = dict(data.roles) if data else {}
         roles |= {role.arn: IamRole(f"{name}-{role.name}", role, prerequisites, below).arn for role in plan.roles}
         TenantAwsResources(f"{name}-own", plan, gate, below)
         for each in plan.associations:

@@ -17,12 +17,12 @@ KUBERNETES = "kubernetes"
 
 
 def provider_of(component: pulumi.ComponentResource, name: str) -> pulumi.ProviderResource:
-    """The Kubernetes provider that a component was given; RunError without one."""
+    """The Kubernetes provider that a component was given; RunError, which names the component, without one."""
     provider = component.get_provider("kubernetes:core/v1:Namespace")
     if provider is None:
         raise pulumi.RunError(
-            f"given tenant {name} without a provider of its cluster; rule: whether guards judge is asked of the "
-            "cluster that the tenant is made on; change: hand one down, "
+            f"given {name} without a provider of its cluster; rule: whether guards judge is asked of the "
+            "cluster that it is made on; change: hand one down, "
             "opts=ResourceOptions(providers=[kubernetes.Provider(...)])"
         )
     return provider
@@ -37,7 +37,7 @@ def guarded(
     """
 
     async def asked() -> pulumi.Resource:
-        context, kubeconfig = await _given(provider, "context"), await _given(provider, "kubeconfig")
+        context, kubeconfig = await given_to(provider, "context"), await given_to(provider, "kubeconfig")
         # To a preview what is not given looks like what is not known yet.
         if pulumi.runtime.is_dry_run() and not (context or kubeconfig):
             _waits(name, "its provider names no context that is known yet")
@@ -55,7 +55,7 @@ def guarded(
     return pulumi.Output.from_input(asked())
 
 
-async def _given(provider: pulumi.ProviderResource, setting: str) -> Any:
+async def given_to(provider: pulumi.ProviderResource, setting: str) -> Any:
     """An input of a provider, None if it is not known: the SDK keeps each as an output of its name, and types none."""
     return await pulumi.Output.from_input(provider.__dict__.get(setting)).future()
 

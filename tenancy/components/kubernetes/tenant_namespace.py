@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pulumi
 
@@ -15,6 +15,7 @@ class TenantNamespace(pulumi.ComponentResource):
 
     namespace: pulumi.Resource
     isolation_resources: list[pulumi.Resource]
+    access: list[pulumi.Resource]
 
     def __init__(
         self,
@@ -23,14 +24,18 @@ class TenantNamespace(pulumi.ComponentResource):
         after: Sequence[pulumi.Input[pulumi.Resource]] = (),
         adopt: bool = False,
         opts: pulumi.ResourceOptions | None = None,
+        *,
+        guards: Callable[[pulumi.ComponentResource], pulumi.Input[pulumi.Resource]] | None = None,
     ) -> None:
+        """`guards` finds one more dependency, given this component with its providers."""
         super().__init__("gpu-tenancy:index:TenantNamespace", name, None, opts)
+        after = [*after, *([guards(self)] if guards else [])]
         self.namespace = Manifest(
             child_name(name, plan.namespace),
             plan.namespace,
             pulumi.ResourceOptions(
                 parent=self,
-                depends_on=list(after),
+                depends_on=after,
                 # Deleting it deletes its content: the engine allows that only after the tenant's file said leaving.
                 protect=words.LEAVING not in plan.meta.annotations,
                 # What was there before the tenant is not ours to delete.
@@ -43,8 +48,8 @@ class TenantNamespace(pulumi.ComponentResource):
         )
         self.isolation_resources = [Manifest(child_name(name, wall), wall, standing) for wall in plan.isolation]
         behind = pulumi.ResourceOptions(parent=self, depends_on=self.isolation_resources)
-        access = [Manifest(child_name(name, binding), binding, behind) for binding in plan.access]
+        self.access = [Manifest(child_name(name, binding), binding, behind) for binding in plan.access]
         if plan.chart:
-            standing_on = pulumi.ResourceOptions(parent=self, depends_on=[*self.isolation_resources, *access])
+            standing_on = pulumi.ResourceOptions(parent=self, depends_on=[*self.isolation_resources, *self.access])
             HelmRelease(f"{name}-{plan.chart.name}", plan.chart, standing_on)
         self.register_outputs({"namespace": plan.name})

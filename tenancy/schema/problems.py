@@ -25,6 +25,11 @@ class Problem:
     change: str
     id: str = ""
 
+    @property
+    def path(self) -> str:
+        """The spec and the field in it, such as `tenant fraud: gpus.a100.guaranteed`."""
+        return f"{self.file}: {self.field}" if self.field else self.file
+
     def __str__(self) -> str:
         at = f"{self.file}:{self.line}:{self.column}:" if self.line else f"{self.file}:"
         field = f" {self.field}:" if self.field else ""

@@ -1,0 +1,164 @@
+"""Parts of a platform and of a tenant, for programs that make the rest in their own way.
+
+The environment and all tenants are given as to `GpuTenant`, and nothing is made unless they are valid together.
+"""
+
+from __future__ import annotations
+
+import pulumi
+
+from tenancy.components.aws.aws_resource import AwsResource
+from tenancy.components.aws.identity import IamRole
+from tenancy.components.aws.tenant_aws_resources import TenantAwsResources
+from tenancy.components.choice import chosen
+from tenancy.components.gpu_platform import GpuPlatform, enforced_on
+from tenancy.components.kubernetes import platform as planned_platform
+from tenancy.components.kubernetes import tenant_namespace as planned_namespace
+from tenancy.components.kubernetes.guarded import Require, provider_of
+from tenancy.components.tenant import queue_tree
+from tenancy.live.guards import require_guards
+from tenancy.planning import make_plan
+from tenancy.planning.aws.tenant_aws import TenantAwsPlan
+from tenancy.validation.inputs import EnvironmentInput, TenantInput, TenantsInput, specs
+
+
+class AdmissionGuards(planned_platform.AdmissionGuards):
+    """Guards, priority classes, roles and the other cluster-wide objects of Kubernetes itself; no queues, services,
+    metrics and AWS. Inputs, options and errors are those of `GpuPlatform`."""
+
+    def __init__(
+        self,
+        name: str,
+        environment: EnvironmentInput,
+        tenants: TenantsInput | None = None,
+        *,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        plan = make_plan(*specs(environment, tenants)).platform
+        enforced = enforced_on(lambda: provider_of(self, f"AdmissionGuards {name}"), plan.marker["data"]["digest"])
+        super().__init__(name, plan, enforced, opts)
+
+
+class TenantNamespace(planned_namespace.TenantNamespace):
+    """One namespace of a tenant with its quota, limits, network policies, LocalQueues, accounts and access; made after
+    the guards. Inputs and errors are those of `GpuTenant`; `namespace` is its name in the tenant, such as `train`."""
+
+    name: str
+    """On the cluster, such as `fraud--train`."""
+
+    def __init__(
+        self,
+        name: str,
+        environment: EnvironmentInput | None = None,
+        tenant: TenantInput | None = None,
+        *,
+        namespace: str,
+        tenants: TenantsInput | None = None,
+        platform: GpuPlatform | None = None,
+        opts: pulumi.ResourceOptions | None = None,
+        require: Require = require_guards,
+    ) -> None:
+        choice = chosen(name, environment, tenant, tenants, platform)
+        plan = choice.namespace(namespace)
+        self.name = plan.name
+        super().__init__(
+            name, plan, choice.gate, choice.plan.adopt, opts, guards=lambda component: choice.guards(component, require)
+        )
+
+
+class TenantQueues(pulumi.ComponentResource):
+    """A tenant's Cohort and ClusterQueues, to which the LocalQueues of its namespaces lead; they need Kueue and the
+    platform's queues. Inputs and errors are those of `GpuTenant`."""
+
+    resources: list[pulumi.Resource]
+    """Dependencies of the tenant's namespaces."""
+
+    def __init__(
+        self,
+        name: str,
+        environment: EnvironmentInput | None = None,
+        tenant: TenantInput | None = None,
+        *,
+        tenants: TenantsInput | None = None,
+        platform: GpuPlatform | None = None,
+        opts: pulumi.ResourceOptions | None = None,
+        require: Require = require_guards,
+    ) -> None:
+        choice = chosen(name, environment, tenant, tenants, platform)
+        super().__init__("gpu-tenancy:index:TenantQueues", name, None, opts)
+        after = [choice.guards(self, require), *choice.gate]
+        self.resources = queue_tree(self, name, choice.plan.queues, after)
+        self.register_outputs({"queues": len(self.resources)})
+
+
+class TenantRole(pulumi.ComponentResource):
+    """The IAM role of the pods of one namespace, and its association with their service account. Pods get it at once:
+    let `opts` depend on the namespace. Inputs and errors are those of `GpuTenant`; ValueError if the namespace has no
+    grants on AWS."""
+
+    arn: pulumi.Output[str]
+    """Known once its policies are attached."""
+
+    def __init__(
+        self,
+        name: str,
+        environment: EnvironmentInput | None = None,
+        tenant: TenantInput | None = None,
+        *,
+        namespace: str,
+        tenants: TenantsInput | None = None,
+        platform: GpuPlatform | None = None,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        choice = chosen(name, environment, tenant, tenants, platform)
+        on_cluster = choice.namespace(namespace).name
+        aws = choice.plan.aws or TenantAwsPlan()
+        roles = [role for role in aws.roles if role.purpose == namespace]
+        if not roles:
+            raise ValueError(
+                f"given TenantRole {name} for namespace {namespace}, which has no role of its own; rule: a role is "
+                "made of grants on AWS; change: enable aws and give the namespace storage or uses"
+            )
+        super().__init__("gpu-tenancy:index:TenantRole", name, None, opts)
+        below = pulumi.ResourceOptions(parent=self)
+        gate = platform.data.gate if platform and platform.data else []
+        self.arn = IamRole(f"{name}-role", roles[0], gate, below).arn
+        for each in aws.associations:
+            if each.namespace == on_cluster:
+                AwsResource(
+                    "eks/podIdentityAssociation:PodIdentityAssociation",
+                    f"{name}-{each.service_account}",
+                    {
+                        "clusterName": each.cluster,
+                        "namespace": each.namespace,
+                        "serviceAccount": each.service_account,
+                        "roleArn": self.arn,
+                        "disableSessionTags": each.disable_session_tags,
+                        "tags": each.tags,
+                    },
+                    below,
+                )
+        self.register_outputs({"arn": self.arn})
+
+
+class TenantStorage(TenantAwsResources):
+    """A tenant's access points of the shared buckets, with their policies. Inputs and errors are `GpuTenant`'s."""
+
+    buckets: dict[str, list[dict[str, str]]]
+    """Grants by bucket: `prefix`, `access`, and the ARN of the `access_point` where it has one."""
+
+    def __init__(
+        self,
+        name: str,
+        environment: EnvironmentInput | None = None,
+        tenant: TenantInput | None = None,
+        *,
+        tenants: TenantsInput | None = None,
+        platform: GpuPlatform | None = None,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        choice = chosen(name, environment, tenant, tenants, platform)
+        points = choice.plan.aws.access_points if choice.plan.aws else ()
+        self.buckets = choice.outputs().buckets
+        gate = platform.data.gate if platform and platform.data else []
+        super().__init__(name, TenantAwsPlan(access_points=points), gate, opts)

@@ -1,0 +1,537 @@
+"""Mappings of the models' fields in Python's names. Made from the models by `tenancy schema --python`."""
+
+# ruff: noqa: E501
+# fmt: off
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from typing import Literal, NotRequired, TypedDict
+
+
+class AwsDict(TypedDict):
+    """The AWS side: account, region, network, identities, encryption and nodes."""
+
+    identity: NotRequired[Literal['pod-identity', 'irsa', 'shared']]
+    oidc_issuer: NotRequired[str | None]
+    organization: NotRequired[str | None]
+    people: NotRequired[Mapping[str, str]]
+    break_glass: NotRequired[BreakGlassDict | None]
+    forges: NotRequired[Sequence[str]]
+    existing_providers: NotRequired[Sequence[str]]
+    payer: NotRequired[bool]
+    quotas: NotRequired[Mapping[str, int]]
+    enabled: NotRequired[bool]
+    account: NotRequired[str]
+    region: NotRequired[str]
+    zones: NotRequired[Sequence[str]]
+    network: NotRequired[NetworkDict]
+    platform_role: NotRequired[str]
+    permissions_boundary: NotRequired[str | None]
+    public_access: NotRequired[Sequence[str]]
+    log_days: NotRequired[int]
+    encryption_key: NotRequired[str | None]
+    log_key: NotRequired[str | None]
+    deletion_protection: NotRequired[bool]
+    irsa: NotRequired[bool]
+    system: NotRequired[SystemDict]
+    ami_release: NotRequired[str]
+    root_volume: NotRequired[int]
+    upgrade_pause: NotRequired[int]
+
+
+class BreakGlassDict(TypedDict):
+    """Emergency access: a role that requires MFA, lasts one hour and raises an alarm."""
+
+    trusted: Sequence[str]
+    mail: str
+
+
+class BucketDict(TypedDict):
+    """A bucket in which tenants may have prefixes."""
+
+    purpose: NotRequired[str]
+    tenant: NotRequired[str | None]
+    key: NotRequired[Literal['bucket', 'tenant']]
+    expire_after: NotRequired[int | None]
+    versioned: NotRequired[bool]
+    keep_versions: NotRequired[int]
+    access_points: NotRequired[bool]
+    existing: NotRequired[bool]
+    key_arn: NotRequired[str | None]
+
+
+class BudgetDict(TypedDict):
+    """The monthly budget, US dollars, at which alerts are sent."""
+
+    monthly_usd: int
+
+
+class CiDict(TypedDict):
+    """A pipeline: one repository on GitHub or GitLab, and one branch or environment of it."""
+
+    github: NotRequired[str | None]
+    gitlab: NotRequired[str | None]
+    host: NotRequired[str | None]
+    branch: NotRequired[str | None]
+    environment: NotRequired[str | None]
+    role: NotRequired[str]
+    namespaces: NotRequired[Sequence[str]]
+
+
+class ClaimDict(TypedDict):
+    min: NotRequired[str | int]
+    max: NotRequired[str | int]
+
+
+class ClusterDict(TypedDict):
+    """The Kubernetes cluster: name, context, version, network and the way GPUs are asked for."""
+
+    name: str
+    context: str
+    kubernetes: NotRequired[str]
+    cni: NotRequired[Literal['vpc-cni', 'cilium']]
+    encryption: NotRequired[Literal['none', 'wireguard']]
+    ranges: NotRequired[Sequence[str]]
+    service_cidr: NotRequired[str | None]
+    object_overcommit: NotRequired[int]
+    devices: NotRequired[Literal['plugin', 'dra']]
+
+
+class ContainerDict(TypedDict):
+    """Limits of one container; a GPU is never among them."""
+
+    default: NotRequired[Mapping[str, str | int]]
+    default_request: NotRequired[Mapping[str, str | int]]
+    min: NotRequired[Mapping[str, str | int]]
+    max: NotRequired[Mapping[str, str | int]]
+
+
+class CostsDict(TypedDict):
+    pools: NotRequired[Mapping[str, float]]
+    discounts: NotRequired[Mapping[str, int]]
+    shared: NotRequired[Mapping[str, float]]
+    rates: NotRequired[Mapping[str, float]]
+    overhead: NotRequired[Literal['compute', 'guarantee', 'even']]
+    lender_credit: NotRequired[int]
+
+
+class DepartmentDict(TypedDict):
+    """A department: the unit that lends GPUs to and borrows them from others."""
+
+    title: NotRequired[str]
+    sharing: NotRequired[Literal['strict', 'lend', 'lend-and-borrow']]
+    weight: NotRequired[int]
+
+
+class EgressRuleDict(TypedDict):
+    """Egress: a peer outside the tenant that its pods may connect to. Exactly one of dns, cidr and service. All other egress is denied."""
+
+    cidr: NotRequired[str | None]
+    service: NotRequired[str | None]
+    port: int
+    protocol: NotRequired[Literal['TCP', 'UDP']]
+    dns: NotRequired[str | None]
+
+
+class EnvironmentDict(TypedDict):
+    """One cluster and all that its tenants share."""
+
+    environment: str
+    organisation: OrganisationDict
+    platform: PlatformDict
+    cluster: ClusterDict
+    guards: NotRequired[Literal['enforce', 'audit']]
+    stacks: NotRequired[Literal['one', 'per-tenant']]
+    aws: NotRequired[AwsDict]
+    images: ImagesDict
+    sandbox: NotRequired[SandboxDict | None]
+    virtual_clusters: NotRequired[VirtualClustersDict | None]
+    queues: NotRequired[QueuesDict]
+    prices: NotRequired[Mapping[str, float]]
+    costs: NotRequired[CostsDict]
+    metrics: NotRequired[MetricsDict]
+    buckets: NotRequired[Sequence[str] | Mapping[str, BucketDict]]
+    file_access_points: NotRequired[Sequence[str] | Mapping[str, FileAccessPointDict]]
+    tiers: Mapping[str, TierDict]
+    flavors: NotRequired[Mapping[str, FlavorDict]]
+    mig_layouts: NotRequired[Mapping[str, Mapping[str, int]]]
+    pools: NotRequired[Mapping[str, PoolDict]]
+
+
+class ExceptionEntryDict(TypedDict):
+    """An exception from one rule for one namespace of the tenant, with a responsible person and an end date."""
+
+    rule: str
+    object: str
+    reason: str
+    owner: str
+    until: str | dt.date
+
+
+class FileAccessPointDict(TypedDict):
+    """An access point of an EFS file system that the platform made, with a tenant's root folder."""
+
+    purpose: NotRequired[str]
+    tenant: NotRequired[str | None]
+
+
+class FilesDict(TypedDict):
+    """A part of an EFS file system, reached by an access point that the platform made."""
+
+    access_point: str
+    file_system: str
+    access: NotRequired[Literal['read-only', 'read-write']]
+    namespaces: NotRequired[Sequence[str]]
+
+
+class FlavorDict(TypedDict):
+    """A kind of GPU that pools yield: a whole GPU, a MIG slice, or a replica of a shared GPU or slice."""
+
+    gpu: Literal['a100-40gb', 'a100-80gb', 'h100-80gb', 'h200-141gb', 'b200-180gb', 'b300-269gb', 'gb200-186gb', 'gb300-278gb', 'rtx-pro-6000', 'a30-24gb', 'rtx-pro-4500', 'l40s', 'l4', 'a10g', 't4g', 't4', 'v100-32gb', 'v100-16gb']
+    mig: NotRequired[str | None]
+    share: NotRequired[Literal['time-slicing', 'mps'] | None]
+
+
+class GpuShareDict(TypedDict):
+    """The tenant's share of a flavor. Counts are GPUs, slices or replicas of the flavor."""
+
+    guaranteed: int
+    sharing: NotRequired[Literal['strict', 'lend', 'lend-and-borrow']]
+    lend_up_to: NotRequired[int | None]
+    borrow_up_to: NotRequired[int | None]
+
+
+class GpuSharingDict(TypedDict):
+    """How many pods one GPU or slice serves: exactly one of time-slicing and mps."""
+
+    time_slicing: NotRequired[int | None]
+    mps: NotRequired[int | None]
+
+
+class ImagesDict(TypedDict):
+    """Registries that images may come from, and the image of samples."""
+
+    registries: Sequence[str]
+    sample: str
+
+
+class IngressRuleDict(TypedDict):
+    """Ingress: a peer outside the tenant that may connect to its pods. Exactly one of cidr and service. All other ingress is denied."""
+
+    cidr: NotRequired[str | None]
+    service: NotRequired[str | None]
+    port: int
+    protocol: NotRequired[Literal['TCP', 'UDP']]
+
+
+class MetricsDict(TypedDict):
+    collector: NotRequired[Literal['none', 'existing', 'install']]
+    namespace: NotRequired[str]
+    labels: NotRequired[Mapping[str, str]]
+    prometheus: NotRequired[str | None]
+    retention: NotRequired[str]
+    storage: NotRequired[str | int]
+    tenant_view: NotRequired[bool]
+    cost_tool: NotRequired[Literal['none', 'opencost', 'kubecost']]
+    runbooks: NotRequired[str]
+    mail: NotRequired[SmtpDict | None]
+    guarantee_within: NotRequired[str]
+    idle_after: NotRequired[str]
+    longest_wait: NotRequired[Mapping[str, str]]
+
+
+class MigDict(TypedDict):
+    """How a node's GPUs are partitioned: exactly one of layout, named and per-gpu."""
+
+    layout: NotRequired[Mapping[str, int] | None]
+    named: NotRequired[str | None]
+    per_gpu: NotRequired[Sequence[PartDict] | None]
+    strategy: NotRequired[Literal['mixed', 'single']]
+
+
+class NamespaceDict(TypedDict):
+    """A namespace of the tenant, named `<tenant>--<name>`."""
+
+    name: str
+    purpose: NotRequired[str]
+    tier: NotRequired[str | None]
+    product: NotRequired[str | None]
+    labels: NotRequired[Mapping[str, str]]
+    gpus: NotRequired[Mapping[str, int]]
+    queues: NotRequired[Mapping[str, int]]
+    weight: NotRequired[int]
+    queue: NotRequired[Literal['open', 'hold', 'drain']]
+    quota: NotRequired[QuotaDict | None]
+    pod_security: NotRequired[Literal['restricted', 'baseline']]
+    open_inside: NotRequired[bool]
+    service_account: NotRequired[str]
+    service_accounts: NotRequired[Sequence[str | ServiceAccountDict]]
+
+
+class NetworkDict(TypedDict):
+    """A VPC that the stack makes (cidr), or an existing one (vpc and subnets)."""
+
+    cidr: NotRequired[str]
+    vpc: NotRequired[str | None]
+    subnets: NotRequired[Mapping[str, str]]
+    endpoints: NotRequired[Literal['made', 'checked'] | None]
+    service_ranges: NotRequired[Sequence[str]]
+
+
+class NodesDict(TypedDict):
+    """Number of nodes of a pool: fixed, or scaled between two bounds."""
+
+    min: NotRequired[int]
+    max: int
+
+
+class OrganisationDict(TypedDict):
+    """The organisation that owns the cluster, and its departments."""
+
+    name: str
+    departments: Mapping[str, DepartmentDict]
+    labels: NotRequired[Sequence[str]]
+
+
+class OwnerDict(TypedDict):
+    """The group or person responsible, with a mail address."""
+
+    name: str
+    mail: str
+
+
+class PartDict(TypedDict):
+    """Some GPUs of a node, all with the same partition."""
+
+    gpus: int
+    slices: Mapping[str, int]
+
+
+class PersonDict(TypedDict):
+    """A group, user or service account, and its role in the tenant."""
+
+    group: NotRequired[str | None]
+    user: NotRequired[str | None]
+    service_account: NotRequired[str | None]
+    namespaces: NotRequired[Sequence[str]]
+    role: Literal['viewer', 'developer', 'operator', 'owner']
+
+
+class PlatformDict(TypedDict):
+    """The platform team: its group, its namespaces and the services that tenants may reach."""
+
+    group: str
+    namespaces: NotRequired[Sequence[str]]
+    unmanaged: NotRequired[Sequence[str]]
+    temporary_namespaces: NotRequired[Sequence[TemporaryNamespacesDict]]
+    chart_mirror: NotRequired[str | None]
+    services: NotRequired[Mapping[str, PlatformServiceDict]]
+    docs: NotRequired[str]
+
+
+class PlatformServiceDict(TypedDict):
+    """Pods of the platform that tenants' files may name under egress and ingress."""
+
+    namespace: str
+    labels: Mapping[str, str]
+
+
+class PoolDict(TypedDict):
+    """Nodes of one instance type, for the tenants and tiers that it names, or for all tenants."""
+
+    instance: str
+    nodes: int | NodesDict
+    provisioner: NotRequired[Literal['managed', 'karpenter'] | None]
+    purchase: NotRequired[Literal['on-demand', 'spot'] | PurchaseDict]
+    efa: NotRequired[bool]
+    mig: NotRequired[MigDict | None]
+    share: NotRequired[GpuSharingDict | None]
+    tenants: NotRequired[Sequence[str]]
+    tiers: NotRequired[Sequence[str]]
+    zones: NotRequired[Sequence[str]]
+    ami_release: NotRequired[str | None]
+    upgrade: NotRequired[UpgradeDict]
+
+
+class PurchaseDict(TypedDict):
+    """How the nodes are bought: exactly one of market, reservation and capacity-block."""
+
+    market: NotRequired[Literal['on-demand', 'spot'] | None]
+    reservation: NotRequired[str | None]
+    capacity_block: NotRequired[str | None]
+    starts: NotRequired[str | dt.date | None]
+    ends: NotRequired[str | dt.date | None]
+
+
+class QueuesDict(TypedDict):
+    """Settings of all queues of the cluster."""
+
+    scheduler: NotRequired[Literal['kueue', 'none']]
+    kinds: NotRequired[Sequence[Literal['jobset', 'leaderworkerset', 'mpijob', 'raycluster', 'rayjob', 'trainjob']]]
+    usage_half_life: NotRequired[str]
+    pods_ready_within: NotRequired[str]
+    keep_finished: NotRequired[str]
+    hold_before_end: NotRequired[str]
+    provisioning_class: NotRequired[str | None]
+
+
+class QuotaDict(TypedDict):
+    """Limits of one namespace. Limits of cpu and memory are twice the requests by default."""
+
+    cpu: NotRequired[str | int]
+    cpu_limit: NotRequired[str | int | None]
+    memory: NotRequired[str | int]
+    memory_limit: NotRequired[str | int | None]
+    ephemeral_storage: NotRequired[str | int]
+    pods: NotRequired[int]
+    services: NotRequired[int]
+    ended_pods: NotRequired[int | None]
+    secrets: NotRequired[int]
+    config_maps: NotRequired[int]
+    jobs: NotRequired[int]
+    cron_jobs: NotRequired[int]
+    deployments: NotRequired[int]
+    volume_claims: NotRequired[int]
+    storage: NotRequired[str | int]
+    other: NotRequired[Mapping[str, str | int]]
+
+
+class ResourceUseDict(TypedDict):
+    namespaces: NotRequired[Sequence[str]]
+
+
+class SandboxDict(TypedDict):
+    """A kernel for each pod. The runtime is already on the pool's nodes: their image or an installer brings it."""
+
+    handler: str
+    pool: str
+    overhead: NotRequired[Mapping[str, str | int]]
+
+
+class ServiceAccountDict(TypedDict):
+    """A service account that pods of a namespace may use, besides the one with its AWS grants."""
+
+    name: str
+    api_token: NotRequired[bool]
+
+
+class SmtpDict(TypedDict):
+    server: str
+    sender: str
+    platform: str
+
+
+class StorageDict(TypedDict):
+    """A grant on the objects below a prefix of one of the environment's buckets."""
+
+    bucket: str
+    prefix: str
+    access: NotRequired[Literal['read-only', 'write-once', 'append-only', 'read-write']]
+    namespaces: NotRequired[Sequence[str]]
+    expire_after: NotRequired[int | None]
+
+
+class SubjectDict(TypedDict):
+    """A group or a user of the identity provider, or a service account of the tenant."""
+
+    group: NotRequired[str | None]
+    user: NotRequired[str | None]
+    service_account: NotRequired[str | None]
+    namespaces: NotRequired[Sequence[str]]
+
+
+class SystemDict(TypedDict):
+    """Nodes of the platform's own services; no tenant's pod runs there."""
+
+    instance: NotRequired[str]
+    nodes: NotRequired[int]
+
+
+class TemporaryNamespacesDict(TypedDict):
+    """Namespaces that guards ignore for a time, such as those that a test suite makes."""
+
+    name: str
+    until: str | dt.date
+    reason: str
+
+
+class TenantDict(TypedDict):
+    """One team: its people, its GPU shares and its limits."""
+
+    tenant: str
+    title: NotRequired[str]
+    team: str
+    owner: OwnerDict
+    department: str
+    cost_center: str
+    product: NotRequired[str | None]
+    labels: NotRequired[Mapping[str, str]]
+    tier: str
+    isolation: NotRequired[Literal['namespace', 'dedicated-nodes', 'sandbox', 'virtual-cluster']]
+    namespaces: NotRequired[Sequence[str | NamespaceDict]]
+    people: NotRequired[Sequence[PersonDict]]
+    gpu_users: NotRequired[Sequence[SubjectDict]]
+    apart: NotRequired[bool]
+    gpus: NotRequired[Mapping[str, GpuShareDict]]
+    weight: NotRequired[int]
+    queue: NotRequired[Literal['open', 'hold', 'drain']]
+    storage: NotRequired[Sequence[StorageDict]]
+    uses: NotRequired[UsesDict]
+    ci: NotRequired[CiDict | None]
+    egress: NotRequired[Sequence[EgressRuleDict]]
+    ingress: NotRequired[Sequence[IngressRuleDict]]
+    between_namespaces: NotRequired[bool]
+    budget: NotRequired[BudgetDict | None]
+    exceptions: NotRequired[Sequence[ExceptionEntryDict]]
+    leaving: NotRequired[Literal['hold', 'export', 'remove'] | None]
+    adopt: NotRequired[bool]
+
+
+class TierDict(TypedDict):
+    """Limits of a kind of tenant: the defaults of its namespaces and their ceiling."""
+
+    priority: int
+    gpu_tier: NotRequired[str]
+    interruptible: NotRequired[bool]
+    borrows: NotRequired[bool]
+    order: NotRequired[Literal['best-effort', 'strict']]
+    max_run_time: NotRequired[str | None]
+    spread: NotRequired[Literal['none', 'preferred', 'required']]
+    spread_of: NotRequired[Sequence[Literal['replicas', 'jobs', 'namespace']]]
+    image_tags: NotRequired[bool]
+    large_config: NotRequired[bool]
+    writable_root: NotRequired[bool]
+    storage_access: NotRequired[Literal['read-only', 'write-once', 'append-only', 'read-write']]
+    quota: NotRequired[QuotaDict]
+    container: NotRequired[ContainerDict]
+    claim: NotRequired[ClaimDict]
+
+
+class UpgradeDict(TypedDict):
+    """How nodes are replaced when the image, the layout or a launch setting changes."""
+
+    strategy: NotRequired[Literal['surge', 'terminate-first'] | None]
+    at_once: NotRequired[int]
+    wave: NotRequired[int]
+
+
+class UsesDict(TypedDict):
+    """Further AWS resources of one tenant. Names are derived from the tenant's, so no two tenants share one."""
+
+    repositories: NotRequired[Sequence[str]]
+    secrets: NotRequired[Sequence[str] | Mapping[str, ResourceUseDict]]
+    logs: NotRequired[Sequence[str] | Mapping[str, ResourceUseDict]]
+    queues: NotRequired[Sequence[str] | Mapping[str, ResourceUseDict]]
+    files: NotRequired[Sequence[FilesDict]]
+
+
+class VirtualClustersDict(TypedDict):
+    """An API server for each namespace of a tenant, made by the chart vcluster from its open-source build."""
+
+    syncer: str
+    kubernetes: str
+    dns: str
+    resolver: str
+    storage_class: NotRequired[str | None]
+    oidc: NotRequired[Sequence[str]]
