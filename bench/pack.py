@@ -17,11 +17,10 @@ ROUNDS = 5
 _EMPTY = "import pulumi\n"
 # The same rules, a policy for each: the SDK reads every resource once for each policy.
 _SEPARATE = """
-from pack import object_of
-from pack_objects import in_stack
 from pulumi_policy import EnforcementLevel, PolicyPack, ResourceValidationPolicy, StackValidationPolicy
 from tenancy.check.adopt import adopt
 from tenancy.check.judge import JUDGED, findings
+from tenancy.policy_pack.objects import in_stack, object_of
 from tenancy.rules import objects, plain
 
 def alone(rule):

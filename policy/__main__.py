@@ -1,6 +1,3 @@
-"""Starts the pack. The rules are in other modules, because `PolicyPack` serves and never returns."""
+from tenancy.policy_pack import run
 
-from pack import POLICIES
-from pulumi_policy import EnforcementLevel, PolicyPack
-
-PolicyPack(name="gpu-tenancy", enforcement_level=EnforcementLevel.MANDATORY, policies=POLICIES)
+run()

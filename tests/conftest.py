@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from decimal import Decimal
@@ -351,13 +350,8 @@ def forget_programs() -> None:
 
 
 @pytest.fixture(scope="module")
-def pack() -> Iterator[ModuleType]:
-    """The policy pack, which the engine starts in its own folder."""
-    folder = str(Path(__file__).parents[1] / "policy")
-    sys.path.insert(0, folder)
-    try:
-        import pack
+def pack() -> ModuleType:
+    """The policies of the pack."""
+    from tenancy.policy_pack import policies
 
-        yield pack
-    finally:
-        sys.path.remove(folder)
+    return policies

@@ -14,6 +14,7 @@ import click
 from tenancy import __version__
 
 COMMANDS = {
+    "init": "Write a new repository: program, environments, policy pack and workflows.",
     "new": "Write the spec file of a new tenant, and show what the tenant will get.",
     "validate": "Read the spec files of an environment and report every mistake.",
     "render": "Write the objects of an environment as YAML, without the Pulumi engine.",

@@ -13,6 +13,7 @@ from tenancy.live.deployer import deployer_problems
 from tenancy.live.drift import is_the_engines
 from tenancy.live.guards import PreconditionFailed, guard_problems, wait_for_guards
 from tenancy.live.queues import queue_problems
+from tenancy.live.served import unserved
 from tenancy.live.undecided import problem, undecided
 from tenancy.planning.model import Plan, PlatformPlan, TenantPlan
 from tenancy.rules.catalogue import RULES
@@ -33,8 +34,9 @@ def check(
     """Refuse a run that would harm the cluster; return warnings, which do not stop it.
 
     Refused are another environment's cluster, the takeover of foreign objects, the deletion of tenants' namespaces,
-    guards that would stop work, an identity that the guards would refuse in mid-run, and a tenant's stack on a cluster
-    without guards. `removing` are tenants and namespaces whose removal was requested by name.
+    kinds that the cluster does not serve, guards that would stop work, an identity that the guards would refuse in
+    mid-run, and a tenant's stack on a cluster without guards. `removing` are tenants and namespaces whose removal was
+    requested by name.
     """
     refuse_another(api, plan)
     namespaces = api.items("/api/v1/namespaces")
@@ -42,7 +44,8 @@ def check(
         *deployer_problems(api, plan, platform),
         *_foreign(api, plan.environment, platform, tenants),
         *_unsaid(namespaces, plan, platform, tenants, removing),
-        *queue_problems(api, plan, platform, tenants),
+        *unserved(api, plan, platform, tenants),
+        *queue_problems(api, plan, tenants),
     ]
     told: list[str] = []
     if platform is None:

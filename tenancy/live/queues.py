@@ -7,21 +7,15 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.live.api import Api, collection
-from tenancy.planning.model import Plan, PlatformPlan, TenantPlan
+from tenancy.planning.model import Plan, TenantPlan
 from tenancy.planning.queueing.queue_names import API
 
 
-def queue_problems(api: Api, plan: Plan, platform: PlatformPlan | None, tenants: Sequence[TenantPlan]) -> Iterator[str]:
-    """A cluster without Kueue, and changes of queues that still have work."""
+def queue_problems(api: Api, plan: Plan, tenants: Sequence[TenantPlan]) -> Iterator[str]:
+    """Changes of queues that still have work."""
     if not plan.platform.queues:
         return
     if not api.request("GET", f"/apis/{API}").ok:
-        if platform is None or platform.services is None:
-            yield (
-                f"given a cluster that does not serve {API}; rule: GPUs are lent and borrowed through a queue; change: "
-                f"install Kueue with the values of charts/00-kueue.yaml of `tenancy render {plan.environment}` (for "
-                "the lab: `tenancy lab up`), or set queues.scheduler to none"
-            )
         return
     local = _ours(api, "LocalQueue", plan, lambda metadata: metadata["namespace"])
     leading = _ours(api, "ClusterQueue", plan, lambda metadata: metadata["labels"].get(words.TENANT, ""))

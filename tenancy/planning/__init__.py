@@ -30,7 +30,7 @@ from tenancy.planning.model import Admission, NamespacePlan, Plan, PlatformPlan,
 from tenancy.planning.observability.metrics import exporter_values, metrics_objects, metrics_prerequisites
 from tenancy.planning.queueing.queues import local_queues, platform_queues, tenant_queues
 from tenancy.planning.queueing.quota_shares import QuotaCalculator, shares
-from tenancy.planning.services import metrics_charts, queue_chart, services_plan
+from tenancy.planning.services import metrics_charts, operator_values, queue_chart, services_plan
 from tenancy.schema.environment import Environment, GuardsMode
 from tenancy.schema.tenant import Tenant
 from tenancy.validation.inputs import EnvironmentInput, TenantsInput, specs
@@ -72,7 +72,7 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
             metrics_prerequisites=metrics_prerequisites(environment),
             metrics_charts=metrics_charts(environment),
             metrics=metrics_objects(environment, ordered),
-            exporters=exporter_values(environment),
+            exporters={**operator_values(environment, ordered), **exporter_values(environment)},
             data=data_plan(environment, ordered),
         ),
         tenants=tuple(made.get(t.tenant) or TenantPlan(t.tenant, (), t.adopt) for t in by_name),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube import quantities
@@ -76,6 +77,18 @@ def queue_chart(environment: Environment, tenants: Sequence[Tenant] = ()) -> Hel
     """Kueue's chart; None where the environment has no queue. A lab runs it; the operator of a cluster that was not
     made here installs it."""
     return mirrored(environment, _kueue(environment, tenants)) if environment.queued else None
+
+
+def operator_values(environment: Environment, tenants: Sequence[Tenant] = ()) -> dict[str, dict[str, Any]]:
+    """Values of the charts that define the plan's kinds, by the chart's name, where the platform installs none."""
+    if environment.aws.enabled:
+        return {}
+    wanted = [queue_chart(environment, tenants)]
+    if environment.cluster.cni is Cni.CILIUM:
+        # On any node: those of the platform's own services are made together with the cluster.
+        wireguard = environment.cluster.encryption is Encryption.WIREGUARD
+        wanted.append(mirrored(environment, charts.cilium(wireguard=wireguard, system={})))
+    return {chart.name: chart.values for chart in wanted if chart}
 
 
 def _kueue(environment: Environment, tenants: Sequence[Tenant]) -> HelmChart:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 from tenancy.check.judge import JUDGED
 from tenancy.live import denial
@@ -20,7 +19,6 @@ from tenancy.prove.ways import Bypass, families, ways
 from tenancy.rules.catalogue import RULES, Face, Rule
 from tenancy.validation import SPEC_RULES, Loaded
 
-ROOT = Path(__file__).parents[2]
 SCRIPT = "scripts/verify-on-cluster.sh"
 OF_WORK = "tests/attacks/test_queue_attacks.py"
 MUTATION = "tests/attacks/test_attacks.py"

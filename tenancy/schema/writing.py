@@ -20,18 +20,19 @@ def tenant_text(document: Mapping[str, Any], schema: str | None) -> str:
     for key, value in document.items():
         match value:
             case list():
-                lines += [f"{key}:", *(f"  - {_flow(entry)}" for entry in value)]
+                lines += [f"{key}:", *(f"  - {flow(entry)}" for entry in value)]
             case dict() if any(isinstance(entry, dict) for entry in value.values()):
-                lines += [f"{key}:", *(f"  {_flow(name)}: {_flow(entry)}" for name, entry in value.items())]
+                lines += [f"{key}:", *(f"  {flow(name)}: {flow(entry)}" for name, entry in value.items())]
             case _:
-                lines.append(f"{key}: {_flow(value)}")
+                lines.append(f"{key}: {flow(value)}")
     return "\n".join(lines) + "\n"
 
 
-def _flow(value: Any) -> str:
+def flow(value: Any) -> str:
+    """A value on one line."""
     match value:
         case dict():
-            return "{" + ", ".join(f"{_flow(key)}: {_flow(entry)}" for key, entry in value.items()) + "}"
+            return "{" + ", ".join(f"{flow(key)}: {flow(entry)}" for key, entry in value.items()) + "}"
         case int():
             return str(value)
     if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenancy.s3 import BadName, Datasets, Models, Prefix, Refused, UnsafeKey
-from tenancy.s3.keys import KEY_BYTES, safe_folder, safe_key
+from gpu_tenancy_s3 import BadName, Datasets, Models, Prefix, Refused, UnsafeKey
+from gpu_tenancy_s3.keys import KEY_BYTES, safe_folder, safe_key
 from tests.conftest import examples
 
 PIECES = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from test_components import register
 from test_components_aws import inputs, of
 
+from tenancy import program
 from tenancy.components.scope import StackScope
 from tenancy.engine import cost_tags
 from tenancy.engine.cost_tags import TOKEN, Unanswered, known_keys
@@ -204,12 +204,12 @@ def test_the_program_activates_the_keys_that_it_is_told(
         monkeypatch.setenv(KNOWN_COST_TAGS, variable)
     monkeypatch.setattr("pulumi.get_stack", lambda: "bank")
     monkeypatch.setattr("pulumi.Config", lambda _: SimpleNamespace(get=lambda _: None))
-    monkeypatch.setattr("tenancy.validation.load", lambda _: load(ROOT / "stacks" / "bank"))
-    monkeypatch.setattr("tenancy.planning.make_plan", lambda *_: payer)
-    monkeypatch.setattr("tenancy.live.api.Api", lambda _: None)
-    monkeypatch.setattr("tenancy.live.preflight.check", lambda *_: [])
-    monkeypatch.setattr("tenancy.components.program.build", lambda *found: built.append(found))
-    runpy.run_path(str(ROOT / "__main__.py"))
+    monkeypatch.setattr("tenancy.program.load", lambda _: load(ROOT / "stacks" / "bank"))
+    monkeypatch.setattr("tenancy.program.make_plan", lambda *_: payer)
+    monkeypatch.setattr("tenancy.program.Api", lambda _: None)
+    monkeypatch.setattr("tenancy.program.check", lambda *_: [])
+    monkeypatch.setattr("tenancy.program.build", lambda *found: built.append(found))
+    program.run()
     ((_, _, platform, *_),) = built
     assert set(platform.data.cost_tags) == keys
     assert replace(platform.data, cost_tags=COST_TAGS) == payer.platform.data, "nothing else changes"

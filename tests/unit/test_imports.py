@@ -4,6 +4,11 @@ cli above. Each folder imports only what is below it, and no two modules import 
 from __future__ import annotations
 
 import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
 from collections.abc import Iterator, Mapping, Set
 from functools import cache
 from pathlib import Path
@@ -38,7 +43,9 @@ MAY_IMPORT = {
     "evidence": {*SPEC, "planning", "output"},
     "gitops": {*SPEC, "planning", "components"},
     "engine": {*SPEC, "planning", "iam", "live", "lab", "components"},
-    "s3": {"rules"},
+    "policy_pack": {*FACTS, "check"},
+    "program": {*SPEC, "planning", "live", "components"},
+    "repository": {*SPEC, "planning"},
     "redirects": set(),
 }
 """Parts of the package, and what of it each may import. `cli` is above them all."""
@@ -239,11 +246,11 @@ def test_components_ask_a_cluster_for_its_guards_and_nothing_else() -> None:
 
 
 def test_only_components_and_what_runs_the_engine_import_pulumi() -> None:
-    engines = ("tenancy/components/", "tenancy/engine/", "tenancy/lab/language_host.py")
+    engines = ("tenancy/components/", "tenancy/engine/", "tenancy/lab/language_host.py", "tenancy/policy_pack/")
     wrong = {
         found.file
         for found in _imports(PACKAGE)
-        if _top(found.module).startswith("pulumi") and not found.file.startswith(engines)
+        if _top(found.module).startswith("pulumi") and not found.file.startswith((*engines, "tenancy/program.py"))
     }
     assert wrong == set()
 
@@ -279,7 +286,9 @@ def test_commands_import_what_they_need_when_they_run() -> None:
 
 
 def test_the_policy_pack_repeats_no_rule_of_the_files() -> None:
-    assert {_ours(f.module) for f in _imports(ROOT / "policy")} <= {None, "rules", "kube", "catalog", "check"}
+    assert {_ours(f.module) for f in _imports(PACKAGE / "policy_pack")} <= {
+        *(None, "rules", "kube", "catalog", "check", "policy_pack")
+    }
 
 
 def test_a_module_of_the_plan_but_one_touches_no_disk() -> None:
@@ -294,3 +303,33 @@ def test_no_two_test_modules_have_one_name() -> None:
     names = [path.name for path in (ROOT / "tests").glob("*/test_*.py")]
     assert names
     assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
+CORE = ("tenancy", "tenancy.validation", "tenancy.planning", "tenancy.components.program", "tenancy.program")
+EXTRAS = {"boto3", "botocore", "cryptography", "polars"}
+"""Packages that only an extra of the distribution needs."""
+
+
+@pytest.mark.parametrize(
+    "modules", [CORE, tuple(f"tenancy.cli.{path.stem}" for path in (PACKAGE / "cli").glob("*.py"))]
+)
+def test_what_an_extra_needs_is_imported_by_nothing_else(modules: tuple[str, ...]) -> None:
+    code = f"import importlib, sys\nfor name in {modules!r}: importlib.import_module(name)\nprint(*sys.modules)"
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "tenancy.schema" in loaded
+    assert loaded & EXTRAS == set()
+
+
+def test_each_extra_is_of_the_parts_that_import_it() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = {extra: set(map(_package, needed)) for extra, needed in project["optional-dependencies"].items()}
+    assert (extras["lab"], extras["cost"]) == ({"cryptography"}, {"polars"})
+    assert EXTRAS.isdisjoint(map(_package, project["dependencies"]))
+    used = {(_top(f.module), Path(f.file).parts[1]) for f in _imports(PACKAGE) if _top(f.module) in EXTRAS}
+    assert used == {("cryptography", "lab"), ("polars", "chargeback"), ("polars", "cli")}
+
+
+def _package(requirement: str) -> str:
+    return re.split(r"[^\w-]", requirement)[0]

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tenancy.s3 import Prefix, Refused, UnsafeKey
-from tenancy.s3.keys import KEY_BYTES, check_bucket, check_prefix, safe_folder, safe_key
+from gpu_tenancy_s3 import Prefix, Refused, UnsafeKey
+from gpu_tenancy_s3.keys import KEY_BYTES, _unsafe, check_bucket, check_prefix, safe_folder, safe_key
+from tenancy.rules.values import unsafe_prefix
 
 FRAUD = "teams/fraud/"
 
@@ -146,16 +150,23 @@ def test_a_folder_of_a_prefix_may_have_the_name_that_a_key_may_not_start_with() 
 
 
 def test_the_package_is_imported_without_boto3() -> None:
-    code = "import sys, tenancy.s3; print([m for m in sys.modules if m.startswith(('boto', 'pulumi', 'pydantic'))])"
+    code = "import sys, gpu_tenancy_s3; print([m for m in sys.modules if m.startswith(('boto', 'pulumi', 'pydantic'))])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_the_package_shares_one_rule_and_nothing_else_with_the_rest() -> None:
-    root = Path(__file__).parents[2] / "tenancy"
-    used = re.compile(r"^\s*(?:from|import) (tenancy(?:\.\w+)*)", re.MULTILINE)
-    for path in root.rglob("*.py"):
-        names = set(used.findall(path.read_text("utf-8")))
-        if path.parent == root / "s3":
-            assert {name for name in names if not name.startswith("tenancy.s3")} <= {"tenancy.rules.values"}
-        else:
-            assert not any(name.startswith("tenancy.s3") for name in names), f"{path} imports a tenant's library"
+def test_the_package_imports_nothing_of_the_rest_and_the_rest_nothing_of_it() -> None:
+    root = Path(__file__).parents[2]
+    imported = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
+    project = tomllib.loads((root / "s3-client" / "pyproject.toml").read_text("utf-8"))["project"]
+    assert [each.partition(">")[0] for each in project["dependencies"]] == ["boto3"]
+    files = sorted((root / "s3-client").rglob("*.py"))
+    assert files
+    for path in files:
+        assert "tenancy" not in imported.findall(path.read_text("utf-8")), path
+    for path in (root / "tenancy").rglob("*.py"):
+        assert "gpu_tenancy_s3" not in imported.findall(path.read_text("utf-8")), f"{path} imports a tenant's library"
+
+
+@given(st.text(alphabet="ab/.*?$\\{}\"' \n\x7f\u00e9%", max_size=8).map(lambda text: f"{text}/") | st.text(max_size=8))
+def test_a_prefix_is_one_exactly_where_a_tenants_file_may_name_it(prefix: str) -> None:
+    assert _unsafe(prefix) is (unsafe_prefix(prefix) is not None)

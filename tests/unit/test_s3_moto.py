@@ -20,9 +20,9 @@ import requests
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import ClientError
 
+from gpu_tenancy_s3 import Datasets, Denied, Exists, Models, NotFound, Prefix, Refused, UnsafeKey
 from tenancy.iam.account import AccountIdentity, AccountModel, Answer
 from tenancy.planning import make_plan
-from tenancy.s3 import Datasets, Denied, Exists, Models, NotFound, Prefix, Refused, UnsafeKey
 from tenancy.validation import load
 
 BANK = Path(__file__).parents[2] / "stacks" / "bank"

@@ -12,7 +12,7 @@ import boto3
 import moto
 import pytest
 
-from tenancy.s3 import (
+from gpu_tenancy_s3 import (
     BadName,
     Changed,
     Corrupt,

@@ -16,7 +16,7 @@ AVOIDED = ("nobody", "somebody", "whoever", "anybody", "everybody", "whomever")
 """Each stands for a technical term that the sentence should have: "the deployer", "another tenant", "unallocated"."""
 PLACES = (
     *(f"tenancy/{path.name}" for path in sorted((ROOT / "tenancy").iterdir()) if path.name != "__pycache__"),
-    *("policy", "docs", "ci", "bench", "scripts", "stacks", "README.md", "CONTRIBUTING.md", "Makefile"),
+    *("policy", "s3-client", "docs", "ci", "bench", "scripts", "stacks", "README.md", "CONTRIBUTING.md", "Makefile"),
 )
 MIN_WORDS = 3
 """Words of a help text."""

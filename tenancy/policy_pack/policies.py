@@ -1,7 +1,7 @@
 """Two wide policies: one checks each resource, one checks all of them together.
 
 There are few, because the SDK reads every resource once for each policy. The rules are those of `tenancy.rules`, which
-the spec files and `tenancy check` use too. Configuration: `pack_settings`. Safe corrections: `pack_remedies`.
+the spec files and `tenancy check` use too. Configuration: `settings`. Safe corrections: `remedies`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from pack_charts import NotRenderedError, rendered
-from pack_objects import Unknown, in_stack, object_of
-from pack_remedies import remedy
-from pack_settings import SCHEMA, Settings, settings
 from pulumi_policy import (
     EnforcementLevel,
     Policy,
@@ -30,6 +26,10 @@ from pulumi_policy import (
 from tenancy.catalog.days import today
 from tenancy.check.adopt import adopt
 from tenancy.check.judge import stumbles, together, worst_first
+from tenancy.policy_pack.charts import NotRenderedError, rendered
+from tenancy.policy_pack.objects import Unknown, in_stack, object_of
+from tenancy.policy_pack.remedies import remedy
+from tenancy.policy_pack.settings import SCHEMA, Settings, settings
 from tenancy.rules import objects, plain
 from tenancy.rules.exceptions import FindingWaiver, waived_by
 from tenancy.rules.found import UNKNOWN, UNREADABLE, Finding, Object, name_of

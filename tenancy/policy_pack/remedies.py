@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pack_objects import object_of
 from pulumi_policy import ResourceValidationArgs
 
 from tenancy.catalog import vocabulary as words
+from tenancy.policy_pack.objects import object_of
 from tenancy.rules import objects, plain
 from tenancy.rules.found import UNKNOWN, at
 from tenancy.rules.values import gpu_keys, unenforced_quota_keys

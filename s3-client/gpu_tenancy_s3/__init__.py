@@ -3,8 +3,8 @@
 A convenience that keeps code in its prefix and data whole. Isolation is IAM's: nothing here is a security boundary.
 """
 
-from tenancy.s3.client import Entry, Prefix, Source, Stored
-from tenancy.s3.errors import (
+from gpu_tenancy_s3.client import Entry, Prefix, Source, Stored
+from gpu_tenancy_s3.errors import (
     BadName,
     Changed,
     Corrupt,
@@ -19,7 +19,7 @@ from tenancy.s3.errors import (
     Unreachable,
     UnsafeKey,
 )
-from tenancy.s3.named import Datasets, File, Models, VersionRecord
+from gpu_tenancy_s3.named import Datasets, File, Models, VersionRecord
 
 __all__ = [
     "BadName",

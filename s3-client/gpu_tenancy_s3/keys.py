@@ -14,13 +14,13 @@ import re
 import unicodedata
 from urllib.parse import unquote
 
-from tenancy.rules.values import unsafe_prefix
-from tenancy.s3.errors import Refused, UnsafeKey
+from gpu_tenancy_s3.errors import Refused, UnsafeKey
 
 KEY_BYTES = 1024
 """UTF-8, with the prefix. https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-keys.html"""
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|arn:", re.ASCII)
+_WILD = re.compile(r"[*?$\\{}\"\s]")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
@@ -34,9 +34,9 @@ def check_bucket(bucket: str) -> str:
 
 def check_prefix(prefix: str) -> str:
     """The prefix, if it follows rule stor-01 of the tenant's file; else UnsafeKey."""
-    if given := unsafe_prefix(prefix):
+    if _unsafe(prefix):
         rule = "stor-01: a prefix is relative, of printable ASCII, ends with '/' and holds no wildcard, quote or '..'"
-        raise UnsafeKey(given, rule, "write the prefix as the tenant's file has it, like 'teams/fraud/'")
+        raise UnsafeKey(repr(prefix), rule, "write the prefix as the tenant's file has it, like 'teams/fraud/'")
     if flaw := _flaw(prefix[:-1]):
         raise UnsafeKey(repr(prefix), *flaw)
     return prefix
@@ -53,6 +53,15 @@ def safe_key(prefix: str, key: str) -> str:
 def safe_folder(prefix: str, under: str) -> str:
     """The prefix to list for the folder `under`, with or without its last '/'; the whole prefix if empty."""
     return prefix if under == "" else safe_key(prefix, under.removesuffix("/")) + "/"
+
+
+def _unsafe(prefix: str) -> bool:
+    """Rule stor-01, which `tenancy` applies to a tenant's file; a test compares the two."""
+    if not prefix.endswith("/") or prefix.startswith("/"):
+        return True
+    if not {"", ".", ".."}.isdisjoint(prefix[:-1].split("/")):
+        return True
+    return bool(_WILD.search(prefix)) or not (prefix.isascii() and prefix.isprintable())
 
 
 def _too_long(full: str) -> tuple[str, str] | None:

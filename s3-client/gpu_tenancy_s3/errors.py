@@ -1,4 +1,4 @@
-"""Error types of tenancy.s3. Every message says what was given or asked, why it failed and what to change."""
+"""Error types of gpu_tenancy_s3. Every message says what was given or asked, why it failed and what to change."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tenancy.s3.client import Prefix, Stored
-from tenancy.s3.errors import BadName, Changed, Corrupt, Exists, NotFound, Refused
-from tenancy.s3.keys import safe_key
+from gpu_tenancy_s3.client import Prefix, Stored
+from gpu_tenancy_s3.errors import BadName, Changed, Corrupt, Exists, NotFound, Refused
+from gpu_tenancy_s3.keys import safe_key
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 VERSION = re.compile(r"v[1-9][0-9]{0,8}|[0-9]{4}-[0-9]{2}-[0-9]{2}(-[1-9][0-9]{0,3})?", re.ASCII)

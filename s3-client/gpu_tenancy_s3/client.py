@@ -21,8 +21,8 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
-from tenancy.s3.errors import CONFLICT, Corrupt, NoClient, Refused, S3Error, TooLarge, Unreachable, translated
-from tenancy.s3.keys import check_bucket, check_prefix, safe_folder, safe_key
+from gpu_tenancy_s3.errors import CONFLICT, Corrupt, NoClient, Refused, S3Error, TooLarge, Unreachable, translated
+from gpu_tenancy_s3.keys import check_bucket, check_prefix, safe_folder, safe_key
 
 MIB = 2**20
 GIB = 2**30
@@ -85,7 +85,7 @@ class Prefix:
     """The objects under one prefix of one bucket, which is all that a tenant's role reaches.
 
     A convenience, not a security boundary: IAM decides on the role's rights. All keys are relative to `prefix`. Errors
-    are those of tenancy.s3.errors. One Prefix may be used by many threads.
+    are those of gpu_tenancy_s3.errors. One Prefix may be used by many threads.
     """
 
     def __init__(
@@ -436,12 +436,10 @@ class _Check:
 
 
 def _client(region: str | None, attempts: int) -> Any:
-    try:
-        from boto3.session import Session
-        from botocore.config import Config
-        from botocore.exceptions import NoRegionError
-    except ImportError as error:
-        raise NoClient("boto3 is not installed; change: pip install 'gpu-tenancy[s3]'") from error
+    from boto3.session import Session
+    from botocore.config import Config
+    from botocore.exceptions import NoRegionError
+
     config = Config(
         connect_timeout=5,
         max_pool_connections=32,

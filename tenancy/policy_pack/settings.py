@@ -20,8 +20,6 @@ from tenancy.rules.exceptions import FIELDS, FindingWaiver, waivers
 from tenancy.rules.found import UNKNOWN, Finding
 from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
 
-HOME = Path(__file__).resolve().parent
-"""Folder of relative paths of exceptions: the engine starts a pack in the pack's folder."""
 _TEXT: Mapping[str, Any] = {"type": "string", "minLength": 1}
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "preset": {"enum": [preset.value for preset in PolicyPreset]},
@@ -90,10 +88,15 @@ def _read(text: str) -> Settings:
         _one_of("preset", said.get("preset", PolicyPreset.RESTRICTED), PolicyPreset),
         levels,
         _waivers(said.get("exceptions", [])),
-        str(HOME / said["charts"]) if "charts" in said else None,
+        str(_home() / said["charts"]) if "charts" in said else None,
         said.get("tenantLabel"),
         tuple(said.get("platform", ())),
     )
+
+
+def _home() -> Path:
+    """Folder of relative paths of exceptions and charts: the engine starts a pack in the pack's folder."""
+    return Path.cwd()
 
 
 def _one_of(name: str, given: Any, kind: Any) -> Any:
@@ -105,7 +108,7 @@ def _one_of(name: str, given: Any, kind: Any) -> Any:
 def _waivers(given: str | Sequence[Any]) -> tuple[FindingWaiver, ...]:
     source, document = "exceptions", given
     if isinstance(given, str):
-        path = HOME / given
+        path = _home() / given
         source = str(path)
         try:
             document = yaml.safe_load(path.read_text("utf-8"))

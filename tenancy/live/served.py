@@ -1,0 +1,108 @@
+"""Kinds that a plan needs and the cluster does not serve: a missing operator, a missing CNI, or an older Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tenancy.catalog import vocabulary as words
+from tenancy.catalog.versions import CHARTS
+from tenancy.live.api import Api
+from tenancy.planning.model import Plan, PlatformPlan, TenantPlan
+
+OWN_SUFFIX = ".k8s.io"
+"""End of the names of Kubernetes' own groups; groups without a dot are its own too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What defines the kinds of a group."""
+
+    name: str
+    chart: str
+    """Its name in `CHARTS`."""
+    namespace: str
+    rule: str
+    instead: str
+    """The field that does without it."""
+
+
+OPERATORS: Mapping[str, Operator] = {
+    "kueue.x-k8s.io": Operator(
+        "Kueue",
+        "kueue",
+        words.QUEUE_NAMESPACE,
+        "GPUs are lent and borrowed through a queue",
+        "set queues.scheduler to none",
+    ),
+    "cilium.io": Operator(
+        "Cilium",
+        "cilium",
+        "kube-system",
+        "with cluster.cni: cilium the network policies are Cilium's",
+        "write the CNI that the cluster has into cluster.cni",
+    ),
+    "monitoring.coreos.com": Operator(
+        "the Prometheus Operator",
+        "kube-prometheus-stack",
+        "monitoring",
+        "it reads the rules and monitors of metrics.collector",
+        "set metrics.collector to install or none",
+    ),
+}
+
+
+def unserved(api: Api, plan: Plan, platform: PlatformPlan | None, tenants: Sequence[TenantPlan]) -> Iterator[str]:
+    """One message for each group of missing kinds, except for those that this stack installs itself."""
+    wanted: dict[str, set[str]] = {}
+    for item in [
+        *(platform.objects() if platform else ()),
+        *(item for tenant in tenants for item in tenant.objects()),
+    ]:
+        wanted.setdefault(item["apiVersion"], set()).add(item["kind"])
+    for version, kinds in sorted(wanted.items()):
+        group = version.rpartition("/")[0]
+        if not group or (platform and _installs(platform, group)):
+            continue
+        answer = api.request("GET", f"/apis/{version}")
+        served = {found["kind"] for found in answer.body.get("resources") or ()} if answer.ok else set()
+        if missing := sorted(kinds - served):
+            yield _message(api, plan, group, f"{version} ({', '.join(missing)})")
+
+
+def _own(group: str) -> bool:
+    return group not in OPERATORS and ("." not in group or group.endswith(OWN_SUFFIX))
+
+
+def _installs(platform: PlatformPlan, group: str) -> bool:
+    """Whether charts of the platform define the group."""
+    if group == "monitoring.coreos.com":
+        return bool(platform.metrics_charts)
+    return platform.services is not None and not _own(group)
+
+
+def _message(api: Api, plan: Plan, group: str, kinds: str) -> str:
+    given = f"given a cluster that does not serve {kinds}"
+    if _own(group):
+        version = api.request("GET", "/version").body.get("gitVersion", "of unknown version")
+        return (
+            f"{given}: its API server is {version}; rule: the cluster has the version of cluster.kubernetes at least; "
+            "change: upgrade it, or write its version there"
+        )
+    if _installs(plan.platform, group):
+        return (
+            f"{given}; rule: the platform's stack installs what its tenants need; change: update it first, "
+            f"`tenancy up {plan.environment} --stack {plan.environment}`"
+        )
+    if not (operator := OPERATORS.get(group)):
+        return f"{given}; rule: an operator defines the kinds that it reads; change: install it"
+    pin = CHARTS[operator.chart]
+    oci = pin.repository.startswith("oci://")
+    where = f"{pin.repository}/{pin.chart}" if oci else f"{pin.chart} --repo {pin.repository}"
+    lab = f" (for the lab: `tenancy lab up {plan.environment}`)" if group == "kueue.x-k8s.io" else ""
+    return (
+        f"{given}; rule: {operator.rule}; change: install {operator.name}: `tenancy render {plan.environment} --out "
+        f"rendered`, then `helm upgrade --install {operator.chart} {where} --version {pin.version} --namespace "
+        f"{operator.namespace} --create-namespace --values rendered/charts/values-{operator.chart}.yaml`{lab}; or "
+        f"{operator.instead}"
+    )

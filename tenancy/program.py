@@ -1,0 +1,77 @@
+"""The Pulumi program: read the stack's config, load the files, make the plan, check the cluster, create resources.
+
+A repository's `__main__.py` calls `run` and is the same for every stack.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from typing import NoReturn
+
+import pulumi
+
+from tenancy.components.program import build
+from tenancy.components.scope import StackScope, names_of, scope_of, select
+from tenancy.live.api import Api, ApiUnreachable
+from tenancy.live.preflight import PreconditionFailed, check, removing_by_name, wait_for_guards
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.aws.data import KNOWN_COST_TAGS
+from tenancy.planning.model import PlatformPlan, TenantPlan
+from tenancy.planning.outputs import stack_outputs
+from tenancy.validation import ON_LAB, SpecError, load, on_lab
+
+SAID = 32
+"""Exit code that tells the engine's host that the message has been shown; after any other it adds its own."""
+
+
+def run() -> None:
+    """Register the resources of the stack that the engine runs; exit code 32 after a message that says what is wrong.
+
+    Config of the stack, all optional: `gpu-tenancy:environment`, `gpu-tenancy:scope`, `gpu-tenancy:tenant`. By default
+    the stack's name says them.
+    """
+    config = pulumi.Config("gpu-tenancy")
+    stack = pulumi.get_stack()
+    environment, tenant = names_of(stack)
+    try:
+        loaded = load(config.get("environment") or environment)
+        if os.environ.get(ON_LAB):
+            loaded = on_lab(loaded)
+        scope = scope_of(config.get("scope"), loaded.environment.stacks, stack)
+        plan = make_plan(loaded.environment, loaded.tenants)
+        platform, tenants = select(plan, scope, config.get("tenant") or tenant)
+        known = os.environ.get(KNOWN_COST_TAGS)
+        if platform and platform.data and known is not None:
+            platform = replace(platform, data=platform.data.with_cost_tags(known.split(",")))
+        if scope is StackScope.CLUSTER and plan.cluster is None:
+            raise ValueError(f"given stack {stack}; rule: aws.enabled builds the cluster; change: set it to true")
+        api = None if scope is StackScope.CLUSTER else _checked(plan, platform, tenants)
+    except (SpecError, ApiUnreachable, PreconditionFailed, ValueError) as error:
+        _end(str(error))
+    except KeyError as error:
+        _end(f"given tenant {error}; rule: a tenant of the environment; change: name one")
+
+    def guards_enforced() -> None:
+        try:
+            wait_for_guards(api or Api(plan.context), plan.platform.marker["data"]["digest"])
+        except (PreconditionFailed, ApiUnreachable) as error:
+            raise pulumi.RunError(str(error)) from None
+
+    build(plan, scope, platform, tenants, guards_enforced)
+    for name, value in stack_outputs(loaded.environment, loaded.tenants, tenants).items():
+        pulumi.export(name, value)
+
+
+def _checked(plan: Plan, platform: PlatformPlan | None, tenants: tuple[TenantPlan, ...]) -> Api:
+    """The API server, once its cluster is ready for the stack."""
+    api = Api(plan.context)
+    for text in check(api, plan, platform, tenants, removing_by_name()):
+        pulumi.log.warn(text)
+    return api
+
+
+def _end(message: str) -> NoReturn:
+    pulumi.log.error(message)
+    sys.exit(SAID)

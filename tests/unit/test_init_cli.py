@@ -1,0 +1,174 @@
+"""`tenancy init`: what it writes passes our own checks, and it replaces nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from tenancy import __version__
+from tenancy.cli import main
+from tenancy.repository import carried
+from tenancy.schema.json_schema import MODELS, schema
+from tenancy.validation import load, told
+
+ROOT = Path(__file__).parents[2]
+OPTIONS = {"organisation": "acme", "group": "gpu-platform", "region": "eu-central-1", "account": "111122223333"}
+
+
+def init(folder: Path, *more: str, answers: str | None = None, **changed: str | None) -> Result:
+    given = [word for key, value in {**OPTIONS, **changed}.items() if value for word in (f"--{key}", value)]
+    return CliRunner().invoke(main, ["init", str(folder), *given, *more], input=answers)
+
+
+@pytest.fixture(scope="module", params=["github", "gitlab", "none"])
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    folder = tmp_path_factory.mktemp("init") / "clusters"
+    result = init(folder, "--ci", request.param)
+    assert result.exit_code == 0, result.output
+    return request.param, folder
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("environment", ["dev", "prod"])
+def test_its_environments_are_valid_without_a_note(written: tuple[str, Path], environment: str) -> None:
+    loaded = load(written[1] / "stacks" / environment)
+    assert list(told(loaded)) == []
+    assert loaded.environment.aws.enabled is (environment == "prod")
+    assert len(loaded.tenants) == (2 if environment == "prod" else 1)
+
+
+def test_the_program_and_the_pack_are_a_few_lines_and_those_of_the_checkout(written: tuple[str, Path]) -> None:
+    for name in ("__main__.py", "policy/__main__.py", "policy/PulumiPolicy.yaml"):
+        assert (written[1] / name).read_text("utf-8") == (ROOT / name).read_text("utf-8")
+        assert len((written[1] / name).read_text("utf-8").splitlines()) < 8
+    project = yaml.safe_load((written[1] / "Pulumi.yaml").read_text("utf-8"))
+    assert project == {
+        **yaml.safe_load((ROOT / "Pulumi.yaml").read_text("utf-8")),
+        "description": project["description"],
+    }
+    assert f"gpu-tenancy[lab]=={__version__}\n" in (written[1] / "requirements.txt").read_text("utf-8")
+
+
+def test_its_workflows_are_those_that_are_tested_here_and_so_is_each_step(written: tuple[str, Path]) -> None:
+    forge, folder = written
+    assert (folder / "ci").is_dir() is (forge != "none")
+    workflows = [path for path in files(folder) if path.startswith((".github/", ".gitlab-ci", "ci/gitlab/"))]
+    assert len(workflows) == {"github": 3, "gitlab": 2, "none": 0}[forge]
+    for name in sorted(files(folder)):
+        text = (folder / name).read_text("utf-8")
+        ours = name.replace(".github/workflows/", "ci/github/")
+        if ours.startswith("ci/") and name != "ci/Containerfile":
+            assert text == (ROOT / ours).read_text("utf-8"), name
+        if ours.startswith("ci/") or name == ".gitlab-ci.yml":
+            for step in re.findall(r"ci/(?:steps|gitlab)/[\w.-]+", text):
+                assert (folder / step).is_file(), f"{name} runs {step}"
+        assert os.access(folder / name, os.X_OK) is (ours.startswith("ci/steps/") and text.startswith("#!")), name
+
+
+def test_the_image_installs_the_requirements_with_the_digests_of_our_own(written: tuple[str, Path]) -> None:
+    if written[0] == "none":
+        return
+    lines = (written[1] / "ci" / "Containerfile").read_text("utf-8").splitlines()
+    ours = (ROOT / "ci" / "Containerfile").read_text("utf-8").splitlines()
+    assert [line for line in lines if line.startswith("ARG ")] == [line for line in ours if line.startswith("ARG ")]
+    copied = [
+        word for line in lines if line.startswith("COPY ") and "--from" not in line for word in line.split()[1:-1]
+    ]
+    assert copied
+    assert all((written[1] / name).is_file() for name in copied)
+
+
+def test_each_tenants_file_is_owned_by_its_owner_and_all_else_by_the_platform(written: tuple[str, Path]) -> None:
+    lines = (written[1] / "CODEOWNERS").read_text("utf-8").splitlines()
+    owned = {line.split()[0]: line.split()[1:] for line in lines if not line.startswith("#")}
+    tenants = {f"/{name}" for name in files(written[1]) if "/tenants/" in name}
+    assert set(owned) == {"*", *tenants}
+    assert owned["*"] == ["@acme/gpu-platform"]
+    for path in tenants:
+        owner = yaml.safe_load((written[1] / path[1:]).read_text("utf-8"))["owner"]["name"]
+        assert owned[path] == [f"@acme/{owner}", "@acme/gpu-platform"]
+
+
+def test_editors_find_the_schema_of_each_file(written: tuple[str, Path]) -> None:
+    for kind in MODELS:
+        assert json.loads((written[1] / "schemas" / f"{kind}.json").read_text("utf-8")) == schema(kind)
+    for name in files(written[1]):
+        if name.startswith("stacks/"):
+            said = (written[1] / name).read_text("utf-8").splitlines()[0].partition("$schema=")[2]
+            assert ((written[1] / name).parent / said).is_file(), name
+
+
+@pytest.mark.parametrize(("there", "code"), [([".git", ".venv"], 0), ([".git", "README.md"], 2)])
+def test_a_folder_with_files_is_refused(there: list[str], code: int, tmp_path: Path) -> None:
+    for name in there:
+        (tmp_path / name).mkdir()
+    result = init(tmp_path)
+    assert result.exit_code == code, result.output
+    assert ("which contains README.md; rule: no file is replaced" in result.output) is (code == 2)
+    assert (tmp_path / "Pulumi.yaml").exists() is (code == 0)
+
+
+def test_a_missing_option_is_named_where_there_is_no_terminal(tmp_path: Path) -> None:
+    result = init(tmp_path / "r", account=None, region=None)
+    assert (result.exit_code, (tmp_path / "r").exists()) == (2, False)
+    assert "given no --region --account; rule: required" in result.output
+
+
+def test_a_terminal_is_asked_for_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenancy.cli.init._on_terminal", lambda: True)
+    asked = dict.fromkeys(OPTIONS)
+    result = init(tmp_path / "r", answers="Acme!\nacme\nteam\neu-west-1\n12\n111122223333\ngitlab\n", **asked)
+    assert result.exit_code == 0, result.output
+    assert "given 'Acme!'" in result.output
+    assert "given '12'; rule: an account id of 12 digits" in result.output
+    environment = load(tmp_path / "r" / "stacks" / "prod").environment
+    assert (environment.aws.account, environment.aws.region) == ("111122223333", "eu-west-1")
+    assert (tmp_path / "r" / ".gitlab-ci.yml").is_file()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("organisation", "Acme"),
+        ("organisation", "a: {b"),
+        ("group", "a\nb"),
+        ("account", "1111"),
+        ("region", "eu-nowhere-1"),
+        ("registry", "no slash at its end"),
+    ],
+)
+def test_a_wrong_option_ends_it_with_nothing_written(option: str, value: str, tmp_path: Path) -> None:
+    result = init(tmp_path / "r", **{option: value})
+    assert (result.exit_code, (tmp_path / "r").exists()) == (2, False)
+
+
+def test_what_would_break_a_rule_is_not_written(tmp_path: Path) -> None:
+    result = init(tmp_path / "r", group="vision-engineers")
+    assert (result.exit_code, (tmp_path / "r").exists()) == (2, False)
+    assert "stacks/dev/tenants/vision.yaml:" in result.output
+    assert "nothing was written" in result.output
+
+
+def test_a_group_that_yaml_would_read_as_a_number_stays_a_name(tmp_path: Path) -> None:
+    assert init(tmp_path / "r", group="007").exit_code == 0
+    assert load(tmp_path / "r" / "stacks" / "dev").environment.platform.group == "007"
+
+
+def test_a_region_of_another_partition_has_its_own_arns_and_registry(tmp_path: Path) -> None:
+    assert init(tmp_path / "r", region="cn-north-1").exit_code == 0
+    environment = load(tmp_path / "r" / "stacks" / "prod").environment
+    assert environment.aws.platform_role.startswith("arn:aws-cn:iam::")
+    assert environment.images.registries[0] == "111122223333.dkr.ecr.cn-north-1.amazonaws.com.cn/shared/"
+
+
+def test_what_the_wheel_carries_is_found_in_a_checkout() -> None:
+    assert carried("ci") == ROOT / "ci"
