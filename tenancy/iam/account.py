@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from tenancy.catalog import vocabulary as words
 from tenancy.iam.conditions import texts
 from tenancy.iam.evaluator import (
     AwsRequest,
@@ -153,15 +152,19 @@ class AccountModel:
         shared = {role.arn: role for role in (data.shared_roles if data else ())}
         # A namespace may be called `ci` as well, so the purpose is ambiguous.
         pipelines = {workloads.ci_role_arn(self.environment, tenant) for tenant in self.tenants if tenant.ci}
+        parts = {tenant.namespace_name(part): part.name for tenant in self.tenants for part in tenant.namespaces}
         found = []
         for tenant in self.plan.tenants:
             aws = tenant.aws
             if aws is None:
                 continue
             roles = {**shared, **{role.arn: role for role in aws.roles}}
-            for each in aws.associations:
-                part = each.namespace.rpartition(words.SEPARATOR)[2]
-                found.append(AccountIdentity(tenant.name, part, roles[each.role], self.session(roles[each.role], each)))
+            found += [
+                AccountIdentity(
+                    tenant.name, parts[each.namespace], roles[each.role], self.session(roles[each.role], each)
+                )
+                for each in aws.associations
+            ]
             by_pods = {each.role for each in aws.associations}
             found += [
                 AccountIdentity(

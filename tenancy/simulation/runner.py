@@ -173,6 +173,7 @@ class Runner:
         tiers = {
             (tenant.tenant, part.name): tenant.tier_of(part) for tenant in loaded.tenants for part in tenant.namespaces
         }
+        self._spaces = {(t.tenant, part.name): t.namespace_name(part) for t in loaded.tenants for part in t.namespaces}
         self._queue = [queue_name(job.tenant, tiers[job.tenant, job.part]) for job in jobs]
         held = {
             item["metadata"]["name"]
@@ -431,7 +432,8 @@ class Runner:
         state = self._states[number]
         state.seen, state.written = False, self._clock()
         self._expect_created.add(number)
-        item = objects.workload(self.loaded, job, number, self._base + dt.timedelta(seconds=job.submit))
+        space, made = self._spaces[job.tenant, job.part], self._base + dt.timedelta(seconds=job.submit)
+        item = objects.workload(self.loaded, job, space, number, made)
         self.cluster.put(item)
 
     def _finish(self, number: int) -> None:

@@ -165,7 +165,8 @@ def _subject(tenant: Tenant, kind: str, name: str) -> dict[str, str]:
     if kind != "ServiceAccount":
         return {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
     part, _, account = name.partition("/")
-    return {"kind": kind, "name": account, "namespace": words.derived_name(tenant.tenant, part)}
+    (space,) = tenant.names_of({part})
+    return {"kind": kind, "name": account, "namespace": space}
 
 
 def _pipeline(tenant: Tenant, namespace: Namespace, role: Role) -> list[tuple[str, str]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tenancy.catalog import gpus
-from tenancy.catalog import vocabulary as words
 from tenancy.kube import quantities
 from tenancy.kube.objects import Object
 from tenancy.planning.common.devices import DRIVER_CLASSES, claimable, device_class
@@ -104,7 +103,7 @@ def resource_quota(environment: Environment, tenant: Tenant, namespace: Namespac
         NAME,
         tenant_labels(environment, tenant, namespace),
         {"spec": {"hard": dict(sorted(hard.items()))}},
-        namespace=words.derived_name(tenant.tenant, namespace.name),
+        namespace=tenant.namespace_name(namespace),
     )
 
 
@@ -171,7 +170,7 @@ def limit_range(environment: Environment, tenant: Tenant, namespace: Namespace) 
         NAME,
         tenant_labels(environment, tenant, namespace),
         {"spec": {"limits": limits}},
-        namespace=words.derived_name(tenant.tenant, namespace.name),
+        namespace=tenant.namespace_name(namespace),
     )
 
 
