@@ -250,7 +250,9 @@ class _Driver:
 
 def _workload(loaded: Loaded, tenant: str, gpus: int, number: int, base: dt.datetime) -> Object:
     job = Job(f"job-{number}", number, tenant, "main", "a100", gpus, 1, 3600, TIER)
-    return objects.workload(loaded, job, number, base + dt.timedelta(seconds=number))
+    return objects.workload(
+        loaded, job, words.derived_name(tenant, "main"), number, base + dt.timedelta(seconds=number)
+    )
 
 
 def _generate(folder: Path, nodes: int) -> Path:

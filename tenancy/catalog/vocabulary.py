@@ -151,6 +151,8 @@ CI_GROUP = "tenancy:{tenant}:ci"
 
 SEPARATOR = "--"
 """Between a tenant's name and the namespace's: no name may contain it, so derived names are injective."""
+NAMESPACE_NAME = "{tenant}--{namespace}"
+"""How the namespaces of an environment are named, unless it has a pattern of its own."""
 TENANT_LENGTH = 30
 PART_LENGTH = 31
 LABEL_LENGTH = 63

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from tenancy.catalog import vocabulary as words
 from tenancy.iam.conditions import texts
 from tenancy.iam.evaluator import (
     AwsRequest,
@@ -155,17 +154,19 @@ class AccountModel:
         shared = {role.arn: role for role in (data.shared_roles if data else ())}
         # A namespace may be called `ci` as well, so the purpose is ambiguous.
         pipelines = {workloads.ci_role_arn(self.environment, tenant) for tenant in self.tenants if tenant.ci}
+        names = {tenant.namespace_name(each): each.name for tenant in self.tenants for each in tenant.namespaces}
         found = []
         for tenant in self.plan.tenants:
             aws = tenant.aws
             if aws is None:
                 continue
             roles = {**shared, **{role.arn: role for role in aws.roles}}
-            for each in aws.associations:
-                namespace = each.namespace.rpartition(words.SEPARATOR)[2]
-                found.append(
-                    AccountIdentity(tenant.name, namespace, roles[each.role], self.session(roles[each.role], each))
+            found += [
+                AccountIdentity(
+                    tenant.name, names[each.namespace], roles[each.role], self.session(roles[each.role], each)
                 )
+                for each in aws.associations
+            ]
             by_pods = {each.role for each in aws.associations}
             found += [
                 AccountIdentity(

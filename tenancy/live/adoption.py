@@ -110,7 +110,7 @@ def spaces(api: Api, environment: Environment, plan: Plan, tenant: str | None = 
                 ours = labels.get(words.ENVIRONMENT) == plan.environment
                 state = State.OURS if ours else State.WANTED if one.adopt else State.IN_THE_WAY
                 found.append(asker.space(planned[name], live, one.name, state))
-            elif name.startswith(words.derived_name(one.name, "")):
+            elif name.startswith(words.derived_name(one.name, "")) or _labelled(live, plan.environment) == one.name:
                 found.append(ExistingNamespace(name, one.name, State.STRAY, 0, ()))
     if tenant is None:
         seen = {space.name for space in found}
@@ -121,6 +121,12 @@ def spaces(api: Api, environment: Environment, plan: Plan, tenant: str | None = 
             entering = tuple(_entering(api, plan, name))
             found.append(replace(space, findings=(*space.findings, *entering)))
     return tuple(found)
+
+
+def _labelled(live: Object, environment: str) -> str | None:
+    """The tenant whose namespace it is by its labels, which only the platform writes; None in another environment."""
+    labels = live["metadata"].get("labels") or {}
+    return labels.get(words.TENANT) if labels.get(words.ENVIRONMENT) == environment else None
 
 
 NO_TENANT = ""

@@ -52,6 +52,7 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
 
     Raises SpecError with every rule that they break together.
     """
+    tenants = [tenant.named(environment.namespace_name) for tenant in tenants]
     require_valid(environment, tenants)
     by_name = sorted(tenants, key=lambda tenant: tenant.tenant)
     ordered = standing(by_name)

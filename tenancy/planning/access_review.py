@@ -178,7 +178,7 @@ def _lines(tenant: Tenant, kind: str, name: str, role: str) -> list[tuple[Locati
     if role == words.VIRTUAL_CLUSTER:
         return [(("isolation",), frozenset())]
     found: list[tuple[Location, frozenset[str]]] = [
-        (("people", i), frozenset(words.derived_name(tenant.tenant, part) for part in person.namespaces))
+        (("people", i), tenant.names_of(person.namespaces))
         for i, person in enumerate(tenant.people)
         if (person.kind, person.name, person.role.value) == (kind, name, role)
     ]

@@ -47,8 +47,7 @@ def _remember(item: Mapping[str, Any]) -> None:
 
 def _labelled(item: Mapping[str, Any], props: Any) -> bool:
     name, has = str(at(item, "metadata", "namespace")), at(item, "metadata", "labels") or {}
-    tenant, _, part = name.partition(words.SEPARATOR)
-    wanted = _labels_of.get(name) or ({words.TENANT: tenant} if tenant and part else {})
+    wanted = _labels_of.get(name, {})
     missing = {key: value for key, value in wanted.items() if isinstance(has, Mapping) and key not in has}
     # Which of two tenants' labels is right cannot be decided here.
     if not missing or has.get(words.TENANT, wanted[words.TENANT]) != wanted[words.TENANT]:

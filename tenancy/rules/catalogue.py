@@ -90,6 +90,15 @@ _ALL = (
     ),
     Rule(
         _SPEC,
+        "name-03",
+        "a tenant's namespace has a name of at most 63 characters that is neither reserved nor the platform's nor "
+        "unmanaged, with '--' only after its tenant's name",
+        "guards do not apply in the platform's namespaces, and a name with '--' says whose namespace it is",
+        "change the namespace's namespace-name, or the pattern namespace-name in environment.yaml",
+        _CRITICAL,
+    ),
+    Rule(
+        _SPEC,
         "ref-01",
         "a file refers only to names that the environment declares or the product's catalogue lists",
         "an undeclared tier, flavor, pool or department has no limits, and an undeclared bucket, folder or forge no "

@@ -79,6 +79,20 @@ def tenants_name(namespace: str) -> str | None:
     return None
 
 
+def unusable_namespace(tenant: str, name: str) -> str | None:
+    """name-03: a name on the cluster that no namespace of this tenant can have, in any environment."""
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name):
+        return f"{name!r}, which is not a DNS label"
+    if len(name) > words.LABEL_LENGTH:
+        return f"{name!r}, {len(name)} characters of {words.LABEL_LENGTH}"
+    if name in words.RESERVED_NAMES or name.startswith(words.RESERVED_PREFIXES):
+        return f"{name!r}, which is reserved"
+    own = words.derived_name(tenant, "")
+    if words.SEPARATOR in name and (not name.startswith(own) or words.SEPARATOR in name.removeprefix(own)):
+        return f"{name!r}, where '{words.SEPARATOR}' does not follow the tenant's name"
+    return None
+
+
 def unenforced_quota_keys(keys: Collection[str]) -> list[str]:
     """quota-01: keys that the API server would refuse, or store and never count."""
 

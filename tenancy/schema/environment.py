@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from enum import StrEnum
 from functools import cached_property
+from typing import Annotated
 
 from pydantic import Field
 
@@ -17,6 +18,7 @@ from tenancy.rules.values import (
     inside,
     is_service_cidr,
     moving_image,
+    unusable_namespace,
 )
 from tenancy.schema.aws import Aws
 from tenancy.schema.base import (
@@ -26,6 +28,7 @@ from tenancy.schema.base import (
     ShortName,
     Slug,
     Spec,
+    TextForm,
     broken,
 )
 from tenancy.schema.cluster import (
@@ -90,6 +93,17 @@ class Layout(StrEnum):
     PER_TENANT = "per-tenant"  # a platform stack and one per tenant: a change runs about 30 resources, not all
 
 
+_NamePattern = Annotated[
+    str,
+    TextForm(
+        r"^([a-z0-9-]|\{namespace\})*\{tenant\}([a-z0-9-]|\{namespace\})*$",
+        "lower-case letters, digits and dashes, with {tenant} once and {namespace}",
+        'write it like "{tenant}-{namespace}", with quotes',
+        100,
+    ),
+]
+
+
 class Environment(Spec):
     """One cluster and all that its tenants share."""
 
@@ -97,6 +111,13 @@ class Environment(Spec):
     organisation: Organisation = Field(description="Organisation and departments that share the cluster. Required.")
     platform: Platform = Field(description="Platform team: its group, namespaces and services. Required.")
     cluster: Cluster = Field(description="Kubernetes cluster: name, version, network and devices. Required.")
+    namespace_name: _NamePattern = Field(
+        words.NAMESPACE_NAME,
+        description="Pattern of the names of tenants' namespaces; {tenant} and {namespace} stand for their names in "
+        "the tenant's file. Without {namespace}, a tenant has one namespace. A namespace may have a name of its own "
+        "instead, as its namespace-name. Changing it deletes and makes every namespace. Default: "
+        '"{tenant}--{namespace}".',
+    )
     guards: GuardsMode = Field(
         GuardsMode.ENFORCE,
         description="Whether guards refuse requests that break a rule, or only warn (audit). audit is for a cluster "
@@ -469,6 +490,19 @@ class Environment(Spec):
             for board, replicas in whole | shared
             for profile in boards.BOARDS[board].profiles
         )
+
+    def foreign_namespace(self, tenant: str, name: str) -> str | None:
+        """name-03: why a namespace of the tenant cannot have the name on the cluster; None if it can."""
+        if given := unusable_namespace(tenant, name):
+            return given
+        if name in self.system_namespaces:
+            return f"{name!r}, a namespace of the platform"
+        if name in self.platform.unmanaged:
+            return f"{name!r}, which platform.unmanaged lists"
+        for entry in self.platform.temporary_namespaces:
+            if entry.matches(name):
+                return f"{name!r}, which platform.temporary-namespaces lists as {entry.name}"
+        return None
 
     @property
     def system_namespaces(self) -> tuple[str, ...]:

@@ -127,9 +127,14 @@ def _account(value: Any) -> Any:
 
 
 class Namespace(Spec):
-    """A namespace of the tenant, named `<tenant>--<name>`."""
+    """A namespace of the tenant. On the cluster it has the name that the environment's pattern gives, or its own."""
 
-    name: ShortName = Field(description="Name of the namespace, such as train. Required.")
+    name: ShortName = Field(description="Name of the namespace within the tenant, such as train. Required.")
+    namespace_name: Slug | None = Field(
+        None,
+        description="Name of the namespace on the cluster, such as ml-fraud, for a namespace that exists already (with "
+        "adopt: true) or has a name of its own. Default: as namespace-name of the environment says.",
+    )
     purpose: Line = Field("", description="What the namespace is for; an annotation. Default: empty.")
     tier: Slug | None = Field(None, description="Tier of the namespace. Default: the tenant's tier.")
     product: Slug | None = Field(
@@ -487,8 +492,26 @@ class Tenant(Spec):
         return frozenset(self.tier_of(n) for n in self.namespaces)
 
     def namespace_name(self, namespace: Namespace) -> str:
-        """Name of a namespace in the cluster: `<tenant>--<namespace>`."""
-        return words.derived_name(self.tenant, namespace.name)
+        """Name of a namespace on the cluster: by default `<tenant>--<namespace>`."""
+        return namespace.namespace_name or words.derived_name(self.tenant, namespace.name)
+
+    def names_of(self, names: Collection[str]) -> frozenset[str]:
+        """Names on the cluster of the namespaces with these names within the tenant."""
+        return frozenset(self.namespace_name(n) for n in self.namespaces if n.name in names)
+
+    def named(self, pattern: str) -> Tenant:
+        """The tenant with each namespace's name on the cluster written out, by the environment's `namespace-name`.
+
+        A name that the file gives stays. The same tenant if there is nothing to write out.
+        """
+        if pattern == words.NAMESPACE_NAME or all(n.namespace_name for n in self.namespaces):
+            return self
+
+        def name(namespace: Namespace) -> Namespace:
+            text = pattern.replace("{tenant}", self.tenant).replace("{namespace}", namespace.name)
+            return namespace if namespace.namespace_name else namespace.model_copy(update={"namespace_name": text})
+
+        return self.model_copy(update={"namespaces": tuple(name(namespace) for namespace in self.namespaces)})
 
     def held_in(self, namespace: Namespace) -> dict[str, int]:
         """Guaranteed GPUs of one namespace, by flavor: its own count, and for the first namespace the rest."""

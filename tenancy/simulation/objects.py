@@ -88,8 +88,8 @@ def number_of(uid: str) -> int | None:
     return int(tail, 16) if head == "00000000-0000-4000-8000" else None
 
 
-def workload(loaded: Loaded, job: Job, number: int, made: dt.datetime) -> Object:
-    """The Workload of a job as Kueue's Job controller would write it, created at a given time."""
+def workload(loaded: Loaded, job: Job, namespace: str, number: int, made: dt.datetime) -> Object:
+    """The Workload of a job as Kueue's Job controller would write it in a namespace, created at a given time."""
     environment = loaded.environment
     priority = class_name(job.tier)
     resource = queue_resource(environment, job.flavor)
@@ -104,7 +104,7 @@ def workload(loaded: Loaded, job: Job, number: int, made: dt.datetime) -> Object
         "kind": "Workload",
         "metadata": {
             "name": f"job-{number}",
-            "namespace": words.derived_name(job.tenant, job.namespace),
+            "namespace": namespace,
             "uid": uid_of(number),
             "generation": 1,
             "creationTimestamp": made.strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -78,6 +78,7 @@ class Runner:
             for tenant in loaded.tenants
             for namespace in tenant.namespaces
         }
+        self._spaces = {(t.tenant, each.name): t.namespace_name(each) for t in loaded.tenants for each in t.namespaces}
         self._queue = [queue_name(job.tenant, tiers[job.tenant, job.namespace]) for job in jobs]
         held = {queue.name for queue in plan.cluster_queues if not queue.is_open}
         stopped = {
@@ -322,7 +323,8 @@ class Runner:
         state = self._states[number]
         state.seen, state.written = False, self._clock()
         self._log.expect_created.add(number)
-        item = objects.workload(self.loaded, job, number, self._base + dt.timedelta(seconds=job.submit))
+        space, made = self._spaces[job.tenant, job.namespace], self._base + dt.timedelta(seconds=job.submit)
+        item = objects.workload(self.loaded, job, space, number, made)
         self.cluster.put(item)
 
     def _finish(self, number: int) -> None:

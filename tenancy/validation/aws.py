@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from tenancy.catalog import account
+from tenancy.catalog import vocabulary as words
 from tenancy.catalog.regions import BILLED_IN_YUAN, WITHOUT_COSTS
 from tenancy.rules.values import foreign_arn
 from tenancy.schema.base import Mistake, broken
@@ -36,6 +37,8 @@ def aws_resources(environment: Environment, tenants: Sequence[Tenant]) -> Iterat
         if environment.aws.identity is PodIdentity.SHARED:
             for mistake in _shared(environment, tenant):
                 yield index, mistake
+    if environment.aws.identity is PodIdentity.SHARED:
+        yield from _shared_trust(environment, tenants)
     yield from _twice(tenants)
     if environment.aws.enabled:
         for index, tenant in enumerate(tenants):
@@ -148,6 +151,21 @@ def _shared(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
         if getattr(tenant.uses, kind):
             given = f"{kind} with identity: shared"
             yield broken(("uses", kind), "aws-04", given, "drop them, or set aws.identity to pod-identity")
+
+
+def _shared_trust(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Found]:
+    """Names of namespaces that the trust of a shared role lists, because they have no common form."""
+    names = [
+        name
+        for tenant in tenants
+        for namespace in tenant.namespaces
+        if tenant.has_identity(namespace) and words.SEPARATOR not in (name := tenant.namespace_name(namespace))
+    ]
+    length = 700 + len(environment.cluster.name) * 2 + sum(len(name) + 3 for name in names)
+    if length > account.TRUST_LENGTH:
+        given = f"{len(names)} names of namespaces without '--' in the trust of shared roles, {length} characters of "
+        change = "use the pattern {tenant}--{namespace} for some of them, or set aws.identity to pod-identity"
+        yield ENVIRONMENT, broken(("aws", "identity"), "aws-02", f"{given}{account.TRUST_LENGTH}", change)
 
 
 def _twice(tenants: Sequence[Tenant]) -> Iterator[Found]:

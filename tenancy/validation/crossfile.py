@@ -65,6 +65,7 @@ def crossfile(environment: Environment, tenants: Sequence[Tenant], unread: Colle
     if not unread:
         for mistake in _strangers(environment, tenants):
             yield ENVIRONMENT, mistake
+    yield from _namespaces(environment, tenants)
     yield from _withdrawn(environment, tenants)
     yield from _organisation(environment)
     yield from _open_repositories(environment, tenants)
@@ -427,6 +428,26 @@ def _first(
 def _names(tenants: Sequence[Tenant]) -> Iterator[Found]:
     for index, where, name, _ in _first(tenants, lambda t: iter([(t.tenant, ("tenant",))])):
         yield index, broken(where, "name-02", f"tenant {name!r}, which another file describes too")
+
+
+def _namespaces(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Found]:
+    """Names of namespaces on the cluster: each is one tenant's, and none is the platform's or unmanaged."""
+    files: dict[str, int] = {}
+    first: dict[str, str] = {}
+    for index, tenant in enumerate(tenants):
+        if files.setdefault(tenant.tenant, index) != index:
+            continue  # reported elsewhere
+        for i, namespace in enumerate(tenant.namespaces):
+            where: Location = ("namespaces", i, "namespace-name")
+            name = tenant.namespace_name(namespace)
+            # The form <tenant>--<namespace> is name-01's.
+            if namespace.namespace_name and (given := environment.foreign_namespace(tenant.tenant, name)):
+                yield index, broken(where, "name-03", given)
+            mine = f"{namespace.name} of {tenant.tenant}"
+            other = first.setdefault(name, mine)
+            if other != mine:
+                change = "give one of the two a namespace-name of its own"
+                yield index, broken(where, "name-02", f"namespace {name!r}, which is {other} as well", change)
 
 
 def _groups(tenants: Sequence[Tenant]) -> Iterator[Found]:

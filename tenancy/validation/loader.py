@@ -190,8 +190,10 @@ def load(name: str | os.PathLike[str], root: Path | None = None) -> Loaded:
     # Without the folder every reference to a tenant would be a further mistake with the same cause.
     whole = environment.model if files or not problems else None
     if whole:
+        tenants = [tenant.named(whole.namespace_name) for tenant in tenants]
         broken_files = [file for file in files if not file.model]
         saved = [(file, tenant) for file in broken_files if (tenant := file.salvage(whole))]
+        saved = [(file, tenant.named(whole.namespace_name)) for file, tenant in saved]
         unread = [file.name for file in broken_files]
     judged = [*read, *(file for file, _ in saved)]
     for index, mistake in across(whole, tenants, [tenant for _, tenant in saved], unread):

@@ -25,6 +25,7 @@ def validate(environment: Environment, tenants: Sequence[Tenant]) -> list[Proble
     A problem names its spec (`environment`, `tenant fraud`) and the field in it. For specs in files call `load`, which
     applies the same rules and names file, line and column.
     """
+    tenants = [tenant.named(environment.namespace_name) for tenant in tenants]
     found = [
         Problem(
             "environment" if index == ENVIRONMENT else f"tenant {tenants[index].tenant}",

@@ -127,6 +127,7 @@ CASES = (
     Case("twin flavors", "name-02", ENV, "flavors.again", "pools:", "  again: {gpu: l4, share: time-slicing}\npools:", "  again: {gpu: l4}\npools:"),
     Case("other folder", "name-02", ENV, "environment", "environment: small", "environment: smal", "environment: small"),
     Case("other file", "name-02", FRAUD, "tenant", "tenant: fraud", "tenant: research-2", "tenant: fraud"),
+    Case("the platform's namespace", "name-03", FRAUD, "namespaces[0].namespace-name", TRAIN, TRAIN + ", namespace-name: monitoring", TRAIN + ", namespace-name: ml-fraud"),
     Case("tier", "ref-01", FRAUD, "tier", "tier: batch", "tier: bach", "tier: batch"),
     Case("tier of a namespace", "ref-01", FRAUD, "namespaces[0].tier", TRAIN, TRAIN + ", tier: prod", TRAIN + ", tier: batch"),
     Case("department", "ref-01", FRAUD, "department", "department: risk", "department: rsik", "department: research"),

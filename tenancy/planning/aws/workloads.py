@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tenancy.catalog import vocabulary as words
 from tenancy.planning.aws import grants
@@ -19,6 +19,8 @@ from tenancy.schema.tenant import Namespace, Tenant
 SESSION_SECONDS = 3600
 """The shortest that IAM allows as a role's maximum. Pod Identity and SDKs renew by themselves."""
 CI = "ci"
+OF_TENANTS = f"*{words.SEPARATOR}*"
+"""Names of tenants' namespaces, unless their files or the environment name them otherwise; no other's has this form."""
 NAMESPACE_TAG = "${aws:PrincipalTag/kubernetes-namespace}"
 
 
@@ -102,7 +104,9 @@ def _trust(environment: Environment, tenant: Tenant, namespace: Namespace) -> Do
     )
 
 
-def by_pods(environment: Environment, equal: dict[str, str], like: dict[str, str] | None = None) -> Document:
+def by_pods(
+    environment: Environment, equal: dict[str, str], like: Mapping[str, str | list[str]] | None = None
+) -> Document:
     """Trust in EKS Pod Identity alone, for pods of this cluster with these tags. The tags cannot be forged: no other
     principal is trusted."""
     condition: Document = {
@@ -114,7 +118,7 @@ def by_pods(environment: Environment, equal: dict[str, str], like: dict[str, str
         "ArnEquals": {"aws:SourceArn": cluster_arn(environment)},
     }
     if like:
-        condition["StringLike"] = like
+        condition["StringLike"] = dict(like)
     return document(
         {
             "Effect": "Allow",
@@ -142,8 +146,13 @@ def _by_token(environment: Environment, issuer: str, subject: str) -> Document:
     )
 
 
-def shared_role(environment: Environment, tenant: Tenant, namespace: Namespace) -> TenantRole:
-    """The role of all namespaces with grants of the same shape; a session tag selects each namespace's own prefixes."""
+def shared_role(
+    environment: Environment, tenant: Tenant, namespace: Namespace, beside: Collection[str] = ()
+) -> TenantRole:
+    """The role of all namespaces with grants of the same shape; a session tag selects each namespace's own prefixes.
+
+    `beside` are the role's namespaces whose names do not have the form <tenant>--<namespace>: its trust names them.
+    """
     own = tenant.namespace_name(namespace) + "/"
     shape = sorted(
         PrefixGrant(grant.bucket, f"{NAMESPACE_TAG}/" if grant.text == own else grant.text, grant.access)
@@ -161,7 +170,7 @@ def shared_role(environment: Environment, tenant: Tenant, namespace: Namespace) 
         trust=by_pods(
             environment,
             {"aws:RequestTag/kubernetes-service-account": namespace.service_account},
-            {"aws:RequestTag/kubernetes-namespace": f"*{words.SEPARATOR}*"},
+            {"aws:RequestTag/kubernetes-namespace": [OF_TENANTS, *sorted(beside)] if beside else OF_TENANTS},
         ),
         policies={"storage": document(*grants.storage(environment, None, shape))},
         boundary=boundary_arn(environment),
@@ -174,13 +183,16 @@ def shared_roles(environment: Environment, tenants: Sequence[Tenant]) -> tuple[T
     """Roles that several namespaces share, one per list of grants; empty unless identity is shared."""
     if environment.aws.identity is not PodIdentity.SHARED:
         return ()
-    found = {}
+    of_role: dict[str, list[tuple[Tenant, Namespace]]] = {}
     for tenant in tenants:
         for namespace in tenant.namespaces:
             if tenant.has_identity(namespace):
-                role = shared_role(environment, tenant, namespace)
-                found[role.name] = role
-    return tuple(found[name] for name in sorted(found))
+                of_role.setdefault(shared_role(environment, tenant, namespace).name, []).append((tenant, namespace))
+    found = []
+    for _, users in sorted(of_role.items()):
+        spaces = {tenant.namespace_name(namespace) for tenant, namespace in users}
+        found.append(shared_role(environment, *users[0], {name for name in spaces if words.SEPARATOR not in name}))
+    return tuple(found)
 
 
 def ci_group(tenant: Tenant) -> str:

@@ -158,7 +158,8 @@ def _subject(tenant: Tenant, kind: str, name: str) -> Subject:
     if kind != "ServiceAccount":
         return Subject(kind, name)
     namespace, _, account = name.partition("/")
-    return Subject(kind, account, words.derived_name(tenant.tenant, namespace))
+    (where,) = tenant.names_of({namespace})
+    return Subject(kind, account, where)
 
 
 def _pipeline(tenant: Tenant, namespace: Namespace, role: Role) -> list[tuple[str, str]]:
