@@ -51,7 +51,7 @@ class Adopted:
 
 def adopt(items: Iterable[Object], label: str | None = None, platform: Collection[str] = ()) -> Adopted:
     """Every object with the label of its tenant; `label` is the key on namespaces of tenants, if it is another."""
-    items = [_meant(_stored(item)) for item in _written_by_people(list(items))]
+    items = [meant(_stored(item)) for item in _written_by_people(list(items))]
     key = label or words.TENANT
     foreign = label is not None or not any({key, words.ENVIRONMENT} & {*_labels(item)} for item in items)
     if label is None and foreign:
@@ -100,7 +100,7 @@ def _stored(item: Object) -> Object:
     return item
 
 
-def _meant(item: Object) -> Object:
+def meant(item: Object) -> Object:
     """The object with its kind as the rules name it, by its API group."""
     kind = str(item.get("kind"))
     known = ruled(kind, str(item.get("apiVersion") or ""))
