@@ -32,7 +32,7 @@ _EVERYWHERE = "default"
 """Namespace of an object that names none."""
 _NAMESPACED = frozenset(
     "CiliumNetworkPolicy CronJob Deployment Job LimitRange LocalQueue NetworkPolicy Pod ReplicaSet "
-    "ReplicationController ResourceQuota Role RoleBinding "
+    "ReplicationController ResourceClaim ResourceClaimTemplate ResourceQuota Role RoleBinding "
     "Service ServiceAccount StatefulSet".split()
 )
 """Kinds that belong to a tenant also without a namespace. A DaemonSet without one belongs to the platform."""

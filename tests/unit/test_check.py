@@ -405,7 +405,8 @@ def test_a_kind_with_the_name_of_a_built_in_one_keeps_its_file_and_line(
     line = path.read_text().splitlines().index("---") + 2
     text = run(path)
     assert text.exit_code == 1
-    assert f"{path}:{line}" in text.stdout and "(:1)" not in text.stdout
+    assert f"{path}:{line}" in text.stdout
+    assert "(:1)" not in text.stdout
     sarif = json.loads(run(path, "--format", "sarif").stdout)["runs"][0]["results"]
     places = {
         (place["physicalLocation"]["artifactLocation"]["uri"], place["physicalLocation"]["region"]["startLine"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
@@ -25,6 +27,7 @@ from tenancy.rules.catalogue import RULES, Face, with_face
 from tenancy.rules.found import Finding
 from tenancy.validation import Environment, load
 from tests import pack_worlds
+from tests.claims import by_claim
 
 ROOT = Path(__file__).parents[2]
 STACKS = ("local", "bank")
@@ -38,10 +41,18 @@ WITHOUT_A_BODY = {"node-08"}
 """Rules that only a change to what is there breaks: no manifest shows it."""
 
 
+CLAIMS = "claims"
+"""An environment where GPUs are claimed: for rules that are attacked in no other."""
+
+
 @cache
 def _made(stack: str) -> tuple[tuple[Object, ...], tuple[Attack, ...]]:
     """What rules look up of the plan, and the attacks that a manifest can be made of."""
-    loaded = load(ROOT / "stacks" / stack)
+    if stack == CLAIMS:
+        with TemporaryDirectory() as folder:
+            loaded = load(by_claim(Path(folder) / "small").path)
+    else:
+        loaded = load(ROOT / "stacks" / stack)
     scene = Scene(loaded.environment, loaded.tenants, ["nvidia"], ["plain"])
     asked = tuple(
         attack
@@ -75,18 +86,22 @@ def rules_of(stack: str, path: str, body: Any) -> set[str]:
 
 
 ATTACKS = [(stack, attack) for stack in STACKS for attack in _made(stack)[1]]
+_HERE = {attack.rule for _, attack in ATTACKS}
+OF_CLAIMS = [(CLAIMS, attack) for attack in _made(CLAIMS)[1] if attack.rule not in _HERE]
 
 
 def test_every_rule_of_both_faces_has_an_attack_that_a_manifest_can_be_made_of() -> None:
     both = {rule for rule in JUDGED if Face.ATTACK in RULES[rule].faces}
-    assert {attack.rule for _, attack in ATTACKS} == both - WITHOUT_A_BODY
+    assert {attack.rule for _, attack in (*ATTACKS, *OF_CLAIMS)} == both - WITHOUT_A_BODY
     assert len(ATTACKS) > 400
 
 
-@pytest.mark.parametrize("rule", sorted({attack.rule for _, attack in ATTACKS}))
-@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize(
+    ("stack", "rule"),
+    sorted({*itertools.product(STACKS, _HERE), *((stack, attack.rule) for stack, attack in OF_CLAIMS)}),
+)
 def test_an_attack_is_found_in_a_preview_by_its_rule_and_its_twin_is_not(stack: str, rule: str) -> None:
-    asked = [attack for where, attack in ATTACKS if where == stack and attack.rule == rule]
+    asked = [attack for where, attack in (*ATTACKS, *OF_CLAIMS) if where == stack and attack.rule == rule]
     finding = {rule, BY_ANOTHER.get(rule, rule)}
     missed = [
         attack.id
@@ -101,29 +116,36 @@ def test_an_attack_is_found_in_a_preview_by_its_rule_and_its_twin_is_not(stack: 
     assert (missed, wrong) == ([], []), "attacks that nothing is said of, and twins that are found"
 
 
-def test_the_policy_pack_finds_every_attack_and_no_twin(pack: ModuleType) -> None:
+@pytest.mark.parametrize("stack", ["local", CLAIMS])
+def test_the_policy_pack_finds_every_attack_and_no_twin(pack: ModuleType, stack: str) -> None:
     """One program with all attacks of an environment, each in an object of its own name, and one with all twins."""
-    items, asked = _made("local")
-    attacks = [_named(manifest(one.request.path, one.request.body), f"a{n}") for n, one in enumerate(asked)]
-    twins = [_named(manifest(one.twin.path, one.twin.body), f"a{n}") for n, one in enumerate(asked)]
+    items, asked = _made(stack)
+    attacks = [_named(manifest(one.request.path, one.request.body), _name(n)) for n, one in enumerate(asked)]
+    twins = [_named(manifest(one.twin.path, one.twin.body), _name(n)) for n, one in enumerate(asked)]
     found, of_twins = (
         {(rule, name) for texts in pack_worlds.judged(pack, [*items, *made]).values() for rule, name in _said(texts)}
         for made in (attacks, twins)
     )
     found |= {(rule, name) for rule, other in BY_ANOTHER.items() for at, name in found if at == other}
     beyond = {id for ids in BEYOND.values() for id in ids}
-    assert {(one.rule, f"a{n}") for n, one in enumerate(asked) if one.id not in beyond} - found == set()
-    other = {(one.rule, f"a{n}") for n, one in enumerate(asked) if one.twin.body != one.request.body}
+    assert {(one.rule, _name(n)) for n, one in enumerate(asked) if one.id not in beyond} - found == set()
+    other = {(one.rule, _name(n)) for n, one in enumerate(asked) if one.twin.body != one.request.body}
     assert other & of_twins == set()
 
 
+def _name(number: int) -> str:
+    return f"attack-{number}"
+
+
 def _named(item: Object, name: str) -> Object:
+    # The queue counts a template by its name, to which a suffix can be added.
+    name = f"{item['metadata']['name']}.{name}" if item["kind"] == "ResourceClaimTemplate" else name
     return {**item, "metadata": {**item["metadata"], "name": name}}
 
 
 def _said(texts: Iterable[str]) -> set[tuple[str, str]]:
     """Rule and name of the object; a text begins `rule: Kind namespace/name: ...`."""
-    return {found.groups() for text in texts if (found := re.match(r"([a-z]+-\d\d): .*?(a\d+)\b", text))}  # type: ignore[misc]
+    return {found.groups() for text in texts if (found := re.match(r"([a-z]+-\d\d): .*?(attack-\d+)\b", text))}  # type: ignore[misc]
 
 
 # Rows against code
