@@ -13,6 +13,7 @@ from tenancy.components.kubernetes.manifest import resource_type
 from tenancy.rules import aws
 from tenancy.rules.found import name_of
 from tenancy.rules.nodes import MIG_CONFIG
+from tenancy.rules.values import MOST_PUBLIC
 
 Object = dict[str, Any]
 
@@ -243,6 +244,10 @@ def cluster(name: str, vpc: Object | None = None, access: Object | None = None, 
     body = {"roleArn": "arn:aws:iam::111122223333:role/c", "vpcConfig": {"subnetIds": ["subnet-0a"], **private}}
     kept = {"accessConfig": entries if access is None else access, "deletionProtection": not deletable}
     return on_aws(aws.CLUSTER, name, {**body, **kept})
+
+
+def _many_ranges(count: int) -> list[str]:
+    return [f"198.51.{number}.0/24" for number in range(count)]
 
 
 def group(name: str, **body: Any) -> Object:
@@ -552,6 +557,9 @@ _WIDE = {
 }
 _AGGREGATED = {"clusterRoleSelectors": [{"matchLabels": {"rbac.authorization.k8s.io/aggregate-to-edit": "true"}}]}
 _VISIBLE = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+_DEVICE = {"deviceClassName": "a100", "adminAccess": True}
+_CLAIM = {"devices": {"requests": [{"name": "gpus", "exactly": _DEVICE}]}}
+_FLAT_CLAIM = {"devices": {"requests": [{"name": "gpus", **_DEVICE}]}}
 
 
 def _guard(name: str) -> Object:
@@ -621,6 +629,24 @@ OBJECT_CASES = (
         ),
         ("spec", "template", "spec", "runtimeClassName"),
         None,
+    ),
+    *(
+        _one(
+            "gpu-08",
+            manifest("resource.k8s.io/v1", kind, name, {"spec": spec}, namespace="acme--pods"),
+            (*path, "devices", "requests", 0, "exactly", "adminAccess"),
+            None,
+        )
+        for kind, name, spec, path in (
+            ("ResourceClaim", "monitor", _CLAIM, ("spec",)),
+            ("ResourceClaimTemplate", "monitor", {"spec": _CLAIM}, ("spec", "spec")),
+        )
+    ),
+    _one(
+        "gpu-08",
+        manifest("resource.k8s.io/v1beta1", "ResourceClaim", "older", {"spec": _FLAT_CLAIM}, namespace="acme--pods"),
+        ("spec", "devices", "requests", 0, "adminAccess"),
+        False,
     ),
     _pod("sched-02", "placed", {"nodeName": "node-1"}, ("spec", "nodeName"), None),
     Case(
@@ -1322,6 +1348,26 @@ MACHINE_CASES = (
         cluster("wide", {"endpointPublicAccess": True, "publicAccessCidrs": ["0.0.0.0/0"]}),
         ("vpcConfig", "publicAccessCidrs"),
         ["198.51.100.0/24"],
+    ),
+    *(
+        _one(
+            "eks-01",
+            cluster(f"open-to-{about}", {"endpointPublicAccess": True, "publicAccessCidrs": [*others, given]}),
+            ("vpcConfig", "publicAccessCidrs"),
+            [*others, mended],
+        )
+        for about, others, given, mended in (
+            ("a-companys-own", (), "10.1.0.0/16", "11.1.0.0/16"),
+            ("itself", (), "127.0.0.0/8", "126.0.0.0/8"),
+            ("an-address-with-a-length", (), "203.0.113.7/24", "203.0.113.7/32"),
+            ("one-beside-a-good-one", ("198.51.100.0/24",), "172.16.0.0/12", "172.0.0.0/12"),
+        )
+    ),
+    _one(
+        "eks-01",
+        cluster("open-to-many", {"endpointPublicAccess": True, "publicAccessCidrs": _many_ranges(MOST_PUBLIC + 1)}),
+        ("vpcConfig", "publicAccessCidrs"),
+        _many_ranges(MOST_PUBLIC),
     ),
     _one(
         "eks-02",

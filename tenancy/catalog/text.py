@@ -33,12 +33,15 @@ def is_shown(text: str) -> bool:
 
 _MARKUP = {character: "\\" + character for character in "\\`*_~[]|&"} | {"<": "&lt;", ">": "&gt;", "@": "@\u200b"}
 """Characters of Markdown inside of a line, and what stands for them."""
+_LINK = re.compile(r"(?<=[a-z]:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)
+"""Places inside of addresses that GitHub's Markdown turns into links without any markup."""
 
 
 def in_markdown(text: str, kept: str = "") -> str:
     """The text escaped for Markdown: it makes no cell, no emphasis, no link and no HTML, and notifies no user.
     Characters of `kept` stay markup."""
-    return "".join(one if one in kept else _MARKUP.get(one, one) for one in " ".join(text.splitlines()))
+    line = _LINK.sub("\u200b", " ".join(text.splitlines()))
+    return "".join(one if one in kept else _MARKUP.get(one, one) for one in line)
 
 
 def shown(text: str) -> str:

@@ -23,7 +23,7 @@ from tenancy.chargeback.model import BillingUnit, DataFinding
 from tenancy.chargeback.periods import LAST, Period, written
 from tenancy.chargeback.rounding import nearest
 from tenancy.planning.aws.prices import MICRO
-from tenancy.planning.common.names import ENVIRONMENT_TAG, NAMESPACE_TAG, POOL_TAG
+from tenancy.planning.common.names import CLAIM_TAG, ENVIRONMENT_TAG, NAMESPACE_TAG, POOL_TAG
 from tenancy.rules.catalogue import Violation
 from tenancy.schema.costs import PurchaseKind, UsageKind
 
@@ -357,7 +357,7 @@ def _letters(key: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", key.lower()).removeprefix("user_")
 
 
-_NAMESPACES = tuple(map(_letters, (NAMESPACE_TAG, "kubernetes.io/created-for/pvc/namespace")))
+_NAMESPACES = tuple(map(_letters, (NAMESPACE_TAG, CLAIM_TAG)))
 """The tag of our class's volumes, and the one that the EBS driver gives to those of every class."""
 
 

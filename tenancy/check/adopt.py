@@ -32,7 +32,7 @@ _EVERYWHERE = "default"
 """Namespace of an object that names none."""
 _NAMESPACED = frozenset(
     "CiliumNetworkPolicy CronJob Deployment Job LimitRange LocalQueue NetworkPolicy Pod ReplicaSet "
-    "ReplicationController ResourceQuota Role RoleBinding "
+    "ReplicationController ResourceClaim ResourceClaimTemplate ResourceQuota Role RoleBinding "
     "Service ServiceAccount StatefulSet".split()
 )
 """Kinds that belong to a tenant also without a namespace. A DaemonSet without one belongs to the platform."""
@@ -51,7 +51,7 @@ class Adopted:
 
 def adopt(items: Iterable[Object], label: str | None = None, platform: Collection[str] = ()) -> Adopted:
     """Every object with the label of its tenant; `label` is the key on namespaces of tenants, if it is another."""
-    items = [_meant(_stored(item)) for item in _written_by_people(list(items))]
+    items = [meant(_stored(item)) for item in _written_by_people(list(items))]
     key = label or words.TENANT
     foreign = label is not None or not any({key, words.ENVIRONMENT} & {*_labels(item)} for item in items)
     if label is None and foreign:
@@ -100,7 +100,7 @@ def _stored(item: Object) -> Object:
     return item
 
 
-def _meant(item: Object) -> Object:
+def meant(item: Object) -> Object:
     """The object with its kind as the rules name it, by its API group."""
     kind = str(item.get("kind"))
     known = ruled(kind, str(item.get("apiVersion") or ""))

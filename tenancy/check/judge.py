@@ -9,7 +9,7 @@ from typing import Any
 
 from tenancy.catalog import days
 from tenancy.catalog import vocabulary as words
-from tenancy.check.adopt import Adopted, adopt
+from tenancy.check.adopt import Adopted, adopt, meant
 from tenancy.check.reader import FilePosition, Manifests, Unread
 from tenancy.kube.pod_templates import not_judged
 from tenancy.rules import objects, plain, regulated
@@ -98,7 +98,9 @@ def judge(
     """Apply every rule to every object, and to all of them together."""
     today = today or days.today()
     unread = list(manifests.unread)
-    sound = [(item, place) for item, place in manifests.objects if not _stumbles(item, place, unread)]
+    # Findings name an object by the kind that rules mean, so its place and its case are found by the same name.
+    given = [(meant(item), place) for item, place in manifests.objects]
+    sound = [(item, place) for item, place in given if not _stumbles(item, place, unread)]
     places: dict[str, FilePosition] = {}
     for item, place in sound:
         places.setdefault(name_of(item), place)

@@ -27,6 +27,7 @@ _KINDS: Mapping[str, str] = {
     "kyverno.io": "ClusterPolicy",
     "nvidia.com": "ClusterPolicy",
     "rbac.authorization.k8s.io": "ClusterRole ClusterRoleBinding Role RoleBinding",
+    "resource.k8s.io": "ResourceClaim ResourceClaimTemplate",
     "scheduling.k8s.io": "PriorityClass",
 }
 GROUPS: Mapping[str, frozenset[str]] = {

@@ -15,7 +15,7 @@ from tenancy.catalog.instances import INSTANCES
 from tenancy.catalog.versions import AMI_DEFAULT, ami_release_misfit
 from tenancy.rules import iam
 from tenancy.rules.found import UNKNOWN, Given, Object, at, many
-from tenancy.rules.values import wide_range
+from tenancy.rules.values import MOST_PUBLIC, never_public, wide_range
 
 CLUSTER = "aws:eks/cluster:Cluster"
 GROUP = "aws:eks/nodeGroup:NodeGroup"
@@ -74,12 +74,12 @@ def _cluster(item: Object) -> Given:
     public = at(vpc, "endpointPublicAccess")
     if public not in {False, "false"}:  # AWS' default is an endpoint that is open to the internet
         ranges = many(at(vpc, "publicAccessCidrs"))
-        wide = [text for cidr in ranges if (text := wide_range(str(cidr)))]
-        if wide or not ranges:
-            yield (
-                "eks-01",
-                f"endpointPublicAccess {_or(public, 'true, the default')} to {', '.join(wide) or 'the whole internet'}",
-            )
+        wrong = [text for cidr in ranges if (text := wide_range(str(cidr)) or never_public(str(cidr)))]
+        if wrong or not ranges:
+            to = ", ".join(wrong) or "the whole internet"
+            yield "eks-01", f"endpointPublicAccess {_or(public, 'true, the default')} to {to}"
+        if len(ranges) > MOST_PUBLIC:
+            yield "eks-01", f"publicAccessCidrs: {len(ranges)} ranges of {MOST_PUBLIC}"
     access = item.get("accessConfig")
     if (mode := at(access, "authenticationMode")) != "API":
         yield "eks-02", f"authenticationMode {_or(mode, 'CONFIG_MAP, the default')}"

@@ -821,7 +821,7 @@ _ALL = (
         _CRITICAL,
     ),
     Rule(
-        _API_SERVER | _ATTACK,
+        _PREVIEW | _API_SERVER | _ATTACK,
         "gpu-08",
         "a device claim asks for a count of devices of granted classes, and a claim template is named after both",
         "allocation mode All, another class, device settings or a toleration reach other tenants' GPUs; a template "
@@ -829,6 +829,9 @@ _ALL = (
         "name a granted class and a count under exactly; drop config, adminAccess, capacity and tolerations; name a "
         "template <class>-<count>, such as a100-2, with any suffix after a dot",
         _CRITICAL,
+        partial={
+            _PREVIEW: "it reads classes and templates' names only where a namespace among the objects lists its classes"
+        },
     ),
     Rule(
         _PREVIEW,

@@ -16,7 +16,7 @@ from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import COMPATIBLE, incompatible
 from tenancy.kube.pod_templates import BUILT_IN, templates_of
-from tenancy.rules import aws, cilium, nodes, queues
+from tenancy.rules import aws, cilium, devices, nodes, queues
 from tenancy.rules.declared import undeclared
 from tenancy.rules.exceptions import FindingWaiver
 from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, many, name_of
@@ -392,6 +392,19 @@ def _workload(item: Object) -> Given:
                     yield "gpu-02", f"{path}.env[{number}] {name}: {given}"
 
 
+def _claim(item: Object) -> Given:
+    if is_tenants(item) and (found := list(devices.broken(item))):
+        yield "gpu-08", "; ".join(found)
+
+
+def _ungranted(claims: Iterable[Object], space: Object) -> Iterator[Finding]:
+    """gpu-08 on claims in a namespace that names the classes of devices that it is granted."""
+    granted = _annotations(space).get(words.ALLOWED_DEVICE_CLASSES)
+    for item in claims if granted is not None else ():
+        if found := list(devices.ungranted(item, {name for name in str(granted).split(",") if name})):
+            yield Finding("gpu-08", name_of(item), "; ".join(found))
+
+
 def _release(item: Object) -> Given:
     yield from nodes.CHECKS["Release"](item)
     yield from queues.CHECKS["Release"](item)
@@ -415,6 +428,7 @@ CHECKS: Mapping[str, Callable[[Object], Given]] = {
     "ValidatingAdmissionPolicyBinding": _guard_binding,
     **dict.fromkeys(BUILT_IN, _workload),
     **dict.fromkeys(_RAY, _ray),
+    **dict.fromkeys(devices.CLAIMS, _claim),
     **aws.CHECKS,
     **nodes.CHECKS,
     **queues.CHECKS,
@@ -456,6 +470,7 @@ def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:
     for name, space in sorted(spaces.items()):
         present = inside.get(name, [])
         yield from _isolation_resources(name, space, present)
+        yield from _ungranted((item for item in present if item.get("kind") in devices.CLAIMS), space)
         tenant = _labels(space)[words.TENANT]
         for queue in (item for item in present if item.get("kind") == "LocalQueue" and not is_tenants(item)):
             for rule, given in queues.foreign_share(queue, tenant):

@@ -383,6 +383,44 @@ def test_a_kind_of_another_api_group_is_another_kind() -> None:
     assert rules_of({**policy, "apiVersion": "crd.projectcalico.org/v1"}) == set()
 
 
+_PRIVILEGED = {"spec": {"containers": [{"name": "c", "image": "i", "securityContext": {"privileged": True}}]}}
+_SAME_NAME = {
+    "Service.serving.knative.dev": ("serving.knative.dev/v1", "Service", {"template": _PRIVILEGED}),
+    "Job.batch.volcano.sh": ("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"template": _PRIVILEGED}]}),
+    # The twin: the built-in kind of that name.
+    "Job": ("batch/v1", "Job", {"template": _PRIVILEGED}),
+}
+"""Kind as rules name it -> API version, kind and spec of an object with a privileged container."""
+
+
+@pytest.mark.parametrize("named", _SAME_NAME)
+def test_a_kind_with_the_name_of_a_built_in_one_keeps_its_file_and_line(
+    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    version, kind, spec = _SAME_NAME[named]
+    given = {"apiVersion": version, "kind": kind, "metadata": {"name": "x", "namespace": "team-a"}, "spec": spec}
+    path = Path("work.yaml")
+    path.write_text(yaml.safe_dump_all([thing("ConfigMap", "before", "team-a"), given]))
+    line = path.read_text().splitlines().index("---") + 2
+    text = run(path)
+    assert text.exit_code == 1
+    assert f"{path}:{line}" in text.stdout
+    assert "(:1)" not in text.stdout
+    sarif = json.loads(run(path, "--format", "sarif").stdout)["runs"][0]["results"]
+    places = {
+        (place["physicalLocation"]["artifactLocation"]["uri"], place["physicalLocation"]["region"]["startLine"])
+        for result in sarif
+        if result["ruleId"] == "pod-02"
+        for place in result["locations"]
+    }
+    assert places == {(str(path), line)}
+    cases = ElementTree.fromstring(run(path, "--format", "junit").stdout).iter("testcase")
+    (case,) = (case for case in cases if case.get("name") == f"{named} team-a/x")
+    assert (case.get("classname"), case.get("file"), case.get("line")) == ("team-a", str(path), str(line))
+    assert case.find("failure") is not None
+
+
 def test_an_object_of_the_whole_cluster_is_in_no_namespace(tmp_path: Path) -> None:
     """The Kubernetes provider of Pulumi renders some into default."""
     queue = thing("ClusterQueue", "all", "default", spec={"namespaceSelector": {}})

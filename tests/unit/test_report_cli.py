@@ -17,6 +17,7 @@ from bench.generate import generate
 from tenancy.catalog import instances
 from tenancy.catalog.boards import BOARDS
 from tenancy.catalog.instances import INSTANCES
+from tenancy.catalog.text import in_markdown
 from tenancy.cli import catalog, main, report
 from tenancy.cli.tables import cores, gib
 from tenancy.output import tables
@@ -62,6 +63,7 @@ def _tables(text: str) -> list[list[dict[str, str]]]:
         "</td><script>alert(2)</script> `x` @bank/admins",
         "one\ntwo",
         "__bold__ _em_ ~~gone~~ &lt;b&gt;",
+        "http://evil.example/a www.evil.example HTTPS://EVIL.example (Www.evil.example) ftp://evil.example",
     ],
 )
 def test_what_others_wrote_is_text_in_markdown(text: str) -> None:
@@ -70,6 +72,12 @@ def test_what_others_wrote_is_text_in_markdown(text: str) -> None:
     cells = re.split(r"(?<!\\)\|", row)
     assert len(cells) == 4, "one cell for each column"
     assert not re.search(r"<|(?<!\\)[`\[\]*_~]|(?<!\\)&(?!lt;|gt;)|@(?!\u200b)", cells[1])
+    assert not re.search(r"://|www\.", cells[1], re.IGNORECASE), "an address becomes no link"
+
+
+def test_what_is_no_address_is_left_as_it_is_in_markdown() -> None:
+    text = "team: ml // notes, wwwroot.example 10:30"
+    assert in_markdown(text) == text
 
 
 def _shown(spec: SpecFolder, name: str, *options: object) -> list[list[dict[str, str]]]:

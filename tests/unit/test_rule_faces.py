@@ -103,26 +103,32 @@ def test_an_attack_is_found_in_a_preview_by_its_rule_and_its_twin_is_not(world: 
 def test_the_policy_pack_finds_every_attack_and_no_twin(pack: ModuleType, world: str) -> None:
     """One program with all attacks of an environment, each in an object of its own name, and one with all twins."""
     items, asked = _made(world)
-    attacks = [_named(manifest(one.request.path, one.request.body), f"a{n}") for n, one in enumerate(asked)]
-    twins = [_named(manifest(one.twin.path, one.twin.body), f"a{n}") for n, one in enumerate(asked)]
+    attacks = [_named(manifest(one.request.path, one.request.body), _name(n)) for n, one in enumerate(asked)]
+    twins = [_named(manifest(one.twin.path, one.twin.body), _name(n)) for n, one in enumerate(asked)]
     found, of_twins = (
         {(rule, name) for texts in pack_worlds.judged(pack, [*items, *made]).values() for rule, name in _said(texts)}
         for made in (attacks, twins)
     )
     found |= {(rule, name) for rule, other in BY_ANOTHER.items() for at, name in found if at == other}
     beyond = {id for ids in BEYOND.values() for id in ids}
-    assert {(one.rule, f"a{n}") for n, one in enumerate(asked) if one.id not in beyond} - found == set()
-    other = {(one.rule, f"a{n}") for n, one in enumerate(asked) if tells(one)}
+    assert {(one.rule, _name(n)) for n, one in enumerate(asked) if one.id not in beyond} - found == set()
+    other = {(one.rule, _name(n)) for n, one in enumerate(asked) if tells(one)}
     assert other & of_twins == set()
 
 
+def _name(number: int) -> str:
+    return f"attack-{number}"
+
+
 def _named(item: Object, name: str) -> Object:
+    # The queue counts a template by its name, to which a suffix can be added.
+    name = f"{item['metadata']['name']}.{name}" if item["kind"] == "ResourceClaimTemplate" else name
     return {**item, "metadata": {**item["metadata"], "name": name}}
 
 
 def _said(texts: Iterable[str]) -> set[tuple[str, str]]:
     """Rule and name of the object; a text begins `rule: Kind namespace/name: ...`."""
-    return {found.groups() for text in texts if (found := re.match(r"([a-z]+-\d\d): .*?(a\d+)\b", text))}  # type: ignore[misc]
+    return {found.groups() for text in texts if (found := re.match(r"([a-z]+-\d\d): .*?(attack-\d+)\b", text))}  # type: ignore[misc]
 
 
 # Rows against code

@@ -228,6 +228,34 @@ def test_the_night_applies_what_the_day_changes_where_there_is_a_capacity_block(
     assert ran or "no capacity block" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("bought", "role", "told"),
+    [
+        (BLOCK, "", True),
+        (BLOCK, "arn:aws:iam::111122223333:role/holds", False),
+        # The words alone, in a comment, are no capacity block.
+        ("purchase: {reservation: cr-0a1b2c3d4e5f60718}  # was a capacity-block", "", False),
+    ],
+)
+def test_a_capacity_block_without_the_role_of_holds_is_reported(
+    repository: Path, bought: str, role: str, told: bool
+) -> None:
+    path = repository / "stacks" / "bank" / "environment.yaml"
+    text = path.read_text("utf-8")
+    path.write_text(text.replace("purchase: {reservation: cr-0a1b2c3d4e5f60718}", bought), "utf-8")
+    report = repository.parent / "bank.md"
+    done = run("unheld.py", "bank", str(report), folder=repository, env={"TENANCY_HOLD_ROLE": role})
+    assert (done.returncode, done.stderr) == (int(told), "")
+    written = report.read_text("utf-8") if report.exists() else ""
+    assert ("capacity-block in train-a100, train-efa, and no TENANCY_HOLD_ROLE" in written) is told
+
+
+def test_both_forges_look_for_capacity_blocks_that_are_not_held() -> None:
+    nightly = jobs(CI / "github" / "tenancy-drift.yaml")["drift"]["steps"][-1]
+    assert nightly["env"]["TENANCY_HOLD_ROLE"] == "${{ vars.TENANCY_HOLD_ROLE }}", "GitLab hands over every variable"
+    assert '"$(dirname "$0")/unheld.py" "$environment" "$report"' in (STEPS / "drift").read_text("utf-8")
+
+
 def test_an_environment_that_there_is_not_has_no_night(repository: Path) -> None:
     done = run("hold", "bnak", folder=repository)
     assert (done.returncode, "an environment under stacks/" in done.stderr) == (2, True)

@@ -68,7 +68,7 @@ def data_plan(environment: Environment, tenants: Sequence[Tenant]) -> DataPlan |
 
 
 COST_TAGS = (
-    *(words.TENANT_TAG, names.NAMESPACE_TAG, names.ENVIRONMENT_TAG, names.CLUSTER_TAG, names.POOL_TAG),
+    *(words.TENANT_TAG, names.NAMESPACE_TAG, names.CLAIM_TAG, names.ENVIRONMENT_TAG, names.CLUSTER_TAG, names.POOL_TAG),
     *words.COST_LABELS,
 )
 

@@ -18,8 +18,8 @@ OF_PLATFORM = ("namespaceObject.", "request.userInfo.groups")
 """Prefixes of paths that no tenant writes."""
 LISTS_OF_PLATFORM = frozenset(
     "allowances allowedAccounts allowedClasses allowedEgress allowedIngress allowedPools allowedPriorities "
-    "allowedQueues allowedRegistries allowedResources allowedRuntimes asked defaultLimits securityChecks "
-    "tokenAccounts usualGates".split()
+    "allowedQueues allowedRegistries allowedResources allowedRuntimes asked defaultLimits patchChecks "
+    "securityChecks tokenAccounts usualGates".split()
 )
 """Variables that are made from annotations of the namespace or from constants."""
 

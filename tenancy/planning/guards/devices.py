@@ -8,9 +8,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.planning.guards.expressions import Guard, cel, changed, listed
 from tenancy.planning.guards.names import CLAIM_CONTROLLERS, CLAIM_OF_POD
 from tenancy.planning.guards.who import CONTROLS
-
-MOST_DEVICES = 32
-"""Devices of one claim: no scheduler gives more (`AllocationResultsMaxSize`)."""
+from tenancy.rules.devices import MOST_DEVICES
 
 # Over `variables.requests` and `.config`, the same of a claim and of a template of one.
 CLAIM_RULES: Mapping[str, str] = {

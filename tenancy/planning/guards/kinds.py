@@ -35,7 +35,7 @@ from tenancy.planning.guards.sizes import few_marks
 from tenancy.planning.guards.who import but_by_controllers, controllers, frameworks
 from tenancy.schema.environment import Environment
 
-# Pod templates of a kind, as a list. A TrainJob has none: what it overrides of a runtime's is judged on its pods.
+# Pod templates of a kind, as a list. A TrainJob has none, only patches of its runtime's.
 _RAY = """([{0}.headGroupSpec.template]
     + (has({0}.workerGroupSpecs) ? {0}.workerGroupSpecs.map(w, w.template) : []))"""
 # Of a RayJob without a template for its submitter, and of each in SidecarMode, KubeRay makes the submitter's container
@@ -57,6 +57,12 @@ _TEMPLATES: Mapping[str, str] = {
             + ({_UNWRITTEN} ? {_SUBMITTER} : []) : [])
         + (has({{0}}.spec.submitterPodTemplate) ? [{{0}}.spec.submitterPodTemplate] : []))""",
 }
+
+# Lists of partial pod templates: each patch has some for the jobs that its runtime makes (Kubeflow Trainer v2.2.1,
+# `RuntimePatch`). The runtime is the platform's, and may itself be what Pod Security refuses.
+_PATCHED = "p.?trainingRuntimeSpec.?template.?spec.?replicatedJobs.orValue([])"
+_PATCHES = f"""dyn(object).spec.?runtimePatches.orValue([]).map(p,
+    {_PATCHED}.map(j, j.?template.?spec.?template.orValue({{}})))"""
 
 _ADVICE = f"""(object.kind == 'RayJob' && {_UNWRITTEN.format("dyn(object)")}
     ? 'submissionMode is HTTPMode, or K8sJobMode with a submitterPodTemplate that keeps to the level; ' : '')"""
@@ -98,6 +104,28 @@ def _for_each_pod(rule: str) -> str:
     return f"variables.pods.all(pod, {text})"
 
 
+def _for_each_patch(rule: str) -> str:
+    """A rule on one pod as a rule on all of `variables.patches`."""
+    text = _OF_POD.sub(r"pod.\1", rule)
+    return f"variables.patches.all(l, l.all(pod, {text}))"
+
+
+def _security(patch: Mapping[str, str] | None) -> dict[str, str]:
+    """Pod Security on templates, and on patches of a TrainJob's runtime; what these leave out is in the runtime."""
+    found = security_variables(_for_each_pod)
+    if patch is None:
+        return found
+    del found["unfit"]  # a variable reads those before it
+    each = f"{{{', '.join(f'{cel(k)}: dyn({v})' for k, v in patch.items())}}}"
+    return {
+        **found,
+        "patched": f"object.kind == 'TrainJob' ? {_PATCHES} : []",
+        "patches": f"variables.patched.map(l, l.map(t, {each}))",
+        "patchChecks": security_variables(_for_each_patch, whole=False)["securityChecks"],
+        "unfit": "variables.securityChecks.filter(x, x != '') + variables.patchChecks.filter(x, x != '')",
+    }
+
+
 def framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> Guard:
     """Kinds of others: one guard for all, because what it reads of each is a list of templates."""
     kinds = frameworks(environment)
@@ -123,6 +151,11 @@ def framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> G
         "newFinalizers": "has(t.metadata) && has(t.metadata.finalizers) ? t.metadata.finalizers : []",
         "containers": containers,
         "asked": ASKED.format(containers=containers),
+    }
+    patched = {
+        "spec": "t.?spec.orValue({})",
+        "podAnnotations": either("annotations"),
+        "containers": "t.?spec.?containers.orValue([]) + t.?spec.?initContainers.orValue([])",
     }
 
     def jobs(root: str) -> str:
@@ -155,7 +188,7 @@ def framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> G
         "oldTemplates": f"request.operation == 'UPDATE' ? {templates('oldObject')} : []",
         "oldJobs": f"request.operation == 'UPDATE' ? ({jobs('oldObject')}) : []",
         "pods": f"variables.templates.map(t, {{{', '.join(f'{cel(k)}: dyn({v})' for k, v in pods.items())}}})",
-        **security_variables(_for_each_pod),
+        **_security(patched if any(framework.kind == "TrainJob" for framework in kinds) else None),
         "placing": "true",
         "ownFinalizers": OWN_FINALIZERS,
         **queue_variables(environment, QueueFields(OWN)),

@@ -6,6 +6,7 @@ Made from the table that `tenancy check` judges by. Pods themselves are left to 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from tenancy.catalog import vocabulary as words
@@ -35,18 +36,19 @@ def _label(key: str) -> str:
     return f"namespaceObject.metadata.?labels[?{cel(key)}].orValue('')"
 
 
-def security_variables(of_each_pod: Callable[[str], str] = lambda text: text) -> dict[str, str]:
+def security_variables(of_each_pod: Callable[[str], str] = lambda text: text, *, whole: bool = True) -> dict[str, str]:
     """`unfit`: Pod Security's requirements on the namespace's pods that these do not meet, in words.
 
     `of_each_pod` makes an expression on one pod one on all. A level or a version that is absent or cannot be read is
-    the strictest, as it is to Pod Security.
+    the strictest, as it is to Pod Security. Of pods that are not whole, such as patches of others, an absent field is
+    allowed.
     """
 
     def asked(*levels: PodSecurityLevel) -> str:
         """What these levels check, and no other."""
         chosen = [check for check in CHECKS if {level for level in _ASKING if checked(check, level)} == {*levels}]
         groups = [[*checks] for _, checks in groupby(chosen, key=lambda check: check.group or check)]
-        said = [(checks[0].wanted, _holds(checks)) for checks in groups if checks[0].until > OLDEST]
+        said = [(checks[0].wanted, _holds(checks, whole)) for checks in groups if checks[0].until > OLDEST]
         if len(levels) > 1:
             said.append((f"annotations {APPARMOR}* name the runtime's default or a profile of the node", _PROFILES))
         return "[" + ", ".join(f"{of_each_pod(holds)} ? '' : {cel(wanted)}" for wanted, holds in said) + "]"
@@ -74,10 +76,15 @@ _PROFILES = f"""variables.podAnnotations.all(k, !k.startsWith({cel(APPARMOR)})
     || variables.podAnnotations[k].startsWith({cel(APPARMOR_OF_NODE)}))"""
 
 
-def _holds(checks: Sequence[Check]) -> str:
+def _holds(checks: Sequence[Check], whole: bool) -> str:
     """Whether a pod passes checks that differ in their field alone."""
+    if not whole:
+        checks = [replace(check, needed=Requirement.NO) for check in checks]
     check, steps = checks[0], checks[0].field.split(".")
-    if check.needed is Requirement.INHERITED:
+    if check.holds and not whole:
+        holds = _unless_absent("c", steps, f"{cel(check.holds)} in {_at('c', steps)}")
+        text = f"variables.containers.all(c, {holds})"
+    elif check.needed is Requirement.INHERITED:
         of_pod, of_container = _optional("variables.spec", steps), _optional("c", steps)
         text = f"""{_allows(check, f"{of_pod}.orValue({cel(check.allowed[0])})")}
             && variables.containers.all(c, {_allows(check, f"{of_container}.orValue({of_pod}.orValue(''))")})"""

@@ -10,11 +10,11 @@ from tenancy.planning.common.devices import device_class
 from tenancy.planning.common.labels import manifest
 from tenancy.planning.common.pools import node_taints, pools_of
 from tenancy.planning.common.priorities import class_name
-from tenancy.planning.guards.devices import MOST_DEVICES
 from tenancy.planning.guards.names import RUN_TIME
 from tenancy.planning.queueing.queue_names import flavor_name
 from tenancy.planning.queueing.quota_shares import most_held
 from tenancy.rules.catalogue import Violation
+from tenancy.rules.devices import MOST_DEVICES
 from tenancy.schema.environment import Environment, nearest
 from tenancy.schema.queues import seconds
 from tenancy.schema.tenant import Namespace, Tenant

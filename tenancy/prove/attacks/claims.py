@@ -12,13 +12,13 @@ from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.live.api import Impersonation
 from tenancy.planning.common.devices import DRIVER, DRIVER_CLASSES, claimable, device_class, granted_classes
-from tenancy.planning.guards.devices import MOST_DEVICES
 from tenancy.planning.guards.names import CLAIM_OF_POD
 from tenancy.planning.kubernetes import quotas
 from tenancy.planning.kubernetes.samples import claim_spec, template_name
 from tenancy.prove.attacks.model import ABSENT, MERGE, Attack, Request, attack, escaped, group, put, skipped
 from tenancy.prove.attacks.pods import ALL_KINDS, LIMITS, Case, attack_of, kinds_of
 from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.rules.devices import MOST_DEVICES
 from tenancy.schema.people import Role
 
 API = "resource.k8s.io/v1"

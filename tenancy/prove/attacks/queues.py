@@ -350,6 +350,42 @@ def _runtimes(scene: Scene) -> Iterator[Attack]:
         sentence, guard = "train on GPUs without a grant", scene.guard("gpu-10", "trainjobs")
         request = Request("POST", path, work(place, TRAIN_JOB), place.without_grant)
         yield attack("gpu-10-trainjob-not-granted", "gpu-10", sentence, guard, request, twin_who=place.developer)
+    home = scene.home
+    if home and TRAIN_JOB in all_kinds(home):
+        yield from _runtime_patches(scene, home)
+
+
+def _runtime_patches(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    """Patches of a TrainJob's runtime that make pods which Pod Security refuses; the twins keep to its level."""
+    sentence, patch = "hold GPUs for pods that Pod Security refuses", "/spec/runtimePatches/0/trainingRuntimeSpec"
+    pods = f"{patch}/template/spec/replicatedJobs/0/template/spec/template/spec"
+    secure = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    named = {"name": "node", "template": {"spec": {"template": {"spec": {"volumes": [], "containers": []}}}}}
+    made = put(
+        work(place, TRAIN_JOB),
+        "/spec/runtimePatches",
+        [
+            {
+                "manager": "bank.example/developer",
+                "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [named]}}},
+            }
+        ],
+    )
+    container = {"name": "node", "securityContext": secure}
+    node = {"name": "node", "hostPath": {"path": "/"}}
+    for name, field, bad, good in (
+        ("volume-of-the-node", "/volumes", [node], [{"name": "node", "emptyDir": {}}]),
+        ("privileged", "/containers", [put(container, "/securityContext/privileged", True)], [container]),
+        ("capability", "/initContainers", [put(container, "/securityContext/capabilities/add", ["BPF"])], [container]),
+        ("keeps-capabilities", "/containers", [put(container, "/securityContext/capabilities/drop", [])], [container]),
+        ("root", "/securityContext", {"runAsNonRoot": False}, {"runAsNonRoot": True}),
+    ):
+        if name in _AT_ANY_LEVEL or place.namespace.pod_security is PodSecurity.RESTRICTED:
+            yield _through(scene, place, "pod-04", name, sentence, TRAIN_JOB, f"{pods}{field}", bad, good, base=made)
+
+
+_AT_ANY_LEVEL = ("volume-of-the-node", "privileged")
+"""What the baseline level refuses too."""
 
 
 def _ray(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
