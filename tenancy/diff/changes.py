@@ -18,7 +18,7 @@ from tenancy.planning.aws.prices import MICRO, bought, node_price
 from tenancy.planning.leaving import standing
 from tenancy.planning.queueing.capacity import supply
 from tenancy.planning.queueing.quota_shares import part_of_node
-from tenancy.rules import index, objects, plain
+from tenancy.rules import objects, plain, together
 from tenancy.schema.environment import Environment, Layout
 from tenancy.schema.network_rules import EgressRule, IngressRule
 from tenancy.schema.pools import Pool
@@ -32,6 +32,8 @@ UNKNOWN = "unknown"
 
 
 class ChangeTopic(StrEnum):
+    """What a change is about."""
+
     TENANT = "tenant"
     GPUS = "GPUs"
     QUOTA = "quota"
@@ -76,6 +78,7 @@ class SpecState:
 
     @cached_property
     def plan(self) -> Plan | None:
+        """The plan of the spec; None if the spec is invalid or absent."""
         return make_plan(self.loaded.environment, self.loaded.tenants) if self.loaded else None
 
     @property
@@ -85,6 +88,7 @@ class SpecState:
 
     @property
     def environment(self) -> Environment | None:
+        """The environment's spec; None if it is invalid or absent."""
         return self.loaded.environment if self.loaded else None
 
 
@@ -105,6 +109,7 @@ def diff(before: SpecState, after: SpecState) -> tuple[Change, ...]:
 
 
 def ordered(found: Iterable[Change]) -> tuple[Change, ...]:
+    """Changes sorted by topic and tenant."""
     order = list(ChangeTopic)
     return tuple(sorted(found, key=lambda c: (order.index(c.topic), c.tenant, c.of, c.what)))
 
@@ -114,6 +119,7 @@ Facts = dict[tuple[str, str, str], Value]
 
 
 def between(topic: ChangeTopic, before: Facts, after: Facts) -> Iterator[Change]:
+    """Changes of a topic between two sets of facts."""
     for key in before.keys() | after.keys():
         one, other = before.get(key), after.get(key)
         if one != other:
@@ -269,7 +275,7 @@ def _broken(side: SpecState) -> Facts:
     if side.plan:
         items = list(side.plan.objects())
         alone = (f for item in items for f in (*objects.object_findings(item), *plain.object_findings(item)))
-        for finding in (*alone, *objects.stack_findings(items), *index.findings_together(items)):
+        for finding in (*alone, *objects.stack_findings(items), *together.findings_together(items)):
             facts["", finding.rule, f"{finding.object}: given {finding.given}"] = "broken"
     return facts
 

@@ -148,9 +148,11 @@ class Unknown(str):
         return self
 
     def get(self, _key: str, _default: Any = None) -> Any:
+        """This value: what it contains is unknown."""
         return self
 
     def items(self) -> tuple[()]:
+        """No items: what it contains is unknown."""
         return ()
 
 

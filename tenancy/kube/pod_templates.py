@@ -96,6 +96,7 @@ def _submitter(item: Object) -> Iterator[PodTemplate]:
 
 
 def holds_pods(item: Object) -> bool:
+    """Whether the object's kind has a pod template that the rules can read."""
     return bool(templates_of(item))
 
 

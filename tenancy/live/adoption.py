@@ -44,6 +44,8 @@ class State(StrEnum):
 
 
 class AdoptionTopic(StrEnum):
+    """What a finding about an existing namespace is about."""
+
     CHANGES = "changes"
     BESIDE = "stays beside"
     QUOTA = "quota below use"

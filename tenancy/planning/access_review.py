@@ -168,8 +168,8 @@ def _bound(tenant: Tenant, plan: Plan) -> Iterator[AccessGrant]:
                 tenant.tenant, CI, tenant.ci.subject, _persona(role), tuple(where), tenant.tenant, ("ci", "role")
             )
             continue
-        for field, parts in _lines(tenant, kind, name, _persona(role)):
-            mine = tuple(space for space in where if not parts or space in parts)
+        for field, named in _lines(tenant, kind, name, _persona(role)):
+            mine = tuple(space for space in where if not named or space in named)
             yield AccessGrant(tenant.tenant, kind, name, _persona(role), mine, tenant.tenant, field)
 
 

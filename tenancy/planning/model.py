@@ -52,10 +52,12 @@ class NamespacePlan:
 
     @property
     def name(self) -> str:
+        """Name of the namespace in the cluster."""
         return self.meta.name
 
     @property
     def quotas(self) -> tuple[ResourceQuota, ...]:
+        """Its quota, and those of single priority classes."""
         return (self.quota, *self.class_quotas)
 
     @property
@@ -76,6 +78,7 @@ class NamespacePlan:
         return tuple(each.manifest() for each in (*self.accounts, *self.bindings))
 
     def objects(self) -> Iterator[Object]:
+        """All objects of the namespace, in the order in which they are made."""
         yield self.namespace
         yield from self.isolation
         yield from self.access
@@ -83,6 +86,8 @@ class NamespacePlan:
 
 @dataclass(frozen=True, slots=True)
 class TenantPlan:
+    """The objects of one tenant."""
+
     name: str
     namespaces: tuple[NamespacePlan, ...]
     adopt: bool
@@ -102,6 +107,7 @@ class TenantPlan:
         return tuple(each.manifest() for each in (self.cohort, *self.cluster_queues) if each)
 
     def objects(self) -> Iterator[Object]:
+        """All Kubernetes objects of the tenant, in the order in which they are made."""
         yield from self.queues
         yield from self.cluster_policies
         for namespace in self.namespaces:
@@ -158,6 +164,7 @@ class PlatformPlan:
         return tuple(self.queueing.manifests()) if self.queueing else ()
 
     def objects(self) -> Iterator[Object]:
+        """All Kubernetes objects of the platform, in the order in which they are made."""
         yield self.namespace
         yield from self.priorities
         yield from self.roles
@@ -205,6 +212,8 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """All objects and AWS resources of an environment, computed from its spec."""
+
     environment: str
     context: str
     """Context of the kubeconfig that the environment is deployed through."""
@@ -233,6 +242,7 @@ class Plan:
         raise KeyError(name)
 
     def objects(self) -> Iterator[Object]:
+        """All Kubernetes objects, those of the platform first."""
         yield from self.platform.objects()
         for tenant in self.tenants:
             yield from tenant.objects()

@@ -59,6 +59,8 @@ class Cell(NamedTuple):
 
 
 class Plane(NamedTuple):
+    """A table of one kind of isolation: one cell for each pair of tenants."""
+
     name: str
     asks: str
     """The question about the row's tenant and the column's tenant."""
@@ -74,6 +76,7 @@ class Planes:
         self.names = list(self._of)
 
     def all(self) -> list[Plane]:
+        """The tables of all kinds: access, network, data, nodes and queues."""
         found = [self._access(), self._network()]
         if self.environment.aws.enabled:
             found.append(self._data())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -72,6 +72,23 @@ def foreign_share(item: Object, tenant: str) -> Given:
     share = str(at(item, "spec", "clusterQueue"))
     if not share.startswith(words.derived_name(tenant, "")):
         yield "kueue-05", f"clusterQueue {share} of tenant {tenant}"
+
+
+def shares_taken(items: Iterable[Object], homes: Mapping[str, str]) -> Iterator[tuple[Object, str]]:
+    """kueue-05 on LocalQueues in namespaces of no tenant: the queue, and whose share it names.
+
+    `homes` are the namespaces that are known to be a tenant's, with their tenants.
+    """
+    tenants = set(homes.values())
+    for item in items:
+        space = str(at(item, "metadata", "namespace"))
+        if item.get("kind") != "LocalQueue" or _tenant(item) or space in homes:
+            continue
+        share = str(at(item, "spec", "clusterQueue"))
+        owner, separator, _ = share.partition(words.SEPARATOR)
+        # The file of a namespace may be elsewhere: its name then says whose it is.
+        if separator and owner in tenants and space.partition(words.SEPARATOR)[0] != owner:
+            yield item, f"clusterQueue {share} of tenant {owner}, from namespace {space}"
 
 
 def _config_map(item: Object) -> Given:

@@ -17,6 +17,7 @@ _LISTS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSche
 
 
 def findings(item: Object) -> Given:
+    """Violations of the limits on size, affinity and grace periods in a tenant's object."""
     if not at(item, "metadata", "labels", words.TENANT):
         return
     templates = templates_of(item)

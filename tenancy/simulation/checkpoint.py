@@ -47,6 +47,7 @@ class Store:
         return found if isinstance(found, dict) and found.get("form") == FORM else None
 
     def keep(self, checkpoint: Checkpoint) -> None:
+        """Replace the stored checkpoint by this one."""
         text = json.dumps({"form": FORM, **checkpoint})
         if self._file is None:
             self._held = text
@@ -101,10 +102,12 @@ def name_of(loaded: Loaded, jobs: Sequence[Job], window: int) -> str:
 
 
 def events_as_rows(events: Sequence[Event]) -> list[list[Any]]:
+    """Events as lists, for JSON."""
     return [[e.time, e.kind, e.job, e.pool, e.text, e.lost, e.by] for e in events]
 
 
 def events_of(checkpoint: Checkpoint) -> list[Event]:
+    """The events of a checkpoint."""
     return [Event(time, EventKind(kind), *rest) for time, kind, *rest in checkpoint["events"]]
 
 

@@ -83,6 +83,7 @@ def uid_of(number: int) -> str:
 
 
 def number_of(uid: str) -> int | None:
+    """Number of the job that a uid belongs to; None for another object."""
     head, _, tail = uid.rpartition("-")
     return int(tail, 16) if head == "00000000-0000-4000-8000" else None
 
@@ -103,7 +104,7 @@ def workload(loaded: Loaded, job: Job, number: int, made: dt.datetime) -> Object
         "kind": "Workload",
         "metadata": {
             "name": f"job-{number}",
-            "namespace": words.derived_name(job.tenant, job.part),
+            "namespace": words.derived_name(job.tenant, job.namespace),
             "uid": uid_of(number),
             "generation": 1,
             "creationTimestamp": made.strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -26,6 +26,7 @@ class Quotas:
         self._nodes[queue].use((flavor, resource), count)
 
     def fits(self, queue: str, resource: str, count: int) -> bool:
+        """Whether a queue has that many devices available now."""
         node = self._nodes[queue]
         return any(
             (flavor, resource) in node.nominal and node.available((flavor, resource)) >= count

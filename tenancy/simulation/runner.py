@@ -51,6 +51,8 @@ MOST_EVENTS = 16
 
 
 class Runner:
+    """Runs a trace through Kueue on a simulation cluster."""
+
     def __init__(
         self,
         loaded: Loaded,
@@ -72,15 +74,19 @@ class Runner:
         self._quotas = Quotas(plan.cluster_queues, plan.cohorts)
         self._resource = [resources[job.flavor] for job in jobs]
         tiers = {
-            (tenant.tenant, part.name): tenant.tier_of(part) for tenant in loaded.tenants for part in tenant.namespaces
+            (tenant.tenant, namespace.name): tenant.tier_of(namespace)
+            for tenant in loaded.tenants
+            for namespace in tenant.namespaces
         }
-        self._queue = [queue_name(job.tenant, tiers[job.tenant, job.part]) for job in jobs]
+        self._queue = [queue_name(job.tenant, tiers[job.tenant, job.namespace]) for job in jobs]
         held = {queue.name for queue in plan.cluster_queues if not queue.is_open}
-        parts = {
-            (t.tenant, part.name) for t in loaded.tenants for part in t.namespaces if part.queue is not QueueState.OPEN
+        stopped = {
+            (t.tenant, each.name) for t in loaded.tenants for each in t.namespaces if each.queue is not QueueState.OPEN
         }
         self._held = {
-            number for number, job in enumerate(jobs) if self._queue[number] in held or (job.tenant, job.part) in parts
+            number
+            for number, job in enumerate(jobs)
+            if self._queue[number] in held or (job.tenant, job.namespace) in stopped
         }
         self._pools = {flavor_name(environment, pool): pool for pool in environment.pools}
         last = max((job.submit for job in jobs), default=0)
@@ -106,6 +112,7 @@ class Runner:
     # The clock
 
     def run(self, say: Callable[[str], None]) -> Run:
+        """Run until all jobs have ended, from the last checkpoint if there is one."""
         self._began = time.monotonic()
         order = sorted(range(len(self.jobs)), key=lambda n: (self.jobs[n].submit, n))
         self._read()

@@ -22,7 +22,7 @@ class Job:
     submit: int
     """Seconds from the start of the trace."""
     tenant: str
-    part: str
+    namespace: str
     flavor: str
     gpus: int
     gpus_per_pod: int
@@ -33,11 +33,13 @@ class Job:
     checkpoint: int | None = None
     """Seconds between checkpoints; an eviction loses the work after the last one. None: all work."""
     queue: str | None = None
-    """A queue of its part. Default: the queue named default."""
+    """A queue of its namespace. Default: the queue named default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
+    """Jobs in the order of their submission."""
+
     jobs: tuple[Job, ...]
     notes: tuple[str, ...] = ()
     """Assumptions about facts that the file does not have."""
@@ -69,7 +71,7 @@ def write(jobs: Iterable[Job]) -> str:
         "submit",
         "name",
         "tenant",
-        "part",
+        "namespace",
         "flavor",
         "gpus",
         "gpus-per-pod",
@@ -88,19 +90,19 @@ def write(jobs: Iterable[Job]) -> str:
 
 def must_fit(trace: Trace, loaded: Loaded) -> None:
     """Raise SpecError if an environment has no place for a job of a trace that was made for another one."""
-    parts = {
-        (tenant.tenant, part.name, flavor): part
+    known_namespaces = {
+        (tenant.tenant, namespace.name, flavor): namespace
         for tenant in loaded.tenants
-        for part in tenant.namespaces
+        for namespace in tenant.namespaces
         for flavor in tenant.gpus
-        if pools_of(loaded.environment, flavor, tenant.tenant, frozenset({tenant.tier_of(part)}))
+        if pools_of(loaded.environment, flavor, tenant.tenant, frozenset({tenant.tier_of(namespace)}))
     }
     wrong: dict[tuple[str, str, str, str | None], Job] = {}
     for job in trace.jobs:
-        part = parts.get((job.tenant, job.part, job.flavor))
-        known = part is not None and job.queue in {None, words.DEFAULT_QUEUE, *part.queues}
+        namespace = known_namespaces.get((job.tenant, job.namespace, job.flavor))
+        known = namespace is not None and job.queue in {None, words.DEFAULT_QUEUE, *namespace.queues}
         if not known or job.tier not in loaded.environment.tiers:
-            wrong.setdefault((job.tenant, job.part, job.flavor, job.queue), job)
+            wrong.setdefault((job.tenant, job.namespace, job.flavor, job.queue), job)
     if wrong:
         rule = "the same work runs before the change and after it"
         raise SpecError(
@@ -110,12 +112,12 @@ def must_fit(trace: Trace, loaded: Loaded) -> None:
                     1,
                     1,
                     "",
-                    f"no place for job {job.name} of {tenant}: {flavor} in {part}"
+                    f"no place for job {job.name} of {tenant}: {flavor} in {namespace}"
                     + (f", queue {queue}" if queue else "")
                     + f", tier {job.tier}",
                     rule,
                     "keep it",
                 )
-                for (tenant, part, flavor, queue), job in wrong.items()
+                for (tenant, namespace, flavor, queue), job in wrong.items()
             ]
         )

@@ -26,13 +26,15 @@ from tenancy.validation import Loaded, SpecError
 HOUR = 3600
 
 
-def job(tenant: str, gpus: int, submit: int = 0, flavor: str = "a100", part: str = "train", tier: str = "batch") -> Job:
-    return Job(f"{tenant}-{submit}", submit, tenant, part, flavor, gpus, 1, 2 * HOUR, tier)
+def job(
+    tenant: str, gpus: int, submit: int = 0, flavor: str = "a100", namespace: str = "train", tier: str = "batch"
+) -> Job:
+    return Job(f"{tenant}-{submit}", submit, tenant, namespace, flavor, gpus, 1, 2 * HOUR, tier)
 
 
 JOBS = (
     job("fraud", 24),
-    job("research", 8, HOUR, part="main"),
+    job("research", 8, HOUR, namespace="main"),
     job("fraud", 16, 2 * HOUR),
     job("fraud", 2, 0, "a100-1g.5gb", "serve", "production"),
 )
@@ -173,7 +175,7 @@ def test_of_two_runs_each_says_what_never_started(loaded: Loaded) -> None:
 
 
 def test_who_may_not_borrow_does_not_wait_to(loaded: Loaded) -> None:
-    waiting = job("fraud", 32), job("research", 16, 0, part="main")
+    waiting = job("fraud", 32), job("research", 16, 0, namespace="main")
     events = Run(tuple(Event(0, EventKind.SUBMIT, number) for number in range(2)), 1.0, 0, 0)
     starts = Run((*events.events, Event(0, EventKind.START, 1, "train")), 1.0, 0, 0)
     assert evaluate(loaded, waiting, starts, HOUR).mean_fairness == pytest.approx(0.5), "one of two has all"

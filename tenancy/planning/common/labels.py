@@ -28,7 +28,7 @@ def own_labels(tenant: Tenant, namespace: Namespace) -> list[str]:
 
 
 def tier_labels(environment: Environment, tenant: Tenant, tier: str) -> dict[str, str]:
-    """Labels of what belongs to all parts of a tenant that have one tier."""
+    """Labels of what belongs to all namespaces of a tenant that have one tier."""
     return {
         **platform_labels(environment),
         words.TENANT: tenant.tenant,

@@ -97,6 +97,7 @@ a role."""
 
 
 def role_name(role: str) -> str:
+    """Name of the ClusterRole of a persona."""
     return f"tenancy-{role}"
 
 
@@ -114,6 +115,8 @@ def _rights(environment: Environment, role: Role) -> tuple[Rights, ...]:
 
 
 def cluster_roles(environment: Environment) -> tuple[ClusterRole, ...]:
+    """One ClusterRole for each persona."""
+
     def rules(rights: tuple[Rights, ...]) -> tuple[PolicyRule, ...]:
         return tuple(
             PolicyRule(group, resources, tuple(verbs)) for part in rights for (group, resources), verbs in part.items()
@@ -154,8 +157,8 @@ def _binding(
 def _subject(tenant: Tenant, kind: str, name: str) -> Subject:
     if kind != "ServiceAccount":
         return Subject(kind, name)
-    part, _, account = name.partition("/")
-    return Subject(kind, account, words.derived_name(tenant.tenant, part))
+    namespace, _, account = name.partition("/")
+    return Subject(kind, account, words.derived_name(tenant.tenant, namespace))
 
 
 def _pipeline(tenant: Tenant, namespace: Namespace, role: Role) -> list[tuple[str, str]]:

@@ -35,6 +35,7 @@ LABELS_BEFORE_AWS = 3
 
 
 def has_cluster_policies(environment: Environment) -> bool:
+    """Whether the CNI has policies for the whole cluster, which no namespace can override."""
     return environment.cluster.cni is Cni.CILIUM
 
 

@@ -44,6 +44,7 @@ def allowed_pools(environment: Environment, tenant: Tenant, tier: str) -> list[s
 
 
 def allowed_registries(environment: Environment, tenant: Tenant) -> list[str]:
+    """Prefixes of image names that a tenant may use."""
     return [prefix.replace("{tenant}", tenant.tenant) for prefix in environment.images.registries]
 
 
@@ -64,6 +65,7 @@ def allowances(environment: Environment, tenant: Tenant, namespace: Namespace) -
 
 
 def token_accounts(tenant: Tenant, namespace: Namespace) -> list[str]:
+    """Names of a namespace's service accounts whose pods get a token for the API server."""
     return [account.name for account in tenant.accounts_in(namespace) if account.api_token]
 
 
@@ -80,7 +82,7 @@ def queue_notes(environment: Environment, tenant: Tenant, namespace: Namespace) 
 
 
 def namespace_meta(environment: Environment, tenant: Tenant, namespace: Namespace) -> Meta:
-    """Name, labels and annotations of the namespace."""
+    """Name and labels of the namespace, and annotations that hold what the guards allow in it."""
     tier = tenant.tier_of(namespace)
     declared = {account.name for account in tenant.accounts_in(namespace)}
     accounts = {words.DEFAULT_ACCOUNT, namespace.service_account, *declared}

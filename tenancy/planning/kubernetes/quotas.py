@@ -86,6 +86,7 @@ def efa_share(environment: Environment, tenant: Tenant, namespace: Namespace) ->
 
 
 def resource_quota(environment: Environment, tenant: Tenant, namespace: Namespace) -> ResourceQuota:
+    """The ResourceQuota of a namespace: compute, storage, GPUs and object counts."""
     quota = _quota(environment, tenant, namespace)
     hard = {
         **_compute(quota),

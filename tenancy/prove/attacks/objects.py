@@ -254,7 +254,11 @@ def _opened(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
         if not tenant.between_namespaces:
             mine = {"matchLabels": {words.TENANT: tenant.tenant}}
             yield tried(
-                f"{word}-parts", f"allow {direction} {side} a part that the tenant's file isolates", twin, peer, mine
+                f"{word}-parts",
+                f"allow {direction} {side} a namespace that the tenant's file isolates",
+                twin,
+                peer,
+                mine,
             )
         known = [way for way in (tenant.egress if word == "out" else tenant.ingress) if way.cidr]
         for way in known[:1]:
