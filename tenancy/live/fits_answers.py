@@ -22,6 +22,7 @@ class FitVerdict(StrEnum):
 
     @property
     def rank(self) -> int:
+        """Place in the order of the verdicts; the best is 0."""
         return list(FitVerdict).index(self)
 
 
@@ -39,6 +40,8 @@ class ControlAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
+    """Every control's answer to one object."""
+
     kind: str
     name: str
     namespace: str
@@ -47,6 +50,7 @@ class Fit:
 
     @property
     def verdict(self) -> FitVerdict:
+        """The worst of the answers."""
         return max((said.verdict for said in self.said), key=lambda verdict: verdict.rank)
 
 
@@ -56,8 +60,10 @@ def queued_metadata(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def written(number: int) -> str:
+    """A number of thousandths as a quantity."""
     return quantities.write(Decimal(number) / ONE)
 
 
 def amount_of(number: int, resource: str) -> str:
+    """A number of thousandths of a resource, in words."""
     return f"{written(number)} {resource}"

@@ -22,6 +22,8 @@ from tenancy.schema.environment import Environment
 
 @dataclass(slots=True)
 class Machine:
+    """A node, or one that a pool may still add."""
+
     name: str
     labels: Mapping[str, str]
     taints: Sequence[Mapping[str, str]]

@@ -297,9 +297,9 @@ class _TraceReader:
             )
             return None
         asked = self._cell(row, "namespace")
-        named = [namespace for namespace in tenant.namespaces if asked in {"", namespace.name}]
+        named = [each for each in tenant.namespaces if asked in {"", each.name}]
         if not named:
-            known = f"use {' or '.join(namespace.name for namespace in tenant.namespaces)}"
+            known = f"use {' or '.join(each.name for each in tenant.namespaces)}"
             self._bad(line, row, "namespace", repr(asked), f"a namespace of {tenant.tenant}", known)
             return None
         able = [p for p in named if pools_of(self.environment, flavor, tenant.tenant, frozenset({tenant.tier_of(p)}))]
@@ -308,18 +308,12 @@ class _TraceReader:
             where = "namespace" if asked else "flavor"
             self._bad(line, row, where, given, "a pool admits the namespace's tier", "name another namespace or flavor")
             return None
-        own = [namespace for namespace in able if tenant.tier_of(namespace) == tier]
+        own = [each for each in able if tenant.tier_of(each) == tier]
         namespace = (own or able)[0]
         ceiling = self.environment.tiers[tenant.tier_of(namespace)].priority
         if tier and self.environment.tiers[tier].priority > ceiling:
-            self._bad(
-                line,
-                row,
-                "tier",
-                tier,
-                f"no tier above {namespace.name}'s own, {tenant.tier_of(namespace)}",
-                "lower it",
-            )
+            rule = f"no tier above {namespace.name}'s own, {tenant.tier_of(namespace)}"
+            self._bad(line, row, "tier", tier, rule, "lower it")
             return None
         return tenant, namespace, flavor, tier or tenant.tier_of(namespace)
 

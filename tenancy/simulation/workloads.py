@@ -42,6 +42,7 @@ def version_of(item: Object) -> int:
 
 
 def without_condition(item: Object, kind: str) -> Object:
+    """The object without its condition of a type."""
     status = item.get("status", {})
     kept = [condition for condition in status.get("conditions", []) if condition["type"] != kind]
     return {**item, "status": {**status, "conditions": kept}}

@@ -165,7 +165,6 @@ FIELDS = {
 """Fields of objects that hold quantities: a module that names one in its code reads quantities."""
 
 NO_QUANTITY: Mapping[str, Mapping[str, str]] = {
-    "tenancy/chargeback/allocate.py": {"int(lost['lost'][5:].sum())": "seconds"},
     "tenancy/chargeback/beside.py": {"int(price * MICRO)": "dollars", "int(rate * MICRO)": "dollars"},
     "tenancy/chargeback/example.py": {
         "int(dice.lognormvariate(math.log(5 * HOUR), 1.1))": "seconds",

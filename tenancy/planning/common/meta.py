@@ -10,6 +10,8 @@ from tenancy.kube.objects import Object
 
 @dataclass(frozen=True, slots=True)
 class Meta:
+    """What the metadata of an object says."""
+
     name: str
     labels: Mapping[str, str]
     namespace: str = ""
@@ -24,3 +26,19 @@ class Meta:
         if self.annotations:
             metadata["annotations"] = dict(self.annotations)
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
+
+
+class Planned:
+    """An object of the plan: a dataclass whose fields are what the plan decides about it."""
+
+    __slots__ = ()
+    meta: Meta
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.meta.name
+
+    def manifest(self) -> Object:
+        """The object as the API server takes it."""
+        raise NotImplementedError

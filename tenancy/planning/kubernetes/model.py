@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenancy.kube.objects import Object
-from tenancy.planning.common.meta import Meta
+from tenancy.planning.common.meta import Meta, Planned
 
 RBAC = "rbac.authorization.k8s.io"
 
@@ -16,16 +16,14 @@ RBAC = "rbac.authorization.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceQuota:
+class ResourceQuota(Planned):
+    """Limits of a namespace, on everything or on pods of some priority classes."""
+
     meta: Meta
     hard: Mapping[str, str]
     """Quantities in the spelling that the API server keeps, in order of their keys."""
     classes: tuple[str, ...] = ()
     """Priority classes whose pods alone it counts; empty: it counts everything."""
-
-    @property
-    def name(self) -> str:
-        return self.meta.name
 
     def manifest(self) -> Object:
         spec: dict[str, Any] = {"hard": dict(self.hard)}
@@ -49,13 +47,16 @@ class Bounds:
     """Requests of a container that sets none."""
 
     def manifest(self) -> Object:
+        """As the API server takes it."""
         defaults = {"default": self.limits, "defaultRequest": self.requests}
         given = {key: dict(amounts) for key, amounts in defaults.items() if amounts is not None}
         return {"type": self.type, **given, "min": dict(self.min), "max": dict(self.max)}
 
 
 @dataclass(frozen=True, slots=True)
-class LimitRange:
+class LimitRange(Planned):
+    """Bounds and defaults of a namespace's containers and claims."""
+
     meta: Meta
     bounds: tuple[Bounds, ...]
 
@@ -77,6 +78,7 @@ class Peer:
     """Labels of the pods; none or no label: all."""
 
     def manifest(self) -> Object:
+        """As the API server takes it."""
         if self.cidr:
             return {"ipBlock": {"cidr": self.cidr}}
         selectors = {"namespaceSelector": self.namespaces, "podSelector": self.pods}
@@ -89,10 +91,13 @@ def _selector(labels: Mapping[str, str]) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class Port:
+    """A port of one protocol."""
+
     protocol: str
     number: int
 
     def manifest(self) -> Object:
+        """As the API server takes it."""
         return {"protocol": self.protocol, "port": self.number}
 
 
@@ -104,6 +109,7 @@ class NetworkRule:
     ports: tuple[Port, ...] = ()
 
     def manifest(self, side: str) -> Object:
+        """As the API server takes it."""
         peers = {side: [peer.manifest() for peer in self.peers]} if self.peers else {}
         return {**peers, **({"ports": [port.manifest() for port in self.ports]} if self.ports else {})}
 
@@ -112,7 +118,7 @@ INGRESS, EGRESS = "Ingress", "Egress"
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkPolicy:
+class NetworkPolicy(Planned):
     """What the pods of a namespace may connect to, and what may connect to them."""
 
     meta: Meta
@@ -123,11 +129,8 @@ class NetworkPolicy:
     pods: Mapping[str, str] = field(default_factory=dict)
     """Labels of the pods that it selects; empty: all."""
 
-    @property
-    def name(self) -> str:
-        return self.meta.name
-
     def rules(self, direction: str) -> tuple[NetworkRule, ...]:
+        """Connections that it allows in one direction, `Ingress` or `Egress`."""
         return self.ingress if direction == INGRESS else self.egress
 
     def manifest(self) -> Object:
@@ -142,14 +145,12 @@ class NetworkPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceAccount:
+class ServiceAccount(Planned):
+    """An account that pods run as."""
+
     meta: Meta
     api_token: bool
     """Whether its pods get a token of the API server."""
-
-    @property
-    def name(self) -> str:
-        return self.meta.name
 
     def manifest(self) -> Object:
         return self.meta.manifest("v1", "ServiceAccount", {"automountServiceAccountToken": self.api_token})
@@ -157,6 +158,8 @@ class ServiceAccount:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
+    """Who gets a role."""
+
     kind: str
     """`User`, `Group` or `ServiceAccount`."""
     name: str
@@ -169,21 +172,18 @@ class Subject:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     def manifest(self) -> Object:
+        """As the API server takes it."""
         group = {"namespace": self.namespace} if self.namespace else {"apiGroup": RBAC}
         return {"kind": self.kind, "name": self.name, **group}
 
 
 @dataclass(frozen=True, slots=True)
-class RoleBinding:
+class RoleBinding(Planned):
     """A ClusterRole for some subjects in one namespace."""
 
     meta: Meta
     role: str
     subjects: tuple[Subject, ...]
-
-    @property
-    def name(self) -> str:
-        return self.meta.name
 
     def manifest(self) -> Object:
         body = {
@@ -202,17 +202,16 @@ class PolicyRule:
     verbs: tuple[str, ...]
 
     def manifest(self) -> Object:
+        """As the API server takes it."""
         return {"apiGroups": [self.group], "resources": list(self.resources), "verbs": list(self.verbs)}
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterRole:
+class ClusterRole(Planned):
+    """Rights that RoleBindings give in a namespace."""
+
     meta: Meta
     rules: tuple[PolicyRule, ...]
-
-    @property
-    def name(self) -> str:
-        return self.meta.name
 
     def manifest(self) -> Object:
         return self.meta.manifest(f"{RBAC}/v1", "ClusterRole", {"rules": [rule.manifest() for rule in self.rules]})

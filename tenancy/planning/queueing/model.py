@@ -13,7 +13,7 @@ from typing import Any
 from tenancy.kube import quantities
 from tenancy.kube.objects import Object
 from tenancy.kube.quota_tree import FlavorQuota, Place
-from tenancy.planning.common.meta import Meta
+from tenancy.planning.common.meta import Meta, Planned
 from tenancy.planning.queueing.queue_names import API, CORES, MEMORY
 from tenancy.schema.base import amount
 
@@ -38,6 +38,7 @@ class ResourceGroup:
     """Flavors in the order in which Kueue tries them; each lists all covered resources."""
 
     def manifest(self) -> Object:
+        """As the API server takes it."""
         return {
             "coveredResources": list(self.covered),
             "flavors": [
@@ -62,7 +63,7 @@ def _quotas(groups: tuple[ResourceGroup, ...]) -> dict[Place, FlavorQuota]:
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceFlavor:
+class ResourceFlavor(Planned):
     """The nodes of a pool."""
 
     meta: Meta
@@ -87,7 +88,9 @@ class ResourceFlavor:
 
 
 @dataclass(frozen=True, slots=True)
-class Cohort:
+class Cohort(Planned):
+    """Queues and Cohorts that share quota."""
+
     meta: Meta
     parent: str | None
     """The Cohort above it; None for the root."""
@@ -96,11 +99,8 @@ class Cohort:
     """Its weight among the Cohorts and queues of one parent; None for the root."""
 
     @property
-    def name(self) -> str:
-        return self.meta.name
-
-    @property
     def quotas(self) -> Mapping[Place, FlavorQuota]:
+        """Its quotas, by flavor and resource."""
         return _quotas(self.groups)
 
     def manifest(self) -> Object:
@@ -120,6 +120,7 @@ class AdmissionCheck:
     flavors: tuple[str, ...]
 
     def manifest(self) -> Object:
+        """As the API server takes it."""
         return {"name": self.name, "onFlavors": list(self.flavors)}
 
 
@@ -128,7 +129,7 @@ OPEN = "None"
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterQueue:
+class ClusterQueue(Planned):
     """A tenant's share for one tier."""
 
     meta: Meta
@@ -144,15 +145,13 @@ class ClusterQueue:
     checks: tuple[AdmissionCheck, ...] = ()
 
     @property
-    def name(self) -> str:
-        return self.meta.name
-
-    @property
     def is_open(self) -> bool:
+        """Whether it admits work."""
         return self.stop == OPEN
 
     @property
     def quotas(self) -> Mapping[Place, FlavorQuota]:
+        """Its quotas, by flavor and resource."""
         return _quotas(self.groups)
 
     @property
@@ -185,7 +184,7 @@ class ClusterQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalQueue:
+class LocalQueue(Planned):
     """A queue that work in a namespace names."""
 
     meta: Meta
@@ -193,10 +192,6 @@ class LocalQueue:
     """The ClusterQueue that it leads to."""
     stop: str
     weight: int
-
-    @property
-    def name(self) -> str:
-        return self.meta.name
 
     def manifest(self) -> Object:
         spec = {
@@ -221,6 +216,7 @@ class QueueingPlan:
     """The organisation and its departments."""
 
     def manifests(self) -> Iterator[Object]:
+        """Manifests of all of them."""
         yield from self.topologies
         yield from (flavor.manifest() for flavor in self.flavors)
         yield from self.priorities
