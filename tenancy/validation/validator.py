@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from tenancy.catalog.text import shown
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Tenant
-from tenancy.validation.crossfile import ENVIRONMENT, across
+from tenancy.validation.crossfile import across
+from tenancy.validation.found import ENVIRONMENT
 from tenancy.validation.problems import Problem, SpecError, dotted
 
 _vouched: deque[tuple[Environment, tuple[Tenant, ...]]] = deque(maxlen=4)

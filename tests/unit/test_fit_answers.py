@@ -16,7 +16,7 @@ from tenancy.live import fits
 from tenancy.live.api import ApiUnreachable, Impersonation, Response
 from tenancy.live.cohorts import read_tree
 from tenancy.live.fits import ONE, ControlAnswer, FitVerdict, NotWork, Pods, _Machine, fit, pods_of, requests_of
-from tenancy.prove.attacks.pods import of_api
+from tenancy.prove.attacks.workloads import of_api
 from tenancy.validation import Environment
 from tests.conftest import SpecFolder
 
