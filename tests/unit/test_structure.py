@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 500
