@@ -5,9 +5,8 @@ import re
 import sys
 from pathlib import Path
 
-from tenancy.rules.pod_templates import templates_of
-
 from tenancy.check.reader import read
+from tenancy.kube.pod_templates import templates_of
 from tenancy.rules.found import at
 
 BY_DIGEST = re.compile(r"\S+@sha256:[0-9a-f]{64}")

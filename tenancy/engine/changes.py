@@ -11,7 +11,7 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.iam.rights import ChangedRights, changed
 from tenancy.planning.model import Plan
-from tenancy.rules.objects import name_of
+from tenancy.rules.found import name_of
 
 PLATFORM = "platform"
 ROLE_POLICY, OF_TENANTS = "aws:iam/rolePolicy:RolePolicy", "gpu-tenancy:index:IamRole$"

@@ -13,21 +13,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from tenancy.iam.conditions import texts
-from tenancy.iam.evaluator import (
-    AwsRequest,
-    Compiled,
-    Decision,
-    Document,
-    Layer,
-    Policies,
-    Principal,
-    ResourceClass,
-    Statement,
-    decide,
-    request,
-    role_session,
-    statements,
-)
+from tenancy.iam.evaluator import Compiled, Decision, Document, Layer, Policies, Statement, decide, statements
+from tenancy.iam.requests import AwsRequest, Principal, ResourceClass, request, role_session
 from tenancy.planning.aws import documents, grants, workloads
 from tenancy.planning.aws.tenant_aws import Association, TenantRole
 from tenancy.planning.common import names

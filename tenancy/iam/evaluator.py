@@ -18,23 +18,22 @@ an API call asks for. A call that needs several is several requests: see `all_of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any
 
 from tenancy.iam.conditions import (
     Condition,
-    Keys,
     Matcher,
     Null,
     PolicyError,
     Undocumented,
-    Value,
     action_matcher,
     conditions,
     resource_matcher,
     texts,
 )
+from tenancy.iam.requests import AwsRequest, Principal, PrincipalKind, ResourceClass
 
 Document = Mapping[str, Any]
 VERSIONS = ("2012-10-17", "2008-10-17")
@@ -51,137 +50,12 @@ class Layer(Enum):
     SESSION = "session policy"
 
 
-class PrincipalKind(Enum):
-    """What kind of caller a request comes from."""
-
-    ROLE = "role session"
-    USER = "user"
-    SERVICE = "AWS service"
-    FEDERATED = "identity provider"  # who comes with a token to become a role
-    ANONYMOUS = "anonymous"
-
-
-class ResourceClass(Enum):
-    """Kind of resource: whether an identity policy alone gives access to it within its account."""
-
-    ORDINARY = "resource"
-    KEY = "KMS key"  # identity policies count where the key policy names the account (key)
-    TRUST = "role to assume"  # the trust policy names the principal or its account (decision, assume)
-
-
 class Grant(IntEnum):
     """How a resource policy's Allow names the principal; the wider the name, the less it gives by itself (decision)."""
 
     ACCOUNT = 1  # delegates: an identity policy must allow as well
     ROLE = 2  # no identity policy needed; boundary and session policy still limit
     DIRECT = 3  # the session, the user, or all principals: only an explicit deny limits
-
-
-# Who asks, and for what
-
-
-@dataclass(frozen=True, slots=True)
-class Principal:
-    """The caller of a request."""
-
-    kind: PrincipalKind
-    arn: str
-    """Of the session, the user or the provider; of a service its name."""
-    account: str = ""
-    role: str = ""
-    """ARN of the role of a session."""
-    keys: Mapping[str, Any] = field(default_factory=dict)
-    """What AWS knows of it in every request."""
-
-    @property
-    def service_linked(self) -> bool:
-        """Whether the role is one that is linked to an AWS service."""
-        return ":role/aws-service-role/" in self.role
-
-
-def role_session(
-    role: str,
-    name: str = "session",
-    *,
-    tags: Mapping[str, str] | None = None,
-    session_tags: Mapping[str, str] | None = None,
-    organisation: str | None = None,
-) -> Principal:
-    """A session of a role, given by the role's ARN. Of two tags of one name the session's counts (id_session-tags)."""
-    _, partition, _, _, account, path = role.split(":", 5)
-    arn = f"arn:{partition}:sts::{account}:assumed-role/{path.rpartition('/')[2]}/{name}"
-    all_tags = {key.lower(): value for each in (tags, session_tags) for key, value in (each or {}).items()}
-    keys = {"aws:PrincipalArn": role, "aws:PrincipalType": "AssumedRole", **_of_account(account, organisation)}
-    return Principal(PrincipalKind.ROLE, arn, account, role, {**keys, **_tagged(all_tags)})
-
-
-def user(arn: str, *, tags: Mapping[str, str] | None = None, organisation: str | None = None) -> Principal:
-    """An IAM user as the caller."""
-    account, name = arn.split(":")[4], arn.rpartition("/")[2]
-    keys = {"aws:PrincipalArn": arn, "aws:PrincipalType": "User", "aws:username": name}
-    return Principal(
-        PrincipalKind.USER, arn, account, keys={**keys, **_of_account(account, organisation), **_tagged(tags or {})}
-    )
-
-
-def service(name: str) -> Principal:
-    """An AWS service as the caller."""
-    return Principal(
-        PrincipalKind.SERVICE, name, keys={"aws:PrincipalIsAWSService": "true", "aws:PrincipalServiceName": name}
-    )
-
-
-def federated(provider: str) -> Principal:
-    """An identity provider as the caller, which asks for a role."""
-    return Principal(PrincipalKind.FEDERATED, provider)
-
-
-ANONYMOUS = Principal(PrincipalKind.ANONYMOUS, "anonymous", keys={"aws:PrincipalType": "Anonymous"})
-
-
-def _of_account(account: str, organisation: str | None) -> dict[str, str]:
-    known = {"aws:PrincipalAccount": account, "aws:PrincipalIsAWSService": "false"}
-    return {**known, "aws:PrincipalOrgID": organisation} if organisation else known
-
-
-def _tagged(tags: Mapping[str, str]) -> dict[str, str]:
-    return {f"aws:PrincipalTag/{key}": value for key, value in tags.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class AwsRequest:
-    """One request to AWS: caller, action, resource and condition keys."""
-
-    principal: Principal
-    action: str
-    resource: str
-    keys: Keys
-    resource_account: str
-
-    @property
-    def within_account(self) -> bool:
-        """Whether the caller and the resource belong to one account."""
-        return self.principal.account == self.resource_account
-
-
-def request(
-    principal: Principal,
-    action: str,
-    resource: str,
-    context: Mapping[str, Any] | None = None,
-    *,
-    resource_account: str | None = None,
-) -> AwsRequest:
-    """The resource's account is in its ARN or is given (S3); otherwise it is the principal's own."""
-    named = resource.split(":")[4] if resource.count(":") >= 5 else ""
-    keys = {name.lower(): _value(value) for each in (principal.keys, context or {}) for name, value in each.items()}
-    return AwsRequest(principal, action, resource, keys, resource_account or named or principal.account)
-
-
-def _value(given: Any) -> Value:
-    if isinstance(given, list | tuple | set | frozenset):
-        return texts(sorted(given) if isinstance(given, set | frozenset) else given)
-    return given if isinstance(given, str | bytes) else texts(given)[0]
 
 
 # Policies

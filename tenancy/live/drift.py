@@ -20,7 +20,7 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object, place_of
 from tenancy.live.api import Api, collection, path_of
-from tenancy.rules.objects import name_of
+from tenancy.rules.found import name_of
 
 ENGINE = "pulumi-kubernetes"
 """Prefix of the engine's field managers, one for each object (pulumi-kubernetes 4.25). Other clients may use it too: a

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube import quantities
-from tenancy.kube.placement import placed
-from tenancy.rules.values import foreign_subject, inside, is_private, name_misfit, whole_private
+from tenancy.rules.values import name_misfit
 from tenancy.schema.base import Mistake, amount, broken
-from tenancy.schema.cluster import Cni
 from tenancy.schema.environment import Environment, undeclared
 from tenancy.schema.people import Role
-from tenancy.schema.pools import Pool
 from tenancy.schema.queues import SharingPreset
 from tenancy.schema.source import Location
 from tenancy.schema.tenant import Access, Storage, Tenant
-from tenancy.schema.tiers import Tier, unusable
+from tenancy.schema.tiers import Tier
 from tenancy.validation.aws import aws_resources
+from tenancy.validation.found import ENVIRONMENT, Found
+from tenancy.validation.references import references
+from tenancy.validation.shares import guarantees, offers_of, shares
 from tenancy.validation.stored import KUEUE_SIZES, kueue_need, store_budget, stored_bytes
 from tenancy.validation.virtual_clusters import virtual
-
-Found = tuple[int, Mistake]
-"""Index of the tenant, or ENVIRONMENT, and the mistake in its file."""
-ENVIRONMENT = -1
 
 
 def across(
@@ -70,17 +65,17 @@ def crossfile(environment: Environment, tenants: Sequence[Tenant], unread: Colle
     yield from _organisation(environment)
     yield from _open_repositories(environment, tenants)
     yield from _ambiguous(environment, tenants)
-    offers = _offers(environment)
+    offers = offers_of(environment)
     for index, tenant in enumerate(tenants):
         for mistake in (
-            *_references(environment, tenant),
-            *_shares(environment, offers, tenant),
+            *references(environment, tenant),
+            *shares(environment, offers, tenant),
             *_isolated(environment, tenant),
             *virtual(environment, tenant),
             *_queued(environment, tenant),
         ):
             yield index, mistake
-    yield from _guarantees(offers, tenants)
+    yield from guarantees(offers, tenants)
     yield from _remembered(environment, tenants)
     yield from aws_resources(environment, tenants)
 
@@ -93,75 +88,6 @@ def between_tenants(tenants: Sequence[Tenant]) -> Iterator[Found]:
     for index, mistake in (*_groups(tenants), *_prefixes(tenants)):
         if index not in again:
             yield index, mistake
-
-
-def _references(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
-    departments = environment.organisation.departments
-    if tenant.department not in departments:
-        yield undeclared(("department",), "department", tenant.department, departments)
-    if tenant.tier not in environment.tiers:
-        yield undeclared(("tier",), "tier", tenant.tier, environment.tiers)
-    for key in tenant.labels:
-        if key not in environment.organisation.labels:
-            yield undeclared(("labels", key), "label", key, environment.organisation.labels, "organisation.labels")
-    for i, namespace in enumerate(tenant.namespaces):
-        for key in namespace.labels:
-            if key not in environment.organisation.labels:
-                where = ("namespaces", i, "labels", key)
-                yield undeclared(where, "label", key, environment.organisation.labels, "organisation.labels")
-        if namespace.tier and namespace.tier not in environment.tiers:
-            yield undeclared(("namespaces", i, "tier"), "tier", namespace.tier, environment.tiers)
-        tier = environment.tiers.get(tenant.tier_of(namespace))
-        if tier and namespace.quota:
-            for field in namespace.quota.over(tier.quota):
-                given = f"more {field} than tier {tenant.tier_of(namespace)} has"
-                change = "lower it to the tier's ceiling, or have the tier raised"
-                yield broken(("namespaces", i, "quota", *field.split(".", 1)), "ref-01", given, change)
-            for mistake in unusable(tier.allows(namespace.quota), tier.container, tier.claim):
-                yield replace(mistake, where=("namespaces", i, "quota", *mistake.where))
-    for i, grant in enumerate(tenant.storage):
-        if grant.bucket not in environment.buckets:
-            yield undeclared(("storage", i, "bucket"), "bucket", grant.bucket, environment.buckets)
-    points = environment.file_access_points
-    for i, files in enumerate(tenant.uses.files):
-        if files.access_point not in points:
-            where = ("uses", "files", i, "access-point")
-            yield undeclared(where, "access point", files.access_point, points, "file-access-points")
-    if tenant.ci and tenant.ci.forge not in environment.aws.forges:
-        field = "github" if tenant.ci.github else "host" if tenant.ci.host else "gitlab"
-        yield undeclared(("ci", field), "forge", tenant.ci.forge, environment.aws.forges, "aws.forges")
-    for i, place in enumerate(tenant.egress):
-        if place.dns and environment.cluster.cni is not Cni.CILIUM:
-            yield broken(("egress", i, "dns"), "net-06", f"dns: {place.dns} with cni {environment.cluster.cni}")
-    services = environment.platform.services
-    for field, ways in (("egress", tenant.egress), ("ingress", tenant.ingress)):
-        for i, way in enumerate(ways):
-            if way.service is not None and way.service not in services:
-                yield undeclared((field, i, "service"), "service", way.service, services, "platform.services")
-            elif way.cidr and ":" in way.cidr and environment.ipv4_alone:
-                rule, change = (
-                    "the cluster's addresses are IPv4 alone",
-                    "name the range of the service's IPv4 addresses",
-                )
-                yield Mistake((field, i, "cidr"), way.cidr, rule, change)
-            elif way.cidr and (given := inside(way.cidr, environment.own_ranges)):
-                yield broken((field, i, "cidr"), "net-05", given)
-            elif field == "egress" and way.cidr and (given := inside(way.cidr, environment.service_cidrs, "services")):
-                # The VPC CNI matches a packet by the service's address, not by the pod behind it.
-                change = "name ranges outside of it, or write the cluster's service range as cluster.service-cidr"
-                yield broken((field, i, "cidr"), "net-05", given, None if environment.cluster.service_cidr else change)
-            elif field == "ingress" and way.cidr and not environment.own_ranges and is_private(way.cidr):
-                change = "write the ranges of nodes and pods as cluster.ranges first, so that none of them is allowed"
-                yield broken((field, i, "cidr"), "net-05", f"{way.cidr!r}, which may hold nodes and pods", change)
-    if not environment.own_ranges and (given := whole_private([place.cidr or "" for place in tenant.egress])):
-        change = "write the ranges of nodes and pods as cluster.ranges first, so that none of them is allowed"
-        yield broken(("egress",), "net-05", given, change)
-    for field, subjects in (("people", tenant.people), ("gpu-users", tenant.gpu_users)):
-        for i, subject in enumerate(subjects):
-            if subject.kind == "ServiceAccount":
-                continue
-            if given := foreign_subject(subject.kind, subject.name, environment.platform.group):
-                yield broken((field, i, subject.kind.lower()), "rbac-05", given)
 
 
 def _isolated(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
@@ -240,51 +166,6 @@ def _ambiguous(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[
 def some(names: Sequence[str], most: int = 5) -> str:
     """The first names, and the number of further ones."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-class _Offer(NamedTuple):
-    """Devices of a flavor in one pool."""
-
-    pool: Pool
-    always_on: int
-
-
-_Offers = Mapping[str, Mapping[str, _Offer]]
-"""Flavor -> pool -> offer."""
-
-
-def _offers(environment: Environment) -> _Offers:
-    offers: dict[str, dict[str, _Offer]] = {flavor: {} for flavor in environment.flavors}
-    for name, pool in environment.pools.items():
-        for flavor, each in environment.flavors_of(name).items():
-            offers[flavor][name] = _Offer(pool, each * pool.nodes.min)
-    return offers
-
-
-def _pools(offers: _Offers, flavor: str, tenant: str, tiers: frozenset[str]) -> frozenset[str]:
-    return frozenset(name for name, offer in offers[flavor].items() if offer.pool.admits(tenant, tiers))
-
-
-def _shares(environment: Environment, offers: _Offers, tenant: Tenant) -> Iterator[Mistake]:
-    for flavor in tenant.gpus:
-        if flavor not in offers:
-            yield undeclared(("gpus", flavor), "flavor", flavor, environment.flavors)
-        elif not offers[flavor]:
-            continue  # reported once, for all tenants
-        elif not _pools(offers, flavor, tenant.tenant, tenant.tiers):
-            yield broken(("gpus", flavor), "pool-01", f"{flavor}, which no pool yields to {tenant.tenant}")
-        else:
-            for i, namespace in enumerate(tenant.namespaces):
-                tier, held = tenant.tier_of(namespace), tenant.held_in(namespace)[flavor]
-                # An undeclared tier is reported by itself.
-                if held and tier in environment.tiers and not _pools(offers, flavor, tenant.tenant, frozenset({tier})):
-                    written = flavor in namespace.gpus
-                    where = ("namespaces", i, "gpus", flavor) if written else ("gpus", flavor)
-                    given = (
-                        f"{held} {flavor} in namespace {namespace.name} of tier {tier}, to which no pool yields them"
-                    )
-                    change = "claim them under the gpus of a namespace whose tier a pool admits"
-                    yield broken(where, "pool-01", given, change)
 
 
 def _queued(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
@@ -495,43 +376,3 @@ def _two(grants: tuple[_Grant, ...], grant: _Grant) -> tuple[_Grant, ...]:
     if len(grants) == 2 or any(g.tenant == grant.tenant for g in grants):
         return grants
     return (*grants, grant)
-
-
-def _guarantees(offers: _Offers, tenants: Sequence[Tenant]) -> Iterator[Found]:
-    claims_on: dict[str, dict[frozenset[str], list[tuple[int, int]]]] = {flavor: {} for flavor in offers}
-    counted: set[str] = set()
-    for index, tenant in enumerate(tenants):
-        if tenant.tenant in counted:
-            continue
-        counted.add(tenant.tenant)
-        for namespace in tenant.namespaces:
-            for flavor, held in tenant.held_in(namespace).items():
-                if held and flavor in offers:
-                    tiers = frozenset({tenant.tier_of(namespace)})
-                    pools = _pools(offers, flavor, tenant.tenant, tiers)
-                    claims_on[flavor].setdefault(pools, []).append((index, held))
-    for flavor, claims in claims_on.items():
-        claims.pop(frozenset(), None)
-        there = {pool: offer.always_on for pool, offer in offers[flavor].items()}
-        wanted = {admitted: sum(count for _, count in some) for admitted, some in claims.items()}
-        missing, full = placed(wanted, there)
-        if missing:
-            inside = [claim for admitted, some in claims.items() if admitted <= full for claim in some]
-            yield _oversold(tenants, flavor, inside, sum(there[pool] for pool in full), sorted(full))
-
-
-def _oversold(
-    tenants: Sequence[Tenant], flavor: str, claims: Sequence[tuple[int, int]], there: int, pools: Sequence[str]
-) -> Found:
-    by_tenant: dict[int, int] = {}
-    for index, count in claims:
-        by_tenant[index] = by_tenant.get(index, 0) + count
-    largest = sorted(by_tenant, key=lambda i: (-by_tenant[i], i))
-    parts = [f"{tenants[i].tenant} {by_tenant[i]}" for i in largest[:5]]
-    more = f" + {len(largest) - 5} tenants {sum(by_tenant[i] for i in largest[5:])}" if len(largest) > 5 else ""
-    given = (
-        f"{' + '.join(parts)}{more} = {sum(by_tenant.values())} guaranteed of {there} {flavor} in {', '.join(pools)}"
-    )
-    over = sum(by_tenant.values()) - there
-    change = f"take back {over}, or raise nodes (of an autoscaled pool, nodes.min counts)"
-    return largest[0], broken(("gpus", flavor, "guaranteed"), "pool-03", given, change)

@@ -19,7 +19,8 @@ from tenancy.schema.metrics import Collector
 from tenancy.schema.problems import Problem, SpecError, dotted
 from tenancy.schema.source import Location, UnusableFile, compose, find, read_text, values
 from tenancy.schema.tenant import Tenant
-from tenancy.validation.crossfile import ENVIRONMENT, across
+from tenancy.validation.crossfile import across
+from tenancy.validation.found import ENVIRONMENT
 from tenancy.validation.notes import notes, to_come
 from tenancy.validation.validator import require_valid, vouch_for
 from tenancy.validation.without_effect import without_effect

@@ -12,7 +12,8 @@ from tenancy.catalog.text import shown
 from tenancy.schema.environment import Environment
 from tenancy.schema.problems import Problem, SpecError, dotted
 from tenancy.schema.tenant import Tenant
-from tenancy.validation.crossfile import ENVIRONMENT, across
+from tenancy.validation.crossfile import across
+from tenancy.validation.found import ENVIRONMENT
 
 _vouched: deque[tuple[Environment, tuple[Tenant, ...]]] = deque(maxlen=4)
 """Valid specs, so that specs that the loader has checked are not checked again; compared by identity. Only a few are

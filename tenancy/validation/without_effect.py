@@ -12,7 +12,7 @@ from tenancy.schema.base import Mistake
 from tenancy.schema.cluster import Cni, Encryption
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Tenant
-from tenancy.validation.crossfile import ENVIRONMENT, Found
+from tenancy.validation.found import ENVIRONMENT, Found
 
 _EFFECTIVE_WITHOUT_AWS = {"enabled", "identity", "network"}
 """Fields of `aws`: network policies allow Pod Identity's agent and the service ranges in any cluster."""

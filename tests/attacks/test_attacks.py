@@ -46,7 +46,8 @@ from tenancy.planning.kubernetes import quotas
 from tenancy.prove.attacks import RULES_ATTACKED, Attack, AttackedNamespace, Request, Scene, all_attacks, differences
 from tenancy.prove.attacks.model import APPLY, JSON_PATCH, MERGE, STRATEGIC, attack, put
 from tenancy.prove.attacks.objects import CLUSTER_ADMIN
-from tenancy.prove.attacks.pods import JOB_CONTROLLER, OBEYED, workload
+from tenancy.prove.attacks.pods import JOB_CONTROLLER, OBEYED
+from tenancy.prove.attacks.workloads import workload
 from tenancy.prove.verify import run
 from tenancy.rules.catalogue import RULES
 from tenancy.validation import Loaded, load

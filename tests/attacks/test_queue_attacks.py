@@ -21,8 +21,9 @@ from tenancy.planning.queueing.queue_names import API, queue_name
 from tenancy.prove.attacks import Attack, AttackedNamespace, Request, Scene, differences
 from tenancy.prove.attacks.model import ABSENT, JSON_PATCH, MERGE, attack, escaped, group, put
 from tenancy.prove.attacks.objects import CLUSTER_ADMIN
-from tenancy.prove.attacks.pods import JOB_CONTROLLER, workload
+from tenancy.prove.attacks.pods import JOB_CONTROLLER
 from tenancy.prove.attacks.queues import GONE, OWNER
+from tenancy.prove.attacks.workloads import workload
 from tenancy.prove.verify import ask, run
 
 QUEUE_ITSELF = Impersonation(KUEUE, ("system:serviceaccounts", f"system:serviceaccounts:{words.QUEUE_NAMESPACE}"))

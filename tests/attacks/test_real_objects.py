@@ -18,7 +18,8 @@ from tenancy.planning.kubernetes.pod_defaults import JOB_NAME, REVISIONS
 from tenancy.prove.attacks import AttackedNamespace
 from tenancy.prove.attacks.model import MERGE, STRATEGIC, put
 from tenancy.prove.attacks.objects import CLUSTER_ADMIN
-from tenancy.prove.attacks.pods import JOB_CONTROLLER, LIMITS, workload
+from tenancy.prove.attacks.pods import JOB_CONTROLLER
+from tenancy.prove.attacks.workloads import LIMITS, workload
 from tenancy.rules.values import unenforced_quota_keys
 
 GPU = "nvidia.com/gpu"

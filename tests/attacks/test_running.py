@@ -14,7 +14,7 @@ from tenancy.live.api import Impersonation, Response, collection
 from tenancy.planning.guards.names import KUEUE
 from tenancy.prove.attacks import Attack, AttackedNamespace, Request
 from tenancy.prove.attacks.model import APPLY, MERGE, STRATEGIC, attack, put
-from tenancy.prove.attacks.pods import workload
+from tenancy.prove.attacks.workloads import workload
 
 RUNS, STANDS = "runs", "stands"
 

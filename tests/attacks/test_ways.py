@@ -18,7 +18,7 @@ from tenancy.planning.guards import GUARDED
 from tenancy.prove.attacks import Attack, AttackedNamespace, Request, differences
 from tenancy.prove.attacks.model import ABSENT, APPLY, JSON_PATCH, MERGE, STRATEGIC, attack, escaped, put
 from tenancy.prove.attacks.objects import CLUSTER_ADMIN
-from tenancy.prove.attacks.pods import FOREIGN_IMAGE, of_api, workload
+from tenancy.prove.attacks.workloads import FOREIGN_IMAGE, of_api, workload
 
 WRITTEN = ("Deployment", "StatefulSet", "CronJob", "ReplicaSet")
 """Kinds whose template may be written anew; a Job's may not, nor most of a pod."""

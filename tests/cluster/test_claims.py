@@ -44,7 +44,7 @@ from tenancy.prove.attacks.claims import (
     over_quota,
 )
 from tenancy.prove.attacks.model import MERGE, attack, core, group, put
-from tenancy.prove.attacks.pods import ALL_KINDS, LIMITS, workload
+from tenancy.prove.attacks.workloads import ALL_KINDS, LIMITS, workload
 from tenancy.prove.verify import run
 from tenancy.schema.people import Role
 from tests.attacks.attack_lab import until

@@ -17,8 +17,8 @@ from tenancy.planning import make_plan
 from tenancy.planning.guards import OF_RUNNING, guards
 from tenancy.prove.attacks import Request
 from tenancy.prove.attacks.model import JSON_PATCH, attack, put
-from tenancy.prove.attacks.pods import Case, attack_of, of_api, workload
 from tenancy.prove.attacks.queues import work
+from tenancy.prove.attacks.workloads import Case, attack_of, of_api, workload
 from tenancy.prove.verify import run
 from tenancy.validation import load
 from tests.attacks.attack_lab import (

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from scripts import side_by_side
-from scripts.side_by_side import COLUMNS, Column, Verdict, asked, attacks_of, compared, has_meaning, page, standing
+from scripts import columns
+from scripts.columns import COLUMNS, Column
+from scripts.side_by_side import Verdict, asked, attacks_of, compared, has_meaning, page, standing
 from tenancy.planning import make_plan
 from tenancy.prove.attacks import Attack
 from tenancy.prove.attacks.objects import CLUSTER_ADMIN
@@ -21,7 +22,7 @@ COMPARED = {column.key: column for column in COLUMNS if column.key in ("ours", "
 
 @pytest.fixture(scope="module")
 def loaded() -> Loaded:
-    return load(side_by_side.ROOT / "stacks" / "local")
+    return load(columns.ROOT / "stacks" / "local")
 
 
 @pytest.fixture(scope="module")

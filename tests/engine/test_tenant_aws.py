@@ -17,7 +17,8 @@ from aws_double import AwsDouble, Call
 from engine_aws import OnAws, on_aws
 from engine_project import Done, Project
 
-from tenancy.iam.evaluator import Policies, compile, request, role_session
+from tenancy.iam.evaluator import Policies, compile
+from tenancy.iam.requests import request, role_session
 
 ACCOUNT = "111122223333"
 BUCKET = "two-data"

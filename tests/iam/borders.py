@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tenancy.iam.account import PLATFORM, AccountIdentity, AccountModel, AwsTarget
-from tenancy.iam.evaluator import ResourceClass
+from tenancy.iam.requests import ResourceClass
 from tenancy.schema.tenant import Tenant
 from tests.iam.symbolic import Region, Witness, counterexample
 

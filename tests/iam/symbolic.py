@@ -24,9 +24,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from tenancy.iam import conditions, evaluator
+from tenancy.iam import conditions, evaluator, requests
 from tenancy.iam.conditions import FOR_ALL, FOR_ANY, Piece, Resolved, Variable, Wild, operator_name, texts
-from tenancy.iam.evaluator import Document, Grant, Layer, Policies, Principal, PrincipalKind, ResourceClass
+from tenancy.iam.evaluator import Document, Grant, Layer, Policies
+from tenancy.iam.requests import Principal, PrincipalKind, ResourceClass
 
 # Words
 
@@ -216,7 +217,7 @@ class CannotTell(Exception):
 class Witness:
     """A request that is allowed."""
 
-    request: evaluator.AwsRequest
+    request: requests.AwsRequest
     by: tuple[str, ...]
     context: Mapping[str, str]
     """What the search chose of the context, beside what was known."""
@@ -560,5 +561,5 @@ def _past(parts: Parts, denies: list[Read]) -> Iterator[dict[str, Any]]:
 def _witness(reader: _Reader, found: dict[str, Any], labels: tuple[str, ...], account: str) -> Witness:
     context = {key: word for key, word in found.items() if key not in ("action", "resource") and word is not ABSENT}
     free = {key: word for key, word in context.items() if key not in reader.principal_keys}
-    asked = evaluator.request(reader.principal, found["action"], found["resource"], free, resource_account=account)
+    asked = requests.request(reader.principal, found["action"], found["resource"], free, resource_account=account)
     return Witness(asked, labels, free)

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from tenancy.iam.account import PIPELINE, PLATFORM, AccountIdentity, AccountModel, AwsTarget, Step, key_arn
-from tenancy.iam.evaluator import Decide, compile, request
+from tenancy.iam.evaluator import Decide, compile
+from tenancy.iam.requests import request
 from tests.conftest import examples
 from tests.iam import worlds
 from tests.iam.worlds import Call, World, grants_of, owned, promised, use_promised, world

@@ -19,7 +19,7 @@ from tenancy.live.cohorts import read_tree
 from tenancy.live.fits import fit
 from tenancy.live.fits_answers import ControlAnswer, FitVerdict
 from tenancy.live.fits_nodes import Machine
-from tenancy.prove.attacks.pods import of_api
+from tenancy.prove.attacks.workloads import of_api
 from tenancy.validation import Environment
 from tests.conftest import SpecFolder
 

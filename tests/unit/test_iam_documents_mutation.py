@@ -15,7 +15,8 @@ import pytest
 
 from tenancy.iam import evaluator
 from tenancy.iam.account import PIPELINE, PLATFORM, AccountIdentity, AccountModel, key_arn
-from tenancy.iam.evaluator import Policies, Principal, ResourceClass, federated, request, role_session, service, user
+from tenancy.iam.evaluator import Policies
+from tenancy.iam.requests import Principal, ResourceClass, federated, request, role_session, service, user
 from tenancy.planning import make_plan
 from tenancy.planning.common import names
 from tenancy.validation import load

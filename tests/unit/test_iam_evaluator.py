@@ -6,7 +6,8 @@ import pytest
 
 from tenancy.iam import evaluator
 from tenancy.iam.conditions import PolicyError
-from tenancy.iam.evaluator import Layer, Policies, ResourceClass, all_of, request, role_session
+from tenancy.iam.evaluator import Layer, Policies, all_of
+from tenancy.iam.requests import ResourceClass, request, role_session
 from tests.iam.vectors import FRAUD, SOURCES, vectors
 
 VECTORS = vectors()

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tenancy.iam import conditions, evaluator
+from tenancy.iam import conditions, evaluator, requests
 from tenancy.iam.conditions import OPERATORS, Name, Operator, Wild, operator_name
-from tenancy.iam.evaluator import Grant, Layer, PrincipalKind, ResourceClass
+from tenancy.iam.evaluator import Grant, Layer
+from tenancy.iam.requests import PrincipalKind, ResourceClass
 from tests.iam.vectors import Vector, vectors
 
 VECTORS = vectors()
@@ -33,6 +34,10 @@ def in_conditions(name: str, fault: Any) -> Patch:
 
 def in_evaluator(name: str, fault: Any) -> Patch:
     return lambda patch: patch.setattr(evaluator, name, fault)
+
+
+def in_requests(name: str, fault: Any) -> Patch:
+    return lambda patch: patch.setattr(requests, name, fault)
 
 
 def read_as(name: str, other: str) -> Patch:
@@ -61,7 +66,7 @@ _matching, _named_as, _grant, _statement = (
     evaluator.grant,
     evaluator._statement,
 )
-_within, _limits, _session = evaluator.within_account, evaluator.limits, evaluator.role_session
+_within, _limits, _session = evaluator.within_account, evaluator.limits, requests.role_session
 
 
 def blind_to(effect: str, layer: Layer) -> Patch:
@@ -92,7 +97,7 @@ def absent(change: Callable[[Name, bool], bool]) -> Patch:
 def matches_without(part: str) -> Patch:
     """Statement.matches without one of its parts."""
 
-    def matches(statement: evaluator.Statement, asked: evaluator.AwsRequest) -> bool:
+    def matches(statement: evaluator.Statement, asked: requests.AwsRequest) -> bool:
         return (
             (part == "action" or evaluator.matches_action(statement, asked))
             and (part == "resource" or evaluator.matches_resource(statement, asked))
@@ -107,7 +112,7 @@ def _wild(replace: dict[Any, Any]) -> Callable[..., Any]:
     return lambda resolved, ignore_case=False: _regex(tuple(replace.get(each, each) for each in resolved), ignore_case)
 
 
-def _swapped(role: str, name: str = "session", **known: Any) -> evaluator.Principal:
+def _swapped(role: str, name: str = "session", **known: Any) -> requests.Principal:
     return _session(role, name, **{**known, "tags": known.get("session_tags"), "session_tags": known.get("tags")})
 
 
@@ -404,7 +409,7 @@ MUTANTS = [
         ),
         "a variable in a resource is the request's own value",
     ),
-    Mutant("role's tags first", in_evaluator("role_session", _swapped), "the session's tag counts before the role's"),
+    Mutant("role's tags first", in_requests("role_session", _swapped), "the session's tag counts before the role's"),
     # Statements
     Mutant(
         "NotAction as Action",
@@ -691,7 +696,7 @@ def test_a_refusal_that_is_lost_turns_a_vector_red(
 ) -> None:
     decide = evaluator.decide
 
-    def forgiving(made: evaluator.Compiled, asked: evaluator.AwsRequest) -> evaluator.Decision:
+    def forgiving(made: evaluator.Compiled, asked: requests.AwsRequest) -> evaluator.Decision:
         found = decide(made, asked)
         lost = not found.allowed and found.layer is layer and found.explicit is explicit
         return dataclasses.replace(found, allowed=True) if lost else found

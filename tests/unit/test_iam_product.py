@@ -9,17 +9,8 @@ from typing import Any
 import pytest
 
 from tenancy.iam import evaluator
-from tenancy.iam.evaluator import (
-    Decision,
-    Policies,
-    Principal,
-    ResourceClass,
-    all_of,
-    request,
-    role_session,
-    service,
-    user,
-)
+from tenancy.iam.evaluator import Decision, Policies, all_of
+from tenancy.iam.requests import Principal, ResourceClass, request, role_session, service, user
 from tenancy.planning import make_plan
 from tenancy.planning.aws import identity
 from tenancy.planning.common.names import node_role

@@ -13,19 +13,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
-from tenancy.iam import evaluator
+from tenancy.iam import evaluator, requests
 from tenancy.iam.conditions import Undocumented
-from tenancy.iam.evaluator import (
-    ANONYMOUS,
-    Grant,
-    Policies,
-    Principal,
-    ResourceClass,
-    request,
-    role_session,
-    service,
-    user,
-)
+from tenancy.iam.evaluator import Grant, Policies
+from tenancy.iam.requests import ANONYMOUS, Principal, ResourceClass, request, role_session, service, user
 from tests.conftest import examples
 from tests.iam import symbolic
 from tests.iam.symbolic import (
@@ -363,7 +354,7 @@ REGIONS = st.builds(
 )
 
 
-def within(region: Region, asked: evaluator.AwsRequest) -> bool:
+def within(region: Region, asked: requests.AwsRequest) -> bool:
     def one_of(value: Any, patterns: Iterable[str | None]) -> bool:
         return any(
             value is None if each is None else value is not None and fnmatchcase(value, each) for each in patterns
@@ -407,7 +398,7 @@ def searched(scene: Scene) -> Witness | None:
     return counterexample(scene.policies, scene.who, scene.region, resource_account=scene.account)
 
 
-def asked_in(scene: Scene) -> Iterator[tuple[evaluator.AwsRequest, dict[str, Any]]]:
+def asked_in(scene: Scene) -> Iterator[tuple[requests.AwsRequest, dict[str, Any]]]:
     """Requests of a scene's region, each with its context."""
     for action, suffix, context in itertools.product(ASKED_ACTIONS, SUFFIXES, scene.contexts):
         asked = request(scene.who, action, f"arn:aws:s3:::b{suffix}", context, resource_account=scene.account)

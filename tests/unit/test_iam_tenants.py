@@ -13,20 +13,10 @@ from typing import Any
 
 import pytest
 
-from tenancy.iam import evaluator
+from tenancy.iam import evaluator, requests
 from tenancy.iam.account import PIPELINE, PLATFORM, AccountIdentity, AccountModel, AwsTarget
-from tenancy.iam.evaluator import (
-    Decision,
-    Policies,
-    Principal,
-    ResourceClass,
-    all_of,
-    federated,
-    request,
-    role_session,
-    service,
-    user,
-)
+from tenancy.iam.evaluator import Decision, Policies, all_of
+from tenancy.iam.requests import Principal, ResourceClass, federated, request, role_session, service, user
 from tenancy.planning import make_plan
 from tenancy.planning.aws.tenant_aws import Association, TenantRole
 from tenancy.validation import load
@@ -229,7 +219,7 @@ def test_prover_and_evaluator_agree_on_damaged_policies() -> None:
     assert excluded > 200
 
 
-def _within(random: Random, border: Border, who: Principal) -> evaluator.AwsRequest:
+def _within(random: Random, border: Border, who: Principal) -> requests.AwsRequest:
     """A request of the border's language."""
     region = border.region
     resource = random.choice(region.resources).replace("*", random.choice(["", "x", "a/b"]))

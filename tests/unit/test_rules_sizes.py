@@ -10,7 +10,7 @@ from tenancy.catalog import sizes
 from tenancy.catalog import vocabulary as words
 from tenancy.check import judge
 from tenancy.prove.attacks.model import ABSENT, differences, put
-from tenancy.prove.attacks.pods import workload
+from tenancy.prove.attacks.workloads import workload
 from tenancy.rules import plain
 
 TERM = {"weight": 1, "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}}

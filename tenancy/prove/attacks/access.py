@@ -10,8 +10,8 @@ from tenancy.live.api import Impersonation
 from tenancy.planning.kubernetes import flow_control, quotas
 from tenancy.planning.kubernetes.access import role_name
 from tenancy.prove.attacks.model import MERGE, STRATEGIC, Attack, Request, attack, core, group, skipped
-from tenancy.prove.attacks.pods import workload
 from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.prove.attacks.workloads import workload
 from tenancy.schema.people import Role
 
 RULE = "rbac"

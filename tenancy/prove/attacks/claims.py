@@ -16,8 +16,8 @@ from tenancy.planning.guards.names import CLAIM_OF_POD
 from tenancy.planning.kubernetes import quotas
 from tenancy.planning.kubernetes.samples import claim_spec, template_name
 from tenancy.prove.attacks.model import ABSENT, MERGE, Attack, Request, attack, escaped, group, put, skipped
-from tenancy.prove.attacks.pods import ALL_KINDS, LIMITS, Case, attack_of, kinds_of
 from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.prove.attacks.workloads import ALL_KINDS, LIMITS, Case, attack_of, kinds_of
 from tenancy.rules.devices import MOST_DEVICES
 from tenancy.schema.people import Role
 

@@ -9,8 +9,8 @@ from tenancy.kube import quantities
 from tenancy.live import denial
 from tenancy.planning.kubernetes import quotas
 from tenancy.prove.attacks.model import ABSENT, Attack, Request, attack, core, skipped
-from tenancy.prove.attacks.pods import INIT, LIMITS, SECURITY, Case, attack_of
 from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.prove.attacks.workloads import INIT, LIMITS, SECURITY, Case, attack_of
 from tenancy.schema.tenant import PodSecurity
 
 _VOLUMES = "/spec/volumes"

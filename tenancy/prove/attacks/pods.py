@@ -2,49 +2,39 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from tenancy.catalog import gpus, sizes
 from tenancy.catalog import vocabulary as words
-from tenancy.catalog.frameworks import FRAMEWORKS
-from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.live.api import Impersonation, collection
 from tenancy.planning.common.labels import own_labels, tenant_labels
 from tenancy.planning.common.priorities import allowed_classes, class_name
-from tenancy.planning.guards.names import JOB_FINALIZER, RUN_TIME
+from tenancy.planning.guards.names import JOB_FINALIZER
 from tenancy.planning.guards.pods import TOKEN_SECONDS
-from tenancy.planning.guards.who import frameworks
-from tenancy.planning.kubernetes.namespaces import allowances, allowed_pools, allowed_registries, granted_resources
-from tenancy.prove.attacks.model import ABSENT, Attack, Request, attack, escaped, put, skipped, value_at
-from tenancy.prove.attacks.objects import CLUSTER_ADMIN
-from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
-
-ALL_KINDS = ("Pod", "Job", "CronJob", "Deployment", "StatefulSet")
-"""Kinds that every cluster has; where others are queued, what goes through all of these goes through them too."""
-BY_CONTROLLERS = ("ReplicaSet", "DaemonSet", "ReplicationController")
-"""Kinds with a template that no tenant may write: requested by a cluster admin."""
-_API = {
-    "Pod": "v1",
-    "Job": "batch/v1",
-    "CronJob": "batch/v1",
-    "ReplicationController": "v1",
-    **{framework.kind: f"{framework.group}/{framework.version}" for framework in FRAMEWORKS.values()},
-}
-
-FOREIGN_IMAGE = "docker.io/attacker/miner:1"
-ENV = "/spec/containers/0/env"
-INIT = "/spec/initContainers"
-LIMITS = "/spec/containers/0/resources/limits"
-SECURITY = "/spec/containers/0/securityContext"
-RUNTIME = "/spec/runtimeClassName"
-FINALIZERS = "/metadata/finalizers"
-TOKEN = "/spec/volumes/0/projected/sources/0/serviceAccountToken"
-ANTI_AFFINITY = "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution"
-
+from tenancy.planning.kubernetes.namespaces import allowed_pools, allowed_registries, granted_resources
+from tenancy.prove.attacks.grants import withheld_attacks
+from tenancy.prove.attacks.model import ABSENT, Attack, Request, attack, escaped, put, skipped
+from tenancy.prove.attacks.scene import AttackedNamespace, Scene
+from tenancy.prove.attacks.workloads import (
+    ALL_KINDS,
+    ANTI_AFFINITY,
+    BY_CONTROLLERS,
+    ENV,
+    FINALIZERS,
+    FOREIGN_IMAGE,
+    INIT,
+    LIMITS,
+    RUNTIME,
+    TOKEN,
+    Case,
+    attack_of,
+    kinds_of,
+    of_api,
+    workload,
+)
 
 JOB_CONTROLLER = Impersonation(
     "system:serviceaccount:kube-system:job-controller", ("system:serviceaccounts:kube-system",)
@@ -73,107 +63,6 @@ OBEYED = {
 """Annotations that networks and runtimes obey, and their effect; each domain and prefix of net-07 once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A pod with `bad` at the pointer `at`; its twin has `good` there. `base` is what both have beside that."""
-
-    rule: str
-    name: str
-    attack: str
-    at: str
-    bad: Any
-    good: Any = ABSENT
-    base: Mapping[str, Any] = field(default_factory=dict)
-    kinds: Sequence[str] = ("Pod",)
-    gpus: Mapping[str, int] = field(default_factory=dict)
-
-
-def workload(kind: str, pod: Object) -> Object:
-    """An object of that kind whose pods are like `pod`."""
-    if kind == "Pod":
-        return pod
-    name = pod["metadata"]["name"]
-    labels = {"app.kubernetes.io/name": name}
-    meta = copy.deepcopy(pod["metadata"])
-    del meta["name"]
-    meta["labels"] = {**meta.get("labels", {}), **labels}
-    # The queued object carries the maximum run time, not its pod template.
-    run_time = meta["labels"].pop(RUN_TIME, None)
-    of_work = {"labels": {RUN_TIME: run_time}} if run_time else {}
-    template = {"metadata": meta, "spec": copy.deepcopy(pod["spec"])}
-    spec: dict[str, Any] = {"template": template}
-    if kind == "CronJob":
-        spec = {"schedule": "0 3 * * *", "jobTemplate": {"spec": spec, "metadata": of_work}}
-    elif kind in ("Deployment", "StatefulSet", *BY_CONTROLLERS):
-        template["spec"]["restartPolicy"] = "Always"
-        spec["selector"] = labels if kind == "ReplicationController" else {"matchLabels": labels}
-        if kind == "StatefulSet":
-            spec["serviceName"] = name
-    elif kind in _OTHERS:
-        spec = _OTHERS[kind](template)
-    of_work = of_work if kind in ENDING and kind != "CronJob" else {}
-    metadata = {"name": name, **of_work}
-    return {"apiVersion": of_api(kind), "kind": kind, "metadata": metadata, "spec": spec}
-
-
-ENDING = ("Pod", "Job", "CronJob", "JobSet", "MPIJob", "RayCluster", "RayJob", "TrainJob")
-"""Kinds whose maximum run time the queue enforces."""
-
-
-def _ray_cluster(template: Object) -> Object:
-    return {"headGroupSpec": {"rayStartParams": {}, "template": template}}
-
-
-_OTHERS: Mapping[str, Callable[[Object], Object]] = {
-    "JobSet": lambda template: {"replicatedJobs": [{"name": "w", "template": {"spec": {"template": template}}}]},
-    # Kueue's webhook writes an empty strategy where there is none, which the schema then refuses.
-    "LeaderWorkerSet": lambda template: {
-        "leaderWorkerTemplate": {"size": 1, "workerTemplate": template},
-        "rolloutStrategy": {"type": "RollingUpdate"},
-    },
-    "MPIJob": lambda template: {"mpiReplicaSpecs": {"Launcher": {"replicas": 1, "template": template}}},
-    "RayCluster": _ray_cluster,
-    "RayJob": lambda template: {
-        "entrypoint": "true",
-        "shutdownAfterJobFinishes": True,
-        # In its default mode it has one more pod, of which it would have to hold a template.
-        "submissionMode": "HTTPMode",
-        "rayClusterSpec": _ray_cluster(template),
-    },
-}
-"""A minimal spec of each kind of other operators that has pod templates."""
-
-
-def of_api(kind: str) -> str:
-    """API version of a kind."""
-    return _API.get(kind, "apps/v1")
-
-
-def kinds_of(place: AttackedNamespace, kinds: Sequence[str] = ALL_KINDS) -> list[str]:
-    """Kinds to attack through: with all of Kubernetes' own, those of other operators that the environment queues."""
-    found = [f.kind for f in frameworks(place.environment) if f.kind in _OTHERS] if kinds == ALL_KINDS else []
-    return [*kinds, *found]
-
-
-def attack_of(
-    scene: Scene, place: AttackedNamespace, case: Case, kind: str, denier: str = "", suffix: str = ""
-) -> Attack:
-    """The attack of a case through objects of a kind; the expected denier is `denier`, by default the rule's guard."""
-    pod = place.pod(case.gpus)
-    for pointer, value in case.base.items():
-        pod = put(pod, pointer, value)
-    bad, good = (workload(kind, put(pod, case.at, value)) for value in (case.bad, case.good))
-    path = collection(of_api(kind), kind, place.name)
-    return attack(
-        f"{case.rule}-{kind.lower()}-{case.name}{suffix}",
-        case.rule,
-        case.attack if kind == "Pod" else f"through a {kind}: {case.attack}",
-        denier or scene.guard(case.rule, path.rpartition("/")[2]),
-        Request("POST", path, bad, CLUSTER_ADMIN if kind in BY_CONTROLLERS else place.developer),
-        twin_body=good,
-    )
-
-
 def pod_attacks(scene: Scene) -> Iterator[Attack]:
     """Every rule on pods, through every kind that makes pods; variants through pods alone."""
     home = scene.home
@@ -190,7 +79,7 @@ def pod_attacks(scene: Scene) -> Iterator[Attack]:
     yield from _of_its_own(scene, home)
     if not home.environment.devices_by_claim:
         yield from _gpu_tolerations(scene, home)
-    yield from _withheld(scene)
+    yield from withheld_attacks(scene)
     for place in scene.manned:
         for case in _of_namespace(scene, place):
             yield attack_of(scene, place, case, "Pod", suffix=f"@{place.name}")
@@ -543,66 +432,6 @@ def _of_namespace(scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
         label = f"/metadata/labels/{words.TENANT.replace('/', '~1')}"
         bad = theirs.tenant.tenant
         yield Case("cost-01", "tenant", f"charge its cost to {bad}", label, bad, tenant.tenant)
-
-
-def _withheld(scene: Scene) -> Iterator[Attack]:
-    """Fields that an allowance lets pods leave out, where the namespace lacks it: each rule in the first such place."""
-    yield from _granted(scene)
-    selector = f"/spec/nodeSelector/{escaped(words.TENANT)}"
-    root = f"{SECURITY}/readOnlyRootFilesystem"
-    image = "/spec/containers/0/image"
-    allowed = words.Allowance
-    for rule, sentence, withheld, at, bad in (
-        ("gpu-01", "run on the node's kernel, outside of its sandbox", allowed.NODE_RUNTIME, RUNTIME, ABSENT),
-        ("sched-03", "run on nodes shared with other tenants", allowed.ANY_NODE, selector, ABSENT),
-        ("sched-08", "run on a node beside another tenant's pods", allowed.BESIDE_OTHERS, "/spec/affinity", ABSENT),
-        ("pod-03", "overwrite its own programs", allowed.WRITABLE_ROOT, root, False),
-        ("img-02", "run an image by its tag", allowed.IMAGE_TAGS, image, ABSENT),
-    ):
-        strict = (p for p in scene.manned if withheld not in allowances(p.environment, p.tenant, p.namespace))
-        place = next(strict, None)
-        if place is None:
-            yield skipped(f"{rule}-{withheld}", rule, sentence, f"every namespace has {withheld}")
-            continue
-        pod = place.pod()
-        good = value_at(pod, at)
-        bad = good.partition("@")[0] if rule == "img-02" else bad
-        for kind in kinds_of(place):
-            case = Case(rule, withheld.value, sentence, at, bad, good)
-            yield attack_of(scene, place, case, kind)
-
-
-def _granted(scene: Scene) -> Iterator[Attack]:
-    """Work that asks for GPUs where a grant by name (gpu-users) is needed, by a developer without one."""
-    sentence = "run on GPUs without a grant"
-    place = next((p for p in scene.manned if p.tenant.gpu_users and p.held and p.developer != p.without_grant), None)
-    if place is None:
-        yield skipped("gpu-10", "gpu-10", sentence, "no namespace has GPUs granted by name")
-        return
-    flavor = next(iter(place.held))
-    for kind in kinds_of(place):
-        pod = place.pod({flavor: 1})
-        path = collection(of_api(kind), kind, place.name)
-        yield attack(
-            f"gpu-10-{kind.lower()}-not-granted",
-            "gpu-10",
-            sentence if kind == "Pod" else f"through a {kind}: {sentence}",
-            scene.guard("gpu-10", path.rpartition("/")[2]),
-            Request("POST", path, workload(kind, pod), place.without_grant),
-            twin_who=place.developer,
-        )
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "of-another-user"}
-    scaler = {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": POD_NAME},
-        "spec": {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 4},
-    }
-    path = collection("autoscaling/v2", "HorizontalPodAutoscaler", place.name)
-    guard = scene.guard("gpu-10", "horizontalpodautoscalers")
-    request = Request("POST", path, scaler, place.without_grant)
-    more = "scale up another user's work on GPUs"
-    yield attack("gpu-10-autoscaler-not-granted", "gpu-10", more, guard, request, twin_who=place.developer)
 
 
 def _foreign_pools(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:

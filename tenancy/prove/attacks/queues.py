@@ -18,8 +18,8 @@ from tenancy.planning.kubernetes.namespaces import queue_notes
 from tenancy.planning.queueing.queue_names import API, queue_name
 from tenancy.prove.attacks.model import ABSENT, MERGE, Attack, Request, attack, escaped, group, put, skipped
 from tenancy.prove.attacks.objects import CLUSTER_ADMIN
-from tenancy.prove.attacks.pods import ENDING, FOREIGN_IMAGE, LIMITS, Case, attack_of, kinds_of, of_api, workload
 from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.prove.attacks.workloads import ENDING, FOREIGN_IMAGE, LIMITS, Case, attack_of, kinds_of, of_api, workload
 from tenancy.schema.people import Role
 from tenancy.schema.tenant import PodSecurity
 

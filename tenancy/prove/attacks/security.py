@@ -8,8 +8,8 @@ from tenancy.planning.guards.pod_security import RULE
 from tenancy.planning.guards.who import frameworks
 from tenancy.planning.kubernetes.samples import SAMPLE_ID
 from tenancy.prove.attacks.model import ABSENT, Attack, skipped
-from tenancy.prove.attacks.pods import BY_CONTROLLERS, SECURITY, Case, attack_of, kinds_of
 from tenancy.prove.attacks.scene import Scene
+from tenancy.prove.attacks.workloads import BY_CONTROLLERS, SECURITY, Case, attack_of, kinds_of
 from tenancy.schema.tenant import PodSecurity
 
 _HOLD = "reserve GPUs for pods that never start"

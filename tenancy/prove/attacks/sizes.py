@@ -15,8 +15,8 @@ from tenancy.planning.guards.who import frameworks
 from tenancy.prove.attacks.claims import API as CLAIM_API
 from tenancy.prove.attacks.claims import FORMS, claim, device_class
 from tenancy.prove.attacks.model import Attack, Request, attack, escaped, put
-from tenancy.prove.attacks.pods import BY_CONTROLLERS, ENV, FINALIZERS, Case, attack_of, kinds_of, of_api, workload
 from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.prove.attacks.workloads import BY_CONTROLLERS, ENV, FINALIZERS, Case, attack_of, kinds_of, of_api, workload
 from tenancy.schema.people import Role
 
 MANY = sizes.KEYS + 6

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from tenancy.iam import evaluator
+from tenancy.iam import evaluator, requests
 from tenancy.iam.conditions import PolicyError, Undocumented
 
 FRAUD = "arn:aws:iam::111122223333:role/fraud"
@@ -102,29 +102,29 @@ def _policies(written: Mapping[str, Any]) -> evaluator.Policies:
         scps=levels("scps"),
         rcps=levels("rcps"),
         resource=document(written["resource"]) if "resource" in written else None,
-        guard=evaluator.ResourceClass[written.get("guard", "ordinary").upper()],
+        guard=requests.ResourceClass[written.get("guard", "ordinary").upper()],
     )
 
 
-def _request(case: Mapping[str, Any]) -> evaluator.AwsRequest:
+def _request(case: Mapping[str, Any]) -> requests.AwsRequest:
     context = {
         name: bytes.fromhex(value["hex"]) if isinstance(value, dict) else value
         for name, value in case["context"].items()
     }
     who = principal(case.get("as") or {})
-    return evaluator.request(who, case["action"], case["resource"], context, resource_account=case.get("account"))
+    return requests.request(who, case["action"], case["resource"], context, resource_account=case.get("account"))
 
 
-def principal(written: Mapping[str, Any]) -> evaluator.Principal:
+def principal(written: Mapping[str, Any]) -> requests.Principal:
     if "service" in written:
-        return evaluator.service(written["service"])
+        return requests.service(written["service"])
     if "federated" in written:
-        return evaluator.federated(written["federated"])
+        return requests.federated(written["federated"])
     if "anonymous" in written:
-        return evaluator.ANONYMOUS
+        return requests.ANONYMOUS
     if "user" in written:
-        return evaluator.user(written["user"], tags=written.get("tags"), organisation=written.get("organisation"))
-    return evaluator.role_session(
+        return requests.user(written["user"], tags=written.get("tags"), organisation=written.get("organisation"))
+    return requests.role_session(
         written.get("role", FRAUD),
         written.get("session", "session"),
         tags=written.get("tags"),

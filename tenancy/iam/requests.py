@@ -1,0 +1,125 @@
+"""What is asked of AWS: a principal, an action and a resource, with the keys of the request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from tenancy.iam.conditions import (
+    Keys,
+    Value,
+    texts,
+)
+
+
+class PrincipalKind(Enum):
+    ROLE = "role session"
+    USER = "user"
+    SERVICE = "AWS service"
+    FEDERATED = "identity provider"  # who comes with a token to become a role
+    ANONYMOUS = "anonymous"
+
+
+class ResourceClass(Enum):
+    """Kind of resource: whether an identity policy alone gives access to it within its account."""
+
+    ORDINARY = "resource"
+    KEY = "KMS key"  # identity policies count where the key policy names the account (key)
+    TRUST = "role to assume"  # the trust policy names the principal or its account (decision, assume)
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    kind: PrincipalKind
+    arn: str
+    """Of the session, the user or the provider; of a service its name."""
+    account: str = ""
+    role: str = ""
+    """ARN of the role of a session."""
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    """What AWS knows of it in every request."""
+
+    @property
+    def service_linked(self) -> bool:
+        return ":role/aws-service-role/" in self.role
+
+
+def role_session(
+    role: str,
+    name: str = "session",
+    *,
+    tags: Mapping[str, str] | None = None,
+    session_tags: Mapping[str, str] | None = None,
+    organisation: str | None = None,
+) -> Principal:
+    """A session of a role, given by the role's ARN. Of two tags of one name the session's counts (id_session-tags)."""
+    _, partition, _, _, account, path = role.split(":", 5)
+    arn = f"arn:{partition}:sts::{account}:assumed-role/{path.rpartition('/')[2]}/{name}"
+    all_tags = {key.lower(): value for each in (tags, session_tags) for key, value in (each or {}).items()}
+    keys = {"aws:PrincipalArn": role, "aws:PrincipalType": "AssumedRole", **_of_account(account, organisation)}
+    return Principal(PrincipalKind.ROLE, arn, account, role, {**keys, **_tagged(all_tags)})
+
+
+def user(arn: str, *, tags: Mapping[str, str] | None = None, organisation: str | None = None) -> Principal:
+    account, name = arn.split(":")[4], arn.rpartition("/")[2]
+    keys = {"aws:PrincipalArn": arn, "aws:PrincipalType": "User", "aws:username": name}
+    return Principal(
+        PrincipalKind.USER, arn, account, keys={**keys, **_of_account(account, organisation), **_tagged(tags or {})}
+    )
+
+
+def service(name: str) -> Principal:
+    return Principal(
+        PrincipalKind.SERVICE, name, keys={"aws:PrincipalIsAWSService": "true", "aws:PrincipalServiceName": name}
+    )
+
+
+def federated(provider: str) -> Principal:
+    return Principal(PrincipalKind.FEDERATED, provider)
+
+
+ANONYMOUS = Principal(PrincipalKind.ANONYMOUS, "anonymous", keys={"aws:PrincipalType": "Anonymous"})
+
+
+def _of_account(account: str, organisation: str | None) -> dict[str, str]:
+    known = {"aws:PrincipalAccount": account, "aws:PrincipalIsAWSService": "false"}
+    return {**known, "aws:PrincipalOrgID": organisation} if organisation else known
+
+
+def _tagged(tags: Mapping[str, str]) -> dict[str, str]:
+    return {f"aws:PrincipalTag/{key}": value for key, value in tags.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class AwsRequest:
+    principal: Principal
+    action: str
+    resource: str
+    keys: Keys
+    resource_account: str
+
+    @property
+    def within_account(self) -> bool:
+        return self.principal.account == self.resource_account
+
+
+def request(
+    principal: Principal,
+    action: str,
+    resource: str,
+    context: Mapping[str, Any] | None = None,
+    *,
+    resource_account: str | None = None,
+) -> AwsRequest:
+    """The resource's account is in its ARN or is given (S3); otherwise it is the principal's own."""
+    named = resource.split(":")[4] if resource.count(":") >= 5 else ""
+    keys = {name.lower(): _value(value) for each in (principal.keys, context or {}) for name, value in each.items()}
+    return AwsRequest(principal, action, resource, keys, resource_account or named or principal.account)
+
+
+def _value(given: Any) -> Value:
+    if isinstance(given, list | tuple | set | frozenset):
+        return texts(sorted(given) if isinstance(given, set | frozenset) else given)
+    return given if isinstance(given, str | bytes) else texts(given)[0]

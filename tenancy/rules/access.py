@@ -1,0 +1,154 @@
+"""Rules on roles and their bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+
+from tenancy.catalog import vocabulary as words
+from tenancy.rules.found import Finding, Given, Object, at, name_of
+from tenancy.rules.owned import is_ours, is_tenants, labels_of
+from tenancy.rules.values import (
+    foreign_subject,
+)
+
+_ESCALATING_VERBS = frozenset({"bind", "escalate", "approve", "sign"})
+_IMPERSONATING = "impersonate"
+"""Since 1.36 also `impersonate:user-info`, `impersonate-on:user-info:list` and the like."""
+_POWERS = frozenset(
+    {
+        "serviceaccounts/token",
+        "pods/binding",
+        "pods/status",
+        "bindings",
+        "nodes/proxy",
+        "pods/proxy",
+        "services/proxy",
+    }
+    | {
+        "certificatesigningrequests",
+        "certificatesigningrequests/approval",
+        "resourceclaims/status",
+        "tokenreviews",
+        "subjectaccessreviews",
+    }
+)
+_LIMITS = frozenset(
+    {"resourcequotas", "limitranges", "networkpolicies", "roles", "rolebindings", "namespaces", "endpoints"}
+    | {
+        "endpointslices",
+        "clusterroles",
+        "clusterrolebindings",
+        "deviceclasses",
+        "priorityclasses",
+        "nodes",
+        "persistentvolumes",
+        "resourceslices",
+    }
+    | {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
+)
+_GUARDED = frozenset({"networkpolicies"})
+"""Limits that tenants may add to; with the guards, net-02 and net-10 check the additions."""
+_READ = frozenset({"get", "list", "watch"})
+_VIEWER = "tenancy-viewer"
+"""The only role that a group may have in several tenants: an auditor's, which reads everything but secrets."""
+
+
+def _escalating(verbs: Set[str]) -> set[str]:
+    return {verb for verb in verbs if verb in _ESCALATING_VERBS or verb.startswith(_IMPERSONATING)}
+
+
+def role_rules(item: Object, guarded: Set[str] = frozenset()) -> Given:
+    """rbac-01 to rbac-03 on a Role or ClusterRole that a tenant is bound to; a guard checks `guarded` kinds."""
+    if item.get("aggregationRule"):
+        yield "rbac-01", "aggregationRule, which adds the rules of roles that are installed later"
+    for rule in item.get("rules") or ():
+        resources, verbs = set(rule.get("resources") or ()), set(rule.get("verbs") or ())
+        # `*/token` is the token subresource of any resource.
+        of_all = {resource for resource in resources if str(resource).startswith("*/")}
+        if of_all or "*" in resources | verbs | set(rule.get("apiGroups") or ()):
+            yield "rbac-01", f"rule {dict(rule)}"
+        reached = {power for power in _POWERS if f"*/{power.partition('/')[2]}" in of_all}
+        if mighty := sorted(_escalating(verbs) | resources & _POWERS | reached):
+            yield "rbac-02", ", ".join(mighty)
+        if (held := sorted((resources & _LIMITS) - guarded)) and not verbs <= _READ:
+            yield "rbac-03", f"{', '.join(sorted(verbs - _READ))} on {', '.join(held)}"
+
+
+def _role(item: Object) -> Given:
+    if is_ours(item):
+        # The environment's own roles come with its guards; another role of a tenant may have no guards.
+        yield from role_rules(item, _GUARDED if words.ENVIRONMENT in labels_of(item) else frozenset())
+
+
+def _binding(item: Object) -> Given:
+    if not is_tenants(item):
+        return
+    if item.get("kind") == "ClusterRoleBinding":
+        yield "rbac-04", f"ClusterRoleBinding to {(item.get('roleRef') or {}).get('name')}"
+    for subject in item.get("subjects") or ():
+        if given := foreign_subject(str(subject.get("kind")), str(subject.get("name", ""))):
+            yield "rbac-05", given
+
+
+def bound(
+    items: Iterable[Object],
+    inside: Mapping[str, Sequence[Object]],
+    homes: Mapping[str, str],
+    owner_of: dict[tuple[str, str], str],
+) -> Iterator[Finding]:
+    """rbac-01 to rbac-05 on bindings, with the roles and the subjects that they name.
+
+    `inside` are the objects of each namespace, `homes` the tenants' namespaces with their tenants. `owner_of` is filled
+    with each group that has a role in a tenant's namespace, and the tenant.
+    """
+    roles: dict[tuple[str, str, str], Object] = {}
+    for item in items:
+        kind, metadata = str(item.get("kind")), item.get("metadata") or {}
+        if kind in {"Role", "ClusterRole"}:
+            roles[kind, str(metadata.get("namespace", "")), str(metadata.get("name"))] = item
+    for name in sorted(homes):
+        for binding in (item for item in inside.get(name, ()) if item.get("kind") == "RoleBinding"):
+            yield from _bound_role(binding, name, roles)
+            yield from _bound_subjects(binding, name, homes, owner_of)
+    for binding in (item for item in items if item.get("kind") == "ClusterRoleBinding"):
+        for subject in binding.get("subjects") or ():
+            tenant = owner_of.get((str(subject.get("kind")), str(subject.get("name"))))
+            if tenant:
+                yield Finding("rbac-04", name_of(binding), f"{subject['kind']} {subject['name']!r} of tenant {tenant}")
+
+
+def _bound_subjects(
+    binding: Object, name: str, homes: Mapping[str, str], owner_of: dict[tuple[str, str], str]
+) -> Iterator[Finding]:
+    """rbac-05 on a RoleBinding in a tenant's namespace."""
+    tenant = homes[name]
+    may_be_shared = [at(binding, "roleRef", key) for key in ("kind", "name")] == ["ClusterRole", _VIEWER]
+    for subject in binding.get("subjects") or ():
+        if subject.get("kind") == "ServiceAccount":
+            whose = homes.get(str(subject.get("namespace", name)), tenant)
+            if whose != tenant:
+                given = f"ServiceAccount {subject.get('namespace')}/{subject.get('name')} of tenant {whose}"
+                yield Finding("rbac-05", name_of(binding), given)
+        elif subject.get("kind") == "Group" and not may_be_shared:
+            key = ("Group", str(subject.get("name")))
+            first = owner_of.setdefault(key, tenant)
+            if first != tenant:
+                yield Finding("rbac-05", name_of(binding), f"Group {key[1]!r}, which belongs to tenant {first}")
+
+
+def _bound_role(binding: Object, namespace: str, roles: Mapping[tuple[str, str, str], Object]) -> Iterator[Finding]:
+    reference = binding.get("roleRef") or {}
+    kind = str(reference.get("kind"))
+    role = roles.get((kind, namespace if kind == "Role" else "", str(reference.get("name"))))
+    if role is None or is_ours(role):
+        return  # not in this program, or checked by itself
+    for rule, given in role_rules(role):
+        yield Finding(rule, name_of(role), f"{given}, bound in {namespace}")
+
+
+CHECKS: Mapping[str, Callable[[Object], Given]] = {
+    "ClusterRole": _role,
+    "ClusterRoleBinding": _binding,
+    "Role": _role,
+    "RoleBinding": _binding,
+}

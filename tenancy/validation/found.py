@@ -1,0 +1,9 @@
+"""What a check across files finds, and in whose file."""
+
+from __future__ import annotations
+
+from tenancy.schema.base import Mistake
+
+Found = tuple[int, Mistake]
+"""Index of the tenant, or ENVIRONMENT, and the mistake in its file."""
+ENVIRONMENT = -1
