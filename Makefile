@@ -85,9 +85,11 @@ $(VENV_NEWEST)/ready: requirements/newest.txt
 	@$(VENV_NEWEST)/bin/pip $(PIP_INSTALL) --require-hashes -r requirements/newest.txt
 	@touch $@
 
+# Every rule once, in whole programs; `make test-all` has the single cases too.
+NEWEST := tests/unit/test_components.py tests/unit/test_policy_pack_whole.py
+test-all: NEWEST += tests/unit/test_policy_pack.py
 test-newest: $(VENV_NEWEST)/ready ## test the program and the pack under mocks, with the newest SDKs
-	@PYTHONPATH=. $(VENV_NEWEST)/bin/python -m pytest -n 2 --dist loadfile tests/unit/test_components.py \
-		tests/unit/test_policy_pack.py
+	@PYTHONPATH=. $(VENV_NEWEST)/bin/python -m pytest -n 2 --dist loadfile $(NEWEST)
 
 # uv resolves for all platforms at once, and pip installs the result.
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

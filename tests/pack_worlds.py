@@ -77,17 +77,26 @@ def _elsewhere(case: Case, index: int) -> Case:
     return Case(case.rule, *map(tuple, moved([case.broken, case.mended])), moved(case.finding))
 
 
+def _added(world: list[Case], cases: list[Case]) -> list[Case]:
+    """Add the cases whose objects get along with the world's, many at a time; return the others."""
+    if not cases:
+        return []
+    if _agree([*world, *cases]):
+        world += cases
+        return []
+    half = len(cases) // 2
+    return [*_added(world, cases[:half]), *_added(world, cases[half:])] if half else cases
+
+
 @functools.cache
 def worlds() -> tuple[tuple[Case, ...], ...]:
-    """Each case in the first world whose objects get along with its own."""
+    """Every case in the first world whose objects get along with its own."""
     made: list[list[Case]] = []
-    for index, case in enumerate(CASES):
-        moved = _elsewhere(case, index)
-        home = next((world for world in made if _agree([*world, moved])), None)
-        if home is None:
-            made.append([moved])
-        else:
-            home.append(moved)
+    left = [_elsewhere(case, index) for index, case in enumerate(CASES)]
+    while left:
+        world: list[Case] = []
+        left = _added(world, left)
+        made.append(world or [left.pop(0)])
     return tuple(map(tuple, made))
 
 

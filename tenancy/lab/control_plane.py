@@ -85,7 +85,7 @@ def up(
     `watched` starts Prometheus: `seed` of the devices' use, and `rules` to evaluate; empty, it is removed. `history`
     are OpenMetrics lines of the past that it loads on its first start.
     `type_checks`: whether a controller writes warnings about the types of guards' expressions into their status (by
-    default it does). A change of all guards takes it 10 s of CPU time.
+    default it does). A change of all guards takes it 25 s of CPU time.
     What is not given is kept as an earlier `up` was given it.
     """
     from tenancy.lab import tools

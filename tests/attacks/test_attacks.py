@@ -444,6 +444,7 @@ def test_a_namespace_whose_annotations_are_damaged_admits_nothing(cluster: Clust
         until(lambda: run(cluster.api, [probe], twins=False)[0].status >= 400, "pods of the namespace are admitted")
 
 
+@pytest.mark.exhaustive
 def test_the_api_server_has_no_warning_about_any_guard(cluster: Cluster) -> None:
     path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 

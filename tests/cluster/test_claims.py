@@ -85,7 +85,7 @@ class Cluster:
 
 
 @contextmanager
-def deployed(spec: SpecFolder, root: Path) -> Generator[Cluster]:
+def deployed(spec: SpecFolder, root: Path, *, type_checks: bool = False) -> Generator[Cluster]:
     loaded = spec.load()
     plan = make_plan(loaded.environment, loaded.tenants)
     root.mkdir()
@@ -93,7 +93,8 @@ def deployed(spec: SpecFolder, root: Path) -> Generator[Cluster]:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("GPU_TENANCY_LAB", raising=False)
         nodes = fake_nodes(loaded.environment)
-        lab = control_plane.up(root=root, platform_group=loaded.environment.platform.group, nodes=nodes)
+        group = loaded.environment.platform.group
+        lab = control_plane.up(root=root, platform_group=group, nodes=nodes, type_checks=type_checks)
         try:
             apply(root, list(plan.objects()))
             patch.setenv("KUBECONFIG", str(lab.kubeconfig))
@@ -134,7 +135,7 @@ def dra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("dra")
     spec = by_claim(folder / "small")
     in_the_lab(spec)
-    with deployed(spec, folder / "lab") as cluster:
+    with deployed(spec, folder / "lab", type_checks=True) as cluster:
         yield cluster
 
 

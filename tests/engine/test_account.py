@@ -159,7 +159,7 @@ def former(account: Account, made: Done) -> dict[str, Any]:
     """The class as a former version made it, with a volume and its claim."""
     assert made.code == 0
     account.knows(COST_TAGS)
-    source = account.on.project.folder / "tenancy" / "plan" / "kubernetes" / "storage.py"
+    source = account.on.project.folder / "tenancy" / "planning" / "kubernetes" / "storage.py"
     now = source.read_text("utf-8")
     assert now.count(FORMER[0]) == 1
     source.write_text(now.replace(*FORMER), "utf-8")

@@ -17,6 +17,8 @@ from engine_project import Done
 from tenancy.lab import control_plane, tools
 from tenancy.lab.layout import Lab, environ
 
+pytestmark = pytest.mark.exhaustive
+
 # One node group by the SDK's classes, one as a plain resource with the properties that go over the wire.
 PROGRAM = """\
 import json, pathlib, pulumi, pulumi_aws as aws

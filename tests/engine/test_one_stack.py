@@ -138,10 +138,11 @@ def test_the_plain_engine_says_in_one_message_what_is_wrong_with_a_file(project:
     ("path", "body", "name"),
     [
         ("/api/v1/namespaces", {"metadata": {"name": "wanted--main"}}, "Namespace wanted--main"),
-        (
+        pytest.param(
             "/apis/scheduling.k8s.io/v1/priorityclasses",
             {"metadata": {"name": "tenancy-tier-gold"}, "value": 7},
             "PriorityClass tenancy-tier-gold",
+            marks=pytest.mark.exhaustive,
         ),
     ],
 )
@@ -262,7 +263,13 @@ def without_a_file(project: Project) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("without_a_file")
-@pytest.mark.parametrize("pack", [("--policy-pack", "policy"), ()], ids=["with-the-pack", "alone"])
+@pytest.mark.parametrize(
+    "pack",
+    [
+        pytest.param(("--policy-pack", "policy"), id="with-the-pack", marks=pytest.mark.exhaustive),
+        pytest.param((), id="alone"),
+    ],
+)
 def test_the_plain_engine_deletes_no_tenant_whose_file_is_missing(project: Project, pack: tuple[str, ...]) -> None:
     versions = project.versions()
     done = project.pulumi("up", "--yes", "--skip-preview", "--stack", "local", *pack)

@@ -67,7 +67,7 @@ def test_a_preview_is_kept_for_the_comment_and_changes_nothing(steps: Project) -
 @contextmanager
 def weakened(project: Project) -> Iterator[None]:
     """The program as a pull request might change it: namespaces admit any pod."""
-    source = project.folder / "tenancy" / "plan" / "kubernetes" / "namespaces.py"
+    source = project.folder / "tenancy" / "planning" / "kubernetes" / "namespaces.py"
     text = source.read_text("utf-8")
     sound = "prefix + mode: chosen for mode, chosen in modes.items()"
     assert sound in text

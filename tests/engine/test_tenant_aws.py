@@ -345,7 +345,10 @@ def test_a_roles_new_name_is_there_and_in_use_before_the_old_one_goes(two: Two) 
     ("stack", "file", "line", "name"),
     [
         (FRAUD_STACK, "tenants/fraud.yaml", "repositories: [scoring], ", "fraud-aws-own-scoring"),
-        (FRAUD_STACK, "tenants/fraud.yaml", "secrets: [card-network], ", "fraud-aws-own-card-network"),
+        pytest.param(
+            *(FRAUD_STACK, "tenants/fraud.yaml", "secrets: [card-network], ", "fraud-aws-own-card-network"),
+            marks=pytest.mark.exhaustive,
+        ),
         (PLATFORM, "environment.yaml", ", two-spare: {}", "data-two-spare-bucket"),
     ],
 )
@@ -444,12 +447,14 @@ def one(two: Two, gone: Order) -> Two:
     return two
 
 
+@pytest.mark.exhaustive
 def test_one_stack_makes_the_same_in_the_same_order(one: Two) -> None:
     assert set(one.grounded.values()) == {True}
     assert len(one.grounded) == 3
     assert set(one.on.steps(PLATFORM).values()) == {"same"}
 
 
+@pytest.mark.exhaustive
 def test_in_one_stack_too_a_prefix_is_shut_to_the_old_before_it_opens_to_the_new(one: Two) -> None:
     one.edit("aml", "prefix: teams/aml/", "prefix: teams/money/")
     one.edit("fraud", OLD, OLD.replace("teams/fraud/", "teams/aml/"))
