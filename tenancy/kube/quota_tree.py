@@ -57,13 +57,18 @@ class QuotaHolder(Protocol):
     """A Cohort or a ClusterQueue, planned or stored."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name of the Cohort or ClusterQueue."""
+        ...
+
     @property
     def parent(self) -> str | None:
         """Name of the Cohort above it."""
 
     @property
-    def quotas(self) -> Mapping[Place, FlavorQuota]: ...
+    def quotas(self) -> Mapping[Place, FlavorQuota]:
+        """Quotas by flavor and resource."""
+        ...
 
 
 class StoredHolder(NamedTuple):

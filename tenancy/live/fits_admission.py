@@ -27,6 +27,7 @@ _FORBIDDEN = re.compile(r"^.*? is forbidden: ")
 
 
 def admitted(plane: str, item: Mapping[str, Any], asked_as: str, refused: bool) -> ControlAnswer:
+    """The answer of a control that did not refuse; unknown if another one refused first."""
     if refused and plane != "RBAC":
         return ControlAnswer(plane, FitVerdict.UNKNOWN, "Not reached: another control refuses first.")
     sentences = {

@@ -22,6 +22,7 @@ class FitVerdict(StrEnum):
 
     @property
     def rank(self) -> int:
+        """Position in the order from fits to never fits; the worst verdict of all controls decides."""
         return list(FitVerdict).index(self)
 
 
@@ -39,6 +40,8 @@ class ControlAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
+    """The answers of all controls to one piece of work."""
+
     kind: str
     name: str
     namespace: str
@@ -47,6 +50,7 @@ class Fit:
 
     @property
     def verdict(self) -> FitVerdict:
+        """The worst of the controls' verdicts."""
         return max((said.verdict for said in self.said), key=lambda verdict: verdict.rank)
 
 
@@ -56,8 +60,10 @@ def queued_metadata(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def written(number: int) -> str:
+    """A number of thousandths as a quantity."""
     return quantities.write(Decimal(number) / ONE)
 
 
 def amount_of(number: int, resource: str) -> str:
+    """A number of thousandths as a quantity with the name of its resource."""
     return f"{written(number)} {resource}"

@@ -22,6 +22,8 @@ from tenancy.schema.environment import Environment
 
 @dataclass(slots=True)
 class Machine:
+    """A node, or one that a pool could still add, with its allocatable and its free resources."""
+
     name: str
     labels: Mapping[str, str]
     taints: Sequence[Mapping[str, str]]

@@ -10,6 +10,8 @@ from tenancy.kube.objects import Object
 
 @dataclass(frozen=True, slots=True)
 class Meta:
+    """The metadata of an object."""
+
     name: str
     labels: Mapping[str, str]
     namespace: str = ""

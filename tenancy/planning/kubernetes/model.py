@@ -17,6 +17,8 @@ RBAC = "rbac.authorization.k8s.io"
 
 @dataclass(frozen=True, slots=True)
 class ResourceQuota:
+    """Limits on the sums of a namespace's resources and object counts."""
+
     meta: Meta
     hard: Mapping[str, str]
     """Quantities in the spelling that the API server keeps, in order of their keys."""
@@ -25,9 +27,11 @@ class ResourceQuota:
 
     @property
     def name(self) -> str:
+        """Name of the object."""
         return self.meta.name
 
     def manifest(self) -> Object:
+        """The ResourceQuota as an object."""
         spec: dict[str, Any] = {"hard": dict(self.hard)}
         if self.classes:
             of = [{"scopeName": "PriorityClass", "operator": "In", "values": list(self.classes)}]
@@ -49,6 +53,7 @@ class Bounds:
     """Requests of a container that sets none."""
 
     def manifest(self) -> Object:
+        """The bounds as an entry of a LimitRange."""
         defaults = {"default": self.limits, "defaultRequest": self.requests}
         given = {key: dict(amounts) for key, amounts in defaults.items() if amounts is not None}
         return {"type": self.type, **given, "min": dict(self.min), "max": dict(self.max)}
@@ -56,10 +61,13 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class LimitRange:
+    """Bounds and defaults of each container and each volume claim of a namespace."""
+
     meta: Meta
     bounds: tuple[Bounds, ...]
 
     def manifest(self) -> Object:
+        """The LimitRange as an object."""
         return self.meta.manifest("v1", "LimitRange", {"spec": {"limits": [each.manifest() for each in self.bounds]}})
 
 
@@ -77,6 +85,7 @@ class Peer:
     """Labels of the pods; none or no label: all."""
 
     def manifest(self) -> Object:
+        """The peer as an entry of a NetworkPolicy."""
         if self.cidr:
             return {"ipBlock": {"cidr": self.cidr}}
         selectors = {"namespaceSelector": self.namespaces, "podSelector": self.pods}
@@ -89,10 +98,13 @@ def _selector(labels: Mapping[str, str]) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class Port:
+    """A port with its transport protocol."""
+
     protocol: str
     number: int
 
     def manifest(self) -> Object:
+        """The port as an entry of a NetworkPolicy."""
         return {"protocol": self.protocol, "port": self.number}
 
 
@@ -104,6 +116,7 @@ class NetworkRule:
     ports: tuple[Port, ...] = ()
 
     def manifest(self, side: str) -> Object:
+        """The rule as an entry of a NetworkPolicy; `side` is `from` or `to`."""
         peers = {side: [peer.manifest() for peer in self.peers]} if self.peers else {}
         return {**peers, **({"ports": [port.manifest() for port in self.ports]} if self.ports else {})}
 
@@ -125,12 +138,15 @@ class NetworkPolicy:
 
     @property
     def name(self) -> str:
+        """Name of the object."""
         return self.meta.name
 
     def rules(self, direction: str) -> tuple[NetworkRule, ...]:
+        """Rules of a direction: Ingress or Egress."""
         return self.ingress if direction == INGRESS else self.egress
 
     def manifest(self) -> Object:
+        """The NetworkPolicy as an object."""
         spec: dict[str, Any] = {"podSelector": _selector(self.pods), "policyTypes": list(self.types)}
         for direction, side in ((INGRESS, "from"), (EGRESS, "to")):
             if rules := self.rules(direction):
@@ -143,20 +159,26 @@ class NetworkPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccount:
+    """A service account of a namespace."""
+
     meta: Meta
     api_token: bool
     """Whether its pods get a token of the API server."""
 
     @property
     def name(self) -> str:
+        """Name of the object."""
         return self.meta.name
 
     def manifest(self) -> Object:
+        """The ServiceAccount as an object."""
         return self.meta.manifest("v1", "ServiceAccount", {"automountServiceAccountToken": self.api_token})
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
+    """Who gets the rights of a RoleBinding."""
+
     kind: str
     """`User`, `Group` or `ServiceAccount`."""
     name: str
@@ -169,6 +191,7 @@ class Subject:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     def manifest(self) -> Object:
+        """The subject as an entry of a RoleBinding."""
         group = {"namespace": self.namespace} if self.namespace else {"apiGroup": RBAC}
         return {"kind": self.kind, "name": self.name, **group}
 
@@ -183,9 +206,11 @@ class RoleBinding:
 
     @property
     def name(self) -> str:
+        """Name of the object."""
         return self.meta.name
 
     def manifest(self) -> Object:
+        """The RoleBinding as an object."""
         body = {
             "subjects": [subject.manifest() for subject in self.subjects],
             "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": self.role},
@@ -202,17 +227,22 @@ class PolicyRule:
     verbs: tuple[str, ...]
 
     def manifest(self) -> Object:
+        """The rule as an entry of a role."""
         return {"apiGroups": [self.group], "resources": list(self.resources), "verbs": list(self.verbs)}
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterRole:
+    """Rights that bindings give in a namespace."""
+
     meta: Meta
     rules: tuple[PolicyRule, ...]
 
     @property
     def name(self) -> str:
+        """Name of the object."""
         return self.meta.name
 
     def manifest(self) -> Object:
+        """The ClusterRole as an object."""
         return self.meta.manifest(f"{RBAC}/v1", "ClusterRole", {"rules": [rule.manifest() for rule in self.rules]})

@@ -38,6 +38,7 @@ class ResourceGroup:
     """Flavors in the order in which Kueue tries them; each lists all covered resources."""
 
     def manifest(self) -> Object:
+        """The group as an entry of a Cohort or a ClusterQueue."""
         return {
             "coveredResources": list(self.covered),
             "flavors": [
@@ -73,6 +74,7 @@ class ResourceFlavor:
     topology: str | None = None
 
     def manifest(self) -> Object:
+        """The ResourceFlavor as an object."""
         spec: dict[str, Any] = {}
         if self.node_labels is not None:
             taints = [dict(taint) for taint in self.taints]
@@ -88,6 +90,8 @@ class ResourceFlavor:
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
+    """A node of the quota tree: the organisation, a department or a tenant."""
+
     meta: Meta
     parent: str | None
     """The Cohort above it; None for the root."""
@@ -97,13 +101,16 @@ class Cohort:
 
     @property
     def name(self) -> str:
+        """Name of the object."""
         return self.meta.name
 
     @property
     def quotas(self) -> Mapping[Place, FlavorQuota]:
+        """Quotas by flavor and resource."""
         return _quotas(self.groups)
 
     def manifest(self) -> Object:
+        """The Cohort as an object."""
         spec: dict[str, Any] = {"resourceGroups": [group.manifest() for group in self.groups]}
         if self.parent is not None:
             spec["parentName"] = self.parent
@@ -120,6 +127,7 @@ class AdmissionCheck:
     flavors: tuple[str, ...]
 
     def manifest(self) -> Object:
+        """The check as an entry of a ClusterQueue."""
         return {"name": self.name, "onFlavors": list(self.flavors)}
 
 
@@ -145,14 +153,17 @@ class ClusterQueue:
 
     @property
     def name(self) -> str:
+        """Name of the object."""
         return self.meta.name
 
     @property
     def is_open(self) -> bool:
+        """Whether new work may start."""
         return self.stop == OPEN
 
     @property
     def quotas(self) -> Mapping[Place, FlavorQuota]:
+        """Quotas by flavor and resource."""
         return _quotas(self.groups)
 
     @property
@@ -161,6 +172,7 @@ class ClusterQueue:
         return tuple(flavor for group in self.groups for flavor in group.flavors)
 
     def manifest(self) -> Object:
+        """The ClusterQueue as an object."""
         checks = {"admissionChecksStrategy": {"admissionChecks": [check.manifest() for check in self.checks]}}
         spec = {
             "cohortName": self.parent,
@@ -196,9 +208,11 @@ class LocalQueue:
 
     @property
     def name(self) -> str:
+        """Name of the object."""
         return self.meta.name
 
     def manifest(self) -> Object:
+        """The LocalQueue as an object."""
         spec = {
             "clusterQueue": self.queue,
             "stopPolicy": self.stop,
@@ -221,6 +235,7 @@ class QueueingPlan:
     """The organisation and its departments."""
 
     def manifests(self) -> Iterator[Object]:
+        """All objects, in the order in which they are made."""
         yield from self.topologies
         yield from (flavor.manifest() for flavor in self.flavors)
         yield from self.priorities
