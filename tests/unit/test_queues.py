@@ -37,7 +37,7 @@ from tenancy.planning.queueing.queue_names import (
     tenant_cohort,
 )
 from tenancy.planning.queueing.queues import machine_resources
-from tenancy.planning.queueing.quota_shares import BOARD, board_units, most_held, shares, supply
+from tenancy.planning.queueing.quota_shares import BOARD, board_units, quota_ceiling, shares, supply
 from tenancy.schema import pools as spec_pools
 from tenancy.validation import Environment, Loaded, Tenant, load
 from tests.conftest import SpecFolder, amounts, unreserved
@@ -485,8 +485,8 @@ def test_the_most_that_a_part_holds_is_what_its_queue_could_give(spec: SpecFolde
     loaded = spec.load()
     fraud = loaded.tenants[0]
     train, serve = fraud.namespaces
-    assert most_held(loaded.environment, fraud, train) == {"a100": 16 + 16 + 8, "a100-1g.5gb": 0}
-    assert most_held(loaded.environment, fraud, serve) == {"a100": 16 + 16 + 8, "a100-1g.5gb": 14}
+    assert quota_ceiling(loaded.environment, fraud, train) == {"a100": 16 + 16 + 8, "a100-1g.5gb": 0}
+    assert quota_ceiling(loaded.environment, fraud, serve) == {"a100": 16 + 16 + 8, "a100-1g.5gb": 14}
 
 
 def test_the_most_that_a_part_of_a_firm_tier_holds_is_what_its_tier_is_promised(spec: SpecFolder) -> None:
@@ -495,7 +495,7 @@ def test_the_most_that_a_part_of_a_firm_tier_holds_is_what_its_tier_is_promised(
     loaded = spec.load()
     fraud = loaded.tenants[0]
     for part in fraud.namespaces[1:]:
-        assert most_held(loaded.environment, fraud, part) == {"a100": 3, "a100-1g.5gb": 14}, part.name
+        assert quota_ceiling(loaded.environment, fraud, part) == {"a100": 3, "a100-1g.5gb": 14}, part.name
 
 
 def test_a_guarantee_stands_whole_in_one_pool_if_it_can(spec: SpecFolder) -> None:
