@@ -45,6 +45,8 @@ class BillingUnit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CostLine:
+    """A line of the bill: what one tenant, or the platform, pays in one category."""
+
     pot: BillingUnit
     tenant: str
     category: Category
@@ -60,6 +62,7 @@ class CostLine:
 
     @property
     def order(self) -> tuple[int, bool, str, str, str, str, str, str]:
+        """Key by which lines are sorted."""
         where = (self.pot.pool, self.pot.purchase, str(self.category), self.flavor, self.detail)
         return (self.pot.period, named(self.tenant), self.tenant, *where)
 
@@ -91,6 +94,8 @@ class Idle:
 
 @dataclass(slots=True)
 class ChargebackReport:
+    """The allocation of an environment's bill to its tenants."""
+
     environment: Environment
     tenants: Sequence[Tenant]
     periods: Sequence[Period]
@@ -114,5 +119,6 @@ class ChargebackReport:
         return self.gpu_hours(line.pot.pool, line.weight)
 
     def gpu_hours(self, pool: str, weight: int) -> float:
+        """GPU-hours of a weight in unit-seconds; node-hours in a pool without GPUs."""
         of = self.measures.get(pool)
         return weight * max(of.gpus, 1) / of.units / HOUR if of else weight / FINE / HOUR

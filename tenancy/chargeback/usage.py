@@ -37,6 +37,7 @@ Guarantees = Mapping[tuple[int, str], Mapping[tuple[str, str], PoolShare]]
 
 
 def marks(guarantees: pl.DataFrame | None) -> list[int]:
+    """Times at which a guarantee starts or ends."""
     return [] if guarantees is None else pl.concat([guarantees["start"], guarantees["end"]]).unique().to_list()
 
 
@@ -245,6 +246,7 @@ def _note_unassigned(report: ChargebackReport, placed: pl.DataFrame) -> None:
 
 
 def note_crowded(report: ChargebackReport, over: pl.DataFrame) -> None:
+    """Report nodes on which more devices were held than exist."""
     by_node = over.group_by("node").agg(
         pl.col("start").min(), pl.col("end").max(), times=(pl.col("devices") * 100 // pl.col("most")).max()
     )
@@ -259,6 +261,7 @@ def note_crowded(report: ChargebackReport, over: pl.DataFrame) -> None:
 def promised_of(
     report: ChargebackReport, nodes: pl.DataFrame, guarantees: Guarantees, found: Sequence[Window]
 ) -> dict[tuple[int, str], int]:
+    """Guaranteed capacity by period and tenant, each unit-second times the node's cost."""
     prices = dict(nodes.group_by("pool").agg(pl.col("cost").max()).iter_rows())
     made: dict[tuple[int, str], int] = defaultdict(int)
     for (window, pool), of in guarantees.items():

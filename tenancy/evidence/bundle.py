@@ -26,6 +26,7 @@ class Unusable(ValueError):
 
 
 def digest(content: bytes) -> str:
+    """SHA-256 of the content, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 

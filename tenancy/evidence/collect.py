@@ -42,6 +42,7 @@ class Attacks:
 
     @property
     def counts(self) -> Mapping[str, int]:
+        """Numbers of attacks: run, refused, with an admitted twin, gaps and skipped."""
         run = [one for one in self.results if not one.get("skipped")]
         return {
             "attacks": len(run),

@@ -44,4 +44,5 @@ def secrets_in(text: str) -> Iterator[str]:
 
 
 def has_mail(text: str) -> bool:
+    """Whether the text contains a mail address."""
     return _MAIL.search(text) is not None

@@ -41,6 +41,7 @@ STOP_SECONDS = 5.0
 
 
 def folder() -> Path:
+    """Folder of the snapshots, in the cache of the tools."""
     from tenancy.lab import tools
 
     return tools.cache_root() / "snapshots"
@@ -89,16 +90,19 @@ def restore(lab: Lab, name: str) -> bool:
 
 
 def discard(name: str) -> None:
+    """Delete a snapshot, if it exists."""
     shutil.rmtree(folder() / name, ignore_errors=True)
 
 
 def prune() -> None:
+    """Delete the oldest snapshots above the number that is kept."""
     kept = [path for path in folder().iterdir() if (path / CONTENT).is_file()]
     for old in sorted(kept, key=lambda path: path.stat().st_mtime)[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)
 
 
 def digest(data: bytes) -> str:
+    """SHA-256 of the data, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 

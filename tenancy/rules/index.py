@@ -83,15 +83,18 @@ def _configurations(index: Index) -> Iterator[tuple[Object, Any]]:
 
 
 def own_name(item: Object) -> str:
+    """Name of the object."""
     return str(at(item, "metadata", "name"))
 
 
 def tenant_label(item: Object) -> str | None:
+    """Value of the tenant's label; None if it is absent or unknown."""
     tenant = at(item, "metadata", "labels", words.TENANT)
     return None if tenant == UNKNOWN else tenant
 
 
 def labels_of(item: Object) -> Mapping[str, str]:
+    """Labels of the object."""
     return at(item, "metadata", "labels") or {}
 
 
@@ -112,4 +115,5 @@ def selects(selector: Any, space: Object) -> bool:
 
 
 def plain_of(value: Any) -> Any:
+    """The value with plain dictionaries instead of other mappings."""
     return {key: plain_of(of) for key, of in value.items()} if isinstance(value, Mapping) else value

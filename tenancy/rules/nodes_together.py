@@ -30,6 +30,7 @@ _OF_NODES = ("kubernetes.io/", "node.kubernetes.io/")
 
 
 def findings(index: Index) -> Iterator[Finding]:
+    """Violations of the rules on nodes and their pools."""
     yield from _tolerated(index)
     yield from _placed(index)
     yield from _relabelled(index)

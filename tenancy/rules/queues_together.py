@@ -19,6 +19,7 @@ _SUPPLIED = ("nvidia.com/", "vpc.amazonaws.com/efa", "amd.com/gpu")
 
 
 def findings(index: Index) -> Iterator[Finding]:
+    """Violations of the rules on queues and their quotas."""
     yield from _leads(index)
     yield from _members(index)
     yield from _supplies(index)

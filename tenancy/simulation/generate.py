@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tenancy.planning.common.pools import pools_of
-from tenancy.planning.queueing.quota_shares import most_held
+from tenancy.planning.queueing.quota_shares import quota_ceiling
 from tenancy.schema.tenant import Namespace, Tenant
 from tenancy.simulation.trace import Job, per_node, pods_of
 from tenancy.validation import Loaded
@@ -58,7 +58,7 @@ class _WorkloadSlot:
         environment = loaded.environment
         self.tenant, self.namespace, self.flavor = tenant.tenant, namespace.name, flavor
         self.tier = tenant.tier_of(namespace)
-        self.most = most_held(environment, tenant, namespace)[flavor]
+        self.most = quota_ceiling(environment, tenant, namespace)[flavor]
         self.guaranteed = tenant.held_in(namespace)[flavor]
         self.borrowed = tenant.gpus[flavor].borrow_up_to or 0 if environment.tiers[self.tier].borrows else 0
         self.lent = tenant.gpus[flavor].lend_up_to or 0 if tenant.gpus[flavor].sharing.lends else 0

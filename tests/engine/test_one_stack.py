@@ -279,7 +279,7 @@ def test_the_plain_engine_deletes_no_tenant_whose_file_is_missing(project: Proje
     assert project.versions() == versions
 
 
-def test_the_plain_engine_deletes_no_part_that_its_file_lost(project: Project) -> None:
+def test_the_plain_engine_deletes_no_namespace_that_its_file_lost(project: Project) -> None:
     file = "tenants/fraud.yaml"
     text = (project.environment / file).read_text("utf-8")
     gone = ("  - {name: serve", "  a100-1g.5gb:", "  a100-3g.20gb:")

@@ -134,7 +134,7 @@ def test_a_role_may_what_its_tenants_file_promises_and_nothing_else(judged: Coun
         assert allowed_calls > examples(1000), "a test in which no identity is allowed anything shows nothing"
 
 
-def test_every_grant_of_a_file_works_for_every_part_that_has_it() -> None:
+def test_every_grant_of_a_file_works_for_every_namespace_that_has_it() -> None:
     """All of them, not a sample: on its first object, and on one far below."""
     count = 0
     for seed in SOME:
@@ -240,7 +240,7 @@ def test_no_tenant_bypasses_the_access_points_or_uses_a_neighbours() -> None:
     assert count > 100
 
 
-def test_what_a_tenant_has_alone_is_used_by_its_own_parts_only() -> None:
+def test_what_a_tenant_has_alone_is_used_by_its_own_namespaces_only() -> None:
     count, allowed_count = 0, 0
     for seed in SOME:
         made = world(seed)

@@ -69,7 +69,7 @@ def test_a_group_has_its_role_in_every_namespace(spec: SpecFolder) -> None:
     assert (entry["kind"], entry["may"], entry["where"]) == ("Group", "developer", ["fraud--train", "fraud--serve"])
 
 
-def test_a_role_that_is_given_in_one_part_holds_in_that_one_alone(spec: SpecFolder) -> None:
+def test_a_role_that_is_given_in_one_namespace_holds_in_that_one_alone(spec: SpecFolder) -> None:
     (entry,) = _of(spec.path, "fraud-leads")
     assert (entry["may"], entry["where"]) == ("owner", ["fraud--train"])
 
@@ -109,7 +109,7 @@ def test_data_is_reached_by_the_service_account_of_each_part(spec: SpecFolder) -
     ]
 
 
-def test_a_grant_for_one_part_is_no_other_parts(spec: SpecFolder) -> None:
+def test_a_grant_for_one_namespace_is_no_other_namespaces(spec: SpecFolder) -> None:
     spec.edit("environment.yaml", "  cni: vpc-cni\n", ON_AWS)
     spec.edit(FRAUD, "access: read-write}", "access: read-write, namespaces: [train]}")
     places = [entry["where"] for entry in _of(spec.path, "fraud--serve/workload")]

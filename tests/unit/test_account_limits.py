@@ -279,7 +279,7 @@ def many(count: int, **more: Any) -> list[Tenant]:
     return [first.model_copy(update={"tenant": f"t{number}"}) for number in range(count)]
 
 
-def test_a_role_for_each_part_with_a_grant_and_each_pipeline(made: Make) -> None:
+def test_a_role_for_each_namespace_with_a_grant_and_each_pipeline(made: Make) -> None:
     grants = [{"bucket": "data", "prefix": "x/", "namespaces": ["a"]}]
     some = many(497, namespaces=["a", "b"], storage=grants, ci={"github": "bank/x", "branch": "m"})
     assert found(made(buckets=["data"]), some) == {}, "994 and 6 of the platform are 1,000"
@@ -303,7 +303,7 @@ def _dumped(environment: Environment) -> dict[str, Any]:
     return environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-def test_a_shared_role_is_counted_once_for_all_parts_of_its_grants(made: Make) -> None:
+def test_a_shared_role_is_counted_once_for_all_namespaces_of_its_grants(made: Make) -> None:
     shared = made(buckets=["data"], identity="shared")
     some = many(2000, storage=[{"bucket": "data", "prefix": "reference/"}])
     assert found(shared, some) == {}
@@ -378,7 +378,7 @@ def test_the_sum_and_what_to_do_are_said_in_the_environments_file(spec: Any) -> 
 
 
 @pytest.mark.parametrize(("count", "refused"), [(500, True), (10, False)])
-def test_a_parts_grants_fit_into_its_role(spec: Any, count: int, refused: bool) -> None:
+def test_a_namespaces_grants_fit_into_its_role(spec: Any, count: int, refused: bool) -> None:
     spec.edit(ENV, "  cni: vpc-cni\n", ON_AWS)
     more = "".join(f"  - {{bucket: models, prefix: fraud/{i:03}/}}\n" for i in range(count))
     spec.edit(FRAUD, "egress:\n", more + "egress:\n")

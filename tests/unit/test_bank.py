@@ -192,7 +192,7 @@ def test_a_lost_node_breaks_no_guarantee_of_slices(environment: Environment, ten
         assert 0 < guaranteed(tenants, flavor) <= each * (pool.nodes.min - 1), f"{flavor} without one node"
 
 
-def test_every_part_reaches_what_it_holds(environment: Environment, tenants: dict[str, Tenant]) -> None:
+def test_every_namespace_reaches_what_it_holds(environment: Environment, tenants: dict[str, Tenant]) -> None:
     for name, tenant in tenants.items():
         for part in tenant.namespaces:
             for flavor, count in tenant.held_in(part).items():

@@ -58,7 +58,7 @@ def test_what_it_may_not_ends_with_1_and_names_the_lock() -> None:
     assert all("denied by the policy of bucket bank-datasets, Only" in line for line in lines if line.startswith(" "))
 
 
-def test_one_part_that_may_is_enough_for_0() -> None:
+def test_one_namespace_that_may_is_enough_for_0() -> None:
     answers = {
         each["namespace"]: each["allowed"]
         for each in said("can", "fraud", "s3:PutObject", f"{DATASETS}/teams/fraud/x", BANK)

@@ -296,7 +296,7 @@ def test_no_tenant_borrows_more_than_the_file_says(spec: SpecFolder) -> None:
     assert _supply_of(spec, "a100").tenants[0].borrowable == 5
 
 
-def test_what_is_lent_is_lent_once_however_many_parts_hold_it(spec: SpecFolder) -> None:
+def test_what_is_lent_is_lent_once_however_many_namespaces_hold_it(spec: SpecFolder) -> None:
     spec.edit(FRAUD, "gpus: {a100-1g.5gb: 14}, quota: {cpu: 16, pods: 20}", "gpus: {a100-1g.5gb: 14, a100: 8}")
     spec.edit(RESEARCH, "{guaranteed: 8}", "{guaranteed: 8, sharing: lend-and-borrow, borrow-up-to: 99}")
     assert _supply_of(spec, "a100").tenants[1].borrowable == 8 + 8

@@ -124,7 +124,7 @@ def test_a_note_is_told_to_machines(spec: Any) -> None:
     ],
     ids=["may use its tenant's GPUs", "has nothing", "has machines", "has machines of another tier"],
 )
-def test_a_part_whose_queue_has_nothing_is_told(spec: Any, part: str, pools: str, noted: bool) -> None:
+def test_a_namespace_whose_queue_has_nothing_is_told(spec: Any, part: str, pools: str, noted: bool) -> None:
     """A queue's CPU comes with GPUs, or with pools without: its work would wait for ever."""
     spec.edit("environment.yaml", "tiers:\n", "tiers:\n  calm: {priority: 5, borrows: false, interruptible: true}\n")
     spec.edit("environment.yaml", "  serve:\n", f"{pools}  serve:\n")

@@ -132,7 +132,7 @@ def test_every_class_is_in_every_quota_as_device_and_as_resource(dra: Plan, clai
         *((name, driver, "0") for name in ("fraud--train", "research--main") for driver in DRIVER_CLASSES),
     ],
 )
-def test_a_part_holds_of_a_class_what_it_holds_of_the_flavor(
+def test_a_namespace_holds_of_a_class_what_it_holds_of_the_flavor(
     dra: Plan, namespace: str, device_class: str, count: str
 ) -> None:
     assert _quota(dra, namespace)[device_class + CLASS_QUOTA] == count

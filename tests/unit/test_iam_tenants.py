@@ -354,7 +354,7 @@ def test_no_other_service_becomes_a_tenants_role(name: str) -> None:
     assert str(_by_pods(role, service(name), _told("fraud--train"))) == NO_POLICY
 
 
-def test_a_shared_role_is_taken_by_parts_of_tenants_alone_and_each_sees_its_own_prefix() -> None:
+def test_a_shared_role_is_taken_by_namespaces_of_tenants_alone_and_each_sees_its_own_prefix() -> None:
     made = FORMS["shared"]
     role, _ = _association(made, "fraud--train")
     assert _by_pods(role, PODS, _told("fraud--train")).allowed

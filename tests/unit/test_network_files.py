@@ -103,7 +103,7 @@ def test_with_nothing_written_a_namespace_has_three_policies(spec: Any) -> None:
     assert policies(made(spec), "research--main").keys() == {"default-deny", "same-namespace", "dns"}
 
 
-def test_a_part_that_is_closed_inside_has_neither_itself_nor_siblings(spec: Any) -> None:
+def test_a_namespace_that_is_closed_inside_has_neither_itself_nor_siblings(spec: Any) -> None:
     spec.add(TENANT, "between-namespaces: true\n")
     spec.edit(TENANT, "{name: train, purpose: nightly retraining}", "{name: train, open-inside: false}")
     plan = made(spec)

@@ -130,7 +130,7 @@ def test_under_cilium_a_policy_that_opens_everything_opens_one_port_of_the_node(
     assert {flow.port for flow in found if flow.target == "host"} == {80}, "the agent's; the kubelet's is 10250"
 
 
-def test_under_cilium_the_api_server_is_of_parts_whose_accounts_have_a_token(
+def test_under_cilium_the_api_server_is_of_namespaces_whose_accounts_have_a_token(
     made: Mapping[tuple[str, str], World],
 ) -> None:
     world = made["adversarial", "cilium"]

@@ -133,7 +133,7 @@ def test_what_a_tenant_was_not_granted_is_zero(plan: Plan) -> None:
     assert _quota(plan, "fraud--train")["requests.nvidia.com/gpu.shared"] == "0"
 
 
-def test_a_part_holds_its_claim_and_the_first_part_the_rest(plan: Plan) -> None:
+def test_a_namespace_holds_its_claim_and_the_first_namespace_the_rest(plan: Plan) -> None:
     assert _quota(plan, "fraud--serve")["requests.nvidia.com/mig-1g.5gb"] == "14"
     assert _quota(plan, "fraud--train")["requests.nvidia.com/mig-1g.5gb"] == "0"
     assert _quota(plan, "fraud--train")["requests.nvidia.com/gpu"] == "32", "16 of its own and 16 borrowed"
@@ -142,7 +142,7 @@ def test_a_part_holds_its_claim_and_the_first_part_the_rest(plan: Plan) -> None:
     )
 
 
-def test_without_a_queue_a_part_holds_what_it_is_promised_and_no_more(spec: Any) -> None:
+def test_without_a_queue_a_namespace_holds_what_it_is_promised_and_no_more(spec: Any) -> None:
     spec.add("environment.yaml", "queues: {scheduler: none}\n")
     spec.edit("tenants/fraud.yaml", ", sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16", "")
     loaded = spec.load()
@@ -159,7 +159,7 @@ def test_the_namespaces_together_have_the_guarantee(loaded: Loaded) -> None:
         assert held == Counter({flavor: share.guaranteed for flavor, share in tenant.gpus.items()})
 
 
-def test_a_quota_of_a_part_lowers_only_what_it_says(plan: Plan) -> None:
+def test_a_quota_of_a_namespace_lowers_only_what_it_says(plan: Plan) -> None:
     quota = _quota(plan, "fraud--serve")
     assert (quota["requests.cpu"], quota["limits.cpu"], quota["pods"]) == ("16", "32", "20")
     assert (quota["requests.memory"], quota["count/ingresses.networking.k8s.io"]) == ("512Gi", "5")
@@ -258,7 +258,7 @@ def test_a_binding_is_in_its_tenants_namespace_and_to_our_roles(plan: Plan) -> N
             assert binding["roleRef"]["name"] in {r["metadata"]["name"] for r in plan.platform.roles}
 
 
-def test_a_person_for_some_parts_is_bound_there_alone(plan: Plan) -> None:
+def test_a_person_for_some_namespaces_is_bound_there_alone(plan: Plan) -> None:
     where = {
         binding["metadata"]["namespace"]
         for binding in kinds(plan.objects(), "RoleBinding")
@@ -474,12 +474,12 @@ def _annotations(plan: Plan, name: str) -> dict[str, str]:
     return found["metadata"]["annotations"]
 
 
-def test_a_part_may_use_the_pools_of_its_own_tier_alone(plan: Plan) -> None:
+def test_a_namespace_may_use_the_pools_of_its_own_tier_alone(plan: Plan) -> None:
     assert _annotations(plan, "fraud--serve")[words.ALLOWED_POOLS] == "serve"
     assert _annotations(plan, "fraud--train")[words.ALLOWED_POOLS] == ""
 
 
-def test_a_part_may_use_the_priorities_of_its_tier_and_below(plan: Plan) -> None:
+def test_a_namespace_may_use_the_priorities_of_its_tier_and_below(plan: Plan) -> None:
     assert _annotations(plan, "fraud--train")[words.ALLOWED_PRIORITIES] == f"{DEFAULT_CLASS},tenancy-tier-batch"
 
 

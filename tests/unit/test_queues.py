@@ -37,7 +37,7 @@ from tenancy.planning.queueing.queue_names import (
     tenant_cohort,
 )
 from tenancy.planning.queueing.queues import machine_resources
-from tenancy.planning.queueing.quota_shares import BOARD, board_units, most_held, shares, supply
+from tenancy.planning.queueing.quota_shares import BOARD, board_units, quota_ceiling, shares, supply
 from tenancy.schema import pools as spec_pools
 from tenancy.validation import Environment, Loaded, Tenant, load
 from tests.conftest import SpecFolder, amounts, unreserved
@@ -126,7 +126,7 @@ def test_a_department_without_tenants_is_there_for_the_first_one(spec: SpecFolde
     assert named(plan_of(spec), "Cohort", "department--retail")["spec"]["parentName"] == ROOT
 
 
-def test_two_parts_of_one_tier_share_a_queue(spec: SpecFolder) -> None:
+def test_two_namespaces_of_one_tier_share_a_queue(spec: SpecFolder) -> None:
     spec.edit(FRAUD, "  - {name: serve, tier: production", "  - {name: more}\n  - {name: serve, tier: production")
     plan = plan_of(spec)
     assert {q["clusterQueue"] for part in ("train", "more") for q in local(plan, f"fraud--{part}").values()} == {
@@ -480,22 +480,22 @@ def test_what_a_job_asks_for_is_changed_into_what_the_queue_has(plan: Plan, envi
                 assert asked == held[pool, board], f"{board} of {name} in {pool}"
 
 
-def test_the_most_that_a_part_holds_is_what_its_queue_could_give(spec: SpecFolder) -> None:
+def test_the_most_that_a_namespace_holds_is_what_its_queue_could_give(spec: SpecFolder) -> None:
     spec.edit(ENV, "  serve:\n", "  also: {instance: p4d.24xlarge, nodes: 1}\n  serve:\n")
     loaded = spec.load()
     fraud = loaded.tenants[0]
     train, serve = fraud.namespaces
-    assert most_held(loaded.environment, fraud, train) == {"a100": 16 + 16 + 8, "a100-1g.5gb": 0}
-    assert most_held(loaded.environment, fraud, serve) == {"a100": 16 + 16 + 8, "a100-1g.5gb": 14}
+    assert quota_ceiling(loaded.environment, fraud, train) == {"a100": 16 + 16 + 8, "a100-1g.5gb": 0}
+    assert quota_ceiling(loaded.environment, fraud, serve) == {"a100": 16 + 16 + 8, "a100-1g.5gb": 14}
 
 
-def test_the_most_that_a_part_of_a_firm_tier_holds_is_what_its_tier_is_promised(spec: SpecFolder) -> None:
+def test_the_most_that_a_namespace_of_a_firm_tier_holds_is_what_its_tier_is_promised(spec: SpecFolder) -> None:
     spec.edit(ENV, "    priority: 1000\n", "    priority: 1000\n    borrows: false\n")
     spec.edit(FRAUD, "people:", "  - {name: score, tier: production, gpus: {a100-1g.5gb: 0, a100: 3}}\npeople:")
     loaded = spec.load()
     fraud = loaded.tenants[0]
     for part in fraud.namespaces[1:]:
-        assert most_held(loaded.environment, fraud, part) == {"a100": 3, "a100-1g.5gb": 14}, part.name
+        assert quota_ceiling(loaded.environment, fraud, part) == {"a100": 3, "a100-1g.5gb": 14}, part.name
 
 
 def test_a_guarantee_stands_whole_in_one_pool_if_it_can(spec: SpecFolder) -> None:
@@ -785,13 +785,13 @@ def test_every_priority_class_has_a_twin_for_queued_work(plan: Plan, environment
 # Namespaces
 
 
-def test_every_part_has_a_queue_for_work_that_names_none(plan: Plan) -> None:
+def test_every_namespace_has_a_queue_for_work_that_names_none(plan: Plan) -> None:
     for tenant in plan.tenants:
         for space in tenant.namespaces:
             assert words.DEFAULT_QUEUE in local(plan, space.name)
 
 
-def test_a_parts_queues_lead_to_its_own_tier(spec: SpecFolder) -> None:
+def test_a_namespaces_queues_lead_to_its_own_tier(spec: SpecFolder) -> None:
     spec.edit(FRAUD, "{name: train, ", "{name: train, queues: {urgent: 9}, ")
     plan = plan_of(spec)
     assert {q["clusterQueue"] for q in local(plan, "fraud--train").values()} == {"fraud--batch"}
@@ -800,7 +800,7 @@ def test_a_parts_queues_lead_to_its_own_tier(spec: SpecFolder) -> None:
 
 
 @pytest.mark.parametrize(("gate", "stop"), [("open", "None"), ("hold", "Hold"), ("drain", "HoldAndDrain")])
-def test_a_parts_gate_stops_its_own_queues_and_no_other_parts(spec: SpecFolder, gate: str, stop: str) -> None:
+def test_a_namespaces_gate_stops_its_own_queues_and_no_other_namespaces(spec: SpecFolder, gate: str, stop: str) -> None:
     spec.edit(FRAUD, "{name: train, ", f"{{name: train, queue: {gate}, queues: {{urgent: 9}}, ")
     plan = plan_of(spec)
     assert {name: q["stopPolicy"] for name, q in local(plan, "fraud--train").items()} == {

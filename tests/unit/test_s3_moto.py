@@ -228,7 +228,7 @@ def test_what_is_written_once_is_written_with_if_absent_alone(pod: Callable[[str
         s3.delete_object(Bucket=MODELS, Key="fraud/once")
 
 
-def test_a_part_that_only_serves_reads_what_its_tenants_training_writes(pod: Callable[[str, str], Tenant]) -> None:
+def test_a_namespace_that_only_serves_reads_what_its_tenants_training_writes(pod: Callable[[str, str], Tenant]) -> None:
     serve = pod("fraud", "serve").prefix(MODELS, "fraud/")
     assert serve.read("x") == b"hello"
     with pytest.raises(Denied):

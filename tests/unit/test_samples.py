@@ -88,7 +88,7 @@ def test_a_sample_is_as_urgent_as_its_tier(environment: Environment, fraud: Tena
 
 
 @pytest.mark.parametrize("stack", ["bank", "local"])
-def test_a_pool_without_gpus_admits_every_part_of_the_examples(stack: str) -> None:
+def test_a_pool_without_gpus_admits_every_namespace_of_the_examples(stack: str) -> None:
     given = load(ROOT / "stacks" / stack)
     parts = [(tenant, part) for tenant in given.tenants for part in tenant.namespaces]
     assert [missing_pool(given.environment, *each) for each in parts] == [None] * len(parts)
@@ -135,11 +135,11 @@ def test_what_the_tenant_may_not_have_is_refused(
 
 
 @pytest.mark.parametrize("part", [None, "train", "fraud--train"])
-def test_a_part_is_found_by_either_name(fraud: Tenant, part: str | None) -> None:
+def test_a_namespace_is_found_by_either_name(fraud: Tenant, part: str | None) -> None:
     assert find_namespace(fraud, part).name == "train"
 
 
-def test_an_unknown_part_is_answered_with_those_that_there_are(fraud: Tenant) -> None:
+def test_an_unknown_namespace_is_answered_with_those_that_there_are(fraud: Tenant) -> None:
     with pytest.raises(Violation, match="train, serve"):
         find_namespace(fraud, "trian")
 
@@ -194,7 +194,7 @@ def _pod_spec(workload: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["pod", "job"])
-def test_a_sample_claims_what_the_part_holds_by_a_template_that_comes_first(claimed: Loaded, kind: str) -> None:
+def test_a_sample_claims_what_the_namespace_holds_by_a_template_that_comes_first(claimed: Loaded, kind: str) -> None:
     for tenant in claimed.tenants:
         for namespace in tenant.namespaces:
             for flavor, held in tenant.held_in(namespace).items():

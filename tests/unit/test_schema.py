@@ -135,7 +135,7 @@ def test_an_escape_that_only_python_knows_would_be_found() -> None:
         _editor_takes(r"^[^\"]+$", "x")
 
 
-def test_a_part_is_a_text_or_a_mapping_for_editors_too() -> None:
+def test_a_namespace_is_a_text_or_a_mapping_for_editors_too() -> None:
     items = schema("tenant")["properties"]["namespaces"]["items"]
     assert {"type": "string"} in items["anyOf"]
 

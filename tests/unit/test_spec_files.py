@@ -138,7 +138,7 @@ def test_an_amount_is_in_what_its_field_counts_and_leaves_something_to_use(
 
 @pytest.mark.parametrize("namespaces", ["{name: main, quota: {%s}}", "{name: main}, {name: idle, quota: {%s}}"])
 @pytest.mark.parametrize(("little", "field"), [("cpu: 2, cpu-limit: 1", "cpu-limit"), ("memory: 1Gi", "memory")])
-def test_a_parts_quota_takes_one_default_container(spec: Any, namespaces: str, little: str, field: str) -> None:
+def test_a_namespaces_quota_takes_one_default_container(spec: Any, namespaces: str, little: str, field: str) -> None:
     spec.edit(RESEARCH, "people:", f"namespaces: [{namespaces % little}]\npeople:")
     place = f"namespaces[{namespaces.count('name') - 1}].quota.{field}"
     assert place in [problem.field for problem in spec.problems()]
@@ -363,7 +363,7 @@ def test_a_quantity_may_be_a_plain_number(spec: Any) -> None:
         ("{tier: batch}", "namespaces[0].name"),
     ],
 )
-def test_a_part_in_either_form_is_judged_by_that_form(spec: Any, value: str, field: str) -> None:
+def test_a_namespace_in_either_form_is_judged_by_that_form(spec: Any, value: str, field: str) -> None:
     spec.edit(FRAUD, "- {name: train, purpose: nightly retraining}", f"- {value}")
     assert field in [p.field for p in spec.problems()]
     assert not any("union" in str(p).lower() or "Namespace" in p.field for p in spec.problems())

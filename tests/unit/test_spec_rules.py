@@ -367,7 +367,7 @@ def test_temporary_namespaces_end_today_or_within_a_year(spec: Any, days: int, w
     assert [problem.id for problem in spec.problems()] == ["ns-08"] * wrong
 
 
-def test_a_waiver_for_one_part_admits_nothing_in_another(spec: Any) -> None:
+def test_a_waiver_for_one_namespace_admits_nothing_in_another(spec: Any) -> None:
     spec.edit(FRAUD, TRAIN, TRAIN + ", pod-security: baseline")
     spec.add(FRAUD, WAIVER % ("ns-03", "serve", in_days(366)))
     assert spec.problem().id == "ns-03"
@@ -438,7 +438,7 @@ def test_a_pool_may_name_a_tenant_whose_file_is_broken(spec: Any) -> None:
     assert [p.field for p in spec.problems()] == ["team"], "the environment is not to blame"
 
 
-def test_what_the_quota_of_a_part_does_not_say_is_the_tiers(spec: Any) -> None:
+def test_what_the_quota_of_a_namespace_does_not_say_is_the_tiers(spec: Any) -> None:
     loaded = spec.load()
     serve = loaded.tenants[0].namespaces[1]
     assert serve.quota.within(loaded.environment.tiers["production"].quota).memory == "512Gi"

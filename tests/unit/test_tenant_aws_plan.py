@@ -102,7 +102,7 @@ def only_role(environment: Environment, each: Tenant) -> TenantRole:
 # Which identities assume a role
 
 
-def test_a_part_has_a_role_where_it_has_a_grant_or_uses_something(fraud: TenantAwsPlan) -> None:
+def test_a_namespace_has_a_role_where_it_has_a_grant_or_uses_something(fraud: TenantAwsPlan) -> None:
     assert [role.purpose for role in fraud.roles] == ["train", "serve"], "idle has neither"
 
 
@@ -321,7 +321,7 @@ def test_an_access_point_of_its_own_where_the_bucket_has_them(on_aws: MakeEnviro
 # What else it uses
 
 
-def test_a_secret_lies_in_the_tenants_path_and_opens_for_the_part_that_uses_it(fraud: TenantAwsPlan) -> None:
+def test_a_secret_lies_in_the_tenants_path_and_opens_for_the_namespace_that_uses_it(fraud: TenantAwsPlan) -> None:
     (secret,) = fraud.secrets
     assert secret.name == "tenancy/small/fraud/card-network"
     (statement,) = [s for s in statements(fraud.roles[1]) if "secretsmanager:GetSecretValue" in s["Action"]]
@@ -336,11 +336,11 @@ def others(policy: Document) -> list[str]:
     return statement["Condition"]["StringNotEquals"]["aws:PrincipalArn"]
 
 
-def test_a_secret_is_shut_to_all_but_that_part_and_the_platform(fraud: TenantAwsPlan) -> None:
+def test_a_secret_is_shut_to_all_but_that_namespace_and_the_platform(fraud: TenantAwsPlan) -> None:
     assert others(fraud.secrets[0].policy) == [fraud.roles[1].arn, AWS["platform-role"]]
 
 
-def test_a_queue_is_shut_to_all_but_its_parts_and_unencrypted_requests(on_aws: MakeEnvironment) -> None:
+def test_a_queue_is_shut_to_all_but_its_namespaces_and_unencrypted_requests(on_aws: MakeEnvironment) -> None:
     plan = planned(on_aws(), granted(queues=["alarms"]))
     (queue,) = plan.queues
     assert queue.name == "small--fraud--alarms"
@@ -524,7 +524,7 @@ def shared_by(environment: Environment, *some: Tenant) -> tuple[TenantRole, ...]
     return data.shared_roles
 
 
-def test_parts_of_one_shape_of_grants_share_a_role(on_aws: MakeEnvironment) -> None:
+def test_namespaces_of_one_shape_of_grants_share_a_role(on_aws: MakeEnvironment) -> None:
     environment = on_aws(identity="shared")
     one = granted(OWN, COMMON)
     two = granted({**OWN, "prefix": "aml--main/"}, COMMON).model_copy(update={"tenant": "aml"})
@@ -542,12 +542,12 @@ def test_parts_of_one_shape_of_grants_share_a_role(on_aws: MakeEnvironment) -> N
         tenant(namespaces=[{"name": "main", "service-account": "x"}], storage=[OWN, COMMON], uses={}),
     ],
 )
-def test_parts_of_another_shape_or_account_do_not(on_aws: MakeEnvironment, other: Tenant) -> None:
+def test_namespaces_of_another_shape_or_account_do_not(on_aws: MakeEnvironment, other: Tenant) -> None:
     environment = on_aws(identity="shared")
     assert len(shared_by(environment, granted(OWN, COMMON), other.model_copy(update={"tenant": "aml"}))) == 2
 
 
-def test_a_shared_role_tells_parts_apart_by_the_namespace_in_the_session(on_aws: MakeEnvironment) -> None:
+def test_a_shared_role_tells_namespaces_apart_by_the_session(on_aws: MakeEnvironment) -> None:
     (role,) = shared_by(on_aws(identity="shared"), granted(OWN, COMMON))
     written = [s for s in statements(role) if "s3:PutObject" in many(s["Action"])]
     assert [s["Resource"] for s in written] == [["arn:aws:s3:::data/${aws:PrincipalTag/kubernetes-namespace}/*"]]

@@ -58,7 +58,7 @@ def bindings(namespace: NamespacePlan) -> dict[str, list[Object]]:
 # Releases
 
 
-def test_each_part_has_one_in_its_own_namespace(made: Plan) -> None:
+def test_each_namespace_has_one_of_its_own(made: Plan) -> None:
     charts = [space.chart for space in made.tenant("fraud").namespaces]
     assert [(c.name, c.namespace) for c in charts if c] == [
         ("virtual-cluster", "fraud--train"),

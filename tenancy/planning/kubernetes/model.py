@@ -26,6 +26,7 @@ class ResourceQuota(Planned):
     """Priority classes whose pods alone it counts; empty: it counts everything."""
 
     def manifest(self) -> Object:
+        """The ResourceQuota as an object."""
         spec: dict[str, Any] = {"hard": dict(self.hard)}
         if self.classes:
             of = [{"scopeName": "PriorityClass", "operator": "In", "values": list(self.classes)}]
@@ -61,6 +62,7 @@ class LimitRange(Planned):
     bounds: tuple[Bounds, ...]
 
     def manifest(self) -> Object:
+        """The LimitRange as an object."""
         return self.meta.manifest("v1", "LimitRange", {"spec": {"limits": [each.manifest() for each in self.bounds]}})
 
 
@@ -134,6 +136,7 @@ class NetworkPolicy(Planned):
         return self.ingress if direction == INGRESS else self.egress
 
     def manifest(self) -> Object:
+        """The NetworkPolicy as an object."""
         spec: dict[str, Any] = {"podSelector": _selector(self.pods), "policyTypes": list(self.types)}
         for direction, side in ((INGRESS, "from"), (EGRESS, "to")):
             if rules := self.rules(direction):
@@ -153,6 +156,7 @@ class ServiceAccount(Planned):
     """Whether its pods get a token of the API server."""
 
     def manifest(self) -> Object:
+        """The ServiceAccount as an object."""
         return self.meta.manifest("v1", "ServiceAccount", {"automountServiceAccountToken": self.api_token})
 
 
@@ -186,6 +190,7 @@ class RoleBinding(Planned):
     subjects: tuple[Subject, ...]
 
     def manifest(self) -> Object:
+        """The RoleBinding as an object."""
         body = {
             "subjects": [subject.manifest() for subject in self.subjects],
             "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": self.role},
@@ -214,4 +219,5 @@ class ClusterRole(Planned):
     rules: tuple[PolicyRule, ...]
 
     def manifest(self) -> Object:
+        """The ClusterRole as an object."""
         return self.meta.manifest(f"{RBAC}/v1", "ClusterRole", {"rules": [rule.manifest() for rule in self.rules]})

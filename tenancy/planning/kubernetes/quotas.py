@@ -17,7 +17,7 @@ from tenancy.planning.common.meta import Meta
 from tenancy.planning.common.pools import beside_daemonsets
 from tenancy.planning.common.priorities import allowed_classes, class_name
 from tenancy.planning.kubernetes.model import Bounds, LimitRange, ResourceQuota
-from tenancy.planning.queueing.quota_shares import most_held
+from tenancy.planning.queueing.quota_shares import quota_ceiling
 from tenancy.schema.base import amount
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Namespace, Tenant
@@ -39,7 +39,7 @@ def gpu_quota(environment: Environment, tenant: Tenant, namespace: Namespace) ->
     """
     held = dict.fromkeys(sorted({*environment.resources, *environment.possible_slices, *gpus.ALWAYS_CAPPED}), 0)
     classes = {}
-    for flavor, count in most_held(environment, tenant, namespace).items():
+    for flavor, count in quota_ceiling(environment, tenant, namespace).items():
         if environment.devices_by_claim:
             classes[flavor] = count
         else:
@@ -77,7 +77,7 @@ def queued_lines(environment: Environment) -> list[str]:
 def efa_share(environment: Environment, tenant: Tenant, namespace: Namespace) -> int:
     """EFA interfaces that go with the namespace's GPUs: those of as many nodes as the GPUs fill."""
     tiers, interfaces = frozenset({tenant.tier_of(namespace)}), 0
-    held = most_held(environment, tenant, namespace)
+    held = quota_ceiling(environment, tenant, namespace)
     for name, pool in environment.pools.items():
         if pool.efa and pool.admits(tenant.tenant, tiers):
             filled = [-(-held.get(f, 0) // each) for f, each in environment.flavors_of(name).items()]

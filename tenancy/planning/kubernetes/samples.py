@@ -12,7 +12,7 @@ from tenancy.planning.common.pools import node_taints, pools_of
 from tenancy.planning.common.priorities import class_name
 from tenancy.planning.guards.names import RUN_TIME
 from tenancy.planning.queueing.queue_names import flavor_name
-from tenancy.planning.queueing.quota_shares import most_held
+from tenancy.planning.queueing.quota_shares import quota_ceiling
 from tenancy.rules.catalogue import Violation
 from tenancy.rules.devices import MOST_DEVICES
 from tenancy.schema.environment import Environment, nearest
@@ -91,7 +91,7 @@ def sample(
         if flavor not in tenant.gpus:
             known = ", ".join(nearest(flavor, tenant.gpus)) or "no flavor at all"
             raise Violation("gpu-06", f"{flavor} for {tenant.tenant}", f"{tenant.tenant} has {known}")
-        most = most_held(environment, tenant, namespace)[flavor]
+        most = quota_ceiling(environment, tenant, namespace)[flavor]
         if count > most:
             given = f"{count} {flavor}, while the maximum of {tenant.namespace_name(namespace)} is {most}"
             less = "ask for less" if most else "give it a guarantee or let it borrow"

@@ -1,4 +1,4 @@
-"""What the pools yield, what of it is promised, and what is left when something fails.
+"""What the pools yield, what of it is guaranteed, and what is left when something fails.
 
 Only `nodes.min` counts as capacity: nodes above it are autoscaled and not guaranteed. Only pools that admit a
 tenant's namespace can meet that namespace's guarantee, so supplies are never just added up: claims are placed on pools.

@@ -74,6 +74,7 @@ class ResourceFlavor(Planned):
     topology: str | None = None
 
     def manifest(self) -> Object:
+        """The ResourceFlavor as an object."""
         spec: dict[str, Any] = {}
         if self.node_labels is not None:
             taints = [dict(taint) for taint in self.taints]
@@ -104,6 +105,7 @@ class Cohort(Planned):
         return _quotas(self.groups)
 
     def manifest(self) -> Object:
+        """The Cohort as an object."""
         spec: dict[str, Any] = {"resourceGroups": [group.manifest() for group in self.groups]}
         if self.parent is not None:
             spec["parentName"] = self.parent
@@ -160,6 +162,7 @@ class ClusterQueue(Planned):
         return tuple(flavor for group in self.groups for flavor in group.flavors)
 
     def manifest(self) -> Object:
+        """The ClusterQueue as an object."""
         checks = {"admissionChecksStrategy": {"admissionChecks": [check.manifest() for check in self.checks]}}
         spec = {
             "cohortName": self.parent,
@@ -194,6 +197,7 @@ class LocalQueue(Planned):
     weight: int
 
     def manifest(self) -> Object:
+        """The LocalQueue as an object."""
         spec = {
             "clusterQueue": self.queue,
             "stopPolicy": self.stop,

@@ -116,7 +116,7 @@ def _share_out(
             share.borrowed.setdefault(pool, {})[flavor] = more
 
 
-def most_held(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, int]:
+def quota_ceiling(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, int]:
     """The maximum that one namespace may use at once, by flavor: the limit of its quota, in case the queue fails.
 
     All that its tier's queue is guaranteed, and for a tier that borrows also what the tenant's other tiers leave idle

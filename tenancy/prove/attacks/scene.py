@@ -13,7 +13,7 @@ from tenancy.planning.common.pools import fake_nodes
 from tenancy.planning.guards import guards
 from tenancy.planning.kubernetes.samples import sample
 from tenancy.planning.leaving import standing
-from tenancy.planning.queueing.quota_shares import most_held
+from tenancy.planning.queueing.quota_shares import quota_ceiling
 from tenancy.schema.environment import Environment
 from tenancy.schema.people import Role
 from tenancy.schema.tenant import Namespace, Tenant, held
@@ -76,7 +76,7 @@ class AttackedNamespace:
     @cached_property
     def most(self) -> dict[str, int]:
         """Maximum number of GPUs in use here at once, by flavor."""
-        return most_held(self.environment, self.tenant, self.namespace)
+        return quota_ceiling(self.environment, self.tenant, self.namespace)
 
     @cached_property
     def held(self) -> dict[str, int]:
