@@ -39,7 +39,8 @@ try:
     if platform and platform.data and known is not None:
         platform = replace(platform, data=platform.data.with_cost_tags(known.split(",")))
     if scope is StackScope.CLUSTER and plan.cluster is None:
-        raise ValueError(f"given stack {stack}; rule: aws.enabled builds the cluster; change: set it to true")
+        rule, change = "cluster.mode: build with aws.enabled builds the cluster", "write both, or use another stack"
+        raise ValueError(f"given stack {stack}; rule: {rule}; change: {change}")
     if scope is not StackScope.CLUSTER:
         api = Api(plan.context)
         for text in check(api, plan, platform, tenants, removing_by_name()):
