@@ -11,7 +11,7 @@ from typing import Any
 
 from tenancy.kube.objects import Object
 from tenancy.rules.index import selects
-from tenancy.rules.values import inside, is_private
+from tenancy.rules.values import inside, is_internet, is_private
 
 Space = tuple[Object, Sequence[Object]]
 """A namespace and its policies."""
@@ -72,6 +72,8 @@ def _types(policy: Object) -> Iterator[str]:
 
 def _matches(peer: Mapping[str, Any], own: str, other: Object, ranges: Collection[str]) -> bool:
     if "ipBlock" in peer:
+        if is_internet(peer["ipBlock"]):
+            return False  # it leaves out private ranges and the cluster's own
         cidr = peer["ipBlock"]["cidr"]
         return bool(inside(cidr, ranges)) if ranges else is_private(cidr)
     if "namespaceSelector" not in peer:

@@ -24,6 +24,7 @@ from tenancy.rules.values import (
     day,
     foreign_subject,
     gpu_keys,
+    is_internet,
     publishes,
     too_wide_together,
     unbounded_end,
@@ -216,6 +217,7 @@ def _network_policy(item: Object, homes: Mapping[str, str] = MappingProxyType({}
             for peer in peers or ():
                 block = peer.get("ipBlock")
                 mine = direction == "egress" and block and block.get("cidr") == words.IDENTITY_AGENT
+                mine = mine or (direction == "egress" and bool(block) and is_internet(block))
                 if block and not mine and (given := unsafe_range(str(block.get("cidr")))):
                     yield "net-05", f"{direction} {given}"
                 selector = peer.get("namespaceSelector")

@@ -131,6 +131,9 @@ def _references(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
         field = "github" if tenant.ci.github else "host" if tenant.ci.host else "gitlab"
         yield undeclared(("ci", field), "forge", tenant.ci.forge, environment.aws.forges, "aws.forges")
     for i, place in enumerate(tenant.egress):
+        if place.internet and not environment.own_ranges:
+            given = "internet: true, while the ranges of nodes and pods are unknown and cannot be left out"
+            yield broken(("egress", i, "internet"), "net-05", given, "write them as cluster.ranges first")
         if place.dns and environment.cluster.cni is not Cni.CILIUM:
             yield broken(("egress", i, "dns"), "net-06", f"dns: {place.dns} with cni {environment.cluster.cni}")
     services = environment.platform.services

@@ -12,6 +12,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import manifest, tenant_labels
 from tenancy.planning.kubernetes import cilium
+from tenancy.rules.values import internet_block
 from tenancy.schema.cluster import Cni
 from tenancy.schema.environment import Environment
 from tenancy.schema.identity import PodIdentity
@@ -69,6 +70,8 @@ def _ways(environment: Environment, ways: Sequence[EgressRule | IngressRule], si
     for way in ways:
         if way.cidr:
             peer: Rule = {"ipBlock": {"cidr": way.cidr}}
+        elif isinstance(way, EgressRule) and way.internet:
+            peer = {"ipBlock": internet_block((*environment.own_ranges, *environment.service_cidrs))}
         elif way.service:
             service = environment.platform.services[way.service]
             peer = {
