@@ -46,7 +46,8 @@ def run() -> None:
         if platform and platform.data and known is not None:
             platform = replace(platform, data=platform.data.with_cost_tags(known.split(",")))
         if scope is StackScope.CLUSTER and plan.cluster is None:
-            raise ValueError(f"given stack {stack}; rule: aws.enabled builds the cluster; change: set it to true")
+            rule, change = "cluster.mode: build with aws.enabled builds the cluster", "write both, or use another stack"
+            raise ValueError(f"given stack {stack}; rule: {rule}; change: {change}")
         api = None if scope is StackScope.CLUSTER else _checked(plan, platform, tenants)
     except (SpecError, ApiUnreachable, PreconditionFailed, ValueError) as error:
         _end(str(error))

@@ -56,6 +56,7 @@ ingress:
 """,
 }
 """Names that begin alike, one letter, and the most letters; each with a network of its own kind."""
+WIDE = "egress:\n  - {internet: true, port: 443}\n"
 HOSTS = "  - {dns: feed.marketdata.example, port: 443}\n"
 SERVICES = """  namespaces: [monitoring, registry]
   services:
@@ -86,15 +87,18 @@ STRANGERS: Mapping[str, tuple[str, Mapping[str, str]]] = {
 ADDRESSES = (
     *("198.51.100.7", "203.0.113.17", "203.0.113.99", "10.20.0.9", "10.64.250.7", "192.0.2.8", "2001:db8::7"),
     *("169.254.169.254", "169.254.169.253", "fd00:ec2::254", "169.254.170.23"),
+    *("9.255.255.255", "172.32.0.1", "10.0.0.1", "172.31.255.255", "192.168.7.7", "100.64.9.9", "172.20.0.10"),
 )
+INTERNET = ("198.51.100.7", "203.0.113.17", "203.0.113.99", "192.0.2.8", "9.255.255.255", "172.32.0.1")
+"""Those of them that stand for hosts on the internet, two beside private ranges."""
 NAMES = ("feed.marketdata.example", "lists.sanctions.example", "hub.models.example", "attacker.example")
 ENTITIES = ("host", "remote-node", "kube-apiserver")
 PORTS = ((53, "UDP"), (53, "TCP"), (80, "TCP"), (443, "TCP"), (6514, "UDP"), (6514, "TCP"), (8000, "TCP"))
 PORTS += ((8080, "TCP"), (8443, "TCP"), (9090, "TCP"), (10250, "TCP"), (10250, "UDP"), (10250, "SCTP"))
 
 
-def adversarial(folder: Path, cni: str) -> Loaded:
-    """Tenants that are easily taken for one another."""
+def adversarial(folder: Path, cni: str, *, internet: bool = False) -> Loaded:
+    """Tenants that are easily taken for one another; with `internet`, one of them has egress there."""
     spec = SpecFolder(folder)
     for name in ("fraud", "research"):
         (folder / "tenants" / f"{name}.yaml").unlink()
@@ -102,6 +106,7 @@ def adversarial(folder: Path, cni: str) -> Loaded:
     text = text.replace("cni: vpc-cni", f"cni: {cni}").replace("tenants: [research]", "tenants: [fraud]")
     spec.write("environment.yaml", text)
     for name, more in TENANTS.items():
+        more += WIDE if internet and name == "f" else ""
         reach = more.replace("egress:\n", f"egress:\n{HOSTS}") if cni == "cilium" else more
         spec.write(f"tenants/{name}.yaml", f"tenant: {name}\n{_HEAD}{_PEOPLE.format(name)}{reach}")
     return load(folder)
@@ -203,12 +208,14 @@ class World:
         if flow.target in STRANGERS:
             return any(way.service and self._is(target, way.service) for way in reach)
         if "host" in target:
-            return any(way.dns == target["host"] for way in reach)
+            return any(way.dns == target["host"] or way.internet for way in reach)
         known = tenant.has_identity(pod.part)
         if "entity" in target:
             accounts = {account.name: account.api_token for account in pod.part.service_accounts}
             asks = target["entity"] == "kube-apiserver" and accounts.get(pod.account, False)
             return (asks and flow.port == 443) or (known and flow.target == "host" and where == (80, "TCP"))
+        if any(way.internet for way in reach) and target["address"] in INTERNET:
+            return True
         ranges = [way.cidr for way in reach if way.cidr]
         if known and where == (443, "TCP"):
             ranges += self.environment.aws.network.service_ranges

@@ -165,10 +165,10 @@ def _hint(plan: Plan) -> str:
     """The command that adds a cluster of the program to the kubeconfig."""
     from tenancy.planning.common.names import kubeconfig_command
 
-    if plan.cluster is None:
+    if plan.account is None:
         return ""
-    command = kubeconfig_command(plan.cluster.name, plan.cluster.region, plan.context)
-    return f"; for {plan.cluster.name}: `{command}`"
+    command = kubeconfig_command(plan.account.cluster, plan.account.region, plan.context)
+    return f"; for {plan.account.cluster}: `{command}`"
 
 
 def _supply(loaded: Loaded) -> str:
@@ -323,8 +323,8 @@ def _bring_up(
 
     stack = driver.select(name)
     shared = plan.platform.data
-    if name == plan.environment and plan.cluster and shared and shared.cost_tags:
-        driver.tell_cost_tags(stack, shared.cost_tags, plan.cluster.region)
+    if name == plan.environment and plan.account and shared and shared.cost_tags:
+        driver.tell_cost_tags(stack, shared.cost_tags, plan.account.region)
     _refuse_early(driver, plan, stack, leavers)
     if owned:
         refresh = _put_back(driver, report, stack, owned, only_preview) or refresh

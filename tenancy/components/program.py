@@ -14,7 +14,7 @@ from tenancy.components.scope import StackScope
 from tenancy.components.tenant import GpuTenant
 from tenancy.live.guards import require_guards
 from tenancy.planning import Plan
-from tenancy.planning.aws.cluster import ClusterPlan
+from tenancy.planning.aws.cluster import AccountPlan, ClusterPlan
 from tenancy.planning.common.names import kubeconfig_command
 from tenancy.planning.model import PlatformPlan, TenantPlan
 
@@ -41,7 +41,7 @@ def build(
     # Else a changed ConfigMap is deleted and made anew, and for a moment the marker is gone.
     provider = kubernetes.Provider("kubernetes", context=plan.context, enable_config_map_mutable=True)
     on_aws = (platform and (platform.services or platform.data)) or any(tenant.aws for tenant in tenants)
-    both = [provider, *([_aws_provider(plan.cluster)] if plan.cluster and on_aws else [])]
+    both = [provider, *([_aws_provider(plan.account)] if plan.account and on_aws else [])]
     inherited = pulumi.ResourceOptions(providers=both)
     made: PlatformParts | None = None
     if platform:
@@ -59,17 +59,18 @@ def build(
 def _build_cluster(plan: Plan, cluster: ClusterPlan) -> None:
     from tenancy.components.aws.cluster import GpuCluster
 
-    GpuCluster(cluster.name, cluster, pulumi.ResourceOptions(providers=[_aws_provider(cluster)]))
+    assert plan.account, "a cluster is built in an account"
+    GpuCluster(cluster.name, cluster, pulumi.ResourceOptions(providers=[_aws_provider(plan.account)]))
     pulumi.export("kubeconfig", kubeconfig_command(cluster.name, cluster.region, plan.context))
 
 
-def _aws_provider(cluster: ClusterPlan) -> pulumi.ProviderResource:
+def _aws_provider(plan: AccountPlan) -> pulumi.ProviderResource:
     import pulumi_aws as aws  # only where there is something on AWS: the lab does without
 
     return aws.Provider(
         "aws",
-        region=cluster.region,
+        region=plan.region,
         # Credentials of another account end the run before anything is made.
-        allowed_account_ids=[cluster.account],
-        default_tags={"tags": cluster.tags},
+        allowed_account_ids=[plan.account],
+        default_tags={"tags": plan.tags},
     )

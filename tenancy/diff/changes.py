@@ -200,7 +200,9 @@ def _reach(side: SpecState) -> Facts:
 
 
 def _where(way: EgressRule | IngressRule) -> str:
-    return (way.dns if isinstance(way, EgressRule) else None) or way.cidr or f"the platform's {way.service}"
+    if isinstance(way, EgressRule) and (way.dns or way.internet):
+        return way.dns or "the internet"
+    return way.cidr or f"the platform's {way.service}"
 
 
 def _access(side: SpecState) -> Facts:

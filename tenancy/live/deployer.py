@@ -35,7 +35,7 @@ def deployer_problems(api: Api, plan: Plan, platform: PlatformPlan | None) -> It
 
 
 def _refusal(given: str, expected: str, plan: Plan) -> str:
-    cluster = plan.cluster.name if plan.cluster else "CLUSTER"
+    cluster = plan.account.cluster if plan.account else "CLUSTER"
     group = plan.admission.group
     return (
         f"given identity {given}; rule rbac-07: {RULES['rbac-07'].title}, {expected}; change: deploy as an identity in "

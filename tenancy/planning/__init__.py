@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import digest
-from tenancy.planning.aws.cluster import cluster_plan
+from tenancy.planning.aws.cluster import account_plan, cluster_plan
 from tenancy.planning.aws.shared_aws import data_plan
 from tenancy.planning.aws.tenants_own import tenant_aws_plan
 from tenancy.planning.common.devices import device_classes
@@ -78,6 +78,7 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
         ),
         tenants=tuple(made.get(t.tenant) or TenantPlan(t.tenant, (), t.adopt) for t in by_name),
         cluster=cluster_plan(environment),
+        account=account_plan(environment),
         admission=_admission(environment),
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.planning.aws.cluster import ClusterPlan
+from tenancy.planning.aws.cluster import AccountPlan, ClusterPlan
 from tenancy.planning.aws.data import DataPlan
 from tenancy.planning.aws.tenant_aws import TenantAwsPlan
 from tenancy.planning.common.charts import HelmChart
@@ -220,7 +220,9 @@ class Plan:
     platform: PlatformPlan
     tenants: tuple[TenantPlan, ...]
     cluster: ClusterPlan | None = None
-    """The AWS half; None where it is switched off."""
+    """Network, cluster and nodes; None where they exist already."""
+    account: AccountPlan | None = None
+    """Where the AWS half is made; None where it is switched off."""
     admission: Admission = Admission("", enforced=True)
 
     @property

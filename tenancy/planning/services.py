@@ -54,20 +54,24 @@ class ServicesPlan:
 
 
 def services_plan(environment: Environment, tenants: Sequence[Tenant] = ()) -> ServicesPlan | None:
-    """None where there are no machines. `tenants` are those whose work Kueue caches."""
-    if not environment.aws.enabled:
+    """None where nothing is installed. `tenants` are those whose work Kueue caches."""
+    built = environment.builds_cluster
+    found = tuple(mirrored(environment, chart) for chart in _charts(environment, tenants))
+    if not built and not found:
         return None
     return ServicesPlan(
         cluster=environment.cluster.name,
-        charts=tuple(mirrored(environment, chart) for chart in _charts(environment, tenants)),
-        network="cilium" if environment.cluster.cni is Cni.CILIUM else "",
-        queue="kueue" if environment.queued else "",
-        add_ons=tuple(add_on for add_on in wanted_add_ons(environment) if not add_on.before_nodes),
+        charts=found,
+        network="cilium" if built and environment.cluster.cni is Cni.CILIUM else "",
+        queue="kueue" if environment.installs("kueue") else "",
+        add_ons=tuple(add_on for add_on in wanted_add_ons(environment) if not add_on.before_nodes) if built else (),
         identities={
             purpose: ServiceIdentity(identity.role_arn(environment, role), role.service_account[1])
             for purpose, role in identity.roles(environment).items()
             if role.service_account
-        },
+        }
+        if built
+        else {},
         nodes=karpenter_objects(environment),
         tags=names.tags(environment),
     )
@@ -93,7 +97,9 @@ def operator_values(environment: Environment, tenants: Sequence[Tenant] = ()) ->
 
 def _kueue(environment: Environment, tenants: Sequence[Tenant]) -> HelmChart:
     memory = quantities.write(Decimal(kueue_memory(environment, tenants)))
-    return charts.kueue(configuration(environment), memory)
+    # Of a lab's and of another tool's cluster the values name the platform's nodes too: its operator edits them.
+    home = {} if environment.installs("kueue") and not environment.builds_cluster else charts.SYSTEM_NODES
+    return charts.kueue(configuration(environment), memory, system=home)
 
 
 def metrics_charts(environment: Environment) -> tuple[HelmChart, ...]:
@@ -114,24 +120,29 @@ def metrics_charts(environment: Environment) -> tuple[HelmChart, ...]:
 
 def _charts(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[HelmChart]:
     pools, everywhere = environment.pools, tolerations(environment)
-    if environment.cluster.cni is Cni.CILIUM:
+    built = environment.builds_cluster
+    # Which nodes of another tool's cluster are the platform's is unknown.
+    system = charts.SYSTEM_NODES if built else {}
+    if built and environment.cluster.cni is Cni.CILIUM:
         yield charts.cilium(wireguard=environment.cluster.encryption is Encryption.WIREGUARD)
-    if environment.queued:
+    if environment.installs("kueue"):
         yield _kueue(environment, tenants)
-    if any(pool.scales for pool in pools.values()):
+    if built and any(pool.scales for pool in pools.values()):
         yield charts.karpenter_crds()
         yield charts.karpenter(
             cluster=environment.cluster.name,
             queue=names.karpenter_queue(environment),
             region=environment.aws.region,
         )
-    yield charts.gpu_operator(
-        everywhere,
-        device_plugin_configs=node_config.device_plugin_configs(environment),
-        dra=environment.devices_by_claim,
-        counters=COUNTERS if environment.metrics.collected else "",
-    )
-    if environment.devices_by_claim:
+    if environment.installs("gpu-operator"):
+        yield charts.gpu_operator(
+            everywhere,
+            device_plugin_configs=node_config.device_plugin_configs(environment),
+            dra=environment.devices_by_claim,
+            counters=COUNTERS if environment.metrics.collected else "",
+            system=system,
+        )
+    if environment.installs("dra-driver"):
         yield charts.dra_driver(everywhere)
-    if with_efa := [name for name, pool in pools.items() if pool.efa]:
-        yield charts.efa_plugin(everywhere, with_efa)
+    if environment.installs("efa-plugin"):
+        yield charts.efa_plugin(everywhere, [name for name, pool in pools.items() if pool.efa])

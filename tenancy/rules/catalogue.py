@@ -117,9 +117,10 @@ _ALL = (
     Rule(
         _SPEC | _PREVIEW,
         "net-05",
-        "address ranges lie outside the cluster and together cover no more than one /8, or one /32 of IPv6",
+        "address ranges lie outside the cluster and together cover no more than one /8, or one /32 of IPv6; or it is "
+        "the internet without private ranges",
         "a wide range, also in pieces, opens the instance metadata service, the nodes and every other tenant",
-        "name the range of the service that the tenant needs",
+        "name the range of the service that the tenant needs, or write internet: true under egress",
         _CRITICAL,
     ),
     Rule(

@@ -13,6 +13,7 @@ from tenancy.rules.declared import undeclared
 from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, name_of
 from tenancy.rules.owned import annotations_of, is_ours, is_tenants, labels_of, plain_value, spec_of
 from tenancy.rules.values import (
+    is_internet,
     publishes,
     too_wide_together,
     unsafe_range,
@@ -32,6 +33,7 @@ def _network_policy(item: Object, homes: Mapping[str, str] = MappingProxyType({}
             for peer in peers or ():
                 block = peer.get("ipBlock")
                 mine = direction == "egress" and block and block.get("cidr") == words.IDENTITY_AGENT
+                mine = mine or (direction == "egress" and bool(block) and is_internet(block))
                 if block and not mine and (given := unsafe_range(str(block.get("cidr")))):
                     yield "net-05", f"{direction} {given}"
                 selector = peer.get("namespaceSelector")

@@ -9,7 +9,7 @@ import bisect
 import datetime as dt
 import ipaddress
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tenancy.catalog import days
@@ -159,6 +159,37 @@ def unsafe_range(cidr: str) -> str | None:
         if service.version == network.version and service.overlaps(network):
             return f"{cidr!r}, which contains {service}"
     return None
+
+
+INTERNET = "0.0.0.0/0"
+NOT_INTERNET = (
+    *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24"),
+    *("192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4"),
+)
+"""IPv4 ranges of no host on the internet: private and shared addresses, loopback, link-local (the metadata service, the
+Pod Identity agent), benchmarks, multicast and reserved ones. IANA IPv4 Special-Purpose Address Registry, 2026-11-24."""
+
+
+def outside_of_internet(own: Sequence[str]) -> tuple[str, ...]:
+    """What an ipBlock of all IPv4 addresses leaves out to be the internet: private ranges, and the cluster's own."""
+    left_out = [ipaddress.IPv4Network(cidr) for cidr in (*NOT_INTERNET, *(cidr for cidr in own if ":" not in cidr))]
+    return tuple(str(network) for network in sorted(_merged(left_out)))
+
+
+def internet_block(own: Sequence[str]) -> dict[str, object]:
+    """The one ipBlock that is the internet, with the cluster's own ranges left out."""
+    return {"cidr": INTERNET, "except": list(outside_of_internet(own))}
+
+
+def is_internet(block: Mapping[str, Any]) -> bool:
+    """Whether an ipBlock is the internet and leaves out each range that is not."""
+    if block.get("cidr") != INTERNET or not isinstance(block.get("except"), list | tuple):
+        return False
+    try:
+        left_out = _merged([ipaddress.IPv4Network(str(cidr)) for cidr in block["except"]])
+    except ValueError:
+        return False
+    return all(any(ipaddress.IPv4Network(cidr).subnet_of(out) for out in left_out) for cidr in NOT_INTERNET)
 
 
 def too_wide_together(cidrs: Sequence[str]) -> tuple[int, str] | None:

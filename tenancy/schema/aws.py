@@ -150,7 +150,11 @@ _LOG_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096
 class Aws(Identities):
     """The AWS account of an environment: region, network, nodes of the system, identities and encryption keys."""
 
-    enabled: Flag = Field(False, description="Whether the AWS layer (network, cluster, nodes) is made. Default: false.")
+    enabled: Flag = Field(
+        False,
+        description="Whether the environment has an AWS half: roles, buckets, keys, repositories, budgets, access "
+        "entries, and with cluster.mode: build network, cluster and nodes. Default: false.",
+    )
     account: _Account = Field(
         "",
         description="AWS account id, 12 digits. A run on another account stops. Required with enabled: true. "
@@ -166,8 +170,8 @@ class Aws(Identities):
     platform_role: _RoleArn = Field(
         "",
         description="ARN of the IAM role of the platform team and of the identity that runs the stacks (the "
-        "deployer). An access entry maps it to platform.group. No other identity is an administrator, not even the "
-        "creator of the cluster. Required with enabled: true. Default: none.",
+        "deployer). In a cluster that is built an access entry maps it to platform.group, and no other identity is an "
+        "administrator, not even the creator of the cluster. Required with enabled: true. Default: none.",
     )
     permissions_boundary: _PolicyArn | None = Field(
         None,
@@ -192,7 +196,9 @@ class Aws(Identities):
     )
     deletion_protection: Flag = Field(True, description="Whether EKS refuses to delete the cluster. Default: true.")
     irsa: Flag = Field(
-        False, description="Whether an OIDC provider for IRSA is made. Default: false; pods use EKS Pod Identity."
+        False,
+        description="Whether an OIDC provider for IRSA is made; in an existing cluster for oidc-issuer. Default: "
+        "false; pods use EKS Pod Identity, or the provider that the account has.",
     )
     system: System = Field(
         default_factory=System, description="Nodes of the platform's own services. Default: the defaults of its fields."
@@ -210,8 +216,9 @@ class Aws(Identities):
         "Default: 30.",
     )
 
-    def identity_mistakes(self, platform_group: str) -> Iterator[Mistake]:
-        """Mistakes in the mapping of identities; the platform's group is in another part of the file."""
+    def identity_mistakes(self, platform_group: str, *, built: bool) -> Iterator[Mistake]:
+        """Mistakes in the mapping of identities; the platform's group is in another part of the file, as is whether
+        the cluster is built."""
         yield from self.people_mistakes(platform_group, self.platform_role)
         if not self.enabled:
             return
@@ -225,12 +232,16 @@ class Aws(Identities):
         for where, arn in named:
             if arn and (given := foreign_arn(arn, self.account, self.region)):
                 yield broken(where, "aws-01", given)
-        if self.identity is PodIdentity.IRSA and not (self.irsa and self.oidc_issuer):
-            given = "identity: irsa without " + " and ".join(
-                name for name, there in (("irsa: true", self.irsa), ("oidc-issuer", self.oidc_issuer)) if not there
-            )
+        needed = {"irsa: true": self.irsa or not built, "oidc-issuer": bool(self.oidc_issuer)}
+        if self.identity is PodIdentity.IRSA and not all(needed.values()):
+            given = "identity: irsa without " + " and ".join(name for name, there in needed.items() if not there)
             rule = "the roles' trust names the cluster's provider"
-            yield Mistake(("identity",), given, rule, "make the cluster with irsa: true, then write its issuer")
+            change = "make the cluster with irsa: true, then write its issuer"
+            command = "`aws eks describe-cluster --name CLUSTER --query cluster.identity.oidc.issuer`"
+            yield Mistake(("identity",), given, rule, change if built else f"write the issuer that {command} prints")
+        if self.irsa and not built and not self.oidc_issuer:
+            rule = "the provider of an existing cluster is made for its issuer"
+            yield Mistake(("irsa",), "irsa: true without oidc-issuer", rule, "write oidc-issuer, or drop irsa")
 
     def mistakes(self) -> Iterator[Mistake]:
         for i, text in enumerate(self.public_access):
@@ -255,6 +266,9 @@ class Aws(Identities):
         if self.region and self.region not in REGIONS:
             change = f"use {' or '.join(nearest(self.region, REGIONS))}, or add it to tenancy/catalog/regions.py"
             yield broken(("region",), "ref-01", f"region {self.region!r}", change)
+
+    def built_mistakes(self) -> Iterator[Mistake]:
+        """Mistakes in the zones of a cluster that is built."""
         if len(self.every_zone) < 2:
             given = f"{len(self.every_zone)} zones"
             field = "network" if self.network.vpc else "zones"

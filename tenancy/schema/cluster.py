@@ -53,10 +53,21 @@ SERVICE_CIDRS = ("10.100.0.0/16", "172.20.0.0/16")
 DNS_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
 
+class ClusterMode(StrEnum):
+    BUILD = "build"  # network, control plane and nodes are made, in a stack of their own
+    EXISTING = "existing"  # another tool made it: pools describe its nodes
+
+
 class Cluster(Spec):
     """The EKS cluster of an environment: its name, version, network plugin and GPU devices."""
 
     name: Slug = Field(description="Name of the EKS cluster. Required.")
+    mode: ClusterMode | None = Field(
+        None,
+        description="Whether network, cluster and nodes are made (build), or exist already (existing). With existing, "
+        "pools describe the cluster's nodes, and everything else is made: with aws.enabled also roles, buckets, keys, "
+        "repositories, budgets and access entries. Default: build with aws.enabled, else existing.",
+    )
     context: _Context = Field(
         description="Context of the kubeconfig. A run stops if the kubeconfig does not have it, so that a shell left "
         "on another cluster changes nothing there. Required.",
@@ -164,7 +175,7 @@ class VirtualClusters(Spec):
     storage_class: Slug | None = Field(
         None,
         description="Storage class of the control planes' volumes. Default: the platform's class, which exists only "
-        "with aws.enabled.",
+        "where the environment makes one.",
     )
     oidc: tuple[_Oidc, ...] = Field(
         (),

@@ -36,6 +36,7 @@ from tenancy.schema.cluster import (
     DRIVER_DOMAIN,
     SERVICE_CIDRS,
     Cluster,
+    ClusterMode,
     Cni,
     Devices,
     Images,
@@ -60,6 +61,7 @@ from tenancy.schema.pools import (
     resource_name,
 )
 from tenancy.schema.queues import Queues, Scheduler
+from tenancy.schema.services import Services, Source
 from tenancy.schema.source import Location
 from tenancy.schema.tiers import Spread, Tier, TierName, counted
 
@@ -126,6 +128,11 @@ class Environment(Spec):
     )
     stacks: Layout = Field(Layout.ONE, description="How the environment is split into Pulumi stacks. Default: one.")
     aws: Aws = Field(default_factory=Aws, description="AWS side of the environment. Default: disabled.")
+    services: Services = Field(
+        default_factory=Services,
+        description="Services on the cluster's nodes: installed by the environment, present, or none. Default: the "
+        "defaults of its fields.",
+    )
     images: Images = Field(description="Registries of container images. Required.")
     sandbox: Sandbox | None = Field(
         None, description="Runtime of tenants with isolation: sandbox. Default: no tenant may have it."
@@ -187,8 +194,9 @@ class Environment(Spec):
         yield from self._priced()
         yield from self._collected()
         yield from self._sandboxed()
-        if self.virtual_clusters and not self.virtual_clusters.storage_class and not self.aws.enabled:
-            given = "virtual-clusters without storage-class, and without aws.enabled, which makes one"
+        yield from self._sourced()
+        if self.virtual_clusters and not self.virtual_clusters.storage_class and not self.has_storage_class:
+            given = "virtual-clusters without storage-class, in an environment without one of its own"
             yield broken(("virtual-clusters",), "iso-03", given, "name a class of the cluster's under storage-class")
         if misfit := incompatible(self.cluster.kubernetes, "pod-defaults"):
             for name, tier in self.tiers.items():
@@ -207,7 +215,8 @@ class Environment(Spec):
             if name in self.system_namespaces:
                 given = f"namespace {name} under unmanaged, which is the platform's"
                 yield broken(("platform", "unmanaged", i), "name-02", given, "keep one of the two entries")
-        for mistake in self.aws.identity_mistakes(self.platform.group):
+        built = self.aws.built_mistakes() if self.builds_cluster else ()
+        for mistake in (*self.aws.identity_mistakes(self.platform.group, built=self.builds_cluster), *built):
             yield Mistake(("aws", *mistake.where), mistake.given, mistake.rule, mistake.change, mistake.id)
         kinds: dict[tuple[object, ...], str] = {}
         for name, flavor in self.flavors.items():
@@ -246,7 +255,7 @@ class Environment(Spec):
     def _addressed(self) -> Iterator[Mistake]:
         """Ranges of AWS services that contain the cluster's own addresses, and a service range that EKS would refuse
         after the VPC is made."""
-        made = self.aws.enabled and not self.aws.network.vpc
+        made = self.builds_cluster and not self.aws.network.vpc
         for i, text in enumerate(self.aws.network.service_ranges):
             given = holds_pods(text, self.own_ranges, made=made)
             if given := given or inside(text, self.service_cidrs, "services"):
@@ -258,29 +267,61 @@ class Environment(Spec):
         if given := inside(cidr, self.own_ranges):
             rule = "the range of services does not overlap that of nodes and pods"
             yield Mistake(where, given, rule, f"write one beside {', '.join(self.own_ranges)}")
-        elif self.aws.enabled and not is_service_cidr(cidr):
+        elif self.builds_cluster and not is_service_cidr(cidr):
             rule = "EKS takes /12 to /24 within 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16"
             yield Mistake(where, repr(cidr), rule, "write it like 172.20.0.0/16")
 
     def _supported(self) -> Iterator[Mistake]:
         """Components of the platform that do not run on the cluster's Kubernetes version."""
-        if not self.aws.enabled:
+        if not self.builds_cluster and not self.aws.enabled and not self.installs("gpu-operator"):
             return
-        installed = ["guards", "gpu-operator"]
-        installed += ["kueue"] if self.queued else []
-        installed += ["karpenter"] if any(pool.scales for pool in self.pools.values()) else []
-        installed += ["cilium"] if self.cluster.cni is Cni.CILIUM else []
+        installed = ["guards", *(name for name in ("gpu-operator", "kueue") if self.installs(name))]
+        if self.builds_cluster:
+            installed += ["karpenter"] if any(pool.scales for pool in self.pools.values()) else []
+            installed += ["cilium"] if self.cluster.cni is Cni.CILIUM else []
         for what in installed:
             if change := incompatible(self.cluster.kubernetes, what):
                 given = f"Kubernetes {self.cluster.kubernetes} with {what}"
                 yield broken(("cluster", "kubernetes"), "ver-01", given, change)
 
     def _collected(self) -> Iterator[Mistake]:
-        """A collector that is installed without a cluster to install it on."""
-        if self.metrics.installed and not self.aws.enabled:
-            given, rule = "collector: install without aws.enabled", "charts are installed where the cluster is made too"
+        """A collector that is installed without the class of its volume."""
+        if self.metrics.installed and not self.has_storage_class:
+            given = "collector: install without services.storage-class"
+            rule = "an installed Prometheus keeps its series on a volume of the environment's storage class"
             change = "install kube-prometheus-stack with charts/values-kube-prometheus-stack.yaml of `tenancy render`, "
             yield Mistake(("metrics", "collector"), given, rule, f"{change}and write existing")
+
+    def _sourced(self) -> Iterator[Mistake]:
+        """A mode or service that the environment cannot have, or that a pool or the queue needs."""
+        if self.cluster.mode is ClusterMode.BUILD and not self.aws.enabled:
+            rule = "a cluster is built on AWS: aws has enabled: true, an account and a region"
+            change = "write aws.enabled: true, or mode: existing"
+            yield Mistake(("cluster", "mode"), "mode: build without aws.enabled", rule, change)
+        if self.makes_storage_class and not self.aws.enabled:
+            rule = "the storage class is of EBS volumes, which are AWS'"
+            where = ("services", "storage-class")
+            yield Mistake(where, "storage-class: install without aws.enabled", rule, "write none or present")
+        needs: dict[str, str] = {}
+        for name, pool in self.pools.items():
+            if pool.machine.gpus:
+                needs.setdefault("gpu-operator", f"pool {name} with GPUs")
+            if pool.efa:
+                needs.setdefault("efa-plugin", f"pool {name} with efa")
+        if self.devices_by_claim:
+            needs["dra-driver"] = "cluster.devices: dra"
+        if self.queued:
+            needs["kueue"] = "queues.scheduler: kueue"
+        for name, what in needs.items():
+            source = self.source_of(name)
+            if source is Source.NONE:
+                rule = "what a pool, the devices or the queue need is on the cluster"
+                change = f"write install or present, or drop {what}"
+                yield Mistake(("services", name), f"{name}: none beside {what}", rule, change)
+            elif self.builds_cluster and source is Source.PRESENT:
+                rule = "a cluster that is built has what the environment installs"
+                where, change = ("services", name), "write install, or cluster.mode: existing"
+                yield Mistake(where, f"{name}: present with cluster.mode: build", rule, change)
 
     def _priced(self) -> Iterator[Mistake]:
         """Prices of undeclared boards, tiers and pools, and boards without a price while others have one."""
@@ -321,7 +362,7 @@ class Environment(Spec):
 
     def _placed(self, name: str, pool: Pool) -> Iterator[Mistake]:
         for i, zone in enumerate(pool.zones):
-            if self.aws.enabled and zone not in self.aws.every_zone:
+            if self.builds_cluster and zone not in self.aws.every_zone:
                 known = self.aws.every_zone
                 yield undeclared(("pools", name, "zones", i), "zone", zone, known, "aws.zones")
         uncertain = pool.uncertain
@@ -407,7 +448,7 @@ class Environment(Spec):
     @property
     def own_ranges(self) -> tuple[str, ...]:
         """Address ranges of nodes and pods; empty if they are unknown."""
-        made = (self.aws.network.cidr,) if self.aws.enabled and not self.aws.network.vpc else ()
+        made = (self.aws.network.cidr,) if self.builds_cluster and not self.aws.network.vpc else ()
         return self.cluster.ranges or made
 
     @property
@@ -418,9 +459,38 @@ class Environment(Spec):
     @property
     def ipv4_alone(self) -> bool:
         """Whether pods are known to have no IPv6 address. EKS assigns IPv4 or IPv6 addresses, by default IPv4."""
-        if self.aws.enabled:
+        if self.builds_cluster:
             return True
         return bool(self.cluster.ranges) and not any(":" in text for text in self.cluster.ranges)
+
+    @property
+    def builds_cluster(self) -> bool:
+        """Whether network, cluster and nodes are made."""
+        return self.aws.enabled and self.cluster.mode is not ClusterMode.EXISTING
+
+    def source_of(self, service: str) -> Source:
+        """Who brings a service, by its name under `services`."""
+        given = getattr(self.services, service.replace("-", "_"))
+        return given or (Source.INSTALL if self.builds_cluster else Source.PRESENT)
+
+    def installs(self, service: str) -> bool:
+        """Whether the environment installs a service that it needs."""
+        needed = {
+            "dra-driver": self.devices_by_claim,
+            "efa-plugin": any(pool.efa for pool in self.pools.values()),
+            "kueue": self.queued,
+        }
+        return needed.get(service, True) and self.source_of(service) is Source.INSTALL
+
+    @property
+    def makes_storage_class(self) -> bool:
+        return self.services.storage_class is Source.INSTALL or (
+            self.builds_cluster and self.services.storage_class is None
+        )
+
+    @property
+    def has_storage_class(self) -> bool:
+        return self.makes_storage_class or self.services.storage_class is Source.PRESENT
 
     @property
     def queued(self) -> bool:
@@ -507,7 +577,8 @@ class Environment(Spec):
     @property
     def system_namespaces(self) -> tuple[str, ...]:
         """Names of the namespaces of the platform and of Kubernetes, sorted; guards do not apply there."""
-        installed = {words.OPERATOR_NAMESPACE} if self.aws.enabled else set()
+        operator = self.aws.enabled or self.services.gpu_operator in {Source.INSTALL, Source.PRESENT}
+        installed = {words.OPERATOR_NAMESPACE} if operator else set()
         installed |= {self.metrics.namespace} if self.metrics.collected else set()
         if self.queued:
             installed |= {words.QUEUE_NAMESPACE, *(FRAMEWORKS[kind].namespace for kind in self.queues.kinds)}

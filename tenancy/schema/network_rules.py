@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tenancy.rules.values import unsafe_range
-from tenancy.schema.base import Mistake, Port, Slug, Spec, TextForm, broken
+from tenancy.schema.base import Flag, Mistake, Port, Slug, Spec, TextForm, broken
 
 _Host = Annotated[
     str,
@@ -35,8 +35,8 @@ class _NetworkRule(Spec):
     protocol: Literal["TCP", "UDP"] = Field("TCP", description="Transport protocol. Default: TCP.")
 
     def mistakes(self) -> Iterator[Mistake]:
-        kinds = [name for name in ("dns", "cidr", "service") if name in type(self).model_fields]
-        given = [name for name in kinds if getattr(self, name) is not None]
+        kinds = [name for name in ("dns", "cidr", "service", "internet") if name in type(self).model_fields]
+        given = [name for name in kinds if getattr(self, name)]
         if len(given) != 1:
             said = " and ".join(given) or "none of them"
             yield Mistake((), said, "an entry names one peer", f"write exactly one of {', '.join(kinds)}")
@@ -46,13 +46,19 @@ class _NetworkRule(Spec):
     @property
     def place(self) -> str:
         """The peer in words, such as 198.51.100.0/24:8443/TCP."""
-        named = self.cidr or self.service or getattr(self, "dns", None)
+        named = self.cidr or self.service or getattr(self, "dns", None) or "internet"
         return f"{named}:{self.port}/{self.protocol}"
 
 
 class EgressRule(_NetworkRule):
-    """Egress: a peer outside the tenant that its pods may connect to. Exactly one of dns, cidr and service. All other
-    egress is denied."""
+    """Egress: a peer outside the tenant that its pods may connect to. Exactly one of dns, cidr, service and internet.
+    All other egress is denied."""
+
+    internet: Flag = Field(
+        False,
+        description="Whether the peers are all hosts on the internet, by IPv4. Private ranges, link-local addresses "
+        "such as the metadata service's, and the ranges of nodes, pods and services are left out. Default: false.",
+    )
 
     dns: _Host | None = Field(None, description="Host name of the peer; needs cluster.cni: cilium. Default: none.")
 

@@ -17,6 +17,7 @@ from tenancy.schema.cluster import Cni, Encryption
 from tenancy.schema.environment import Environment, nearest
 from tenancy.schema.metrics import Collector
 from tenancy.schema.problems import Problem, SpecError, dotted
+from tenancy.schema.services import Services
 from tenancy.schema.source import Location, UnusableFile, compose, find, read_text, values
 from tenancy.schema.tenant import Tenant
 from tenancy.validation.crossfile import across
@@ -59,11 +60,11 @@ def on_lab(loaded: Loaded) -> Loaded:
     require_valid(environment, loaded.tenants)
     # No packets are sent on the lab, and no Cilium enforces its policies.
     update = {"context": words.LAB_CONTEXT, "cni": Cni.VPC_CNI, "encryption": Encryption.NONE}
-    cluster = environment.cluster.model_copy(update=update)
+    cluster = environment.cluster.model_copy(update={**update, "mode": None})
     aws = environment.aws.model_copy(update={"enabled": False})
     # No operator reads rules and monitors on the lab; `tenancy lab up --with metrics` evaluates them itself.
     metrics = environment.metrics.model_copy(update={"collector": Collector.NONE})
-    played = environment.model_copy(update={"cluster": cluster, "aws": aws, "metrics": metrics})
+    played = environment.model_copy(update={"cluster": cluster, "aws": aws, "metrics": metrics, "services": Services()})
     # Without what the lab omits (Cilium's host names, roles on AWS), rules are broken that the cluster keeps.
     vouch_for(played, loaded.tenants)
     return replace(loaded, environment=played, written=environment)

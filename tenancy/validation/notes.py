@@ -66,7 +66,7 @@ def _never_started(environment: Environment, tenants: Sequence[Tenant]) -> Itera
 def _spot(environment: Environment) -> Iterator[Mistake]:
     """Spot pools, which start no nodes in an account that never used Spot: Karpenter may not make the role."""
     pools = [name for name, pool in environment.pools.items() if pool.purchase.market is Market.SPOT]
-    if environment.aws.enabled and pools:
+    if environment.builds_cluster and pools:
         given = f"spot for {some(pools)}"
         rule = "EC2 launches spot instances by the account's role AWSServiceRoleForEC2Spot, which is not made here"
         change = "once per account: `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com`"
@@ -142,4 +142,7 @@ def _unreached(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[
 
 def _leaves(tenant: Tenant) -> bool:
     """Whether an entry under reach may lead to S3; the owner of a range is unknown."""
-    return any(way.port == _HTTPS and (way.cidr or (way.dns and way.dns.endswith(_AWS_NAMES))) for way in tenant.egress)
+    return any(
+        way.port == _HTTPS and (way.cidr or way.internet or (way.dns and way.dns.endswith(_AWS_NAMES)))
+        for way in tenant.egress
+    )

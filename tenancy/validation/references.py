@@ -68,6 +68,9 @@ def _network(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
     for i, place in enumerate(tenant.egress):
         if place.dns and environment.cluster.cni is not Cni.CILIUM:
             yield broken(("egress", i, "dns"), "net-06", f"dns: {place.dns} with cni {environment.cluster.cni}")
+        if place.internet and not environment.own_ranges:
+            given = "internet: true, while the ranges of nodes and pods are unknown and cannot be left out"
+            yield broken(("egress", i, "internet"), "net-05", given, "write them as cluster.ranges first")
     services = environment.platform.services
     for field, ways in (("egress", tenant.egress), ("ingress", tenant.ingress)):
         for i, way in enumerate(ways):

@@ -11,11 +11,21 @@ from dataclasses import replace
 from tenancy.schema.base import Mistake
 from tenancy.schema.cluster import Cni, Encryption
 from tenancy.schema.environment import Environment
+from tenancy.schema.identity import PodIdentity
+from tenancy.schema.services import Source
+from tenancy.schema.source import Location
 from tenancy.schema.tenant import Tenant
 from tenancy.validation.found import ENVIRONMENT, Found
 
 _EFFECTIVE_WITHOUT_AWS = {"enabled", "identity", "network"}
 """Fields of `aws`: network policies allow Pod Identity's agent and the service ranges in any cluster."""
+_OF_BUILT_CLUSTERS = (
+    *("zones", "network", "public-access", "deletion-protection", "system", "ami-release", "upgrade-pause"),
+    *("permissions-boundary", "encryption-key"),
+)
+"""Fields of `aws` of the network, the cluster and its nodes."""
+_OF_BUILT_NODES = ("zones", "ami-release", "upgrade")
+"""Fields of a pool that nodes are made with; the others say what its nodes are."""
 _ON_AWS = {
     "storage": "no role, bucket policy or access point",
     "uses": "no repository, secret, log group, queue or mount",
@@ -54,9 +64,27 @@ def _of_environment(environment: Environment, written: Environment, on_lab: bool
         for field in sorted(environment.aws.model_fields_set - _EFFECTIVE_WITHOUT_AWS):
             name = field.replace("_", "-")
             yield ENVIRONMENT, _idle(("aws", name), f"{name} with aws.enabled: false", _off(name))
+        for field in sorted(environment.aws.network.model_fields_set - {"service_ranges"}):
+            name = field.replace("_", "-")
+            yield ENVIRONMENT, _idle(("aws", "network", name), f"{name} with aws.enabled: false", _off(name))
         for field in ("buckets", "file-access-points"):
             if getattr(environment, field.replace("-", "_")):
                 yield ENVIRONMENT, _idle((field,), f"{field} with aws.enabled: false", _off(field))
+    if environment.aws.enabled and not environment.builds_cluster:
+        yield from _of_existing(environment)
+    aws = environment.aws
+    untrusted = aws.identity is not PodIdentity.IRSA and (environment.builds_cluster or not aws.irsa)
+    if aws.enabled and aws.oidc_issuer and untrusted:
+        given = f"oidc-issuer with identity: {aws.identity}, whose roles trust no issuer of the cluster"
+        yield ENVIRONMENT, _idle(("aws", "oidc-issuer"), given, "drop it, or set identity to irsa")
+    for name, needed in _SERVICES.items():
+        if written.source_of(name) is Source.INSTALL and not written.builds_cluster:
+            if not written.installs(name):
+                given = f"{name}: install, and {needed}"
+                yield ENVIRONMENT, _idle(("services", name), given, "drop it, or what makes it needless")
+            elif on_lab:
+                given = f"{name}: install in a run on the lab, where no pod runs"
+                yield ENVIRONMENT, _idle(("services", name), given, "run it without --lab to have it")
     if not on_lab:
         return
     change = "run it without --lab to have it"
@@ -75,6 +103,49 @@ def _of_environment(environment: Environment, written: Environment, on_lab: bool
             ENVIRONMENT,
             _idle(("metrics", "collector"), given, "start the lab with `tenancy lab up ENV --with metrics` for alerts"),
         )
+
+
+_SERVICES = {
+    "gpu-operator": "",
+    "dra-driver": "cluster.devices is plugin",
+    "efa-plugin": "no pool has efa",
+    "kueue": "queues.scheduler is none",
+    "storage-class": "",
+}
+"""Services, and when one is installed for nothing."""
+
+
+def _of_existing(environment: Environment) -> Iterator[Found]:
+    """Fields of a network, a cluster and nodes that are not made."""
+    aws = environment.aws
+    for name in _OF_BUILT_CLUSTERS:
+        if name.replace("-", "_") not in aws.model_fields_set:
+            continue
+        if name == "permissions-boundary" and aws.break_glass:
+            continue  # of the emergency role too
+        if name == "encryption-key" and environment.makes_storage_class:
+            continue
+        if name == "network":
+            for field in sorted(aws.network.model_fields_set - {"service_ranges"}):
+                key = field.replace("_", "-")
+                yield ENVIRONMENT, _unbuilt(("aws", "network", key), key)
+            continue
+        yield ENVIRONMENT, _unbuilt(("aws", name), name)
+    for pool, spec in environment.pools.items():
+        for name in _OF_BUILT_NODES:
+            if name.replace("-", "_") in spec.model_fields_set:
+                yield ENVIRONMENT, _unbuilt(("pools", pool, name), name)
+    if environment.cluster.encryption is not Encryption.NONE:
+        given = (
+            f"encryption: {environment.cluster.encryption} with cluster.mode: existing, whose Cilium is set up already"
+        )
+        change = "drop it, once `cilium encrypt status` says that it is on"
+        yield ENVIRONMENT, _idle(("cluster", "encryption"), given, change)
+
+
+def _unbuilt(where: Location, name: str) -> Mistake:
+    given = f"{name} with cluster.mode: existing, which makes no network, cluster or node"
+    return _idle(where, given, f"drop {name}, or set cluster.mode to build")
 
 
 def _of_tenant(environment: Environment, written: Environment, tenant: Tenant, on_lab: bool) -> Iterator[Mistake]:

@@ -14,9 +14,14 @@ from typing import Any
 import judges
 import pytest
 
+from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
+from tenancy.planning import make_plan
 from tenancy.planning.kubernetes.cilium import CLUSTER_POLICY
-from tests.network_worlds import ENGINES, World, adversarial, bank, between_tenants, let_through
+from tenancy.rules.objects import object_findings
+from tenancy.rules.values import internet_block
+from tests.conftest import SpecFolder
+from tests.network_worlds import ENGINES, INTERNET, NAMES, World, adversarial, bank, between_tenants, let_through
 
 BOTH = ("vpc-cni", "cilium")
 
@@ -77,6 +82,53 @@ def test_names_are_looked_up_through_cilium_and_no_others(made: Mapping[tuple[st
     assert "feed.marketdata.example" in patterns
     short = [name for name in patterns if "*" in name and name.lstrip("*.").count(".") < 2]
     assert short == [], "what a star stands for is the cluster's or AWS'"
+
+
+# The internet
+
+
+@pytest.mark.parametrize("cni", BOTH)
+def test_the_internet_is_neither_private_nor_the_clusters(tmp_path: Path, cni: str) -> None:
+    world = World(adversarial(tmp_path / "small", cni, internet=True))
+    found = let_through(world.flows, judged(world, world.policies))
+    pod = next(name for name, pod in world.pods.items() if pod.tenant.tenant == "f")
+    reached = {flow for flow in found if flow.source == pod and flow.target != "dns"}
+    assert {flow.target for flow in reached} == {*INTERNET, *(NAMES if cni == "cilium" else ())}
+    assert {flow.port for flow in reached} == {443}
+    assert found & {*between_tenants(world, world.flows)} == set()
+    assert {flow for flow in found if flow.source != pod} == {
+        flow for flow in world.flows if world.named(flow) and flow.source != pod
+    }
+    patterns = [item for item in world.policies if item["metadata"]["name"] == "dns" and "'*'" in str(item)]
+    assert len(patterns) == (cni == "cilium"), "it asks for any name, and no other tenant does"
+
+
+@pytest.mark.parametrize("lost", ["10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12"])
+def test_a_policy_that_leaves_one_private_range_in_is_found(lost: str) -> None:
+    block = internet_block(["10.64.0.0/16"])
+
+    def found(block: Mapping[str, Any]) -> set[str]:
+        spec = {"podSelector": {}, "policyTypes": ["Egress"], "egress": [{"to": [{"ipBlock": block}]}]}
+        metadata = {"name": "own", "namespace": "f--main", "labels": {words.TENANT: "f"}}
+        policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata, "spec": spec}
+        return {finding.rule for finding in object_findings(policy)}
+
+    assert "net-05" not in found(block)
+    left_out: Any = block["except"]
+    assert "net-05" in found({**block, "except": [cidr for cidr in left_out if cidr != lost]})
+    assert "net-05" in found({"cidr": "0.0.0.0/0"})
+
+
+def test_the_internet_needs_the_clusters_own_ranges_and_leaves_them_out(spec: SpecFolder) -> None:
+    spec.edit("tenants/fraud.yaml", "  - {cidr: 198.51.100.0/24, port: 8443}\n", "  - {internet: true, port: 443}\n")
+    assert [(p.id, p.field) for p in spec.problems()] == [("net-05", "egress[0].internet")]
+    spec.edit("environment.yaml", "  cni: vpc-cni\n", "  cni: vpc-cni\n  ranges: [10.64.0.0/16, 198.51.100.0/24]\n")
+    loaded = spec.load()
+    plan = make_plan(loaded.environment, loaded.tenants)
+    (policy,) = [o for o in plan.tenants[0].namespaces[0].isolation if o["metadata"]["name"] == "egress"]
+    (peer,) = policy["spec"]["egress"][0]["to"]
+    assert peer["ipBlock"]["cidr"] == "0.0.0.0/0"
+    assert {"198.51.100.0/24", "10.0.0.0/8", "172.16.0.0/12"} <= set(peer["ipBlock"]["except"])
 
 
 # A tenant that stepped around the guard on NetworkPolicies

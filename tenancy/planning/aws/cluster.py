@@ -99,6 +99,16 @@ class KarpenterPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class AccountPlan:
+    """Where everything on AWS is made, with or without a cluster."""
+
+    account: str
+    region: str
+    cluster: str
+    tags: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterPlan:
     """The AWS resources of an environment: network, control plane, nodes, roles, add-ons."""
 
@@ -143,10 +153,18 @@ class ClusterPlan:
         return names.node_group_names(self.name, SYSTEM_NODES[words.POOL])[1]
 
 
-def cluster_plan(environment: Environment) -> ClusterPlan | None:
-    """The AWS half of an environment; None where it is switched off."""
+def account_plan(environment: Environment) -> AccountPlan | None:
+    """None where AWS is switched off."""
     aws = environment.aws
     if not aws.enabled:
+        return None
+    return AccountPlan(aws.account, aws.region, environment.cluster.name, names.tags(environment))
+
+
+def cluster_plan(environment: Environment) -> ClusterPlan | None:
+    """Network, cluster and nodes of an environment; None where it does not build them."""
+    aws = environment.aws
+    if not environment.builds_cluster:
         return None
     groups = [_system(environment), *_pools(environment)]
     scales = any(pool.scales for pool in environment.pools.values())

@@ -47,7 +47,7 @@ PAID = 10
 
 def karpenter_objects(environment: Environment) -> tuple[Object, ...]:
     """Objects for the pools that scale, a node class always before the pool that names it."""
-    if not environment.aws.enabled:
+    if not environment.builds_cluster:
         return ()
     scaling = [(name, pool) for name, pool in sorted(environment.pools.items()) if pool.scales]
     return tuple(made for name, pool in scaling for made in _objects(environment, name, pool))

@@ -167,12 +167,22 @@ def _lifecycle(environment: Environment, tenants: Sequence[Tenant], name: str) -
 
 
 def _providers(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[OidcProvider]:
-    for issuer in sorted({tenant.ci.issuer for tenant in tenants if tenant.ci}):
+    if environment.aws.irsa and environment.aws.oidc_issuer and not environment.builds_cluster:
+        # Of a cluster that is built it is part of the cluster's stack.
+        yield OidcProvider(
+            url=f"https://{environment.aws.oidc_issuer}",
+            arn=workloads.provider_arn(environment, environment.aws.oidc_issuer),
+            audience=CI_AUDIENCE,
+            existing=False,
+            tags=names.tags(environment),
+        )
+    known = environment.aws.existing_providers
+    for issuer, forge in sorted({(tenant.ci.issuer, tenant.ci.forge) for tenant in tenants if tenant.ci}):
         yield OidcProvider(
             url=f"https://{issuer}",
             arn=workloads.provider_arn(environment, issuer),
             audience=CI_AUDIENCE,
-            existing=issuer in environment.aws.existing_providers,
+            existing=issuer in known or forge in known,
             tags=names.tags(environment),
         )
 

@@ -114,7 +114,9 @@ def gpu_operator(
 
 
 def _on(labels: Mapping[str, str]) -> dict[str, Any]:
-    """The operator takes no node selector, but an affinity."""
+    """The operator takes no node selector, but an affinity. A term without expressions would match no node."""
+    if not labels:
+        return {}
     terms = [{"key": key, "operator": "In", "values": [value]} for key, value in labels.items()]
     required = {"nodeSelectorTerms": [{"matchExpressions": terms}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}

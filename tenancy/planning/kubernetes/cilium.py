@@ -76,7 +76,8 @@ def hosts(tenant: Tenant) -> list[str]:
 def name_patterns(environment: Environment, tenant: Tenant, namespace: Namespace) -> Iterator[str]:
     """Names beside these hosts that its pods may ask for: those of services that they may reach.
 
-    Queries for other names are refused, so that no data leaves the cluster in DNS names.
+    Queries for other names are refused, so that no data leaves the cluster in DNS names. A tenant with egress to the
+    internet asks for any.
     """
     spaces = [tenant.namespace_name(namespace)]
     spaces += [tenant.namespace_name(part) for part in tenant.namespaces] if tenant.between_namespaces else []
@@ -84,6 +85,8 @@ def name_patterns(environment: Environment, tenant: Tenant, namespace: Namespace
     for space in dict.fromkeys(spaces):
         # The name of a service, and of one of its pods.
         yield from (f"{'*.' * labels}{space}.{CLUSTER_DOMAIN}" for labels in (1, 2))
+    if any(way.internet for way in tenant.egress):
+        yield "*"
     region = environment.aws.region
     if tenant.has_identity(namespace) and region:
         home = f"{region}.amazonaws.com" + (".cn" if region.startswith("cn-") else "")

@@ -78,11 +78,13 @@ class Peer:
     """Labels of their namespaces, no label: all; None: the policy's own namespace."""
     pods: Mapping[str, str] | None = None
     """Labels of the pods; none or no label: all."""
+    excluded: tuple[str, ...] = ()
+    """Ranges inside of `cidr` that are left out."""
 
     def manifest(self) -> Object:
         """As the API server takes it."""
         if self.cidr:
-            return {"ipBlock": {"cidr": self.cidr}}
+            return {"ipBlock": {"cidr": self.cidr, **({"except": list(self.excluded)} if self.excluded else {})}}
         selectors = {"namespaceSelector": self.namespaces, "podSelector": self.pods}
         return {key: _selector(labels) for key, labels in selectors.items() if labels is not None}
 

@@ -13,6 +13,7 @@ from tenancy.planning.common.labels import tenant_labels
 from tenancy.planning.common.meta import Meta
 from tenancy.planning.kubernetes import cilium
 from tenancy.planning.kubernetes.model import EGRESS, INGRESS, NetworkPolicy, NetworkRule, Peer, Port
+from tenancy.rules.values import INTERNET, outside_of_internet
 from tenancy.schema.cluster import Cni
 from tenancy.schema.environment import Environment
 from tenancy.schema.identity import PodIdentity
@@ -60,6 +61,8 @@ def _ways(environment: Environment, ways: Sequence[EgressRule | IngressRule]) ->
     for way in ways:
         if way.cidr:
             peer = Peer(way.cidr)
+        elif isinstance(way, EgressRule) and way.internet:
+            peer = Peer(INTERNET, excluded=outside_of_internet((*environment.own_ranges, *environment.service_cidrs)))
         elif way.service:
             service = environment.platform.services[way.service]
             peer = Peer(namespaces={words.SPACE_NAME: service.namespace}, pods=service.labels)

@@ -1,4 +1,4 @@
-"""What claims name: the StorageClass of a cluster that is made here."""
+"""What claims name: the StorageClass of EBS volumes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,18 @@ needs the provisioner's --extra-create-metadata, which is on unless switched off
 
 def storage_classes(environment: Environment) -> tuple[Object, ...]:
     """EKS has no default class, and its gp2 asks for no encryption. In a cluster that another tool made, the driver is
-    unknown, so no class is made there.
+    unknown, so a class is made there only if the file asks for it.
 
     It is not the default: a claim says of which class it is (stor-03).
     """
-    if not environment.aws.enabled:
+    if not environment.makes_storage_class:
         return ()
+    # Without a key of the file's or the cluster's own, EBS encrypts with the account's default key.
+    made = environment.builds_cluster or environment.aws.encryption_key
+    key = {"kmsKeyId": volume_key(environment)} if made else {}
     disk = {
         "provisioner": "ebs.csi.aws.com",
-        "parameters": {"type": "gp3", "encrypted": "true", "kmsKeyId": volume_key(environment), **_WHOSE},
+        "parameters": {"type": "gp3", "encrypted": "true", **key, **_WHOSE},
         "reclaimPolicy": "Delete",
         # Of the zone that the pod's node is in.
         "volumeBindingMode": "WaitForFirstConsumer",

@@ -198,7 +198,7 @@ def _view(environment: Environment) -> Iterator[Object]:
     config = {"authorization": {"rewrites": {"byQueryParameter": {"name": ASKED}}, "resourceAttributes": asks}}
     yield own("v1", "ConfigMap", {"data": {"config.yaml": yaml.safe_dump(config, sort_keys=False)}})
     # On a cluster that this environment made every node has a taint. On any other the platform's nodes are unknown.
-    home = at_home(SYSTEM_NODES) if environment.aws.enabled else {}
+    home = at_home(SYSTEM_NODES) if environment.builds_cluster else {}
     yield own("apps/v1", "Deployment", {"spec": _deployment(metrics.address, chosen, home)})
     port = {"name": "https", "port": VIEW_PORT, "targetPort": "https"}
     yield own("v1", "Service", {"spec": {"selector": chosen, "ports": [port]}})

@@ -28,6 +28,7 @@ from tenancy.prove.attacks.model import (
     skipped,
 )
 from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.rules.values import internet_block
 from tenancy.schema.people import Role
 
 CLUSTER_ADMIN = Impersonation("verify-cluster-admin", ("system:masters",))
@@ -266,6 +267,9 @@ def _opened(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
             twin = _policy({direction: [{side: [{"ipBlock": {"cidr": way.cidr}}], "ports": [port]}]})
             cidr, ports = f"{rule}/0/ipBlock/cidr", f"/spec/{direction}/0/ports"
             yield tried(f"{word}-anywhere", f"allow {direction} {side} every address", twin, cidr, "0.0.0.0/0")
+            peers = [{"ipBlock": {"cidr": way.cidr}}, {"ipBlock": internet_block(())}]
+            sentence = f"allow {direction} {side} the internet, which the tenant's file does not open"
+            yield tried(f"{word}-internet", sentence, twin, rule, peers)
             metadata = "169.254.169.254/32"
             yield tried(f"{word}-metadata", f"allow {direction} {side} the machine's metadata", twin, cidr, metadata)
             wider = f"{ports}/0/endPort"

@@ -1,0 +1,257 @@
+"""A cluster that another tool made: everything but the cluster is planned, each service on its own, and no field is
+dropped in silence."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from test_aws_rules import ON_AWS
+
+from tenancy.planning import Plan, make_plan
+from tenancy.validation import SpecError, on_lab, told
+from tests.conftest import SpecFolder
+
+BANK = Path(__file__).parents[2] / "stacks" / "bank"
+ENV, FRAUD, RESEARCH = "environment.yaml", "tenants/fraud.yaml", "tenants/research.yaml"
+MORE = """ci: {github: bank/fraud-models, branch: main}
+uses: {repositories: [scoring], secrets: [card-network], logs: [jobs], queues: [jobs]}
+"""
+
+
+@pytest.fixture
+def existing(spec: SpecFolder) -> SpecFolder:
+    """The small environment on a cluster of EKS that exists."""
+    spec.edit(ENV, "  cni: vpc-cni\n", f"  mode: existing\n{ON_AWS}")
+    spec.add(FRAUD, MORE)
+    return spec
+
+
+def planned(spec: SpecFolder) -> Plan:
+    loaded = spec.load()
+    return make_plan(loaded.environment, loaded.tenants)
+
+
+def test_everything_but_the_cluster_is_made(existing: SpecFolder) -> None:
+    plan = planned(existing)
+    assert plan.cluster is None
+    assert plan.account
+    assert plan.account.cluster == "small"
+    assert plan.platform.services is None, "charts are present there"
+    assert plan.platform.storage_classes == ()
+    existing.edit(ENV, "  mode: existing\n", "")
+    built = planned(existing)
+    assert built.cluster, "without the line it is built"
+    assert built.platform.services
+    assert plan.platform.data == built.platform.data
+    assert [tenant.aws for tenant in plan.tenants] == [tenant.aws for tenant in built.tenants]
+    for each in (tenant.aws for tenant in plan.tenants):
+        assert each
+        filled = {field.name for field in fields(each) if getattr(each, field.name)}
+        assert filled >= ({"roles", "associations", "tags"})
+
+
+def test_guards_and_tenants_objects_are_those_of_a_cluster_that_is_built(existing: SpecFolder) -> None:
+    there = planned(existing)
+    existing.edit(ENV, "  mode: existing\n", "")
+    assert there.platform.guards == planned(existing).platform.guards
+    assert [t.namespaces for t in there.tenants] == [t.namespaces for t in planned(existing).tenants]
+
+
+@pytest.mark.parametrize(
+    ("service", "charts"), [("gpu-operator", ["gpu-operator"]), ("kueue", ["kueue"]), ("storage-class", [])]
+)
+def test_each_service_is_installed_on_its_own(existing: SpecFolder, service: str, charts: list[str]) -> None:
+    existing.add(ENV, f"services: {{{service}: install}}\n")
+    plan = planned(existing)
+    services = plan.platform.services
+    assert [chart.name for chart in (services.charts if services else ())] == charts
+    assert [item["metadata"]["name"] for item in plan.platform.storage_classes] == (
+        ["tenancy-gp3"] if service == "storage-class" else []
+    )
+    if services:
+        assert services.add_ons == ()
+        assert services.identities == {}
+        assert services.nodes == ()
+        assert "tenancy.gpu/pool" not in str(_selectors(services.charts[0].values)), "no node there is the platform's"
+
+
+def _selectors(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        here = [value[key] for key in ("nodeSelector", "nodeAffinity") if key in value]
+        return [*here, *(found for each in value.values() for found in _selectors(each))]
+    return [found for each in value for found in _selectors(each)] if isinstance(value, list) else []
+
+
+def test_a_cluster_that_is_not_on_aws_gets_the_same_charts(spec: SpecFolder) -> None:
+    spec.add(ENV, "services: {gpu-operator: install, kueue: install}\n")
+    services = planned(spec).platform.services
+    assert services
+    assert [chart.name for chart in services.charts] == ["kueue", "gpu-operator"]
+
+
+@pytest.mark.parametrize(
+    ("edit", "field"),
+    [
+        (("  mode: existing\n", "  mode: build\n", "services: {gpu-operator: present}\n"), "services.gpu-operator"),
+        (("", "", "services: {gpu-operator: none}\n"), "services.gpu-operator"),
+        (("", "", "services: {kueue: none}\n"), "services.kueue"),
+        (("", "", "metrics: {collector: install}\n"), "metrics.collector"),
+        (("  enabled: true\n", "  enabled: true\n  identity: irsa\n", ""), "aws.identity"),
+        (("  enabled: true\n", "  enabled: true\n  irsa: true\n", ""), "aws.irsa"),
+    ],
+)
+def test_a_switch_that_nothing_can_follow_is_refused(
+    existing: SpecFolder, edit: tuple[str, str, str], field: str
+) -> None:
+    assert existing.load(), "its twin without the switch"
+    old, new, more = edit
+    if old:
+        existing.edit(ENV, old, new)
+    existing.add(ENV, more)
+    assert [problem.field for problem in existing.problems()] == [field]
+
+
+def test_a_cluster_is_built_on_aws_alone(spec: SpecFolder) -> None:
+    spec.edit(ENV, "  cni: vpc-cni\n", "  cni: vpc-cni\n  mode: build\n")
+    assert [problem.field for problem in spec.problems()] == ["cluster.mode"]
+    spec.edit(ENV, "  mode: build\n", "  mode: existing\n")
+    assert spec.load()
+
+
+def test_roles_by_irsa_trust_the_clusters_own_issuer(existing: SpecFolder) -> None:
+    issuer = "oidc.eks.eu-central-1.amazonaws.com/id/0123456789ABCDEF0123456789ABCDEF"
+    existing.edit(ENV, "  enabled: true\n", f"  enabled: true\n  identity: irsa\n  oidc-issuer: {issuer}\n")
+    plan = planned(existing)
+    (fraud, _) = plan.tenants
+    assert fraud.aws
+    assert fraud.aws.associations == ()
+    assert issuer in str(fraud.aws.roles[0].trust)
+    assert plan.platform.data
+    assert not [p for p in plan.platform.data.providers if p.url.endswith(issuer)], "the account has it"
+    existing.edit(ENV, "  identity: irsa\n", "  identity: irsa\n  irsa: true\n")
+    data = planned(existing).platform.data
+    assert data
+    assert [p.url for p in data.providers if p.url.endswith(issuer)] == [f"https://{issuer}"]
+
+
+# Nothing is dropped in silence
+
+
+RICH = """\
+aws:
+  enabled: true
+  account: "111122223333"
+  region: eu-central-1
+  zones: [eu-central-1a, eu-central-1b]
+  platform-role: arn:aws:iam::111122223333:role/platform
+  permissions-boundary: arn:aws:iam::111122223333:policy/boundary
+  public-access: [198.51.100.0/24]
+  log-days: 90
+  encryption-key: arn:aws:kms:eu-central-1:111122223333:key/0123abcd
+  log-key: arn:aws:kms:eu-central-1:111122223333:key/4567abcd
+  deletion-protection: false
+  irsa: true
+  oidc-issuer: oidc.eks.eu-central-1.amazonaws.com/id/0123456789ABCDEF0123456789ABCDEF
+  system: {instance: m7i.2xlarge, nodes: 4}
+  ami-release: v20260724
+  root-volume: 300
+  upgrade-pause: 10
+  organization: o-b4nkexampl3
+  payer: true
+  existing-providers: [github.com]
+  people: {fraud-engineers: "arn:aws:iam::111122223333:role/fraud"}
+  network: {cidr: 10.80.0.0/16, service-ranges: [198.51.101.0/24]}
+services: {gpu-operator: install, kueue: install, dra-driver: present, efa-plugin: install, storage-class: present}
+namespace-name: "{tenant}-{namespace}"
+guards: audit
+metrics: {collector: existing, namespace: metrics, labels: {release: ours}, tenant-view: false, cost-tool: opencost,
+  mail: {server: "mail.bank.example:587", sender: a@bank.example, platform: b@bank.example}, idle-after: 10m,
+  longest-wait: {batch: 1h}, guarantee-within: 5m}
+"""
+"""Further fields of the small environment: of each part of the file some."""
+ELSEWHERE = {
+    "organisation.departments.risk.title": "reports",
+    "aws.upgrade-pause": "tenancy up",
+    "tiers.production.quota.cpu": "the ceiling of a namespace that asks for less",
+    "tiers.production.quota.pods": "the ceiling of a namespace that asks for less",
+    "aws.root-volume": "what of a node is left for pods",
+    "services.dra-driver": "present is the default of a cluster that exists",
+    "services.storage-class": "present or not, only what uses it asks",
+}
+"""Fields that other commands read than those that plan."""
+
+
+def leaves(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every key of a document, deepest first."""
+    found: list[tuple[Any, ...]] = []
+    for key, value in node.items() if isinstance(node, dict) else ():
+        found += leaves(value, (*path, key))
+    return [*found, *([path] if path else [])]
+
+
+def without(document: Any, path: tuple[Any, ...]) -> Any:
+    key, *rest = path
+    if not rest:
+        return {name: value for name, value in document.items() if name != key}
+    return {name: without(value, tuple(rest)) if name == key else value for name, value in document.items()}
+
+
+def silent(spec: SpecFolder, file: str) -> set[str]:
+    """Fields of a file without which the plan and the notes are the same."""
+    document = yaml.safe_load((spec.path / file).read_text("utf-8"))
+    whole = spec.load()
+    plan, noted = make_plan(whole.environment, whole.tenants), {note.field for note in told(whole)}
+    found = set()
+    for where in leaves(document):
+        dotted = ".".join(map(str, where))
+        if any(f"{note}.".startswith(f"{dotted}.") or f"{dotted}.".startswith(f"{note}.") for note in noted):
+            continue
+        spec.write(file, yaml.safe_dump(without(document, where), sort_keys=False))
+        try:
+            less = spec.load()
+        except SpecError:
+            continue  # it is required, or another field needs it
+        # A value that is the default's says what would be there anyway.
+        written = less.environment.model_dump() != whole.environment.model_dump() or less.tenants != whole.tenants
+        if written and make_plan(less.environment, less.tenants) == plan:
+            found.add(dotted)
+    spec.write(file, yaml.safe_dump(document, sort_keys=False))
+    return found
+
+
+@pytest.mark.parametrize("mode", [pytest.param("build", marks=pytest.mark.exhaustive), "existing", "off"])
+def test_every_field_has_an_effect_on_the_plan_or_a_note(spec: SpecFolder, mode: str) -> None:
+    rich = RICH
+    if mode != "existing":
+        rich = re.sub("^services: .*\n", "", rich, flags=re.MULTILINE)
+    if mode == "off":
+        rich = rich.replace("enabled: true", "enabled: false")
+    if mode == "existing":
+        spec.edit(ENV, "  cni: vpc-cni\n", "  cni: vpc-cni\n  mode: existing\n")
+    spec.add(ENV, rich)
+    spec.add(FRAUD, MORE)
+    assert silent(spec, ENV) <= set(ELSEWHERE)
+    assert silent(spec, FRAUD) == set()
+
+
+def test_fields_of_what_is_not_made_are_named_with_their_line(existing: SpecFolder) -> None:
+    found = {note.field: note.line for note in told(existing.load())}
+    assert "aws.zones" in found
+    lines = (existing.path / ENV).read_text("utf-8").splitlines()
+    assert lines[found["aws.zones"] - 1].strip().startswith("zones:")
+    existing.edit(ENV, "  mode: existing\n", "")
+    assert "aws.zones" not in {note.field for note in told(existing.load())}
+
+
+def test_a_run_on_the_lab_names_services_that_it_does_not_install(existing: SpecFolder) -> None:
+    existing.add(ENV, "services: {gpu-operator: install}\n")
+    loaded = existing.load()
+    assert "services.gpu-operator" not in {note.field for note in told(loaded)}
+    played = on_lab(loaded)
+    assert "services.gpu-operator" in {note.field for note in told(played)}
+    assert make_plan(played.environment, played.tenants).platform.services is None
