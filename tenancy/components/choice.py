@@ -28,6 +28,8 @@ from tenancy.validation.inputs import (
 
 @dataclass(frozen=True, slots=True)
 class Choice:
+    """A tenant's models and plan, and the platform that it stands on."""
+
     environment: Environment
     tenant: Tenant
     plan: TenantPlan
@@ -39,6 +41,7 @@ class Choice:
         return self.platform.gate if self.platform else ()
 
     def outputs(self) -> TenantOutputs:
+        """What a program may build on."""
         return tenant_outputs(self.environment, self.tenant, self.plan)
 
     def guards(self, component: pulumi.ComponentResource, require: Require) -> pulumi.Input[pulumi.Resource]:

@@ -48,6 +48,7 @@ class Customization:
         self._seen: set[str] = set()
 
     def transformations(self) -> list[Transformation]:
+        """Transformations that apply the changes; none without changes."""
         return [self._transformed] if self._changes else []
 
     def check_used(self) -> None:

@@ -15,6 +15,8 @@ from tenancy.iam.conditions import (
 
 
 class PrincipalKind(Enum):
+    """What kind of caller a request comes from."""
+
     ROLE = "role session"
     USER = "user"
     SERVICE = "AWS service"
@@ -32,6 +34,8 @@ class ResourceClass(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
+    """The caller of a request."""
+
     kind: PrincipalKind
     arn: str
     """Of the session, the user or the provider; of a service its name."""
@@ -43,6 +47,7 @@ class Principal:
 
     @property
     def service_linked(self) -> bool:
+        """Whether the role is one that is linked to an AWS service."""
         return ":role/aws-service-role/" in self.role
 
 
@@ -63,6 +68,7 @@ def role_session(
 
 
 def user(arn: str, *, tags: Mapping[str, str] | None = None, organisation: str | None = None) -> Principal:
+    """An IAM user as the caller."""
     account, name = arn.split(":")[4], arn.rpartition("/")[2]
     keys = {"aws:PrincipalArn": arn, "aws:PrincipalType": "User", "aws:username": name}
     return Principal(
@@ -71,12 +77,14 @@ def user(arn: str, *, tags: Mapping[str, str] | None = None, organisation: str |
 
 
 def service(name: str) -> Principal:
+    """An AWS service as the caller."""
     return Principal(
         PrincipalKind.SERVICE, name, keys={"aws:PrincipalIsAWSService": "true", "aws:PrincipalServiceName": name}
     )
 
 
 def federated(provider: str) -> Principal:
+    """An identity provider as the caller, which asks for a role."""
     return Principal(PrincipalKind.FEDERATED, provider)
 
 
@@ -94,6 +102,8 @@ def _tagged(tags: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class AwsRequest:
+    """One request to AWS: caller, action, resource and condition keys."""
+
     principal: Principal
     action: str
     resource: str
@@ -102,6 +112,7 @@ class AwsRequest:
 
     @property
     def within_account(self) -> bool:
+        """Whether the caller and the resource belong to one account."""
         return self.principal.account == self.resource_account
 
 

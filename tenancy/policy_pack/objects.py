@@ -33,6 +33,7 @@ class Unknown(str):
         return self
 
     def get(self, _key: str, _default: Any = None) -> Unknown:
+        """Another unknown value, whatever the key."""
         return self
 
 

@@ -50,6 +50,8 @@ SCHEMA: Mapping[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
+    """The pack's configuration, read from its policy config."""
+
     preset: PolicyPreset
     levels: Mapping[str, RuleLevel]
     waivers: tuple[FindingWaiver, ...]

@@ -10,24 +10,30 @@ from tenancy.rules.found import Object
 
 
 def labels_of(item: Object) -> Mapping[str, str]:
+    """Labels of an object; empty without any."""
     return (item.get("metadata") or {}).get("labels") or {}
 
 
 def annotations_of(item: Object) -> Mapping[str, str]:
+    """Annotations of an object; empty without any."""
     return (item.get("metadata") or {}).get("annotations") or {}
 
 
 def spec_of(item: Object) -> Mapping[str, Any]:
+    """The object's spec; empty without one."""
     return item.get("spec") or {}
 
 
 def is_tenants(item: Object) -> bool:
+    """Whether the object has a tenant's label."""
     return words.TENANT in labels_of(item)
 
 
 def is_ours(item: Object) -> bool:
+    """Whether the object has the label of an environment or of a tenant."""
     return words.ENVIRONMENT in labels_of(item) or is_tenants(item)
 
 
 def plain_value(value: Any) -> Any:
+    """The value as messages show it: a mapping as a dict."""
     return dict(value) if isinstance(value, Mapping) else value

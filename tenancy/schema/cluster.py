@@ -54,6 +54,8 @@ DNS_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0
 
 
 class ClusterMode(StrEnum):
+    """Whether the environment makes its cluster."""
+
     BUILD = "build"  # network, control plane and nodes are made, in a stack of their own
     EXISTING = "existing"  # another tool made it: pools describe its nodes
 

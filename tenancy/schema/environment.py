@@ -484,12 +484,14 @@ class Environment(Spec):
 
     @property
     def makes_storage_class(self) -> bool:
+        """Whether the environment makes its storage class."""
         return self.services.storage_class is Source.INSTALL or (
             self.builds_cluster and self.services.storage_class is None
         )
 
     @property
     def has_storage_class(self) -> bool:
+        """Whether the cluster has the environment's storage class, made here or before."""
         return self.makes_storage_class or self.services.storage_class is Source.PRESENT
 
     @property

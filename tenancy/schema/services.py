@@ -10,6 +10,8 @@ from tenancy.schema.base import Spec
 
 
 class Source(StrEnum):
+    """Where a service of the cluster comes from."""
+
     INSTALL = "install"  # part of the environment's stack
     PRESENT = "present"  # on the cluster already; another tool updates it
     NONE = "none"  # not on the cluster

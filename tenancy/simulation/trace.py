@@ -38,6 +38,8 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
+    """Jobs in the order of their submission."""
+
     jobs: tuple[Job, ...]
     notes: tuple[str, ...] = ()
     """Assumptions about facts that the file does not have."""

@@ -14,6 +14,7 @@ from tenancy.schema.tiers import unusable
 
 
 def references(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
+    """Mistakes in the names that a tenant's file refers to."""
     yield from _organisation(environment, tenant)
     yield from _namespaces(environment, tenant)
     yield from _aws(environment, tenant)

@@ -25,6 +25,7 @@ Offers = Mapping[str, Mapping[str, _Offer]]
 
 
 def offers_of(environment: Environment) -> Offers:
+    """What each pool yields of each flavor at its minimum size."""
     offers: dict[str, dict[str, _Offer]] = {flavor: {} for flavor in environment.flavors}
     for name, pool in environment.pools.items():
         for flavor, each in environment.flavors_of(name).items():
@@ -37,6 +38,7 @@ def _pools(offers: Offers, flavor: str, tenant: str, tiers: frozenset[str]) -> f
 
 
 def shares(environment: Environment, offers: Offers, tenant: Tenant) -> Iterator[Mistake]:
+    """Mistakes in a tenant's shares, against the pools that admit it."""
     for flavor in tenant.gpus:
         if flavor not in offers:
             yield undeclared(("gpus", flavor), "flavor", flavor, environment.flavors)
@@ -59,6 +61,7 @@ def shares(environment: Environment, offers: Offers, tenant: Tenant) -> Iterator
 
 
 def guarantees(offers: Offers, tenants: Sequence[Tenant]) -> Iterator[Found]:
+    """Guarantees that the pools cannot meet together, at the tenant that exceeds them."""
     claims_on: dict[str, dict[frozenset[str], list[tuple[int, int]]]] = {flavor: {} for flavor in offers}
     counted: set[str] = set()
     for index, tenant in enumerate(tenants):
