@@ -12,12 +12,16 @@ from typing import NoReturn
 
 import pulumi
 
+from tenancy.catalog import vocabulary as words
 from tenancy.components.program import build
-from tenancy.components.scope import StackScope, names_of, scope_of, select
+from tenancy.components.scope import CLUSTER_SUFFIX, StackScope, names_of, scope_of, select
+from tenancy.engine.cost_tags import Unanswered, known_keys
 from tenancy.live.api import Api, ApiUnreachable
+from tenancy.live.plain_engine import check_cluster, check_plain, is_plain
 from tenancy.live.preflight import PreconditionFailed, check, removing_by_name, wait_for_guards
 from tenancy.planning import Plan, make_plan
-from tenancy.planning.aws.data import KNOWN_COST_TAGS
+from tenancy.planning.aws.data import KNOWN_COST_TAGS, DataPlan
+from tenancy.planning.common.names import kubeconfig_command
 from tenancy.planning.model import PlatformPlan, TenantPlan
 from tenancy.planning.outputs import stack_outputs
 from tenancy.validation import ON_LAB, SpecError, load, on_lab
@@ -37,19 +41,19 @@ def run() -> None:
     environment, tenant = names_of(stack)
     try:
         loaded = load(config.get("environment") or environment)
-        if os.environ.get(ON_LAB):
+        if os.environ.get(ON_LAB) or loaded.environment.cluster.context == words.LAB_CONTEXT:
             loaded = on_lab(loaded)
         scope = scope_of(config.get("scope"), loaded.environment.stacks, stack)
         plan = make_plan(loaded.environment, loaded.tenants)
         platform, tenants = select(plan, scope, config.get("tenant") or tenant)
-        known = os.environ.get(KNOWN_COST_TAGS)
-        if platform and platform.data and known is not None:
-            platform = replace(platform, data=platform.data.with_cost_tags(known.split(",")))
-        if scope is StackScope.CLUSTER and plan.cluster is None:
-            rule, change = "cluster.mode: build with aws.enabled builds the cluster", "write both, or use another stack"
-            raise ValueError(f"given stack {stack}; rule: {rule}; change: {change}")
+        if platform and platform.data:
+            platform = replace(platform, data=_with_known_tags(platform.data, plan))
+        if scope is StackScope.CLUSTER:
+            _check_cluster(plan, stack)
         api = None if scope is StackScope.CLUSTER else _checked(plan, platform, tenants)
-    except (SpecError, ApiUnreachable, PreconditionFailed, ValueError) as error:
+    except ApiUnreachable as error:
+        _end(f"{error}{_hint(plan)}")
+    except (SpecError, PreconditionFailed, ValueError) as error:
         _end(str(error))
     except KeyError as error:
         _end(f"given tenant {error}; rule: a tenant of the environment; change: name one")
@@ -68,9 +72,45 @@ def run() -> None:
 def _checked(plan: Plan, platform: PlatformPlan | None, tenants: tuple[TenantPlan, ...]) -> Api:
     """The API server, once its cluster is ready for the stack."""
     api = Api(plan.context)
-    for text in check(api, plan, platform, tenants, removing_by_name()):
+    told = check(api, plan, platform, tenants, removing_by_name())
+    if is_plain():
+        told += check_plain(api, plan, platform, tenants, preview=pulumi.runtime.is_dry_run())
+    for text in told:
         pulumi.log.warn(text)
     return api
+
+
+def _check_cluster(plan: Plan, stack: str) -> None:
+    """Raises if there is no cluster to make, or if quotas are behind its nodes."""
+    if plan.cluster is None:
+        rule, change = "cluster.mode: build with aws.enabled builds the cluster", "write both, or use another stack"
+        raise ValueError(f"given stack {stack}; rule: {rule}; change: {change}")
+    if is_plain():
+        for text in check_cluster(plan):
+            pulumi.log.warn(text)
+
+
+def _with_known_tags(data: DataPlan, plan: Plan) -> DataPlan:
+    """The cost tags that AWS knows: from `tenancy up`, or else from AWS."""
+    known = os.environ.get(KNOWN_COST_TAGS)
+    if known is not None:
+        return data.with_cost_tags(known.split(","))
+    if not (data.cost_tags and plan.account):
+        return data
+    try:
+        return data.with_cost_tags(known_keys(data.cost_tags, plan.account.region))
+    except Unanswered as error:
+        pulumi.log.warn(f"every cost-allocation tag is activated, whether AWS knows its key yet or not: {error}")
+        return data
+
+
+def _hint(plan: Plan) -> str:
+    """How to make a cluster of the program, and to reach it."""
+    if plan.cluster is None:
+        return ""
+    command = kubeconfig_command(plan.cluster.name, plan.cluster.region, plan.context)
+    stack = plan.environment + CLUSTER_SUFFIX
+    return f"; `pulumi up --stack {stack}` makes the cluster, and `{command}` adds it to the kubeconfig"
 
 
 def _end(message: str) -> NoReturn:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tenancy.engine.changes import Outcome
     from tenancy.engine.driver import Driver
     from tenancy.kube.objects import Object
-    from tenancy.planning import Plan, TenantPlan
+    from tenancy.planning import Plan
     from tenancy.validation import Loaded
 
 NAMESPACE = "kubernetes:core/v1:Namespace"
@@ -77,6 +77,7 @@ def command(
     from tenancy.components.scope import StackScope, in_order, objects_of, select, selector_of, stacks
     from tenancy.engine.driver import Driver, Failed
     from tenancy.lab.layout import LabError
+    from tenancy.live.adoption import quota_notes
     from tenancy.live.api import ApiUnreachable
     from tenancy.live.preflight import PreconditionFailed, check, refuse_another
     from tenancy.planning import make_plan
@@ -117,7 +118,8 @@ def command(
                 _expect_cluster(driver, plan, only_preview)
                 standing = True
             if scope is not StackScope.PLATFORM:
-                _say_below_use(driver, report, select(plan, scope, tenant)[1])
+                for text in quota_notes(driver.api, select(plan, scope, tenant)[1]):
+                    report.say(text)
             if scope is not StackScope.TENANT:
                 for text in check(driver.api, plan, *select(plan, scope, tenant), leavers.by_hand):
                     report.say(f"note: {text}")
@@ -145,20 +147,6 @@ def command(
     if failed:
         fail(f"{plan.environment}: {len(failed)} of {len(wanted)} stacks failed: {', '.join(failed)}")
     report.say(f"{plan.environment}: done in {time.monotonic() - began:.1f} s")
-
-
-def _say_below_use(driver: Driver, report: _Report, tenants: Sequence[TenantPlan]) -> None:
-    """Report quotas that are or will be below current use. Running pods are not affected, so the update continues."""
-    from tenancy.live.adoption import below_use
-    from tenancy.live.discovery import namespaced
-
-    planned = [space for tenant in tenants for space in tenant.namespaces]
-    # An adopted namespace may have objects of any kind without a quota that counts them, so they are counted here.
-    kinds = namespaced(driver.api)[0] if any(tenant.adopt for tenant in tenants) else None
-    for name, over in below_use(driver.api, planned, kinds).items():
-        for key, (hard, used) in over.items():
-            stays = "running pods stay, and new ones are refused until use is below the quota"
-            report.say(f"quota {name}: {used} {key} in use, of {hard}: {stays}")
 
 
 def _hint(plan: Plan) -> str:

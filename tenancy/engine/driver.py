@@ -23,6 +23,7 @@ from tenancy.engine.recovery import Locked, dead_locks, end_orphans, is_settled,
 from tenancy.lab.layout import enter_lab, find_root
 from tenancy.live.api import Api, path_of
 from tenancy.live.drift import Drift, drift
+from tenancy.live.plain_engine import BY_COMMAND
 from tenancy.live.preflight import REMOVING
 from tenancy.planning.aws.data import KNOWN_COST_TAGS
 from tenancy.rules.catalogue import RULES
@@ -108,7 +109,7 @@ class Driver:
 
         lab = {ON_LAB: "true"} if self.context == words.LAB_CONTEXT else {}
         removing = {REMOVING: ",".join(sorted(self.removing))} if self.removing else {}
-        told = lab | words.OVERRULE | removing if to_run else None
+        told = {BY_COMMAND: "true"} | lab | words.OVERRULE | removing if to_run else None
         opening = automation.create_or_select_stack if to_run else automation.select_stack
         try:
             options = automation.LocalWorkspaceOptions(env_vars=told, pulumi_command=self.engine)

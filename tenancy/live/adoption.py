@@ -25,7 +25,7 @@ from tenancy.live.discovery import ResourceKind, namespaced
 from tenancy.live.undecided import REFUSED_BY, Undecided, undecided
 from tenancy.planning.guards import BACKSTOPS, READINESS_PROBE, guards
 from tenancy.planning.guards.expressions import Guard
-from tenancy.planning.model import NamespacePlan, Plan
+from tenancy.planning.model import NamespacePlan, Plan, TenantPlan
 from tenancy.rules.catalogue import RULES
 from tenancy.schema.environment import Environment, GuardsMode
 
@@ -306,6 +306,17 @@ FEW = 20
 """Maximum number of namespaces whose quotas are listed one by one: as many as one tenant may have."""
 Over = dict[str, tuple[str, str]]
 """Key of a quota -> planned amount, and amount in use."""
+
+
+def quota_notes(api: Api, tenants: Sequence[TenantPlan]) -> Iterator[str]:
+    """Quotas that are or will be below the current use. Running pods are not affected, so an update continues."""
+    planned = [space for tenant in tenants for space in tenant.namespaces]
+    # An adopted namespace may have objects of any kind without a quota that counts them, so they are counted here.
+    kinds = namespaced(api)[0] if any(tenant.adopt for tenant in tenants) else None
+    for name, over in below_use(api, planned, kinds).items():
+        for key, (hard, used) in over.items():
+            stays = "running pods stay, and new ones are refused until use is below the quota"
+            yield f"quota {name}: {used} {key} in use, of {hard}: {stays}"
 
 
 def below_use(

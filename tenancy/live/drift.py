@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
@@ -113,6 +113,31 @@ def drift(api: Api, selector: str, items: Iterable[Object], managers: Mapping[st
         if changed or added:
             found.append(Drift(item, live, tuple(changed), added, _writers(live, manager), anew=not ours))
     return found
+
+
+def by_others(api: Api, selector: str, items: Iterable[Object]) -> Iterator[Drift]:
+    """Drift by other managers than the engine's, told without the engine's state: objects that exist, and fields that
+    another manager owns. A value that another client removed has no manager, and only the state tells it."""
+    for found in drift(api, selector, items):
+        if found.live is None:
+            continue
+        theirs = _owned(found.live, None, ours=False)
+        changed = tuple(path for path in found.changed if _has(theirs, path))
+        if changed or found.added:
+            yield replace(found, changed=changed)
+
+
+def missing(api: Api, selector: str, items: Iterable[Object]) -> list[Object]:
+    """Those of the objects that no list with the selector has."""
+    return [found.item for found in drift(api, selector, items) if found.live is None]
+
+
+def _has(tree: Node, path: Path) -> bool:
+    for key in path:
+        if key not in tree:
+            return False
+        tree = tree[key]
+    return True
 
 
 def _kept_but_other(item: Object, live: Object, ours: Node) -> list[Path]:

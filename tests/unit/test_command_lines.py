@@ -27,7 +27,19 @@ WORDS = {"ENV": "local", "POOL": "train-a100", "DIR": "out", "PAGE": "page.html"
 """What stands for a value in a line, and a value that is one."""
 OFFLINE = "validate render catalog sample rules schema check can who-can chargeback report new".split()
 LIVE = {("report", "adoption"), ("report", "drift")}
-NOT_HERE = ("october/", "run.json", "build/", "chart.yaml", "check deploy", "path/to", "rendered/", "IMAGE", "$", "{{")
+NOT_HERE = (
+    "october/",
+    "validate dev",
+    "run.json",
+    "build/",
+    "chart.yaml",
+    "check deploy",
+    "path/to",
+    "rendered/",
+    "IMAGE",
+    "$",
+    "{{",
+)
 """Marks of a line that reads what only a reader has."""
 
 

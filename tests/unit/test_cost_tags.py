@@ -192,13 +192,25 @@ def test_a_key_that_is_activated_stays_so_when_the_stack_goes(payer: Plan) -> No
 
 
 @pytest.mark.parametrize(
-    ("variable", "keys"), [(None, set(COST_TAGS)), ("", set()), ("team,env,else", {"team", "env"})]
+    ("variable", "known", "keys"),
+    [
+        (None, None, set(COST_TAGS)),
+        (None, {"team"}, {"team"}),
+        ("", None, set()),
+        ("team,env,else", {"product"}, {"team", "env"}),
+    ],
 )
 def test_the_program_activates_the_keys_that_it_is_told(
-    payer: Plan, variable: str | None, keys: set[str], monkeypatch: pytest.MonkeyPatch
+    payer: Plan, variable: str | None, known: set[str] | None, keys: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told of none in particular, as by the engine alone, it takes all for known."""
+    """Told of none in particular, as by the engine alone, it asks AWS; without an answer it takes all for known."""
     built: list[Any] = []
+
+    def answer(*_: object) -> frozenset[str]:
+        if known is None:
+            raise Unanswered("there is no `aws` command on the PATH")
+        return frozenset(known)
+
     monkeypatch.delenv(KNOWN_COST_TAGS, raising=False)
     if variable is not None:
         monkeypatch.setenv(KNOWN_COST_TAGS, variable)
@@ -208,6 +220,8 @@ def test_the_program_activates_the_keys_that_it_is_told(
     monkeypatch.setattr("tenancy.program.make_plan", lambda *_: payer)
     monkeypatch.setattr("tenancy.program.Api", lambda _: None)
     monkeypatch.setattr("tenancy.program.check", lambda *_: [])
+    monkeypatch.setattr("tenancy.program.is_plain", lambda: False)
+    monkeypatch.setattr("tenancy.program.known_keys", answer)
     monkeypatch.setattr("tenancy.program.build", lambda *found: built.append(found))
     program.run()
     ((_, _, platform, *_),) = built

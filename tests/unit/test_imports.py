@@ -44,7 +44,7 @@ MAY_IMPORT = {
     "gitops": {*SPEC, "planning", "components"},
     "engine": {*SPEC, "planning", "iam", "live", "lab", "components"},
     "policy_pack": {*FACTS, "check"},
-    "program": {*SPEC, "planning", "live", "components"},
+    "program": {*SPEC, "planning", "live", "components", "engine"},
     "repository": {*SPEC, "planning"},
     "redirects": set(),
 }
