@@ -234,9 +234,9 @@ _SPACE, _NAME = "namespaceSelector.matchLabels.kubernetes.io/metadata.name", "po
 REDUNDANT: Mapping[str, Mapping[str, str]] = {
     "vpc-cni": {"default-deny policyTypes.1": "the policy on DNS closes what leaves as well"},
     "cilium": {
-        **dict.fromkeys((f"accept ingress.0.from.0.{_SPACE}", f"reach egress.1.to.0.{_SPACE}"), _FENCED),
-        **{f"accept ingress.0.from.0.{_NAME}.{label}": _FENCED for label in ("app.kubernetes.io/name", "role")},
-        f"reach egress.1.to.0.{_NAME}.app": _FENCED,
+        **dict.fromkeys((f"ingress ingress.0.from.0.{_SPACE}", f"egress egress.1.to.0.{_SPACE}"), _FENCED),
+        **{f"ingress ingress.0.from.0.{_NAME}.{label}": _FENCED for label in ("app.kubernetes.io/name", "role")},
+        f"egress egress.1.to.0.{_NAME}.app": _FENCED,
         "dns egress.0.toEndpoints.0.matchLabels.k8s:k8s-app": _FENCED,
         "default-deny": _CLOSED,
         **{
@@ -244,7 +244,7 @@ REDUNDANT: Mapping[str, Mapping[str, str]] = {
             for title in ("default-deny", "same-namespace", "between-namespaces")
             for part in ("", ".0", ".1")
         },
-        **dict.fromkeys(("accept policyTypes.0", "reach policyTypes.0"), _CLOSED),
+        **dict.fromkeys(("ingress policyTypes.0", "egress policyTypes.0"), _CLOSED),
     },
 }
 """Parts that another part stands behind, by CNI."""
