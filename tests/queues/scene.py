@@ -23,7 +23,7 @@ from tenancy.lab import control_plane, processes
 from tenancy.lab.layout import Lab
 from tenancy.live.api import Api, ApiUnreachable, Impersonation, Response, collection, path_of
 from tenancy.live.preflight import wait_for_guards
-from tenancy.live.usage import QueueUse, holdings
+from tenancy.live.usage import QueueUse, queue_use
 from tenancy.live.waiting import Explanation, explain
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.common.pools import fake_nodes
@@ -274,7 +274,7 @@ class Scene:
 
     def holdings(self) -> list[QueueUse]:
         """What `tenancy queues` says."""
-        return holdings(self.api, self.loaded.environment)
+        return queue_use(self.api, self.loaded.environment)
 
     def held(self, tenant: str, pool: str | None = None, flavor: str = "a100") -> int:
         mine = [h for h in self.holdings() if h.tenant == tenant and h.flavor == flavor]
