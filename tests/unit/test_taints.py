@@ -18,6 +18,7 @@ from tenancy.planning import make_plan
 from tenancy.planning.aws.addons import AddOn
 from tenancy.planning.common import pools as plan_pools
 from tenancy.planning.common.charts import HelmChart
+from tenancy.planning.common.meta import Planned
 from tenancy.planning.common.pools import Taint, fake_nodes, node_taints, pools_of, startup_taints, tolerations
 from tenancy.planning.kubernetes.samples import sample
 from tenancy.planning.queueing.queue_names import flavor_name
@@ -60,6 +61,7 @@ def facts(environment: Environment, tenants: Sequence[Tenant]) -> Facts:
 
 
 def _walk(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    value = value.manifest() if isinstance(value, Planned) else value
     if is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping) and value:
@@ -77,6 +79,7 @@ def _walk(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def _name(value: Any) -> str:
     """What tells one member of a list from another; empty: its place."""
+    value = value.manifest() if isinstance(value, Planned) else value
     if is_dataclass(value) and not isinstance(value, type):
         found = getattr(value, "name", "")
         return found if isinstance(found, str) else ""
@@ -182,8 +185,8 @@ OF_THE_POOL = {
     "plan platform services nodes [NodePool/spare] spec template spec taints",
     "lab [Node/spare-0] spec taints",
     "lab [Node/spare-1] spec taints",
-    "plan platform queues [ResourceFlavor/spare] spec nodeTaints",
-    "plan platform queues [ResourceFlavor/spare] spec tolerations",
+    "plan platform queueing flavors [ResourceFlavor/spare] spec nodeTaints",
+    "plan platform queueing flavors [ResourceFlavor/spare] spec tolerations",
 }
 OF_THE_BILL = {
     "plan cluster groups [spare] tags tenancy:tenant",
@@ -196,7 +199,7 @@ OF_THE_SAMPLES = {
     f"sample research--main/a100 spec nodeSelector {words.POOL}",
 }
 OF_ITS_TENANT = {
-    f"plan tenants [fraud] namespaces [{name}] namespace metadata annotations {words.ALLOWED_POOLS}"
+    f"plan tenants [fraud] namespaces [{name}] meta annotations {words.ALLOWED_POOLS}"
     for name in ("fraud--train", "fraud--serve")
 }
 OF_THE_PLATFORM = {
@@ -204,7 +207,7 @@ OF_THE_PLATFORM = {
     "plan platform services charts [gpu-operator] values node-feature-discovery worker tolerations",
     "plan platform services add_ons [eks-node-monitoring-agent] configuration dcgmAgent tolerations",
 }
-OF_OTHERS_QUEUES = "plan tenants [research] queues [ClusterQueue/research--batch] spec resourceGroups"
+OF_OTHERS_QUEUES = "plan tenants [research] cluster_queues [ClusterQueue/research--batch] spec resourceGroups"
 """A queue spans the pools that its tenant may use."""
 ALWAYS = OF_THE_POOL | BORN_WITH | OF_THE_BILL | OF_THE_SAMPLES | OF_ITS_TENANT | {OF_OTHERS_QUEUES}
 
@@ -236,7 +239,7 @@ def test_a_pool_that_changes_hands_changes_no_toleration_of_the_platform(spec: S
     environment, tenants = with_spare(spec, restricted=True, others=True)
     spare = environment.pools["spare"].model_copy(update={"tenants": ("research",)})
     other = environment.model_copy(update={"pools": {**environment.pools, "spare": spare}})
-    theirs = f"plan tenants [research] namespaces [research--main] namespace metadata annotations {words.ALLOWED_POOLS}"
+    theirs = f"plan tenants [research] namespaces [research--main] meta annotations {words.ALLOWED_POOLS}"
     samples = {
         f"sample {where}/a100 spec {field}"
         for where in ("fraud--train", "research--main")
@@ -245,15 +248,19 @@ def test_a_pool_that_changes_hands_changes_no_toleration_of_the_platform(spec: S
     queues = {
         OF_OTHERS_QUEUES,
         *(
-            f"plan tenants [fraud] queues [{name}] spec resourceGroups"
-            for name in ("Cohort/tenant--fraud", "ClusterQueue/fraud--batch", "ClusterQueue/fraud--production")
+            f"plan tenants [fraud] {name} spec resourceGroups"
+            for name in (
+                "cohort",
+                "cluster_queues [ClusterQueue/fraud--batch]",
+                "cluster_queues [ClusterQueue/fraud--production]",
+            )
         ),
     }
     # Fraud's guarantee was in the pool, and the unallocated GPUs are elsewhere now.
-    queues.add("plan platform queues [Cohort/organisation] spec resourceGroups")
+    queues.add("plan platform queueing cohorts [Cohort/organisation] spec resourceGroups")
     # Fraud may borrow in one pool less.
     quotas = {
-        f"plan tenants [fraud] namespaces [{name}] isolation [ResourceQuota/{name}/tenant] spec hard requests.{GPU}"
+        f"plan tenants [fraud] namespaces [{name}] quota spec hard requests.{GPU}"
         for name in ("fraud--train", "fraud--serve")
     }
     found = changed(facts(environment, tenants), facts(other, tenants))
@@ -303,7 +310,7 @@ def nodes_of(environment: Environment) -> set[str]:
     }
     fake = {f"lab [Node/{name}-{number}] spec taints" for name, pool in pools for number in range(pool.nodes.min)}
     flavors = {
-        f"plan platform queues [ResourceFlavor/{flavor_name(environment, name)}] spec {field}"
+        f"plan platform queueing flavors [ResourceFlavor/{flavor_name(environment, name)}] spec {field}"
         for name, pool in pools
         for field in ("nodeTaints", "tolerations")
         if pool.machine.gpus
