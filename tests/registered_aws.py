@@ -22,6 +22,14 @@ def inputs(request: Any) -> dict[str, Any]:
 
 
 def of(registered: Registered, *kinds: str) -> dict[str, Any]:
+    """Requests of some kinds by URN. There is one at least: a loop over none would show nothing."""
+    found = if_any(registered, *kinds)
+    assert found, f"none of {', '.join(kinds)} was registered"
+    return found
+
+
+def if_any(registered: Registered, *kinds: str) -> dict[str, Any]:
+    """Requests of some kinds by URN; for a test of whether there are any."""
     return {urn: request for urn, request in on_aws(registered).items() if kind(request) in kinds}
 
 
