@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from engine_aws import OnAws, on_aws
 from engine_project import Done, Project
-from test_tenant_aws import ENVIRONMENT, TENANT
 
 from tenancy.catalog import vocabulary as words
 from tenancy.planning.aws.shared_aws import COST_TAGS
+from tests.tenant_aws_files import ENVIRONMENT, TENANT
 
 STACK = "two"
 DAY_TWO = [key for key in COST_TAGS if key != "team"]

@@ -11,9 +11,9 @@ import pytest
 from aws_double import Call
 from engine_aws import OnAws, on_aws
 from engine_project import Asked, Done, Key, Project, until
-from test_tenant_aws import ENVIRONMENT, FRAUD, TENANT
 
 from tenancy.catalog import vocabulary as words
+from tests.tenant_aws_files import ENVIRONMENT, FRAUD, TENANT
 
 FILE = "tenants/fraud.yaml"
 SPACES = ("fraud--serve", "fraud--train")

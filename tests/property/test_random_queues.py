@@ -12,7 +12,6 @@ import judges
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from test_random_pools import FIRM, NAME, PODS_AND_NAMES, SOFT, Spec, bounds, environments, units_of
 
 from tenancy.catalog.instances import MACHINES
 from tenancy.kube import quantities
@@ -33,6 +32,7 @@ from tenancy.planning.queueing.queues import machine_resources
 from tenancy.planning.queueing.quota_shares import board_units
 from tenancy.validation import Environment, Loaded, SpecError, Tenant, load
 from tests.conftest import amounts, examples
+from tests.random_environments import FIRM, NAME, PODS_AND_NAMES, SOFT, Spec, bounds, environments, units_of
 
 PRESETS = st.sampled_from(["strict", "lend", "lend-and-borrow"])
 QUOTA = {"cpu": "100k", "memory": "1Pi", "ephemeral-storage": "1Pi", "pods": 1000}

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from test_aws_rules import ON_AWS
 
 from tenancy.catalog.text import in_markdown
 from tenancy.cli import main, review
@@ -19,6 +18,7 @@ from tenancy.planning import make_plan
 from tenancy.planning.access_review import Binding, planned, rights
 from tenancy.planning.access_review import review as entries_of
 from tenancy.validation import load
+from tests.aws_cases import ON_AWS
 from tests.conftest import SpecFolder
 
 ROOT = Path(__file__).parents[2]

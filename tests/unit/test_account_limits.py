@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_aws_rules import ON_AWS
-from test_spec_rules import ENV, FRAUD
 
 from tenancy.catalog import account
 from tenancy.planning.aws import shared_aws, tenants_own, workloads
@@ -29,6 +27,8 @@ from tenancy.validation.aws import (
     policy_length,
     role_length,
 )
+from tests.aws_cases import ON_AWS
+from tests.spec_cases import ENV, FRAUD
 
 REGIONS = {"eu-central-1": "aws", "ap-southeast-2": "aws", "us-gov-west-1": "aws-us-gov", "cn-northwest-1": "aws-cn"}
 Make = Callable[..., Environment]

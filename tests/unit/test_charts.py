@@ -43,6 +43,7 @@ from tenancy.planning.queueing.kueue import MANAGED, configuration
 from tenancy.schema.metrics import Collector, Metrics
 from tenancy.validation import Environment
 from tests.conftest import documents
+from tests.daemonsets import DAEMONSETS, TOLERATE_ALL
 
 GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 POOL = {"key": "tenancy.gpu/pool", "operator": "Exists", "effect": "NoSchedule"}
@@ -200,24 +201,6 @@ SOURCES: dict[str, dict[str, str]] = {
     },
 }
 """Keys that a chart has. Helm takes any other without a word, and nothing happens."""
-
-DAEMONSETS = {
-    "gpu-operator": ("daemonsets.tolerations", "node-feature-discovery.worker.tolerations"),
-    "aws-efa-k8s-device-plugin": ("tolerations",),
-    "dra-driver-nvidia-gpu": ("kubeletPlugin.tolerations",),
-    "cilium": ("tolerations",),
-    "kube-prometheus-stack": ("prometheus-node-exporter.tolerations",),
-    "eks-node-monitoring-agent": ("dcgmAgent.tolerations",),
-    "aws-ebs-csi-driver": ("node.tolerateAllTaints",),
-}
-"""Where the tolerations of each daemonset stand in the values."""
-TOLERATE_ALL = {
-    "kube-proxy": "EKS' manifest of kube-proxy: operator Exists",
-    "eks-node-monitoring-agent": "aws/eks-node-monitoring-agent@v1.7.0 values.yaml: nodeAgent.tolerations, Exists",
-    "vpc-cni": "aws/amazon-vpc-cni-k8s charts/aws-vpc-cni/values.yaml: tolerations, operator Exists",
-    "eks-pod-identity-agent": "aws/eks-pod-identity-agent charts/…/values.yaml: tolerations, operator Exists",
-}
-"""Daemonsets that tolerate every taint as they come."""
 
 
 def _operator(*taints: Mapping[str, str], **changed: Any) -> HelmChart:

@@ -9,10 +9,10 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
-from test_aws_rules import ON_AWS
 
 from tenancy import __version__
 from tenancy.cli import COMMANDS, main
+from tests.aws_cases import ON_AWS
 
 FRAUD = "tenants/fraud.yaml"
 

@@ -2,120 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pulumi
 import pytest
-from pulumi.runtime.mocks import MockMonitor, Mocks, set_mocks
-from pulumi.runtime.stack import run_pulumi_func
 from virtual_worlds import virtual
 
 from bench.generate import generate
 from tenancy.catalog import vocabulary as words
-from tenancy.components.program import build
-from tenancy.components.scope import StackScope, in_order, scope_of, select, stacks
+from tenancy.components.scope import StackScope, in_order, scope_of, stacks
 from tenancy.planning import Plan, make_plan
 from tenancy.schema.environment import Layout
 from tenancy.validation import load
-from tests.conftest import forget_programs
+from tests.registered import Registered, register
 
 ROOT = Path(__file__).parents[2]
 MOST_EDGES = 11
 """The SDK walks the closure of every edge: many of them are what makes a program slow."""
-
-
-class Echo(Mocks):
-    """Gives back what it is given; a program that asks something outside its files is stopped."""
-
-    def call(self, args: Any) -> Any:
-        raise AssertionError(f"the program called {args.token}")
-
-    def new_resource(self, args: Any) -> tuple[str, dict[str, Any]]:
-        return f"{args.name}-id", args.inputs
-
-
-@dataclass
-class Registered:
-    """What the engine would have been told."""
-
-    requests: dict[str, Any] = field(default_factory=dict)
-    """URN -> registration."""
-    outputs: dict[str, Any] = field(default_factory=dict)
-    repeated: list[str] = field(default_factory=list)
-    asked: list[int] = field(default_factory=list)
-    """How many resources there were when it was asked whether the guards are in force."""
-
-    def of(self, kind: str) -> dict[str, Any]:
-        return {urn: request for urn, request in self.requests.items() if request.type.rpartition(":")[2] == kind}
-
-    def kubernetes(self) -> dict[str, Any]:
-        return {urn: r for urn, r in self.requests.items() if r.type.startswith("kubernetes:")}
-
-    def parent(self, urn: str) -> Any:
-        return self.requests.get(self.requests[urn].parent)
-
-    def path(self, urn: str) -> str:
-        """What the engine makes a URN of: types from the outermost component inwards, and the name."""
-        types, at = [], urn
-        while at in self.requests:
-            types.append(self.requests[at].type)
-            at = self.requests[at].parent
-        return f"{'$'.join(reversed(types))}::{self.requests[urn].name}"
-
-
-class Monitor(MockMonitor):
-    def __init__(self, registered: Registered) -> None:
-        super().__init__(Echo())
-        self.registered = registered
-
-    def RegisterResource(self, request: Any) -> Any:  # noqa: N802 (the engine's name)
-        response = super().RegisterResource(request)
-        if request.type == "pulumi:pulumi:Stack":
-            return response
-        if response.urn in self.registered.requests:
-            self.registered.repeated.append(response.urn)
-        self.registered.requests[response.urn] = request
-        return response
-
-    def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802 (the engine's name)
-        self.registered.outputs[request.urn] = request.outputs
-        return super().RegisterResourceOutputs(request)
-
-
-def register(
-    plan: Plan, scope: StackScope = StackScope.ALL, tenant: str | None = None, preview: bool = False
-) -> Registered:
-    """Run the program until everything has drained, on an event loop of its own."""
-    forget_programs()
-    registered = Registered()
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    platform, tenants = select(plan, scope, tenant)
-
-    async def program() -> None:
-        def ask(*_: object) -> None:
-            registered.asked.append(len(registered.requests))
-
-        build(plan, scope, platform, tenants, ask, ask)
-
-    thresholds = gc.get_threshold()
-    try:
-        set_mocks(Echo(), project="gpu-tenancy", stack=plan.environment, preview=preview, monitor=Monitor(registered))
-        loop.run_until_complete(run_pulumi_func(program))
-    finally:
-        loop.close()
-        asyncio.set_event_loop(None)
-        gc.unfreeze()
-        gc.set_threshold(*thresholds)
-    return registered
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_components import Registered, register
-from test_components_aws import inputs, kind, on_aws
 
 from tenancy.components.scope import StackScope
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.aws import data, tenant_aws
 from tenancy.validation import load
 from tests.iam.worlds import world
+from tests.registered import Registered, register
+from tests.registered_aws import inputs, kind, on_aws
 
 BANK = Path(__file__).parents[2] / "stacks" / "bank"
 AROUND_A_BUCKET = (

@@ -10,8 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from test_components import register
-from test_components_aws import inputs, of
 
 from tenancy import program
 from tenancy.components.scope import StackScope
@@ -22,6 +20,8 @@ from tenancy.planning import Plan, make_plan
 from tenancy.planning.aws.data import KNOWN_COST_TAGS
 from tenancy.planning.aws.shared_aws import COST_TAGS
 from tenancy.validation import load
+from tests.registered import register
+from tests.registered_aws import inputs, of
 
 ROOT = Path(__file__).parents[2]
 DAY_TWO = [key for key in COST_TAGS if key != "team"]

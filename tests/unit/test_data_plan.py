@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_tenant_aws_plan import ACCOUNT, AWS, CLUSTER_ARN, REGION, many, tenant
 
 from tenancy.catalog import vocabulary as words
 from tenancy.planning.aws import shared_aws, workloads
@@ -16,6 +15,7 @@ from tenancy.planning.aws.data import BucketPlan, DataPlan
 from tenancy.planning.aws.documents import Document, length
 from tenancy.planning.aws.tenants_own import tenant_aws_plan
 from tenancy.validation import Environment, Tenant
+from tests.tenant_aws_world import ACCOUNT, AWS, CLUSTER_ARN, REGION, many, tenant
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/"
 GLASS = {"trusted": [f"arn:aws:iam::{ACCOUNT}:user/jane"], "mail": "security@bank.example"}

@@ -14,7 +14,6 @@ import pulumi_kubernetes as kubernetes
 import pytest
 from pulumi.runtime.mocks import set_mocks
 from pulumi.runtime.stack import run_pulumi_func
-from test_components import Echo, Monitor, Registered
 
 from tenancy.components.kubernetes.guarded import guarded
 from tenancy.components.tenant import GpuTenant
@@ -25,6 +24,7 @@ from tenancy.planning import make_plan
 from tenancy.planning.guards import GUARDED, VERSION, marker
 from tenancy.validation import Environment, load
 from tests.conftest import forget_programs
+from tests.registered import Echo, Monitor, Registered
 
 LOCAL = Path(__file__).parents[2] / "stacks" / "local"
 Ask = Callable[[str | None, str | None], None]

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from test_aws_rules import ON_AWS
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.bandwidth import GIGABITS
@@ -35,9 +34,10 @@ from tenancy.rules.objects import object_findings
 from tenancy.schema.metrics import LONGEST_WAIT, Collector, Metrics
 from tenancy.schema.people import Role
 from tenancy.validation import Environment, Loaded, load, on_lab
+from tests.aws_cases import ON_AWS
 from tests.conftest import SpecFolder, documents
 from tests.judges import ec2_types, folder
-from tests.unit.test_components import register
+from tests.registered import register
 
 MAIL = "mail: {server: 'mail.bank.example:587', sender: gpu@bank.example, platform: gpu-ops@bank.example}"
 WATCHED = f"metrics: {{collector: existing, {MAIL}}}\n"

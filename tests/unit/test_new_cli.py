@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_aws_rules import ON_AWS
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.text import is_shown
@@ -20,6 +19,7 @@ from tenancy.cli import main, new
 from tenancy.schema.source import compose, values
 from tenancy.schema.writing import tenant_text
 from tenancy.validation import Tenant
+from tests.aws_cases import ON_AWS
 from tests.conftest import SpecFolder, examples
 
 WHO = ("--owner", "scoring-leads", "--mail", "scoring@bank.example")

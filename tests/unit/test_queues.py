@@ -67,6 +67,14 @@ def named(plan: Plan, kind: str, name: str) -> Object:
 
 
 def of(plan: Plan, kind: str) -> dict[str, Object]:
+    """Objects of a kind by name. There is one at least: a loop over none would show nothing."""
+    found = if_any(plan, kind)
+    assert found, f"no {kind} in the plan"
+    return found
+
+
+def if_any(plan: Plan, kind: str) -> dict[str, Object]:
+    """Objects of a kind by name; for a test of whether there are any."""
     return {o["metadata"]["name"]: o for o in queues(plan) if o["kind"] == kind}
 
 
@@ -720,7 +728,7 @@ def test_a_pool_with_efa_that_scales_has_a_topology_only_where_nodes_are_asked_f
     if asked:
         spec.add(ENV, "queues: {provisioning-class: check-capacity.autoscaling.x-k8s.io}\n")
     plan = plan_of(spec)
-    assert (TOPOLOGIES[3] in of(plan, "Topology")) is asked
+    assert (TOPOLOGIES[3] in if_any(plan, "Topology")) is asked
     assert flavors(cluster_queue(plan, "fraud--batch"))[0] == ("far.eks-network" if asked else "far")
     assert machine_resources(spec.load().environment)["cpu"] == (CORES if asked else "cpu")
 
@@ -742,11 +750,11 @@ def test_a_pool_has_a_topology_of_the_layers_that_its_nodes_tell(
     spec.edit(ENV, "  l4-shared:", f"  more: {{gpu: {board}}}\n  l4-shared:")
     spec.edit(ENV, "  serve:\n", f"  far: {EFA.replace('p4d.24xlarge', instance)}\n  serve:\n")
     plan = plan_of(spec)
-    assert set(of(plan, "Topology")) == ({TOPOLOGIES[layers]} if layers else set())
+    assert set(if_any(plan, "Topology")) == ({TOPOLOGIES[layers]} if layers else set())
     (node, _) = [item for item in fake_nodes(spec.load().environment) if item["metadata"]["name"].startswith("far-")]
     told = {label for label in node["metadata"]["labels"] if label.startswith(NETWORK_LAYER)}
     assert len(told) == layers
-    for topology in of(plan, "Topology").values():
+    for topology in if_any(plan, "Topology").values():
         assert {level["nodeLabel"] for level in topology["spec"]["levels"]} == told | {"kubernetes.io/hostname"}
     assert {pool_of(flavor) for flavor in of(plan, "ResourceFlavor")} == {ANY_POOL, *spec.load().environment.pools}
 
@@ -773,7 +781,7 @@ def test_beside_a_topology_machines_have_names_that_no_pod_asks_for(spec: SpecFo
 
 
 def test_without_efa_there_is_no_topology(plan: Plan) -> None:
-    assert of(plan, "Topology") == {}
+    assert if_any(plan, "Topology") == {}
 
 
 def test_every_priority_class_has_a_twin_for_queued_work(plan: Plan, environment: Environment) -> None:
@@ -815,7 +823,7 @@ def test_a_namespaces_gate_stops_its_own_queues_and_no_other_namespaces(spec: Sp
 
 
 def test_no_autoscaler_is_asked_for_nodes_unless_a_class_is_named(plan: Plan) -> None:
-    assert of(plan, "AdmissionCheck") == of(plan, "ProvisioningRequestConfig") == {}
+    assert if_any(plan, "AdmissionCheck") == if_any(plan, "ProvisioningRequestConfig") == {}
     assert all("admissionChecksStrategy" not in queue["spec"] for queue in of(plan, "ClusterQueue").values())
 
 
@@ -862,7 +870,7 @@ def test_devices_are_counted_under_names_of_ours(claimed: Loaded) -> None:
 
 def test_claims_of_devices_are_placed_without_a_topology(claimed: Loaded) -> None:
     plan = make_plan(claimed.environment, claimed.tenants)
-    assert of(plan, "Topology") == {}
+    assert if_any(plan, "Topology") == {}
     assert "far" in of(plan, "ResourceFlavor")
 
 

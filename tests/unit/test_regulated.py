@@ -10,11 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import test_components
 from pack_worlds import found
-from test_components import register
-from test_components_aws import inputs
-from test_components_cluster import Answers
 
 from tenancy.components.scope import StackScope
 from tenancy.planning import make_plan
@@ -23,7 +19,11 @@ from tenancy.planning.common import names
 from tenancy.rules import aws
 from tenancy.rules.levels import REGULATED_ALONE, PolicyPreset
 from tenancy.validation import load
+from tests import registered as components
+from tests.aws_answers import Answers
 from tests.conftest import SpecFolder
+from tests.registered import register
+from tests.registered_aws import inputs
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "stacks" / "regulated"
@@ -44,14 +44,14 @@ def named(request: Any) -> dict[str, Any]:
 
 def items(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """What the programs of all its stacks register, as the pack reads it."""
-    echo, answers = test_components.Echo.new_resource, Answers()
+    echo, answers = components.Echo.new_resource, Answers()
 
     def resource(mocks: Any, asked: Any) -> tuple[str, dict[str, Any]]:
         made, outputs = echo(mocks, asked)
         return made, {**outputs, "arn": f"arn:{made}", "allocationId": made}
 
-    monkeypatch.setattr(test_components.Echo, "new_resource", resource)
-    monkeypatch.setattr(test_components.Echo, "call", lambda mocks, call: answers(mocks, call))
+    monkeypatch.setattr(components.Echo, "new_resource", resource)
+    monkeypatch.setattr(components.Echo, "call", lambda mocks, call: answers(mocks, call))
     loaded = load(folder)
     plan = make_plan(loaded.environment, loaded.tenants)
     for scope in (StackScope.CLUSTER, StackScope.ALL):

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -12,10 +11,9 @@ import pytest
 from tenancy.catalog.boards import BOARDS
 from tenancy.rules.catalogue import RULES
 from tenancy.schema import base
-from tenancy.validation import SPEC_RULES, crossfile, loader
+from tenancy.validation import SPEC_RULES, loader
 from tests.conftest import ENVIRONMENT, in_days
-
-ENV, FRAUD, RESEARCH = "environment.yaml", "tenants/fraud.yaml", "tenants/research.yaml"
+from tests.spec_cases import ENV, FRAUD, RESEARCH, silence
 
 WAIVER = "exceptions:\n  - {rule: %s, object: %s, reason: needs a vendor image, owner: a@bank.example, until: %s}\n"
 TRAIN = "{name: train, purpose: nightly retraining"
@@ -299,29 +297,6 @@ def test_the_twin_is_admitted(spec: Any, case: Case) -> None:
         assert spec.problems() == ()
 
 
-def _without(rule: str, found: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
-    def filtered(*args: Any) -> Iterator[Any]:
-        return (item for item in found(*args) if (item[1] if isinstance(item, tuple) else item).id != rule)
-
-    return filtered
-
-
-def silence(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No check reports any more that the rule is broken."""
-    init = base.Spec.model_post_init
-
-    def lenient(self: base.Spec, context: Any) -> None:
-        try:
-            init(self, context)
-        except base.Mistakes as error:
-            if rest := [m for m in error.mistakes if m.id != rule]:
-                raise base.Mistakes(*rest) from None
-
-    monkeypatch.setattr(base.Spec, "model_post_init", lenient)
-    for name in ("crossfile", "between_tenants"):
-        monkeypatch.setattr(crossfile, name, _without(rule, getattr(crossfile, name)))
-
-
 @pytest.mark.parametrize("case", ALONE, ids=[f"{case.rule} {case.about}" for case in ALONE])
 def test_without_the_rule_nothing_else_says_that_it_was_broken(
     spec: Any, case: Case, monkeypatch: pytest.MonkeyPatch
@@ -339,7 +314,7 @@ def test_without_the_rule_nothing_else_says_that_it_was_broken(
 
 def test_every_rule_that_reading_enforces_has_a_case() -> None:
     """Those on AWS have theirs in a file of their own."""
-    from test_aws_rules import CASES as ON_ACCOUNT
+    from tests.aws_cases import CASES as ON_ACCOUNT
 
     assert {case.rule for case in (*ALONE, *ON_ACCOUNT)} == set(SPEC_RULES)
 

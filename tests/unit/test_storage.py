@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_components import register
 from virtual_worlds import ENV, virtual
 
 from tenancy.components.scope import StackScope
@@ -19,6 +18,7 @@ from tenancy.planning.kubernetes.storage import storage_classes
 from tenancy.planning.render import texts
 from tenancy.validation import Environment, load
 from tests.conftest import SpecFolder
+from tests.registered import register
 
 KEY = "arn:aws:kms:eu-central-1:111122223333:key/0a1b2c3d-0000-4000-8000-000000000000"
 ON_AWS = """\

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_charts import DAEMONSETS, TOLERATE_ALL
 
 from bench.generate import generate
 from tenancy.catalog import vocabulary as words
@@ -25,6 +24,7 @@ from tenancy.planning.queueing.queue_names import flavor_name
 from tenancy.schema.cluster import Cni
 from tenancy.validation import Environment, Tenant, load
 from tests.conftest import SpecFolder
+from tests.daemonsets import DAEMONSETS, TOLERATE_ALL
 
 STACKS = Path(__file__).parents[2] / "stacks"
 AWS = {

@@ -16,37 +16,8 @@ from tenancy.planning.aws.shared_aws import data_plan
 from tenancy.planning.aws.tenant_aws import TenantAwsPlan, TenantRole
 from tenancy.planning.model import Plan
 from tenancy.validation import Environment, Tenant
+from tests.tenant_aws_world import ACCOUNT, AWS, BUCKETS, CLUSTER, CLUSTER_ARN, ISSUER, POINT, REGION, many, tenant
 
-ACCOUNT, REGION, CLUSTER = "111122223333", "eu-central-1", "small"
-CLUSTER_ARN = f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{CLUSTER}"
-ISSUER = f"oidc.eks.{REGION}.amazonaws.com/id/0123456789ABCDEF"
-POINT = f"arn:aws:elasticfilesystem:{REGION}:{ACCOUNT}:access-point/fsap-0123abcd"
-AWS = {
-    "enabled": True,
-    "account": ACCOUNT,
-    "region": REGION,
-    "zones": [f"{REGION}a", f"{REGION}b"],
-    "platform-role": f"arn:aws:iam::{ACCOUNT}:role/platform",
-    "log-days": 90,
-}
-BUCKETS = {
-    "data": {},
-    "plain": {"versioned": False},
-    "own-keys": {"key": "tenant"},
-    "bindings": {"access-points": True},
-}
-FRAUD = {
-    "tenant": "fraud",
-    "team": "fraud-detection",
-    "owner": {"name": "fraud-leads", "mail": "fraud-leads@bank.example"},
-    "department": "risk",
-    "cost-center": "CC-4411",
-    "product": "cards",
-    "tier": "batch",
-    "namespaces": ["train", {"name": "serve", "tier": "production", "service-account": "scorer"}, "idle"],
-    "storage": [{"bucket": "data", "prefix": "fraud/", "access": "read-write", "namespaces": ["train"]}],
-    "uses": {"secrets": {"card-network": {"namespaces": ["serve"]}}},
-}
 MakeEnvironment = Callable[..., Environment]
 
 
@@ -59,10 +30,6 @@ def on_aws(environment: Environment) -> MakeEnvironment:
         return Environment.model_validate({**written, **changed})
 
     return make
-
-
-def tenant(**more: Any) -> Tenant:
-    return Tenant.model_validate({**FRAUD, **more})
 
 
 def granted(*grants: dict[str, Any], **uses: Any) -> Tenant:
@@ -79,10 +46,6 @@ def planned(environment: Environment, each: Tenant) -> TenantAwsPlan:
 @pytest.fixture
 def fraud(on_aws: MakeEnvironment) -> TenantAwsPlan:
     return planned(on_aws(), tenant())
-
-
-def many(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else list(value)
 
 
 def statements(role: TenantRole) -> Iterator[Document]:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from test_aws_rules import ON_AWS
 
 from tenancy.cli import main
 from tenancy.planning import make_plan
 from tenancy.validation import load, on_lab, told
+from tests.aws_cases import ON_AWS
 from tests.conftest import SpecFolder
 
 ROOT = Path(__file__).parents[2]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +12,7 @@ import click
 import pytest
 
 from tenancy.cli import main
+from tenancy.schema.json_schema import MODELS, schema
 
 ROOT = Path(__file__).parents[2]
 AVOIDED = ("nobody", "somebody", "whoever", "anybody", "everybody", "whomever")
@@ -21,6 +24,10 @@ PLACES = (
 MIN_WORDS = 3
 """Words of a help text."""
 
+METAPHORS = ("fence", "witness", "luck", "surely", "ledger", "stakes", "door", "in_force", "walls")
+"""Private names for what has a term: cluster network policies, readiness probe, burst, min, calculator, access, active,
+isolation resources."""
+_METAPHOR = re.compile(rf"(?<![a-z])(?:{'|'.join(METAPHORS)})s?(?![a-z])", re.IGNORECASE)
 _WORD = re.compile(rf"\b(?:{'|'.join(AVOIDED)})\b", re.IGNORECASE)
 
 
@@ -51,6 +58,46 @@ def test_an_avoided_word_is_found(word: str, line: str) -> None:
     assert _WORD.search(line.format(word))
     assert _WORD.search(line.format(word.capitalize()))
     assert not _WORD.search(line.format(f"x{word}"))
+
+
+def python_files() -> list[Path]:
+    found = sorted((ROOT / "tenancy").rglob("*.py"))
+    assert len(found) > 300
+    return found
+
+
+def test_identifiers_and_prose_have_terms_of_the_field() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in python_files()
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if _METAPHOR.search(line)
+    ]
+    assert not found, "write the term of the glossary instead:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("word", METAPHORS)
+@pytest.mark.parametrize("line", ["def _{}(self)", "{}s_of", "# The {} of a tenant", "{}: true"])
+def test_a_private_name_is_found(word: str, line: str) -> None:
+    assert _METAPHOR.search(line.format(word))
+    assert not _METAPHOR.search(line.format(f"x{word}x"))
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    names: dict[str, list[str]] = {}
+    for path in python_files():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                names.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert len(names) > 300
+    assert {name: places for name, places in names.items() if len(places) > 1} == {}
+
+
+def test_no_key_of_a_file_has_a_former_name() -> None:
+    for kind in MODELS:
+        keys = set(re.findall(r'"([a-z-]+)": \{', json.dumps(schema(kind))))
+        assert "namespaces" in keys
+        assert not keys & {"reach", "accept", "between-parts"}
 
 
 # Help

@@ -1,0 +1,65 @@
+"""AWS as a program finds it by its look-ups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenancy.components.aws.network import NONE, SEVERAL
+
+MAIN, SECONDARY = "rtb-main", "100.64.0.0/16"
+VPC = {
+    "mainRouteTableId": MAIN,
+    "cidrBlock": "10.0.0.0/16",
+    "cidrBlockAssociations": [
+        {"associationId": "vpc-cidr-assoc-1", "cidrBlock": "10.0.0.0/16", "state": "associated"},
+        {"associationId": "vpc-cidr-assoc-2", "cidrBlock": SECONDARY, "state": "associated"},
+        {"associationId": "vpc-cidr-assoc-3", "cidrBlock": "10.9.0.0/16", "state": "disassociated"},
+    ],
+}
+TABLES = {"subnet-0a": ["rtb-own"], "subnet-0b": [], "subnet-0c": []}
+"""The subnets without a table of their own use the VPC's main one."""
+
+
+def refused(reason: str) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """An answer of the provider's that is an error."""
+    return {}, [("", reason)]
+
+
+class Answers:
+    """What AWS answers to the program's look-ups, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.missing: set[str] = set()
+        self.twice: set[str] = set()
+
+    def __call__(self, _: object, call: Any) -> Any:
+        name = call.token.rpartition("/")[2].partition(":")[0]
+        self.asked.append((name, dict(call.args)))
+        return getattr(self, name)(call.args)
+
+    def getParameter(self, _: Any) -> dict[str, Any]:  # noqa: N802 (AWS' name)
+        return {"value": "1.36.3-20260903"}
+
+    def getVpc(self, _: Any) -> dict[str, Any]:  # noqa: N802 (AWS' name)
+        return VPC
+
+    def getRouteTables(self, asked: Any) -> dict[str, Any]:  # noqa: N802 (AWS' name)
+        (only,) = asked["filters"]
+        assert only["name"] == "association.subnet-id"
+        return {"ids": TABLES[only["values"][0]]}
+
+    def getVpcEndpoint(self, asked: Any) -> Any:  # noqa: N802 (AWS' name)
+        """S3 has both kinds of endpoint; every other service has one."""
+        short = asked["serviceName"].rpartition("eu-central-1.")[2]
+        kinds = {kind for each in asked.get("filters") or () for kind in each["values"]}
+        if short in self.missing:
+            return refused(NONE)
+        if short in self.twice or (short == "s3" and not kinds):
+            return refused(f"{SEVERAL}; use additional constraints")
+        return {"id": "vpce-1", "vpcEndpointType": kinds.pop()}
+
+    def kinds(self) -> dict[str, str]:
+        """Of the endpoints that were looked for, by service."""
+        found = (asked for name, asked in self.asked if name == "getVpcEndpoint")
+        return {each["serviceName"].rpartition("eu-central-1.")[2]: each["filters"][0]["values"][0] for each in found}
