@@ -54,7 +54,7 @@ def build(
         # A tenant's own stack depends on these guards: deleting them takes an explicit unprotect.
         protect = scope is StackScope.PLATFORM
         options = pulumi.ResourceOptions(providers=[provider], protect=protect)
-        made = AdmissionGuards("platform", platform, guards_enforced, options)
+        made = AdmissionGuards("platform", platform, guards_enforced, options, preflight=None)
         gate = [made.gate]
         if platform.data:
             # Resources with data in them are protected in every stack.

@@ -33,7 +33,7 @@ class GpuTenant(pulumi.ComponentResource):
         Without `platform` the provider's cluster is asked for them by `require`, and RunError ends the program if they
         are missing, older, or do not judge."""
         super().__init__("gpu-tenancy:index:GpuTenant", name, None, opts)
-        gate = platform.gate if platform else guarded(name, provider_of(self, name), require)
+        gate = platform.gate if platform else guarded(name, provider_of(self, f"tenant {name}"), require)
         after = [gate, *after]
         prerequisites: list[pulumi.Resource] = []
         tree: list[pulumi.Resource] = []

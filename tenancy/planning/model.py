@@ -56,6 +56,33 @@ class TenantPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Admission:
+    """Whom the guards judge, and whom they let change tenants' namespaces."""
+
+    group: str
+    """The platform's."""
+    enforced: bool
+    """Whether they refuse; else they warn."""
+    platform: frozenset[str] = frozenset()
+    """Namespaces in which they judge nothing."""
+    unmanaged: frozenset[str] = frozenset()
+    """Those in which they judge only what reaches tenants."""
+    temporary: tuple[str, ...] = ()
+    """Names, or beginnings of names with '*', of those in which they judge nothing for a time."""
+
+    def is_decided(self, namespace: str) -> bool:
+        """Whether the environment's file says what becomes of a namespace that is no tenant's."""
+        if namespace in self.platform or namespace in self.unmanaged:
+            return True
+        if words.SEPARATOR in namespace:
+            return False
+        return any(
+            namespace.startswith(name.removesuffix("*")) if name.endswith("*") else namespace == name
+            for name in self.temporary
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PlatformPlan:
     """What is cluster-wide, in the order in which it is made.
 
@@ -93,6 +120,7 @@ class PlatformPlan:
     """What a cluster with machines runs; None in a lab."""
     data: DataPlan | None = None
     """What tenants share on AWS; None where that is switched off."""
+    admission: Admission = Admission("", enforced=True)
 
     def objects(self) -> Iterator[Object]:
         yield self.namespace
@@ -114,33 +142,6 @@ class PlatformPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
-    """Whom the guards judge, and whom they let change tenants' namespaces."""
-
-    group: str
-    """The platform's."""
-    enforced: bool
-    """Whether they refuse; else they warn."""
-    platform: frozenset[str] = frozenset()
-    """Namespaces in which they judge nothing."""
-    unmanaged: frozenset[str] = frozenset()
-    """Those in which they judge only what reaches tenants."""
-    temporary: tuple[str, ...] = ()
-    """Names, or beginnings of names with '*', of those in which they judge nothing for a time."""
-
-    def is_decided(self, namespace: str) -> bool:
-        """Whether the environment's file says what becomes of a namespace that is no tenant's."""
-        if namespace in self.platform or namespace in self.unmanaged:
-            return True
-        if words.SEPARATOR in namespace:
-            return False
-        return any(
-            namespace.startswith(name.removesuffix("*")) if name.endswith("*") else namespace == name
-            for name in self.temporary
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     environment: str
     context: str
@@ -149,7 +150,10 @@ class Plan:
     tenants: tuple[TenantPlan, ...]
     cluster: ClusterPlan | None = None
     """The AWS half; None where it is switched off."""
-    admission: Admission = Admission("", enforced=True)
+
+    @property
+    def admission(self) -> Admission:
+        return self.platform.admission
 
     def tenant(self, name: str) -> TenantPlan:
         """The tenant of that name; KeyError if the environment has none."""
