@@ -14,26 +14,32 @@ from functools import cache
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.pod_templates import PodTemplate
 from tenancy.rules.found import UNKNOWN, at, many
-from tenancy.rules.pod_templates import PodTemplate
 
 LATEST = 999
 """Minor version for a namespace without a version, or with `latest`."""
 
 
 class PodSecurityLevel(StrEnum):
+    """A level of the Pod Security Standards."""
+
     PRIVILEGED = "privileged"  # nothing is refused
     BASELINE = "baseline"  # no access to the node, and no added privilege
     RESTRICTED = "restricted"  # no privileges
 
 
 class FieldOwner(StrEnum):
+    """Which security context has a field."""
+
     POD = "pod"
     CONTAINERS = "containers"
     BOTH = "both"
 
 
 class Requirement(StrEnum):
+    """Whether a field must be present."""
+
     NO = "no"  # an absent field is allowed
     YES = "yes"  # every container has the field
     INHERITED = "inherited"  # every container has the field, or its pod has it
@@ -271,8 +277,10 @@ def _broken(template: PodTemplate, check: Check) -> Iterator[tuple[str, str]]:
         found = list(_values(container, steps, path))
         yield from _refused(found, check)
         if check.holds:
-            dropped = many(at(container, *steps))
-            if template.whole and not {check.holds, UNKNOWN} & {str(one) for one in dropped}:
+            given = at(container, *steps)
+            dropped = many(given)
+            asked = template.whole or given is not None
+            if asked and not {check.holds, UNKNOWN} & {str(one) for one in dropped}:
                 yield f"{path}.{check.field}", f"without {check.holds}" if dropped else "absent"
         elif template.whole and check.needed is not Requirement.NO and not found:
             inherited = check.needed is Requirement.INHERITED and any(_allows(check, value) for _, value in of_pod)

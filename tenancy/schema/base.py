@@ -50,6 +50,7 @@ def broken(where: Location, rule: str, given: str, change: str | None = None) ->
 
 
 def found(where: Location, violation: Violation) -> Mistake:
+    """A mistake at a location of a spec, from a violation of a rule."""
     return Mistake(where, violation.given, violation.rule.title, violation.change, violation.rule.id)
 
 
@@ -85,6 +86,7 @@ class Spec(BaseModel):
         return iter(())
 
     def model_post_init(self, context: Any, /) -> None:  # noqa: ARG002 - pydantic's signature
+        """Raise all mistakes of this model at once."""
         if all_of_them := tuple(self.mistakes()):
             raise Mistakes(*all_of_them)
 
@@ -114,6 +116,7 @@ class TextForm:
         return {**handler(schema), "pattern": self.compiled.pattern, **longest}
 
     def check(self, text: str) -> str:
+        """The text, if it is short enough, matches the pattern and has printable characters only; raises Mistakes."""
         if self.longest and len(text) > self.longest:
             raise plain(f"{len(text)} characters", f"at most {self.longest} characters", "shorten it")
         if not self.compiled.fullmatch(text):
@@ -133,6 +136,7 @@ class Distinct:
         return {**handler(schema), "uniqueItems": True}
 
     def check(self, entries: tuple[str, ...]) -> tuple[str, ...]:
+        """The entries, if no two are equal; raises Mistakes with every repeated one."""
         again = [i for i, entry in enumerate(entries) if entry in entries[:i]]
         if again:
             rule, change = "an entry is named once", "drop it, or name the one that was meant"
@@ -153,6 +157,7 @@ class WholeNumber:
         return {**handler(schema), "minimum": self.least, "maximum": self.most}
 
     def check(self, value: Any) -> Any:
+        """The value, if it is an integer of the range, and not a boolean or a text; raises Mistakes."""
         if isinstance(value, bool) or not isinstance(value, int):
             raise plain(written(value), "a whole number is needed", "write digits alone, such as 8")
         if not self.least <= value <= self.most:
@@ -285,8 +290,9 @@ FlavorName = Annotated[
 Mail = Annotated[
     str,
     TextForm(
-        # Alertmanager expands {{…}} in an address and splits at a comma; reports are Markdown and HTML.
-        r"^[^@\s\x00-\x1f\x7f{},<>\"|\\`;()\[\]]+@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?\.[A-Za-z0-9-]+$",
+        # Alertmanager expands {{…}} in an address and splits at a comma; reports are Markdown and HTML. \x22 is a
+        # quote: editors refuse escapes that ECMAScript does not have.
+        r"^[^@\s\x00-\x1f\x7f{},<>\x22|\\`;()\[\]]+@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?\.[A-Za-z0-9-]+$",
         "one mail address, without braces, commas, quotes, '|', '<' and '>'",
         "write it like team@bank.example",
         254,

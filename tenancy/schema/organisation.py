@@ -13,6 +13,8 @@ from tenancy.schema.queues import SharingPreset, Weight
 
 
 class Department(Spec):
+    """A group of tenants with one weight and one lending policy: a Kueue Cohort."""
+
     title: Line = Field("", description="Display name of the department; an annotation. Default: empty.")
     sharing: SharingPreset = Field(
         SharingPreset.STRICT,
@@ -27,6 +29,8 @@ class Department(Spec):
 
 
 class Organisation(Spec):
+    """The organisation that shares the cluster: the root of the queue tree, and its departments."""
+
     name: Slug = Field(description="Name of the organisation, the root of the queue tree. Required.")
     departments: dict[Slug, Department] = Field(
         min_length=1, description="Departments by name. Every tenant belongs to one. Required."

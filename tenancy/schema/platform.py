@@ -85,6 +85,8 @@ class TemporaryNamespaces(Spec):
 
 
 class Platform(Spec):
+    """The platform team and its namespaces and services."""
+
     group: _Group = Field(
         description="Kubernetes group of the platform team, the only group that may change tenants' namespaces. On "
         "EKS an access entry maps an IAM role to it. Required.",

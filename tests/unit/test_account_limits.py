@@ -22,8 +22,8 @@ from tenancy.validation import Environment, Tenant
 from tenancy.validation.aws import (
     PLATFORM_ASSOCIATIONS,
     PLATFORM_ROLES,
+    aws_resources,
     boundary_length,
-    holdings,
     key_length,
     pipeline_length,
     policy_length,
@@ -134,7 +134,7 @@ def lengths(environment: Environment, tenants: list[Tenant]) -> Iterator[tuple[s
     for each in tenants:
         for part in each.namespaces:
             if each.has_identity(part):
-                role = workloads.part_role(environment, each, part)
+                role = workloads.namespace_role(environment, each, part)
                 reckoned = role_length(environment, each, part)
                 yield f"role of {part.name}", sum(map(length, role.policies.values())), reckoned
         assert each.ci
@@ -174,7 +174,7 @@ def test_the_trust_of_break_glass_is_not_longer_than_reckoned(made: Make, region
         return made(region, **{"break-glass": {"trusted": some, "mail": "a@bank.example"}})
 
     def refused(environment: Environment) -> bool:
-        return any(mistake.where == ("aws", "break-glass", "trusted") for _, mistake in holdings(environment, ()))
+        return any(mistake.where == ("aws", "break-glass", "trusted") for _, mistake in aws_resources(environment, ()))
 
     most = max(people for people in range(1, 60) if not refused(glass(people)))
     plan = shared_aws.data_plan(glass(most), ())
@@ -270,7 +270,7 @@ def test_a_name_that_is_cut_is_no_whole_name(made: Make) -> None:
 
 def found(environment: Environment, tenants: list[Tenant]) -> dict[str, str]:
     """Which quota is too small, and by what sum."""
-    broken = [mistake for _, mistake in holdings(environment, tenants) if mistake.id == "aws-03"]
+    broken = [mistake for _, mistake in aws_resources(environment, tenants) if mistake.id == "aws-03"]
     return {str(mistake.where[-1]): mistake.given for mistake in broken}
 
 
@@ -397,7 +397,7 @@ def test_prefixes_of_tenants_fit_into_a_buckets_policy_or_it_gets_access_points(
             )
             for i in range(count)
         ]
-        return [(mistake.id, mistake.where) for _, mistake in holdings(environment, some)]
+        return [(mistake.id, mistake.where) for _, mistake in aws_resources(environment, some)]
 
     assert grants(15) == []
     assert grants(60) == [("aws-02", ("buckets", "bank-datasets"))]
@@ -409,7 +409,7 @@ def test_a_bucket_has_1000_rules_of_expiry(made: Make) -> None:
         environment = made(buckets={"data": {"access-points": True}}, quotas={"roles": 5000})
         grant = {"bucket": "data", "access": "read-write", "expire-after": 7}
         some = [tenant(f"t{i}", storage=[{**grant, "prefix": f"t{i}/"}]) for i in range(count)]
-        return [mistake.given for _, mistake in holdings(environment, some)]
+        return [mistake.given for _, mistake in aws_resources(environment, some)]
 
     assert refused(999) == [], "and one for everything"
     assert refused(1000) == ["bucket data with 1001 rules of expiry of 1000"]
@@ -418,7 +418,7 @@ def test_a_bucket_has_1000_rules_of_expiry(made: Make) -> None:
 def test_buckets_fit_into_the_boundary(made: Make) -> None:
     def refused(count: int) -> list[Any]:
         environment = made(buckets=[f"bank-data-{number:03}" for number in range(count)])
-        return [mistake.where for _, mistake in holdings(environment, ())]
+        return [mistake.where for _, mistake in aws_resources(environment, ())]
 
     most = max(count for count in range(100) if not refused(count))
     assert refused(most + 1) == [("buckets",)]
@@ -430,7 +430,7 @@ def test_repositories_fit_into_the_pipelines_policy(made: Make) -> None:
     def refused(count: int) -> list[Any]:
         uses = {"repositories": [f"model-{number:03}" for number in range(count)]}
         some = [tenant(ci={"github": "bank/x", "branch": "m"}, uses=uses)]
-        return [mistake.where for _, mistake in holdings(made(), some)]
+        return [mistake.where for _, mistake in aws_resources(made(), some)]
 
     assert refused(60) == []
     assert refused(200) == [("uses", "repositories")]
@@ -448,7 +448,7 @@ def test_what_a_tenants_key_encrypts_fits_into_its_policy(made: Make) -> None:
             for i in range(each)
         ]
         one = tenant(namespaces=parts, storage=grants)
-        return [mistake.given for _, mistake in holdings(environment, [one]) if "own key" in mistake.given]
+        return [mistake.given for _, mistake in aws_resources(environment, [one]) if "own key" in mistake.given]
 
     assert refused(3) == []
     assert len(refused(6)) == 1

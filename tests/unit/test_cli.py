@@ -95,9 +95,9 @@ TO_S3 = "egress:\n  - {cidr: 3.5.136.0/22, port: 443}\n"
         (ON_AWS.replace("enabled: true", "enabled: false"), "", []),
     ],
 )
-def test_a_grant_of_a_bucket_without_a_way_to_s3_is_told(spec: Any, aws: str, reach: str, noted: list[str]) -> None:
+def test_a_grant_of_a_bucket_without_a_way_to_s3_is_told(spec: Any, aws: str, egress: str, noted: list[str]) -> None:
     spec.edit("environment.yaml", "  cni: vpc-cni\n", aws)
-    spec.add("tenants/research.yaml", reach)
+    spec.add("tenants/research.yaml", egress)
     result = run("validate", spec.path)
     assert (result.exit_code, result.stdout) == (0, "small: 2 tenants, 3 namespaces, no problem\n")
     told = notes_of(result)

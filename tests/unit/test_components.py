@@ -167,7 +167,7 @@ def test_a_childs_name_starts_with_its_components(whole: Registered) -> None:
 
 def test_every_object_has_a_component_for_a_parent(whole: Registered) -> None:
     parents = {whole.parent(urn).type.rpartition(":")[2] for urn in whole.kubernetes()}
-    assert parents == {"Platform", "Queues", "Tenant", "TenantNamespace"}
+    assert parents == {"AdmissionGuards", "ClusterQueues", "GpuTenant", "TenantNamespace"}
     for urn in whole.of("TenantNamespace"):
         assert whole.parent(urn).type == "gpu-tenancy:index:GpuTenant"
 
@@ -190,7 +190,7 @@ def test_edges_are_few_and_do_not_grow_with_tenants(generated: tuple[Plan, Regis
     plan, registered = generated
     gates = max(len(plan.platform.guards), len(plan.platform.queues))
     for urn, request in registered.kubernetes().items():
-        of_tenant = registered.parent(urn).type.endswith((":Tenant", ":TenantNamespace"))
+        of_tenant = registered.parent(urn).type.endswith((":GpuTenant", ":TenantNamespace"))
         assert len(request.dependencies) <= (MOST_EDGES if of_tenant else gates), request.name
 
 
@@ -219,7 +219,7 @@ def tenant_spaces(registered: Registered) -> dict[str, Any]:
 
 def tenant_queues(registered: Registered, tenant: str) -> set[str]:
     """URNs of a tenant's own Cohort and ClusterQueues."""
-    (component,) = [urn for urn, request in registered.of("Tenant").items() if request.name == tenant]
+    (component,) = [urn for urn, request in registered.of("GpuTenant").items() if request.name == tenant]
     return {urn for urn, request in registered.kubernetes().items() if request.parent == component}
 
 
@@ -235,7 +235,7 @@ def test_a_namespace_waits_for_its_tenants_queues_and_these_for_the_marker(whole
 
 
 def test_a_queue_waits_for_all_that_queues_stand_on(whole: Registered) -> None:
-    prerequisites = [urn for urn in whole.kubernetes() if whole.parent(urn).type.endswith(":Queues")]
+    prerequisites = [urn for urn in whole.kubernetes() if whole.parent(urn).type.endswith(":ClusterQueues")]
     *others, last = prerequisites
     assert set(whole.requests[last].dependencies) == set(others)
     for tenant in ("fraud", "performance", "research"):
@@ -277,7 +277,7 @@ def test_a_local_queue_that_leads_elsewhere_is_made_anew(whole: Registered) -> N
 def test_the_marker_waits_for_every_guard(whole: Registered) -> None:
     (marker,) = whole.of("ConfigMap")
     policies = {**whole.of("ValidatingAdmissionPolicy"), **whole.of("ValidatingAdmissionPolicyBinding")}
-    readiness_probe = {urn for urn, request in policies.items() if request.name.endswith("-readiness_probe")}
+    readiness_probe = {urn for urn, request in policies.items() if request.name.endswith("-readiness")}
     assert len(readiness_probe) == 2
     assert readiness_probe <= set(whole.requests[marker].dependencies)
     for urn in readiness_probe:

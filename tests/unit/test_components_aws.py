@@ -147,12 +147,13 @@ def test_a_childs_name_starts_with_its_components(whole: Registered) -> None:
 def test_every_component_says_that_it_is_complete(whole: Registered) -> None:
     components = {urn for urn, request in whole.requests.items() if request.type.startswith("gpu-tenancy:")}
     kinds = {kind(whole.requests[urn]) for urn in components}
-    assert {"Data", "Bucket", "Key", "BreakGlass", "Alarm", "TenantAws", "Identity", "Holdings"} <= kinds
+    assert {"Data", "ProtectedBucket", "EncryptionKey", "EmergencyAccess", "EventAlarm"} <= kinds
+    assert {"TenantAws", "IamRole", "TenantAwsResources"} <= kinds
     assert components <= whole.outputs.keys()
 
 
 def test_everything_that_can_carry_tags_says_whose_it_is(whole: Registered) -> None:
-    tagged, tenants = 0, [request.name for request in whole.of("Tenant").values()]
+    tagged, tenants = 0, [request.name for request in whole.of("GpuTenant").values()]
     for urn, request in on_aws(whole).items():
         if "tags" not in sdk.fields(sdk.arguments_class(sdk.resource_class(request.type) or object)):
             continue
@@ -267,14 +268,14 @@ def test_a_policy_goes_with_its_role_and_an_entry_with_its_principal(tenant: Reg
 
 def test_people_get_in_only_behind_the_guards(platform: Registered) -> None:
     (marker,) = [urn for urn in platform.of("ConfigMap") if "metrics" not in urn.lower()]
-    people = {urn: r for urn, r in of(platform, "AccessEntry").items() if "BreakGlass" not in platform.path(urn)}
+    people = {urn: r for urn, r in of(platform, "AccessEntry").items() if "EmergencyAccess" not in platform.path(urn)}
     assert len(people) == 8
     for request in people.values():
         assert marker in request.dependencies
 
 
 def test_break_glass_is_never_used_without_an_alarm(platform: Registered) -> None:
-    (role,) = [urn for urn in of(platform, "Role") if "BreakGlass" in platform.path(urn)]
+    (role,) = [urn for urn in of(platform, "Role") if "EmergencyAccess" in platform.path(urn)]
     assert of(platform, "EventTarget", "TopicSubscription", "TopicPolicy").keys() <= behind(platform, role)
 
 
@@ -302,7 +303,7 @@ def _matches(pattern: Any, event: Any) -> bool:
 @pytest.mark.parametrize("name", ["AssumeRole", "GetCallerIdentity"])
 def test_the_break_glass_alarm_hears_its_role_taken_and_nothing_else(platform: Registered, name: str) -> None:
     rules = of(platform, "EventRule")
-    (rule,) = [inputs(request) for urn, request in rules.items() if "BreakGlass" in platform.path(urn)]
+    (rule,) = [inputs(request) for urn, request in rules.items() if "EmergencyAccess" in platform.path(urn)]
     pattern = json.loads(rule["eventPattern"])
     (role,) = pattern["detail"]["requestParameters"]["roleArn"]
     event = {**TAKEN, "detail": {**TAKEN["detail"], "eventName": name, "requestParameters": {"roleArn": role}}}

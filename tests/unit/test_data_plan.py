@@ -377,7 +377,7 @@ def test_everything_carries_the_environments_tags(of: Planned) -> None:
 def test_keys_and_boundary_come_first_and_who_gets_in_last(of: Planned) -> None:
     plan = of(tenants=(FRAUD,), people={"x": f"{ROLE}x"}, **{"break-glass": GLASS})
     kinds = [type(resource).__name__ for resource in plan.resources()]
-    assert kinds == ["Key", "Boundary", "Bucket", "AccessEntry", "BreakGlass"]
+    assert kinds == ["KeyPlan", "Boundary", "BucketPlan", "AccessEntry", "BreakGlassPlan"]
 
 
 def test_the_order_of_tenants_changes_nothing(of: Planned) -> None:

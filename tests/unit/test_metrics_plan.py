@@ -156,7 +156,7 @@ def verbs_on(rules: list[dict[str, Any]], group: str, resource: str) -> set[str]
 
 def test_every_persona_asks_for_its_series_by_get_and_none_by_what_has_a_body(watched: Loaded) -> None:
     """A body's namespaces reach prom-label-proxy, and kube-rbac-proxy never saw them."""
-    roles = {role["metadata"]["name"]: role["rules"] for role in cluster_roles(watched.environment)}
+    roles = {role.name: role.manifest()["rules"] for role in cluster_roles(watched.environment)}
     may = {name: verbs_on(rules, *asked_about(watched)) for name, rules in roles.items() if name != "tenancy-gpu-user"}
     assert set(may) == {f"tenancy-{role}" for role in Role}
     assert [name for name, verbs in may.items() if READS not in verbs] == []
@@ -167,7 +167,7 @@ def test_every_persona_asks_for_its_series_by_get_and_none_by_what_has_a_body(wa
 def test_the_engine_is_told_of_each_object_under_one_component(watched: Loaded) -> None:
     plan = make_plan(watched.environment, watched.tenants)
     registered = register(plan)
-    (component,) = registered.of("Metrics")
+    (component,) = registered.of("MetricsCollection")
     children = [request for request in registered.requests.values() if request.parent == component]
     assert len(children) == len(plan.platform.metrics)
 
@@ -226,7 +226,7 @@ def test_nothing_is_installed_on_a_cluster_that_another_program_makes(spec: Spec
 
 def test_definitions_come_first_then_what_knows_them_then_our_rules(brought: Plan) -> None:
     registered = register(brought, StackScope.PLATFORM)
-    (component,) = registered.of("Metrics")
+    (component,) = registered.of("MetricsCollection")
     mine = {urn: request for urn, request in registered.requests.items() if request.parent == component}
     releases = {request.name: urn for urn, request in mine.items() if request.type.endswith(":Release")}
     crds, whole = (releases[f"metrics-{name}"] for name in ("prometheus-operator-crds", "kube-prometheus-stack"))

@@ -42,14 +42,14 @@ def policies(plan: Plan, space: str) -> dict[str, Object]:
 @pytest.mark.parametrize(
     ("bad", "rule", "field"),
     [
-        ("ingress: [{cidr: 169.254.169.0/24, port: 80}]", "net-05", "accept[0].cidr"),
-        ("ingress: [{cidr: 0.0.0.0/0, port: 80}]", "net-05", "accept[0].cidr"),
-        ("ingress: [{cidr: 10.64.8.0/24, port: 80}]", "net-05", "accept[0].cidr"),
-        ("ingress: [{cidr: 10.0.0.0/8, port: 80}]", "net-05", "accept[0].cidr"),
-        ("ingress: [{service: metrix, port: 80}]", "ref-01", "accept[0].service"),
-        ("ingress: [{service: metrics, cidr: 10.20.0.0/16, port: 80}]", "", "accept[0]"),
-        ("ingress: [{port: 80}]", "", "accept[0]"),
-        ("ingress: [{dns: vendor.example, port: 80}]", "", "accept[0].dns"),
+        ("ingress: [{cidr: 169.254.169.0/24, port: 80}]", "net-05", "ingress[0].cidr"),
+        ("ingress: [{cidr: 0.0.0.0/0, port: 80}]", "net-05", "ingress[0].cidr"),
+        ("ingress: [{cidr: 10.64.8.0/24, port: 80}]", "net-05", "ingress[0].cidr"),
+        ("ingress: [{cidr: 10.0.0.0/8, port: 80}]", "net-05", "ingress[0].cidr"),
+        ("ingress: [{service: metrix, port: 80}]", "ref-01", "ingress[0].service"),
+        ("ingress: [{service: metrics, cidr: 10.20.0.0/16, port: 80}]", "", "ingress[0]"),
+        ("ingress: [{port: 80}]", "", "ingress[0]"),
+        ("ingress: [{dns: vendor.example, port: 80}]", "", "ingress[0].dns"),
     ],
 )
 def test_what_comes_in_is_named_and_is_not_the_cluster_itself(spec: Any, bad: str, rule: str, field: str) -> None:
@@ -72,13 +72,13 @@ def test_what_comes_in_may_be_the_company_or_the_platform(spec: Any, good: str) 
 def test_no_allowed_range_contains_addresses_of_pods(spec: Any) -> None:
     spec.edit(ENV, "  cni: vpc-cni\n", RANGES)
     spec.edit(TENANT, "198.51.100.0/24", "10.64.8.0/24")
-    assert [(p.id, p.field) for p in spec.problems()] == [("net-05", "reach[0].cidr")]
+    assert [(p.id, p.field) for p in spec.problems()] == [("net-05", "egress[0].cidr")]
 
 
 def test_where_pods_have_unknown_addresses_no_private_range_comes_in(spec: Any) -> None:
     spec.add(TENANT, "ingress: [{cidr: 10.20.0.0/16, port: 80}]\n")
     [problem] = spec.problems()
-    assert (problem.id, problem.field) == ("net-05", "accept[0].cidr")
+    assert (problem.id, problem.field) == ("net-05", "ingress[0].cidr")
     assert "cluster.ranges" in str(problem)
 
 
@@ -114,8 +114,8 @@ def test_a_part_that_is_closed_inside_has_neither_itself_nor_siblings(spec: Any)
 def test_what_a_tenants_own_policies_may_open_stands_on_its_namespace(spec: Any) -> None:
     spec.add(TENANT, "between-namespaces: true\ningress: [{cidr: 203.0.113.0/24, port: 53, protocol: UDP}]\n")
     found = {s.name: s.namespace["metadata"]["annotations"] for t in made(spec).tenants for s in t.namespaces}
-    assert found["fraud--train"][words.ALLOWED_EGRESS] == "parts,198.51.100.0/24:8443/TCP"
-    assert found["fraud--train"][words.ALLOWED_INGRESS] == "parts,203.0.113.0/24:53/UDP"
+    assert found["fraud--train"][words.ALLOWED_EGRESS] == "namespaces,198.51.100.0/24:8443/TCP"
+    assert found["fraud--train"][words.ALLOWED_INGRESS] == "namespaces,203.0.113.0/24:53/UDP"
     assert found["research--main"][words.ALLOWED_EGRESS] == "", "nothing is open"
 
 

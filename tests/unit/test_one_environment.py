@@ -97,7 +97,7 @@ def test_the_lab_keeps_its_nodes_and_identity_while_it_holds_another(
 
     monkeypatch.setattr(control_plane.Lab, "of", classmethod(lambda _cls, _root=None: lab))
     monkeypatch.setattr(ports, "remembered", lambda _lab: {"kube-apiserver": 1})
-    monkeypatch.setattr("tenancy.lab.api.Api", Live)
+    monkeypatch.setattr("tenancy.lab.api.LabApi", Live)
     monkeypatch.setattr(control_plane, "up", up)
     result = CliRunner().invoke(lab_cli.command, ["up", str(spec.path)])
     assert result.exit_code == code, result.output

@@ -30,7 +30,7 @@ ENV, FRAUD, RESEARCH = "environment.yaml", "tenants/fraud.yaml", "tenants/resear
         (FRAUD, "{name: train,", "{nam: train,", 9, 6, "namespaces[0].nam"),
         (FRAUD, "role: viewer", "role: boss", 14, 37, "people[2].role"),
         (FRAUD, "monthly-usd", "monthly_usd", 23, 10, "budget.monthly_usd"),
-        (FRAUD, "port: 8443", "port: 84430", 22, 35, "reach[0].port"),
+        (FRAUD, "port: 8443", "port: 84430", 22, 35, "egress[0].port"),
         (FRAUD, "title: Fraud Detection", "title: [a]", 2, 1, "title"),
         (ENV, "    priority: 100\n", "    priority: none\n", 24, 15, "tiers.batch.priority"),
         (ENV, "    priority: 100\n", "", 23, 3, "tiers.batch.priority"),
@@ -79,12 +79,12 @@ CILIUM = "  cni: cilium\n"
 def test_a_reach_by_name_leads_out_of_the_cluster(spec: Any, name: str) -> None:
     spec.edit(ENV, "  cni: vpc-cni\n", CILIUM)
     spec.edit(FRAUD, "cidr: 198.51.100.0/24", f"dns: {name}")
-    assert spec.problem().field == "reach[0].dns"
+    assert spec.problem().field == "egress[0].dns"
     spec.edit(FRAUD, f"dns: {name}", f"dns: {name}.example")
     assert spec.problems() == ()
 
 
-@pytest.mark.parametrize(("ranges", "field"), [("10.64.0.0/16", "reach[0].cidr"), ("fd12:3456::/48", "")])
+@pytest.mark.parametrize(("ranges", "field"), [("10.64.0.0/16", "egress[0].cidr"), ("fd12:3456::/48", "")])
 def test_a_reach_has_addresses_that_the_clusters_pods_have(spec: Any, ranges: str, field: str) -> None:
     spec.edit(ENV, "  cni: vpc-cni\n", f"  cni: vpc-cni\n  ranges: ['{ranges}']\n")
     spec.edit(FRAUD, "198.51.100.0/24", "'2001:db8::/64'")
@@ -231,7 +231,7 @@ def test_what_is_no_text_is_refused_where_text_is_needed(spec: Any, value: str) 
 )
 def test_what_is_no_port_is_refused(spec: Any, value: str) -> None:
     spec.edit(FRAUD, "port: 8443", f"port: {value}")
-    assert spec.problem().field == "reach[0].port"
+    assert spec.problem().field == "egress[0].port"
 
 
 @pytest.mark.parametrize("value", ["1", "'true'", "~", "maybe"])
@@ -760,7 +760,7 @@ def test_a_broken_file_shows_its_mistakes_across_files_at_once(spec: Any) -> Non
     spec.edit(FRAUD, "department: risk", "department: rsik")
     spec.edit(FRAUD, "tier: batch", "teir: batch")
     spec.edit(FRAUD, "port: 8443", "port: 0")
-    assert [p.field for p in spec.problems()] == ["department", "teir", "reach[0].port"]
+    assert [p.field for p in spec.problems()] == ["department", "teir", "egress[0].port"]
 
 
 def test_what_a_broken_file_lacks_makes_no_noise_across_files(spec: Any) -> None:

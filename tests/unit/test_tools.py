@@ -456,7 +456,7 @@ RUNNER = """
     from pathlib import Path
     from tenancy.lab import recipes, tools
     root = Path(sys.argv[1])
-    platform = recipes.Platform("linux", "amd64")
+    platform = recipes.HostPlatform("linux", "amd64")
     recipes.load = functools.partial(recipes.load, root / "tools.toml", root / "families", platform)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job starts without it
     print(tools.ensure(only=["alpha"])["alpha"])

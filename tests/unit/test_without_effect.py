@@ -109,7 +109,7 @@ def test_a_run_on_the_lab_says_what_of_the_bank_it_does_not_have() -> None:
         for i, way in enumerate(tenant.egress)
         if way.dns
         for note in found
-        if note.field == f"reach[{i}].dns" and note.file.endswith(f"/{tenant.tenant}.yaml")
+        if note.field == f"egress[{i}].dns" and note.file.endswith(f"/{tenant.tenant}.yaml")
     ]
     assert names
     assert len(names) == sum(bool(way.dns) for tenant in bank.tenants for way in tenant.egress)
