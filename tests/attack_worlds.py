@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube.objects import Object
 from tenancy.prove.attacks import Attack, Scene, all_attacks
-from tenancy.schema.cluster import Devices
 from tenancy.validation import Environment, Tenant, load
+from tests.claims import by_claim
 
 ROOT = Path(__file__).parents[1]
 WORLDS = ("local", "bank", "every-kind", "dra", "unmanaged")
-"""The bank with Cilium, `local`, and `local` with one setting changed."""
+"""The bank with Cilium, `local`, `local` with one setting changed, and the small one where GPUs are claimed."""
 
 
 @cache
 def world_of(name: str) -> tuple[Environment, tuple[Tenant, ...]]:
+    if name == "dra":
+        with TemporaryDirectory() as folder:
+            loaded = load(by_claim(Path(folder) / "small").path)
+        return loaded.environment, tuple(loaded.tenants)
     loaded = load(ROOT / "stacks" / (name if name in {"local", "bank"} else "local"))
     environment = loaded.environment
-    cluster, queues = environment.cluster, environment.queues
+    queues = environment.queues
     changes = {
         "every-kind": {"queues": queues.model_copy(update={"kinds": tuple(FRAMEWORKS)})},
-        "dra": {"cluster": cluster.model_copy(update={"devices": Devices.DRA})},
         "unmanaged": {"platform": environment.platform.model_copy(update={"unmanaged": ("legacy",)})},
     }
     return environment.model_copy(update=changes.get(name, {})), tuple(loaded.tenants)

@@ -64,5 +64,5 @@ MOST_AT_ONCE = 100
 """Maximum of nodes of a group that are replaced at once: EKS API reference, NodegroupUpdateConfig, 2026-11-22."""
 LIFECYCLE_RULES = 1000
 """Lifecycle rules of a bucket; fixed."""
-ROLE_NAME, QUEUE_NAME, ACCESS_POINT_NAME, BUDGET_NAME, REPOSITORY_NAME = 64, 80, 50, 100, 256
+ROLE_NAME, QUEUE_NAME, ACCESS_POINT_NAME, BUDGET_NAME = 64, 80, 50, 100
 """Maximum number of characters of a name."""

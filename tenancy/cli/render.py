@@ -94,6 +94,13 @@ def command(environment: str, out: Path, tool: str | None, repo: str | None, **g
     except ForeignFiles as error:
         fail(str(error), BAD_INPUT)
     click.echo(f"{count} objects in {out}")
+    if tool in {"argo", "flux"} and plan.admission.enforced:
+        click.echo(
+            f"note: given --gitops {tool} and guards: enforce; rule ns-06: the tool does not ask what the cluster "
+            "runs, and guards refuse new pods in namespaces without a decision; change: on a cluster with other work "
+            f"render guards: audit first, until `tenancy report adoption {plan.environment}` is empty (docs/gitops.md)",
+            err=True,
+        )
     on_aws = [tenant.name for tenant in plan.tenants if tenant.aws]
     if tool in {"argo", "flux"} and (plan.platform.data or on_aws):
         whose = f" and of {len(on_aws)} tenants" if on_aws else ""

@@ -9,9 +9,11 @@ import pulumi
 
 from tenancy.components.aws.data import Data
 from tenancy.components.kubernetes.cluster_network_policies import ClusterNetworkPolicies
+from tenancy.components.kubernetes.guarded import Preflight
 from tenancy.components.kubernetes.metrics import MetricsCollection
 from tenancy.components.kubernetes.platform import AdmissionGuards
 from tenancy.components.kubernetes.queues import ClusterQueues
+from tenancy.live.preflight import check_platform
 from tenancy.planning.model import PlatformPlan
 
 Options = Callable[[str], pulumi.ResourceOptions]
@@ -35,10 +37,12 @@ def platform_parts(
     options: Options,
     prefix: str = "",
     guards: str = "platform",
+    *,
+    preflight: Preflight | None = check_platform,
 ) -> PlatformParts:
     """Register a platform. Names of its parts are `guards`, and others that begin with `prefix`; `guards_enforced`
-    returns when the guards just made judge requests."""
-    made = AdmissionGuards(guards, plan, guards_enforced, options("guards"))
+    returns when the guards just made judge requests, and `preflight` is what AdmissionGuards asks first."""
+    made = AdmissionGuards(guards, plan, guards_enforced, options("guards"), preflight=preflight)
     gate: list[pulumi.Input[pulumi.Resource]] = []
     data: Data | None = None
     if plan.data:

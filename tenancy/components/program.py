@@ -50,7 +50,7 @@ def build(
         options = pulumi.ResourceOptions(providers=[provider], protect=protect)
         # Resources with data in them are protected in every stack.
         on_both = {"data": inherited, "services": pulumi.ResourceOptions(providers=both, protect=protect)}
-        made = platform_parts(platform, guards_enforced, lambda part: on_both.get(part, options))
+        made = platform_parts(platform, guards_enforced, lambda part: on_both.get(part, options), preflight=None)
     gate, data, guards = (made.gate, made.data, made.guards) if made else ([], None, None)
     for tenant in tenants:
         GpuTenant(tenant.name, tenant, gate, data, inherited, platform=guards, require=require)

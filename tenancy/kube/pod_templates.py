@@ -75,7 +75,23 @@ def templates_of(item: Object) -> tuple[PodTemplate, ...]:
     if _is_known(item):
         return ()
     found = tuple(_within({key: value for key, value in item.items() if key not in ("metadata", "status")}, "", {}))
-    return (*found, *_submitter(item))
+    return (*(one for one in found if not one.path.startswith(_PATCHES)), *_patches(item), *_submitter(item))
+
+
+_PATCHES = "spec.runtimePatches["
+
+
+def _patches(item: Object) -> Iterator[PodTemplate]:
+    """Parts of pods in a TrainJob, which its operator merges into its runtime's (Trainer v2.2.1, `RuntimePatch`)."""
+    if item.get("kind") != "TrainJob" or group_of(item) != "trainer.kubeflow.org":
+        return
+    for number, patch in enumerate(many(at(item, "spec", "runtimePatches"))):
+        path = ("trainingRuntimeSpec", "template", "spec", "replicatedJobs")
+        for index, job in enumerate(many(at(patch, *path))):
+            if (pod := at(job, "template", "spec", "template")) is not None:
+                where = f"{_PATCHES}{number}].{'.'.join(path)}[{index}].template.spec.template.spec"
+                spec = at(pod, "spec") or {}
+                yield PodTemplate(where, at(pod, "metadata"), spec, tuple(_containers(spec, where)), whole=False)
 
 
 def _submitter(item: Object) -> Iterator[PodTemplate]:

@@ -14,11 +14,11 @@ from tenancy.live.drift import is_the_engines
 from tenancy.live.guards import PreconditionFailed, guard_problems, wait_for_guards
 from tenancy.live.queues import queue_problems
 from tenancy.live.served import unserved
-from tenancy.live.undecided import problem, undecided
+from tenancy.live.undecided import Undecided, problem, undecided
 from tenancy.planning.model import Plan, PlatformPlan, TenantPlan
 from tenancy.rules.catalogue import RULES
 
-__all__ = ["REMOVING", "PreconditionFailed", "check", "removing_by_name", "wait_for_guards"]
+__all__ = ["REMOVING", "PreconditionFailed", "check", "check_platform", "removing_by_name", "wait_for_guards"]
 
 REMOVING = "GPU_TENANCY_REMOVING"
 """Variable in which `tenancy up --remove` passes the tenants and namespaces to remove, comma-separated."""
@@ -47,11 +47,28 @@ def check(
         *unserved(api, plan, platform, tenants),
         *queue_problems(api, plan, tenants),
     ]
-    told: list[str] = []
     if platform is None:
         problems += guard_problems(api)
-    elif found := undecided(api, plan, namespaces):
-        (problems if plan.admission.enforced else told).append(problem(found))
+    return _told(plan, problems, undecided(api, plan, namespaces) if platform else ())
+
+
+def check_platform(platform: PlatformPlan, context: str | None, kubeconfig: str | None = None) -> list[str]:
+    """`check` for a program of its own that makes the guards, and whose tenants are not known yet: PreconditionFailed
+    for another environment's cluster, an identity that the guards would refuse, foreign objects, and namespaces with
+    work that no file decides about; return warnings.
+    """
+    api, environment = Api(context, kubeconfig), platform.namespace["metadata"]["labels"][words.ENVIRONMENT]
+    plan = Plan(environment, context or "", platform, ())
+    refuse_another(api, plan)
+    problems = [*deployer_problems(api, plan, platform), *_foreign(api, environment, platform, ())]
+    return _told(plan, problems, undecided(api, plan, api.items("/api/v1/namespaces")))
+
+
+def _told(plan: Plan, problems: Sequence[str], found: Sequence[Undecided]) -> list[str]:
+    """Warnings; PreconditionFailed with all problems, to which namespaces belong that enforced guards would stop."""
+    told = [problem(found)] if found else []
+    if plan.admission.enforced:
+        problems, told = [*problems, *told], []
     if problems:
         raise PreconditionFailed("\n".join(problems))
     return told

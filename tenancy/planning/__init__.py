@@ -79,7 +79,6 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
         tenants=tuple(made.get(t.tenant) or TenantPlan(t.tenant, (), t.adopt) for t in by_name),
         cluster=cluster_plan(environment),
         account=account_plan(environment),
-        admission=_admission(environment),
     )
 
 
@@ -103,6 +102,7 @@ def _platform(environment: Environment, tenants: Sequence[Tenant]) -> PlatformPl
         guards=guards,
         readiness_probe=readiness_probe(environment, guards),
         marker=marker(environment, guards),
+        admission=_admission(environment),
         device_classes=device_classes(environment),
         storage_classes=storage_classes(environment),
         flow_control=flow_objects(environment),

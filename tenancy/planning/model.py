@@ -115,6 +115,33 @@ class TenantPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Admission:
+    """Whom the guards judge, and whom they let change tenants' namespaces."""
+
+    group: str
+    """The platform's."""
+    enforced: bool
+    """Whether they refuse; else they warn."""
+    platform: frozenset[str] = frozenset()
+    """Namespaces in which they judge nothing."""
+    unmanaged: frozenset[str] = frozenset()
+    """Those in which they judge only what reaches tenants."""
+    temporary: tuple[str, ...] = ()
+    """Names, or beginnings of names with '*', of those in which they judge nothing for a time."""
+
+    def is_decided(self, namespace: str) -> bool:
+        """Whether the environment's file says what becomes of a namespace that is no tenant's."""
+        if namespace in self.platform or namespace in self.unmanaged:
+            return True
+        if words.SEPARATOR in namespace:
+            return False
+        return any(
+            namespace.startswith(name.removesuffix("*")) if name.endswith("*") else namespace == name
+            for name in self.temporary
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PlatformPlan:
     """What is cluster-wide, in the order in which it is made.
 
@@ -152,6 +179,7 @@ class PlatformPlan:
     """What a cluster with machines runs; None in a lab."""
     data: DataPlan | None = None
     """What tenants share on AWS; None where that is switched off."""
+    admission: Admission = Admission("", enforced=True)
 
     @property
     def roles(self) -> tuple[Object, ...]:
@@ -184,33 +212,6 @@ class PlatformPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
-    """Whom the guards judge, and whom they let change tenants' namespaces."""
-
-    group: str
-    """The platform's."""
-    enforced: bool
-    """Whether they refuse; else they warn."""
-    platform: frozenset[str] = frozenset()
-    """Namespaces in which they judge nothing."""
-    unmanaged: frozenset[str] = frozenset()
-    """Those in which they judge only what reaches tenants."""
-    temporary: tuple[str, ...] = ()
-    """Names, or beginnings of names with '*', of those in which they judge nothing for a time."""
-
-    def is_decided(self, namespace: str) -> bool:
-        """Whether the environment's file says what becomes of a namespace that is no tenant's."""
-        if namespace in self.platform or namespace in self.unmanaged:
-            return True
-        if words.SEPARATOR in namespace:
-            return False
-        return any(
-            namespace.startswith(name.removesuffix("*")) if name.endswith("*") else namespace == name
-            for name in self.temporary
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """All objects and AWS resources of an environment, computed from its spec."""
 
@@ -223,7 +224,11 @@ class Plan:
     """Network, cluster and nodes; None where they exist already."""
     account: AccountPlan | None = None
     """Where the AWS half is made; None where it is switched off."""
-    admission: Admission = Admission("", enforced=True)
+
+    @property
+    def admission(self) -> Admission:
+        """Whom the guards judge."""
+        return self.platform.admission
 
     @property
     def cohorts(self) -> tuple[Cohort, ...]:

@@ -277,8 +277,10 @@ def _broken(template: PodTemplate, check: Check) -> Iterator[tuple[str, str]]:
         found = list(_values(container, steps, path))
         yield from _refused(found, check)
         if check.holds:
-            dropped = many(at(container, *steps))
-            if template.whole and not {check.holds, UNKNOWN} & {str(one) for one in dropped}:
+            given = at(container, *steps)
+            dropped = many(given)
+            asked = template.whole or given is not None
+            if asked and not {check.holds, UNKNOWN} & {str(one) for one in dropped}:
                 yield f"{path}.{check.field}", f"without {check.holds}" if dropped else "absent"
         elif template.whole and check.needed is not Requirement.NO and not found:
             inherited = check.needed is Requirement.INHERITED and any(_allows(check, value) for _, value in of_pod)

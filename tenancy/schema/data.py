@@ -10,7 +10,6 @@ from pydantic import BeforeValidator, Field
 
 from tenancy.schema.base import (
     Flag,
-    Line,
     Mistake,
     ShortName,
     Slug,
@@ -143,7 +142,6 @@ Buckets = Annotated[
 class FileAccessPoint(Spec):
     """An access point of an EFS file system that the platform made, with a tenant's root folder."""
 
-    purpose: Line = Field("", description="What the folder contains. Default: empty.")
     tenant: TenantName | None = Field(
         None, description="The only tenant that may use the access point. Default: any tenant."
     )

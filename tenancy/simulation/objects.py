@@ -19,7 +19,7 @@ from tenancy.schema.queues import seconds
 from tenancy.simulation.trace import Job
 from tenancy.validation import Loaded
 
-POD_CPU, POD_MEMORY = 1, "1Gi"
+POD_CPU = 1
 """CPU and memory of a pod for each device: less than the device's part of a node, so that only devices are scarce."""
 NEVER = "8760h"
 EXPECTED_SPEED = 360.0

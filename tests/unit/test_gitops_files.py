@@ -249,6 +249,20 @@ def test_a_bad_call_ends_with_2_and_writes_nothing(words: tuple[str, ...], said:
     assert not (tmp_path / "out").exists()
 
 
+def test_that_no_tool_asks_what_the_cluster_runs_is_said_where_guards_would_refuse_it(tmp_path: Path) -> None:
+    repo = ("--repo", "https://x.example/y")
+    said = "the tool does not ask what the cluster runs"
+    for tool in ("argo", "flux"):
+        assert said in run("--out", tmp_path / tool, "--gitops", tool, *repo).stderr
+    operator = run("--out", tmp_path / "operator", "--gitops", "operator", *repo, "--image", IMAGE)
+    assert (operator.exit_code, said in operator.stderr) == (0, False), "it runs the program, which asks"
+    small = SpecFolder(tmp_path / "small")
+    small.edit("environment.yaml", "environment: small\n", "environment: small\nguards: audit\n")
+    asked = ["render", str(small.path), "--out", str(tmp_path / "out"), "--gitops", "argo", *repo]
+    result = CliRunner().invoke(main, asked)
+    assert (result.exit_code, said in result.stderr) == (0, False), "guards that warn stop nothing"
+
+
 def test_what_a_tool_does_not_make_on_aws_is_said_where_there_is_something(tmp_path: Path) -> None:
     repo = ("--repo", "https://x.example/y")
     said = "the tool creates Kubernetes objects only"

@@ -15,13 +15,16 @@ import pytest
 from pulumi.runtime.mocks import set_mocks
 from pulumi.runtime.stack import run_pulumi_func
 
-from tenancy.components.kubernetes.guarded import guarded
+from tenancy.components.kubernetes.guarded import Preflight, guarded, ready
+from tenancy.components.kubernetes.platform import AdmissionGuards
 from tenancy.components.tenant import GpuTenant
 from tenancy.kube.objects import digest
 from tenancy.live.api import Api, ApiUnreachable, Response
 from tenancy.live.guards import PreconditionFailed, guard_problems, wait_for_guards
+from tenancy.live.preflight import check_platform
 from tenancy.planning import make_plan
 from tenancy.planning.guards import GUARDED, VERSION, marker
+from tenancy.planning.model import PlatformPlan
 from tenancy.validation import Environment, load
 from tests.conftest import forget_programs
 from tests.registered import Echo, Monitor, Registered
@@ -35,12 +38,21 @@ def made(require: Ask, *, preview: bool = False, **settings: Any) -> Registered:
     loaded = load(LOCAL)
     plan = make_plan(loaded.environment, loaded.tenants).tenant("research")
     registered = Registered()
+
+    def program() -> None:
+        mine: list[pulumi.ProviderResource] = [kubernetes.Provider("mine", **settings)]
+        GpuTenant("research", plan, opts=pulumi.ResourceOptions(providers=mine), require=require)
+
+    run(program, registered, preview=preview)
+    return registered
+
+
+def run(made: Callable[[], None], registered: Registered, *, preview: bool = False) -> None:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
 
     async def program() -> None:
-        mine: list[pulumi.ProviderResource] = [kubernetes.Provider("mine", **settings)]
-        GpuTenant("research", plan, opts=pulumi.ResourceOptions(providers=mine), require=require)
+        made()
 
     try:
         set_mocks(Echo(), project="other", stack="dev", preview=preview, monitor=Monitor(registered))
@@ -49,7 +61,6 @@ def made(require: Ask, *, preview: bool = False, **settings: Any) -> Registered:
         loop.close()
         asyncio.set_event_loop(None)
         forget_programs()
-    return registered
 
 
 def refuse(_context: str | None, _kubeconfig: str | None) -> None:
@@ -72,6 +83,59 @@ def asked(require: Ask, *, preview: bool = False, **settings: str) -> None:
         assert asyncio.run(waited()) is provider
     finally:
         forget_programs()
+
+
+def _platform() -> PlatformPlan:
+    loaded = load(LOCAL)
+    return make_plan(loaded.environment, loaded.tenants).platform
+
+
+def platform_made(preflight: Preflight | None, registered: Registered, **settings: Any) -> set[str]:
+    """A foreign program that makes the guards, and the objects that it made."""
+
+    def program() -> None:
+        options = pulumi.ResourceOptions(providers=[kubernetes.Provider("mine", context="theirs", **settings)])  # ty: ignore[invalid-argument-type]
+        AdmissionGuards("guards", _platform(), lambda: None, options, preflight=preflight)
+
+    run(program, registered)
+    return {request.name for request in registered.kubernetes().values()}
+
+
+def test_guards_are_made_where_the_cluster_of_their_provider_is_ready() -> None:
+    seen: list[tuple[str | None, str | None]] = []
+    registered = Registered()
+
+    def ask(plan: PlatformPlan, context: str | None, kubeconfig: str | None) -> list[str]:
+        assert plan.guards
+        assert registered.kubernetes() == {}, "nothing is made before the answer"
+        seen.append((context, kubeconfig))
+        return []
+
+    there = platform_made(ask, registered, kubeconfig="/path/to/config")
+    assert seen == [("theirs", "/path/to/config")]
+    assert there == platform_made(None, Registered()), "the same, once it is asked"
+    assert any(name.startswith("guards-") for name in there)
+
+
+def test_the_program_ends_where_the_cluster_is_not_ready() -> None:
+    def ask(*_: Any) -> list[str]:
+        raise PreconditionFailed("given 1 namespace with work and no decision")
+
+    provider = SimpleNamespace(context="theirs")
+    set_mocks(Echo(), project="other", stack="dev", preview=False)
+
+    async def waited() -> Any:
+        return await ready("guards", _platform(), provider, ask).future()  # ty: ignore[invalid-argument-type]
+
+    try:
+        with pytest.raises(pulumi.RunError, match="guards: given 1 namespace with work and no decision"):
+            asyncio.run(waited())
+    finally:
+        forget_programs()
+
+
+def test_guards_of_any_program_are_asked_for_by_the_real_check() -> None:
+    assert signature(AdmissionGuards).parameters["preflight"].default is check_platform
 
 
 def test_it_asks_the_cluster_of_its_own_provider() -> None:

@@ -109,8 +109,14 @@ def _imports(folder: Path) -> Iterator[Import]:
         yield from _found_in(path)
 
 
-ASKED = {"tenancy.live.api", "tenancy.live.guards"}
-"""What components may use of `live`: a tenant asks its cluster for the guards before it is made."""
+ASKED = {
+    "tenancy.live.api",
+    "tenancy.live.guards",
+    "tenancy.live.preflight",
+    "tenancy.live.preflight.check_platform",
+}
+"""What components may use of `live`: a tenant asks its cluster for the guards before it is made, and guards ask whether
+it is ready for them."""
 
 
 def _ours(name: str) -> str | None:

@@ -1,19 +1,23 @@
-"""Dependency of a tenant whose program makes no platform: the guards of the cluster that the tenant is made on."""
+"""Dependencies that are answers of the cluster: of guards, that it is ready for them; of a tenant whose program makes
+no guards, that they judge."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pulumi
 
 from tenancy.live.api import ApiUnreachable
 from tenancy.live.guards import PreconditionFailed, require_guards
+from tenancy.planning.model import PlatformPlan
 
 Require = Callable[[str | None, str | None], None]
 """Given context and kubeconfig of a cluster, it returns if a tenant may be made there, else Refused or Unreachable."""
-KUBERNETES = "kubernetes"
+Preflight = Callable[[PlatformPlan, str | None, str | None], Sequence[str]]
+"""Given the plan, context and kubeconfig of a cluster, it returns warnings if guards may be made there, else
+PreconditionFailed or ApiUnreachable."""
 
 
 def provider_of(component: pulumi.ComponentResource, name: str) -> pulumi.ProviderResource:
@@ -28,10 +32,29 @@ def provider_of(component: pulumi.ComponentResource, name: str) -> pulumi.Provid
     return provider
 
 
+def ready(
+    name: str, plan: PlatformPlan, provider: pulumi.ProviderResource, preflight: Preflight
+) -> pulumi.Output[pulumi.Resource]:
+    """The provider, once its cluster is ready for guards; RunError if it is not, see `check_platform`."""
+
+    def ask(context: str | None, kubeconfig: str | None) -> None:
+        for text in preflight(plan, context, kubeconfig):
+            pulumi.log.warn(f"{name}: {text}")
+
+    return _answered(name, "whether the cluster is ready for guards", provider, ask)
+
+
 def guarded(
     name: str, provider: pulumi.ProviderResource, require: Require = require_guards
 ) -> pulumi.Output[pulumi.Resource]:
-    """The provider, once the guards of its cluster judge; RunError if there are none, or older ones.
+    """The provider, once the guards of its cluster judge; RunError if there are none, or older ones."""
+    return _answered(f"tenant {name}", "whether the guards judge", provider, require)
+
+
+def _answered(
+    who: str, question: str, provider: pulumi.ProviderResource, ask: Require
+) -> pulumi.Output[pulumi.Resource]:
+    """The provider, once its cluster has answered.
 
     A preview that does not know the cluster yet, or does not reach it, says so and leaves the question to the update.
     """
@@ -40,16 +63,16 @@ def guarded(
         context, kubeconfig = await given_to(provider, "context"), await given_to(provider, "kubeconfig")
         # To a preview what is not given looks like what is not known yet.
         if pulumi.runtime.is_dry_run() and not (context or kubeconfig):
-            _waits(name, "its provider names no context that is known yet")
+            _waits(who, question, "its provider names no context that is known yet")
             return provider
         try:
-            await asyncio.to_thread(require, context, kubeconfig)
+            await asyncio.to_thread(ask, context, kubeconfig)
         except PreconditionFailed as error:
-            raise pulumi.RunError(f"tenant {name}: {error}") from None
+            raise pulumi.RunError(f"{who}: {error}") from None
         except ApiUnreachable as error:
             if not pulumi.runtime.is_dry_run():
-                raise pulumi.RunError(f"tenant {name}: {error}") from None
-            _waits(name, str(error))
+                raise pulumi.RunError(f"{who}: {error}") from None
+            _waits(who, question, str(error))
         return provider
 
     return pulumi.Output.from_input(asked())
@@ -60,5 +83,5 @@ async def given_to(provider: pulumi.ProviderResource, setting: str) -> Any:
     return await pulumi.Output.from_input(provider.__dict__.get(setting)).future()
 
 
-def _waits(name: str, reason: str) -> None:
-    pulumi.log.warn(f"tenant {name}: whether the guards judge is asked in the update, not in this preview: {reason}")
+def _waits(who: str, question: str, reason: str) -> None:
+    pulumi.log.warn(f"{who}: {question} is asked in the update, not in this preview: {reason}")

@@ -5,8 +5,10 @@ from collections.abc import Callable, Sequence
 
 import pulumi
 
+from tenancy.components.kubernetes.guarded import Preflight, provider_of, ready
 from tenancy.components.kubernetes.manifest import Manifest, child_name
 from tenancy.kube.objects import Object
+from tenancy.live.preflight import check_platform
 from tenancy.planning.model import PlatformPlan
 
 
@@ -22,12 +24,17 @@ class AdmissionGuards(pulumi.ComponentResource):
         plan: PlatformPlan,
         guards_enforced: Callable[[], None],
         opts: pulumi.ResourceOptions | None = None,
+        *,
+        preflight: Preflight | None = check_platform,
     ) -> None:
-        """`guards_enforced` returns when the guards are enforced; it is called in an update, once they are stored."""
+        """`guards_enforced` returns when the guards are enforced; it is called in an update, once they are stored.
+        Before anything is made `preflight` asks the provider's cluster whether guards would stop what runs there or
+        refuse the deploying identity, and RunError ends the program if so. None: the program has asked already."""
         super().__init__("gpu-tenancy:index:AdmissionGuards", name, None, opts)
+        asked = [ready(name, plan, provider_of(self, name), preflight)] if preflight else []
 
         def make(manifest: Object, after: Sequence[pulumi.Resource] = (), protect: bool | None = None) -> Manifest:
-            options = pulumi.ResourceOptions(parent=self, depends_on=list(after), protect=protect)
+            options = pulumi.ResourceOptions(parent=self, depends_on=[*asked, *after], protect=protect)
             return Manifest(child_name(name, manifest), manifest, options)
 
         namespace = make(plan.namespace)

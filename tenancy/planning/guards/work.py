@@ -61,6 +61,8 @@ def work_guards(environment: Environment) -> tuple[Guard, ...]:
             OWN,
             # A pod of other work carries what that work's template says.
             given=f"request.operation == 'CREATE' ? {cel(GATED['pods'])} : {{}}",
+            # Kueue's webhook writes both onto each pod, whether or not a flavor has a topology, and Kueue removes both
+            # when it admits the pod without one (v0.19.2, pod_webhook.go; pod_controller.go, `prepare`).
             usual=(HELD, PLACED),
         ),
     )
