@@ -1,7 +1,8 @@
-"""Two wide policies: one checks each resource, one checks all of them together.
+"""Two wide policies: one checks each resource, one checks all of them together. Findings have the names of rules.
 
-There are few, because the SDK reads every resource once for each policy. The rules are those of `tenancy.rules`, which
-the spec files and `tenancy check` use too. Configuration: `pack_settings`. Safe corrections: `pack_remedies`.
+They are few, because the SDK reads every resource once for each policy that it runs. The rules are those of
+`tenancy.rules`, which the spec files and `tenancy check` use too. Configuration: `pack_settings`. Safe corrections:
+`pack_remedies`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from pack_charts import NotRenderedError, rendered
+from pack_names import NAMED, configured, names_work, report_as
 from pack_objects import Unknown, in_stack, object_of
 from pack_remedies import remedy
 from pack_settings import SCHEMA, Settings, settings
@@ -36,8 +38,8 @@ from tenancy.rules.found import UNKNOWN, UNREADABLE, Finding, Object, name_of
 from tenancy.rules.levels import RuleLevel
 
 
-# The SDK has one level per policy, so advisory findings are reported by an advisory twin of the policy,
-# which runs after it and reports the findings that it left.
+# The SDK has one level per policy. Where a finding cannot be reported under the name and level of its rule, advisory
+# findings are reported by an advisory twin of the policy, which runs after it and reports the findings that it left.
 # The SDK checks resources in parallel, all policies of one resource in one thread.
 class _Left(threading.local):
     def __init__(self) -> None:
@@ -55,15 +57,22 @@ _left = _Left()
 
 def _judge(found: Iterable[Finding], how: Settings, report: ReportViolation) -> None:
     for finding in found:
-        level = how.level_of(finding)
+        level = configured(report, finding.rule) or how.level_of(finding)
         if level is RuleLevel.DISABLED:
             continue
         if waiver := waived_by(finding, how.waivers, today()):
-            _left.texts.append(f"excepted: {waiver}")
-        elif level is RuleLevel.MANDATORY:
-            report(str(finding), None)
+            _say(finding.rule, f"excepted: {waiver}", RuleLevel.ADVISORY, report)
         else:
-            _left.texts.append(str(finding))
+            _say(finding.rule, str(finding), level, report)
+
+
+def _say(rule: str, text: str, level: RuleLevel, report: ReportViolation) -> None:
+    if report_as(rule, text, level, report):
+        return
+    if level is RuleLevel.MANDATORY:
+        report(text, None)
+    else:
+        _left.texts.append(text)
 
 
 def _alone(item: Mapping[str, Any]) -> list[Finding]:
@@ -93,7 +102,8 @@ def _resource(args: ResourceValidationArgs, report: ReportViolation) -> None:
     item = object_of(args.resource_type, args.props, args.name, args.opts, args.provider)
     if item is not None:
         _judge(_alone(item), how, report)
-        _left.texts += [f"excepted: {waiver}" for waiver in _carried(item)]
+        for waiver in _carried(item):
+            _say(waiver.rule, f"excepted: {waiver}", RuleLevel.ADVISORY, report)
 
 
 def _stack(args: StackValidationArgs, report: ReportViolation) -> None:
@@ -145,7 +155,7 @@ def _rest(_args: ResourceValidationArgs | StackValidationArgs, report: ReportVio
 
 
 _schema = PolicyConfigSchema(properties=dict(SCHEMA))
-__all__ = ["POLICIES", "Unknown", "object_of"]
+__all__ = ["POLICIES", "Unknown", "object_of", "served"]
 
 POLICIES: list[Policy] = [
     ResourceValidationPolicy(
@@ -175,3 +185,8 @@ POLICIES: list[Policy] = [
         enforcement_level=EnforcementLevel.ADVISORY,
     ),
 ]
+
+
+def served() -> list[Policy]:
+    """What the engine gets: the wide policies and a name for each rule; advisory twins where names do not work."""
+    return [*POLICIES[:2], *NAMED.values()] if names_work() else POLICIES
