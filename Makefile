@@ -76,6 +76,7 @@ docs: $(VENV)/docs ## build the documentation as a site, in site/
 	@$(TENANCY) rules --markdown > docs/rules.md
 	@$(TENANCY) schema --markdown > docs/spec.md
 	@$(TENANCY) claims local --markdown > docs/claims.md
+	@$(BIN)/python -m scripts.reference
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 VENV_NEWEST := .venv-newest

@@ -19,6 +19,7 @@ from bench.processors import used
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.lab import processes
+from tenancy.planning import make_plan
 from tenancy.planning.common.labels import tier_labels
 from tenancy.planning.queueing.queue_names import API, queue_name
 from tenancy.simulation import objects
@@ -158,7 +159,8 @@ def _run(nodes: int, kind: str, lenders: int) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         loaded = load(_generate(Path(folder) / "bench", nodes))
         if kind == GENERATED:
-            values, made = objects.kueue_values(loaded, speed=1), list(objects.cluster_objects(loaded))
+            values = objects.kueue_values(loaded, speed=1)
+            made = list(objects.cluster_objects(make_plan(loaded.environment, loaded.tenants)))
         else:
             values, made = _plain_values(_FAIR if kind == AS_PROMISED else ""), list(_by_hand(loaded, kind))
         with own_lab(values, lambda _: None, in_haste=False) as cluster:
@@ -281,14 +283,13 @@ def _by_hand(loaded: Loaded, kind: str) -> Iterator[Object]:
         yield made("Cohort", "all", spec={})
         yield from (made("Cohort", name, spec={"parentName": "all"}) for name in _DEPARTMENTS)
     limits = {
-        item["metadata"]["name"]: [
+        queue.name: [
             resource
-            for group in item["spec"]["resourceGroups"]
-            for flavor in group["flavors"]
+            for group in queue.groups
+            for flavor in group.manifest()["flavors"]
             for resource in flavor["resources"]
         ]
-        for item in objects.cluster_objects(loaded)
-        if item["kind"] == "ClusterQueue"
+        for queue in make_plan(loaded.environment, loaded.tenants).cluster_queues
     }
     for tenant in loaded.tenants:
         queue_of = queue_name(tenant.tenant, TIER)

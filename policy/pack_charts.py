@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from tenancy.check.reader import read_text
+from tenancy.kube.kinds import placed
 from tenancy.rules import plain
 from tenancy.rules.found import UNKNOWN, Object, at, name_of
-from tenancy.rules.kinds import placed
 
 _PATIENCE = 60
 """Timeout of helm, seconds; it may fetch the chart."""

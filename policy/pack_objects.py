@@ -10,10 +10,10 @@ from typing import Any
 from pulumi_policy import PolicyResource
 from pulumi_policy.proxy import UnknownValueError
 
+from tenancy.kube.kinds import placed, ruled
 from tenancy.rules import aws, objects
 from tenancy.rules import plain as plain_rules
 from tenancy.rules.found import UNKNOWN
-from tenancy.rules.kinds import placed, ruled
 
 _PREFIX = "kubernetes:"
 

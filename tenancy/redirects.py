@@ -37,6 +37,7 @@ class SameOrigin(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> urllib.request.Request | None:
+        """The request to the new URL, if its scheme, host and port are the same; else Redirected."""
         if origin(newurl) != origin(req.full_url):
             raise Redirected(f"{shown(req.full_url)} redirects to {shown(newurl)}")
         if code == SEE_OTHER:
@@ -50,6 +51,7 @@ class NoDowngrade(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> urllib.request.Request | None:
+        """The request to the new URL, unless it goes from HTTPS to another scheme; then Redirected."""
         if origin(req.full_url)[0] == "https" != origin(newurl)[0]:
             raise Redirected(f"{shown(req.full_url)} redirects to {shown(newurl)}")
         return super().redirect_request(req, fp, code, msg, headers, newurl)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 import yaml
+from xdist.scheduler import LoadFileScheduling
 
 from tenancy.catalog.days import today
 from tenancy.kube import quantities
@@ -264,6 +265,23 @@ def of_folder(request: pytest.FixtureRequest) -> Iterator[OfFolder]:
     yield request.config.stash[OF_FOLDER]
     # An interrupted run does not come to the last module.
     request.config.stash[OF_FOLDER].leave(None)
+
+
+ONE_LAB = ("attacks", "queues")
+"""Folders whose modules share a lab that takes longest to set up: with two workers there would be two of each."""
+
+
+class ByLab(LoadFileScheduling):
+    """One worker for the tests of a file, and for those of a folder that shares a lab."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        folder = file.rpartition("/")[0]
+        return folder if folder.rpartition("/")[2] in ONE_LAB else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByLab | None:
+    return ByLab(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 LAB_BYTES = 4 * 2**30

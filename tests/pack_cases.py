@@ -568,6 +568,8 @@ def _patient(name: str) -> Object:
     return with_field(_binding_of(name), ("metadata", "annotations"), {words.GUARDS_MODE: "audit"})
 
 
+_PUBLISHED = {"headGroupSpec": {"enableIngress": True}}
+
 _FILES = {
     "capacity": {"storage": "1Ti"},
     "accessModes": ["ReadOnlyMany"],
@@ -656,6 +658,23 @@ OBJECT_CASES = (
         manifest("v1", "Service", "stolen", {"spec": {"externalIPs": ["192.0.2.1"]}}, namespace="acme--net"),
         ("spec", "externalIPs"),
         [],
+    ),
+    *(
+        _one(
+            "net-01",
+            manifest("ray.io/v1", kind, kind.lower(), {"spec": spec}, namespace="acme--net"),
+            ("spec", *at, "enableIngress"),
+            False,
+        )
+        for kind, at, spec in (
+            ("RayCluster", ("headGroupSpec",), _PUBLISHED),
+            (
+                "RayJob",
+                ("rayClusterSpec", "headGroupSpec"),
+                {"submissionMode": "HTTPMode", "rayClusterSpec": _PUBLISHED},
+            ),
+            ("RayService", ("rayClusterConfig", "headGroupSpec"), {"rayClusterConfig": _PUBLISHED}),
+        )
     ),
     _policy("net-02", "all-peers", {"ingress": [{"from": []}]}, ("spec", "ingress", 0, "from"), [{"podSelector": {}}]),
     _policy(
@@ -1640,6 +1659,12 @@ STACK_CASES = (
         (*_OWNED, local_queue("foreign", "owned", None, "rival--batch")),
         (*_OWNED, local_queue("foreign", "owned", None, "owned--batch")),
         "LocalQueue owned/foreign",
+    ),
+    Case(
+        "kueue-05",
+        (*_OWNED, local_queue("foreign", "unmanaged", None, "owned--batch")),
+        (*_OWNED, local_queue("foreign", "unmanaged", None, "unmanaged--batch")),
+        "LocalQueue unmanaged/foreign",
     ),
 )
 _KEY = "arn:aws:kms:eu-central-1:111122223333:key/0a"

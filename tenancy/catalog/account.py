@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ServiceQuota:
+    """A quota of an AWS account: its title, AWS' default value and the largest value that AWS grants."""
+
     title: str
     default: int
     most: int | None = None

@@ -33,7 +33,7 @@ ALLOWED_ACCOUNTS = PREFIX + "allowed-service-accounts"
 ALLOWED_EGRESS = PREFIX + "allowed-egress"
 """`<range>:<port>/<transport>` for each peer that NetworkPolicies of the tenant may allow, and SIBLINGS."""
 ALLOWED_INGRESS = PREFIX + "allowed-ingress"
-SIBLINGS = "parts"
+SIBLINGS = "namespaces"
 """Among these peers: the tenant's other namespaces."""
 ALLOWED_DEVICE_CLASSES = PREFIX + "allowed-device-classes"
 ALLOWED_POOLS = PREFIX + "allowed-pools"
@@ -150,7 +150,7 @@ CI_GROUP = "tenancy:{tenant}:ci"
 """Kubernetes group of a tenant's pipeline; no other identity may be in a group of this form."""
 
 SEPARATOR = "--"
-"""Between a tenant's name and the part: no name may contain it, so derived names are injective."""
+"""Between a tenant's name and the namespace's: no name may contain it, so derived names are injective."""
 TENANT_LENGTH = 30
 PART_LENGTH = 31
 LABEL_LENGTH = 63
@@ -169,6 +169,6 @@ def repository(environment: str, tenant: str, name: str) -> str:
     return f"{environment}/{tenant}/{name}"
 
 
-def derived_name(tenant: str, part: str) -> str:
-    """The cluster-wide name of a tenant's part; at most 63 characters by the limits on both."""
-    return f"{tenant}{SEPARATOR}{part}"
+def derived_name(tenant: str, namespace: str) -> str:
+    """The cluster-wide name of a tenant's namespace; at most 63 characters by the limits on both."""
+    return f"{tenant}{SEPARATOR}{namespace}"

@@ -10,9 +10,9 @@ import polars as pl
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.prices import MONTH_HOURS
-from tenancy.chargeback.allocate import HOUR, BillingUnit, Category, ChargebackReport, CostLine, DataFinding
 from tenancy.chargeback.bill import TaggedCosts
 from tenancy.chargeback.claims import NO_TENANT, PLATFORM, Claims, named, timeline
+from tenancy.chargeback.model import HOUR, BillingUnit, Category, ChargebackReport, CostLine, DataFinding
 from tenancy.chargeback.rounding import rounded, shared
 from tenancy.chargeback.tables import NOT_SAID
 from tenancy.planning.aws.prices import MICRO

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from tenancy.catalog import vocabulary as words
-from tenancy.chargeback.allocate import BillingUnit, DataFinding
+from tenancy.chargeback.model import BillingUnit, DataFinding
 from tenancy.chargeback.periods import LAST, Period, written
 from tenancy.chargeback.rounding import nearest
 from tenancy.planning.aws.prices import MICRO
@@ -81,6 +81,8 @@ class TaggedCosts(NamedTuple):
 
 
 class Bill(NamedTuple):
+    """The costs of an environment by the Cost and Usage Report."""
+
     pots: dict[BillingUnit, int]
     """Millionths of a dollar of the nodes of each pool."""
     beside: list[TaggedCosts]

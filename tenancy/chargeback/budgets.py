@@ -10,8 +10,8 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tenancy.chargeback.allocate import Category, ChargebackReport
 from tenancy.chargeback.claims import named
+from tenancy.chargeback.model import Category, ChargebackReport
 from tenancy.chargeback.periods import Period, written
 from tenancy.chargeback.use import MARKS, BudgetUse, TenantUse
 from tenancy.planning.aws.prices import MICRO
@@ -31,10 +31,12 @@ class BudgetStatus(NamedTuple):
 
     @property
     def percent(self) -> float:
+        """Spent so far, in percent of the budget."""
         return 100 * self.spent.micro / MICRO / self.spent.budget
 
     @property
     def forecast_percent(self) -> float:
+        """Forecast for the month, in percent of the budget."""
         return 100 * self.spent.forecast_micro / MICRO / self.spent.budget
 
 

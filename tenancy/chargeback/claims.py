@@ -23,6 +23,7 @@ Claims = dict[str, dict[str, list[Span]]]
 
 
 def disputed(tenants: Sequence[str]) -> str:
+    """Name of the payer where several tenants claim a namespace."""
     return f"(disputed: {', '.join(sorted(tenants))})"
 
 

@@ -82,6 +82,7 @@ def month(loaded: Loaded, start: int, end: int, seed: int) -> Rows:
 
 
 def frames(rows: Rows) -> dict[str, pl.DataFrame]:
+    """Tables of the generated rows."""
     return {name: pl.DataFrame(of, infer_schema_length=None) for name, of in rows.items() if of}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenancy.catalog.text import in_markdown
-from tenancy.chargeback.allocate import ChargebackReport
 from tenancy.chargeback.budgets import lacks
+from tenancy.chargeback.model import ChargebackReport
 from tenancy.chargeback.outputs import cents, dollars, totals
 from tenancy.chargeback.pages import alert, explain, tables
 from tenancy.chargeback.use import BudgetUse, TenantUse

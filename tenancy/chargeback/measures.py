@@ -32,6 +32,7 @@ class Measure:
 
 
 def measure(environment: Environment, name: str) -> Measure:
+    """The measure of a pool: units of a node, and how many of them a device, a core and a byte take."""
     pool = environment.pools[name]
     parts = {flavor: part_of_node(environment, name, flavor) for flavor in environment.flavors_of(name)}
     whole = math.lcm(*(part.denominator for part in parts.values()))

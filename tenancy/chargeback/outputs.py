@@ -14,9 +14,9 @@ from typing import Any
 import polars as pl
 
 from tenancy.catalog import vocabulary as words
-from tenancy.chargeback.allocate import HOUR, BillingUnit, Category, ChargebackReport, CostLine
 from tenancy.chargeback.budgets import standings
 from tenancy.chargeback.claims import named
+from tenancy.chargeback.model import HOUR, BillingUnit, Category, ChargebackReport, CostLine
 from tenancy.chargeback.periods import Period, written
 from tenancy.chargeback.rounding import rounded, shared
 from tenancy.chargeback.use import BudgetUse, TenantUse
@@ -43,6 +43,7 @@ def cents(amounts: Mapping[str, int]) -> dict[str, int]:
 
 
 def dollars(cents: int) -> str:
+    """Cents as dollars, with separators of thousands."""
     return f"{'-' if cents < 0 else ''}{abs(cents) // 100:,}.{abs(cents) % 100:02d}"
 
 
@@ -117,6 +118,7 @@ def tenant_labels(report: ChargebackReport) -> dict[str, dict[str, str]]:
 
 
 def as_csv(header: Sequence[str], of: Sequence[Sequence[str]]) -> str:
+    """Rows with a header as CSV."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(header)
@@ -138,6 +140,7 @@ def as_parquet(report: ChargebackReport) -> bytes:
 
 
 def as_json(report: ChargebackReport, uses: Sequence[TenantUse], budgets: Sequence[BudgetUse]) -> dict[str, Any]:
+    """The report as plain values, for JSON."""
     whole = totals(report)
     rounded_off = cents(whole)
     return {
@@ -238,6 +241,7 @@ _PRICING = {"on-demand": "Standard", "reservation": "Standard", "spot": "Dynamic
 
 
 def focus(report: ChargebackReport) -> list[tuple[str, ...]]:
+    """Rows of the report in the columns of FOCUS, without the header."""
     environment = report.environment
     labels = tenant_labels(report)
     made = []

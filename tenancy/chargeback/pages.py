@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from tenancy.chargeback.allocate import HOUR, Category, ChargebackReport
 from tenancy.chargeback.budgets import standings
+from tenancy.chargeback.model import HOUR, Category, ChargebackReport
 from tenancy.chargeback.outputs import CENT, cents, dollars, totals, workloads
 from tenancy.chargeback.periods import written
 from tenancy.chargeback.rounding import rounded
@@ -137,6 +137,7 @@ def _budgets(report: ChargebackReport, budgets: Sequence[BudgetUse], *, summed: 
 
 
 def alert(spent: BudgetUse) -> str:
+    """The reached or the expected share of a budget, in percent; empty below the first alert."""
     if spent.reached:
         return f"{spent.reached} % reached"
     return f"{spent.expected} % expected" if spent.expected else ""

@@ -21,6 +21,8 @@ LONGEST = 10 * 366 * 24 * 3600
 
 
 class PeriodLength(StrEnum):
+    """Length of a billing period."""
+
     MONTH = "month"
     WEEK = "week"  # from Monday
     DAY = "day"
@@ -39,6 +41,7 @@ class Period(NamedTuple):
 
 
 def zone_of(name: str) -> ZoneInfo:
+    """The time zone of that name; raises Violation for an unknown one."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -82,6 +85,7 @@ def periods(start: int, end: int, by: PeriodLength, zone: ZoneInfo) -> list[Peri
 
 
 def written(moment: int, zone: dt.tzinfo = dt.UTC) -> str:
+    """A time in seconds since 1970, in ISO 8601."""
     return dt.datetime.fromtimestamp(moment, zone).isoformat().replace("+00:00", "Z")
 
 

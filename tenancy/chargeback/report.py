@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from tenancy.catalog import prices
 from tenancy.catalog.instances import MACHINES
-from tenancy.chargeback.allocate import ChargebackReport, allocate, settle, share_overhead
+from tenancy.chargeback.allocate import allocate, settle, share_overhead
 from tenancy.chargeback.beside import add_billed, add_lines, add_shared
 from tenancy.chargeback.bill import Bill
 from tenancy.chargeback.claims import claims, known
+from tenancy.chargeback.model import ChargebackReport
 from tenancy.chargeback.periods import Period
 from tenancy.chargeback.tables import Tables
 from tenancy.schema.environment import Environment

@@ -21,6 +21,8 @@ FORMS = (".parquet", ".arrow", ".csv", ".jsonl")
 
 
 class Column(NamedTuple):
+    """A column of a usage table."""
+
     kind: str
     """text, count, milli (thousandths), micro (millionths) or time."""
     fallback: Any = None

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import polars as pl
 
 from tenancy.catalog import boards
-from tenancy.chargeback.allocate import HOUR, Category, ChargebackReport
 from tenancy.chargeback.claims import claims, named, owners
+from tenancy.chargeback.model import HOUR, Category, ChargebackReport
 from tenancy.chargeback.periods import PeriodLength
 from tenancy.chargeback.tables import Tables
 from tenancy.planning.aws.prices import MICRO

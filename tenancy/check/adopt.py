@@ -12,11 +12,11 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.kube.kinds import GROUPS, ruled
+from tenancy.kube.pod_templates import holds_pods
 from tenancy.rules import cilium
 from tenancy.rules.found import UNKNOWN, Object, at, many
 from tenancy.rules.index import Index, selects
-from tenancy.rules.kinds import GROUPS, ruled
-from tenancy.rules.pod_templates import holds_pods
 
 PLATFORMS = frozenset(
     {*words.SYSTEM_NAMESPACES, *words.RESERVED_NAMES, *(framework.namespace for framework in FRAMEWORKS.values())}

@@ -11,12 +11,13 @@ from tenancy.catalog import days
 from tenancy.catalog import vocabulary as words
 from tenancy.check.adopt import Adopted, adopt
 from tenancy.check.reader import FilePosition, Manifests, Unread
-from tenancy.rules import index, objects, plain, regulated
+from tenancy.kube.pod_templates import not_judged
+from tenancy.rules import objects, plain, regulated
 from tenancy.rules.catalogue import RULES, Face, Rule, Severity, with_face
 from tenancy.rules.exceptions import FindingWaiver, waived_by
 from tenancy.rules.found import UNREADABLE, Finding, Object, at, name_of
 from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
-from tenancy.rules.pod_templates import not_judged
+from tenancy.rules.together import findings_together
 
 PLATFORM = "platform"
 """Owner of objects that belong to no tenant."""
@@ -37,10 +38,12 @@ class CheckedFinding:
 
     @property
     def rule(self) -> Rule:
+        """The broken rule."""
         return RULES[self.finding.rule]
 
     @property
     def fails(self) -> bool:
+        """Whether the finding fails the check: its rule is mandatory, and no exception covers it."""
         return self.level is RuleLevel.MANDATORY and self.waiver is None
 
 
@@ -74,10 +77,12 @@ class CheckResult:
 
     @property
     def failing(self) -> tuple[CheckedFinding, ...]:
+        """Findings that fail the check."""
         return tuple(found for found in self.findings if found.fails)
 
     @property
     def passes(self) -> bool:
+        """Whether no finding fails the check and no exception has expired."""
         return not self.failing and not self.ended
 
 
@@ -195,7 +200,7 @@ def findings(adopted: Adopted) -> Iterator[Finding]:
         yield from objects.object_findings(item)
         yield from plain.object_findings(item)
     yield from objects.stack_findings(adopted.plain)
-    yield from index.findings_together(adopted.objects)
+    yield from findings_together(adopted.objects)
     yield from regulated.findings_together(adopted.objects)
 
 
@@ -239,7 +244,7 @@ def stumbles(item: Object) -> str | None:
             list(objects.object_findings(whose))
             list(plain.object_findings(whose))
             list(objects.stack_findings([whose]))
-            list(index.findings_together([whose]))
+            list(findings_together([whose]))
             list(regulated.findings_together([whose]))
     except UNREADABLE as error:
         return str(error) or type(error).__name__

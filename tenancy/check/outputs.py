@@ -70,6 +70,7 @@ def text(verdict: CheckResult, *, everything: bool = False) -> str:
 
 
 def summary(verdict: CheckResult) -> str:
+    """One line with the numbers of objects, broken rules, advice and exceptions."""
     failing = len(verdict.failing)
     open_ones = [one for one in verdict.findings if not one.waiver]
     parts = [
@@ -132,6 +133,7 @@ def _wrapped(sentence: str, indent: str, most: int | None = 3) -> list[str]:
 
 
 def as_json(verdict: CheckResult) -> dict[str, Any]:
+    """The result as plain values, for JSON."""
     return {
         "passes": verdict.passes,
         "objects": len(verdict.objects),

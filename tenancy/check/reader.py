@@ -13,15 +13,15 @@ from typing import Any
 
 import yaml
 
-from tenancy.rules import index, objects, plain
+from tenancy.kube.kinds import placed
+from tenancy.rules import objects, plain, together
 from tenancy.rules.found import UNREADABLE, Object, at
-from tenancy.rules.kinds import placed
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"
 _SHOWN = "stdin"
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_JUDGED = frozenset({*objects.CHECKS, *plain.CHECKS, *index.KINDS})
+_JUDGED = frozenset({*objects.CHECKS, *plain.CHECKS, *together.KINDS})
 _NOT_READ = frozenset({"node_modules", "__pycache__"})
 
 
@@ -37,6 +37,8 @@ _ManifestLoader.yaml_implicit_resolvers = {
 
 @dataclass(frozen=True, slots=True)
 class FilePosition:
+    """A line of a file; the first line is 1."""
+
     file: str
     line: int
 
@@ -59,6 +61,8 @@ class Unread:
 
 @dataclass(slots=True)
 class Manifests:
+    """The objects of all files with their positions, and what could not be read."""
+
     objects: list[tuple[Object, FilePosition]] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -29,6 +29,7 @@ COMMANDS = {
     "who-can": "Show who has access to a bucket's prefix, a secret, a queue or a repository.",
     "fits": "Say whether a pod or job would be admitted now, and if not, which control stops it.",
     "verify": "Attack the live cluster as its tenants, and show which control refused each attack.",
+    "evidence": "Write a signed folder of evidence for an auditor, or verify one.",
     "claims": "Show each control, and how many attacks succeed without it.",
     "report": "Report supply, pools, access, drift and the cost of a failure.",
     "simulate": "Simulate a day of work under the quotas, before and after a change.",

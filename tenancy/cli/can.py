@@ -19,7 +19,7 @@ optional_environment = click.argument("environment", metavar="[ENV]", required=F
 
 
 @click.command("can", epilog=example("tenancy can fraud s3:GetObject s3://bank-datasets/teams/fraud/x bank"))
-@click.argument("tenant", metavar="TENANT[/PART]")
+@click.argument("tenant", metavar="TENANT[/NAMESPACE]")
 @click.argument("action")
 @click.argument("resource")
 @optional_environment
@@ -46,7 +46,7 @@ def command(tenant: str, action: str, resource: str, environment: str | None, fo
             [
                 {
                     "tenant": who.tenant,
-                    "part": who.part,
+                    "namespace": who.namespace,
                     "role": who.role.arn,
                     "allowed": verdict.answer.allowed,
                     "condition": verdict.condition or None,
@@ -97,6 +97,7 @@ def _the_one() -> Loaded:
 
 
 def target_or_exit(account: AccountModel, resource: str) -> Target:
+    """The resource that a URL or an ARN names; without one, exit code 2."""
     from tenancy.iam.answers import target
 
     about = target(account, resource)
@@ -109,17 +110,18 @@ def target_or_exit(account: AccountModel, resource: str) -> Target:
 
 
 def _identities(account: AccountModel, text: str) -> list[AccountIdentity]:
-    name, _, part = text.partition("/")
+    name, _, namespace = text.partition("/")
     tenants = [tenant.tenant for tenant in account.tenants]
     if name not in tenants:
         unknown("tenant", name, tenants)
     found = list(account.of_tenant(name))
-    if part and part not in (parts := [who.part for who in found]):
-        unknown(f"identity of {name}", part, parts)
-    return [who for who in found if not part or who.part == part]
+    if namespace and namespace not in (known := [who.namespace for who in found]):
+        unknown(f"identity of {name}", namespace, known)
+    return [who for who in found if not namespace or who.namespace == namespace]
 
 
 def unknown(what: str, given: str, known: Iterable[str]) -> NoReturn:
+    """End with exit code 2 and the known name that is most similar to the given one."""
     names = list(known)
     close = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
     change = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(names) or 'none: there are none'}"

@@ -13,7 +13,7 @@ import click
 from tenancy.cli.common import BAD_INPUT, FAILED, environment_argument, example, fail, load_or_exit, refuses_bad_input
 
 if TYPE_CHECKING:
-    from tenancy.chargeback.allocate import ChargebackReport
+    from tenancy.chargeback.model import ChargebackReport
     from tenancy.chargeback.tables import Tables
     from tenancy.chargeback.use import BudgetUse, TenantUse
     from tenancy.output.tables import Table

@@ -36,6 +36,7 @@ def example(text: str) -> str:
 
 
 def print_json(value: Any) -> None:
+    """Print plain values as indented JSON."""
     click.echo(json.dumps(value, indent=2))
 
 

@@ -26,7 +26,7 @@ from tenancy.validation import Loaded
 
 if TYPE_CHECKING:
     from tenancy.live.api import Impersonation
-    from tenancy.live.fits import Fit
+    from tenancy.live.fits_answers import Fit
 
 WIDTH = 100
 PLANE = 16
@@ -58,9 +58,11 @@ def command(file: Any, environment: str | None, lab: bool, namespace: str | None
 
     Exit codes: 0 the work fits now, 1 it waits, never starts or cannot be decided, 2 bad input.
     """
+    from tenancy.kube.pods import NotWork
     from tenancy.lab.layout import enter_lab
     from tenancy.live.api import Api, ApiUnreachable
-    from tenancy.live.fits import FitVerdict, NotWork, fit
+    from tenancy.live.fits import fit
+    from tenancy.live.fits_answers import FitVerdict
 
     items = list(_read(file))
     loaded = load_or_exit(the_environment(environment), form, lab)
@@ -162,7 +164,7 @@ def _who(tenant: Tenant, part: Namespace, group: str | None) -> tuple[Impersonat
 
 
 def _text(found: Fit) -> str:
-    from tenancy.live.fits import FitVerdict
+    from tenancy.live.fits_answers import FitVerdict
 
     conclusion = {
         FitVerdict.FITS: "fits now.",

@@ -58,9 +58,9 @@ _EXAMPLE = r"""tenancy new scoring local --owner scoring-leads --mail scoring@ba
 @click.option("--tier", metavar="NAME", help="Tier (priority) of the tenant's work, one of the environment's tiers.")
 @click.option(
     "--namespace",
-    "parts",
+    "namespaces",
     multiple=True,
-    metavar="PART[=TIER]",
+    metavar="NAME[=TIER]",
     help="Namespace of the tenant, called TENANT--NAME; repeatable. Default: one namespace, main.",
 )
 @click.option(
@@ -171,7 +171,7 @@ def document_of(tenant: str, given: Mapping[str, Any]) -> Document:
         "department": given["department"],
         "cost-center": given["cost-center"],
         "tier": given["tier"],
-        "namespaces": [_part(text) for text in given["parts"]],
+        "namespaces": [_namespace(text) for text in given["namespaces"]],
         "people": [_person(text) for text in given["groups"]],
         "gpus": _shares(given),
         "storage": [_grant(text) for text in given["storage"]],
@@ -179,7 +179,7 @@ def document_of(tenant: str, given: Mapping[str, Any]) -> Document:
     return {key: value for key, value in document.items() if value}
 
 
-def _part(text: str) -> str | Document:
+def _namespace(text: str) -> str | Document:
     name, equals, tier = text.partition("=")
     return {"name": name, "tier": tier} if equals else name
 
@@ -254,7 +254,8 @@ def _ask(loaded: Loaded, tenant: str, given: Document) -> None:
     ask("department", "Department", of=environment.organisation.departments)
     ask("cost-center", "Cost center")
     ask("tier", "Tier", of=environment.tiers)
-    given["parts"] = given["parts"] or _several("Part, as PART or PART=TIER (empty: no more; default: main)", _part)
+    question = "Namespace, as NAME or NAME=TIER (empty: no more; default: main)"
+    given["namespaces"] = given["namespaces"] or _several(question, _namespace)
     roles = ", ".join(Role)
     given["groups"] = given["groups"] or _several(f"Group, as NAME=ROLE with {roles} (empty: no more)", _person)
     if not (given["gpus"] or given["borrows"]):
@@ -430,10 +431,6 @@ def _tables(loaded: Loaded, name: str) -> list[Table]:
     environment = loaded.environment
     tenant = next(tenant for tenant in loaded.tenants if tenant.tenant == name)
     plan = make_plan(environment, loaded.tenants).tenant(name)
-    hard = {
-        space.name: next(o["spec"]["hard"] for o in space.isolation if o["kind"] == "ResourceQuota")
-        for space in plan.namespaces
-    }
     columns = ("requests.cpu", "requests.memory", "pods", "requests.storage")
     spaces = Table(
         f"Namespaces of {name}",
@@ -441,10 +438,10 @@ def _tables(loaded: Loaded, name: str) -> list[Table]:
         [
             (
                 space.name,
-                space.namespace["metadata"]["labels"]["tier"],
-                space.namespace["metadata"]["labels"][words.PSA_ENFORCE],
-                *(hard[space.name][key] for key in columns),
-                _gpus(hard[space.name]),
+                space.meta.labels["tier"],
+                space.meta.labels[words.PSA_ENFORCE],
+                *(space.quota.hard[key] for key in columns),
+                _gpus(space.quota.hard),
             )
             for space in plan.namespaces
         ],

@@ -51,6 +51,7 @@ class ReviewEntry(NamedTuple):
         return self.since if self.since in {NOT_COMMITTED, NO_GIT} else self.since.partition(" ")[0]
 
     def as_dict(self) -> dict[str, Any]:
+        """The entry as plain values, for JSON."""
         e = self.entry
         field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in e.field).lstrip(".")
         about = {"tenant": e.tenant or None, "kind": e.kind, "who": e.who, "may": e.role, "where": list(e.where)}
@@ -145,6 +146,7 @@ def _spaces(plan: Plan, tenant: str) -> frozenset[str]:
 
 
 def tables(found: Sequence[ReviewEntry], rights: Sequence[Right]) -> list[Table]:
+    """Tables of the access review: rights of roles, then the entries of each tenant."""
     roles = {told.entry.role for told in found}
     shown = [right for right in rights if right.role in roles]
     remarks = ["group membership is decided by your identity provider"]
@@ -205,6 +207,7 @@ def _file(found: Sequence[ReviewEntry]) -> str:
 
 
 def compared(extra: Sequence[Binding], lacking: Sequence[Binding]) -> list[Table]:
+    """Tables of the bindings that only the cluster has, and of those that only the files have."""
     header = ("namespace", "who", "kind", "role")
 
     def rows(some: Sequence[Binding]) -> list[tuple[str, ...]]:

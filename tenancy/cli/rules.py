@@ -3,15 +3,7 @@ from __future__ import annotations
 import click
 
 from tenancy.cli.common import example, format_option, print_json
-from tenancy.rules.catalogue import RULES, Face, Rule
-
-FACES = {
-    Face.SPEC: "file",
-    Face.PREVIEW: "preview",
-    Face.API_SERVER: "API server",
-    Face.AWS: "AWS",
-    Face.ATTACK: "attack",
-}
+from tenancy.rules.catalogue import FACES, RULES, Rule
 
 
 @click.command("rules", epilog=example("tenancy rules"))

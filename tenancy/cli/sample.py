@@ -24,8 +24,7 @@ from tenancy.cli.common import (
 @click.option("--tenant", required=True, metavar="NAME", help="Tenant that the pod or job is for.")
 @click.option(
     "--namespace",
-    "part",
-    metavar="PART",
+    metavar="NAME",
     help="Namespace of the tenant that the work is for, such as train. Default: the tenant's first namespace.",
 )
 @click.option(
@@ -36,7 +35,7 @@ from tenancy.cli.common import (
     help="Number of GPUs of a flavor that the work requests; repeatable. Default: no GPU.",
 )
 @refuses_bad_input
-def command(kind: str, environment: str, lab: bool, tenant: str, part: str | None, gpus: tuple[str, ...]) -> None:
+def command(kind: str, environment: str, lab: bool, tenant: str, namespace: str | None, gpus: tuple[str, ...]) -> None:
     """Print, as JSON, the smallest pod or job that ENV admits from a tenant's developers.
 
     Where GPUs are requested by a ResourceClaim, the output is a List: the ResourceClaimTemplate, then the pod or job.
@@ -45,9 +44,9 @@ def command(kind: str, environment: str, lab: bool, tenant: str, part: str | Non
 
     loaded = load_or_exit(environment, lab=lab)
     who = tenant_or_exit(loaded, tenant)
-    namespace, wanted = find_namespace(who, part), _wanted(gpus)
-    print_json(sample_to_create(kind, loaded.environment, who, namespace, wanted))
-    if not wanted and (lacking := missing_pool(loaded.environment, who, namespace)):
+    found, wanted = find_namespace(who, namespace), _wanted(gpus)
+    print_json(sample_to_create(kind, loaded.environment, who, found, wanted))
+    if not wanted and (lacking := missing_pool(loaded.environment, who, found)):
         click.echo(f"warning: {lacking}", err=True)
 
 

@@ -45,7 +45,7 @@ MOST = 60
     "unnamed",
     multiple=True,
     metavar="NAME",
-    help="Remove this tenant whose file was deleted, or this namespace (TENANT--PART) that is no longer in its "
+    help="Remove this tenant whose file was deleted, or this namespace (TENANT--NAMESPACE) that is no longer in its "
     "tenant's file, at once and without the stages of `leaving`; repeatable.",
 )
 @click.option(
@@ -238,10 +238,10 @@ class _RemovableTenants(NamedTuple):
         from tenancy.schema.tenant import Leaving
 
         names = {tenant.tenant for tenant in loaded.tenants}
-        parts = {tenant.namespace_name(part) for tenant in loaded.tenants for part in tenant.namespaces}
-        if named := sorted(parts.intersection(unnamed)):
-            given, change = f"--remove {named[0]}, which its tenant's file names", "drop the part there first"
-            fail(f"given {given}; rule: a part in a tenant's file is not removed; change: {change}", BAD_INPUT)
+        known = {tenant.namespace_name(each) for tenant in loaded.tenants for each in tenant.namespaces}
+        if named := sorted(known.intersection(unnamed)):
+            given, change = f"--remove {named[0]}, which its tenant's file names", "remove it from the file first"
+            fail(f"given {given}; rule: a namespace in a tenant's file is not removed; change: {change}", BAD_INPUT)
         if named := sorted(names.intersection(unnamed)):
             given, change = f"--remove {named[0]}, which has a file", "write `leaving: hold` into it"
             fail(f"given {given}; rule: a tenant with a file leaves in stages; change: {change}", BAD_INPUT)
@@ -454,6 +454,6 @@ def show(outcome: Outcome) -> None:
         from tenancy.cli.tables import print_tables
         from tenancy.output.tables import Table
 
-        rows, header = sorted(outcome.grants), ("tenant", "part", "at", "before", "after")
+        rows, header = sorted(outcome.grants), ("tenant", "namespace", "at", "before", "after")
         more = [f"and {len(rows) - MOST} more: see `tenancy who-can`"] if len(rows) > MOST else []
         print_tables([Table("Grants on AWS", header, rows[:MOST], more)])

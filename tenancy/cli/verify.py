@@ -80,7 +80,7 @@ def command(
     enter_lab(plan.context)
     try:
         api = Api(plan.context)
-        log = audit_log or _lab_log(api)
+        log = audit_log or lab_log(api)
         warns = mode(api, plan.environment) is GuardsMode.AUDIT
         # With guards that only warn, the log has refusals that no answer has, so it is not compared.
         audit = AuditLog(log) if log and not warns else None
@@ -138,7 +138,7 @@ def _read(file: Path) -> list[Attack]:
         fail(f"{file}: {error}", BAD_INPUT)
 
 
-def _lab_log(api: Api) -> Path | None:
+def lab_log(api: Api) -> Path | None:
     """The lab's audit log, if the kubeconfig points to the lab of this project."""
     from tenancy.lab.layout import Lab, LabError
 

@@ -39,10 +39,17 @@ def command(resource: str, environment: str | None, form: str) -> None:
         click.echo(f"{resource}: no role of the plan has access")
         return
     rows = [
-        (held.who.tenant, held.who.part, held.under or "all of it", held.what, held.who.role.name, held.statements())
+        (
+            held.who.tenant,
+            held.who.namespace,
+            held.under or "all of it",
+            held.what,
+            held.who.role.name,
+            held.statements(),
+        )
         for held in found
     ]
-    header = ("tenant", "part", "under", "may", "role", "allowed by")
+    header = ("tenant", "namespace", "under", "may", "role", "allowed by")
     remarks = [
         f"{account.environment.aws.platform_role} has access too, as its own policies allow, which are not in the plan",
         "pods of the cluster have access only over TLS and through the VPC endpoint",

@@ -48,6 +48,7 @@ class Customization:
         self._seen: set[str] = set()
 
     def transformations(self) -> list[Transformation]:
+        """For the options of the component: its children inherit them. Empty without changes."""
         return [self._transformed] if self._changes else []
 
     def check_used(self) -> None:

@@ -15,6 +15,8 @@ CLUSTER_SUFFIX = ".cluster"
 
 
 class StackScope(StrEnum):
+    """The objects that a stack owns."""
+
     CLUSTER = "cluster"  # the AWS half: network, control plane, nodes
     ALL = "all"  # all of the Kubernetes half: a small environment has no other stack for it
     PLATFORM = "platform"  # what is cluster-wide

@@ -10,6 +10,8 @@ from tenancy.diff.changes import Change, ChangeTopic
 
 
 class ReviewReason(StrEnum):
+    """An effect of a change that a reviewer has to see."""
+
     LOST_GUARANTEE = "lost-guarantee"  # a tenant has a smaller guarantee than before
     WIDER_ACCESS = "wider-access"  # a subject gains network reach, data access or rights
     NEW_EXCEPTION = "new-exception"  # a rule is waived, or for longer

@@ -15,11 +15,10 @@ from tenancy.components.scope import StackScope, select, stacks
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.access_review import granted, rights
 from tenancy.planning.aws.prices import MICRO, bought, node_price
-from tenancy.planning.kubernetes import quotas
 from tenancy.planning.leaving import standing
 from tenancy.planning.queueing.capacity import supply
 from tenancy.planning.queueing.quota_shares import part_of_node
-from tenancy.rules import index, objects, plain
+from tenancy.rules import objects, plain, together
 from tenancy.schema.environment import Environment, Layout
 from tenancy.schema.network_rules import EgressRule, IngressRule
 from tenancy.schema.pools import Pool
@@ -33,6 +32,8 @@ UNKNOWN = "unknown"
 
 
 class ChangeTopic(StrEnum):
+    """What a change is about."""
+
     TENANT = "tenant"
     GPUS = "GPUs"
     QUOTA = "quota"
@@ -77,6 +78,7 @@ class SpecState:
 
     @cached_property
     def plan(self) -> Plan | None:
+        """The plan of the spec; None if the spec is invalid or absent."""
         return make_plan(self.loaded.environment, self.loaded.tenants) if self.loaded else None
 
     @property
@@ -86,6 +88,7 @@ class SpecState:
 
     @property
     def environment(self) -> Environment | None:
+        """The environment's spec; None if it is invalid or absent."""
         return self.loaded.environment if self.loaded else None
 
 
@@ -106,6 +109,7 @@ def diff(before: SpecState, after: SpecState) -> tuple[Change, ...]:
 
 
 def ordered(found: Iterable[Change]) -> tuple[Change, ...]:
+    """Changes sorted by topic and tenant."""
     order = list(ChangeTopic)
     return tuple(sorted(found, key=lambda c: (order.index(c.topic), c.tenant, c.of, c.what)))
 
@@ -115,6 +119,7 @@ Facts = dict[tuple[str, str, str], Value]
 
 
 def between(topic: ChangeTopic, before: Facts, after: Facts) -> Iterator[Change]:
+    """Changes of a topic between two sets of facts."""
     for key in before.keys() | after.keys():
         one, other = before.get(key), after.get(key)
         if one != other:
@@ -162,11 +167,10 @@ def _quotas(side: SpecState) -> Facts:
     facts: Facts = {}
     for tenant in side.plan.tenants if side.plan else ():
         for space in tenant.namespaces:
-            for item in space.isolation:
-                if item["kind"] == "ResourceQuota":
-                    name, hard = item["metadata"]["name"], item["spec"]["hard"].items()
-                    of = "" if name == quotas.NAME else f", of {name}"
-                    facts |= {(tenant.name, space.name, key + of): amount for key, amount in hard if "/" not in key}
+            for quota in space.quotas:
+                of = f", of {quota.name}" if quota.classes else ""
+                hard = quota.hard.items()
+                facts |= {(tenant.name, space.name, key + of): amount for key, amount in hard if "/" not in key}
     return facts
 
 
@@ -271,7 +275,7 @@ def _broken(side: SpecState) -> Facts:
     if side.plan:
         items = list(side.plan.objects())
         alone = (f for item in items for f in (*objects.object_findings(item), *plain.object_findings(item)))
-        for finding in (*alone, *objects.stack_findings(items), *index.findings_together(items)):
+        for finding in (*alone, *objects.stack_findings(items), *together.findings_together(items)):
             facts["", finding.rule, f"{finding.object}: given {finding.given}"] = "broken"
     return facts
 
@@ -296,13 +300,10 @@ def _homes(side: SpecState) -> Facts:
     for tenant in side.plan.tenants:
         for space in tenant.namespaces:
             facts[tenant.name, space.name, NAMESPACE] = "adopted" if tenant.adopt else "made here"
-            for item in space.isolation:
-                if item["kind"] == "LocalQueue":
-                    name = f"{space.name}/{item['metadata']['name']}"
-                    facts[tenant.name, name, QUEUE] = item["spec"]["clusterQueue"]
-        for item in tenant.queues:
-            if item["kind"] == "ClusterQueue":
-                facts[tenant.name, item["metadata"]["name"], SHARE] = "there"
+            for queue in space.local_queues:
+                facts[tenant.name, f"{space.name}/{queue.name}", QUEUE] = queue.queue
+        for share in tenant.cluster_queues:
+            facts[tenant.name, share.name, SHARE] = "there"
     for name, tenant in side.tenants.items():
         if tenant.queue is not QueueState.OPEN:
             facts[name, "", GATE] = tenant.queue.value

@@ -81,6 +81,7 @@ def _line(who: str, what: str, why: ReviewReason | None = None) -> str:
 
 
 def text(environment: str, before: SpecState, after: SpecState, found: Sequence[Change]) -> str:
+    """The changes as text, wrapped to lines of one width."""
     head = f"{environment}, from {before.name} to {after.name}: {_headline(found, before, after)}"
     lines = textwrap.wrap(head, WIDTH, break_on_hyphens=False)
     for title, sentences in _sections(before, after, found):
@@ -92,6 +93,7 @@ def text(environment: str, before: SpecState, after: SpecState, found: Sequence[
 
 
 def as_json(environment: str, before: SpecState, after: SpecState, found: Sequence[Change]) -> dict[str, Any]:
+    """The changes as plain values, for JSON."""
     return {
         "environment": environment,
         "from": before.name,

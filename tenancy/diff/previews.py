@@ -19,6 +19,7 @@ from tenancy.diff import changes as of
 from tenancy.diff.changes import Change, ChangeTopic, Facts, between, ordered
 from tenancy.iam.rights import rights
 from tenancy.kube import quantities
+from tenancy.kube.quota_tree import stored_quotas
 from tenancy.planning.kubernetes.access import role_name
 from tenancy.rules import aws, objects, plain
 from tenancy.rules.found import UNKNOWN, Object, at, many
@@ -147,9 +148,11 @@ class Unknown(str):
         return self
 
     def get(self, _key: str, _default: Any = None) -> Any:
+        """This value: what it contains is unknown."""
         return self
 
     def items(self) -> tuple[()]:
+        """No items: what it contains is unknown."""
         return ()
 
 
@@ -214,7 +217,7 @@ def _of_one(item: Object) -> Iterator[Fact]:
     elif kind == "ResourceQuota":
         part = f", of {name}" if at(item, "spec", "scopeSelector") else ""
         for resource, amount in (at(item, "spec", "hard") or {}).items():
-            yield ChangeTopic.QUOTA, (whose, space, f"{resource}{part}"), str(amount)
+            yield ChangeTopic.QUOTA, (whose, space, f"{resource}{part}"), _quantity(resource, amount)
     elif kind == "NetworkPolicy":
         for where, value in _reach(item):
             yield ChangeTopic.NETWORK, (whose, f"pods of {space}{_selected(item)}", where), value
@@ -230,21 +233,16 @@ def _of_one(item: Object) -> Iterator[Fact]:
         yield from _on_aws(item, whose, name)
 
 
-_AMOUNTS = {"nominalQuota": of.GUARANTEED, "lendingLimit": of.LENDS, "borrowingLimit": of.BORROWS}
-
-
 def _amounts(item: Object, whose: str) -> Iterator[Fact]:
     """Device quotas of a queue or cohort; the CPU and memory that belong to them are left out."""
-    for group in many(at(item, "spec", "resourceGroups")):
-        for flavor in many(at(group, "flavors")):
-            for resource in many(at(flavor, "resources")):
-                name = str(at(resource, "name"))
-                if name in {"cpu", "memory", "ephemeral-storage", "pods"} or name.startswith(words.PREFIX):
-                    continue
-                where = f"{at(item, 'metadata', 'name')}: {name} in {at(flavor, 'name')}"
-                for key, what in _AMOUNTS.items():
-                    if amount := _devices(at(resource, key)):
-                        yield ChangeTopic.GPUS, (whose, where, what), amount
+    for quota in stored_quotas(item.get("spec")):
+        name = quota.resource
+        if name in {"cpu", "memory", "ephemeral-storage", "pods"} or name.startswith(words.PREFIX):
+            continue
+        where = f"{at(item, 'metadata', 'name')}: {name} in {quota.flavor}"
+        for given, what in ((quota.nominal, of.GUARANTEED), (quota.lending, of.LENDS), (quota.borrowing, of.BORROWS)):
+            if amount := _devices(given):
+                yield ChangeTopic.GPUS, (whose, where, what), amount
 
 
 def _devices(amount: Any) -> int | str:
@@ -253,6 +251,17 @@ def _devices(amount: Any) -> int | str:
         return quantities.units(amount or 0)
     except ValueError:
         return str(amount)
+
+
+def _quantity(resource: str, amount: Any) -> str:
+    """A quantity in one spelling, so that two spellings of one amount are no change: bytes in powers of two, all else
+    in powers of ten. The text itself if it is not a quantity."""
+    try:
+        number = quantities.parse(amount)
+    except ValueError:
+        return str(amount)
+    bytes_ = "memory" in resource or "storage" in resource
+    return quantities.write(number) if bytes_ or number % 1 else quantities.write_count(quantities.units(amount))
 
 
 def _selected(item: Object) -> str:

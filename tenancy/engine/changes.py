@@ -84,6 +84,7 @@ class Outcome:
             self.changes.append(ResourceChange(labels.get(words.TENANT, PLATFORM), operation, name_of(item), details))
 
     def by_tenant(self) -> Iterator[tuple[str, list[ResourceChange]]]:
+        """Changes grouped by tenant, those of the platform first."""
         for tenant in sorted({change.tenant for change in self.changes}, key=lambda t: (t != PLATFORM, t)):
             yield tenant, [change for change in self.changes if change.tenant == tenant]
 

@@ -45,6 +45,8 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Driver:
+    """Runs the Pulumi engine on the stacks of an environment."""
+
     root: Path
     """The project's folder."""
     context: str

@@ -22,6 +22,8 @@ from tenancy.schema.environment import Layout
 
 
 class GitOpsTool(StrEnum):
+    """A GitOps tool that a configuration can be written for."""
+
     ARGO = "argo"  # one Application, in sync waves
     FLUX = "flux"  # Kustomizations that wait for one another
     OPERATOR = "operator"  # Pulumi Kubernetes Operator v2: a Stack for each stack

@@ -39,7 +39,7 @@ from tenancy.schema.tenant import Tenant
 
 PLATFORM = "platform"
 PIPELINE = "its pipeline"
-"""No part is called so: names of namespaces have no spaces."""
+"""No namespace is called so: names of namespaces have no spaces."""
 SESSION = "session"
 
 
@@ -48,13 +48,13 @@ class AccountIdentity:
     """A principal with a role of the plan's."""
 
     tenant: str
-    part: str
+    namespace: str
     """The namespace whose pods it is; or PIPELINE, or `break-glass` of the platform's."""
     role: TenantRole
     principal: Principal
 
     def __str__(self) -> str:
-        return f"{self.tenant}/{self.part}"
+        return f"{self.tenant}/{self.namespace}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,7 @@ class Answer:
 
     @property
     def allowed(self) -> bool:
+        """Whether every step of the call is allowed."""
         return all(decision.allowed for _, decision in self.steps)
 
     def reasons(self) -> Iterator[str]:
@@ -149,6 +150,7 @@ class AccountModel:
 
     @cached_property
     def identities(self) -> tuple[AccountIdentity, ...]:
+        """The roles that tenants' pods and pipelines take."""
         data = self.plan.platform.data
         shared = {role.arn: role for role in (data.shared_roles if data else ())}
         # A namespace may be called `ci` as well, so the purpose is ambiguous.
@@ -160,8 +162,10 @@ class AccountModel:
                 continue
             roles = {**shared, **{role.arn: role for role in aws.roles}}
             for each in aws.associations:
-                part = each.namespace.rpartition(words.SEPARATOR)[2]
-                found.append(AccountIdentity(tenant.name, part, roles[each.role], self.session(roles[each.role], each)))
+                namespace = each.namespace.rpartition(words.SEPARATOR)[2]
+                found.append(
+                    AccountIdentity(tenant.name, namespace, roles[each.role], self.session(roles[each.role], each))
+                )
             by_pods = {each.role for each in aws.associations}
             found += [
                 AccountIdentity(
@@ -182,6 +186,7 @@ class AccountModel:
         return role_session(role.arn, SESSION, tags=role.tags, session_tags=tags, organisation=organisation)
 
     def of_tenant(self, name: str) -> tuple[AccountIdentity, ...]:
+        """The identities of one tenant."""
         return tuple(each for each in self.identities if each.tenant == name)
 
     # Resources and their policies
@@ -278,6 +283,7 @@ class AccountModel:
             yield self._key_step(who, use, key, name, given)
 
     def ask(self, who: AccountIdentity, action: str, resource: str, context: Mapping[str, Any] | None = None) -> Answer:
+        """Whether an identity may call an action on a resource, with every step up to the first refusal."""
         found = []
         for step in self.steps(who, action, resource, context):
             found.append((step, self.decide(who, step)))
@@ -286,6 +292,7 @@ class AccountModel:
         return Answer(who, tuple(found))
 
     def decide(self, who: AccountIdentity, step: Step) -> Decision:
+        """AWS' decision on one step, by the policies of the plan."""
         policies = self.policies(who, step.thing)
 
         def read(document: Document, layer: Layer) -> tuple[Statement, ...]:

@@ -66,6 +66,7 @@ class CallVerdict:
 
     @property
     def word(self) -> str:
+        """The verdict as text: no, yes, or yes with its condition."""
         return "no" if not self.answer.allowed else f"yes, {self.condition}" if self.condition else "yes"
 
 
@@ -94,6 +95,7 @@ class Permission:
 
     @property
     def what(self) -> str:
+        """The allowed kinds of access, each with its condition."""
         return ", ".join(f"{word} {v.condition}" if v.condition else word for word, v in self.verdicts.items())
 
     def statements(self) -> str:
@@ -105,9 +107,10 @@ class Permission:
         return "; ".join(f"{document}: {', '.join(sids)}" for document, sids in found.items())
 
     def as_dict(self) -> dict[str, Any]:
+        """The permission as plain values, for JSON."""
         return {
             "tenant": self.who.tenant,
-            "part": self.who.part,
+            "namespace": self.who.namespace,
             "role": self.who.role.arn,
             "under": self.under,
             "may": {

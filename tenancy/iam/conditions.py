@@ -43,6 +43,8 @@ class Undocumented(Exception):
 
 
 class Wild(Enum):
+    """A wildcard of a policy."""
+
     STAR = "*"
     ANY = "?"
     SEGMENT_STAR = "[^:]*"  # in an ARN before its fifth colon, not at the end of a segment
@@ -51,6 +53,8 @@ class Wild(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Variable:
+    """A policy variable, such as ${aws:PrincipalTag/tenant}, with its default."""
+
     key: str
     default: str | None
 
@@ -132,6 +136,7 @@ def variable_value(wanted: Variable, keys: Keys) -> str | None:
 
 @lru_cache(maxsize=20_000)
 def regex(resolved: Resolved, ignore_case: bool = False) -> re.Pattern[str]:
+    """A compiled expression for pieces whose variables have values."""
     parts = (
         re.escape(piece) if isinstance(piece, str) else {"*": ".*", "?": "."}.get(piece.value, piece.value)
         for piece in resolved
@@ -158,6 +163,10 @@ def action_matcher(text: str) -> Matcher:
 
 
 def resource_pieces(text: str, variables: bool) -> tuple[Piece, ...]:
+    """Pieces of a resource ARN: texts, wildcards and variables.
+
+    Raises PolicyError for a variable before the fifth colon.
+    """
     found = pieces(text, variables=variables, wildcards=True)
     colons = 0
     for piece in found:
@@ -256,6 +265,8 @@ def _ip_address(text: str, _variables: bool) -> Matcher:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
+    """A condition operator: how its values are prepared, and whether it is negated."""
+
     prepare: Callable[[str, bool], Matcher]
     negated: bool = False
 
@@ -306,6 +317,7 @@ class Name:
 
 
 def operator_name(text: str) -> Name:
+    """The parts of an operator's name; raises PolicyError for an unknown one."""
     qualifier, _, rest = text.rpartition(":")
     base = rest.removesuffix("IfExists")
     if qualifier not in ("", FOR_ALL, FOR_ANY) or (base not in OPERATORS and rest != "Null"):
@@ -320,12 +332,15 @@ def operator_name(text: str) -> Name:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
+    """One key of a condition block with its operator and values."""
+
     key: str
     name: Name
     negated: bool
     matchers: tuple[Matcher, ...]
 
     def holds(self, keys: Keys) -> bool:
+        """Whether the condition is met by the keys of a request; raises Undocumented where AWS does not say."""
         value = keys.get(self.key)
         if value is None:
             return when_absent(self.name, self.negated)
@@ -342,10 +357,13 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Null:
+    """A condition on the presence of a key."""
+
     key: str
     wanted: frozenset[bool]
 
     def holds(self, keys: Keys) -> bool:
+        """Whether the key's presence is as wanted."""
         return is_null(self.key, keys) in self.wanted
 
 
@@ -371,15 +389,18 @@ def when_empty(name: Name) -> bool:
 
 
 def given_values(value: Value) -> tuple[str | bytes, ...]:
+    """The values of a key; none if all of them are empty."""
     values = value if isinstance(value, tuple) else (value,)
     return values if any(values) else ()
 
 
 def for_all(results: Iterable[bool]) -> bool:
+    """ForAllValues: true for no values."""
     return all(results)
 
 
 def for_any(results: Iterable[bool]) -> bool:
+    """ForAnyValue: false for no values."""
     return any(results)
 
 

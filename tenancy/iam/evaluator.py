@@ -41,6 +41,8 @@ VERSIONS = ("2012-10-17", "2008-10-17")
 
 
 class Layer(Enum):
+    """A type of policy that takes part in a decision."""
+
     SCP = "service control policy"
     RCP = "resource control policy"
     RESOURCE = "resource policy"
@@ -50,6 +52,8 @@ class Layer(Enum):
 
 
 class PrincipalKind(Enum):
+    """What kind of caller a request comes from."""
+
     ROLE = "role session"
     USER = "user"
     SERVICE = "AWS service"
@@ -78,6 +82,8 @@ class Grant(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
+    """The caller of a request."""
+
     kind: PrincipalKind
     arn: str
     """Of the session, the user or the provider; of a service its name."""
@@ -89,6 +95,7 @@ class Principal:
 
     @property
     def service_linked(self) -> bool:
+        """Whether the role is one that is linked to an AWS service."""
         return ":role/aws-service-role/" in self.role
 
 
@@ -109,6 +116,7 @@ def role_session(
 
 
 def user(arn: str, *, tags: Mapping[str, str] | None = None, organisation: str | None = None) -> Principal:
+    """An IAM user as the caller."""
     account, name = arn.split(":")[4], arn.rpartition("/")[2]
     keys = {"aws:PrincipalArn": arn, "aws:PrincipalType": "User", "aws:username": name}
     return Principal(
@@ -117,12 +125,14 @@ def user(arn: str, *, tags: Mapping[str, str] | None = None, organisation: str |
 
 
 def service(name: str) -> Principal:
+    """An AWS service as the caller."""
     return Principal(
         PrincipalKind.SERVICE, name, keys={"aws:PrincipalIsAWSService": "true", "aws:PrincipalServiceName": name}
     )
 
 
 def federated(provider: str) -> Principal:
+    """An identity provider as the caller, which asks for a role."""
     return Principal(PrincipalKind.FEDERATED, provider)
 
 
@@ -140,6 +150,8 @@ def _tagged(tags: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class AwsRequest:
+    """One request to AWS: caller, action, resource and condition keys."""
+
     principal: Principal
     action: str
     resource: str
@@ -148,6 +160,7 @@ class AwsRequest:
 
     @property
     def within_account(self) -> bool:
+        """Whether the caller and the resource belong to one account."""
         return self.principal.account == self.resource_account
 
 
@@ -176,6 +189,8 @@ def _value(given: Any) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
+    """All policies that apply to a request."""
+
     identity: Sequence[Document] = ()
     boundary: Document | None = None
     session: Sequence[Document] = ()
@@ -189,6 +204,8 @@ class Policies:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
+    """A statement of a policy, compiled."""
+
     layer: Layer
     label: str
     """Its Sid, or its place: `[document]` and `[statement]`."""
@@ -202,6 +219,7 @@ class Statement:
     not_principals: bool
 
     def matches(self, asked: AwsRequest) -> bool:
+        """Whether the statement applies to a request: its action, resource and conditions match."""
         return (
             matches_action(self, asked)
             and matches_resource(self, asked)
@@ -213,6 +231,7 @@ class Statement:
 
 
 def matches_action(statement: Statement, asked: AwsRequest) -> bool:
+    """Whether the statement's actions include the requested one."""
     return any(match(asked.action, asked.keys) for match in statement.actions) != statement.not_actions
 
 
@@ -229,6 +248,7 @@ _ELEMENTS = {
 def statements(
     document: Document, layer: Layer, guard: ResourceClass = ResourceClass.ORDINARY, at: int = 0
 ) -> tuple[Statement, ...]:
+    """The compiled statements of a document; raises PolicyError if it is invalid."""
     version = document.get("Version", "2008-10-17")
     if version not in VERSIONS:
         raise PolicyError(f"no version of the policy language (given {version!r}; either of {VERSIONS})")
@@ -313,6 +333,7 @@ def grant(statement: Statement, asked: AwsRequest) -> Grant | None:
 
 
 def named_as(named: Mapping[str, tuple[str, ...]], who: Principal) -> Grant | None:
+    """How a principal element names the caller: directly, by the account, or not at all."""
     aws = named.get("AWS", ())
     if "*" in aws:
         return Grant.DIRECT
@@ -363,6 +384,7 @@ class Decision:
 
     @property
     def explicit(self) -> bool:
+        """Whether a statement denies the request."""
         return bool(self.by) and not self.allowed
 
     def __str__(self) -> str:
@@ -379,6 +401,8 @@ Decide = Callable[[AwsRequest], Decision]
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
+    """The statements of all policies that apply to a request, by layer."""
+
     scps: tuple[tuple[Statement, ...], ...]
     rcps: tuple[tuple[Statement, ...], ...]
     resource: tuple[Statement, ...]
@@ -420,6 +444,7 @@ def all_of(ask: Decide, requests: Iterable[AwsRequest]) -> Decision:
 
 
 def decide(made: Compiled, asked: AwsRequest) -> Decision:
+    """AWS' decision: an explicit deny first, then the ceilings, then the grants."""
     if denied := explicit_deny(made, asked):
         return denied
     if refused := ceilings(made, asked):
@@ -480,6 +505,7 @@ def within_account(made: Compiled, asked: AwsRequest, granted: Sequence[tuple[Gr
 
 
 def by_role_or_identity(made: Compiled, asked: AwsRequest, by_role: Decision | None) -> Decision:
+    """The decision on a role's session within its account."""
     own = matching(made.identity, asked, "Allow")
     if not by_role and not own:
         return Decision(False, Layer.IDENTITY)
@@ -505,11 +531,13 @@ def limits(made: Compiled, asked: AwsRequest) -> Decision | None:
 
 
 def grants(made: Compiled, asked: AwsRequest) -> list[tuple[Grant, Statement]]:
+    """Statements of the resource policy that allow the request, each with how it names the caller."""
     found = ((grant(each, asked), each) for each in matching(made.resource, asked, "Allow"))
     return [(how, each) for how, each in found if how is not None]
 
 
 def matching(found: Iterable[Statement], asked: AwsRequest, effect: str) -> tuple[Statement, ...]:
+    """Statements with this effect that apply to the request."""
     return tuple(each for each in found if each.effect == effect and each.matches(asked))
 
 

@@ -32,7 +32,7 @@ class ChangedRights(NamedTuple):
     """A place of which a role has other rights than before."""
 
     tenant: str
-    part: str
+    namespace: str
     place: str
     before: str
     after: str
@@ -72,11 +72,11 @@ def _places(statement: Mapping[str, Any]) -> Iterator[str]:
 def changed(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, role: str) -> Iterator[ChangedRights]:
     """Row by row what one policy of a role gives and takes."""
     old, new = (rights(document) if document else {} for document in (before, after))
-    tenant, part = _owner(role)
+    tenant, namespace = _owner(role)
     for place in sorted({*old, *new}):
         was, will = old.get(place, set()), new.get(place, set())
         if was != will:
-            yield ChangedRights(tenant, part, place, _said(was), _said(will))
+            yield ChangedRights(tenant, namespace, place, _said(was), _said(will))
 
 
 def _said(words: Iterable[str]) -> str:
@@ -84,7 +84,7 @@ def _said(words: Iterable[str]) -> str:
 
 
 def _owner(role: str) -> tuple[str, str]:
-    """Tenant and part by a role's name; of one that is cut or shared the name itself."""
+    """Tenant and namespace by a role's name; of one that is cut or shared the name itself."""
     parts = role.split(SEPARATOR)
     if len(parts) == 3 and "." not in role:
         return parts[1], parts[2]

@@ -13,6 +13,8 @@ Claims = Mapping[Key, tuple[Collection[str], int]]
 
 
 class Placed(NamedTuple, Generic[Key]):
+    """The result of a placement of claims on pools, in the unit of the claims."""
+
     missing: int
     """Amount without a place."""
     full: frozenset[str]

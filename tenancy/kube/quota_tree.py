@@ -6,15 +6,72 @@ Source: Kueue v0.19.2 `pkg/cache/scheduler/resource_node.go`, from which the met
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
+from tenancy.kube.objects import at, many
 from tenancy.kube.quantities import thousandths
 
 Object = Mapping[str, Any]
 Place = tuple[str, str]
 """Kueue's flavor and a resource."""
+
+
+class StoredQuota(NamedTuple):
+    """One resource of one flavor as a ClusterQueue or a Cohort has it; the amounts are not read yet, None: absent."""
+
+    flavor: str
+    resource: str
+    nominal: Any
+    borrowing: Any
+    lending: Any
+
+
+def stored_quotas(spec: Any) -> Iterator[StoredQuota]:
+    """Every quota in the resource groups of a ClusterQueue's or a Cohort's spec, in order.
+
+    An unknown list is one unknown entry, as rules need it in a preview.
+    """
+    for group in many(at(spec, "resourceGroups")):
+        for flavor in many(at(group, "flavors")):
+            for resource in many(at(flavor, "resources")):
+                yield StoredQuota(
+                    str(at(flavor, "name")),
+                    str(at(resource, "name")),
+                    at(resource, "nominalQuota"),
+                    at(resource, "borrowingLimit"),
+                    at(resource, "lendingLimit"),
+                )
+
+
+class FlavorQuota(NamedTuple):
+    """Amounts of one resource of one flavor, in one unit; None: no limit."""
+
+    nominal: int = 0
+    borrowing: int | None = None
+    lending: int | None = None
+
+
+class QuotaHolder(Protocol):
+    """A Cohort or a ClusterQueue, planned or stored."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def parent(self) -> str | None:
+        """Name of the Cohort above it."""
+
+    @property
+    def quotas(self) -> Mapping[Place, FlavorQuota]: ...
+
+
+class StoredHolder(NamedTuple):
+    """A Cohort or a ClusterQueue of a cluster."""
+
+    name: str
+    parent: str | None
+    quotas: Mapping[Place, FlavorQuota]
 
 
 @dataclass(slots=True, eq=False)
@@ -71,28 +128,45 @@ class Node:
 class Tree:
     """Cohorts and ClusterQueues by name. A Cohort without an object of its own has no quota and no limit."""
 
-    def __init__(
-        self,
-        objects: Iterable[Object],
-        read: Callable[[Any], int] = thousandths,
-        resources: Collection[str] | None = None,
-    ) -> None:
-        """`read` returns the number of a quantity; with `resources`, only these are read."""
-        items = [item for item in objects if item["kind"] in {"ClusterQueue", "Cohort"}]
+    def __init__(self, queues: Iterable[QuotaHolder], cohorts: Iterable[QuotaHolder]) -> None:
         self.cohorts: dict[str, Node] = {}
         self.queues: dict[str, Node] = {}
-        for item in items:
-            nodes = self.queues if item["kind"] == "ClusterQueue" else self.cohorts
-            nodes[item["metadata"]["name"]] = _node(item["spec"], read, resources)
-        for item in items:
-            if parent := item["spec"].get("cohortName" if item["kind"] == "ClusterQueue" else "parentName"):
-                nodes = self.queues if item["kind"] == "ClusterQueue" else self.cohorts
-                _join(nodes[item["metadata"]["name"]], self.cohorts.setdefault(parent, Node()))
+        parents: list[tuple[Node, str]] = []
+        for nodes, holders in ((self.queues, queues), (self.cohorts, cohorts)):
+            for holder in holders:
+                node = nodes[holder.name] = _node(holder.quotas)
+                if holder.parent:
+                    parents.append((node, holder.parent))
+        for node, parent in parents:
+            _join(node, self.cohorts.setdefault(parent, Node()))
         depths = {node: sum(1 for _ in node.above()) for node in (*self.cohorts.values(), *self.queues.values())}
         for node in sorted(depths, key=depths.__getitem__, reverse=True):
             node.quota.update(node.nominal)
             if node.parent:
                 node.parent.quota.update({place: amount - node.local(place) for place, amount in node.quota.items()})
+
+    @classmethod
+    def read(cls, objects: Iterable[Object], read: Callable[[Any], int] = thousandths) -> Tree:
+        """The tree of a cluster's ClusterQueues and Cohorts; other kinds are left out. `read` returns the number of a
+        quantity."""
+        queues, cohorts = [], []
+        for item in objects:
+            if item["kind"] == "ClusterQueue":
+                queues.append(_stored(item, "cohortName", read))
+            elif item["kind"] == "Cohort":
+                cohorts.append(_stored(item, "parentName", read))
+        return cls(queues, cohorts)
+
+
+def _stored(item: Object, above: str, read: Callable[[Any], int]) -> StoredHolder:
+    def limit(value: Any) -> int | None:
+        return None if value is None else read(value)
+
+    quotas = {
+        (each.flavor, each.resource): FlavorQuota(limit(each.nominal) or 0, limit(each.borrowing), limit(each.lending))
+        for each in stored_quotas(item["spec"])
+    }
+    return StoredHolder(item["metadata"]["name"], item["spec"].get(above), quotas)
 
 
 def _join(node: Node, parent: Node) -> None:
@@ -101,16 +175,14 @@ def _join(node: Node, parent: Node) -> None:
         node.parent = parent
 
 
-def _node(spec: Mapping[str, Any], read: Callable[[Any], int], resources: Collection[str] | None) -> Node:
+def _node(quotas: Mapping[Place, FlavorQuota]) -> Node:
     node = Node()
-    fields = ((node.nominal, "nominalQuota"), (node.borrowing, "borrowingLimit"), (node.lending, "lendingLimit"))
-    for group in spec.get("resourceGroups") or ():
-        for flavor in group["flavors"]:
-            for resource in flavor["resources"]:
-                if resources is None or resource["name"] in resources:
-                    for amounts, name in fields:
-                        if resource.get(name) is not None:
-                            amounts[flavor["name"], resource["name"]] = read(resource[name])
+    for place, quota in quotas.items():
+        node.nominal[place] = quota.nominal
+        if quota.borrowing is not None:
+            node.borrowing[place] = quota.borrowing
+        if quota.lending is not None:
+            node.lending[place] = quota.lending
     return node
 
 
@@ -119,6 +191,8 @@ def most_borrowed(borrowers: Sequence[Node], lenders: Sequence[Node], place: Pla
 
     The ClusterQueues of each side have one Cohort above them.
     """
+    if not (borrowers and lenders):
+        return 0
     lent = sum(min(node.nominal.get(place, 0), node.lending.get(place, node.nominal.get(place, 0))) for node in lenders)
     # A queue whose quota does not name the resource cannot use it.
     limits = [node.borrowing.get(place) for node in borrowers if place in node.nominal]

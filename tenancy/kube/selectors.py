@@ -9,7 +9,7 @@ A preview does not know every value: a value equal to `unknown`, if that is give
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
@@ -37,6 +37,11 @@ def has_labels(wanted: Any, labels: Any, unknown: object = None) -> bool:
         str(has[key]) == str(value) or (unknown is not None and unknown in (has[key], value)) if key in has else False
         for key, value in ((str(key), value) for key, value in pairs)
     )
+
+
+def namespace_labels(name: str, labels: Mapping[str, Any]) -> dict[str, Any]:
+    """Labels of a namespace: the API server adds one with its name, which none of its own can replace."""
+    return {**labels, "kubernetes.io/metadata.name": name}
 
 
 def meets(requirement: Any, labels: Any, unknown: object = None) -> bool:
@@ -74,6 +79,16 @@ def takes_node(terms: Iterable[Any], labels: Mapping[str, str], name: str) -> bo
         ):
             return True
     return False
+
+
+def counts_classes(quota: Any, classes: Collection[str]) -> bool:
+    """Whether a ResourceQuota, given by its spec, counts pods of these priority classes: without a scope all pods, and
+    of scopes only those that name classes are read."""
+    terms = _listed(_field(_field(quota, "scopeSelector"), "matchExpressions"))
+    return not _field(quota, "scopes") and all(
+        _field(term, "scopeName") == "PriorityClass" and set(classes) <= set(_listed(_field(term, "values")))
+        for term in terms
+    )
 
 
 def _field(value: Any, key: str) -> Any:

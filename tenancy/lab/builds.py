@@ -26,6 +26,8 @@ FOREIGN = ("GOFLAGS", "GOOS", "GOARCH", "GOEXPERIMENT", "GO111MODULE", "GOWORK")
 
 @dataclass(frozen=True)
 class Go:
+    """A Go toolchain."""
+
     binary: Path
     version: tuple[int, ...]
     root: Path | None  # GOROOT of a toolchain from a Python package; the shell's GOROOT is ignored
@@ -41,6 +43,7 @@ class Builds:
         self._toolchains: list[Go] | None = None
 
     def make_tool(self, tool: LabTool, work: Path, target: Path, lock: int) -> None:
+        """Build a tool from its pinned Go module into the target; raises RouteError where it cannot be built."""
         if not tool.package and not tool.copy:
             raise RouteError("it is not a Go module")
         go = self._toolchain(tool)
@@ -154,6 +157,7 @@ def end_group(child: subprocess.Popen[bytes], grace: float = 2.0) -> None:
 
 
 def environment(go: Go, work: Path) -> dict[str, str]:
+    """Environment variables for the Go toolchain, without the shell's own Go settings."""
     env = {name: value for name, value in os.environ.items() if name not in FOREIGN}
     # Go's temporary folder is in ours, which the next run clears if this one is killed.
     env |= {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOWORK": "off", "GOTMPDIR": str(work)}

@@ -49,6 +49,7 @@ ADMISSION_PLUGINS = (
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionWebhook",
 )
+TYPE_CHECKER = "validatingadmissionpolicy-status-controller"
 AUDIT_FILE_MEGABYTES = 20
 AUDIT_OLD_FILES = 2
 
@@ -65,8 +66,13 @@ def write_config(lab: Lab, name: str) -> Path:
     return path
 
 
-def commands(lab: Lab, ports: Mapping[str, int], binaries: Mapping[str, Path]) -> dict[str, list[str]]:
-    """The command line of each component, in the order of starting."""
+def commands(
+    lab: Lab, ports: Mapping[str, int], binaries: Mapping[str, Path], *, type_checks: bool = True
+) -> dict[str, list[str]]:
+    """The command line of each component, in the order of starting.
+
+    Without `type_checks` no controller checks the types of admission policies' expressions.
+    """
     pki = lab.pki
     serving = [f"--tls-cert-file={pki / 'serving.crt'}", f"--tls-private-key-file={pki / 'serving.key'}"]
 
@@ -152,6 +158,7 @@ def commands(lab: Lab, ports: Mapping[str, int], binaries: Mapping[str, Path]) -
             f"--cluster-signing-key-file={pki / 'ca.key'}",
             # A laptop that slept must not find its pods evicted.
             "--node-monitor-grace-period=1h",
+            *([] if type_checks else [f"--controllers=*,-{TYPE_CHECKER}"]),
         ],
         "kube-scheduler": client("kube-scheduler"),
         "kwok": [

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tenancy.lab import kueue, metrics, pki, ports, processes, prometheus
+from tenancy.lab import kueue, metrics, pki, ports, processes, prometheus, snapshots
 from tenancy.lab.api import ApiError, LabApi
 from tenancy.lab.components import COMPONENTS, GENERATOR, KUEUE, PROBES, PROMETHEUS, commands
 from tenancy.lab.layout import (
@@ -76,6 +76,7 @@ def up(
     queues: Mapping[str, Any] | None = None,
     watched: Mapping[str, Any] | None = None,
     history: Iterable[str] | None = None,
+    type_checks: bool | None = None,
     say: Callable[[str], None] = _quiet,
 ) -> Lab:
     """Bring the lab up: start missing components, leave working ones; with `nodes`, set its fake nodes.
@@ -83,23 +84,27 @@ def up(
     `queues` are the values of Kueue's chart; empty, Kueue is removed with all queues and workloads.
     `watched` starts Prometheus: `seed` of the devices' use, and `rules` to evaluate; empty, it is removed. `history`
     are OpenMetrics lines of the past that it loads on its first start.
-    Without `platform_group`, `queues` or `watched` those of an earlier `up` are kept.
+    `type_checks`: whether a controller writes warnings about the types of guards' expressions into their status (by
+    default it does). A change of all guards takes it 10 s of CPU time.
+    What is not given is kept as an earlier `up` was given it.
     """
     from tenancy.lab import tools
 
     lab = Lab.of(root)
     _refuse_foreign_folder(lab)
     toolbox = tools.ensure(say)
-    with _locked(lab):
+    with _locked(lab), contextlib.ExitStack() as claims:
         group = platform_group or lab.recall().get("platform", {}).get("group") or DEFAULT_PLATFORM_GROUP
         _prepare(lab, toolbox)
         if queues is not None:
             lab.remember(queues=dict(queues))
         if watched is not None:
             lab.remember(metrics=dict(watched))
+        if type_checks is not None:
+            lab.remember(type_checks=type_checks)
         for attempt in (1, 2):
             try:
-                _run(lab, toolbox, group, say)
+                _run(lab, toolbox, group, claims, say)
                 _run_metrics(lab, history, say)
                 break
             except _PortTakenError:
@@ -227,16 +232,18 @@ def _link_plugins(lab: Lab, toolbox: Any) -> None:
     logs.touch(mode=0o600)
 
 
-def _run(lab: Lab, toolbox: Any, group: str, say: Callable[[str], None]) -> None:
+def _run(lab: Lab, toolbox: Any, group: str, claims: contextlib.ExitStack, say: Callable[[str], None]) -> None:
     """Start components that do not run as they should, and wait until all of them answer."""
     before = ports.remembered(lab)
     queues = lab.recall().get("queues")
     found = processes.running(lab, EVERYTHING)
     keep = [name for name in before if ports.component(name) in found]
-    chosen = ports.choose(lab, keep, [*ports.NAMES, *(ports.QUEUES if queues else ())])
+    first = {"kueue-webhook": snapshots.webhook_ports(claims)}
+    chosen = ports.choose(lab, keep, [*ports.NAMES, *(ports.QUEUES if queues else ())], first)
     # Prometheus' ports are chosen afterwards, and restart none of these components.
     chosen = {name: port for name, port in chosen.items() if name not in ports.METRICS}
-    wanted = commands(lab, chosen, {name: toolbox[name] for name in COMPONENTS})
+    binaries = {name: toolbox[name] for name in COMPONENTS}
+    wanted = commands(lab, chosen, binaries, type_checks=lab.recall().get("type_checks", True))
     moved = {name for name, port in before.items() if name in chosen and chosen[name] != port}
     if moved:
         say("a port of the lab is taken by another process: moving to others")
@@ -253,12 +260,17 @@ def _run(lab: Lab, toolbox: Any, group: str, say: Callable[[str], None]) -> None
     pki.write_kubeconfigs(lab, chosen["kube-apiserver"])
 
     alive = {name for name, each in found.items() if any(process not in stale for process in each)}
-    chart: list[dict[str, Any]] = []
-    deadline = time.monotonic() + READY_SECONDS
-    for stage in (SERVERS, CLIENTS):
+    before_controllers = MANAGER not in alive and not lab.kueue.exists()
+    chart = kueue.objects(toolbox, chosen, queues) if queues and before_controllers else []
+    snapshot = snapshots.name([toolbox[name] for name in SERVERS], kueue.kinds(chart))
+    new = not (lab.folder / "etcd").exists()
+    restored = new and snapshots.restore(lab, snapshot)
+
+    def bring(stage: tuple[str, ...]) -> None:
         started = [name for name in stage if name not in alive]
         if started:
             say(f"{'starting' if not before else 'restarting'} {', '.join(started)}")
+        deadline = time.monotonic() + READY_SECONDS
         for name in started:
             _start(lab, name, wanted[name], chosen["kube-apiserver"])
         for name in stage:
@@ -267,13 +279,26 @@ def _run(lab: Lab, toolbox: Any, group: str, say: Callable[[str], None]) -> None
                 processes.stop(processes.running(lab, (name,)).get(name, []), at_once=True)
                 _start(lab, name, wanted[name], chosen["kube-apiserver"])
             _wait(lab, name, chosen[name], deadline)
-        if stage is SERVERS:
-            _bind(lab, chosen["kube-apiserver"], group)
-            if queues and MANAGER not in alive and not lab.kueue.exists():
-                say("writing Kueue's kinds")
-                chart = kueue.objects(toolbox, chosen, queues)
-                with LabApi(lab, chosen["kube-apiserver"]) as api:
-                    kueue.bring_kinds(lab, api, chart)
+
+    try:
+        bring(SERVERS)
+    except LabError as error:
+        if not restored or isinstance(error, _PortTakenError):
+            raise
+        say("the kept snapshot of etcd does not work: starting without it")
+        snapshots.discard(snapshot)
+        processes.stop([process for each in processes.running(lab, SERVERS).values() for process in each], at_once=True)
+        shutil.rmtree(lab.folder / "etcd")
+        restored = False
+        bring(SERVERS)
+    if chart:
+        say("reading Kueue's kinds" if restored else "writing Kueue's kinds")
+        with LabApi(lab, chosen["kube-apiserver"]) as api:
+            kueue.bring_kinds(lab, api, chart, stored=restored)
+    if new and not restored:
+        snapshots.keep(lab, snapshot, chosen)
+    _bind(lab, chosen["kube-apiserver"], group)
+    bring(CLIENTS)
     _wait_for_service_account(lab, chosen["kube-apiserver"])
     with LabApi(lab, chosen["kube-apiserver"]) as api:
         if queues:
@@ -282,7 +307,7 @@ def _run(lab: Lab, toolbox: Any, group: str, say: Callable[[str], None]) -> None
                 # a namespace with a quota on them can create none.
                 processes.stop(processes.running(lab, (MANAGER,)).get(MANAGER, []))
                 _start(lab, MANAGER, wanted[MANAGER], chosen["kube-apiserver"])
-                _wait(lab, MANAGER, chosen[MANAGER], deadline)
+                _wait(lab, MANAGER, chosen[MANAGER], time.monotonic() + READY_SECONDS)
         else:
             processes.stop(found.get(KUEUE, []), at_once=True)
             kueue.remove(lab, api)

@@ -77,16 +77,22 @@ def objects(tools: Mapping[str, Path], ports: Mapping[str, int], values: Mapping
     return [_local(item, ports["kueue-webhook"]) for item in _render(tools, values) if item["kind"] not in LEFT_OUT]
 
 
-def bring_kinds(lab: Lab, api: LabApi, items: list[Object]) -> bool:
+def kinds(items: list[Object]) -> list[Object]:
+    """The definitions of kinds among the chart's objects."""
+    return [item for item in items if item["kind"] == CRD]
+
+
+def bring_kinds(lab: Lab, api: LabApi, items: list[Object], *, stored: bool = False) -> bool:
     """Apply the kinds and wait until the API server's discovery lists them; return whether they are new.
 
-    The controllers look for kinds when they start, and for new ones every half a minute.
+    The controllers look for kinds when they start, and for new ones every half a minute. `stored` kinds came with
+    etcd's data.
     """
     _remember_applied(lab, list(dict.fromkeys([*map(_path, items), *_applied(lab)])))
-    crds = [item for item in items if item["kind"] == CRD]
+    crds = kinds(items)
     names = {item["metadata"]["name"] for item in crds}
     known = names <= _established(api)
-    for item in crds:
+    for item in () if stored else crds:
         api.apply(CRDS, item)
     _wait("the queues' kinds are not established", lambda: names <= _established(api))
     _wait("the API server does not tell of the queues' kinds", lambda: names <= _told(api))

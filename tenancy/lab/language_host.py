@@ -91,6 +91,7 @@ class Children:
         return child
 
     def forget(self, child: subprocess.Popen[bytes]) -> None:
+        """Stop tracking a process that has ended."""
         with self._lock:
             self._live.discard(child)
 
@@ -106,6 +107,7 @@ class Children:
             child.kill()
 
     def end_all(self) -> None:
+        """End every process that still runs, and wait for it."""
         with self._lock:
             live = list(self._live)
         threads = [threading.Thread(target=self.end, args=(child,), daemon=True) for child in live]
@@ -161,20 +163,25 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         self.children = Children()
 
     def Handshake(self, request: Any, context: Any) -> Any:
+        """Take the address of the engine."""
         self.engine = request.engine_address or self.engine
         return language_pb2.LanguageHandshakeResponse()
 
     def GetPluginInfo(self, request: Any, context: Any) -> Any:
+        """Answer with no version of a plugin."""
         return plugin_pb2.PluginInfo(version="")
 
     def GetRequiredPackages(self, request: Any, context: Any) -> Any:
+        """Answer that no package has to be fetched in advance."""
         # Nothing to fetch ahead: the engine loads each provider when its first resource comes.
         return language_pb2.GetRequiredPackagesResponse()
 
     def GetRequiredPlugins(self, request: Any, context: Any) -> Any:
+        """Answer that no plugin has to be fetched in advance."""
         return language_pb2.GetRequiredPluginsResponse()
 
     def Run(self, request: Any, context: Any) -> Any:
+        """Run the Pulumi program, and answer with its error, if any."""
         try:
             python, env = interpreter(request.info)
         except OptionError as problem:
@@ -215,6 +222,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         return language_pb2.RunResponse(error=f"the program {how}")
 
     def RunPlugin(self, request: Any, context: Any) -> Iterator[Any]:
+        """Run a plugin that is written in Python, such as a policy pack, and pass on its output."""
         try:
             python, env = interpreter(request.info)
         except OptionError as problem:
@@ -243,6 +251,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         yield response(exitcode=child.wait())
 
     def InstallDependencies(self, request: Any, context: Any) -> Iterator[Any]:
+        """Install the program's dependencies, and pass on the output."""
         folder = request.info.program_directory or request.directory
         response = language_pb2.InstallDependenciesResponse
         try:
@@ -259,6 +268,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
                 context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"`{' '.join(argv)}` ended with exit code {code}")
 
     def About(self, request: Any, context: Any) -> Any:
+        """Answer with the path and the version of the interpreter."""
         try:
             python, env = interpreter(request.info)
         except OptionError:
@@ -269,6 +279,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         )
 
     def GetProgramDependencies(self, request: Any, context: Any) -> Any:
+        """Answer with the installed distributions and their versions."""
         try:
             python, env = interpreter(request.info)
         except OptionError as problem:
@@ -286,6 +297,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         )
 
     def Cancel(self, request: Any, context: Any) -> Any:
+        """End every process that this host started."""
         self.children.end_all()
         return empty_pb2.Empty()  # ty: ignore[missing-attribute]
 

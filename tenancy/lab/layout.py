@@ -37,14 +37,17 @@ class Lab:
 
     @cached_property
     def pki(self) -> Path:
+        """Folder of the certificates and keys."""
         return self.folder / "pki"
 
     @cached_property
     def logs(self) -> Path:
+        """Folder of the components' logs."""
         return self.folder / "logs"
 
     @cached_property
     def config(self) -> Path:
+        """Folder of the components' configuration files."""
         return self.folder / "config"
 
     @cached_property
@@ -54,14 +57,17 @@ class Lab:
 
     @cached_property
     def kubeconfig(self) -> Path:
+        """Kubeconfig of the deployer."""
         return self.folder / "kubeconfig"
 
     @cached_property
     def admin_kubeconfig(self) -> Path:
+        """Kubeconfig with all rights."""
         return self.folder / "admin.kubeconfig"
 
     @cached_property
     def state(self) -> Path:
+        """Folder of the Pulumi state."""
         return self.folder / "state"
 
     @cached_property

@@ -41,16 +41,19 @@ API = "/apis/admissionregistration.k8s.io/v1"
 
 
 def labels(given: Mapping[str, str], kind: str) -> dict[str, str]:
+    """Labels of a sample, from those of an object that kube-state-metrics exports."""
     return {label_name(key): given[key] for key in LABELS[kind] if key in given}
 
 
 def unit_of(resource: str) -> str:
+    """Unit of a resource as kube-state-metrics calls it."""
     return {"cpu": "core", "memory": "byte", "ephemeral-storage": "byte"}.get(resource, "integer")
 
 
 def node_samples(
     node: str, given: Mapping[str, str], taints: Iterable[Mapping[str, str]], resources: Mapping[str, str]
 ) -> Iterator[Sample]:
+    """Samples of kube-state-metrics for a node: labels, taints and resources."""
     yield "kube_node_labels", {"node": node, **labels(given, "nodes")}, 1
     for taint in taints:
         facts = {"key": taint["key"], "value": taint.get("value", ""), "effect": taint["effect"]}
@@ -97,10 +100,12 @@ def pod_samples(
 
 
 def namespace_samples(namespace: str, given: Mapping[str, str]) -> Iterator[Sample]:
+    """Samples of kube-state-metrics for a namespace."""
     yield "kube_namespace_labels", {"namespace": namespace, **labels(given, "namespaces")}, 1
 
 
 def quota_samples(quota: Object) -> Iterator[Sample]:
+    """Samples of kube-state-metrics for a ResourceQuota."""
     me = {"namespace": quota["metadata"]["namespace"], "resourcequota": quota["metadata"]["name"]}
     for kind in ("hard", "used"):
         for resource, amount in quota.get("status", {}).get(kind, {}).items():
@@ -108,6 +113,7 @@ def quota_samples(quota: Object) -> Iterator[Sample]:
 
 
 def guard_samples(policies: Iterable[Object], bindings: Iterable[Object]) -> Iterator[Sample]:
+    """Samples of kube-state-metrics for admission policies and their bindings."""
     for policy in policies:
         facts = {"failure_policy": policy["spec"].get("failurePolicy", "")}
         me = {"validatingadmissionpolicy": policy["metadata"]["name"]}
@@ -281,6 +287,7 @@ LISTS = {
 
 
 def command(lab: Lab, port: int, api_port: int, seed: int) -> list[str]:
+    """Command line of the generator of metrics."""
     where = [f"--folder={lab.folder}/", f"--port={port}", f"--api-port={api_port}"]
     return [sys.executable, "-m", MODULE, *where, f"--seed={seed}"]
 

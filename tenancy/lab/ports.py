@@ -6,7 +6,7 @@ import contextlib
 import random
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tenancy.lab.layout import Lab, LabError
 
@@ -16,7 +16,7 @@ QUEUES = ("kueue", "kueue-webhook", "kueue-metrics")
 # Only a lab with metrics has them.
 METRICS = ("prometheus", "metrics-generator")
 # Below the kernel's range of ports for outgoing connections.
-RANGE = (20000, 29999)
+RANGE = (20000, 29989)
 
 
 def remembered(lab: Lab) -> dict[str, int]:
@@ -30,8 +30,16 @@ def component(name: str) -> str:
     return "kueue" if name in QUEUES else name.removesuffix("-peer")
 
 
-def choose(lab: Lab, keep: Iterable[str] = (), names: Iterable[str] = NAMES) -> dict[str, int]:
-    """The lab's ports: those in `keep` unchanged, the others unchanged if they are free."""
+def choose(
+    lab: Lab,
+    keep: Iterable[str] = (),
+    names: Iterable[str] = NAMES,
+    first: Mapping[str, Iterable[int]] | None = None,
+) -> dict[str, int]:
+    """The lab's ports: those in `keep` unchanged, the others unchanged if they are free.
+
+    `first` are ports outside of the range that are tried before others, by name.
+    """
     ports = dict(remembered(lab))
     with contextlib.ExitStack() as held:
         for name in names:
@@ -39,12 +47,15 @@ def choose(lab: Lab, keep: Iterable[str] = (), names: Iterable[str] = NAMES) -> 
                 continue
             if name in ports and _hold_soon(held, ports[name]):
                 continue
-            ports[name] = _free(held, set(ports.values()))
+            ports[name] = _free(held, set(ports.values()), (first or {}).get(name, ()))
     lab.remember(ports=ports)
     return ports
 
 
-def _free(held: contextlib.ExitStack, taken: set[int]) -> int:
+def _free(held: contextlib.ExitStack, taken: set[int], first: Iterable[int] = ()) -> int:
+    for port in first:
+        if port not in taken and _hold(held, port):
+            return port
     for _ in range(200):
         port = random.randint(*RANGE)
         if port not in taken and _hold(held, port):

@@ -10,6 +10,7 @@ EVERY = 30.0  # seconds between lines where there is no live line: a CI log show
 
 
 def duration(seconds: float) -> str:
+    """A duration as text, such as 1.5s, 42s or 3m07s."""
     if seconds < 9.95:
         return f"{seconds:.1f}s"
     whole = round(seconds)
@@ -25,6 +26,7 @@ class Progress:
         self._next = 0.0
 
     def line(self, text: str) -> None:
+        """Print a line that stays."""
         if self._say is not None:
             self._say(text)
         else:
@@ -38,6 +40,7 @@ class Progress:
         return time.monotonic()
 
     def tick(self, text: str, since: float) -> None:
+        """Show that a step still runs: on a terminal at every call, elsewhere from time to time."""
         now = time.monotonic()
         if self._live:
             sys.stderr.write(f"\r\x1b[K{text} … {duration(now - since)}")

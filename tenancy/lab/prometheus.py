@@ -32,6 +32,7 @@ def pins() -> dict[str, LabTool]:
 
 
 def storage(lab: Lab) -> Path:
+    """Folder of Prometheus' data."""
     return lab.folder / NAME
 
 

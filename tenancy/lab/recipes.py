@@ -28,6 +28,7 @@ class HostPlatform:
 
     @classmethod
     def here(cls) -> HostPlatform:
+        """The operating system and processor of this machine, as Go names them."""
         machine = platform.machine().lower()
         arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
         return cls(platform.system().lower(), arch)
@@ -35,23 +36,30 @@ class HostPlatform:
 
 @dataclass(frozen=True)
 class Checksums:
+    """Where the checksums of a release are, and their format."""
+
     format: str  # list | bare | github: see tools.toml
     url: str
 
 
 @dataclass(frozen=True)
 class ReleaseArchive:
+    """A file of a release with its checksums."""
+
     url: str
     checksums: tuple[Checksums, ...]
     member: str | None  # None: the downloaded file is the tool
 
     @property
     def filename(self) -> str:
+        """Last segment of the URL."""
         return self.url.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
 class LabTool:
+    """A program that the lab needs, and the ways to get it."""
+
     name: str
     version: str
     family: str
@@ -72,10 +80,12 @@ class LabTool:
 
     @property
     def filename(self) -> str:
+        """Name of the program's file."""
         return Path(self.copy).name if self.copy else self.name
 
     @property
     def release_key(self) -> str:
+        """Version and platform, which name the file's checksum."""
         return f"{self.version}-{self.platform.os}-{self.platform.arch}"
 
     @cached_property
@@ -88,6 +98,7 @@ class LabTool:
 
     @property
     def ldflags(self) -> str:
+        """Linker flags of the build, which set the version."""
         return " ".join(["-s -w", *(f"-X {name}={value}" for name, value in self.symbols)])
 
 
@@ -99,6 +110,7 @@ def module_files(folder: Path) -> list[Path]:
 def load(
     file: Path = HERE / "tools.toml", folders: Path = HERE / "go", on: HostPlatform | None = None
 ) -> dict[str, LabTool]:
+    """The lab's tools by name, from their table and Go modules."""
     on = on or HostPlatform.here()
     table = tomllib.loads(file.read_text(encoding="utf-8"))
     return {

@@ -37,6 +37,8 @@ class ToolsError(Exception):
 
 @dataclass(frozen=True)
 class Toolbox:
+    """Paths of the installed tools by name, and how each was installed."""
+
     paths: Mapping[str, Path]
     routes: Mapping[str, str] = field(default_factory=dict)
 
@@ -44,10 +46,12 @@ class Toolbox:
         return self.paths[name]
 
     def get(self, name: str) -> Path | None:
+        """Path of a tool; None if it is not installed."""
         return self.paths.get(name)
 
 
 def cache_root() -> Path:
+    """Folder of the downloaded and built tools: GPU_TENANCY_CACHE, or gpu-tenancy in the user's cache."""
     own, shared = os.environ.get("GPU_TENANCY_CACHE"), os.environ.get("XDG_CACHE_HOME")
     if own:
         return Path(own).expanduser().absolute()

@@ -16,12 +16,12 @@ from functools import cached_property
 from tenancy.catalog import vocabulary as words
 from tenancy.kube import quantities
 from tenancy.kube.objects import Object
+from tenancy.kube.pods import NotWork, Pods, limits_of, pods_of, requests_of
 from tenancy.kube.quantities import thousandths
 from tenancy.live import denial
 from tenancy.live.api import Api, Impersonation, Response, collection
 from tenancy.live.copies import ASKS_QUEUE, as_written, has_ended
 from tenancy.live.discovery import ResourceKind, namespaced
-from tenancy.live.fits import NotWork, Pods, limits_of, pods_of, requests_of
 from tenancy.live.undecided import REFUSED_BY, Undecided, undecided
 from tenancy.planning.guards import BACKSTOPS, READINESS_PROBE, guards
 from tenancy.planning.guards.expressions import Guard
@@ -44,6 +44,8 @@ class State(StrEnum):
 
 
 class AdoptionTopic(StrEnum):
+    """What a finding about an existing namespace is about."""
+
     CHANGES = "changes"
     BESIDE = "stays beside"
     QUOTA = "quota below use"
@@ -231,8 +233,8 @@ class _Asker:
 
 
 def _changes(planned: NamespacePlan, live: Object) -> Iterator[AdoptionFinding]:
-    for place in ("labels", "annotations"):
-        wanted, present = planned.namespace["metadata"].get(place) or {}, live["metadata"].get(place) or {}
+    for place, wanted in (("labels", planned.meta.labels), ("annotations", planned.meta.annotations)):
+        present = live["metadata"].get(place) or {}
         for key, value in sorted(wanted.items()):
             if key != FORCE and present.get(key) != value:
                 what = f"{place.removesuffix('s')} {key}"
@@ -247,8 +249,8 @@ ABSENT = "–"
 def _entering(api: Api, plan: Plan, space: str) -> Iterator[AdoptionFinding]:
     """RoleBindings of an unmanaged namespace that give a tenant's users or pods access: the tenant's rules are not
     enforced there."""
-    bound = [o for tenant in plan.tenants for part in tenant.namespaces for o in part.access]
-    people = {(s["kind"], s["name"]) for o in bound for s in o.get("subjects") or () if s["kind"] != "ServiceAccount"}
+    bound = [each for tenant in plan.tenants for part in tenant.namespaces for each in part.bindings]
+    people = {(s.kind, s.name) for each in bound for s in each.subjects if s.kind != "ServiceAccount"}
     homes = {part.name for tenant in plan.tenants for part in tenant.namespaces}
     for item in api.items(collection("rbac.authorization.k8s.io/v1", "RoleBinding", space)):
         inside = [
@@ -314,19 +316,18 @@ def below_use(
     }
     found: dict[str, Over] = {}
     for space in planned:
-        for quota in (item for item in space.isolation if item["kind"] == "ResourceQuota"):
-            name = quota["metadata"]["name"]
-            live = present.get((space.name, name))
+        for quota in space.quotas:
+            live = present.get((space.name, quota.name))
             used = ((live or {}).get("status") or {}).get("used")
-            if used is None and kinds is not None and not quota["spec"].get("scopeSelector"):
-                used = in_use(api, space.name, quota["spec"]["hard"], kinds)
+            if used is None and kinds is not None and not quota.classes:
+                used = in_use(api, space.name, quota.hard, kinds)
             over = {
                 key: (str(amount), str(used[key]))
-                for key, amount in quota["spec"]["hard"].items()
+                for key, amount in quota.hard.items()
                 if used and key in used and thousandths(used[key]) > thousandths(amount)
             }
             if over:
-                found[f"{space.name}/{name}"] = over
+                found[f"{space.name}/{quota.name}"] = over
     return found
 
 
@@ -377,7 +378,7 @@ def _pod_security(api: Api, planned: NamespacePlan) -> Iterator[AdoptionFinding]
     """The API server's warnings about existing pods, from a dry run of the Pod Security labels of the plan."""
     labels = {
         key: value
-        for key, value in planned.namespace["metadata"]["labels"].items()
+        for key, value in planned.meta.labels.items()
         if key.startswith(words.PSA_ENFORCE.removesuffix("enforce"))
     }
     path = f"/api/v1/namespaces/{planned.name}?dryRun=All"

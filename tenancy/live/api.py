@@ -21,16 +21,20 @@ class ApiUnreachable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Response:
+    """An answer of the API server: status, decoded body and headers."""
+
     status: int
     body: Mapping[str, Any]
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
+        """Whether the status is 2xx."""
         return 200 <= self.status < 300
 
     @property
     def message(self) -> str:
+        """The message of a Status object; empty if there is none."""
         return str(self.body.get("message", ""))
 
 
@@ -42,6 +46,7 @@ class Impersonation:
     groups: Sequence[str] = ()
 
     def headers(self) -> list[tuple[str, str]]:
+        """HTTP headers by which the request runs as this user."""
         groups = [*self.groups, "system:authenticated"]
         return [("Impersonate-User", self.user), *(("Impersonate-Group", group) for group in groups)]
 

@@ -16,7 +16,7 @@ def read_tree(api: Api) -> dict[str, Node]:
     stored: list[dict[str, Any]] = [
         {**item, "kind": kind} for kind in ("ClusterQueue", "Cohort") for item in api.items(collection(API, kind))
     ]
-    found = Tree(stored).queues
+    found = Tree.read(stored).queues
     for item in (one for one in stored if one["kind"] == "ClusterQueue"):
         for flavor in (item.get("status") or {}).get("flavorsReservation") or ():
             for resource in flavor["resources"]:

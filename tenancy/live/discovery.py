@@ -20,9 +20,11 @@ class ResourceKind:
 
     @property
     def group(self) -> str:
+        """API group; empty for the core group."""
         return self.version.rpartition("/")[0]
 
     def path(self, namespace: str, name: str = "") -> str:
+        """Path of the objects of a namespace, or of one object."""
         root = f"/apis/{self.version}" if self.group else f"/api/{self.version}"
         return f"{root}/namespaces/{namespace}/{self.plural}{'/' + name if name else ''}"
 

@@ -69,10 +69,12 @@ class Drift:
 
     @property
     def name(self) -> str:
+        """Kind, namespace and name of the object."""
         return name_of(self.item)
 
     @property
     def fields(self) -> str:
+        """The changed and added fields, in words."""
         return ", ".join([*map(_spoken, self.changed), *(f"{_spoken(path)} (new)" for path in self.added)])
 
 

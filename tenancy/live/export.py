@@ -65,6 +65,7 @@ class ExportedObjects:
 
     @property
     def count(self) -> int:
+        """Number of exported objects."""
         return sum(map(len, self.objects.values()))
 
 

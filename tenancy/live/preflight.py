@@ -87,7 +87,7 @@ def _unsaid(
         rule = f"rule ns-07: {RULES['ns-07'].title}"
         if tenant in known:
             given = f"namespace {', '.join(names)}, which the file of tenant {tenant} names no more"
-            change = f"write the part again; or, with all that is in it, `{_remove(plan, *names)}`"
+            change = f"write the namespace into the file again; or, with all that is in it, `{_remove(plan, *names)}`"
         else:
             given = f"namespace {', '.join(names)} of tenant {tenant}, which has no file"
             change = (

@@ -42,9 +42,9 @@ def _ours(api: Api, kind: str, plan: Plan, by: Callable[[Any], str]) -> dict[str
 def _in_two_places(tenant: TenantPlan, present: set[str]) -> Iterator[str]:
     """A tier that is removed while another is added: for a moment both have the guaranteed quota, and work that starts
     then uses other tenants' quota until it ends."""
-    planned = {o["metadata"]["name"]: o["spec"]["stopPolicy"] for o in tenant.queues if o["kind"] == "ClusterQueue"}
+    planned = {queue.name: queue for queue in tenant.cluster_queues}
     going, coming = sorted(present - planned.keys()), sorted(planned.keys() - present)
-    if going and any(planned[name] == "None" for name in coming):
+    if going and any(planned[name].is_open for name in coming):
         yield (
             f"given tenant {tenant.name}, whose queue {', '.join(going)} is replaced by {', '.join(coming)}; rule: "
             "guaranteed quota is in one queue at a time; change: write `queue: hold` into the tenant's file for this "
@@ -56,7 +56,7 @@ def _in_use(tenant: TenantPlan, present: Mapping[str, Sequence[Any]]) -> Iterato
     """Queues that would be removed, or get another ClusterQueue, while work is in them: it would wait for ever, or be
     counted where it does not run."""
     for namespace in tenant.namespaces:
-        planned = {o["metadata"]["name"]: o["spec"] for o in namespace.isolation if o["kind"] == "LocalQueue"}
+        planned = {queue.name: queue.queue for queue in namespace.local_queues}
         for queue in present.get(namespace.name, ()):
             name, status = queue["metadata"]["name"], queue.get("status") or {}
             running, waiting = status.get("reservingWorkloads") or 0, status.get("pendingWorkloads") or 0
@@ -66,7 +66,7 @@ def _in_use(tenant: TenantPlan, present: Mapping[str, Sequence[Any]]) -> Iterato
                 yield _refusal(
                     namespace.name, name, running, waiting, "leave the file", "keep it in the namespace's queues"
                 )
-            elif running and (leads := planned[name]["clusterQueue"]) != queue["spec"]["clusterQueue"]:
+            elif running and (leads := planned[name]) != queue["spec"]["clusterQueue"]:
                 yield _refusal(namespace.name, name, running, waiting, f"lead to {leads}", "leave the namespace's tier")
 
 

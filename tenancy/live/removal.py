@@ -285,6 +285,7 @@ class Holders:
         return [KUEUE] if self._kueue is False else []
 
     def of(self, finalizer: str) -> FinalizerOwner:
+        """The program that removes a finalizer, and whether it runs."""
         if finalizer.startswith("kueue.x-k8s.io/"):
             return FinalizerOwner(KUEUE, self._kueue)
         owner = _OWNERS.get(finalizer)

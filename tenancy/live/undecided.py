@@ -13,12 +13,12 @@ from typing import Any
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
+from tenancy.kube.pod_templates import PodTemplate, templates_of
 from tenancy.live.api import Api, collection
 from tenancy.live.copies import has_ended
 from tenancy.planning.model import Plan
 from tenancy.rules.catalogue import RULES
 from tenancy.rules.found import at, many
-from tenancy.rules.pod_templates import PodTemplate, templates_of
 
 REFUSED_BY = "ns-02"
 HOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")

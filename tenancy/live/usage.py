@@ -9,8 +9,9 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube import quantities
+from tenancy.kube.quota_tree import stored_quotas
 from tenancy.live.api import Api, collection
-from tenancy.planning.queueing.queue_names import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, pool_of, queue_resource
+from tenancy.planning.queueing.queue_names import API, pool_of, queue_resource
 from tenancy.planning.queueing.quota_shares import part_of_node
 from tenancy.schema.environment import Environment
 
@@ -54,33 +55,29 @@ def _of(queue: Any, labels: Any, environment: Environment) -> Iterator[QueueUse]
         for flavor in status.get("flavorsReservation") or ()
         for resource in flavor["resources"]
     }
-    for group in queue["spec"]["resourceGroups"]:
-        for quota in group["flavors"]:
-            pool = pool_of(quota["name"])
-            limits = {resource["name"]: resource for resource in quota["resources"]}
-            yielded = environment.flavors_of(pool) if pool in environment.pools else ()
-            for flavor in yielded if pool != ANY_POOL else ():
-                name = queue_resource(environment, flavor)
-                if name not in limits or name in {BOARD_COMPUTE, BOARD_MEMORY}:
-                    continue
-                holds = used.get((quota["name"], name), {})
-                held = _count(holds.get("total"))
-                guaranteed, more = (_count(limits[name].get(what)) for what in ("nominalQuota", "borrowingLimit"))
-                if guaranteed or more or held:
-                    yield QueueUse(
-                        labels.get(words.TENANT, ""),
-                        labels.get("tier", ""),
-                        pool,
-                        flavor,
-                        guaranteed,
-                        more,
-                        held,
-                        _count(holds.get("borrowed")),
-                        status.get("reservingWorkloads") or 0,
-                        status.get("pendingWorkloads") or 0,
-                        _state(status),
-                        _dollars(environment, pool, flavor, held),
-                    )
+    for quota in stored_quotas(queue["spec"]):
+        pool = pool_of(quota.flavor)
+        for flavor in environment.flavors_of(pool) if pool in environment.pools else ():
+            if quota.resource != queue_resource(environment, flavor):
+                continue
+            holds = used.get((quota.flavor, quota.resource), {})
+            held = _count(holds.get("total"))
+            guaranteed, more = _count(quota.nominal), _count(quota.borrowing)
+            if guaranteed or more or held:
+                yield QueueUse(
+                    labels.get(words.TENANT, ""),
+                    labels.get("tier", ""),
+                    pool,
+                    flavor,
+                    guaranteed,
+                    more,
+                    held,
+                    _count(holds.get("borrowed")),
+                    status.get("reservingWorkloads") or 0,
+                    status.get("pendingWorkloads") or 0,
+                    _state(status),
+                    _dollars(environment, pool, flavor, held),
+                )
 
 
 def _count(text: Any) -> int:

@@ -33,6 +33,8 @@ class WorkNotFound(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
+    """Why work waits or runs, as one sentence with the message that it is based on."""
+
     state: str
     """`waits`, `runs`, `stuck` (the queue let it start, and its pods do not), `evicted` or `ended`."""
     sentence: str

@@ -15,9 +15,9 @@ from tenancy.planning.common.labels import manifest, platform_labels
 from tenancy.planning.common.priorities import priority_classes
 from tenancy.planning.guards import guard_objects, marker, readiness_probe
 from tenancy.planning.kubernetes.access import cluster_roles, role_bindings
-from tenancy.planning.kubernetes.cilium import platform_network_policies, tenant_network_policies
+from tenancy.planning.kubernetes.cilium import namespace_policies, platform_network_policies, tenant_network_policies
 from tenancy.planning.kubernetes.flow_control import flow_objects
-from tenancy.planning.kubernetes.namespaces import namespace_object, pod_security
+from tenancy.planning.kubernetes.namespaces import namespace_meta, pod_security
 from tenancy.planning.kubernetes.network import network_policies
 from tenancy.planning.kubernetes.pod_defaults import pod_defaults
 from tenancy.planning.kubernetes.quotas import class_quotas, limit_range, resource_quota
@@ -58,19 +58,17 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
     found, calculator = (
         (shares(environment, ordered), QuotaCalculator(environment)) if environment.queued else ({}, None)
     )
-    made = {
-        tenant.tenant: replace(
-            _tenant(environment, tenant),
-            queues=tenant_queues(environment, tenant, found[tenant.tenant], calculator) if calculator else (),
-        )
-        for tenant in ordered
-    }
+    made = {tenant.tenant: _tenant(environment, tenant) for tenant in ordered}
+    if calculator:
+        for tenant in ordered:
+            cohort, queues = tenant_queues(environment, tenant, found[tenant.tenant], calculator)
+            made[tenant.tenant] = replace(made[tenant.tenant], cohort=cohort, cluster_queues=queues)
     return Plan(
         environment=environment.environment,
         context=environment.cluster.context,
         platform=replace(
             _platform(environment, ordered),
-            queues=tuple(platform_queues(environment, ordered, found, calculator)) if calculator else (),
+            queueing=platform_queues(environment, ordered, found, calculator) if calculator else None,
             metrics_prerequisites=metrics_prerequisites(environment),
             metrics_charts=metrics_charts(environment),
             metrics=metrics_objects(environment, ordered),
@@ -99,7 +97,7 @@ def _platform(environment: Environment, tenants: Sequence[Tenant]) -> PlatformPl
     return PlatformPlan(
         namespace=manifest("v1", "Namespace", words.PLATFORM_NAMESPACE, labels, {}),
         priorities=priority_classes(environment),
-        roles=cluster_roles(environment),
+        cluster_roles=cluster_roles(environment),
         guards=guards,
         readiness_probe=readiness_probe(environment, guards),
         marker=marker(environment, guards),
@@ -118,19 +116,16 @@ def _tenant(environment: Environment, tenant: Tenant) -> TenantPlan:
         name=tenant.tenant,
         namespaces=tuple(
             NamespacePlan(
-                namespace=namespace_object(environment, tenant, namespace),
-                isolation=(
-                    resource_quota(environment, tenant, namespace),
-                    *class_quotas(environment, tenant, namespace),
-                    limit_range(environment, tenant, namespace),
-                    default_account(environment, tenant, namespace),
-                    *network_policies(environment, tenant, namespace),
-                    *local_queues(environment, tenant, namespace),
-                ),
-                access=(
-                    *service_accounts(environment, tenant, namespace),
-                    *role_bindings(environment, tenant, namespace),
-                ),
+                meta=namespace_meta(environment, tenant, namespace),
+                quota=resource_quota(environment, tenant, namespace),
+                class_quotas=class_quotas(environment, tenant, namespace),
+                limits=limit_range(environment, tenant, namespace),
+                default_account=default_account(environment, tenant, namespace),
+                policies=network_policies(environment, tenant, namespace),
+                cilium_policies=tuple(namespace_policies(environment, tenant, namespace)),
+                local_queues=local_queues(environment, tenant, namespace),
+                accounts=service_accounts(environment, tenant, namespace),
+                bindings=role_bindings(environment, tenant, namespace),
                 chart=virtual_cluster(environment, tenant, namespace),
             )
             for namespace in tenant.namespaces

@@ -14,7 +14,7 @@ from tenancy.planning import make_plan
 from tenancy.planning.aws.workloads import ci_group
 from tenancy.planning.common import names
 from tenancy.planning.leaving import standing
-from tenancy.planning.model import Plan
+from tenancy.planning.model import NamespacePlan, Plan
 from tenancy.schema.data import Access
 from tenancy.schema.environment import Environment
 from tenancy.schema.source import Location
@@ -96,11 +96,10 @@ class Binding:
 def rights(plan: Plan) -> tuple[Right, ...]:
     """Every role, in words."""
     found: dict[tuple[str, str], set[str]] = {}
-    for role in plan.platform.roles:
-        for rule in role["rules"]:
-            verbs = frozenset(rule["verbs"])
-            said = _VERBS.get(verbs, ", ".join(rule["verbs"]))
-            found.setdefault((_persona(role["metadata"]["name"]), said), set()).update(rule["resources"])
+    for role in plan.platform.cluster_roles:
+        for rule in role.rules:
+            said = _VERBS.get(frozenset(rule.verbs), ", ".join(rule.verbs))
+            found.setdefault((_persona(role.name), said), set()).update(rule.resources)
     order = list(dict.fromkeys(role for role, _ in found))
     return tuple(
         Right(role, may, tuple(sorted(to)))
@@ -137,12 +136,19 @@ def granted(environment: Environment, tenants: Sequence[Tenant], plan: Plan | No
 
 def planned(plan: Plan) -> frozenset[Binding]:
     """Every binding that the plan makes."""
-    bound = (o for t in plan.tenants for n in t.namespaces for o in n.access if o["kind"] == "RoleBinding")
-    return frozenset(binding for item in bound for binding in bindings(item))
+    spaces = (space for tenant in plan.tenants for space in tenant.namespaces)
+    return frozenset(binding for space in spaces for binding in bound_in(space))
+
+
+def bound_in(space: NamespacePlan) -> Iterator[Binding]:
+    """Every subject that the plan binds in a namespace."""
+    for binding in space.bindings:
+        for subject in binding.subjects:
+            yield Binding(space.name, subject.kind, subject.full_name, binding.role)
 
 
 def bindings(item: Object) -> Iterator[Binding]:
-    """The subjects of a RoleBinding or a ClusterRoleBinding."""
+    """The subjects of a RoleBinding or a ClusterRoleBinding of a cluster."""
     namespace = item["metadata"].get("namespace", "")
     for subject in item.get("subjects") or ():
         # A service account's name means nothing without its namespace.
@@ -154,17 +160,16 @@ def _bound(tenant: Tenant, plan: Plan) -> Iterator[AccessGrant]:
     """Who has a role in its namespaces."""
     spaces: dict[tuple[str, str, str], list[str]] = {}
     for namespace in plan.tenant(tenant.tenant).namespaces:
-        for item in namespace.access:
-            for binding in bindings(item) if item["kind"] == "RoleBinding" else ():
-                spaces.setdefault((binding.kind, binding.name, binding.role), []).append(binding.namespace)
+        for binding in bound_in(namespace):
+            spaces.setdefault((binding.kind, binding.name, binding.role), []).append(binding.namespace)
     for (kind, name, role), where in spaces.items():
         if name == ci_group(tenant) and tenant.ci:
             yield AccessGrant(
                 tenant.tenant, CI, tenant.ci.subject, _persona(role), tuple(where), tenant.tenant, ("ci", "role")
             )
             continue
-        for field, parts in _lines(tenant, kind, name, _persona(role)):
-            mine = tuple(space for space in where if not parts or space in parts)
+        for field, named in _lines(tenant, kind, name, _persona(role)):
+            mine = tuple(space for space in where if not named or space in named)
             yield AccessGrant(tenant.tenant, kind, name, _persona(role), mine, tenant.tenant, field)
 
 

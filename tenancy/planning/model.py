@@ -1,4 +1,8 @@
-"""What a plan is: plain Kubernetes objects in the order in which they are safe to make."""
+"""What a plan is: what is made for the platform and for each tenant, in the order in which it is safe to make.
+
+Readers of the plan use its fields. Its properties `namespace`, `isolation`, `access`, `roles` and `queues` are
+manifests, for what writes them or compares them with a cluster: components, files, GitOps, drift.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,16 @@ from tenancy.planning.aws.cluster import ClusterPlan
 from tenancy.planning.aws.data import DataPlan
 from tenancy.planning.aws.tenant_aws import TenantAwsPlan
 from tenancy.planning.common.charts import HelmChart
+from tenancy.planning.common.meta import Meta
+from tenancy.planning.kubernetes.model import (
+    ClusterRole,
+    LimitRange,
+    NetworkPolicy,
+    ResourceQuota,
+    RoleBinding,
+    ServiceAccount,
+)
+from tenancy.planning.queueing.model import ClusterQueue, Cohort, LocalQueue, QueueingPlan
 from tenancy.planning.services import ServicesPlan
 
 
@@ -19,17 +33,52 @@ from tenancy.planning.services import ServicesPlan
 class NamespacePlan:
     """One namespace. Created top to bottom, so that isolation exists before access; deleted bottom to top."""
 
-    namespace: Object
-    isolation: tuple[Object, ...]
-    access: tuple[Object, ...]
+    meta: Meta
+    """Of the namespace itself."""
+    quota: ResourceQuota
+    class_quotas: tuple[ResourceQuota, ...]
+    """By priority class, where that is less than `quota`."""
+    limits: LimitRange
+    default_account: ServiceAccount
+    policies: tuple[NetworkPolicy, ...]
+    cilium_policies: tuple[Object, ...] = ()
+    """What no NetworkPolicy can express; empty where another CNI enforces."""
+    local_queues: tuple[LocalQueue, ...] = ()
+    accounts: tuple[ServiceAccount, ...] = ()
+    """Beside the default one."""
+    bindings: tuple[RoleBinding, ...] = ()
     chart: HelmChart | None = None
     """Its virtual control plane, installed after everything else; None where it has none."""
 
     @property
     def name(self) -> str:
-        return self.namespace["metadata"]["name"]
+        """Name of the namespace in the cluster."""
+        return self.meta.name
+
+    @property
+    def quotas(self) -> tuple[ResourceQuota, ...]:
+        """Its quota, and those of single priority classes."""
+        return (self.quota, *self.class_quotas)
+
+    @property
+    def namespace(self) -> Object:
+        """Manifest of the namespace itself."""
+        return self.meta.manifest("v1", "Namespace", {})
+
+    @property
+    def isolation(self) -> tuple[Object, ...]:
+        """Manifests of what isolates it, in the order of creation."""
+        policies = (*(policy.manifest() for policy in self.policies), *self.cilium_policies)
+        limits = (*self.quotas, self.limits, self.default_account)
+        return (*(each.manifest() for each in limits), *policies, *(queue.manifest() for queue in self.local_queues))
+
+    @property
+    def access(self) -> tuple[Object, ...]:
+        """Manifests of what grants access to it, in the order of creation."""
+        return tuple(each.manifest() for each in (*self.accounts, *self.bindings))
 
     def objects(self) -> Iterator[Object]:
+        """All objects of the namespace, in the order in which they are made."""
         yield self.namespace
         yield from self.isolation
         yield from self.access
@@ -37,18 +86,28 @@ class NamespacePlan:
 
 @dataclass(frozen=True, slots=True)
 class TenantPlan:
+    """The objects of one tenant."""
+
     name: str
     namespaces: tuple[NamespacePlan, ...]
     adopt: bool
     """Whether namespaces of these names that exist already are taken over."""
-    queues: tuple[Object, ...] = ()
-    """Its Cohort and what its namespaces' queues lead to; made before them, and removed when their work is gone."""
+    cohort: Cohort | None = None
+    """The Cohort over its queues; None with one queue, which is in its department's."""
+    cluster_queues: tuple[ClusterQueue, ...] = ()
+    """What its namespaces' queues lead to; made before them, and removed when their work is gone."""
     aws: TenantAwsPlan | None = None
     """Its half on AWS; None where that is switched off."""
     cluster_policies: tuple[Object, ...] = ()
     """Clusterwide denies around it, where the CNI has such; made before its namespaces."""
 
+    @property
+    def queues(self) -> tuple[Object, ...]:
+        """Manifests of its Cohort and its ClusterQueues, in the order of creation."""
+        return tuple(each.manifest() for each in (self.cohort, *self.cluster_queues) if each)
+
     def objects(self) -> Iterator[Object]:
+        """All Kubernetes objects of the tenant, in the order in which they are made."""
         yield from self.queues
         yield from self.cluster_policies
         for namespace in self.namespaces:
@@ -64,7 +123,7 @@ class PlatformPlan:
 
     namespace: Object
     priorities: tuple[Object, ...]
-    roles: tuple[Object, ...]
+    cluster_roles: tuple[ClusterRole, ...]
     guards: tuple[Object, ...]
     readiness_probe: tuple[Object, ...]
     marker: Object
@@ -74,8 +133,8 @@ class PlatformPlan:
     """What the API server adds to pods: cost labels, spreading, and a sandbox to those that ask for one."""
     flow_control: tuple[Object, ...] = ()
     """How many requests of tenants, and of the platform beside them, the API server works on at once."""
-    queues: tuple[Object, ...] = ()
-    """Objects that tenants' queues depend on, in the order of creation; they need Kueue."""
+    queueing: QueueingPlan | None = None
+    """What tenants' queues depend on; None where the environment has no queue."""
     queue_chart: HelmChart | None = None
     """Kueue; None where the environment has no queue."""
     metrics_prerequisites: tuple[Object, ...] = ()
@@ -94,7 +153,18 @@ class PlatformPlan:
     data: DataPlan | None = None
     """What tenants share on AWS; None where that is switched off."""
 
+    @property
+    def roles(self) -> tuple[Object, ...]:
+        """Manifests of the ClusterRoles."""
+        return tuple(role.manifest() for role in self.cluster_roles)
+
+    @property
+    def queues(self) -> tuple[Object, ...]:
+        """Manifests of what tenants' queues depend on, in the order of creation; they need Kueue."""
+        return tuple(self.queueing.manifests()) if self.queueing else ()
+
     def objects(self) -> Iterator[Object]:
+        """All Kubernetes objects of the platform, in the order in which they are made."""
         yield self.namespace
         yield from self.priorities
         yield from self.roles
@@ -142,6 +212,8 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """All objects and AWS resources of an environment, computed from its spec."""
+
     environment: str
     context: str
     """Context of the kubeconfig that the environment is deployed through."""
@@ -151,6 +223,17 @@ class Plan:
     """The AWS half; None where it is switched off."""
     admission: Admission = Admission("", enforced=True)
 
+    @property
+    def cohorts(self) -> tuple[Cohort, ...]:
+        """Every Cohort: the organisation's, the departments', the tenants'."""
+        shared = self.platform.queueing.cohorts if self.platform.queueing else ()
+        return (*shared, *(tenant.cohort for tenant in self.tenants if tenant.cohort))
+
+    @property
+    def cluster_queues(self) -> tuple[ClusterQueue, ...]:
+        """Every tenant's ClusterQueues."""
+        return tuple(queue for tenant in self.tenants for queue in tenant.cluster_queues)
+
     def tenant(self, name: str) -> TenantPlan:
         """The tenant of that name; KeyError if the environment has none."""
         for tenant in self.tenants:
@@ -159,6 +242,7 @@ class Plan:
         raise KeyError(name)
 
     def objects(self) -> Iterator[Object]:
+        """All Kubernetes objects, those of the platform first."""
         yield from self.platform.objects()
         for tenant in self.tenants:
             yield from tenant.objects()

@@ -95,6 +95,7 @@ def texts(plan: Plan) -> Mapping[str, str]:
 
 
 def text_of(objects: list[Object]) -> str:
+    """Objects as one YAML text, with the header of generated files."""
     return HEADER + yaml.dump_all(objects, Dumper=_Dumper, sort_keys=True, width=120, explicit_start=True)
 
 

@@ -34,6 +34,8 @@ class ServiceIdentity:
 
 @dataclass(frozen=True, slots=True)
 class ServicesPlan:
+    """The platform's own services: Helm charts and EKS add-ons."""
+
     cluster: str
     charts: tuple[HelmChart, ...]
     """In the order in which they are installed: each may depend on those before it."""

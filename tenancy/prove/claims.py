@@ -87,7 +87,7 @@ ELSEWHERE: Mapping[str, str] = {
     "ValidatingAdmissionPolicyBinding": "without it none of the policy's rules is enforced",
     "MutatingAdmissionPolicy": "fills in what cost-01 then judges, and spreads replicas",
     "MutatingAdmissionPolicyBinding": "without it the policy fills in nothing",
-    "Role": "rights of the platform's own parts",
+    "Role": "rights of the platform's own programs",
     "RuntimeClass": "gpu-01 limits tenants to their own",
     "PriorityLevelConfiguration": "limits concurrent requests to the API server: `tests/attacks/test_flow_control.py`",
     "FlowSchema": "assigns requests to a level: `tests/attacks/test_flow_control.py`; rbac denies it to tenants",
@@ -106,19 +106,24 @@ class Control:
 
 
 class Claims:
+    """The controls of an environment, and the attacks that show what each one refuses."""
+
     def __init__(self, loaded: Loaded) -> None:
         self.loaded = loaded
         self.attacks = all_attacks(Scene(loaded.environment, loaded.tenants, CLASSES))
 
     @cached_property
     def asked(self) -> list[Attack]:
+        """Attacks that apply to the environment."""
         return [attack for attack in self.attacks if not attack.skipped]
 
     @cached_property
     def plan(self) -> Plan:
+        """The plan of the environment."""
         return make_plan(self.loaded.environment, self.loaded.tenants)
 
     def of_rule(self, rule: str) -> list[Attack]:
+        """Attacks on a rule."""
         return [attack for attack in self.asked if attack.rule == rule]
 
     def controls(self) -> list[Control]:
@@ -138,6 +143,7 @@ class Claims:
 
 
 def plane(rule: str) -> str:
+    """What the rule protects, by its family; see PLANES."""
     return PLANES.get(rule.partition("-")[0], _CONTROL)
 
 

@@ -54,11 +54,13 @@ class Result:
 
     @property
     def twin_admitted(self) -> bool:
+        """Whether the twin was admitted."""
         missing = self.attack.twin_missing and self.twin_status == 404
         return missing or 200 <= self.twin_status < 300
 
     @property
     def gap(self) -> bool:
+        """Whether the attack was not refused by the expected control, or its twin was refused."""
         return not self.skipped and not (self.refused and self.twin_admitted)
 
     def as_dict(self) -> dict[str, Any]:

@@ -24,6 +24,8 @@ class Mitigation:
 
 @dataclass(frozen=True, slots=True)
 class Bypass:
+    """A known way around a control, and what prevents or shows it."""
+
     id: str
     what: str
     asked: str
@@ -32,6 +34,7 @@ class Bypass:
 
     @property
     def family(self) -> str:
+        """First letter of the id."""
         return self.id[0]
 
     def names(self, by: str) -> list[str]:
@@ -41,6 +44,7 @@ class Bypass:
 
 @cache
 def ways() -> Mapping[str, Bypass]:
+    """Known bypasses by id."""
     return {id: _way(id, row) for id, row in _file()["ways"].items()}
 
 

@@ -26,6 +26,8 @@ class AmountRow:
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
+    """A table of amounts with its total."""
+
     rows: Sequence[AmountRow]
     total: str
     caption: str
@@ -33,6 +35,8 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True)
 class BudgetRow:
+    """A tenant's budget of a month and its use."""
+
     tenant: str
     month: str
     so_far: str
@@ -75,6 +79,7 @@ def share(part: float, whole: float) -> str:
 
 
 def span(charged: Charged) -> str:
+    """First and last day of the costs."""
     return f"{charged.start[:10]} to {charged.end[:10]}, as charged back"
 
 

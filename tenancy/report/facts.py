@@ -52,10 +52,12 @@ class Member:
 
     @property
     def name(self) -> str:
+        """Name of the tenant."""
         return self.spec.tenant
 
     @property
     def gpus(self) -> Fraction:
+        """Guaranteed whole GPUs; a slice counts as its fraction."""
         return sum((place.gpus for place in self.places), Fraction())
 
     @property
@@ -95,19 +97,24 @@ class SupplyBar:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
+    """What both kinds of pages show of an environment."""
+
     loaded: Loaded
     members: tuple[Member, ...]
     bars: tuple[SupplyBar, ...]
 
     @property
     def environment(self) -> Environment:
+        """The environment's spec."""
         return self.loaded.environment
 
     def member(self, name: str) -> Member:
+        """The tenant of that name; StopIteration if there is none."""
         return next(member for member in self.members if member.name == name)
 
 
 def facts(loaded: Loaded) -> Facts:
+    """The facts of an environment, tenants sorted by name."""
     environment = loaded.environment
     tenants = sorted(loaded.tenants, key=lambda tenant: tenant.tenant)
     standing, supplies = shares(environment, tenants), supply(environment, tenants)
@@ -167,4 +174,5 @@ def number(value: Fraction | float) -> str:
 
 
 def some(names: Sequence[str], most: int = 4) -> str:
+    """The first names, and the number of the others."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

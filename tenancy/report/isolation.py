@@ -37,6 +37,8 @@ class MatrixRow:
 
 @dataclass(frozen=True, slots=True)
 class PairRow:
+    """Two tenants that share something, and what."""
+
     tenant: str
     other: str
     kind: str
@@ -55,6 +57,8 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class RuleView:
+    """Id and title of a rule."""
+
     id: str
     title: str
 

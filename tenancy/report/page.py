@@ -24,6 +24,8 @@ PLATFORM = "the platform"
 
 @dataclass(frozen=True, slots=True)
 class AccessRow:
+    """A subject's role, and the namespaces where it applies."""
+
     tenant: str
     kind: str
     who: str
@@ -205,6 +207,7 @@ class Pages:
 
 
 def several(count: int, what: str) -> str:
+    """A number with its noun, in the plural unless the number is 1."""
     return f"{count} {what}{'s' * (count != 1)}"
 
 

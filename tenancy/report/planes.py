@@ -15,10 +15,8 @@ from typing import Any, NamedTuple
 from tenancy.iam.account import AccountIdentity, AccountModel
 from tenancy.iam.answers import SERVICES, Target, can, target
 from tenancy.iam.conditions import texts
-from tenancy.kube.objects import Object
-from tenancy.kube.quantities import units
 from tenancy.kube.quota_tree import Tree, most_borrowed
-from tenancy.kube.selectors import matches
+from tenancy.kube.selectors import has_labels
 from tenancy.planning import access_review
 from tenancy.planning.leaving import standing
 from tenancy.planning.model import Plan
@@ -61,6 +59,8 @@ class Cell(NamedTuple):
 
 
 class Plane(NamedTuple):
+    """A table of one kind of isolation: one cell for each pair of tenants."""
+
     name: str
     asks: str
     """The question about the row's tenant and the column's tenant."""
@@ -76,6 +76,7 @@ class Planes:
         self.names = list(self._of)
 
     def all(self) -> list[Plane]:
+        """The tables of all kinds: access, network, data, nodes and queues."""
         found = [self._access(), self._network()]
         if self.environment.aws.enabled:
             found.append(self._data())
@@ -129,9 +130,8 @@ class Planes:
         for tenant in self.plan.tenants:
             held = bound.setdefault(tenant.name, {})
             for space in tenant.namespaces:
-                for item in space.access:
-                    for each in access_review.bindings(item) if item["kind"] == "RoleBinding" else ():
-                        held.setdefault((each.kind, each.name), set()).add(each.role.removeprefix("tenancy-"))
+                for each in access_review.bound_in(space):
+                    held.setdefault((each.kind, each.name), set()).add(each.role.removeprefix("tenancy-"))
         spaces = {tenant.name: {space.name for space in tenant.namespaces} for tenant in self.plan.tenants}
 
         def owner(subject: tuple[str, str]) -> str:
@@ -172,13 +172,7 @@ class Planes:
     # Connections
 
     def _network(self) -> Plane:
-        spaces = {
-            tenant.name: [
-                (space.namespace, [o for o in space.isolation if o["kind"] == "NetworkPolicy"])
-                for space in tenant.namespaces
-            ]
-            for tenant in self.plan.tenants
-        }
+        spaces = {tenant.name: tenant.namespaces for tenant in self.plan.tenants}
         bindings = {tenant: [space for space in of if porous(space)] for tenant, of in spaces.items()}
         has_cluster_policies = {tenant.name for tenant in self.plan.tenants if tenant.cluster_policies}
         proof = self._asked("net-02", "net-10", "net-01", "net-07")
@@ -279,18 +273,12 @@ class Planes:
     # Queues
 
     def _queues(self) -> Plane:
-        tree = _Cohorts(self.plan)
-        environment = self.environment
-        spaces = {
-            tenant.name: [s.namespace["metadata"]["labels"] for s in tenant.namespaces] for tenant in self.plan.tenants
-        }
+        environment, tree = self.environment, Tree(self.plan.cluster_queues, self.plan.cohorts)
+        of = {tenant.name: tenant.cluster_queues for tenant in self.plan.tenants}
+        nodes = {name: [tree.queues[queue.name] for queue in queues] for name, queues in of.items()}
+        spaces = {tenant.name: [space.meta.labels for space in tenant.namespaces] for tenant in self.plan.tenants}
         leads = {
-            tenant.name: {
-                item["spec"]["clusterQueue"]
-                for space in tenant.namespaces
-                for item in space.isolation
-                if item["kind"] == "LocalQueue"
-            }
+            tenant.name: {queue.queue for space in tenant.namespaces for queue in space.local_queues}
             for tenant in self.plan.tenants
         }
         offers = [
@@ -301,16 +289,16 @@ class Planes:
         refused, lent = self._asked("kueue-05", "kueue-01"), self._asked("share-", "kueue-0")
         cells = {}
         for one, other in self._pairs():
-            theirs = tree.of[other]
-            if leads[one] & {item["metadata"]["name"] for item in theirs} or any(
-                matches(item["spec"].get("namespaceSelector"), labels) for item in theirs for labels in spaces[one]
+            theirs = of[other]
+            if leads[one] & {queue.name for queue in theirs} or any(
+                has_labels(queue.selects, labels) for queue in theirs for labels in spaces[one]
             ):
                 said = "a queue of the other admits its namespaces"
                 cells[one, other] = Cell(CellKind.OPEN, "open", said, ("kueue-05",), "Kueue", refused)
                 continue
             sums: dict[str, int] = {}
             for flavor, pool, resource in offers:
-                if count := tree.borrows(one, other, pool, resource):
+                if count := most_borrowed(nodes[one], nodes[other], (pool, resource)):
                     sums[flavor] = sums.get(flavor, 0) + count
             if sums:
                 said = "it may borrow idle GPUs that the other lends, and the other reclaims them when it needs them"
@@ -381,26 +369,6 @@ def _variables(text: str) -> list[str]:
         else:
             parts.append(piece)
     return parts
-
-
-class _Cohorts:
-    """Kueue's cohorts as the plan writes them: the number that one tenant may borrow from another."""
-
-    def __init__(self, plan: Plan) -> None:
-        objects = [*plan.platform.queues, *(item for tenant in plan.tenants for item in tenant.queues)]
-        tree = Tree(objects, units)
-        self.of: dict[str, list[Object]] = {
-            tenant.name: [item for item in tenant.queues if item["kind"] == "ClusterQueue"] for tenant in plan.tenants
-        }
-        self._nodes = {
-            name: [tree.queues[item["metadata"]["name"]] for item in items] for name, items in self.of.items()
-        }
-
-    def borrows(self, one: str, other: str, flavor: str, resource: str) -> int:
-        """Max number of one resource of one of Kueue's flavors."""
-        if not (self._nodes[one] and self._nodes[other]):
-            return 0
-        return most_borrowed(self._nodes[one], self._nodes[other], (flavor, resource))
 
 
 def counts(planes: Sequence[Plane]) -> dict[CellKind, int]:

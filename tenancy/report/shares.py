@@ -30,6 +30,8 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceRow:
+    """A namespace with its tier, purpose and guarantee."""
+
     name: str
     tier: str
     purpose: str = ""

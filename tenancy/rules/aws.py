@@ -116,6 +116,7 @@ def group_gpus(item: Object) -> list[str]:
 
 
 def gpu_types(types: Any) -> list[str]:
+    """The instance types with GPUs, and those that are unknown."""
     return [name for name in map(str, many(types)) if name.partition(".")[0] in FAMILIES or name == UNKNOWN]
 
 
@@ -128,6 +129,7 @@ def taints_of(given: Any) -> list[Mapping[str, Any]]:
 
 
 def bars(taint: Mapping[str, Any]) -> bool:
+    """Whether a taint keeps pods without a toleration away."""
     return taint["effect"] in _BARS
 
 
@@ -139,6 +141,7 @@ def unbarred(given: Any, machines: list[str]) -> Given:
 
 
 def shown(taints: list[Mapping[str, Any]]) -> str:
+    """Taints as text: key=value:effect."""
     texts = [f"{t['key']}{'=' + str(t['value']) if t['value'] else ''}:{t['effect']}" for t in taints]
     return f"taints {', '.join(texts)}" if texts else "no taint"
 

@@ -12,6 +12,8 @@ from enum import Flag, StrEnum, auto
 
 
 class Severity(StrEnum):
+    """What is at risk where a rule is broken."""
+
     CRITICAL = "critical"  # another tenant's data or devices
     HIGH = "high"  # another tenant's capacity, or a guard that can be bypassed
     MEDIUM = "medium"  # the tenant's own safety, or a wrong bill
@@ -25,6 +27,16 @@ class Face(Flag):
     API_SERVER = auto()  # by an admission policy
     AWS = auto()  # by IAM, a bucket policy or an AWS service
     ATTACK = auto()  # `tenancy verify` tries to break it on a running cluster
+
+
+FACES: Mapping[Face, str] = {
+    Face.SPEC: "file",
+    Face.PREVIEW: "preview",
+    Face.API_SERVER: "API server",
+    Face.AWS: "AWS",
+    Face.ATTACK: "attack",
+}
+"""Names of the faces, as tables show them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +165,7 @@ _ALL = (
         "a namespace's grants do not overlap",
         "rights add up: the wider grant also applies to the narrower grant's prefix, so the narrower one limits "
         "nothing",
-        "write one grant for the prefix, or limit the two to different parts",
+        "write one grant for the prefix, or limit the two to different namespaces",
         _MEDIUM,
     ),
     Rule(
@@ -185,7 +197,8 @@ _ALL = (
         "aws-04",
         "a shared role grants only what its session tags separate: prefixes named after the namespace, and shared data",
         "the tags name the namespace and the service account, not the tenant: other grants would apply to all tenants",
-        "name the prefix <tenant>--<namespace>/ and limit the grant to that part, or set aws.identity to pod-identity",
+        "name the prefix <tenant>--<namespace>/ and limit the grant to that namespace, or set aws.identity to "
+        "pod-identity",
         _CRITICAL,
     ),
     Rule(
@@ -231,7 +244,7 @@ _ALL = (
         "share-03",
         "a tenant borrows GPUs only for work that may be preempted",
         "work that is never preempted would keep GPUs that are guaranteed to another tenant",
-        "give a part a tier with borrows: true, or drop borrow-up-to",
+        "give a namespace a tier with borrows: true, or drop borrow-up-to",
     ),
     Rule(
         _SPEC,
@@ -263,7 +276,7 @@ _ALL = (
         "queue-02",
         "a namespace's quota has room for one default container for every GPU that the namespace is guaranteed",
         "the queue would admit work whose pods the quota then refuses, and its GPUs would be idle",
-        "raise the quota of the tier or the part, or lower the default container or the guarantee",
+        "raise the quota of the tier or the namespace, or lower the default container or the guarantee",
         _MEDIUM,
     ),
     Rule(
@@ -586,8 +599,8 @@ _ALL = (
         "ns-07",
         "a tenant's namespace is removed only after the tenant's file says leaving",
         "everything in the namespace is deleted with it, and a file is more easily deleted by mistake than changed",
-        "restore the file or the part; to remove the tenant, write `leaving: hold` into its file, and after the next "
-        "run `leaving: remove`; a program of your own makes its namespaces with protect=True",
+        "restore the file or the namespace in it; to remove the tenant, write `leaving: hold` into its file, and after "
+        "the next run `leaving: remove`; a program of your own makes its namespaces with protect=True",
         _CRITICAL,
     ),
     Rule(

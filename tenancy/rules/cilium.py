@@ -64,6 +64,7 @@ def clusterwide(policy: Object, homes: Mapping[str, str]) -> Given:
 
 
 def specs(policy: Object) -> list[Any]:
+    """The specs of a Cilium policy, under `spec` and under `specs`."""
     return [one for one in (policy.get("spec"), *many(policy.get("specs"))) if one is not None and one != UNKNOWN]
 
 

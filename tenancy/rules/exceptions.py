@@ -29,9 +29,11 @@ class FindingWaiver:
     until: dt.date
 
     def covers(self, finding: Finding) -> bool:
+        """Whether the exception is for this rule and object."""
         return (self.rule, self.resource) == (finding.rule, finding.object)
 
     def over(self, today: dt.date) -> bool:
+        """Whether the exception ended before this day."""
         return self.until < today
 
     def __str__(self) -> str:

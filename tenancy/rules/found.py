@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tenancy.kube.objects import at as at
+from tenancy.kube.objects import many as many
 from tenancy.rules.catalogue import RULES
 
 Object = Mapping[str, Any]
@@ -35,18 +37,7 @@ class Finding:
 
 
 def name_of(item: Object) -> str:
+    """Kind, namespace and name of an object, as messages show them."""
     metadata = item.get("metadata") or {}
     where = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
     return f"{item.get('kind')} {where}{metadata.get('name')}"
-
-
-def at(item: Any, *path: str) -> Any:
-    """The value at a path; None if a key of the path is missing."""
-    for key in path:
-        item = item.get(key) if hasattr(item, "get") else None
-    return item
-
-
-def many(value: Any) -> tuple[Any, ...]:
-    """A list that may be missing; an unknown list is one unknown entry."""
-    return tuple(value or ())

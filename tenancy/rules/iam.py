@@ -92,22 +92,27 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def takes(pattern: str, text: str) -> bool:
+    """Whether a pattern of IAM, with * and ?, matches the text."""
     return _pattern(pattern).fullmatch(text) is not None
 
 
 def listed(value: Any) -> list[str]:
+    """The texts of an IAM element, which may be one text or a list."""
     return [] if value is None else [value] if isinstance(value, str) else [str(one) for one in many(value)]
 
 
 def actions(statement: Any) -> list[str]:
+    """Actions of a statement in lower case."""
     return [action if action == UNKNOWN else action.lower() for action in listed(at(statement, "Action"))]
 
 
 def all_of_s3(action: str) -> bool:
+    """Whether an action pattern allows every action on S3."""
     return action == UNKNOWN or all(takes(action, name) for name in _ALL_OF_S3)
 
 
 def all_of_iam(action: str) -> bool:
+    """Whether an action pattern allows every action on IAM."""
     return action == UNKNOWN or all(takes(action, name) for name in _ALL_OF_IAM)
 
 
@@ -187,6 +192,7 @@ def roles_taken(statement: Any, action: str) -> list[str]:
 
 
 def of_objects(action: str) -> bool:
+    """Whether an action pattern allows an action on S3 objects."""
     return any(takes(action, name) for name in _OF_OBJECTS)
 
 

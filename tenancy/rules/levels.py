@@ -9,12 +9,16 @@ from tenancy.rules.found import UNKNOWN, Finding
 
 
 class RuleLevel(StrEnum):
+    """What a broken rule does to a check or a preview."""
+
     MANDATORY = "mandatory"  # ends with exit code 1
     ADVISORY = "advisory"  # is reported
     DISABLED = "disabled"  # is not checked
 
 
 class PolicyPreset(StrEnum):
+    """A choice of a level for every rule."""
+
     BASELINE = "baseline"  # rules against access to another tenant; others advise, and cost rules are disabled
     RESTRICTED = "restricted"  # every rule but those that correct programs can break
     REGULATED = "regulated"  # every rule, and unknown values count as broken

@@ -15,11 +15,11 @@ from typing import Any
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import COMPATIBLE, incompatible
+from tenancy.kube.pod_templates import BUILT_IN, templates_of
 from tenancy.rules import aws, cilium, nodes, queues
 from tenancy.rules.declared import undeclared
 from tenancy.rules.exceptions import FindingWaiver
 from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, many, name_of
-from tenancy.rules.pod_templates import BUILT_IN, templates_of
 from tenancy.rules.values import (
     day,
     foreign_subject,
@@ -46,10 +46,12 @@ def _spec(item: Object) -> Mapping[str, Any]:
 
 
 def is_tenants(item: Object) -> bool:
+    """Whether the object has a tenant's label."""
     return words.TENANT in _labels(item)
 
 
 def is_ours(item: Object) -> bool:
+    """Whether the object has the label of an environment or of a tenant."""
     return words.ENVIRONMENT in _labels(item) or is_tenants(item)
 
 
@@ -316,6 +318,29 @@ def _service(item: Object) -> Given:
         yield "net-01", f"annotation {key}: {notes[key]}"
 
 
+_RAY = ("RayCluster", "RayCronJob", "RayJob", "RayService")
+"""KubeRay's kinds (v1.6.2), each with a cluster's spec in it."""
+
+
+def _ray(item: Object) -> Given:
+    """net-01 on every Ray cluster in an object: KubeRay publishes its head's dashboard by an Ingress."""
+    yield from _workload(item)
+    if is_tenants(item):
+        for where, head in _ray_heads(item.get("spec"), "spec"):
+            if at(head, "enableIngress") is True:
+                yield "net-01", f"{where}.enableIngress: true"
+
+
+def _ray_heads(value: Any, where: str) -> Iterator[tuple[str, Any]]:
+    """The heads of the clusters in a field of KubeRay's kinds, at any depth, with their paths."""
+    for key, inner in value.items() if isinstance(value, Mapping) else ():
+        path = f"{where}.{key}"
+        if key == "headGroupSpec":
+            yield path, inner
+        elif isinstance(inner, Mapping):
+            yield from _ray_heads(inner, path)
+
+
 _MOUNTPOINT = "s3.csi.aws.com"
 
 
@@ -389,6 +414,7 @@ CHECKS: Mapping[str, Callable[[Object], Given]] = {
     "ValidatingAdmissionPolicy": _guard,
     "ValidatingAdmissionPolicyBinding": _guard_binding,
     **dict.fromkeys(BUILT_IN, _workload),
+    **dict.fromkeys(_RAY, _ray),
     **aws.CHECKS,
     **nodes.CHECKS,
     **queues.CHECKS,
@@ -453,6 +479,8 @@ def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:
             tenant = owner_of.get((str(subject.get("kind")), str(subject.get("name"))))
             if tenant:
                 yield Finding("rbac-04", name_of(binding), f"{subject['kind']} {subject['name']!r} of tenant {tenant}")
+    for queue, given in queues.shares_taken(items, homes):
+        yield Finding("kueue-05", name_of(queue), given)
     yield from _opened_to_neighbours(items, homes)
     yield from _opened_beyond_the_file(items, spaces, homes)
     yield from _opened_together(items)

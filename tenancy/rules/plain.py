@@ -9,11 +9,11 @@ import yaml
 
 from tenancy.catalog import boards
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.pod_templates import BUILT_IN, templates_of
 from tenancy.rules import nodes, objects, queues, sizes
 from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, name_of
 from tenancy.rules.nodes import shared_without_a_name
 from tenancy.rules.pod_security import as_root_of_node
-from tenancy.rules.pod_templates import BUILT_IN, templates_of
 
 KUEUE = "kueue.x-k8s.io/"
 KUEUE_VERSION = "v1beta2"

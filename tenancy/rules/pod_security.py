@@ -14,26 +14,32 @@ from functools import cache
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.pod_templates import PodTemplate
 from tenancy.rules.found import UNKNOWN, at, many
-from tenancy.rules.pod_templates import PodTemplate
 
 LATEST = 999
 """Minor version for a namespace without a version, or with `latest`."""
 
 
 class PodSecurityLevel(StrEnum):
+    """A level of the Pod Security Standards."""
+
     PRIVILEGED = "privileged"  # nothing is refused
     BASELINE = "baseline"  # no access to the node, and no added privilege
     RESTRICTED = "restricted"  # no privileges
 
 
 class FieldOwner(StrEnum):
+    """Which security context has a field."""
+
     POD = "pod"
     CONTAINERS = "containers"
     BOTH = "both"
 
 
 class Requirement(StrEnum):
+    """Whether a field must be present."""
+
     NO = "no"  # an absent field is allowed
     YES = "yes"  # every container has the field
     INHERITED = "inherited"  # every container has the field, or its pod has it

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -10,6 +10,7 @@ import yaml
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.quantities import parse_or_zero
+from tenancy.kube.quota_tree import stored_quotas
 from tenancy.rules.found import UNKNOWN, Given, Object, at, many
 
 CHART = "kueue"
@@ -34,7 +35,7 @@ def _cluster_queue(item: Object) -> Given:
         return
     yield from _unlimited(spec)
     reclaim = at(spec, "preemption", "reclaimWithinCohort")
-    if reclaim in (None, "Never") and any(_lends(at(r, "lendingLimit")) for _, r in _resources(spec)):
+    if reclaim in (None, "Never") and any(_lends(quota.lending) for quota in stored_quotas(spec)):
         yield "kueue-13", f"reclaimWithinCohort {reclaim or 'not set'} of a lender in {at(spec, 'cohortName')}"
 
 
@@ -56,16 +57,9 @@ def _cohort(item: Object) -> Given:
 
 
 def _unlimited(spec: Any) -> Given:
-    lent = [f"{r.get('name')} of {flavor}" for flavor, r in _resources(spec) if at(r, "lendingLimit") is None]
+    lent = [f"{quota.resource} of {quota.flavor}" for quota in stored_quotas(spec) if quota.lending is None]
     if lent:
         yield "kueue-12", f"no lendingLimit for {', '.join(lent)}"
-
-
-def _resources(spec: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for group in many(at(spec, "resourceGroups")):
-        for flavor in many(at(group, "flavors")):
-            for resource in many(at(flavor, "resources")):
-                yield str(at(flavor, "name")), resource
 
 
 def _local_queue(item: Object) -> Given:
@@ -78,6 +72,23 @@ def foreign_share(item: Object, tenant: str) -> Given:
     share = str(at(item, "spec", "clusterQueue"))
     if not share.startswith(words.derived_name(tenant, "")):
         yield "kueue-05", f"clusterQueue {share} of tenant {tenant}"
+
+
+def shares_taken(items: Iterable[Object], homes: Mapping[str, str]) -> Iterator[tuple[Object, str]]:
+    """kueue-05 on LocalQueues in namespaces of no tenant: the queue, and whose share it names.
+
+    `homes` are the namespaces that are known to be a tenant's, with their tenants.
+    """
+    tenants = set(homes.values())
+    for item in items:
+        space = str(at(item, "metadata", "namespace"))
+        if item.get("kind") != "LocalQueue" or _tenant(item) or space in homes:
+            continue
+        share = str(at(item, "spec", "clusterQueue"))
+        owner, separator, _ = share.partition(words.SEPARATOR)
+        # The file of a namespace may be elsewhere: its name then says whose it is.
+        if separator and owner in tenants and space.partition(words.SEPARATOR)[0] != owner:
+            yield item, f"clusterQueue {share} of tenant {owner}, from namespace {space}"
 
 
 def _config_map(item: Object) -> Given:

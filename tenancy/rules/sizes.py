@@ -9,14 +9,15 @@ from typing import Any
 from tenancy.catalog import sizes
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.sizes import MOST_GRACE
+from tenancy.kube.pod_templates import PodTemplate, templates_of
 from tenancy.rules.found import UNKNOWN, Given, Object, at, many
-from tenancy.rules.pod_templates import PodTemplate, templates_of
 
 _PROBES = ("livenessProbe", "startupProbe")
 _LISTS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
 
 
 def findings(item: Object) -> Given:
+    """Violations of the limits on size, affinity and grace periods in a tenant's object."""
     if not at(item, "metadata", "labels", words.TENANT):
         return
     templates = templates_of(item)

@@ -64,6 +64,7 @@ class Entry(NamedTuple):
 
     @property
     def is_folder(self) -> bool:
+        """Whether the entry is a common prefix and not an object."""
         return self.modified is None
 
 

@@ -25,6 +25,7 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
 def check_bucket(bucket: str) -> str:
+    """The name of the bucket, if it is one; raises Refused."""
     if not _BUCKET.fullmatch(bucket) or bucket.endswith("--x-s3"):  # a directory bucket's ETags are no MD5
         change = "write the name alone, without s3:// and without a prefix"
         raise Refused(repr(bucket), "a bucket is a general purpose one's name or an access point's alias", change)

@@ -35,6 +35,8 @@ MANIFEST_MOST = 64 * 2**20
 
 
 class File(NamedTuple):
+    """A file of a manifest: its path below the folder, size and checksum."""
+
     path: str
     size: int
     """Bytes."""
@@ -65,6 +67,7 @@ class Named:
         self._root = prefix.within(self.kind)
 
     def names(self) -> list[str]:
+        """Names of the artifacts."""
         return [found.key.rstrip("/") for found in self._root.list(recursive=False) if found.is_folder]
 
     def upload(self, name: str, source: str | os.PathLike[str], version: str | None = None) -> VersionRecord:

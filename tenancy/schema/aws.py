@@ -58,6 +58,8 @@ MOST_ZONES = 3
 
 
 class Endpoints(StrEnum):
+    """Whether VPC endpoints are made or only looked up."""
+
     MADE = "made"  # the S3 gateway and the interface endpoints are part of the stack
     CHECKED = "checked"  # they exist already: a run stops if one is missing
 
@@ -116,6 +118,8 @@ class Network(Spec):
 
     @property
     def endpoints_are(self) -> Endpoints:
+        """Whether the endpoints are made or looked up: as written, else looked up in an existing VPC and made in a new
+        one."""
         return self.endpoints or (Endpoints.CHECKED if self.vpc else Endpoints.MADE)
 
 
@@ -144,7 +148,7 @@ _LOG_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096
 
 
 class Aws(Identities):
-    """The AWS side: account, region, network, identities, encryption and nodes."""
+    """The AWS account of an environment: region, network, nodes of the system, identities and encryption keys."""
 
     enabled: Flag = Field(False, description="Whether the AWS layer (network, cluster, nodes) is made. Default: false.")
     account: _Account = Field(
@@ -267,4 +271,5 @@ class Aws(Identities):
 
     @property
     def every_zone(self) -> tuple[str, ...]:
+        """Names of the availability zones: those written, or those of the existing subnets."""
         return self.zones or tuple(self.network.subnets)

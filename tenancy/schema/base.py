@@ -83,6 +83,7 @@ class Spec(_Model):
         return iter(())
 
     def model_post_init(self, context: Any, /) -> None:  # noqa: ARG002 - pydantic's signature
+        """Raise all mistakes of this model at once."""
         if all_of_them := tuple(self.mistakes()):
             raise Mistakes(*all_of_them)
 
@@ -112,6 +113,7 @@ class TextForm:
         return {**handler(schema), "pattern": self.compiled.pattern, **longest}
 
     def check(self, text: str) -> str:
+        """The text, if it is short enough, matches the pattern and has printable characters only; raises Mistakes."""
         if self.longest and len(text) > self.longest:
             raise plain(f"{len(text)} characters", f"at most {self.longest} characters", "shorten it")
         if not self.compiled.fullmatch(text):
@@ -131,6 +133,7 @@ class Distinct:
         return {**handler(schema), "uniqueItems": True}
 
     def check(self, entries: tuple[str, ...]) -> tuple[str, ...]:
+        """The entries, if no two are equal; raises Mistakes with every repeated one."""
         again = [i for i, entry in enumerate(entries) if entry in entries[:i]]
         if again:
             rule, change = "an entry is named once", "drop it, or name the one that was meant"
@@ -151,6 +154,7 @@ class WholeNumber:
         return {**handler(schema), "minimum": self.least, "maximum": self.most}
 
     def check(self, value: Any) -> Any:
+        """The value, if it is an integer of the range, and not a boolean or a text; raises Mistakes."""
         if isinstance(value, bool) or not isinstance(value, int):
             raise plain(written(value), "a whole number is needed", "write digits alone, such as 8")
         if not self.least <= value <= self.most:
@@ -268,8 +272,9 @@ FlavorName = Annotated[
 Mail = Annotated[
     str,
     TextForm(
-        # Alertmanager expands {{…}} in an address and splits at a comma; reports are Markdown and HTML.
-        r"^[^@\s\x00-\x1f\x7f{},<>\"|\\`;()\[\]]+@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?\.[A-Za-z0-9-]+$",
+        # Alertmanager expands {{…}} in an address and splits at a comma; reports are Markdown and HTML. \x22 is a
+        # quote: editors refuse escapes that ECMAScript does not have.
+        r"^[^@\s\x00-\x1f\x7f{},<>\x22|\\`;()\[\]]+@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?\.[A-Za-z0-9-]+$",
         "one mail address, without braces, commas, quotes, '|', '<' and '>'",
         "write it like team@bank.example",
         254,

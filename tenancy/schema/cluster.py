@@ -16,11 +16,15 @@ from tenancy.schema.base import COUNTED, Mistake, Quantity, ShortName, Slug, Spe
 
 
 class Cni(StrEnum):
+    """The CNI plugin that enforces network policies."""
+
     VPC_CNI = "vpc-cni"  # NetworkPolicy: addresses and labels, no host names
     CILIUM = "cilium"  # host names and clusterwide denies as well
 
 
 class Encryption(StrEnum):
+    """Encryption of traffic between nodes."""
+
     NONE = "none"
     WIREGUARD = "wireguard"  # Cilium's, between nodes
 
@@ -37,6 +41,8 @@ _Context = Annotated[
 
 
 class Devices(StrEnum):
+    """How pods request GPUs: by an extended resource or by a ResourceClaim."""
+
     PLUGIN = "plugin"  # NVIDIA's device plugin: extended resources such as nvidia.com/gpu
     DRA = "dra"  # NVIDIA's DRA driver: device classes, one for each flavor
 
@@ -48,7 +54,7 @@ DNS_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0
 
 
 class Cluster(Spec):
-    """The Kubernetes cluster: name, context, version, network and the way GPUs are asked for."""
+    """The EKS cluster of an environment: its name, version, network plugin and GPU devices."""
 
     name: Slug = Field(description="Name of the EKS cluster. Required.")
     context: _Context = Field(
@@ -168,6 +174,7 @@ class VirtualClusters(Spec):
 
     @property
     def images(self) -> tuple[str, ...]:
+        """Names of the images that a virtual cluster runs."""
         return (self.syncer, self.kubernetes, self.dns)
 
 
@@ -187,7 +194,7 @@ _Image = Annotated[
 
 
 class Images(Spec):
-    """Registries that images may come from, and the image of samples."""
+    """Registries that tenants' images may come from, and the image of samples."""
 
     registries: tuple[_Registry, ...] = Field(
         min_length=1,

@@ -57,6 +57,8 @@ class OverheadKey(StrEnum):
 
 
 class Costs(Spec):
+    """Prices, discounts and allocation keys for chargeback, in US dollars and percent."""
+
     pools: dict[ShortName, Price] = Field(
         default_factory=dict,
         description="Price of one node for one hour, dollars, by pool; for prices of a contract. Default: the "

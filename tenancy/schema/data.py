@@ -50,11 +50,14 @@ class Access(StrEnum):
     READ_WRITE = "read-write"
 
     def wider(self, other: Access) -> bool:
+        """Whether this access allows more than the other one."""
         order = list(Access)
         return order.index(self) > order.index(other)
 
 
 class KeyPer(StrEnum):
+    """How many KMS keys encrypt a bucket."""
+
     BUCKET = "bucket"  # one key, which S3 uses automatically
     TENANT = "tenant"  # a key for each tenant that writes; its clients name the key in every write
 
@@ -153,6 +156,8 @@ FileAccessPoints = Annotated[
 
 
 class ResourceUse(Spec):
+    """A use of an AWS resource by the pods of a tenant's namespaces."""
+
     namespaces: tuple[ShortName, ...] = Field(
         (), min_length=1, description="Namespaces of the tenant whose pods may use it. Default: all namespaces."
     )
@@ -165,7 +170,7 @@ Names = Annotated[
 
 
 class Files(Spec):
-    """A part of an EFS file system, reached by an access point that the platform made."""
+    """A directory of an EFS file system, reached by an access point that the platform made."""
 
     access_point: AccessPointArn = Field(description="ARN of an EFS access point of the environment. Required.")
     file_system: Annotated[

@@ -77,11 +77,15 @@ def _reservation(pool: Pool) -> str:
 
 
 class GuardsMode(StrEnum):
+    """Whether admission policies refuse requests or only warn."""
+
     ENFORCE = "enforce"
     AUDIT = "audit"  # nothing is refused: the user is warned, and the audit log records it
 
 
 class Layout(StrEnum):
+    """How the objects of an environment are split into Pulumi stacks."""
+
     ONE = "one"  # one stack for everything: best up to about five tenants
     PER_TENANT = "per-tenant"  # a platform stack and one per tenant: a change runs about 30 resources, not all
 
@@ -404,6 +408,7 @@ class Environment(Spec):
 
     @property
     def devices_by_claim(self) -> bool:
+        """Whether pods get GPUs by a ResourceClaim instead of an extended resource."""
         return self.cluster.devices is Devices.DRA
 
     def flavors_of(self, pool: str) -> dict[str, int]:
@@ -467,6 +472,7 @@ class Environment(Spec):
 
     @property
     def system_namespaces(self) -> tuple[str, ...]:
+        """Names of the namespaces of the platform and of Kubernetes, sorted; guards do not apply there."""
         installed = {words.OPERATOR_NAMESPACE} if self.aws.enabled else set()
         installed |= {self.metrics.namespace} if self.metrics.collected else set()
         if self.queued:

@@ -68,6 +68,8 @@ CI_AUDIENCE = "sts.amazonaws.com"
 
 
 class PodIdentity(StrEnum):
+    """How pods get AWS credentials."""
+
     POD_IDENTITY = "pod-identity"  # a role for each namespace with grants, by EKS Pod Identity
     IRSA = "irsa"  # the same roles by the cluster's OIDC provider, whose issuer is known once the cluster exists
     SHARED = "shared"  # a role per kind of grants, separated by session tags: one check where the others have two
@@ -137,10 +139,12 @@ class Ci(Spec):
 
     @property
     def forge(self) -> str:
+        """Host name of the forge, without a scheme."""
         return GITHUB_COM if self.github else self.host or GITLAB
 
     @property
     def issuer(self) -> str:
+        """Host name of the issuer of the pipeline's OIDC tokens, without a scheme."""
         return GITHUB if self.github else self.forge
 
     @property
@@ -194,6 +198,7 @@ class Identities(Spec):
     )
 
     def people_mistakes(self, platform_group: str, platform_role: str) -> Iterator[Mistake]:
+        """Mistakes in the mapping of groups to IAM roles."""
         first: dict[str, str] = {}
         for group, role in self.people.items():
             where = ("people", group)

@@ -15,12 +15,16 @@ from tenancy.schema.queues import Duration, seconds
 
 
 class Collector(StrEnum):
+    """Where metrics are collected, and whether the platform installs the collector."""
+
     NONE = "none"  # no objects for metrics are made
     EXISTING = "existing"  # an existing Prometheus Operator selects the platform's rules and monitors
     INSTALL = "install"  # the platform installs Prometheus Operator, Prometheus, Alertmanager and the exporters
 
 
 class CostTool(StrEnum):
+    """A cost tool that the platform prepares values for, besides `tenancy chargeback`."""
+
     NONE = "none"  # `tenancy chargeback` alone
     OPENCOST = "opencost"
     KUBECOST = "kubecost"
@@ -43,6 +47,8 @@ _Page = Annotated[
 
 
 class Smtp(Spec):
+    """The mail server for alerts, and the addresses that they are sent from and to."""
+
     server: Annotated[
         str, TextForm(r"^[A-Za-z0-9.-]+:[0-9]+$", "a host and a port", "write it like mail.bank.example:587")
     ] = Field(description="Host and port of the SMTP server; TLS is required. Required.")
@@ -51,6 +57,8 @@ class Smtp(Spec):
 
 
 class Metrics(Spec):
+    """Collection and storage of metrics, alerts and their recipients."""
+
     collector: Collector = Field(
         Collector.NONE,
         description="How metrics are collected. Default: none; no metrics are collected and no alerts are sent.",
@@ -131,6 +139,7 @@ class Metrics(Spec):
 
     @property
     def collected(self) -> bool:
+        """Whether any metrics are collected."""
         return self.collector is not Collector.NONE
 
     @property

@@ -31,6 +31,7 @@ def broken(where: Location, rule: str, given: str, change: str | None = None) ->
 
 
 def found(where: Location, violation: Violation) -> Mistake:
+    """A mistake at a location of a spec, from a violation of a rule."""
     return Mistake(where, violation.given, violation.rule.title, violation.change, violation.rule.id)
 
 

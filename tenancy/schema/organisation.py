@@ -13,7 +13,7 @@ from tenancy.schema.queues import SharingPreset, Weight
 
 
 class Department(Spec):
-    """A department: the unit that lends GPUs to and borrows them from others."""
+    """A group of tenants with one weight and one lending policy: a Kueue Cohort."""
 
     title: Line = Field("", description="Display name of the department; an annotation. Default: empty.")
     sharing: SharingPreset = Field(
@@ -29,7 +29,7 @@ class Department(Spec):
 
 
 class Organisation(Spec):
-    """The organisation that owns the cluster, and its departments."""
+    """The organisation that shares the cluster: the root of the queue tree, and its departments."""
 
     name: Slug = Field(description="Name of the organisation, the root of the queue tree. Required.")
     departments: dict[Slug, Department] = Field(

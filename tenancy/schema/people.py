@@ -13,14 +13,14 @@ from tenancy.schema.base import Mail, Mistake, ShortName, Slug, Spec, TextForm, 
 
 
 class Owner(Spec):
-    """The group or person responsible, with a mail address."""
+    """The group or person responsible for a tenant."""
 
     name: Slug = Field(description="Group or person responsible for the tenant; a label. Required.")
     mail: Mail = Field(description="Mail address that receives alerts and reports; an annotation. Required.")
 
 
 class Role(StrEnum):
-    """What a person may do in the namespaces of a tenant."""
+    """A set of rights in a tenant's namespaces."""
 
     VIEWER = "viewer"  # reads everything but secrets
     DEVELOPER = "developer"  # runs workloads, reads and writes the tenant's secrets
@@ -39,7 +39,7 @@ _Subject = Annotated[
 ]
 
 
-_PartAccount = Annotated[
+_NamespaceAccount = Annotated[
     str,
     TextForm(
         r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
@@ -59,7 +59,7 @@ class Subject(Spec):
     user: _Subject | None = Field(
         None, description="User of the identity provider. One of group, user and service-account. Default: none."
     )
-    service_account: _PartAccount | None = Field(
+    service_account: _NamespaceAccount | None = Field(
         None,
         description="Service account that a namespace of the tenant declares, as <namespace>/<name>. One of group, "
         "user and service-account. Default: none.",
@@ -79,10 +79,12 @@ class Subject(Spec):
 
     @property
     def kind(self) -> Literal["Group", "User", "ServiceAccount"]:
+        """Kind of the RBAC subject: Group, User or ServiceAccount."""
         return "Group" if self.group is not None else "User" if self.user is not None else "ServiceAccount"
 
     @property
     def name(self) -> str:
+        """Name of the RBAC subject; of a service account `<namespace>/<name>`."""
         return self.group or self.user or self.service_account or ""
 
 

@@ -85,7 +85,7 @@ class TemporaryNamespaces(Spec):
 
 
 class Platform(Spec):
-    """The platform team: its group, its namespaces and the services that tenants may reach."""
+    """The platform team and its namespaces and services."""
 
     group: _Group = Field(
         description="Kubernetes group of the platform team, the only group that may change tenants' namespaces. On "

@@ -32,26 +32,36 @@ from tenancy.schema.base import (
 
 
 class Sharing(StrEnum):
+    """How several pods share one GPU without partitions."""
+
     TIME_SLICING = "time-slicing"  # no memory or fault isolation: one tenant per pool
     MPS = "mps"  # soft memory limits, shared faults: one tenant per pool
 
 
 class Strategy(StrEnum):
+    """How MIG slices are named as resources."""
+
     MIXED = "mixed"  # each profile is a resource of its own
     SINGLE = "single"  # slices have the name of whole GPUs: one profile per pool, and no pool with whole GPUs
 
 
 class Provisioner(StrEnum):
+    """What adds nodes to a pool."""
+
     MANAGED = "managed"  # an EKS managed node group of fixed size
     KARPENTER = "karpenter"  # the minimum as a managed group, further nodes for pending pods
 
 
 class Market(StrEnum):
+    """How EC2 sells instances without a reservation."""
+
     ON_DEMAND = "on-demand"
     SPOT = "spot"  # withdrawn with two minutes' notice: interruptible tiers only
 
 
 class UpgradeStrategy(StrEnum):
+    """Order in which an upgrade replaces nodes."""
+
     SURGE = "surge"  # a new node starts before the old one is removed
     TERMINATE_FIRST = "terminate-first"  # the old node is removed first, for a reservation without room for another
 
@@ -84,7 +94,7 @@ class Flavor(Spec):
 
 
 class Nodes(Spec):
-    """Number of nodes of a pool: fixed, or scaled between two bounds."""
+    """Smallest and largest number of nodes of an autoscaled pool."""
 
     min: Count = Field(0, description="Number of nodes that always run. Only these count for guarantees. Default: 0.")
     max: Count = Field(description="Maximum number of nodes. Required.")
@@ -164,10 +174,12 @@ class GpuSharing(Spec):
 
     @property
     def mode(self) -> Sharing:
+        """The mode that is written: time-slicing or MPS."""
         return Sharing.MPS if self.mps else Sharing.TIME_SLICING
 
     @property
     def replicas(self) -> int:
+        """Number of pods that share one GPU or slice."""
         return self.mps or self.time_slicing or 1
 
 
@@ -420,6 +432,7 @@ class Pool(Spec):
 
     @property
     def machine(self) -> Instance:
+        """The catalog's entry of the instance type; KeyError if it is unknown."""
         return MACHINES[self.instance]
 
     @property
@@ -435,6 +448,7 @@ class Pool(Spec):
 
     @property
     def strategy(self) -> Strategy:
+        """How the MIG slices of the pool are named; mixed without MIG."""
         return self.mig.strategy if self.mig else Strategy.MIXED
 
     @property
@@ -446,10 +460,12 @@ class Pool(Spec):
 
     @property
     def restricted(self) -> bool:
+        """Whether only some tenants or tiers may use the pool."""
         return bool(self.tenants or self.tiers)
 
     @property
     def bare_metal(self) -> bool:
+        """Whether the instance type is bare metal."""
         return self.instance.partition(".")[2].startswith("metal")
 
     @property
@@ -458,6 +474,7 @@ class Pool(Spec):
         return self.tenants[0] if len(self.tenants) == 1 and not self.tiers else None
 
     def admits(self, tenant: str, tiers: frozenset[str]) -> bool:
+        """Whether a tenant, or one of the tiers, may use the pool."""
         return not self.restricted or tenant in self.tenants or not tiers.isdisjoint(self.tiers)
 
     def cuts(self, named: Mapping[str, Mapping[str, int]]) -> list[Cut]:
@@ -490,6 +507,7 @@ def layout_mistakes(where: tuple[str | int, ...], board: str, layout: Mapping[st
 
 
 def nearest(given: str, known: Iterable[str], count: int = 3) -> list[str]:
+    """The known names most similar to the given one, the most similar first."""
     import difflib  # only on the way to a message
 
     return difflib.get_close_matches(given, list(known), n=count, cutoff=0.0)

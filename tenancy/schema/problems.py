@@ -37,6 +37,7 @@ class Problem:
         return f"{at}{field} given {self.given}; rule {rule}; change: {self.change}"
 
     def as_dict(self) -> dict[str, Any]:
+        """The fields as plain values, for JSON."""
         return asdict(self)
 
 

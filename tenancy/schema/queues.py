@@ -14,14 +14,14 @@ from tenancy.schema.base import Mistake, Slug, Spec, TextForm, WholeNumber, brok
 
 
 class Scheduler(StrEnum):
-    """Who decides when work starts."""
+    """Whether Kueue decides when work with GPUs starts."""
 
     KUEUE = "kueue"
     NONE = "none"  # a tenant has its guaranteed GPUs only, and its idle GPUs stay idle
 
 
 class SharingPreset(StrEnum):
-    """Whether a tenant lends its idle GPUs, and whether it borrows those of others."""
+    """Whether idle guaranteed GPUs are lent, and whether more than the guarantee may be borrowed."""
 
     STRICT = "strict"  # neither lends nor borrows
     LEND = "lend"  # lends idle GPUs and reclaims them at once
@@ -29,19 +29,25 @@ class SharingPreset(StrEnum):
 
     @property
     def lends(self) -> bool:
+        """Whether idle guaranteed GPUs are lent."""
         return self is not SharingPreset.STRICT
 
     @property
     def borrows(self) -> bool:
+        """Whether idle GPUs of other tenants may be borrowed."""
         return self is SharingPreset.LEND_AND_BORROW
 
 
 class QueueOrder(StrEnum):
+    """Order in which a queue's waiting work starts."""
+
     BEST_EFFORT = "best-effort"  # work that fits starts, although earlier work does not fit yet
     STRICT = "strict"  # first in, first out: small work never delays large work, and waits behind it
 
 
 class QueueState(StrEnum):
+    """Whether a queue starts new work and keeps running work."""
+
     OPEN = "open"
     HOLD = "hold"  # no new work starts
     DRAIN = "drain"  # no new work starts, and running work is evicted
@@ -57,6 +63,7 @@ _SECONDS = {"m": 60, "h": 3600, "d": 86400}
 
 
 def seconds(duration: str) -> int:
+    """Number of seconds of a duration such as 20m, 36h or 7d."""
     return int(duration[:-1]) * _SECONDS[duration[-1]]
 
 

@@ -49,7 +49,7 @@ from tenancy.schema.tiers import Quota
 
 
 class Isolation(StrEnum):
-    """What tenants share: nodes, kernel, API server."""
+    """How much of the cluster a tenant shares with other tenants."""
 
     NAMESPACE = "namespace"  # shared nodes, shared API server
     DEDICATED_NODES = "dedicated-nodes"  # own nodes, shared API server
@@ -95,6 +95,8 @@ class GpuShare(Spec):
 
 
 class PodSecurity(StrEnum):
+    """The Pod Security level of a namespace."""
+
     RESTRICTED = "restricted"
     BASELINE = "baseline"  # needs an exception from ns-03
 
@@ -196,7 +198,7 @@ _Prefix = Annotated[
 
 
 class Storage(Spec):
-    """A grant on the objects below a prefix of one of the environment's buckets."""
+    """A grant of access to the objects below a prefix of an S3 bucket."""
 
     bucket: Slug = Field(description="Name of a bucket of the environment. Required.")
     prefix: _Prefix = Field(description="Prefix of object names, ending with '/'. Required.")
@@ -218,13 +220,14 @@ class Storage(Spec):
             yield Mistake(("expire-after",), "expire-after with access: read-only", rule, "drop it")
 
     def overlaps(self, other: Storage) -> bool:
+        """Whether an object may be below both prefixes."""
         return self.bucket == other.bucket and (
             self.prefix.startswith(other.prefix) or other.prefix.startswith(self.prefix)
         )
 
 
 class Budget(Spec):
-    """The monthly budget, US dollars, at which alerts are sent."""
+    """A tenant's monthly budget, in US dollars."""
 
     monthly_usd: Annotated[int, WholeNumber(1, 1_000_000_000)] = Field(
         description="Budget of a month, US dollars. Alerts start at half of it. Required."
@@ -450,16 +453,18 @@ class Tenant(Spec):
         return bool(self.grants_of(namespace)) or any(held(use.namespaces, namespace) for use in some)
 
     def declares(self, account: str) -> bool:
-        """Whether a part declares a service account, given as <namespace>/<name>."""
-        part, _, name = account.partition("/")
-        return any(n.name == part and any(a.name == name for a in n.service_accounts) for n in self.namespaces)
+        """Whether a namespace declares a service account, given as <namespace>/<name>."""
+        namespace, _, name = account.partition("/")
+        return any(n.name == namespace and any(a.name == name for a in n.service_accounts) for n in self.namespaces)
 
     @property
     def sandboxed(self) -> bool:
+        """Whether the tenant's pods run in a sandbox, each with a kernel of its own."""
         return self.isolation is Isolation.SANDBOX
 
     @property
     def in_virtual_clusters(self) -> bool:
+        """Whether each namespace of the tenant has an API server of its own."""
         return self.isolation is Isolation.VIRTUAL_CLUSTER
 
     def accounts_in(self, namespace: Namespace) -> tuple[ServiceAccount, ...]:
@@ -469,16 +474,20 @@ class Tenant(Spec):
 
     @property
     def on_own_nodes(self) -> bool:
+        """Whether the tenant's pods run on nodes of the tenant alone."""
         return self.isolation is Isolation.DEDICATED_NODES
 
     def tier_of(self, namespace: Namespace) -> str:
+        """Name of a namespace's tier: its own, or else the tenant's."""
         return namespace.tier or self.tier
 
     @property
     def tiers(self) -> frozenset[str]:
+        """Names of the tiers of all namespaces."""
         return frozenset(self.tier_of(n) for n in self.namespaces)
 
     def namespace_name(self, namespace: Namespace) -> str:
+        """Name of a namespace in the cluster: `<tenant>--<namespace>`."""
         return words.derived_name(self.tenant, namespace.name)
 
     def held_in(self, namespace: Namespace) -> dict[str, int]:

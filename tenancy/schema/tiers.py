@@ -163,6 +163,8 @@ def _out_of_order(steps: dict[str, dict[str, str]]) -> Iterator[Mistake]:
 
 
 class Claim(Spec):
+    """Smallest and largest size of one volume claim, bytes."""
+
     min: Size = Field("1Gi", description="Smallest volume claim, bytes. Default: 1Gi.")
     max: Size = Field("500Gi", description="Largest volume claim, bytes. Default: 500Gi.")
 
@@ -207,12 +209,16 @@ TierName = Annotated[
 
 
 class Spread(StrEnum):
+    """Whether pods are spread evenly over nodes."""
+
     NONE = "none"  # as the scheduler spreads all pods by default, loosely
     PREFERRED = "preferred"  # evenly if there is room, so that a lost node takes few replicas
     REQUIRED = "required"  # evenly; a replica waits rather than run on another node with room
 
 
 class SpreadOf(StrEnum):
+    """Which pods are spread as one group."""
+
     REPLICAS = "replicas"  # the pods of one Deployment or StatefulSet
     JOBS = "jobs"  # the pods of one Job: they then share no node's disk, network or NVLink
     NAMESPACE = "namespace"  # all pods of a namespace
@@ -294,9 +300,10 @@ class Tier(Spec):
             yield Mistake(("claim", "max"), given, rule, change)
 
     def allows(self, own: Quota | None) -> Quota:
-        """The quota of a part of this tier, which may set its own."""
+        """The quota of a namespace of this tier, which may set its own."""
         return own.within(self.quota) if own else self.quota
 
 
 def counted(number: int, what: str) -> str:
+    """A number with its noun, in the plural unless the number is 1."""
     return f"{number} {what}{'s' * (number != 1)}"

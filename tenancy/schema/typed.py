@@ -10,7 +10,7 @@ from typing import Literal, NotRequired, TypedDict
 
 
 class AwsDict(TypedDict):
-    """The AWS side: account, region, network, identities, encryption and nodes."""
+    """The AWS account of an environment: region, network, nodes of the system, identities and encryption keys."""
 
     identity: NotRequired[Literal['pod-identity', 'irsa', 'shared']]
     oidc_issuer: NotRequired[str | None]
@@ -62,7 +62,7 @@ class BucketDict(TypedDict):
 
 
 class BudgetDict(TypedDict):
-    """The monthly budget, US dollars, at which alerts are sent."""
+    """A tenant's monthly budget, in US dollars."""
 
     monthly_usd: int
 
@@ -80,12 +80,14 @@ class CiDict(TypedDict):
 
 
 class ClaimDict(TypedDict):
+    """Smallest and largest size of one volume claim, bytes."""
+
     min: NotRequired[str | int]
     max: NotRequired[str | int]
 
 
 class ClusterDict(TypedDict):
-    """The Kubernetes cluster: name, context, version, network and the way GPUs are asked for."""
+    """The EKS cluster of an environment: its name, version, network plugin and GPU devices."""
 
     name: str
     context: str
@@ -108,6 +110,8 @@ class ContainerDict(TypedDict):
 
 
 class CostsDict(TypedDict):
+    """Prices, discounts and allocation keys for chargeback, in US dollars and percent."""
+
     pools: NotRequired[Mapping[str, float]]
     discounts: NotRequired[Mapping[str, int]]
     shared: NotRequired[Mapping[str, float]]
@@ -117,7 +121,7 @@ class CostsDict(TypedDict):
 
 
 class DepartmentDict(TypedDict):
-    """A department: the unit that lends GPUs to and borrows them from others."""
+    """A group of tenants with one weight and one lending policy: a Kueue Cohort."""
 
     title: NotRequired[str]
     sharing: NotRequired[Literal['strict', 'lend', 'lend-and-borrow']]
@@ -177,7 +181,7 @@ class FileAccessPointDict(TypedDict):
 
 
 class FilesDict(TypedDict):
-    """A part of an EFS file system, reached by an access point that the platform made."""
+    """A directory of an EFS file system, reached by an access point that the platform made."""
 
     access_point: str
     file_system: str
@@ -210,7 +214,7 @@ class GpuSharingDict(TypedDict):
 
 
 class ImagesDict(TypedDict):
-    """Registries that images may come from, and the image of samples."""
+    """Registries that tenants' images may come from, and the image of samples."""
 
     registries: Sequence[str]
     sample: str
@@ -226,6 +230,8 @@ class IngressRuleDict(TypedDict):
 
 
 class MetricsDict(TypedDict):
+    """Collection and storage of metrics, alerts and their recipients."""
+
     collector: NotRequired[Literal['none', 'existing', 'install']]
     namespace: NotRequired[str]
     labels: NotRequired[Mapping[str, str]]
@@ -280,14 +286,14 @@ class NetworkDict(TypedDict):
 
 
 class NodesDict(TypedDict):
-    """Number of nodes of a pool: fixed, or scaled between two bounds."""
+    """Smallest and largest number of nodes of an autoscaled pool."""
 
     min: NotRequired[int]
     max: int
 
 
 class OrganisationDict(TypedDict):
-    """The organisation that owns the cluster, and its departments."""
+    """The organisation that shares the cluster: the root of the queue tree, and its departments."""
 
     name: str
     departments: Mapping[str, DepartmentDict]
@@ -295,7 +301,7 @@ class OrganisationDict(TypedDict):
 
 
 class OwnerDict(TypedDict):
-    """The group or person responsible, with a mail address."""
+    """The group or person responsible for a tenant."""
 
     name: str
     mail: str
@@ -319,7 +325,7 @@ class PersonDict(TypedDict):
 
 
 class PlatformDict(TypedDict):
-    """The platform team: its group, its namespaces and the services that tenants may reach."""
+    """The platform team and its namespaces and services."""
 
     group: str
     namespaces: NotRequired[Sequence[str]]
@@ -398,6 +404,8 @@ class QuotaDict(TypedDict):
 
 
 class ResourceUseDict(TypedDict):
+    """A use of an AWS resource by the pods of a tenant's namespaces."""
+
     namespaces: NotRequired[Sequence[str]]
 
 
@@ -417,13 +425,15 @@ class ServiceAccountDict(TypedDict):
 
 
 class SmtpDict(TypedDict):
+    """The mail server for alerts, and the addresses that they are sent from and to."""
+
     server: str
     sender: str
     platform: str
 
 
 class StorageDict(TypedDict):
-    """A grant on the objects below a prefix of one of the environment's buckets."""
+    """A grant of access to the objects below a prefix of an S3 bucket."""
 
     bucket: str
     prefix: str

@@ -13,6 +13,7 @@ from typing import Any
 
 from tenancy.catalog import versions
 from tenancy.lab.layout import LabError, write
+from tenancy.planning import make_plan
 from tenancy.simulation.events import Event, EventKind, Run
 from tenancy.simulation.objects import cluster_objects, kueue_values
 from tenancy.simulation.trace import Job
@@ -46,6 +47,7 @@ class Store:
         return found if isinstance(found, dict) and found.get("form") == FORM else None
 
     def keep(self, checkpoint: Checkpoint) -> None:
+        """Replace the stored checkpoint by this one."""
         text = json.dumps({"form": FORM, **checkpoint})
         if self._file is None:
             self._held = text
@@ -93,16 +95,19 @@ class Store:
 def name_of(loaded: Loaded, jobs: Sequence[Job], window: int) -> str:
     """Key of a simulation, equal for two runs with the same queues, work and Kueue."""
     versions_used = (versions.CHARTS["kueue"].version, FORM)
-    content = [versions_used, list(cluster_objects(loaded)), kueue_values(loaded), window, [asdict(j) for j in jobs]]
+    queues = list(cluster_objects(make_plan(loaded.environment, loaded.tenants)))
+    content = [versions_used, queues, kueue_values(loaded), window, [asdict(j) for j in jobs]]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return f"{loaded.environment.environment}-{digest[:16]}"
 
 
 def events_as_rows(events: Sequence[Event]) -> list[list[Any]]:
+    """Events as lists, for JSON."""
     return [[e.time, e.kind, e.job, e.pool, e.text, e.lost, e.by] for e in events]
 
 
 def events_of(checkpoint: Checkpoint) -> list[Event]:
+    """The events of a checkpoint."""
     return [Event(time, EventKind(kind), *rest) for time, kind, *rest in checkpoint["events"]]
 
 

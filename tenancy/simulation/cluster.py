@@ -125,6 +125,7 @@ class Pulse:
         self._seconds = 0.0
 
     def now(self) -> float:
+        """Seconds during which the API server answered."""
         if time.monotonic() - self._asked >= BEAT_SECONDS:
             answered = self._answers()
             end = time.monotonic()
@@ -144,6 +145,7 @@ class Pulse:
         return response.status == 200
 
     def close(self) -> None:
+        """Close the connection."""
         self._connection.close()
 
 
@@ -175,6 +177,7 @@ class SimulationCluster:
         return [name for name in NEEDED if name not in alive]
 
     def make(self, objects: Iterable[Object]) -> None:
+        """Create objects."""
         for item in objects:
             self._api.apply(_collection(item), item)
 
@@ -290,6 +293,7 @@ class SimulationCluster:
         return json.loads(answer)
 
     def read(self, item: Object) -> Object:
+        """The object as the API server has it."""
         return _patiently(lambda: self._api.get(_path(item)), self._reopen)
 
     def _reopen(self) -> None:
@@ -322,6 +326,7 @@ class Log:
         self._rest = b""
 
     def lines(self) -> list[bytes]:
+        """Complete lines that were written since the last call."""
         data = self._rest + self._file.read()
         *whole, self._rest = data.split(b"\n")
         return whole

@@ -7,6 +7,8 @@ from enum import StrEnum
 
 
 class EventKind(StrEnum):
+    """What happened to a job."""
+
     SUBMIT = "submit"
     WAIT = "wait"  # Kueue's reason for not starting it, at every change
     START = "start"
@@ -16,6 +18,8 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
+    """One event of a simulation."""
+
     time: int
     """Seconds from the start of the trace."""
     kind: EventKind
@@ -33,6 +37,8 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Run:
+    """The events of one simulation, and how exact their times are."""
+
     events: tuple[Event, ...]
     seconds: float
     """Real seconds of the run, without the start of the cluster."""

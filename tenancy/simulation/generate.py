@@ -46,7 +46,7 @@ def generate(loaded: Loaded, jobs: int, hours: int, seed: int) -> list[Job]:
         made.append(_job(dice, place, hours))
     made = _to_load(made, places, hours)
     made = sorted(
-        [*made, *special], key=lambda job: (job.submit, job.tenant, job.part, job.flavor, job.gpus, job.duration)
+        [*made, *special], key=lambda job: (job.submit, job.tenant, job.namespace, job.flavor, job.gpus, job.duration)
     )
     return [replace(job, name=job.name or f"{job.tenant}-{number:04d}") for number, job in enumerate(made)]
 
@@ -54,12 +54,12 @@ def generate(loaded: Loaded, jobs: int, hours: int, seed: int) -> list[Job]:
 class _WorkloadSlot:
     """A namespace of a tenant, and a flavor that it may use there."""
 
-    def __init__(self, loaded: Loaded, tenant: Tenant, part: Namespace, flavor: str) -> None:
+    def __init__(self, loaded: Loaded, tenant: Tenant, namespace: Namespace, flavor: str) -> None:
         environment = loaded.environment
-        self.tenant, self.part, self.flavor = tenant.tenant, part.name, flavor
-        self.tier = tenant.tier_of(part)
-        self.most = most_held(environment, tenant, part)[flavor]
-        self.guaranteed = tenant.held_in(part)[flavor]
+        self.tenant, self.namespace, self.flavor = tenant.tenant, namespace.name, flavor
+        self.tier = tenant.tier_of(namespace)
+        self.most = most_held(environment, tenant, namespace)[flavor]
+        self.guaranteed = tenant.held_in(namespace)[flavor]
         self.borrowed = tenant.gpus[flavor].borrow_up_to or 0 if environment.tiers[self.tier].borrows else 0
         self.lent = tenant.gpus[flavor].lend_up_to or 0 if tenant.gpus[flavor].sharing.lends else 0
         self.priority = environment.tiers[self.tier].priority
@@ -78,11 +78,11 @@ class _WorkloadSlot:
 
 def _places(loaded: Loaded) -> Iterator[_WorkloadSlot]:
     for tenant in loaded.tenants:
-        for part in tenant.namespaces:
+        for namespace in tenant.namespaces:
             for flavor in sorted(tenant.gpus):
-                tiers = frozenset({tenant.tier_of(part)})
+                tiers = frozenset({tenant.tier_of(namespace)})
                 if pools_of(loaded.environment, flavor, tenant.tenant, tiers):
-                    place = _WorkloadSlot(loaded, tenant, part, flavor)
+                    place = _WorkloadSlot(loaded, tenant, namespace, flavor)
                     if place.most:
                         yield place
 
@@ -98,7 +98,7 @@ def _job(dice: random.Random, place: _WorkloadSlot, hours: int) -> Job:
         name="",
         submit=_arrival(dice, hours),
         tenant=place.tenant,
-        part=place.part,
+        namespace=place.namespace,
         flavor=place.flavor,
         gpus=gpus,
         gpus_per_pod=pods_of(gpus, place.node),
@@ -137,7 +137,7 @@ def _long(places: Sequence[_WorkloadSlot], hours: int) -> Iterator[Job]:
             f"{place.tenant}-fine-tuning",
             hours * HOUR // 24,
             place.tenant,
-            place.part,
+            place.namespace,
             place.flavor,
             gpus,
             place.node,
@@ -157,7 +157,7 @@ def _production(places: Sequence[_WorkloadSlot], hours: int) -> Iterator[Job]:
             f"{place.tenant}-retraining",
             hours * HOUR * 13 // 24,
             place.tenant,
-            place.part,
+            place.namespace,
             place.flavor,
             gpus,
             pods_of(gpus, place.node),
@@ -177,7 +177,7 @@ def _burst(places: Sequence[_WorkloadSlot], hours: int, jobs: int) -> Iterator[J
                 f"{place.tenant}-sweep-{number:03d}",
                 hours * HOUR * 10 // 24,
                 place.tenant,
-                place.part,
+                place.namespace,
                 place.flavor,
                 1,
                 1,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.planning import make_plan
+from tenancy.planning.common.meta import Meta
 from tenancy.planning.common.priorities import class_name, priorities
+from tenancy.planning.model import Plan
 from tenancy.planning.queueing.queue_names import API, queue_resource
 from tenancy.planning.services import queue_chart
 from tenancy.schema.queues import seconds
@@ -61,25 +63,18 @@ def kueue_values(loaded: Loaded, speed: float = EXPECTED_SPEED) -> dict[str, Any
     return values
 
 
-def cluster_objects(loaded: Loaded) -> Iterator[Object]:
-    """The queues of an environment in order of creation, without guards, ResourceQuotas and RBAC."""
-    plan = make_plan(loaded.environment, loaded.tenants)
-    for item in plan.platform.queues:
-        if item["kind"] not in {"Topology", "AdmissionCheck", "ProvisioningRequestConfig"}:
-            yield _without(item, "topologyName")
+def cluster_objects(plan: Plan) -> Iterator[Object]:
+    """Manifests of a plan's queues in order of creation, without topologies, admission checks, guards, ResourceQuotas
+    and RBAC."""
+    if queueing := plan.platform.queueing:
+        flavors = tuple(replace(flavor, topology=None) for flavor in queueing.flavors)
+        yield from replace(queueing, topologies=(), flavors=flavors, checks=()).manifests()
     for tenant in plan.tenants:
-        for item in tenant.queues:
-            yield _without(item, "admissionChecksStrategy")
+        queues = tuple(replace(queue, checks=()) for queue in tenant.cluster_queues)
+        yield from replace(tenant, cluster_queues=queues).queues
         for namespace in tenant.namespaces:
-            labels = {words.TENANT: tenant.name}
-            yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace.name, "labels": labels}}
-            yield from (item for item in namespace.isolation if item["kind"] == "LocalQueue")
-
-
-def _without(item: Object, field: str) -> Object:
-    if "spec" not in item:
-        return item
-    return {**item, "spec": {name: value for name, value in item["spec"].items() if name != field}}
+            yield Meta(namespace.name, {words.TENANT: tenant.name}).manifest("v1", "Namespace", {})
+            yield from (queue.manifest() for queue in namespace.local_queues)
 
 
 def uid_of(number: int) -> str:
@@ -88,6 +83,7 @@ def uid_of(number: int) -> str:
 
 
 def number_of(uid: str) -> int | None:
+    """Number of the job that a uid belongs to; None for another object."""
     head, _, tail = uid.rpartition("-")
     return int(tail, 16) if head == "00000000-0000-4000-8000" else None
 
@@ -108,7 +104,7 @@ def workload(loaded: Loaded, job: Job, number: int, made: dt.datetime) -> Object
         "kind": "Workload",
         "metadata": {
             "name": f"job-{number}",
-            "namespace": words.derived_name(job.tenant, job.part),
+            "namespace": words.derived_name(job.tenant, job.namespace),
             "uid": uid_of(number),
             "generation": 1,
             "creationTimestamp": made.strftime("%Y-%m-%dT%H:%M:%SZ"),

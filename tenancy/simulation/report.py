@@ -9,6 +9,7 @@ from typing import Any
 
 from tenancy.kube.objects import Object
 from tenancy.output.tables import Cell, Table
+from tenancy.planning import make_plan
 from tenancy.simulation.checkpoint import Store, name_of
 from tenancy.simulation.events import Run, until
 from tenancy.simulation.objects import OVERRIDES, cluster_objects, kueue_values
@@ -29,6 +30,8 @@ LEFT_OUT = (
 
 @dataclass(frozen=True, slots=True)
 class SimulationReport:
+    """The results of a simulation, of two if there is a change."""
+
     environment: str
     changes: tuple[str, ...]
     notes: tuple[str, ...]
@@ -42,6 +45,7 @@ class SimulationReport:
 
     @property
     def remarks(self) -> list[str]:
+        """Notes on the trace and on what the numbers cover."""
         span = (
             f"GPU hours and use of pools cover the first {self.before.hours:g} hours, until all work was submitted; "
             "waits, evictions, lost GPU hours and max use cover all of the work"
@@ -55,6 +59,7 @@ class SimulationReport:
 
     @property
     def tolerance(self) -> list[str]:
+        """How late a start may be recorded, in simulated seconds."""
         late = max(run.latest for run in self.runs)
         return [
             f"a start may be recorded up to {self.window} s late (max {late} s here): Kueue checks waiting work "
@@ -62,6 +67,7 @@ class SimulationReport:
         ]
 
     def as_json(self) -> dict[str, Any]:
+        """The results as plain values, for JSON."""
         found = {"before": self.before} | ({"after": self.after} if self.after else {})
         results = {name: _rounded(asdict(each)) for name, each in found.items()}
         for tier in (tier for each in results.values() for tier in each["tiers"]):
@@ -121,6 +127,7 @@ class SimulationReport:
                     )
 
     def tables(self) -> Iterator[Table]:
+        """The results as tables."""
         of = f"{f'PARTIAL, {self.part}: s' if self.partial else 'S'}imulation of {self.environment}"
         if self.after is None:
             yield _alone(f"{of}: tenants", self.before.tenants)
@@ -237,7 +244,7 @@ def run_both(
 
 def queued(loaded: Loaded) -> tuple[list[Object], dict[str, Any]]:
     """All settings of an environment that Kueue gets."""
-    return list(cluster_objects(loaded)), kueue_values(loaded)
+    return list(cluster_objects(make_plan(loaded.environment, loaded.tenants))), kueue_values(loaded)
 
 
 def _alone(title: str, groups: Sequence[Group]) -> Table:
@@ -320,6 +327,7 @@ def _never(groups: Sequence[Group], when: str = "") -> list[str]:
 
 
 def arrow(before: Cell, after: Cell) -> str:
+    """A value, or the values before and after a change if they differ."""
     return str(before) if before == after else f"{before} → {after}"
 
 
@@ -339,6 +347,7 @@ def wait(of: Waits, seconds: int | None) -> str:
 
 
 def clock(seconds: int) -> str:
+    """Seconds as hours and minutes."""
     return f"{seconds // 3600:02d}:{seconds % 3600 // 60:02d}"
 
 

@@ -56,6 +56,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class PoolUse:
+    """Use of a pool's GPUs."""
+
     name: str
     gpus: float
     used: float
@@ -85,6 +87,8 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Results:
+    """The numbers of one simulation."""
+
     hours: float
     jobs: int
     tenants: tuple[Group, ...]
@@ -111,6 +115,7 @@ class Results:
 
     @property
     def mean_fairness(self) -> float | None:
+        """Mean of the fairness of borrowing over time; None if nothing was borrowed."""
         known = [value for value in self.fairness if value is not None]
         return sum(known) / len(known) if known else None
 
@@ -306,7 +311,7 @@ class _Evaluation:
             job = self.jobs[number]
             for place, part in spans:
                 self.wait_bins[place] += job.gpus * part
-                if (job.tenant, job.part, job.flavor) in self.borrowers:
+                if (job.tenant, job.namespace, job.flavor) in self.borrowers:
                     self.wanting[place].add(job.tenant)
 
     def _spans(self, begin: int, end: int) -> Iterable[tuple[int, float]]:
@@ -450,10 +455,16 @@ class _Evaluation:
 
     @staticmethod
     def _same(one: Job, other: Job) -> bool:
-        return (one.tenant, one.part, one.flavor, one.gpus) == (other.tenant, other.part, other.flavor, other.gpus)
+        return (one.tenant, one.namespace, one.flavor, one.gpus) == (
+            other.tenant,
+            other.namespace,
+            other.flavor,
+            other.gpus,
+        )
 
 
 def waits_of(values: list[int], never: int) -> Waits:
+    """Summary of waiting times, in seconds; `never` counts jobs that did not start."""
     values = sorted(values)
     mean = round(sum(values) / len(values)) if values else None
     return Waits(

@@ -13,6 +13,7 @@ from typing import Any
 
 from tenancy.kube.objects import Object
 from tenancy.lab.layout import LabError
+from tenancy.planning import Plan, make_plan
 from tenancy.planning.queueing.queue_names import flavor_name, queue_name, queue_resource
 from tenancy.schema.queues import QueueState
 from tenancy.simulation import cluster as clusters
@@ -133,16 +134,16 @@ def simulate(
 def _attempt(loaded: Loaded, jobs: Sequence[Job], say: Callable[[str], None], window: int | None, store: Store) -> Run:
     held = store.read()
     with own_lab(objects.kueue_values(loaded), say, started=store.started) as cluster:
-        made = list(objects.cluster_objects(loaded))
+        plan = make_plan(loaded.environment, loaded.tenants)
+        made = list(objects.cluster_objects(plan))
         used = {_key_of(item): item for item in held["queues"]} if held else {}
         cluster.make(item for item in made if _key_of(item) not in used)
         for item in used.values():
             cluster.put_queue(item)
-        queues = {item["metadata"]["name"]: item["spec"] for item in made if item["kind"] == "ClusterQueue"}
-        cluster.wait_until_active(name for name, spec in queues.items() if spec["stopPolicy"] == "None")
+        cluster.wait_until_active(queue.name for queue in plan.cluster_queues if queue.is_open)
         cluster.wait_until_known()
         cluster.watch()
-        return Runner(loaded, jobs, cluster, made, window, store).run(say)
+        return Runner(loaded, jobs, cluster, plan, window, store).run(say)
 
 
 def _key_of(item: Object) -> tuple[str, str, str]:
@@ -150,12 +151,14 @@ def _key_of(item: Object) -> tuple[str, str, str]:
 
 
 class Runner:
+    """Runs a trace through Kueue on a simulation cluster."""
+
     def __init__(
         self,
         loaded: Loaded,
         jobs: Sequence[Job],
         cluster: SimulationCluster,
-        made: Sequence[Object],
+        plan: Plan,
         window: int | None,
         store: Store | None = None,
     ) -> None:
@@ -168,22 +171,22 @@ class Runner:
         """Real seconds of the earlier runs that this one continues."""
         self.loaded, self.jobs, self.cluster = loaded, jobs, cluster
         resources = {flavor: queue_resource(environment, flavor) for flavor in environment.flavors}
-        self._quotas = Quotas(made, resources.values())
+        self._quotas = Quotas(plan.cluster_queues, plan.cohorts)
         self._resource = [resources[job.flavor] for job in jobs]
         tiers = {
-            (tenant.tenant, part.name): tenant.tier_of(part) for tenant in loaded.tenants for part in tenant.namespaces
+            (tenant.tenant, namespace.name): tenant.tier_of(namespace)
+            for tenant in loaded.tenants
+            for namespace in tenant.namespaces
         }
-        self._queue = [queue_name(job.tenant, tiers[job.tenant, job.part]) for job in jobs]
-        held = {
-            item["metadata"]["name"]
-            for item in made
-            if item["kind"] == "ClusterQueue" and item["spec"]["stopPolicy"] != "None"
-        }
-        parts = {
-            (t.tenant, part.name) for t in loaded.tenants for part in t.namespaces if part.queue is not QueueState.OPEN
+        self._queue = [queue_name(job.tenant, tiers[job.tenant, job.namespace]) for job in jobs]
+        held = {queue.name for queue in plan.cluster_queues if not queue.is_open}
+        stopped = {
+            (t.tenant, each.name) for t in loaded.tenants for each in t.namespaces if each.queue is not QueueState.OPEN
         }
         self._held = {
-            number for number, job in enumerate(jobs) if self._queue[number] in held or (job.tenant, job.part) in parts
+            number
+            for number, job in enumerate(jobs)
+            if self._queue[number] in held or (job.tenant, job.namespace) in stopped
         }
         self._pools = {flavor_name(environment, pool): pool for pool in environment.pools}
         last = max((job.submit for job in jobs), default=0)
@@ -222,6 +225,7 @@ class Runner:
     # The clock
 
     def run(self, say: Callable[[str], None]) -> Run:
+        """Run until all jobs have ended, from the last checkpoint if there is one."""
         self._began = time.monotonic()
         order = sorted(range(len(self.jobs)), key=lambda n: (self.jobs[n].submit, n))
         self._read()

@@ -36,7 +36,7 @@ MILLISECONDS = 1e11
 ALIASES = {
     "submit": ("submit", "submit_time", "submitted_time", "creation_time", "start_time"),
     "tenant": ("tenant", "vc", "user", "group"),
-    "part": ("part",),
+    "namespace": ("namespace",),
     "flavor": ("flavor",),
     "gpus": ("gpus", "gpu_num", "plan_gpu", "num_gpus", "num_gpu"),
     "gpus-per-pod": ("gpus-per-pod", "gpus_per_pod"),
@@ -65,7 +65,7 @@ class Job:
     submit: int
     """Seconds from the start of the trace."""
     tenant: str
-    part: str
+    namespace: str
     flavor: str
     gpus: int
     gpus_per_pod: int
@@ -76,11 +76,13 @@ class Job:
     checkpoint: int | None = None
     """Seconds between checkpoints; an eviction loses the work after the last one. None: all work."""
     queue: str | None = None
-    """A queue of its part. Default: the queue named default."""
+    """A queue of its namespace. Default: the queue named default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
+    """Jobs in the order of their submission."""
+
     jobs: tuple[Job, ...]
     notes: tuple[str, ...] = ()
     """Assumptions about facts that the file does not have."""
@@ -112,7 +114,7 @@ def write(jobs: Iterable[Job]) -> str:
         "submit",
         "name",
         "tenant",
-        "part",
+        "namespace",
         "flavor",
         "gpus",
         "gpus-per-pod",
@@ -334,7 +336,7 @@ class _TraceReader:
         placed = self._place(line, row)
         if placed is None:
             return None
-        tenant, part, flavor, tier = placed
+        tenant, namespace, flavor, tier = placed
         node = per_node(self.environment, flavor)
         each = self._number(line, row, "gpus-per-pod") or pods_of(gpus, node)
         if each > node or gpus % each:
@@ -345,12 +347,16 @@ class _TraceReader:
         checkpoint = self._number(line, row, "checkpoint")
         name = self._cell(row, "name") or f"{tenant.tenant}-{line:04d}"
         queue = self._cell(row, "queue") or None
-        if queue not in {None, words.DEFAULT_QUEUE, *part.queues}:
-            known = f"use default{''.join(f' or {q}' for q in part.queues)}"
-            self._bad(line, row, "queue", repr(queue), f"a queue of {tenant.tenant}'s part {part.name}", known)
+        if queue not in {None, words.DEFAULT_QUEUE, *namespace.queues}:
+            known = f"use default{''.join(f' or {q}' for q in namespace.queues)}"
+            self._bad(
+                line, row, "queue", repr(queue), f"a queue of {tenant.tenant}'s namespace {namespace.name}", known
+            )
         if len(self._problems) > before:
             return None
-        return _Draft(name, submit, tenant.tenant, part.name, flavor, gpus, each, duration, tier, checkpoint, queue)
+        return _Draft(
+            name, submit, tenant.tenant, namespace.name, flavor, gpus, each, duration, tier, checkpoint, queue
+        )
 
     def _place(self, line: int, row: list[str]) -> tuple[Tenant, Namespace, str, str] | None:
         tenant = self._tenant(line, row)
@@ -367,25 +373,26 @@ class _TraceReader:
                 line, row, "tier", repr(tier), "a tier of the environment", f"use {' or '.join(self.environment.tiers)}"
             )
             return None
-        asked = self._cell(row, "part")
-        parts = [part for part in tenant.namespaces if asked in {"", part.name}]
-        if not parts:
-            known = f"use {' or '.join(part.name for part in tenant.namespaces)}"
-            self._bad(line, row, "part", repr(asked), f"a part of {tenant.tenant}", known)
+        asked = self._cell(row, "namespace")
+        named = [each for each in tenant.namespaces if asked in {"", each.name}]
+        if not named:
+            known = f"use {' or '.join(each.name for each in tenant.namespaces)}"
+            self._bad(line, row, "namespace", repr(asked), f"a namespace of {tenant.tenant}", known)
             return None
-        able = [p for p in parts if pools_of(self.environment, flavor, tenant.tenant, frozenset({tenant.tier_of(p)}))]
+        able = [p for p in named if pools_of(self.environment, flavor, tenant.tenant, frozenset({tenant.tier_of(p)}))]
         if not able:
-            given = f"{flavor} for {', '.join(p.name for p in parts)} of {tenant.tenant}"
-            where = "part" if asked else "flavor"
+            given = f"{flavor} for {', '.join(p.name for p in named)} of {tenant.tenant}"
+            where = "namespace" if asked else "flavor"
             self._bad(line, row, where, given, "a pool admits the namespace's tier", "name another namespace or flavor")
             return None
-        own = [part for part in able if tenant.tier_of(part) == tier]
-        part = (own or able)[0]
-        ceiling = self.environment.tiers[tenant.tier_of(part)].priority
+        own = [each for each in able if tenant.tier_of(each) == tier]
+        namespace = (own or able)[0]
+        ceiling = self.environment.tiers[tenant.tier_of(namespace)].priority
         if tier and self.environment.tiers[tier].priority > ceiling:
-            self._bad(line, row, "tier", tier, f"no tier above {part.name}'s own, {tenant.tier_of(part)}", "lower it")
+            rule = f"no tier above {namespace.name}'s own, {tenant.tier_of(namespace)}"
+            self._bad(line, row, "tier", tier, rule, "lower it")
             return None
-        return tenant, part, flavor, tier or tenant.tier_of(part)
+        return tenant, namespace, flavor, tier or tenant.tier_of(namespace)
 
     def _tenant(self, line: int, row: list[str]) -> Tenant | None:
         name = self._cell(row, "tenant")
@@ -519,7 +526,7 @@ class _Draft:
     name: str
     submit: float
     tenant: str
-    part: str
+    namespace: str
     flavor: str
     gpus: int
     gpus_per_pod: int
@@ -577,19 +584,19 @@ def _moment(text: str) -> float | None:
 
 def must_fit(trace: Trace, loaded: Loaded) -> None:
     """Raise SpecError if an environment has no place for a job of a trace that was made for another one."""
-    parts = {
-        (tenant.tenant, part.name, flavor): part
+    known_namespaces = {
+        (tenant.tenant, namespace.name, flavor): namespace
         for tenant in loaded.tenants
-        for part in tenant.namespaces
+        for namespace in tenant.namespaces
         for flavor in tenant.gpus
-        if pools_of(loaded.environment, flavor, tenant.tenant, frozenset({tenant.tier_of(part)}))
+        if pools_of(loaded.environment, flavor, tenant.tenant, frozenset({tenant.tier_of(namespace)}))
     }
     wrong: dict[tuple[str, str, str, str | None], Job] = {}
     for job in trace.jobs:
-        part = parts.get((job.tenant, job.part, job.flavor))
-        known = part is not None and job.queue in {None, words.DEFAULT_QUEUE, *part.queues}
+        namespace = known_namespaces.get((job.tenant, job.namespace, job.flavor))
+        known = namespace is not None and job.queue in {None, words.DEFAULT_QUEUE, *namespace.queues}
         if not known or job.tier not in loaded.environment.tiers:
-            wrong.setdefault((job.tenant, job.part, job.flavor, job.queue), job)
+            wrong.setdefault((job.tenant, job.namespace, job.flavor, job.queue), job)
     if wrong:
         rule = "the same work runs before the change and after it"
         raise SpecError(
@@ -599,12 +606,12 @@ def must_fit(trace: Trace, loaded: Loaded) -> None:
                     1,
                     1,
                     "",
-                    f"no place for job {job.name} of {tenant}: {flavor} in {part}"
+                    f"no place for job {job.name} of {tenant}: {flavor} in {namespace}"
                     + (f", queue {queue}" if queue else "")
                     + f", tier {job.tier}",
                     rule,
                     "keep it",
                 )
-                for (tenant, part, flavor, queue), job in wrong.items()
+                for (tenant, namespace, flavor, queue), job in wrong.items()
             ]
         )

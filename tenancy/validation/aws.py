@@ -91,7 +91,7 @@ def _within(tenant: Tenant) -> Iterator[Mistake]:
                 first, again = tenant.storage[early], tenant.storage[late]
                 given = (
                     f"{again.access} on {bucket}/{again.prefix}, which overlaps {first.access} on "
-                    f"{bucket}/{first.prefix} in part {namespace.name}"
+                    f"{bucket}/{first.prefix} in namespace {namespace.name}"
                 )
                 yield broken(("storage", late, "prefix"), "stor-07", given)
 
@@ -111,7 +111,7 @@ def _grants(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
             tier = environment.tiers.get(tenant.tier_of(namespace))
             if tier and held(grant.namespaces, namespace) and grant.access.wider(tier.storage_access):
                 given = (
-                    f"{grant.access} in part {namespace.name} of tier {tenant.tier_of(namespace)}, whose "
+                    f"{grant.access} in namespace {namespace.name} of tier {tenant.tier_of(namespace)}, whose "
                     f"storage-access is {tier.storage_access}"
                 )
                 yield broken(("storage", i, "access"), "stor-06", given)
@@ -141,7 +141,7 @@ def _shared(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
         own = [namespace for namespace in tenant.namespaces if held(grant.namespaces, namespace)]
         for namespace in own:
             if grant.prefix != tenant.namespace_name(namespace) + "/":
-                given = f"{grant.access} on {grant.prefix} for part {namespace.name} with identity: shared"
+                given = f"{grant.access} on {grant.prefix} for namespace {namespace.name} with identity: shared"
                 yield broken(("storage", i, "prefix"), "aws-04", given)
                 break
     for kind in ("secrets", "logs", "queues", "files"):
@@ -272,7 +272,7 @@ def _lengths(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
     for i, namespace in enumerate(tenant.namespaces):
         length = role_length(environment, tenant, namespace)
         if length > account.INLINE_LENGTH:
-            given = f"grants of part {namespace.name}, {length} characters of {account.INLINE_LENGTH}"
+            given = f"grants of namespace {namespace.name}, {length} characters of {account.INLINE_LENGTH}"
             yield broken(
                 ("namespaces", i) if "namespaces" in tenant.model_fields_set else ("storage",), "aws-02", given
             )

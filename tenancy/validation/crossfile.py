@@ -279,7 +279,9 @@ def _shares(environment: Environment, offers: _Offers, tenant: Tenant) -> Iterat
                 if held and tier in environment.tiers and not _pools(offers, flavor, tenant.tenant, frozenset({tier})):
                     written = flavor in namespace.gpus
                     where = ("namespaces", i, "gpus", flavor) if written else ("gpus", flavor)
-                    given = f"{held} {flavor} in part {namespace.name} of tier {tier}, to which no pool yields them"
+                    given = (
+                        f"{held} {flavor} in namespace {namespace.name} of tier {tier}, to which no pool yields them"
+                    )
                     change = "claim them under the gpus of a namespace whose tier a pool admits"
                     yield broken(where, "pool-01", given, change)
 
@@ -365,7 +367,7 @@ def _remembered(environment: Environment, tenants: Sequence[Tenant]) -> Iterator
     for index, each in stored.items():
         if each > budget:
             given = f"{tenants[index].tenant}, which may store {_mebibytes(each)} of {_mebibytes(budget)}"
-            change = "lower the quotas of its parts, or split it into two tenants"
+            change = "lower the quotas of its namespaces, or split it into two tenants"
             yield index, broken(("namespaces",), "quota-06", given, change)
     where = ("cluster", "object-overcommit")
     if (together := sum(stored.values())) > budget * times:
@@ -377,7 +379,7 @@ def _remembered(environment: Environment, tenants: Sequence[Tenant]) -> Iterator
     for index, tenant in enumerate(tenants):
         if (need := kueue_need(environment, [tenant])) > most:
             given = f"{tenant.tenant}, for whose work Kueue may need {_mebibytes(need)} of {_mebibytes(most)}"
-            change = "lower jobs, pods or ended-pods of its parts, or split it into two tenants"
+            change = "lower jobs, pods or ended-pods of its namespaces, or split it into two tenants"
             yield index, broken(("namespaces",), "queue-03", given, change)
             return
     if (need := kueue_need(environment, tenants)) > most:
@@ -398,7 +400,7 @@ def _default_containers(tenant: Tenant, number: int, tier: Tier) -> Iterator[Mis
     quota = tier.allows(namespace.quota).effective()
     gpus = sum(tenant.held_in(namespace).values())
     where = ("namespaces", number, "quota") if namespace.quota else ("tier",)
-    promised = f"for {gpus} GPUs that part {namespace.name} is guaranteed"
+    promised = f"for {gpus} GPUs that namespace {namespace.name} is guaranteed"
     if gpus > quota["pods"]:
         yield broken(where, "queue-02", f"pods {quota['pods']} {promised}")
     requests, limits = tier.container.default_request, tier.container.default

@@ -39,6 +39,8 @@ _Model = TypeVar("_Model", bound=Spec)
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
+    """The spec of an environment as read from its folder."""
+
     environment: Environment
     tenants: tuple[Tenant, ...]
     folder: Path

@@ -120,8 +120,8 @@ def _starts(environment: Environment, tenant: Tenant, tier: str) -> bool:
     open_pools = [name for name, pool in environment.pools.items() if pool.admits(tenant.tenant, mine)]
     if any(not environment.pools[name].machine.gpus for name in open_pools):
         return True
-    parts = [namespace for namespace in tenant.namespaces if tenant.tier_of(namespace) == tier]
-    if any(count for part in parts for count in tenant.held_in(part).values()):
+    namespaces = [namespace for namespace in tenant.namespaces if tenant.tier_of(namespace) == tier]
+    if any(count for namespace in namespaces for count in tenant.held_in(namespace).values()):
         return True
     yielded = {flavor for name in open_pools for flavor in environment.flavors_of(name)}
     some_gpus = any(share.guaranteed or share.borrow_up_to for f, share in tenant.gpus.items() if f in yielded)

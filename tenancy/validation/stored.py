@@ -101,7 +101,7 @@ def framework_counts(environment: Environment) -> tuple[str, ...]:
 
 def _all_counts(environment: Environment, quota: Quota) -> dict[str, int]:
     """Object quotas, including those of a tier's `other`."""
-    other = {key: int(quantities.parse(most)) for key, most in quota.other.items() if _counts_objects(key)}
+    other = {key: quantities.units(most) for key, most in quota.other.items() if _counts_objects(key)}
     return object_counts(environment, quota) | other
 
 

@@ -85,7 +85,7 @@ def _virtual_part(
     }
     for what, need in needs.items():
         if quota[what] < need:
-            given = f"a quota of {what} below what the control plane of part {namespace.name} takes"
+            given = f"a quota of {what} below what the control plane of namespace {namespace.name} takes"
             yield broken((*at, "quota") if namespace.quota else where, "iso-03", given, "raise it")
 
 

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
-from tenancy.chargeback.allocate import Category, ChargebackReport
+from tenancy.chargeback.model import Category, ChargebackReport
 from tenancy.chargeback.periods import Period, PeriodLength, periods
 from tenancy.chargeback.report import make_report
 from tenancy.chargeback.tables import Tables, tables

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tenancy.chargeback.allocate import ChargebackReport
+from tenancy.chargeback.model import ChargebackReport
 from tenancy.chargeback.periods import LONGEST, PeriodLength, moment, periods, written, zone_of
 from tenancy.chargeback.rounding import nearest, shared
 from tenancy.chargeback.tables import TABLES

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.chargeback.allocate import Category, ChargebackReport
+from tenancy.chargeback.model import Category, ChargebackReport
 from tenancy.chargeback.periods import PeriodLength
 from tenancy.rules.catalogue import Violation
 from tenancy.validation import Loaded

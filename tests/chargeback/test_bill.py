@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from tenancy.chargeback import bill as bills
-from tenancy.chargeback.allocate import ChargebackReport
+from tenancy.chargeback.model import ChargebackReport
 from tenancy.chargeback.periods import PeriodLength
 from tenancy.chargeback.report import make_report
 from tenancy.rules.catalogue import Violation

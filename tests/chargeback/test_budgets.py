@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tenancy.chargeback import budgets, mail, outputs, pages
-from tenancy.chargeback.allocate import ChargebackReport
+from tenancy.chargeback.model import ChargebackReport
 from tenancy.chargeback.periods import PeriodLength
 from tenancy.chargeback.use import BudgetUse, uses
 from tenancy.chargeback.use import budgets as spent_of

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from tenancy.chargeback import bill as bills
-from tenancy.chargeback.allocate import BillingUnit, Category
+from tenancy.chargeback.model import BillingUnit, Category
 from tenancy.chargeback.periods import PeriodLength
 from tenancy.chargeback.report import make_report
 from tenancy.chargeback.rounding import rounded

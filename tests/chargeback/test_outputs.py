@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tenancy.chargeback import mail, outputs, pages
-from tenancy.chargeback.allocate import Category, ChargebackReport
 from tenancy.chargeback.example import frames, month
+from tenancy.chargeback.model import Category, ChargebackReport
 from tenancy.chargeback.periods import PeriodLength
 from tenancy.chargeback.report import make_report
 from tenancy.chargeback.tables import Tables, tables

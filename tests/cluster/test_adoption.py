@@ -73,6 +73,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
             path.unlink()
         made.write("environment.yaml", ENVIRONMENT)
         made.write("tenants/owner.yaml", OTHER)
+        made.lab.remember(type_checks=False)
         done = made.tenancy("lab", "up", "local")
         assert done.code == 0, done.text
         yield made

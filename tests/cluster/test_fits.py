@@ -19,7 +19,8 @@ from tenancy.cli import main
 from tenancy.lab import control_plane
 from tenancy.live import denial
 from tenancy.live.api import Impersonation
-from tenancy.live.fits import ControlAnswer, Fit, FitVerdict, fit
+from tenancy.live.fits import fit
+from tenancy.live.fits_answers import ControlAnswer, Fit, FitVerdict
 from tenancy.planning.kubernetes.quotas import NAME
 from tests.operators import crds
 from tests.queues import town

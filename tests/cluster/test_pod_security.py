@@ -16,12 +16,12 @@ import pytest
 from tenancy.catalog import vocabulary as words
 from tenancy.check.judge import judge
 from tenancy.check.reader import FilePosition, Manifests
+from tenancy.kube.pod_templates import templates_of
 from tenancy.lab import control_plane, ports
 from tenancy.lab.api import ApiError, LabApi
 from tenancy.planning.guards import guard_objects
 from tenancy.planning.guards.pod_security import RULE
 from tenancy.rules.pod_security import LATEST, PodSecurityLevel, breaches, level_of, minor_of
-from tenancy.rules.pod_templates import templates_of
 from tenancy.validation import Environment
 
 Object = dict[str, Any]

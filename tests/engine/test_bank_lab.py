@@ -100,11 +100,7 @@ def test_what_cilium_changes_is_the_network_alone(bank: Loaded) -> None:
 
 
 def but_for_its_network(tenant: TenantPlan) -> TenantPlan:
-    policies = {"NetworkPolicy", "CiliumNetworkPolicy"}
-    spaces = (
-        replace(space, isolation=tuple(wall for wall in space.isolation if wall["kind"] not in policies))
-        for space in tenant.namespaces
-    )
+    spaces = (replace(space, policies=(), cilium_policies=()) for space in tenant.namespaces)
     return replace(tenant, aws=None, cluster_policies=(), namespaces=tuple(spaces))
 
 

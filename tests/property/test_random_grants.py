@@ -81,7 +81,7 @@ def _calls(random: Random, made: World, count: int) -> Iterator[tuple[AccountIde
     texts = {bucket: _texts(made, bucket) for bucket in made.buckets}
     for _ in range(count):
         who = random.choice(callers)
-        own = grants_of(made.file(who.tenant), who.part) if who.part != PIPELINE else []
+        own = grants_of(made.file(who.tenant), who.namespace) if who.namespace != PIPELINE else []
         grant = random.choice(own) if own and random.random() < 0.5 else None
         bucket = grant["bucket"] if grant else random.choice(list(made.buckets))
         text = f"{grant['prefix']}{random.choice(['', 'x', 'a/b', '../x'])}" if grant else random.choice(texts[bucket])
@@ -106,7 +106,7 @@ def _asked(made: World, who: AccountIdentity, call: Call) -> tuple[bool, tuple[s
 
 def _expected(made: World, who: AccountIdentity, call: Call) -> bool:
     usual = call._replace(action="s3:GetObject") if call.action == "S3:getobject" else call
-    return promised(made.file(who.tenant), who.part, usual)
+    return promised(made.file(who.tenant), who.namespace, usual)
 
 
 @pytest.fixture(scope="module")
@@ -137,11 +137,11 @@ def test_every_grant_of_a_file_works_for_every_part_that_has_it() -> None:
     for seed in SOME:
         made = world(seed)
         for who in made.account.identities:
-            if who.tenant == PLATFORM or who.part == PIPELINE:
+            if who.tenant == PLATFORM or who.namespace == PIPELINE:
                 continue
-            for grant in grants_of(made.file(who.tenant), who.part):
+            for grant in grants_of(made.file(who.tenant), who.namespace):
                 for call in _granted(grant):
-                    if promised(made.file(who.tenant), who.part, call):
+                    if promised(made.file(who.tenant), who.namespace, call):
                         allowed, reasons = _asked(made, who, call)
                         assert allowed, Told(seed, str(who), call, True, reasons)
                         count += 1
@@ -254,7 +254,7 @@ def test_what_a_tenant_has_alone_is_used_by_its_own_parts_only() -> None:
                 for action in actions:
                     for near in {thing.arn, _beside(thing.arn)} - (there - {thing.arn}):
                         step = _step(made, who, action, near, account.ambient)
-                        told = near == thing.arn and use_promised(made.file(who.tenant), who.part, action, thing)
+                        told = near == thing.arn and use_promised(made.file(who.tenant), who.namespace, action, thing)
                         decision = account.decide(who, step)
                         assert decision.allowed == told, (seed, str(who), action, near, str(decision))
                         count, allowed_count = count + 1, allowed_count + decision.allowed
@@ -301,10 +301,10 @@ def test_a_key_opens_for_whom_a_file_lets_into_its_bucket_and_through_s3_alone()
 def _opens(made: World, who: AccountIdentity, alias: str, bucket: str, action: str) -> bool:
     """By the files: the bucket's key for who has a grant in it; a tenant's own for what its parts write, and read."""
     kind, _, name = alias.removeprefix("alias/tenancy/bank/").partition("/")
-    if action not in {"kms:Decrypt", "kms:GenerateDataKey"} or who.part == PIPELINE:
+    if action not in {"kms:Decrypt", "kms:GenerateDataKey"} or who.namespace == PIPELINE:
         return False
     file = made.file(who.tenant)
-    mine = [grant for grant in grants_of(file, who.part) if grant["bucket"] == bucket]
+    mine = [grant for grant in grants_of(file, who.namespace) if grant["bucket"] == bucket]
     writes = any(grant["access"] != "read-only" for grant in mine)
     reads_only = any(grant["access"] == "read-only" for grant in mine)
     per_tenant = worlds.BUCKETS[bucket].get("key") == "tenant"
@@ -350,7 +350,7 @@ def test_no_tenant_may_anything_on_the_account_itself() -> None:
                     count += 1
             cluster = f"arn:aws:eks:{worlds.REGION}:{worlds.ACCOUNT}:cluster/{worlds.CLUSTER}"
             found = account.decide(who, _step(made, who, "eks:DescribeCluster", cluster, account.ambient))
-            assert found.allowed == (who.part == PIPELINE)
+            assert found.allowed == (who.namespace == PIPELINE)
             other = account.decide(who, _step(made, who, "eks:DescribeCluster", f"{cluster}-2", account.ambient))
             assert not other.allowed
     assert count > 3_000

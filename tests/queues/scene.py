@@ -391,7 +391,8 @@ def on_stage(home: Path, folder: Path, crds: Iterable[Object] = (), **settings: 
             patch.setenv("KUBECONFIG", str(found.kubeconfig))
             strip(Api(words.LAB_CONTEXT))
         if crds := list(crds):
-            patch.setenv("KUBECONFIG", str(control_plane.up(root=home, platform_group=group).kubeconfig))
+            lab = control_plane.up(root=home, platform_group=group, type_checks=False)
+            patch.setenv("KUBECONFIG", str(lab.kubeconfig))
             api = Api(words.LAB_CONTEXT)
             for crd in crds:
                 until(lambda crd=crd: _made(api, crd), f"{crd['metadata']['name']} is there")
@@ -399,7 +400,7 @@ def on_stage(home: Path, folder: Path, crds: Iterable[Object] = (), **settings: 
             # The controller of quotas asks every 30 s which kinds there are; a new one asks at once.
             processes.stop(processes.running(found, (CONTROLLERS,))[CONTROLLERS])
         nodes, queues = fake_nodes(loaded.environment), kueue_values(loaded, **settings)
-        lab = control_plane.up(root=home, platform_group=group, nodes=nodes, queues=queues)
+        lab = control_plane.up(root=home, platform_group=group, nodes=nodes, queues=queues, type_checks=False)
         patch.setenv("KUBECONFIG", str(lab.kubeconfig))
         scene = Scene(home, folder)
         scene.apply()

@@ -134,7 +134,7 @@ def lengths(environment: Environment, tenants: list[Tenant]) -> Iterator[tuple[s
     for each in tenants:
         for part in each.namespaces:
             if each.has_identity(part):
-                role = workloads.part_role(environment, each, part)
+                role = workloads.namespace_role(environment, each, part)
                 reckoned = role_length(environment, each, part)
                 yield f"role of {part.name}", sum(map(length, role.policies.values())), reckoned
         assert each.ci

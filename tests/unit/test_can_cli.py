@@ -60,7 +60,7 @@ def test_what_it_may_not_ends_with_1_and_names_the_lock() -> None:
 
 def test_one_part_that_may_is_enough_for_0() -> None:
     answers = {
-        each["part"]: each["allowed"]
+        each["namespace"]: each["allowed"]
         for each in said("can", "fraud", "s3:PutObject", f"{DATASETS}/teams/fraud/x", BANK)
     }
     assert answers == {"train": True, "serve": False, "its pipeline": False}
@@ -157,7 +157,9 @@ def test_without_an_environment_it_is_the_one_with_aws(monkeypatch: pytest.Monke
 
 
 def _rows(*words: object) -> set[tuple[str, str, str, tuple[str, ...]]]:
-    return {(each["tenant"], each["part"], each["under"], tuple(each["may"])) for each in said("who-can", *words, BANK)}
+    return {
+        (each["tenant"], each["namespace"], each["under"], tuple(each["may"])) for each in said("who-can", *words, BANK)
+    }
 
 
 ALL = ("list", "read", "write", "delete")

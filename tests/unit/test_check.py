@@ -35,12 +35,12 @@ from tenancy.check.adopt import PLATFORMS, adopt
 from tenancy.check.judge import JUDGED, PLATFORM, CheckResult, judge
 from tenancy.check.reader import FilePosition, Manifests, read
 from tenancy.cli import main
+from tenancy.kube.kinds import GROUPS
 from tenancy.planning import make_plan
 from tenancy.planning.render import write
 from tenancy.rules.catalogue import RULES, Severity, Violation
 from tenancy.rules.exceptions import FIELDS, waivers
 from tenancy.rules.found import UNKNOWN, Finding
-from tenancy.rules.kinds import GROUPS
 from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
 from tenancy.rules.nodes import MIG_CONFIG
 from tenancy.validation import load

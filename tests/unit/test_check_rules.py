@@ -32,7 +32,7 @@ from pack_cases import GPU_TAINT, Case, kueue, node_pool, with_field
 
 from tenancy.catalog import vocabulary as words
 from tenancy.planning import make_plan
-from tenancy.rules import index, objects, plain
+from tenancy.rules import objects, plain, together
 from tenancy.rules.catalogue import Face, with_face
 from tenancy.rules.found import UNKNOWN, Finding
 from tenancy.validation import load
@@ -42,7 +42,7 @@ Object = dict[str, Any]
 
 
 def found(items: tuple[Object, ...]) -> list[Finding]:
-    return [*(f for item in items for f in plain.object_findings(item)), *index.findings_together(items)]
+    return [*(f for item in items for f in plain.object_findings(item)), *together.findings_together(items)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

@@ -15,6 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from scripts.reference import MARKER
 from tenancy.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -58,13 +59,13 @@ def lines() -> Iterator[Line]:
     for page in PAGES:
         if page.name in GENERATED:
             continue
-        text = page.read_text("utf-8")
+        text = page.read_text("utf-8").partition(MARKER)[0]
         for number, line in _blocks(text):
             for command in _commands(line):
                 yield Line(f"{page.name}:{number}", command, whole=True)
         for number, line in enumerate(text.splitlines(), 1):
-            # A row of the README's table of commands is to be run; elsewhere a name may stand for the command.
-            row = page.name == "README.md" and line.startswith("| `tenancy")
+            # A row of a table of commands is to be run; elsewhere a name may stand for the command.
+            row = page.name in {"README.md", "commands.md"} and line.startswith("| `tenancy")
             shown, rest = line.split(" | ", 1) if row else ("", line)
             for part, whole in ((shown, True), (rest, False)):
                 for code in re.findall(r"`(tenancy [^`]+)`", part):

@@ -10,17 +10,21 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tenancy.cli import main
+from tenancy.kube.pods import ONE, NotWork, Pods, limits_of, pods_of, requests_of
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.quota_tree import Node
-from tenancy.live import fits
+from tenancy.live import fits_nodes
 from tenancy.live.api import ApiUnreachable, Impersonation, Response
 from tenancy.live.cohorts import read_tree
-from tenancy.live.fits import ONE, ControlAnswer, FitVerdict, NotWork, Pods, _Machine, fit, pods_of, requests_of
+from tenancy.live.fits import fit
+from tenancy.live.fits_answers import ControlAnswer, FitVerdict
+from tenancy.live.fits_nodes import Machine
 from tenancy.prove.attacks.pods import of_api
 from tenancy.validation import Environment
 from tests.conftest import SpecFolder
 
-PLACE = ("train", "nvidia.com/gpu")
+GPU = "nvidia.com/gpu"
+PLACE = ("train", GPU)
 SPEC = {"containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "500m"}}}]}
 TEMPLATE = {"spec": SPEC}
 NAMED = {"apiVersion": "v1", "metadata": {"name": "one", "namespace": "fraud--train"}}
@@ -122,6 +126,43 @@ def test_a_sandbox_costs_its_overhead() -> None:
     assert requests_of({"containers": [_container(cpu="1")], "overhead": {"cpu": "250m"}}) == {"cpu": 1250}
 
 
+@pytest.mark.parametrize(
+    ("whole", "requests", "limits"),
+    [
+        ({}, {"cpu": 3000, GPU: 2000}, {GPU: 2000}),
+        ({"requests": {"cpu": "8"}}, {"cpu": 8000, GPU: 2000}, {GPU: 2000}),
+        ({"requests": {"cpu": "1"}}, {"cpu": 1000, GPU: 2000}, {GPU: 2000}),
+        ({"limits": {"cpu": "8"}}, {"cpu": 3000, GPU: 2000}, {"cpu": 8000, GPU: 2000}),
+        ({"limits": {"memory": "1"}}, {"cpu": 3000, "memory": 1000, GPU: 2000}, {"memory": 1000, GPU: 2000}),
+        (
+            {"requests": {"memory": "1"}, "limits": {"memory": "2"}},
+            {"cpu": 3000, "memory": 1000, GPU: 2000},
+            {"memory": 2000, GPU: 2000},
+        ),
+        (
+            {"limits": {"hugepages-2Mi": "2"}},
+            {"cpu": 3000, "hugepages-2Mi": 2000, GPU: 2000},
+            {"hugepages-2Mi": 2000, GPU: 2000},
+        ),
+        ({"requests": {GPU: "8"}}, {"cpu": 3000, GPU: 2000}, {GPU: 2000}),
+        ({"requests": None, "limits": None}, {"cpu": 3000, GPU: 2000}, {GPU: 2000}),
+    ],
+)
+def test_what_the_pod_as_a_whole_requests_is_what_counts(whole: Any, requests: Any, limits: Any) -> None:
+    """Only CPU, memory and huge pages; a limit of the whole is its request where no container has one."""
+    containers = [_container(cpu="1"), {"resources": {"requests": {"cpu": "2"}, "limits": {GPU: 2}}}]
+    spec = {"containers": containers, "resources": whole}
+    assert (requests_of(spec), limits_of(spec)) == (requests, limits)
+
+
+def test_a_start_container_and_the_overhead_count_in_limits_too() -> None:
+    def limited(cpu: str) -> dict[str, Any]:
+        return {"resources": {"limits": {"cpu": cpu}}}
+
+    spec = {"containers": [limited("1")], "initContainers": [limited("4")], "overhead": {"cpu": "1", "memory": "1"}}
+    assert limits_of(spec) == {"cpu": 5000}
+
+
 # The tree of quotas
 
 
@@ -209,18 +250,18 @@ def test_what_is_tried_and_taken_back_leaves_no_trace() -> None:
 # Nodes
 
 
-def _machine(name: str, gpus: int, used: int = 0, made: bool = True, **labels: str) -> _Machine:
+def _machine(name: str, gpus: int, used: int = 0, made: bool = True, **labels: str) -> Machine:
     taints = [{"key": PLACE[1], "value": "present", "effect": "NoSchedule"}]
     amounts = {PLACE[1]: gpus * ONE, "cpu": 96 * ONE, "pods": 100 * ONE}
-    return _Machine(name, labels, taints, Counter(amounts), Counter(amounts) - Counter({PLACE[1]: used * ONE}), made)
+    return Machine(name, labels, taints, Counter(amounts), Counter(amounts) - Counter({PLACE[1]: used * ONE}), made)
 
 
-def _placed(monkeypatch: pytest.MonkeyPatch, machines: list[_Machine], *counts: int, **spec: Any) -> ControlAnswer:
-    monkeypatch.setattr(fits, "_machines", lambda *_: machines)
+def _placed(monkeypatch: pytest.MonkeyPatch, machines: list[Machine], *counts: int, **spec: Any) -> ControlAnswer:
+    monkeypatch.setattr(fits_nodes, "_machines", lambda *_: machines)
     container = {"resources": {"limits": {PLACE[1]: 4}}}
     pod = {"containers": [container], "tolerations": [{"key": PLACE[1], "operator": "Exists"}], **spec}
     nothing: Any = None
-    return fits._pool(nothing, nothing, [Pods("pod", count, {"spec": pod}) for count in counts], [])
+    return fits_nodes.nodes_answer(nothing, nothing, [Pods("pod", count, {"spec": pod}) for count in counts], [])
 
 
 def test_pods_share_a_node_that_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,10 +295,10 @@ def test_a_taint_that_is_not_tolerated_is_named(monkeypatch: pytest.MonkeyPatch)
     assert (found.verdict, "1 have the taint nvidia.com/gpu" in found.sentence) == (FitVerdict.NEVER, True)
 
 
-def _general(name: str) -> _Machine:
+def _general(name: str) -> Machine:
     """A node of a pool without GPUs, which is full of nothing and too small."""
     amounts = Counter({"cpu": 2 * ONE, "pods": 100 * ONE})
-    return _Machine(name, {}, [], amounts, Counter(amounts))
+    return Machine(name, {}, [], amounts, Counter(amounts))
 
 
 def _asking(**amounts: str) -> dict[str, Any]:
@@ -283,7 +324,7 @@ CLAIMED = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "a100
     ids=["GPU nodes alone", "GPU nodes to come", "a node without", "no nodes", "a claim", "GPUs", "a slice of a GPU"],
 )
 def test_work_without_gpus_is_told_to_ask_for_a_pool_where_every_node_keeps_it_off(
-    monkeypatch: pytest.MonkeyPatch, machines: list[_Machine], spec: dict[str, Any], change: str
+    monkeypatch: pytest.MonkeyPatch, machines: list[Machine], spec: dict[str, Any], change: str
 ) -> None:
     found = _placed(monkeypatch, machines, 1, **spec)
     assert (found.verdict, found.change) == (FitVerdict.NEVER, change)

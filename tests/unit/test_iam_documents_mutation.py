@@ -70,7 +70,7 @@ WORLDS = {
 
 
 def _role(form: str, tenant: str, part: str) -> AccountIdentity:
-    return next(each for each in WORLDS[form].account.identities if (each.tenant, each.part) == (tenant, part))
+    return next(each for each in WORLDS[form].account.identities if (each.tenant, each.namespace) == (tenant, part))
 
 
 # Documents
@@ -90,7 +90,7 @@ def _documents(account: AccountModel, form: str) -> Iterator[Made]:
     assert data is not None
     for who in account.identities:
         pods = "shared" if form == "shared" else "token" if form == "irsa" else "pods"
-        trust = "emergency" if who.tenant == PLATFORM else "token" if who.part == PIPELINE else pods
+        trust = "emergency" if who.tenant == PLATFORM else "token" if who.namespace == PIPELINE else pods
         yield Made(f"trust of {trust}", f"{who} trust", who.role.trust)
         for name, document in who.role.policies.items():
             yield Made("emergency" if who.tenant == PLATFORM else "role", f"{who} {name}", document)

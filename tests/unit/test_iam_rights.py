@@ -81,7 +81,7 @@ def test_a_new_policy_gives_and_one_that_goes_takes_all_of_it() -> None:
 )
 def test_a_row_names_the_tenant_where_the_roles_name_is_whole(role: str, owner: tuple[str, str]) -> None:
     (found, *_) = changed(None, _storage(("plain", "fraud/", "read-only")), role)
-    assert (found.tenant, found.part) == owner
+    assert (found.tenant, found.namespace) == owner
 
 
 # In a preview
@@ -112,7 +112,7 @@ def test_a_preview_shows_who_gains_and_loses_what(capsys: pytest.CaptureFixture[
     show(outcome)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()[-2:]]
     assert lines == [
-        "tenant part at before after".split(),
+        "tenant namespace at before after".split(),
         "fraud train s3://plain/fraud/ list, read list, read, write, delete".split(),
     ]
 

@@ -50,7 +50,7 @@ def bank() -> AccountModel:
 
 
 def _who(account: AccountModel, tenant: str, part: str) -> AccountIdentity:
-    return next(each for each in account.identities if (each.tenant, each.part) == (tenant, part))
+    return next(each for each in account.identities if (each.tenant, each.namespace) == (tenant, part))
 
 
 # No tenant reaches a neighbour, whatever is asked
@@ -88,7 +88,7 @@ GIVES = {
 def _without(account: AccountModel, who: AccountIdentity, made: World) -> list[dict[str, Any]]:
     """Statements that take away what the file promises."""
     found: list[dict[str, Any]] = []
-    for grant in worlds.grants_of(made.file(who.tenant), who.part):
+    for grant in worlds.grants_of(made.file(who.tenant), who.namespace):
         wholes = [f"arn:aws:s3:::{grant['bucket']}"]
         objects = [f"{wholes[0]}/{grant['prefix']}*"]
         if point := account._point(who.tenant, grant["bucket"]):
@@ -109,7 +109,7 @@ def test_a_role_may_nothing_on_s3_but_what_its_file_says(seed: int) -> None:
     everything = Border("S3", Region(S3, ("*",)), AwsTarget("S3"))
     some = 0
     for who in made.account.identities:
-        if who.tenant == PLATFORM or who.part == PIPELINE:
+        if who.tenant == PLATFORM or who.namespace == PIPELINE:
             continue
         without = _without(made.account, who, made)
         assert crossed(made.account, who, everything, without) is None, str(who)
@@ -209,7 +209,7 @@ def test_prover_and_evaluator_agree_on_damaged_policies() -> None:
     for seed in range(1, 22, 3):
         account = world(seed).account
         for sound in account.identities:
-            if sound.tenant == PLATFORM or sound.part == PIPELINE:
+            if sound.tenant == PLATFORM or sound.namespace == PIPELINE:
                 continue
             who = _damaged(random, sound)
             for border in borders(account, who):

@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "simulation": {*SPEC, "planning", "lab", "output"},
     "diff": {*SPEC, "planning", "iam", "components", "chargeback"},
     "report": {*SPEC, "planning", "iam", "live", "prove", "chargeback", "output"},
+    "evidence": {*SPEC, "planning", "output"},
     "gitops": {*SPEC, "planning", "components"},
     "engine": {*SPEC, "planning", "iam", "live", "lab", "components"},
     "s3": {"rules"},

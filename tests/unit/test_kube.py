@@ -144,18 +144,22 @@ def node(kind: str, name: str, parent: str | None, **limits: str) -> dict[str, A
 
 
 def test_a_tree_reads_every_spelling_of_a_quota() -> None:
-    tree = Tree([node("ClusterQueue", "a", None, nominal="1k"), node("ClusterQueue", "b", None, nominal="1e3")], units)
+    tree = Tree.read(
+        [node("ClusterQueue", "a", None, nominal="1k"), node("ClusterQueue", "b", None, nominal="1e3")], units
+    )
     assert [queue.available(PLACE) for queue in tree.queues.values()] == [1000, 1000]
 
 
 def test_a_cohort_that_is_only_named_joins_its_queues() -> None:
-    tree = Tree([node("ClusterQueue", "a", "bank", nominal="8"), node("ClusterQueue", "b", "bank", nominal="4")], units)
+    tree = Tree.read(
+        [node("ClusterQueue", "a", "bank", nominal="8"), node("ClusterQueue", "b", "bank", nominal="4")], units
+    )
     assert {queue.available(PLACE) for queue in tree.queues.values()} == {12}
 
 
 def test_a_circle_of_cohorts_ends() -> None:
     circle = [node("Cohort", "a", "b", nominal="1"), node("Cohort", "b", "a", nominal="2"), node("Cohort", "c", "c")]
-    tree = Tree([*circle, node("ClusterQueue", "q", "a", nominal="4")], units)
+    tree = Tree.read([*circle, node("ClusterQueue", "q", "a", nominal="4")], units)
     assert tree.queues["q"].available(PLACE) == 7
     assert tree.cohorts["c"].parent is None
 
@@ -176,13 +180,13 @@ def test_what_a_queue_borrows_at_most_is_the_least_of_the_limits_on_the_way(limi
     borrower = {"nominal": "0", **({"borrow": limits["borrow"]} if "borrow" in limits else {})}
     tenant = node("Cohort", "tenant", "root", **({"borrow": limits["of_tenant"]} if "of_tenant" in limits else {}))
     queues = [node("ClusterQueue", "lender", "root", **lender), node("ClusterQueue", "borrower", "tenant", **borrower)]
-    tree = Tree([node("Cohort", "root", None), tenant, *queues], units)
+    tree = Tree.read([node("Cohort", "root", None), tenant, *queues], units)
     assert most_borrowed([tree.queues["borrower"]], [tree.queues["lender"]], PLACE) == most
     assert most_borrowed([tree.queues["borrower"]], [tree.queues["lender"]], ("other", "gpu")) == 0
 
 
 def test_queues_without_a_cohort_in_common_borrow_nothing() -> None:
-    tree = Tree([node("ClusterQueue", "a", "x", nominal="8"), node("ClusterQueue", "b", "y", nominal="8")], units)
+    tree = Tree.read([node("ClusterQueue", "a", "x", nominal="8"), node("ClusterQueue", "b", "y", nominal="8")], units)
     assert most_borrowed([tree.queues["a"]], [tree.queues["b"]], PLACE) == 0
 
 

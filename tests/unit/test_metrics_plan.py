@@ -156,7 +156,7 @@ def verbs_on(rules: list[dict[str, Any]], group: str, resource: str) -> set[str]
 
 def test_every_persona_asks_for_its_series_by_get_and_none_by_what_has_a_body(watched: Loaded) -> None:
     """A body's namespaces reach prom-label-proxy, and kube-rbac-proxy never saw them."""
-    roles = {role["metadata"]["name"]: role["rules"] for role in cluster_roles(watched.environment)}
+    roles = {role.name: role.manifest()["rules"] for role in cluster_roles(watched.environment)}
     may = {name: verbs_on(rules, *asked_about(watched)) for name, rules in roles.items() if name != "tenancy-gpu-user"}
     assert set(may) == {f"tenancy-{role}" for role in Role}
     assert [name for name, verbs in may.items() if READS not in verbs] == []

@@ -114,8 +114,8 @@ def test_a_part_that_is_closed_inside_has_neither_itself_nor_siblings(spec: Any)
 def test_what_a_tenants_own_policies_may_open_stands_on_its_namespace(spec: Any) -> None:
     spec.add(TENANT, "between-namespaces: true\ningress: [{cidr: 203.0.113.0/24, port: 53, protocol: UDP}]\n")
     found = {s.name: s.namespace["metadata"]["annotations"] for t in made(spec).tenants for s in t.namespaces}
-    assert found["fraud--train"][words.ALLOWED_EGRESS] == "parts,198.51.100.0/24:8443/TCP"
-    assert found["fraud--train"][words.ALLOWED_INGRESS] == "parts,203.0.113.0/24:53/UDP"
+    assert found["fraud--train"][words.ALLOWED_EGRESS] == "namespaces,198.51.100.0/24:8443/TCP"
+    assert found["fraud--train"][words.ALLOWED_INGRESS] == "namespaces,203.0.113.0/24:53/UDP"
     assert found["research--main"][words.ALLOWED_EGRESS] == "", "nothing is open"
 
 

@@ -482,12 +482,12 @@ def tenants(draw: st.DrawFn) -> dict[str, Any]:
 def _options(document: dict[str, Any]) -> dict[str, Any]:
     """The options with which a person makes this file."""
     gpus = document.get("gpus", {})
-    parts = [f"{p['name']}={p['tier']}" if isinstance(p, dict) else p for p in document.get("namespaces", ())]
+    namespaces = [f"{p['name']}={p['tier']}" if isinstance(p, dict) else p for p in document.get("namespaces", ())]
     return {
         **{key: document.get(key) for key in ("title", "team", "department", "cost-center", "tier")},
         "owner": document["owner"]["name"],
         "mail": document["owner"]["mail"],
-        "parts": parts,
+        "namespaces": namespaces,
         "groups": [f"{person['group']}={person['role']}" for person in document.get("people", ())],
         "sharing": None,
         **{

@@ -19,8 +19,8 @@ from tenancy.prove.attacks import Scene
 from tenancy.prove.attacks.nodes import node_attacks
 from tenancy.rules import aws
 from tenancy.rules.found import UNKNOWN, Finding
-from tenancy.rules.index import findings_together
 from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
+from tenancy.rules.together import findings_together
 from tenancy.validation import Loaded, load
 
 ROOT = Path(__file__).parents[2]

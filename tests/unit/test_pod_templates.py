@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from tenancy.cli import main
-from tenancy.rules.pod_templates import not_judged, templates_of
+from tenancy.kube.pod_templates import not_judged, templates_of
 
 Object = dict[str, Any]
 CLOSED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}

@@ -26,10 +26,10 @@ from pack_worlds import CASES, found, judged, together, worlds
 
 from tenancy.catalog import vocabulary as words
 from tenancy.check.judge import JUDGED
+from tenancy.kube.kinds import GROUPS, placed, ruled
 from tenancy.planning import make_plan
 from tenancy.rules import aws, regulated
 from tenancy.rules.catalogue import RULES, Violation
-from tenancy.rules.kinds import GROUPS, placed, ruled
 from tenancy.rules.levels import REGULATED_ALONE, PolicyPreset
 from tenancy.validation import load
 from tests.conftest import in_days

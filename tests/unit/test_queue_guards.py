@@ -55,7 +55,7 @@ def of_queues(rights: Rights) -> Rights:
 
 
 def test_roles_of_a_tenant_have_no_more_rights_in_the_queues_than_kueues_batch_user(everything: Environment) -> None:
-    ours = of_queues(rights_of(list(cluster_roles(everything))))
+    ours = of_queues(rights_of([role.manifest() for role in cluster_roles(everything)]))
     assert ours - batch_user() == set()
 
 
@@ -63,12 +63,12 @@ def test_every_role_of_a_tenant_sees_its_queues_and_what_waits_there(everything:
     wanted = {right for right in of_queues(batch_user()) if right[1] in ("localqueues", "workloads")}
     assert len(wanted) == 6
     for role in cluster_roles(everything)[: len(PERSONAS)]:
-        assert wanted <= rights_of([role]), role["metadata"]["name"]
+        assert wanted <= rights_of([role.manifest()]), role.name
 
 
 def test_what_kueue_gives_beyond_is_left_out_on_purpose(everything: Environment) -> None:
     """A status is read with its object, and of those that wait the visibility server gives one answer: `get`."""
-    ours = of_queues(rights_of(list(cluster_roles(everything))))
+    ours = of_queues(rights_of([role.manifest() for role in cluster_roles(everything)]))
     assert {right[1:] for right in of_queues(batch_user()) - ours} == {
         ("localqueues/status", "get"),
         ("workloads/status", "get"),
@@ -80,6 +80,6 @@ def test_what_kueue_gives_beyond_is_left_out_on_purpose(everything: Environment)
 def test_on_kinds_of_work_no_role_has_more_rights_than_kueue_gives(everything: Environment) -> None:
     groups = {framework.group for framework in FRAMEWORKS.values()}
     theirs = {right for right in batch_user() if right[0] in groups}
-    ours = {right for role in cluster_roles(everything) for right in rights_of([role]) if right[0] in groups}
+    ours = {right for role in cluster_roles(everything) for right in rights_of([role.manifest()]) if right[0] in groups}
     # A whole collection of one's own work at once: what `delete` gives one by one.
     assert {right[2] for right in ours - theirs} <= {"deletecollection"}

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tenancy.kube.objects import Object
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.aws.tenant_aws import TenantAwsPlan
-from tenancy.report.network import opening
+from tenancy.planning.common.meta import Meta
+from tenancy.planning.kubernetes.model import (
+    EGRESS,
+    INGRESS,
+    LimitRange,
+    NetworkPolicy,
+    NetworkRule,
+    Peer,
+    ResourceQuota,
+    ServiceAccount,
+    Subject,
+)
+from tenancy.planning.model import NamespacePlan
+from tenancy.report.network import opening, porous
 from tenancy.report.planes import Cell, CellKind, Plane, Planes
 from tenancy.rules.catalogue import RULES
 from tenancy.validation import Loaded, load
@@ -37,14 +48,11 @@ def found(loaded: Loaded, plan: Plan) -> dict[str, Plane]:
     return {plane.name: plane for plane in Planes(loaded, plan).all()}
 
 
-def changed(plan: Plan, tenant: str, change: Callable[[list[Object]], None], part: str = "isolation") -> Plan:
-    """The plan with other objects in the tenant's first namespace."""
+def changed(plan: Plan, tenant: str, change: Callable[[NamespacePlan], NamespacePlan]) -> Plan:
+    """The plan with another first namespace of the tenant."""
     one = plan.tenant(tenant)
     first, *others = one.namespaces
-    objects = copy.deepcopy(list(getattr(first, part)))
-    change(objects)
-    first = dataclasses.replace(first, **{part: tuple(objects)})
-    made = dataclasses.replace(one, namespaces=(first, *others))
+    made = dataclasses.replace(one, namespaces=(change(first), *others))
     return dataclasses.replace(plan, tenants=tuple(made if each.name == tenant else each for each in plan.tenants))
 
 
@@ -84,13 +92,20 @@ def test_a_group_in_two_files_is_given_and_not_open(planes: dict[str, Plane]) ->
     assert (cell.kind, cell.word) == (CellKind.GIVEN, "viewer")
 
 
+def binding(subject: Subject) -> Callable[[NamespacePlan], NamespacePlan]:
+    """The first role for one more subject."""
+
+    def bind(space: NamespacePlan) -> NamespacePlan:
+        first, *others = space.bindings
+        more = dataclasses.replace(first, subjects=(*first.subjects, subject))
+        return dataclasses.replace(space, bindings=(more, *others))
+
+    return bind
+
+
 def test_a_role_for_the_others_service_account_is_open(loaded: Loaded, plan: Plan) -> None:
-    subject = {"kind": "ServiceAccount", "name": "default", "namespace": "research--main"}
-
-    def bind(objects: list[Object]) -> None:
-        next(o for o in objects if o["kind"] == "RoleBinding")["subjects"].append(subject)
-
-    before, after = found(loaded, plan), found(loaded, changed(plan, "fraud", bind, "access"))
+    bind = binding(Subject("ServiceAccount", "default", "research--main"))
+    before, after = found(loaded, plan), found(loaded, changed(plan, "fraud", bind))
     assert kinds(after, RESEARCH_OF_FRAUD) == kinds(before, RESEARCH_OF_FRAUD) | {"objects": CellKind.OPEN}
     assert kinds(after, FRAUD_OF_RESEARCH) == kinds(before, FRAUD_OF_RESEARCH)
 
@@ -99,24 +114,19 @@ def test_a_role_for_the_others_service_account_is_open(loaded: Loaded, plan: Pla
     "group", ["system:authenticated", "system:serviceaccounts", "system:serviceaccounts:research--main"]
 )
 def test_a_role_for_all_users_is_open(loaded: Loaded, plan: Plan, group: str) -> None:
-    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group}
-
-    def bind(objects: list[Object]) -> None:
-        next(o for o in objects if o["kind"] == "RoleBinding")["subjects"].append(subject)
-
     assert found(loaded, plan)["objects"].cells[RESEARCH_OF_FRAUD].kind is CellKind.CLOSED
-    after = found(loaded, changed(plan, "fraud", bind, "access"))
+    after = found(loaded, changed(plan, "fraud", binding(Subject("Group", group))))
     assert after["objects"].cells[RESEARCH_OF_FRAUD].kind is CellKind.OPEN
 
 
 def test_a_policy_at_both_ends_opens_the_network(loaded: Loaded, plan: Plan) -> None:
-    everywhere = [{"namespaceSelector": {}}]
+    everywhere = [NetworkRule((Peer(namespaces={}),))]
 
-    def let_in(objects: list[Object]) -> None:
-        objects.append(policy("open", ["Ingress"], ingress=[{"from": everywhere}]))
+    def let_in(space: NamespacePlan) -> NamespacePlan:
+        return dataclasses.replace(space, policies=(*space.policies, policy("open", INGRESS, ingress=everywhere)))
 
-    def let_out(objects: list[Object]) -> None:
-        objects.append(policy("out", ["Egress"], egress=[{"to": everywhere}]))
+    def let_out(space: NamespacePlan) -> NamespacePlan:
+        return dataclasses.replace(space, policies=(*space.policies, policy("out", EGRESS, egress=everywhere)))
 
     half = changed(plan, "fraud", let_in)
     both = changed(half, "research", let_out)
@@ -126,8 +136,8 @@ def test_a_policy_at_both_ends_opens_the_network(loaded: Loaded, plan: Plan) -> 
 
 
 def test_a_namespace_without_its_default_deny_admits_all_traffic(loaded: Loaded, plan: Plan) -> None:
-    def tear_down(objects: list[Object]) -> None:
-        objects[:] = [o for o in objects if o["kind"] != "NetworkPolicy"]
+    def tear_down(space: NamespacePlan) -> NamespacePlan:
+        return dataclasses.replace(space, policies=())
 
     open_plan = changed(changed(plan, "fraud", tear_down), "research", tear_down)
     cell = found(loaded, open_plan)["network"].cells[RESEARCH_OF_FRAUD]
@@ -135,9 +145,9 @@ def test_a_namespace_without_its_default_deny_admits_all_traffic(loaded: Loaded,
 
 
 def test_a_queue_that_spends_the_others_share_is_open(loaded: Loaded, plan: Plan) -> None:
-    def lead_astray(objects: list[Object]) -> None:
-        queue = next(o for o in objects if o["kind"] == "LocalQueue")
-        queue["spec"]["clusterQueue"] = "research--batch"
+    def lead_astray(space: NamespacePlan) -> NamespacePlan:
+        first, *others = space.local_queues
+        return dataclasses.replace(space, local_queues=(dataclasses.replace(first, queue="research--batch"), *others))
 
     after = found(loaded, changed(plan, "fraud", lead_astray))["queues"]
     assert after.cells[FRAUD_OF_RESEARCH].kind is CellKind.OPEN
@@ -218,56 +228,52 @@ def test_without_aws_and_queues_there_are_no_such_planes(spec: SpecFolder) -> No
 # NetworkPolicies by themselves
 
 
-def policy(name: str, types: list[str] | None = None, pods: dict[str, Any] | None = None, **rules: Any) -> Object:
-    spec = {"podSelector": pods or {}, **({"policyTypes": types} if types else {}), **rules}
-    return {"kind": "NetworkPolicy", "metadata": {"name": name}, "spec": spec}
+def policy(name: str, *types: str, **rules: Sequence[NetworkRule]) -> NetworkPolicy:
+    return NetworkPolicy(Meta(name, {}), types, tuple(rules.get("ingress", ())), tuple(rules.get("egress", ())))
 
 
-def space(name: str, *policies: Object, **labels: str) -> tuple[Object, list[Object]]:
-    return {"metadata": {"name": name, "labels": labels}}, list(policies)
+def space(name: str, *policies: NetworkPolicy, **labels: str) -> NamespacePlan:
+    meta = Meta(name, labels)
+    return NamespacePlan(
+        meta, ResourceQuota(meta, {}), (), LimitRange(meta, ()), ServiceAccount(meta, api_token=False), policies
+    )
 
 
-DENY = policy("deny", ["Ingress", "Egress"])
-OUT = policy("out", ["Egress"], egress=[{}])
+DENY = policy("deny", INGRESS, EGRESS)
+OUT = policy("out", EGRESS, egress=[NetworkRule()])
+
+
+def admits(name: str, **peer: Any) -> NetworkPolicy:
+    return policy(name, INGRESS, ingress=[NetworkRule((Peer(**peer),))])
 
 
 @pytest.mark.parametrize(
     ("into", "opened"),
     [
         ([], ""),
-        ([policy("any", ["Ingress"], ingress=[{}])], "any in b"),
-        ([policy("own", ["Ingress"], ingress=[{"from": [{"podSelector": {}}]}])], ""),
-        ([policy("range", ["Ingress"], ingress=[{"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}])], "range in b"),
-        (
-            [policy("by", ["Ingress"], ingress=[{"from": [{"namespaceSelector": {"matchLabels": {"t": "a"}}}]}])],
-            "by in b",
-        ),
-        ([policy("by", ["Ingress"], ingress=[{"from": [{"namespaceSelector": {"matchLabels": {"t": "b"}}}]}])], ""),
-        ([policy("no-types", None, ingress=[{}])], "no-types in b"),
-        ([policy("egress", ["Egress"], ingress=[{}])], ""),
+        ([policy("any", INGRESS, ingress=[NetworkRule()])], "any in b"),
+        ([admits("own", pods={})], ""),
+        ([admits("range", cidr="10.0.0.0/8")], "range in b"),
+        ([admits("public", cidr="8.8.8.0/24")], ""),
+        ([admits("all", namespaces={})], "all in b"),
+        ([admits("by", namespaces={"t": "a"})], "by in b"),
+        ([admits("by", namespaces={"t": "b"})], ""),
+        ([admits("named", namespaces={"kubernetes.io/metadata.name": "a"})], "named in b"),
+        ([policy("egress", EGRESS, ingress=[NetworkRule()])], ""),
     ],
 )
-def test_a_connection_needs_a_rule_that_matches(into: list[Object], opened: str) -> None:
-    assert opening([space("a", DENY, OUT, t="a")], [space("b", DENY, *into, t="b")]) == opened
-
-
-@pytest.mark.parametrize(
-    ("operator", "values", "matches"),
-    [
-        ("In", ["a"], True),
-        ("In", ["b"], False),
-        ("NotIn", ["a"], False),
-        ("Exists", None, True),
-        ("DoesNotExist", None, False),
-    ],
-)
-def test_expressions_of_a_selector_mean_what_kubernetes_says(operator: str, values: Any, matches: bool) -> None:
-    selector = {"matchExpressions": [{"key": "t", "operator": operator, **({"values": values} if values else {})}]}
-    into = policy("by", ["Ingress"], ingress=[{"from": [{"namespaceSelector": selector}]}])
-    assert bool(opening([space("a", DENY, OUT, t="a")], [space("b", DENY, into)])) is matches
+def test_a_connection_needs_a_rule_that_matches(into: list[NetworkPolicy], opened: str) -> None:
+    targets = [space("b", DENY, *into, t="b")]
+    assert opening([space("a", DENY, OUT, t="a")], targets) == opened
+    assert not opened or porous(targets[0])
 
 
 def test_a_policy_of_some_pods_leaves_the_others_open() -> None:
-    some = policy("some", ["Ingress"], {"matchLabels": {"app": "x"}})
+    some = dataclasses.replace(policy("some", INGRESS), pods={"app": "x"})
     assert opening([space("a", DENY, OUT)], [space("b", some)]) == "none in b"
+    assert porous(space("b", some))
     assert opening([space("a", DENY)], [space("b", some)]) == "", "nothing leaves a"
+
+
+def test_a_namespace_that_denies_all_but_itself_is_not_porous() -> None:
+    assert not porous(space("b", DENY, admits("own", pods={})))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ from tenancy.catalog.gpus import GPU
 from tenancy.diff import previews
 from tenancy.diff.alarms import ReviewReason, alarm
 from tenancy.diff.changes import ChangeTopic
-from tenancy.live import fits
+from tenancy.kube import pods
 from tenancy.planning import Plan, make_plan
 from tenancy.report.planes import CellKind, Planes
-from tenancy.rules.index import findings_together
 from tenancy.rules.queues import CHECKS
+from tenancy.rules.together import findings_together
 from tenancy.simulation.quotas import Quotas
 from tenancy.validation import Loaded
 from tests.conftest import SpecFolder, amounts
@@ -65,7 +66,7 @@ def test_the_report_says_what_is_borrowed_whatever_count_is_guaranteed(spec: Spe
 @pytest.mark.parametrize("guaranteed", COUNTS)
 def test_the_simulation_counts_what_is_guaranteed(spec: SpecFolder, guaranteed: int) -> None:
     _, plan = world(spec, guaranteed)
-    quotas = Quotas([*plan.platform.queues, *(item for tenant in plan.tenants for item in tenant.queues)], [GPU])
+    quotas = Quotas(plan.cluster_queues, plan.cohorts)
     queue = next(item for item in plan.tenant("fraud").queues if amounts(item).get(("train", GPU)) == guaranteed)
     name = queue["metadata"]["name"]
     most = guaranteed + 8
@@ -103,10 +104,42 @@ def test_a_preview_of_another_spelling_changes_nothing(tmp_path: Path, number: s
     assert _alarms(tmp_path, number, text) == []
 
 
+QUOTA_TYPE = "kubernetes:core/v1:ResourceQuota"
+
+
+def _quota_changes(folder: Path, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    urn = f"urn:pulumi:small--fraud::gpu-tenancy::{QUOTA_TYPE}::x"
+    metadata = {"name": "tenant", "namespace": "fraud--train", "labels": {"tenancy.gpu/tenant": "fraud"}}
+    states = {
+        key: {"type": QUOTA_TYPE, "inputs": {"metadata": metadata, "spec": {"hard": dict(hard)}}}
+        for key, hard in (("oldState", before), ("newState", after))
+    }
+    (folder / "preview.json").write_text(json.dumps({"steps": [{"op": "update", "urn": urn, **states}]}), "utf-8")
+    found = previews.changes([previews.read(str(folder / "preview.json"))])
+    return [(change.what, change.before, change.after) for change in found if change.topic is ChangeTopic.QUOTA]
+
+
+@pytest.mark.parametrize("key", ["pods", "requests.memory", f"requests.{GPU}"])
+@pytest.mark.parametrize(("number", "text"), ALL)
+def test_a_quota_in_another_spelling_is_no_change(tmp_path: Path, key: str, number: str, text: str) -> None:
+    assert _quota_changes(tmp_path, {key: number}, {key: text}) == []
+    assert [what for what, *_ in _quota_changes(tmp_path, {key: "7"}, {key: text})] == [key]
+
+
+def test_a_quota_of_another_amount_is_shown_as_the_api_server_writes_it(tmp_path: Path) -> None:
+    before = {"pods": "2048", "requests.memory": "2048Mi", "requests.cpu": 1}
+    after = {"pods": "1000", "requests.memory": "what later is known", "requests.cpu": "1500m"}
+    assert _quota_changes(tmp_path, before, after) == [
+        ("pods", "2048", "1k"),
+        ("requests.cpu", "1", "1500m"),
+        ("requests.memory", "2Gi", "what later is known"),
+    ]
+
+
 @pytest.mark.parametrize(("number", "text"), [*ALL, ("1", "123n"), ("1500", "1500"), ("0.5", "0.5"), ("1Gi", "2**30")])
 def test_a_live_pod_is_read_in_every_spelling(number: str, text: str) -> None:
-    def read(amount: str) -> fits.Resources:
-        return fits.requests_of({"containers": [{"resources": {"requests": {"memory": amount}}}]})
+    def read(amount: str) -> pods.Resources:
+        return pods.requests_of({"containers": [{"resources": {"requests": {"memory": amount}}}]})
 
     match text:
         case "123n":

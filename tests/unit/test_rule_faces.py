@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.check.judge import JUDGED, judge
 from tenancy.check.reader import FilePosition as Where
 from tenancy.check.reader import Manifests
@@ -20,14 +18,13 @@ from tenancy.cli import main
 from tenancy.kube.objects import Object
 from tenancy.planning import make_plan
 from tenancy.planning.guards import guards
-from tenancy.prove.attacks import Attack, Scene, all_attacks
+from tenancy.prove.attacks import Attack
 from tenancy.rules.catalogue import RULES, Face, with_face
 from tenancy.rules.found import Finding
-from tenancy.validation import Environment, load
+from tenancy.validation import Environment
 from tests import pack_worlds
+from tests.attack_worlds import WORLDS, creations, manifest, world_of
 
-ROOT = Path(__file__).parents[2]
-STACKS = ("local", "bank")
 BEYOND = {
     "avail-05": {"avail-05-serviceaccount-list", "avail-05-configmap-data", "avail-05-secret-data"},
 }
@@ -39,24 +36,17 @@ WITHOUT_A_BODY = {"node-08"}
 
 
 @cache
-def _made(stack: str) -> tuple[tuple[Object, ...], tuple[Attack, ...]]:
-    """What rules look up of the plan, and the attacks that a manifest can be made of."""
-    loaded = load(ROOT / "stacks" / stack)
-    scene = Scene(loaded.environment, loaded.tenants, ["nvidia"], ["plain"])
-    asked = tuple(
-        attack
-        for attack in all_attacks(scene)
-        if not attack.skipped and attack.rule in JUDGED and attack.request.method == "POST"
-    )
+def _all_of(name: str) -> tuple[Attack, ...]:
+    return tuple(one for one in creations(name) if one.rule in JUDGED)
+
+
+@cache
+def _made(name: str) -> tuple[tuple[Object, ...], tuple[Attack, ...]]:
+    """What rules look up of the plan, and the attacks that a manifest can be made of, without those of `local`."""
+    asked = _all_of(name) if name == "local" else tuple(one for one in _all_of(name) if one not in _all_of("local"))
     looked_up = {"Namespace", "ClusterQueue"}
-    items = make_plan(loaded.environment, loaded.tenants).objects()
+    items = make_plan(*world_of(name)).objects()
     return tuple(item for item in items if item["kind"] in looked_up), asked
-
-
-def manifest(path: str, body: Any) -> Object:
-    """What a request makes, as a file holds it."""
-    space = path.split("/namespaces/")[1].split("/")[0] if "/namespaces/" in path else None
-    return {**body, "metadata": {"name": "x", **body["metadata"], **({"namespace": space} if space else {})}}
 
 
 def checked(items: Iterable[Object]) -> set[Finding]:
@@ -65,45 +55,54 @@ def checked(items: Iterable[Object]) -> set[Finding]:
 
 
 @cache
-def _before(stack: str) -> frozenset[Finding]:
-    return frozenset(checked(_made(stack)[0]))
+def _before(world: str) -> frozenset[Finding]:
+    return frozenset(checked(_made(world)[0]))
 
 
-def rules_of(stack: str, path: str, body: Any) -> set[str]:
-    found = checked([*_made(stack)[0], manifest(path, body)])
-    return {finding.rule for finding in found - _before(stack)}
+def rules_of(world: str, path: str, body: Any) -> set[str]:
+    found = checked([*_made(world)[0], manifest(path, body)])
+    return {finding.rule for finding in found - _before(world)}
 
 
-ATTACKS = [(stack, attack) for stack in STACKS for attack in _made(stack)[1]]
+ATTACKS = {
+    (world, attack.rule): [one for one in _made(world)[1] if one.rule == attack.rule]
+    for world in WORLDS
+    for attack in _made(world)[1]
+}
+"""By world and rule."""
 
 
 def test_every_rule_of_both_faces_has_an_attack_that_a_manifest_can_be_made_of() -> None:
     both = {rule for rule in JUDGED if Face.ATTACK in RULES[rule].faces}
-    assert {attack.rule for _, attack in ATTACKS} == both - WITHOUT_A_BODY
-    assert len(ATTACKS) > 400
+    assert {rule for _, rule in ATTACKS} == both - WITHOUT_A_BODY
+    assert {world for world, _ in ATTACKS} == set(WORLDS)
+    assert sum(map(len, ATTACKS.values())) > 500
 
 
-@pytest.mark.parametrize("rule", sorted({attack.rule for _, attack in ATTACKS}))
-@pytest.mark.parametrize("stack", STACKS)
-def test_an_attack_is_found_in_a_preview_by_its_rule_and_its_twin_is_not(stack: str, rule: str) -> None:
-    asked = [attack for where, attack in ATTACKS if where == stack and attack.rule == rule]
+def tells(attack: Attack) -> bool:
+    """Whether a manifest tells an attack from its twin; of some only the user differs."""
+    return (attack.twin.path, attack.twin.body) != (attack.request.path, attack.request.body)
+
+
+@pytest.mark.parametrize(("world", "rule"), ATTACKS)
+def test_an_attack_is_found_in_a_preview_by_its_rule_and_its_twin_is_not(world: str, rule: str) -> None:
+    asked = ATTACKS[world, rule]
     finding = {rule, BY_ANOTHER.get(rule, rule)}
     missed = [
         attack.id
         for attack in asked
         if attack.id not in BEYOND.get(rule, ())
-        and not rules_of(stack, attack.request.path, attack.request.body) & finding
+        and not rules_of(world, attack.request.path, attack.request.body) & finding
     ]
-    # Of some attacks the twin differs in who asks, which no manifest tells.
-    twins = [attack for attack in asked if attack.twin.body != attack.request.body]
-    wrong = [attack.id for attack in twins if rules_of(stack, attack.twin.path, attack.twin.body) & {rule}]
-    assert asked
+    twins = [attack for attack in asked if tells(attack)]
+    wrong = [attack.id for attack in twins if rules_of(world, attack.twin.path, attack.twin.body) & {rule}]
     assert (missed, wrong) == ([], []), "attacks that nothing is said of, and twins that are found"
 
 
-def test_the_policy_pack_finds_every_attack_and_no_twin(pack: ModuleType) -> None:
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_policy_pack_finds_every_attack_and_no_twin(pack: ModuleType, world: str) -> None:
     """One program with all attacks of an environment, each in an object of its own name, and one with all twins."""
-    items, asked = _made("local")
+    items, asked = _made(world)
     attacks = [_named(manifest(one.request.path, one.request.body), f"a{n}") for n, one in enumerate(asked)]
     twins = [_named(manifest(one.twin.path, one.twin.body), f"a{n}") for n, one in enumerate(asked)]
     found, of_twins = (
@@ -113,7 +112,7 @@ def test_the_policy_pack_finds_every_attack_and_no_twin(pack: ModuleType) -> Non
     found |= {(rule, name) for rule, other in BY_ANOTHER.items() for at, name in found if at == other}
     beyond = {id for ids in BEYOND.values() for id in ids}
     assert {(one.rule, f"a{n}") for n, one in enumerate(asked) if one.id not in beyond} - found == set()
-    other = {(one.rule, f"a{n}") for n, one in enumerate(asked) if one.twin.body != one.request.body}
+    other = {(one.rule, f"a{n}") for n, one in enumerate(asked) if tells(one)}
     assert other & of_twins == set()
 
 
@@ -131,14 +130,8 @@ def _said(texts: Iterable[str]) -> set[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def environments() -> list[Environment]:
-    """Together they have every guard that there is: with devices by claim, and with every kind of work in queues."""
-    made = [load(ROOT / "stacks" / stack).environment for stack in STACKS]
-    cluster = made[0].cluster
-    by_claim = cluster.model_copy(update={"devices": type(cluster.devices)("dra")})
-    every_kind = made[0].queues.model_copy(update={"kinds": tuple(FRAMEWORKS)})
-    unmanaged = made[0].platform.model_copy(update={"unmanaged": ("legacy",)})
-    changes = ({"cluster": by_claim}, {"queues": every_kind}, {"platform": unmanaged})
-    return [*made, *(made[0].model_copy(update=change) for change in changes)]
+    """Together they have every guard that there is."""
+    return [world_of(name)[0] for name in WORLDS]
 
 
 def test_the_guards_enforce_what_the_rows_say(environments: list[Environment]) -> None:

@@ -127,7 +127,7 @@ def pod(account: AccountModel, s3: Any) -> Callable[[str, str], Tenant]:
     assert s3
 
     def made(tenant: str, part: str) -> Tenant:
-        (who,) = [each for each in account.of_tenant(tenant) if each.part == part]
+        (who,) = [each for each in account.of_tenant(tenant) if each.namespace == part]
         gate, client = Gate(account, who), boto3.client("s3", region_name="eu-central-1")
         client.meta.events.register_first("before-call.s3", gate.judge)
         return Tenant(gate, client)

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.cli import main
+from tenancy.kube.pod_templates import templates_of
 from tenancy.planning import make_plan
 from tenancy.planning.common.priorities import allowed_classes, class_name
 from tenancy.planning.kubernetes.namespaces import allowed_pools, allowed_registries, granted_resources
@@ -23,7 +24,6 @@ from tenancy.planning.kubernetes.samples import (
 )
 from tenancy.rules.catalogue import Violation
 from tenancy.rules.pod_security import PodSecurityLevel, breaches
-from tenancy.rules.pod_templates import templates_of
 from tenancy.validation import Environment, Loaded, Tenant, load
 from tests.claims import by_claim
 from tests.conftest import SpecFolder

@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import regress
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from tenancy.schema.json_schema import MODELS, schema
@@ -74,10 +77,62 @@ def test_every_mapping_of_fields_is_closed(kind: str) -> None:
     assert open_ones == []
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_every_pattern_is_one_that_editors_can_compile(kind: str) -> None:
-    for pattern in re.findall(r'"pattern": "((?:[^"\\]|\\.)*)"', json.dumps(schema(kind))):
-        re.compile(json.loads(f'"{pattern}"'))
+def _patterns(node: Any) -> set[str]:
+    """Every pattern in a JSON schema."""
+    if isinstance(node, list):
+        return {found for inner in node for found in _patterns(inner)}
+    if not isinstance(node, dict):
+        return set()
+    own = {node["pattern"]} if isinstance(node.get("pattern"), str) else set()
+    return own | {found for inner in node.values() for found in _patterns(inner)}
+
+
+_CHARACTERS = st.one_of(st.characters(max_codepoint=127), st.sampled_from("é€ß"))
+"""Without the blanks of Unicode: those are no printable characters, which the spec refuses beside the pattern."""
+PATTERNS = sorted({pattern for kind in MODELS for pattern in _patterns(schema(kind))})
+
+
+def _editor_takes(pattern: str, text: str) -> bool:
+    """The answer of ECMAScript, whose regular expressions JSON Schema has, as strict as editors are (flag u)."""
+    return regress.Regex(pattern, "u").find(text) is not None
+
+
+def test_both_schemas_have_patterns() -> None:
+    assert len(PATTERNS) > 30
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_an_editor_takes_the_texts_that_we_take(pattern: str, data: st.DataObject) -> None:
+    compiled = re.compile(pattern, re.ASCII)
+    taken = data.draw(st.from_regex(compiled, fullmatch=True, alphabet=_CHARACTERS))
+    changed = st.tuples(st.integers(0, len(taken)), _CHARACTERS).map(lambda c: taken[: c[0]] + c[1] + taken[c[0] :])
+    other = data.draw(st.one_of(changed, st.text(_CHARACTERS)))
+    assert _editor_takes(pattern, taken)
+    assert _editor_takes(pattern, other) == bool(compiled.fullmatch(other))
+
+
+@pytest.mark.parametrize(
+    ("model", "good", "bad"),
+    [
+        ("tenant", "team@bank.example", '"team"@bank.example'),
+        ("tenant", "a.b+c@bank.example", "a`b@bank.example"),
+        ("tenant", "team@bank.example", "team\\@bank.example"),
+        ("environment", "on-call@bank.example", "{{x}}@bank.example"),
+        ("environment", "on-call@bank.example", "on-call@bank.example,b@c.example"),
+        ("environment", "on-call@bank.example", "on-call"),
+    ],
+)
+def test_an_editor_judges_a_mail_address_as_we_do(model: str, good: str, bad: str) -> None:
+    (pattern,) = {found for found in _patterns(schema(model)) if found.startswith("^[^@")}
+    assert _editor_takes(pattern, good)
+    assert not _editor_takes(pattern, bad)
+
+
+def test_an_escape_that_only_python_knows_would_be_found() -> None:
+    with pytest.raises(regress.RegressError):
+        _editor_takes(r"^[^\"]+$", "x")
 
 
 def test_a_part_is_a_text_or_a_mapping_for_editors_too() -> None:

@@ -14,13 +14,13 @@ from click.testing import CliRunner
 
 from tenancy.cli import main
 from tenancy.lab.layout import LabError
+from tenancy.planning import make_plan
 from tenancy.simulation import cluster as clusters
 from tenancy.simulation import report as reports
 from tenancy.simulation import runner as runners
 from tenancy.simulation.checkpoint import Busy, Store, events_as_rows, name_of, run_of
 from tenancy.simulation.cluster import Pulse, SimulationCluster, SimulationStuck
 from tenancy.simulation.events import Event, EventKind, Run, until
-from tenancy.simulation.objects import cluster_objects
 from tenancy.simulation.results import evaluate
 from tenancy.simulation.runner import Runner, Unfinished, simulate
 from tenancy.simulation.trace import Job
@@ -341,7 +341,7 @@ class Alive:
 
 
 def runner_with(loaded: Loaded, ended: list[str]) -> Runner:
-    runner = Runner(loaded, JOBS, None, list(cluster_objects(loaded)), None)  # ty: ignore[invalid-argument-type]
+    runner = Runner(loaded, JOBS, None, make_plan(loaded.environment, loaded.tenants), None)  # ty: ignore[invalid-argument-type]
     runner.cluster = Alive(ended)  # ty: ignore[invalid-assignment]
     return runner
 

@@ -8,10 +8,13 @@ from dataclasses import replace
 
 import pytest
 
+from tenancy.kube.quota_tree import FlavorQuota
+from tenancy.planning import make_plan
+from tenancy.planning.common.meta import Meta
+from tenancy.planning.queueing.model import OPEN, ClusterQueue, Cohort, ResourceGroup
 from tenancy.simulation.changes import changed
 from tenancy.simulation.cluster import AT_WORK, RESTS
 from tenancy.simulation.events import Event, EventKind, Run
-from tenancy.simulation.objects import cluster_objects
 from tenancy.simulation.page import page
 from tenancy.simulation.quotas import Quotas
 from tenancy.simulation.report import SimulationReport, queued, shortened, time, wait
@@ -23,13 +26,15 @@ from tenancy.validation import Loaded, SpecError
 HOUR = 3600
 
 
-def job(tenant: str, gpus: int, submit: int = 0, flavor: str = "a100", part: str = "train", tier: str = "batch") -> Job:
-    return Job(f"{tenant}-{submit}", submit, tenant, part, flavor, gpus, 1, 2 * HOUR, tier)
+def job(
+    tenant: str, gpus: int, submit: int = 0, flavor: str = "a100", namespace: str = "train", tier: str = "batch"
+) -> Job:
+    return Job(f"{tenant}-{submit}", submit, tenant, namespace, flavor, gpus, 1, 2 * HOUR, tier)
 
 
 JOBS = (
     job("fraud", 24),
-    job("research", 8, HOUR, part="main"),
+    job("research", 8, HOUR, namespace="main"),
     job("fraud", 16, 2 * HOUR),
     job("fraud", 2, 0, "a100-1g.5gb", "serve", "production"),
 )
@@ -170,7 +175,7 @@ def test_of_two_runs_each_says_what_never_started(loaded: Loaded) -> None:
 
 
 def test_who_may_not_borrow_does_not_wait_to(loaded: Loaded) -> None:
-    waiting = job("fraud", 32), job("research", 16, 0, part="main")
+    waiting = job("fraud", 32), job("research", 16, 0, namespace="main")
     events = Run(tuple(Event(0, EventKind.SUBMIT, number) for number in range(2)), 1.0, 0, 0)
     starts = Run((*events.events, Event(0, EventKind.START, 1, "train")), 1.0, 0, 0)
     assert evaluate(loaded, waiting, starts, HOUR).mean_fairness == pytest.approx(0.5), "one of two has all"
@@ -234,28 +239,15 @@ def test_work_without_a_place_after_the_change_is_refused(loaded: Loaded) -> Non
         must_fit(Trace((replace(JOBS[0], queue="fast"),)), loaded)
 
 
-def limits(nominal: int, borrowing: int | None = None, lending_limit: int | None = None) -> list[dict[str, object]]:
-    resource: dict[str, object] = {"name": "gpu", "nominalQuota": str(nominal)}
-    resource |= {} if borrowing is None else {"borrowingLimit": str(borrowing)}
-    resource |= {} if lending_limit is None else {"lendingLimit": str(lending_limit)}
-    return [{"flavors": [{"name": "pool", "resources": [resource]}]}]
+def groups(*quota: int) -> tuple[ResourceGroup, ...]:
+    return (ResourceGroup(("gpu",), {"pool": {"gpu": FlavorQuota(*quota)}}),)
 
 
 def test_quotas_say_who_could_start_without_an_eviction() -> None:
-    def node(kind: str, name: str, above: str | None, groups: object) -> dict[str, object]:
-        field = "cohortName" if kind == "ClusterQueue" else "parentName"
-        return {
-            "kind": kind,
-            "metadata": {"name": name},
-            "spec": {"resourceGroups": groups} | ({field: above} if above else {}),
-        }
+    def queue(name: str, *quota: int) -> ClusterQueue:
+        return ClusterQueue(Meta(name, {}), "root", {}, groups(*quota), 1, strict=False, stop=OPEN)
 
-    made = [
-        node("Cohort", "root", None, limits(4)),
-        node("ClusterQueue", "lender", "root", limits(8, 0, 6)),
-        node("ClusterQueue", "borrower", "root", limits(2, 5, 2)),
-    ]
-    quotas = Quotas(made, ["gpu"])
+    quotas = Quotas([queue("lender", 8, 0, 6), queue("borrower", 2, 5, 2)], [Cohort(Meta("root", {}), None, groups(4))])
     assert quotas.fits("borrower", "gpu", 7), "its 2, and 5 of the 10 that others let it have"
     assert not quotas.fits("borrower", "gpu", 8), "its limit"
     quotas.use("lender", "pool", "gpu", 8)
@@ -274,8 +266,8 @@ def said(what: str) -> bytes:
 
 
 def test_kueue_does_not_rest_between_moving_and_having_moved(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = list(cluster_objects(loaded))
-    runner = Runner(loaded, JOBS, None, made, None)  # ty: ignore[invalid-argument-type]
+    plan = make_plan(loaded.environment, loaded.tenants)
+    runner = Runner(loaded, JOBS, None, plan, None)  # ty: ignore[invalid-argument-type]
     now = 100.0
     monkeypatch.setattr("tenancy.simulation.runner.time.monotonic", lambda: now)
     assert runner._rests()
@@ -292,7 +284,7 @@ def test_kueue_does_not_rest_between_moving_and_having_moved(loaded: Loaded, mon
 
 
 def test_a_run_waits_for_kueues_last_word(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    runner = Runner(loaded, JOBS, None, list(cluster_objects(loaded)), None)  # ty: ignore[invalid-argument-type]
+    runner = Runner(loaded, JOBS, None, make_plan(loaded.environment, loaded.tenants), None)  # ty: ignore[invalid-argument-type]
     monkeypatch.setattr("tenancy.simulation.runner.LAST_WORD_SECONDS", 0.05)
     monkeypatch.setattr(runner, "_settle", lambda: None)
     assert not runner._roused(), "no workload is started"

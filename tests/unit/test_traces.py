@@ -36,14 +36,14 @@ def problems(file: Path, loaded: Loaded, text: str, **mapped: str) -> tuple[Prob
 def test_four_columns_are_a_trace(file: Path, loaded: Loaded) -> None:
     found = read(file, loaded, "submit,tenant,gpus,duration\n10,fraud,16,600\n0,research,2,60\n")
     first, second = found.jobs
-    assert (first.tenant, first.part, first.flavor, first.gpus, first.gpus_per_pod) == (
+    assert (first.tenant, first.namespace, first.flavor, first.gpus, first.gpus_per_pod) == (
         "research",
         "main",
         "a100",
         2,
         2,
     )
-    assert (second.submit, second.part, second.gpus_per_pod, second.tier) == (10, "train", 8, "batch"), (
+    assert (second.submit, second.namespace, second.gpus_per_pod, second.tier) == (10, "train", 8, "batch"), (
         "8 GPUs on a node"
     )
     assert first.checkpoint is None
@@ -211,10 +211,10 @@ def test_a_name_goes_to_the_same_tenant_every_time(file: Path, loaded: Loaded) -
         ("submit,tenant,gpus,duration,flavor\n0,fraud,1,60,h100\n", "2:14: flavor: given 'h100'"),
         ("submit,tenant,gpus,duration,tier\n0,fraud,1,60,gold\n", "2:14: tier: given 'gold'; rule a tier"),
         (
-            "submit,tenant,gpus,duration,tier,part\n0,fraud,1,60,production,train\n",
+            "submit,tenant,gpus,duration,tier,namespace\n0,fraud,1,60,production,train\n",
             "2:14: tier: given production; rule no",
         ),
-        ("submit,tenant,gpus,duration,part\n0,fraud,1,60,nowhere\n", "2:14: part: given 'nowhere'"),
+        ("submit,tenant,gpus,duration,namespace\n0,fraud,1,60,nowhere\n", "2:14: namespace: given 'nowhere'"),
         ("submit,tenant,gpus,duration,gpus-per-pod\n0,fraud,16,60,5\n", "2:15: gpus-per-pod: given 5 of 16"),
         ("submit,tenant,gpus,duration,checkpoint\n0,fraud,1,60,0\n", "2:14: checkpoint: given '0'"),
         ("submit,tenant,gpus,duration,queue\n0,fraud,1,60,fast\n", "2:14: queue: given 'fast'"),

@@ -37,7 +37,7 @@ class TenantNamespace(pulumi.ComponentResource):
                 parent=self,
                 depends_on=after,
                 # Deleting it deletes its content: the engine allows that only after the tenant's file said leaving.
-                protect=words.LEAVING not in plan.namespace["metadata"].get("annotations", {}),
+                protect=words.LEAVING not in plan.meta.annotations,
                 # What was there before the tenant is not ours to delete.
                 retain_on_delete=adopt,
             ),

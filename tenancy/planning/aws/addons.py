@@ -18,6 +18,8 @@ EBS_ROLE = "ebs-csi"
 
 @dataclass(frozen=True, slots=True)
 class AddOn:
+    """An EKS add-on with its version and configuration."""
+
     name: str
     version: str | None
     """None: EKS' default for the cluster's Kubernetes."""

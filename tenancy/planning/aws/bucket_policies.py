@@ -34,6 +34,7 @@ class GrantHolder(NamedTuple):
     role: str
 
     def meets(self, prefix: str) -> bool:
+        """Whether the grant's prefix and the given one share objects."""
         return self.prefix.startswith(prefix) or prefix.startswith(self.prefix)
 
 
@@ -44,11 +45,13 @@ def exempt(environment: Environment) -> list[str]:
 
 
 def break_glass_arn(environment: Environment) -> str:
+    """ARN of the emergency role."""
     path, name = names.platform_path(environment), names.aws_name(environment, "break-glass")
     return arn(environment, "iam", f"role{path}{name}", region="")
 
 
 def holders(environment: Environment, tenants: Sequence[Tenant], bucket: str) -> list[GrantHolder]:
+    """Roles with a grant in a bucket, each with its prefix and access, sorted."""
     return sorted(
         {
             GrantHolder(grant.prefix, grant.access, workloads.role_arn(environment, tenant, namespace))
@@ -61,6 +64,7 @@ def holders(environment: Environment, tenants: Sequence[Tenant], bucket: str) ->
 
 
 def bucket_policy(environment: Environment, tenants: Sequence[Tenant], bucket: str) -> Document:
+    """Policy of a bucket: TLS only, known roles only, each below its own prefixes."""
     whole = grants.bucket_arn(environment, bucket)
     both = [whole, f"{whole}/*"]
     found = [*_base_statements(environment, both)]

@@ -45,6 +45,8 @@ class SubnetPlan:
 
 @dataclass(frozen=True, slots=True)
 class NetworkPlan:
+    """The VPC of a cluster: made, or an existing one."""
+
     region: str
     vpc: str
     """Id of a given VPC; empty: one is made."""
@@ -88,6 +90,8 @@ class NodeGroupPlan:
 
 @dataclass(frozen=True, slots=True)
 class KarpenterPlan:
+    """The queue of interruption notices that Karpenter reads, and the events that fill it."""
+
     queue: str
     queue_policy: identity.Document
     events: dict[str, identity.Document]
@@ -96,6 +100,8 @@ class KarpenterPlan:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
+    """The AWS resources of an environment: network, control plane, nodes, roles, add-ons."""
+
     name: str
     kubernetes: str
     region: str

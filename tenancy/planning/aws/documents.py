@@ -34,10 +34,12 @@ def arn(
 
 
 def document(*statements: Document) -> Document:
+    """An IAM policy document of these statements."""
     return {"Version": "2012-10-17", "Statement": list(statements)}
 
 
 def allow(sid: str, actions: list[str], resource: str | list[str], condition: Document | None = None) -> Document:
+    """A statement that allows actions on resources."""
     statement = {"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": resource}
     return {**statement, "Condition": condition} if condition else statement
 
@@ -50,6 +52,7 @@ def deny(
     *,
     principal: Document | str | None = None,
 ) -> Document:
+    """A statement that denies actions on resources."""
     statement = {"Sid": sid, "Effect": "Deny", "Action": actions, "Resource": resource}
     who = {"Principal": principal} if principal else {}
     return {**statement, **who, **({"Condition": condition} if condition else {})}

@@ -49,15 +49,17 @@ class PrefixGrant(NamedTuple):
 
 
 def prefixes(tenant: Tenant, namespace: Namespace) -> list[PrefixGrant]:
-    """The part's grants, sorted, so that their order in a file does not change a document."""
+    """The namespace's grants, sorted, so that their order in a file does not change a document."""
     return sorted({PrefixGrant(grant.bucket, grant.prefix, grant.access) for grant in tenant.grants_of(namespace)})
 
 
 def bucket_arn(environment: Environment, bucket: str) -> str:
+    """ARN of a bucket."""
     return arn(environment, "s3", bucket, region="", account="")
 
 
 def access_point_arn(environment: Environment, tenant: Tenant, bucket: str) -> str:
+    """ARN of a tenant's S3 access point for a bucket."""
     return arn(environment, "s3", f"accesspoint/{names.tenant_access_point(environment, tenant, bucket)}")
 
 
@@ -72,6 +74,7 @@ def key_arns(environment: Environment) -> str:
 
 
 def via_s3(environment: Environment) -> str:
+    """The value of `kms:ViaService` for requests through S3 in the environment's region."""
     return f"s3.{environment.aws.region}.{suffix(environment)}"
 
 
@@ -162,8 +165,8 @@ def _keys(environment: Environment, tenant: Tenant | None, grants: Sequence[Pref
 
 
 def _read(environment: Environment, tenant: Tenant, some: Sequence[PrefixGrant]) -> set[str]:
-    """Keys of what a part only reads, where each tenant has its own: the bucket's, and the tenant's for what other
-    parts of it write there."""
+    """Keys of what a namespace only reads, where each tenant has its own: the bucket's, and the tenant's for what other
+    namespaces of it write there."""
     writes = [(grant.bucket, grant.prefix) for grant in tenant.storage if grant.access is not Access.READ_ONLY]
     own = any(
         bucket == grant.bucket and (prefix.startswith(grant.text) or grant.text.startswith(prefix))
@@ -175,7 +178,7 @@ def _read(environment: Environment, tenant: Tenant, some: Sequence[PrefixGrant])
 
 
 def uses(environment: Environment, tenant: Tenant, namespace: Namespace) -> Iterator[Document]:
-    """Statements for what a part's pods use beside buckets."""
+    """Statements for what a namespace's pods use beside buckets."""
 
     def mine(kind: str) -> list[str]:
         return sorted(name for name, use in getattr(tenant.uses, kind).items() if held(use.namespaces, namespace))
@@ -197,12 +200,15 @@ def uses(environment: Environment, tenant: Tenant, namespace: Namespace) -> Iter
 
 
 def log_group_arn(environment: Environment, tenant: Tenant, name: str) -> str:
+    """ARN of a tenant's log group."""
     return arn(environment, "logs", f"log-group:{names.tenant_log_group(environment, tenant, name)}")
 
 
 def queue_arn(environment: Environment, tenant: Tenant, name: str) -> str:
+    """ARN of a tenant's SQS queue."""
     return arn(environment, "sqs", names.tenant_queue(environment, tenant, name))
 
 
 def repository_arn(environment: Environment, name: str) -> str:
+    """ARN of an ECR repository."""
     return arn(environment, "ecr", f"repository/{name}")

@@ -34,6 +34,8 @@ CLUSTER, NODE, VPC_CNI, EBS_CSI, KARPENTER = "cluster", "node", "vpc-cni", "ebs-
 
 @dataclass(frozen=True, slots=True)
 class RolePlan:
+    """An IAM role of the platform, with its trust policy and permissions."""
+
     name: str
     trust: Document
     managed: tuple[str, ...] = ()
@@ -59,10 +61,12 @@ def roles(environment: Environment) -> dict[str, RolePlan]:
 
 
 def role_arn(environment: Environment, role: RolePlan) -> str:
+    """ARN of a role of the platform."""
     return _arn(environment, "iam", f"role/{role.name}", region="")
 
 
 def cluster_arn(environment: Environment) -> str:
+    """ARN of the EKS cluster."""
     return _arn(environment, "eks", f"cluster/{environment.cluster.name}")
 
 

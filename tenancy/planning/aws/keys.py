@@ -22,6 +22,7 @@ ADMINISTER = [
 
 
 def bucket_key_policy(environment: Environment, bucket: str) -> Document:
+    """Policy of the KMS key of a bucket."""
     whole = grants.bucket_arn(environment, bucket)
     return _policy(environment, [workloads.tenants_roles(environment)], [whole, f"{whole}/*"])
 

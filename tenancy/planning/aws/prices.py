@@ -16,6 +16,7 @@ MICRO = 1_000_000
 
 
 def bought(pool: Pool) -> PurchaseKind:
+    """How the nodes of a pool are bought."""
     return PurchaseKind(pool.purchase.way)
 
 

@@ -34,14 +34,14 @@ def tenant_aws_plan(environment: Environment, tenant: Tenant) -> TenantAwsPlan |
     """None where AWS is switched off."""
     if not environment.aws.enabled:
         return None
-    parts = [namespace for namespace in tenant.namespaces if tenant.has_identity(namespace)]
-    own = parts if environment.aws.identity is not PodIdentity.SHARED else []
-    by_pods = parts if environment.aws.identity is not PodIdentity.IRSA else []
+    identified = [namespace for namespace in tenant.namespaces if tenant.has_identity(namespace)]
+    own = identified if environment.aws.identity is not PodIdentity.SHARED else []
+    by_pods = identified if environment.aws.identity is not PodIdentity.IRSA else []
     ci = tenant.ci
     return TenantAwsPlan(
         keys=tuple(_keys(environment, tenant)),
         roles=(
-            *(workloads.part_role(environment, tenant, namespace) for namespace in own),
+            *(workloads.namespace_role(environment, tenant, namespace) for namespace in own),
             *([workloads.pipeline_role(environment, tenant, ci)] if ci else []),
         ),
         access_points=tuple(_access_points(environment, tenant)),

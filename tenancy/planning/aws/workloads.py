@@ -23,14 +23,17 @@ NAMESPACE_TAG = "${aws:PrincipalTag/kubernetes-namespace}"
 
 
 def cluster_arn(environment: Environment) -> str:
+    """ARN of the EKS cluster."""
     return arn(environment, "eks", f"cluster/{environment.cluster.name}")
 
 
 def boundary_name(environment: Environment) -> str:
+    """Name of the permissions boundary of all tenants' roles."""
     return names.aws_name(environment, "tenants")
 
 
 def boundary_arn(environment: Environment) -> str:
+    """ARN of the permissions boundary of all tenants' roles."""
     path = names.platform_path(environment)
     return arn(environment, "iam", f"policy{path}{boundary_name(environment)}", region="")
 
@@ -49,11 +52,13 @@ def role_arn(environment: Environment, tenant: Tenant, namespace: Namespace) -> 
 
 
 def ci_role_arn(environment: Environment, tenant: Tenant) -> str:
+    """ARN of the role of a tenant's pipeline."""
     path = names.tenant_path(environment, tenant)
     return arn(environment, "iam", f"role{path}{names.ci_role(environment, tenant)}", region="")
 
 
-def part_role(environment: Environment, tenant: Tenant, namespace: Namespace) -> TenantRole:
+def namespace_role(environment: Environment, tenant: Tenant, namespace: Namespace) -> TenantRole:
+    """IAM role of the pods of a namespace, with the namespace's grants."""
     found = grants.prefixes(tenant, namespace)
     policies = {
         "storage": [*grants.storage(environment, tenant, found)],
@@ -73,6 +78,7 @@ def part_role(environment: Environment, tenant: Tenant, namespace: Namespace) ->
 
 
 def association(environment: Environment, tenant: Tenant, namespace: Namespace) -> Association:
+    """The EKS Pod Identity association of a namespace's service account with its role."""
     return Association(
         cluster=environment.cluster.name,
         namespace=tenant.namespace_name(namespace),
@@ -120,6 +126,7 @@ def by_pods(environment: Environment, equal: dict[str, str], like: dict[str, str
 
 
 def provider_arn(environment: Environment, issuer: str) -> str:
+    """ARN of the IAM OIDC provider of an issuer."""
     return arn(environment, "iam", f"oidc-provider/{issuer}", region="")
 
 
@@ -164,6 +171,7 @@ def shared_role(environment: Environment, tenant: Tenant, namespace: Namespace) 
 
 
 def shared_roles(environment: Environment, tenants: Sequence[Tenant]) -> tuple[TenantRole, ...]:
+    """Roles that several namespaces share, one per list of grants; empty unless identity is shared."""
     if environment.aws.identity is not PodIdentity.SHARED:
         return ()
     found = {}
@@ -208,6 +216,7 @@ def pipeline_role(environment: Environment, tenant: Tenant, ci: Ci) -> TenantRol
 
 
 def pipeline_entry(environment: Environment, tenant: Tenant) -> AccessEntry:
+    """The EKS access entry of a tenant's pipeline."""
     return AccessEntry(
         cluster=environment.cluster.name,
         principal=ci_role_arn(environment, tenant),

@@ -51,6 +51,7 @@ def _chart(name: str, namespace: str, values: dict[str, Any]) -> HelmChart:
 
 
 def listed(tolerations: Iterable[Toleration]) -> list[dict[str, str]]:
+    """Tolerations as plain dictionaries, for a chart's values."""
     return [dict(toleration) for toleration in tolerations]
 
 
@@ -386,5 +387,6 @@ def _yaml(data: Mapping[str, Any]) -> str:
 
 
 def mirrored(environment: Environment, chart: HelmChart) -> HelmChart:
+    """The chart from the environment's mirror, if it has one."""
     mirror = environment.platform.chart_mirror
     return replace(chart, repository=mirror) if mirror else chart

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
+from tenancy.planning.common.meta import Meta
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Namespace, Tenant
 
@@ -27,7 +28,7 @@ def own_labels(tenant: Tenant, namespace: Namespace) -> list[str]:
 
 
 def tier_labels(environment: Environment, tenant: Tenant, tier: str) -> dict[str, str]:
-    """Labels of what belongs to all parts of a tenant that have one tier."""
+    """Labels of what belongs to all namespaces of a tenant that have one tier."""
     return {
         **platform_labels(environment),
         words.TENANT: tenant.tenant,
@@ -53,12 +54,7 @@ def manifest(
     annotations: Mapping[str, str] | None = None,
 ) -> Object:
     """A Kubernetes object."""
-    metadata: dict[str, object] = {"name": name, "labels": dict(labels)}
-    if namespace:
-        metadata["namespace"] = namespace
-    if annotations:
-        metadata["annotations"] = dict(annotations)
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
+    return Meta(name, labels, namespace or "", annotations or {}).manifest(api_version, kind, body)
 
 
 def beside_the_systems(environment: Environment, *, unmanaged: bool = True) -> dict[str, object]:

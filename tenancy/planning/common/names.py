@@ -24,6 +24,8 @@ SUBNET_TAG = "tenancy:subnet"
 
 
 class SubnetUse(StrEnum):
+    """What a subnet is for: nodes, or load balancers and NAT gateways."""
+
     PRIVATE = "private"
     PUBLIC = "public"
 
@@ -86,6 +88,7 @@ def tenants_path(environment: Environment) -> str:
 
 
 def tenant_path(environment: Environment, tenant: Tenant) -> str:
+    """IAM path of a tenant's roles."""
     return f"{tenants_path(environment)}{tenant.tenant}/"
 
 
@@ -94,13 +97,13 @@ def platform_path(environment: Environment) -> str:
     return f"/tenancy-platform/{environment.environment}/"
 
 
-def tenant_role(environment: Environment, tenant: Tenant, part: str) -> str:
+def tenant_role(environment: Environment, tenant: Tenant, namespace: str) -> str:
     """Role of a namespace's pods. A name that is cut contains a dot, any other contains none: no two are the same."""
-    return fitted(_own(environment, tenant, part), account.ROLE_NAME, ".")
+    return fitted(_own(environment, tenant, namespace), account.ROLE_NAME, ".")
 
 
 def ci_role(environment: Environment, tenant: Tenant) -> str:
-    """Role of the tenant's pipeline; `.ci` is neither a part nor a hash."""
+    """Role of the tenant's pipeline; `.ci` is neither a namespace nor a hash."""
     whole = f"{environment.cluster.name}{words.SEPARATOR}{tenant.tenant}"
     return f"{fitted(whole, account.ROLE_NAME - 3, '.')}.ci"
 
@@ -117,18 +120,22 @@ def tenant_access_point(environment: Environment, tenant: Tenant, bucket: str) -
 
 
 def tenant_budget(environment: Environment, tenant: Tenant) -> str:
+    """Name of a tenant's AWS budget."""
     return fitted(f"{environment.cluster.name}{words.SEPARATOR}{tenant.tenant}", account.BUDGET_NAME, ".")
 
 
 def tenant_secret(environment: Environment, tenant: Tenant, name: str) -> str:
+    """Name of a secret of a tenant in Secrets Manager."""
     return f"tenancy/{environment.environment}/{tenant.tenant}/{name}"
 
 
 def tenant_log_group(environment: Environment, tenant: Tenant, name: str) -> str:
+    """Name of a tenant's CloudWatch log group."""
     return f"/tenancy/{environment.environment}/{tenant.tenant}/{name}"
 
 
 def tenant_repository(environment: Environment, tenant: Tenant, name: str) -> str:
+    """Name of a tenant's ECR repository."""
     return words.repository(environment.environment, tenant.tenant, name)
 
 
@@ -138,10 +145,12 @@ def shared_repositories(environment: Environment) -> str:
 
 
 def bucket_key_alias(environment: Environment, bucket: str) -> str:
+    """Alias of the KMS key of a bucket."""
     return f"alias/tenancy/{environment.environment}/bucket/{bucket}"
 
 
 def tenant_key_alias(environment: Environment, tenant: Tenant) -> str:
+    """Alias of the KMS key of a tenant."""
     return f"alias/tenancy/{environment.environment}/tenant/{tenant.tenant}"
 
 

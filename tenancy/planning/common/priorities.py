@@ -13,6 +13,7 @@ DEFAULT_CLASS = "tenancy-opportunistic"
 
 
 def class_name(tier: str) -> str:
+    """Name of the PriorityClass of a tier."""
     return f"tenancy-tier-{tier}"
 
 
@@ -24,6 +25,8 @@ def priorities(environment: Environment) -> dict[str, int]:
 
 
 def priority_classes(environment: Environment) -> tuple[Object, ...]:
+    """One PriorityClass for each tier and the default one; none of them preempts."""
+
     def make(name: str, value: int, default: bool, text: str) -> Object:
         body = {"value": value, "globalDefault": default, "preemptionPolicy": "Never", "description": text}
         return manifest("scheduling.k8s.io/v1", "PriorityClass", name, platform_labels(environment), body)

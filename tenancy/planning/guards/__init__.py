@@ -52,6 +52,7 @@ BACKSTOPS = tuple(
 
 
 def guards(environment: Environment) -> tuple[Guard, ...]:
+    """All guards of an environment, each bounded in the number of entries that it evaluates."""
     of_platform = ("tenancy-namespaces", "tenancy-nodes")
     return tuple(
         bounded(guard, WALKED_OF_PLATFORM if guard.name in of_platform else WALKED) for guard in _guards(environment)

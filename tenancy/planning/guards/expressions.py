@@ -37,6 +37,7 @@ def charged(labels: str) -> str:
 
 
 def may(leave_out: words.Allowance) -> str:
+    """CEL: whether the namespace has an allowance."""
     return f"({cel(leave_out.value)} in variables.allowances)"
 
 
@@ -152,4 +153,5 @@ def unchanged(new: str, old: str, which: str) -> str:
 
 
 def one_line(text: str) -> str:
+    """The text with each run of white space replaced by one space."""
     return " ".join(text.split())

@@ -76,6 +76,7 @@ _OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
 def object_guards(environment: Environment) -> tuple[Guard, ...]:
+    """Guards on objects that are not work: config maps, services, network policies, roles."""
     platform = f"{cel(environment.platform.group)} in request.userInfo.groups"
     return (
         Guard(

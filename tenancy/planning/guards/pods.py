@@ -268,6 +268,7 @@ _OF_WORK: Mapping[str, str] = {
 
 
 def with_work(rules: Mapping[str, str]) -> dict[str, str]:
+    """The rules, each with what it also requires of work itself, beside its pods."""
     return {rule: f"({text}) && ({_OF_WORK[rule]})" if rule in _OF_WORK else text for rule, text in rules.items()}
 
 

@@ -94,6 +94,7 @@ SUSPENSION: Mapping[str, str] = {
 
 
 def marks_of(root: str, optional: Sequence[str] = ()) -> list[str]:
+    """CEL: the labels and the annotations of the metadata at a path."""
     return [map_at(f"{root}.{field}", optional) for field in ("labels", "annotations")]
 
 
@@ -118,6 +119,8 @@ class QueueFields:
 
 
 def queue_variables(environment: Environment, of: QueueFields) -> dict[str, str]:
+    """CEL variables with the queue's labels and annotations of an object and of its pods."""
+
     def optional(root: str) -> list[str]:
         """An object's own metadata is always there."""
         return [] if of.work == OWN else [of.work.format(root)]

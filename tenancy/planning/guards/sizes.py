@@ -60,6 +60,7 @@ def of_tenants(rules: Mapping[str, str]) -> dict[str, str]:
 
 
 def limit_guards(environment: Environment) -> tuple[Guard, Guard]:
+    """Guards on the size of objects: of specs, metadata and data."""
     others: Resources = [(f.group, f.version, [f.resource]) for f in frameworks(environment)]
     claims = _CLAIMS if environment.devices_by_claim else ()
     spec = "dyn({0}).?spec.orValue({{}})"

@@ -38,6 +38,7 @@ def _gpu_rule(environment: Environment) -> str:
 
 
 def unmanaged_guards(environment: Environment) -> Iterator[Guard]:
+    """Guards on the namespaces that are neither a tenant's nor the platform's; none if there are no such namespaces."""
     if not environment.platform.unmanaged:
         return
     yield Guard(

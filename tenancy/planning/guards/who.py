@@ -17,6 +17,7 @@ def but_by_controllers(rules: Mapping[str, str]) -> dict[str, str]:
 
 
 def who(environment: Environment) -> dict[str, str]:
+    """CEL variables that tell who sent a request: the queue, a controller, an operator."""
     operators = sorted({framework.operator for framework in frameworks(environment)})
 
     def by(*names: str) -> str:

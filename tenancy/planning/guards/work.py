@@ -38,6 +38,7 @@ _PARALLEL = "dyn({0}).spec.?parallelism.orValue(1)"
 
 
 def work_guards(environment: Environment) -> tuple[Guard, ...]:
+    """Guards on pods and on every kind that has a pod template."""
     templates = [
         ("batch", "v1", ["jobs"]),
         ("apps", "v1", ["deployments", "statefulsets", "replicasets", "daemonsets"]),

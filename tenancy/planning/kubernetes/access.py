@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tenancy.catalog import vocabulary as words
-from tenancy.kube.objects import Object
-from tenancy.planning.common.labels import manifest, platform_labels, tenant_labels
+from tenancy.planning.common.labels import platform_labels, tenant_labels
+from tenancy.planning.common.meta import Meta
 from tenancy.planning.guards.who import frameworks
+from tenancy.planning.kubernetes.model import ClusterRole, PolicyRule, RoleBinding, Subject
 from tenancy.schema.environment import Environment
 from tenancy.schema.people import Role
 from tenancy.schema.tenant import Namespace, Tenant, held
@@ -96,6 +97,7 @@ a role."""
 
 
 def role_name(role: str) -> str:
+    """Name of the ClusterRole of a persona."""
     return f"tenancy-{role}"
 
 
@@ -112,13 +114,13 @@ def _rights(environment: Environment, role: Role) -> tuple[Rights, ...]:
     return tuple(rights)
 
 
-def cluster_roles(environment: Environment) -> tuple[Object, ...]:
-    def rules(rights: tuple[Rights, ...]) -> list[dict[str, list[str]]]:
-        return [
-            {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
-            for part in rights
-            for (group, resources), verbs in part.items()
-        ]
+def cluster_roles(environment: Environment) -> tuple[ClusterRole, ...]:
+    """One ClusterRole for each persona."""
+
+    def rules(rights: tuple[Rights, ...]) -> tuple[PolicyRule, ...]:
+        return tuple(
+            PolicyRule(group, resources, tuple(verbs)) for part in rights for (group, resources), verbs in part.items()
+        )
 
     group, resource, verb = words.GPU_GRANT
     all_rights: dict[str, tuple[Rights, ...]] = {role: _rights(environment, role) for role in PERSONAS}
@@ -126,13 +128,10 @@ def cluster_roles(environment: Environment) -> tuple[Object, ...]:
     if environment.virtual_clusters:
         all_rights[words.VIRTUAL_CLUSTER] = (_SYNC,)
     labels = platform_labels(environment)
-    return tuple(
-        manifest("rbac.authorization.k8s.io/v1", "ClusterRole", role_name(role), labels, {"rules": rules(rights)})
-        for role, rights in all_rights.items()
-    )
+    return tuple(ClusterRole(Meta(role_name(role), labels), rules(rights)) for role, rights in all_rights.items())
 
 
-def role_bindings(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[Object, ...]:
+def role_bindings(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[RoleBinding, ...]:
     """One RoleBinding per persona that has at least one subject, named after the persona."""
     bindings = []
     for role in PERSONAS:
@@ -150,22 +149,16 @@ def role_bindings(environment: Environment, tenant: Tenant, namespace: Namespace
 
 def _binding(
     environment: Environment, tenant: Tenant, namespace: Namespace, role: str, subjects: Sequence[tuple[str, str]]
-) -> Object:
-    group = "rbac.authorization.k8s.io"
-    body = {
-        "subjects": [_subject(tenant, kind, name) for kind, name in subjects],
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role_name(role)},
-    }
-    labels = tenant_labels(environment, tenant, namespace)
-    where = tenant.namespace_name(namespace)
-    return manifest(f"{group}/v1", "RoleBinding", role, labels, body, namespace=where)
+) -> RoleBinding:
+    meta = Meta(role, tenant_labels(environment, tenant, namespace), tenant.namespace_name(namespace))
+    return RoleBinding(meta, role_name(role), tuple(_subject(tenant, kind, name) for kind, name in subjects))
 
 
-def _subject(tenant: Tenant, kind: str, name: str) -> dict[str, str]:
+def _subject(tenant: Tenant, kind: str, name: str) -> Subject:
     if kind != "ServiceAccount":
-        return {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
-    part, _, account = name.partition("/")
-    return {"kind": kind, "name": account, "namespace": words.derived_name(tenant.tenant, part)}
+        return Subject(kind, name)
+    namespace, _, account = name.partition("/")
+    return Subject(kind, account, words.derived_name(tenant.tenant, namespace))
 
 
 def _pipeline(tenant: Tenant, namespace: Namespace, role: Role) -> list[tuple[str, str]]:

@@ -37,6 +37,7 @@ class ApiStorage:
 
 
 def api_storage(environment: Environment, tenants: Sequence[Tenant]) -> ApiStorage:
+    """Max bytes that the tenants' objects may take in etcd and in the caches of their readers."""
     each = tuple(
         TenantStorage(
             tenant.tenant,

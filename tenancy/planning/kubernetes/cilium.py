@@ -35,11 +35,14 @@ LABELS_BEFORE_AWS = 3
 
 
 def has_cluster_policies(environment: Environment) -> bool:
+    """Whether the CNI has policies for the whole cluster, which no namespace can override."""
     return environment.cluster.cni is Cni.CILIUM
 
 
 def namespace_policies(environment: Environment, tenant: Tenant, namespace: Namespace) -> Iterator[Object]:
-    """What one namespace's policies allow that no NetworkPolicy can express."""
+    """What one namespace's policies allow that no NetworkPolicy can express; nothing where another CNI enforces."""
+    if not has_cluster_policies(environment):
+        return
     labels, name = tenant_labels(environment, tenant, namespace), tenant.namespace_name(namespace)
 
     def policy(title: str, egress: list[Object], selector: Mapping[str, object] | None = None) -> Object:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
-from tenancy.kube.objects import Object
 from tenancy.planning.common.devices import granted_classes
-from tenancy.planning.common.labels import manifest, own_labels, tenant_labels
+from tenancy.planning.common.labels import own_labels, tenant_labels
+from tenancy.planning.common.meta import Meta
 from tenancy.planning.common.priorities import allowed_classes
 from tenancy.planning.kubernetes.network import allowed_ways
 from tenancy.schema.environment import Environment
@@ -44,6 +44,7 @@ def allowed_pools(environment: Environment, tenant: Tenant, tier: str) -> list[s
 
 
 def allowed_registries(environment: Environment, tenant: Tenant) -> list[str]:
+    """Prefixes of image names that a tenant may use."""
     return [prefix.replace("{tenant}", tenant.tenant) for prefix in environment.images.registries]
 
 
@@ -64,6 +65,7 @@ def allowances(environment: Environment, tenant: Tenant, namespace: Namespace) -
 
 
 def token_accounts(tenant: Tenant, namespace: Namespace) -> list[str]:
+    """Names of a namespace's service accounts whose pods get a token for the API server."""
     return [account.name for account in tenant.accounts_in(namespace) if account.api_token]
 
 
@@ -79,7 +81,8 @@ def queue_notes(environment: Environment, tenant: Tenant, namespace: Namespace) 
     return notes | ({words.MAX_RUN_SECONDS: str(seconds(tier.max_run_time))} if tier.max_run_time else {})
 
 
-def namespace_object(environment: Environment, tenant: Tenant, namespace: Namespace) -> Object:
+def namespace_meta(environment: Environment, tenant: Tenant, namespace: Namespace) -> Meta:
+    """Name and labels of the namespace, and annotations that hold what the guards allow in it."""
     tier = tenant.tier_of(namespace)
     declared = {account.name for account in tenant.accounts_in(namespace)}
     accounts = {words.DEFAULT_ACCOUNT, namespace.service_account, *declared}
@@ -115,5 +118,4 @@ def namespace_object(environment: Environment, tenant: Tenant, namespace: Namesp
         **tenant_labels(environment, tenant, namespace),
         **pod_security(environment.cluster.kubernetes, namespace.pod_security.value),
     }
-    name = tenant.namespace_name(namespace)
-    return manifest("v1", "Namespace", name, labels, {}, annotations=annotations)
+    return Meta(tenant.namespace_name(namespace), labels, annotations=annotations)

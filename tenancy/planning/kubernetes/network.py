@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tenancy.catalog import vocabulary as words
-from tenancy.kube.objects import Object
-from tenancy.planning.common.labels import manifest, tenant_labels
+from tenancy.planning.common.labels import tenant_labels
+from tenancy.planning.common.meta import Meta
 from tenancy.planning.kubernetes import cilium
+from tenancy.planning.kubernetes.model import EGRESS, INGRESS, NetworkPolicy, NetworkRule, Peer, Port
 from tenancy.schema.cluster import Cni
 from tenancy.schema.environment import Environment
 from tenancy.schema.identity import PodIdentity
@@ -23,72 +24,59 @@ DEFAULT_DENY = "default-deny"
 AGENT = words.IDENTITY_AGENT
 """EKS Pod Identity's agent on every node; one address beside the metadata service's, which stays closed."""
 
-_CLUSTER_DNS = {
-    "namespaceSelector": {"matchLabels": {words.SPACE_NAME: "kube-system"}},
-    "podSelector": {"matchLabels": dict(cilium.DNS_PODS)},
-}
-_DNS_PORTS = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
-
-Rule = dict[str, object]
+_CLUSTER_DNS = NetworkRule(
+    (Peer(namespaces={words.SPACE_NAME: "kube-system"}, pods=cilium.DNS_PODS),), (Port("UDP", 53), Port("TCP", 53))
+)
 
 
-def network_policies(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[Object, ...]:
-    """Of one part, Cilium's own among them where it enforces."""
-    labels = tenant_labels(environment, tenant, namespace)
-    by_cilium = environment.cluster.cni is Cni.CILIUM
+def network_policies(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[NetworkPolicy, ...]:
+    """Of one namespace, without those that are Cilium's own."""
+    labels, where = tenant_labels(environment, tenant, namespace), tenant.namespace_name(namespace)
 
-    def policy(title: str, types: Sequence[str], **rules: object) -> Object:
-        body = {"spec": {"podSelector": {}, "policyTypes": list(types), **rules}}
-        name = tenant.namespace_name(namespace)
-        return manifest("networking.k8s.io/v1", "NetworkPolicy", title, labels, body, namespace=name)
+    def policy(title: str, ingress: Sequence[NetworkRule] = (), egress: Sequence[NetworkRule] = ()) -> NetworkPolicy:
+        types = [of for of, rules in ((INGRESS, ingress), (EGRESS, egress)) if rules] or [INGRESS, EGRESS]
+        return NetworkPolicy(Meta(title, labels, where), tuple(types), tuple(ingress), tuple(egress))
 
-    def both_ways(title: str, peer: Rule) -> Object:
-        return policy(title, ["Ingress", "Egress"], ingress=[{"from": [peer]}], egress=[{"to": [peer]}])
+    def both_ways(title: str, peer: Peer) -> NetworkPolicy:
+        return policy(title, [NetworkRule((peer,))], [NetworkRule((peer,))])
 
-    policies = [policy(DEFAULT_DENY, ["Ingress", "Egress"])]
+    policies = [policy(DEFAULT_DENY)]
     if namespace.open_inside:
-        policies.append(both_ways("same-namespace", {"podSelector": {}}))
+        policies.append(both_ways("same-namespace", Peer(pods={})))
         if tenant.between_namespaces and len(tenant.namespaces) > 1:
             # Only the platform writes the label: ns-01 refuses all others.
-            siblings: Rule = {"namespaceSelector": {"matchLabels": {words.TENANT: tenant.tenant}}}
-            policies.append(both_ways("between-namespaces", siblings))
-    if not by_cilium:
-        policies.append(policy("dns", ["Egress"], egress=[{"to": [_CLUSTER_DNS], "ports": _DNS_PORTS}]))
-    ways = [*_ways(environment, tenant.egress, "to"), *_aws(environment, tenant, namespace)]
-    if ways:
-        policies.append(policy("egress", ["Egress"], egress=ways))
-    if ways := list(_ways(environment, tenant.ingress, "from")):
-        policies.append(policy("ingress", ["Ingress"], ingress=ways))
-    if by_cilium:
-        policies += cilium.namespace_policies(environment, tenant, namespace)
+            policies.append(both_ways("between-namespaces", Peer(namespaces={words.TENANT: tenant.tenant})))
+    if environment.cluster.cni is not Cni.CILIUM:
+        policies.append(policy("dns", egress=[_CLUSTER_DNS]))
+    if ways := [*_ways(environment, tenant.egress), *_aws(environment, tenant, namespace)]:
+        policies.append(policy("egress", egress=ways))
+    if ways := list(_ways(environment, tenant.ingress)):
+        policies.append(policy("ingress", ingress=ways))
     return tuple(policies)
 
 
-def _ways(environment: Environment, ways: Sequence[EgressRule | IngressRule], side: str) -> Iterator[Rule]:
+def _ways(environment: Environment, ways: Sequence[EgressRule | IngressRule]) -> Iterator[NetworkRule]:
     """Rules for peers by address or by label; host names need Cilium."""
     for way in ways:
         if way.cidr:
-            peer: Rule = {"ipBlock": {"cidr": way.cidr}}
+            peer = Peer(way.cidr)
         elif way.service:
             service = environment.platform.services[way.service]
-            peer = {
-                "namespaceSelector": {"matchLabels": {words.SPACE_NAME: service.namespace}},
-                "podSelector": {"matchLabels": dict(service.labels)},
-            }
+            peer = Peer(namespaces={words.SPACE_NAME: service.namespace}, pods=service.labels)
         else:
             continue
-        yield {side: [peer], "ports": [{"protocol": way.protocol, "port": way.port}]}
+        yield NetworkRule((peer,), (Port(way.protocol, way.port),))
 
 
-def _aws(environment: Environment, tenant: Tenant, namespace: Namespace) -> Iterator[Rule]:
+def _aws(environment: Environment, tenant: Tenant, namespace: Namespace) -> Iterator[NetworkRule]:
     """Egress to credentials and to AWS' services, for namespaces with an IAM identity."""
     if not tenant.has_identity(namespace):
         return
     # To Cilium the agent is the node itself, which no address range names.
     if environment.aws.identity is not PodIdentity.IRSA and environment.cluster.cni is not Cni.CILIUM:
-        yield {"to": [{"ipBlock": {"cidr": AGENT}}], "ports": [{"protocol": "TCP", "port": 80}]}
+        yield NetworkRule((Peer(AGENT),), (Port("TCP", 80),))
     if ranges := environment.aws.network.service_ranges:
-        yield {"to": [{"ipBlock": {"cidr": cidr}} for cidr in ranges], "ports": [{"protocol": "TCP", "port": 443}]}
+        yield NetworkRule(tuple(Peer(cidr) for cidr in ranges), (Port("TCP", 443),))
 
 
 def allowed_ways(tenant: Tenant) -> dict[str, list[str]]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tenancy.catalog import gpus
-from tenancy.catalog import vocabulary as words
 from tenancy.kube import quantities
-from tenancy.kube.objects import Object
 from tenancy.planning.common.devices import DRIVER_CLASSES, claimable, device_class
-from tenancy.planning.common.labels import manifest, tenant_labels
+from tenancy.planning.common.labels import tenant_labels
+from tenancy.planning.common.meta import Meta
 from tenancy.planning.common.pools import beside_daemonsets
 from tenancy.planning.common.priorities import allowed_classes, class_name
+from tenancy.planning.kubernetes.model import Bounds, LimitRange, ResourceQuota
 from tenancy.planning.queueing.quota_shares import most_held
 from tenancy.schema.base import amount
 from tenancy.schema.environment import Environment
@@ -85,7 +85,8 @@ def efa_share(environment: Environment, tenant: Tenant, namespace: Namespace) ->
     return interfaces
 
 
-def resource_quota(environment: Environment, tenant: Tenant, namespace: Namespace) -> Object:
+def resource_quota(environment: Environment, tenant: Tenant, namespace: Namespace) -> ResourceQuota:
+    """The ResourceQuota of a namespace: compute, storage, GPUs and object counts."""
     quota = _quota(environment, tenant, namespace)
     hard = {
         **_compute(quota),
@@ -98,17 +99,14 @@ def resource_quota(environment: Environment, tenant: Tenant, namespace: Namespac
         **quota.other,
         **gpu_quota(environment, tenant, namespace),
     }
-    return manifest(
-        "v1",
-        "ResourceQuota",
-        NAME,
-        tenant_labels(environment, tenant, namespace),
-        {"spec": {"hard": dict(sorted(hard.items()))}},
-        namespace=words.derived_name(tenant.tenant, namespace.name),
-    )
+    return ResourceQuota(_meta(environment, tenant, namespace, NAME), dict(sorted(hard.items())))
 
 
-def class_quotas(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[Object, ...]:
+def _meta(environment: Environment, tenant: Tenant, namespace: Namespace, name: str) -> Meta:
+    return Meta(name, tenant_labels(environment, tenant, namespace), tenant.namespace_name(namespace))
+
+
+def class_quotas(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[ResourceQuota, ...]:
     """What pods of each priority class may use of the namespace's quota, where that is less than all of it.
 
     A class has its tier's quota: a namespace of another tier that may also run batch work cannot run more of it than
@@ -116,12 +114,10 @@ def class_quotas(environment: Environment, tenant: Tenant, namespace: Namespace)
     sched-04. The API server takes no more than pods, cpu and memory under such a scope.
     """
     whole = _compute(_quota(environment, tenant, namespace))
-    labels, where = tenant_labels(environment, tenant, namespace), tenant.namespace_name(namespace)
 
-    def made(name: str, classes: Sequence[str], hard: Mapping[str, str]) -> Object:
-        of = [{"scopeName": "PriorityClass", "operator": "In", "values": list(classes)}]
-        body = {"spec": {"hard": dict(sorted(hard.items())), "scopeSelector": {"matchExpressions": of}}}
-        return manifest("v1", "ResourceQuota", name, labels, body, namespace=where)
+    def made(name: str, classes: Sequence[str], hard: Mapping[str, str]) -> ResourceQuota:
+        meta = _meta(environment, tenant, namespace, name)
+        return ResourceQuota(meta, dict(sorted(hard.items())), tuple(classes))
 
     quotas = [made(SYSTEM_QUOTA, SYSTEM_CLASSES, {"pods": "0"})]
     own = tenant.tier_of(namespace)
@@ -148,31 +144,17 @@ def _compute(quota: Quota) -> dict[str, str]:
     }
 
 
-def limit_range(environment: Environment, tenant: Tenant, namespace: Namespace) -> Object:
+def limit_range(environment: Environment, tenant: Tenant, namespace: Namespace) -> LimitRange:
     """Defaults and bounds of containers and claims; never a GPU (quota-02)."""
     tier = environment.tiers[tenant.tier_of(namespace)]
     container, claim = tier.container, tier.claim
     node = _largest_node(environment, tenant, tenant.tier_of(namespace))
-    limits = [
-        {
-            "type": "Container",
-            "default": dict(container.default),
-            "defaultRequest": dict(container.default_request),
-            "min": dict(container.min),
-            "max": {
-                key: _at_most(most, node.get(key), container.default.get(key)) for key, most in container.max.items()
-            },
-        },
-        {"type": "PersistentVolumeClaim", "min": {"storage": claim.min}, "max": {"storage": claim.max}},
-    ]
-    return manifest(
-        "v1",
-        "LimitRange",
-        NAME,
-        tenant_labels(environment, tenant, namespace),
-        {"spec": {"limits": limits}},
-        namespace=words.derived_name(tenant.tenant, namespace.name),
+    most = {key: _at_most(most, node.get(key), container.default.get(key)) for key, most in container.max.items()}
+    bounds = (
+        Bounds("Container", container.min, most, container.default, container.default_request),
+        Bounds("PersistentVolumeClaim", {"storage": claim.min}, {"storage": claim.max}),
     )
+    return LimitRange(_meta(environment, tenant, namespace, NAME), bounds)
 
 
 def _largest_node(environment: Environment, tenant: Tenant, tier: str) -> dict[str, str]:

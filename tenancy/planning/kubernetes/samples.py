@@ -28,15 +28,18 @@ ANY_TOPOLOGY = "kueue.x-k8s.io/podset-unconstrained-topology"
 _LABELS = {"app.kubernetes.io/name": NAME}
 
 
-def find_namespace(tenant: Tenant, part: str | None) -> Namespace:
-    """A part by its name or its namespace's; the first when none is given. Violation if there is none."""
-    if part is None:
+def find_namespace(tenant: Tenant, name: str | None) -> Namespace:
+    """A namespace by its name in the file or in the cluster; without a name the first.
+
+    Raises Violation if the tenant has no such namespace.
+    """
+    if name is None:
         return tenant.namespaces[0]
     for namespace in tenant.namespaces:
-        if part in {namespace.name, tenant.namespace_name(namespace)}:
+        if name in {namespace.name, tenant.namespace_name(namespace)}:
             return namespace
     known = ", ".join(n.name for n in tenant.namespaces)
-    raise Violation("ref-01", f"namespace {part!r} of tenant {tenant.tenant}", f"use one of {known}")
+    raise Violation("ref-01", f"namespace {name!r} of tenant {tenant.tenant}", f"use one of {known}")
 
 
 def claim_spec(class_name: str, *counts: int) -> Object:

@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tenancy.catalog import vocabulary as words
-from tenancy.kube.objects import Object
 from tenancy.planning.aws.workloads import role_arn
-from tenancy.planning.common.labels import manifest, tenant_labels
+from tenancy.planning.common.labels import tenant_labels
+from tenancy.planning.common.meta import Meta
+from tenancy.planning.kubernetes.model import ServiceAccount
 from tenancy.schema.environment import Environment
 from tenancy.schema.identity import PodIdentity
 from tenancy.schema.tenant import Namespace, Tenant
 
 
-def default_account(environment: Environment, tenant: Tenant, namespace: Namespace) -> Object:
+def default_account(environment: Environment, tenant: Tenant, namespace: Namespace) -> ServiceAccount:
     """The account of pods that name none. The API server makes it; that its pods get no token is ours (id-08)."""
-    return manifest(
-        "v1",
-        "ServiceAccount",
-        words.DEFAULT_ACCOUNT,
-        tenant_labels(environment, tenant, namespace),
-        {"automountServiceAccountToken": False},
-        namespace=tenant.namespace_name(namespace),
-    )
+    return _account(environment, tenant, namespace, words.DEFAULT_ACCOUNT)
 
 
-def service_accounts(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[Object, ...]:
+def service_accounts(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[ServiceAccount, ...]:
     """The one that the namespace's grants hang on, where it has some, and those that its file declares."""
     declared = tuple(
-        manifest(
-            "v1",
-            "ServiceAccount",
-            account.name,
-            tenant_labels(environment, tenant, namespace),
-            {"automountServiceAccountToken": account.api_token},
-            namespace=tenant.namespace_name(namespace),
-        )
+        _account(environment, tenant, namespace, account.name, api_token=account.api_token)
         for account in tenant.accounts_in(namespace)
     )
     return (*_granted_account(environment, tenant, namespace), *declared)
 
 
-def _granted_account(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[Object, ...]:
+def _granted_account(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[ServiceAccount, ...]:
     """Pod Identity knows it by its name alone. No token of the API server comes with it: what a pod says to AWS comes
     by a projected token that EKS adds."""
     if not tenant.has_identity(namespace):
@@ -47,13 +36,17 @@ def _granted_account(environment: Environment, tenant: Tenant, namespace: Namesp
     annotations = {}
     if environment.aws.identity is PodIdentity.IRSA and environment.aws.account:
         annotations["eks.amazonaws.com/role-arn"] = role_arn(environment, tenant, namespace)
-    account = manifest(
-        "v1",
-        "ServiceAccount",
-        namespace.service_account,
-        tenant_labels(environment, tenant, namespace),
-        {"automountServiceAccountToken": False},
-        namespace=tenant.namespace_name(namespace),
-        annotations=annotations,
-    )
-    return (account,)
+    return (_account(environment, tenant, namespace, namespace.service_account, annotations),)
+
+
+def _account(
+    environment: Environment,
+    tenant: Tenant,
+    namespace: Namespace,
+    name: str,
+    annotations: Mapping[str, str] | None = None,
+    *,
+    api_token: bool = False,
+) -> ServiceAccount:
+    labels, where = tenant_labels(environment, tenant, namespace), tenant.namespace_name(namespace)
+    return ServiceAccount(Meta(name, labels, where, annotations or {}), api_token)

@@ -75,6 +75,7 @@ def rule_file(environment: Environment, tenants: Sequence[Tenant]) -> dict[str, 
 
 
 def alert_names(file: Mapping[str, Any]) -> set[str]:
+    """Names of the alerts in a file of Prometheus rules."""
     return {rule["alert"] for group in file["groups"] for rule in group["rules"] if "alert" in rule}
 
 

@@ -141,6 +141,7 @@ def config_map(environment: Environment, tenant: Tenant | None, board: Mapping[s
 
 
 def as_json(board: Mapping[str, Any]) -> str:
+    """A dashboard as text, as Grafana imports it."""
     return json.dumps(board, indent=2, ensure_ascii=False) + "\n"
 
 

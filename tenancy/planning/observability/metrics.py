@@ -209,6 +209,7 @@ def _view(environment: Environment) -> Iterator[Object]:
 
 
 def label_proxy_arguments(upstream: str, port: int) -> list[str]:
+    """Arguments of prom-label-proxy, which limits queries to one value of a label."""
     return [
         f"-insecure-listen-address=127.0.0.1:{port}",
         f"-upstream={upstream}",

@@ -1,7 +1,7 @@
 """What the pools yield, what of it is promised, and what is left when something fails.
 
-Only `nodes.min` counts as capacity: nodes above it are autoscaled and not guaranteed. Only pools that admit a part of a
-tenant can meet that namespace's guarantee, so supplies are never just added up: claims are placed on pools.
+Only `nodes.min` counts as capacity: nodes above it are autoscaled and not guaranteed. Only pools that admit a
+tenant's namespace can meet that namespace's guarantee, so supplies are never just added up: claims are placed on pools.
 """
 
 from __future__ import annotations
@@ -224,6 +224,8 @@ def _apart(claims: Iterable[frozenset[str]]) -> list[list[frozenset[str]]]:
 
 
 class LossScope(StrEnum):
+    """What fails at once in an analysis of failures."""
+
     GPU = "GPU"
     NODE = "node"
     RACK = "rack"

@@ -25,10 +25,12 @@ BOARD_MEMORY = words.PREFIX + "board-memory"
 
 
 def department_cohort(department: str) -> str:
+    """Name of the Cohort of a department."""
     return words.derived_name("department", department)
 
 
 def tenant_cohort(tenant: str) -> str:
+    """Name of the Cohort of a tenant."""
     return words.derived_name("tenant", tenant)
 
 
@@ -38,7 +40,7 @@ def above_queues(tenant: Tenant) -> str:
 
 
 def queue_name(tenant: str, tier: str) -> str:
-    """Name of a ClusterQueue. It is a label of its pods; the limits on both parts keep it within 63 characters."""
+    """Name of a ClusterQueue. It is a label of its pods; the limits on both names keep it within 63 characters."""
     return words.derived_name(tenant, tier)
 
 
@@ -65,6 +67,7 @@ def topology_levels(layers: int) -> tuple[str, ...]:
 
 
 def topology_of(environment: Environment, pool: Pool) -> str | None:
+    """Name of the Topology by which Kueue places pods of the pool; None where it does not."""
     # Kueue places no pods with claims of devices, and the others on nodes that are there and have all of the labels.
     # In a pool that scales, nothing would ask for another node, unless a ProvisioningRequest does first.
     there = not pool.scales or environment.queues.provisioning_class is not None

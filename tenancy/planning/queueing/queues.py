@@ -14,14 +14,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 
 from tenancy.catalog import vocabulary as words
-from tenancy.kube import quantities
 from tenancy.kube.objects import Object
+from tenancy.kube.quota_tree import FlavorQuota
 from tenancy.planning.common.labels import manifest, platform_labels, tenant_labels, tier_labels
+from tenancy.planning.common.meta import Meta
 from tenancy.planning.common.pools import node_taints
 from tenancy.planning.common.priorities import priorities
+from tenancy.planning.queueing.model import (
+    OPEN,
+    AdmissionCheck,
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    QueueingPlan,
+    ResourceFlavor,
+    ResourceGroup,
+)
 from tenancy.planning.queueing.queue_names import (
     ANY_POOL,
     API,
@@ -56,65 +66,64 @@ Amounts = Mapping[tuple[str, str], int]
 """(Kueue's flavor, resource) -> CPU in thousandths, memory in Mi, the rest in units."""
 
 
-@cache
-def _written(resource: str, count: int) -> str:
-    if resource == CORES:
-        return quantities.write_count(count)
-    if resource == "cpu":
-        return quantities.write_count(count // 1000) if count % 1000 == 0 else f"{count}m"
-    if resource in {"memory", MEMORY}:
-        return quantities.write(amount(f"{count}Mi"))
-    return quantities.write_count(count)
-
-
 def _groups(
     environment: Environment, pools: Sequence[str], resources: Sequence[str], nominal: Amounts, **limits: Amounts
-) -> list[dict[str, object]]:
-    """Resource groups: CPU and memory, and the GPUs of the pools. Every flavor lists all resources of its group."""
+) -> tuple[ResourceGroup, ...]:
+    """Resource groups: CPU and memory, and the GPUs of the pools. Every flavor lists all resources of its group.
 
-    def flavor(pool: str, name: str, covered: Sequence[str]) -> dict[str, object]:
+    `limits` are `borrowing` and `lending`; a limit that is given is 0 for what it does not name.
+    """
+
+    def flavor(pool: str, covered: Sequence[str]) -> dict[str, FlavorQuota]:
         return {
-            "name": name,
-            "resources": [
-                {
-                    "name": (named := machines.get(resource, resource)),
-                    "nominalQuota": _written(named, nominal.get((pool, resource), 0)),
-                    **{limit: _written(named, of.get((pool, resource), 0)) for limit, of in limits.items()},
-                }
-                for resource in covered
-            ],
+            machines.get(resource, resource): FlavorQuota(
+                nominal.get((pool, resource), 0),
+                **{limit: of.get((pool, resource), 0) for limit, of in limits.items()},
+            )
+            for resource in covered
         }
 
     machines = machine_resources(environment)
-    groups: list[dict[str, object]] = [
-        {"coveredResources": list(machines.values()), "flavors": [flavor(ANY_POOL, ANY_POOL, list(machines))]},
-    ]
+    groups = [ResourceGroup(tuple(machines.values()), {ANY_POOL: flavor(ANY_POOL, list(machines))})]
     if pools:
-        flavors = [flavor(pool, flavor_name(environment, pool), resources) for pool in pools]
-        groups.append({"coveredResources": list(resources), "flavors": flavors})
-    return groups
+        flavors = {flavor_name(environment, pool): flavor(pool, resources) for pool in pools}
+        groups.append(ResourceGroup(tuple(resources), flavors))
+    return tuple(groups)
 
 
 def platform_queues(
     environment: Environment, tenants: Sequence[Tenant], found: Mapping[str, QueueShare], calculator: QuotaCalculator
-) -> Iterator[Object]:
-    """Objects that all queues depend on, in the order of creation."""
+) -> QueueingPlan:
+    """Objects that all queues depend on."""
     labels = platform_labels(environment)
     asked_for = {topology_of(environment, pool) for pool in environment.pools.values()}
-    for layers, topology in TOPOLOGIES.items():
-        if topology in asked_for:
-            levels = [{"nodeLabel": label} for label in topology_levels(layers)]
-            yield manifest(API, "Topology", topology, labels, {"spec": {"levels": levels}})
-    yield manifest(API, "ResourceFlavor", ANY_POOL, labels, {"spec": {}})
-    for name, pool in sorted(environment.pools.items()):
-        if pool.machine.gpus:
-            yield _flavor(environment, name, pool)
-    for name, value in priorities(environment).items():
-        body = {"value": value, "description": "The same as the priority class of that name."}
-        yield manifest(API, "WorkloadPriorityClass", name, labels, body)
-    if environment.queues.provisioning_class:
-        yield from _provisioning(environment)
-    yield from _cohorts(environment, tenants, found, calculator)
+    pools = [(name, pool) for name, pool in sorted(environment.pools.items()) if pool.machine.gpus]
+    return QueueingPlan(
+        topologies=tuple(
+            manifest(
+                API,
+                "Topology",
+                topology,
+                labels,
+                {"spec": {"levels": [{"nodeLabel": label} for label in topology_levels(layers)]}},
+            )
+            for layers, topology in TOPOLOGIES.items()
+            if topology in asked_for
+        ),
+        flavors=(ResourceFlavor(Meta(ANY_POOL, labels)), *(_flavor(environment, name, pool) for name, pool in pools)),
+        priorities=tuple(
+            manifest(
+                API,
+                "WorkloadPriorityClass",
+                name,
+                labels,
+                {"value": value, "description": "The same as the priority class of that name."},
+            )
+            for name, value in priorities(environment).items()
+        ),
+        checks=tuple(_provisioning(environment)) if environment.queues.provisioning_class else (),
+        cohorts=tuple(_cohorts(environment, tenants, found, calculator)),
+    )
 
 
 def machine_resources(environment: Environment) -> dict[str, str]:
@@ -123,16 +132,13 @@ def machine_resources(environment: Environment) -> dict[str, str]:
     return {"cpu": CORES, "memory": MEMORY} if places else {"cpu": "cpu", "memory": "memory"}
 
 
-def _flavor(environment: Environment, name: str, pool: Pool) -> Object:
-    taints, topology = node_taints(name, pool), topology_of(environment, pool)
-    spec = {
-        "nodeLabels": {words.POOL: name},
-        "nodeTaints": taints,
-        # Only who asks for a GPU gets this flavor, so the pods that it opens the pool to are the pool's.
-        "tolerations": [{"operator": "Equal", **taint} for taint in taints],
-        **({"topologyName": topology} if topology else {}),
-    }
-    return manifest(API, "ResourceFlavor", flavor_name(environment, name), platform_labels(environment), {"spec": spec})
+def _flavor(environment: Environment, name: str, pool: Pool) -> ResourceFlavor:
+    return ResourceFlavor(
+        Meta(flavor_name(environment, name), platform_labels(environment)),
+        {words.POOL: name},
+        tuple(node_taints(name, pool)),
+        topology_of(environment, pool),
+    )
 
 
 def _provisioning(environment: Environment) -> Iterator[Object]:
@@ -151,7 +157,7 @@ def _provisioning(environment: Environment) -> Iterator[Object]:
 
 def _cohorts(
     environment: Environment, tenants: Sequence[Tenant], found: Mapping[str, QueueShare], calculator: QuotaCalculator
-) -> Iterator[Object]:
+) -> Iterator[Cohort]:
     labels = platform_labels(environment)
     pools = in_preference(environment, (name for name, pool in environment.pools.items() if pool.machine.gpus))
     resources = calculator.resources(environment.flavors)
@@ -163,32 +169,27 @@ def _cohorts(
         pool: {f: count - sum(share.guaranteed(pool, f) for share in found.values()) for f, count in flavors.items()}
         for pool, flavors in there.items()
     }
-    spec = {"resourceGroups": _groups(environment, pools, resources, calculator.all(rest))}
-    yield manifest(API, "Cohort", ROOT, labels, {"spec": spec})
+    yield Cohort(Meta(ROOT, labels), None, _groups(environment, pools, resources, calculator.all(rest)))
     everything = calculator.all(there)
     for name, department in sorted(environment.organisation.departments.items()):
         lent: Counter[tuple[str, str]] = Counter()
         for tenant in tenants:
             if tenant.department == name and department.sharing.lends:
                 lent.update(calculator.all(found[tenant.tenant].lent))
-        spec = {
-            "parentName": ROOT,
-            "resourceGroups": _groups(
-                environment,
-                pools,
-                resources,
-                {},
-                borrowingLimit=everything if department.sharing.borrows else {},
-                lendingLimit=lent,
-            ),
-            "fairSharing": {"weight": str(department.weight)},
-        }
-        yield manifest(API, "Cohort", department_cohort(name), labels, {"spec": spec})
+        groups = _groups(
+            environment,
+            pools,
+            resources,
+            {},
+            borrowing=everything if department.sharing.borrows else {},
+            lending=lent,
+        )
+        yield Cohort(Meta(department_cohort(name), labels), ROOT, groups, department.weight)
 
 
 def tenant_queues(
     environment: Environment, tenant: Tenant, share: QueueShare, calculator: QuotaCalculator
-) -> tuple[Object, ...]:
+) -> tuple[Cohort | None, tuple[ClusterQueue, ...]]:
     """A tenant's queues, one for each tier, and the Cohort over them where there are several.
 
     Over one queue a Cohort would say once more what the queue says, and Kueue would compare its share with every piece
@@ -203,47 +204,31 @@ def tenant_queues(
     whole: Counter[tuple[str, str]] = Counter()
     for amounts in nominal.values():
         whole.update(amounts)
-    above, weight = above_queues(tenant), str(tenant.weight)
+    above = above_queues(tenant)
     alone = above != tenant_cohort(tenant.tenant)
-    made: list[Object] = []
+    cohort: Cohort | None = None
     if not alone:
         pools = in_preference(environment, {name for names in spanned.values() for name in names})
-        cohort = {
-            "parentName": department_cohort(tenant.department),
-            "resourceGroups": _groups(environment, pools, resources, {}, borrowingLimit=borrowed, lendingLimit=lent),
-            "fairSharing": {"weight": weight},
-        }
-        made.append(manifest(API, "Cohort", above, labels, {"spec": cohort}))
+        groups = _groups(environment, pools, resources, {}, borrowing=borrowed, lending=lent)
+        cohort = Cohort(Meta(above, labels), department_cohort(tenant.department), groups, tenant.weight)
+    made: list[ClusterQueue] = []
     for tier, own in nominal.items():
         mine = spanned[tier]
         more = whole + borrowed - own if environment.tiers[tier].borrows else {}
-        spec = {
-            "cohortName": above,
-            "namespaceSelector": {"matchLabels": {words.TENANT: tenant.tenant}},
-            "queueingStrategy": "StrictFIFO"
-            if environment.tiers[tier].order is QueueOrder.STRICT
-            else "BestEffortFIFO",
-            # Explicit limits, all of them: an absent one would mean all there is.
-            "resourceGroups": _groups(
-                environment, mine, resources, own, borrowingLimit=more, lendingLimit=lent if alone else own
-            ),
-            # What is promised in any pool before what others lend in a better one: who borrows may be evicted. And free
-            # GPUs anywhere before other work is evicted.
-            "flavorFungibility": {"whenCanBorrow": "TryNextFlavor", "whenCanPreempt": "TryNextFlavor"},
-            "preemption": {
-                "withinClusterQueue": "LowerPriority",
-                # A lender gets its GPUs back, from work of any priority.
-                "reclaimWithinCohort": "Any",
-                "borrowWithinCohort": {"policy": "Never"},
-            },
-            "fairSharing": {"weight": weight if alone else "1"},
-            "admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"},
-            "stopPolicy": _stop(environment, tenant, mine),
-            **_checks(environment, mine),
-        }
-        labels = tier_labels(environment, tenant, tier)
-        made.append(manifest(API, "ClusterQueue", queue_name(tenant.tenant, tier), labels, {"spec": spec}))
-    return tuple(made)
+        made.append(
+            ClusterQueue(
+                Meta(queue_name(tenant.tenant, tier), tier_labels(environment, tenant, tier)),
+                above,
+                {words.TENANT: tenant.tenant},
+                # Explicit limits, all of them: an absent one would mean all there is.
+                _groups(environment, mine, resources, own, borrowing=more, lending=lent if alone else own),
+                tenant.weight if alone else 1,
+                environment.tiers[tier].order is QueueOrder.STRICT,
+                _stop(environment, tenant, mine),
+                _checks(environment, mine),
+            )
+        )
+    return cohort, tuple(made)
 
 
 def _nominal(
@@ -262,7 +247,7 @@ def _nominal(
     return found
 
 
-STOPS = {QueueState.OPEN: "None", QueueState.HOLD: "Hold", QueueState.DRAIN: "HoldAndDrain"}
+STOPS = {QueueState.OPEN: OPEN, QueueState.HOLD: "Hold", QueueState.DRAIN: "HoldAndDrain"}
 
 
 def _stop(environment: Environment, tenant: Tenant, pools: Collection[str]) -> str:
@@ -270,36 +255,23 @@ def _stop(environment: Environment, tenant: Tenant, pools: Collection[str]) -> s
         return STOPS[tenant.queue]
     # One that still has another pool goes on there: the one that ends has no quota left.
     ending = bool(pools) and all(closing(environment, environment.pools[name]) for name in pools)
-    return "Hold" if ending else "None"
+    return "Hold" if ending else OPEN
 
 
-def _checks(environment: Environment, pools: Iterable[str]) -> dict[str, object]:
-    scaling = [flavor_name(environment, name) for name in pools if environment.pools[name].scales]
+def _checks(environment: Environment, pools: Iterable[str]) -> tuple[AdmissionCheck, ...]:
+    scaling = tuple(flavor_name(environment, name) for name in pools if environment.pools[name].scales)
     if not (environment.queues.provisioning_class and scaling):
-        return {}
-    return {"admissionChecksStrategy": {"admissionChecks": [{"name": PROVISIONING, "onFlavors": scaling}]}}
+        return ()
+    return (AdmissionCheck(PROVISIONING, scaling),)
 
 
-def local_queues(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[Object, ...]:
+def local_queues(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[LocalQueue, ...]:
     """The queues that a namespace's work names, `default` for work that names none; nothing without a queue."""
     if not environment.queued:
         return ()
-    labels = tenant_labels(environment, tenant, namespace)
+    labels, where = tenant_labels(environment, tenant, namespace), tenant.namespace_name(namespace)
+    leads = queue_name(tenant.tenant, tenant.tier_of(namespace))
     weights = {words.DEFAULT_QUEUE: namespace.weight, **namespace.queues}
     return tuple(
-        manifest(
-            API,
-            "LocalQueue",
-            name,
-            labels,
-            {
-                "spec": {
-                    "clusterQueue": queue_name(tenant.tenant, tenant.tier_of(namespace)),
-                    "stopPolicy": STOPS[namespace.queue],
-                    "fairSharing": {"weight": str(weight)},
-                }
-            },
-            namespace=tenant.namespace_name(namespace),
-        )
-        for name, weight in weights.items()
+        LocalQueue(Meta(name, labels, where), leads, STOPS[namespace.queue], weight) for name, weight in weights.items()
     )

@@ -34,6 +34,7 @@ class QueueShare:
     """Maximum on top of the guarantee: pool -> flavor -> how many."""
 
     def guaranteed(self, pool: str, flavor: str) -> int:
+        """Number of devices of a flavor that all tiers of the tenant are guaranteed in a pool."""
         return sum(pools.get(pool, {}).get(flavor, 0) for pools in self.held.values())
 
 
@@ -61,10 +62,12 @@ def open_pools(environment: Environment, tenant: Tenant, tier: str) -> list[str]
 
 
 def in_preference(environment: Environment, pools: Iterable[str]) -> list[str]:
+    """Names of pools, the preferred first."""
     return sorted(pools, key=lambda name: environment.pools[name].preference(name))
 
 
 def borrowing_tiers(environment: Environment, tenant: Tenant) -> list[str]:
+    """Names of the tenant's tiers that may borrow, sorted."""
     return [tier for tier in sorted(tenant.tiers) if environment.tiers[tier].borrows]
 
 

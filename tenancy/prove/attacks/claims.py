@@ -215,6 +215,7 @@ def _by_platform(id: str, rule: str, sentence: str, denier: str, place: Attacked
 
 
 def said_by_pods(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    """Attacks on the rules for ResourceClaims, by the pods that name them."""
     sentence, at = "use a GPU node's CPU without a claim", "/spec/resourceClaims"
     tolerant = {"/spec/tolerations": [{"key": gpus.GPU_TAINT, "operator": "Exists"}]}
     for kind in kinds_of(place):

@@ -29,11 +29,11 @@ def limit_attacks(scene: Scene) -> Iterator[Attack]:
 def _quota(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     denier = denial.quota(quotas.NAME)
     by_resource = {} if place.environment.devices_by_claim else place.most
-    hard = quotas.gpu_quota(place.environment, place.tenant, place.namespace)
+    quota = quotas.resource_quota(place.environment, place.tenant, place.namespace)
     for flavor in by_resource:
         resource = place.environment.resource_of(flavor)
         # Two GPU models may share one resource name.
-        share = quantities.units(hard[f"requests.{resource}"])
+        share = quantities.units(quota.hard[f"requests.{resource}"])
         at = f"{LIMITS}/{resource.replace('/', '~1')}"
         mine = place.most[flavor]
         base = {at.replace("limits", "requests"): ABSENT} if mine else {}

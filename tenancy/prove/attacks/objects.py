@@ -11,7 +11,7 @@ from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.live.api import Impersonation, collection
 from tenancy.planning.guards.sizes import ENGINE
-from tenancy.planning.kubernetes.namespaces import namespace_object
+from tenancy.planning.kubernetes.namespaces import namespace_meta
 from tenancy.planning.kubernetes.network import DEFAULT_DENY
 from tenancy.prove.attacks.model import (
     ABSENT,
@@ -254,7 +254,11 @@ def _opened(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
         if not tenant.between_namespaces:
             mine = {"matchLabels": {words.TENANT: tenant.tenant}}
             yield tried(
-                f"{word}-parts", f"allow {direction} {side} a part that the tenant's file isolates", twin, peer, mine
+                f"{word}-parts",
+                f"allow {direction} {side} a namespace that the tenant's file isolates",
+                twin,
+                peer,
+                mine,
             )
         known = [way for way in (tenant.egress if word == "out" else tenant.ingress) if way.cidr]
         for way in known[:1]:
@@ -350,7 +354,7 @@ def _namespace_ways(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     """The other ways to write a namespace, and the other keys."""
     path = f"/api/v1/namespaces/{place.name}"
     guard = scene.guard("ns-01", "namespaces")
-    whole = namespace_object(place.environment, place.tenant, place.namespace)
+    whole = namespace_meta(place.environment, place.tenant, place.namespace).manifest("v1", "Namespace", {})
     harmless = {"note": "hello"}
     loose = {words.PSA_ENFORCE: "privileged"}
     pointer = f"/metadata/labels/{escaped(words.PSA_ENFORCE)}"

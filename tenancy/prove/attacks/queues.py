@@ -89,6 +89,7 @@ BESIDE: Sequence[tuple[str, str, Callable[[Object], Any], str]] = (
 
 
 def queue_attacks(scene: Scene) -> Iterator[Attack]:
+    """Attacks on the rules that keep work in its queue."""
     home, sentence = scene.home, "start work without the queue"
     if home is None:
         yield skipped("queues", "kueue-01", sentence, "no tenant has a developer or an owner")
@@ -393,6 +394,7 @@ def _limits(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
 
 
 def local_queue(leads_to: str) -> Object:
+    """A LocalQueue that leads to a ClusterQueue."""
     spec = {"clusterQueue": leads_to}
     return {"apiVersion": API, "kind": "LocalQueue", "metadata": {"name": POD_NAME}, "spec": spec}
 

@@ -33,6 +33,7 @@ class AttackedNamespace:
 
     @property
     def name(self) -> str:
+        """Name of the namespace in the cluster."""
         return self.tenant.namespace_name(self.namespace)
 
     def person(self, role: Role) -> Impersonation | None:
@@ -85,6 +86,8 @@ class AttackedNamespace:
 
 @dataclass(frozen=True)
 class Scene:
+    """What attacks are built from: the environment, its tenants and facts of the cluster."""
+
     environment: Environment
     tenants: Sequence[Tenant]
     runtime_classes: Sequence[str] = ()

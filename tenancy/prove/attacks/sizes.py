@@ -25,6 +25,7 @@ _BESIDE_CLASS = {"cronjobs": "tenancy-cronjobs"}
 
 
 def size_attacks(scene: Scene) -> Iterator[Attack]:
+    """Attacks on the limits of objects' sizes."""
     if home := scene.home:
         yield from _work(scene, home)
         yield from _objects(scene, home)

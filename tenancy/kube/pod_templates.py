@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tenancy.rules.found import Object, at, many
-from tenancy.rules.kinds import GROUPS, group_of, ruled
+from tenancy.kube.kinds import GROUPS, group_of, ruled
+from tenancy.kube.objects import at, many
+
+Object = Mapping[str, Any]
 
 _TEMPLATE = ("spec", "template")
 BUILT_IN: Mapping[str, tuple[str, ...]] = {
@@ -94,6 +96,7 @@ def _submitter(item: Object) -> Iterator[PodTemplate]:
 
 
 def holds_pods(item: Object) -> bool:
+    """Whether the object's kind has a pod template that the rules can read."""
     return bool(templates_of(item))
 
 

@@ -1,4 +1,4 @@
-"""Kinds that the rules read, each in the API groups where it has the expected meaning.
+"""Kinds by the API groups in which they have the meaning that readers of objects expect.
 
 Names of kinds are not unique: Calico has a NetworkPolicy, Knative a Service, Volcano a Job. A kind of another group has
 the group as a suffix, as in kubectl, and no rule reads it.

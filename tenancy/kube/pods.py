@@ -1,0 +1,154 @@
+"""Pods that an object creates, how many of them run at once, and what each requests.
+
+Sources: `k8s.io/component-helpers` v0.36.3 `resource/helpers.go`, `k8s.io/kubernetes` v1.36.3
+`pkg/apis/core/v1/defaults.go`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tenancy.kube.objects import Object
+from tenancy.kube.pod_templates import templates_of
+from tenancy.kube.quantities import thousandths
+
+Resources = Counter[str]
+"""Resource -> amount, in thousandths."""
+ONE = 1000
+_HUGE = "hugepages-"
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """Pods of one template."""
+
+    name: str
+    count: int
+    template: Object
+
+
+class NotWork(ValueError):
+    """The object's pods cannot be read."""
+
+
+def shown_name(item: Mapping[str, Any]) -> str:
+    """The name of an object, or the beginning of a name that the API server completes."""
+    return item["metadata"].get("name") or f"{item['metadata'].get('generateName', '')}…"
+
+
+# Number of pods
+
+
+def pods_of(item: Mapping[str, Any]) -> list[Pods]:
+    """The maximum number of concurrent pods of an object; none if it creates none. NotWork if they cannot be read."""
+    kind, spec = item["kind"], item.get("spec") or {}
+    try:
+        found = [pods for pods in _pods(kind, spec, item) if int(pods.count)]
+        for pods in found:
+            requests_of(pods.template["spec"])
+    except KeyError as error:
+        raise NotWork(f"{kind} {shown_name(item)} without {error.args[0]}") from None
+    except (TypeError, AttributeError, ValueError) as error:
+        raise NotWork(f"{kind} {shown_name(item)}, in which something is not of its form ({error})") from None
+    return found
+
+
+def _pods(kind: str, spec: Any, item: Mapping[str, Any]) -> Iterator[Pods]:
+    templates = {template.path.removesuffix(".spec"): template for template in templates_of(item)}
+
+    def pods(name: str, count: Any, at: str = "spec.template") -> Pods:
+        return Pods(name, count, {"metadata": templates[at].metadata or {}, "spec": templates[at].spec})
+
+    match kind:
+        case "Pod":
+            yield pods("pod", 1, "spec")
+        case "Job":
+            yield pods("pod", _parallel(spec))
+        case "CronJob":
+            yield pods("pod", _parallel(spec["jobTemplate"]["spec"]), "spec.jobTemplate.spec.template")
+        case "Deployment" | "StatefulSet" | "ReplicaSet":
+            yield pods("pod", spec.get("replicas", 1))
+        case "JobSet":
+            for number, job in enumerate(spec["replicatedJobs"]):
+                count = job.get("replicas", 1) * _parallel(job["template"]["spec"])
+                yield pods(job["name"], count, f"spec.replicatedJobs[{number}].template.spec.template")
+        case "LeaderWorkerSet":
+            group, replicas, where = spec["leaderWorkerTemplate"], spec.get("replicas", 1), "spec.leaderWorkerTemplate"
+            if group.get("leaderTemplate"):
+                yield pods("leader", replicas, f"{where}.leaderTemplate")
+            size = group.get("size", 1) - ("leaderTemplate" in group)
+            yield pods("worker", replicas * size, f"{where}.workerTemplate")
+        case "MPIJob":
+            for name, replica in spec["mpiReplicaSpecs"].items():
+                yield pods(name.lower(), replica.get("replicas", 1), f"spec.mpiReplicaSpecs.{name}.template")
+        case "RayCluster" | "RayJob":
+            where = "spec" if kind == "RayCluster" else "spec.rayClusterSpec"
+            cluster = spec if kind == "RayCluster" else spec["rayClusterSpec"]
+            yield pods("head", 1, f"{where}.headGroupSpec.template")
+            for number, group in enumerate(cluster.get("workerGroupSpecs") or ()):
+                yield pods(group["groupName"], group.get("replicas", 1), f"{where}.workerGroupSpecs[{number}].template")
+
+
+def _parallel(spec: Mapping[str, Any]) -> int:
+    return min(spec.get("parallelism", 1), spec.get("completions") or spec.get("parallelism", 1))
+
+
+# Requests and limits of a pod
+
+
+def requests_of(spec: Mapping[str, Any]) -> Resources:
+    """Requests of a pod as the scheduler counts them: the sum of its containers, or the largest init container.
+
+    For CPU, memory and huge pages, requests of the pod as a whole (`spec.resources`) replace that.
+    """
+    found = _together(spec, lambda given: {**given.get("limits", {}), **given.get("requests", {})})
+    requests, limits = (_of_whole(_given(spec).get(side, {})) for side in ("requests", "limits"))
+    # A limit of the whole is its request as well, for what neither the pod nor a container requests.
+    defaults = {name: most for name, most in limits.items() if name not in found or name.startswith(_HUGE)}
+    overhead = {name: thousandths(amount) for name, amount in (spec.get("overhead") or {}).items()}
+    return Counter({**found, **defaults, **requests}) + Counter(overhead)
+
+
+def limits_of(spec: Mapping[str, Any]) -> Resources:
+    """Limits of a pod as a quota counts them: as `requests_of`, with the overhead where there is a limit."""
+    found = _together(spec, lambda given: given.get("limits", {}))
+    found |= _of_whole(_given(spec).get("limits", {}))
+    overhead = {name: thousandths(amount) for name, amount in (spec.get("overhead") or {}).items() if found.get(name)}
+    return Counter(found) + Counter(overhead)
+
+
+def _together(spec: Mapping[str, Any], amounts: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> dict[str, int]:
+    """What the containers of a pod have together, or the largest init container; `amounts` are those of one."""
+
+    def of(container: Mapping[str, Any]) -> Resources:
+        return Counter({name: thousandths(amount) for name, amount in amounts(_given(container)).items()})
+
+    together: Resources = Counter()
+    largest: dict[str, int] = {}
+    for container in spec.get("initContainers") or ():
+        mine = of(container)
+        if container.get("restartPolicy") == "Always":
+            together.update(mine)
+            mine = Counter()
+        for name, amount in (together + mine).items():
+            largest[name] = max(largest.get(name, 0), amount)
+    for container in spec["containers"]:
+        together.update(of(container))
+    return {name: max(together[name], largest.get(name, 0)) for name in {**together, **largest}}
+
+
+def _given(holder: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Requests and limits of a container, or of a pod as a whole; those that are null are left out."""
+    return {side: amounts for side, amounts in (holder.get("resources") or {}).items() if amounts}
+
+
+def _of_whole(amounts: Mapping[str, Any]) -> dict[str, int]:
+    """Amounts that a pod can have as a whole; the API server takes no others there."""
+    return {
+        name: thousandths(amount)
+        for name, amount in amounts.items()
+        if name in {"cpu", "memory"} or name.startswith(_HUGE)
+    }

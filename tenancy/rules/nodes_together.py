@@ -1,0 +1,237 @@
+"""Rules on nodes and the work that runs on them, on one index of all objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tenancy.catalog import gpus
+from tenancy.kube.pod_templates import containers_of
+from tenancy.kube.quota_tree import stored_quotas
+from tenancy.kube.selectors import meets
+from tenancy.kube.tolerations import tolerates
+from tenancy.rules import aws
+from tenancy.rules.found import UNKNOWN, Finding, Object, at, many, name_of
+from tenancy.rules.index import Index, has_pairs, labels_of, own_name, pairs_of, plain_of, tenant_label
+from tenancy.rules.nodes import pool_gpus
+
+NODE_POOL = "karpenter.sh/nodepool"
+_NODE_GROUP = "eks.amazonaws.com/nodegroup"
+_NODE_RESTRICTION = "node-restriction.kubernetes.io/"
+_KUBELETS_OWN = frozenset(
+    {f"kubernetes.io/{name}" for name in ("arch", "hostname", "os")}
+    | {f"topology.kubernetes.io/{name}" for name in ("region", "zone")}
+)
+"""Those with Kubernetes' own prefix."""
+_BY_FEATURE = ("feature.node.kubernetes.io/", "nvidia.com/")
+"""Labels that a node gets at run time: a pool does not show them."""
+_OF_NODES = ("kubernetes.io/", "node.kubernetes.io/")
+"""Labels that a kubelet gives its node."""
+
+
+def findings(index: Index) -> Iterator[Finding]:
+    yield from _tolerated(index)
+    yield from _placed(index)
+    yield from _relabelled(index)
+
+
+def _tolerated(index: Index) -> Iterator[Finding]:
+    """node-06."""
+    pools = [
+        (name_of(pool), pool_labels(pool), aws.taints_of(at(pool, "spec", "template", "spec", "taints")))
+        for pool in index.kinds("NodePool")
+        if pool_gpus(pool)
+    ]
+    pools += [
+        (name_of(node), labels_of(node), aws.taints_of(at(node, "spec", "taints")))
+        for node in index.kinds("Node")
+        if any(str(key).startswith("nvidia.com/") for key in at(node, "status", "capacity") or {})
+    ]
+    for item in index.kinds("DaemonSet") if pools else ():
+        if tenant_label(item):
+            continue
+        pod = at(item, "spec", "template", "spec")
+        kept_off: dict[tuple[str, ...], str] = {}
+        for name, labels, taints in pools:
+            missing = tuple(aws.shown([taint]) for taint in _untolerated(pod, taints))
+            if missing and _may_run(pod, labels):
+                kept_off.setdefault(missing, name)
+        for missing, name in kept_off.items():
+            yield Finding("node-06", name_of(item), f"no toleration on {name} with {', '.join(missing)}")
+
+
+def _placed(index: Index) -> Iterator[Finding]:
+    """sched-07."""
+    places = [(labels_of(n), aws.taints_of(at(n, "spec", "taints"))) for n in index.kinds("Node")]
+    whole = bool(places)
+    places += [
+        (pool_labels(pool), aws.taints_of(at(pool, "spec", "template", "spec", "taints")))
+        for pool in index.kinds("NodePool")
+    ]
+    for item, template in index.templates() if places else ():
+        namespace, pod = str(at(item, "metadata", "namespace")), template.spec
+        wanted = at(pod, "nodeSelector")
+        # Kueue adds the labels and tolerations of its flavors.
+        if (
+            not tenant_label(item)
+            or not isinstance(wanted, Mapping)
+            or not wanted
+            or index.within(namespace, "LocalQueue")
+        ):
+            continue
+        if UNKNOWN in wanted.values():
+            continue
+        fitting = [taints for labels, taints in places if has_pairs(labels, wanted)]
+        if not fitting and whole:
+            yield Finding("sched-07", name_of(item), f"nodeSelector {plain_of(wanted)}, which no node has")
+        elif fitting and all(_untolerated(pod, taints) for taints in fitting):
+            missing = _untolerated(pod, fitting[0])
+            given = f"nodeSelector {plain_of(wanted)} without a toleration of {aws.shown(missing).partition(' ')[2]}"
+            yield Finding("sched-07", name_of(item), given)
+
+
+def _relabelled(index: Index) -> Iterator[Finding]:
+    """node-08."""
+    makers = list(_makers(index))
+    chosen = _choices(index) if makers else {}
+    every_tenant = {*index.tenant_of.values(), *(tenant for tenants in chosen.values() for tenant in tenants)}
+    # A label that all tenants' work selects separates no tenants.
+    apart = {label: tenants for label, tenants in chosen.items() if tenants and tenants != every_tenant}
+    open_to = _unguarded(index) if apart else []
+    if not open_to:
+        return
+    unguarded = f"no ValidatingAdmissionPolicy on updates of {' and '.join(open_to)}"
+    if _choose_in_the_dark(index):
+        unguarded += f"; the tenants of other work: {UNKNOWN}"
+    for machine, by_itself, more, said in makers:
+        given: dict[str, None] = {}
+        for (key, value), tenants in sorted(apart.items()):
+            has = by_itself.get(key) or (UNKNOWN if more == UNKNOWN else str(pairs_of(more).get(key)))
+            whose = "" if has == UNKNOWN else f" for {', '.join(sorted(tenants))}"
+            if has in (value, UNKNOWN) and _of_kubelets(key):
+                given[f"label {key}: {has}{whose}"] = None
+        if given:
+            yield Finding("node-08", name_of(machine), f"{'; '.join(given)}, and {unguarded}{said}")
+
+
+def _choices(index: Index) -> dict[tuple[str, str], set[str]]:
+    """Labels of nodes, and the tenants whose work selects them."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for item, template in index.templates():
+        tenant = tenant_label(item) or index.tenant_of.get(str(at(item, "metadata", "namespace")))
+        if tenant:
+            for label in _selected(template.spec):
+                found.setdefault(label, set()).add(tenant)
+    flavors = {own_name(item): item for item in index.kinds("ResourceFlavor")}
+    for queue in index.kinds("ClusterQueue"):
+        tenants = {*index.taken_by(queue).values(), *filter(None, [tenant_label(queue)])}
+        for name in {quota.flavor for quota in stored_quotas(queue.get("spec"))} & set(flavors):
+            for key, value in pairs_of(at(flavors[name], "spec", "nodeLabels")).items():
+                found.setdefault((str(key), str(value)), set()).update(tenants)
+    return found
+
+
+def _selected(pod: Any) -> Iterator[tuple[str, str]]:
+    for key, value in pairs_of(at(pod, "nodeSelector")).items():
+        yield str(key), str(value)
+    for term in _required_terms(pod):
+        for one in many(at(term, "matchExpressions")):
+            for value in many(at(one, "values")) if at(one, "operator") == "In" else ():
+                yield str(at(one, "key")), str(value)
+
+
+def _required_terms(pod: Any) -> Sequence[Any]:
+    """Terms of the node affinity, one of which a node must match."""
+    required = at(pod, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    return many(at(required, "nodeSelectorTerms"))
+
+
+def _choose_in_the_dark(index: Index) -> bool:
+    """Whether some work may select nodes by values that are unknown."""
+    said = [at(template.spec, key) for _, template in index.templates() for key in ("nodeSelector", "affinity")]
+    said += [item.get("spec") for item in index.kinds("ClusterQueue", "ResourceFlavor")]
+    return UNKNOWN in str(said)
+
+
+def _makers(index: Index) -> Iterator[tuple[Object, Mapping[str, str], Any, str]]:
+    """Resources that create nodes, the labels that they set themselves, the configured labels, and a remark."""
+    for pool in index.kinds("NodePool"):
+        yield pool, {NODE_POOL: own_name(pool)}, at(pool, "spec", "template", "metadata", "labels"), ""
+    for group in index.kinds(aws.GROUP):
+        said = f"; EKS gives node groups no label of {_NODE_RESTRICTION}"
+        yield group, {_NODE_GROUP: str(group.get("nodeGroupName"))}, group.get("labels"), said
+
+
+def _unguarded(index: Index) -> list[str]:
+    """Requests by which a kubelet can change labels of its node without an admission policy of the program."""
+    if index.blurred & {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}:
+        return []
+    bound = {str(at(item, "spec", "policyName")) for item in index.kinds("ValidatingAdmissionPolicyBinding")}
+    rules = [
+        rule
+        for policy in index.kinds("ValidatingAdmissionPolicy")
+        if {own_name(policy), UNKNOWN} & bound
+        for rule in many(at(policy, "spec", "matchConstraints", "resourceRules"))
+    ]
+    return [resource for resource in ("nodes", "nodes/status") if not any(_covers(rule, resource) for rule in rules)]
+
+
+def _covers(rule: Any, resource: str) -> bool:
+    """Whether a rule of an admission policy matches updates of a core resource, or may (unknown values)."""
+
+    def one_of(field: str, *names: str) -> bool:
+        return bool({*map(str, many(at(rule, field)))} & {*names, UNKNOWN})
+
+    name, _, part = resource.partition("/")
+    resources = {f"{one}/{sub}" if sub else one for one in ("*", name) for sub in {part, "*"}}
+    return one_of("apiGroups", "", "*") and one_of("operations", "UPDATE", "*") and one_of("resources", *resources)
+
+
+def _of_kubelets(key: str) -> bool:
+    """Whether a kubelet may write a label of its node (`k8s.io/kubelet`, `well_known_labels.go`)."""
+    domain = f".{key.rpartition('/')[0]}"
+    if not domain.endswith((".kubernetes.io", ".k8s.io")):
+        return True
+    return key in _KUBELETS_OWN or domain.endswith((".kubelet.kubernetes.io", ".node.kubernetes.io"))
+
+
+def _untolerated(pod: Any, taints: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    tolerations = list(many(at(pod, "tolerations")))
+    if any(gpus.GPU in (at(one, "resources", "limits") or {}) for one in containers_of(pod)):
+        # A pod that requests a GPU may get this toleration by admission.
+        tolerations.append({"key": gpus.GPU, "operator": "Exists"})
+    return [
+        taint for taint in taints if aws.bars(taint) and not any(tolerates(one, taint, UNKNOWN) for one in tolerations)
+    ]
+
+
+def _may_run(pod: Any, labels: Mapping[str, str]) -> bool:
+    """Whether a pod can run on nodes with these labels, by its selectors."""
+    if at(pod, "nodeSelector") == UNKNOWN:
+        return False
+    if any(not _may_have(labels, str(key), str(value)) for key, value in pairs_of(at(pod, "nodeSelector")).items()):
+        return False
+    terms = _required_terms(pod)
+    return not terms or any(all(_meets(labels, one) for one in many(at(term, "matchExpressions"))) for term in terms)
+
+
+def _meets(labels: Mapping[str, str], requirement: Any) -> bool:
+    key, operator = str(at(requirement, "key")), at(requirement, "operator")
+    if key not in labels and operator in {"In", "Exists"}:
+        # A label that a node may get at run time.
+        return key.startswith((*_BY_FEATURE, *(_OF_NODES if operator == "In" else ())))
+    return meets(requirement, labels)
+
+
+def _may_have(labels: Mapping[str, str], key: str, value: str) -> bool:
+    return labels[key] == value if key in labels else key.startswith((*_BY_FEATURE, *_OF_NODES))
+
+
+def pool_labels(pool: Object) -> Mapping[str, str]:
+    """Labels of every node of a NodePool."""
+    found = {str(k): str(v) for k, v in pairs_of(at(pool, "spec", "template", "metadata", "labels")).items()}
+    for requirement in many(at(pool, "spec", "template", "spec", "requirements")):
+        values = many(at(requirement, "values"))
+        if at(requirement, "operator") == "In" and len(values) == 1:
+            found[str(at(requirement, "key"))] = str(values[0])
+    return {**found, NODE_POOL: own_name(pool)}

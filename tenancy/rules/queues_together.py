@@ -1,0 +1,156 @@
+"""Rules on queues, flavors and what nodes offer, on one index of all objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+
+from tenancy.catalog import gpus
+from tenancy.catalog import vocabulary as words
+from tenancy.kube.quantities import parse_or_zero, write
+from tenancy.kube.quota_tree import stored_quotas
+from tenancy.rules.found import UNKNOWN, Finding, Object, at, many, name_of
+from tenancy.rules.index import Index, has_pairs, labels_of, own_name, pairs_of, plain_of, tenant_label
+from tenancy.rules.nodes_together import NODE_POOL, pool_labels
+
+_QUEUE_NAME = "kueue.x-k8s.io/queue-name"
+_SUPPLIED = ("nvidia.com/", "vpc.amazonaws.com/efa", "amd.com/gpu")
+"""Resources that nodes report; others in a queue are made by transformations."""
+
+
+def findings(index: Index) -> Iterator[Finding]:
+    yield from _leads(index)
+    yield from _members(index)
+    yield from _supplies(index)
+    yield from _settings(index)
+    yield from _shared(index)
+
+
+def _leads(index: Index) -> Iterator[Finding]:
+    """kueue-17, kueue-20."""
+    if not index.queues:
+        return
+    for item in index.kinds("LocalQueue"):
+        namespace, name = str(at(item, "metadata", "namespace")), str(at(item, "spec", "clusterQueue"))
+        queue = index.queues.get(name)
+        if queue is None and name != UNKNOWN and "ClusterQueue" not in index.blurred:
+            yield Finding("kueue-17", name_of(item), f"clusterQueue {name}, which does not exist")
+        elif queue and namespace in index.spaces and namespace not in index.taken_by(queue):
+            selector = at(queue, "spec", "namespaceSelector")
+            given = f"clusterQueue {name}, whose namespaceSelector {plain_of(selector)} does not match {namespace}"
+            yield Finding("kueue-17", name_of(item), given)
+    if any(at(config, "manageJobsWithoutQueueName") is True for _, config in index.kueue):
+        return
+    if any(_QUEUE_NAME in str(at(item, "spec")) for item in index.kinds("ValidatingAdmissionPolicy", "ClusterPolicy")):
+        return
+    for name, space in sorted(index.spaces.items()) if "LocalQueue" not in index.blurred else ():
+        called = sorted(own_name(item) for item in index.within(name, "LocalQueue"))
+        if words.DEFAULT_QUEUE not in called:
+            there = f"LocalQueue {', '.join(called)}" if called else "no LocalQueue"
+            yield Finding("kueue-20", name_of(space), f"{there}, and none is named {words.DEFAULT_QUEUE}")
+
+
+def _members(index: Index) -> Iterator[Finding]:
+    """kueue-22."""
+    tenants = set(index.tenant_of.values())
+    for queue in index.kinds("ClusterQueue") if tenants and "Namespace" not in index.blurred else ():
+        cohort = at(queue, "spec", "cohortName") or at(queue, "spec", "cohort")
+        selector, tenant = at(queue, "spec", "namespaceSelector"), tenant_label(queue)
+        if not cohort or not selector or UNKNOWN in str(selector):
+            continue
+        if (tenant and tenant not in tenants) or not index.taken_by(queue):
+            given = f"cohort {cohort}, and no namespace of a tenant that namespaceSelector {plain_of(selector)} matches"
+            yield Finding("kueue-22", name_of(queue), given)
+
+
+def _supplies(index: Index) -> Iterator[Finding]:
+    """kueue-16, kueue-18."""
+    flavors = {own_name(item): item for item in index.kinds("ResourceFlavor")}
+    asked: dict[str, dict[str, Decimal]] = {}
+    for item in index.kinds("ClusterQueue", "Cohort"):
+        for quota in stored_quotas(item.get("spec")):
+            flavor, resource = quota.flavor, quota.resource
+            of = asked.setdefault(flavor, {})
+            # A Cohort's own quota is unallocated, and may be for nodes that are added later.
+            promised = parse_or_zero(quota.nominal) if item.get("kind") == "ClusterQueue" else Decimal()
+            of[resource] = of.get(resource, Decimal()) + promised
+            if flavors and flavor not in {*flavors, UNKNOWN} and "ResourceFlavor" not in index.blurred:
+                yield Finding("kueue-18", name_of(item), f"flavor {flavor}, which does not exist")
+                flavors[flavor] = {}
+    for name, item in sorted(flavors.items()):
+        labels = at(item, "spec", "nodeLabels") or {}
+        nodes = [node for node in index.kinds("Node") if has_pairs(labels_of(node), labels)]
+        pools = [pool for pool in index.kinds("NodePool") if has_pairs(pool_labels(pool), labels)]
+        if item and labels and index.kinds("Node") and not nodes and not pools:
+            yield Finding("kueue-18", name_of(item), f"nodeLabels {plain_of(labels)}, which no node has")
+            continue
+        for resource, wanted in sorted(asked.get(name, {}).items()):
+            # If no node is shown, there may be others than Karpenter's, unless the flavor is only for those.
+            seen = index.kinds("Node") or any(str(key).startswith("karpenter.") for key in labels)
+            there = _supply(nodes, pools, resource) if seen else None
+            if there is not None and wanted > there and resource.startswith(_SUPPLIED):
+                given = f"{write(wanted)} {resource} of flavor {name} in all queues, of {write(there)}"
+                yield Finding("kueue-16", name_of(item), given)
+
+
+def _supply(nodes: list[Object], pools: list[Object], resource: str) -> Decimal | None:
+    """Maximum capacity of nodes and pools; None if a pool has no limit, or none is shown."""
+    limits = [pairs_of(at(pool, "spec", "limits")) for pool in pools]
+    if not (nodes or pools) or any(resource not in limit for limit in limits):
+        return None
+    # Nodes of a pool count against its limit.
+    own = {own_name(pool) for pool in pools}
+    fixed = [node for node in nodes if labels_of(node).get(NODE_POOL) not in own]
+    each = [at(node, "status", "allocatable", resource) for node in fixed] + [limit[resource] for limit in limits]
+    return sum((parse_or_zero(one) for one in each), Decimal())
+
+
+def _settings(index: Index) -> Iterator[Finding]:
+    """kueue-19, kueue-21."""
+    offered = {
+        quota.resource
+        for item in index.kinds("ClusterQueue")
+        for quota in stored_quotas(item.get("spec"))
+        if quota.resource.startswith("nvidia.com/mig-")
+    }
+    for source, config in index.kueue:
+        fair = at(config, "fairSharing")
+        if isinstance(fair, Mapping) and at(fair, "enable") is not False:
+            for queue in index.kinds("ClusterQueue"):
+                policy = at(queue, "spec", "preemption", "borrowWithinCohort", "policy")
+                if policy not in (None, "Never", UNKNOWN):
+                    yield Finding("kueue-19", name_of(queue), f"borrowWithinCohort {policy} beside fairSharing")
+        inputs = {str(at(one, "input")) for one in many(at(config, "resources", "transformations"))}
+        missing = sorted(offered - inputs)
+        if any(name.startswith(("nvidia.com/mig-", gpus.GPU)) for name in inputs) and missing:
+            yield Finding("kueue-21", name_of(source), f"transformations without {', '.join(missing)}")
+
+
+def _shared(index: Index) -> Iterator[Finding]:
+    """pool-02."""
+    users: dict[str, dict[str, Object]] = {}
+    queued = False
+    for queue in index.kinds("ClusterQueue"):
+        for quota in stored_quotas(queue.get("spec")):
+            if quota.resource.endswith(gpus.SHARED):
+                queued = True
+                if any(map(parse_or_zero, (quota.nominal, quota.borrowing))):
+                    for tenant in {*index.taken_by(queue).values(), *filter(None, [tenant_label(queue)])}:
+                        users.setdefault(f"flavor {quota.flavor}", {}).setdefault(tenant, queue)
+    if not queued:
+        for name, space in sorted(index.spaces.items()):
+            for item in index.within(name, "ResourceQuota"):
+                held = {
+                    str(key).removeprefix("requests.")
+                    for key, amount in pairs_of(at(item, "spec", "hard")).items()
+                    if str(key).endswith(gpus.SHARED) and parse_or_zero(amount)
+                }
+                pools = at(space, "metadata", "annotations", words.ALLOWED_POOLS) or ""
+                for resource in held:
+                    for pool in sorted(pools.split(",")):
+                        users.setdefault(f"{resource} {pool}".strip(), {}).setdefault(index.tenant_of[name], item)
+    for what, by in sorted(users.items()):
+        if len(by) > 1:
+            first, *others = sorted(by)
+            for tenant in others:
+                yield Finding("pool-02", name_of(by[tenant]), f"{what} for tenant {tenant}, which {first} has as well")

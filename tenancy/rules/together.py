@@ -1,0 +1,258 @@
+"""Rules on all objects of a cluster together, on one index that is built once.
+
+Missing objects of other owners are no finding: a folder with tenants' objects alone is checked without the platform's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+
+from tenancy.catalog import gpus
+from tenancy.catalog import vocabulary as words
+from tenancy.kube.pod_templates import templates_of
+from tenancy.kube.quantities import parse_or_zero
+from tenancy.rules import aws, cilium, nodes_together, queues_together
+from tenancy.rules.found import UNKNOWN, Finding, Object, at, many, name_of
+from tenancy.rules.index import Index, labels_of, own_name, pairs_of, tenant_label
+from tenancy.rules.nodes import is_operator, pool_gpus
+from tenancy.rules.pod_security import as_root_of_node, breaches, level_of, minor_of
+
+_ROLE_ARN = "eks.amazonaws.com/role-arn"
+_PRIORITY = "kueue.x-k8s.io/priority-class"
+_BUILT_IN = {
+    "cluster-admin": ("rbac-01", "everything, in every API group"),
+    "admin": ("rbac-03", "writes roles, rolebindings and networkpolicies"),
+    "edit": ("rbac-02", "impersonates serviceaccounts, serviceaccounts/token, and writes networkpolicies"),
+}
+"""Kubernetes' own roles that no tenant can be bound to (1.36, `rbac/bootstrappolicy`)."""
+
+
+def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
+    """Findings on all objects of a cluster together, besides those of `objects`."""
+    index = Index(items)
+    yield from _quotas(index)
+    yield from _resolved(index)
+    yield from _bindings(index)
+    yield from _policies(index)
+    yield from _priorities(index)
+    yield from _demanded(index)
+    yield from _charged(index)
+    yield from _taken_in(index)
+    yield from _secured(index)
+    yield from _identities(index)
+    yield from queues_together.findings(index)
+    yield from nodes_together.findings(index)
+
+
+KINDS = frozenset({"Node", "PriorityClass", "ResourceFlavor", "ServiceAccount"})
+"""Kinds that are checked together and not alone."""
+
+
+def _quotas(index: Index) -> Iterator[Finding]:
+    """quota-05."""
+    offered = _offered(index)
+    for name in sorted(index.spaces) if offered else ():
+        quotas = [
+            item
+            for item in index.within(name, "ResourceQuota")
+            if not at(item, "spec", "scopeSelector") and not at(item, "spec", "scopes")
+        ]
+        named = {str(key) for item in quotas for key in at(item, "spec", "hard") or {}}
+        missing = sorted(
+            resource for resource in offered if f"requests.{resource}" not in named and UNKNOWN not in named
+        )
+        if quotas and missing:
+            given = f"no {', no '.join(f'requests.{resource}' for resource in missing)}"
+            yield Finding("quota-05", name_of(quotas[0]), given)
+
+
+def _offered(index: Index) -> set[str]:
+    """Extended resources of the cluster's GPUs; empty if no object shows GPUs."""
+    found: set[str] = set()
+    for node in index.kinds("Node"):
+        found |= {*(at(node, "status", "allocatable") or {})}
+    for item in index.kinds("NodePool"):
+        found |= {*(at(item, "spec", "limits") or {}), *([gpus.GPU] if pool_gpus(item) else [])}
+    for item in index.kinds("NodeOverlay"):
+        found |= {*(at(item, "spec", "capacity") or {})}
+    for item in index.kinds("ClusterQueue"):
+        found |= {
+            str(r) for group in many(at(item, "spec", "resourceGroups")) for r in many(at(group, "coveredResources"))
+        }
+    operated = [item for item in index.kinds("ClusterPolicy") if not str(item.get("apiVersion")).startswith("kyverno")]
+    if operated or any(is_operator(item) for item in index.kinds("Release")):
+        found.add(gpus.GPU)
+    return {resource for resource in found if str(resource).startswith("nvidia.com/")}
+
+
+_NETWORKS = frozenset({"NetworkPolicy", cilium.IN_NAMESPACE, cilium.CLUSTERWIDE})
+
+
+def _resolved(index: Index) -> Iterator[Finding]:
+    """net-08."""
+    for name, space in sorted(index.spaces.items()) if not index.blurred & _NETWORKS else ():
+        policies = index.within(name, "NetworkPolicy")
+        closed = [p for p in policies if "Egress" in many(at(p, "spec", "policyTypes")) and not at(p, "spec", "egress")]
+        for_all_pods = [p for p in closed if not at(p, "spec", "podSelector")]
+        ciliums = [*index.within(name, cilium.IN_NAMESPACE), *index.kinds(cilium.CLUSTERWIDE)]
+        if for_all_pods and not any(map(_opens_dns, policies)) and not any(map(cilium.opens_dns, ciliums)):
+            yield Finding("net-08", name_of(for_all_pods[0]), f"no egress to port 53 in {own_name(space)}")
+
+
+def _opens_dns(policy: Object) -> bool:
+    for rule in many(at(policy, "spec", "egress")):
+        ports = {str(at(port, "port")) for port in many(at(rule, "ports"))}
+        elsewhere = any(
+            at(peer, "namespaceSelector") is not None or at(peer, "ipBlock") for peer in many(at(rule, "to"))
+        )
+        if ports & {"53", "dns", "dns-tcp", UNKNOWN} or (not ports and (elsewhere or not at(rule, "to"))):
+            return True
+    return False
+
+
+def _bindings(index: Index) -> Iterator[Finding]:
+    """rbac-06; and findings for built-in roles of Kubernetes, which programs do not define."""
+    cluster_roles = {own_name(item) for item in index.kinds("ClusterRole")}
+    for space in sorted(index.inside):
+        roles = {own_name(item) for item in index.within(space, "Role")}
+        for binding in index.within(space, "RoleBinding"):
+            kind, name = at(binding, "roleRef", "kind"), str(at(binding, "roleRef", "name"))
+            if kind == "ClusterRole" and name in _BUILT_IN and name not in cluster_roles and tenant_label(binding):
+                rule, may = _BUILT_IN[name]
+                yield Finding(rule, name_of(binding), f"ClusterRole {name}, which may: {may}")
+            known = roles if kind == "Role" else cluster_roles | {*_BUILT_IN, "view"}
+            shown = (kind == "Role" or cluster_roles) and kind not in index.blurred
+            if shown and name not in {*known, UNKNOWN} and not name.startswith("system:") and tenant_label(binding):
+                yield Finding("rbac-06", name_of(binding), f"{kind} {name}, which does not exist")
+
+
+def _policies(index: Index) -> Iterator[Finding]:
+    """guard-02."""
+    policies = {own_name(item): item for item in index.kinds("ValidatingAdmissionPolicy")}
+    bindings = index.kinds("ValidatingAdmissionPolicyBinding")
+    named = {str(at(item, "spec", "policyName")) for item in bindings}
+    for item in bindings if policies and "ValidatingAdmissionPolicy" not in index.blurred else ():
+        if (name := str(at(item, "spec", "policyName"))) not in {*policies, UNKNOWN}:
+            yield Finding("guard-02", name_of(item), f"policyName {name}, which does not exist")
+    for name, item in sorted(policies.items()):
+        if name not in named and UNKNOWN not in named:
+            yield Finding("guard-02", name_of(item), "no ValidatingAdmissionPolicyBinding that names it")
+
+
+def _priorities(index: Index) -> Iterator[Finding]:
+    """kueue-23."""
+    if not index.spaces and not index.queues:
+        return
+    quotas = [at(item, "spec", "scopeSelector") for item in index.kinds("ResourceQuota")]
+    read = str([at(item, "spec") for item in index.kinds("ValidatingAdmissionPolicy", "ClusterPolicy")])
+    # A single class, or one below the default priority, gives no work precedence.
+    of_queues = sorted(index.kinds("WorkloadPriorityClass"), key=_value)
+    of_pods = sorted((c for c in index.kinds("PriorityClass") if _value(c) > 0), key=_value)
+    if len({_value(item) for item in of_queues}) > 1 and not _spoken_of(_PRIORITY, read):
+        given = f"value {_value(of_queues[-1])} and no admission policy that reads {_PRIORITY}"
+        yield Finding("kueue-23", name_of(of_queues[-1]), given)
+    if of_pods and not _spoken_of("priorityClassName", read) and not _spoken_of("PriorityClass", str(quotas)):
+        given = f"value {_value(of_pods[-1])} and no admission policy that reads priorityClassName"
+        yield Finding("kueue-23", name_of(of_pods[-1]), given)
+
+
+def _value(priority: Object) -> Decimal:
+    return parse_or_zero(at(priority, "value"))
+
+
+def _spoken_of(word: str, text: str) -> bool:
+    return word in text or UNKNOWN in text
+
+
+def _demanded(index: Index) -> Iterator[Finding]:
+    """kueue-24."""
+    read = str([at(item, "spec") for item in index.kinds("ValidatingAdmissionPolicy", "ClusterPolicy")])
+    if _spoken_of("requests", read) or index.blurred & {"LimitRange", "ResourceQuota"}:
+        return
+    for name, space in sorted(index.spaces.items()):
+        limits = [limit for item in index.within(name, "LimitRange") for limit in many(at(item, "spec", "limits"))]
+        quotas = [at(item, "spec", "hard") for item in index.within(name, "ResourceQuota")]
+        said = [at(limit, key) for limit in limits for key in ("default", "defaultRequest")] + quotas
+        named = {str(key).removeprefix("requests.") for one in said for key in pairs_of(one)}
+        missing = [resource for resource in ("cpu", "memory") if resource not in named]
+        # If there is neither, ns-04 reports it.
+        if missing and limits and index.within(name, "LocalQueue") and UNKNOWN not in str([limits, quotas]):
+            yield Finding("kueue-24", name_of(space), f"no default, quota or admission policy for {', '.join(missing)}")
+
+
+def _charged(index: Index) -> Iterator[Finding]:
+    """cost-01."""
+    for name, space in sorted(index.spaces.items()):
+        for item in index.inside.get(name, ()):
+            charged = pairs_of(labels_of(space))
+            told = str(pairs_of(at(space, "metadata", "annotations")).get(words.OWN_LABELS, "")).split(",")
+            pods = [pairs_of(at(template.metadata, "labels")) for template in templates_of(item)]
+            own_labels = pairs_of(labels_of(item))
+            foreign = {
+                f"{key}: {own[key]}, of a namespace of {charged[key]}": None
+                for own, keys in (
+                    *((labels, (words.TENANT, *words.COST_LABELS)) for labels in pods),
+                    (own_labels, words.CHARGED_LABELS),
+                )
+                for key in (*keys, *told)
+                if key in own and own[key] != charged.get(key, own[key])
+            }
+            if foreign:
+                yield Finding("cost-01", name_of(item), "; ".join(foreign))
+
+
+def _taken_in(index: Index) -> Iterator[Finding]:
+    """gpu-02 by envFrom, for config maps and secrets among the objects."""
+    for name in sorted(index.spaces):
+        sources = {
+            (kind, own_name(item)): {**pairs_of(item.get("data")), **pairs_of(item.get("stringData"))}
+            for kind in ("ConfigMap", "Secret")
+            for item in index.within(name, kind)
+        }
+        for item, template in index.templates(index.inside.get(name, ())):
+            for path, container in template.containers:
+                for source in many(at(container, "envFrom")):
+                    for kind, field in (("ConfigMap", "configMapRef"), ("Secret", "secretRef")):
+                        named = str(at(source, field, "name"))
+                        keys = sorted(f"{at(source, 'prefix') or ''}{key}" for key in sources.get((kind, named), ()))
+                        if device := [key for key in keys if key in gpus.DEVICE_VARIABLES]:
+                            given = f"{', '.join(device)} by envFrom of {kind} {named}"
+                            yield Finding("gpu-02", name_of(item), f"{path}.envFrom: {given}")
+
+
+def _secured(index: Index) -> Iterator[Finding]:
+    """pod-04. A namespace that is not among the objects counts as enforcing the strictest level."""
+    for item in (one for found in index.by_kind.values() for one in found):
+        namespace = str(at(item, "metadata", "namespace"))
+        if not (tenant_label(item) or namespace in index.spaces):
+            continue
+        space = index.spaces.get(namespace)
+        level, minor = level_of(space), minor_of(space)
+        broken = [
+            str(one)
+            for _, template in index.templates([item])
+            for one in breaches(template, level, minor)
+            # pod-02 reports those, at any level of the namespace.
+            if one not in as_root_of_node(template)
+        ]
+        if broken:
+            yield Finding("pod-04", name_of(item), f"{'; '.join(broken)}, at level {level}")
+
+
+def _identities(index: Index) -> Iterator[Finding]:
+    """id-04."""
+    first: dict[str, str] = {}
+    held = [
+        (str(at(item, "metadata", "namespace")), item, at(item, "metadata", "annotations", _ROLE_ARN))
+        for item in index.kinds("ServiceAccount")
+    ]
+    held += [
+        (str(at(item, "spec", "namespace")), item, at(item, "spec", "roleARN"))
+        for item in index.kinds("PodIdentityAssociation")
+    ]
+    held += [(str(item.get("namespace")), item, item.get("roleArn")) for item in index.kinds(aws.POD_IDENTITY)]
+    for namespace, item, role in sorted(held, key=lambda entry: (entry[0], name_of(entry[1]))):
+        tenant = index.tenant_of.get(namespace) or tenant_label(item)
+        if tenant and role and role != UNKNOWN and (owner := first.setdefault(str(role), tenant)) != tenant:
+            yield Finding("id-04", name_of(item), f"role {role}, which tenant {owner} has as well")

@@ -1,0 +1,43 @@
+"""Environments whose attacks together are all that there are, and what a manifest tells of an attack."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.kube.objects import Object
+from tenancy.prove.attacks import Attack, Scene, all_attacks
+from tenancy.schema.cluster import Devices
+from tenancy.validation import Environment, Tenant, load
+
+ROOT = Path(__file__).parents[1]
+WORLDS = ("local", "bank", "every-kind", "dra", "unmanaged")
+"""The bank with Cilium, `local`, and `local` with one setting changed."""
+
+
+@cache
+def world_of(name: str) -> tuple[Environment, tuple[Tenant, ...]]:
+    loaded = load(ROOT / "stacks" / (name if name in {"local", "bank"} else "local"))
+    environment = loaded.environment
+    cluster, queues = environment.cluster, environment.queues
+    changes = {
+        "every-kind": {"queues": queues.model_copy(update={"kinds": tuple(FRAMEWORKS)})},
+        "dra": {"cluster": cluster.model_copy(update={"devices": Devices.DRA})},
+        "unmanaged": {"platform": environment.platform.model_copy(update={"unmanaged": ("legacy",)})},
+    }
+    return environment.model_copy(update=changes.get(name, {})), tuple(loaded.tenants)
+
+
+@cache
+def creations(name: str) -> tuple[Attack, ...]:
+    """The attacks of an environment that make an object, on rules, RBAC and quota."""
+    scene = Scene(*world_of(name), ["nvidia"], ["plain"])
+    return tuple(one for one in all_attacks(scene) if not one.skipped and one.request.method == "POST")
+
+
+def manifest(path: str, body: Any) -> Object:
+    """What a request makes, as a file holds it."""
+    space = path.split("/namespaces/")[1].split("/")[0] if "/namespaces/" in path else None
+    return {**body, "metadata": {"name": "x", **body["metadata"], **({"namespace": space} if space else {})}}

@@ -1,0 +1,135 @@
+"""A lab that starts from a snapshot of another's etcd: the same API server, and nothing of the other lab."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenancy.lab import control_plane, ports, snapshots
+from tenancy.lab.api import LabApi
+from tenancy.lab.layout import Lab
+
+OWN = {"creationTimestamp", "managedFields", "resourceVersion", "uid"}
+"""Of an object's metadata: what no two clusters have in common."""
+AUTHORITIES = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+PASSING = {"leases", "events"}
+"""Kinds whose objects come and go with processes."""
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where snapshots are kept: none at first."""
+    folder = tmp_path_factory.mktemp("cache") / "snapshots"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("GPU_TENANCY_LAB", raising=False)
+        patch.setattr(snapshots, "folder", lambda: folder)
+        yield folder
+
+
+def started(root: Path, group: str) -> tuple[Lab, list[str]]:
+    """A lab, and what its start said."""
+    said: list[str] = []
+    (root / "Pulumi.yaml").write_text("name: scratch\nruntime: python\n")
+    return control_plane.up(root=root, platform_group=group, say=said.append), said
+
+
+@pytest.fixture(scope="module")
+def first(kept: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    root = tmp_path_factory.mktemp("first")
+    try:
+        assert not kept.exists()
+        yield started(root, "first-group")[0]
+    finally:
+        control_plane.down(root=root)
+
+
+@pytest.fixture(scope="module")
+def second(kept: Path, first: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    root = tmp_path_factory.mktemp("second")
+    found = snapshot(kept)
+    before = found.stat().st_mtime_ns
+    try:
+        lab, _ = started(root, "second-group")
+        assert found.stat().st_mtime_ns > before, "the snapshot was used"
+        assert first.folder != lab.folder
+        yield lab
+    finally:
+        control_plane.down(root=root)
+
+
+def snapshot(kept: Path) -> Path:
+    (found,) = (path for path in kept.iterdir() if path.is_dir())
+    return found
+
+
+def api(lab: Lab) -> LabApi:
+    return LabApi(lab, ports.remembered(lab)["kube-apiserver"])
+
+
+def objects(lab: Lab) -> dict[tuple[str, str, str], Any]:
+    """What every client reads, by kind, namespace and name, without what is a cluster's own."""
+    found = {}
+    with api(lab) as server:
+        groups = [group["preferredVersion"]["groupVersion"] for group in server.get("/apis")["groups"]]
+        for path in ("/api/v1", *(f"/apis/{version}" for version in groups)):
+            for kind in server.get(path)["resources"]:
+                if "/" in kind["name"] or "list" not in kind["verbs"] or kind["name"] in PASSING:
+                    continue
+                for item in server.get(f"{path}/{kind['name']}")["items"]:
+                    metadata = {key: value for key, value in item["metadata"].items() if key not in OWN}
+                    named = (kind["name"], metadata.get("namespace", ""), metadata["name"])
+                    found[named] = {**{k: v for k, v in item.items() if k != "status"}, "metadata": metadata}
+    return found
+
+
+def test_it_serves_the_objects_of_a_first_start(first: Lab, second: Lab) -> None:
+    theirs, ours = objects(first), objects(second)
+    assert ours.keys() == theirs.keys()
+    assert len(ours) > 200
+    different = {key for key in ours if ours[key] != theirs[key]}
+    assert different == {
+        ("clusterrolebindings", "", "gpu-tenancy-lab:platform"),
+        *(("configmaps", space, "kube-root-ca.crt") for space in ("default", "kube-public", "kube-system")),
+        ("configmaps", "kube-node-lease", "kube-root-ca.crt"),
+        ("configmaps", "kube-system", "extension-apiserver-authentication"),
+    }, "each lab has its own authority and its own platform group"
+
+
+def test_it_trusts_its_own_authorities_alone(first: Lab, second: Lab) -> None:
+    for lab in (first, second):
+        with api(lab) as server:
+            trusted = server.get(AUTHORITIES)["data"]
+        assert trusted["client-ca-file"].split() == (lab.pki / "ca.crt").read_text().split()
+        assert trusted["requestheader-client-ca-file"].split() == (lab.pki / "front-proxy-ca.crt").read_text().split()
+
+
+def test_every_component_answers(second: Lab) -> None:
+    rows = control_plane.status(root=second.root)
+    assert [row.component for row in rows if not row.answering] == []
+
+
+@pytest.mark.usefixtures("second")
+def test_a_snapshot_that_etcd_cannot_read_is_replaced(
+    kept: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    bad = snapshot(kept)
+    data = b"no database of etcd"
+    (bad / "member" / "snap" / "db").write_bytes(data)
+    content = json.loads((bad / snapshots.CONTENT).read_text())
+    content["member/snap/db"] = snapshots.digest(data)
+    (bad / snapshots.CONTENT).write_text(json.dumps(content))
+    copy = tmp_path_factory.mktemp("bad") / "copy"
+    shutil.copytree(bad, copy)
+    try:
+        lab, said = started(tmp_path, "third-group")
+        assert "the kept snapshot of etcd does not work: starting without it" in said
+        assert all(row.answering for row in control_plane.status(root=lab.root))
+        assert snapshot(kept).name == bad.name
+        assert (bad / snapshots.CONTENT).read_text() != (copy / snapshots.CONTENT).read_text(), "a new one is kept"
+    finally:
+        control_plane.down(root=tmp_path)
