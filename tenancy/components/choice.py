@@ -28,7 +28,7 @@ from tenancy.validation.inputs import (
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A tenant's models and plan, and the platform that it stands on."""
+    """A tenant, its environment and its plan; and the platform, if the same program makes it."""
 
     environment: Environment
     tenant: Tenant
@@ -41,7 +41,7 @@ class Choice:
         return self.platform.gate if self.platform else ()
 
     def outputs(self) -> TenantOutputs:
-        """What a program may build on."""
+        """What other resources build on, as plain data."""
         return tenant_outputs(self.environment, self.tenant, self.plan)
 
     def guards(self, component: pulumi.ComponentResource, require: Require) -> pulumi.Input[pulumi.Resource]:

@@ -48,7 +48,7 @@ class Customization:
         self._seen: set[str] = set()
 
     def transformations(self) -> list[Transformation]:
-        """Transformations that apply the changes; none without changes."""
+        """For the options of the component: its children inherit them. Empty without changes."""
         return [self._transformed] if self._changes else []
 
     def check_used(self) -> None:

@@ -32,7 +32,7 @@ class TenantOutputs:
 
 
 def tenant_outputs(environment: Environment, tenant: Tenant, plan: TenantPlan) -> TenantOutputs:
-    """The outputs of one tenant, from its models and its plan."""
+    """The outputs of one tenant; `plan` is its part of the environment's plan."""
     planned = {space.name: space for space in plan.namespaces}
     spaces = {n.name: planned[name] for n in tenant.namespaces if (name := tenant.namespace_name(n)) in planned}
     aws = plan.aws

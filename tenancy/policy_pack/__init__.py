@@ -7,6 +7,6 @@ def run() -> None:
     """Serve the pack to the engine; it returns only when the engine has ended it."""
     from pulumi_policy import EnforcementLevel, PolicyPack
 
-    from tenancy.policy_pack.policies import POLICIES
+    from tenancy.policy_pack.policies import served
 
-    PolicyPack(name="gpu-tenancy", enforcement_level=EnforcementLevel.MANDATORY, policies=POLICIES)
+    PolicyPack(name="gpu-tenancy", enforcement_level=EnforcementLevel.MANDATORY, policies=served())

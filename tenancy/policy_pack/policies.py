@@ -1,4 +1,4 @@
-"""Two wide policies: one checks each resource, one checks all of them together.
+"""Two wide policies: one checks each resource, one checks all of them together. Findings have the names of rules.
 
 There are few, because the SDK reads every resource once for each policy. The rules are those of `tenancy.rules`, which
 the spec files and `tenancy check` use too. Configuration: `settings`. Safe corrections: `remedies`.
@@ -27,6 +27,7 @@ from tenancy.catalog.days import today
 from tenancy.check.adopt import adopt
 from tenancy.check.judge import stumbles, together, worst_first
 from tenancy.policy_pack.charts import NotRenderedError, rendered
+from tenancy.policy_pack.names import NAMED, configured, names_work, report_as
 from tenancy.policy_pack.objects import Unknown, in_stack, object_of
 from tenancy.policy_pack.remedies import remedy
 from tenancy.policy_pack.settings import SCHEMA, Settings, settings
@@ -36,8 +37,8 @@ from tenancy.rules.found import UNKNOWN, UNREADABLE, Finding, Object, name_of
 from tenancy.rules.levels import RuleLevel
 
 
-# The SDK has one level per policy, so advisory findings are reported by an advisory twin of the policy,
-# which runs after it and reports the findings that it left.
+# The SDK has one level per policy. Where a finding cannot be reported under the name and level of its rule, advisory
+# findings are reported by an advisory twin of the policy, which runs after it and reports the findings that it left.
 # The SDK checks resources in parallel, all policies of one resource in one thread.
 class _Left(threading.local):
     def __init__(self) -> None:
@@ -55,15 +56,22 @@ _left = _Left()
 
 def _judge(found: Iterable[Finding], how: Settings, report: ReportViolation) -> None:
     for finding in found:
-        level = how.level_of(finding)
+        level = configured(report, finding.rule) or how.level_of(finding)
         if level is RuleLevel.DISABLED:
             continue
         if waiver := waived_by(finding, how.waivers, today()):
-            _left.texts.append(f"excepted: {waiver}")
-        elif level is RuleLevel.MANDATORY:
-            report(str(finding), None)
+            _say(finding.rule, f"excepted: {waiver}", RuleLevel.ADVISORY, report)
         else:
-            _left.texts.append(str(finding))
+            _say(finding.rule, str(finding), level, report)
+
+
+def _say(rule: str, text: str, level: RuleLevel, report: ReportViolation) -> None:
+    if report_as(rule, text, level, report):
+        return
+    if level is RuleLevel.MANDATORY:
+        report(text, None)
+    else:
+        _left.texts.append(text)
 
 
 def _alone(item: Mapping[str, Any]) -> list[Finding]:
@@ -93,7 +101,8 @@ def _resource(args: ResourceValidationArgs, report: ReportViolation) -> None:
     item = object_of(args.resource_type, args.props, args.name, args.opts, args.provider)
     if item is not None:
         _judge(_alone(item), how, report)
-        _left.texts += [f"excepted: {waiver}" for waiver in _carried(item)]
+        for waiver in _carried(item):
+            _say(waiver.rule, f"excepted: {waiver}", RuleLevel.ADVISORY, report)
 
 
 def _stack(args: StackValidationArgs, report: ReportViolation) -> None:
@@ -145,7 +154,7 @@ def _rest(_args: ResourceValidationArgs | StackValidationArgs, report: ReportVio
 
 
 _schema = PolicyConfigSchema(properties=dict(SCHEMA))
-__all__ = ["POLICIES", "Unknown", "object_of"]
+__all__ = ["POLICIES", "Unknown", "object_of", "served"]
 
 POLICIES: list[Policy] = [
     ResourceValidationPolicy(
@@ -175,3 +184,8 @@ POLICIES: list[Policy] = [
         enforcement_level=EnforcementLevel.ADVISORY,
     ),
 ]
+
+
+def served() -> list[Policy]:
+    """What the engine gets: the wide policies and a name for each rule; advisory twins where names do not work."""
+    return [*POLICIES[:2], *NAMED.values()] if names_work() else POLICIES

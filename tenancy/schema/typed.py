@@ -180,7 +180,6 @@ class ExceptionEntryDict(TypedDict):
 class FileAccessPointDict(TypedDict):
     """An access point of an EFS file system that the platform made, with a tenant's root folder."""
 
-    purpose: NotRequired[str]
     tenant: NotRequired[str | None]
 
 

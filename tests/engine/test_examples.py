@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from aws_double import AwsDouble
+from chart_repository import serving
 from engine_project import ROOT, Done, Project, copied
 
 from tenancy.lab import control_plane
@@ -22,9 +24,11 @@ class Example:
         shutil.rmtree(self.folder.parent, ignore_errors=True)
         shutil.copytree(ROOT / "examples", self.folder.parent)
         (self.folder / ".venv").symlink_to(sys.prefix)
+        self.environ: dict[str, str] = {}
 
     def pulumi(self, *arguments: str, env: dict[str, str] | None = None) -> Done:
-        return self.project.run("pulumi", *arguments, "--non-interactive", folder=self.folder, env=env)
+        more = {**self.environ, **(env or {})}
+        return self.project.run("pulumi", *arguments, "--non-interactive", folder=self.folder, env=more)
 
     def init(self, stack: str = "dev") -> None:
         done = self.pulumi("stack", "init", stack)
@@ -91,3 +95,112 @@ def test_outputs_name_what_the_tenant_has(one_tenant: Example) -> None:
         path = f"/apis/batch/v1/namespaces/{outputs['namespaces']['train']}/jobs"
         made = api.request("POST", f"{path}?dryRun=All", outputs["sample_job"], "application/json")
     assert made["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
+
+
+@pytest.fixture(scope="module")
+def in_python(cluster: Project) -> Example:
+    """On an empty cluster again: one cluster has one environment."""
+    return _fresh(cluster, "python-models")
+
+
+def _fresh(cluster: Project, name: str) -> Example:
+    control_plane.down(root=cluster.folder)
+    control_plane.up(root=cluster.folder, platform_group="gpu-platform-team")
+    return Example(cluster, name)
+
+
+def test_models_in_python_need_no_files(in_python: Example) -> None:
+    in_python.init()
+    in_python.up()
+    assert in_python.outputs() == {"fraud": {"train": "fraud--train"}, "vision": {"train": "vision--train"}}
+
+
+def test_a_wrong_model_in_python_ends_the_run_with_every_problem(in_python: Example) -> None:
+    in_python.edit('cost_center="CC-4411"', "cost_center=4411")
+    in_python.edit('tier="batch"', "teir='batch'")
+    done = in_python.preview()
+    assert done.code != 0
+    assert "tenant fraud: cost_center: given 4411" in done.text
+    assert "tenant fraud: teir: given key 'teir'" in done.text
+
+
+def test_the_pack_finds_the_mistakes_of_a_program_without_the_library(cluster: Project) -> None:
+    example = Example(cluster, "policy-pack")
+    example.init()
+    pack = ("--policy-pack", str(ROOT / "policy"))
+    wrong = example.preview(*pack)
+    assert wrong.code != 0
+    assert "quota-01: ResourceQuota fraud--train/quota" in wrong.text
+    assert "ns-04: Namespace fraud--train" in wrong.text
+    assert example.pulumi("config", "set", "complete", "true").code == 0
+    right = example.preview(*pack)
+    assert right.code == 0, right.text
+
+
+def test_two_environments_share_the_files_of_their_tenants(cluster: Project) -> None:
+    example = _fresh(cluster, "dev-and-prod")
+    example.init("dev")
+    example.up()
+    assert example.outputs() == {"tenants": ["fraud", "vision"]}
+    example.init("prod")
+    kubeconfig = cluster.lab.kubeconfig.read_text("utf-8").replace("gpu-tenancy-lab", "prod")
+    (example.folder / "kubeconfig").write_text(kubeconfig)
+    shown = example.pulumi("preview", "--json", env={"KUBECONFIG": str(example.folder / "kubeconfig")})
+    assert shown.code == 0, shown.text
+    made = {step["newState"]["inputs"]["metadata"]["name"]: step["newState"]["inputs"] for step in _objects(shown)}
+    assert made["fraud--train"]["metadata"]["labels"]["env"] == "prod"
+
+
+def _objects(preview: Done) -> list[Any]:
+    steps = json.loads(preview.out)["steps"]
+    return [step for step in steps if "metadata" in step["newState"].get("inputs", {})]
+
+
+ACCESS = """
+from pathlib import Path
+
+
+def kubeconfig(name, endpoint, authority):
+    assert endpoint.endswith(".eks.amazonaws.com")
+    return Path("{path}").read_text()
+"""
+"""Of the double's cluster, whose API server is the lab's."""
+
+
+@pytest.fixture(scope="module")
+def own_cluster(cluster: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Example, AwsDouble]]:
+    example = _fresh(cluster, "cluster-in-program")
+    with serving(tmp_path_factory.mktemp("served") / "charts") as charts, AwsDouble() as double:
+        example.environ = {**double.environ, "PATH": cluster.environ()["PATH"]}
+        example.edit("platform:\n", f"platform:\n  chart-mirror: {charts}\n", "environment.yaml")
+        (example.folder / "access.py").write_text(ACCESS.format(path=cluster.lab.kubeconfig))
+        example.init()
+        yield example, double
+
+
+def test_nothing_of_the_cluster_is_known_in_the_first_preview_and_it_does_not_fail(own_cluster: Any) -> None:
+    example, double = own_cluster
+    done = example.preview()
+    assert done.code == 0, done.text
+    assert not double.live
+
+
+def test_roles_of_tenants_trust_the_issuer_of_the_cluster_that_the_program_makes(own_cluster: Any) -> None:
+    example, double = own_cluster
+    example.up()
+    issuer = double.find("eks/cluster:Cluster::gpu").outputs["identities"][0]["oidcs"][0]["issuer"]
+    found = example.outputs()
+    assert set(found) == {"fraud", "vision"}
+    for tenant, outputs in found.items():
+        assert outputs["namespaces"] == {"train": f"{tenant}--train"}
+        (role,) = [r for r in double.live.values() if r.outputs.get("arn") == outputs["role_arns"]["train"]]
+        trust = role.inputs["assumeRolePolicy"]
+        assert issuer.removeprefix("https://") in trust
+        assert "id/00000000" not in trust
+    assert not [r for r in double.live.values() if "vpc-00000000000000000" in json.dumps(r.inputs)]
+
+
+def test_a_second_preview_changes_nothing(own_cluster: Any) -> None:
+    example, _ = own_cluster
+    done = example.preview("--expect-no-changes")
+    assert done.code == 0, done.text

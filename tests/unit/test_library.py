@@ -17,9 +17,26 @@ import pytest
 from pulumi.runtime.mocks import set_mocks
 from pulumi.runtime.stack import run_pulumi_func
 from test_components import Echo, Monitor, Registered
+from test_components_cluster import Answers
 
 import tenancy
-from tenancy import ClusterInputs, GpuPlatform, GpuTenant, SpecError, Tenant, load, plan, validate
+from tenancy import (
+    AdmissionGuards,
+    ClusterInputs,
+    Environment,
+    GpuCluster,
+    GpuPlatform,
+    GpuTenant,
+    SpecError,
+    Tenant,
+    TenantNamespace,
+    TenantQueues,
+    TenantRole,
+    TenantStorage,
+    load,
+    plan,
+    validate,
+)
 from tenancy.catalog.days import today
 from tenancy.planning import make_plan
 from tenancy.schema.typed_dicts import module
@@ -320,3 +337,77 @@ def test_an_output_without_a_stand_in_is_refused(loaded: Loaded) -> None:
                 "gpu", loaded.environment, loaded.tenants, inputs=ClusterInputs(oidc_issuer="x"), opts=opts
             )
         )
+
+
+def test_parts_of_a_tenant_are_made_one_by_one() -> None:
+    bank = load(ROOT / "stacks" / "bank")
+    whole = make_plan(bank.environment, bank.tenants).tenant("fraud")
+    assert whole.aws
+    (role, *_) = [role for role in whole.aws.roles if role.purpose != "ci"]
+    found: dict[str, Any] = {}
+
+    def program(opts: pulumi.ResourceOptions) -> None:
+        own: dict[str, Any] = {"tenants": bank.tenants, "opts": opts}
+        fraud = bank.tenants[[tenant.tenant for tenant in bank.tenants].index("fraud")]
+        part = fraud.namespaces[0].name
+        space = TenantNamespace("space", bank.environment, fraud, namespace=part, **own)
+        queues = TenantQueues("queues", bank.environment, fraud, **own)
+        made = TenantRole("role", bank.environment, fraud, namespace=role.purpose, **own)
+        storage = TenantStorage("storage", bank.environment, fraud, **own)
+        found.update(space=space.name, queues=len(queues.resources), buckets=set(storage.buckets))
+        made.arn.apply(lambda arn: found.update(arn=arn))
+        AdmissionGuards("guards", bank.environment, bank.tenants, opts=opts)
+
+    made = run(program)
+    # Pulumi knows no id in a preview, and with it no ARN.
+    assert found["queues"] == len(whole.queues)
+    assert found["space"] == whole.namespaces[0].name
+    assert found["buckets"]
+    kinds = {kind.rpartition(":")[2] for kind, _ in names(made)}
+    assert {"TenantNamespace", "TenantQueues", "TenantRole", "AdmissionGuards", "TenantAwsResources"} <= kinds
+    assert {"ClusterQueue", "Role", "PodIdentityAssociation", "ValidatingAdmissionPolicy", "LocalQueue"} <= kinds
+    assert made.repeated == []
+
+
+def test_a_namespace_that_the_tenant_lacks_is_refused(loaded: Loaded) -> None:
+    with pytest.raises(ValueError, match="use one of train, serve"):
+        run(
+            lambda opts: TenantNamespace(
+                "x", loaded.environment, loaded.tenants[0], namespace="nosuch", tenants=loaded.tenants, opts=opts
+            )
+        )
+    with pytest.raises(ValueError, match="no role of its own"):
+        run(
+            lambda opts: TenantRole(
+                "x", loaded.environment, loaded.tenants[0], namespace="train", tenants=loaded.tenants, opts=opts
+            )
+        )
+
+
+def test_a_cluster_needs_aws(loaded: Loaded) -> None:
+    with pytest.raises(ValueError, match=r"without aws\.enabled; rule"):
+        run(lambda opts: GpuCluster("x", loaded.environment, loaded.tenants, opts=opts))
+
+
+def test_a_cluster_is_made_in_a_network_that_is_an_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    bank = load(ROOT / "stacks" / "bank")
+    answers = Answers()
+    monkeypatch.setattr(Echo, "call", lambda mocks, call: answers(mocks, call))
+    zones = bank.environment.aws.zones
+    written = bank.environment.model_dump(exclude_unset=True)
+    network = {"vpc": "vpc-00000000000000000", "subnets": {zone: f"subnet-0000000{zone[-1]}" for zone in zones}}
+    aws = {key: value for key, value in written["aws"].items() if key != "zones"}
+    environment = Environment(**{**written, "aws": {**aws, "network": {**aws["network"], **network}}})
+
+    def program(opts: pulumi.ResourceOptions) -> None:
+        vpc = pulumi.Output.from_input("vpc-0123456789abcdef0")
+        subnets = {zone: pulumi.Output.from_input(f"subnet-{zone[-1] * 8}") for zone in zones}
+        inputs = ClusterInputs(vpc_id=vpc, subnet_ids=subnets)
+        made = GpuCluster("bank", environment, bank.tenants, inputs=inputs, opts=opts)
+        assert all(isinstance(each, pulumi.Output) for each in (made.name, made.endpoint, made.kubeconfig))
+
+    made = run(program)
+    (cluster,) = [r for r in made.requests.values() if r.type == "aws:eks/cluster:Cluster"]
+    assert sorted(cluster.object["vpcConfig"]["subnetIds"]) == ["subnet-aaaaaaaa", "subnet-bbbbbbbb", "subnet-cccccccc"]
+    checked = {asked["vpcId"] for name, asked in answers.asked if name == "getVpcEndpoint"}
+    assert checked == {"vpc-0123456789abcdef0"}
