@@ -16,6 +16,7 @@ from tenancy import __version__
 COMMANDS = {
     "init": "Write a new repository: program, environments, policy pack and workflows.",
     "new": "Write the spec file of a new tenant, and show what the tenant will get.",
+    "discover": "Read the nodes of an existing cluster, and write its pools and flavors.",
     "validate": "Read the spec files of an environment and report every mistake.",
     "render": "Write the objects of an environment as YAML, without the Pulumi engine.",
     "check": "Check Kubernetes manifests from any source against the rules.",

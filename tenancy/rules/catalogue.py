@@ -392,6 +392,15 @@ _ALL = (
         _MEDIUM,
     ),
     Rule(
+        _SPEC,
+        "pool-10",
+        "nodes that are made elsewhere are of an existing cluster, and those of EKS Auto Mode have whole GPUs by "
+        "device plugin",
+        "Auto Mode's image and device plugin take no settings: no layout of MIG, no sharing, no DRA driver",
+        "use provisioner: managed, karpenter or self-managed for such a pool",
+        _MEDIUM,
+    ),
+    Rule(
         _PREVIEW,
         "mig-04",
         "Karpenter knows the slices that a node with partitioned GPUs will offer",

@@ -48,6 +48,12 @@ _KeyArn = Annotated[
         "write it like arn:aws:kms:eu-central-1:111122223333:key/<id>",
     ),
 ]
+_File = Annotated[
+    str,
+    TextForm(
+        r"^[A-Za-z0-9][A-Za-z0-9._-]*\.json$", "a JSON file's name without a path", "write it like ip-ranges.json"
+    ),
+]
 _Cidr = Annotated[
     str, TextForm(r"^[0-9.]+/[0-9]{1,2}$", "an IPv4 address range with its length", "write it like 10.64.0.0/16", 18)
 ]
@@ -82,6 +88,12 @@ class Network(Spec):
         None,
         description="Whether the VPC endpoints for S3, ECR, STS, EC2 and CloudWatch are made, or only checked for. "
         "Default: made; in an existing VPC, checked.",
+    )
+    service_ranges_file: _File | None = Field(
+        None,
+        description="Name of AWS' published list of addresses, beside environment.yaml, such as ip-ranges.json from "
+        "https://ip-ranges.amazonaws.com. S3's ranges of the region are read from it and added to service-ranges. "
+        "Default: none.",
     )
     service_ranges: tuple[_Cidr, ...] = Field(
         (),

@@ -373,6 +373,18 @@ class Environment(Spec):
         if uncertain and not pool.restricted and firm:
             given = f"{uncertain} for all tenants, tier {firm[0]} among them"
             yield broken(("pools", name), "pool-05", given, "name interruptible tiers under tiers")
+        others = {Provisioner.SELF_MANAGED, Provisioner.AUTO_MODE}
+        if pool.made_by in others and self.builds_cluster:
+            given = f"provisioner: {pool.made_by} with cluster.mode: build"
+            change = "use managed or karpenter, or set cluster.mode to existing"
+            yield broken(("pools", name, "provisioner"), "pool-10", given, change)
+        if pool.made_by is Provisioner.AUTO_MODE:
+            for field in ("mig", "share"):
+                if getattr(pool, field):
+                    yield broken(("pools", name, field), "pool-10", f"{field} on nodes of Auto Mode")
+            if self.cluster.devices is Devices.DRA:
+                change = "set cluster.devices to plugin, or use another provisioner"
+                yield broken(("pools", name, "provisioner"), "pool-10", "devices: dra on nodes of Auto Mode", change)
         if self.cluster.devices is Devices.DRA:
             if pool.machine.gpus and pool.machine.gpu not in boards.PRODUCTS:
                 given = f"{pool.instance} with devices: dra; the driver's name of {pool.machine.gpu} is not known"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
 
 from pydantic import Field
 
 from tenancy.catalog import vocabulary as words
 from tenancy.rules.values import reserved_label
-from tenancy.schema.base import LabelKey, Line, Mistake, Slug, Spec, broken
+from tenancy.schema.base import LabelKey, Line, Mistake, Slug, Spec, TextForm, broken
 from tenancy.schema.queues import SharingPreset, Weight
 
 
@@ -28,6 +29,16 @@ class Department(Spec):
     )
 
 
+_Annotation = Annotated[
+    str,
+    TextForm(
+        r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?/$|^([a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$",
+        "an annotation's key, or its domain with '/'",
+        "write it like bank.example/ or bank.example/runbook",
+    ),
+]
+
+
 class Organisation(Spec):
     """The organisation that shares the cluster: the root of the queue tree, and its departments."""
 
@@ -42,7 +53,19 @@ class Organisation(Spec):
         "none.",
     )
 
+    annotations: tuple[_Annotation, ...] = Field(
+        (),
+        max_length=50,
+        description="Annotations that tenants' files may set on namespaces: keys, or beginnings of keys that end with "
+        "'/', such as bank.example/. Default: none.",
+    )
+
+    def takes_annotation(self, key: str) -> bool:
+        """Whether tenants' files may set the annotation."""
+        return any(key == allowed or (allowed[-1] == "/" and key.startswith(allowed)) for allowed in self.annotations)
+
     def mistakes(self) -> Iterator[Mistake]:
-        for i, key in enumerate(self.labels):
-            if given := reserved_label(key):
-                yield broken(("labels", i), "cost-04", given)
+        for field in ("labels", "annotations"):
+            for i, key in enumerate(getattr(self, field)):
+                if given := reserved_label(key):
+                    yield broken((field, i), "cost-04", given)

@@ -50,6 +50,8 @@ class Provisioner(StrEnum):
 
     MANAGED = "managed"  # an EKS managed node group of fixed size
     KARPENTER = "karpenter"  # the minimum as a managed group, further nodes for pending pods
+    SELF_MANAGED = "self-managed"  # of an existing cluster: EC2 instances that join it by themselves, or no EC2 at all
+    AUTO_MODE = "auto-mode"  # of an existing cluster: EKS' own, whose image and device plugin take no settings
 
 
 class Market(StrEnum):
@@ -302,7 +304,9 @@ class Pool(Spec):
         Field(description="Number of nodes, or {min, max} for an autoscaled pool. Required."),
     ]
     provisioner: Provisioner | None = Field(
-        None, description="What makes the nodes. Default: managed for a fixed number, karpenter for a range."
+        None,
+        description="What makes the nodes. self-managed and auto-mode are of an existing cluster. Default: managed for "
+        "a fixed number, karpenter for a range.",
     )
     purchase: Annotated[Purchase, BeforeValidator(_purchase, json_schema_input_type=Market | Purchase)] = Field(
         default_factory=lambda: Purchase(market=Market.ON_DEMAND),

@@ -145,6 +145,12 @@ class Namespace(Spec):
         description="Labels of the namespace and of the objects in it, by keys of organisation.labels. They are "
         "added to the tenant's labels and replace those with the same key. Default: none.",
     )
+    annotations: dict[LabelKey, Line] = Field(
+        default_factory=dict,
+        max_length=20,
+        description="Annotations of the namespace, by keys that organisation.annotations allows. They are added to the "
+        "tenant's and replace those with the same key. Default: none.",
+    )
     gpus: dict[FlavorName, Count] = Field(
         default_factory=dict,
         description="Number of GPUs of the tenant's guarantee that this namespace gets, by flavor. GPUs that no "
@@ -289,6 +295,12 @@ class Tenant(Spec):
         default_factory=dict,
         description="Labels of all of the tenant's objects and tags of its AWS resources, by keys of "
         "organisation.labels. Default: only the cost labels.",
+    )
+    annotations: dict[LabelKey, Line] = Field(
+        default_factory=dict,
+        max_length=20,
+        description="Annotations of all of the tenant's namespaces, by keys that organisation.annotations allows. "
+        "Default: none.",
     )
     tier: Slug = Field(description="Tier of the environment that sets the tenant's limits. Required.")
     isolation: Isolation = Field(

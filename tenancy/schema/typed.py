@@ -268,6 +268,7 @@ class NamespaceDict(TypedDict):
     tier: NotRequired[str | None]
     product: NotRequired[str | None]
     labels: NotRequired[Mapping[str, str]]
+    annotations: NotRequired[Mapping[str, str]]
     gpus: NotRequired[Mapping[str, int]]
     queues: NotRequired[Mapping[str, int]]
     weight: NotRequired[int]
@@ -286,6 +287,7 @@ class NetworkDict(TypedDict):
     vpc: NotRequired[str | None]
     subnets: NotRequired[Mapping[str, str]]
     endpoints: NotRequired[Literal['made', 'checked'] | None]
+    service_ranges_file: NotRequired[str | None]
     service_ranges: NotRequired[Sequence[str]]
 
 
@@ -302,6 +304,7 @@ class OrganisationDict(TypedDict):
     name: str
     departments: Mapping[str, DepartmentDict]
     labels: NotRequired[Sequence[str]]
+    annotations: NotRequired[Sequence[str]]
 
 
 class OwnerDict(TypedDict):
@@ -352,7 +355,7 @@ class PoolDict(TypedDict):
 
     instance: str
     nodes: int | NodesDict
-    provisioner: NotRequired[Literal['managed', 'karpenter'] | None]
+    provisioner: NotRequired[Literal['managed', 'karpenter', 'self-managed', 'auto-mode'] | None]
     purchase: NotRequired[Literal['on-demand', 'spot'] | PurchaseDict]
     efa: NotRequired[bool]
     mig: NotRequired[MigDict | None]
@@ -491,6 +494,7 @@ class TenantDict(TypedDict):
     cost_center: str
     product: NotRequired[str | None]
     labels: NotRequired[Mapping[str, str]]
+    annotations: NotRequired[Mapping[str, str]]
     tier: str
     isolation: NotRequired[Literal['namespace', 'dedicated-nodes', 'sandbox', 'virtual-cluster']]
     namespaces: NotRequired[Sequence[str | NamespaceDict]]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -256,7 +258,49 @@ def _environment(folder: Path) -> _File[Environment]:
     if file.model:
         for mistake in _misnamed(file.model, folder):
             file.add(mistake)
+        if name := file.model.aws.network.service_ranges_file:
+            _add_ranges(file, folder / name)
     return file
+
+
+def _add_ranges(file: _File[Environment], path: Path) -> None:
+    """Add S3's published ranges of the region to the environment, which then judges them like its own."""
+    where: Location = ("aws", "network", "service-ranges-file")
+    assert file.model, "of a valid environment"
+    rule = "AWS' published list of addresses is a JSON file beside environment.yaml"
+    change = "download https://ip-ranges.amazonaws.com/ip-ranges.json"
+    try:
+        if path.is_symlink():
+            raise ValueError("a link")
+        found = s3_ranges(json.loads(path.read_bytes()), file.model.aws.region)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        given = error.strerror if isinstance(error, OSError) else error
+        file.add(Mistake(where, f"{path.name} ({given})", rule, change))
+        return
+    if not found:
+        given = f"{path.name} without ranges of S3 in region {file.model.aws.region!r}"
+        file.add(Mistake(where, given, rule, "write aws.region, or download the list again"))
+        return
+    network = file.document["aws"]["network"]
+    every = [*network.get("service-ranges", ()), *found]
+    document = {**file.document, "aws": {**file.document["aws"], "network": {**network, "service-ranges": every}}}
+    try:
+        file.model = Environment.model_validate(document)
+    except ValidationError as error:
+        from tenancy.schema.messages import explain
+
+        for mistake, _ in explain(Environment, error):
+            file.add(replace(mistake, where=where))
+
+
+def s3_ranges(published: Mapping[str, Any], region: str) -> list[str]:
+    """S3's IPv4 ranges of a region in AWS' published list, adjacent ones joined.
+
+    Raises KeyError, TypeError or ValueError if it is no such list.
+    """
+    rows = [row for row in published["prefixes"] if (row["service"], row["region"]) == ("S3", region)]
+    networks = [ipaddress.IPv4Network(row["ip_prefix"]) for row in rows]
+    return [str(network) for network in ipaddress.collapse_addresses(networks)]
 
 
 def _misnamed(environment: Environment, folder: Path) -> Iterator[Mistake]:

@@ -31,6 +31,15 @@ def _organisation(environment: Environment, tenant: Tenant) -> Iterator[Mistake]
     for key in tenant.labels:
         if key not in environment.organisation.labels:
             yield undeclared(("labels", key), "label", key, environment.organisation.labels, "organisation.labels")
+    organisation = environment.organisation
+    for at, given in (
+        ((), tenant.annotations),
+        *((("namespaces", i), namespace.annotations) for i, namespace in enumerate(tenant.namespaces)),
+    ):
+        for key in given:
+            if not organisation.takes_annotation(key):
+                known, home = organisation.annotations, "organisation.annotations"
+                yield undeclared((*at, "annotations", key), "annotation", key, known, home)
 
 
 def _namespaces(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:

@@ -19,6 +19,8 @@ from tenancy.validation.found import ENVIRONMENT, Found
 
 _EFFECTIVE_WITHOUT_AWS = {"enabled", "identity", "network"}
 """Fields of `aws`: network policies allow Pod Identity's agent and the service ranges in any cluster."""
+_RANGES = {"service_ranges", "service_ranges_file"}
+"""Fields of `aws.network` that network policies are made of."""
 _OF_BUILT_CLUSTERS = (
     *("zones", "network", "public-access", "deletion-protection", "system", "ami-release", "upgrade-pause"),
     *("permissions-boundary", "encryption-key"),
@@ -64,7 +66,7 @@ def _of_environment(environment: Environment, written: Environment, on_lab: bool
         for field in sorted(environment.aws.model_fields_set - _EFFECTIVE_WITHOUT_AWS):
             name = field.replace("_", "-")
             yield ENVIRONMENT, _idle(("aws", name), f"{name} with aws.enabled: false", _off(name))
-        for field in sorted(environment.aws.network.model_fields_set - {"service_ranges"}):
+        for field in sorted(environment.aws.network.model_fields_set - _RANGES):
             name = field.replace("_", "-")
             yield ENVIRONMENT, _idle(("aws", "network", name), f"{name} with aws.enabled: false", _off(name))
         for field in ("buckets", "file-access-points"):
@@ -126,7 +128,7 @@ def _of_existing(environment: Environment) -> Iterator[Found]:
         if name == "encryption-key" and environment.makes_storage_class:
             continue
         if name == "network":
-            for field in sorted(aws.network.model_fields_set - {"service_ranges"}):
+            for field in sorted(aws.network.model_fields_set - _RANGES):
                 key = field.replace("_", "-")
                 yield ENVIRONMENT, _unbuilt(("aws", "network", key), key)
             continue

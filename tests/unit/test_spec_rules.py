@@ -201,6 +201,7 @@ CASES = (
     Case("EFA for two", "pool-06", ENV, "pools.more.efa", "  serve:\n", MORE % "nodes: 1, efa: on, zones: [eu-central-1a], tenants: [research, fraud]", MORE % "nodes: 1, efa: on, zones: [eu-central-1a], tenants: [research]"),
     Case("EFA over zones", "pool-06", ENV, "pools.more.zones", "  serve:\n", MORE % "nodes: 1, efa: on, zones: [eu-central-1a, eu-central-1b], tenants: [research]", MORE % "nodes: 1, efa: on, zones: [eu-central-1a], tenants: [research]"),
     Case("managed range", "pool-07", ENV, "pools.more.provisioner", "  serve:\n", MORE % "nodes: {min: 1, max: 2}, provisioner: managed", MORE % "nodes: {min: 1, max: 2}, provisioner: karpenter"),
+    Case("nodes of Auto Mode cut", "pool-10", ENV, "pools.serve.mig", "    tiers: [production]", "    tiers: [production]\n    provisioner: auto-mode", "    tiers: [production]\n    provisioner: karpenter"),
     Case("promised spot", "pool-07", ENV, "pools.more.nodes.min", "  serve:\n", MORE % "nodes: {min: 1, max: 2}, purchase: spot, tiers: [batch]", MORE % "nodes: {min: 0, max: 2}, purchase: spot, tiers: [batch]"),
     Case("reservation without a zone", "pool-07", ENV, "pools.more.zones", "  serve:\n", MORE % "nodes: 1, purchase: {reservation: cr-0123abcd}", MORE % "nodes: 1, zones: [eu-central-1a], purchase: {reservation: cr-0123abcd}"),
     Case("one reservation of two types", "pool-07", ENV, "pools.two.purchase.reservation", "  serve:\n", RESERVED % ("m7i.xlarge", "1a", ALIKE), RESERVED % ("p4d.24xlarge", "1a", ALIKE)),

@@ -75,7 +75,7 @@ def namespace_role(environment: Environment, tenant: Tenant, namespace: Namespac
         policies={name: document(*statements) for name, statements in policies.items() if statements},
         boundary=boundary_arn(environment),
         session_seconds=SESSION_SECONDS,
-        tags=names.tenant_tags(environment, tenant, tenant.tier_of(namespace)),
+        tags=names.namespace_tags(environment, tenant, namespace),
     )
 
 
@@ -86,7 +86,7 @@ def association(environment: Environment, tenant: Tenant, namespace: Namespace) 
         namespace=tenant.namespace_name(namespace),
         service_account=namespace.service_account,
         role=role_arn(environment, tenant, namespace),
-        tags=names.tenant_tags(environment, tenant, tenant.tier_of(namespace)),
+        tags=names.namespace_tags(environment, tenant, namespace),
     )
 
 

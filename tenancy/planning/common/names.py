@@ -7,9 +7,9 @@ from enum import StrEnum
 
 from tenancy.catalog import account
 from tenancy.catalog import vocabulary as words
-from tenancy.planning.common.labels import tier_labels
+from tenancy.planning.common.labels import own_labels, tenant_labels, tier_labels
 from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Tenant
+from tenancy.schema.tenant import Namespace, Tenant
 
 ROLE_LENGTH = account.ROLE_NAME
 """IAM's limit on role names; every other name here is allowed to be longer."""
@@ -163,6 +163,16 @@ def tenant_tags(environment: Environment, tenant: Tenant, tier: str) -> dict[str
         **tags(environment),
         words.TENANT_TAG: tenant.tenant,
         **{key: labels[key] for key in (*words.COST_LABELS, *tenant.labels)},
+    }
+
+
+def namespace_tags(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, str]:
+    """Tags of what is one namespace's: the vocabulary of its labels, its own product and labels among them."""
+    labels = tenant_labels(environment, tenant, namespace)
+    return {
+        **tags(environment),
+        words.TENANT_TAG: tenant.tenant,
+        **{key: labels[key] for key in (*words.COST_LABELS, *own_labels(tenant, namespace))},
     }
 
 

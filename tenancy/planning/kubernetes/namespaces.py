@@ -102,6 +102,8 @@ def namespace_meta(environment: Environment, tenant: Tenant, namespace: Namespac
     waived = [f"{w.rule}={w.until.isoformat()}" for w in tenant.exceptions if w.object == namespace.name]
     spread, spread_of = environment.tiers[tier].spread, environment.tiers[tier].spread_of
     annotations = {
+        **tenant.annotations,
+        **namespace.annotations,
         **{key: ",".join(values) for key, values in lists.items()},
         **queue_notes(environment, tenant, namespace),
         words.OWNER_MAIL: tenant.owner.mail,

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tenancy.cli.common import BAD_INPUT, example, fail
+
+
+@click.command("discover", epilog=example("tenancy discover --context ml --out pools.yaml"))
+@click.option("--context", help="Context of the kubeconfig. Default: its current context.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write. Default: print.")
+def command(context: str | None, out: Path | None) -> None:
+    """Read the nodes of a cluster that exists, and write its `pools`, `flavors` and `services` for environment.yaml.
+
+    Managed and self-managed node groups, Karpenter and EKS Auto Mode are told apart by the labels of their nodes.
+    Nothing on the cluster is changed; what its nodes lack is written as comments.
+    """
+    import yaml
+
+    from tenancy.live.api import Api, ApiUnreachable
+    from tenancy.live.found_nodes import found_nodes, services_found
+
+    try:
+        api = Api(context or _current())
+        nodes = api.items("/api/v1/nodes")
+        services = services_found(api)
+    except ApiUnreachable as error:
+        fail(str(error))
+    found = found_nodes(nodes)
+    if not found.pools:
+        given = f"{len(nodes)} nodes, none of an instance type of the catalogue"
+        fail(f"given {given}; rule: a pool has nodes of one; change: see `tenancy catalog`", BAD_INPUT)
+    document = {"services": services, "flavors": found.flavors, "pools": found.pools}
+    head = [f"{len(nodes)} nodes of {api.host}; cluster: {{mode: existing}} goes with them", *found.remarks]
+    body = yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)
+    whole = "".join(f"# {line}\n" for line in head) + body
+    if out is None:
+        click.echo(whole, nl=False)
+        return
+    out.write_text(whole, "utf-8")
+    click.echo(f"{out}: {len(found.pools)} pools, {len(found.flavors)} flavors, {len(found.remarks)} remarks")
+
+
+def _current() -> str:
+    """The kubeconfig's current context."""
+    from kubernetes import config
+    from kubernetes.config import ConfigException
+
+    from tenancy.live.api import ApiUnreachable
+
+    try:
+        return str(config.list_kube_config_contexts()[1]["name"])
+    except (ConfigException, OSError, TypeError, KeyError) as error:
+        raise ApiUnreachable(f"given no current context ({error}); change: name one with --context") from error

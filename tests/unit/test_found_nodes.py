@@ -1,0 +1,90 @@
+"""Pools and flavors of a cluster that exists, by what its nodes show."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import yaml
+
+from tenancy.kube.objects import Object
+from tenancy.live.found_nodes import found_nodes
+from tenancy.planning.common.pools import fake_nodes
+from tests.conftest import SpecFolder
+
+
+def node(instance: str, labels: dict[str, str] | None = None, **resources: int) -> Object:
+    own = {"node.kubernetes.io/instance-type": instance, **(labels or {})}
+    allocatable = {f"nvidia.com/{name.replace('_', '-')}": str(count) for name, count in resources.items()}
+    return {"metadata": {"name": "one", "labels": own}, "spec": {}, "status": {"allocatable": allocatable}}
+
+
+def test_the_nodes_of_an_environment_are_found_as_its_file_has_them(spec: SpecFolder) -> None:
+    environment = spec.load().environment
+    found = found_nodes(fake_nodes(environment))
+    assert {name: (p["instance"], p["nodes"]) for name, p in found.pools.items()} == {
+        name: (pool.instance, pool.nodes.min) for name, pool in environment.pools.items()
+    }
+    assert found.pools["serve"]["mig"] == {"layout": {"1g.5gb": 7}}
+    assert found.pools["notebooks"]["share"] == {"time-slicing": 4}
+    kinds = {(f["gpu"], f.get("mig"), f.get("share")) for f in found.flavors.values()}
+    assert kinds == {(f.gpu, f.mig, f.share) for f in environment.flavors.values()}
+
+
+def test_what_is_found_is_a_file_that_an_environment_reads(spec: SpecFolder) -> None:
+    found = found_nodes(fake_nodes(spec.load().environment))
+    pools = {name: dict(pool) for name, pool in found.pools.items()}
+    pools["notebooks"]["tenants"] = ["research"]  # as its remark says
+    pools["serve"]["tiers"] = ["production"]
+    document = yaml.safe_load((spec.path / "environment.yaml").read_text("utf-8"))
+    document["flavors"] |= {}
+    document["pools"] = pools
+    spec.write("environment.yaml", yaml.safe_dump(document))
+    assert spec.problems() == ()
+    assert any(remark.startswith("pool notebooks: replicas share") for remark in found.remarks)
+
+
+@pytest.mark.parametrize(
+    ("labels", "provisioner"),
+    [
+        ({}, "self-managed"),
+        ({"eks.amazonaws.com/nodegroup": "gpu"}, "managed"),
+        ({"karpenter.sh/nodepool": "gpu"}, "karpenter"),
+        ({"karpenter.sh/nodepool": "gpu", "eks.amazonaws.com/compute-type": "auto"}, "auto-mode"),
+    ],
+)
+def test_what_made_a_node_is_told_by_its_labels(labels: dict[str, str], provisioner: str) -> None:
+    (pool,) = found_nodes([node("g6.12xlarge", labels, gpu=4)]).pools.values()
+    assert pool["provisioner"] == provisioner
+    assert pool["nodes"] == ({"min": 0, "max": 1} if provisioner in {"karpenter", "auto-mode"} else 1)
+
+
+def test_spot_nodes_are_no_guarantee() -> None:
+    (pool,) = found_nodes([node("g6.12xlarge", {"eks.amazonaws.com/capacityType": "SPOT"}, gpu=4)]).pools.values()
+    assert pool["purchase"] == "spot"
+    assert pool["nodes"] == {"min": 0, "max": 1}
+
+
+def test_label_and_taint_that_a_node_lacks_are_named_with_the_command() -> None:
+    lacking = node("p4d.24xlarge", {"eks.amazonaws.com/nodegroup": "Train_A100"}, gpu=8)
+    found = found_nodes([lacking])
+    assert [*found.pools] == ["train-a100"]
+    told = "\n".join(found.remarks)
+    assert "kubectl label node one tenancy.gpu/pool=train-a100" in told
+    assert "kubectl taint node one nvidia.com/gpu=present:NoSchedule" in told
+    complete: Any = copy.deepcopy(lacking)
+    complete["metadata"]["labels"]["tenancy.gpu/pool"] = "train-a100"
+    complete["spec"]["taints"] = [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]
+    assert found_nodes([complete]).remarks == ()
+
+
+def test_replicas_under_the_name_of_whole_gpus_are_named() -> None:
+    assert "rename replicas" in str(found_nodes([node("g6.12xlarge", gpu=16)]).remarks)
+    assert "rename replicas" not in str(found_nodes([node("g6.12xlarge", gpu=4)]).remarks)
+
+
+def test_nodes_of_an_unknown_type_are_left_out_and_named() -> None:
+    found = found_nodes([node("x9.huge"), node("m7i.xlarge")])
+    assert [pool["instance"] for pool in found.pools.values()] == ["m7i.xlarge"]
+    assert "x9.huge" in found.remarks[0]
