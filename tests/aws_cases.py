@@ -33,7 +33,7 @@ buckets:
   vault: {{tenant: fraud}}
   old: {{existing: true, key-arn: "{KEY}"}}
 file-access-points:
-  "{POINT}": {{purpose: models of all}}
+  "{POINT}": {{}}
 """
 MORE_OF_FRAUD = f"""\
 ci: {{github: bank/fraud-models, branch: main}}
@@ -83,9 +83,9 @@ CASES = (
     Case("key of another region", "aws-01", ENV, "aws.encryption-key", "  quotas: {}", f"  encryption-key: {KEY.replace('central', 'west')}", f"  encryption-key: {KEY}"),
     Case("key of another account's bucket", "aws-01", ENV, "buckets.old.key-arn", KEY, KEY.replace("111122223333", "444455556666"), KEY + "4b"),
     Case("key of another region's logs", "aws-01", ENV, "aws.log-key", "  quotas: {}", f"  log-key: {KEY.replace('central', 'west')}", f"  log-key: {KEY}"),
-    Case("folder of another account", "aws-01", ENV, f"file-access-points.{POINT.replace('111122223333', '444455556666')}", "purpose: models of all}", f"}}\n  {POINT.replace('111122223333', '444455556666')}: {{}}", f"}}\n  {POINT}ff: {{}}"),
+    Case("folder of another account", "aws-01", ENV, f"file-access-points.{POINT.replace('111122223333', '444455556666')}", f'"{POINT}": {{}}', f'"{POINT}": {{}}\n  {POINT.replace("111122223333", "444455556666")}: {{}}', f'"{POINT}": {{}}\n  {POINT}ff: {{}}'),
     Case("folder that is not declared", "ref-01", FRAUD, "uses.files[0].access-point", POINT, POINT + "ff", POINT),
-    Case("folder of another tenant", "ref-01", ENV, "uses.files[0].access-point", "purpose: models of all", "tenant: research", "tenant: fraud", FRAUD),
+    Case("folder of another tenant", "ref-01", ENV, "uses.files[0].access-point", f'"{POINT}": {{}}', f'"{POINT}": {{tenant: research}}', f'"{POINT}": {{tenant: fraud}}', FRAUD),
     Case("a host that is no forge of the environment", "ref-01", RESEARCH, "ci.host", "branch: main", "branch: main, host: gitlab.bank.example", "branch: main, host: gitlab.com"),
     Case("GitHub where it is no forge", "ref-01", ENV, "ci.github", "  quotas: {}", "  forges: [gitlab.com]", "  forges: [gitlab.com, github.com]", FRAUD),
     Case("a GitLab where it is no forge", "ref-01", ENV, "ci.gitlab", "  quotas: {}", "  forges: [github.com, gitlab.bank.example]", "  forges: [github.com, gitlab.com]", RESEARCH),

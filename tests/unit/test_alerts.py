@@ -18,7 +18,7 @@ from tenancy.cli import main
 from tenancy.lab import prometheus, tools
 from tenancy.planning.aws.prices import MICRO, node_price, node_prices
 from tenancy.planning.kubernetes.quotas import queued_lines
-from tenancy.planning.observability.alerts import alert_names, rule_file
+from tenancy.planning.observability.alerts import rule_file
 from tenancy.schema.cluster import Devices
 from tenancy.validation.stored import STORE_BYTES
 from tests.conftest import SpecFolder
@@ -622,6 +622,10 @@ def test_under_claims_the_classes_that_the_queue_gives_are_left_out(tmp_path: Pa
     lines = queued_lines(by_claim)
     assert "a100.deviceclass.resource.k8s.io/devices" in lines
     assert "count/resourceclaims.resource.k8s.io" not in lines, "a number of objects, which no queue counts"
+
+
+def alert_names(file: dict[str, Any]) -> set[str]:
+    return {rule["alert"] for group in file["groups"] for rule in group["rules"] if "alert" in rule}
 
 
 def test_no_alert_is_without_a_case(rules: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ the sum.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -72,11 +72,6 @@ def rule_file(environment: Environment, tenants: Sequence[Tenant]) -> dict[str, 
         "tenancy-platform": _about_platform(environment),
     }
     return {"groups": [{"name": name, "interval": "30s", "rules": list(rules)} for name, rules in groups.items()]}
-
-
-def alert_names(file: Mapping[str, Any]) -> set[str]:
-    """Names of the alerts in a file of Prometheus rules."""
-    return {rule["alert"] for group in file["groups"] for rule in group["rules"] if "alert" in rule}
 
 
 def _record(name: str, expr: str, **labels: str) -> Rule:
