@@ -74,29 +74,29 @@ class Network(Spec):
     """A VPC that the stack makes (cidr), or an existing one (vpc and subnets)."""
 
     cidr: _Cidr = Field(
-        "10.64.0.0/16",
+        default="10.64.0.0/16",
         description="IPv4 range of the VPC that is made, /16 to /20. Each zone gets a quarter of it for private "
         "addresses. Default: 10.64.0.0/16.",
     )
-    vpc: _Vpc | None = Field(None, description="Id of an existing VPC to use. Default: a VPC is made.")
+    vpc: _Vpc | None = Field(default=None, description="Id of an existing VPC to use. Default: a VPC is made.")
     subnets: dict[Zone, _Subnet] = Field(
         default_factory=dict,
         description="Private subnets of the existing VPC, one id per zone, each with a route out of the VPC. "
         "Required with vpc. Default: subnets are made.",
     )
     endpoints: Endpoints | None = Field(
-        None,
+        default=None,
         description="Whether the VPC endpoints for S3, ECR, STS, EC2 and CloudWatch are made, or only checked for. "
         "Default: made; in an existing VPC, checked.",
     )
     service_ranges_file: _File | None = Field(
-        None,
+        default=None,
         description="Name of AWS' published list of addresses, beside environment.yaml, such as ip-ranges.json from "
         "https://ip-ranges.amazonaws.com. S3's ranges of the region are read from it and added to service-ranges. "
         "Default: none.",
     )
     service_ranges: tuple[_Cidr, ...] = Field(
-        (),
+        default=(),
         description="Address ranges at which pods with an AWS identity reach AWS services, port 443: those of "
         "interface endpoints, and of the prefix list of S3's gateway endpoint. No range may hold pods. Default: "
         "none; such pods reach only what the tenant's egress allows.",
@@ -141,12 +141,12 @@ class System(Spec):
     instance: Annotated[
         str, TextForm(r"^[a-z0-9-]+\.[a-z0-9]+$", "an EC2 instance type without GPU", "write it like m7i.xlarge")
     ] = Field(
-        "m7i.xlarge",
+        default="m7i.xlarge",
         description="EC2 instance type of the platform's nodes: amd64, without GPU, size large or more. Default: "
         "m7i.xlarge.",
     )
     nodes: Annotated[int, WholeNumber(2, 50)] = Field(
-        3, description="Number of nodes, spread over the zones, at least 2. Default: 3."
+        default=3, description="Number of nodes, spread over the zones, at least 2. Default: 3."
     )
 
     def mistakes(self) -> Iterator[Mistake]:
@@ -163,52 +163,57 @@ class Aws(Identities):
     """The AWS account of an environment: region, network, nodes of the system, identities and encryption keys."""
 
     enabled: Flag = Field(
-        False,
+        default=False,
         description="Whether the environment has an AWS half: roles, buckets, keys, repositories, budgets, access "
         "entries, and with cluster.mode: build network, cluster and nodes. Default: false.",
     )
     account: _Account = Field(
-        "",
+        default="",
         description="AWS account id, 12 digits. A run on another account stops. Required with enabled: true. "
         "Default: none.",
     )
     region: _Region = Field(
-        "", description="AWS region, such as eu-central-1. Required with enabled: true. Default: none."
+        default="", description="AWS region, such as eu-central-1. Required with enabled: true. Default: none."
     )
     zones: Zones = Field(
-        (), min_length=1, description="Availability zones, at least two. Default: those of the existing VPC's subnets."
+        default=(),
+        min_length=1,
+        description="Availability zones, at least two. Default: those of the existing VPC's subnets.",
     )
     network: Network = Field(default_factory=Network, description="VPC of the cluster. Default: a VPC is made.")
     platform_role: _RoleArn = Field(
-        "",
+        default="",
         description="ARN of the IAM role of the platform team and of the identity that runs the stacks (the "
         "deployer). In a cluster that is built an access entry maps it to platform.group, and no other identity is an "
         "administrator, not even the creator of the cluster. Required with enabled: true. Default: none.",
     )
     permissions_boundary: _PolicyArn | None = Field(
-        None,
+        default=None,
         description="ARN of the permissions boundary of the cluster's own roles and of break-glass. Tenants' roles "
         "have a boundary that is made for them. Default: none.",
     )
     public_access: tuple[_Cidr, ...] = Field(
-        (),
+        default=(),
         description="Public address ranges that reach the API server from the internet, at most 40. Default: none; "
         "the API server is private.",
     )
     log_days: Positive = Field(
-        365, description="Retention of the control plane's logs, all five kinds, days. Default: 365."
+        default=365, description="Retention of the control plane's logs, all five kinds, days. Default: 365."
     )
     encryption_key: _KeyArn | None = Field(
-        None, description="ARN of the KMS key for secrets, volumes and logs. Default: a key is made for the cluster."
+        default=None,
+        description="ARN of the KMS key for secrets, volumes and logs. Default: a key is made for the cluster.",
     )
     log_key: _KeyArn | None = Field(
-        None,
+        default=None,
         description="ARN of the KMS key of tenants' log groups (uses.logs). Its policy must allow CloudWatch Logs to "
         "use it for /tenancy/<environment>/*. Default: the key of CloudWatch Logs.",
     )
-    deletion_protection: Flag = Field(True, description="Whether EKS refuses to delete the cluster. Default: true.")
+    deletion_protection: Flag = Field(
+        default=True, description="Whether EKS refuses to delete the cluster. Default: true."
+    )
     irsa: Flag = Field(
-        False,
+        default=False,
         description="Whether an OIDC provider for IRSA is made; in an existing cluster for oidc-issuer. Default: "
         "false; pods use EKS Pod Identity, or the provider that the account has.",
     )
@@ -216,14 +221,14 @@ class Aws(Identities):
         default_factory=System, description="Nodes of the platform's own services. Default: the defaults of its fields."
     )
     ami_release: Release = Field(
-        AMI_DEFAULT,
+        default=AMI_DEFAULT,
         description=f"Release of the EKS node images (AL2023); a pool may set its own. Default: {AMI_DEFAULT}.",
     )
     root_volume: Annotated[int, WholeNumber(50, 16_000)] = Field(
-        200, description="Size of every node's root volume, GiB. The volume is encrypted. Default: 200."
+        default=200, description="Size of every node's root volume, GiB. The volume is encrypted. Default: 200."
     )
     upgrade_pause: Annotated[int, WholeNumber(0, 1440)] = Field(
-        30,
+        default=30,
         description="Pause between two waves of node upgrades, minutes. The run can be stopped during the pause. "
         "Default: 30.",
     )

@@ -65,7 +65,7 @@ class Cluster(Spec):
 
     name: Slug = Field(description="Name of the EKS cluster. Required.")
     mode: ClusterMode | None = Field(
-        None,
+        default=None,
         description="Whether network, cluster and nodes are made (build), or exist already (existing). With existing, "
         "pools describe the cluster's nodes, and everything else is made: with aws.enabled also roles, buckets, keys, "
         "repositories, budgets and access entries. Default: build with aws.enabled, else existing.",
@@ -74,33 +74,35 @@ class Cluster(Spec):
         description="Context of the kubeconfig. A run stops if the kubeconfig does not have it, so that a shell left "
         "on another cluster changes nothing there. Required.",
     )
-    kubernetes: _Version = Field("1.36", description="Minor version of Kubernetes, 1.30 or newer. Default: 1.36.")
-    cni: Cni = Field(Cni.VPC_CNI, description="CNI plugin that enforces network policies. Default: vpc-cni.")
+    kubernetes: _Version = Field(
+        default="1.36", description="Minor version of Kubernetes, 1.30 or newer. Default: 1.36."
+    )
+    cni: Cni = Field(default=Cni.VPC_CNI, description="CNI plugin that enforces network policies. Default: vpc-cni.")
     encryption: Encryption = Field(
-        Encryption.NONE,
+        default=Encryption.NONE,
         description="Encryption of traffic between pods on different nodes; wireguard needs cni: cilium. Default: "
         "none.",
     )
     ranges: tuple[_Block, ...] = Field(
-        (),
+        default=(),
         min_length=1,
         description="Address ranges of nodes and pods. Tenants can neither open egress to them nor ingress from "
         "them. Default: the range of the VPC that is made; for an existing VPC, unknown.",
     )
     service_cidr: _Block | None = Field(
-        None,
+        default=None,
         description="Address range of the cluster's services. Tenants cannot open egress to it. A cluster that is "
         "made here gets it at creation and cannot change it later. Default: EKS chooses it, and both ranges that EKS "
         f"chooses from are closed to tenants: {' and '.join(SERVICE_CIDRS)}.",
     )
     object_overcommit: Annotated[int, WholeNumber(1, 1000)] = Field(
-        10,
+        default=10,
         description="Maximum of all tenants' object quotas together, as a multiple of what the API server's store "
         "and Kueue's memory hold. With 1, all tenants together cannot fill them. With more, one tenant cannot, but "
         "several together can; the alerts ApiStorageNearlyFull and ApiStorageFull report it. Default: 10.",
     )
     devices: Devices = Field(
-        Devices.PLUGIN,
+        default=Devices.PLUGIN,
         description="How pods request GPUs. dra needs Kubernetes 1.34 or newer and no pool of Karpenter. Default: "
         "plugin.",
     )
@@ -138,7 +140,7 @@ class Sandbox(Spec):
         "Required."
     )
     overhead: Annotated[dict[Literal["cpu", "memory"], Quantity], COUNTED] = Field(
-        {"cpu": "250m", "memory": "160Mi"},
+        default={"cpu": "250m", "memory": "160Mi"},
         description="CPU (cores) and memory (bytes) of each pod beyond its containers, counted by quota and "
         "scheduler. Default: cpu 250m and memory 160Mi, as in Kata's runtime class.",
     )
@@ -175,12 +177,12 @@ class VirtualClusters(Spec):
         description="Address of the host cluster's DNS, which resolves all other names. Required."
     )
     storage_class: Slug | None = Field(
-        None,
+        default=None,
         description="Storage class of the control planes' volumes. Default: the platform's class, which exists only "
         "where the environment makes one.",
     )
     oidc: tuple[_Oidc, ...] = Field(
-        (),
+        default=(),
         description="OIDC arguments of kube-apiserver by which people sign in to the virtual cluster. Default: none; "
         "people sign in by kubeconfig.",
     )

@@ -81,11 +81,11 @@ class Costs(Spec):
         "month, egress per GiB. Default: the usage rows themselves have dollars.",
     )
     overhead: OverheadKey = Field(
-        OverheadKey.COMPUTE,
+        default=OverheadKey.COMPUTE,
         description="Key by which the platform's own costs are distributed among tenants. Default: compute.",
     )
     lender_credit: Percent = Field(
-        0,
+        default=0,
         description="Share of what borrowers pay that is credited to the lenders, percent. With 0, borrowing only "
         "lowers the cost of idle GPUs for all tenants. Default: 0.",
     )

@@ -91,34 +91,34 @@ class Bucket(Spec):
     """A bucket in which tenants may have prefixes."""
 
     purpose: _TagValue = Field(
-        "", description="What the bucket contains: the tag `purpose` of a bucket that is made. Default: no tag."
+        default="", description="What the bucket contains: the tag `purpose` of a bucket that is made. Default: no tag."
     )
     tenant: TenantName | None = Field(
-        None, description="The only tenant that may have grants in the bucket. Default: any tenant."
+        default=None, description="The only tenant that may have grants in the bucket. Default: any tenant."
     )
     key: KeyPer = Field(
-        KeyPer.BUCKET,
+        default=KeyPer.BUCKET,
         description="Whether one KMS key encrypts the bucket, or one key per tenant that writes. Default: bucket.",
     )
-    expire_after: Days | None = Field(None, description="Days after which objects are deleted. Default: never.")
+    expire_after: Days | None = Field(default=None, description="Days after which objects are deleted. Default: never.")
     versioned: Flag = Field(
-        True,
+        default=True,
         description="Whether old versions of overwritten and deleted objects are kept for keep-versions. Default: "
         "true.",
     )
-    keep_versions: Days = Field(30, description="Days for which old versions are kept. Default: 30.")
+    keep_versions: Days = Field(default=30, description="Days for which old versions are kept. Default: 30.")
     access_points: Flag = Field(
-        False,
+        default=False,
         description="Whether each tenant uses an S3 access point of its own, which keeps the bucket policy short. It "
         "changes the address that the tenants' programs use. Default: false.",
     )
     existing: Flag = Field(
-        False,
+        default=False,
         description="Whether the bucket and its policy are managed elsewhere. Then only the tenants' roles refer to "
         "it. Default: false.",
     )
     key_arn: KeyArn | None = Field(
-        None,
+        default=None,
         description="ARN of the KMS key of an existing bucket. Default: the bucket is encrypted with S3's own key.",
     )
 
@@ -143,7 +143,7 @@ class FileAccessPoint(Spec):
     """An access point of an EFS file system that the platform made, with a tenant's root folder."""
 
     tenant: TenantName | None = Field(
-        None, description="The only tenant that may use the access point. Default: any tenant."
+        default=None, description="The only tenant that may use the access point. Default: any tenant."
     )
 
 
@@ -157,7 +157,7 @@ class ResourceUse(Spec):
     """A use of an AWS resource by the pods of a tenant's namespaces."""
 
     namespaces: tuple[ShortName, ...] = Field(
-        (), min_length=1, description="Namespaces of the tenant whose pods may use it. Default: all namespaces."
+        default=(), min_length=1, description="Namespaces of the tenant whose pods may use it. Default: all namespaces."
     )
 
 
@@ -175,10 +175,10 @@ class Files(Spec):
         str, TextForm(r"^fs-[0-9a-f]{8,40}$", "id of an EFS file system", "write it like fs-0123abcd")
     ] = Field(description="Id of the EFS file system of the access point. Required.")
     access: Literal["read-only", "read-write"] = Field(
-        "read-only", description="Whether pods may only read, or also write. Default: read-only."
+        default="read-only", description="Whether pods may only read, or also write. Default: read-only."
     )
     namespaces: tuple[ShortName, ...] = Field(
-        (), min_length=1, description="Namespaces of the tenant whose pods may use it. Default: all namespaces."
+        default=(), min_length=1, description="Namespaces of the tenant whose pods may use it. Default: all namespaces."
     )
 
 
@@ -186,7 +186,7 @@ class Uses(Spec):
     """Further AWS resources of one tenant. Names are derived from the tenant's, so no two tenants share one."""
 
     repositories: tuple[ShortName, ...] = Field(
-        (),
+        default=(),
         description="ECR repositories of the tenant. Its pipeline pushes to them; nodes pull from them. Default: none.",
     )
     secrets: Names = Field(
@@ -199,4 +199,6 @@ class Uses(Spec):
     queues: Names = Field(
         default_factory=dict, description="SQS queues that the tenant's pods send to and receive from. Default: none."
     )
-    files: tuple[Files, ...] = Field((), description="EFS access points that the tenant's pods mount. Default: none.")
+    files: tuple[Files, ...] = Field(
+        default=(), description="EFS access points that the tenant's pods mount. Default: none."
+    )

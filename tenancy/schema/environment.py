@@ -121,12 +121,14 @@ class Environment(Spec):
         '"{tenant}--{namespace}".',
     )
     guards: GuardsMode = Field(
-        GuardsMode.ENFORCE,
+        default=GuardsMode.ENFORCE,
         description="Whether guards refuse requests that break a rule, or only warn (audit). audit is for a cluster "
         "with existing workloads, until `tenancy report adoption` finds nothing; tenants are not isolated meanwhile. "
         "Default: enforce.",
     )
-    stacks: Layout = Field(Layout.ONE, description="How the environment is split into Pulumi stacks. Default: one.")
+    stacks: Layout = Field(
+        default=Layout.ONE, description="How the environment is split into Pulumi stacks. Default: one."
+    )
     aws: Aws = Field(default_factory=Aws, description="AWS side of the environment. Default: disabled.")
     services: Services = Field(
         default_factory=Services,
@@ -135,10 +137,11 @@ class Environment(Spec):
     )
     images: Images = Field(description="Registries of container images. Required.")
     sandbox: Sandbox | None = Field(
-        None, description="Runtime of tenants with isolation: sandbox. Default: no tenant may have it."
+        default=None, description="Runtime of tenants with isolation: sandbox. Default: no tenant may have it."
     )
     virtual_clusters: VirtualClusters | None = Field(
-        None, description="Control planes of tenants with isolation: virtual-cluster. Default: no tenant may have it."
+        default=None,
+        description="Control planes of tenants with isolation: virtual-cluster. Default: no tenant may have it.",
     )
     queues: Queues = Field(
         default_factory=Queues, description="How GPUs are shared over time. Default: the defaults of its fields."

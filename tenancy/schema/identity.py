@@ -93,23 +93,28 @@ class Ci(Spec):
     """A pipeline: one repository on GitHub or GitLab, and one branch or environment of it."""
 
     github: _Text | None = Field(
-        None, description="Repository on github.com, such as bank/fraud-models. Either github or gitlab. Default: none."
+        default=None,
+        description="Repository on github.com, such as bank/fraud-models. Either github or gitlab. Default: none.",
     )
     gitlab: _Text | None = Field(
-        None, description="Project on GitLab, such as bank/risk/fraud-models. Either github or gitlab. Default: none."
+        default=None,
+        description="Project on GitLab, such as bank/risk/fraud-models. Either github or gitlab. Default: none.",
     )
-    host: _Host | None = Field(None, description="Host name of a self-managed GitLab. Default: gitlab.com.")
+    host: _Host | None = Field(default=None, description="Host name of a self-managed GitLab. Default: gitlab.com.")
     branch: _Text | None = Field(
-        None, description="Branch whose runs are trusted. Either branch or environment. Default: none."
+        default=None, description="Branch whose runs are trusted. Either branch or environment. Default: none."
     )
     environment: _Text | None = Field(
-        None, description="GitHub environment whose runs are trusted. Either branch or environment. Default: none."
+        default=None,
+        description="GitHub environment whose runs are trusted. Either branch or environment. Default: none.",
     )
     role: Annotated[
         str, TextForm(r"^(viewer|developer|operator)$", "viewer, developer or operator", "use developer")
-    ] = Field("developer", description="Role of the pipeline in the tenant's namespaces. Default: developer.")
+    ] = Field(default="developer", description="Role of the pipeline in the tenant's namespaces. Default: developer.")
     namespaces: tuple[ShortName, ...] = Field(
-        (), min_length=1, description="Namespaces of the tenant in which the role applies. Default: all namespaces."
+        default=(),
+        min_length=1,
+        description="Namespaces of the tenant in which the role applies. Default: all namespaces.",
     )
 
     def mistakes(self) -> Iterator[Mistake]:
@@ -160,13 +165,14 @@ class Identities(Spec):
     """Part of `aws`: identities of pods, pipelines and people."""
 
     identity: PodIdentity = Field(
-        PodIdentity.POD_IDENTITY, description="How tenants' pods get an IAM role. Default: pod-identity."
+        default=PodIdentity.POD_IDENTITY, description="How tenants' pods get an IAM role. Default: pod-identity."
     )
     oidc_issuer: _Issuer | None = Field(
-        None, description="OIDC issuer of the cluster, without https://. Required with identity: irsa. Default: none."
+        default=None,
+        description="OIDC issuer of the cluster, without https://. Required with identity: irsa. Default: none.",
     )
     organization: _Organisation | None = Field(
-        None,
+        default=None,
         description="Id of the AWS organisation that principals must belong to in order to reach buckets. Default: "
         "not checked.",
     )
@@ -175,19 +181,19 @@ class Identities(Spec):
         description="ARN of the IAM role of each group of people in the tenants' files, such as a role of IAM "
         "Identity Center. A group without a role signs in by other means, or not at all. Default: none.",
     )
-    break_glass: BreakGlass | None = Field(None, description="Emergency access to the cluster. Default: none.")
+    break_glass: BreakGlass | None = Field(default=None, description="Emergency access to the cluster. Default: none.")
     forges: tuple[_Host, ...] = Field(
-        (GITHUB_COM, GITLAB),
+        default=(GITHUB_COM, GITLAB),
         description="Hosts of the forges whose pipelines tenants may have: github.com, and hosts of GitLab. Default: "
         "github.com and gitlab.com.",
     )
     existing_providers: tuple[_Host, ...] = Field(
-        (),
+        default=(),
         description="Hosts of forges whose OIDC provider already exists in the account: it is used, not made. "
         "Default: none.",
     )
     payer: Flag = Field(
-        False,
+        default=False,
         description="Whether the account is the payer (management account) of its organisation: only then can it "
         "activate cost allocation tags. Default: false.",
     )

@@ -60,51 +60,53 @@ class Metrics(Spec):
     """Collection and storage of metrics, alerts and their recipients."""
 
     collector: Collector = Field(
-        Collector.NONE,
+        default=Collector.NONE,
         description="How metrics are collected. Default: none; no metrics are collected and no alerts are sent.",
     )
     namespace: Slug = Field(
-        "monitoring",
+        default="monitoring",
         description="Namespace of Prometheus and of the platform's alert rules. It is a platform namespace, where "
         "guards do not apply. Default: monitoring.",
     )
     labels: dict[str, LabelValue] = Field(
-        {"release": "kube-prometheus-stack"},
+        default={"release": "kube-prometheus-stack"},
         description="Labels by which an existing Prometheus Operator selects rules and monitors. Default: release: "
         "kube-prometheus-stack, as the chart sets it.",
     )
     prometheus: _Address | None = Field(
-        None,
+        default=None,
         description="Address of Prometheus inside the cluster. Default: the service prometheus-operated in namespace.",
     )
     retention: Duration = Field(
-        "45d",
+        default="45d",
         description="Time for which the installed Prometheus keeps series. Bills of a month and budget alerts read "
         "30 days back. Default: 45d.",
     )
-    storage: Size = Field("200Gi", description="Size of the volume of the installed Prometheus, bytes. Default: 200Gi.")
+    storage: Size = Field(
+        default="200Gi", description="Size of the volume of the installed Prometheus, bytes. Default: 200Gi."
+    )
     tenant_view: Flag = Field(
-        True,
+        default=True,
         description="Whether tenants may query Prometheus for the series of their own namespaces (and no others). "
         "Default: true.",
     )
     cost_tool: CostTool = Field(
-        CostTool.NONE, description="Further tool that shows costs, besides `tenancy chargeback`. Default: none."
+        default=CostTool.NONE, description="Further tool that shows costs, besides `tenancy chargeback`. Default: none."
     )
     runbooks: _Page = Field(
-        "docs/runbooks.md",
+        default="docs/runbooks.md",
         description="Path or address of the page with the runbooks; each alert links to it. Default: docs/runbooks.md.",
     )
     mail: Smtp | None = Field(
-        None, description="SMTP server that sends alert mails. Default: none; alerts have no receiver."
+        default=None, description="SMTP server that sends alert mails. Default: none; alerts have no receiver."
     )
     guarantee_within: Duration = Field(
-        "15m",
+        default="15m",
         description="Time that work within its guarantee may wait before its owner and the platform are alerted. "
         "Default: 15m.",
     )
     idle_after: Duration = Field(
-        "30m", description="Time that an allocated GPU may be idle before its owner is alerted. Default: 30m."
+        default="30m", description="Time that an allocated GPU may be idle before its owner is alerted. Default: 30m."
     )
     longest_wait: dict[str, Duration] = Field(
         default_factory=dict,

@@ -27,12 +27,12 @@ _Range = Annotated[
 class _NetworkRule(Spec):
     """One peer, and the destination port of its connections."""
 
-    cidr: _Range | None = Field(None, description="Address range of the peer. Default: none.")
+    cidr: _Range | None = Field(default=None, description="Address range of the peer. Default: none.")
     service: Slug | None = Field(
-        None, description="Name of a service under platform.services of the environment. Default: none."
+        default=None, description="Name of a service under platform.services of the environment. Default: none."
     )
     port: Port = Field(description="Destination port. Required.")
-    protocol: Literal["TCP", "UDP"] = Field("TCP", description="Transport protocol. Default: TCP.")
+    protocol: Literal["TCP", "UDP"] = Field(default="TCP", description="Transport protocol. Default: TCP.")
 
     def mistakes(self) -> Iterator[Mistake]:
         kinds = [name for name in ("dns", "cidr", "service", "internet") if name in type(self).model_fields]
@@ -55,12 +55,14 @@ class EgressRule(_NetworkRule):
     All other egress is denied."""
 
     internet: Flag = Field(
-        False,
+        default=False,
         description="Whether the peers are all hosts on the internet, by IPv4. Private ranges, link-local addresses "
         "such as the metadata service's, and the ranges of nodes, pods and services are left out. Default: false.",
     )
 
-    dns: _Host | None = Field(None, description="Host name of the peer; needs cluster.cni: cilium. Default: none.")
+    dns: _Host | None = Field(
+        default=None, description="Host name of the peer; needs cluster.cni: cilium. Default: none."
+    )
 
     def mistakes(self) -> Iterator[Mistake]:
         yield from super().mistakes()

@@ -16,14 +16,14 @@ from tenancy.schema.queues import SharingPreset, Weight
 class Department(Spec):
     """A group of tenants with one weight and one lending policy: a Kueue Cohort."""
 
-    title: Line = Field("", description="Display name of the department; an annotation. Default: empty.")
+    title: Line = Field(default="", description="Display name of the department; an annotation. Default: empty.")
     sharing: SharingPreset = Field(
-        SharingPreset.STRICT,
+        default=SharingPreset.STRICT,
         description="Whether the department's tenants lend to and borrow from other departments, and use unallocated "
         "GPUs. Within the department, the tenants' own files decide. Default: strict, neither.",
     )
     weight: Weight = Field(
-        1,
+        default=1,
         description="Weight of the department when several departments borrow: borrowed GPUs are shared by weight. "
         "Default: 1.",
     )
@@ -47,14 +47,14 @@ class Organisation(Spec):
         min_length=1, description="Departments by name. Every tenant belongs to one. Required."
     )
     labels: tuple[LabelKey, ...] = Field(
-        (),
+        default=(),
         max_length=words.MOST_OWN_LABELS,
         description="Keys of labels that tenants' files may set besides the cost labels, such as project. Default: "
         "none.",
     )
 
     annotations: tuple[_Annotation, ...] = Field(
-        (),
+        default=(),
         max_length=50,
         description="Annotations that tenants' files may set on namespaces: keys, or beginnings of keys that end with "
         "'/', such as bank.example/. Default: none.",

@@ -54,18 +54,22 @@ class Subject(Spec):
     """A group or a user of the identity provider, or a service account of the tenant."""
 
     group: _Subject | None = Field(
-        None, description="Group of the identity provider. One of group, user and service-account. Default: none."
+        default=None,
+        description="Group of the identity provider. One of group, user and service-account. Default: none.",
     )
     user: _Subject | None = Field(
-        None, description="User of the identity provider. One of group, user and service-account. Default: none."
+        default=None,
+        description="User of the identity provider. One of group, user and service-account. Default: none.",
     )
     service_account: _NamespaceAccount | None = Field(
-        None,
+        default=None,
         description="Service account that a namespace of the tenant declares, as <namespace>/<name>. One of group, "
         "user and service-account. Default: none.",
     )
     namespaces: tuple[ShortName, ...] = Field(
-        (), min_length=1, description="Namespaces of the tenant in which the entry applies. Default: all namespaces."
+        default=(),
+        min_length=1,
+        description="Namespaces of the tenant in which the entry applies. Default: all namespaces.",
     )
 
     def mistakes(self) -> Iterator[Mistake]:

@@ -99,24 +99,24 @@ class Platform(Spec):
         "EKS an access entry maps an IAM role to it. Required.",
     )
     namespaces: tuple[Slug, ...] = Field(
-        (),
+        default=(),
         description="Namespaces of the platform's own services (monitoring, operators). Guards do not apply there, "
         f"so none has a name of the form <tenant>--<namespace>. Always included: {', '.join(words.SYSTEM_NAMESPACES)}. "
         "Default: no others.",
     )
     unmanaged: tuple[Slug, ...] = Field(
-        (),
+        default=(),
         description="Namespaces whose work belongs neither to a tenant nor to the platform and keeps running. Guards "
         "only check that it uses no GPU (gpu-12) and no tenant's label or queue; no tenant has rights there. "
         "Default: none.",
     )
     temporary_namespaces: tuple[TemporaryNamespaces, ...] = Field(
-        (),
+        default=(),
         description="Namespaces that guards ignore until a given day, by name or by the beginning of names, for "
         "conformance test suites. Default: none.",
     )
     chart_mirror: _Mirror | None = Field(
-        None,
+        default=None,
         description="Registry or repository of all Helm charts, such as oci://registry.bank.example/charts. Default: "
         "each chart comes from its own repository on the internet.",
     )
@@ -126,7 +126,7 @@ class Platform(Spec):
         "ingress, a metrics collector. Default: none.",
     )
     docs: _Address = Field(
-        "docs/rules.md",
+        default="docs/rules.md",
         description="Path or address of the page about the rules; every refusal ends with a link to it. Default: "
         "docs/rules.md.",
     )

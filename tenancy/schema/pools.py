@@ -80,9 +80,9 @@ class Flavor(Spec):
     gpu: _Board = Field(
         description="GPU board of the flavor. Required.", json_schema_extra={"enum": list(boards.BOARDS)}
     )
-    mig: str | None = Field(None, description="MIG profile of the slice. Default: none, the whole GPU.")
+    mig: str | None = Field(default=None, description="MIG profile of the slice. Default: none, the whole GPU.")
     share: Sharing | None = Field(
-        None, description="How replicas share the GPU or slice. Default: none, it is not shared."
+        default=None, description="How replicas share the GPU or slice. Default: none, it is not shared."
     )
 
     def mistakes(self) -> Iterator[Mistake]:
@@ -98,7 +98,9 @@ class Flavor(Spec):
 class Nodes(Spec):
     """Smallest and largest number of nodes of an autoscaled pool."""
 
-    min: Count = Field(0, description="Number of nodes that always run. Only these count for guarantees. Default: 0.")
+    min: Count = Field(
+        default=0, description="Number of nodes that always run. Only these count for guarantees. Default: 0."
+    )
     max: Count = Field(description="Maximum number of nodes. Required.")
 
     def mistakes(self) -> Iterator[Mistake]:
@@ -138,19 +140,19 @@ class Mig(Spec):
     """How a node's GPUs are partitioned: exactly one of layout, named and per-gpu."""
 
     layout: dict[str, Positive] | None = Field(
-        None, min_length=1, description="Number of slices on every GPU, by MIG profile. Default: none."
+        default=None, min_length=1, description="Number of slices on every GPU, by MIG profile. Default: none."
     )
     named: Slug | None = Field(
-        None,
+        default=None,
         description="Name of a layout of mig-layouts, or all-balanced, for every GPU. Default: none.",
         examples=["all-balanced"],
     )
     per_gpu: tuple[Part, ...] | None = Field(
-        None,
+        default=None,
         min_length=1,
         description="Different layouts on one node, by number of GPUs. The remaining GPUs stay whole. Default: none.",
     )
-    strategy: Strategy = Field(Strategy.MIXED, description="How slices are named as resources. Default: mixed.")
+    strategy: Strategy = Field(default=Strategy.MIXED, description="How slices are named as resources. Default: mixed.")
 
     def mistakes(self) -> Iterator[Mistake]:
         given = [name for name in ("layout", "named", "per_gpu") if getattr(self, name) is not None]
@@ -163,10 +165,10 @@ class GpuSharing(Spec):
     """How many pods one GPU or slice serves: exactly one of time-slicing and mps."""
 
     time_slicing: Annotated[int, WholeNumber(2, 48)] | None = Field(
-        None, description="Number of pods per GPU or slice that take turns. Default: none."
+        default=None, description="Number of pods per GPU or slice that take turns. Default: none."
     )
     mps: Annotated[int, WholeNumber(2, 48)] | None = Field(
-        None, description="Number of pods per GPU that run at the same time (MPS). Default: none."
+        default=None, description="Number of pods per GPU that run at the same time (MPS). Default: none."
     )
 
     def mistakes(self) -> Iterator[Mistake]:
@@ -194,19 +196,21 @@ class Purchase(Spec):
     """How the nodes are bought: exactly one of market, reservation and capacity-block."""
 
     market: Market | None = Field(
-        None, description="Market that nodes are bought on without a reservation. Default: none."
+        default=None, description="Market that nodes are bought on without a reservation. Default: none."
     )
     reservation: _Reservation | None = Field(
-        None, description="Id of an on-demand capacity reservation; nodes come from it only. Default: none."
+        default=None, description="Id of an on-demand capacity reservation; nodes come from it only. Default: none."
     )
-    capacity_block: _Reservation | None = Field(None, description="Id of a capacity block; needs ends. Default: none.")
+    capacity_block: _Reservation | None = Field(
+        default=None, description="Id of a capacity block; needs ends. Default: none."
+    )
     starts: Day | None = Field(
-        None,
+        default=None,
         description="Day on which the capacity block begins, UTC. Before it the pool has no nodes and its queues are "
         "on hold. Default: it has begun.",
     )
     ends: Day | None = Field(
-        None,
+        default=None,
         description="Day on which the capacity block ends; its nodes are removed 30 minutes earlier. Default: none.",
     )
 
@@ -271,15 +275,15 @@ class Upgrade(Spec):
     """How nodes are replaced when the image, the layout or a launch setting changes."""
 
     strategy: UpgradeStrategy | None = Field(
-        None,
+        default=None,
         description="Whether a new node starts before the old one is removed. Default: surge; terminate-first for a "
         "reservation, which has no room for another node.",
     )
     at_once: Annotated[int, WholeNumber(1, MOST_AT_ONCE)] = Field(
-        1, description="Number of nodes that are replaced at the same time. Default: 1."
+        default=1, description="Number of nodes that are replaced at the same time. Default: 1."
     )
     wave: Annotated[int, WholeNumber(1, 20)] = Field(
-        1,
+        default=1,
         description="Wave of the pool. Pools of a higher wave are upgraded only after all lower waves, and after the "
         "pause. Default: 1.",
     )
@@ -304,7 +308,7 @@ class Pool(Spec):
         Field(description="Number of nodes, or {min, max} for an autoscaled pool. Required."),
     ]
     provisioner: Provisioner | None = Field(
-        None,
+        default=None,
         description="What makes the nodes. self-managed and auto-mode are of an existing cluster. Default: managed for "
         "a fixed number, karpenter for a range.",
     )
@@ -313,32 +317,32 @@ class Pool(Spec):
         description="How the nodes are bought. Default: on-demand.",
     )
     efa: Flag = Field(
-        False,
+        default=False,
         description="Whether nodes have EFA interfaces, for training over several nodes. Network policies do not "
         "apply to EFA traffic, so such a pool has one tenant. Default: false.",
     )
-    mig: Mig | None = Field(None, description="How each GPU is partitioned. Default: none, GPUs are whole.")
+    mig: Mig | None = Field(default=None, description="How each GPU is partitioned. Default: none, GPUs are whole.")
     share: GpuSharing | None = Field(
-        None, description="How each GPU or slice is shared. Default: none, it is not shared."
+        default=None, description="How each GPU or slice is shared. Default: none, it is not shared."
     )
     tenants: Annotated[tuple[str, ...], Distinct()] = Field(
-        (),
+        default=(),
         min_length=1,
         description="Tenants that may use the pool. Default: those of its tiers; all tenants if tiers is absent too.",
     )
     tiers: Annotated[tuple[str, ...], Distinct()] = Field(
-        (),
+        default=(),
         min_length=1,
         description="Tiers that may use the pool. Default: only its tenants; all tiers if tenants is absent too.",
     )
     zones: Zones = Field(
-        (),
+        default=(),
         min_length=1,
         description="Availability zones of the nodes. A reservation or EFA needs exactly one. Default: all zones of "
         "the environment.",
     )
     ami_release: Release | None = Field(
-        None, description="Release of the node image. Default: aws.ami-release of the environment."
+        default=None, description="Release of the node image. Default: aws.ami-release of the environment."
     )
     upgrade: Upgrade = Field(default_factory=Upgrade, description="How nodes are replaced. Default: one at a time.")
 

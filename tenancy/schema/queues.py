@@ -81,34 +81,34 @@ class Queues(Spec):
     """Settings of all queues of the cluster."""
 
     scheduler: Scheduler = Field(
-        Scheduler.KUEUE, description="Queueing system that decides when work starts. Default: kueue."
+        default=Scheduler.KUEUE, description="Queueing system that decides when work starts. Default: kueue."
     )
     kinds: tuple[Slug, ...] = Field(
-        (),
+        default=(),
         description="Kinds of work whose operators are installed, besides Jobs, Deployments, StatefulSets and pods: "
         f"{', '.join(FRAMEWORKS)}. Tenants may make them, and the queue counts them. Default: none.",
         json_schema_extra={"items": {"enum": list(FRAMEWORKS)}},
     )
     usage_half_life: Duration = Field(
-        "7d",
+        default="7d",
         description="Time after which past GPU usage counts half. It decides which queue of a tenant goes first. "
         "Default: 7d.",
     )
     pods_ready_within: Duration = Field(
-        "20m",
+        default="20m",
         description="Time within which the pods of started work must be ready; otherwise the work goes back into the "
         "queue. A new node takes about ten minutes. Default: 20m.",
     )
     keep_finished: Duration = Field(
-        "7d", description="Time for which the queue keeps records of ended work. Default: 7d."
+        default="7d", description="Time for which the queue keeps records of ended work. Default: 7d."
     )
     hold_before_end: Duration = Field(
-        "1d",
+        default="1d",
         description="Time before the end of a capacity block from which no new work starts on it, in whole days. "
         "Default: 1d.",
     )
     provisioning_class: _Class | None = Field(
-        None,
+        default=None,
         description="Class of the ProvisioningRequest that must be provisioned before work starts on an autoscaled "
         "pool. Karpenter answers no such request, so work on its pools would wait for ever. Default: none; no "
         "request is made.",

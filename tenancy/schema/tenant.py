@@ -73,12 +73,12 @@ class GpuShare(Spec):
         "Required."
     )
     sharing: SharingPreset = Field(
-        SharingPreset.STRICT,
+        default=SharingPreset.STRICT,
         description="Whether idle GPUs are lent to other tenants, and whether the tenant borrows. Default: strict.",
     )
-    lend_up_to: Count | None = Field(None, description="Maximum number that is lent. Default: 0.")
+    lend_up_to: Count | None = Field(default=None, description="Maximum number that is lent. Default: 0.")
     borrow_up_to: Count | None = Field(
-        None, description="Maximum number that is borrowed on top of the guarantee, in each pool. Default: 0."
+        default=None, description="Maximum number that is borrowed on top of the guarantee, in each pool. Default: 0."
     )
 
     def mistakes(self) -> Iterator[Mistake]:
@@ -116,7 +116,7 @@ class ServiceAccount(Spec):
 
     name: _Account = Field(description="Name of the service account. Required.")
     api_token: Flag = Field(
-        False,
+        default=False,
         description="Whether its pods get a token of the API server. The account's entries under people decide what "
         "it may do there. Default: false.",
     )
@@ -131,14 +131,14 @@ class Namespace(Spec):
 
     name: ShortName = Field(description="Name of the namespace within the tenant, such as train. Required.")
     namespace_name: Slug | None = Field(
-        None,
+        default=None,
         description="Name of the namespace on the cluster, such as ml-fraud, for a namespace that exists already (with "
         "adopt: true) or has a name of its own. Default: as namespace-name of the environment says.",
     )
-    purpose: Line = Field("", description="What the namespace is for; an annotation. Default: empty.")
-    tier: Slug | None = Field(None, description="Tier of the namespace. Default: the tenant's tier.")
+    purpose: Line = Field(default="", description="What the namespace is for; an annotation. Default: empty.")
+    tier: Slug | None = Field(default=None, description="Tier of the namespace. Default: the tenant's tier.")
     product: Slug | None = Field(
-        None, description="Cost label product of the namespace. Default: the tenant's product."
+        default=None, description="Cost label product of the namespace. Default: the tenant's product."
     )
     labels: dict[LabelKey, LabelValue] = Field(
         default_factory=dict,
@@ -161,25 +161,26 @@ class Namespace(Spec):
         description="Further queues besides the one named default, with their weights. Of a tenant's queues of one "
         "tier, the one with the lowest usage per weight goes first. Default: none.",
     )
-    weight: Weight = Field(1, description="Weight of the namespace's queue named default. Default: 1.")
+    weight: Weight = Field(default=1, description="Weight of the namespace's queue named default. Default: 1.")
     queue: QueueState = Field(
-        QueueState.OPEN,
+        default=QueueState.OPEN,
         description="Whether new work of the namespace starts; the tenant's field queue does the same for all "
         "namespaces. Default: open.",
     )
     quota: Quota | None = Field(
-        None, description="Quota of the namespace, at most the tier's. Default: the tier's quota."
+        default=None, description="Quota of the namespace, at most the tier's. Default: the tier's quota."
     )
     pod_security: PodSecurity = Field(
-        PodSecurity.RESTRICTED, description="Pod Security level that the namespace enforces. Default: restricted."
+        default=PodSecurity.RESTRICTED,
+        description="Pod Security level that the namespace enforces. Default: restricted.",
     )
     open_inside: Flag = Field(
-        True,
+        default=True,
         description="Whether pods of the namespace can connect to each other on any port, and with between-namespaces "
         "to pods of other namespaces. If false, only as NetworkPolicies of the tenant allow. Default: true.",
     )
     service_account: _Account = Field(
-        words.WORKLOAD_ACCOUNT,
+        default=words.WORKLOAD_ACCOUNT,
         description="Service account whose pods have the namespace's AWS grants. It is made if there are grants. "
         "Default: workload.",
     )
@@ -187,7 +188,7 @@ class Namespace(Spec):
     service_accounts: tuple[
         Annotated[ServiceAccount, BeforeValidator(_account, json_schema_input_type=str | ServiceAccount)], ...
     ] = Field(
-        (),
+        default=(),
         max_length=20,
         description="Further service accounts that pods of the namespace may use. They are made. Default: none.",
     )
@@ -214,13 +215,17 @@ class Storage(Spec):
     bucket: Slug = Field(description="Name of a bucket of the environment. Required.")
     prefix: _Prefix = Field(description="Prefix of object names, ending with '/'. Required.")
     access: Access = Field(
-        Access.READ_ONLY, description="Access of the tenant's pods to objects below the prefix. Default: read-only."
+        default=Access.READ_ONLY,
+        description="Access of the tenant's pods to objects below the prefix. Default: read-only.",
     )
     namespaces: tuple[ShortName, ...] = Field(
-        (), min_length=1, description="Namespaces of the tenant whose pods have the grant. Default: all namespaces."
+        default=(),
+        min_length=1,
+        description="Namespaces of the tenant whose pods have the grant. Default: all namespaces.",
     )
     expire_after: Days | None = Field(
-        None, description="Days after which objects below the prefix are deleted. Default: expire-after of the bucket."
+        default=None,
+        description="Days after which objects below the prefix are deleted. Default: expire-after of the bucket.",
     )
 
     def mistakes(self) -> Iterator[Mistake]:
@@ -285,12 +290,12 @@ class Tenant(Spec):
     """One team: its people, its GPU shares and its limits."""
 
     tenant: TenantName = Field(description="Name of the tenant. Every derived name starts with it. Required.")
-    title: Line = Field("", description="Display name of the tenant; an annotation. Default: empty.")
+    title: Line = Field(default="", description="Display name of the tenant; an annotation. Default: empty.")
     team: Slug = Field(description="Cost label: the team. Required.")
     owner: Owner = Field(description="Group or person responsible for the tenant. Required.")
     department: Slug = Field(description="Department of the environment that the tenant belongs to. Required.")
     cost_center: LabelValue = Field(description="Cost label: the cost center. Required.")
-    product: Slug | None = Field(None, description="Cost label: the product. Default: the team.")
+    product: Slug | None = Field(default=None, description="Cost label: the product. Default: the team.")
     labels: dict[LabelKey, LabelValue] = Field(
         default_factory=dict,
         description="Labels of all of the tenant's objects and tags of its AWS resources, by keys of "
@@ -304,7 +309,8 @@ class Tenant(Spec):
     )
     tier: Slug = Field(description="Tier of the environment that sets the tenant's limits. Required.")
     isolation: Isolation = Field(
-        Isolation.NAMESPACE, description="How the tenant's work is isolated from other tenants. Default: namespace."
+        default=Isolation.NAMESPACE,
+        description="How the tenant's work is isolated from other tenants. Default: namespace.",
     )
     namespaces: tuple[Annotated[Namespace, BeforeValidator(_part, json_schema_input_type=str | Namespace)], ...] = (
         Field(
@@ -316,17 +322,17 @@ class Tenant(Spec):
         )
     )
     people: tuple[Person, ...] = Field(
-        (),
+        default=(),
         description="Groups, users and service accounts with access to the tenant, and their roles. Default: none; "
         "only the platform team has access.",
     )
     gpu_users: tuple[Subject, ...] = Field(
-        (),
+        default=(),
         min_length=1,
         description="Those of people who may run work that requests GPUs. Default: all of people who may run work.",
     )
     apart: Flag = Field(
-        False,
+        default=False,
         description="Whether the tenant's pods never share a node with another tenant's pods, as a regulation may "
         "require. Its manifests must have the anti-affinity that `tenancy sample` writes. Default: false.",
     )
@@ -334,42 +340,48 @@ class Tenant(Spec):
         default_factory=dict, description="GPU shares of the tenant, by flavor. Default: none."
     )
     weight: Weight = Field(
-        1,
+        default=1,
         description="Weight of the tenant when several tenants of a department borrow: borrowed GPUs are shared by "
         "weight. Default: 1.",
     )
     queue: QueueState = Field(
-        QueueState.OPEN,
+        default=QueueState.OPEN,
         description="Whether new work of the tenant starts. drain also evicts running work. Default: open.",
     )
     storage: tuple[Storage, ...] = Field(
-        (), description="Grants on prefixes of the environment's buckets. Default: none."
+        default=(), description="Grants on prefixes of the environment's buckets. Default: none."
     )
     uses: Uses = Field(default_factory=Uses, description="Further AWS resources of the tenant. Default: none.")
-    ci: Ci | None = Field(None, description="CI pipeline that may act for the tenant. Default: none.")
+    ci: Ci | None = Field(default=None, description="CI pipeline that may act for the tenant. Default: none.")
     egress: tuple[EgressRule, ...] = Field(
-        (),
+        default=(),
         max_length=100,
         description="Egress: peers outside the tenant that its pods may connect to. Default: only the cluster's DNS.",
     )
     ingress: tuple[IngressRule, ...] = Field(
-        (), max_length=100, description="Ingress: peers outside the tenant that may connect to its pods. Default: none."
+        default=(),
+        max_length=100,
+        description="Ingress: peers outside the tenant that may connect to its pods. Default: none.",
     )
     between_namespaces: Flag = Field(
-        False,
+        default=False,
         description="Whether pods of one namespace can connect to pods of other namespaces, on any port. "
         "Default: false.",
     )
-    budget: Budget | None = Field(None, description="Budget of the tenant. Default: none; no budget alerts are sent.")
-    exceptions: tuple[ExceptionEntry, ...] = Field((), description="Exceptions from waivable rules. Default: none.")
+    budget: Budget | None = Field(
+        default=None, description="Budget of the tenant. Default: none; no budget alerts are sent."
+    )
+    exceptions: tuple[ExceptionEntry, ...] = Field(
+        default=(), description="Exceptions from waivable rules. Default: none."
+    )
     leaving: Leaving | None = Field(
-        None,
+        default=None,
         description="Stage of the tenant's removal. hold and export: no new work starts and access is read-only; "
         "removing the line restores both. remove: the tenant is removed from the cluster. Default: none, the tenant "
         "stays.",
     )
     adopt: Flag = Field(
-        False,
+        default=False,
         description="Whether existing namespaces are used. They and their content are kept when the tenant is "
         "removed; its access and limits are removed. If false, a run fails if they exist. Default: false.",
     )

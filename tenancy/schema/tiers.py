@@ -46,33 +46,37 @@ OWN_QUOTA_KEYS = frozenset(
 class Quota(Spec):
     """Limits of one namespace. Limits of cpu and memory are twice the requests by default."""
 
-    cpu: Cores = Field("64", description="CPU requests of all pods, cores. Default: 64.")
-    cpu_limit: Cores | None = Field(None, description="CPU limits of all pods, cores. Default: twice cpu.")
-    memory: Size = Field("256Gi", description="Memory requests of all pods, bytes. Default: 256Gi.")
-    memory_limit: Size | None = Field(None, description="Memory limits of all pods, bytes. Default: twice memory.")
+    cpu: Cores = Field(default="64", description="CPU requests of all pods, cores. Default: 64.")
+    cpu_limit: Cores | None = Field(default=None, description="CPU limits of all pods, cores. Default: twice cpu.")
+    memory: Size = Field(default="256Gi", description="Memory requests of all pods, bytes. Default: 256Gi.")
+    memory_limit: Size | None = Field(
+        default=None, description="Memory limits of all pods, bytes. Default: twice memory."
+    )
     ephemeral_storage: Size = Field(
-        "500Gi", description="Requests and limits of node-local storage of all pods, bytes. Default: 500Gi."
+        default="500Gi", description="Requests and limits of node-local storage of all pods, bytes. Default: 500Gi."
     )
-    pods: Count = Field(50, description="Number of pods that have not ended. Default: 50.")
-    services: Count = Field(10, description="Number of services. Load balancers and node ports stay at 0. Default: 10.")
+    pods: Count = Field(default=50, description="Number of pods that have not ended. Default: 50.")
+    services: Count = Field(
+        default=10, description="Number of services. Load balancers and node ports stay at 0. Default: 10."
+    )
     ended_pods: Count | None = Field(
-        None, description="Number of pods that have ended and are not deleted yet. Default: twice jobs."
+        default=None, description="Number of pods that have ended and are not deleted yet. Default: twice jobs."
     )
-    secrets: Count = Field(30, description="Number of secrets. Default: 30.")
-    config_maps: Count = Field(30, description="Number of ConfigMaps. Default: 30.")
+    secrets: Count = Field(default=30, description="Number of secrets. Default: 30.")
+    config_maps: Count = Field(default=30, description="Number of ConfigMaps. Default: 30.")
     jobs: Count = Field(
-        100,
+        default=100,
         description="Number of Jobs, ended ones included. Each further kind of queued work gets a fifth of it, "
         "unless other says more. Default: 100.",
     )
-    cron_jobs: Count = Field(20, description="Number of CronJobs. Default: 20.")
+    cron_jobs: Count = Field(default=20, description="Number of CronJobs. Default: 20.")
     deployments: Count = Field(
-        20,
+        default=20,
         description="Number of Deployments, and as many StatefulSets. Each gets a disruption budget and an "
         "autoscaler, and each Deployment 12 ReplicaSets. Default: 20.",
     )
-    volume_claims: Count = Field(20, description="Number of PersistentVolumeClaims. Default: 20.")
-    storage: Size = Field("2Ti", description="Storage of all claims together, bytes. Default: 2Ti.")
+    volume_claims: Count = Field(default=20, description="Number of PersistentVolumeClaims. Default: 20.")
+    storage: Size = Field(default="2Ti", description="Storage of all claims together, bytes. Default: 2Ti.")
     other: dict[str, Quantity] = Field(
         default_factory=dict,
         description="Further keys of the ResourceQuota and their amounts, as the API server spells them. Default: "
@@ -122,21 +126,21 @@ class Container(Spec):
     """Limits of one container; a GPU is never among them."""
 
     default: Amounts = Field(
-        {"cpu": "2", "memory": "8Gi", "ephemeral-storage": "10Gi"},
+        default={"cpu": "2", "memory": "8Gi", "ephemeral-storage": "10Gi"},
         description="Limits of a container that sets none, by resource. Default: cpu 2, memory 8Gi, "
         "ephemeral-storage 10Gi.",
     )
     default_request: Amounts = Field(
-        {"cpu": "500m", "memory": "2Gi", "ephemeral-storage": "1Gi"},
+        default={"cpu": "500m", "memory": "2Gi", "ephemeral-storage": "1Gi"},
         description="Requests of a container that sets none, by resource. Default: cpu 500m, memory 2Gi, "
         "ephemeral-storage 1Gi.",
     )
     min: Amounts = Field(
-        {"cpu": "10m", "memory": "16Mi"},
+        default={"cpu": "10m", "memory": "16Mi"},
         description="Smallest request of a container, by resource. Default: cpu 10m, memory 16Mi.",
     )
     max: Amounts = Field(
-        {"cpu": "96", "memory": "768Gi"},
+        default={"cpu": "96", "memory": "768Gi"},
         description="Largest limit of a container, by resource. Default: cpu 96, memory 768Gi.",
     )
 
@@ -165,8 +169,8 @@ def _out_of_order(steps: dict[str, dict[str, str]]) -> Iterator[Mistake]:
 class Claim(Spec):
     """Smallest and largest size of one volume claim, bytes."""
 
-    min: Size = Field("1Gi", description="Smallest volume claim, bytes. Default: 1Gi.")
-    max: Size = Field("500Gi", description="Largest volume claim, bytes. Default: 500Gi.")
+    min: Size = Field(default="1Gi", description="Smallest volume claim, bytes. Default: 1Gi.")
+    max: Size = Field(default="500Gi", description="Largest volume claim, bytes. Default: 500Gi.")
 
     def mistakes(self) -> Iterator[Mistake]:
         if amount(self.min) > amount(self.max):
@@ -232,51 +236,53 @@ class Tier(Spec):
         "Required."
     )
     gpu_tier: Slug = Field(
-        "shared", description="Label gpu-tier of the tier's namespaces, for cost reports. Default: shared."
+        default="shared", description="Label gpu-tier of the tier's namespaces, for cost reports. Default: shared."
     )
     interruptible: Flag = Field(
-        False,
+        default=False,
         description="Whether the tier's work tolerates the loss of its GPU, and faults of other pods on a shared "
         "GPU. Only then may it use spot nodes and shared GPUs. Default: false.",
     )
     borrows: Flag = Field(
-        True,
+        default=True,
         description="Whether the tier's work may run on borrowed GPUs, where it is preempted when their owners "
         "reclaim them. If false, it runs on guaranteed GPUs only, and only more urgent work of its own tenant "
         "preempts it. Default: true.",
     )
     order: QueueOrder = Field(
-        QueueOrder.BEST_EFFORT,
+        default=QueueOrder.BEST_EFFORT,
         description="Whether work that fits may start before earlier work that does not fit. Default: best-effort.",
     )
     max_run_time: Duration | None = Field(
-        None, description="Longest run time of a job; every job must set its own, up to this. Default: no limit."
+        default=None,
+        description="Longest run time of a job; every job must set its own, up to this. Default: no limit.",
     )
     spread: Spread = Field(
-        Spread.PREFERRED,
+        default=Spread.PREFERRED,
         description="How pods without topologySpreadConstraints of their own are spread over nodes; needs Kubernetes "
         "1.36 or newer. Default: preferred.",
     )
     spread_of: tuple[SpreadOf, ...] = Field(
-        (SpreadOf.REPLICAS,),
+        default=(SpreadOf.REPLICAS,),
         min_length=1,
         description="Which pods are spread. Pods of a GPU job are faster on few nodes, so jobs are not spread by "
         "default. Default: [replicas].",
     )
     image_tags: Flag = Field(
-        True, description="Whether images may be named by tag (never latest). If false, only by digest. Default: true."
+        default=True,
+        description="Whether images may be named by tag (never latest). If false, only by digest. Default: true.",
     )
     large_config: Flag = Field(
-        False,
+        default=False,
         description="Whether a config map or a secret may be up to 1 MiB, the API server's maximum. If false, up to "
         "256 KiB. Default: false.",
     )
     writable_root: Flag = Field(
-        True,
+        default=True,
         description="Whether containers may write to their root file system. If false, only to volumes. Default: true.",
     )
     storage_access: Access = Field(
-        Access.READ_WRITE,
+        default=Access.READ_WRITE,
         description="Widest access to buckets that grants of the tier's tenants may have. Default: read-write.",
     )
     quota: Quota = Field(
