@@ -29,7 +29,7 @@ class Services(Spec):
         f"has no pool with GPUs. {_BUILT}",
     )
     dra_driver: Source | None = Field(
-        None, description=f"NVIDIA's DRA driver, which cluster.devices: dra needs. {_BUILT}"
+        default=None, description=f"NVIDIA's DRA driver, which cluster.devices: dra needs. {_BUILT}"
     )
     efa_plugin: Source | None = Field(
         default=None, description=f"Device plugin of EFA, which pools with efa need. {_BUILT}"
