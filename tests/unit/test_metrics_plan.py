@@ -221,7 +221,7 @@ def test_what_goes_with_a_collector_that_is_installed_is_taken(spec: SpecFolder)
 def test_nothing_is_installed_on_a_cluster_that_another_program_makes(spec: SpecFolder) -> None:
     spec.add("environment.yaml", "metrics: {collector: install}\n")
     problem = spec.problem()
-    assert (problem.field, problem.given) == ("metrics.collector", "collector: install without aws.enabled")
+    assert (problem.field, problem.given) == ("metrics.collector", "collector: install without services.storage-class")
 
 
 def test_definitions_come_first_then_what_knows_them_then_our_rules(brought: Plan) -> None:
