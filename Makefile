@@ -75,6 +75,7 @@ $(VENV)/docs: $(VENV)/ready requirements/docs.txt
 docs: $(VENV)/docs ## build the documentation as a site, in site/
 	@$(TENANCY) rules --markdown > docs/rules.md
 	@$(TENANCY) schema --markdown > docs/spec.md
+	@$(TENANCY) schema --python > $(VENV)/typed.py && cp $(VENV)/typed.py tenancy/schema/typed.py
 	@$(TENANCY) claims local --markdown > docs/claims.md
 	@$(BIN)/python -m scripts.reference
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -40,6 +41,17 @@ def test_from_nothing_every_namespace_carries_its_tenant(project: Project, first
         "research--main": "research",
         words.PLATFORM_NAMESPACE: None,
     }
+
+
+def test_the_stack_exports_what_other_stacks_build_on(project: Project) -> None:
+    done = project.pulumi("stack", "output", "--json", "--stack", "local")
+    assert done.code == 0, done.text
+    outputs = json.loads(done.out)
+    assert set(outputs) == {"namespaces", "service_accounts", "role_arns", "queues", "buckets", "sample_job"}
+    assert {name for tenant in outputs["namespaces"].values() for name in tenant.values()} == {
+        item["metadata"]["name"] for (kind, *_), item in project.objects().items() if kind == "namespaces"
+    } - {"tenancy-system"}
+    assert outputs["sample_job"]["fraud"]["kind"] == "Job"
 
 
 def test_bindings_are_named_after_the_persona(project: Project) -> None:
