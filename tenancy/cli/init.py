@@ -13,7 +13,7 @@ import click
 from tenancy import __version__
 from tenancy.catalog.regions import REGIONS
 from tenancy.cli.common import BAD_INPUT, example, fail
-from tenancy.repository import Answers, Forge, default_registry, repository
+from tenancy.repository import Forge, RepositoryAnswers, default_registry, repository
 from tenancy.rules.values import name_misfit
 from tenancy.validation import SpecError, load
 from tenancy.validation.loader import STACKS_FOLDER
@@ -105,7 +105,7 @@ def command(
             choice = click.Choice([forge.value for forge in Forge])
             forge = click.prompt("Workflows", type=choice, default=Forge.NONE.value, err=True)
     said = {key: str(value) for key, value in given.items()}
-    answers = Answers(
+    answers = RepositoryAnswers(
         **said,
         registry=registry or default_registry(said["account"], said["region"]),
         forge=Forge(forge or Forge.NONE),

@@ -14,7 +14,7 @@ from tenancy.schema.environment import Environment
 from tenancy.validation.inputs import EnvironmentInput, TenantsInput, specs
 
 
-class GpuCluster(planned.GpuCluster):
+class GpuCluster(planned.PlannedCluster):
     """An EKS cluster for GPUs: network or an existing one, control plane, node pools and add-ons, from an environment
     with `aws.enabled`."""
 

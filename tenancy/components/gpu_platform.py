@@ -9,7 +9,7 @@ from tenancy.components.aws.data import Data
 from tenancy.components.customize import Change, Customization
 from tenancy.components.inputs import ClusterInputs, with_inputs
 from tenancy.components.kubernetes.guarded import given_to, provider_of
-from tenancy.components.kubernetes.platform import AdmissionGuards
+from tenancy.components.kubernetes.platform import PlannedGuards
 from tenancy.components.platform_parts import platform_parts
 from tenancy.live.api import Api, ApiUnreachable
 from tenancy.live.guards import PreconditionFailed, wait_for_guards
@@ -34,7 +34,7 @@ class GpuPlatform(pulumi.ComponentResource):
     tenants: tuple[Tenant, ...]
     """Sorted by name."""
     plan: Plan
-    guards: AdmissionGuards
+    guards: PlannedGuards
     data: Data | None
     gate: list[pulumi.Input[pulumi.Resource]]
     """Dependencies of tenants besides the guards."""

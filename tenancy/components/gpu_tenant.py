@@ -17,7 +17,7 @@ from tenancy.validation.inputs import EnvironmentInput, TenantInput, TenantsInpu
 _T = TypeVar("_T")
 
 
-class GpuTenant(planned.GpuTenant):
+class GpuTenant(planned.PlannedTenant):
     """One tenant, all of it: namespaces with quotas, network policies, queues and access, and its half on AWS.
 
     With `platform`, the component that makes the guards in the same program, the tenant is made after them. Without,

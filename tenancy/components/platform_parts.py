@@ -11,7 +11,7 @@ from tenancy.components.aws.data import Data
 from tenancy.components.kubernetes.cluster_network_policies import ClusterNetworkPolicies
 from tenancy.components.kubernetes.guarded import Preflight
 from tenancy.components.kubernetes.metrics import MetricsCollection
-from tenancy.components.kubernetes.platform import AdmissionGuards
+from tenancy.components.kubernetes.platform import PlannedGuards
 from tenancy.components.kubernetes.queues import ClusterQueues
 from tenancy.live.preflight import check_platform
 from tenancy.planning.model import PlatformPlan
@@ -24,7 +24,7 @@ Options = Callable[[str], pulumi.ResourceOptions]
 class PlatformParts:
     """What tenants depend on."""
 
-    guards: AdmissionGuards
+    guards: PlannedGuards
     data: Data | None
     """What tenants share on AWS; None without AWS."""
     gate: list[pulumi.Input[pulumi.Resource]]
@@ -42,7 +42,7 @@ def platform_parts(
 ) -> PlatformParts:
     """Register a platform. Names of its parts are `guards`, and others that begin with `prefix`; `guards_enforced`
     returns when the guards just made judge requests, and `preflight` is what AdmissionGuards asks first."""
-    made = AdmissionGuards(guards, plan, guards_enforced, options("guards"), preflight=preflight)
+    made = PlannedGuards(guards, plan, guards_enforced, options("guards"), preflight=preflight)
     gate: list[pulumi.Input[pulumi.Resource]] = []
     data: Data | None = None
     if plan.data:
@@ -50,9 +50,9 @@ def platform_parts(
     cni: list[pulumi.Resource] = []
     kueue: list[pulumi.Resource] = []
     if plan.services:
-        from tenancy.components.services import Services
+        from tenancy.components.services import ClusterServices
 
-        services = Services(f"{prefix}services", plan.services, options("services"))
+        services = ClusterServices(f"{prefix}services", plan.services, options("services"))
         cni, kueue = services.network, services.queue
     if plan.cluster_policies:
         name = f"{prefix}cluster-network-policies"

@@ -11,7 +11,7 @@ import pulumi_kubernetes as kubernetes
 from tenancy.components.kubernetes.guarded import Require
 from tenancy.components.platform_parts import PlatformParts, platform_parts
 from tenancy.components.scope import StackScope
-from tenancy.components.tenant import GpuTenant
+from tenancy.components.tenant import PlannedTenant
 from tenancy.live.guards import require_guards
 from tenancy.planning import Plan
 from tenancy.planning.aws.cluster import AccountPlan, ClusterPlan
@@ -53,14 +53,14 @@ def build(
         made = platform_parts(platform, guards_enforced, lambda part: on_both.get(part, options), preflight=None)
     gate, data, guards = (made.gate, made.data, made.guards) if made else ([], None, None)
     for tenant in tenants:
-        GpuTenant(tenant.name, tenant, gate, data, inherited, platform=guards, require=require)
+        PlannedTenant(tenant.name, tenant, gate, data, inherited, platform=guards, require=require)
 
 
 def _build_cluster(plan: Plan, cluster: ClusterPlan) -> None:
-    from tenancy.components.aws.cluster import GpuCluster
+    from tenancy.components.aws.cluster import PlannedCluster
 
     assert plan.account, "a cluster is built in an account"
-    GpuCluster(cluster.name, cluster, pulumi.ResourceOptions(providers=[_aws_provider(plan.account)]))
+    PlannedCluster(cluster.name, cluster, pulumi.ResourceOptions(providers=[_aws_provider(plan.account)]))
     pulumi.export("kubeconfig", kubeconfig_command(cluster.name, cluster.region, plan.context))
 
 

@@ -9,7 +9,7 @@ from tenancy.kube.objects import Object
 from tenancy.planning.services import ServicesPlan
 
 
-class Services(pulumi.ComponentResource):
+class ClusterServices(pulumi.ComponentResource):
     """What a cluster with machines runs for its tenants, each after its prerequisites."""
 
     queue: list[pulumi.Resource]

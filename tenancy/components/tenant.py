@@ -8,18 +8,18 @@ from tenancy.components.aws.data import Data
 from tenancy.components.aws.tenant_aws import TenantAws
 from tenancy.components.kubernetes.guarded import Require, guarded, provider_of
 from tenancy.components.kubernetes.manifest import Manifest, child_name
-from tenancy.components.kubernetes.platform import AdmissionGuards
-from tenancy.components.kubernetes.tenant_namespace import TenantNamespace
+from tenancy.components.kubernetes.platform import PlannedGuards
+from tenancy.components.kubernetes.tenant_namespace import PlannedNamespace
 from tenancy.kube.objects import Object
 from tenancy.live.guards import require_guards
 from tenancy.planning.model import TenantPlan
 
 
-class GpuTenant(pulumi.ComponentResource):
+class PlannedTenant(pulumi.ComponentResource):
     """All objects of one tenant. It is made only where the guards of its version are enforced: without them its
     namespaces look complete and isolate nothing."""
 
-    spaces: dict[str, TenantNamespace]
+    spaces: dict[str, PlannedNamespace]
     """By the namespace's name on the cluster."""
     roles: dict[str, pulumi.Output[str]]
     """ARNs of the roles that this makes, known once their policies are attached, by the ARN that the plan has."""
@@ -32,7 +32,7 @@ class GpuTenant(pulumi.ComponentResource):
         data: Data | None = None,
         opts: pulumi.ResourceOptions | None = None,
         *,
-        platform: AdmissionGuards | None = None,
+        platform: PlannedGuards | None = None,
         require: Require = require_guards,
     ) -> None:
         """`data` is what tenants share on AWS, and `platform` what makes the guards, where this program makes them.
@@ -49,7 +49,7 @@ class GpuTenant(pulumi.ComponentResource):
         # Under its own name a tenant's namespaces have theirs: the program's logical names.
         prefix = "" if name == plan.name else f"{name}-"
         self.spaces = {
-            each.name: TenantNamespace(f"{prefix}{each.name}", each, behind, plan.adopt, below)
+            each.name: PlannedNamespace(f"{prefix}{each.name}", each, behind, plan.adopt, below)
             for each in plan.namespaces
         }
         self.roles = TenantAws(f"{name}-aws", plan.aws, self.spaces, data, below).roles if plan.aws else {}

@@ -22,7 +22,7 @@ from tenancy.planning.aws.tenant_aws import TenantAwsPlan
 from tenancy.validation.inputs import EnvironmentInput, TenantInput, TenantsInput, specs
 
 
-class AdmissionGuards(planned_platform.AdmissionGuards):
+class AdmissionGuards(planned_platform.PlannedGuards):
     """Guards, priority classes, roles and the other cluster-wide objects of Kubernetes itself; no queues, services,
     metrics and AWS. Inputs, options and errors are those of `GpuPlatform`."""
 
@@ -39,7 +39,7 @@ class AdmissionGuards(planned_platform.AdmissionGuards):
         super().__init__(name, plan, enforced, opts)
 
 
-class TenantNamespace(planned_namespace.TenantNamespace):
+class TenantNamespace(planned_namespace.PlannedNamespace):
     """One namespace of a tenant with its quota, limits, network policies, LocalQueues, accounts and access; made after
     the guards. Inputs and errors are those of `GpuTenant`; `namespace` is its name in the tenant, such as `train`."""
 

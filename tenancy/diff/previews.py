@@ -130,15 +130,15 @@ def _known(value: Any) -> Any:
         return {str(key): _known(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [_known(inner) for inner in value]
-    return Unknown() if value == LATER else value
+    return UnknownValue() if value == LATER else value
 
 
-class Unknown(str):
+class UnknownValue(str):
     """A value that is known only after the update: a text without items and fields."""
 
     __slots__ = ()
 
-    def __new__(cls) -> Unknown:
+    def __new__(cls) -> UnknownValue:
         return super().__new__(cls, UNKNOWN)
 
     def __iter__(self) -> Iterator[Any]:

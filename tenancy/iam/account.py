@@ -16,7 +16,7 @@ from tenancy.iam.conditions import texts
 from tenancy.iam.evaluator import Compiled, Decision, Document, Layer, Policies, Statement, decide, statements
 from tenancy.iam.requests import AwsRequest, Principal, ResourceClass, request, role_session
 from tenancy.planning.aws import documents, grants, workloads
-from tenancy.planning.aws.tenant_aws import Association, TenantRole
+from tenancy.planning.aws.tenant_aws import Association, TenantRolePlan
 from tenancy.planning.common import names
 from tenancy.planning.model import Plan
 from tenancy.schema.data import Access, KeyPer
@@ -36,7 +36,7 @@ class AccountIdentity:
     tenant: str
     namespace: str
     """The namespace whose pods it is; or PIPELINE, or `break-glass` of the platform's."""
-    role: TenantRole
+    role: TenantRolePlan
     principal: Principal
 
     def __str__(self) -> str:
@@ -167,7 +167,7 @@ class AccountModel:
             found.append(AccountIdentity(PLATFORM, role.purpose, role, self.session(role)))
         return tuple(found)
 
-    def session(self, role: TenantRole, association: Association | None = None) -> Principal:
+    def session(self, role: TenantRolePlan, association: Association | None = None) -> Principal:
         """A session of the role, by Pod Identity with the tags that come along."""
         tags = pod_tags(self.environment, association) if association else None
         organisation = self.environment.aws.organization

@@ -11,6 +11,7 @@ from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.instances import MACHINES
 from tenancy.kube.objects import Object
+from tenancy.kube.quantities import units
 from tenancy.live.api import Api, collection
 from tenancy.rules.values import name_misfit
 from tenancy.schema.pools import Provisioner
@@ -42,6 +43,7 @@ def provisioner_of(labels: Mapping[str, str]) -> Provisioner:
 
 
 def is_spot(labels: Mapping[str, str]) -> bool:
+    """Whether a node was bought as spot capacity, by the labels of Karpenter and EKS."""
     given = labels.get("karpenter.sh/capacity-type") or labels.get("eks.amazonaws.com/capacityType") or ""
     return given.lower() == "spot"
 
@@ -89,7 +91,7 @@ def services_found(api: Api) -> dict[str, str]:
 def _devices(node: Object) -> dict[str, int]:
     """Extended resources of GPUs and EFA that a node advertises."""
     capacity = (node.get("status") or {}).get("allocatable") or {}
-    found = {key: int(value) for key, value in capacity.items() if key.startswith("nvidia.com/") or key == gpus.EFA}
+    found = {key: units(value) for key, value in capacity.items() if key.startswith("nvidia.com/") or key == gpus.EFA}
     return {key: count for key, count in found.items() if count}
 
 

@@ -15,7 +15,7 @@ OWN_SUFFIX = ".k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class RequiredOperator:
     """What defines the kinds of a group."""
 
     name: str
@@ -27,22 +27,22 @@ class Operator:
     """The field that does without it."""
 
 
-OPERATORS: Mapping[str, Operator] = {
-    "kueue.x-k8s.io": Operator(
+OPERATORS: Mapping[str, RequiredOperator] = {
+    "kueue.x-k8s.io": RequiredOperator(
         "Kueue",
         "kueue",
         words.QUEUE_NAMESPACE,
         "GPUs are lent and borrowed through a queue",
         "set queues.scheduler to none",
     ),
-    "cilium.io": Operator(
+    "cilium.io": RequiredOperator(
         "Cilium",
         "cilium",
         "kube-system",
         "with cluster.cni: cilium the network policies are Cilium's",
         "write the CNI that the cluster has into cluster.cni",
     ),
-    "monitoring.coreos.com": Operator(
+    "monitoring.coreos.com": RequiredOperator(
         "the Prometheus Operator",
         "kube-prometheus-stack",
         "monitoring",

@@ -21,9 +21,9 @@ from tenancy.planning.kubernetes.model import (
     ClusterRole,
     LimitRange,
     NetworkPolicy,
+    PodAccount,
     ResourceQuota,
     RoleBinding,
-    ServiceAccount,
 )
 from tenancy.planning.queueing.model import ClusterQueue, Cohort, LocalQueue, QueueingPlan
 from tenancy.planning.services import ServicesPlan
@@ -39,12 +39,12 @@ class NamespacePlan:
     class_quotas: tuple[ResourceQuota, ...]
     """By priority class, where that is less than `quota`."""
     limits: LimitRange
-    default_account: ServiceAccount
+    default_account: PodAccount
     policies: tuple[NetworkPolicy, ...]
     cilium_policies: tuple[Object, ...] = ()
     """What no NetworkPolicy can express; empty where another CNI enforces."""
     local_queues: tuple[LocalQueue, ...] = ()
-    accounts: tuple[ServiceAccount, ...] = ()
+    accounts: tuple[PodAccount, ...] = ()
     """Beside the default one."""
     bindings: tuple[RoleBinding, ...] = ()
     chart: HelmChart | None = None

@@ -36,7 +36,7 @@ class Forge(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class RepositoryAnswers:
     """What a new repository is made from."""
 
     organisation: str
@@ -57,7 +57,7 @@ def default_registry(account: str, region: str) -> str:
     return f"{account}.dkr.ecr.{region}.amazonaws.{end}/"
 
 
-def repository(answers: Answers, version: str) -> Iterator[tuple[str, str, bool]]:
+def repository(answers: RepositoryAnswers, version: str) -> Iterator[tuple[str, str, bool]]:
     """Path, text and whether it can be run, of each file of a repository that uses this version of the package."""
     from tenancy.schema.json_schema import MODELS, schema
 
@@ -107,7 +107,7 @@ def carried(name: str) -> Path:
     return inside if inside.is_dir() else HERE.parents[1] / name
 
 
-def _facts(answers: Answers) -> dict[str, Any]:
+def _facts(answers: RepositoryAnswers) -> dict[str, Any]:
     bases = re.findall(r"^ARG .*$", (carried("ci") / "Containerfile").read_text("utf-8"), re.MULTILINE)
     python, trivy = (next(line for line in bases if line.startswith(f"ARG {name}=")) for name in ("PYTHON", "TRIVY"))
     return {

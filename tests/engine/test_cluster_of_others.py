@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 from engine_aws import OnAws, on_aws
 from engine_project import Project
-from test_tenant_aws import AML, ENVIRONMENT, FRAUD, TENANT
+
+from tests.tenant_aws_files import AML, ENVIRONMENT, FRAUD, TENANT
 
 THEIRS = {
     *("AccessEntry", "Budget", "BucketPolicy", "Key", "LogGroup", "PodIdentityAssociation", "Queue", "Repository"),

@@ -43,7 +43,7 @@ def test_the_platforms_plan_does_not_depend_on_the_tenants(many: Loaded, chosen:
     """But for unallocated quota and what departments lend, which are amounts in Cohorts, and Kueue's memory."""
     some = make_plan(many.environment, [many.tenants[i] for i in chosen]).platform
     empty = make_plan(many.environment, ()).platform
-    own = {"queues": (), "queue_chart": None, "services": None}
+    own = {"queueing": None, "queue_chart": None, "services": None, "exporters": {}}
     assert replace(some, **own) == replace(empty, **own)
     assert list(map(without_amounts, some.queues)) == list(map(without_amounts, empty.queues))
 

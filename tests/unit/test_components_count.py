@@ -52,7 +52,7 @@ def lines(resource: object) -> Iterator[Line]:
             yield from (("Key", text), ("Alias", alias))
         case data.Boundary(name=name):
             yield "Policy", name
-        case tenant_aws.TenantRole(name=name, policies=policies):
+        case tenant_aws.TenantRolePlan(name=name, policies=policies):
             yield "Role", name
             yield from (("RolePolicy", f"{name}/{policy}") for policy in policies)
         case data.BucketPlan(name=name):
@@ -153,7 +153,7 @@ def test_every_kind_of_entry_is_in_one_of_these_plans() -> None:
 
 
 ENTRIES: set[type] = {
-    *(tenant_aws.KeyPlan, tenant_aws.TenantRole, tenant_aws.AccessPoint, tenant_aws.Repository, tenant_aws.Secret),
+    *(tenant_aws.KeyPlan, tenant_aws.TenantRolePlan, tenant_aws.AccessPoint, tenant_aws.Repository, tenant_aws.Secret),
     *(tenant_aws.LogGroup, tenant_aws.Queue, tenant_aws.BudgetPlan, tenant_aws.Association, tenant_aws.AccessEntry),
     *(data.Boundary, data.BucketPlan, data.OidcProvider, data.BreakGlassPlan),
 }

@@ -13,6 +13,7 @@ from pulumi import automation
 from tenancy.catalog import vocabulary as words
 from tenancy.engine import driver
 from tenancy.engine.driver import Driver, Failed
+from tenancy.live.plain_engine import BY_COMMAND
 from tenancy.validation import ON_LAB
 
 Opened = dict[str, tuple[str, dict[str, str]]]
@@ -48,7 +49,7 @@ def test_a_stack_that_is_to_run_is_made_and_told_where_it_runs(
     opened: Opened, context: str, lab: dict[str, str]
 ) -> None:
     a_driver(context).select("small")
-    assert opened == {"create_or_select_stack": ("/project", lab | words.OVERRULE)}
+    assert opened == {"create_or_select_stack": ("/project", lab | words.OVERRULE | {BY_COMMAND: "true"})}
 
 
 def test_a_stack_that_is_only_read_is_never_made(opened: Opened) -> None:

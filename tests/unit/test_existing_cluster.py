@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
-from test_aws_rules import ON_AWS
 
 from tenancy.planning import Plan, make_plan
 from tenancy.validation import SpecError, on_lab, told
+from tests.aws_cases import ON_AWS
 from tests.conftest import SpecFolder
 
 BANK = Path(__file__).parents[2] / "stacks" / "bank"

@@ -16,8 +16,8 @@ from pulumi.runtime.mocks import set_mocks
 from pulumi.runtime.stack import run_pulumi_func
 
 from tenancy.components.kubernetes.guarded import Preflight, guarded, ready
-from tenancy.components.kubernetes.platform import AdmissionGuards
-from tenancy.components.tenant import GpuTenant
+from tenancy.components.kubernetes.platform import PlannedGuards
+from tenancy.components.tenant import PlannedTenant
 from tenancy.kube.objects import digest
 from tenancy.live.api import Api, ApiUnreachable, Response
 from tenancy.live.guards import PreconditionFailed, guard_problems, wait_for_guards
@@ -41,7 +41,7 @@ def made(require: Ask, *, preview: bool = False, **settings: Any) -> Registered:
 
     def program() -> None:
         mine: list[pulumi.ProviderResource] = [kubernetes.Provider("mine", **settings)]
-        GpuTenant("research", plan, opts=pulumi.ResourceOptions(providers=mine), require=require)
+        PlannedTenant("research", plan, opts=pulumi.ResourceOptions(providers=mine), require=require)
 
     run(program, registered, preview=preview)
     return registered
@@ -95,7 +95,7 @@ def platform_made(preflight: Preflight | None, registered: Registered, **setting
 
     def program() -> None:
         options = pulumi.ResourceOptions(providers=[kubernetes.Provider("mine", context="theirs", **settings)])  # ty: ignore[invalid-argument-type]
-        AdmissionGuards("guards", _platform(), lambda: None, options, preflight=preflight)
+        PlannedGuards("guards", _platform(), lambda: None, options, preflight=preflight)
 
     run(program, registered)
     return {request.name for request in registered.kubernetes().values()}
@@ -135,7 +135,7 @@ def test_the_program_ends_where_the_cluster_is_not_ready() -> None:
 
 
 def test_guards_of_any_program_are_asked_for_by_the_real_check() -> None:
-    assert signature(AdmissionGuards).parameters["preflight"].default is check_platform
+    assert signature(PlannedGuards).parameters["preflight"].default is check_platform
 
 
 def test_it_asks_the_cluster_of_its_own_provider() -> None:
@@ -171,7 +171,7 @@ def test_a_preview_whose_provider_names_no_cluster_leaves_it_to_the_update() -> 
 def test_unless_told_otherwise_it_asks_for_the_guards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A kubeconfig that leads nowhere ends it."""
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    (ask,) = [p.default for name, p in signature(GpuTenant.__init__).parameters.items() if name == "require"]
+    (ask,) = [p.default for name, p in signature(PlannedTenant.__init__).parameters.items() if name == "require"]
     with pytest.raises(pulumi.RunError, match="given kubeconfig without a usable context 'theirs'"):
         asked(ask, context="theirs")
 

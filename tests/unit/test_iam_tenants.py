@@ -18,7 +18,7 @@ from tenancy.iam.account import PIPELINE, PLATFORM, AccountIdentity, AccountMode
 from tenancy.iam.evaluator import Decision, Policies, all_of
 from tenancy.iam.requests import Principal, ResourceClass, federated, request, role_session, service, user
 from tenancy.planning import make_plan
-from tenancy.planning.aws.tenant_aws import Association, TenantRole
+from tenancy.planning.aws.tenant_aws import Association, TenantRolePlan
 from tenancy.validation import load
 from tests.iam import worlds
 from tests.iam.borders import S3, Border, borders, crossed, crossings
@@ -255,12 +255,12 @@ FILES = (
 FORMS = {form: World(FILES, form) for form in ("pod-identity", "irsa", "shared")}
 
 
-def _taken(role: TenantRole, who: Principal, context: Mapping[str, Any], *actions: str, own: Any = ()) -> Decision:
+def _taken(role: TenantRolePlan, who: Principal, context: Mapping[str, Any], *actions: str, own: Any = ()) -> Decision:
     decide = evaluator.compile(Policies(identity=own, resource=role.trust, guard=ResourceClass.TRUST))
     return all_of(decide, [request(who, f"sts:{each}", role.arn, context) for each in actions])
 
 
-def _by_pods(role: TenantRole, who: Principal, context: Mapping[str, Any], own: Any = ()) -> Decision:
+def _by_pods(role: TenantRolePlan, who: Principal, context: Mapping[str, Any], own: Any = ()) -> Decision:
     """Pod Identity asks for both: the role, and tags on its session."""
     return _taken(role, who, context, "AssumeRole", "TagSession", own=own)
 
@@ -277,7 +277,7 @@ def _told(namespace: str, account: str = "workload") -> dict[str, str]:
     }
 
 
-def _association(made: World, namespace: str) -> tuple[TenantRole, Association]:
+def _association(made: World, namespace: str) -> tuple[TenantRolePlan, Association]:
     for who in made.account.identities:
         aws = next((plan.aws for plan in made.account.plan.tenants if plan.name == who.tenant), None)
         for each in aws.associations if aws else ():
@@ -403,11 +403,11 @@ OTHER_TOKENS = {
 }
 
 
-def _irsa() -> TenantRole:
+def _irsa() -> TenantRolePlan:
     return _who(FORMS["irsa"].account, "fraud", "train").role
 
 
-def _by_token(role: TenantRole, who: Principal, claims: Mapping[str, str]) -> Decision:
+def _by_token(role: TenantRolePlan, who: Principal, claims: Mapping[str, str]) -> Decision:
     return _taken(role, who, claims, "AssumeRoleWithWebIdentity")
 
 

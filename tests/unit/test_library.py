@@ -17,8 +17,6 @@ import pulumi_kubernetes as kubernetes
 import pytest
 from pulumi.runtime.mocks import set_mocks
 from pulumi.runtime.stack import run_pulumi_func
-from test_components import Echo, Monitor, Registered
-from test_components_cluster import Answers
 
 import tenancy
 from tenancy import (
@@ -42,7 +40,9 @@ from tenancy.catalog.days import today
 from tenancy.planning import make_plan
 from tenancy.schema.typed_dicts import module
 from tenancy.validation import Loaded
+from tests.aws_answers import Answers
 from tests.conftest import SpecFolder, forget_programs
+from tests.registered import Echo, Monitor, Registered
 
 ROOT = Path(__file__).parents[2]
 STACKS = ("local", "bank")

@@ -148,7 +148,8 @@ def test_a_page_needs_no_template_engine_until_it_is_written() -> None:
 
 def test_the_wheel_has_the_templates() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert wheel == {"packages": ["tenancy"]}, "every file of the package, whatever its name"
+    assert wheel["packages"] == ["tenancy"], "every file of the package, whatever its name"
+    assert not wheel.keys() - {"packages", "force-include"}
     ignored = (ROOT / ".gitignore").read_text("utf-8").split()
     assert [name for name in ("style.css", "page.html.j2") if any(map(Path(name).match, ignored))] == []
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from test_aws_rules import ON_AWS
 
 from tenancy.planning import make_plan
+from tests.aws_cases import ON_AWS
 from tests.conftest import SpecFolder
 
 ENV, FRAUD = "environment.yaml", "tenants/fraud.yaml"

@@ -371,7 +371,7 @@ def test_the_number_of_guards_does_not_grow_with_tenants(environment: Environmen
     of = unreserved(environment)
     none, all_of_them = (make_plan(of, tenants).platform for tenants in ((), loaded.tenants))
     # Kueue's memory is of the tenants' work.
-    theirs: dict[str, Any] = {"queueing": None, "queue_chart": None}
+    theirs: dict[str, Any] = {"queueing": None, "queue_chart": None, "exporters": {}}
     assert replace(none, **theirs) == replace(all_of_them, **theirs)
     names = [[(o["kind"], o["metadata"]["name"]) for o in platform.queues] for platform in (none, all_of_them)]
     assert names[0] == names[1]

@@ -381,14 +381,10 @@ def test_an_object_gets_the_labels_of_its_namespace(pack: ModuleType) -> None:
     assert made["metadata"]["labels"] == {words.TENANT: "acme", **dict.fromkeys(words.COST_LABELS, "x")}
 
 
-def test_an_object_gets_the_tenant_of_its_namespaces_name(pack: ModuleType) -> None:
-    quota = with_field(isolation_resources("acme--main", "acme")[0], ("metadata", "labels"), None)
-    assert mended(pack, quota)[0]["metadata"]["labels"] == {words.TENANT: "acme"}
-
-
 @pytest.mark.parametrize(
     "item",
     [
+        with_field(isolation_resources("acme--main", "acme")[0], ("metadata", "labels"), None),
         isolation_resources("rival--main", "acme")[0],
         isolation_resources("shared", "acme")[0],
         with_field(isolation_resources("shared", "acme")[0], ("metadata", "labels"), None),
@@ -399,7 +395,14 @@ def test_an_object_gets_the_tenant_of_its_namespaces_name(pack: ModuleType) -> N
             "metadata": {"namespace": "acme--main"},
         },
     ],
-    ids=["another tenant's", "labelled", "without labels", "not known yet", "a patch"],
+    ids=[
+        "a namespace that is not seen, named as a tenant's are",
+        "another tenant's",
+        "labelled",
+        "without labels",
+        "not known yet",
+        "a patch",
+    ],
 )
 def test_what_is_no_plain_mistake_stays_as_it_is(pack: ModuleType, item: Object) -> None:
     if item["kind"].endswith("Patch"):

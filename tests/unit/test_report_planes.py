@@ -19,9 +19,9 @@ from tenancy.planning.kubernetes.model import (
     NetworkPolicy,
     NetworkRule,
     Peer,
+    PodAccount,
     ResourceQuota,
-    ServiceAccount,
-    Subject,
+    RoleSubject,
 )
 from tenancy.planning.model import NamespacePlan
 from tenancy.report.network import opening, porous
@@ -92,7 +92,7 @@ def test_a_group_in_two_files_is_given_and_not_open(planes: dict[str, Plane]) ->
     assert (cell.kind, cell.word) == (CellKind.GIVEN, "viewer")
 
 
-def binding(subject: Subject) -> Callable[[NamespacePlan], NamespacePlan]:
+def binding(subject: RoleSubject) -> Callable[[NamespacePlan], NamespacePlan]:
     """The first role for one more subject."""
 
     def bind(space: NamespacePlan) -> NamespacePlan:
@@ -104,7 +104,7 @@ def binding(subject: Subject) -> Callable[[NamespacePlan], NamespacePlan]:
 
 
 def test_a_role_for_the_others_service_account_is_open(loaded: Loaded, plan: Plan) -> None:
-    bind = binding(Subject("ServiceAccount", "default", "research--main"))
+    bind = binding(RoleSubject("ServiceAccount", "default", "research--main"))
     before, after = found(loaded, plan), found(loaded, changed(plan, "fraud", bind))
     assert kinds(after, RESEARCH_OF_FRAUD) == kinds(before, RESEARCH_OF_FRAUD) | {"objects": CellKind.OPEN}
     assert kinds(after, FRAUD_OF_RESEARCH) == kinds(before, FRAUD_OF_RESEARCH)
@@ -115,7 +115,7 @@ def test_a_role_for_the_others_service_account_is_open(loaded: Loaded, plan: Pla
 )
 def test_a_role_for_all_users_is_open(loaded: Loaded, plan: Plan, group: str) -> None:
     assert found(loaded, plan)["objects"].cells[RESEARCH_OF_FRAUD].kind is CellKind.CLOSED
-    after = found(loaded, changed(plan, "fraud", binding(Subject("Group", group))))
+    after = found(loaded, changed(plan, "fraud", binding(RoleSubject("Group", group))))
     assert after["objects"].cells[RESEARCH_OF_FRAUD].kind is CellKind.OPEN
 
 
@@ -235,7 +235,7 @@ def policy(name: str, *types: str, **rules: Sequence[NetworkRule]) -> NetworkPol
 def space(name: str, *policies: NetworkPolicy, **labels: str) -> NamespacePlan:
     meta = Meta(name, labels)
     return NamespacePlan(
-        meta, ResourceQuota(meta, {}), (), LimitRange(meta, ()), ServiceAccount(meta, api_token=False), policies
+        meta, ResourceQuota(meta, {}), (), LimitRange(meta, ()), PodAccount(meta, api_token=False), policies
     )
 
 

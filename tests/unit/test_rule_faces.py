@@ -150,7 +150,7 @@ def test_a_rule_that_is_attacked_is_one_that_a_guard_enforces() -> None:
 
 
 def test_every_rule_has_a_face_but_those_of_a_bill_and_of_a_cluster_before_it_is_changed() -> None:
-    before = {"ns-06", "rbac-07"}
+    before = {"ns-06", "rbac-07", "custom-01"}
     assert {rule.id for rule in RULES.values() if not rule.faces} == {
         r for r in RULES if r.startswith("bill-")
     } | before

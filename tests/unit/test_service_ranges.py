@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from test_aws_rules import ON_AWS
 
 from tenancy.planning import make_plan
+from tests.aws_cases import ON_AWS
 from tests.conftest import SpecFolder
 
 ENV, LIST, FIELD = "environment.yaml", "ip-ranges.json", "aws.network.service-ranges-file"

@@ -13,7 +13,7 @@ from tenancy.planning import make_plan
 from tenancy.planning.aws import tenants_own, workloads
 from tenancy.planning.aws.documents import Document
 from tenancy.planning.aws.shared_aws import data_plan
-from tenancy.planning.aws.tenant_aws import TenantAwsPlan, TenantRole
+from tenancy.planning.aws.tenant_aws import TenantAwsPlan, TenantRolePlan
 from tenancy.planning.model import Plan
 from tenancy.validation import Environment, Tenant
 from tests.tenant_aws_world import ACCOUNT, AWS, BUCKETS, CLUSTER, CLUSTER_ARN, ISSUER, POINT, REGION, many, tenant
@@ -48,16 +48,16 @@ def fraud(on_aws: MakeEnvironment) -> TenantAwsPlan:
     return planned(on_aws(), tenant())
 
 
-def statements(role: TenantRole) -> Iterator[Document]:
+def statements(role: TenantRolePlan) -> Iterator[Document]:
     for document in role.policies.values():
         yield from document["Statement"]
 
 
-def allowed(role: TenantRole, service: str = "") -> set[str]:
+def allowed(role: TenantRolePlan, service: str = "") -> set[str]:
     return {action for s in statements(role) for action in many(s["Action"]) if action.startswith(service)}
 
 
-def only_role(environment: Environment, each: Tenant) -> TenantRole:
+def only_role(environment: Environment, each: Tenant) -> TenantRolePlan:
     (role,) = planned(environment, each).roles
     return role
 
@@ -227,7 +227,7 @@ def test_where_there_are_no_versions_none_are_read(on_aws: MakeEnvironment) -> N
     assert "s3:PutObject" in allowed(role)
 
 
-def keys(role: TenantRole) -> dict[str, Document]:
+def keys(role: TenantRolePlan) -> dict[str, Document]:
     return {s["Sid"]: s for s in statements(role) if many(s["Action"])[0].startswith("kms:")}
 
 
@@ -481,7 +481,7 @@ OWN = {"bucket": "data", "prefix": "fraud--main/", "access": "read-write"}
 COMMON = {"bucket": "data", "prefix": "reference/"}
 
 
-def shared_by(environment: Environment, *some: Tenant) -> tuple[TenantRole, ...]:
+def shared_by(environment: Environment, *some: Tenant) -> tuple[TenantRolePlan, ...]:
     data = data_plan(environment, some)
     assert data
     return data.shared_roles

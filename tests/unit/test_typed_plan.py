@@ -20,7 +20,7 @@ from tenancy.validation import Loaded
 ROOT = Path(__file__).parents[2]
 PLANNED = (
     *(kubernetes.ClusterRole, kubernetes.LimitRange, kubernetes.NetworkPolicy, kubernetes.ResourceQuota),
-    *(kubernetes.RoleBinding, kubernetes.ServiceAccount),
+    *(kubernetes.RoleBinding, kubernetes.PodAccount),
     *(queueing.ClusterQueue, queueing.Cohort, queueing.LocalQueue, queueing.ResourceFlavor),
 )
 OF_OTHERS = {

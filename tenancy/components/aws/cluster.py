@@ -13,7 +13,7 @@ from tenancy.components.aws.roles import Roles
 from tenancy.planning.aws.cluster import ClusterPlan
 
 
-class GpuCluster(pulumi.ComponentResource):
+class PlannedCluster(pulumi.ComponentResource):
     """Network, control plane, add-ons and the nodes that are always there."""
 
     eks: EksCluster

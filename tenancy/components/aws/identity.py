@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pulumi
 
 from tenancy.components.aws.aws_resource import AwsResource, text
-from tenancy.planning.aws.tenant_aws import TenantRole
+from tenancy.planning.aws.tenant_aws import TenantRolePlan
 
 
 class IamRole(pulumi.ComponentResource):
@@ -17,7 +17,7 @@ class IamRole(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        plan: TenantRole,
+        plan: TenantRolePlan,
         after: Sequence[pulumi.Input[pulumi.Resource]] = (),
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:

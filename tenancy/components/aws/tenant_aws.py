@@ -10,7 +10,7 @@ from tenancy.components.aws.data import Data
 from tenancy.components.aws.identity import IamRole
 from tenancy.components.aws.key import EncryptionKey
 from tenancy.components.aws.tenant_aws_resources import TenantAwsResources
-from tenancy.components.kubernetes.tenant_namespace import TenantNamespace
+from tenancy.components.kubernetes.tenant_namespace import PlannedNamespace
 from tenancy.planning.aws.tenant_aws import TenantAwsPlan
 
 
@@ -25,7 +25,7 @@ class TenantAws(pulumi.ComponentResource):
         self,
         name: str,
         plan: TenantAwsPlan,
-        namespaces: Mapping[str, TenantNamespace],
+        namespaces: Mapping[str, PlannedNamespace],
         data: Data | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:

@@ -12,7 +12,7 @@ from tenancy.live.preflight import check_platform
 from tenancy.planning.model import PlatformPlan
 
 
-class AdmissionGuards(pulumi.ComponentResource):
+class PlannedGuards(pulumi.ComponentResource):
     """What is cluster-wide: priority classes, personas, guards, and the marker that says they are stored."""
 
     gate: pulumi.Output[pulumi.Resource]

@@ -10,7 +10,7 @@ from tenancy.components.kubernetes.release import HelmRelease
 from tenancy.planning.model import NamespacePlan
 
 
-class TenantNamespace(pulumi.ComponentResource):
+class PlannedNamespace(pulumi.ComponentResource):
     """A namespace and its isolation resources; access bindings are created last and deleted first."""
 
     namespace: pulumi.Resource

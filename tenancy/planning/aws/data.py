@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from tenancy.planning.aws.documents import Document
-from tenancy.planning.aws.tenant_aws import AccessEntry, KeyPlan, TenantRole
+from tenancy.planning.aws.tenant_aws import AccessEntry, KeyPlan, TenantRolePlan
 
 KNOWN_COST_TAGS = "GPU_TENANCY_KNOWN_COST_TAGS"
 """Variable of the program: keys of tags that AWS knows, with commas. Not set: every key is taken for known."""
@@ -95,7 +95,7 @@ class AlarmPlan:
 class BreakGlassPlan:
     """Emergency access: a role that requires MFA, an access entry, and an alarm on its use."""
 
-    role: TenantRole
+    role: TenantRolePlan
     entry: AccessEntry
     alarm: AlarmPlan
 
@@ -107,7 +107,7 @@ class DataPlan:
     keys: tuple[KeyPlan, ...] = ()
     boundary: Boundary | None = None
     """None where no tenant has an identity."""
-    shared_roles: tuple[TenantRole, ...] = ()
+    shared_roles: tuple[TenantRolePlan, ...] = ()
     """Only with `aws.identity: shared`: one for each shape of grants."""
     buckets: tuple[BucketPlan, ...] = ()
     providers: tuple[OidcProvider, ...] = ()

@@ -19,7 +19,7 @@ from tenancy.planning.aws.data import (
 )
 from tenancy.planning.aws.documents import Document, allow, arn, deny, document, partition
 from tenancy.planning.aws.keys import bucket_key_policy
-from tenancy.planning.aws.tenant_aws import AccessEntry, KeyPlan, TenantRole
+from tenancy.planning.aws.tenant_aws import AccessEntry, KeyPlan, TenantRolePlan
 from tenancy.planning.common import names
 from tenancy.schema.environment import Environment
 from tenancy.schema.identity import CI_AUDIENCE
@@ -216,7 +216,7 @@ def _break_glass(environment: Environment) -> BreakGlassPlan | None:
     }
     tell = allow("TellOfIt", ["sns:Publish"], topic, {"ArnEquals": {"aws:SourceArn": rule}})
     return BreakGlassPlan(
-        role=TenantRole(
+        role=TenantRolePlan(
             name=name,
             path=names.platform_path(environment),
             arn=role,

@@ -31,7 +31,7 @@ class Association:
 
 
 @dataclass(frozen=True, slots=True)
-class TenantRole:
+class TenantRolePlan:
     """aws.iam.Role, with an aws.iam.RolePolicy for each of `policies`.
 
     Not protected: a role that is lost is made again, data is not.
@@ -165,7 +165,7 @@ class TenantAwsPlan:
     before them; roles need the platform's boundary, which is there by then."""
 
     keys: tuple[KeyPlan, ...] = ()
-    roles: tuple[TenantRole, ...] = ()
+    roles: tuple[TenantRolePlan, ...] = ()
     access_points: tuple[AccessPoint, ...] = ()
     repositories: tuple[Repository, ...] = ()
     secrets: tuple[Secret, ...] = ()

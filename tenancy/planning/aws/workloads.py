@@ -10,7 +10,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.planning.aws import grants
 from tenancy.planning.aws.documents import Document, allow, arn, document
 from tenancy.planning.aws.grants import PrefixGrant
-from tenancy.planning.aws.tenant_aws import AccessEntry, Association, TenantRole
+from tenancy.planning.aws.tenant_aws import AccessEntry, Association, TenantRolePlan
 from tenancy.planning.common import names
 from tenancy.schema.environment import Environment
 from tenancy.schema.identity import CI_AUDIENCE, Ci, PodIdentity
@@ -59,14 +59,14 @@ def ci_role_arn(environment: Environment, tenant: Tenant) -> str:
     return arn(environment, "iam", f"role{path}{names.ci_role(environment, tenant)}", region="")
 
 
-def namespace_role(environment: Environment, tenant: Tenant, namespace: Namespace) -> TenantRole:
+def namespace_role(environment: Environment, tenant: Tenant, namespace: Namespace) -> TenantRolePlan:
     """IAM role of the pods of a namespace, with the namespace's grants."""
     found = grants.prefixes(tenant, namespace)
     policies = {
         "storage": [*grants.storage(environment, tenant, found)],
         "uses": [*grants.uses(environment, tenant, namespace)],
     }
-    return TenantRole(
+    return TenantRolePlan(
         name=names.tenant_role(environment, tenant, namespace.name),
         path=names.tenant_path(environment, tenant),
         arn=role_arn(environment, tenant, namespace),
@@ -148,7 +148,7 @@ def _by_token(environment: Environment, issuer: str, subject: str) -> Document:
 
 def shared_role(
     environment: Environment, tenant: Tenant, namespace: Namespace, beside: Collection[str] = ()
-) -> TenantRole:
+) -> TenantRolePlan:
     """The role of all namespaces with grants of the same shape; a session tag selects each namespace's own prefixes.
 
     `beside` are the role's namespaces whose names do not have the form <tenant>--<namespace>: its trust names them.
@@ -162,7 +162,7 @@ def shared_role(
     kept = hashlib.sha256(told.encode()).hexdigest()[:12]
     name = names.fitted(f"{environment.cluster.name}.shared", 51, ".") + f".{kept}"
     path = names.tenants_path(environment)
-    return TenantRole(
+    return TenantRolePlan(
         name=name,
         path=path,
         arn=arn(environment, "iam", f"role{path}{name}", region=""),
@@ -179,7 +179,7 @@ def shared_role(
     )
 
 
-def shared_roles(environment: Environment, tenants: Sequence[Tenant]) -> tuple[TenantRole, ...]:
+def shared_roles(environment: Environment, tenants: Sequence[Tenant]) -> tuple[TenantRolePlan, ...]:
     """Roles that several namespaces share, one per list of grants; empty unless identity is shared."""
     if environment.aws.identity is not PodIdentity.SHARED:
         return ()
@@ -200,7 +200,7 @@ def ci_group(tenant: Tenant) -> str:
     return words.CI_GROUP.format(tenant=tenant.tenant)
 
 
-def pipeline_role(environment: Environment, tenant: Tenant, ci: Ci) -> TenantRole:
+def pipeline_role(environment: Environment, tenant: Tenant, ci: Ci) -> TenantRolePlan:
     """It may describe the cluster, write the tenant's images and read shared ones. It has no access to data."""
     own = [
         grants.repository_arn(environment, names.tenant_repository(environment, tenant, name))
@@ -214,7 +214,7 @@ def pipeline_role(environment: Environment, tenant: Tenant, ci: Ci) -> TenantRol
     ]
     if own:
         statements.append(allow("PushOwn", [*grants.PULL, *grants.PUSH], own))
-    return TenantRole(
+    return TenantRolePlan(
         name=names.ci_role(environment, tenant),
         path=names.tenant_path(environment, tenant),
         arn=ci_role_arn(environment, tenant),

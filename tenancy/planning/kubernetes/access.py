@@ -12,7 +12,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.planning.common.labels import platform_labels, tenant_labels
 from tenancy.planning.common.meta import Meta
 from tenancy.planning.guards.who import frameworks
-from tenancy.planning.kubernetes.model import ClusterRole, PolicyRule, RoleBinding, Subject
+from tenancy.planning.kubernetes.model import ClusterRole, PolicyRule, RoleBinding, RoleSubject
 from tenancy.schema.environment import Environment
 from tenancy.schema.people import Role
 from tenancy.schema.tenant import Namespace, Tenant, held
@@ -154,12 +154,12 @@ def _binding(
     return RoleBinding(meta, role_name(role), tuple(_subject(tenant, kind, name) for kind, name in subjects))
 
 
-def _subject(tenant: Tenant, kind: str, name: str) -> Subject:
+def _subject(tenant: Tenant, kind: str, name: str) -> RoleSubject:
     if kind != "ServiceAccount":
-        return Subject(kind, name)
+        return RoleSubject(kind, name)
     namespace, _, account = name.partition("/")
     (where,) = tenant.names_of({namespace})
-    return Subject(kind, account, where)
+    return RoleSubject(kind, account, where)
 
 
 def _pipeline(tenant: Tenant, namespace: Namespace, role: Role) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from tenancy.validation import stored
 
 
 @dataclass(frozen=True, slots=True)
-class TenantStorage:
+class TenantApiStorage:
     """The maximum that one tenant's quotas let it store."""
 
     tenant: str
@@ -33,13 +33,13 @@ class ApiStorage:
     stored: int
     kueue: int
     """Memory of Kueue; 0 where the environment has no queue."""
-    tenants: tuple[TenantStorage, ...]
+    tenants: tuple[TenantApiStorage, ...]
 
 
 def api_storage(environment: Environment, tenants: Sequence[Tenant]) -> ApiStorage:
     """Max bytes that the tenants' objects may take in etcd and in the caches of their readers."""
     each = tuple(
-        TenantStorage(
+        TenantApiStorage(
             tenant.tenant,
             stored.objects(environment, tenant),
             stored.stored_bytes(environment, tenant),

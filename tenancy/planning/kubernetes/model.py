@@ -150,7 +150,7 @@ class NetworkPolicy(Planned):
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceAccount(Planned):
+class PodAccount(Planned):
     """An account that pods run as."""
 
     meta: Meta
@@ -163,7 +163,7 @@ class ServiceAccount(Planned):
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class RoleSubject:
     """Who gets a role."""
 
     kind: str
@@ -189,7 +189,7 @@ class RoleBinding(Planned):
 
     meta: Meta
     role: str
-    subjects: tuple[Subject, ...]
+    subjects: tuple[RoleSubject, ...]
 
     def manifest(self) -> Object:
         """The RoleBinding as an object."""

@@ -8,18 +8,18 @@ from tenancy.catalog import vocabulary as words
 from tenancy.planning.aws.workloads import role_arn
 from tenancy.planning.common.labels import tenant_labels
 from tenancy.planning.common.meta import Meta
-from tenancy.planning.kubernetes.model import ServiceAccount
+from tenancy.planning.kubernetes.model import PodAccount
 from tenancy.schema.environment import Environment
 from tenancy.schema.identity import PodIdentity
 from tenancy.schema.tenant import Namespace, Tenant
 
 
-def default_account(environment: Environment, tenant: Tenant, namespace: Namespace) -> ServiceAccount:
+def default_account(environment: Environment, tenant: Tenant, namespace: Namespace) -> PodAccount:
     """The account of pods that name none. The API server makes it; that its pods get no token is ours (id-08)."""
     return _account(environment, tenant, namespace, words.DEFAULT_ACCOUNT)
 
 
-def service_accounts(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[ServiceAccount, ...]:
+def service_accounts(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[PodAccount, ...]:
     """The one that the namespace's grants hang on, where it has some, and those that its file declares."""
     declared = tuple(
         _account(environment, tenant, namespace, account.name, api_token=account.api_token)
@@ -28,7 +28,7 @@ def service_accounts(environment: Environment, tenant: Tenant, namespace: Namesp
     return (*_granted_account(environment, tenant, namespace), *declared)
 
 
-def _granted_account(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[ServiceAccount, ...]:
+def _granted_account(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[PodAccount, ...]:
     """Pod Identity knows it by its name alone. No token of the API server comes with it: what a pod says to AWS comes
     by a projected token that EKS adds."""
     if not tenant.has_identity(namespace):
@@ -47,6 +47,6 @@ def _account(
     annotations: Mapping[str, str] | None = None,
     *,
     api_token: bool = False,
-) -> ServiceAccount:
+) -> PodAccount:
     labels, where = tenant_labels(environment, tenant, namespace), tenant.namespace_name(namespace)
-    return ServiceAccount(Meta(name, labels, where, annotations or {}), api_token)
+    return PodAccount(Meta(name, labels, where, annotations or {}), api_token)

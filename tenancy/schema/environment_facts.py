@@ -1,0 +1,186 @@
+"""What follows from the fields of an environment: ranges, services, and what pools yield."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from tenancy.catalog import boards, nodes
+from tenancy.catalog import vocabulary as words
+from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.rules.values import (
+    unusable_namespace,
+)
+from tenancy.schema.cluster import (
+    SERVICE_CIDRS,
+    ClusterMode,
+    Cni,
+    Devices,
+)
+from tenancy.schema.environment_fields import EnvironmentFields
+from tenancy.schema.pools import (
+    Cut,
+    Pool,
+    Strategy,
+    resource_name,
+)
+from tenancy.schema.queues import Scheduler
+from tenancy.schema.services import Source
+
+
+class DerivedEnvironment(EnvironmentFields):
+    """An environment's fields, with what follows from them."""
+
+    def cuts(self, pool: str) -> list[Cut]:
+        """Groups of a node's GPUs in order of their index, with the slices on each."""
+        return self.pools[pool].cuts(self.mig_layouts)
+
+    def daemonsets(self, pool: str) -> nodes.Resources:
+        """Resources that the platform's own pods take of one node of a pool."""
+        spec, addon = self.pools[pool], nodes.Addon
+        wanted = {addon.VPC_CNI, addon.KUBE_PROXY, addon.POD_IDENTITY, addon.EBS_CSI, addon.NODE_MONITORING}
+        wanted |= {addon.GPU_OPERATOR, addon.DCGM_EXPORTER} if spec.machine.gpus else set()
+        wanted |= {addon.CILIUM} if self.cluster.cni is Cni.CILIUM else set()
+        wanted |= {addon.EFA} if spec.efa else set()
+        wanted |= {addon.NODE_EXPORTER} if self.metrics.installed else set()
+        return nodes.daemonset_reserve(wanted)
+
+    @property
+    def own_ranges(self) -> tuple[str, ...]:
+        """Address ranges of nodes and pods; empty if they are unknown."""
+        made = (self.aws.network.cidr,) if self.builds_cluster and not self.aws.network.vpc else ()
+        return self.cluster.ranges or made
+
+    @property
+    def service_cidrs(self) -> tuple[str, ...]:
+        """Address ranges that services have, or may have."""
+        return (self.cluster.service_cidr,) if self.cluster.service_cidr else SERVICE_CIDRS
+
+    @property
+    def ipv4_alone(self) -> bool:
+        """Whether pods are known to have no IPv6 address. EKS assigns IPv4 or IPv6 addresses, by default IPv4."""
+        if self.builds_cluster:
+            return True
+        return bool(self.cluster.ranges) and not any(":" in text for text in self.cluster.ranges)
+
+    @property
+    def builds_cluster(self) -> bool:
+        """Whether network, cluster and nodes are made."""
+        return self.aws.enabled and self.cluster.mode is not ClusterMode.EXISTING
+
+    def source_of(self, service: str) -> Source:
+        """Who brings a service, by its name under `services`."""
+        given = getattr(self.services, service.replace("-", "_"))
+        return given or (Source.INSTALL if self.builds_cluster else Source.PRESENT)
+
+    def installs(self, service: str) -> bool:
+        """Whether the environment installs a service that it needs."""
+        needed = {
+            "dra-driver": self.devices_by_claim,
+            "efa-plugin": any(pool.efa for pool in self.pools.values()),
+            "kueue": self.queued,
+        }
+        return needed.get(service, True) and self.source_of(service) is Source.INSTALL
+
+    @property
+    def makes_storage_class(self) -> bool:
+        """Whether the environment makes its storage class."""
+        return self.services.storage_class is Source.INSTALL or (
+            self.builds_cluster and self.services.storage_class is None
+        )
+
+    @property
+    def has_storage_class(self) -> bool:
+        """Whether the cluster has the environment's storage class, made here or before."""
+        return self.makes_storage_class or self.services.storage_class is Source.PRESENT
+
+    @property
+    def queued(self) -> bool:
+        """Whether a queue decides when work starts."""
+        return self.queues.scheduler is Scheduler.KUEUE
+
+    @property
+    def devices_by_claim(self) -> bool:
+        """Whether pods get GPUs by a ResourceClaim instead of an extended resource."""
+        return self.cluster.devices is Devices.DRA
+
+    def flavors_of(self, pool: str) -> dict[str, int]:
+        """Flavors that one node of a pool yields, with how many of each."""
+        return self._yield_of[pool]
+
+    @cached_property
+    def pools_by_flavor(self) -> dict[str, list[tuple[str, Pool]]]:
+        """Pools that yield each flavor, the preferred first."""
+        best_first = sorted(self.pools.items(), key=lambda item: item[1].preference(item[0]))
+        return {
+            flavor: [(name, pool) for name, pool in best_first if flavor in self.flavors_of(name)]
+            for flavor in self.flavors
+        }
+
+    @cached_property
+    def _yield_of(self) -> dict[str, dict[str, int]]:
+        return {name: self._yield(name, pool) for name, pool in self.pools.items()}
+
+    def _yield(self, name: str, pool: Pool) -> dict[str, int]:
+        mode, replicas = (pool.share.mode, pool.share.replicas) if pool.share else (None, 1)
+        units: dict[str | None, int] = {}
+        for count, slices in self.cuts(name):
+            for profile, each in slices.items() or [(None, 1)]:
+                units[profile] = units.get(profile, 0) + count * each
+        return {
+            name: units[flavor.mig] * replicas
+            for name, flavor in self.flavors.items()
+            if flavor.gpu == pool.machine.gpu and flavor.share is mode and flavor.mig in units
+        }
+
+    def resource_of(self, flavor: str) -> str:
+        """The name of a flavor's extended resource."""
+        return self._resource_of[flavor]
+
+    @cached_property
+    def _resource_of(self) -> dict[str, str]:
+        strategies = {flavor: pool.strategy for name, pool in self.pools.items() for flavor in self.flavors_of(name)}
+        return {
+            name: resource_name(flavor.mig, flavor.share is not None, strategies.get(name, Strategy.MIXED))
+            for name, flavor in self.flavors.items()
+        }
+
+    @property
+    def resources(self) -> frozenset[str]:
+        """The extended resources of all flavors."""
+        return frozenset(self._resource_of.values())
+
+    @cached_property
+    def possible_slices(self) -> frozenset[str]:
+        """Resource names of every profile of every board that the environment names, and of shared slices of those
+        that a pool cuts and shares."""
+        sold = {pool.machine.gpu for pool in self.pools.values() if pool.machine.gpus}
+        whole = {(board, False) for board in sold | {flavor.gpu for flavor in self.flavors.values()}}
+        shared = {(pool.machine.gpu, True) for pool in self.pools.values() if pool.mig and pool.share}
+        return frozenset(
+            resource_name(profile, replicas)
+            for board, replicas in whole | shared
+            for profile in boards.BOARDS[board].profiles
+        )
+
+    def foreign_namespace(self, tenant: str, name: str) -> str | None:
+        """name-03: why a namespace of the tenant cannot have the name on the cluster; None if it can."""
+        if given := unusable_namespace(tenant, name):
+            return given
+        if name in self.system_namespaces:
+            return f"{name!r}, a namespace of the platform"
+        if name in self.platform.unmanaged:
+            return f"{name!r}, which platform.unmanaged lists"
+        for entry in self.platform.temporary_namespaces:
+            if entry.matches(name):
+                return f"{name!r}, which platform.temporary-namespaces lists as {entry.name}"
+        return None
+
+    @property
+    def system_namespaces(self) -> tuple[str, ...]:
+        """Names of the namespaces of the platform and of Kubernetes, sorted; guards do not apply there."""
+        operator = self.aws.enabled or self.services.gpu_operator in {Source.INSTALL, Source.PRESENT}
+        installed = {words.OPERATOR_NAMESPACE} if operator else set()
+        installed |= {self.metrics.namespace} if self.metrics.collected else set()
+        if self.queued:
+            installed |= {words.QUEUE_NAMESPACE, *(FRAMEWORKS[kind].namespace for kind in self.queues.kinds)}
+        return tuple(sorted({*words.SYSTEM_NAMESPACES, *self.platform.namespaces, *installed}))
