@@ -30,6 +30,19 @@ format_option = click.option(
 )
 
 
+class DefaultGroup(click.Group):
+    """A group that takes its first word for an argument of the command `default` unless it names another command:
+    with `page`, `tenancy report ENV` is `tenancy report page ENV`."""
+
+    def __init__(self, *given: Any, default: str, **settings: Any) -> None:
+        super().__init__(*given, **settings)
+        self.default = default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = {*self.commands, *ctx.help_option_names}
+        return super().parse_args(ctx, [self.default, *args] if args and args[0] not in own else args)
+
+
 def example(text: str) -> str:
     """Epilog of a command: an example that can be pasted."""
     return "\b\nExample:\n  " + text

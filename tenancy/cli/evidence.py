@@ -11,6 +11,7 @@ import click
 from tenancy.cli.common import (
     BAD_INPUT,
     FAILED,
+    DefaultGroup,
     environment_argument,
     example,
     fail,
@@ -29,15 +30,11 @@ EPOCH = "SOURCE_DATE_EPOCH"
 """Environment variable with the time to record, in seconds since 1970 UTC, for bundles that can be made again."""
 
 
-class _Evidence(click.Group):
-    """A group whose default command is `make`: `tenancy evidence ENV` is `tenancy evidence make ENV`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own = {*self.commands, *ctx.help_option_names}
-        return super().parse_args(ctx, ["make", *args] if args and args[0] not in own else args)
-
-
-@click.group(cls=_Evidence, epilog=example("tenancy evidence bank --out evidence-2026-11 --key signing.pem"))
+@click.group(
+    cls=DefaultGroup,
+    default="make",
+    epilog=example("tenancy evidence bank --out evidence-2026-11 --key signing.pem"),
+)
 def command() -> None:
     """Write a signed folder of evidence about an environment, and verify one.
 

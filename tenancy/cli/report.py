@@ -14,6 +14,7 @@ from tenancy.cli import supply_tables
 from tenancy.cli.common import (
     BAD_INPUT,
     FAILED,
+    DefaultGroup,
     environment_argument,
     example,
     fail,
@@ -36,15 +37,7 @@ report_format = click.option(
 )
 
 
-class _Reports(click.Group):
-    """A group whose default command is `page`: `tenancy report ENV` is `tenancy report page ENV`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own = {*self.commands, *ctx.help_option_names}
-        return super().parse_args(ctx, ["page", *args] if args and args[0] not in own else args)
-
-
-@click.group(cls=_Reports, epilog=example("tenancy report bank --out bank.html"))
+@click.group(cls=DefaultGroup, default="page", epilog=example("tenancy report bank --out bank.html"))
 def command() -> None:
     """Report on an environment: supply, pools, access, drift, adoption and the cost of a failure.
 

@@ -22,7 +22,7 @@ from tests.tenant_aws_files import ENVIRONMENT, TENANT
 STACK = "two"
 DAY_TWO = [key for key in COST_TAGS if key != "team"]
 TAG, PROVIDER = "CostAllocationTag", "OpenIdConnectProvider"
-FORMER = ', "kmsKeyId": volume_key(environment), **_WHOSE}', ', "kmsKeyId": volume_key(environment)}'
+FORMER = '"encrypted": "true", **key, **_WHOSE}', '"encrypted": "true", **key}'
 """The parameters of the class, as they are and as they were before volumes had tags."""
 CLASS = f"/apis/storage.k8s.io/v1/storageclasses/{words.STORAGE_CLASS}"
 VOLUME, CLAIM = "/api/v1/persistentvolumes/kept", "/api/v1/namespaces/kube-system/persistentvolumeclaims/kept"

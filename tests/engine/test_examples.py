@@ -139,9 +139,7 @@ def test_the_pack_finds_the_mistakes_of_a_program_without_the_library(cluster: P
 
 def test_two_environments_share_the_files_of_their_tenants(cluster: Project) -> None:
     example = _fresh(cluster, "dev-and-prod")
-    example.init("dev")
-    example.up()
-    assert example.outputs() == {"tenants": ["fraud", "vision"]}
+    # Before dev is there: one cluster has one environment.
     example.init("prod")
     kubeconfig = cluster.lab.kubeconfig.read_text("utf-8").replace("gpu-tenancy-lab", "prod")
     (example.folder / "kubeconfig").write_text(kubeconfig)
@@ -149,6 +147,9 @@ def test_two_environments_share_the_files_of_their_tenants(cluster: Project) -> 
     assert shown.code == 0, shown.text
     made = {step["newState"]["inputs"]["metadata"]["name"]: step["newState"]["inputs"] for step in _objects(shown)}
     assert made["fraud--train"]["metadata"]["labels"]["env"] == "prod"
+    example.init("dev")
+    example.up()
+    assert example.outputs() == {"tenants": ["fraud", "vision"]}
 
 
 def _objects(preview: Done) -> list[Any]:

@@ -23,17 +23,14 @@ PROGRAM = """\
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from tenancy.components.tenant import GpuTenant
-from tenancy.planning import make_plan
-from tenancy.validation import load
+from tenancy import GpuTenant, load
 
-loaded = load({folder!r})
-plan = make_plan(loaded.environment, loaded.tenants)
+context = load({folder!r}).environment.cluster.context
 settings = pulumi.Config("foreign")
-provider = kubernetes.Provider("mine", context=plan.context, kubeconfig=settings.get("kubeconfig"))
+provider = kubernetes.Provider("mine", context=context, kubeconfig=settings.get("kubeconfig"))
 given = provider if settings.get_bool("provider") is not False else None
 opts = pulumi.ResourceOptions(providers=[given]) if given else None
-GpuTenant("research", plan.tenant("research"), opts=opts)
+GpuTenant("research", {folder!r}, opts=opts)
 """
 
 
