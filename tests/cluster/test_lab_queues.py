@@ -314,7 +314,7 @@ def test_without_values_kueue_and_its_webhooks_are_removed(root: Path, lab: Lab,
     control_plane.up(root=root, queues={})
     assert pid(lab) is None
     assert KUEUE not in {row.component for row in control_plane.status(root=root)}
-    assert not served(engineer, QUEUES), "the kinds are gone with their objects"
+    until(lambda: not served(engineer, QUEUES), "the kinds are gone with their objects")
     engineer.request("POST", PODS, pod("free"), CREATE)
     until(lambda: engineer.get(f"{PODS}/free")["status"]["phase"] == "Running", "it runs without a queue")
     control_plane.up(root=root)

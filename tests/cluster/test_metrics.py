@@ -63,7 +63,7 @@ def plan(loaded: Loaded) -> Plan:
 def rows(loaded: Loaded) -> dict[str, list[dict[str, Any]]]:
     """A day's trace that begins and ends at a sample: then Prometheus has seen all of it."""
     made = month(loaded, START, END, 1)
-    for name in ("holdings", "used"):
+    for name in ("allocations", "used"):
         for row in made[name]:
             row["start"], row["end"] = (-(-row[side] // STEP) * STEP for side in ("start", "end"))
         made[name] = [row for row in made[name] if row["start"] < row["end"] <= END]

@@ -374,7 +374,7 @@ def _runtime_patches(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]
     container = {"name": "node", "securityContext": secure}
     node = {"name": "node", "hostPath": {"path": "/"}}
     for name, field, bad, good in (
-        ("volume-of-the-node", "/volumes", [node], [{"name": "node", "emptyDir": {}}]),
+        ("volume-of-the-node", "/volumes", [node], []),
         ("privileged", "/containers", [put(container, "/securityContext/privileged", True)], [container]),
         ("capability", "/initContainers", [put(container, "/securityContext/capabilities/add", ["BPF"])], [container]),
         ("keeps-capabilities", "/containers", [put(container, "/securityContext/capabilities/drop", [])], [container]),
