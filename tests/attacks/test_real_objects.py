@@ -407,12 +407,16 @@ def test_the_pods_of_a_job_are_spread_where_the_tier_says_so(
 
 
 def test_all_pods_of_a_namespace_are_spread_where_the_tier_says_so(cluster: Cluster, home: AttackedNamespace) -> None:
-    with (
-        _spread_as(cluster, home, "namespace", words.SPREAD_OF),
-        _made(cluster.api, collection("v1", "Pod", home.name), home.pod(), home.developer) as there,
-    ):
-        pod = cluster.api.request("GET", there).body
-        assert _selectors(pod) == [{"matchLabels": {words.TENANT: pod["metadata"]["labels"][words.TENANT]}}]
+    pods = collection("v1", "Pod", home.name)
+
+    def left_alone() -> bool:
+        return not _selectors(cluster.api.request("POST", f"{pods}?dryRun=All", home.pod(), home.developer).body)
+
+    with _spread_as(cluster, home, "namespace", words.SPREAD_OF):
+        until(left_alone, "the API server has not noticed the annotation")
+        with _made(cluster.api, pods, home.pod(), home.developer) as there:
+            pod = cluster.api.request("GET", there).body
+            assert _selectors(pod) == [{"matchLabels": {words.TENANT: pod["metadata"]["labels"][words.TENANT]}}]
 
 
 OWN = {
