@@ -39,6 +39,7 @@ class DefaultGroup(click.Group):
         self.default = default
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The words, with the default command before them if they begin with no command."""
         own = {*self.commands, *ctx.help_option_names}
         return super().parse_args(ctx, [self.default, *args] if args and args[0] not in own else args)
 

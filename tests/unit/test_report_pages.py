@@ -335,6 +335,7 @@ def opened(page: str, folder: Path, width: int, *more: str) -> dict[str, Any]:
     return {**json.loads(found[2].replace("&quot;", '"')), "console": console}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
 class TestInABrowser:
     @pytest.mark.parametrize("width", [1280, 500])

@@ -538,7 +538,7 @@ def test_a_pipeline_has_a_role_of_its_own_all_the_same(on_aws: MakeEnvironment) 
 def test_who_gets_in_comes_last(on_aws: MakeEnvironment) -> None:
     plan = planned(on_aws(), tenant(ci={"github": "bank/fraud", "branch": "main"}))
     kinds = [type(resource).__name__ for resource in plan.resources()]
-    assert kinds == ["TenantRole"] * 3 + ["Secret"] + ["Association"] * 2 + ["AccessEntry"]
+    assert kinds == ["TenantRolePlan"] * 3 + ["Secret"] + ["Association"] * 2 + ["AccessEntry"]
 
 
 def test_a_tenant_that_uses_nothing_has_nothing(on_aws: MakeEnvironment) -> None:
