@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pulumi
 
-from tenancy.components.aws.aws_resource import AwsResource
 from tenancy.components.aws.identity import IamRole
+from tenancy.components.aws.pod_identity import pod_identity
 from tenancy.components.aws.tenant_aws_resources import TenantAwsResources
 from tenancy.components.choice import chosen
 from tenancy.components.gpu_platform import GpuPlatform, enforced_on
@@ -125,19 +125,7 @@ class TenantRole(pulumi.ComponentResource):
         self.arn = IamRole(f"{name}-role", roles[0], gate, below).arn
         for each in aws.associations:
             if each.namespace == on_cluster:
-                AwsResource(
-                    "eks/podIdentityAssociation:PodIdentityAssociation",
-                    f"{name}-{each.service_account}",
-                    {
-                        "clusterName": each.cluster,
-                        "namespace": each.namespace,
-                        "serviceAccount": each.service_account,
-                        "roleArn": self.arn,
-                        "disableSessionTags": each.disable_session_tags,
-                        "tags": each.tags,
-                    },
-                    below,
-                )
+                pod_identity(f"{name}-{each.service_account}", each, self.arn, below)
         self.register_outputs({"arn": self.arn})
 
 

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 import pulumi
 
 from tenancy.components.aws.access_entry import access_entry
-from tenancy.components.aws.aws_resource import AwsResource, last
+from tenancy.components.aws.aws_resource import last
 from tenancy.components.aws.data import Data
 from tenancy.components.aws.identity import IamRole
 from tenancy.components.aws.key import EncryptionKey
+from tenancy.components.aws.pod_identity import pod_identity
 from tenancy.components.aws.tenant_aws_resources import TenantAwsResources
 from tenancy.components.kubernetes.tenant_namespace import PlannedNamespace
 from tenancy.planning.aws.tenant_aws import TenantAwsPlan
@@ -40,19 +41,9 @@ class TenantAws(pulumi.ComponentResource):
         roles |= {role.arn: IamRole(f"{name}-{role.name}", role, prerequisites, below).arn for role in plan.roles}
         TenantAwsResources(f"{name}-own", plan, gate, below)
         for each in plan.associations:
-            AwsResource(
-                "eks/podIdentityAssociation:PodIdentityAssociation",
-                f"{name}-{each.namespace}-{each.service_account}",
-                {
-                    "clusterName": each.cluster,
-                    "namespace": each.namespace,
-                    "serviceAccount": each.service_account,
-                    "roleArn": roles.get(each.role, each.role),
-                    "disableSessionTags": each.disable_session_tags,
-                    "tags": each.tags,
-                },
-                pulumi.ResourceOptions(parent=self, depends_on=namespaces[each.namespace].isolation_resources),
-            )
+            after = pulumi.ResourceOptions(parent=self, depends_on=namespaces[each.namespace].isolation_resources)
+            role = roles.get(each.role, each.role)
+            pod_identity(f"{name}-{each.namespace}-{each.service_account}", each, role, after)
         isolation_resources = [wall for space in namespaces.values() for wall in space.isolation_resources]
         for entry in plan.access_entries:
             principal = roles.get(entry.principal, entry.principal)
