@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -50,6 +51,7 @@ def _current() -> str:
     from tenancy.live.api import ApiUnreachable
 
     try:
-        return str(config.list_kube_config_contexts()[1]["name"])
+        # The library reads the variable once, when it is imported.
+        return str(config.list_kube_config_contexts(os.environ.get("KUBECONFIG") or None)[1]["name"])
     except (ConfigException, OSError, TypeError, KeyError) as error:
         raise ApiUnreachable(f"given no current context ({error}); change: name one with --context") from error

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from conftest import SpecFolder
 
 from tenancy.catalog.versions import CHARTS
 from tenancy.cli import main
@@ -18,6 +17,7 @@ from tenancy.live.api import Api, Response
 from tenancy.live.served import OPERATORS, unserved
 from tenancy.planning import Plan, make_plan
 from tenancy.validation import load
+from tests.conftest import SpecFolder
 
 ROOT = Path(__file__).parents[2]
 
