@@ -18,6 +18,22 @@ Place = tuple[str, str]
 """Kueue's flavor and a resource."""
 
 
+class ResourceGroup(NamedTuple):
+    """Resources that get one flavor together, and the flavors in the order in which Kueue tries them."""
+
+    resources: tuple[str, ...]
+    flavors: tuple[Any, ...]
+
+
+def resource_groups(spec: Any) -> Iterator[ResourceGroup]:
+    """The resource groups of a ClusterQueue's or a Cohort's spec, in order.
+
+    An unknown list is one unknown entry, as rules need it in a preview.
+    """
+    for group in many(at(spec, "resourceGroups")):
+        yield ResourceGroup(tuple(map(str, many(at(group, "coveredResources")))), many(at(group, "flavors")))
+
+
 class StoredQuota(NamedTuple):
     """One resource of one flavor as a ClusterQueue or a Cohort has it; the amounts are not read yet, None: absent."""
 
@@ -29,12 +45,9 @@ class StoredQuota(NamedTuple):
 
 
 def stored_quotas(spec: Any) -> Iterator[StoredQuota]:
-    """Every quota in the resource groups of a ClusterQueue's or a Cohort's spec, in order.
-
-    An unknown list is one unknown entry, as rules need it in a preview.
-    """
-    for group in many(at(spec, "resourceGroups")):
-        for flavor in many(at(group, "flavors")):
+    """Every quota in the resource groups of a ClusterQueue's or a Cohort's spec, in order."""
+    for group in resource_groups(spec):
+        for flavor in group.flavors:
             for resource in many(at(flavor, "resources")):
                 yield StoredQuota(
                     str(at(flavor, "name")),

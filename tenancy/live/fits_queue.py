@@ -12,7 +12,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.kube.pods import ONE, Pods, Resources, requests_of
 from tenancy.kube.quantities import thousandths, units
-from tenancy.kube.quota_tree import Node, Place
+from tenancy.kube.quota_tree import Node, Place, resource_groups
 from tenancy.live.api import Api, collection
 from tenancy.live.cohorts import read_tree
 from tenancy.live.fits_answers import ControlAnswer, FitVerdict, amount_of, queued_metadata, written
@@ -163,14 +163,14 @@ class _Scheduler:
         found = []
         for pods, each in wanted:
             needed = {name: amount * pods.count for name, amount in each.items() if amount}
-            for group in self.queue["spec"]["resourceGroups"]:
-                here = {name: needed.pop(name) for name in group["coveredResources"] if name in needed}
+            for group in resource_groups(self.queue["spec"]):
+                here = {name: needed.pop(name) for name in group.resources if name in needed}
                 if not here:
                     continue
                 before: Counter[Place] = Counter()
                 for place, amount in taken:
                     before[place] += amount
-                choices = [self._in(flavor["name"], here, pods, before) for flavor in group["flavors"]]
+                choices = [self._in(flavor["name"], here, pods, before) for flavor in group.flavors]
                 best = min(choices, key=lambda choice: list(_Mode).index(choice.mode))
                 found.append(best)
                 for name, amount in here.items() if best.mode is not _Mode.NEVER else ():

@@ -12,6 +12,7 @@ from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.pod_templates import templates_of
 from tenancy.kube.quantities import parse_or_zero
+from tenancy.kube.quota_tree import resource_groups
 from tenancy.rules import aws, cilium, nodes_together, queues_together
 from tenancy.rules.found import UNKNOWN, Finding, Object, at, many, name_of
 from tenancy.rules.index import Index, labels_of, own_name, pairs_of, tenant_label
@@ -77,9 +78,7 @@ def _offered(index: Index) -> set[str]:
     for item in index.kinds("NodeOverlay"):
         found |= {*(at(item, "spec", "capacity") or {})}
     for item in index.kinds("ClusterQueue"):
-        found |= {
-            str(r) for group in many(at(item, "spec", "resourceGroups")) for r in many(at(group, "coveredResources"))
-        }
+        found.update(*(group.resources for group in resource_groups(item.get("spec"))))
     operated = [item for item in index.kinds("ClusterPolicy") if not str(item.get("apiVersion")).startswith("kyverno")]
     if operated or any(is_operator(item) for item in index.kinds("Release")):
         found.add(gpus.GPU)
