@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
@@ -228,6 +228,44 @@ def research(loaded: Loaded) -> Tenant:
 @pytest.fixture(scope="session")
 def plan(loaded: Loaded) -> Plan:
     return make_plan(loaded.environment, loaded.tenants)
+
+
+def all_of_some(values: Iterable[object]) -> bool:
+    """`all`, which is not true of nothing: what a test says of each of some, there have to be some of."""
+    found = list(values)
+    assert found, "nothing to say this of"
+    return all(found)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makemodule() -> Generator[None, Any, Any]:
+    module = yield
+    module.obj.__dict__.setdefault("all", all_of_some)
+    return module
+
+
+CHAPTERS = "chapters"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before a test of a module marked `chapters` come the tests above it, also where it alone was chosen."""
+    chosen = {item.nodeid for item in items}
+    added: set[str] = set()
+    whole: list[pytest.Item] = []
+    for item in items:
+        module = item.getparent(pytest.Module)
+        if module and item.get_closest_marker(CHAPTERS):
+            for earlier in module.collect():
+                if earlier.nodeid == item.nodeid:
+                    break
+                if not isinstance(earlier, pytest.Item) or earlier.nodeid in chosen | added:
+                    continue
+                if item.get_closest_marker("exhaustive") or not earlier.get_closest_marker("exhaustive"):
+                    added.add(earlier.nodeid)
+                    whole.append(earlier)
+        whole.append(item)
+    items[:] = whole
 
 
 class OfFolder:

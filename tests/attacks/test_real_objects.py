@@ -62,7 +62,8 @@ def _made(api: Api, path: str, body: Any, who: Impersonation | None = None) -> G
 def _gone(api: Api, there: str) -> None:
     """No controller here removes a pod's own finalizers, so this does."""
     api.request("PATCH", there, {"metadata": {"finalizers": None}}, None, MERGE)
-    api.request("DELETE", f"{there}?gracePeriodSeconds=0")
+    # Without a policy the API server would leave a job's pods behind, and wait for what does that.
+    api.request("DELETE", f"{there}?gracePeriodSeconds=0&propagationPolicy=Background")
     until(lambda: api.request("GET", there).ok, f"{there} is gone")
 
 
@@ -398,12 +399,17 @@ def test_the_pods_of_a_job_are_spread_where_the_tier_says_so(
     ):
         job = cluster.api.request("GET", there).body["metadata"]
         path = f"{collection('v1', 'Pod', home.name)}?dryRun=All"
+
+        def unknown_to_kueue() -> str:
+            """Kueue reads the job from a cache that learns of it a moment later."""
+            said = cluster.api.request("POST", path, _of_job(home.pod(), job), JOB_CONTROLLER).message
+            return said if "not found" in said else ""
+
+        until(unknown_to_kueue, "Kueue knows the job")
         answer = cluster.api.request("POST", path, _of_job(home.pod(), job), JOB_CONTROLLER)
         assert answer.ok, answer.message
         same_job = {"key": JOB_NAME, "operator": "In", "values": [job["name"]]}
         assert _selectors(answer.body) == ([{"matchExpressions": [same_job]}] if spread else [])
-        # Without a policy the API server would leave the job's pods behind, and wait for what does that.
-        cluster.api.request("DELETE", f"{there}?propagationPolicy=Background")
 
 
 def test_all_pods_of_a_namespace_are_spread_where_the_tier_says_so(cluster: Cluster, home: AttackedNamespace) -> None:

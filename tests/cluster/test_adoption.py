@@ -23,6 +23,8 @@ from tests.queues.scene import ROOT, Object, Scene, condition, on_lab_of, until
 sys.path.append(str(ROOT / "tests" / "engine"))
 from engine_project import Done, Project, copied
 
+pytestmark = pytest.mark.chapters
+
 HOME = "fraud--old"
 FILE = "tenants/fraud.yaml"
 IMAGE = "registry.bank.example/shared/app:1"
@@ -394,6 +396,7 @@ def test_an_export_holds_what_can_be_made_again_and_says_what_it_lacks(
     assert next(yaml.safe_load_all(file.read_text()))["data"] == {"word": "aHVzaA=="}
 
 
+@pytest.mark.exhaustive
 def test_with_kueue_down_nothing_begins_and_what_had_begun_names_it(project: Project, scene: Scene) -> None:
     """`tenancy up` does not begin. What goes down in the middle of a removal is played by its second half alone: it
     says what holds the pods of a job that was deleted, and who should let go. With Kueue back the command goes on."""

@@ -249,7 +249,7 @@ def _devices(cluster: Cluster) -> set[str]:
     return {item["metadata"]["uid"] for kind in kinds for item in cluster.api.items(group(API, None, kind))}
 
 
-@pytest.mark.parametrize("devices", ["dra", "plugin"])
+@pytest.mark.parametrize("devices", ["dra", pytest.param("plugin", marks=pytest.mark.exhaustive)])
 def test_verify_finds_no_gap_and_skips_nothing_but_what_has_no_occasion(
     request: pytest.FixtureRequest, devices: str
 ) -> None:
@@ -273,7 +273,7 @@ def test_without_a_rule_exactly_its_attacks_get_through(dra: Cluster, rule: str)
         assert dra.through(attacks) == {a.id for a in mine}
 
 
-@pytest.mark.parametrize("devices", ["dra", "plugin"])
+@pytest.mark.parametrize("devices", ["dra", pytest.param("plugin", marks=pytest.mark.exhaustive)])
 def test_without_its_quota_exactly_the_attacks_on_it_get_through(request: pytest.FixtureRequest, devices: str) -> None:
     cluster: Cluster = request.getfixturevalue(devices)
     place, attacks = cluster.place("fraud--train"), [a for a in cluster.attacks if not a.skipped]
@@ -562,6 +562,7 @@ def test_the_scheduler_gives_a_claim_the_one_device_of_its_class(
 # The other way round: extended resources, and no claims
 
 
+@pytest.mark.exhaustive
 def test_with_the_device_plugin_not_even_the_platform_makes_a_claim_in_a_tenants_namespace(plugin: Cluster) -> None:
     place = plugin.place("fraud--train")
     said = run(plugin.api, list(no_claims(place)), twins=False)
@@ -569,6 +570,7 @@ def test_with_the_device_plugin_not_even_the_platform_makes_a_claim_in_a_tenants
         assert (result.status, f"limited: {key}=0" in result.message) == (403, True), result.message
 
 
+@pytest.mark.exhaustive
 def test_with_the_device_plugin_no_tenant_may_claim(plugin: Cluster) -> None:
     place = plugin.place("fraud--train")
     for plural in FORMS:

@@ -205,6 +205,7 @@ def test_a_killed_component_is_noticed_and_started_again_with_its_state(
         assert again.get(f"/api/v1/namespaces/default/configmaps/before-{name}")
 
 
+@pytest.mark.exhaustive
 def test_a_component_that_hangs_is_replaced(root: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_plane, "PATIENCE_SECONDS", 1)
     control_plane.up(root=root)
@@ -214,6 +215,7 @@ def test_a_component_that_hangs_is_replaced(root: Path, lab: Lab, monkeypatch: p
     assert pids(lab)["kwok"] != before["kwok"]
 
 
+@pytest.mark.exhaustive
 def test_a_port_that_another_process_took_is_given_up(root: Path, lab: Lab) -> None:
     control_plane.up(root=root)
     port = ports.remembered(lab)["kube-apiserver"]
@@ -287,6 +289,7 @@ def test_the_shell_file_can_be_sourced_twice_from_any_folder(lab: Lab, shell: st
     assert seen["PATH"].startswith(expected["PATH"].split(os.pathsep)[0])
 
 
+@pytest.mark.exhaustive
 def test_two_labs_stand_side_by_side_and_one_goes_without_the_other(root: Path, lab: Lab, tmp_path: Path) -> None:
     control_plane.up(root=root)
     other_root = project(tmp_path / "other")

@@ -21,6 +21,8 @@ from tenancy.lab.components import COMPONENTS, KUEUE
 from tenancy.lab.layout import Lab
 from tenancy.lab.nodes import apply_nodes
 
+pytestmark = pytest.mark.exhaustive
+
 KUEUE_USER = "system:serviceaccount:kueue-system:kueue-controller-manager"
 QUEUES = "/apis/kueue.x-k8s.io/v1beta2"
 TENANT = "fraud--train"

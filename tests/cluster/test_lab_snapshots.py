@@ -14,6 +14,8 @@ from tenancy.lab import control_plane, ports, snapshots
 from tenancy.lab.api import LabApi
 from tenancy.lab.layout import Lab
 
+pytestmark = pytest.mark.exhaustive
+
 OWN = {"creationTimestamp", "managedFields", "resourceVersion", "uid"}
 """Of an object's metadata: what no two clusters have in common."""
 AUTHORITIES = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"

@@ -432,6 +432,7 @@ class Plainly(yaml.SafeLoader):
 Plainly.add_constructor("tag:yaml.org,2002:value", Plainly.construct_yaml_str)
 
 
+@pytest.mark.exhaustive
 def test_an_operator_takes_every_object_of_ours(admin: LabApi, loaded: Loaded) -> None:
     kept = folder("schemas-prometheus-operator")
     crds = [yaml.load(path.read_text(), Plainly) for path in kept.glob("*.yaml")]

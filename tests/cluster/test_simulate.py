@@ -126,6 +126,7 @@ def waits(run: Run, jobs: tuple[Job, ...], tenant: str) -> list[int]:
     return [start - jobs[number].submit for number, start in first.items()]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("which", ["lent", "strict"])
 def test_no_pool_is_ever_used_beyond_its_gpus(
     request: pytest.FixtureRequest, jobs: tuple[Job, ...], which: str
@@ -142,6 +143,7 @@ def test_no_pool_is_ever_used_beyond_its_gpus(
     assert total == 0, "everything that started has ended"
 
 
+@pytest.mark.exhaustive
 def test_every_job_runs_as_long_as_it_needs(lent: Run, jobs: tuple[Job, ...]) -> None:
     ran: dict[int, int] = defaultdict(int)
     started: dict[int, int] = {}
@@ -155,6 +157,7 @@ def test_every_job_runs_as_long_as_it_needs(lent: Run, jobs: tuple[Job, ...]) ->
     assert {number: ran[number] - lost[number] for number in ran} == {n: each.duration for n, each in enumerate(jobs)}
 
 
+@pytest.mark.exhaustive
 def test_a_lender_gets_back_what_it_lent_at_once(lent: Run, jobs: tuple[Job, ...]) -> None:
     evicted = [event for event in lent.events if event.kind is EventKind.EVICT]
     assert evicted
@@ -163,6 +166,7 @@ def test_a_lender_gets_back_what_it_lent_at_once(lent: Run, jobs: tuple[Job, ...
     assert sorted(waits(lent, jobs, "lender"))[:4] == [0, 0, 0, 0], "16 GPUs are its own"
 
 
+@pytest.mark.exhaustive
 def test_a_tenant_that_never_lends_never_waits_for_its_own_and_makes_others_wait(
     lent: Run, strict: Run, jobs: tuple[Job, ...]
 ) -> None:

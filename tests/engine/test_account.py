@@ -30,6 +30,8 @@ COMMAND = """\
 #!{python}
 import json, pathlib, sys
 
+pytestmark = pytest.mark.chapters
+
 here = pathlib.Path(sys.argv[0]).parent
 asked = "ce list-cost-allocation-tags --region eu-central-1 --output json --tag-keys".split()
 assert sys.argv[1:8] == asked, sys.argv

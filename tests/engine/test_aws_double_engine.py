@@ -17,7 +17,7 @@ from engine_project import Done
 from tenancy.lab import control_plane, tools
 from tenancy.lab.layout import Lab, environ
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = [pytest.mark.chapters, pytest.mark.exhaustive]
 
 # One node group by the SDK's classes, one as a plain resource with the properties that go over the wire.
 PROGRAM = """\

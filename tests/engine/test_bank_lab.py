@@ -19,7 +19,7 @@ from tenancy.schema.cluster import Cni
 from tenancy.schema.metrics import Collector
 from tenancy.validation import Environment, Loaded, load, on_lab
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = [pytest.mark.chapters, pytest.mark.exhaustive]
 
 PLATFORM = "bank"
 CHOSEN = ("fraud", "notebooks-lab", "performance")

@@ -23,6 +23,8 @@ from tenancy.planning.services import queue_chart
 from tenancy.validation import load
 from tests import judges
 
+pytestmark = pytest.mark.chapters
+
 CLUSTER, PLATFORM = "bank.cluster", "bank"
 
 
@@ -193,6 +195,7 @@ def upgraded(bank: OnAws) -> Upgraded:
     return Upgraded(done.out, bank.updated())
 
 
+@pytest.mark.exhaustive
 def test_a_new_image_goes_wave_by_wave(upgraded: Upgraded) -> None:
     groups = [name for name in upgraded.order if name.endswith("-nodes")]
     assert groups[0] == "bank-system-nodes", upgraded.out
@@ -205,17 +208,20 @@ def test_a_new_image_goes_wave_by_wave(upgraded: Upgraded) -> None:
     ]
 
 
+@pytest.mark.exhaustive
 def test_no_node_is_newer_than_its_control_plane(upgraded: Upgraded) -> None:
     assert upgraded.order[0] == "bank-cluster"
     assert "the control plane is done" in upgraded.out
 
 
+@pytest.mark.exhaustive
 def test_nodes_that_hold_a_full_reservation_go_before_the_next_comes(bank: OnAws) -> None:
     how = {name: bank.aws.find(f"::bank-{name}-nodes").inputs["updateConfig"] for name in ("train-a100", "notebooks")}
     assert how["train-a100"] == {"maxUnavailable": 4, "updateStrategy": "MINIMAL"}
     assert how["notebooks"] == {"maxUnavailable": 1, "updateStrategy": "DEFAULT"}
 
 
+@pytest.mark.exhaustive
 def test_what_aws_was_making_when_the_engine_died_is_not_forgotten(bank: OnAws) -> None:
     bank.edit(
         "  notebooks:\n",
@@ -254,6 +260,7 @@ def test_credentials_of_another_account_end_the_run(bank: OnAws) -> None:
     assert json.loads(provider["inputs"]["allowedAccountIds"]) == ["111122223333"]
 
 
+@pytest.mark.exhaustive
 def test_the_cluster_stays_when_the_environment_goes(bank: OnAws) -> None:
     done = bank.tenancy("down", "bank", "--yes")
     assert done.code == 0, done.text

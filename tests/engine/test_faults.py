@@ -23,6 +23,8 @@ from tenancy.planning import Plan, make_plan
 from tenancy.planning.kubernetes.samples import sample
 from tenancy.validation import load
 
+pytestmark = pytest.mark.chapters
+
 UP = ("pulumi", "up", "--yes", "--skip-preview", "--non-interactive", "--stack", "local")
 DESTROY = ("pulumi", "destroy", "--yes", "--skip-preview", "--non-interactive", "--stack", "local")
 OF_TENANT = NEW_TENANT + "  - {{group: {name}-leads, role: owner}}\n"
@@ -118,6 +120,7 @@ def open_doors(project: Project, plan: Plan, since: int, present: set[Key]) -> l
     return found
 
 
+@pytest.mark.exhaustive
 def test_a_platform_that_fails_at_step_after_step_is_finished_by_the_next_run(project: Project, proxy: Proxy) -> None:
     for trap in PLATFORM:
         done = hit(project, proxy, trap, UP)
@@ -169,6 +172,7 @@ def test_a_tenant_that_fails_at_a_step_is_finished_by_the_next_run(
     assert {each: after[each] for each in before} == before, "no other tenant's objects changed"
 
 
+@pytest.mark.exhaustive
 def test_a_quota_below_what_is_used_ends_nothing_and_admits_nothing_more(project: Project, proxy: Proxy) -> None:
     del proxy
     project.write("tenants/full.yaml", OF_TENANT.format(name="full"))
@@ -199,12 +203,14 @@ def test_a_quota_below_what_is_used_ends_nothing_and_admits_nothing_more(project
             api.request("DELETE", f"{path}/pod-{number}?gracePeriodSeconds=0")
 
 
+@pytest.mark.exhaustive
 def test_after_all_this_there_is_nothing_left_to_do(project: Project, proxy: Proxy) -> None:
     del proxy
     done = project.pulumi("preview", "--stack", "local", "--expect-no-changes", "--refresh")
     assert done.code == 0, done.text
 
 
+@pytest.mark.exhaustive
 def test_a_removal_that_fails_at_step_after_step_is_finished_by_the_next_and_opens_nothing(
     project: Project, proxy: Proxy
 ) -> None:

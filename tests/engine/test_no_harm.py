@@ -25,6 +25,8 @@ import pulumi_kubernetes as kubernetes
 
 from tenancy import GpuTenant, load
 
+pytestmark = pytest.mark.chapters
+
 context = load({folder!r}).environment.cluster.context
 settings = pulumi.Config("foreign")
 provider = kubernetes.Provider("mine", context=context, kubeconfig=settings.get("kubeconfig"))
@@ -293,6 +295,7 @@ def test_a_tenant_of_ones_own_program_is_made_where_guards_judge(own: Own) -> No
     assert "given a cluster with guards of version 1" in refused.text
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("decided")
 def test_a_destroy_that_skips_its_preview_leaves_namespaces_isolation_and_guards(foreign: Project) -> None:
     foreign.up()

@@ -18,7 +18,7 @@ from tests.tenant_aws_files import ENVIRONMENT, FRAUD, TENANT
 FILE = "tenants/fraud.yaml"
 SPACES = ("fraud--serve", "fraud--train")
 WALLS = {"limitranges", "networkpolicies", "resourcequotas"}
-pytestmark = pytest.mark.usefixtures("before")
+pytestmark = [pytest.mark.chapters, pytest.mark.usefixtures("before")]
 
 
 def stage(project: Project, leaving: str) -> None:
@@ -275,6 +275,7 @@ def pipeline_may(on: OnAws) -> set[str]:
     return {action for statement in policy["Statement"] for action in statement["Action"]}
 
 
+@pytest.mark.exhaustive
 def test_on_hold_its_pipeline_pulls_and_pushes_nothing(on: OnAws) -> None:
     up_two(on)
     assert {"ecr:PutImage", "ecr:BatchGetImage"} <= pipeline_may(on)
@@ -285,6 +286,7 @@ def test_on_hold_its_pipeline_pulls_and_pushes_nothing(on: OnAws) -> None:
     assert "PodIdentityAssociation" in {each.type.rpartition(":")[2] for each in on.aws.live.values()}
 
 
+@pytest.mark.exhaustive
 def test_removed_pods_lose_their_identity_before_their_namespace_goes_and_data_stays(on: OnAws) -> None:
     there: dict[str, bool] = {}
 

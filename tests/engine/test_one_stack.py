@@ -13,7 +13,7 @@ from tenancy.live.preflight import REMOVING
 from tenancy.planning.guards import QUESTION
 
 WALLS = {"limitranges", "networkpolicies", "resourcequotas"}
-pytestmark = pytest.mark.usefixtures("first")
+pytestmark = [pytest.mark.chapters, pytest.mark.usefixtures("first")]
 GUARDS = {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
 
 

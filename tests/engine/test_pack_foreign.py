@@ -14,6 +14,8 @@ from engine_project import ROOT, Done, Project, end
 
 from tenancy.lab import tools
 
+pytestmark = pytest.mark.exhaustive
+
 PROGRAMS = ROOT / "tests" / "foreign" / "programs"
 WELL_MADE = ("research", "inference", "platform")
 CONFIG = "config:\n  kubernetes:renderYamlToDirectory: rendered\n  aws:region: eu-central-1\n"

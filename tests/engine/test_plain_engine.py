@@ -93,6 +93,7 @@ def test_a_kind_that_the_cluster_does_not_serve_is_told_with_what_to_install(dep
             file.write(off)
 
 
+@pytest.mark.exhaustive
 def test_the_last_stage_of_a_removal_is_left_to_the_command(deployed: Project, tenant_file: str) -> None:
     space = "/api/v1/namespaces/performance--train"
     deployed.write("tenants/performance.yaml", f"{tenant_file}leaving: hold\n")

@@ -14,6 +14,8 @@ from engine_project import ROOT, Done, Key, Project, canonical
 
 from tenancy.catalog import vocabulary as words
 
+pytestmark = pytest.mark.chapters
+
 QUOTA = "/api/v1/namespaces/fraud--train/resourcequotas/tenant"
 OLD, NEW = "role: viewer", "role: operator"
 
@@ -167,6 +169,7 @@ TAKEN_AWAY = (
 )
 
 
+@pytest.mark.exhaustive
 def test_an_update_reverts_fields_changed_removed_and_added_by_hand(
     steps: Project, made: dict[Key, dict[str, Any]]
 ) -> None:

@@ -12,7 +12,7 @@ from tenancy.validation import load
 
 MARKER = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/guards"
 PER_TENANT = "environment: local\nstacks: per-tenant"
-pytestmark = pytest.mark.usefixtures("plan")
+pytestmark = [pytest.mark.chapters, pytest.mark.usefixtures("plan")]
 
 
 def plain_up(project: Project, stack: str) -> Done:

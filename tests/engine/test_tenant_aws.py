@@ -21,6 +21,8 @@ from tenancy.iam.evaluator import Policies, compile
 from tenancy.iam.requests import request, role_session
 from tests.tenant_aws_files import AML, ENVIRONMENT, FRAUD, TENANT
 
+pytestmark = pytest.mark.chapters
+
 ACCOUNT = "111122223333"
 BUCKET = "two-data"
 INSIDE = {"aws:SecureTransport": "true", "aws:VpceAccount": ACCOUNT}
@@ -283,6 +285,7 @@ def test_a_prefix_that_changes_hands_is_shut_to_the_old_before_it_opens_to_the_n
 # ── something goes ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("made")
 def test_a_roles_new_name_is_there_and_in_use_before_the_old_one_goes(two: Two) -> None:
     two.grounded.clear()
@@ -372,11 +375,13 @@ def gone(two: Two, destroyed: tuple[Order, Done]) -> Order:
     return Order(two.aws.order("delete"))
 
 
+@pytest.mark.exhaustive
 def test_the_boundary_goes_after_every_role_and_the_alarm_after_the_broken_glass(gone: Order) -> None:
     assert gone.at("delete aml-aws-two--aml--main-role") < gone.at("delete data-boundary")
     assert gone.at("delete data-break-glass-role-role") < gone.at("delete data-break-glass-alarm-mail")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("gone")
 def test_what_holds_data_stays_on_aws_with_its_isolation(two: Two) -> None:
     assert two.kinds() == {

@@ -71,6 +71,7 @@ def test_a_guarantee_lowered_under_use_evicts_no_workload(town_hall: Scene) -> N
     assert town_hall.evictions() == {}
 
 
+@pytest.mark.exhaustive
 def test_a_department_that_may_not_borrow_any_more_keeps_what_runs(town_hall: Scene) -> None:
     """pricing runs on 16 of its own and 8 borrowed. markets may only lend from now on: what runs goes on, and the next
     job waits while GPUs are idle."""
@@ -85,6 +86,7 @@ def test_a_department_that_may_not_borrow_any_more_keeps_what_runs(town_hall: Sc
     assert town_hall.evictions() == {}
 
 
+@pytest.mark.exhaustive
 def test_a_tenant_that_moves_to_another_department_keeps_what_runs(town_hall: Scene) -> None:
     """fraud moves from risk to markets while it runs on 16 of its own and 8 borrowed: it holds the same as before, and
     the next job is judged in its new department."""
@@ -100,6 +102,7 @@ def test_a_tenant_that_moves_to_another_department_keeps_what_runs(town_hall: Sc
     assert town_hall.evictions() == {}
 
 
+@pytest.mark.exhaustive
 def test_a_tenants_queue_moves_below_its_cohort_and_back_while_its_work_runs(town_hall: Scene) -> None:
     """fraud runs on 16 of its own and 8 borrowed when it gets a second tier, and when it gives that up again: nothing
     stops, what it borrows is counted, and its next job starts."""
@@ -198,6 +201,7 @@ def test_nothing_new_starts_on_a_capacity_block_that_ends(town_hall: Scene) -> N
     town_hall.until_held("burst", 8, "block")
 
 
+@pytest.mark.exhaustive
 def test_a_pool_that_gets_efa_afterwards_has_a_new_flavor(town_hall: Scene) -> None:
     """A flavor's topology is immutable. The pool keeps its name in `tenancy queues`, its flavor is
     block.eks-network; a workload that asks for a topology gets it."""
@@ -256,6 +260,7 @@ def test_a_tenant_that_leaves_takes_its_work_along(town_hall: Scene) -> None:
     town_hall.until_held("leaver", 0)
 
 
+@pytest.mark.exhaustive
 def test_without_kueue_a_tenant_cannot_leave(town_hall: Scene) -> None:
     """leaver's job waits, fraud's runs. Kueue's finalizers hold what waits, and the namespace's own status names them.
     Where pods run it never comes to these: the API server ends pods before all else, they wait for their Job's

@@ -64,6 +64,7 @@ def test_a_queue_that_goes_is_refused_while_work_is_in_it(project: Project, scen
     assert {q["metadata"]["name"] for q in scene.items("LocalQueue", home)} == {"default"}
 
 
+@pytest.mark.exhaustive
 def test_a_namespace_changes_its_tier_when_its_queue_is_empty(project: Project, scene: Scene) -> None:
     """Where a LocalQueue leads is fixed for its life. With work that runs in it the new tier is refused; drained, the
     work waits, the queue is replaced, and the work starts in the new tier's queue when it opens."""

@@ -15,6 +15,8 @@ from tenancy.planning.guards.names import HELD
 from tenancy.prove.attacks.model import MERGE
 from tests import operators
 
+pytestmark = pytest.mark.exhaustive
+
 SHARE = "guaranteed: 8, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16"
 KINDS = ("jobset", "leaderworkerset", "mpijob", "raycluster", "rayjob", "trainjob")
 FILES = {

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import town
 from scene import Scene
+
+pytestmark = pytest.mark.exhaustive
 
 SPARE = "  spare: {instance: p4d.24xlarge, nodes: 1, tiers: [batch]}\n"
 BORROWS = "guaranteed: 8, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 8"

@@ -224,7 +224,14 @@ def silent(spec: SpecFolder, file: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("mode", [pytest.param("build", marks=pytest.mark.exhaustive), "existing", "off"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param("build", marks=pytest.mark.exhaustive),
+        "existing",
+        pytest.param("off", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_every_field_has_an_effect_on_the_plan_or_a_note(spec: SpecFolder, mode: str) -> None:
     rich = RICH
     if mode != "existing":

@@ -470,6 +470,7 @@ _past, _ways, _word = symbolic._past, symbolic._Reader.ways, symbolic.shortest_w
             "negated",
             lambda part: replace(part, matches=not part.matches),
             id="a Deny without a key",
+            marks=pytest.mark.exhaustive,
         ),
         pytest.param(
             of_one_layer(SPECIAL),
@@ -485,7 +486,14 @@ _past, _ways, _word = symbolic._past, symbolic._Reader.ways, symbolic.shortest_w
             staticmethod(lambda key, _wanted, **_: symbolic.Part(key, (), absent=True)),
             id="Null false as Null true",
         ),
-        pytest.param(SCENES, symbolic._Reader, "_spared", lambda _reader, _layer: False, id="SCPs for all"),
+        pytest.param(
+            SCENES,
+            symbolic._Reader,
+            "_spared",
+            lambda _reader, _layer: False,
+            id="SCPs for all",
+            marks=pytest.mark.exhaustive,
+        ),
         pytest.param(SCENES, symbolic._Reader, "_named", lambda *_: Grant.DIRECT, id="all principals are named"),
         pytest.param(
             SCENES,

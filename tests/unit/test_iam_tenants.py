@@ -193,6 +193,7 @@ def _damaged(random: Random, who: AccountIdentity) -> AccountIdentity:
     return replace(who, role=replace(who.role, policies=policies))
 
 
+@pytest.mark.exhaustive
 def test_prover_and_evaluator_agree_on_damaged_policies() -> None:
     """What the prover finds the evaluator allows; where it finds nothing, the evaluator allows none of many."""
     random, found, excluded = Random(7), 0, 0
