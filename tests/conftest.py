@@ -230,18 +230,11 @@ def plan(loaded: Loaded) -> Plan:
     return make_plan(loaded.environment, loaded.tenants)
 
 
-def all_of_some(values: Iterable[object]) -> bool:
+def every(values: Iterable[object]) -> bool:
     """`all`, which is not true of nothing: what a test says of each of some, there have to be some of."""
     found = list(values)
     assert found, "nothing to say this of"
     return all(found)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_pycollect_makemodule() -> Generator[None, Any, Any]:
-    module = yield
-    module.obj.__dict__.setdefault("all", all_of_some)
-    return module
 
 
 CHAPTERS = "chapters"

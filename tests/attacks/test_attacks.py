@@ -52,6 +52,7 @@ from tenancy.prove.verify import run
 from tenancy.rules.catalogue import RULES
 from tenancy.validation import Loaded, load
 from tests.claims import by_claim
+from tests.conftest import every
 
 GUARD_RULES = sorted({rule for guard in guards(load(ROOT / "stacks" / "local").environment) for rule in guard.rules})
 CONTROLS = {"rbac", "quota", "limits", "pod-security", "api-validation"}
@@ -163,7 +164,7 @@ def test_one_tenant_alone_is_attacked_too_and_what_needs_two_is_skipped_by_name(
     alone = all_attacks(Scene(loaded.environment, loaded.tenants[:1], ["nvidia"]))
     skipped = {a.id: a.skipped for a in alone if a.skipped}
     assert "rbac-across" in skipped
-    assert all(skipped.values())
+    assert every(skipped.values())
     assert {a.rule for a in alone if not a.skipped} >= {*GUARD_RULES} - {
         *BACKSTOPS,
         *OF_DELETIONS,
@@ -232,7 +233,7 @@ def test_every_attack_is_refused_by_its_own_control_and_every_twin_is_admitted(c
 
 def test_the_command_prints_a_record_for_each_attack(cluster: Cluster, asked: Asked) -> None:
     assert [record["id"] for record in asked.records] == [attack.id for attack in cluster.attacks]
-    assert all(record.keys() >= KEYS for record in asked.records)
+    assert every(record.keys() >= KEYS for record in asked.records)
 
 
 def test_asking_leaves_nothing_behind(asked: Asked) -> None:
@@ -472,7 +473,7 @@ def mutant(cluster: Cluster) -> Iterator[Mutant]:
 
 def test_of_any_two_rules_each_is_off_where_the_other_is_on() -> None:
     sets = halves(GUARD_RULES).values()
-    assert all(any(a in off and b not in off for off in sets) for a, b in permutations(GUARD_RULES, 2))
+    assert every(any(a in off and b not in off for off in sets) for a, b in permutations(GUARD_RULES, 2))
 
 
 @pytest.mark.parametrize("rules", half_cases(GUARD_RULES))

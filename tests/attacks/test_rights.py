@@ -16,7 +16,7 @@ from tenancy.kube.objects import Object
 from tenancy.live.api import Api, Impersonation, collection, path_of
 from tenancy.prove.attacks import AttackedNamespace
 from tenancy.schema.people import Role
-from tests.conftest import Golden
+from tests.conftest import Golden, every
 
 RBAC = "rbac.authorization.k8s.io"
 REVIEWS = "/apis/authorization.k8s.io/v1"
@@ -160,8 +160,8 @@ def test_rights_are_those_that_were_reviewed(
     rights = [*_matrix(cluster.api, home, other, kinds)]
     served = [f"{kind} | {' '.join(kind.verbs)}" for kind in kinds]
     text = [
-        "# persona | where | kind | verbs; whatever is not here may not be done. `cluster` is a namespace of nobody's,",
-        "# and so what holds in all of them.",
+        "# persona | where | kind | verbs; whatever is not here may not be done. `cluster` is a namespace of no",
+        "# tenant, and so what holds in all of them.",
         *rights,
         "",
         "# All that was asked about: what the API server serves.",
@@ -279,4 +279,6 @@ def test_every_role_and_binding_of_the_plan_is_in_this_matrix(cluster: Cluster) 
     roles = {item["metadata"]["name"] for item in cluster.plan.objects() if item["kind"] == "ClusterRole"}
     bound = {item["roleRef"]["name"] for item in cluster.plan.objects() if item["kind"] == "RoleBinding"}
     assert bound <= roles
-    assert all(cluster.api.request("GET", path_of(o)).ok for o in cluster.plan.objects() if o["kind"] == "ClusterRole")
+    assert every(
+        cluster.api.request("GET", path_of(o)).ok for o in cluster.plan.objects() if o["kind"] == "ClusterRole"
+    )

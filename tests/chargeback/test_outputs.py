@@ -37,6 +37,7 @@ from tests.chargeback.scene import (
     report,
     whole,
 )
+from tests.conftest import every
 
 TENANT = "fraud"
 
@@ -182,7 +183,7 @@ def test_the_table_adds_up_in_both_directions(found: ChargebackReport) -> None:
     for table in pages.tables(found, [], []):
         if table.title.startswith("Costs of "):
             cells = [[Decimal(cell.replace(",", "")) for cell in row[1:]] for row in table.rows]
-            assert all(sum(row[:-1]) == row[-1] for row in cells)
+            assert every(sum(row[:-1]) == row[-1] for row in cells)
             assert f"${sum(row[-1] for row in cells):,.2f}" in table.remarks[0]
 
 
@@ -327,7 +328,7 @@ def test_everything_is_written_where_it_is_asked_for(loaded: Loaded, folder: Pat
     given = ("--format", "parquet", "--out", out, "--events", events, "--mail", mails)
     assert run(loaded.folder, *SPAN, "--tables", folder, *given).exit_code == 0
     assert pl.read_parquet(out).height > 5
-    assert all("id" in json.loads(line) for line in events.read_text("utf-8").splitlines())
+    assert every("id" in json.loads(line) for line in events.read_text("utf-8").splitlines())
     assert sorted(path.name for path in mails.iterdir()) == ["fraud.html", "fraud.md", "research.html", "research.md"]
 
 
@@ -383,7 +384,7 @@ def test_a_share_that_is_idle_is_told_with_how_it_came_about(loaded: Loaded, fol
 
 
 def test_dollars_are_never_of_a_fraction_of_a_millionth(found: ChargebackReport) -> None:
-    assert all(isinstance(line.micro, int) for line in found.lines)
+    assert every(isinstance(line.micro, int) for line in found.lines)
     assert dollars(found) == pytest.approx(float(bill(found)))
 
 

@@ -22,6 +22,7 @@ from tenancy.chargeback.tables import tables
 from tenancy.rules.catalogue import Violation
 from tenancy.validation import Loaded
 from tests.chargeback.scene import HOUR, OCTOBER, device_hours, dollars, held, node, priced, report, whole
+from tests.conftest import every
 
 END = OCTOBER + 12 * HOUR
 STEP = 300
@@ -196,7 +197,7 @@ def test_a_long_range_is_asked_page_by_page_without_overlap(server: Server) -> N
     list(source(server).range(QUERIES["nodes"], OCTOBER, END - 1, STEP))
     pages = [(int(asked["start"]), int(asked["end"])) for asked in server.asked]
     assert pages[0] == (OCTOBER, OCTOBER + PAGE - STEP)
-    assert all(later[0] - earlier[1] == STEP for earlier, later in pairwise(pages))
+    assert every(later[0] - earlier[1] == STEP for earlier, later in pairwise(pages))
     assert {asked["path"] for asked in server.asked} == {"/api/v1/query_range"}
 
 

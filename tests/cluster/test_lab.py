@@ -26,6 +26,7 @@ from tenancy.lab.api import LabApi
 from tenancy.lab.components import COMPONENTS
 from tenancy.lab.layout import Lab, LabError, environ
 from tenancy.lab.nodes import apply_nodes
+from tests.conftest import every
 
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
@@ -198,7 +199,7 @@ def test_a_killed_component_is_noticed_and_started_again_with_its_state(
     wait_until(lambda: name not in pids(lab))
     assert [row.component for row in control_plane.status(root=root) if not row.alive] == [name]
     control_plane.up(root=root)
-    assert all(row.answering for row in control_plane.status(root=root))
+    assert every(row.answering for row in control_plane.status(root=root))
     after = pids(lab)
     assert {each for each in COMPONENTS if after[each] != before[each]} == {name}
     with LabApi(lab, ports.remembered(lab)["kube-apiserver"], identity="platform") as again:
@@ -226,7 +227,7 @@ def test_a_port_that_another_process_took_is_given_up(root: Path, lab: Lab) -> N
         thief.listen()
         control_plane.up(root=root)
     assert ports.remembered(lab)["kube-apiserver"] != port
-    assert all(row.answering for row in control_plane.status(root=root))
+    assert every(row.answering for row in control_plane.status(root=root))
 
 
 def test_the_engineers_certificate_is_renewed_before_it_runs_out(root: Path, lab: Lab) -> None:
@@ -297,12 +298,12 @@ def test_two_labs_stand_side_by_side_and_one_goes_without_the_other(root: Path, 
     try:
         mine, theirs = ports.remembered(lab), ports.remembered(other)
         assert not set(mine.values()) & set(theirs.values())
-        assert all(row.answering for row in control_plane.status(root=other_root))
+        assert every(row.answering for row in control_plane.status(root=other_root))
     finally:
         control_plane.down(root=other_root)
     assert pids(other) == {}
     assert [entry.name for entry in other.folder.iterdir()] == ["lock"]
-    assert all(row.answering for row in control_plane.status(root=root))
+    assert every(row.answering for row in control_plane.status(root=root))
 
 
 def test_a_folder_that_holds_other_things_is_never_taken_for_a_lab(

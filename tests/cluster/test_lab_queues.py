@@ -20,6 +20,7 @@ from tenancy.lab.api import ApiError, LabApi
 from tenancy.lab.components import COMPONENTS, KUEUE
 from tenancy.lab.layout import Lab
 from tenancy.lab.nodes import apply_nodes
+from tests.conftest import every
 
 pytestmark = pytest.mark.exhaustive
 
@@ -269,7 +270,7 @@ def test_a_killed_kueue_comes_back_with_its_queues(root: Path, lab: Lab, enginee
     with pytest.raises(ApiError, match="failed calling webhook"):
         engineer.request("POST", JOBS, job("one", 4), CREATE)
     control_plane.up(root=root)
-    assert all(row.answering for row in control_plane.status(root=root))
+    assert every(row.answering for row in control_plane.status(root=root))
     assert (lab.kueue / "certificates" / "tls.crt").read_bytes() == certificate
     engineer.request("POST", JOBS, job("one", 4, seconds="0.1"), CREATE)
     until(lambda: "Complete" in conditions(engineer.get(f"{JOBS}/one")), "it is admitted and runs")
@@ -283,7 +284,7 @@ def test_a_kueue_that_hangs_is_replaced(root: Path, lab: Lab, monkeypatch: pytes
     os.kill(before, signal.SIGSTOP)
     control_plane.up(root=root)
     assert pid(lab) != before
-    assert all(row.answering for row in control_plane.status(root=root))
+    assert every(row.answering for row in control_plane.status(root=root))
 
 
 def test_changed_values_restart_kueue_and_nothing_else(root: Path, lab: Lab, engineer: LabApi) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tenancy.lab import control_plane, ports, snapshots
 from tenancy.lab.api import LabApi
 from tenancy.lab.layout import Lab
+from tests.conftest import every
 
 pytestmark = pytest.mark.exhaustive
 
@@ -131,7 +132,7 @@ def test_a_snapshot_that_etcd_cannot_read_is_replaced(
     try:
         lab, said = started(tmp_path, "third-group")
         assert "the kept snapshot of etcd does not work: starting without it" in said
-        assert all(row.answering for row in control_plane.status(root=lab.root))
+        assert every(row.answering for row in control_plane.status(root=lab.root))
         assert snapshot(kept).name == bad.name
         assert (bad / snapshots.CONTENT).read_text() != (copy / snapshots.CONTENT).read_text(), "a new one is kept"
     finally:

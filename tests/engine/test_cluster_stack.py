@@ -22,6 +22,7 @@ from tenancy.lab.nodes import apply_nodes
 from tenancy.planning.services import queue_chart
 from tenancy.validation import load
 from tests import judges
+from tests.conftest import every
 
 pytestmark = pytest.mark.chapters
 
@@ -84,7 +85,7 @@ def test_a_role_is_used_only_with_its_policies(bank: OnAws) -> None:
     order = [resource["urn"].rpartition("::")[2] for resource in bank.project.state(CLUSTER)["resources"]]
     of_cluster = [name for name in order if name.startswith("bank-role-cluster-")]
     assert of_cluster
-    assert all(order.index(name) < order.index("bank-cluster") for name in of_cluster)
+    assert every(order.index(name) < order.index("bank-cluster") for name in of_cluster)
 
 
 def test_only_the_platforms_role_administers_the_cluster(bank: OnAws) -> None:

@@ -12,7 +12,7 @@ from tenancy.planning import Plan, make_plan
 from tenancy.planning.common.pools import pools_of
 from tenancy.schema.tenant import SharingPreset
 from tenancy.validation import Environment, Loaded, Tenant, load
-from tests.conftest import SpecFolder
+from tests.conftest import SpecFolder, every
 
 ROOT = Path(__file__).parents[2]
 BANK = ROOT / "stacks" / "bank"
@@ -103,7 +103,7 @@ def test_a_node_of_each_pool_yields(environment: Environment, pool: str, node: d
 def test_shared_gpus_serve_one_interruptible_tenant(environment: Environment, tenants: dict[str, Tenant]) -> None:
     users = [tenants[name] for pool in environment.pools.values() if pool.share for name in pool.tenants]
     assert [user.tenant for user in users] == ["notebooks-lab"]
-    assert all(environment.tiers[tier].interruptible for user in users for tier in user.tiers)
+    assert every(environment.tiers[tier].interruptible for user in users for tier in user.tiers)
 
 
 def test_slices_are_open_to_production_inference_alone(environment: Environment, tenants: dict[str, Tenant]) -> None:

@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 
 from tenancy.catalog.boards import BOARDS, balanced, layout_misfit, nearest_layouts, share_of, write_layout
+from tests.conftest import every
 
 PARTITIONABLE = [name for name, board in BOARDS.items() if board.profiles]
 SEVEN = [name for name in PARTITIONABLE if BOARDS[name].compute_slices == 7]
@@ -113,7 +114,7 @@ def test_the_first_driver_of_each_board_is_the_guides() -> None:
 @pytest.mark.parametrize("board", PARTITIONABLE)
 def test_a_board_that_can_be_partitioned_names_its_driver_and_devices(board: str) -> None:
     assert BOARDS[board].driver
-    assert all(device.startswith("0x") and device.endswith("10DE") for device in BOARDS[board].devices)
+    assert every(device.startswith("0x") and device.endswith("10DE") for device in BOARDS[board].devices)
     assert BOARDS[board].devices
 
 

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tenancy.cli import main
-from tests.conftest import SpecFolder
+from tests.conftest import SpecFolder, every
 
 ROOT = Path(__file__).parents[2]
 BANK = str(ROOT / "stacks" / "bank")
@@ -55,7 +55,7 @@ def test_what_it_may_not_ends_with_1_and_names_the_lock() -> None:
     assert [line for line in lines if not line.startswith(" ")] == [
         *("fraud/train: no", "fraud/serve: no", "fraud/its pipeline: no")
     ]
-    assert all("denied by the policy of bucket bank-datasets, Only" in line for line in lines if line.startswith(" "))
+    assert every("denied by the policy of bucket bank-datasets, Only" in line for line in lines if line.startswith(" "))
 
 
 def test_one_namespace_that_may_is_enough_for_0() -> None:

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from tenancy import __version__
 from tenancy.cli import COMMANDS, main
 from tests.aws_cases import ON_AWS
+from tests.conftest import every
 
 FRAUD = "tenants/fraud.yaml"
 
@@ -33,8 +34,8 @@ def test_who_buys_spot_is_told_what_its_account_needs(spec: Any, bought: str, to
     notes = json.loads(run("validate", spec.path, "--format", "json").stdout)["notes"]
     found = [note for note in notes if note["field"] == "pools.cheap.purchase"]
     assert bool(found) is told
-    assert all("AWSServiceRoleForEC2Spot" in note["rule"] for note in found)
-    assert all("create-service-linked-role --aws-service-name spot.amazonaws.com" in n["change"] for n in found)
+    assert every("AWSServiceRoleForEC2Spot" in note["rule"] for note in found)
+    assert every("create-service-linked-role --aws-service-name spot.amazonaws.com" in n["change"] for n in found)
 
 
 def _is_group(name: str) -> bool:
@@ -53,7 +54,7 @@ def test_every_command_that_is_listed_is_there(name: str) -> None:
 
 def test_help_lists_every_command() -> None:
     text = run("--help").stdout
-    assert all(name in text and about[:20] in text for name, about in COMMANDS.items())
+    assert every(name in text and about[:20] in text for name, about in COMMANDS.items())
 
 
 def test_the_version_is_said() -> None:

@@ -19,6 +19,7 @@ from tenancy.components.scope import StackScope, in_order, scope_of, stacks
 from tenancy.planning import Plan, make_plan
 from tenancy.schema.environment import Layout
 from tenancy.validation import load
+from tests.conftest import every
 from tests.registered import Registered, register
 
 ROOT = Path(__file__).parents[2]
@@ -156,7 +157,7 @@ def test_a_tenants_queues_wait_for_its_cohort(whole: Registered) -> None:
     (cohort,) = mine & whole.of("Cohort").keys()
     below = mine & whole.of("ClusterQueue").keys()
     assert len(below) == 2
-    assert all(cohort in whole.requests[urn].dependencies for urn in below)
+    assert every(cohort in whole.requests[urn].dependencies for urn in below)
 
 
 def test_without_a_queue_a_namespace_waits_for_the_marker(tmp_path: Path) -> None:
@@ -209,7 +210,7 @@ def test_a_preview_does_not_wait_for_guards(local: Plan) -> None:
 def test_the_guards_are_protected_in_a_stack_of_their_own_alone(local: Plan, whole: Registered) -> None:
     alone = register(local, StackScope.PLATFORM).kubernetes()
     assert alone
-    assert all(request.protect for request in alone.values())
+    assert every(request.protect for request in alone.values())
     kept = {urn for urn, request in whole.kubernetes().items() if request.protect}
     assert kept == set(tenant_spaces(whole)), "with a namespace goes all that is in it"
 

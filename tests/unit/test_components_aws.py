@@ -21,6 +21,7 @@ from tenancy.planning import Plan, make_plan
 from tenancy.planning.aws.cluster import cluster_plan
 from tenancy.validation import load
 from tests import registered
+from tests.conftest import every
 from tests.registered import Registered, register
 from tests.registered_aws import behind, if_any, inputs, kind, of, on_aws
 
@@ -145,7 +146,7 @@ def test_everything_that_can_carry_tags_says_whose_it_is(whole: Registered) -> N
 def test_data_is_protected_and_roles_are_not(whole: Registered) -> None:
     assert of(whole, *DATA)
     assert {kind(request) for request in on_aws(whole).values() if request.protect} == DATA
-    assert all(request.protect for request in of(whole, *DATA).values())
+    assert every(request.protect for request in of(whole, *DATA).values())
 
 
 def test_a_platforms_own_stack_does_not_protect_its_roles_either(platform: Registered) -> None:
@@ -157,7 +158,7 @@ def test_a_platforms_own_stack_does_not_protect_its_roles_either(platform: Regis
 def test_what_holds_data_outlives_its_stack_with_its_isolation_around_it(whole: Registered) -> None:
     outliving = {kind(request) for request in on_aws(whole).values() if request.retainOnDelete}
     assert outliving == KEPT, "a bucket that stays without its policy stands open"
-    assert all(request.retainOnDelete for request in of(whole, *KEPT).values())
+    assert every(request.retainOnDelete for request in of(whole, *KEPT).values())
 
 
 def test_nothing_of_it_is_a_secret_value(whole: Registered) -> None:

@@ -20,6 +20,7 @@ from tenancy.planning import Plan, make_plan
 from tenancy.planning.aws.data import KNOWN_COST_TAGS
 from tenancy.planning.aws.shared_aws import COST_TAGS
 from tenancy.validation import load
+from tests.conftest import every
 from tests.registered import register
 from tests.registered_aws import inputs, of
 
@@ -188,7 +189,7 @@ def test_a_key_that_is_activated_stays_so_when_the_stack_goes(payer: Plan) -> No
     tags = of(register(payer, StackScope.PLATFORM), "CostAllocationTag").values()
     assert {inputs(request)["tagKey"] for request in tags} == set(COST_TAGS)
     assert {inputs(request)["status"] for request in tags} == {"Active"}
-    assert all(request.retainOnDelete for request in tags), "deleted, it is deactivated for the whole organisation"
+    assert every(request.retainOnDelete for request in tags), "deleted, it is deactivated for the whole organisation"
 
 
 @pytest.mark.parametrize(

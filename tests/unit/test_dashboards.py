@@ -22,7 +22,7 @@ from tenancy.lab import prometheus, tools
 from tenancy.planning.aws.prices import node_prices
 from tenancy.planning.observability import dashboards
 from tenancy.validation import Loaded, load
-from tests.conftest import SpecFolder
+from tests.conftest import SpecFolder, every
 
 ROOT = Path(__file__).parents[2]
 KUEUE = {
@@ -142,7 +142,7 @@ def test_a_tenants_dashboard_asks_for_its_own_queues_and_namespaces_alone(boards
             assert named, query
             assert {name for each in named for name in each.split("|")} <= own
             selectors = re.findall(r"(?:kueue_|DCGM_)\w+(\{[^}]*\})?", query)
-            assert all("=~" in selector for selector in selectors), "no selector is without one"
+            assert every("=~" in selector for selector in selectors), "no selector is without one"
 
 
 def test_a_tenants_dashboard_names_no_pool_of_others(boards: dict[str, Any]) -> None:
@@ -173,7 +173,7 @@ def test_names_fit_grafana_and_kubernetes_however_long(spec: SpecFolder) -> None
     spec.write(f"tenants/{long}.yaml", (spec.path / "tenants/fraud.yaml").read_bytes())
     (spec.path / "tenants/fraud.yaml").unlink()
     uids = [board["uid"] for board in made(spec.load()).values()]
-    assert all(re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", uid) and len(uid) <= 40 for uid in uids)
+    assert every(re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", uid) and len(uid) <= 40 for uid in uids)
     assert len(set(uids)) == len(uids)
 
 

@@ -18,6 +18,7 @@ from tenancy.schema.people import Role
 from tenancy.schema.pools import Flavor, Sharing
 from tenancy.validation import Environment, Loaded
 from tests.claims import by_claim
+from tests.conftest import every
 
 Object = dict[str, Any]
 
@@ -193,7 +194,7 @@ def test_the_policy_pack_has_nothing_against_a_plan_with_claims(dra: Plan) -> No
 
 def test_with_the_device_plugin_there_is_nothing_to_claim_and_no_right_to(plan: Plan) -> None:
     assert kinds(plan, "DeviceClass") == []
-    assert all(_claim_verbs(plan, role) == set() for role in PERSONAS)
+    assert every(_claim_verbs(plan, role) == set() for role in PERSONAS)
     assert not any("resourceclaim" in name for name in _guards(plan))
     assert words.ALLOWED_DEVICE_CLASSES not in str(list(plan.objects()))
 

@@ -11,6 +11,7 @@ from tenancy.planning import make_plan
 from tenancy.planning.common.pools import fake_nodes, node_extended, node_labels, node_taints
 from tenancy.planning.queueing.pool_yields import pool_yield
 from tenancy.validation import Loaded
+from tests.conftest import every
 
 ENV = "environment.yaml"
 AWS = """\
@@ -93,7 +94,7 @@ def _changed(spec: Any, users: str) -> tuple[list[str], list[str]]:
         for field in resource
         if resource[field] != now[field]
     }
-    assert all(one == other for one, other in pairs), "but for amounts"
+    assert every(one == other for one, other in pairs), "but for amounts"
     return [f"{one['kind']}/{one['metadata']['name']}" for one, _ in changed], sorted(moved)
 
 

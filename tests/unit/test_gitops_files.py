@@ -18,7 +18,7 @@ from tenancy.planning import Plan, make_plan
 from tenancy.planning.render import texts
 from tenancy.schema.environment import Layout
 from tenancy.validation import Loaded, load
-from tests.conftest import SpecFolder, documents, unreserved
+from tests.conftest import SpecFolder, documents, every, unreserved
 
 BANK = Path(__file__).parents[2] / "stacks" / "bank"
 IMAGE = f"registry.bank.example/shared/tenancy-ci@sha256:{'0' * 64}"
@@ -123,7 +123,7 @@ def test_isolation_stay_when_a_file_goes_and_access_bindings_do_not(
     assert len(fences) == sum(len(tenant.cluster_policies) for tenant in plan.tenants)
     once = [item for item in kept if item["kind"] != CLUSTER_POLICY and "scopeSelector" not in item.get("spec", {})]
     assert len(once) == sum(item["kind"] == "Namespace" for item in items) * len(WALLS)
-    assert all(item["kind"] != "RoleBinding" for item in kept)
+    assert every(item["kind"] != "RoleBinding" for item in kept)
 
 
 def test_argo_may_make_what_is_rendered_and_nothing_else(plan: Plan) -> None:
@@ -148,7 +148,7 @@ def test_flux_waits_for_the_platform_and_for_a_tenants_isolation(plan: Plan) -> 
     assert after["bank.platform"] == []
     assert after["bank--fraud.isolation"] == ["bank.platform"]
     assert after["bank--fraud.access"] == ["bank--fraud.isolation"]
-    assert all(spec["wait"] for spec in made.values())
+    assert every(spec["wait"] for spec in made.values())
     folders = {path.rpartition("/")[0] for path in files if path.startswith(("platform/", "tenants/"))}
     assert {spec["path"].removeprefix("./rendered/bank/") for spec in made.values()} == folders
     bindings = {path for path, item in of_cluster(files) if item["kind"] == "RoleBinding"}
@@ -189,7 +189,7 @@ def test_names_are_as_long_as_the_tools_take_and_stay_apart(bank: Loaded) -> Non
     assert max(len(f"{name}-workspace-0") for name in made) <= 63
     assert len(set(made)) == 4
     assert len(set(kustomizations)) == 6
-    assert all(re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name) for name in made)
+    assert every(re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name) for name in made)
 
 
 def test_deployments_are_set_by_flags_that_the_engine_has(plan: Plan) -> None:

@@ -436,12 +436,12 @@ MUTANTS = [
     Mutant(
         "NotPrincipal spares whom it names without their account",
         in_evaluator("exempt", lambda names, who: _named_as(names, who) is not None),
-        "NotPrincipal under Deny without the account may spare nobody",
+        "NotPrincipal under Deny without the account may spare no principal",
     ),
     Mutant(
         "NotPrincipal spares who has a boundary",
         in_evaluator("barred_by_boundary", lambda _statement, _made: False),
-        "NotPrincipal under Deny spares nobody who has a boundary",
+        "NotPrincipal under Deny spares no principal that has a boundary",
     ),
     Mutant(
         "principals ignored",
@@ -480,7 +480,7 @@ MUTANTS = [
     Mutant(
         "a grant to all counts as one to a role",
         named(lambda how, names, who: Grant.ROLE if who.role and "*" in names.get("AWS", ()) else how),
-        "what everybody is given under a role's ARN as a condition is limited by neither",
+        "what all principals are given under a role's ARN as a condition is limited by neither",
     ),
     Mutant(
         "a user is given as a role is",
@@ -520,7 +520,7 @@ MUTANTS = [
     Mutant(
         "strangers are of the account",
         named(lambda how, _names, who: Grant.DIRECT if who.kind is PrincipalKind.ANONYMOUS else how),
-        "nobody in particular is not the account",
+        "no principal in particular is not the account",
     ),
     # Layers
     Mutant(

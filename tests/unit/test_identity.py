@@ -23,6 +23,7 @@ from tenancy.planning.aws.identity import (
 )
 from tenancy.planning.common.names import ROLE_LENGTH
 from tenancy.validation import Environment
+from tests.conftest import every
 
 ACCOUNT = "111122223333"
 CLUSTER = f"arn:aws:eks:eu-central-1:{ACCOUNT}:cluster/small"
@@ -237,7 +238,7 @@ def test_karpenter_changes_instance_profiles_in_its_own_path_alone(small: Enviro
     changing = [s for s in made.values() if any(re.match("iam:(Add|Create|Delete|Remove|Tag)", a) for a in actions(s))]
     own = f"arn:aws:iam::{ACCOUNT}:instance-profile/karpenter/eu-central-1/small/*"
     assert [s["Resource"] for s in changing] == [own] * 3
-    assert all("Condition" in s for s in changing)
+    assert every("Condition" in s for s in changing)
 
 
 def test_karpenter_uses_the_pools_reservations_and_no_others(environment: Environment) -> None:
@@ -288,7 +289,7 @@ def test_every_event_that_karpenter_understands_has_a_rule(small: Environment) -
         "EC2 Instance State-change Notification",
         "EC2 Spot Instance Interruption Warning",
     }
-    assert all(len(name) <= 64 for name in interruption_events(small)), "EventBridge's limit"
+    assert every(len(name) <= 64 for name in interruption_events(small)), "EventBridge's limit"
 
 
 # The key

@@ -19,7 +19,7 @@ from tenancy.planning import Plan, make_plan
 from tenancy.planning.access_review import review
 from tenancy.planning.guards import READINESS_PROBE, guard_objects, guards, marker, readiness_probe
 from tenancy.rules.objects import object_findings
-from tests.conftest import FRAUD, SpecFolder
+from tests.conftest import FRAUD, SpecFolder, every
 
 FILE = "tenants/fraud.yaml"
 CI = "ci: {github: bank/fraud, branch: main, role: developer}\n"
@@ -114,7 +114,7 @@ def test_the_review_shows_what_is_left(spec: SpecFolder) -> None:
     loaded = spec.load()
     entries = review(loaded.environment, loaded.tenants)
     assert {e.role for e in entries if e.tenant == "fraud" and e.kind in {"Group", "User"}} == {"viewer"}
-    assert all(e.field for e in entries if e.tenant == "fraud"), "each rests on a line of the file"
+    assert every(e.field for e in entries if e.tenant == "fraud"), "each rests on a line of the file"
     spec.write(FILE, FRAUD + "leaving: remove\n")
     loaded = spec.load()
     assert [e for e in review(loaded.environment, loaded.tenants) if e.tenant == "fraud"] == []

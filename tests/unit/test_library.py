@@ -41,7 +41,7 @@ from tenancy.planning import make_plan
 from tenancy.schema.typed_dicts import module
 from tenancy.validation import Loaded
 from tests.aws_answers import Answers
-from tests.conftest import SpecFolder, forget_programs
+from tests.conftest import SpecFolder, every, forget_programs
 from tests.registered import Echo, Monitor, Registered
 
 ROOT = Path(__file__).parents[2]
@@ -416,7 +416,7 @@ def test_a_cluster_is_made_in_a_network_that_is_an_output(monkeypatch: pytest.Mo
         subnets = {zone: pulumi.Output.from_input(f"subnet-{zone[-1] * 8}") for zone in zones}
         inputs = ClusterInputs(vpc_id=vpc, subnet_ids=subnets)
         made = GpuCluster("bank", environment, bank.tenants, inputs=inputs, opts=opts)
-        assert all(isinstance(each, pulumi.Output) for each in (made.name, made.endpoint, made.kubeconfig))
+        assert every(isinstance(each, pulumi.Output) for each in (made.name, made.endpoint, made.kubeconfig))
 
     made = run(program)
     (cluster,) = [r for r in made.requests.values() if r.type == "aws:eks/cluster:Cluster"]

@@ -20,7 +20,7 @@ from tenancy.catalog.boards import BOARDS, maximal_layouts
 from tenancy.catalog.instances import INSTANCES
 from tenancy.planning.aws.node_config import PROGRAM, UNIT, user_data
 from tenancy.validation import Environment
-from tests.conftest import ENVIRONMENT
+from tests.conftest import ENVIRONMENT, every
 
 LAYOUT = "{1g.5gb: 4, 3g.20gb: 1}"
 ON_GPU = ["3g.20gb:4", "1g.5gb:3", "1g.5gb:2", "1g.5gb:1", "1g.5gb:0"]
@@ -328,6 +328,6 @@ def test_every_slice_has_a_place_of_its_own(instance: str, layout: dict[str, int
     profiles = BOARDS[INSTANCES[instance].gpu].profiles
     placed = [word.split(":") for word in line.split(",")]
     assert Counter(name for name, _ in placed) == layout
-    assert all(int(start) in profiles[name].starts for name, start in placed)
+    assert every(int(start) in profiles[name].starts for name, start in placed)
     units = Counter(unit for name, start in placed for unit in range(int(start), int(start) + profiles[name].memory))
     assert max(units.values()) == 1

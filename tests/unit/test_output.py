@@ -17,6 +17,7 @@ import pytest
 
 from tenancy.output import html
 from tenancy.output.tables import NARROWEST, WIDTH, Table, as_text
+from tests.conftest import every
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "tenancy"
@@ -190,7 +191,7 @@ def test_a_path_to_copy_is_not_folded() -> None:
 def test_the_last_column_keeps_a_minimum_width() -> None:
     rows = _lines(("n" * WIDTH, "word " * 10))[2:]
     assert max(len(row) for row in rows) <= WIDTH + 2 + NARROWEST
-    assert all(row[: WIDTH + 2].strip() in {"", "n" * WIDTH} for row in rows)
+    assert every(row[: WIDTH + 2].strip() in {"", "n" * WIDTH} for row in rows)
 
 
 def test_output_that_is_no_terminal_has_no_colour_whatever_the_environment_says(

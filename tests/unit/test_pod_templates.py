@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from tenancy.cli import main
 from tenancy.kube.pod_templates import not_judged, templates_of
+from tests.conftest import every
 
 Object = dict[str, Any]
 CLOSED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
@@ -78,7 +79,7 @@ def test_every_pod_of_a_kind_is_found_where_it_stands(kind: str) -> None:
     found = templates_of(item)
     assert [template.path for template in found] == paths
     assert [path for template in found for path, _ in template.containers] == [f"{at}.containers[0]" for at in paths]
-    assert all(template.whole for template in found)
+    assert every(template.whole for template in found)
     assert not_judged(item) is None
 
 

@@ -40,7 +40,7 @@ from tenancy.planning.queueing.queues import machine_resources
 from tenancy.planning.queueing.quota_shares import BOARD, board_units, quota_ceiling, shares, supply
 from tenancy.schema import pools as spec_pools
 from tenancy.validation import Environment, Loaded, Tenant, load
-from tests.conftest import SpecFolder, amounts, unreserved
+from tests.conftest import SpecFolder, amounts, every, unreserved
 
 STACKS = Path(__file__).parents[2] / "stacks"
 ENV, FRAUD, RESEARCH = "environment.yaml", "tenants/fraud.yaml", "tenants/research.yaml"
@@ -824,7 +824,7 @@ def test_a_namespaces_gate_stops_its_own_queues_and_no_other_namespaces(spec: Sp
 
 def test_no_autoscaler_is_asked_for_nodes_unless_a_class_is_named(plan: Plan) -> None:
     assert if_any(plan, "AdmissionCheck") == if_any(plan, "ProvisioningRequestConfig") == {}
-    assert all("admissionChecksStrategy" not in queue["spec"] for queue in of(plan, "ClusterQueue").values())
+    assert every("admissionChecksStrategy" not in queue["spec"] for queue in of(plan, "ClusterQueue").values())
 
 
 def test_a_class_is_asked_for_pools_that_scale_alone(spec: SpecFolder) -> None:

@@ -21,7 +21,7 @@ from tenancy.rules.levels import REGULATED_ALONE, PolicyPreset
 from tenancy.validation import load
 from tests import registered as components
 from tests.aws_answers import Answers
-from tests.conftest import SpecFolder
+from tests.conftest import SpecFolder, every
 from tests.registered import register
 from tests.registered_aws import inputs
 
@@ -74,7 +74,7 @@ def broken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]
 def test_the_example_breaks_no_rule_of_regulated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its tenants write logs, have data in a bucket, GPUs and claims."""
     loaded = load(EXAMPLE)
-    assert all(tenant.uses.logs and tenant.storage and tenant.gpus for tenant in loaded.tenants)
+    assert every(tenant.uses.logs and tenant.storage and tenant.gpus for tenant in loaded.tenants)
     assert broken(EXAMPLE, monkeypatch) == set()
 
 
@@ -99,8 +99,8 @@ def test_the_statement_of_the_key_of_logs_is_the_clusters_own_for_the_tenants_gr
     (own,) = [one for one in key_policy(loaded.environment)["Statement"] if one["Sid"] == "Logs"]
     assert (told["Effect"], told["Principal"], told["Resource"]) == (own["Effect"], own["Principal"], own["Resource"])
     words = [action.partition("*")[0] for action in told["Action"]]
-    assert all(any(action.startswith(word) for word in words) for action in own["Action"]), "as much as it needs"
-    assert all(any(action.startswith(word) for action in own["Action"]) for word in words), "and no more"
+    assert every(any(action.startswith(word) for word in words) for action in own["Action"]), "as much as it needs"
+    assert every(any(action.startswith(word) for action in own["Action"]) for word in words), "and no more"
     (pattern,) = told["Condition"]["ArnLike"].values()
     assert told["Condition"].keys() == own["Condition"].keys()
     assert told["Condition"]["ArnLike"].keys() == own["Condition"]["ArnLike"].keys()

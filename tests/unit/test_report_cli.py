@@ -22,7 +22,7 @@ from tenancy.cli import catalog, main, report
 from tenancy.cli.tables import cores, gib
 from tenancy.output import tables
 from tenancy.planning.queueing.capacity import RACK
-from tests.conftest import SpecFolder, in_days
+from tests.conftest import SpecFolder, every, in_days
 
 ENV = "environment.yaml"
 TRAIN = "train: {instance: p4d.24xlarge, nodes: 4}"
@@ -280,8 +280,8 @@ def test_a_last_column_that_is_too_wide_wraps_below_itself() -> None:
     table = tables.Table("t", ("name", "what"), [("a" * 60, "word " * 20)])
     lines = tables.as_text(table).splitlines()[2:]
     assert len(lines) > 1
-    assert all(len(line) <= tables.WIDTH for line in lines)
-    assert all(line.startswith(" " * 62 + "word") for line in lines[1:])
+    assert every(len(line) <= tables.WIDTH for line in lines)
+    assert every(line.startswith(" " * 62 + "word") for line in lines[1:])
 
 
 def test_what_is_shown_is_never_more_than_is_there() -> None:
@@ -299,7 +299,7 @@ def _catalog(*words: object) -> Any:
 
 def test_every_type_is_listed() -> None:
     text = run("catalog").stdout
-    assert all(re.search(rf"^{re.escape(name)} ", text, re.MULTILINE) for name in INSTANCES)
+    assert every(re.search(rf"^{re.escape(name)} ", text, re.MULTILINE) for name in INSTANCES)
     assert [one["instance"] for one in _catalog()["instances"]] == list(INSTANCES)
 
 

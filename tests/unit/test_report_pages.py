@@ -20,7 +20,7 @@ from tenancy.report.page import Pages
 from tenancy.rules.catalogue import RULES
 from tenancy.simulation.results import Results
 from tenancy.validation import Loaded, load
-from tests.conftest import SpecFolder
+from tests.conftest import SpecFolder, every
 
 ROOT = Path(__file__).parents[2]
 BANK = ROOT / "stacks/bank"
@@ -164,8 +164,8 @@ def test_the_matrix_has_a_cell_with_rule_and_proof_for_every_pair_and_plane(plai
 
 def test_the_environments_page_names_every_tenant_and_pool(plain: Pages, bank: Loaded) -> None:
     said = Text(plain.environment()).said
-    assert all(tenant.tenant in said for tenant in bank.tenants)
-    assert all(pool in said for pool in bank.environment.pools)
+    assert every(tenant.tenant in said for tenant in bank.tenants)
+    assert every(pool in said for pool in bank.environment.pools)
 
 
 @pytest.mark.parametrize("which", ["plain", "told"])

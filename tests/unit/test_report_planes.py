@@ -28,7 +28,7 @@ from tenancy.report.network import opening, porous
 from tenancy.report.planes import Cell, CellKind, Plane, Planes
 from tenancy.rules.catalogue import RULES
 from tenancy.validation import Loaded, load
-from tests.conftest import SpecFolder
+from tests.conftest import SpecFolder, every
 
 ROOT = Path(__file__).parents[2]
 FRAUD_OF_RESEARCH, RESEARCH_OF_FRAUD = ("fraud", "research"), ("research", "fraud")
@@ -64,13 +64,13 @@ def test_every_plane_has_a_cell_for_every_pair_of_the_bank(planes: dict[str, Pla
     names = [tenant.tenant for tenant in bank.tenants]
     pairs = {(one, other) for one in names for other in names if one != other}
     assert list(planes) == ["objects", "network", "data", "nodes", "queues"]
-    assert all(set(plane.cells) == pairs for plane in planes.values())
+    assert every(set(plane.cells) == pairs for plane in planes.values())
 
 
 def test_every_cell_names_rules_that_there_are_and_what_proves_them(planes: dict[str, Plane]) -> None:
     cells: list[Cell] = [cell for plane in planes.values() for cell in plane.cells.values()]
     assert {rule for cell in cells for rule in cell.rules} <= set(RULES)
-    assert all(cell.rules and cell.holds and cell.proof for cell in cells)
+    assert every(cell.rules and cell.holds and cell.proof for cell in cells)
 
 
 def test_nothing_is_open_in_the_bank(planes: dict[str, Plane]) -> None:

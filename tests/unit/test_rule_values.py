@@ -19,6 +19,7 @@ from tenancy.rules.values import (
     whole_private,
     wide_range,
 )
+from tests.conftest import every
 
 DIGEST = "@sha256:" + "0a" * 32
 
@@ -313,7 +314,7 @@ def test_only_restricted_is_strong_enough(level: str | None, weak: bool) -> None
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
 def test_a_rule_says_why_it_is_there_and_what_to_do(rule: object) -> None:
-    assert all(len(getattr(rule, field)) > 10 for field in ("title", "why", "fix"))
+    assert every(len(getattr(rule, field)) > 10 for field in ("title", "why", "fix"))
 
 
 def test_a_violation_says_what_was_given_which_rule_and_what_to_change() -> None:

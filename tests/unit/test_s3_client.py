@@ -36,6 +36,7 @@ from gpu_tenancy_s3 import (
     Unreachable,
 )
 from gpu_tenancy_s3 import client as module
+from tests.conftest import every
 
 BUCKET = "bank-datasets"
 MIB = 2**20
@@ -130,7 +131,7 @@ def test_a_prefix_is_listed_to_its_last_page(fraud: Prefix, s3: Any, monkeypatch
     found = list(fraud.list())
     assert [(entry.key, entry.size) for entry in found] == [(f"a/{number}", number) for number in range(7)]
     assert len(pages) == 3
-    assert all(entry.modified and entry.etag and not entry.is_folder for entry in found)
+    assert every(entry.modified and entry.etag and not entry.is_folder for entry in found)
 
 
 def test_a_list_that_does_not_descend_shows_folders(fraud: Prefix, s3: Any) -> None:

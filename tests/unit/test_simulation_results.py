@@ -22,6 +22,7 @@ from tenancy.simulation.results import BINS, Results, evaluate, jain, lending, p
 from tenancy.simulation.runner import MOVING_SECONDS, Runner
 from tenancy.simulation.trace import Job, Trace, must_fit
 from tenancy.validation import Loaded, SpecError
+from tests.conftest import every
 
 HOUR = 3600
 
@@ -161,7 +162,7 @@ def test_a_tier_has_no_guarantee_to_borrow_above(results: Results) -> None:
     assert not {"guaranteed", "borrowed", "lent"} & set(report.as_json()["before"]["tiers"][0])
     header, *rows = report.rows()
     assert {row[header.index("borrowed")] for row in rows if row[1] == "tier"} == {None}
-    assert all(len(row) == len(tiers.header) for row in tiers.rows)
+    assert every(len(row) == len(tiers.header) for row in tiers.rows)
 
 
 def test_of_two_runs_each_says_what_never_started(loaded: Loaded) -> None:

@@ -16,6 +16,7 @@ from tenancy.planning.aws.shared_aws import data_plan
 from tenancy.planning.aws.tenant_aws import TenantAwsPlan, TenantRolePlan
 from tenancy.planning.model import Plan
 from tenancy.validation import Environment, Tenant
+from tests.conftest import every
 from tests.tenant_aws_world import ACCOUNT, AWS, BUCKETS, CLUSTER, CLUSTER_ARN, ISSUER, POINT, REGION, many, tenant
 
 MakeEnvironment = Callable[..., Environment]
@@ -116,8 +117,8 @@ def accounts(plan: Plan) -> dict[str, Any]:
 def test_the_service_account_is_there_and_brings_no_token_of_the_api_server(on_aws: MakeEnvironment) -> None:
     made = accounts(make_plan(on_aws(), [tenant()]))
     assert list(made) == ["fraud--train/workload", "fraud--serve/scorer"]
-    assert all(account["automountServiceAccountToken"] is False for account in made.values())
-    assert all("annotations" not in account["metadata"] for account in made.values())
+    assert every(account["automountServiceAccountToken"] is False for account in made.values())
+    assert every("annotations" not in account["metadata"] for account in made.values())
 
 
 def test_with_irsa_a_token_is_trusted_word_for_word(on_aws: MakeEnvironment) -> None:
@@ -146,7 +147,7 @@ def test_every_role_has_the_boundary_and_lies_in_the_tenants_path(on_aws: MakeEn
     assert {role.purpose for role in aws.roles} == {"train", "serve", "ci"}
     assert {role.boundary for role in aws.roles} == {data.boundary.arn}
     assert {role.path for role in aws.roles} == {"/tenancy/small/fraud/"}
-    assert all(role.arn == f"arn:aws:iam::{ACCOUNT}:role{role.path}{role.name}" for role in aws.roles)
+    assert every(role.arn == f"arn:aws:iam::{ACCOUNT}:role{role.path}{role.name}" for role in aws.roles)
 
 
 def test_the_boundary_is_not_in_the_tenants_path(on_aws: MakeEnvironment) -> None:
@@ -163,7 +164,9 @@ def test_no_statement_of_a_role_is_an_open_one(on_aws: MakeEnvironment) -> None:
     for statement in statements(role):
         assert statement["Effect"] == "Allow"
         assert {"NotAction", "NotResource", "Principal"}.isdisjoint(statement)
-        assert all(re.fullmatch(r"[a-z0-9]+:[A-Za-z]+", action) for action in many(statement["Action"])), "no wildcard"
+        assert every(re.fullmatch(r"[a-z0-9]+:[A-Za-z]+", action) for action in many(statement["Action"])), (
+            "no wildcard"
+        )
         assert "*" not in many(statement["Resource"])
         operators = set(statement.get("Condition", {}))
         assert not any("IfExists" in name or name.startswith("ForAllValues") for name in operators), "absent, they hold"
@@ -278,7 +281,7 @@ def test_an_access_point_of_its_own_where_the_bucket_has_them(on_aws: MakeEnviro
     resources = {resource for s in statements(plan.roles[0]) for resource in many(s["Resource"])}
     assert f"{point.arn}/object/fraud/*" in resources
     assert not any("accesspoint" in resource and "fraud" not in resource for resource in resources)
-    assert all(statement["Effect"] == "Deny" for statement in point.policy["Statement"])
+    assert every(statement["Effect"] == "Deny" for statement in point.policy["Statement"])
 
 
 # What else it uses
@@ -328,7 +331,7 @@ def test_a_log_group_is_written_and_not_read_and_ends_by_the_environments_days(o
     assert (group.name, group.days, group.key) == ("/tenancy/small/fraud/scores", 90, "")
     assert allowed(plan.roles[0]) == {"logs:CreateLogStream", "logs:PutLogEvents"}
     (statement,) = statements(plan.roles[0])
-    assert all(resource.split(":")[6] == group.name for resource in statement["Resource"])
+    assert every(resource.split(":")[6] == group.name for resource in statement["Resource"])
 
 
 @pytest.mark.parametrize(("access", "writes"), [("read-only", False), ("read-write", True)])
@@ -420,7 +423,7 @@ def test_a_pipeline_is_in_its_tenants_group_and_holds_its_role_where_it_is_said(
 
 def test_without_a_pipeline_there_is_no_role_and_no_entry_for_one(fraud: TenantAwsPlan) -> None:
     assert fraud.access_entries == ()
-    assert all(role.purpose != "ci" for role in fraud.roles)
+    assert every(role.purpose != "ci" for role in fraud.roles)
 
 
 # What it costs

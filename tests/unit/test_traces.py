@@ -15,6 +15,7 @@ from tenancy.simulation.changes import changed
 from tenancy.simulation.generate import generate
 from tenancy.simulation.trace import Job, Trace
 from tenancy.validation import Loaded, Problem, SpecError
+from tests.conftest import every
 
 
 @pytest.fixture
@@ -281,7 +282,7 @@ def test_the_same_seed_makes_the_same_bytes(loaded: Loaded) -> None:
 def test_a_made_trace_is_one_that_is_read(file: Path, loaded: Loaded) -> None:
     made = generate(loaded, 400, 24, 1)
     assert len(made) == 400
-    assert all(0 <= job.submit < 24 * 3600 for job in made)
+    assert every(0 <= job.submit < 24 * 3600 for job in made)
     assert list(read(file, loaded, trace.write(made)).jobs) == made
 
 

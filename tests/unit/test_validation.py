@@ -11,7 +11,7 @@ import pytest
 from tenancy.planning import make_plan
 from tenancy.validation import Environment, Loaded, Problem, SpecError, Tenant, crossfile, on_lab, validate
 from tenancy.validation import validator as validation
-from tests.conftest import SpecFolder
+from tests.conftest import SpecFolder, every
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,7 +90,7 @@ def test_files_and_objects_are_refused_by_the_same_rules(spec: SpecFolder, loade
     spec.edit("tenants/fraud.yaml", "department: risk", "department: nosuch")
     told: list[Problem] = validate(loaded.environment, [remade(fraud, gpus=TOO_MANY, department="nosuch"), research])
     assert sorted(what(spec.problems())) == sorted(what(told))
-    assert all(problem.line and problem.file.endswith(".yaml") for problem in spec.problems())
+    assert every(problem.line and problem.file.endswith(".yaml") for problem in spec.problems())
 
 
 def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:

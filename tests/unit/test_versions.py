@@ -17,6 +17,7 @@ from tenancy.catalog.versions import (
     incompatible,
     karpenter_alias,
 )
+from tests.conftest import every
 
 
 @pytest.mark.parametrize("name", CHARTS)
@@ -41,7 +42,7 @@ def test_an_add_on_is_eks_default_or_one_build(name: str) -> None:
 
 def test_floors_of_the_node_images_only_rise() -> None:
     releases = [release for release, _ in AMI_FLOORS]
-    assert all(earlier < later for earlier, later in pairwise(releases))
+    assert every(earlier < later for earlier, later in pairwise(releases))
 
 
 def test_the_floor_is_the_one_that_closes_every_hole() -> None:

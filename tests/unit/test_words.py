@@ -19,7 +19,19 @@ AVOIDED = ("nobody", "somebody", "whoever", "anybody", "everybody", "whomever")
 """Each stands for a technical term that the sentence should have: "the deployer", "another tenant", "unallocated"."""
 PLACES = (
     *(f"tenancy/{path.name}" for path in sorted((ROOT / "tenancy").iterdir()) if path.name != "__pycache__"),
-    *("policy", "s3-client", "docs", "ci", "bench", "scripts", "stacks", "README.md", "CONTRIBUTING.md", "Makefile"),
+    *(
+        "policy",
+        "s3-client",
+        "docs",
+        "ci",
+        "bench",
+        "scripts",
+        "stacks",
+        "examples",
+        "README.md",
+        "CONTRIBUTING.md",
+        "Makefile",
+    ),
 )
 MIN_WORDS = 3
 """Words of a help text."""
@@ -50,6 +62,15 @@ def test_prose_names_who_it_is_about(place: str) -> None:
         if _WORD.search(line)
     ]
     assert not found, "write the technical term instead:\n" + "\n".join(found)
+
+
+def test_no_test_is_satisfied_by_nothing() -> None:
+    """`assert every(…)` asks for at least one, which `assert all(…)` does not."""
+    files = sorted((ROOT / "tests").rglob("*.py"))
+    assert len(files) > 200
+    said = re.compile(r"^\s+assert all\(", re.MULTILINE)
+    assert [path.name for path in files if said.search(path.read_text("utf-8"))] == []
+    assert said.search("    assert all(found)")
 
 
 @pytest.mark.parametrize("word", AVOIDED)

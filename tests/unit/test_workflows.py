@@ -17,6 +17,8 @@ import judges
 import pytest
 import yaml
 
+from tests.conftest import every
+
 ROOT = Path(__file__).parents[2]
 CI = ROOT / "ci"
 STEPS = CI / "steps"
@@ -190,10 +192,10 @@ def test_the_image_is_made_of_what_has_a_digest_and_of_files_that_are_there() ->
     lines = (CI / "Containerfile").read_text("utf-8").splitlines()
     bases = [line.partition("=")[2] for line in lines if line.startswith(("ARG PYTHON", "ARG TRIVY"))]
     assert len(bases) == 2
-    assert all(re.fullmatch(r"\S+@sha256:[0-9a-f]{64}", base) for base in bases)
+    assert every(re.fullmatch(r"\S+@sha256:[0-9a-f]{64}", base) for base in bases)
     for line in lines:
         if line.startswith("COPY ") and "--from" not in line:
-            assert all((ROOT / name).exists() for name in line.split()[1:-1]), line
+            assert every((ROOT / name).exists() for name in line.split()[1:-1]), line
 
 
 def test_what_the_image_imports_to_compile_it_is_there() -> None:
@@ -721,7 +723,7 @@ def test_every_image_is_scanned_once_by_its_digest(manifests: Path) -> None:
     done, scanned = scan(manifests)
     assert done.returncode == 0, done.stderr
     assert [line.split()[-1] for line in scanned] == [one, other]
-    assert all("--severity HIGH,CRITICAL" in line and "--exit-code 1" in line for line in scanned)
+    assert every("--severity HIGH,CRITICAL" in line and "--exit-code 1" in line for line in scanned)
 
 
 def test_the_threshold_is_the_repositorys(manifests: Path) -> None:
