@@ -24,7 +24,7 @@ from tenancy.chargeback.sweep import lent
 from tenancy.validation import Loaded
 from tests.chargeback import scene
 from tests.chargeback.scene import NOVEMBER
-from tests.conftest import every, examples
+from tests.conftest import examples
 
 START, END = NOVEMBER - 25, NOVEMBER + 35
 """A minute that the first of a month cuts."""
@@ -272,7 +272,7 @@ def test_credits_change_who_pays_and_not_how_much(loaded: Loaded, crediting: Loa
     assert sum(line.micro for line in credited.lines) == sum(plain.bills.values())
     given_back = [line for line in credited.lines if line.category is Category.CREDIT]
     event(f"credits: {bool(given_back)}")
-    assert every(line.micro <= 0 for line in given_back)
+    assert all(line.micro <= 0 for line in given_back)
     for pot in credited.bills:
         lines = [line for line in credited.lines if line.pot == pot]
         borrowed = sum(line.micro for line in lines if line.category is Category.BORROWED)

@@ -19,6 +19,8 @@ from tenancy.catalog import vocabulary as words
 from tenancy.planning.aws.shared_aws import COST_TAGS
 from tests.tenant_aws_files import ENVIRONMENT, TENANT
 
+pytestmark = pytest.mark.chapters
+
 STACK = "two"
 DAY_TWO = [key for key in COST_TAGS if key != "team"]
 TAG, PROVIDER = "CostAllocationTag", "OpenIdConnectProvider"
@@ -29,8 +31,6 @@ VOLUME, CLAIM = "/api/v1/persistentvolumes/kept", "/api/v1/namespaces/kube-syste
 COMMAND = """\
 #!{python}
 import json, pathlib, sys
-
-pytestmark = pytest.mark.chapters
 
 here = pathlib.Path(sys.argv[0]).parent
 asked = "ce list-cost-allocation-tags --region eu-central-1 --output json --tag-keys".split()

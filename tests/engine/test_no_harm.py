@@ -15,6 +15,8 @@ from engine_project import ROOT, Done, Project, until
 from tenancy.catalog import vocabulary as words
 from tenancy.lab.api import ApiError
 
+pytestmark = pytest.mark.chapters
+
 HOOK = "cert-manager-webhook"
 FOREIGN = ("cert-manager", "ml-fraud")
 DECIDED = "  unmanaged: [cert-manager, ml-fraud]\n"
@@ -24,8 +26,6 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 
 from tenancy import GpuTenant, load
-
-pytestmark = pytest.mark.chapters
 
 context = load({folder!r}).environment.cluster.context
 settings = pulumi.Config("foreign")

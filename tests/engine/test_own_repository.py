@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.chapters
+
 ROOT = Path(__file__).parents[2]
 LOADED = """
 import sys
 import tenancy.cli.up, tenancy.cli.verify, tenancy.program, tenancy.policy_pack.policies, tenancy.repository
 
-pytestmark = pytest.mark.chapters
 print("\\n".join(sorted({module.__file__ for name, module in sys.modules.items() if name.split(".")[0] == "tenancy"})))
 """
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenancy.catalog.boards import BOARDS, feasible_layouts, layout_misfit, maximal_layouts, nearest_layouts
-from tests.conftest import every, examples
+from tests.conftest import examples
 
 Counts = tuple[int, ...]
 
@@ -138,7 +138,7 @@ def test_the_nearest_layouts_fit_and_none_is_nearer(data: st.DataObject) -> None
         assert nearest == []
         return
     assert len(nearest) == 3
-    assert every(layout_misfit(board, layout) is None for layout in nearest)
+    assert all(layout_misfit(board, layout) is None for layout in nearest)
     by_distance = sorted(_distance(asked, counts) for counts in _search(board))
     found = [_distance(asked, tuple(layout.get(name, 0) for name in names)) for layout in nearest]
     assert found == by_distance[:3]

@@ -17,7 +17,7 @@ from bench.generate import generate
 from tenancy.kube.objects import Object
 from tenancy.planning import digest, make_plan
 from tenancy.validation import Loaded, load
-from tests.conftest import every, examples
+from tests.conftest import examples
 
 TENANTS = 12
 SUBSETS = st.sets(st.integers(0, TENANTS - 1), min_size=1)
@@ -34,7 +34,7 @@ def test_a_tenants_plan_does_not_depend_on_other_tenants(many: Loaded, data: st.
     chosen = data.draw(SUBSETS)
     alone = {t.name: t for t in make_plan(many.environment, many.tenants).tenants}
     some = make_plan(many.environment, [many.tenants[i] for i in chosen])
-    assert every(tenant == alone[tenant.name] for tenant in some.tenants)
+    assert all(tenant == alone[tenant.name] for tenant in some.tenants)
 
 
 @settings(deadline=None, max_examples=examples(30))

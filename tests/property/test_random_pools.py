@@ -18,7 +18,7 @@ from tenancy.planning.aws.node_config import USER_DATA_BYTES
 from tenancy.planning.common.pools import fake_nodes, node_extended
 from tenancy.planning.queueing.pool_yields import pool_yield
 from tenancy.validation import Loaded, SpecError, load, on_lab
-from tests.conftest import every, examples
+from tests.conftest import examples
 from tests.random_environments import (
     EFA,
     ENVIRONMENT,
@@ -198,7 +198,7 @@ def test_pools_that_are_anything_are_refused_with_words_or_add_up(read: Reader, 
         adds_up(outcome, spec)
     else:
         assert outcome.problems
-        assert every(problem.rule and problem.change and problem.line for problem in outcome.problems)
+        assert all(problem.rule and problem.change and problem.line for problem in outcome.problems)
 
 
 def test_every_general_type_makes_a_pool_that_offers_no_gpu(read: Reader) -> None:

@@ -28,7 +28,6 @@ from tenancy.validation.aws import (
     role_length,
 )
 from tests.aws_cases import ON_AWS
-from tests.conftest import every
 from tests.spec_cases import ENV, FRAUD
 
 REGIONS = {"eu-central-1": "aws", "ap-southeast-2": "aws", "us-gov-west-1": "aws-us-gov", "cn-northwest-1": "aws-cn"}
@@ -227,7 +226,7 @@ def test_no_trust_is_too_long(made: Make, identity: str) -> None:
     plan = tenants_own.tenant_aws_plan(environment, each)
     assert plan
     assert [role.purpose for role in plan.roles] == ["p" * 31, "ci"]
-    assert every(length(role.trust) <= account.TRUST_LENGTH for role in plan.roles)
+    assert all(length(role.trust) <= account.TRUST_LENGTH for role in plan.roles)
 
 
 # Names

@@ -28,7 +28,7 @@ from tenancy.planning.aws.node_config import (
 from tenancy.planning.common.pools import MIG_CONFIG, PLUGIN_CONFIG, node_labels
 from tenancy.validation import Environment
 from tests import judges
-from tests.conftest import ENVIRONMENT, documents, every
+from tests.conftest import ENVIRONMENT, documents
 
 FLAVORS = """\
   a100: {gpu: a100-40gb}
@@ -215,7 +215,7 @@ def test_replicas_of_slices_have_the_plugins_names(environment: Environment) -> 
 def test_a_replica_is_never_called_a_whole_gpu_nor_asked_for_twice(environment: Environment) -> None:
     modes = [mode for c in device_plugin_configs(environment).values() for mode in c.get("sharing", {}).values()]
     assert len(modes) == 3
-    assert every(mode["renameByDefault"] and mode["failRequestsGreaterThanOne"] for mode in modes)
+    assert all(mode["renameByDefault"] and mode["failRequestsGreaterThanOne"] for mode in modes)
 
 
 def test_a_pool_with_mps_has_no_mig_strategy(environment: Environment) -> None:

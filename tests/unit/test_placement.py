@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenancy.kube.placement import Placed, place, placed
-from tests.conftest import every, examples
+from tests.conftest import examples
 
 Claims = dict[str, tuple[list[str], int]]
 
@@ -25,7 +25,7 @@ def check(claims: Claims, there: Mapping[str, int], found: Placed[str]) -> None:
             assert count >= 0
             assert count == 0 or pool in claims[who][0]
             stands[who] += count
-    assert every(stands[who] <= count for who, (_, count) in claims.items())
+    assert all(stands[who] <= count for who, (_, count) in claims.items())
     assert found.missing == sum(count for _, count in claims.values()) - stands.total()
 
 
@@ -104,7 +104,7 @@ def test_the_order_of_pools_in_stock_changes_nothing(
 def test_the_same_claims_stand_in_the_same_pools_every_time() -> None:
     claims: Claims = {"x": (["a", "b"], 5), "y": (["b", "a"], 5), "z": (["a"], 2)}
     first = place(claims, {"a": 7, "b": 5})
-    assert every(place(claims, {"a": 7, "b": 5}) == first for _ in range(5))
+    assert all(place(claims, {"a": 7, "b": 5}) == first for _ in range(5))
 
 
 @pytest.mark.parametrize("order", list(permutations("xyz")))

@@ -65,8 +65,10 @@ def test_prose_names_who_it_is_about(place: str) -> None:
 
 
 def test_no_test_is_satisfied_by_nothing() -> None:
-    """`assert every(…)` asks for at least one, which `assert all(…)` does not."""
-    files = sorted((ROOT / "tests").rglob("*.py"))
+    """`assert all(…)` is true of nothing too; a property's example may have none."""
+    files = [
+        path for path in sorted((ROOT / "tests").rglob("*.py")) if "from hypothesis" not in path.read_text("utf-8")
+    ]
     assert len(files) > 200
     said = re.compile(r"^\s+assert all\(", re.MULTILINE)
     assert [path.name for path in files if said.search(path.read_text("utf-8"))] == []
