@@ -30,7 +30,7 @@ from tenancy.validation import Loaded
 ROOT = Path(__file__).parents[2]
 CONTROLLERS = "kube-controller-manager"
 BATCH = "  batch:\n    priority: 1000\n"
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds within which the API server must have noticed a change; it looks at its policies once a second."""
 
 

@@ -19,6 +19,8 @@ from tenancy.planning import make_plan
 from tenancy.schema.environment import Layout
 from tenancy.validation import load
 
+pytestmark = pytest.mark.exhaustive
+
 BANK = Path(__file__).parents[2] / "stacks" / "bank"
 CREATE = "application/json"
 FILES = {GitOpsTool.OPERATOR: "stacks"}

@@ -37,6 +37,8 @@ from tests.attacks.attack_lab import (
 )
 from tests.operators import crds, training_runtime
 
+pytestmark = pytest.mark.exhaustive
+
 GUARD = "tenancy-frameworks"
 
 

@@ -281,6 +281,7 @@ simulate(loaded, jobs, print, window, Store(Path(sys.argv[2]), "run"))
 """
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_is_killed_in_the_middle_goes_on_and_comes_to_the_same(
     loaded: Loaded, plain: tuple[Job, ...], undisturbed: Run, tmp_path: Path
 ) -> None:

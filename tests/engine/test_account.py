@@ -19,7 +19,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.planning.aws.shared_aws import COST_TAGS
 from tests.tenant_aws_files import ENVIRONMENT, TENANT
 
-pytestmark = pytest.mark.chapters
+pytestmark = [pytest.mark.chapters, pytest.mark.exhaustive]
 
 STACK = "two"
 DAY_TWO = [key for key in COST_TAGS if key != "team"]
