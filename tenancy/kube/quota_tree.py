@@ -18,20 +18,20 @@ Place = tuple[str, str]
 """Kueue's flavor and a resource."""
 
 
-class ResourceGroup(NamedTuple):
+class StoredGroup(NamedTuple):
     """Resources that get one flavor together, and the flavors in the order in which Kueue tries them."""
 
     resources: tuple[str, ...]
     flavors: tuple[Any, ...]
 
 
-def resource_groups(spec: Any) -> Iterator[ResourceGroup]:
+def resource_groups(spec: Any) -> Iterator[StoredGroup]:
     """The resource groups of a ClusterQueue's or a Cohort's spec, in order.
 
     An unknown list is one unknown entry, as rules need it in a preview.
     """
     for group in many(at(spec, "resourceGroups")):
-        yield ResourceGroup(tuple(map(str, many(at(group, "coveredResources")))), many(at(group, "flavors")))
+        yield StoredGroup(tuple(map(str, many(at(group, "coveredResources")))), many(at(group, "flavors")))
 
 
 class StoredQuota(NamedTuple):

@@ -158,8 +158,8 @@ def test_the_boundary_is_not_in_the_tenants_path(on_aws: MakeEnvironment) -> Non
 def test_no_statement_of_a_role_is_an_open_one(on_aws: MakeEnvironment) -> None:
     grants = [{"bucket": b, "prefix": f"{a}/", "access": a} for b in ("data", "bindings") for a in ACTIONS]
     files = [{"file-system": "fs-0123abcd", "access-point": POINT}]
-    every = granted(*grants, secrets=["a"], logs=["b"], queues=["c"], files=files)
-    role = only_role(on_aws(), every)
+    of_all = granted(*grants, secrets=["a"], logs=["b"], queues=["c"], files=files)
+    role = only_role(on_aws(), of_all)
     assert len(list(statements(role))) > 15
     for statement in statements(role):
         assert statement["Effect"] == "Allow"
