@@ -170,7 +170,6 @@ TAKEN_AWAY = (
 )
 
 
-@pytest.mark.exhaustive
 def test_an_update_reverts_fields_changed_removed_and_added_by_hand(
     steps: Project, made: dict[Key, dict[str, Any]]
 ) -> None:

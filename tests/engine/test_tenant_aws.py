@@ -285,7 +285,6 @@ def test_a_prefix_that_changes_hands_is_shut_to_the_old_before_it_opens_to_the_n
 # ── something goes ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.exhaustive
 @pytest.mark.usefixtures("made")
 def test_a_roles_new_name_is_there_and_in_use_before_the_old_one_goes(two: Two) -> None:
     two.grounded.clear()
