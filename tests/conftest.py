@@ -237,25 +237,23 @@ def every(values: Iterable[object]) -> bool:
     return all(found)
 
 
-CHAPTERS = "chapters"
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Before a test of a module marked `chapters` come the tests above it, also where it alone was chosen."""
-    chosen = {item.nodeid for item in items}
-    added: set[str] = set()
+    there = {item.nodeid for item in items}
+    modules: dict[str, list[pytest.Item]] = {}
     whole: list[pytest.Item] = []
     for item in items:
         module = item.getparent(pytest.Module)
-        if module and item.get_closest_marker(CHAPTERS):
-            for earlier in module.collect():
+        if module and item.get_closest_marker("chapters"):
+            if module.nodeid not in modules:
+                modules[module.nodeid] = [each for each in module.collect() if isinstance(each, pytest.Item)]
+            for earlier in modules[module.nodeid]:
                 if earlier.nodeid == item.nodeid:
                     break
-                if not isinstance(earlier, pytest.Item) or earlier.nodeid in chosen | added:
-                    continue
-                if item.get_closest_marker("exhaustive") or not earlier.get_closest_marker("exhaustive"):
-                    added.add(earlier.nodeid)
+                needed = item.get_closest_marker("exhaustive") or not earlier.get_closest_marker("exhaustive")
+                if needed and earlier.nodeid not in there:
+                    there.add(earlier.nodeid)
                     whole.append(earlier)
         whole.append(item)
     items[:] = whole
