@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -23,7 +22,7 @@ def command(context: str | None, out: Path | None) -> None:
     from tenancy.live.found_nodes import found_nodes, services_found
 
     try:
-        api = Api(context or _current())
+        api = Api(context)
         nodes = api.items("/api/v1/nodes")
         services = services_found(api)
     except ApiUnreachable as error:
@@ -41,17 +40,3 @@ def command(context: str | None, out: Path | None) -> None:
         return
     out.write_text(whole, "utf-8")
     click.echo(f"{out}: {len(found.pools)} pools, {len(found.flavors)} flavors, {len(found.remarks)} remarks")
-
-
-def _current() -> str:
-    """The kubeconfig's current context."""
-    from kubernetes import config
-    from kubernetes.config import ConfigException
-
-    from tenancy.live.api import ApiUnreachable
-
-    try:
-        # The library reads the variable once, when it is imported.
-        return str(config.list_kube_config_contexts(os.environ.get("KUBECONFIG") or None)[1]["name"])
-    except (ConfigException, OSError, TypeError, KeyError) as error:
-        raise ApiUnreachable(f"given no current context ({error}); change: name one with --context") from error
