@@ -14,16 +14,16 @@ import pulumi
 
 from tenancy.catalog import vocabulary as words
 from tenancy.components.program import build
-from tenancy.components.scope import CLUSTER_SUFFIX, StackScope, names_of, scope_of, select
 from tenancy.engine.cost_tags import Unanswered, known_keys
 from tenancy.live.api import Api, ApiUnreachable
 from tenancy.live.plain_engine import check_cluster, check_plain, is_plain
 from tenancy.live.preflight import PreconditionFailed, check, removing_by_name, wait_for_guards
 from tenancy.planning import Plan, make_plan
+from tenancy.planning.aws.cluster import BUILT
 from tenancy.planning.aws.data import KNOWN_COST_TAGS, DataPlan
-from tenancy.planning.common.names import kubeconfig_command
 from tenancy.planning.model import PlatformPlan, TenantPlan
 from tenancy.planning.outputs import stack_outputs
+from tenancy.planning.scope import StackScope, names_of, reach_hint, scope_of, select
 from tenancy.validation import ON_LAB, SpecError, load, on_lab
 
 SAID = 32
@@ -52,7 +52,7 @@ def run() -> None:
             _check_cluster(plan, stack)
         api = None if scope is StackScope.CLUSTER else _checked(plan, platform, tenants)
     except ApiUnreachable as error:
-        _end(f"{error}{_hint(plan)}")
+        _end(f"{error}{reach_hint(plan)}")
     except (SpecError, PreconditionFailed, ValueError) as error:
         _end(str(error))
     except KeyError as error:
@@ -83,8 +83,7 @@ def _checked(plan: Plan, platform: PlatformPlan | None, tenants: tuple[TenantPla
 def _check_cluster(plan: Plan, stack: str) -> None:
     """Raises if there is no cluster to make, or if quotas are behind its nodes."""
     if plan.cluster is None:
-        rule, change = "cluster.mode: build with aws.enabled builds the cluster", "write both, or use another stack"
-        raise ValueError(f"given stack {stack}; rule: {rule}; change: {change}")
+        raise ValueError(f"given stack {stack}; rule: {BUILT}; change: write both, or use another stack")
     if is_plain():
         for text in check_cluster(plan):
             pulumi.log.warn(text)
@@ -102,15 +101,6 @@ def _with_known_tags(data: DataPlan, plan: Plan) -> DataPlan:
     except Unanswered as error:
         pulumi.log.warn(f"every cost-allocation tag is activated, whether AWS knows its key yet or not: {error}")
         return data
-
-
-def _hint(plan: Plan) -> str:
-    """How to make a cluster of the program, and to reach it."""
-    if plan.cluster is None:
-        return ""
-    command = kubeconfig_command(plan.cluster.name, plan.cluster.region, plan.context)
-    stack = plan.environment + CLUSTER_SUFFIX
-    return f"; `pulumi up --stack {stack}` makes the cluster, and `{command}` adds it to the kubeconfig"
 
 
 def _end(message: str) -> NoReturn:

@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from tests.spec_cases import ENV, FRAUD, RESEARCH
+from tests.spec_cases import ENV, FRAUD, RESEARCH, Case
 
 ROLE = "arn:aws:iam::111122223333:role/"
 POINT = "arn:aws:elasticfilesystem:eu-central-1:111122223333:access-point/fsap-0123abcd"
@@ -46,22 +44,6 @@ uses:
 MORE_OF_RESEARCH = "ci: {gitlab: bank/risk/models, branch: main}\n"
 OWN_GRANT = "{bucket: datasets, prefix: teams/fraud/, access: read-write}"
 SHARED_GRANT = "{bucket: datasets, prefix: fraud--train/, access: read-write, namespaces: [train]}"
-
-
-class Case(NamedTuple):
-    """`old` in a file becomes `bad`, which breaks `rule` at `field` of the file `where`; `good` does not."""
-
-    about: str
-    rule: str
-    file: str
-    field: str
-    old: str
-    bad: str
-    good: str
-    where: str = ""
-    """Absent: the same file."""
-    shared: bool = False
-    """With one role for all parts of the same grants."""
 
 
 ECR = "111122223333.dkr.ecr.eu-central-1.amazonaws.com/"

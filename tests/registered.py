@@ -11,8 +11,8 @@ from pulumi.runtime.mocks import MockMonitor, Mocks, set_mocks
 from pulumi.runtime.stack import run_pulumi_func
 
 from tenancy.components.program import build
-from tenancy.components.scope import StackScope, select
 from tenancy.planning import Plan
+from tenancy.planning.scope import StackScope, select
 from tests.conftest import forget_programs
 
 

@@ -1,9 +1,9 @@
-"""Names of the small environment's files, and a rule switched off."""
+"""Names of the small environment's files, a case of what breaks a rule there, and a rule switched off."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -11,6 +11,22 @@ from tenancy.schema import base
 from tenancy.validation import crossfile
 
 ENV, FRAUD, RESEARCH = "environment.yaml", "tenants/fraud.yaml", "tenants/research.yaml"
+
+
+class Case(NamedTuple):
+    """`old` in a file becomes `bad`, which breaks `rule` at `field` of the file `where`; `good` does not."""
+
+    about: str
+    rule: str
+    file: str
+    field: str
+    old: str
+    bad: str
+    good: str
+    where: str = ""
+    """Absent: the same file."""
+    shared: bool = False
+    """With one role for all parts of the same grants."""
 
 
 def _without(rule: str, found: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:

@@ -18,10 +18,10 @@ def command(environment: str, lab: bool, yes: bool) -> None:
     cluster with `aws.deletion-protection: true`.
     """
     from tenancy.cli.up import show
-    from tenancy.components.scope import CLUSTER_SUFFIX
     from tenancy.engine.driver import Driver, Failed
     from tenancy.lab.layout import LabError
     from tenancy.live.api import ApiUnreachable
+    from tenancy.planning.scope import CLUSTER_SUFFIX
 
     began = time.monotonic()
     loaded = load_or_exit(environment, lab=lab)

@@ -331,11 +331,11 @@ def drift(environment: str, lab: bool, form: str) -> None:
 
     Exit codes: 0 no drift, 1 drift, 2 the cluster or the state cannot be read.
     """
-    from tenancy.components.scope import StackScope, selector_of, stacks
     from tenancy.engine.driver import Driver, Failed
     from tenancy.lab.layout import LabError
     from tenancy.live.api import ApiUnreachable
     from tenancy.planning import make_plan
+    from tenancy.planning.scope import StackScope, selector_of, stacks
 
     loaded = load_or_exit(environment, form, lab)
     plan = make_plan(loaded.environment, loaded.tenants)

@@ -74,13 +74,13 @@ def command(
     changed (exit code 1). With `--format json` progress is printed to stderr, and the changes, one record per object,
     to stdout.
     """
-    from tenancy.components.scope import StackScope, in_order, objects_of, select, selector_of, stacks
     from tenancy.engine.driver import Driver, Failed
     from tenancy.lab.layout import LabError
     from tenancy.live.adoption import quota_notes
     from tenancy.live.api import ApiUnreachable
     from tenancy.live.preflight import PreconditionFailed, check, refuse_another
     from tenancy.planning import make_plan
+    from tenancy.planning.scope import StackScope, in_order, objects_of, reach_hint, select, selector_of, stacks
 
     began = time.monotonic()
     failed: list[str] = []
@@ -140,23 +140,13 @@ def command(
         report.say(f"{plan.environment}: no preview of the other stacks is possible before the cluster exists")
     except (ApiUnreachable, PreconditionFailed, Failed, LabError) as error:
         report.end()
-        fail(f"{error}{_hint(plan) if isinstance(error, ApiUnreachable) else ''}")
+        fail(f"{error}{reach_hint(plan) if isinstance(error, ApiUnreachable) else ''}")
     if only_preview and loaded.environment.flavors:
         report.say(_supply(loaded))
     report.end()
     if failed:
         fail(f"{plan.environment}: {len(failed)} of {len(wanted)} stacks failed: {', '.join(failed)}")
     report.say(f"{plan.environment}: done in {time.monotonic() - began:.1f} s")
-
-
-def _hint(plan: Plan) -> str:
-    """The command that adds a cluster of the program to the kubeconfig."""
-    from tenancy.planning.common.names import kubeconfig_command
-
-    if plan.account is None:
-        return ""
-    command = kubeconfig_command(plan.account.cluster, plan.account.region, plan.context)
-    return f"; for {plan.account.cluster}: `{command}`"
 
 
 def _supply(loaded: Loaded) -> str:

@@ -10,13 +10,13 @@ import pulumi_kubernetes as kubernetes
 
 from tenancy.components.kubernetes.guarded import Require
 from tenancy.components.platform_parts import PlatformParts, platform_parts
-from tenancy.components.scope import StackScope
 from tenancy.components.tenant import PlannedTenant
 from tenancy.live.guards import require_guards
 from tenancy.planning import Plan
 from tenancy.planning.aws.cluster import AccountPlan, ClusterPlan
 from tenancy.planning.common.names import kubeconfig_command
 from tenancy.planning.model import PlatformPlan, TenantPlan
+from tenancy.planning.scope import StackScope
 
 
 def build(

@@ -11,13 +11,13 @@ from itertools import permutations
 from typing import Any
 
 from tenancy.catalog.prices import MONTH_HOURS
-from tenancy.components.scope import StackScope, select, stacks
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.access_review import granted, rights
 from tenancy.planning.aws.prices import MICRO, bought, node_price
 from tenancy.planning.leaving import standing
 from tenancy.planning.queueing.capacity import supply
 from tenancy.planning.queueing.quota_shares import part_of_node
+from tenancy.planning.scope import StackScope, select, stacks
 from tenancy.rules import objects, plain, together
 from tenancy.schema.environment import Environment, Layout
 from tenancy.schema.network_rules import EgressRule, IngressRule

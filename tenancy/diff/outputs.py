@@ -10,10 +10,10 @@ from typing import Any
 
 from tenancy.catalog.prices import DATE, REGION
 from tenancy.catalog.text import in_markdown
-from tenancy.components.scope import StackScope
 from tenancy.diff import changes as of
 from tenancy.diff.alarms import ReviewReason, alarm
 from tenancy.diff.changes import Change, ChangeTopic, SpecState, Value
+from tenancy.planning.scope import StackScope
 from tenancy.rules.catalogue import RULES
 from tenancy.validation.crossfile import some
 

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
-from tenancy.components.scope import CLUSTER_SUFFIX, names_of, scope_of
 from tenancy.diff import changes as of
 from tenancy.diff.changes import Change, ChangeTopic, Facts, between, ordered
 from tenancy.iam.rights import rights
 from tenancy.kube import quantities
 from tenancy.kube.quota_tree import stored_quotas
 from tenancy.planning.kubernetes.access import role_name
+from tenancy.planning.scope import CLUSTER_SUFFIX, names_of, scope_of
 from tenancy.rules import aws, objects, plain
 from tenancy.rules.found import UNKNOWN, Object, at, many
 from tenancy.schema.environment import Layout

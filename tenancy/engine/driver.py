@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
-from tenancy.components.scope import CLUSTER_SUFFIX
 from tenancy.engine import cost_tags
 from tenancy.engine.changes import Outcome, is_access_binding, of_tenant, summary
 from tenancy.engine.recovery import Locked, dead_locks, end_orphans, is_settled, mend_backend, settled
@@ -26,6 +25,7 @@ from tenancy.live.drift import Drift, drift
 from tenancy.live.plain_engine import BY_COMMAND
 from tenancy.live.preflight import REMOVING
 from tenancy.planning.aws.data import KNOWN_COST_TAGS
+from tenancy.planning.scope import CLUSTER_SUFFIX
 from tenancy.rules.catalogue import RULES
 from tenancy.validation import ON_LAB, Loaded
 

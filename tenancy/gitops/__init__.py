@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tenancy.catalog import vocabulary as words
-from tenancy.components.scope import StackScope, stacks
 from tenancy.kube.objects import Object
 from tenancy.planning.common.names import fitted
 from tenancy.planning.kubernetes.network import DEFAULT_DENY
 from tenancy.planning.model import Plan
 from tenancy.planning.render import files, papers, text_of, texts
+from tenancy.planning.scope import StackScope, stacks
 from tenancy.schema.environment import Layout
 
 

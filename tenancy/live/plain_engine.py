@@ -17,6 +17,7 @@ from tenancy.live.drift import by_others, missing
 from tenancy.live.guards import PreconditionFailed
 from tenancy.live.preflight import environment_of
 from tenancy.planning.model import Plan, PlatformPlan, TenantPlan
+from tenancy.planning.scope import objects_of, selector_of
 from tenancy.rules.found import name_of
 
 BY_COMMAND = "GPU_TENANCY_UP"
@@ -35,10 +36,8 @@ def check_plain(
 ) -> list[str]:
     """Warnings; PreconditionFailed for what only `tenancy up` does. A preview warns of drift, an update is refused."""
     problems = list(_removals(api, plan, tenants))
-    objects = [*(platform.objects() if platform else ()), *(item for tenant in tenants for item in tenant.objects())]
-    own = tenants[0].name if platform is None and tenants else None
-    selector = f"{words.ENVIRONMENT}={plan.environment}{f',{words.TENANT}={own}' if own else ''}"
-    drifted = list(_drifted(api, plan, selector, objects))
+    selector = selector_of(plan, tenants[0].name if platform is None and tenants else None)
+    drifted = list(_drifted(api, plan, selector, objects_of(platform, tenants)))
     told = [*quota_notes(api, tenants), *_missing(api, plan, selector, tenants)]
     if preview:
         told += drifted
@@ -109,10 +108,8 @@ def check_cluster(plan: Plan) -> list[str]:
             space.name
             for tenant in plan.tenants
             for space in tenant.namespaces
-            for quota in space.isolation
-            if quota["kind"] == "ResourceQuota"
-            and (hard := live.get((space.name, quota["metadata"]["name"]))) is not None
-            and quota["spec"]["hard"].keys() - hard.keys()
+            for quota in space.quotas
+            if (hard := live.get((space.name, quota.meta.name))) is not None and quota.hard.keys() - hard.keys()
         }
     )
     if behind:

@@ -15,8 +15,8 @@ from virtual_worlds import virtual
 
 from bench.generate import generate
 from tenancy.catalog import vocabulary as words
-from tenancy.components.scope import StackScope, in_order, scope_of, stacks
 from tenancy.planning import Plan, make_plan
+from tenancy.planning.scope import StackScope, in_order, scope_of, stacks
 from tenancy.schema.environment import Layout
 from tenancy.validation import load
 from tests.conftest import every

@@ -16,9 +16,9 @@ from aws_double_types import from_struct
 from tenancy.catalog import vocabulary as words
 from tenancy.components.aws.eks_cluster import EksCluster
 from tenancy.components.aws.network import ClusterNetwork
-from tenancy.components.scope import StackScope
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.aws.cluster import cluster_plan
+from tenancy.planning.scope import StackScope
 from tenancy.validation import load
 from tests import registered
 from tests.conftest import every

@@ -12,7 +12,6 @@ import pulumi
 import pytest
 
 from tenancy.components.aws.network import ClusterNetwork
-from tenancy.components.scope import StackScope
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.aws.cluster import (
     CHINAS_OWN,
@@ -22,6 +21,7 @@ from tenancy.planning.aws.cluster import (
     cluster_plan,
     endpoint_service,
 )
+from tenancy.planning.scope import StackScope
 from tenancy.schema.aws import Endpoints
 from tenancy.validation import Environment, load
 from tests import registered

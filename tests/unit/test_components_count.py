@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tenancy.components.scope import StackScope
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.aws import data, tenant_aws
+from tenancy.planning.scope import StackScope
 from tenancy.validation import load
 from tests.iam.worlds import world
 from tests.registered import Registered, register

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from tenancy import program
-from tenancy.components.scope import StackScope
 from tenancy.engine import cost_tags
 from tenancy.engine.cost_tags import TOKEN, Unanswered, known_keys
 from tenancy.engine.driver import Driver
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.aws.data import KNOWN_COST_TAGS
 from tenancy.planning.aws.shared_aws import COST_TAGS
+from tenancy.planning.scope import StackScope
 from tenancy.validation import load
 from tests.conftest import every
 from tests.registered import register

@@ -397,7 +397,7 @@ def test_a_namespace_that_the_tenant_lacks_is_refused(loaded: Loaded) -> None:
 
 
 def test_a_cluster_needs_aws(loaded: Loaded) -> None:
-    with pytest.raises(ValueError, match=r"without aws\.enabled; rule"):
+    with pytest.raises(ValueError, match=r"an environment whose cluster exists; rule: cluster\.mode: build"):
         run(lambda opts: GpuCluster("x", loaded.environment, loaded.tenants, opts=opts))
 
 

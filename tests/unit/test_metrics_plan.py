@@ -21,7 +21,6 @@ from tenancy.catalog.bandwidth import GIGABITS
 from tenancy.catalog.instances import INSTANCES
 from tenancy.catalog.versions import COST_CHARTS
 from tenancy.cli.lab import command as lab_command
-from tenancy.components.scope import StackScope
 from tenancy.lab import metrics as exporters
 from tenancy.lab import prometheus, tools
 from tenancy.planning import Plan, make_plan
@@ -29,6 +28,7 @@ from tenancy.planning.kubernetes.access import cluster_roles
 from tenancy.planning.observability.alerts import rule_file
 from tenancy.planning.observability.metrics import COUNTERS, exporter_values, kubecost_values, metrics_objects, routes
 from tenancy.planning.render import papers
+from tenancy.planning.scope import StackScope
 from tenancy.planning.services import services_plan
 from tenancy.rules.objects import object_findings
 from tenancy.schema.metrics import LONGEST_WAIT, Collector, Metrics

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tenancy import program
 from tenancy.catalog import vocabulary as words
 from tenancy.live import plain_engine
 from tenancy.live.api import Api, ApiUnreachable, Response
 from tenancy.live.guards import PreconditionFailed
 from tenancy.live.plain_engine import BY_COMMAND, check_cluster, is_plain
 from tenancy.planning import Plan, make_plan
+from tenancy.planning.scope import reach_hint
 from tenancy.validation import load
 
 ROOT = Path(__file__).parents[2]
@@ -37,8 +38,7 @@ class Holding(Api):
             }
             for tenant in plan.tenants
             for space in tenant.namespaces
-            for item in space.isolation
-            if item["kind"] == "ResourceQuota"
+            for item in (quota.manifest() for quota in space.quotas)
         ]
 
     def request(self, method: str, path: str, *_: Any, **__: Any) -> Response:
@@ -87,7 +87,9 @@ def test_only_the_command_says_that_it_runs_the_engine(monkeypatch: pytest.Monke
 
 
 def test_a_cluster_of_the_program_is_named_with_the_commands_that_make_and_reach_it(bank: Plan) -> None:
-    said = program._hint(bank)
+    said = reach_hint(bank)
     assert said.startswith("; `pulumi up --stack bank.cluster` makes the cluster, and `aws eks update-kubeconfig ")
+    existing = replace(bank, cluster=None)
+    assert reach_hint(existing).startswith("; `aws eks update-kubeconfig ")
     loaded = load(ROOT / "stacks" / "local")
-    assert program._hint(make_plan(loaded.environment, loaded.tenants)) == ""
+    assert reach_hint(make_plan(loaded.environment, loaded.tenants)) == ""

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from pack_worlds import found
 
-from tenancy.components.scope import StackScope
 from tenancy.planning import make_plan
 from tenancy.planning.aws.identity import key_policy
 from tenancy.planning.common import names
+from tenancy.planning.scope import StackScope
 from tenancy.rules import aws
 from tenancy.rules.levels import REGULATED_ALONE, PolicyPreset
 from tenancy.validation import load

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -13,7 +13,7 @@ from tenancy.rules.catalogue import RULES
 from tenancy.schema import base
 from tenancy.validation import SPEC_RULES, loader
 from tests.conftest import ENVIRONMENT, in_days
-from tests.spec_cases import ENV, FRAUD, RESEARCH, silence
+from tests.spec_cases import ENV, FRAUD, RESEARCH, Case, silence
 
 WAIVER = "exceptions:\n  - {rule: %s, object: %s, reason: needs a vendor image, owner: a@bank.example, until: %s}\n"
 TRAIN = "{name: train, purpose: nightly retraining"
@@ -87,18 +87,6 @@ FIRM_TIERS = TIERS.replace("    quota", "    borrows: false\n    quota") + "    
 def more_pools(count: int) -> str:
     """So many pools of one node."""
     return "".join(f"  more-{i}: {{instance: p4d.24xlarge, nodes: 1}}\n" for i in range(count)) + "  serve:\n"
-
-
-class Case(NamedTuple):
-    """`old` in a file becomes `bad`, which breaks `rule` at `field`; `good` differs in that one value."""
-
-    about: str
-    rule: str
-    file: str
-    field: str
-    old: str
-    bad: str
-    good: str
 
 
 CASES = (

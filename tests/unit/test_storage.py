@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from virtual_worlds import ENV, virtual
 
-from tenancy.components.scope import StackScope
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.aws.addons import wanted_add_ons
 from tenancy.planning.aws.identity import key_alias
 from tenancy.planning.common import names
 from tenancy.planning.kubernetes.storage import storage_classes
 from tenancy.planning.render import texts
+from tenancy.planning.scope import StackScope
 from tenancy.validation import Environment, load
 from tests.conftest import SpecFolder
 from tests.registered import register

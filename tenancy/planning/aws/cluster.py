@@ -25,6 +25,8 @@ CHINAS_OWN = frozenset({"ec2", "ecr.api", "ecr.dkr", "sts"})
 """Those of them whose endpoint services begin with `cn.` in China: eksctl `pkg/cfn/builder/vpc_endpoint.go`,
 2026-11-23."""
 ADMINISTRATOR = "AmazonEKSClusterAdminPolicy"
+BUILT = "cluster.mode: build with aws.enabled builds the cluster"
+"""Rule of a message about an environment whose cluster exists."""
 
 
 def endpoint_service(region: str, short: str) -> str:

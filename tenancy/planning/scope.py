@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
+from tenancy.planning.common.names import kubeconfig_command
 from tenancy.planning.model import Plan, PlatformPlan, TenantPlan
 from tenancy.schema.environment import Layout
 
@@ -85,3 +86,15 @@ def selector_of(plan: Plan, tenant: str | None) -> str:
 def objects_of(platform: PlatformPlan | None, tenants: Sequence[TenantPlan]) -> list[Object]:
     """All that a stack makes on the cluster."""
     return [*(platform.objects() if platform else ()), *(item for tenant in tenants for item in tenant.objects())]
+
+
+def reach_hint(plan: Plan) -> str:
+    """What a message adds where no API server answers: how to make a cluster of the program, and how to reach one on
+    AWS. Empty without AWS."""
+    if plan.account is None:
+        return ""
+    command = kubeconfig_command(plan.account.cluster, plan.account.region, plan.context)
+    if plan.cluster is None:
+        return f"; `{command}` adds the cluster to the kubeconfig"
+    stack = plan.environment + CLUSTER_SUFFIX
+    return f"; `pulumi up --stack {stack}` makes the cluster, and `{command}` adds it to the kubeconfig"
