@@ -28,17 +28,17 @@ NAME = "bench"
 _BARE = """
 import json, pulumi, pulumi_kubernetes
 provider = pulumi_kubernetes.Provider("kubernetes", context="gpu-tenancy-lab")
-made = {}
+made = []
 for kind, name, props, parent, after in json.load(open("resources.json")):
     options = pulumi.ResourceOptions(
-        parent=made.get(parent),
+        parent=None if parent is None else made[parent],
         depends_on=[made[a] for a in after],
-        providers=None if parent else [provider],
+        providers=[provider] if parent is None else None,
     )
     if props is None:
-        made[name] = pulumi.ComponentResource(kind, name, None, options)
+        made.append(pulumi.ComponentResource(kind, name, None, options))
     else:
-        made[name] = pulumi.CustomResource(kind, name, props, options)
+        made.append(pulumi.CustomResource(kind, name, props, options))
 """
 
 
@@ -134,32 +134,36 @@ def _bare_project(folder: Path, venv: Path, plan: Plan) -> Path:
     return folder
 
 
-def _resources(plan: Plan) -> list[tuple[str, str, Object | None, str | None, list[str]]]:
-    """Type, name, inputs (None for a component), parent and dependencies, as our program registers them."""
+def _resources(plan: Plan) -> list[tuple[str, str, Object | None, int | None, list[int]]]:
+    """Type, name, inputs (None for a component), rows of parent and dependencies, as our program registers them."""
     from tenancy.components.kubernetes.manifest import child_name, resource_type
 
-    rows: list[tuple[str, str, Object | None, str | None, list[str]]] = []
+    rows: list[tuple[str, str, Object | None, int | None, list[int]]] = []
 
-    def add(parent: str, item: Object, after: list[str]) -> str:
-        name = child_name(parent, item)
-        rows.append((resource_type(item), name, item, parent, after))
-        return name
+    def component(kind: str, name: str, parent: int | None = None) -> int:
+        rows.append((f"gpu-tenancy:index:{kind}", name, None, parent, []))
+        return len(rows) - 1
+
+    def add(parent: int, item: Object, after: list[int], name: str = "") -> int:
+        rows.append((resource_type(item), name or child_name(rows[parent][1], item), item, parent, after))
+        return len(rows) - 1
 
     platform = plan.platform
-    rows.append(("gpu-tenancy:index:AdmissionGuards", "platform", None, None, []))
-    before = [add("platform", item, []) for item in (platform.namespace, *platform.guards)]
+    whole = component("GpuPlatform", "platform")
+    guards = component("AdmissionGuards", "platform-guards", whole)
+    before = [add(guards, item, []) for item in (platform.namespace, *platform.guards)]
     for item in (*platform.priorities, *platform.roles):
-        add("platform", item, [])
-    gate = [add("platform", platform.marker, before)]
-    rows.append(("gpu-tenancy:index:ClusterQueues", "queues", None, None, []))
-    gate += [add("queues", item, []) for item in platform.queues]
+        add(guards, item, [])
+    gate = [add(guards, platform.marker, before)]
+    queues = component("ClusterQueues", "platform-queues", whole)
+    gate += [add(queues, item, []) for item in platform.queues]
     for tenant in plan.tenants:
-        rows.append(("gpu-tenancy:index:GpuTenant", tenant.name, None, None, []))
-        behind = [*gate, *(add(tenant.name, item, gate) for item in tenant.queues)]
+        own = component("GpuTenant", tenant.name)
+        behind = [*gate, *(add(own, item, gate) for item in tenant.queues)]
         for space in tenant.namespaces:
-            rows.append(("gpu-tenancy:index:TenantNamespace", space.name, None, tenant.name, []))
-            namespace = add(space.name, space.namespace, behind)
-            isolation_resources = [add(space.name, wall, [namespace]) for wall in space.isolation]
+            inside = component("TenantNamespace", space.name, own)
+            namespace = add(inside, space.namespace, behind, space.name)
+            isolation_resources = [add(inside, wall, [namespace]) for wall in space.isolation]
             for binding in space.access:
-                add(space.name, binding, isolation_resources)
+                add(inside, binding, isolation_resources)
     return rows

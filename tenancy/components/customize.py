@@ -44,7 +44,8 @@ class Customization:
         """`component` names the component in messages; `tenant` is the one whose exceptions count."""
         self._changes, self._component = dict(changes), component
         self._waived = dict(_waived(tenant)) if tenant else {}
-        self._used: set[str] = set()
+        self._used: dict[str, set[str]] = {}
+        """Targets, with the clearest names of the resources that they meant."""
         self._seen: set[str] = set()
 
     def transformations(self) -> list[Transformation]:
@@ -52,7 +53,14 @@ class Customization:
         return [self._transformed] if self._changes else []
 
     def check_used(self) -> None:
-        """ValueError for a target that no resource of the component has."""
+        """ValueError for a target that no resource of the component has, or more than one."""
+        for target, meant in self._used.items():
+            if len(meant) > 1:
+                others = " and ".join(sorted(meant))
+                raise ValueError(
+                    f"given customize of {target!r} in {self._component}, which is {others}; rule: "
+                    "a target is one resource; change: use the longer name"
+                )
         for target in self._changes.keys() - self._used:
             near = difflib.get_close_matches(target, self._seen, n=3, cutoff=0.5) or sorted(self._seen)[:3]
             raise ValueError(
@@ -71,7 +79,7 @@ class Customization:
         before = dict(args.props)
         after = before
         for target in targets:
-            self._used.add(target)
+            self._used.setdefault(target, set()).add(names[-1])
             after = _changed(after, self._changes[target])
         self._check(args, names[-1], before, after)
         return pulumi.ResourceTransformationResult(after, args.opts)

@@ -5,12 +5,10 @@ from collections.abc import Callable, Mapping
 
 import pulumi
 
-from tenancy.components.aws.data import Data
 from tenancy.components.customize import Change, Customization
 from tenancy.components.inputs import ClusterInputs, with_inputs
 from tenancy.components.kubernetes.guarded import given_to, provider_of
-from tenancy.components.kubernetes.platform import PlannedGuards
-from tenancy.components.platform_parts import platform_parts
+from tenancy.components.platform import PlannedPlatform
 from tenancy.live.api import Api, ApiUnreachable
 from tenancy.live.guards import PreconditionFailed, wait_for_guards
 from tenancy.planning import make_plan
@@ -20,7 +18,7 @@ from tenancy.schema.tenant import Tenant
 from tenancy.validation.inputs import EnvironmentInput, TenantsInput, specs
 
 
-class GpuPlatform(pulumi.ComponentResource):
+class GpuPlatform(PlannedPlatform):
     """Everything that the tenants of one cluster share, on a cluster that exists or that the same program makes.
 
     That is guards, priority classes, roles, queues, network policies, and with `aws.enabled` the services and the
@@ -34,10 +32,6 @@ class GpuPlatform(pulumi.ComponentResource):
     tenants: tuple[Tenant, ...]
     """Sorted by name."""
     plan: Plan
-    guards: PlannedGuards
-    data: Data | None
-    gate: list[pulumi.Input[pulumi.Resource]]
-    """Dependencies of tenants besides the guards."""
     inputs: ClusterInputs | None
 
     def __init__(
@@ -73,15 +67,12 @@ class GpuPlatform(pulumi.ComponentResource):
         self.inputs = inputs
         changes = Customization(customize or {}, f"GpuPlatform {name}")
         transformations = [*changes.transformations(), *with_inputs(inputs, self.environment)]
+        enforced = enforced_on(
+            lambda: provider_of(self, f"GpuPlatform {name}"), self.plan.platform.marker["data"]["digest"]
+        )
         own = pulumi.ResourceOptions(transformations=transformations)
-        super().__init__("gpu-tenancy:index:GpuPlatform", name, None, pulumi.ResourceOptions.merge(opts, own))
-        below = pulumi.ResourceOptions(parent=self)
-        provider = provider_of(self, f"GpuPlatform {name}")
-        enforced = enforced_on(lambda: provider, self.plan.platform.marker["data"]["digest"])
-        parts = platform_parts(self.plan.platform, enforced, lambda _: below, f"{name}-", f"{name}-guards")
-        self.guards, self.data, self.gate = parts.guards, parts.data, parts.gate
+        super().__init__(name, self.plan.platform, enforced, pulumi.ResourceOptions.merge(opts, own))
         changes.check_used()
-        self.register_outputs({"environment": self.environment.environment})
 
     def tenant(self, name: str) -> Tenant:
         """The tenant of that name; ValueError if the platform has none."""

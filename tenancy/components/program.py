@@ -9,7 +9,7 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 
 from tenancy.components.kubernetes.guarded import Require
-from tenancy.components.platform_parts import PlatformParts, platform_parts
+from tenancy.components.platform import PlannedPlatform
 from tenancy.components.tenant import PlannedTenant
 from tenancy.live.guards import require_guards
 from tenancy.planning import Plan
@@ -43,14 +43,11 @@ def build(
     on_aws = (platform and (platform.services or platform.data)) or any(tenant.aws for tenant in tenants)
     both = [provider, *([_aws_provider(plan.account)] if plan.account and on_aws else [])]
     inherited = pulumi.ResourceOptions(providers=both)
-    made: PlatformParts | None = None
+    made: PlannedPlatform | None = None
     if platform:
         # A tenant's own stack depends on these guards: deleting them takes an explicit unprotect.
         protect = scope is StackScope.PLATFORM
-        options = pulumi.ResourceOptions(providers=[provider], protect=protect)
-        # Resources with data in them are protected in every stack.
-        on_both = {"data": inherited, "services": pulumi.ResourceOptions(providers=both, protect=protect)}
-        made = platform_parts(platform, guards_enforced, lambda part: on_both.get(part, options), preflight=None)
+        made = PlannedPlatform("platform", platform, guards_enforced, inherited, preflight=None, protect=protect)
     gate, data, guards = (made.gate, made.data, made.guards) if made else ([], None, None)
     for tenant in tenants:
         PlannedTenant(tenant.name, tenant, gate, data, inherited, platform=guards, require=require)

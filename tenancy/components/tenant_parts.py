@@ -122,7 +122,7 @@ class TenantRole(pulumi.ComponentResource):
         super().__init__("gpu-tenancy:index:TenantRole", name, None, opts)
         below = pulumi.ResourceOptions(parent=self)
         gate = platform.data.gate if platform and platform.data else []
-        self.arn = IamRole(f"{name}-role", roles[0], gate, below).arn
+        self.arn = IamRole(name, roles[0], gate, below).arn
         for each in aws.associations:
             if each.namespace == on_cluster:
                 pod_identity(f"{name}-{each.service_account}", each, self.arn, below)

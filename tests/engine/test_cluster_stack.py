@@ -154,9 +154,11 @@ def test_prometheus_comes_before_the_rules_that_only_its_operator_knows(bank: On
         "prometheusrule.monitoring.coreos.com/tenancy",
     }
     order = [resource["urn"].rpartition("::")[2] for resource in bank.project.state(PLATFORM)["resources"]]
-    release = order.index("metrics-kube-prometheus-stack")
-    assert order.index("metrics-namespace-monitoring") < order.index("metrics-prometheus-operator-crds") < release
-    assert release < order.index("metrics-prometheusrule-tenancy")
+    release = order.index("platform-metrics-kube-prometheus-stack")
+    assert (
+        order.index("platform-metrics-monitoring") < order.index("platform-metrics-prometheus-operator-crds") < release
+    )
+    assert release < order.index("platform-metrics-tenancy")
 
 
 def test_a_preview_shows_which_grants_of_a_tenant_are_new(bank: OnAws) -> None:

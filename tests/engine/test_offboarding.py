@@ -309,6 +309,6 @@ def test_removed_pods_lose_their_identity_before_their_namespace_goes_and_data_s
     assert {"Key", "Repository", "Secret"} <= left
     bindings = {"AccessEntry", "PodIdentityAssociation", "Role", "RolePolicy"}
     opened = [each.urn.rpartition("::")[2] for each in ours if each.type.rpartition(":")[2] in bindings]
-    assert opened == ["data-fraud-engineers"], "of the people whom environment.yaml names"
+    assert opened == ["platform-data-fraud-engineers"], "of the people whom environment.yaml names"
     bound = [item["subjects"] for (kind, *_), item in on.project.objects().items() if kind == "rolebindings"]
     assert "fraud-engineers" not in {subject["name"] for subjects in bound for subject in subjects}, "no rights there"

@@ -330,7 +330,10 @@ def test_an_update_that_would_delete_a_namespace_of_the_files_is_refused(project
     program = project.folder / "tenancy" / "components" / "kubernetes" / "tenant_namespace.py"
     text = program.read_text()
     program.write_text(
-        text.replace("child_name(name, plan.namespace)", "child_name(name, plan.namespace) + '-renamed'")
+        text.replace(
+            "self.namespace = Manifest(\n            name,",
+            "self.namespace = Manifest(\n            name + '-renamed',",
+        )
     )
     versions = project.versions()
     done = project.tenancy("up", "local")

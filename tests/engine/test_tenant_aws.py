@@ -159,10 +159,10 @@ def made(two: Two) -> Order:
 
 
 def test_a_buckets_locks_are_shut_before_the_boundary_and_the_boundary_stands_before_any_role(made: Order) -> None:
-    locks, boundary = made.all("-policy"), made.at("create data-boundary")
+    locks, boundary = made.all("-policy"), made.at("create platform-data-boundary")
     roles = [index for index in made.all("-role") if "break-glass" not in made.done[index]]
     assert len(roles) == 4
-    assert max(index for index in locks if made.done[index].startswith("create data-two-")) < boundary
+    assert max(index for index in locks if made.done[index].startswith("create platform-data-two-")) < boundary
     assert boundary < min(roles)
 
 
@@ -176,7 +176,7 @@ def test_a_bucket_is_shut_sealed_and_remembers(two: Two, name: str) -> None:
     assert found["BucketOwnershipControls"]["rule"] == {"objectOwnership": "BucketOwnerEnforced"}
     assert found["BucketVersioning"]["versioningConfiguration"] == {"status": "Enabled"}
     (rule,) = found["BucketServerSideEncryptionConfiguration"]["rules"]
-    key = two.aws.find(f"::data-{name}-key").outputs["arn"]
+    key = two.aws.find(f"::platform-data-{name}-key").outputs["arn"]
     assert rule["applyServerSideEncryptionByDefault"] == {"sseAlgorithm": "aws:kms", "kmsMasterKeyId": key}
     (tls,) = [
         statement
@@ -188,7 +188,7 @@ def test_a_bucket_is_shut_sealed_and_remembers(two: Two, name: str) -> None:
 
 @pytest.mark.usefixtures("made")
 def test_every_tenants_role_is_made_with_the_boundary_on_it(two: Two) -> None:
-    boundary = two.aws.find("::data-boundary").outputs["arn"]
+    boundary = two.aws.find("::platform-data-boundary").outputs["arn"]
     bound = {role["name"]: role.get("permissionsBoundary") for role in two.of("Role")}
     assert bound.pop("two-break-glass") is None
     assert len(bound) == 4
@@ -268,7 +268,7 @@ def test_a_prefix_is_given_and_taken_without_a_moment_in_which_the_tenant_has_no
 def test_a_prefix_that_is_written_anew_is_readable_at_every_moment_by_its_tenant_alone(two: Two) -> None:
     two.edit("fraud", NEW, OLD)
     done = two.up(PLATFORM, FRAUD_STACK)
-    assert done == ["update data-two-data-policy", "update fraud-aws-two--fraud--train-storage"]
+    assert done == ["update platform-data-two-data-policy", "update fraud-aws-two--fraud--train-storage"]
     for moment in two.moments:
         assert moment.who("s3:GetObject", "cards/") | moment.who("s3:GetObject", "teams/fraud/") == FRAUD_ALONE
 
@@ -311,7 +311,7 @@ def test_a_roles_new_name_is_there_and_in_use_before_the_old_one_goes(two: Two) 
             *(FRAUD_STACK, "tenants/fraud.yaml", "secrets: [card-network], ", "fraud-aws-own-card-network"),
             marks=pytest.mark.exhaustive,
         ),
-        (PLATFORM, "environment.yaml", ", two-spare: {}", "data-two-spare-bucket"),
+        (PLATFORM, "environment.yaml", ", two-spare: {}", "platform-data-two-spare-bucket"),
     ],
 )
 def test_what_holds_data_is_not_removed_by_removing_a_line(
@@ -376,8 +376,8 @@ def gone(two: Two, destroyed: tuple[Order, Done]) -> Order:
 
 @pytest.mark.exhaustive
 def test_the_boundary_goes_after_every_role_and_the_alarm_after_the_broken_glass(gone: Order) -> None:
-    assert gone.at("delete aml-aws-two--aml--main-role") < gone.at("delete data-boundary")
-    assert gone.at("delete data-break-glass-role-role") < gone.at("delete data-break-glass-alarm-mail")
+    assert gone.at("delete aml-aws-two--aml--main-role") < gone.at("delete platform-data-boundary")
+    assert gone.at("delete platform-data-break-glass-role") < gone.at("delete platform-data-break-glass-alarm-mail")
 
 
 @pytest.mark.exhaustive
@@ -405,9 +405,9 @@ def one(two: Two, gone: Order) -> Two:
     two.on.edit("stacks: per-tenant\n", "")
     two.grounded.clear()
     done = Order(two.up(PLATFORM))
-    locks = [index for index in done.all("-policy") if done.done[index].startswith("create data-two-")]
+    locks = [index for index in done.all("-policy") if done.done[index].startswith("create platform-data-two-")]
     roles = [index for index in done.all("-role") if "break-glass" not in done.done[index]]
-    assert max(locks) < done.at("create data-boundary") < min(roles)
+    assert max(locks) < done.at("create platform-data-boundary") < min(roles)
     return two
 
 
@@ -423,5 +423,5 @@ def test_in_one_stack_too_a_prefix_is_shut_to_the_old_before_it_opens_to_the_new
     one.edit("aml", "prefix: teams/aml/", "prefix: teams/money/")
     one.edit("fraud", OLD, OLD.replace("teams/fraud/", "teams/aml/"))
     done = one.up(PLATFORM)
-    assert done[0] == "update data-two-data-policy"
+    assert done[0] == "update platform-data-two-data-policy"
     assert seen(one, "s3:GetObject", "teams/aml/") == [AML_ALONE, NO_ROLE, FRAUD_ALONE]

@@ -65,13 +65,21 @@ def test_no_two_resources_share_a_name(generated: tuple[Plan, Registered]) -> No
     plan, registered = generated
     assert registered.repeated == []
     assert len(registered.kubernetes()) == sum(1 for _ in plan.objects())
-    names = Counter(request.name for request in registered.kubernetes().values())
+    names = Counter((request.type, request.name) for request in registered.kubernetes().values())
     assert [name for name, count in names.items() if count > 1] == []
 
 
-def test_a_childs_name_starts_with_its_components(whole: Registered) -> None:
+def test_a_childs_name_starts_with_its_components_and_does_not_repeat_its_kind(whole: Registered) -> None:
     for urn, request in whole.kubernetes().items():
-        assert request.name.startswith(whole.parent(urn).name + "-"), request.name
+        parent = whole.parent(urn).name
+        assert request.name == parent or request.name.startswith(parent + "-"), request.name
+        assert f"-{request.type.rpartition(':')[2].lower()}-" not in request.name
+
+
+def test_a_stack_has_one_component_for_the_platform_and_one_for_each_tenant(whole: Registered, local: Plan) -> None:
+    tops = {r.name: r.type.rpartition(":")[2] for r in whole.requests.values() if r.parent not in whole.requests}
+    tenants = {tenant.name: "GpuTenant" for tenant in local.tenants}
+    assert tops == {"kubernetes": "kubernetes", "platform": "GpuPlatform", **tenants}
 
 
 def test_every_object_has_a_component_for_a_parent(whole: Registered) -> None:
@@ -234,7 +242,7 @@ def test_only_an_adopted_namespace_outlives_its_tenant(tmp_path: Path) -> None:
     loaded = load(folder)
     registered = register(make_plan(loaded.environment, loaded.tenants))
     kept = {request.name for request in registered.kubernetes().values() if request.retainOnDelete}
-    assert kept == {f"team-0000--{part}-namespace" for part in ("notebooks", "serve", "train")}
+    assert kept == {f"team-0000--{part}" for part in ("notebooks", "serve", "train")}
 
 
 @pytest.mark.parametrize("tenant", ["fraud", "research"])

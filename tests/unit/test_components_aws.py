@@ -171,7 +171,7 @@ def test_nothing_of_it_is_a_secret_value(whole: Registered) -> None:
 
 def test_the_buckets_locks_are_shut_before_any_role_is_there(whole: Registered) -> None:
     policies = of(whole, "BucketPolicy").keys()
-    (boundary,) = [urn for urn, request in of(whole, "Policy").items() if request.name == "data-boundary"]
+    (boundary,) = [urn for urn, request in of(whole, "Policy").items() if request.name == "platform-data-boundary"]
     roles = {urn for urn in of(whole, "Role") if "TenantAws" in whole.path(urn)}
     assert policies
     assert roles

@@ -197,7 +197,7 @@ def test_a_program_makes_a_platform_and_its_tenants(loaded: Loaded) -> None:
     assert len(made.kubernetes()) == len(objects)
     assert made.repeated == []
     assert ("gpu-tenancy:index:GpuPlatform", "gpu") in names(made)
-    assert ("kubernetes:core/v1:Namespace", "fraud--train-namespace") in names(made)
+    assert ("kubernetes:core/v1:Namespace", "fraud--train") in names(made)
 
 
 def test_two_clusters_with_the_same_tenants_fit_into_one_stack(loaded: Loaded) -> None:
@@ -256,7 +256,7 @@ def test_outputs_are_known_in_a_preview_and_bring_their_dependencies(loaded: Loa
     assert found["sample_job"]["metadata"]["namespace"] == "fraud--train"
     json.dumps(found)
     (mine,) = [request for request in made.requests.values() if request.name == "mine"]
-    assert any(urn.endswith("::fraud--train-namespace") for urn in mine.dependencies)
+    assert any(urn.endswith("::fraud--train") for urn in mine.dependencies)
 
 
 def _customized(loaded: Loaded, target: str, change: Any, tenant: Tenant | None = None) -> Registered:
@@ -270,15 +270,21 @@ def _customized(loaded: Loaded, target: str, change: Any, tenant: Tenant | None 
 
 
 def _properties(made: Registered, name: str) -> Any:
-    (request,) = [request for request in made.requests.values() if request.name == name and ":core/" in request.type]
+    (request,) = [r for r in made.requests.values() if r.name == name and r.type == "kubernetes:core/v1:Namespace"]
     return request.object
 
 
-@pytest.mark.parametrize("target", ["fraud--train-namespace", "Namespace/fraud--train"])
+@pytest.mark.parametrize("target", ["fraud--train", "Namespace/fraud--train"])
 def test_a_resource_is_customized_by_its_logical_name_or_its_own(loaded: Loaded, target: str) -> None:
     made = _customized(loaded, target, {"metadata": {"labels": {"bank.example/wave": "two"}}})
-    assert _properties(made, "fraud--train-namespace")["metadata"]["labels"]["bank.example/wave"] == "two"
-    assert "bank.example/wave" not in _properties(made, "fraud--serve-namespace")["metadata"]["labels"]
+    assert _properties(made, "fraud--train")["metadata"]["labels"]["bank.example/wave"] == "two"
+    assert "bank.example/wave" not in _properties(made, "fraud--serve")["metadata"]["labels"]
+
+
+def test_a_name_that_two_resources_have_is_refused_with_their_longer_names(loaded: Loaded) -> None:
+    longer = "LimitRange/fraud--train/tenant and ResourceQuota/fraud--train/tenant; rule"
+    with pytest.raises(ValueError, match=longer):
+        _customized(loaded, "fraud--train-tenant", {"metadata": {"labels": {"bank.example/wave": "two"}}})
 
 
 def test_a_function_customizes_a_copy(loaded: Loaded) -> None:
@@ -286,7 +292,7 @@ def test_a_function_customizes_a_copy(loaded: Loaded) -> None:
         properties["metadata"]["annotations"]["bank.example/note"] = "yes"
 
     made = _customized(loaded, "Namespace/fraud--train", add)
-    assert _properties(made, "fraud--train-namespace")["metadata"]["annotations"]["bank.example/note"] == "yes"
+    assert _properties(made, "fraud--train")["metadata"]["annotations"]["bank.example/note"] == "yes"
 
 
 def test_an_unknown_target_is_refused_with_near_names(loaded: Loaded) -> None:

@@ -229,9 +229,11 @@ def test_definitions_come_first_then_what_knows_them_then_our_rules(brought: Pla
     (component,) = registered.of("MetricsCollection")
     mine = {urn: request for urn, request in registered.requests.items() if request.parent == component}
     releases = {request.name: urn for urn, request in mine.items() if request.type.endswith(":Release")}
-    crds, whole = (releases[f"metrics-{name}"] for name in ("prometheus-operator-crds", "kube-prometheus-stack"))
+    crds, whole = (
+        releases[f"platform-metrics-{name}"] for name in ("prometheus-operator-crds", "kube-prometheus-stack")
+    )
     prerequisites = {urn for urn, request in mine.items() if request.type.endswith((":Namespace", ":StorageClass"))}
-    cni = next(urn for urn, request in registered.of("Release").items() if request.name == "services-cilium")
+    cni = next(urn for urn, request in registered.of("Release").items() if request.name == "platform-services-cilium")
     assert set(mine[crds].dependencies) == {*prerequisites, cni}
     assert set(mine[whole].dependencies) == {crds, cni}
     rest = mine.keys() - prerequisites - {crds, whole}
@@ -243,8 +245,8 @@ def test_what_is_rendered_is_what_is_installed(brought: Plan) -> None:
     sent = {request.name: request.object for request in register(brought, StackScope.PLATFORM).of("Release").values()}
     rendered = {papers_of[0]["name"]: papers_of[0] for path, papers_of in papers(brought) if path.startswith("charts/")}
     for name in ("prometheus-operator-crds", "kube-prometheus-stack"):
-        assert rendered[name]["values"] == sent[f"metrics-{name}"]["values"]
-        assert rendered[name]["version"] == sent[f"metrics-{name}"]["version"]
+        assert rendered[name]["values"] == sent[f"platform-metrics-{name}"]["values"]
+        assert rendered[name]["version"] == sent[f"platform-metrics-{name}"]["version"]
     assert "charts/values-kube-prometheus-stack.yaml" not in dict(papers(brought)), "no other program installs it"
 
 

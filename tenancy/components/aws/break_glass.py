@@ -15,6 +15,6 @@ class EmergencyAccess(pulumi.ComponentResource):
         super().__init__("gpu-tenancy:index:EmergencyAccess", name, None, opts)
         below = pulumi.ResourceOptions(parent=self)
         alarm = EventAlarm(f"{name}-alarm", plan.alarm, below)
-        role = IamRole(f"{name}-role", plan.role, alarm.heard, below)
+        role = IamRole(name, plan.role, alarm.heard, below)
         access_entry(f"{name}-entry", plan.entry, role.arn, (), self)
         self.register_outputs({"role": role.arn})

@@ -43,6 +43,7 @@ class Manifest(pulumi.CustomResource):
 
 
 def child_name(parent: str, manifest: Object) -> str:
-    """Unique among the children: a binding and its policy share a name, not a kind."""
-    kind, name = manifest["kind"].lower(), manifest["metadata"]["name"]
-    return f"{parent}-{kind}" if name == parent else f"{parent}-{kind}-{name}"
+    """Logical name, unique among the children of its kind: the engine shows the kind beside it."""
+    name = manifest["metadata"]["name"]
+    # `fraud` with its queue `fraud--training`: no object's name begins with a dash, so that both forms differ.
+    return name if name.startswith(f"{parent}{words.SEPARATOR}") else f"{parent}-{name}"

@@ -31,7 +31,7 @@ class PlannedNamespace(pulumi.ComponentResource):
         super().__init__("gpu-tenancy:index:TenantNamespace", name, None, opts)
         after = [*after, *([guards(self)] if guards else [])]
         self.namespace = Manifest(
-            child_name(name, plan.namespace),
+            name,
             plan.namespace,
             pulumi.ResourceOptions(
                 parent=self,
