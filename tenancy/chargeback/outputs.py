@@ -16,12 +16,12 @@ import polars as pl
 from tenancy.catalog import vocabulary as words
 from tenancy.chargeback.budgets import standings
 from tenancy.chargeback.claims import named
+from tenancy.chargeback.labels import by_labels
 from tenancy.chargeback.model import HOUR, BillingUnit, Category, ChargebackReport, CostLine
 from tenancy.chargeback.periods import Period, written
 from tenancy.chargeback.rounding import rounded, shared
 from tenancy.chargeback.use import BudgetUse, TenantUse
 from tenancy.planning.aws.prices import MICRO
-from tenancy.planning.common.labels import tier_labels
 from tenancy.rules.catalogue import Violation
 
 CENT = MICRO // 100
@@ -84,13 +84,12 @@ COLUMNS = (
 )
 
 
-def rows(report: ChargebackReport) -> list[tuple[str, ...]]:
-    """One row for each line, as texts, for CSV and Parquet."""
-    labels = tenant_labels(report)
+def rows(report: ChargebackReport, keys: Sequence[str] = ()) -> list[tuple[str, ...]]:
+    """One row for each line, as texts, for CSV and Parquet; with keys of labels, a column more for each key, and a row
+    for each of their values."""
     made = []
-    for line in report.lines:
+    for line, of in by_labels(report, keys):
         period = report.periods[line.pot.period]
-        of = labels.get(line.tenant, {})
         made.append(
             (
                 period.name,
@@ -107,14 +106,10 @@ def rows(report: ChargebackReport) -> list[tuple[str, ...]]:
                 f"{line.devices / HOUR:.6f}" if line.devices else "",
                 price_of(report, line),
                 money(line.micro),
+                *(of.get(key, "") for key in keys),
             )
         )
     return made
-
-
-def tenant_labels(report: ChargebackReport) -> dict[str, dict[str, str]]:
-    """Cost labels of every tenant in the files."""
-    return {tenant.tenant: tier_labels(report.environment, tenant, tenant.tier) for tenant in report.tenants}
 
 
 def as_csv(header: Sequence[str], of: Sequence[Sequence[str]]) -> str:
@@ -126,10 +121,15 @@ def as_csv(header: Sequence[str], of: Sequence[Sequence[str]]) -> str:
     return out.getvalue()
 
 
-def as_parquet(report: ChargebackReport) -> bytes:
+def columns(keys: Sequence[str] = ()) -> list[str]:
+    """Names of the columns of `rows`."""
+    return [*COLUMNS, *(f"label_{key}" for key in keys)]
+
+
+def as_parquet(report: ChargebackReport, keys: Sequence[str] = ()) -> bytes:
     """The rows with numbers as decimals."""
     numbers = {"gpu_hours", "device_hours", "dollars_an_hour", "dollars"}
-    frame = pl.DataFrame(rows(report), list(COLUMNS), orient="row").with_columns(
+    frame = pl.DataFrame(rows(report, keys), columns(keys), orient="row").with_columns(
         pl.when(pl.col(name) == "").then(None).otherwise(pl.col(name)).cast(pl.Decimal(38, 6)).alias(name)
         for name in COLUMNS
         if name in numbers
@@ -240,19 +240,19 @@ _SERVICE = {
 _PRICING = {"on-demand": "Standard", "reservation": "Standard", "spot": "Dynamic", "capacity-block": "Committed"}
 
 
-def focus(report: ChargebackReport) -> list[tuple[str, ...]]:
-    """Rows of the report in the columns of FOCUS, without the header."""
+def focus(report: ChargebackReport, keys: Sequence[str] = ()) -> list[tuple[str, ...]]:
+    """Rows of the report in the columns of FOCUS, without the header; with keys of labels, the values of namespaces
+    are in Tags."""
     environment = report.environment
-    labels = tenant_labels(report)
     made = []
-    for line in report.lines:
+    for line, of in by_labels(report, keys):
         period = report.periods[line.pot.period]
         hours = f"{report.hours(line):.6f}" if line.pot.pool else ""
         amount, credit = money(line.micro), line.category is Category.CREDIT
         unit = "" if not line.pot.pool else "GPU-Hours" if _gpus(report, line) else "Node-Hours"
         what = " ".join(filter(None, (str(line.category), line.flavor, line.detail, line.pot.pool)))
         category, service = _SERVICE.get(line.category, ("Compute", "GPU nodes" if line.pot.pool else "Platform"))
-        tags = labels.get(line.tenant, {words.TENANT: line.tenant})
+        tags = of or {words.TENANT: line.tenant}
         made.append(
             (
                 amount,

@@ -91,6 +91,14 @@ if TYPE_CHECKING:
     help="Allocate the costs of this AWS Cost and Usage Report (CUR 2.0, Parquet); repeatable. Default: prices of the "
     "spec.",
 )
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="KEY",
+    help="Split what work held by this label of its namespace, such as product or project, in the formats csv, parquet "
+    "and focus; repeatable.",
+)
 @click.option("--tenant", metavar="NAME", help="Limit the report to this tenant.")
 @click.option("--explain", metavar="NAME", help="Show how this tenant's total is computed, down to the workloads.")
 @click.option(
@@ -138,6 +146,7 @@ def command(
     record: Path | None,
     seed: int | None,
     bill: tuple[Path, ...],
+    labels: tuple[str, ...],
     tenant: str | None,
     explain: str | None,
     rows: int,
@@ -165,6 +174,8 @@ def command(
         )
     if form == "parquet" and not out:
         _refuse("--format parquet without --out", "Parquet is written to a file", "--out FILE")
+    if labels and form not in {"csv", "parquet", "focus"}:
+        _refuse(f"--label with --format {form}", "labels are columns or tags", "--format csv, parquet or focus")
     if token_file and not prometheus:
         _refuse("--token-file without --prometheus", "a token is for a Prometheus", "--prometheus URL")
     loaded = load_or_exit(environment, "json" if form == "json" else "text")
@@ -177,6 +188,7 @@ def command(
     from tenancy.chargeback import bill as bills
     from tenancy.chargeback import outputs
     from tenancy.chargeback.budgets import lacks
+    from tenancy.chargeback.labels import known_keys
     from tenancy.chargeback.report import make_report
     from tenancy.chargeback.use import budgets, uses
 
@@ -193,12 +205,15 @@ def command(
     for name in filter(None, (tenant, explain)):
         if name not in known:
             _refuse(f"tenant {name!r}", f"a tenant of {environment} or a payer in the report", ", ".join(known))
+    for key in labels:
+        if key not in (keys := known_keys(report)):
+            _refuse(f"--label {key!r}", "a label of a tenant or a namespace", ", ".join(keys))
     if tenant:
         report.lines = [line for line in report.lines if line.tenant == tenant]
         used, due = [u for u in used if u.tenant == tenant], [d for d in due if d.tenant == tenant]
     report.notes += lacks(report, due, used, tenant or "")
     try:
-        _write(report, used, due, form, out, tenant or "", explain, rows)
+        _write(report, used, due, form, out, tenant or "", explain, rows, labels)
         if events:
             events.write_text("".join(f"{line}\n" for line in outputs.events(report)), "utf-8")
         if mail:
@@ -267,21 +282,22 @@ def _write(
     tenant: str,
     explain: str | None,
     rows: int,
+    labels: Sequence[str],
 ) -> None:
     import json
 
     from tenancy.chargeback import outputs
 
     if form == "parquet" and out:
-        out.write_bytes(outputs.as_parquet(report))
+        out.write_bytes(outputs.as_parquet(report, labels))
         return
     match form:
         case "json":
             text = json.dumps(outputs.as_json(report, used, due), indent=2) + "\n"
         case "csv":
-            text = outputs.as_csv(outputs.COLUMNS, outputs.rows(report))
+            text = outputs.as_csv(outputs.columns(labels), outputs.rows(report, labels))
         case "focus":
-            text = outputs.as_csv(outputs.FOCUS, outputs.focus(report))
+            text = outputs.as_csv(outputs.FOCUS, outputs.focus(report, labels))
         case _:
             terminal = out is None and sys.stdout.isatty()
             text = _text(report, used, due, tenant, explain, rows, terminal)
