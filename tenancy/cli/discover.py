@@ -29,8 +29,12 @@ def command(context: str | None, out: Path | None) -> None:
         fail(str(error))
     found = found_nodes(nodes)
     if not found.pools:
-        given = f"{len(nodes)} nodes, none of an instance type of the catalogue"
-        fail(f"given {given}; rule: a pool has nodes of one; change: see `tenancy catalog`", BAD_INPUT)
+        given = "".join(f"\n{remark}" for remark in found.remarks) or "\nno nodes"
+        fail(
+            f"given a cluster of {len(nodes)} nodes without a pool; rule: a pool's instance type is in the catalogue; "
+            f"change: use nodes of a type that `tenancy catalog` lists{given}",
+            BAD_INPUT,
+        )
     document = {"services": services, "flavors": found.flavors, "pools": found.pools}
     head = [f"{len(nodes)} nodes of {api.host}; cluster: {{mode: existing}} goes with them", *found.remarks]
     body = yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)

@@ -20,6 +20,8 @@ INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 GROUPS = (words.POOL, "karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup", "alpha.eksctl.io/nodegroup-name")
 """Labels that say which nodes belong together, the first that a node has."""
 _MIG = "nvidia.com/mig-"
+_PRODUCT = "nvidia.com/gpu.product"
+"""Of GPU feature discovery."""
 _SHARING = "nvidia.com/gpu.sharing-strategy"
 
 
@@ -54,13 +56,14 @@ def found_nodes(nodes: Sequence[Object]) -> FoundNodes:
     remarks = []
     for node in nodes:
         labels = node["metadata"].get("labels") or {}
-        if (instance := labels.get(INSTANCE_TYPE, "")) not in MACHINES:
-            name = node["metadata"]["name"]
-            remarks.append(f"node {name} of instance type {instance or 'unknown'}, which the catalogue lacks: left out")
-            continue
+        instance = labels.get(INSTANCE_TYPE, "")
         group = next((labels[key] for key in GROUPS if labels.get(key)), instance)
         kind = (group, instance, provisioner_of(labels), is_spot(labels), tuple(sorted(_devices(node).items())))
         groups.setdefault(kind, []).append(node)
+    unknown = {
+        kind: groups.pop(kind) for kind in sorted(groups.keys(), key=lambda kind: kind[:4]) if kind[1] not in MACHINES
+    }
+    remarks += [_unknown(*kind, members) for kind, members in unknown.items()]
     pools: dict[str, dict[str, Any]] = {}
     flavors: dict[str, dict[str, Any]] = {}
     for (group, instance, provisioner, spot, devices), members in sorted(groups.items(), key=lambda item: item[0][:4]):
@@ -74,13 +77,41 @@ def found_nodes(nodes: Sequence[Object]) -> FoundNodes:
     return FoundNodes(pools, dict(sorted(flavors.items())), tuple(remarks))
 
 
+def _unknown(
+    group: str,
+    instance: str,
+    made_by: Provisioner,
+    spot: bool,
+    devices: Sequence[tuple[str, int]],
+    members: Sequence[Object],
+) -> str:
+    """A pool that no file can have, as far as its nodes show it."""
+    capacity = (members[0].get("status") or {}).get("allocatable") or {}
+    offers = [f"{count} {name}" for name, count in devices]
+    offers += [f"{name} {capacity[name]}" for name in ("cpu", "memory") if name in capacity]
+    board = (members[0]["metadata"].get("labels") or {}).get(_PRODUCT, "")
+    kind = f"{'spot, ' if spot else ''}{made_by}{f', GPU {board}' if board else ''}"
+    return (
+        f"no pool for {_some(members)} ({len(members)}) of {group or 'no group'}: instance type "
+        f"{instance or 'unknown'} is not in the catalogue, from which a pool's GPUs, memory and price are read; a node "
+        f"has {', '.join(offers)} ({kind})"
+    )
+
+
+def _some(members: Sequence[Object]) -> str:
+    """Names of some nodes."""
+    return " ".join(node["metadata"]["name"] for node in members[:3]) + (" …" if len(members) > 3 else "")
+
+
 def services_found(api: Api) -> dict[str, str]:
     """Which services the cluster has, as `services` of an environment says it."""
     daemons = {item["metadata"]["name"] for item in api.items(collection("apps/v1", "DaemonSet"))}
     classes = api.items(collection("resource.k8s.io/v1", "DeviceClass"), absent=True)
     queues = api.request("GET", "/apis/kueue.x-k8s.io").ok
     there = {
-        "gpu-operator": any("nvidia-device-plugin" in name for name in daemons),
+        "gpu-operator": api.request("GET", "/apis/nvidia.com").ok,
+        "device-plugin": any("nvidia-device-plugin" in name for name in daemons),
+        "dcgm-exporter": any("dcgm-exporter" in name for name in daemons),
         "dra-driver": any(item["metadata"]["name"] == "gpu.nvidia.com" for item in classes),
         "efa-plugin": any("efa-k8s-device-plugin" in name for name in daemons),
         "kueue": queues,
@@ -142,8 +173,7 @@ def _pool(
 
 def _lacking(name: str, members: Sequence[Object], on_gpus: bool) -> list[str]:
     """Label and taint that the platform's quotas and guards find nodes by, where a node has none."""
-    nodes = " ".join(node["metadata"]["name"] for node in members[:3]) + (" …" if len(members) > 3 else "")
-    found = []
+    nodes, found = _some(members), []
     if any((node["metadata"].get("labels") or {}).get(words.POOL) != name for node in members):
         found.append(f"label its nodes, in their node group: `kubectl label node {nodes} {words.POOL}={name}`")
     tainted = [{t["key"] for t in (node.get("spec") or {}).get("taints") or ()} for node in members]

@@ -138,7 +138,8 @@ def _charts(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Hel
         yield charts.gpu_operator(
             everywhere,
             device_plugin_configs=node_config.device_plugin_configs(environment),
-            dra=environment.devices_by_claim,
+            device_plugin=environment.installs("device-plugin"),
+            exporter=environment.installs("dcgm-exporter"),
             counters=COUNTERS if environment.metrics.collected else "",
             system=system,
         )

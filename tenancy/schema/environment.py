@@ -23,7 +23,7 @@ from tenancy.schema.cluster import (
     Cni,
     Devices,
 )
-from tenancy.schema.environment_facts import DerivedEnvironment
+from tenancy.schema.environment_facts import OPERATOR_PARTS, DerivedEnvironment
 from tenancy.schema.environment_fields import GuardsMode as GuardsMode
 from tenancy.schema.environment_fields import Layout as Layout
 from tenancy.schema.pools import (
@@ -187,15 +187,26 @@ class Environment(DerivedEnvironment):
         needs: dict[str, str] = {}
         for name, pool in self.pools.items():
             if pool.machine.gpus:
-                needs.setdefault("gpu-operator", f"pool {name} with GPUs")
+                # Nodes get the labels that the DRA driver's pods select from the operator's feature discovery.
+                service = "gpu-operator" if self.devices_by_claim else "device-plugin"
+                needs.setdefault(service, f"pool {name} with GPUs")
+                if self.metrics.collected:
+                    needs.setdefault("dcgm-exporter", f"metrics.collector: {self.metrics.collector}")
             if pool.efa:
                 needs.setdefault("efa-plugin", f"pool {name} with efa")
         if self.devices_by_claim:
             needs["dra-driver"] = "cluster.devices: dra"
         if self.queued:
             needs["kueue"] = "queues.scheduler: kueue"
-        for name, what in needs.items():
-            source = self.source_of(name)
+        for part in OPERATOR_PARTS:
+            if self.source_of(part) is Source.INSTALL and not self.installs("gpu-operator"):
+                rule = "the chart of the GPU operator installs its parts"
+                change = "write gpu-operator: install, or present for what another tool installs"
+                yield Mistake(("services", part), f"{part}: install without gpu-operator: install", rule, change)
+        for service, what in needs.items():
+            source = self.source_of(service)
+            of_operator = service in OPERATOR_PARTS and getattr(self.services, service.replace("-", "_")) is None
+            name = "gpu-operator" if of_operator else service
             if source is Source.NONE:
                 rule = "what a pool, the devices or the queue need is on the cluster"
                 change = f"write install or present, or drop {what}"

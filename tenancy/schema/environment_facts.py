@@ -26,6 +26,9 @@ from tenancy.schema.pools import (
 from tenancy.schema.queues import Scheduler
 from tenancy.schema.services import Source
 
+OPERATOR_PARTS = ("device-plugin", "dcgm-exporter")
+"""Services that the chart of NVIDIA's GPU operator installs."""
+
 
 class DerivedEnvironment(EnvironmentFields):
     """An environment's fields, with what follows from them."""
@@ -38,7 +41,9 @@ class DerivedEnvironment(EnvironmentFields):
         """Resources that the platform's own pods take of one node of a pool."""
         spec, addon = self.pools[pool], nodes.Addon
         wanted = {addon.VPC_CNI, addon.KUBE_PROXY, addon.POD_IDENTITY, addon.EBS_CSI, addon.NODE_MONITORING}
-        wanted |= {addon.GPU_OPERATOR, addon.DCGM_EXPORTER} if spec.machine.gpus else set()
+        wanted |= {addon.GPU_OPERATOR} if spec.machine.gpus else set()
+        exported = spec.machine.gpus and self.source_of("dcgm-exporter") is not Source.NONE
+        wanted |= {addon.DCGM_EXPORTER} if exported else set()
         wanted |= {addon.CILIUM} if self.cluster.cni is Cni.CILIUM else set()
         wanted |= {addon.EFA} if spec.efa else set()
         wanted |= {addon.NODE_EXPORTER} if self.metrics.installed else set()
@@ -70,11 +75,14 @@ class DerivedEnvironment(EnvironmentFields):
     def source_of(self, service: str) -> Source:
         """Who brings a service, by its name under `services`."""
         given = getattr(self.services, service.replace("-", "_"))
+        if given is None and service in OPERATOR_PARTS:
+            return self.source_of("gpu-operator")
         return given or (Source.INSTALL if self.builds_cluster else Source.PRESENT)
 
     def installs(self, service: str) -> bool:
         """Whether the environment installs a service that it needs."""
         needed = {
+            "device-plugin": not self.devices_by_claim,
             "dra-driver": self.devices_by_claim,
             "efa-plugin": any(pool.efa for pool in self.pools.values()),
             "kueue": self.queued,

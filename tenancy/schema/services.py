@@ -25,8 +25,18 @@ class Services(Spec):
 
     gpu_operator: Source | None = Field(
         default=None,
-        description="NVIDIA's GPU operator: device plugin, feature discovery and DCGM exporter. With none the cluster "
-        f"has no pool with GPUs. {_BUILT}",
+        description=f"NVIDIA's GPU operator, with feature discovery and the two parts below. {_BUILT}",
+    )
+    device_plugin: Source | None = Field(
+        default=None,
+        description="NVIDIA's device plugin, which pools with GPUs need except with cluster.devices: dra. install: as "
+        "a part of gpu-operator: install. Default: as gpu-operator.",
+    )
+    dcgm_exporter: Source | None = Field(
+        default=None,
+        description="NVIDIA's DCGM exporter, from which metrics of GPUs come. install: as a part of gpu-operator: "
+        "install. present: scraped by the Service with the label app=nvidia-dcgm-exporter in the namespace "
+        "gpu-operator. Default: as gpu-operator.",
     )
     dra_driver: Source | None = Field(
         default=None, description=f"NVIDIA's DRA driver, which cluster.devices: dra needs. {_BUILT}"

@@ -435,6 +435,8 @@ class ServicesDict(TypedDict):
     """Charts of the platform, each on its own."""
 
     gpu_operator: NotRequired[Literal['install', 'present', 'none'] | None]
+    device_plugin: NotRequired[Literal['install', 'present', 'none'] | None]
+    dcgm_exporter: NotRequired[Literal['install', 'present', 'none'] | None]
     dra_driver: NotRequired[Literal['install', 'present', 'none'] | None]
     efa_plugin: NotRequired[Literal['install', 'present', 'none'] | None]
     kueue: NotRequired[Literal['install', 'present', 'none'] | None]

@@ -80,7 +80,7 @@ def _of_environment(environment: Environment, written: Environment, on_lab: bool
         given = f"oidc-issuer with identity: {aws.identity}, whose roles trust no issuer of the cluster"
         yield ENVIRONMENT, _idle(("aws", "oidc-issuer"), given, "drop it, or set identity to irsa")
     for name, needed in _SERVICES.items():
-        if written.source_of(name) is Source.INSTALL and not written.builds_cluster:
+        if getattr(written.services, name.replace("-", "_")) is Source.INSTALL and not written.builds_cluster:
             if not written.installs(name):
                 given = f"{name}: install, and {needed}"
                 yield ENVIRONMENT, _idle(("services", name), given, "drop it, or what makes it needless")
@@ -109,6 +109,8 @@ def _of_environment(environment: Environment, written: Environment, on_lab: bool
 
 _SERVICES = {
     "gpu-operator": "",
+    "device-plugin": "cluster.devices is dra",
+    "dcgm-exporter": "",
     "dra-driver": "cluster.devices is plugin",
     "efa-plugin": "no pool has efa",
     "kueue": "queues.scheduler is none",

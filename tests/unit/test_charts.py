@@ -204,7 +204,7 @@ SOURCES: dict[str, dict[str, str]] = {
 
 
 def _operator(*taints: Mapping[str, str], **changed: Any) -> HelmChart:
-    values = {"device_plugin_configs": SHARED, "dra": False, **changed}
+    values = {"device_plugin_configs": SHARED, "device_plugin": True, "exporter": True, **changed}
     return gpu_operator(list(taints or (GPU, POOL)), **values)
 
 
@@ -363,8 +363,15 @@ def test_without_sharing_the_plugin_has_no_configuration() -> None:
     assert _operator(device_plugin_configs={}).values["devicePlugin"] == {"enabled": True}
 
 
+def test_the_device_plugin_and_the_exporter_are_left_out_one_by_one() -> None:
+    for part, key in (("device_plugin", "devicePlugin"), ("exporter", "dcgmExporter")):
+        without, whole = (_operator(**{part: wanted}).values for wanted in (False, True))
+        assert without[key] == {"enabled": False}
+        assert whole[key]["enabled"] is True
+        assert {k: v for k, v in without.items() if k != key} == {k: v for k, v in whole.items() if k != key}
+
+
 def test_claims_and_the_device_plugin_exclude_each_other() -> None:
-    assert _operator(dra=True).values["devicePlugin"] == {"enabled": False}
     assert dra_driver([GPU]).values["gpuResourcesEnabledOverride"] is True
 
 

@@ -87,6 +87,19 @@ def _selectors(value: Any) -> list[Any]:
     return [found for each in value for found in _selectors(each)] if isinstance(value, list) else []
 
 
+def test_the_operator_is_installed_beside_a_device_plugin_or_an_exporter_of_others(existing: SpecFolder) -> None:
+    existing.add(ENV, "services: {gpu-operator: install, device-plugin: present, dcgm-exporter: none}\n")
+    services = planned(existing).platform.services
+    assert services
+    values = services.charts[0].values
+    assert [values[key] for key in ("devicePlugin", "dcgmExporter")] == [{"enabled": False}] * 2
+
+
+def test_pools_need_a_device_plugin_and_not_the_operator(existing: SpecFolder) -> None:
+    existing.add(ENV, "services: {gpu-operator: none, device-plugin: present}\n")
+    assert existing.load()
+
+
 def test_a_cluster_that_is_not_on_aws_gets_the_same_charts(spec: SpecFolder) -> None:
     spec.add(ENV, "services: {gpu-operator: install, kueue: install}\n")
     services = planned(spec).platform.services
@@ -99,6 +112,11 @@ def test_a_cluster_that_is_not_on_aws_gets_the_same_charts(spec: SpecFolder) -> 
     [
         (("  mode: existing\n", "  mode: build\n", "services: {gpu-operator: present}\n"), "services.gpu-operator"),
         (("", "", "services: {gpu-operator: none}\n"), "services.gpu-operator"),
+        (("", "", "services: {device-plugin: none}\n"), "services.device-plugin"),
+        (("", "", "services: {device-plugin: install}\n"), "services.device-plugin"),
+        (("", "", "services: {dcgm-exporter: install}\n"), "services.dcgm-exporter"),
+        (("  mode: existing\n", "  mode: build\n", "services: {device-plugin: present}\n"), "services.device-plugin"),
+        (("", "", "services: {dcgm-exporter: none}\nmetrics: {collector: existing}\n"), "services.dcgm-exporter"),
         (("", "", "services: {kueue: none}\n"), "services.kueue"),
         (("", "", "metrics: {collector: install}\n"), "metrics.collector"),
         (("  enabled: true\n", "  enabled: true\n  identity: irsa\n", ""), "aws.identity"),

@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from tenancy.cli import main
 from tenancy.kube.objects import Object
-from tenancy.live.found_nodes import found_nodes
+from tenancy.live import api
+from tenancy.live.api import Api, Response
+from tenancy.live.found_nodes import found_nodes, services_found
 from tenancy.planning.common.pools import fake_nodes
+from tenancy.schema.services import Services
 from tests.conftest import SpecFolder
 
 
@@ -84,7 +89,55 @@ def test_replicas_under_the_name_of_whole_gpus_are_named() -> None:
     assert "rename replicas" not in str(found_nodes([node("g6.12xlarge", gpu=4)]).remarks)
 
 
-def test_nodes_of_an_unknown_type_are_left_out_and_named() -> None:
-    found = found_nodes([node("x9.huge"), node("m7i.xlarge")])
+def test_nodes_of_an_unknown_type_are_one_remark_that_describes_them() -> None:
+    labels = {"karpenter.sh/nodepool": "big", "karpenter.sh/capacity-type": "spot", "nvidia.com/gpu.product": "B900"}
+    unknown = [node("x9.huge", labels, gpu=8) for _ in range(5)]
+    for each in unknown:
+        each["status"]["allocatable"] |= {"cpu": "190", "memory": "2Ti"}
+    found = found_nodes([*unknown, node("m7i.xlarge")])
     assert [pool["instance"] for pool in found.pools.values()] == ["m7i.xlarge"]
-    assert "x9.huge" in found.remarks[0]
+    remark = found.remarks[0]
+    assert remark.startswith("no pool for one one one … (5) of big: instance type x9.huge is not in the catalogue")
+    assert remark.endswith("a node has 8 nvidia.com/gpu, cpu 190, memory 2Ti (spot, karpenter, GPU B900)")
+    assert not [other for other in found.remarks[1:] if "x9.huge" in other]
+
+
+class Cluster(Api):
+    """A cluster of these nodes, with daemonsets and API groups by name."""
+
+    def __init__(self, nodes: list[Object], daemons: tuple[str, ...] = (), groups: tuple[str, ...] = ()) -> None:
+        self.nodes, self.groups, self.host = nodes, groups, "https://cluster"
+        self.daemons = [{"metadata": {"name": name}} for name in daemons]
+
+    def request(self, method: str, path: str, *_: Any, **__: Any) -> Response:
+        assert method == "GET"
+        if path.startswith("/apis/apps/v1/daemonsets"):
+            return Response(200, {"items": self.daemons})
+        if path.startswith("/api/v1/nodes"):
+            return Response(200, {"items": self.nodes})
+        return Response(200 if path.rpartition("/")[2] in self.groups else 404, {})
+
+
+def test_a_cluster_whose_types_the_catalogue_lacks_is_an_error_that_describes_its_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(api, "Api", lambda _: Cluster([node("x9.huge", gpu=8)]))
+    done = CliRunner().invoke(main, ["discover", "--context", "ml"])
+    assert done.exit_code == 2
+    assert "given a cluster of 1 nodes without a pool; rule: a pool's instance type is in the catalogue" in done.stderr
+    assert "instance type x9.huge is not in the catalogue" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("daemons", "groups", "present"),
+    [
+        ((), (), set()),
+        (("nvidia-device-plugin-daemonset",), (), {"device-plugin"}),
+        (("dcgm-exporter",), ("nvidia.com",), {"dcgm-exporter", "gpu-operator"}),
+        ((), ("kueue.x-k8s.io",), {"kueue"}),
+    ],
+)
+def test_each_service_is_found_on_its_own(daemons: tuple[str, ...], groups: tuple[str, ...], present: set[str]) -> None:
+    found = services_found(Cluster([], daemons, groups))
+    assert {name for name, source in found.items() if source == "present"} == present
+    assert Services.model_validate(found)

@@ -64,12 +64,13 @@ def gpu_operator(
     tolerations: Sequence[Toleration],
     *,
     device_plugin_configs: Mapping[str, Mapping[str, Any]],
-    dra: bool,
+    device_plugin: bool,
+    exporter: bool,
     metric_labels: Sequence[str] = (),
     counters: str = "",
     system: Mapping[str, str] = SYSTEM_NODES,
 ) -> HelmChart:
-    """NVIDIA's operator: device plugin, feature discovery, metrics.
+    """NVIDIA's operator: feature discovery and, where each is wanted, device plugin and DCGM exporter.
 
     `device_plugin_configs` are the device plugin's, by the value of the label nvidia.com/device-plugin.config.
     `counters` are the lines of the counters that DCGM's exporter exports; empty: its default.
@@ -91,11 +92,11 @@ def gpu_operator(
             # Nodes cut their GPUs before their kubelet starts. The manager would do so afterwards, restarting the
             # kubelet (gpu-operator #2415), and cut running nodes anew where a layout has changed under its name.
             "migManager": {"enabled": False},
-            "devicePlugin": {"enabled": False} if dra else _device_plugin(device_plugin_configs),
+            "devicePlugin": _device_plugin(device_plugin_configs) if device_plugin else {"enabled": False},
             # The exporter has an engine of its own. Beside a second server EKS' monitoring agent has marked healthy
             # nodes unhealthy, which are then replaced (aws/containers-roadmap#2763).
             "dcgm": {"enabled": False},
-            "dcgmExporter": _dcgm_exporter(metric_labels, counters),
+            "dcgmExporter": _dcgm_exporter(metric_labels, counters) if exporter else {"enabled": False},
             "sandboxWorkloads": {"enabled": False},
             "ccManager": {"enabled": False},  # resets GPUs by a node label, for confidential computing, unused here
             "gds": {"enabled": False},
