@@ -25,7 +25,8 @@ from engine_project import Done, Project, copied
 
 pytestmark = pytest.mark.chapters
 
-HOME = "fraud--old"
+HOME = "ml-fraud"
+"""Another tool made it, and named it."""
 FILE = "tenants/fraud.yaml"
 IMAGE = "registry.bank.example/shared/app:1"
 ENVIRONMENT = (
@@ -35,7 +36,7 @@ ENVIRONMENT = (
 )
 TENANT = town.tenant(
     *("fraud", "risk", "guaranteed: 8"),
-    more="namespaces: [{name: old, quota: {config-maps: 2}}]\nadopt: true\n",
+    more=f"namespaces: [{{name: old, namespace-name: {HOME}, quota: {{config-maps: 2}}}}]\nadopt: true\n",
 )
 OTHER = town.tenant("owner", "markets", "guaranteed: 8")
 SAFE = {
