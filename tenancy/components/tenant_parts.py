@@ -5,6 +5,8 @@ The environment and all tenants are given as to `GpuTenant`, and nothing is made
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pulumi
 
 from tenancy.components.aws.identity import IamRole
@@ -34,7 +36,9 @@ class AdmissionGuards(planned_platform.PlannedGuards):
         *,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        plan = make_plan(*specs(environment, tenants)).platform
+        whole = make_plan(*specs(environment, tenants)).platform
+        # Without what this does not make: the cluster need not serve its kinds.
+        plan = replace(whole, queueing=None, cluster_policies=(), metrics_prerequisites=(), metrics=(), services=None)
         enforced = enforced_on(lambda: provider_of(self, f"AdmissionGuards {name}"), plan.marker["data"]["digest"])
         super().__init__(name, plan, enforced, opts)
 

@@ -52,16 +52,28 @@ def check(
     return _told(plan, problems, undecided(api, plan, namespaces) if platform else ())
 
 
-def check_platform(platform: PlatformPlan, context: str | None, kubeconfig: str | None = None) -> list[str]:
+def check_platform(
+    platform: PlatformPlan, context: str | None, kubeconfig: str | None = None, preview: bool = False
+) -> list[str]:
     """`check` for a program of its own that makes the guards, and whose tenants are not known yet: PreconditionFailed
-    for another environment's cluster, an identity that the guards would refuse, foreign objects, and namespaces with
-    work that no file decides about; return warnings.
+    for another environment's cluster, an identity that the guards would refuse, foreign objects, kinds that the cluster
+    does not serve, and namespaces with work that no file decides about; return warnings.
+
+    In a preview missing kinds are a warning: the program may install the operator that defines them.
     """
     api, environment = Api(context, kubeconfig), platform.namespace["metadata"]["labels"][words.ENVIRONMENT]
     plan = Plan(environment, context or "", platform, ())
     refuse_another(api, plan)
-    problems = [*deployer_problems(api, plan, platform), *_foreign(api, environment, platform, ())]
-    return _told(plan, problems, undecided(api, plan, api.items("/api/v1/namespaces")))
+    lacking = list(unserved(api, plan, platform, ()))
+    problems = [
+        *deployer_problems(api, plan, platform),
+        *_foreign(api, environment, platform, ()),
+        *([] if preview else lacking),
+    ]
+    return [
+        *(lacking if preview else ()),
+        *_told(plan, problems, undecided(api, plan, api.items("/api/v1/namespaces"))),
+    ]
 
 
 def _told(plan: Plan, problems: Sequence[str], found: Sequence[Undecided]) -> list[str]:

@@ -105,7 +105,7 @@ def test_guards_are_made_where_the_cluster_of_their_provider_is_ready() -> None:
     seen: list[tuple[str | None, str | None]] = []
     registered = Registered()
 
-    def ask(plan: PlatformPlan, context: str | None, kubeconfig: str | None) -> list[str]:
+    def ask(plan: PlatformPlan, context: str | None, kubeconfig: str | None, _preview: bool) -> list[str]:
         assert plan.guards
         assert registered.kubernetes() == {}, "nothing is made before the answer"
         seen.append((context, kubeconfig))
@@ -115,6 +115,27 @@ def test_guards_are_made_where_the_cluster_of_their_provider_is_ready() -> None:
     assert seen == [("theirs", "/path/to/config")]
     assert there == platform_made(None, Registered()), "the same, once it is asked"
     assert any(name.startswith("guards-") for name in there)
+
+
+def test_the_cluster_is_asked_after_what_the_platform_depends_on() -> None:
+    """An operator of the same program defines kinds that the cluster lacks before."""
+    registered, seen = Registered(), list[str]()
+
+    def ask(*_: Any) -> list[str]:
+        seen.extend(request.name for request in registered.kubernetes().values())
+        return []
+
+    def program() -> None:
+        late = pulumi.Output.from_input(asyncio.sleep(0.2, "late"))
+        mine = kubernetes.Provider("mine", context="theirs")
+        operator = kubernetes.core.v1.ConfigMap(
+            "operator", data={"made": late}, opts=pulumi.ResourceOptions(provider=mine)
+        )
+        options = pulumi.ResourceOptions(providers=[mine], depends_on=[operator])
+        PlannedGuards("guards", _platform(), lambda: None, options, preflight=ask)
+
+    run(program, registered)
+    assert seen == ["operator"]
 
 
 def test_the_program_ends_where_the_cluster_is_not_ready() -> None:

@@ -13,7 +13,9 @@ from click.testing import CliRunner
 
 from tenancy.catalog.versions import CHARTS
 from tenancy.cli import main
+from tenancy.live import preflight
 from tenancy.live.api import Api, Response
+from tenancy.live.guards import PreconditionFailed
 from tenancy.live.served import OPERATORS, unserved
 from tenancy.planning import Plan, make_plan
 from tenancy.validation import load
@@ -126,3 +128,22 @@ def test_an_older_kubernetes_is_told_with_its_version() -> None:
     (text,) = said(planned("local"), "MutatingAdmissionPolicy")
     assert "admissionregistration.k8s.io/v1 (MutatingAdmissionPolicy): its API server is v1.30.1" in text
     assert text.endswith("change: upgrade it, or write its version there")
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_a_program_of_its_own_names_them_too_and_an_update_ends_before_anything_is_made(
+    monkeypatch: pytest.MonkeyPatch, preview: bool
+) -> None:
+    plan = planned("local")
+    monkeypatch.setattr(preflight, "Api", lambda *_: Serving(plan, ["kueue.x-k8s.io"]))
+    for name in ("refuse_another", "deployer_problems", "_foreign", "undecided"):
+        monkeypatch.setattr(preflight, name, lambda *_: [])
+    monkeypatch.setattr(Serving, "items", lambda *_: [])
+    if preview:
+        (text,) = preflight.check_platform(plan.platform, "theirs", None, preview)
+    else:
+        with pytest.raises(PreconditionFailed) as refused:
+            preflight.check_platform(plan.platform, "theirs", None, preview)
+        text = str(refused.value)
+    assert "does not serve kueue.x-k8s.io/v1beta2" in text
+    assert "helm upgrade --install kueue" in text

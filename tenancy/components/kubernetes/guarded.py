@@ -15,9 +15,9 @@ from tenancy.planning.model import PlatformPlan
 
 Require = Callable[[str | None, str | None], None]
 """Given context and kubeconfig of a cluster, it returns if a tenant may be made there, else Refused or Unreachable."""
-Preflight = Callable[[PlatformPlan, str | None, str | None], Sequence[str]]
-"""Given the plan, context and kubeconfig of a cluster, it returns warnings if guards may be made there, else
-PreconditionFailed or ApiUnreachable."""
+Preflight = Callable[[PlatformPlan, str | None, str | None, bool], Sequence[str]]
+"""Given the plan, context and kubeconfig of a cluster, and whether this is a preview, it returns warnings if the
+platform may be made there, else PreconditionFailed or ApiUnreachable."""
 
 
 def provider_of(component: pulumi.ComponentResource, name: str) -> pulumi.ProviderResource:
@@ -33,15 +33,20 @@ def provider_of(component: pulumi.ComponentResource, name: str) -> pulumi.Provid
 
 
 def ready(
-    name: str, plan: PlatformPlan, provider: pulumi.ProviderResource, preflight: Preflight
+    name: str,
+    plan: PlatformPlan,
+    provider: pulumi.ProviderResource,
+    preflight: Preflight,
+    component: pulumi.Resource | None = None,
 ) -> pulumi.Output[pulumi.Resource]:
-    """The provider, once its cluster is ready for guards; RunError if it is not, see `check_platform`."""
+    """The provider, once its cluster is ready for the platform; RunError if it is not, see `check_platform`. It is
+    asked after what `component` depends on, such as an operator of the same program."""
 
     def ask(context: str | None, kubeconfig: str | None) -> None:
-        for text in preflight(plan, context, kubeconfig):
+        for text in preflight(plan, context, kubeconfig, pulumi.runtime.is_dry_run()):
             pulumi.log.warn(f"{name}: {text}")
 
-    return _answered(name, "whether the cluster is ready for guards", provider, ask)
+    return _answered(name, "whether the cluster is ready for guards", provider, ask, component)
 
 
 def guarded(
@@ -52,7 +57,7 @@ def guarded(
 
 
 def _answered(
-    who: str, question: str, provider: pulumi.ProviderResource, ask: Require
+    who: str, question: str, provider: pulumi.ProviderResource, ask: Require, component: pulumi.Resource | None = None
 ) -> pulumi.Output[pulumi.Resource]:
     """The provider, once its cluster has answered.
 
@@ -60,6 +65,8 @@ def _answered(
     """
 
     async def asked() -> pulumi.Resource:
+        if component is not None:
+            await component.urn.future()
         context, kubeconfig = await given_to(provider, "context"), await given_to(provider, "kubeconfig")
         # To a preview what is not given looks like what is not known yet.
         if pulumi.runtime.is_dry_run() and not (context or kubeconfig):

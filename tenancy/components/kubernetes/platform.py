@@ -31,7 +31,7 @@ class PlannedGuards(pulumi.ComponentResource):
         Before anything is made `preflight` asks the provider's cluster whether guards would stop what runs there or
         refuse the deploying identity, and RunError ends the program if so. None: the program has asked already."""
         super().__init__("gpu-tenancy:index:AdmissionGuards", name, None, opts)
-        asked = [ready(name, plan, provider_of(self, name), preflight)] if preflight else []
+        asked = [ready(name, plan, provider_of(self, name), preflight, self)] if preflight else []
 
         def make(manifest: Object, after: Sequence[pulumi.Resource] = (), protect: bool | None = None) -> Manifest:
             options = pulumi.ResourceOptions(parent=self, depends_on=[*asked, *after], protect=protect)
