@@ -30,19 +30,49 @@ if TYPE_CHECKING:
         TenantStorage,
     )
     from tenancy.planning import Plan, plan
-    from tenancy.schema.aws import Aws, Network
-    from tenancy.schema.cluster import Cluster, Images
-    from tenancy.schema.data import Access, Bucket
+    from tenancy.schema.aws import Aws, Endpoints, Network, System
+    from tenancy.schema.cluster import Cluster, ClusterMode, Cni, Devices, Encryption, Images, Sandbox, VirtualClusters
+    from tenancy.schema.costs import Costs, OverheadKey, PurchaseKind, UsageKind
+    from tenancy.schema.data import Access, Bucket, FileAccessPoint, Files, KeyPer, ResourceUse, Uses
     from tenancy.schema.environment import Environment
+    from tenancy.schema.environment_fields import GuardsMode, Layout
+    from tenancy.schema.identity import BreakGlass, Ci, PodIdentity
+    from tenancy.schema.metrics import Collector, CostTool, Metrics, Smtp
     from tenancy.schema.network_rules import EgressRule, IngressRule
     from tenancy.schema.organisation import Department, Organisation
-    from tenancy.schema.people import Owner, Person, Role
-    from tenancy.schema.platform import Platform
-    from tenancy.schema.pools import Flavor, Mig, Nodes, Pool, Purchase
+    from tenancy.schema.people import Owner, Person, Role, Subject
+    from tenancy.schema.platform import Platform, PlatformService, TemporaryNamespaces
+    from tenancy.schema.pools import (
+        Flavor,
+        GpuSharing,
+        Market,
+        Mig,
+        Nodes,
+        Part,
+        Pool,
+        Provisioner,
+        Purchase,
+        Sharing,
+        Strategy,
+        Upgrade,
+        UpgradeStrategy,
+    )
     from tenancy.schema.problems import Problem, SpecError
-    from tenancy.schema.queues import Queues, Scheduler, SharingPreset
-    from tenancy.schema.tenant import Budget, ExceptionEntry, GpuShare, Isolation, Namespace, Storage, Tenant
-    from tenancy.schema.tiers import Container, Quota, Tier
+    from tenancy.schema.queues import QueueOrder, Queues, QueueState, Scheduler, SharingPreset
+    from tenancy.schema.services import Services, Source
+    from tenancy.schema.tenant import (
+        Budget,
+        ExceptionEntry,
+        GpuShare,
+        Isolation,
+        Leaving,
+        Namespace,
+        PodSecurity,
+        ServiceAccount,
+        Storage,
+        Tenant,
+    )
+    from tenancy.schema.tiers import Claim, Container, Quota, Spread, SpreadOf, Tier
     from tenancy.schema.typed import EnvironmentDict, TenantDict
     from tenancy.validation import Loaded, load, validate
 
@@ -59,19 +89,58 @@ _HOMES = {
         "TenantStorage",
     ),
     "tenancy.planning": ("Plan", "plan"),
-    "tenancy.schema.aws": ("Aws", "Network"),
-    "tenancy.schema.cluster": ("Cluster", "Images"),
-    "tenancy.schema.data": ("Access", "Bucket"),
+    "tenancy.schema.aws": ("Aws", "Endpoints", "Network", "System"),
+    "tenancy.schema.cluster": (
+        "Cluster",
+        "ClusterMode",
+        "Cni",
+        "Devices",
+        "Encryption",
+        "Images",
+        "Sandbox",
+        "VirtualClusters",
+    ),
+    "tenancy.schema.costs": ("Costs", "OverheadKey", "PurchaseKind", "UsageKind"),
+    "tenancy.schema.data": ("Access", "Bucket", "FileAccessPoint", "Files", "KeyPer", "ResourceUse", "Uses"),
     "tenancy.schema.environment": ("Environment",),
+    "tenancy.schema.environment_fields": ("GuardsMode", "Layout"),
+    "tenancy.schema.identity": ("BreakGlass", "Ci", "PodIdentity"),
+    "tenancy.schema.metrics": ("Collector", "CostTool", "Metrics", "Smtp"),
     "tenancy.schema.network_rules": ("EgressRule", "IngressRule"),
     "tenancy.schema.organisation": ("Department", "Organisation"),
-    "tenancy.schema.people": ("Owner", "Person", "Role"),
-    "tenancy.schema.platform": ("Platform",),
-    "tenancy.schema.pools": ("Flavor", "Mig", "Nodes", "Pool", "Purchase"),
+    "tenancy.schema.people": ("Owner", "Person", "Role", "Subject"),
+    "tenancy.schema.platform": ("Platform", "PlatformService", "TemporaryNamespaces"),
+    "tenancy.schema.pools": (
+        "Flavor",
+        "GpuSharing",
+        "Market",
+        "Mig",
+        "Nodes",
+        "Part",
+        "Pool",
+        "Provisioner",
+        "Purchase",
+        "Sharing",
+        "Strategy",
+        "Upgrade",
+        "UpgradeStrategy",
+    ),
     "tenancy.schema.problems": ("Problem", "SpecError"),
-    "tenancy.schema.queues": ("Queues", "Scheduler", "SharingPreset"),
-    "tenancy.schema.tenant": ("Budget", "ExceptionEntry", "GpuShare", "Isolation", "Namespace", "Storage", "Tenant"),
-    "tenancy.schema.tiers": ("Container", "Quota", "Tier"),
+    "tenancy.schema.queues": ("QueueOrder", "QueueState", "Queues", "Scheduler", "SharingPreset"),
+    "tenancy.schema.services": ("Services", "Source"),
+    "tenancy.schema.tenant": (
+        "Budget",
+        "ExceptionEntry",
+        "GpuShare",
+        "Isolation",
+        "Leaving",
+        "Namespace",
+        "PodSecurity",
+        "ServiceAccount",
+        "Storage",
+        "Tenant",
+    ),
+    "tenancy.schema.tiers": ("Claim", "Container", "Quota", "Spread", "SpreadOf", "Tier"),
     "tenancy.schema.typed": ("EnvironmentDict", "TenantDict"),
     "tenancy.validation": ("Loaded", "load", "validate"),
 }
@@ -114,6 +183,54 @@ __all__ = [  # noqa: RUF022 - by subject
     "IngressRule",
     "Budget",
     "ExceptionEntry",
+    # Further types of fields
+    "BreakGlass",
+    "Ci",
+    "Claim",
+    "Costs",
+    "FileAccessPoint",
+    "Files",
+    "GpuSharing",
+    "Metrics",
+    "Part",
+    "PlatformService",
+    "ResourceUse",
+    "Sandbox",
+    "ServiceAccount",
+    "Services",
+    "Smtp",
+    "Subject",
+    "System",
+    "TemporaryNamespaces",
+    "Upgrade",
+    "Uses",
+    "VirtualClusters",
+    "ClusterMode",
+    "Cni",
+    "Collector",
+    "CostTool",
+    "Devices",
+    "Encryption",
+    "Endpoints",
+    "GuardsMode",
+    "KeyPer",
+    "Layout",
+    "Leaving",
+    "Market",
+    "OverheadKey",
+    "PodIdentity",
+    "PodSecurity",
+    "Provisioner",
+    "PurchaseKind",
+    "QueueOrder",
+    "QueueState",
+    "Sharing",
+    "Source",
+    "Spread",
+    "SpreadOf",
+    "Strategy",
+    "UpgradeStrategy",
+    "UsageKind",
     "EnvironmentDict",
     "TenantDict",
     # Functions

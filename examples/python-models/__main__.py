@@ -5,6 +5,7 @@ import pulumi_kubernetes as kubernetes
 
 from tenancy import (
     Cluster,
+    Cni,
     Department,
     Environment,
     Flavor,
@@ -13,10 +14,12 @@ from tenancy import (
     GpuTenant,
     Images,
     Namespace,
+    Nodes,
     Organisation,
     Owner,
     Person,
     Platform,
+    Pool,
     Queues,
     Role,
     Scheduler,
@@ -28,13 +31,17 @@ environment = Environment(
     environment="example",
     organisation=Organisation(name="bank", departments={"risk": Department(title="Risk and Compliance")}),
     platform=Platform(group="gpu-platform-team"),
-    cluster=Cluster(name="example", context="gpu-tenancy-lab", kubernetes="1.36", cni="vpc-cni"),
+    cluster=Cluster(name="example", context="gpu-tenancy-lab", kubernetes="1.36", cni=Cni.VPC_CNI),
     queues=Queues(scheduler=Scheduler.NONE),
-    images=Images(registries=["registry.bank.example/shared/"], sample="registry.bank.example/shared/cuda-sample:13.1"),
+    images=Images(
+        registries=("registry.bank.example/shared/",), sample="registry.bank.example/shared/cuda-sample:13.1"
+    ),
     tiers={"batch": Tier(priority=1000)},
     flavors={"a100": Flavor(gpu="a100-40gb")},
-    # Parts may be mappings too; then one error has the problems of all of them.
-    pools={"train": {"instance": "p4d.24xlarge", "nodes": 2}, "general": {"instance": "m7i.2xlarge", "nodes": 2}},
+    pools={
+        "train": Pool(instance="p4d.24xlarge", nodes=Nodes(min=2, max=2)),
+        "general": Pool(instance="m7i.2xlarge", nodes=Nodes(min=2, max=2)),
+    },
 )
 tenants = [
     Tenant(
@@ -44,8 +51,8 @@ tenants = [
         department="risk",
         cost_center="CC-4411",
         tier="batch",
-        namespaces=[Namespace(name="train")],
-        people=[Person(group=f"{team}-engineers", role=Role.DEVELOPER)],
+        namespaces=(Namespace(name="train"),),
+        people=(Person(group=f"{team}-engineers", role=Role.DEVELOPER),),
         gpus={"a100": GpuShare(guaranteed=8)},
     )
     for team in ("fraud", "vision")

@@ -9,14 +9,16 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pulumi
 import pulumi_kubernetes as kubernetes
 import pytest
 from pulumi.runtime.mocks import set_mocks
 from pulumi.runtime.stack import run_pulumi_func
+from pydantic import BaseModel
 
 import tenancy
 from tenancy import (
@@ -91,6 +93,23 @@ def test_every_public_name_is_there_and_says_what_it_is(name: str) -> None:
     value = getattr(tenancy, name)
     assert name in dir(tenancy)
     assert name == "__version__" or value.__doc__
+
+
+def types_of(field: Any) -> set[type[BaseModel] | type[StrEnum]]:
+    """Models and enumerations that a field's annotation names, and those of their fields."""
+    found = set().union(*map(types_of, get_args(field)))
+    if isinstance(field, type) and issubclass(field, StrEnum):
+        found |= {field}
+    if isinstance(field, type) and issubclass(field, BaseModel):
+        found |= {field}.union(*(types_of(each.annotation) for each in field.model_fields.values()))
+    return found
+
+
+def test_every_type_of_a_field_can_be_imported() -> None:
+    """A type checker wants the model where a file has a mapping."""
+    for each in types_of(Environment) | types_of(Tenant):
+        assert getattr(tenancy, each.__name__) is each
+        assert each.__name__ in tenancy.__all__
 
 
 def test_another_name_is_no_attribute() -> None:
