@@ -16,6 +16,7 @@ from tenancy.catalog.days import today
 SECTIONS = {
     "spec": "Reading and planning",
     "engine": "The engine",
+    "library": "Previews through the library",
     "pack": "The policy pack",
     "queues": "The queues",
     "chargeback": "Chargeback",

@@ -75,7 +75,7 @@ def as_if_killed_while_making(project: Project, namespace: str) -> None:
             made = {key: value for key, value in resource.items() if key not in {"id", "outputs"}}
             pending.append({"type": "creating", "resource": made})
             break
-    assert any(operation["resource"]["urn"].endswith(f"::{namespace}-namespace") for operation in pending)
+    assert any(operation["resource"]["urn"].endswith(f"::{namespace}") for operation in pending)
     file.write_text(json.dumps(stored))
 
 
