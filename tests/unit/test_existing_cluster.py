@@ -184,7 +184,8 @@ aws:
   existing-providers: [github.com]
   people: {fraud-engineers: "arn:aws:iam::111122223333:role/fraud"}
   network: {cidr: 10.80.0.0/16, service-ranges: [198.51.101.0/24]}
-services: {gpu-operator: install, device-plugin: present, kueue: install, dra-driver: present, efa-plugin: install, storage-class: present}
+services: {gpu-operator: install, device-plugin: present, kueue: install, dra-driver: present, efa-plugin: install,
+  storage-class: present}
 namespace-name: "{tenant}-{namespace}"
 guards: audit
 metrics: {collector: existing, namespace: metrics, labels: {release: ours}, tenant-view: false, cost-tool: opencost,
