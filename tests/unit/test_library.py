@@ -44,7 +44,7 @@ from tenancy.schema.typed_dicts import module
 from tenancy.validation import Loaded
 from tests.aws_answers import Answers
 from tests.conftest import SpecFolder, every, forget_programs
-from tests.registered import Echo, Monitor, Registered
+from tests.registered import Echo, Monitor, Registered, register
 
 ROOT = Path(__file__).parents[2]
 STACKS = ("local", "bank")
@@ -217,6 +217,18 @@ def test_a_program_makes_a_platform_and_its_tenants(loaded: Loaded) -> None:
     assert made.repeated == []
     assert ("gpu-tenancy:index:GpuPlatform", "gpu") in names(made)
     assert ("kubernetes:core/v1:Namespace", "fraud--train") in names(made)
+
+
+def test_under_the_programs_names_a_program_of_ones_own_has_its_resources(loaded: Loaded) -> None:
+    """So that one state fits both: nothing is made anew by going from `tenancy up` to the library."""
+
+    def program(opts: pulumi.ResourceOptions) -> None:
+        platform = GpuPlatform("platform", loaded.environment, loaded.tenants, opts=opts)
+        for tenant in loaded.tenants:
+            GpuTenant(tenant.tenant, platform=platform, opts=opts)
+
+    own, theirs = run(program), register(make_plan(loaded.environment, loaded.tenants))
+    assert {own.path(urn) for urn in own.kubernetes()} == {theirs.path(urn) for urn in theirs.kubernetes()}
 
 
 def test_two_clusters_with_the_same_tenants_fit_into_one_stack(loaded: Loaded) -> None:
