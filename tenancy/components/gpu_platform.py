@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 import pulumi
 
+from tenancy.components.collector import collect_seldom
 from tenancy.components.customize import Change, Customization
 from tenancy.components.inputs import ClusterInputs, with_inputs
 from tenancy.components.kubernetes.guarded import given_to, provider_of
@@ -70,6 +71,7 @@ class GpuPlatform(PlannedPlatform):
         enforced = enforced_on(
             lambda: provider_of(self, f"GpuPlatform {name}"), self.plan.platform.marker["data"]["digest"]
         )
+        collect_seldom()
         own = pulumi.ResourceOptions(transformations=transformations)
         super().__init__(name, self.plan.platform, enforced, pulumi.ResourceOptions.merge(opts, own))
         changes.check_used()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from tenancy.components.collector import collect_seldom
 from tenancy.components.kubernetes.guarded import Require
 from tenancy.components.platform import PlannedPlatform
 from tenancy.components.tenant import PlannedTenant
@@ -33,11 +33,7 @@ def build(
         if plan.cluster:
             _build_cluster(plan, plan.cluster)
         return
-    # The collector would walk all resources again and again: half of the time at a thousand of them.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 1000)
-
+    collect_seldom()
     # Else a changed ConfigMap is deleted and made anew, and for a moment the marker is gone.
     provider = kubernetes.Provider("kubernetes", context=plan.context, enable_config_map_mutable=True)
     on_aws = (platform and (platform.services or platform.data)) or any(tenant.aws for tenant in tenants)
