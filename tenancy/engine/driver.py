@@ -330,8 +330,7 @@ def _protected_spaces(text: str) -> list[str]:
     """Namespaces that the engine refuses to delete, because the program protects them."""
     if "because it is protected" not in " ".join(text.split()):
         return []
-    found = re.findall(r"kubernetes:core/v1:Namespace::([a-z0-9-]+)", text)
-    return sorted({name.removesuffix("-namespace") for name in found})
+    return sorted(set(re.findall(r"kubernetes:core/v1:Namespace::([a-z0-9-]+)", text)))
 
 
 def _reason(error: Exception) -> str:

@@ -328,6 +328,12 @@ def test_what_holds_data_is_not_removed_by_removing_a_line(
     assert two.aws.order("delete") == []
 
 
+def parts(two: Two) -> tuple[str, str]:
+    """Fraud's namespaces: the second has a new name where a test above gave it one."""
+    renamed = "[train, score]" in (two.on.folder / "tenants" / "fraud.yaml").read_text("utf-8")
+    return "train", "score" if renamed else "serve"
+
+
 @pytest.fixture(scope="module")
 def destroyed(two: Two, made: Order) -> tuple[Order, Done]:
     """A tenant's stack, destroyed by the engine's own command without the setting to remove data."""
@@ -336,7 +342,7 @@ def destroyed(two: Two, made: Order) -> tuple[Order, Done]:
     refused = two.on.pulumi("destroy", "--yes", "--stack", FRAUD_STACK)
     assert refused.code != 0
     assert two.aws.order("delete") == [], "its preview refuses to delete the namespaces"
-    for name in ("train", "score"):
+    for name in parts(two):
         urns = [r["urn"] for r in two.on.project.state(FRAUD_STACK)["resources"] if r.get("id") == f"fraud--{name}"]
         assert two.on.pulumi("state", "unprotect", *urns, "--yes", "--stack", FRAUD_STACK).code == 0
     done = two.on.pulumi("destroy", "--yes", "--skip-preview", "--stack", FRAUD_STACK)
@@ -345,9 +351,9 @@ def destroyed(two: Two, made: Order) -> tuple[Order, Done]:
 
 def test_identities_go_before_the_namespaces_that_they_are_for(two: Two, destroyed: tuple[Order, Done]) -> None:
     order, _ = destroyed
-    associations = [f"delete fraud-aws-fraud--{name}-workload" for name in ("train", "score")]
+    associations = [f"delete fraud-aws-fraud--{name}-workload" for name in parts(two)]
     assert two.grounded == dict.fromkeys(associations, True)
-    for name, association in zip(("train", "score"), associations, strict=True):
+    for name, association in zip(parts(two), associations, strict=True):
         assert order.at(association) < order.at(f"delete fraud-aws-two--fraud--{name}-role")
     assert order.at("delete fraud-aws-two--fraud.ci") < order.at("delete fraud-aws-two--fraud.ci-role")
     assert {name for name in two.namespaces() if name.startswith("fraud")} == set()
