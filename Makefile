@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 TENANCY := $(BIN)/tenancy
 ENV ?= local
 
-.PHONY: help up down test test-all test-newest lint types bench claims side-by-side docs lock lab clean
+.PHONY: help up down test test-all test-newest lint types bench claims side-by-side judged fuzz reproducible sbom docs lock lab clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -61,6 +61,20 @@ claims: $(VENV)/ready ## write docs/claims.md: each claim and its proof
 side-by-side: $(VENV)/ready ## run the attacks on other ways to share a cluster, write docs/side-by-side.md
 	@$(BIN)/python -m scripts.side_by_side
 
+judged: $(VENV)/ready ## run other makers' tools on what is made here, write docs/judged.md
+	@$(BIN)/python -m judged
+
+FUZZ_RUNS ?= 5000
+fuzz: $(VENV)/ready ## damage files of every foreign format, FUZZ_RUNS times each, and read them (five minutes)
+	@FUZZ_RUNS=$(FUZZ_RUNS) $(PYTEST) --hypothesis-profile=exhaustive \
+		tests/property/test_foreign_input.py tests/property/test_damaged_files.py tests/property/test_damaged_manifests.py
+
+reproducible: $(VENV)/ready ## build the wheel twice, in two folders, and compare the bytes
+	@$(BIN)/python -m judged.wheels
+
+sbom: $(VENV)/ready ## write build/sbom.json: the product's packages and their licences, as CycloneDX
+	@$(BIN)/python -m judged.sbom
+
 lint: $(VENV)/ready
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -74,6 +88,7 @@ $(VENV)/docs: $(VENV)/ready requirements/docs.txt
 
 docs: $(VENV)/docs ## build the documentation as a site, in site/
 	@$(TENANCY) rules --markdown > docs/rules.md
+	@$(TENANCY) rules --controls > docs/controls.md
 	@$(TENANCY) schema --markdown > docs/spec.md
 	@$(TENANCY) schema --python > $(VENV)/typed.py && cp $(VENV)/typed.py tenancy/schema/typed.py
 	@$(TENANCY) claims local --markdown > docs/claims.md
@@ -100,6 +115,7 @@ lock: ## resolve the dependencies again
 	$(LOCK) --all-extras pyproject.toml -o requirements/newest.txt
 	$(LOCK) -c requirements/lock.txt requirements/docs.in -o requirements/docs.txt
 	$(LOCK) requirements/go.in -o requirements/go.txt
+	$(foreach one,tools checkov oscal,$(LOCK) requirements/judges-$(one).in -o requirements/judges-$(one).txt;)
 
 clean: down ## stop the lab and remove the Python environments
 	rm -rf $(VENV) $(VENV_NEWEST) site

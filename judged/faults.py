@@ -1,0 +1,128 @@
+"""Seeded faults: a good pod, and one folder per fault that differs from it in the fault alone."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+FILE = Path(__file__).parent / "faults.yaml"
+TWIN = "good"
+"""Name of the folder without a fault."""
+
+_RESOURCES = {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "1Gi"}
+_NAMESPACE = [
+    {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": "team-a",
+            "labels": {
+                "pod-security.kubernetes.io/enforce": "restricted",
+                "pod-security.kubernetes.io/enforce-version": "v1.36",
+            },
+        },
+    },
+    {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "deny", "namespace": "team-a"},
+        "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
+    },
+    {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "all", "namespace": "team-a"},
+        "spec": {"hard": {"pods": "10", "requests.cpu": "10", "requests.memory": "10Gi"}},
+    },
+    {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": "all", "namespace": "team-a"},
+        "spec": {"limits": [{"type": "Container", "default": _RESOURCES, "defaultRequest": _RESOURCES}]},
+    },
+]
+_POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "work", "namespace": "team-a", "labels": {"app": "a"}},
+    "spec": {
+        "serviceAccountName": "workload",
+        "automountServiceAccountToken": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 20000,
+            "runAsGroup": 20000,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [
+            {
+                "name": "work",
+                "image": "registry.bank.example/a@sha256:" + "0123456789abcdef" * 4,
+                "imagePullPolicy": "Always",
+                "resources": {"requests": _RESOURCES, "limits": _RESOURCES},
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "readOnlyRootFilesystem": True,
+                    "runAsNonRoot": True,
+                    "runAsUser": 20000,
+                    "runAsGroup": 20000,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+            }
+        ],
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault, and what of ours finds it: one of `rules` in `tenancy check`, or the guard that refuses `attack`."""
+
+    name: str
+    rules: tuple[str, ...]
+    attack: str
+    objects: tuple[Mapping[str, Any], ...]
+
+
+def good() -> list[dict[str, Any]]:
+    """A namespace with a policy, and a pod without a fault."""
+    return copy.deepcopy([*_NAMESPACE, _POD])
+
+
+def faults() -> tuple[Fault, ...]:
+    """Every seeded fault."""
+    rows = yaml.safe_load(FILE.read_text("utf-8"))["faults"]
+    return tuple(
+        Fault(row["name"], tuple(row.get("rules", ())), row.get("attack", ""), tuple(_objects(row))) for row in rows
+    )
+
+
+def write(folder: Path) -> None:
+    """A subfolder for each fault and one for the good pod, each with one file."""
+    for name, objects in ((TWIN, good()), *((fault.name, fault.objects) for fault in faults())):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "objects.yaml").write_text(yaml.safe_dump_all(map(dict, objects)), "utf-8")
+
+
+def _objects(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    *rest, pod = (one for one in good() if one["kind"] != row.get("without"))
+    pod["spec"] = _merged(pod["spec"], row.get("pod", {}))
+    pod["spec"]["containers"] = [_merged(pod["spec"]["containers"][0], row.get("container", {}))]
+    return [*rest, pod, *([row["object"]] if "object" in row else [])]
+
+
+def _merged(old: dict[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    made = dict(old)
+    for key, value in new.items():
+        if value is None:
+            made.pop(key, None)
+        else:
+            made[key] = (
+                _merged(made[key], value) if isinstance(value, dict) and isinstance(made.get(key), dict) else value
+            )
+    return made

@@ -1,0 +1,75 @@
+"""Where judges are installed: in the cache, a virtual environment for each lock file, and programs of Go modules."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from judged.model import SkippedJudge
+from tenancy.lab import recipes, tools
+
+ROOT = Path(__file__).parents[1]
+MODULES = Path(__file__).parent / "modules"
+
+
+def environment(name: str) -> Path:
+    """Folder of the programs of requirements/judges-NAME.txt, installed with its hashes when first asked for.
+
+    Raises SkippedJudge if pip cannot install them.
+    """
+    lock = ROOT / "requirements" / f"judges-{name}.txt"
+    key = hashlib.sha256(lock.read_bytes() + sys.version.encode()).hexdigest()[:10]
+    home = tools.cache_root() / "judges" / f"{name}-{key}"
+    if not (home / "ready").exists():
+        shutil.rmtree(home, ignore_errors=True)
+        pip = [home / "bin" / "pip", "install", "--quiet", "--no-input", "--no-compile", "--disable-pip-version-check"]
+        for command in ([sys.executable, "-m", "venv", home], [*pip, "--require-hashes", "-r", lock]):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+                raise SkippedJudge(f"pip could not install {lock.relative_to(ROOT)}: {last}")
+        (home / "ready").touch()
+    return home / "bin"
+
+
+def built(name: str) -> Path:
+    """A program of judged/modules/modules.toml. Raises SkippedJudge if it cannot be built."""
+    return _tool(name, MODULES)
+
+
+def shared(name: str) -> Path:
+    """A program of tests/modules/modules.toml, which tests use too. Raises SkippedJudge if it cannot be built."""
+    return _tool(name, ROOT / "tests" / "modules")
+
+
+def promtool() -> Path:
+    """Prometheus' own linter, one of the lab's tools. Raises SkippedJudge if it cannot be had."""
+    from tenancy.lab import prometheus
+
+    try:
+        return tools.ensure(only=["promtool"], pins=prometheus.pins())["promtool"]
+    except tools.ToolsError as error:
+        raise SkippedJudge(str(error).splitlines()[0]) from None
+
+
+def _tool(name: str, folder: Path) -> Path:
+    try:
+        return tools.ensure(only=[name], pins=recipes.load(folder / "modules.toml", folder))[name]
+    except tools.ToolsError as error:
+        raise SkippedJudge(str(error).splitlines()[0]) from None
+
+
+def output(*command: str | Path, cwd: Path = ROOT) -> str:
+    """Standard output of a judge, whose exit code says only whether it found something.
+
+    Raises SkippedJudge if it wrote nothing on standard output and something on standard error: it did not run.
+    """
+    calm = {**os.environ, "LOG_LEVEL": "ERROR", "NO_COLOR": "1", "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(command, cwd=cwd, env=calm, capture_output=True, text=True, check=False)
+    if done.returncode and not done.stdout.strip() and done.stderr.strip():
+        raise SkippedJudge(f"{Path(command[0]).name} did not run: {done.stderr.strip().splitlines()[-1]}")
+    return done.stdout

@@ -1,0 +1,74 @@
+"""Licences of the packages that the product installs, and whether Apache-2.0 software may depend on them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+
+from packaging.requirements import Requirement
+
+PRODUCT, EXTRAS = "gpu-tenancy", ("lab", "evidence", "cost")
+"""The product, and its extras for users; those for its own tests are not shipped."""
+
+COMPATIBLE = (
+    "Apache",
+    "MIT",
+    "BSD",
+    "ISC",
+    "PSF",
+    "Python Software Foundation",
+    "Unlicense",
+    "MPL-2.0",
+    "Mozilla Public License 2.0",
+    "0BSD",
+    "CC0",
+    "ZPL",
+)
+"""Licences that allow use by a program under Apache-2.0 without conditions on that program. MPL-2.0 has conditions on
+changed files of the package alone, and none is changed."""
+
+
+def shipped() -> dict[str, Distribution]:
+    """Installed packages that the product and its extras need on this platform, by name, without itself."""
+    found: dict[str, Distribution] = {}
+    waiting = [(PRODUCT, extra) for extra in ("", *EXTRAS)]
+    seen = set()
+    while waiting:
+        name, extra = waiting.pop()
+        if (name, extra) in seen:
+            continue
+        seen.add((name, extra))
+        try:
+            package = distribution(name)
+        except PackageNotFoundError:
+            continue  # a marker that holds on another platform
+        if name != PRODUCT:
+            found[name] = package
+        for text in package.requires or ():
+            need = Requirement(text)
+            if need.marker is None or need.marker.evaluate({"extra": extra}):
+                waiting += [(plain(need.name), one) for one in ("", *need.extras)]
+    return dict(sorted(found.items()))
+
+
+def plain(name: str) -> str:
+    """A package's name as registries compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def licence(package: Distribution) -> str:
+    """What a package says of its licence: an SPDX expression, classifiers, or a short text; empty if nothing."""
+    told = package.metadata
+    if told["License-Expression"]:
+        return told["License-Expression"]
+    classified = [one.rpartition(" :: ")[2] for one in told.get_all("Classifier") or () if one.startswith("License ::")]
+    return "; ".join(classified) or (told["License"] or "").strip().partition("\n")[0][:80]
+
+
+def incompatible() -> Iterator[str]:
+    """Packages without a known compatible licence, with what they say."""
+    for name, package in shipped().items():
+        told = licence(package)
+        if not any(each.lower() in told.lower() for each in COMPATIBLE):
+            yield f"{name}: {told or 'no licence'}"

@@ -1,0 +1,170 @@
+"""Answers of judges as verdicts: pure functions of a judge's output, one for each judge's own format.
+
+An output of another form raises ValueError, KeyError or TypeError, which makes the run fail: a judge that is not
+understood has not passed anything.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+
+from judged.model import Finding, SkippedJudge, Verdict
+
+
+def checkov(text: str, version: str, judged: str) -> Verdict:
+    """`checkov --output json --quiet`: one report for a framework, or a list of them."""
+    answer = json.loads(text)
+    checks, findings = 0, []
+    for report in answer if isinstance(answer, list) else [answer]:
+        if "results" not in report:  # a framework without a file is reported as counts that are all 0
+            continue
+        failed = report["results"]["failed_checks"]
+        checks += report["summary"]["passed"] + len(failed)
+        if report["summary"]["parsing_errors"]:
+            raise ValueError(f"{report['summary']['parsing_errors']} files could not be read")
+        findings += [
+            Finding(
+                "checkov",
+                one["check_id"],
+                f"{PurePosixPath(one['file_path']).parent.name}/{one['resource']}",
+                one["check_name"],
+            )
+            for one in failed
+        ]
+    return Verdict("checkov", version, judged, checks, tuple(findings))
+
+
+def kube_score(text: str, version: str, judged: str) -> Verdict:
+    """`kube-score score --output-format json`: grades 10 (ok), 7 (almost), 5 (warning), 1 (critical)."""
+    checks, findings = 0, []
+    for item in json.loads(text):
+        for one in item["checks"]:
+            if one["skipped"]:
+                continue
+            checks += 1
+            if one["grade"] < 7:
+                words = "; ".join(comment["summary"] for comment in one["comments"] or ())
+                findings.append(
+                    Finding("kube-score", one["check"]["id"], item["object_name"], words or one["check"]["comment"])
+                )
+    return Verdict("kube-score", version, judged, checks, tuple(findings))
+
+
+_INVALID = re.compile(r"^ERROR +(?P<file>\S+) (?P<words>.*did not validate.*)$")
+_VALID = re.compile(r"^INFO +(?P<file>\S+) passed for resource")
+
+
+def kubernetes_validate(text: str, version: str, judged: str) -> Verdict:
+    """`kubernetes-validate --strict`: a line for each object. An object of a kind without a schema is not counted."""
+    checks, findings = 0, []
+    for line in text.splitlines():
+        invalid = _INVALID.match(line)
+        checks += bool(invalid or _VALID.match(line))
+        if invalid:
+            where = "/".join(PurePosixPath(invalid["file"]).parts[-2:])
+            findings.append(Finding("kubernetes-validate", "schema", where, invalid["words"]))
+    return Verdict("kubernetes-validate", version, judged, checks, tuple(findings))
+
+
+def promtool(answers: Sequence[tuple[str, str]], version: str, judged: str) -> Verdict:
+    """Name of a rule file and what `promtool check rules --lint=all --lint-fatal` wrote about it."""
+    checks, findings = 0, []
+    for name, text in answers:
+        found = re.search(r"SUCCESS: (\d+) rules? found", text)
+        if found:
+            checks += int(found[1])
+        else:
+            checks += 1
+            findings.append(Finding("promtool", "rules", name, " ".join(text.split())))
+    return Verdict("promtool", version, judged, checks, tuple(findings))
+
+
+def actionlint(text: str, version: str, judged: str, files: int) -> Verdict:
+    """`actionlint -format '{{json .}}'`, with shellcheck on the scripts inside."""
+    found = [
+        Finding("actionlint", one["kind"], one["filepath"], one["message"], one["filepath"], one["line"])
+        for one in json.loads(text)
+    ]
+    return Verdict("actionlint", version, judged, files, tuple(found), counts_files=True)
+
+
+def shellcheck(text: str, version: str, judged: str, files: int) -> Verdict:
+    """`shellcheck --format json1`."""
+    found = [
+        Finding("shellcheck", f"SC{one['code']}", one["file"], one["message"], one["file"], one["line"])
+        for one in json.loads(text)["comments"]
+    ]
+    return Verdict("shellcheck", version, judged, files, tuple(found), counts_files=True)
+
+
+def zizmor(text: str, version: str, judged: str, files: int) -> Verdict:
+    """`zizmor --format json-v1`; rows start at 0."""
+    found = []
+    for one in json.loads(text):
+        place = next(at for at in one["locations"] if at["symbolic"]["kind"] == "Primary")
+        path = place["symbolic"]["key"]["Local"]["verbatim_path"]
+        line = place["concrete"]["location"]["start_point"]["row"] + 1
+        found.append(Finding("zizmor", one["ident"], path, one["desc"], path, line))
+    return Verdict("zizmor", version, judged, files, tuple(found), counts_files=True)
+
+
+def bandit(text: str, version: str, judged: str) -> Verdict:
+    """`bandit --format json`."""
+    answer = json.loads(text)
+    if answer["errors"]:
+        raise ValueError(f"bandit could not read {answer['errors'][0]}")
+    found = [
+        Finding("bandit", one["test_id"], one["filename"], one["issue_text"], one["filename"], one["line_number"])
+        for one in answer["results"]
+    ]
+    return Verdict("bandit", version, judged, len(answer["metrics"]) - 1, tuple(found), counts_files=True)
+
+
+def pip_audit(text: str, version: str, judged: str) -> Verdict:
+    """`pip-audit --format json`. Raises SkippedJudge if it looked up no package: it ends with exit code 0 then too."""
+    packages = json.loads(text)["dependencies"]
+    looked_up = [one for one in packages if "skip_reason" not in one]
+    if not looked_up:
+        raise SkippedJudge("its service of advisories was not reached, so that it looked up no package")
+    found = [
+        Finding("pip-audit", advisory["id"], one["name"], f"{one['name']} {one['version']} has {advisory['id']}")
+        for one in looked_up
+        for advisory in one["vulns"]
+    ]
+    found += [
+        Finding("pip-audit", "not-looked-up", one["name"], one["skip_reason"])
+        for one in packages
+        if "skip_reason" in one
+    ]
+    return Verdict("pip-audit", version, judged, len(packages), tuple(found))
+
+
+def mypy(text: str, version: str, judged: str, files: int) -> Verdict:
+    """`mypy --output json`: one JSON object a line."""
+    found = [
+        Finding("mypy", one["code"] or "error", one["file"], one["message"], one["file"], one["line"])
+        for one in map(json.loads, text.splitlines())
+        if one["severity"] == "error"
+    ]
+    return Verdict("mypy", version, judged, files, tuple(found), counts_files=True)
+
+
+_MARKDOWN = re.compile(r"^(?P<file>[^:]+):(?P<line>\d+):\d+: (?P<check>[A-Z]+\d+): (?P<words>.*)$")
+
+
+def pymarkdown(text: str, version: str, judged: str, files: int, root: str) -> Verdict:
+    """`pymarkdown scan`: a line for each finding."""
+    return Verdict("pymarkdown", version, judged, files, tuple(_markdown(text, root)), counts_files=True)
+
+
+def _markdown(text: str, root: str) -> Iterator[Finding]:
+    for line in text.splitlines():
+        found = _MARKDOWN.match(line)
+        if found is None:
+            raise ValueError(f"pymarkdown wrote {line!r}")
+        # It prints absolute paths of files, whatever it was given.
+        file = found["file"].removeprefix(f"{root}/")
+        yield Finding("pymarkdown", found["check"], file, found["words"], file, int(found["line"]))

@@ -1,0 +1,40 @@
+"""The bill of materials of the product's environment, as CycloneDX 1.6: `make sbom`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from judged import homes, licences
+from judged.homes import ROOT
+
+OUT = ROOT / "build" / "sbom.json"
+
+
+def main() -> int:
+    """Write the SBOM of the packages that the product needs, without those of its tests. Exit code 1 if a licence is
+    not known to be compatible."""
+    program = homes.environment("tools") / "cyclonedx-py"
+    words = ["environment", "--spec-version", "1.6", "--output-reproducible", "--pyproject", ROOT / "pyproject.toml"]
+    done = subprocess.run([program, *words, sys.executable], capture_output=True, text=True, check=True)
+    made = json.loads(done.stdout)
+    kept = licences.shipped()
+    made["components"] = [one for one in made["components"] if licences.plain(one["name"]) in kept]
+    refs = {one["bom-ref"] for one in (*made["components"], made["metadata"]["component"])}
+    made["dependencies"] = [
+        {**one, "dependsOn": [ref for ref in one.get("dependsOn", ()) if ref in refs]}
+        for one in made.get("dependencies", ())
+        if one["ref"] in refs
+    ]
+    OUT.parent.mkdir(exist_ok=True)
+    OUT.write_text(json.dumps(made, indent=1, sort_keys=True) + "\n", "utf-8")
+    problems = list(licences.incompatible())
+    print(f"{OUT.relative_to(ROOT)}: {len(made['components'])} packages, {len(problems)} licences to judge")
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,288 @@
+"""`make judged` without its judges: canned answers, waivers, checklists, seeded faults, and what it writes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from judged import checklists, faults, parse, report, run, waivers
+from judged.model import Finding, SkippedJudge, Verdict
+from judged.waivers import UnusableWaivers, Waiver, weigh
+from tenancy.cli import main
+from tenancy.prove.attacks import Scene, all_attacks
+from tenancy.validation import load
+
+ROOT = Path(__file__).parents[2]
+TODAY = dt.date(2026, 11, 24)
+FOUND = Finding("fake", "F1", "samples/Pod.a.b", "it is privileged")
+
+
+def verdict(*findings: Finding, checks: int = 3, skipped: str = "") -> Verdict:
+    return Verdict("fake", "1.0", "samples", checks, findings, skipped=skipped)
+
+
+def waiver(**changes: Any) -> Waiver:
+    fields = {"judge": "fake", "check": "F?", "object": "samples/*", "reason": "known", "owner": "platform"}
+    return Waiver(**{**fields, "until": TODAY, **changes})
+
+
+# Waivers
+
+
+def test_a_finding_without_a_waiver_is_a_problem() -> None:
+    (problem,) = weigh([verdict(FOUND)], [], TODAY).problems
+    assert "F1" in problem
+    assert "it is privileged" in problem
+
+
+def test_a_waived_finding_is_none() -> None:
+    judged = weigh([verdict(FOUND)], [waiver()], TODAY)
+    assert (judged.problems, judged.open(verdict(FOUND))) == ([], [])
+
+
+@pytest.mark.parametrize("other", [{"judge": "real"}, {"check": "G1"}, {"object": "bank/*"}])
+def test_a_waiver_of_another_judge_check_or_object_covers_nothing(other: dict[str, str]) -> None:
+    assert any(one.startswith("fake F1") for one in weigh([verdict(FOUND)], [waiver(**other)], TODAY).problems)
+
+
+def test_a_waiver_whose_finding_is_gone_is_a_problem() -> None:
+    (problem,) = weigh([verdict()], [waiver()], TODAY).problems
+    assert problem.startswith("waiver matches no finding: fake F? on samples/*")
+
+
+def test_a_waiver_of_a_skipped_judge_is_left_alone() -> None:
+    assert weigh([verdict(checks=0, skipped="not installed")], [waiver()], TODAY).problems == []
+
+
+def test_a_waiver_covers_nothing_after_its_last_day() -> None:
+    problems = weigh([verdict(FOUND)], [waiver()], TODAY + dt.timedelta(1)).problems
+    assert [one.partition(" ")[0] for one in problems] == ["waiver", "fake"]
+    assert "expired on 2026-11-24" in problems[0]
+
+
+@pytest.mark.parametrize(("days", "problems"), [(waivers.LONGEST, 0), (waivers.LONGEST + 1, 1)])
+def test_a_waiver_lasts_a_year_at_most(days: int, problems: int) -> None:
+    given = waiver(until=TODAY + dt.timedelta(days))
+    assert len(weigh([verdict(FOUND)], [given], TODAY).problems) == problems
+
+
+def test_a_judge_that_made_no_check_has_passed_nothing() -> None:
+    (problem,) = weigh([verdict(checks=0)], [], TODAY).problems
+    assert "made no check" in problem
+
+
+ROW = "{judge: a, check: b, object: c, reason: d, owner: e, until: 2027-01-01}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("other: []", "rule: a list `waivers`"),
+        ("[", "rule: a list `waivers`"),
+        (f"waivers: [{ROW[:-1]}, more: f}}]", "waivers[0]"),
+        (f"waivers: [{ROW}, {{judge: a}}]", "waivers[1]"),
+        (f"waivers: [{ROW.replace('2027-01-01', 'never')}]", "write YYYY-MM-DD"),
+        ("waivers: [" + ROW.replace("reason: d", "reason: ' '") + "]", "waivers[0].reason: nothing"),
+    ],
+)
+def test_a_list_of_another_form_is_named(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text(text, "utf-8")
+    with pytest.raises(UnusableWaivers, match=re.escape(said)):
+        waivers.read(tmp_path / "w.yaml")
+
+
+def test_the_repositorys_own_waivers_name_judges_that_run() -> None:
+    accepted = waivers.read()
+    assert {one.judge for one in accepted} <= set(run.RUN)
+    assert len({(one.judge, one.check, one.object) for one in accepted}) == len(accepted)
+
+
+# Answers of judges
+
+CHECKOV = {
+    "results": {
+        "failed_checks": [
+            {"check_id": "CKV_1", "check_name": "N", "file_path": "/bank/1.yaml", "resource": "Pod.a.b"},
+        ]
+    },
+    "summary": {"passed": 4, "parsing_errors": 0},
+}
+SCORED = [
+    {
+        "object_name": "Pod/v1/a/b",
+        "checks": [
+            {"check": {"id": "ok", "comment": "c"}, "grade": 10, "skipped": False, "comments": None},
+            {"check": {"id": "bad", "comment": "c"}, "grade": 1, "skipped": False, "comments": [{"summary": "s"}]},
+            {"check": {"id": "gone", "comment": "c"}, "grade": 0, "skipped": True, "comments": None},
+        ],
+    }
+]
+ZIZMOR = [
+    {
+        "ident": "unpinned",
+        "desc": "d",
+        "locations": [
+            {
+                "symbolic": {"kind": "Primary", "key": {"Local": {"verbatim_path": "w.yaml"}}},
+                "concrete": {"location": {"start_point": {"row": 13}}},
+            }
+        ],
+    }
+]
+BANDIT = {
+    "errors": [],
+    "results": [{"test_id": "B1", "filename": "a.py", "issue_text": "t", "line_number": 2}],
+    "metrics": {"a.py": {}, "b.py": {}, "_totals": {}},
+}
+AUDITED = {
+    "dependencies": [
+        {"name": "a", "version": "1", "vulns": [{"id": "CVE-1"}]},
+        {"name": "b", "version": "1", "vulns": []},
+    ]
+}
+VALIDATED = """INFO /x/bank/1.yaml passed for resource pod/a against version 1.36
+WARN /x/bank/2.yaml Couldn't find schema for kind Cohort
+ERROR /x/bank/3.yaml did not validate for resource pod/a against version 1.36: no
+"""
+LINTED = {"comments": [{"code": 2086, "file": "s", "message": "m", "line": 1}]}
+ACTION = [{"kind": "expression", "filepath": "w.yaml", "message": "m", "line": 7}]
+TYPED = {"code": "arg-type", "file": "a.py", "message": "m", "line": 1, "severity": "error"}
+ANSWERS: dict[str, tuple[Callable[[], Verdict], int, tuple[str, str]]] = {
+    "checkov": (lambda: parse.checkov(json.dumps([CHECKOV]), "1", ""), 5, ("CKV_1", "bank/Pod.a.b")),
+    "kube-score": (lambda: parse.kube_score(json.dumps(SCORED), "1", ""), 2, ("bad", "Pod/v1/a/b")),
+    "kubernetes-validate": (lambda: parse.kubernetes_validate(VALIDATED, "1", ""), 2, ("schema", "bank/3.yaml")),
+    "promtool": (
+        lambda: parse.promtool([("a", "  SUCCESS: 7 rules found"), ("b", "  FAILED: x")], "1", ""),
+        8,
+        ("rules", "b"),
+    ),
+    "actionlint": (lambda: parse.actionlint(json.dumps(ACTION), "1", "", 3), 3, ("expression", "w.yaml")),
+    "shellcheck": (lambda: parse.shellcheck(json.dumps(LINTED), "1", "", 3), 3, ("SC2086", "s")),
+    "zizmor": (lambda: parse.zizmor(json.dumps(ZIZMOR), "1", "", 3), 3, ("unpinned", "w.yaml")),
+    "bandit": (lambda: parse.bandit(json.dumps(BANDIT), "1", ""), 2, ("B1", "a.py")),
+    "pip-audit": (lambda: parse.pip_audit(json.dumps(AUDITED), "1", ""), 2, ("CVE-1", "a")),
+    "mypy": (lambda: parse.mypy(json.dumps(TYPED), "1", "", 3), 3, ("arg-type", "a.py")),
+    "pymarkdown": (
+        lambda: parse.pymarkdown("/r/docs/a.md:1:1: MD040: words", "1", "", 3, "/r"),
+        3,
+        ("MD040", "docs/a.md"),
+    ),
+}
+
+
+def test_every_judge_that_runs_has_a_canned_answer() -> None:
+    assert set(ANSWERS) == set(run.RUN)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_is_read_as_checks_and_findings(name: str) -> None:
+    ask, checks, (check, what) = ANSWERS[name]
+    read = ask()
+    (finding,) = read.findings
+    assert (read.judge, read.checks) == (name, checks)
+    assert (finding.judge, finding.check, finding.object) == (name, check, what)
+
+
+def test_an_audit_that_looked_up_nothing_is_skipped_though_it_ends_well() -> None:
+    answer = {"dependencies": [{"name": "a", "skip_reason": "not found"}]}
+    with pytest.raises(SkippedJudge, match="looked up no package"):
+        parse.pip_audit(json.dumps(answer), "1", "")
+
+
+def test_a_package_that_an_audit_did_not_look_up_is_a_finding() -> None:
+    answer = {"dependencies": [*AUDITED["dependencies"][1:], {"name": "c", "skip_reason": "not found"}]}
+    (finding,) = parse.pip_audit(json.dumps(answer), "1", "").findings
+    assert (finding.check, finding.object) == ("not-looked-up", "c")
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "Traceback (most recent call last):"])
+def test_an_answer_of_another_form_is_an_error(text: str) -> None:
+    for read in (parse.kube_score, parse.bandit, parse.pip_audit):
+        with pytest.raises((ValueError, KeyError, TypeError)):
+            read(text, "1", "")
+
+
+# What is written
+
+
+def test_the_table_counts_passed_waived_and_failed() -> None:
+    other = Finding("fake", "F2", "bank/Pod.a.b", "m")
+    judged = weigh([verdict(FOUND, other)], [waiver()], TODAY)
+    assert report.row(judged.verdicts[0], judged) == ("fake", "1.0", "samples", "3", "1", "1", "1")
+
+
+def test_sarif_has_a_suppression_for_a_waived_finding_only() -> None:
+    other = Finding("fake", "F2", "bank/Pod.a.b", "m", "bank.yaml", 4)
+    judged = weigh([verdict(FOUND, other), verdict(skipped="no")], [waiver()], TODAY)
+    (told,) = report.sarif(judged)["runs"]
+    assert [len(one.get("suppressions", ())) for one in told["results"]] == [1, 0]
+    assert told["results"][1]["locations"][0]["physicalLocation"]["region"] == {"startLine": 4}
+    assert told["properties"] == {"checks": 3, "judged": "samples"}
+
+
+def test_the_page_names_skipped_judges_and_every_waiver() -> None:
+    judged = weigh([verdict(FOUND), Verdict("gone", "–", "–", skipped="not here")], [waiver()], TODAY)
+    page = report.page(judged, checklists.read(), {"privileged": {"checkov": ["CKV_K8S_16"]}})
+    for line in (
+        "| fake | 1.0 | samples | 3 | 2 | 1 | 0 |",
+        "| gone | not here |",
+        "| fake | `F?` | `samples/*` | 1 | known | platform | 2026-11-24 |",
+        "| privileged | CKV_K8S_16 | – | pod-02 |",
+    ):
+        assert line in page.splitlines()
+
+
+def test_the_page_in_the_docs_has_todays_judges_and_waivers() -> None:
+    page = (ROOT / "docs" / "judged.md").read_text("utf-8")
+    for name in (*run.RUN, *run.NOT_RUN):
+        assert f"\n| {name} | " in page, f"{name}: make judged"
+    for one in waivers.read():
+        assert f"| {one.judge} | `{one.check}` | `{one.object}` |" in page, f"{one}: make judged"
+
+
+# Checklists and seeded faults
+
+
+@cache
+def attack_ids() -> frozenset[str]:
+    loaded = load(ROOT / "stacks" / "local")
+    scene = Scene(loaded.environment, loaded.tenants, ["nvidia"], ["plain"])
+    return frozenset(one.id.partition("@")[0] for one in all_attacks(scene))
+
+
+@pytest.mark.parametrize("name", checklists.read())
+def test_what_a_checklist_is_shown_by_exists(name: str) -> None:
+    for item in checklists.read()[name].items:
+        for proof in item.shown_by:
+            assert proof in attack_ids() or (ROOT / proof).is_file(), f"{item.id}: {proof}"
+
+
+@pytest.fixture(scope="module")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("faults") / "all"
+    faults.write(folder)
+    return folder
+
+
+def rules_in(folder: Path) -> set[str]:
+    done = CliRunner().invoke(main, ["check", str(folder), "--format", "json"])
+    return {one["rule"] for one in json.loads(done.stdout)["findings"]}
+
+
+@pytest.mark.parametrize("fault", faults.faults(), ids=lambda fault: fault.name)
+def test_a_fault_that_other_tools_know_is_found_by_a_rule_or_refused_by_a_guard(
+    fault: faults.Fault, seeded: Path
+) -> None:
+    if fault.attack:
+        assert fault.attack in attack_ids()
+        return
+    new = rules_in(seeded / fault.name) - rules_in(seeded / faults.TWIN)
+    assert new & set(fault.rules), f"found {sorted(new)}"
