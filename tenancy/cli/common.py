@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import functools
 import gc
 import json
+import os
 import sys
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
@@ -19,6 +21,8 @@ from tenancy.validation.loader import STACKS_FOLDER
 
 FAILED = 1
 BAD_INPUT = 2
+EPOCH = "SOURCE_DATE_EPOCH"
+"""Environment variable with the time to record, in seconds since 1970 UTC, for outputs that can be made again."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -58,6 +62,16 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
     """End with one message on stderr."""
     click.echo(f"tenancy: {message}", err=True)
     sys.exit(code)
+
+
+def recorded_time() -> dt.datetime:
+    """The time that an output records, UTC: SOURCE_DATE_EPOCH if it is set, so that equal facts give equal bytes."""
+    text = os.environ.get(EPOCH)
+    if text is None:
+        return dt.datetime.now(dt.UTC).replace(microsecond=0)
+    if not text.isascii() or not text.isdigit():
+        fail(f"given {EPOCH}={text}; rule: whole seconds since 1970; change: write such a number", BAD_INPUT)
+    return dt.datetime.fromtimestamp(int(text), dt.UTC)
 
 
 @contextlib.contextmanager

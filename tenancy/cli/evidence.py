@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import datetime as dt
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +15,7 @@ from tenancy.cli.common import (
     fail,
     lab_option,
     load_or_exit,
+    recorded_time,
     writing,
 )
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from tenancy.validation import Loaded
 
 _FILE = click.Path(path_type=Path)
-EPOCH = "SOURCE_DATE_EPOCH"
-"""Environment variable with the time to record, in seconds since 1970 UTC, for bundles that can be made again."""
 
 
 @click.group(
@@ -94,7 +91,7 @@ def make(
         signer = keys.signer_of_file(key) if key else keys.signer_of_kms(kms or "")
         told = [judge for path in judges for judge in read_judge(path)]
         results = read_attacks(attacks) if attacks else _attack(loaded, plan)
-        measured = Measured(_now(), results, told)
+        measured = Measured(recorded_time(), results, told)
         made = files(loaded, plan, measured)
         envelope = bundle.envelope(bundle.statement(made, summary(loaded, measured)), signer)
         with writing():
@@ -140,15 +137,6 @@ def verify(folder: Path, trusted: tuple[Path, ...]) -> None:
     if deviations:
         fail(f"{folder}: {len(deviations)} deviation{'s' * (len(deviations) > 1)} from the signed statement")
     click.echo(f"{folder}: as signed; environment {about['environment']}, made {about['made']}")
-
-
-def _now() -> dt.datetime:
-    text = os.environ.get(EPOCH)
-    if text is None:
-        return dt.datetime.now(dt.UTC).replace(microsecond=0)
-    if not text.isascii() or not text.isdigit():
-        fail(f"given {EPOCH}={text}; rule: whole seconds since 1970; change: write such a number", BAD_INPUT)
-    return dt.datetime.fromtimestamp(int(text), dt.UTC)
 
 
 def _attack(loaded: Loaded, plan: Plan) -> Attacks:

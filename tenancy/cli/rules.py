@@ -1,22 +1,39 @@
 from __future__ import annotations
 
+from importlib.metadata import version
+
 import click
 
-from tenancy.cli.common import example, format_option, print_json
+from tenancy.cli.common import BAD_INPUT, example, fail, format_option, print_json, recorded_time
 from tenancy.rules.catalogue import FACES, RULES, Rule
 
 
 @click.command("rules", epilog=example("tenancy rules"))
 @format_option
 @click.option("--markdown", is_flag=True, help="Print the page docs/rules.md.")
-def command(form: str, markdown: bool) -> None:
+@click.option("--controls", is_flag=True, help="Print the page docs/controls.md: rules and controls of frameworks.")
+@click.option("--oscal", is_flag=True, help="Print the control map as an OSCAL component definition, in JSON.")
+def command(form: str, markdown: bool, controls: bool, oscal: bool) -> None:
     """List the rules, and where each rule is enforced.
 
     The places are: `file`, when a spec file is read; `preview`, by the policy pack and `tenancy check`; `API server`,
     by an admission policy; `AWS`, by IAM or another AWS service; `attack`, tested by an attack of `tenancy verify`.
     `preview (partly)` finds fewer violations than the other places; --markdown and --format json say why.
+
+    --controls and --oscal map the rules to controls of CIS, NSA/CISA, AWS, NIST, ISO, DORA, HIPAA, NVIDIA and CNCF.
+    With SOURCE_DATE_EPOCH set to a time in seconds, --oscal writes that time.
     """
-    if markdown:
+    if markdown + controls + oscal > 1:
+        fail("given more than one page; rule: one output; change: one of --markdown, --controls, --oscal", BAD_INPUT)
+    if controls:
+        from tenancy.rules.controls import page
+
+        click.echo(page(), nl=False)
+    elif oscal:
+        from tenancy.rules.oscal import component_definition
+
+        print_json(component_definition(version("gpu-tenancy"), recorded_time().isoformat()))
+    elif markdown:
         click.echo(_page(), nl=False)
     elif form == "json":
         print_json(

@@ -75,6 +75,8 @@ def verified(folder: Path, keys: Sequence[Key]) -> tuple[Mapping[str, Any], list
     path = folder / ENVELOPE
     try:
         read = Envelope.from_dict(json.loads(path.read_text("utf-8")))
+        if not isinstance(read.payload_type, str):
+            raise ValueError("payloadType is no text")
     except OSError:
         raise Unusable(
             f"given {folder} without {ENVELOPE}; rule: a bundle has a signed statement; change: name the "

@@ -20,6 +20,7 @@ from tenancy.planning import Plan
 from tenancy.planning.access_review import granted
 from tenancy.planning.render import texts
 from tenancy.rules.catalogue import FACES, RULES
+from tenancy.rules.controls import as_facts
 from tenancy.validation import Loaded
 from tenancy.validation.loader import ENVIRONMENT_FILE, SUFFIXES, TENANTS_FOLDER
 
@@ -60,7 +61,11 @@ class Judge:
     name: str
     version: str
     levels: Mapping[str, int]
-    """Number of findings by level of SARIF: error, warning, note."""
+    """Number of findings by level of SARIF: error, warning, note. Suppressed findings are not in it."""
+    checks: int | None
+    """Number of checks that it made; None where the file does not say."""
+    waived: Sequence[Mapping[str, Any]]
+    """Suppressed findings: check, reason as the file gives it, and their number."""
     file: str
     sha256: str
 
@@ -100,22 +105,35 @@ def read_judge(path: Path) -> Iterable[Judge]:
     try:
         content = path.read_bytes()
         runs = json.loads(content)["runs"]
-        return [
-            Judge(
-                str(driver["name"]),
-                str(driver.get("semanticVersion") or driver.get("version") or "unknown"),
-                # A result without a level is a warning: SARIF 2.1.0, 3.27.10.
-                dict(sorted(Counter(str(one.get("level", "warning")) for one in run.get("results") or ()).items())),
-                path.name,
-                digest(content),
-            )
-            for run in runs
-            for driver in [run["tool"]["driver"]]
-        ]
+        return [_judge(run, path.name, digest(content)) for run in runs]
     except OSError as error:
         raise Unusable(f"given --judge {path} ({error.strerror}); rule: {rule}; change: name such a file") from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise Unusable(f"given --judge {path}; rule: {rule}; change: write the tool's result as SARIF") from None
+
+
+def _judge(run: Mapping[str, Any], file: str, sha256: str) -> Judge:
+    driver = run["tool"]["driver"]
+    open_ones: Counter[str] = Counter()
+    waived: Counter[tuple[str, str]] = Counter()
+    for one in run.get("results") or ():
+        # SARIF 2.1.0, 3.27.23 and 3.35.3: suppressed if every suppression is accepted, which it is without a status.
+        told = one.get("suppressions") or ()
+        if told and all(each.get("status", "accepted") == "accepted" for each in told):
+            waived[(str(one.get("ruleId")), str(told[0].get("justification", "no reason given")))] += 1
+        else:
+            # A result without a level is a warning: SARIF 2.1.0, 3.27.10.
+            open_ones[str(one.get("level", "warning"))] += 1
+    checks = run.get("properties", {}).get("checks")
+    return Judge(
+        str(driver["name"]),
+        str(driver.get("semanticVersion") or driver.get("version") or "unknown"),
+        dict(sorted(open_ones.items())),
+        checks if isinstance(checks, int) else None,
+        [{"check": check, "reason": reason, "findings": count} for (check, reason), count in sorted(waived.items())],
+        file,
+        sha256,
+    )
 
 
 def files(loaded: Loaded, plan: Plan, measured: Measured) -> dict[str, bytes]:
@@ -149,6 +167,7 @@ def _facts(loaded: Loaded, plan: Plan, measured: Measured) -> dict[str, Any]:
         "locks": _locks(loaded.folder),
         "versions": _versions(loaded),
         "rules": [_rule(rule_id) for rule_id in RULES],
+        "controls": as_facts(),
         "attacks": asdict(measured.attacks) if measured.attacks else None,
         "judges": [asdict(judge) for judge in measured.judges],
         "waivers": [

@@ -19,22 +19,13 @@ from pulumi_policy import (
 
 from tenancy.check.judge import JUDGED
 from tenancy.rules.catalogue import RULES, Rule
+from tenancy.rules.controls import controls_of
 from tenancy.rules.found import Finding
 from tenancy.rules.levels import RuleLevel, level_of
 
 BENCHMARK = "CIS Amazon EKS Benchmark"
-SECTIONS = {
-    "eks": "5.4 Cluster Networking",
-    "id": "4.1 RBAC and Service Accounts",
-    "img": "5.1 Image Registry and Image Scanning",
-    "net": "4.3 CNI Plugin",
-    "node": "3 Worker Nodes",
-    "pod": "4.2 Pod Security Standards",
-    "rbac": "4.1 RBAC and Service Accounts",
-}
-"""Sections of the benchmark that a group of rules belongs to."""
 OWN = "gpu-tenancy"
-"""Framework of rules that the benchmark has no section for."""
+"""Framework of rules that the benchmark has no control for."""
 _LEVELS = {level: EnforcementLevel(level.value) for level in RuleLevel}
 
 
@@ -43,14 +34,16 @@ class NamedPolicy(Policy):
 
     def __init__(self, rule: Rule) -> None:
         group = rule.id.partition("-")[0]
-        section = SECTIONS.get(group)
+        control = next((one for one in controls_of(rule.id) if one.framework == "cis-eks"), None)
         super().__init__(
             name=rule.id,
             description=rule.title[:1].upper() + rule.title[1:],
             enforcement_level=_LEVELS[level_of(Finding(rule.id, "", ""))],
             severity=Severity[rule.severity.name],
             framework=PolicyComplianceFramework(
-                name=BENCHMARK if section else OWN, reference=rule.id, specification=section or rule.why
+                name=BENCHMARK if control else OWN,
+                reference=rule.id,
+                specification=f"{control.id} {control.asks}" if control else rule.why,
             ),
             tags=[group, str(rule.severity)],
             remediation_steps=rule.fix,

@@ -105,7 +105,7 @@ def test_a_key_of_another_maker_verifies_nothing(maker: Maker, tmp_path: Path) -
 def test_one_changed_byte_in_any_file_fails_and_names_the_file(maker: Maker) -> None:
     maker.make()
     names = [s["name"] for s in statement_of(maker)["subject"]]
-    assert len(names) == 12
+    assert len(names) == 13
     for name in names:
         path = maker.folder / "bundle" / name
         content = path.read_bytes()

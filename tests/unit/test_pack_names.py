@@ -57,7 +57,7 @@ def test_every_rule_of_a_preview_is_a_policy_of_its_name(pack: ModuleType, named
     assert quota.severity == proto.POLICY_SEVERITY_HIGH
     assert quota.remediation_steps == RULES["quota-01"].fix
     assert (quota.framework.name, quota.framework.reference) == (named.OWN, "quota-01")
-    assert told["net-01"].framework.specification == "4.3 CNI Plugin"
+    assert told["net-01"].framework.specification == "5.4.5 load balancers use TLS"
     assert told["reg-01"].enforcementLevel == proto.DISABLED
 
 
