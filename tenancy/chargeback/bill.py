@@ -58,6 +58,8 @@ TEXTS = (
 )
 TIMES = ("line_item_usage_start_date", "line_item_usage_end_date")
 TAGS = "resource_tags"
+UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""What polars raises for a damaged file; a panic of its Rust code is no Exception."""
 NEEDED = (*TEXTS, *TIMES, UNBLENDED, TAGS)
 ELSEWHERE = tuple(kind for kind, of in AMORTISED.items() if not of)
 SUMMED = tuple(dict.fromkeys(name for of in AMORTISED.values() for name in of))
@@ -121,7 +123,7 @@ def read(paths: Sequence[Path], periods: Sequence[Period], environment: str) -> 
             others += Decimal(theirs.select(nano.sum()).collect().item()) / NANO
             lacking = theirs.filter(pl.col("cost").is_null()).group_by(kind).len().collect()
             rows = frame.filter(mine).collect()
-        except pl.exceptions.PolarsError as error:
+        except UNREADABLE as error:
             raise _unread(path, error) from None
         for name, count in lacking.iter_rows():
             unknown[name] += count
@@ -215,7 +217,7 @@ def _scan(path: Path) -> pl.LazyFrame:
     try:
         frame = pl.scan_parquet(path, glob=False, hive_partitioning=False)
         given = frame.collect_schema()
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (*UNREADABLE, OSError) as error:
         raise _unread(path, error) from None
     for name in NEEDED:
         if name not in given:
@@ -247,7 +249,7 @@ def _scan(path: Path) -> pl.LazyFrame:
 def _must_be_amounts(path: Path, frame: pl.LazyFrame) -> None:
     try:
         bad = frame.filter(~pl.col("cost").is_between(-MOST, MOST)).head(1).collect()  # no number is larger than all
-    except pl.exceptions.PolarsError as error:
+    except UNREADABLE as error:
         raise _unread(path, error) from None
     for row in bad.iter_rows(named=True):
         said = ", ".join(f"{name} {row[name]}" for name in _columns(row[TEXTS[0]]) if name in row)
@@ -350,7 +352,7 @@ def _pairs(tags: Any) -> list[tuple[str, str]]:
     """A map of Parquet: polars makes a list of key and value of it, and writers without maps a structure."""
     if isinstance(tags, dict):
         return [(key, value) for key, value in tags.items() if value]
-    return [(pair["key"], pair["value"]) for pair in tags or () if pair["key"] and pair["value"]]
+    return [(pair["key"], pair["value"]) for pair in tags or () if pair and pair["key"] and pair["value"]]
 
 
 def _letters(key: str) -> str:

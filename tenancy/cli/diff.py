@@ -103,13 +103,14 @@ def _previewed(words: tuple[str, ...], paths: tuple[str, ...], start: str | None
         fail("given --preview and spec files; rule: one or the other; change: drop one of them", BAD_INPUT)
     try:
         read = [previews.read(path) for path in paths]
+        changed = previews.changes(read)
     except previews.NotAPreview as error:
         fail(str(error), BAD_INPUT)
     return (
         f"{previews.environment(read)}, preview",
         SpecState("the state"),
         SpecState("the preview"),
-        previews.changes(read),
+        changed,
     )
 
 

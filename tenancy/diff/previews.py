@@ -80,15 +80,19 @@ def read(path: str) -> Preview:
     steps = document.get("steps") if isinstance(document, dict) else None
     if not isinstance(steps, list) or not all(isinstance(at(step, "urn"), str) for step in steps):
         raise NotAPreview(f"{path}, without steps")
-    if failed := [d for d in many(document.get("diagnostics")) if at(d, "severity") == "error"]:
+    told = document.get("diagnostics")
+    if failed := [d for d in (told if isinstance(told, list) else ()) if at(d, "severity") == "error"]:
         said = " ".join(str(at(failed[0], "message")).split())
         raise NotAPreview(f"{path}, a preview that failed: {said[:300]}", "correct the error, and preview again")
     stacks = sorted({step["urn"].split("::")[0].rpartition(":")[2] for step in steps})
     if len(stacks) != 1:
         raise NotAPreview(f"{path}, with {len(stacks)} stacks: {', '.join(stacks) or 'no step'}")
     preview = Preview(stacks[0])
-    for step in steps:
-        _take(preview, step)
+    try:
+        for step in steps:
+            _take(preview, step)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise NotAPreview(f"{path}, with a step of another form than the engine writes ({error})") from error
     return preview
 
 
@@ -157,7 +161,14 @@ class UnknownValue(str):
 
 
 def changes(previews: Sequence[Preview]) -> tuple[Change, ...]:
-    """Every change, in the order of its topics."""
+    """Every change, in the order of its topics; raises NotAPreview for objects of a form that no engine writes."""
+    try:
+        return _changes(previews)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise NotAPreview(f"an object of another form than its API has ({error})") from error
+
+
+def _changes(previews: Sequence[Preview]) -> tuple[Change, ...]:
     found: list[Change] = []
     for preview in previews:
         before, after = _facts(preview.before), _facts(preview.after)

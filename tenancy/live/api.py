@@ -68,7 +68,7 @@ class Api:
                 # The library reads the variable once, when it is imported.
                 file = kubeconfig or os.environ.get("KUBECONFIG") or None
                 self._client = config.new_client_from_config(config_file=file, context=context)
-        except (ConfigException, OSError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
+        except (ConfigException, OSError, AttributeError, LookupError, TypeError, ValueError, yaml.YAMLError) as error:
             raise ApiUnreachable(
                 f"given kubeconfig without a usable context {context!r} ({str(error).strip()}); "
                 "change: set KUBECONFIG (for the lab: `. .lab/env`), or name another context in environment.yaml"
