@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from judged import faults, homes, inputs, parse
 from judged.homes import ROOT
 from judged.model import SkippedJudge, Verdict
 from tenancy.lab import recipes, tools
+from tenancy.rules.oscal import component_definition
 
 KUBERNETES = "1.36"
 """Minor version that schemas are taken of: that of the lab and of the example environments."""
@@ -145,6 +147,23 @@ def pymarkdown(_: Work) -> Verdict:
     return parse.pymarkdown(text, _pin("tools", "pymarkdownlnt"), "pages", len(files), str(ROOT))
 
 
+def trestle(work: Work) -> Verdict:
+    """The control map as OSCAL, read by NIST's models: one check for each control."""
+    program, path = homes.environment("oscal") / "python", work.home / "component-definition.json"
+    document = component_definition("0.0.0", "2026-01-01T00:00:00+00:00")
+    path.write_text(json.dumps(document), "utf-8")
+    text = homes.output(
+        *(program, "-c"),
+        "import sys\nfrom pathlib import Path\nfrom trestle.oscal.component import ComponentDefinition as Definition\n"
+        "try:\n    Definition.oscal_read(Path(sys.argv[1]))\n    print('valid')\n"
+        "except Exception as error:\n    print(' '.join(str(error).split()))",
+        path,
+    )
+    (component,) = document["component-definition"]["components"]
+    count = sum(len(one["implemented-requirements"]) for one in component["control-implementations"])
+    return parse.trestle(text, _pin("oscal", "compliance-trestle"), "control map", count)
+
+
 def seeded_faults() -> Mapping[str, Mapping[str, list[str]]]:
     """Checks of checkov and kube-score that fire on a seeded fault and not on the good pod: by fault, then by judge."""
     with tempfile.TemporaryDirectory(prefix="faults-") as place:
@@ -180,6 +199,7 @@ RUN: Mapping[str, Callable[[Work], Verdict]] = {
     "pip-audit": pip_audit,
     "mypy": mypy,
     "pymarkdown": pymarkdown,
+    "trestle": trestle,
 }
 
 NOT_RUN: Mapping[str, str] = {

@@ -170,6 +170,7 @@ ANSWERS: dict[str, tuple[Callable[[], Verdict], int, tuple[str, str]]] = {
     "bandit": (lambda: parse.bandit(json.dumps(BANDIT), "1", ""), 2, ("B1", "a.py")),
     "pip-audit": (lambda: parse.pip_audit(json.dumps(AUDITED), "1", ""), 2, ("CVE-1", "a")),
     "mypy": (lambda: parse.mypy(json.dumps(TYPED), "1", "", 3), 3, ("arg-type", "a.py")),
+    "trestle": (lambda: parse.trestle("no uuid", "1", "", 204), 204, ("oscal", "component-definition")),
     "pymarkdown": (
         lambda: parse.pymarkdown("/r/docs/a.md:1:1: MD040: words", "1", "", 3, "/r"),
         3,
