@@ -39,7 +39,9 @@ def test_the_nodes_of_a_cluster_are_written_as_pools_and_flavors(environment: En
     found = yaml.safe_load(out.read_text("utf-8"))
     assert {*found["pools"]} == {*environment.pools}
     assert found["pools"]["serve"]["mig"] == {"layout": {"1g.5gb": 7}}
-    assert found["services"] == dict.fromkeys(("gpu-operator", "dra-driver", "efa-plugin", "kueue"), "none")
+    assert found["services"] == dict.fromkeys(
+        ("gpu-operator", "device-plugin", "dcgm-exporter", "dra-driver", "efa-plugin", "kueue"), "none"
+    )
     assert result.output.startswith(f"{out}: 3 pools, 3 flavors")
     printed = CliRunner().invoke(main, ["discover"])
     assert printed.output == out.read_text("utf-8"), "the current context is the lab's"

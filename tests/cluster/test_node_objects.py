@@ -106,7 +106,7 @@ def _wait_until_served(api: LabApi, names: list[str]) -> None:
 
 def _established(api: LabApi, name: str) -> bool:
     crd = api.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
-    conditions = crd.get("status", {}).get("conditions", [])
+    conditions = crd.get("status", {}).get("conditions") or []
     return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
 
