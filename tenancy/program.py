@@ -13,7 +13,9 @@ from typing import NoReturn
 import pulumi
 
 from tenancy.catalog import vocabulary as words
+from tenancy.components.collector import collect_seldom
 from tenancy.components.program import build
+from tenancy.engine import records
 from tenancy.engine.cost_tags import Unanswered, known_keys
 from tenancy.live.api import Api, ApiUnreachable
 from tenancy.live.plain_engine import check_cluster, check_plain, is_plain
@@ -51,6 +53,9 @@ def run() -> None:
         if scope is StackScope.CLUSTER:
             _check_cluster(plan, stack)
         api = None if scope is StackScope.CLUSTER else _checked(plan, platform, tenants)
+        if api and is_plain() and not pulumi.runtime.is_dry_run():
+            # The next `tenancy up` cannot know what this run is about to change.
+            records.forget(api, stack)
     except ApiUnreachable as error:
         _end(f"{error}{reach_hint(plan)}")
     except (SpecError, PreconditionFailed, ValueError) as error:
@@ -64,6 +69,7 @@ def run() -> None:
         except (PreconditionFailed, ApiUnreachable) as error:
             raise pulumi.RunError(str(error)) from None
 
+    collect_seldom()
     build(plan, scope, platform, tenants, guards_enforced)
     for name, value in stack_outputs(loaded.environment, loaded.tenants, tenants).items():
         pulumi.export(name, value)
@@ -72,6 +78,8 @@ def run() -> None:
 def _checked(plan: Plan, platform: PlatformPlan | None, tenants: tuple[TenantPlan, ...]) -> Api:
     """The API server, once its cluster is ready for the stack."""
     api = Api(plan.context)
+    if platform is None and not is_plain():
+        return api  # `tenancy up` has checked the cluster for all tenants at once
     told = check(api, plan, platform, tenants, removing_by_name())
     if is_plain():
         told += check_plain(api, plan, platform, tenants, preview=pulumi.runtime.is_dry_run())

@@ -17,7 +17,7 @@ def command(environment: str, lab: bool, yes: bool) -> None:
     A namespace is deleted with all objects in it. Namespaces of a tenant with `adopt: true` stay. So does an EKS
     cluster with `aws.deletion-protection: true`.
     """
-    from tenancy.cli.up import show
+    from tenancy.cli.up_report import show
     from tenancy.engine.driver import Driver, Failed
     from tenancy.lab.layout import LabError
     from tenancy.live.api import ApiUnreachable

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from tenancy.components.collector import collect_seldom
 from tenancy.components.kubernetes.guarded import Require
 from tenancy.components.platform import PlannedPlatform
 from tenancy.components.tenant import PlannedTenant
@@ -33,7 +32,6 @@ def build(
         if plan.cluster:
             _build_cluster(plan, plan.cluster)
         return
-    collect_seldom()
     # Else a changed ConfigMap is deleted and made anew, and for a moment the marker is gone.
     provider = kubernetes.Provider("kubernetes", context=plan.context, enable_config_map_mutable=True)
     on_aws = (platform and (platform.services or platform.data)) or any(tenant.aws for tenant in tenants)

@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.engine import cost_tags
 from tenancy.engine.changes import Outcome, is_access_binding, of_tenant, summary
-from tenancy.engine.recovery import Locked, dead_locks, end_orphans, is_settled, mend_backend, settled
+from tenancy.engine.recovery import Locked, dead_locks, end_orphans, is_settled, mend_backend, settled, stored
 from tenancy.lab.layout import enter_lab, find_root
 from tenancy.live.api import Api, path_of
 from tenancy.live.drift import Drift, drift
@@ -81,10 +81,44 @@ class Driver:
 
     def select(self, name: str) -> Any:
         """The stack, made if it does not exist; locks and operations that a dead engine left are cleared."""
-        from pulumi import automation
 
         stack = self._opened(name, to_run=True)
+        self.end_orphans()
+        return self._cleared(stack)
+
+    def end_orphans(self) -> None:
+        """End plugins of engines that were killed on this machine."""
         end_orphans(Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi"))
+
+    def beside(self, say: Callable[[str], None]) -> Driver:
+        """A driver for a stack that runs beside others: its messages go to `say`, and Ctrl-C does not reach its
+        engine. Client and command are shared, so that neither is set up for each stack."""
+        from tenancy.engine.command import OwnGroupCommand
+
+        own = replace(self, say=say, engine=OwnGroupCommand(self.engine))
+        own.__dict__["api"] = self.api
+        return own
+
+    def ready(self, name: str, *, exists: bool) -> Any:
+        """As `select`, for a stack of which it is known whether it exists, after `end_orphans`: the engine is not
+        asked, and no stack is made the workspace's current one, which only one process at a time may do."""
+        from pulumi import automation
+
+        from tenancy.engine.command import UnselectedWorkspace
+
+        workspace = UnselectedWorkspace(env_vars=self._told(), work_dir=str(self.root), pulumi_command=self.engine)
+        try:
+            if not exists:
+                self.engine.run(["stack", "init", name, "--no-select"], str(self.root), self._told())
+            return self._cleared(automation.Stack.select(name, workspace))
+        except automation.CommandError as error:
+            raise Failed(f"stack {name}: {_reason(error)}") from error
+
+    def _cleared(self, stack: Any) -> Any:
+        """The stack without locks and operations that a dead engine left."""
+        from pulumi import automation
+
+        name = stack.name
         try:
             locks = dead_locks(_backend(), PROJECT, name)
         except Locked as error:
@@ -107,15 +141,19 @@ class Driver:
         """The stack; one that is to run is made if it does not exist, and its config says where it runs."""
         from pulumi import automation
 
-        lab = {ON_LAB: "true"} if self.context == words.LAB_CONTEXT else {}
-        removing = {REMOVING: ",".join(sorted(self.removing))} if self.removing else {}
-        told = {BY_COMMAND: "true"} | lab | words.OVERRULE | removing if to_run else None
+        told = self._told() if to_run else None
         opening = automation.create_or_select_stack if to_run else automation.select_stack
         try:
             options = automation.LocalWorkspaceOptions(env_vars=told, pulumi_command=self.engine)
             return opening(name, work_dir=str(self.root), opts=options)
         except automation.CommandError as error:
             raise Failed(f"stack {name}: {_reason(error)}") from error
+
+    def _told(self) -> dict[str, str]:
+        """Variables that tell the program who runs it and where."""
+        lab = {ON_LAB: "true"} if self.context == words.LAB_CONTEXT else {}
+        removing = {REMOVING: ",".join(sorted(self.removing))} if self.removing else {}
+        return {BY_COMMAND: "true"} | lab | words.OVERRULE | removing
 
     def tell_cost_tags(self, stack: Any, wanted: Sequence[str], region: str) -> None:
         """Let the stack's program activate the keys that AWS knows, and those that it has activated before."""
@@ -143,14 +181,23 @@ class Driver:
         """
         return self._run(stack, partial(stack.preview, refresh=refresh), "preview")
 
-    def update(self, stack: Any, only: Sequence[str] = (), *, refresh: bool) -> Outcome:
+    def update(
+        self,
+        stack: Any,
+        only: Sequence[str] = (),
+        *,
+        refresh: bool,
+        program: Callable[[], None] | None = None,
+    ) -> Outcome:
         """Apply the changes, or only those of resources with these logical names.
 
-        With `refresh` it first refreshes the state from the cluster and AWS. Call it only after a preview: stack rules
-        of a pack run when resources have been made.
+        With `refresh` it first refreshes the state from the cluster and AWS. With `program` that function registers the
+        resources in this process, instead of a process of the project's program. Stack rules of a pack run when
+        resources have been made: call it only after a preview, or if the pack's rules have passed on the plan.
         """
         targets = [f"**::{name}" for name in only]
-        return self._run(stack, partial(stack.up, target=targets or None, refresh=refresh), "update")
+        up = partial(stack.up, target=targets or None, refresh=refresh, program=program)
+        return self._run(stack, up, "update")
 
     def stacks(self, environment: str) -> list[str]:
         """Existing stacks of the environment, its tenants' before its own."""
@@ -182,7 +229,9 @@ class Driver:
 
     def resources(self, stack: Any) -> list[dict[str, Any]]:
         """Resources of the cluster and of AWS in the stack's state."""
-        deployment = stack.export_stack().deployment or {}
+        deployment = stored(_backend(), PROJECT, stack.name)
+        if deployment is None:
+            deployment = stack.export_stack().deployment or {}
         return [found for found in deployment.get("resources") or () if found["type"].startswith(OWN_TYPES)]
 
     def destroy(self, stack: Any) -> Outcome:

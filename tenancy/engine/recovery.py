@@ -75,14 +75,21 @@ def is_settled(backend: str, project: str, stack: str) -> bool:
 
     False where only the engine can tell: to have it export a state takes half a second.
     """
+    deployment = stored(backend, project, stack)
+    return deployment is not None and not deployment.get("pending_operations")
+
+
+def stored(backend: str, project: str, stack: str) -> dict[str, Any] | None:
+    """The deployment that a file backend has of the stack; None where only the engine can tell: another backend, or a
+    state that is compressed, encrypted or not there."""
     root = _root(backend)
     if root is None:
-        return False
+        return None
     try:
-        stored = json.loads((root / "stacks" / project / f"{stack}.json").read_text("utf-8"))
-        return not (stored["checkpoint"].get("latest") or {}).get("pending_operations")
+        state = json.loads((root / "stacks" / project / f"{stack}.json").read_text("utf-8"))
+        return dict(state["checkpoint"].get("latest") or {})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False
+        return None
 
 
 def _alive(pid: int) -> bool:

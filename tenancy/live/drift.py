@@ -86,33 +86,40 @@ def drift(api: Api, selector: str, items: Iterable[Object], managers: Mapping[st
     another form of the same value, an object without its labels counts as deleted, and any name with the engine's
     prefix counts as the engine: the result then tells only whether to ask again with them.
     """
-    lists: dict[tuple[str, str], dict[tuple[str, str], Object]] = {}
-    found = []
-    for item in items:
-        kind = (item["apiVersion"], item["kind"])
-        if kind not in lists:
-            listed = api.items(f"{collection(*kind)}?labelSelector={selector}", absent=True)
-            lists[kind] = {place_of(each): each for each in listed}
-        live = lists[kind].get(place_of(item))
-        if live is None and managers is not None:
-            # An object that another client created again has none of the labels.
-            answer = api.request("GET", path_of(item))
-            live = dict(answer.body) if answer.ok else None
-        if live is None:
-            found.append(Drift(item, None))
-            continue
-        manager = managers.get(path_of(item)) if managers is not None else None
-        ours, theirs = _owned(live, manager, ours=True), _owned(live, manager, ours=False)
-        # A client that wrote the same value became its manager, and changed nothing.
-        lost = [path for path in _lost(item, ours) if _value(live, path) != _value(item, path)]
-        # False and absent are the same value for some fields, and differ for others.
-        changed = [path for path in lost if _value(live, path) or _value(item, path)]
-        doubtful = [path for path in lost if path not in changed] if manager else []
-        changed += _really(api, item, live, manager, [*_kept_but_other(item, live, ours), *doubtful])
-        added = tuple(_beside(item, ours, theirs))
-        if changed or added:
-            found.append(Drift(item, live, tuple(changed), added, _writers(live, manager), anew=not ours))
-    return found
+    planned: dict[tuple[str, str], dict[tuple[str, str], tuple[int, Object]]] = {}
+    for place, item in enumerate(items):
+        planned.setdefault((item["apiVersion"], item["kind"]), {})[place_of(item)] = place, item
+    found: list[tuple[int, Drift]] = []
+    # One kind after another, so that the lists of a large fleet are not all held at once.
+    for kind, wanted in planned.items():
+        for live in api.items(f"{collection(*kind)}?labelSelector={selector}", absent=True):
+            if one := wanted.pop(place_of(live), None):
+                found += [(one[0], each) for each in _of_object(api, one[1], live, managers)]
+        for place, item in wanted.values():
+            again = None
+            if managers is not None:
+                # An object that another client created again has none of the labels.
+                answer = api.request("GET", path_of(item))
+                again = dict(answer.body) if answer.ok else None
+            gone = [Drift(item, None)] if again is None else _of_object(api, item, again, managers)
+            found += [(place, each) for each in gone]
+    return [each for _, each in sorted(found, key=lambda one: one[0])]
+
+
+def _of_object(api: Api, item: Object, live: Object, managers: Mapping[str, str] | None) -> list[Drift]:
+    """The object's drift; empty if it is as the engine wrote it."""
+    manager = managers.get(path_of(item)) if managers is not None else None
+    ours, theirs = _owned(live, manager, ours=True), _owned(live, manager, ours=False)
+    # A client that wrote the same value became its manager, and changed nothing.
+    lost = [path for path in _lost(item, ours) if _value(live, path) != _value(item, path)]
+    # False and absent are the same value for some fields, and differ for others.
+    changed = [path for path in lost if _value(live, path) or _value(item, path)]
+    doubtful = [path for path in lost if path not in changed] if manager else []
+    changed += _really(api, item, live, manager, [*_kept_but_other(item, live, ours), *doubtful])
+    added = tuple(_beside(item, ours, theirs))
+    if not (changed or added):
+        return []
+    return [Drift(item, live, tuple(changed), added, _writers(live, manager), anew=not ours)]
 
 
 def by_others(api: Api, selector: str, items: Iterable[Object]) -> Iterator[Drift]:

@@ -89,11 +89,14 @@ def test_no_namespace_of_a_tenant_is_made_before_the_guards_are_in_force(project
 
 def test_a_second_run_writes_nothing(project: Project) -> None:
     versions, state, asked = project.versions(), project.state_digest(), project.audit_size()
-    done = project.up()
-    assert f"{len(versions)} unchanged" in done.out
-    assert project.versions() == versions
+    assert "0 of 1 stacks to run, 1 unchanged" in project.up().out
     assert project.state_digest() == state, "the state was written"
     assert written(project.audit(asked)) == []
+    done = project.tenancy("up", "local", "--stack", "local")
+    assert f"{len(versions)} unchanged" in done.out, "the engine itself finds no difference either"
+    assert project.versions() == versions
+    assert project.state_digest() == state, "the state was written"
+    assert {one.name for one in written(project.audit(asked))} == {"stack.local"}, "the record of the run alone"
 
 
 def test_the_engine_keeps_no_log_of_its_own(project: Project) -> None:

@@ -166,7 +166,8 @@ class NotAsked(Exception):
     ("stack", "pays"), [("bank", True), ("bank", False), ("bank--fraud", True), ("bank.cluster", True)]
 )
 def test_aws_is_asked_before_the_platforms_stack_of_who_pays(payer: Plan, stack: str, pays: bool) -> None:
-    from tenancy.cli.up import _bring_up, _RemovableTenants, _Report
+    from tenancy.cli.up_report import Report
+    from tenancy.cli.up_stack import RemovableTenants, Run, bring_up
 
     def ask(_: object, wanted: Any, region: str) -> None:
         assert (wanted, region) == (COST_TAGS, "eu-central-1")
@@ -175,14 +176,17 @@ def test_aws_is_asked_before_the_platforms_stack_of_who_pays(payer: Plan, stack:
     def go_on(*_: object, **__: object) -> None:
         raise NotAsked
 
-    driver: Any = SimpleNamespace(select=Told, tell_cost_tags=ask, released=go_on, of_tenant=lambda *_: [])
+    driver: Any = SimpleNamespace(tell_cost_tags=ask, released=go_on, of_tenant=lambda *_: [])
     plan = (
         payer
         if pays
         else replace(payer, platform=replace(payer.platform, data=replace(payer.platform.data, cost_tags=())))
     )
+    run = Run(plan, RemovableTenants(frozenset(), frozenset(), 1), only_preview=True, refresh=False)
+    opened = Told()
+    opened.name = stack
     with pytest.raises(Asked if pays and stack == "bank" else NotAsked):
-        _bring_up(driver, plan, _Report("table"), stack, True, _RemovableTenants(frozenset(), frozenset(), 1), False)
+        bring_up(run, driver, Report("table"), opened)
 
 
 def test_a_key_that_is_activated_stays_so_when_the_stack_goes(payer: Plan) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.cli.up import MOST, show
+from tenancy.cli.up_report import MOST, show
 from tenancy.engine.changes import Outcome
 from tenancy.iam.rights import NEW, ChangedRights, changed, rights
 from tenancy.planning import make_plan

@@ -1,0 +1,224 @@
+"""The tenants' stacks of `tenancy up`: those that need a run, side by side."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tenancy.cli.up_report import Report, StackReport
+from tenancy.cli.up_stack import Run, bring_up, put_back
+
+if TYPE_CHECKING:
+    from tenancy.engine.changes import Outcome
+    from tenancy.engine.decide import Cause
+    from tenancy.engine.digests import StackDigest
+    from tenancy.engine.driver import Driver
+    from tenancy.planning.scope import Stack
+    from tenancy.validation import Loaded
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """What the stacks of one run share: it is read once, not once for each stack."""
+
+    run: Run
+    driver: Driver
+    report: Report
+    loaded: Loaded
+    digests: Mapping[str, StackDigest]
+    existing: Collection[str]
+    """Stacks that the backend has."""
+    drifted: Collection[str]
+    """Stacks with an object that is not as planned."""
+    causes: Mapping[str, Sequence[Cause]]
+    standard: bool
+    """Whether program and pack are the library's own."""
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the run changes records: a preview does not."""
+        return not self.run.only_preview
+
+    def selector(self, name: str, tenant: str | None) -> str | None:
+        """Selector of the stack's objects if one of them is not as planned."""
+        from tenancy.planning.scope import selector_of
+
+        return selector_of(self.run.plan, tenant) if name in self.drifted and name in self.existing else None
+
+
+def decided(
+    run: Run, driver: Driver, report: Report, loaded: Loaded, stacks: Sequence[Stack], chosen: Sequence[str]
+) -> Fleet:
+    """Which of the stacks need a run, by the records and objects on the cluster; without a cluster, all of them."""
+    from tenancy.engine import records
+    from tenancy.engine.decide import Asked, causes
+    from tenancy.engine.digests import digests, is_standard
+    from tenancy.live.fleet_drift import drifted_tenants, platform_drifted
+    from tenancy.planning.scope import StackScope
+
+    plan = run.plan
+    wanted = [stack for stack in stacks if not chosen or stack[0] in chosen]
+    existing = driver.stacks(plan.environment)
+    made = digests(loaded, plan, wanted, driver.root, str(driver.engine.version))
+    found: dict[str, StackDigest] = {}
+    drifted: set[str] = set()
+    if any(scope is not StackScope.CLUSTER for _, scope, _ in wanted):
+        found = records.read(driver.api)
+        there = [stack for stack in wanted if stack[0] in existing]
+        whole = [name for name, scope, _ in there if scope is StackScope.ALL]
+        names = {tenant: name for name, scope, tenant in there if scope is StackScope.TENANT}
+        of = [tenant for tenant in plan.tenants if whole or tenant.name in names]
+        late = drifted_tenants(driver.api, plan.environment, of)
+        drifted |= {whole[0] if whole else names[tenant] for tenant in late}
+        for name, scope, _ in there:
+            shared = scope in {StackScope.ALL, StackScope.PLATFORM}
+            if shared and platform_drifted(driver.api, plan.environment, plan.platform):
+                drifted.add(name)
+    asked = Asked(chosen, run.refresh, run.leavers.by_hand)
+    why = causes(wanted, made, found, existing, drifted, asked)
+    for name, each in why.items():
+        report.plan(name, [str(cause) for cause in each])
+    return Fleet(run, driver, report, loaded, made, existing, drifted, why, is_standard(driver.root))
+
+
+def run_shared(fleet: Fleet, stack: Stack, pause: int) -> Outcome | None:
+    """Run a stack that is no tenant's, if it needs it; its preview's outcome. `pause` are minutes between two waves of
+    node groups."""
+    from tenancy.engine import records
+    from tenancy.live.adoption import quota_notes
+    from tenancy.live.preflight import check
+    from tenancy.planning.scope import StackScope, select
+
+    name, scope, _ = stack
+    run, driver, report = fleet.run, fleet.driver, fleet.report
+    if not fleet.causes[name]:
+        return None
+    began = time.monotonic()
+    on_cluster = scope is not StackScope.CLUSTER
+    if on_cluster:
+        platform, tenants = select(run.plan, scope, None)
+        for text in quota_notes(driver.api, tenants) if tenants else ():
+            report.say(text)
+        for text in check(driver.api, run.plan, platform, tenants, _removing(fleet)):
+            report.say(f"note: {text}")
+        if fleet.recorded:
+            records.forget(driver.api, name)
+    opened = driver.select(name)
+    outcome = bring_up(run, driver, report, opened, drifted=fleet.selector(name, None), pause=60 * pause)
+    if on_cluster:
+        _record(fleet, report, name)
+    report.ended(name, "previewed" if run.only_preview else "updated", time.monotonic() - began)
+    return outcome
+
+
+def run_tenants(fleet: Fleet, stacks: Sequence[Stack], workers: int) -> list[str]:
+    """Run the stacks of tenants that need it, and return the names of those that failed."""
+    from tenancy.engine.driver import Failed
+    from tenancy.engine.workers import run_all
+    from tenancy.live.api import ApiUnreachable
+    from tenancy.live.preflight import PreconditionFailed
+
+    waiting = [stack for stack in stacks if fleet.causes.get(stack[0])]
+    if not waiting:
+        return []
+    fleet.driver.end_orphans()
+    reports = {name: StackReport(fleet.report) for name, *_ in waiting}
+    began: dict[str, float] = {}
+    checked = _checked(fleet, [tenant or "" for *_, tenant in waiting])
+
+    def work(stack: Stack) -> None:
+        began.setdefault(stack[0], time.monotonic())
+        _run_tenant(fleet, reports[stack[0]], stack, checked)
+
+    def interrupted() -> None:
+        fleet.report.say("no further stack begins; those at work end first (Ctrl-C again to leave them)")
+
+    failed = []
+    kinds = (Failed, PreconditionFailed, ApiUnreachable)
+    for number, result in enumerate(run_all(waiting, work, workers, kinds, interrupted), 1):
+        name = result.item[0]
+        seconds = time.monotonic() - began[name]
+        reports[name].flush()
+        if result.failed is not None:
+            failed.append(name)
+        done = "previewed" if fleet.run.only_preview else "updated"
+        fleet.report.ended(name, "failed" if result.failed else done, seconds, result.failed)
+        count = f"[{number}/{len(waiting)}]"
+        fleet.report.say(f"{count} {name}: failed: {result.failed}" if result.failed else f"{count} {name}: done")
+    return failed
+
+
+def _checked(fleet: Fleet, tenants: Sequence[str]) -> bool:
+    """Whether the cluster is ready for all these tenants, asked at once; if not, each one is asked for itself, so that
+    the others go on."""
+    from tenancy.live.preflight import PreconditionFailed, check
+
+    plan = fleet.run.plan
+    try:
+        for text in check(fleet.driver.api, plan, None, [plan.tenant(name) for name in tenants], _removing(fleet)):
+            fleet.report.say(f"note: {text}")
+    except PreconditionFailed:
+        return False
+    return True
+
+
+def _removing(fleet: Fleet) -> Collection[str]:
+    return fleet.run.leavers.by_hand
+
+
+def _run_tenant(fleet: Fleet, report: StackReport, stack: Stack, checked: bool) -> None:
+    from tenancy.engine import records
+    from tenancy.engine.decide import Cause, needs_preview
+    from tenancy.live.adoption import quota_notes
+    from tenancy.live.preflight import check
+
+    name, _, tenant = stack
+    run, driver = fleet.run, fleet.driver.beside(report.say)
+    part = run.plan.tenant(tenant or "")
+    if not checked:
+        check(driver.api, run.plan, None, [part], _removing(fleet))
+    if name in fleet.existing:
+        for text in quota_notes(driver.api, [part]):
+            report.say(text)
+    opened = driver.ready(name, exists=name in fleet.existing)
+    drifted, refresh = fleet.selector(name, tenant), run.refresh
+    if drifted and set(fleet.causes[name]) == {Cause.DRIFT}:
+        found = put_back(driver, report, opened, drifted, run.only_preview)
+        if not found.drifted:
+            return  # another form of the same values
+        drifted, refresh = None, found.missing or refresh
+    if fleet.recorded:
+        records.forget(driver.api, name)
+    leaves = {part.name, *(space.name for space in part.namespaces)} & (run.leavers.by_file | run.leavers.by_hand)
+    spaces = [space.name for space in part.namespaces]
+    direct = fleet.standard and not run.only_preview and not leaves and not run.leavers.by_hand
+    if direct and needs_preview(driver.resources(opened) if name in fleet.existing else (), part.name, spaces) is None:
+        if drifted:
+            refresh = put_back(driver, report, opened, drifted, only_preview=False).missing or refresh
+        program = _program(fleet, tenant or "")
+        report.show(name, driver.update(opened, refresh=refresh, program=program))
+    else:
+        bring_up(run._replace(refresh=refresh), driver, report, opened, drifted=drifted)
+    _record(fleet, report, name)
+
+
+def _record(fleet: Fleet, report: Report, stack: str) -> None:
+    """Record a stack's success. Without the record it runs again the next time, and changes nothing."""
+    from tenancy.engine import records
+    from tenancy.live.api import ApiUnreachable
+
+    if not fleet.recorded:
+        return
+    try:
+        records.write(fleet.driver.api, stack, fleet.digests[stack])
+    except ApiUnreachable as error:
+        report.say(f"note: {error}; the next run repeats the stack")
+
+
+def _program(fleet: Fleet, tenant: str) -> Any:
+    from tenancy.engine.tenant_program import register
+
+    return partial(register, fleet.loaded, fleet.run.plan, tenant, fleet.driver.api)

@@ -1,0 +1,255 @@
+"""One stack's part of `tenancy up`: drift is reverted, a preview is checked, leaving tenants go in their stages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tenancy.catalog import vocabulary as words
+from tenancy.cli.common import BAD_INPUT, fail
+
+if TYPE_CHECKING:
+    from tenancy.cli.up_report import Report
+    from tenancy.engine.changes import Outcome
+    from tenancy.engine.driver import Driver
+    from tenancy.planning import Plan
+    from tenancy.validation import Loaded
+
+NAMESPACE = "kubernetes:core/v1:Namespace"
+
+
+class NothingToCompare(Exception):
+    """Raised by a preview of objects on a cluster that does not exist yet."""
+
+
+def expect_cluster(driver: Driver, plan: Plan, only_preview: bool) -> None:
+    """Check that the kubeconfig reaches a cluster that was just created; the AWS CLI adds it to the kubeconfig."""
+    from tenancy.engine.driver import Failed
+    from tenancy.live.api import ApiUnreachable
+    from tenancy.planning.common.names import kubeconfig_command
+
+    if only_preview:
+        raise NothingToCompare
+    try:
+        driver.api.items("/api/v1/namespaces?limit=1")
+    except ApiUnreachable as error:
+        cluster = plan.cluster
+        command = kubeconfig_command(cluster.name, cluster.region, plan.context) if cluster else ""
+        raise Failed(
+            f"the cluster exists, but context {plan.context!r} does not reach it ({error}); rule: the other stacks "
+            f"need a context in the kubeconfig; change: `{command}`, then run this again"
+        ) from error
+
+
+class RemovableTenants(NamedTuple):
+    """Tenants that may be removed from the cluster."""
+
+    by_file: frozenset[str]
+    by_hand: frozenset[str]
+    """Arguments of --remove: tenants without a file, and namespaces that are no longer in their tenants' files."""
+    timeout: int
+
+    @classmethod
+    def of(cls, loaded: Loaded, unnamed: Sequence[str], timeout: int) -> RemovableTenants:
+        """By the files and the arguments of --remove; ends the command if these name what a file has."""
+        from tenancy.schema.tenant import Leaving
+
+        names = {tenant.tenant for tenant in loaded.tenants}
+        known = {tenant.namespace_name(each) for tenant in loaded.tenants for each in tenant.namespaces}
+        if named := sorted(known.intersection(unnamed)):
+            given, change = f"--remove {named[0]}, which its tenant's file names", "remove it from the file first"
+            fail(f"given {given}; rule: a namespace in a tenant's file is not removed; change: {change}", BAD_INPUT)
+        if named := sorted(names.intersection(unnamed)):
+            given, change = f"--remove {named[0]}, which has a file", "write `leaving: hold` into it"
+            fail(f"given {given}; rule: a tenant with a file leaves in stages; change: {change}", BAD_INPUT)
+        gone = frozenset(t.tenant for t in loaded.tenants if t.leaving is Leaving.REMOVE)
+        return cls(gone, frozenset(unnamed), timeout)
+
+
+def _in_stages(tenant: str, environment: str) -> str:
+    """Rule and change of a message, for a tenant whose file was deleted before its stages of leaving."""
+    return (
+        f"rule: a tenant leaves in stages; change: restore its file with `leaving: hold`, and after `tenancy up "
+        f"{environment}` write `leaving: remove`; or remove it at once with all objects in its namespaces: `tenancy up "
+        f"{environment} --remove {tenant}`"
+    )
+
+
+def _refuse_early(driver: Driver, plan: Plan, stack: Any, leavers: RemovableTenants) -> None:
+    """Raise Failed if a tenant skipped the stages before `leaving: remove`, or if no Kueue runs to end its work."""
+    from tenancy.engine.driver import Failed
+    from tenancy.live.removal import kueue_runs, never_held
+
+    going = [tenant for tenant in sorted(leavers.by_file | leavers.by_hand) if driver.of_tenant(stack, tenant)]
+    if going and kueue_runs(driver.api) is False:
+        raise Failed(
+            f"given tenant {', '.join(going)} that leaves, and a Kueue whose webhook does not answer; rule: only Kueue "
+            "removes its finalizers from queued work, and they block the deletion of namespaces; change: start Kueue "
+            "(for the lab: `tenancy lab up`) and run this again; nothing was changed"
+        )
+    for tenant in sorted(leavers.by_file):
+        # The state lists them in the order of their creation, which varies.
+        spaces = sorted(found["id"] for found in driver.of_tenant(stack, tenant) if found["type"] == NAMESPACE)
+        if spaces and (found := never_held(driver.api, spaces)):
+            raise Failed(
+                f"given tenant {tenant} with leaving: remove, whose {', '.join(found)} is in use; rule: a tenant "
+                f"leaves in stages; change: write `leaving: hold` and run `tenancy up {plan.environment}`, save what "
+                f"it owns with `tenancy export {tenant} {plan.environment}`, then write `leaving: remove`; nothing "
+                "was changed"
+            )
+
+
+def _take_out(driver: Driver, report: Report, stack: Any, tenant: str, timeout: int) -> None:
+    """Remove access bindings, work and namespaces of a tenant, in this order. The engine's update removes the rest."""
+    from tenancy.engine.changes import is_access_binding
+    from tenancy.engine.driver import Failed
+    from tenancy.live.removal import RemovalTimeout, access_bindings_blocked, mark_left, take_out
+
+    held = driver.of_tenant(stack, tenant)
+    if not held:
+        return
+    bindings = [
+        found["inputs"] for found in held if is_access_binding(found) and found["type"].startswith("kubernetes:")
+    ]
+    # Adopted namespaces existed before the tenant, and stay.
+    spaces = [found["id"] for found in held if found["type"] == NAMESPACE and not found.get("retainOnDelete")]
+    queues = [found["id"] for found in held if found["type"].endswith(":ClusterQueue")]
+    try:
+        access_bindings_blocked(driver.api, bindings)
+        report.show(stack.name, driver.shut(stack, tenant))
+        take_out(driver.api, spaces, queues, timeout, lambda text: report.say(f"{stack.name}: {text}"))
+        kept = [found["id"] for found in held if found["type"] == NAMESPACE and found.get("retainOnDelete")]
+        mark_left(driver.api, kept)
+    except RemovalTimeout as error:
+        raise Failed(f"stack {stack.name}: tenant {tenant} is not removed\n  {error}") from error
+
+
+class Run(NamedTuple):
+    """What applies to all stacks of one run."""
+
+    plan: Plan
+    leavers: RemovableTenants
+    only_preview: bool
+    refresh: bool
+
+
+def bring_up(
+    run: Run, driver: Driver, report: Report, stack: Any, *, drifted: str | None = None, pause: float = 0
+) -> Outcome:
+    """Preview the stack with the policy pack and update it; the preview's outcome. `drifted` is the selector of its
+    objects, if one of them is not as planned."""
+    from tenancy.engine.changes import lost_namespaces, without_file
+    from tenancy.engine.driver import Failed
+
+    plan, leavers, only_preview, refresh = run
+    name = stack.name
+    shared = plan.platform.data
+    if name == plan.environment and plan.account and shared and shared.cost_tags:
+        driver.tell_cost_tags(stack, shared.cost_tags, plan.account.region)
+    _refuse_early(driver, plan, stack, leavers)
+    if drifted:
+        refresh = put_back(driver, report, stack, drifted, only_preview).missing or refresh
+    leaving = leavers.by_file | leavers.by_hand
+    with driver.released(stack, leaving, for_good=not only_preview):
+        planned = driver.preview(stack, refresh=refresh)
+    orphans = [tenant for tenant in without_file(planned, plan) if tenant not in leavers.by_hand]
+    if orphans:
+        raise Failed(
+            f"given stack {name}, which has tenant {', '.join(orphans)} without a file; "
+            f"{_in_stages(orphans[0], plan.environment)}; nothing was changed"
+        )
+    if lost := lost_namespaces(planned, plan):
+        raise Failed(
+            f"given stack {name}, whose update would delete {', '.join(lost)} and all objects in it; rule: a namespace "
+            "in the spec files is never removed; change: if the resource was renamed or now belongs to another "
+            "stack, `pulumi state rename` or `pulumi state move` it; nothing was changed"
+        )
+    if only_preview:
+        report.show(name, planned)
+    elif planned.changes or planned.others:
+        # A single namespace is removed by the engine itself, in the order that the update of its tenant needs: its
+        # replacement is created before it is deleted.
+        for tenant in sorted(name for name in leaving if words.SEPARATOR not in name):
+            _take_out(driver, report, stack, tenant, leavers.timeout)
+        for part, resources in _waves(plan, planned)[:-1]:
+            report.show(name, driver.update(stack, resources, refresh=refresh))
+            report.say(f"{name}: {part} is done; the next follows in {pause / 60:.0f} min (Ctrl-C ends the run here)")
+            time.sleep(pause)
+        report.show(name, driver.update(stack, refresh=refresh))
+    return planned
+
+
+class PutBack(NamedTuple):
+    """What was found and reverted of a stack's objects."""
+
+    drifted: int
+    missing: bool
+    """Whether the engine has to refresh, because it has to make objects again."""
+
+
+def put_back(driver: Driver, report: Report, stack: Any, selector: str, only_preview: bool) -> PutBack:
+    """Revert drift of the stack's objects, which the engine does not see, because it compares with its state alone."""
+    from tenancy.engine.driver import Failed
+    from tenancy.live import drift
+
+    altered = driver.altered(stack, selector)
+    for each, manager in altered:
+        report.say(f"{stack.name}: drifted: {each}")
+        if only_preview:
+            continue
+        try:
+            drift.put_back(driver.api, each, manager)
+        except drift.NotPutBack as error:
+            raise Failed(f"stack {stack.name}: {error}; change: restore it by hand, or delete it") from error
+    return PutBack(len(altered), not only_preview and any(each.live is None for each, _ in altered))
+
+
+def _waves(plan: Plan, planned: Outcome) -> list[tuple[str, list[str]]]:
+    """Resources to update one group after another: first the control plane, because no node may be newer, then the
+    node groups by wave."""
+    from tenancy.planning.common.names import control_plane_name, node_group_names
+
+    if plan.cluster is None:
+        return []
+    changed = {change.object.rpartition(" ")[2] for change in planned.changes if change.operation != "create"}
+    control_plane = control_plane_name(plan.cluster.name)
+    first = [("the control plane", [control_plane])] if control_plane in changed else []
+    waves: dict[int, list[str]] = {}
+    for group in plan.cluster.groups:
+        resources = node_group_names(plan.cluster.name, group.name)
+        if changed.intersection(resources):
+            waves.setdefault(group.wave, []).extend(resources)
+    return first + [(f"wave {wave}", resources) for wave, resources in sorted(waves.items())]
+
+
+def remove_former(run: Run, driver: Driver, report: Report, existing: Sequence[str], wanted: Collection[str]) -> None:
+    """Remove stacks of tenants without a file; raise Failed if a stack has a tenant that another stack would create."""
+    from tenancy.engine import records
+    from tenancy.engine.driver import Failed
+
+    plan, leavers, only_preview, _ = run
+    for name in existing:
+        if name in wanted:
+            continue
+        tenant = name.removeprefix(words.derived_name(plan.environment, ""))
+        if tenant in {found.name for found in plan.tenants}:
+            stack = driver.select(name)
+            if driver.resources(stack):
+                raise Failed(
+                    f"given stack {name}, which has tenant {tenant}; rule: each object is in one stack; change: "
+                    f"`pulumi state move --source {name} --dest {plan.environment}` its resources, then "
+                    f"`pulumi stack rm {name}`; or set stacks: per-tenant in environment.yaml"
+                )
+            continue
+        stack = driver.select(name)
+        if driver.resources(stack) and tenant not in leavers.by_hand:
+            raise Failed(f"given stack {name}, whose tenant has no file; {_in_stages(tenant, plan.environment)}")
+        if only_preview:
+            report.say(f"{name}: its tenant has no file: the remaining resources would be removed")
+        else:
+            report.say(f"{name}: its tenant has no file: removing the remaining resources")
+            _take_out(driver, report, stack, tenant, leavers.timeout)
+            report.show(name, driver.destroy(stack))
+            driver.forget(stack)
+            records.forget(driver.api, name)

@@ -1,0 +1,123 @@
+"""Which stacks a run updates, and why: a pure decision over digests, drift and what the command was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from tenancy.catalog import vocabulary as words
+from tenancy.engine.digests import StackDigest
+from tenancy.planning.scope import Stack, StackScope
+
+NAMESPACE = "kubernetes:core/v1:Namespace"
+
+
+class Cause(StrEnum):
+    """Why a stack runs."""
+
+    NEW = "no stack yet"
+    NO_RECORD = "no record of a finished run"  # first run, a lost record, or a run that did not end
+    FILES = "changed files"
+    PROGRAM = "changed program or versions"
+    SETTINGS = "changed config or backend"
+    DRIFT = "drift on the cluster"
+    AWS = "AWS has no record of drift"  # the stack of the cluster itself
+    ASKED = "asked for"  # --stack, --refresh, --remove
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line asks for."""
+
+    stacks: Collection[str] = ()
+    """Arguments of --stack; empty for all."""
+    refresh: bool = False
+    removing: Collection[str] = ()
+    """Arguments of --remove: tenants and namespaces."""
+
+
+def causes(
+    stacks: Iterable[Stack],
+    digests: Mapping[str, StackDigest],
+    records: Mapping[str, StackDigest],
+    existing: Collection[str],
+    drifted: Collection[str],
+    asked: Asked,
+) -> dict[str, tuple[Cause, ...]]:
+    """Causes of each stack to run, by its name, in the given order; empty for a stack that need not run.
+
+    `records` are the digests of the last successful runs, `existing` the stacks that the backend has, `drifted` those
+    with an object that is not as planned.
+    """
+    found = {}
+    for name, scope, tenant in stacks:
+        if asked.stacks and name not in asked.stacks:
+            continue
+        found[name] = tuple(_causes(name, scope, tenant, digests[name], records.get(name), existing, drifted, asked))
+    return found
+
+
+def _causes(
+    name: str,
+    scope: StackScope,
+    tenant: str | None,
+    digest: StackDigest,
+    record: StackDigest | None,
+    existing: Collection[str],
+    drifted: Collection[str],
+    asked: Asked,
+) -> Iterable[Cause]:
+    removing = {each.partition(words.SEPARATOR)[0] for each in asked.removing}
+    if name in asked.stacks or asked.refresh or (removing and (scope is StackScope.ALL or tenant in removing)):
+        yield Cause.ASKED
+    if name not in existing:
+        yield Cause.NEW
+        return
+    if scope is StackScope.CLUSTER:
+        yield Cause.AWS
+        return
+    if record is None:
+        yield Cause.NO_RECORD
+        return
+    if digest.plan != record.plan:
+        yield Cause.FILES
+    if digest.program != record.program:
+        yield Cause.PROGRAM
+    if digest.settings != record.settings:
+        yield Cause.SETTINGS
+    # Objects differ from a changed plan anyway; the stack's run tells what else was changed.
+    if name in drifted and digest.plan == record.plan:
+        yield Cause.DRIFT
+
+
+def told(environment: str, found: Mapping[str, Sequence[Cause]]) -> list[str]:
+    """What a run will do, in a few lines whatever the number of stacks."""
+    runs = {name: why for name, why in found.items() if why}
+    lines = [f"{environment}: {len(runs)} of {len(found)} stacks to run, {len(found) - len(runs)} unchanged"]
+    by_causes: dict[tuple[Cause, ...], list[str]] = {}
+    for name, why in runs.items():
+        by_causes.setdefault(tuple(why), []).append(name)
+    for why, names in by_causes.items():
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        lines.append(f"  {', '.join(why)}: {', '.join(names[:SHOWN])}{more}")
+    return lines
+
+
+SHOWN = 8
+"""Stacks that a line names."""
+
+
+def needs_preview(resources: Iterable[Mapping[str, Any]], tenant: str, namespaces: Collection[str]) -> str | None:
+    """Why an update of a tenant's own stack has to be previewed first, by the resources in its state; None if the
+    state and the plan tell all that the preview would refuse: another tenant's objects, and namespaces that the plan
+    has not."""
+    for found in resources:
+        metadata = (found.get("inputs") or {}).get("metadata") or {}
+        holder = (metadata.get("labels") or {}).get(words.TENANT)
+        if holder not in {None, tenant}:
+            return f"the state has an object of tenant {holder}"
+        if found["type"] == NAMESPACE and found.get("id") not in namespaces:
+            return f"the state has namespace {found.get('id')}, which the plan has not"
+    return None

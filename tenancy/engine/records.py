@@ -1,0 +1,60 @@
+"""What each stack was last made from, as records on the cluster.
+
+They are ConfigMaps in the platform's namespace: every machine that reaches the cluster reads all of them in one
+request, tenants have no access there, and they are gone with the cluster. Stacks' states are read one by one.
+A record only saves work. It is removed before a stack changes and written after it has succeeded, so a run that ends in
+between leaves none, and objects are compared with the plan whatever the record says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tenancy.catalog import vocabulary as words
+from tenancy.engine.digests import StackDigest
+from tenancy.live.api import NOT_FOUND, Api, ApiUnreachable, collection
+
+KIND = words.PREFIX + "record"
+"""Label of the records. They carry none of the environment's: no stack makes them."""
+STACK = "stack"
+_FIELDS = ("plan", "program", "settings")
+_PATH = collection("v1", "ConfigMap", words.PLATFORM_NAMESPACE)
+_MANAGER = "tenancy"
+
+
+def read(api: Api) -> dict[str, StackDigest]:
+    """The records of a cluster by the stacks' names; what cannot be read counts as none."""
+    answer = api.request("GET", f"{_PATH}?labelSelector={KIND}%3D{STACK}")
+    found = {}
+    for item in answer.body.get("items") or () if answer.ok else ():
+        data: Mapping[str, Any] = item.get("data") or {}
+        if all(data.get(field) for field in (STACK, *_FIELDS)):
+            found[str(data[STACK])] = StackDigest(*(str(data[field]) for field in _FIELDS))
+    return found
+
+
+def write(api: Api, stack: str, digest: StackDigest) -> None:
+    """Record a successful run; ApiUnreachable if it is refused, which costs the next run the time for this stack."""
+    item = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": _name(stack), "namespace": words.PLATFORM_NAMESPACE, "labels": {KIND: STACK}},
+        "data": {STACK: stack, **{field: getattr(digest, field) for field in _FIELDS}},
+    }
+    path = f"{_PATH}/{_name(stack)}?fieldManager={_MANAGER}&force=true"
+    answer = api.request("PATCH", path, item, content_type="application/apply-patch+yaml")
+    if not answer.ok:
+        raise ApiUnreachable(f"the record of stack {stack} is not written: {answer.status} {answer.message}")
+
+
+def forget(api: Api, stack: str) -> None:
+    """Remove a stack's record, before it changes; none is fine. ApiUnreachable if it is refused, because an old record
+    would hide that the run did not end."""
+    answer = api.request("DELETE", f"{_PATH}/{_name(stack)}")
+    if not answer.ok and answer.status != NOT_FOUND:
+        raise ApiUnreachable(f"the record of stack {stack} is not removed: {answer.status} {answer.message}")
+
+
+def _name(stack: str) -> str:
+    return f"{STACK}.{stack}"
