@@ -24,6 +24,16 @@ if TYPE_CHECKING:
     from tenancy.validation import Loaded
 
 
+def _shard(_: click.Context, __: click.Parameter, given: str | None) -> tuple[int, int] | None:
+    """Part and number of parts."""
+    if given is None:
+        return None
+    part, parts = [*given.split("/"), ""][:2]
+    if not (part.isdigit() and parts.isdigit() and 1 <= int(part) <= int(parts)):
+        raise click.BadParameter(f"given {given}; rule: K/N with K from 1 to N; change: write it like 3/20")
+    return int(part), int(parts)
+
+
 @click.command("up", epilog=example("tenancy up local"))
 @environment_argument
 @lab_option
@@ -47,6 +57,12 @@ if TYPE_CHECKING:
     help="Seconds to wait for the work of a leaving tenant to end, and again for its namespaces to be deleted.",
 )
 @click.option(
+    "--shard",
+    metavar="K/N",
+    callback=_shard,
+    help="Run only tenants' stacks, and of these part K of N: for a run on several machines, after the platform's.",
+)
+@click.option(
     "--parallel",
     type=click.IntRange(1, 64),
     metavar="N",
@@ -61,6 +77,7 @@ def command(
     chosen: tuple[str, ...],
     unnamed: tuple[str, ...],
     timeout: int,
+    shard: tuple[int, int] | None,
     parallel: int | None,
     form: str,
 ) -> None:
@@ -82,7 +99,7 @@ def command(
     from tenancy.live.api import ApiUnreachable
     from tenancy.live.preflight import PreconditionFailed, refuse_another
     from tenancy.planning import make_plan
-    from tenancy.planning.scope import StackScope, in_order, reach_hint, stacks
+    from tenancy.planning.scope import StackScope, in_order, in_shard, reach_hint, stacks
 
     began = time.monotonic()
     failed: list[str] = []
@@ -101,13 +118,14 @@ def command(
         # The other stacks need the system nodes to run on; without these nodes the cluster is incomplete.
         standing = plan.cluster is None or driver.holds(wanted[0][0], plan.cluster.system)
         here = [stack for stack in in_order(wanted, standing) if not chosen or stack[0] in chosen]
+        here = in_shard(here, *shard) if shard else here
         # The cluster stack has AWS resources only, and is updated even if the API server does not answer.
         others = any(scope is not StackScope.CLUSTER for _, scope, _ in here)
         if standing and others:
             refuse_another(driver.api, plan)
-        if standing and not chosen:
+        if standing and not (chosen or shard):
             remove_former(run, driver, report, driver.stacks(plan.environment), {name for name, *_ in wanted})
-        if not standing and here[0][1] is StackScope.CLUSTER:
+        if not standing and here and here[0][1] is StackScope.CLUSTER:
             made = decided(run, driver, report, loaded, here[:1], chosen)
             run_shared(made, here[0], loaded.environment.aws.upgrade_pause)
             here = here[1:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
@@ -67,6 +68,17 @@ def in_order(wanted: Sequence[Stack], standing: bool) -> list[Stack]:
     cluster = [stack for stack in wanted if stack[1] is StackScope.CLUSTER]
     rest = [stack for stack in wanted if stack[1] is not StackScope.CLUSTER]
     return [*rest, *cluster] if standing else [*cluster, *rest]
+
+
+def in_shard(stacks: Sequence[Stack], part: int, parts: int) -> list[Stack]:
+    """The stacks of tenants in one of the parts, counted from 1. A stack stays in its part, by a hash of its name, when
+    tenants come and go."""
+    return [
+        stack
+        for stack in stacks
+        if stack[1] is StackScope.TENANT
+        and int.from_bytes(hashlib.sha256(stack[0].encode()).digest()[:8]) % parts == part - 1
+    ]
 
 
 def select(plan: Plan, scope: StackScope, tenant: str | None) -> tuple[PlatformPlan | None, tuple[TenantPlan, ...]]:

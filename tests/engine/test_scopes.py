@@ -108,7 +108,7 @@ def test_without_its_file_a_tenants_stack_is_removed_before_anything_else(projec
     lines = done.out.splitlines()
     removal = next(i for i, line in enumerate(lines) if "its tenant has no file" in line)
     assert lines[removal].startswith("local--performance:")
-    assert removal < next(i for i, line in enumerate(lines) if line.startswith("local: preview"))
+    assert removal < next(i for i, line in enumerate(lines) if "stacks to run" in line)
     assert not project.exists("/api/v1/namespaces/performance--train")
     assert "local--performance" not in project.pulumi("stack", "ls").out
     assert project.held("local", "local--fraud") == set(project.objects())

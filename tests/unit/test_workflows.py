@@ -405,17 +405,49 @@ def test_a_revision_that_was_not_fetched_ends_it_with_2(words: tuple[str, str], 
     assert "nowhere; rule: a revision; change: fetch it" in said
 
 
-def test_more_stacks_than_a_matrix_takes_are_one_job(repository: Path) -> None:
-    for number in range(201):
+@pytest.mark.parametrize(
+    ("tenants", "sharded"), [(200, 0), (201, 5), pytest.param(1000, 20, marks=pytest.mark.exhaustive)]
+)
+def test_more_stacks_than_a_matrix_takes_are_shards_of_fifty(tenants: int, sharded: int, repository: Path) -> None:
+    there = len(list((repository / "stacks/local/tenants").iterdir()))
+    for number in range(tenants - there):
         path = repository / "stacks/local/tenants" / f"team-{number}.yaml"
         path.write_text(NEW_TENANT.format(name=f"team-{number}"), "utf-8")
     environment = repository / "stacks/local/environment.yaml"
     text = environment.read_text("utf-8").replace("  name: local\n", "  name: local\n  object-overcommit: 100\n")
+    text = text.replace("object-overcommit: 100", "object-overcommit: 1000")
     environment.write_text(f"{text}stacks: per-tenant\n", "utf-8")
     commit(repository)
-    code, _, lists, said = affected(repository)
+    code, lines, lists, said = affected(repository)
     assert code == 0, said
-    assert lists["tenants"] == [{"environment": "local", "stack": "all", "operation": "update"}]
+    names = [f"local.shard-{number}-of-{sharded}" for number in range(1, sharded + 1)]
+    assert [one["stack"] for one in lists["tenants"] if "shard" in one["stack"]] == names
+    assert len(lists["tenants"]) == (sharded or tenants)
+    assert [one["stack"] for one in lists["first"]] == ["local"], "the platform before its tenants"
+    assert len(lists["all"]) <= 256
+    assert sum(line.startswith("tenants ") for line in lines) == (sharded or tenants), "GitLab's jobs too"
+
+
+@pytest.mark.parametrize(
+    ("stack", "operation", "asked"),
+    [
+        ("bank.shard-3-of-20", "update", "--shard 3/20"),
+        ("bank--fraud", "update", "--stack bank--fraud"),
+        ("bank--gone", "delete", ""),
+    ],
+)
+@pytest.mark.parametrize("step", ["preview", "update"])
+def test_a_job_runs_its_stack_or_its_shard(step: str, stack: str, operation: str, asked: str, repository: Path) -> None:
+    bin = repository.parent / "bin"
+    bin.mkdir()
+    (bin / "tenancy").write_text(f'#!/bin/sh\nprintf "%s " "$@" >"{bin}/asked"\n', "utf-8")
+    (bin / "tenancy").chmod(0o755)
+    words = [*(["out"] if step == "preview" else [])]
+    path = f"{bin}:{os.environ['PATH']}"
+    done = run(step, "bank", stack, operation, *words, folder=repository, env={"PATH": path})
+    assert done.returncode == 0, done.stderr
+    ran = (bin / "asked").read_text("utf-8").split()
+    assert " ".join(ran) == " ".join(f"up stacks/bank {'--preview' if step == 'preview' else ''} {asked}".split())
 
 
 def test_environments_are_listed_for_the_night(repository: Path) -> None:

@@ -1,0 +1,89 @@
+"""Four stacks, one for each tenant: what a run does when nothing, one file, or one object on the cluster changed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from engine_project import NEW_TENANT, Done, Project
+
+from tenancy.catalog import vocabulary as words
+
+TENANTS = ("credit", "fraud", "risk")
+EGRESS = "egress:\n  - {cidr: 198.51.100.7/32, port: 8443}\n"
+DENY = "/apis/networking.k8s.io/v1/namespaces/credit/networkpolicies/default-deny"
+
+
+def records(project: Project) -> set[str]:
+    path = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps?labelSelector={words.PREFIX}record"
+    with project.api() as api:
+        return {item["data"]["stack"] for item in api.get(path)["items"]}
+
+
+def ran(done: Done) -> dict[str, list[str]]:
+    """Causes by stack, of those that ran."""
+    assert done.code == 0, done.text
+    return {one["stack"]: one["causes"] for one in json.loads(done.out) if one["result"] != "unchanged"}
+
+
+def up(project: Project, *more: str) -> Done:
+    return project.tenancy("up", "local", "--format", "json", *more)
+
+
+@pytest.fixture(scope="module")
+def first(project: Project) -> Done:
+    """From nothing, three small tenants."""
+    for path in (project.environment / "tenants").iterdir():
+        path.unlink()
+    for name in TENANTS:
+        project.write(f"tenants/{name}.yaml", NEW_TENANT.format(name=name))
+    project.edit("environment.yaml", "    share: {time-slicing: 4}\n    tenants: [research]", "    tiers: [research]")
+    project.edit("environment.yaml", "{gpu: l4, share: time-slicing}", "{gpu: l4}")
+    project.edit("environment.yaml", "environment: local", "environment: local\nstacks: per-tenant")
+    settings = project.folder / "stacks" / "Pulumi.local.yaml"
+    settings.write_text(settings.read_text().replace("scope: all", "scope: platform"))
+    return up(project, "--parallel", "3")
+
+
+def test_from_nothing_every_stack_runs_and_leaves_a_record(project: Project, first: Done) -> None:
+    stacks = {"local", *(f"local--{name}" for name in TENANTS)}
+    assert ran(first) == dict.fromkeys(stacks, ["no stack yet"])
+    assert records(project) == stacks
+    assert project.held(*sorted(stacks)) == set(project.objects()), "side by side nothing is lost or made twice"
+
+
+def test_with_nothing_changed_no_engine_runs(project: Project) -> None:
+    state = project.state_digest()
+    done = project.tenancy("up", "local")
+    assert "local: 0 of 4 stacks to run, 4 unchanged" in done.out, done.text
+    assert project.state_digest() == state
+
+
+def test_an_edit_of_one_file_runs_one_stack_and_touches_no_other_object(project: Project) -> None:
+    before = project.versions()
+    project.write("tenants/risk.yaml", NEW_TENANT.format(name="risk") + EGRESS)
+    assert ran(up(project)) == {"local--risk": ["changed files"]}
+    after = project.versions()
+    changed = {key for key in after if before.get(key) != after[key]}
+    assert changed
+    assert {key for key in changed if "risk" not in f"{key[1]}{key[2]}"} == set()
+
+
+def test_objects_deleted_and_changed_by_hand_run_their_stack_and_are_as_before(project: Project) -> None:
+    space = next(key[1] for key in project.objects() if key[0] == "networkpolicies" and key[1].startswith("credit"))
+    path = DENY.replace("/credit/", f"/{space}/")
+    with project.api() as api:
+        api.request("DELETE", path)
+    assert ran(up(project)) == {"local--credit": ["drift on the cluster"]}
+    assert project.exists(path)
+
+
+def test_a_lost_record_and_a_run_of_the_plain_engine_cost_a_run_that_changes_nothing(project: Project) -> None:
+    versions = project.versions()
+    path = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/stack.local--fraud"
+    with project.api() as api:
+        api.request("DELETE", path)
+    assert project.pulumi("up", "--yes", "--skip-preview", "--stack", "local--risk").code == 0
+    lost = ["no record of a finished run"]
+    assert ran(up(project)) == {"local--fraud": lost, "local--risk": lost}
+    assert project.versions() == versions
