@@ -15,8 +15,9 @@ from tenancy.cli.common import (
     load_or_exit,
     tell,
 )
-from tenancy.cli.up_fleet import decided, run_shared, run_tenants
+from tenancy.cli.up_fleet import decided, run_shared
 from tenancy.cli.up_report import Report
+from tenancy.cli.up_rollout import run_waves
 from tenancy.cli.up_stack import NothingToCompare, RemovableTenants, Run, expect_cluster, remove_former
 from tenancy.validation import told
 
@@ -85,7 +86,8 @@ def command(
 
     A stack runs if its files, the program, its config or an object on the cluster changed since its last run; the
     command prints first which stacks run and why. Tenants' stacks run side by side, and one that fails does not stop
-    the others. `--stack` and `--refresh` run stacks whether anything changed or not.
+    the others. `--stack` and `--refresh` run stacks whether anything changed or not. A new version of the program
+    reaches tenants in the waves of `rollout`, with a gate between two; a red gate stops it.
 
     A mistake in the spec files ends the command before the Pulumi engine starts (exit code 2). A broken mandatory rule,
     an existing object that the stacks did not create, or an API server that does not answer ends it before anything is
@@ -143,7 +145,7 @@ def command(
             elif stack == tenants[0] and not guarded:
                 report.say(f"{plan.environment}: no preview of the tenants is possible before the platform is deployed")
             elif stack == tenants[0]:
-                failed = run_tenants(fleet, tenants, parallel or default_workers(*available()))
+                failed = run_waves(fleet, tenants, parallel or default_workers(*available()))
     except NothingToCompare:
         report.say(f"{plan.environment}: no preview of the other stacks is possible before the cluster exists")
     except (ApiUnreachable, PreconditionFailed, Failed, LabError) as error:

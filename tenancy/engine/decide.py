@@ -81,10 +81,11 @@ def _causes(
     if record is None:
         yield Cause.NO_RECORD
         return
-    if digest.plan != record.plan:
-        yield Cause.FILES
+    # Another program makes another plan of the same files.
     if digest.program != record.program:
         yield Cause.PROGRAM
+    elif digest.plan != record.plan:
+        yield Cause.FILES
     if digest.settings != record.settings:
         yield Cause.SETTINGS
     # Objects differ from a changed plan anyway; the stack's run tells what else was changed.

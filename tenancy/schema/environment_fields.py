@@ -33,6 +33,7 @@ from tenancy.schema.pools import (
     Pool,
 )
 from tenancy.schema.queues import Queues
+from tenancy.schema.rollout import Rollout
 from tenancy.schema.services import Services
 from tenancy.schema.tiers import Tier, TierName
 
@@ -84,6 +85,10 @@ class EnvironmentFields(Spec):
     )
     stacks: Layout = Field(
         default=Layout.ONE, description="How the environment is split into Pulumi stacks. Default: one."
+    )
+    rollout: Rollout | None = Field(
+        default=None,
+        description="Waves in which a new version of the program reaches the stacks of tenants. Default: all at once.",
     )
     aws: Aws = Field(default_factory=Aws, description="AWS side of the environment. Default: disabled.")
     services: Services = Field(

@@ -57,6 +57,9 @@ def crossfile(environment: Environment, tenants: Sequence[Tenant], unread: Colle
             if firm := [tier for tier in mine if not environment.tiers[tier].interruptible]:
                 given = f"{tenant}, of tier {' and '.join(firm)}, on {pool.uncertain}"
                 yield ENVIRONMENT, broken(where, "pool-05", given)
+    for i, tenant in enumerate(environment.rollout.canary if environment.rollout else ()):
+        if tenant not in known:
+            yield ENVIRONMENT, undeclared(("rollout", "canary", i), "tenant", tenant, known, "tenants/")
     if not unread:
         for mistake in _strangers(environment, tenants):
             yield ENVIRONMENT, mistake

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tenancy.schema.base import Mistake
 from tenancy.schema.cluster import Cni, Encryption
-from tenancy.schema.environment import Environment
+from tenancy.schema.environment import Environment, Layout
 from tenancy.schema.identity import PodIdentity
 from tenancy.schema.services import Source
 from tenancy.schema.source import Location
@@ -72,6 +72,9 @@ def _of_environment(environment: Environment, written: Environment, on_lab: bool
         for field in ("buckets", "file-access-points"):
             if getattr(environment, field.replace("-", "_")):
                 yield ENVIRONMENT, _idle((field,), f"{field} with aws.enabled: false", _off(field))
+    if written.rollout and written.stacks is Layout.ONE:
+        given = "rollout with stacks: one, where all tenants are in one stack"
+        yield ENVIRONMENT, _idle(("rollout",), given, "set stacks to per-tenant, or drop rollout")
     if environment.aws.enabled and not environment.builds_cluster:
         yield from _of_existing(environment)
     aws = environment.aws

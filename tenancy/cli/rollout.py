@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import click
+
+from tenancy.cli.common import BAD_INPUT, environment_argument, example, fail, format_option, lab_option, load_or_exit
+
+
+@click.group("rollout")
+def command() -> None:
+    """Show how far a new version has reached the tenants. `tenancy up` starts a rollout and goes on with one."""
+
+
+@command.command(
+    short_help="Show the waves of an environment, and which have the present version.",
+    epilog=example("tenancy rollout status bank"),
+)
+@environment_argument
+@lab_option
+@format_option
+def status(environment: str, lab: bool, form: str) -> None:
+    """Show each wave of `rollout` in ENV: its tenants, and how many of them run the present version of the program.
+
+    The records on the cluster say of which version each stack was last made, so the answer is the same on every
+    machine with this version. Exit codes: 0 the cluster was read, 2 it was not.
+    """
+    from tenancy.cli.tables import show
+    from tenancy.engine import records
+    from tenancy.engine.digests import digests
+    from tenancy.engine.driver import Driver, Failed
+    from tenancy.engine.rollout import progress, waves
+    from tenancy.lab.layout import LabError
+    from tenancy.live.api import ApiUnreachable
+    from tenancy.output.tables import Table
+    from tenancy.planning import make_plan
+    from tenancy.planning.scope import stacks
+    from tenancy.schema.rollout import Rollout
+
+    loaded = load_or_exit(environment, form, lab)
+    plan = make_plan(loaded.environment, loaded.tenants)
+    try:
+        driver = Driver.of(loaded, click.echo)
+        made = digests(loaded, plan, stacks(plan, loaded.environment.stacks), driver.root, str(driver.engine.version))
+        kept = records.read(driver.api)
+    except (Failed, LabError, ApiUnreachable) as error:
+        fail(str(error), BAD_INPUT)
+    if len(made) <= len(loaded.tenants):
+        given, change = "stacks: one", "set stacks to per-tenant; `tenancy up` updates one stack at once"
+        fail(f"given {given}; rule: waves are of tenants' stacks; change: {change}", BAD_INPUT)
+    planned = waves(loaded.environment, loaded.tenants, loaded.environment.rollout or Rollout())
+    found = progress(planned, made, kept)
+    rows = [
+        (
+            each.wave.name,
+            len(each.wave.stacks),
+            len(each.done),
+            ", ".join(each.left[:3]) + (" …" * (len(each.left) > 3)),
+        )
+        for each in found
+    ]
+    table = Table(f"Rollout in {plan.environment}", ("wave", "tenants", "present version", "left"), rows)
+    value = [{"wave": each.wave.name, "done": list(each.done), "left": list(each.left)} for each in found]
+    show(form, [table], {"environment": plan.environment, "waves": value})

@@ -1,0 +1,100 @@
+"""Waves of a new version: which tenants' stacks run together, and how far a rollout is.
+
+Nothing of a rollout is stored. The waves follow from the spec files, and how far it is follows from the records of the
+stacks, which say of which program each was last made. So a rollout that was ended goes on, on any machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tenancy.catalog import vocabulary as words
+from tenancy.engine.decide import Cause
+from tenancy.engine.digests import StackDigest
+from tenancy.schema.environment import Environment
+from tenancy.schema.rollout import Order, Rollout
+from tenancy.schema.tenant import Tenant
+
+CANARY = "canary"
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """Stacks of tenants that run side by side."""
+
+    name: str
+    stacks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WaveProgress:
+    """How far a wave is."""
+
+    wave: Wave
+    done: tuple[str, ...]
+    """Stacks whose last successful run was of the present program."""
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Stacks that still have to run."""
+        return tuple(name for name in self.wave.stacks if name not in self.done)
+
+
+def waves(environment: Environment, tenants: Sequence[Tenant], rollout: Rollout) -> list[Wave]:
+    """All tenants' stacks in waves; each is in one."""
+    ordered = sorted(tenants, key=_size)
+    first = _canary(ordered, rollout)
+    rest = [tenant for tenant in ordered if tenant.tenant not in first]
+    groups = [("", rest)]
+    if rollout.order is Order.DEPARTMENT:
+        names = [*environment.organisation.departments]
+        groups = [(name, [tenant for tenant in rest if tenant.department == name]) for name in names]
+    found = [(CANARY, sorted(first))] if first else []
+    number = 0
+    for name, group in groups:
+        for start in range(0, len(group), rollout.wave_size):
+            number += 1
+            part = [tenant.tenant for tenant in group[start : start + rollout.wave_size]]
+            found.append((f"wave {number}{f' ({name})' if name else ''}", part))
+    return [
+        Wave(name, tuple(words.derived_name(environment.environment, tenant) for tenant in part))
+        for name, part in found
+    ]
+
+
+def progress(
+    planned: Sequence[Wave], digests: Mapping[str, StackDigest], records: Mapping[str, StackDigest]
+) -> list[WaveProgress]:
+    """How far each wave is, by the records of the stacks."""
+    return [
+        WaveProgress(wave, tuple(n for n in wave.stacks if n in records and records[n].program == digests[n].program))
+        for wave in planned
+    ]
+
+
+def in_waves(planned: Sequence[Wave], causes: Mapping[str, Sequence[Cause]]) -> list[Wave]:
+    """The waves with what of them has to run because of a new program. What is asked for by name does not wait for a
+    wave, and a stack that does not exist yet has nothing to lose."""
+    return [Wave(wave.name, tuple(name for name in wave.stacks if _waits(causes.get(name, ())))) for wave in planned]
+
+
+def _waits(causes: Sequence[Cause]) -> bool:
+    return Cause.PROGRAM in causes and Cause.ASKED not in causes
+
+
+def _canary(tenants: Sequence[Tenant], rollout: Rollout) -> set[str]:
+    chosen = {tenant.tenant for tenant in tenants if tenant.tenant in rollout.canary}
+    tiers: dict[str, list[str]] = {}
+    for tenant in tenants:
+        tiers.setdefault(tenant.tier, []).append(tenant.tenant)
+    for names in tiers.values():
+        wanted = math.ceil(len(names) * rollout.canary_share / 100)
+        more = [name for name in names if name not in chosen]
+        chosen.update(more[: max(0, wanted - (len(names) - len(more)))])
+    return chosen
+
+
+def _size(tenant: Tenant) -> tuple[int, str]:
+    return sum(share.guaranteed for share in tenant.gpus.values()), tenant.tenant

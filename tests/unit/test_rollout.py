@@ -1,0 +1,193 @@
+"""A new version in waves: who is in which, how far it is, and what stops it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tenancy.cli import up_rollout
+from tenancy.cli.up_rollout import inactive_queues, run_waves
+from tenancy.engine.decide import Cause
+from tenancy.engine.digests import StackDigest
+from tenancy.engine.driver import Failed
+from tenancy.engine.rollout import Wave, in_waves, progress, waves
+from tenancy.planning.scope import StackScope
+from tenancy.schema.rollout import Order, Rollout
+from tenancy.validation import Loaded, SpecError, load
+
+ROOT = Path(__file__).parents[2]
+OLD, NEW = StackDigest("plan", "1", "s"), StackDigest("plan", "2", "s")
+
+
+@pytest.fixture(scope="module")
+def bank() -> Loaded:
+    return load(ROOT / "stacks" / "bank")
+
+
+def planned(bank: Loaded, **fields: Any) -> list[Wave]:
+    return waves(bank.environment, bank.tenants, Rollout(**fields))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"canary": ("fraud",)}, {"canary_share": 30, "wave_size": 3}, {"order": Order.DEPARTMENT, "wave_size": 2}],
+)
+def test_every_tenant_is_in_one_wave(bank: Loaded, fields: dict[str, Any]) -> None:
+    found = [name for wave in planned(bank, **fields) for name in wave.stacks]
+    assert sorted(found) == sorted(f"bank--{tenant.tenant}" for tenant in bank.tenants)
+
+
+def test_the_canary_is_the_first_wave_and_no_later_one_is_larger_than_asked(bank: Loaded) -> None:
+    canary, *rest = planned(bank, canary=("fraud",), wave_size=4)
+    assert canary == Wave("canary", ("bank--fraud",))
+    assert [wave.name for wave in rest] == [f"wave {number}" for number in range(1, len(rest) + 1)]
+    assert max(len(wave.stacks) for wave in rest) == 4
+
+
+def test_a_share_takes_some_tenants_of_each_tier_and_counts_the_named_ones(bank: Loaded) -> None:
+    tiers = {f"bank--{tenant.tenant}": tenant.tier for tenant in bank.tenants}
+    first = planned(bank, canary_share=1)[0]
+    assert sorted(tiers[name] for name in first.stacks) == sorted(set(tiers.values())), "one of each"
+    named = planned(bank, canary_share=1, canary=("fraud",))[0]
+    assert "bank--fraud" in named.stacks
+    assert len(named.stacks) == len(first.stacks)
+
+
+def test_small_tenants_come_before_large_ones(bank: Loaded) -> None:
+    sizes = {f"bank--{t.tenant}": sum(share.guaranteed for share in t.gpus.values()) for t in bank.tenants}
+    order = [sizes[name] for wave in planned(bank, wave_size=3) for name in wave.stacks]
+    assert order == sorted(order)
+
+
+def test_a_wave_by_department_has_tenants_of_one(bank: Loaded) -> None:
+    departments = {f"bank--{tenant.tenant}": tenant.department for tenant in bank.tenants}
+    for wave in planned(bank, order=Order.DEPARTMENT):
+        assert len({departments[name] for name in wave.stacks}) == 1
+        assert f"({departments[wave.stacks[0]]})" in wave.name
+
+
+def test_how_far_it_is_follows_from_the_records_alone() -> None:
+    found = progress(
+        [Wave("canary", ("a", "b")), Wave("wave 1", ("c",))], dict.fromkeys("abc", NEW), {"a": NEW, "b": OLD}
+    )
+    assert [(each.done, each.left) for each in found] == [(("a",), ("b",)), ((), ("c",))]
+
+
+@pytest.mark.parametrize(
+    ("causes", "waits"),
+    [
+        ((Cause.PROGRAM,), True),
+        ((Cause.PROGRAM, Cause.DRIFT), True),
+        ((Cause.FILES,), False),
+        ((Cause.NEW,), False),
+        ((Cause.ASKED, Cause.PROGRAM), False),
+        ((), False),
+    ],
+)
+def test_only_a_new_program_waits_for_its_wave(causes: tuple[Cause, ...], waits: bool) -> None:
+    (wave,) = in_waves([Wave("wave 1", ("a",))], {"a": causes})
+    assert wave.stacks == (("a",) if waits else ())
+
+
+def test_a_canary_that_is_no_tenant_is_refused_with_its_place(tmp_path: Path) -> None:
+    folder = tmp_path / "bank"
+    (folder / "tenants").mkdir(parents=True)
+    for path in (ROOT / "stacks" / "bank" / "tenants").iterdir():
+        (folder / "tenants" / path.name).write_text(path.read_text("utf-8"), "utf-8")
+    text = (ROOT / "stacks" / "bank" / "environment.yaml").read_text("utf-8")
+    (folder / "environment.yaml").write_text(f"{text}rollout: {{canary: [fruad]}}\n", "utf-8")
+    with pytest.raises(SpecError, match="tenant 'fruad'") as raised:
+        load(folder)
+    assert "environment.yaml" in str(raised.value)
+
+
+# The run
+
+
+class Ran:
+    """A fleet of three tenants with a new program, of whom one is the canary, and what was run of it."""
+
+    def __init__(self, bank: Loaded, monkeypatch: pytest.MonkeyPatch, failing: str = "") -> None:
+        tenants = bank.tenants[:3]
+        rollout = Rollout(canary=(tenants[0].tenant,), wave_size=1, pause=0)
+        environment = bank.environment.model_copy(update={"rollout": rollout})
+        self.said: list[str] = []
+        self.order: list[list[str]] = []
+        self.names = [f"bank--{each.tenant}" for each in tenants]
+        self.fleet: Any = SimpleNamespace(
+            loaded=replace(bank, environment=environment, tenants=tenants),
+            run=SimpleNamespace(plan=SimpleNamespace(environment="bank"), only_preview=False),
+            causes=dict.fromkeys(self.names, (Cause.PROGRAM,)),
+            report=SimpleNamespace(say=self.said.append),
+        )
+
+        def run_tenants(_: Any, stacks: Any, __: int) -> list[str]:
+            names = [stack[0] for stack in stacks if self.fleet.causes[stack[0]]]
+            self.order += [names] if names else []
+            return [name for name in names if name == failing]
+
+        monkeypatch.setattr(up_rollout, "run_tenants", run_tenants)
+
+    def go(self, *gates: list[str]) -> list[str]:
+        answers = iter(gates)
+        stacks = [(name, StackScope.TENANT, name.partition("--")[2]) for name in self.names]
+        return run_waves(self.fleet, stacks, 2, lambda _: next(answers))
+
+
+def test_waves_run_one_after_another_with_a_gate_between_two(bank: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = Ran(bank, monkeypatch)
+    assert ran.go([], []) == []
+    assert [len(wave) for wave in ran.order] == [1, 1, 1]
+    assert ran.order[0] == [ran.names[0]]
+
+
+def test_a_red_gate_stops_it_and_says_what_failed_and_how_to_go_on(
+    bank: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = Ran(bank, monkeypatch)
+    with pytest.raises(Failed) as raised:
+        ran.go([], ["`tenancy verify` found a gap"])
+    assert len(ran.order) == 2, "the third wave did not begin"
+    assert "stopped before wave 2\n  `tenancy verify` found a gap" in str(raised.value)
+    assert "`tenancy rollout status bank` shows where it stands" in str(raised.value)
+    assert "check out the former version" in str(raised.value)
+
+
+def test_a_stack_that_fails_stops_the_waves_after_its_own(bank: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing = Ran(bank, monkeypatch).names[0]
+    ran = Ran(bank, monkeypatch, failing=failing)
+    with pytest.raises(Failed, match=f"stopped in canary\n  stacks failed: {failing}"):
+        ran.go()
+    assert ran.order == [[failing]]
+
+
+def test_a_rollout_that_was_ended_after_the_canary_begins_with_the_gate(
+    bank: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = Ran(bank, monkeypatch)
+    ran.fleet.causes[ran.names[0]] = ()
+    with pytest.raises(Failed, match="stopped before wave 1"):
+        ran.go(["still red"])
+    assert ran.order == []
+
+
+def test_an_edited_file_does_not_wait_for_the_waves(bank: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = Ran(bank, monkeypatch)
+    ran.fleet.causes[ran.names[2]] = (Cause.FILES,)
+    ran.go([], [])
+    assert ran.order[0] == [ran.names[2]]
+
+
+def queue(name: str, active: str, policy: str = "None") -> dict[str, Any]:
+    condition = {"type": "Active", "status": active, "message": "references missing flavors"}
+    return {"metadata": {"name": name}, "spec": {"stopPolicy": policy}, "status": {"conditions": [condition]}}
+
+
+def test_a_queue_that_kueue_does_not_serve_is_red_and_one_on_hold_is_not() -> None:
+    found = [queue("good", "True"), queue("bad", "False"), queue("held", "False", "Hold")]
+    api: Any = SimpleNamespace(items=lambda *_, **__: found)
+    assert list(inactive_queues(api, "bank")) == ["ClusterQueue bad is not active: references missing flavors"]
