@@ -17,6 +17,7 @@ SECTIONS = {
     "spec": "Reading and planning",
     "engine": "The engine",
     "library": "Previews through the library",
+    "fleet": "A fleet",
     "pack": "The policy pack",
     "queues": "The queues",
     "chargeback": "Chargeback",

@@ -150,6 +150,7 @@ class EnvironmentDict(TypedDict):
     namespace_name: NotRequired[str]
     guards: NotRequired[Literal['enforce', 'audit']]
     stacks: NotRequired[Literal['one', 'per-tenant']]
+    rollout: NotRequired[RolloutDict | None]
     aws: NotRequired[AwsDict]
     services: NotRequired[ServicesDict]
     images: ImagesDict
@@ -414,6 +415,16 @@ class ResourceUseDict(TypedDict):
     """A use of an AWS resource by the pods of a tenant's namespaces."""
 
     namespaces: NotRequired[Sequence[str]]
+
+
+class RolloutDict(TypedDict):
+    """Waves in which a new version of the program reaches the stacks of tenants, with a gate before each."""
+
+    canary: NotRequired[Sequence[str]]
+    canary_share: NotRequired[int]
+    wave_size: NotRequired[int]
+    order: NotRequired[Literal['size', 'department']]
+    pause: NotRequired[int]
 
 
 class SandboxDict(TypedDict):

@@ -1,0 +1,241 @@
+"""A fleet of tenants' stacks: what a run costs that changes nothing, one tenant, or all of them.
+
+Tenants beyond the first `MADE` are put on the cluster as the engine would leave them, without the engine: their objects
+under a field manager of its name, a state, and a record. What a run reads of them is the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.generate import generate
+from tenancy.engine import records
+from tenancy.engine.digests import digests
+from tenancy.kube.objects import Object
+from tenancy.lab import control_plane
+from tenancy.lab.layout import environ
+from tenancy.live.api import Api, path_of
+from tenancy.planning import make_plan
+from tenancy.planning.scope import stacks
+from tenancy.schema.environment import Layout
+from tenancy.validation import Loaded, load
+
+NAME = "bench"
+FORMER, MADE, LARGE = 4, 9, int(os.environ.get("BENCH_FLEET", "200"))
+"""Tenants made by an engine run each for preview and update; all that an engine makes; all of the large fleet."""
+MANAGER = "pulumi-kubernetes-bench"
+CONTEXT = "gpu-tenancy-lab"
+
+# Runs in a process of its own, so that CPU time and peak memory are the command's and its engines' alone.
+_CHILD = """
+import json, resource, subprocess, sys, time
+start = time.perf_counter()
+done = subprocess.run(sys.argv[1:], capture_output=True, text=True)
+wall, used = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+if done.returncode:
+    sys.exit(done.stdout[-2000:] + done.stderr[-2000:])
+print(json.dumps([wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024]))
+"""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Wall time and CPU time, seconds; peak memory of one process, MiB."""
+
+    wall: float
+    cpu: float
+    peak: float
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.wall + other.wall, self.cpu + other.cpu, max(self.peak, other.peak))
+
+
+def measure() -> str:
+    """The rows of the section, as Markdown."""
+    with _project() as root:
+        return _rows(root, environ(root))
+
+
+def _rows(root: Path, env: Mapping[str, str]) -> str:
+    def up(*more: str) -> Cost:
+        return _run(root, env, sys.executable, "-m", "tenancy", "up", NAME, *more)
+
+    _fleet(root, 1)
+    up()
+    one_same = up()
+    _edit(root, 0)
+    one_edit = up()
+    # The way of a preview and an update for each stack, one after another.
+    _fleet(root, MADE)
+    up("--stack", NAME)
+    former_new = _former(root, env, range(1, 1 + FORMER), new=True)
+    former_same = _former(root, env, range(1, 1 + FORMER), new=False)
+    serial = up("--parallel", "1", *_named(range(1 + FORMER, 1 + FORMER + 2)))
+    side = up("--parallel", "2", *_named(range(1 + FORMER + 2, MADE)))
+    up()
+    pack = root / "policy" / "PulumiPolicy.yaml"
+    pack.write_text(pack.read_text("utf-8") + "# another version\n", "utf-8")
+    program = up()
+    loaded = _fleet(root, LARGE)
+    up("--stack", NAME)
+    began = time.monotonic()
+    count = _as_made(root, loaded)
+    made = time.monotonic() - began
+    many_same = up()
+    _edit(root, 5)
+    many_edit = up()
+    old, fresh = former_new.cpu / FORMER, (serial.cpu + side.cpu) / 4
+    return "\n".join(
+        [
+            f"Stacks per tenant, file backend, queues, the policy pack. Load when it ended: {os.getloadavg()[0]:.1f}.",
+            "",
+            "| run | tenants | wall, s | CPU, s | peak memory of a process, MiB |",
+            "|---|---|---|---|---|",
+            _row("nothing changed", 1, one_same),
+            _row("nothing changed", LARGE, many_same),
+            _row("one tenant changed", 1, one_edit),
+            _row("one tenant changed", LARGE, many_edit),
+            "",
+            f"Nothing changed in {LARGE} tenants takes {many_same.wall / one_same.wall:.1f} times the wall time and "
+            f"{many_same.cpu / one_same.cpu:.1f} times the CPU of one tenant, one changed "
+            f"{many_edit.wall / one_edit.wall:.1f} and {many_edit.cpu / one_edit.cpu:.1f} times. {count:,} objects of "
+            f"{LARGE - MADE} tenants were put on the cluster as an engine leaves them ({made:.0f} s), those of {MADE} "
+            "tenants by the engine.",
+            "",
+            "| a tenant's stack | stacks | wall a stack, s | CPU a stack, s | ratio of CPU |",
+            "|---|---|---|---|---|",
+            _stack("from nothing: an engine run for the preview, one for the update", FORMER, former_new, old),
+            _stack("from nothing: `tenancy up --parallel 1`", 2, serial, old),
+            _stack("from nothing: `tenancy up --parallel 2`", 2, side, old),
+            _stack("nothing to change: preview and update", FORMER, former_same, former_same.cpu / FORMER),
+            _stack(
+                "another version, nothing to change: `tenancy up`, with the platform's stack",
+                MADE + 1,
+                program,
+                former_same.cpu / FORMER,
+            ),
+            "",
+            f"From nothing, `tenancy up` takes {fresh / old:.2f} times the CPU of two engine runs; the platform's part "
+            "of a run, reading and deciding, is in it.",
+        ]
+    )
+
+
+def _row(what: str, tenants: int, cost: Cost) -> str:
+    return f"| {what} | {tenants:,} | {cost.wall:.1f} | {cost.cpu:.1f} | {cost.peak:.0f} |"
+
+
+def _stack(what: str, number: int, cost: Cost, base: float) -> str:
+    return (
+        f"| {what} | {number} | {cost.wall / number:.1f} | {cost.cpu / number:.1f} | {cost.cpu / number / base:.2f} |"
+    )
+
+
+def _named(numbers: Sequence[int]) -> list[str]:
+    return [word for number in numbers for word in ("--stack", f"{NAME}--team-{number:04d}")]
+
+
+def _former(root: Path, env: Mapping[str, str], numbers: Sequence[int], *, new: bool) -> Cost:
+    cost = Cost(0, 0, 0)
+    for number in numbers:
+        stack = f"{NAME}--team-{number:04d}"
+        if new:
+            cost += _run(root, env, "pulumi", "stack", "select", "--create", stack)
+        common = ("--stack", stack, "--policy-pack", "policy")
+        by_command = {**env, "GPU_TENANCY_UP": "true"}
+        cost += _run(root, by_command, "pulumi", "preview", *common)
+        cost += _run(root, by_command, "pulumi", "up", "--yes", "--skip-preview", *common)
+    return cost
+
+
+def _run(root: Path, env: Mapping[str, str], *command: str) -> Cost:
+    child = (sys.executable, "-c", _CHILD, *command)
+    done = subprocess.run(child, cwd=root, env=dict(env), capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}: {done.stderr}")
+    return Cost(*json.loads(done.stdout))
+
+
+@contextmanager
+def _project() -> Generator[Path]:
+    """A copy of the program beside a lab of its own."""
+    source = Path(__file__).parent.parent
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder).resolve()
+        for name in ("Pulumi.yaml", "__main__.py"):
+            shutil.copy(source / name, root)
+        (root / ".venv").symlink_to(source / ".venv")
+        shutil.copytree(source / "policy", root / "policy", ignore=shutil.ignore_patterns("__pycache__"))
+        loaded = _fleet(root, 1)
+        chart = make_plan(loaded.environment, loaded.tenants).platform.queue_chart
+        control_plane.up(
+            root=root,
+            platform_group=loaded.environment.platform.group,
+            nodes=[],
+            queues=chart.values if chart else None,
+            type_checks=False,
+        )
+        try:
+            yield root
+        finally:
+            control_plane.down(root=root)
+
+
+def _fleet(root: Path, tenants: int) -> Loaded:
+    """The files of so many tenants."""
+    folder = generate(root / "stacks" / NAME, tenants)
+    path = folder / "environment.yaml"
+    text = path.read_text("utf-8").replace(
+        f"environment: {NAME}\n", f"environment: {NAME}\nstacks: {Layout.PER_TENANT}\n"
+    )
+    path.write_text(text, "utf-8")
+    return load(folder)
+
+
+def _edit(root: Path, number: int) -> None:
+    path = root / "stacks" / NAME / "tenants" / f"team-{number:04d}.yaml"
+    path.write_text(path.read_text("utf-8").replace("198.51.100.", "203.0.113."), "utf-8")
+
+
+def _as_made(root: Path, loaded: Loaded) -> int:
+    """Put the tenants that no engine made on the cluster; the number of their objects."""
+    plan = make_plan(loaded.environment, loaded.tenants)
+    os.environ.update(
+        {key: value for key, value in environ(root).items() if key in {"KUBECONFIG", "PULUMI_BACKEND_URL"}}
+    )
+    api = Api(CONTEXT)
+    engine = subprocess.run(["pulumi", "version"], env=environ(root), capture_output=True, text=True, check=True).stdout
+    made = digests(loaded, plan, stacks(plan, Layout.PER_TENANT), root, engine.strip().removeprefix("v"))
+    folder = root / ".lab" / "state" / ".pulumi" / "stacks" / "gpu-tenancy"
+    model = folder / f"{NAME}--team-0001.json"
+    rest = plan.tenants[MADE:]
+
+    def put(item: Object) -> None:
+        path = f"{path_of(item)}?fieldManager={MANAGER}&force=true"
+        answer = api.request("PATCH", path, item, content_type="application/apply-patch+yaml")
+        if not answer.ok:
+            raise SystemExit(f"{path}: {answer.status} {answer.message}")
+
+    def make(index: int) -> int:
+        tenant = rest[index]
+        items = list(tenant.objects())
+        for item in items:
+            put(item)
+        stack = f"{NAME}--{tenant.name}"
+        shutil.copy(model, folder / f"{stack}.json")
+        records.write(api, stack, made[stack])
+        return len(items)
+
+    with ThreadPoolExecutor(4) as pool:
+        return sum(pool.map(make, range(len(rest))))
