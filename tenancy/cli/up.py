@@ -18,7 +18,7 @@ from tenancy.cli.common import (
 from tenancy.cli.up_fleet import decided, run_shared
 from tenancy.cli.up_report import Report
 from tenancy.cli.up_rollout import run_waves
-from tenancy.cli.up_stack import NothingToCompare, RemovableTenants, Run, expect_cluster, remove_former
+from tenancy.cli.up_stack import NothingToCompare, RemovableTenants, RunSettings, expect_cluster, remove_former
 from tenancy.validation import told
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def command(
     tell(told(loaded))
     report = Report(form)
     plan = make_plan(loaded.environment, loaded.tenants)
-    run = Run(plan, RemovableTenants.of(loaded, unnamed, timeout), only_preview, refresh)
+    run = RunSettings(plan, RemovableTenants.of(loaded, unnamed, timeout), only_preview, refresh)
     try:
         driver = Driver.of(loaded, report.say, run.leavers.by_hand)
         report.say(f"{plan.environment}: {len(plan.tenants)} tenants, {sum(1 for _ in plan.objects())} objects")

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tenancy.cli.up_report import Report, StackReport
-from tenancy.cli.up_stack import Run, bring_up, put_back
+from tenancy.cli.up_stack import RunSettings, bring_up, put_back
 
 if TYPE_CHECKING:
     from tenancy.engine.changes import Outcome
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Fleet:
     """What the stacks of one run share: it is read once, not once for each stack."""
 
-    run: Run
+    run: RunSettings
     driver: Driver
     report: Report
     loaded: Loaded
@@ -50,7 +50,7 @@ class Fleet:
 
 
 def decided(
-    run: Run, driver: Driver, report: Report, loaded: Loaded, stacks: Sequence[Stack], chosen: Sequence[str]
+    run: RunSettings, driver: Driver, report: Report, loaded: Loaded, stacks: Sequence[Stack], chosen: Sequence[str]
 ) -> Fleet:
     """Which of the stacks need a run, by the records and objects on the cluster; without a cluster, all of them."""
     from tenancy.engine import records

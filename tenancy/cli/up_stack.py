@@ -125,7 +125,7 @@ def _take_out(driver: Driver, report: Report, stack: Any, tenant: str, timeout: 
         raise Failed(f"stack {stack.name}: tenant {tenant} is not removed\n  {error}") from error
 
 
-class Run(NamedTuple):
+class RunSettings(NamedTuple):
     """What applies to all stacks of one run."""
 
     plan: Plan
@@ -135,7 +135,7 @@ class Run(NamedTuple):
 
 
 def bring_up(
-    run: Run, driver: Driver, report: Report, stack: Any, *, drifted: str | None = None, pause: float = 0
+    run: RunSettings, driver: Driver, report: Report, stack: Any, *, drifted: str | None = None, pause: float = 0
 ) -> Outcome:
     """Preview the stack with the policy pack and update it; the preview's outcome. `drifted` is the selector of its
     objects, if one of them is not as planned."""
@@ -223,7 +223,9 @@ def _waves(plan: Plan, planned: Outcome) -> list[tuple[str, list[str]]]:
     return first + [(f"wave {wave}", resources) for wave, resources in sorted(waves.items())]
 
 
-def remove_former(run: Run, driver: Driver, report: Report, existing: Sequence[str], wanted: Collection[str]) -> None:
+def remove_former(
+    run: RunSettings, driver: Driver, report: Report, existing: Sequence[str], wanted: Collection[str]
+) -> None:
     """Remove stacks of tenants without a file; raise Failed if a stack has a tenant that another stack would create."""
     from tenancy.engine import records
     from tenancy.engine.driver import Failed

@@ -167,7 +167,7 @@ class NotAsked(Exception):
 )
 def test_aws_is_asked_before_the_platforms_stack_of_who_pays(payer: Plan, stack: str, pays: bool) -> None:
     from tenancy.cli.up_report import Report
-    from tenancy.cli.up_stack import RemovableTenants, Run, bring_up
+    from tenancy.cli.up_stack import RemovableTenants, RunSettings, bring_up
 
     def ask(_: object, wanted: Any, region: str) -> None:
         assert (wanted, region) == (COST_TAGS, "eu-central-1")
@@ -182,7 +182,7 @@ def test_aws_is_asked_before_the_platforms_stack_of_who_pays(payer: Plan, stack:
         if pays
         else replace(payer, platform=replace(payer.platform, data=replace(payer.platform.data, cost_tags=())))
     )
-    run = Run(plan, RemovableTenants(frozenset(), frozenset(), 1), only_preview=True, refresh=False)
+    run = RunSettings(plan, RemovableTenants(frozenset(), frozenset(), 1), only_preview=True, refresh=False)
     opened = Told()
     opened.name = stack
     with pytest.raises(Asked if pays and stack == "bank" else NotAsked):
