@@ -171,8 +171,10 @@ def _removing(fleet: Fleet) -> Collection[str]:
 
 def _run_tenant(fleet: Fleet, report: StackReport, stack: Stack, checked: bool) -> None:
     from tenancy.engine import records
-    from tenancy.engine.decide import Cause, needs_preview
+    from tenancy.engine.decide import Cause, is_as_planned, needs_preview
+    from tenancy.engine.digests import has_program_config
     from tenancy.live.adoption import quota_notes
+    from tenancy.live.api import path_of
     from tenancy.live.preflight import check
 
     name, _, tenant = stack
@@ -187,14 +189,16 @@ def _run_tenant(fleet: Fleet, report: StackReport, stack: Stack, checked: bool) 
     drifted, refresh = fleet.selector(name, tenant), run.refresh
     if drifted and set(fleet.causes[name]) == {Cause.DRIFT}:
         found = put_back(driver, report, opened, drifted, run.only_preview)
-        if not found.drifted:
-            return  # another form of the same values
+        held = [path_of(each["inputs"]) for each in driver.resources(opened) if "kind" in each["inputs"]]
+        if is_as_planned(found.drifted, map(path_of, part.objects()), held):
+            return
         drifted, refresh = None, found.missing or refresh
     if fleet.recorded:
         records.forget(driver.api, name)
     leaves = {part.name, *(space.name for space in part.namespaces)} & (run.leavers.by_file | run.leavers.by_hand)
     spaces = [space.name for space in part.namespaces]
-    direct = fleet.standard and not run.only_preview and not leaves and not run.leavers.by_hand
+    own = fleet.standard and not has_program_config(driver.root, name)
+    direct = own and not run.only_preview and not leaves and not run.leavers.by_hand
     if direct and needs_preview(driver.resources(opened) if name in fleet.existing else (), part.name, spaces) is None:
         if drifted:
             refresh = put_back(driver, report, opened, drifted, only_preview=False).missing or refresh

@@ -110,6 +110,12 @@ SHOWN = 8
 """Stacks that a line names."""
 
 
+def is_as_planned(reverted: int, planned: Iterable[str], stored: Collection[str]) -> bool:
+    """Whether objects that seemed to differ from the plan need no run of the engine: none had to be reverted, so they
+    only have another form of the same values, and the state has all planned ones. All are paths on the API server."""
+    return reverted == 0 and set(planned) <= set(stored)
+
+
 def needs_preview(resources: Iterable[Mapping[str, Any]], tenant: str, namespaces: Collection[str]) -> str | None:
     """Why an update of a tenant's own stack has to be previewed first, by the resources in its state; None if the
     state and the plan tell all that the preview would refuse: another tenant's objects, and namespaces that the plan

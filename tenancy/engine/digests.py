@@ -71,12 +71,20 @@ def of_program(root: Path, engine: str) -> str:
 
 def of_settings(root: Path, stack: str, backend: str) -> str:
     """Digest of the stack's config and its backend, without credentials and options in the backend's URL."""
-    file = root / STACK_FILES / f"Pulumi.{stack}.yaml"
-    # The engine writes the salt of its secrets provider into the file when it makes the stack.
-    config = (yaml.safe_load(file.read_text("utf-8")) or {}).get("config") if file.exists() else None
     url = urlsplit(backend)
     place = f"{url.scheme}://{url.hostname or ''}{url.path}"
-    return _digest((place, config or {}))
+    return _digest((place, _config(root, stack)))
+
+
+def has_program_config(root: Path, stack: str) -> bool:
+    """Whether the stack's config tells the program another environment, scope or tenant than the stack's name."""
+    return any(key.startswith("gpu-tenancy:") for key in _config(root, stack))
+
+
+def _config(root: Path, stack: str) -> dict[str, Any]:
+    file = root / STACK_FILES / f"Pulumi.{stack}.yaml"
+    # The rest of the file is the engine's: it writes the salt of its secrets provider when it makes the stack.
+    return (yaml.safe_load(file.read_text("utf-8")) or {}).get("config") or {} if file.exists() else {}
 
 
 def is_standard(root: Path) -> bool:

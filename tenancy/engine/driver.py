@@ -9,7 +9,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Collection, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -109,7 +109,8 @@ class Driver:
         workspace = UnselectedWorkspace(env_vars=self._told(), work_dir=str(self.root), pulumi_command=self.engine)
         try:
             if not exists:
-                self.engine.run(["stack", "init", name, "--no-select"], str(self.root), self._told())
+                with suppress(automation.StackAlreadyExistsError):  # made by a run that failed later
+                    self.engine.run(["stack", "init", name, "--no-select"], str(self.root), self._told())
             return self._cleared(automation.Stack.select(name, workspace))
         except automation.CommandError as error:
             raise Failed(f"stack {name}: {_reason(error)}") from error

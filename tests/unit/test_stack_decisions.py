@@ -17,8 +17,8 @@ from pulumi import automation
 from tenancy.catalog import vocabulary as words
 from tenancy.engine import records, workers
 from tenancy.engine.command import OwnGroupCommand
-from tenancy.engine.decide import NAMESPACE, SHOWN, Asked, Cause, causes, needs_preview, told
-from tenancy.engine.digests import StackDigest, digests, is_standard, of_settings
+from tenancy.engine.decide import NAMESPACE, SHOWN, Asked, Cause, causes, is_as_planned, needs_preview, told
+from tenancy.engine.digests import StackDigest, digests, has_program_config, is_standard, of_settings
 from tenancy.engine.workers import RunResult, Throttle, default_workers, is_busy, run_all
 from tenancy.live.api import ApiUnreachable, Response
 from tenancy.planning import make_plan
@@ -130,6 +130,15 @@ def test_an_update_that_would_lose_something_is_previewed_first(found: dict[str,
     assert (said is None) if reason is None else (said is not None and reason in said)
 
 
+@pytest.mark.parametrize(
+    ("reverted", "stored", "expected"),
+    [(0, ["/a", "/b"], True), (1, ["/a", "/b"], False), (0, ["/a"], False)],
+    ids=["another form of the same values", "a value was reverted", "destroyed by the plain engine"],
+)
+def test_what_differs_in_form_alone_needs_no_engine(reverted: int, stored: list[str], expected: bool) -> None:
+    assert is_as_planned(reverted, ["/a", "/b"], stored) is expected
+
+
 # Digests
 
 
@@ -164,6 +173,15 @@ def test_settings_are_the_config_and_the_place_of_the_state(tmp_path: Path) -> N
     assert of_settings(tmp_path, "bank", "s3://states/b") != bare
     file.write_text("config: {gpu-tenancy:scope: platform}\n", "utf-8")
     assert of_settings(tmp_path, "bank", "s3://states/a") != bare
+
+
+@pytest.mark.parametrize(
+    ("text", "own"), [("config: {gpu-tenancy:tenant: voice}", True), ("config: {aws:region: x}", False), ("", False)]
+)
+def test_config_that_names_another_tenant_is_left_to_the_projects_program(text: str, own: bool, tmp_path: Path) -> None:
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "stacks" / "Pulumi.bank--fraud.yaml").write_text(text, "utf-8")
+    assert has_program_config(tmp_path, "bank--fraud") is own
 
 
 def test_only_a_program_and_a_pack_of_the_library_alone_are_standard(tmp_path: Path) -> None:
