@@ -32,7 +32,7 @@ from tenancy.schema.environment import Layout
 from tenancy.validation import Loaded, load
 
 NAME = "bench"
-FORMER, MADE, LARGE = 4, 9, int(os.environ.get("BENCH_FLEET", "200"))
+FORMER, MADE, LARGE = 3, 8, int(os.environ.get("BENCH_FLEET", "200"))
 """Tenants made by an engine run each for preview and update; all that an engine makes; all of the large fleet."""
 MANAGER = "pulumi-kubernetes-bench"
 CONTEXT = "gpu-tenancy-lab"

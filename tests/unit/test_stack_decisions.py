@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,15 +13,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pulumi import automation
 
 from tenancy.catalog import vocabulary as words
+from tenancy.cli import main
 from tenancy.engine import records, workers
 from tenancy.engine.command import OwnGroupCommand
 from tenancy.engine.decide import NAMESPACE, SHOWN, Asked, Cause, causes, is_as_planned, needs_preview, told
 from tenancy.engine.digests import StackDigest, digests, has_program_config, is_standard, of_settings
 from tenancy.engine.workers import RunResult, Throttle, default_workers, is_busy, run_all
 from tenancy.live.api import ApiUnreachable, Response
+from tenancy.live.fleet_drift import BATCH, drifted_tenants
 from tenancy.planning import make_plan
 from tenancy.planning.scope import StackScope, in_shard, stacks
 from tenancy.schema.environment import Layout
@@ -239,6 +243,25 @@ def test_records_that_may_not_be_read_count_as_none_and_one_that_stays_ends_the_
         records.forget(server, "bank")
 
 
+def test_drift_of_a_fleet_is_one_list_for_each_kind_and_fifty_tenants(bank: Loaded) -> None:
+    plan = make_plan(bank.environment, bank.tenants)
+    one = plan.tenant("fraud")
+    tenants = [replace(one, name=f"t{number}") for number in range(2 * BATCH + 1)]
+    asked: list[str] = []
+
+    def items(path: str, absent: bool) -> list[Any]:
+        assert absent
+        asked.append(path)
+        return []
+
+    api: Any = SimpleNamespace(items=items)
+    assert drifted_tenants(api, "bank", tenants) == {"fraud"}, "by the label of what is missing"
+    kinds = {item["kind"] for item in one.objects()}
+    assert len(asked) == 3 * len(kinds)
+    assert all(re.search(r"labelSelector=[\w.%-]+$", path) for path in asked), "quoted"
+    assert "t100%29" in asked[-1]
+
+
 # Side by side
 
 
@@ -343,6 +366,13 @@ def test_every_tenant_is_in_one_shard_and_stays_there_when_others_come() -> None
     parts = [in_shard([*STACKS, *fleet], part, 4) for part in range(1, 5)]
     assert sorted(chain(*parts)) == sorted([*STACKS[1:], *fleet]), "and the platform in none"
     assert all(set(in_shard(fleet[:50], part, 4)) <= set(parts[part - 1]) for part in range(1, 5))
+
+
+@pytest.mark.parametrize("given", ["0/3", "4/3", "3", "a/b", "1/0", "-1/3"])
+def test_a_part_that_there_is_not_is_refused_before_anything_is_read(given: str) -> None:
+    done = CliRunner().invoke(main, ["up", "nowhere", "--shard", given])
+    assert done.exit_code == 2
+    assert f"given {given}; rule: K/N with K from 1 to N" in done.output
 
 
 def test_an_engine_beside_others_is_in_a_group_that_ctrl_c_does_not_reach(tmp_path: Path) -> None:
