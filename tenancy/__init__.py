@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     )
     from tenancy.schema.problems import Problem, SpecError
     from tenancy.schema.queues import QueueOrder, Queues, QueueState, Scheduler, SharingPreset
+    from tenancy.schema.rollout import Order, Rollout
     from tenancy.schema.services import Services, Source
     from tenancy.schema.tenant import (
         Budget,
@@ -127,6 +128,7 @@ _HOMES = {
     ),
     "tenancy.schema.problems": ("Problem", "SpecError"),
     "tenancy.schema.queues": ("QueueOrder", "QueueState", "Queues", "Scheduler", "SharingPreset"),
+    "tenancy.schema.rollout": ("Order", "Rollout"),
     "tenancy.schema.services": ("Services", "Source"),
     "tenancy.schema.tenant": (
         "Budget",
@@ -195,6 +197,7 @@ __all__ = [  # noqa: RUF022 - by subject
     "Part",
     "PlatformService",
     "ResourceUse",
+    "Rollout",
     "Sandbox",
     "ServiceAccount",
     "Services",
@@ -217,6 +220,7 @@ __all__ = [  # noqa: RUF022 - by subject
     "Layout",
     "Leaving",
     "Market",
+    "Order",
     "OverheadKey",
     "PodIdentity",
     "PodSecurity",
