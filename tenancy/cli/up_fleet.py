@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from tenancy.cli.up_report import Report, StackReport
 from tenancy.cli.up_stack import RunSettings, bring_up, put_back
 
@@ -147,7 +149,10 @@ def run_tenants(fleet: Fleet, stacks: Sequence[Stack], workers: int) -> list[str
         done = "previewed" if fleet.run.only_preview else "updated"
         fleet.report.ended(name, "failed" if result.failed else done, seconds, result.failed)
         count = f"[{number}/{len(waiting)}]"
-        fleet.report.say(f"{count} {name}: failed: {result.failed}" if result.failed else f"{count} {name}: done")
+        if result.failed:
+            click.echo(f"tenancy: {count} {name}: failed: {result.failed}", err=True)
+        else:
+            fleet.report.say(f"{count} {name}: done")
     return failed
 
 

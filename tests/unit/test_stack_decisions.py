@@ -29,6 +29,7 @@ from tenancy.planning import make_plan
 from tenancy.planning.scope import StackScope, in_shard, stacks
 from tenancy.schema.environment import Layout
 from tenancy.validation import Loaded, load
+from tests.conftest import every
 
 ROOT = Path(__file__).parents[2]
 SAME = StackDigest("plan", "program", "settings")
@@ -258,7 +259,7 @@ def test_drift_of_a_fleet_is_one_list_for_each_kind_and_fifty_tenants(bank: Load
     assert drifted_tenants(api, "bank", tenants) == {"fraud"}, "by the label of what is missing"
     kinds = {item["kind"] for item in one.objects()}
     assert len(asked) == 3 * len(kinds)
-    assert all(re.search(r"labelSelector=[\w.%-]+$", path) for path in asked), "quoted"
+    assert every(re.search(r"labelSelector=[\w.%-]+$", path) for path in asked), "quoted"
     assert "t100%29" in asked[-1]
 
 
@@ -365,7 +366,7 @@ def test_every_tenant_is_in_one_shard_and_stays_there_when_others_come() -> None
     fleet = [(f"bank--t{n}", StackScope.TENANT, f"t{n}") for n in range(100)]
     parts = [in_shard([*STACKS, *fleet], part, 4) for part in range(1, 5)]
     assert sorted(chain(*parts)) == sorted([*STACKS[1:], *fleet]), "and the platform in none"
-    assert all(set(in_shard(fleet[:50], part, 4)) <= set(parts[part - 1]) for part in range(1, 5))
+    assert every(set(in_shard(fleet[:50], part, 4)) <= set(parts[part - 1]) for part in range(1, 5))
 
 
 @pytest.mark.parametrize("given", ["0/3", "4/3", "3", "a/b", "1/0", "-1/3"])
