@@ -10,6 +10,9 @@ from typing import Any
 Object = dict[str, Any]
 """A Kubernetes object as the API takes it: apiVersion, kind, metadata and the rest."""
 
+CLOCK_FIELDS = (("spec", "resourceGroups"), ("spec", "stopPolicy"))
+"""Fields of a queue or Cohort that the clock writes after the engine has made it."""
+
 
 def identity(item: Mapping[str, Any]) -> tuple[str, str, str]:
     """Kind, namespace and name of an object; the namespace is empty for a cluster-wide one."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
-from tenancy.kube.objects import Object, place_of
+from tenancy.kube.objects import CLOCK_FIELDS, Object, place_of
 from tenancy.live.api import Api, collection, path_of
 from tenancy.rules.found import name_of
 
@@ -116,7 +116,9 @@ def _of_object(api: Api, item: Object, live: Object, managers: Mapping[str, str]
     changed = [path for path in lost if _value(live, path) or _value(item, path)]
     doubtful = [path for path in lost if path not in changed] if manager else []
     changed += _really(api, item, live, manager, [*_kept_but_other(item, live, ours), *doubtful])
-    added = tuple(_beside(item, ours, theirs))
+    kept = _kept_elsewhere(item)
+    changed = [path for path in changed if path[:2] not in kept]
+    added = tuple(path for path in _beside(item, ours, theirs) if path[:2] not in kept)
     if not (changed or added):
         return []
     return [Drift(item, live, tuple(changed), added, _writers(live, manager), anew=not ours)]
@@ -137,6 +139,13 @@ def by_others(api: Api, selector: str, items: Iterable[Object]) -> Iterator[Drif
 def missing(api: Api, selector: str, items: Iterable[Object]) -> list[Object]:
     """Those of the objects that no list with the selector has."""
     return [found.item for found in drift(api, selector, items) if found.live is None]
+
+
+def _kept_elsewhere(item: Object) -> frozenset[Path]:
+    """Beginnings of the paths that another controller keeps: it reverts what a third client writes there."""
+    if words.KEPT_BY_CLOCK not in (item["metadata"].get("annotations") or {}):
+        return frozenset()
+    return frozenset(tuple(f"f:{key}" for key in path) for path in CLOCK_FIELDS)
 
 
 def _has(tree: Node, path: Path) -> bool:

@@ -25,6 +25,8 @@ KINDS: Mapping[str, tuple[str, str]] = {
 """Kinds that can be explained: name on the command line -> API version and kind."""
 
 Object = Mapping[str, Any]
+BUDGET_SPENT = "BudgetSpent"
+"""Reason of the clock's Event on the LocalQueues of a tenant whose budget is spent."""
 
 
 class WorkNotFound(Exception):
@@ -72,10 +74,20 @@ def explain(api: Api, namespace: str, kind: str, name: str) -> Explanation:
         said = conditions["Evicted"]["message"]
         return Explanation("evicted", f"{evicted(conditions['Evicted'])} It does not come back by itself.", said, None)
     else:
-        sentence = waits(said)
+        sentence = _budget(api, namespace, said) or waits(said)
     if _holds(conditions, "Evicted"):
         return Explanation("evicted", f"{evicted(conditions['Evicted'])} {sentence}", said, ahead)
     return Explanation("waits", sentence, said, ahead)
+
+
+def _budget(api: Api, namespace: str, said: str) -> str:
+    """What the clock says on a queue that it holds because a budget is spent; empty for other reasons."""
+    if not re.search(_OF_THE_QUEUE, said):
+        return ""
+    selector = f"?fieldSelector=involvedObject.kind=LocalQueue,reason={BUDGET_SPENT}"
+    events = api.items(collection("v1", "Event", namespace) + selector)
+    newest = max(events, key=lambda event: str(event.get("lastTimestamp") or ""), default=None)
+    return str(newest.get("message", "")) if newest else ""
 
 
 def _holds(conditions: Mapping[str, Object], kind: str) -> bool:

@@ -299,6 +299,38 @@ _ALL = (
     ),
     Rule(
         _SPEC,
+        "time-01",
+        "windows, further shares and budgets that bind need the clock",
+        "without it queues keep the guarantee that they were made with, and a spent budget stops nothing",
+        "set queues.clock to true and run `tenancy clock run`, or drop the field",
+        _MEDIUM,
+    ),
+    Rule(
+        _SPEC,
+        "time-02",
+        "at every instant the always-on nodes of the pools have all guarantees, windows and further shares",
+        "two tenants would count on the same GPUs, and which of them gets them is undefined",
+        "move or shorten one of them, or raise nodes (of an autoscaled pool, nodes.min counts)",
+    ),
+    Rule(
+        _SPEC,
+        "time-03",
+        "a window's lead is longer than a pod's longest grace period, 10 minutes, and at most pods-ready-within",
+        "borrowers keep their GPUs for the grace period, and after pods-ready-within Kueue takes back GPUs that were "
+        "reclaimed and have no pods yet",
+        "write a lead such as 15m, or raise queues.pods-ready-within",
+        _MEDIUM,
+    ),
+    Rule(
+        _SPEC,
+        "time-04",
+        "a budget in dollars binds only where boards have prices",
+        "without prices no amount is ever spent",
+        "write prices into the environment, or monthly-gpu-hours into the budget",
+        _MEDIUM,
+    ),
+    Rule(
+        _SPEC,
         "pool-01",
         "a tenant has a flavor only if a pool that yields it admits the tenant",
         "pods that ask for the flavor would stay pending for ever",

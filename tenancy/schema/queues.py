@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tenancy.catalog.account import LONGEST_BLOCK
 from tenancy.catalog.frameworks import FRAMEWORKS
-from tenancy.schema.base import Mistake, Slug, Spec, TextForm, WholeNumber, broken
+from tenancy.schema.base import Flag, Mistake, Slug, Spec, TextForm, WholeNumber, broken
 
 
 class Scheduler(StrEnum):
@@ -106,6 +106,12 @@ class Queues(Spec):
         default="1d",
         description="Time before the end of a capacity block from which no new work starts on it, in whole days. "
         "Default: 1d.",
+    )
+    clock: Flag = Field(
+        default=False,
+        description="Whether `tenancy clock run` keeps the queues' quotas and states: it applies windows, further "
+        "shares and budgets of tenants, and the hold before a capacity block ends. The engine then writes neither "
+        "after it has made a queue. Default: false; a tenant that needs it is refused.",
     )
     provisioning_class: _Class | None = Field(
         default=None,

@@ -39,11 +39,12 @@ from tenancy.schema.base import (
     plain,
     written,
 )
+from tenancy.schema.calendar import More, Window
 from tenancy.schema.data import Access, Days, Uses
 from tenancy.schema.identity import Ci
 from tenancy.schema.network_rules import EgressRule, IngressRule
 from tenancy.schema.people import Owner, Person, Role, Subject
-from tenancy.schema.queues import QueueState, SharingPreset, Weight
+from tenancy.schema.queues import Duration, QueueState, SharingPreset, Weight
 from tenancy.schema.source import Location
 from tenancy.schema.tiers import Quota
 
@@ -79,6 +80,12 @@ class GpuShare(Spec):
     lend_up_to: Count | None = Field(default=None, description="Maximum number that is lent. Default: 0.")
     borrow_up_to: Count | None = Field(
         default=None, description="Maximum number that is borrowed on top of the guarantee, in each pool. Default: 0."
+    )
+    more: tuple[More, ...] = Field(
+        default=(),
+        max_length=20,
+        description="Further guaranteed GPUs from a first to a last day; the environment needs queues.clock. "
+        "Default: none.",
     )
 
     def mistakes(self) -> Iterator[Mistake]:
@@ -242,12 +249,43 @@ class Storage(Spec):
         )
 
 
+class WhenSpent(StrEnum):
+    """What happens to a tenant's queues when its budget of the month is spent."""
+
+    ALERT = "alert"  # an alert is sent, and work starts as before
+    HOLD = "hold"  # no new work starts until the next month; running work ends by itself
+    STOP = "stop"  # the same, and running work is evicted after the grace period
+
+
 class Budget(Spec):
-    """A tenant's monthly budget, in US dollars."""
+    """A tenant's monthly budget, in US dollars and optionally in GPU-hours. Months begin at midnight UTC."""
 
     monthly_usd: Annotated[int, WholeNumber(1, 1_000_000_000)] = Field(
         description="Budget of a month, US dollars. Alerts start at half of it. Required."
     )
+    monthly_gpu_hours: Annotated[int, WholeNumber(1, 1_000_000_000)] | None = Field(
+        default=None,
+        description="GPU-hours of a month, of all flavors; a slice counts as its part of a GPU. It needs when-spent "
+        "hold or stop. Default: no limit.",
+    )
+    when_spent: WhenSpent = Field(
+        default=WhenSpent.ALERT,
+        description="What happens to the tenant's queues when one of the two is spent. hold and stop need "
+        "queues.clock. Default: alert.",
+    )
+    grace: Duration = Field(
+        default="1h",
+        description="With when-spent: stop, time for which running work may go on after the budget is spent. "
+        "Default: 1h.",
+    )
+
+    def mistakes(self) -> Iterator[Mistake]:
+        if self.monthly_gpu_hours and self.when_spent is WhenSpent.ALERT:
+            given, rule = "monthly-gpu-hours with when-spent: alert", "alerts compare dollars"
+            yield Mistake(("monthly-gpu-hours",), given, rule, "write when-spent: hold or stop, or drop it")
+        if "grace" in self.model_fields_set and self.when_spent is not WhenSpent.STOP:
+            given, rule = f"grace with when-spent: {self.when_spent}", "only stop evicts running work"
+            yield Mistake(("grace",), given, rule, "write when-spent: stop, or drop grace")
 
 
 _Word = Annotated[str, TextForm(r"^[^\s\x00-\x1f]+$", "one word", "write it without spaces", 63)]
@@ -339,6 +377,12 @@ class Tenant(Spec):
     gpus: dict[FlavorName, GpuShare] = Field(
         default_factory=dict, description="GPU shares of the tenant, by flavor. Default: none."
     )
+    windows: tuple[Window, ...] = Field(
+        default=(),
+        max_length=20,
+        description="Times of the week in which the tenant has more guaranteed GPUs; the environment needs "
+        "queues.clock. Default: none.",
+    )
     weight: Weight = Field(
         default=1,
         description="Weight of the tenant when several tenants of a department borrow: borrowed GPUs are shared by "
@@ -427,6 +471,18 @@ class Tenant(Spec):
             if found := too_wide_together([way.cidr or "" for way in ways]):
                 yield broken((field, found[0], "cidr"), "net-05", found[1])
         yield from self._claims()
+        yield from self._windows()
+
+    def _windows(self) -> Iterator[Mistake]:
+        names: set[str] = set()
+        for i, window in enumerate(self.windows):
+            if window.name in names:
+                yield broken(("windows", i, "name"), "name-02", f"window {window.name!r} twice")
+            names.add(window.name)
+            if window.flavor not in self.gpus:
+                given = f"{window.flavor}, of which the tenant has no share"
+                change = "write it under gpus, with guaranteed: 0 if it has none at other times"
+                yield broken(("windows", i, "flavor"), "share-01", given, change)
 
     def _gpu_users(self) -> Iterator[Mistake]:
         """Entries of gpu-users that may not run work which could ask for GPUs."""
@@ -536,6 +592,17 @@ class Tenant(Spec):
             return namespace if namespace.namespace_name else namespace.model_copy(update={"namespace_name": text})
 
         return self.model_copy(update={"namespaces": tuple(name(namespace) for namespace in self.namespaces)})
+
+    @property
+    def changes_with_time(self) -> bool:
+        """Whether its guarantee or its queues change with time: by windows, further shares or a budget that binds."""
+        binding = self.budget is not None and self.budget.when_spent is not WhenSpent.ALERT
+        return binding or bool(self.windows) or any(share.more for share in self.gpus.values())
+
+    def most_more(self, flavor: str) -> int:
+        """GPUs of a flavor that all windows and further shares have together: no instant has more of them."""
+        windows = sum(window.gpus for window in self.windows if window.flavor == flavor)
+        return windows + sum(more.gpus for more in self.gpus[flavor].more)
 
     def held_in(self, namespace: Namespace) -> dict[str, int]:
         """Guaranteed GPUs of one namespace, by flavor: its own count, and for the first namespace the rest."""

@@ -18,6 +18,7 @@ from tenancy.schema.source import Location
 from tenancy.schema.tenant import Access, Storage, Tenant
 from tenancy.schema.tiers import Tier
 from tenancy.validation.aws import aws_resources
+from tenancy.validation.calendar import calendar
 from tenancy.validation.found import ENVIRONMENT, Found
 from tenancy.validation.references import references
 from tenancy.validation.shares import guarantees, offers_of, shares
@@ -79,6 +80,7 @@ def crossfile(environment: Environment, tenants: Sequence[Tenant], unread: Colle
         ):
             yield index, mistake
     yield from guarantees(offers, tenants)
+    yield from calendar(environment, offers, tenants)
     yield from _remembered(environment, tenants)
     yield from aws_resources(environment, tenants)
 
@@ -284,6 +286,8 @@ def _default_containers(tenant: Tenant, number: int, tier: Tier) -> Iterator[Mis
     namespace = tenant.namespaces[number]
     quota = tier.allows(namespace.quota).effective()
     gpus = sum(tenant.held_in(namespace).values())
+    if number == 0:
+        gpus += sum(map(tenant.most_more, tenant.gpus))
     where = ("namespaces", number, "quota") if namespace.quota else ("tier",)
     promised = f"for {gpus} GPUs that namespace {namespace.name} is guaranteed"
     if gpus > quota["pods"]:

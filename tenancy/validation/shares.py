@@ -60,8 +60,11 @@ def shares(environment: Environment, offers: Offers, tenant: Tenant) -> Iterator
                     yield broken(where, "pool-01", given, change)
 
 
-def guarantees(offers: Offers, tenants: Sequence[Tenant]) -> Iterator[Found]:
-    """Guarantees that the pools cannot meet together, at the tenant that exceeds them."""
+def guarantees(
+    offers: Offers, tenants: Sequence[Tenant], more: Mapping[tuple[int, str], int] | None = None
+) -> Iterator[Found]:
+    """Guarantees that the pools cannot meet together, at the tenant that exceeds them. `more` is what tenants have on
+    top at some instant, by tenant and flavor; it is the first namespace's."""
     claims_on: dict[str, dict[frozenset[str], list[tuple[int, int]]]] = {flavor: {} for flavor in offers}
     counted: set[str] = set()
     for index, tenant in enumerate(tenants):
@@ -69,7 +72,10 @@ def guarantees(offers: Offers, tenants: Sequence[Tenant]) -> Iterator[Found]:
             continue
         counted.add(tenant.tenant)
         for namespace in tenant.namespaces:
-            for flavor, held in tenant.held_in(namespace).items():
+            for flavor, own in tenant.held_in(namespace).items():
+                held = own
+                if more and namespace is tenant.namespaces[0]:
+                    held += more.get((index, flavor), 0)
                 if held and flavor in offers:
                     tiers = frozenset({tenant.tier_of(namespace)})
                     pools = _pools(offers, flavor, tenant.tenant, tiers)

@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "planning": SPEC,
     "iam": {*SPEC, "planning"},
     "live": {*SPEC, "planning"},
+    "clock": {*SPEC, "planning", "live"},
     "components": {*SPEC, "planning", "live"},
     "check": FACTS,
     "prove": {*SPEC, "planning", "live", "check"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pulumi
 
 from tenancy.catalog import vocabulary as words
-from tenancy.kube.objects import Object
+from tenancy.kube.objects import CLOCK_FIELDS, Object
 
 
 def resource_type(manifest: Object) -> str:
@@ -38,6 +38,9 @@ class Manifest(pulumi.CustomResource):
             made_anew = pulumi.ResourceOptions(replace_on_changes=fixed, delete_before_replace=True)
             opts = pulumi.ResourceOptions.merge(opts, made_anew)
         metadata = manifest["metadata"]
+        if words.KEPT_BY_CLOCK in metadata.get("annotations", {}):
+            ignored = pulumi.ResourceOptions(ignore_changes=[".".join(path) for path in CLOCK_FIELDS])
+            opts = pulumi.ResourceOptions.merge(opts, ignored)
         notes = {**metadata.get("annotations", {}), **BACKGROUND}
         super().__init__(kind, name, {**manifest, "metadata": {**metadata, "annotations": notes}}, opts)
 

@@ -218,11 +218,17 @@ class QueueingPlan:
     """The admission check for nodes that are added on request, and its settings."""
     cohorts: tuple[Cohort, ...] = ()
     """The organisation and its departments."""
+    clock: tuple[Object, ...] = ()
+    """The clock's service account and its rights; empty without queues.clock."""
+    reserve: tuple[ClusterQueue | LocalQueue, ...] = ()
+    """Queues of the Workloads that reserve GPUs for windows; empty without queues.clock."""
 
     def manifests(self) -> Iterator[Object]:
         """Manifests of all of them."""
+        yield from self.clock
         yield from self.topologies
         yield from (flavor.manifest() for flavor in self.flavors)
         yield from self.priorities
         yield from self.checks
         yield from (cohort.manifest() for cohort in self.cohorts)
+        yield from (queue.manifest() for queue in self.reserve)

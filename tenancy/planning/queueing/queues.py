@@ -22,6 +22,7 @@ from tenancy.planning.common.labels import manifest, platform_labels, tenant_lab
 from tenancy.planning.common.meta import Meta
 from tenancy.planning.common.pools import node_taints
 from tenancy.planning.common.priorities import priorities
+from tenancy.planning.queueing.clock_access import clock_access
 from tenancy.planning.queueing.model import (
     OPEN,
     AdmissionCheck,
@@ -49,6 +50,7 @@ from tenancy.planning.queueing.queue_names import (
     topology_of,
 )
 from tenancy.planning.queueing.quota_shares import (
+    PoolFlavorCounts,
     QueueShare,
     QuotaCalculator,
     closing,
@@ -123,6 +125,8 @@ def platform_queues(
         ),
         checks=tuple(_provisioning(environment)) if environment.queues.provisioning_class else (),
         cohorts=tuple(_cohorts(environment, tenants, found, calculator)),
+        clock=clock_access(environment) if environment.queues.clock else (),
+        reserve=_reserve(environment, calculator) if environment.queues.clock else (),
     )
 
 
@@ -155,6 +159,34 @@ def _provisioning(environment: Environment) -> Iterator[Object]:
     yield manifest(API, "AdmissionCheck", PROVISIONING, labels, {"spec": check})
 
 
+def reserve_queue(environment: Environment, calculator: QuotaCalculator, counts: PoolFlavorCounts) -> ClusterQueue:
+    """The queue of the Workloads that reserve GPUs for windows. All of its quota is lent, so that Kueue has to reclaim
+    from borrowers what it admits there: quota that is not lent counts as free while others still use the GPUs."""
+    labels = {**platform_labels(environment)}
+    pools = in_preference(environment, (name for name, pool in environment.pools.items() if pool.machine.gpus))
+    amounts = calculator.all(counts)
+    return ClusterQueue(
+        Meta(words.RESERVE_QUEUE, labels, annotations=kept_by_clock(environment)),
+        ROOT,
+        {words.SPACE_NAME: words.PLATFORM_NAMESPACE},
+        _groups(environment, pools, calculator.resources(environment.flavors), amounts, borrowing={}, lending=amounts),
+        weight=1,
+        strict=False,
+        stop=OPEN,
+    )
+
+
+def _reserve(environment: Environment, calculator: QuotaCalculator) -> tuple[ClusterQueue, LocalQueue]:
+    queue = reserve_queue(environment, calculator, {})
+    meta = Meta(words.RESERVE_QUEUE, platform_labels(environment), words.PLATFORM_NAMESPACE)
+    return queue, LocalQueue(meta, queue.name, OPEN, 1)
+
+
+def kept_by_clock(environment: Environment) -> dict[str, str]:
+    """Annotations of a queue or Cohort."""
+    return {words.KEPT_BY_CLOCK: "true"} if environment.queues.clock else {}
+
+
 def _cohorts(
     environment: Environment, tenants: Sequence[Tenant], found: Mapping[str, QueueShare], calculator: QuotaCalculator
 ) -> Iterator[Cohort]:
@@ -169,7 +201,10 @@ def _cohorts(
         pool: {f: count - sum(share.guaranteed(pool, f) for share in found.values()) for f, count in flavors.items()}
         for pool, flavors in there.items()
     }
-    yield Cohort(Meta(ROOT, labels), None, _groups(environment, pools, resources, calculator.all(rest)))
+    kept = kept_by_clock(environment)
+    yield Cohort(
+        Meta(ROOT, labels, annotations=kept), None, _groups(environment, pools, resources, calculator.all(rest))
+    )
     everything = calculator.all(there)
     for name, department in sorted(environment.organisation.departments.items()):
         lent: Counter[tuple[str, str]] = Counter()
@@ -184,7 +219,7 @@ def _cohorts(
             borrowing=everything if department.sharing.borrows else {},
             lending=lent,
         )
-        yield Cohort(Meta(department_cohort(name), labels), ROOT, groups, department.weight)
+        yield Cohort(Meta(department_cohort(name), labels, annotations=kept), ROOT, groups, department.weight)
 
 
 def tenant_queues(
@@ -195,7 +230,7 @@ def tenant_queues(
     Over one queue a Cohort would say once more what the queue says, and Kueue would compare its share with every piece
     of work that it admits.
     """
-    labels = tier_labels(environment, tenant, tenant.tier)
+    labels, kept = tier_labels(environment, tenant, tenant.tier), kept_by_clock(environment)
     spanned = {tier: open_pools(environment, tenant, tier) for tier in sorted(tenant.tiers)}
     resources = calculator.resources(tenant.gpus)
     borrowed = calculator.either(share.borrowed, {f: wanted.borrow_up_to or 0 for f, wanted in tenant.gpus.items()})
@@ -210,14 +245,16 @@ def tenant_queues(
     if not alone:
         pools = in_preference(environment, {name for names in spanned.values() for name in names})
         groups = _groups(environment, pools, resources, {}, borrowing=borrowed, lending=lent)
-        cohort = Cohort(Meta(above, labels), department_cohort(tenant.department), groups, tenant.weight)
+        cohort = Cohort(
+            Meta(above, labels, annotations=kept), department_cohort(tenant.department), groups, tenant.weight
+        )
     made: list[ClusterQueue] = []
     for tier, own in nominal.items():
         mine = spanned[tier]
         more = whole + borrowed - own if environment.tiers[tier].borrows else {}
         made.append(
             ClusterQueue(
-                Meta(queue_name(tenant.tenant, tier), tier_labels(environment, tenant, tier)),
+                Meta(queue_name(tenant.tenant, tier), tier_labels(environment, tenant, tier), annotations=kept),
                 above,
                 {words.TENANT: tenant.tenant},
                 # Explicit limits, all of them: an absent one would mean all there is.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from tenancy.catalog import boards
-from tenancy.kube.placement import place
+from tenancy.kube.placement import Placed, place
 from tenancy.planning.common.pools import node_allocatable, pools_of
 from tenancy.planning.queueing.queue_names import ANY_POOL, BOARD_COMPUTE, BOARD_MEMORY, queue_resource
 from tenancy.schema.environment import Environment
@@ -71,8 +71,16 @@ def borrowing_tiers(environment: Environment, tenant: Tenant) -> list[str]:
     return [tier for tier in sorted(tenant.tiers) if environment.tiers[tier].borrows]
 
 
-def shares(environment: Environment, tenants: Sequence[Tenant]) -> dict[str, QueueShare]:
-    """Every tenant's share: guarantees are placed in pools, each in as few as possible."""
+More = Mapping[tuple[str, str], int]
+"""(tenant, flavor) -> how many it has on top of its guarantee at some instant. They belong to its first namespace."""
+
+
+def shares(environment: Environment, tenants: Sequence[Tenant], more: More | None = None) -> dict[str, QueueShare]:
+    """Every tenant's share: guarantees are placed in pools, each in as few as possible.
+
+    What tenants have on top at an instant is placed in what the guarantees leave, so that no guarantee moves; only if
+    it does not fit there, all are placed together.
+    """
     found = {tenant.tenant: QueueShare({tier: {} for tier in sorted(tenant.tiers)}) for tenant in tenants}
     always_on, most = supply(environment, always_on=True), supply(environment, always_on=False)
     for flavor in environment.flavors:
@@ -81,15 +89,12 @@ def shares(environment: Environment, tenants: Sequence[Tenant]) -> dict[str, Que
             for namespace in tenant.namespaces if flavor in tenant.gpus else ():
                 claims[tenant.tenant, tenant.tier_of(namespace)] += tenant.held_in(namespace)[flavor]
         ordered = sorted(claims.items(), key=lambda claim: (-claim[1], claim[0]))
-        placed = place(
-            {
-                (name, tier): (pools_of(environment, flavor, name, frozenset({tier})), count)
-                for (name, tier), count in ordered
-                if count
-            },
-            always_on[flavor],
-        )
-        for pool, holders in placed.holds.items():
+        extra = {
+            (tenant.tenant, tenant.tier_of(tenant.namespaces[0])): count
+            for tenant in tenants
+            if (count := (more or {}).get((tenant.tenant, flavor), 0))
+        }
+        for pool, holders in _placed(environment, flavor, dict(ordered), extra, always_on[flavor]).items():
             for (name, tier), count in holders.items():
                 if count:
                     found[name].held[tier].setdefault(pool, {})[flavor] = count
@@ -97,6 +102,35 @@ def shares(environment: Environment, tenants: Sequence[Tenant]) -> dict[str, Que
             if flavor in tenant.gpus:
                 _share_out(environment, tenant, flavor, found[tenant.tenant], most[flavor])
     return found
+
+
+_Queue = tuple[str, str]
+"""A tenant and one of its tiers."""
+
+
+def _placed(
+    environment: Environment,
+    flavor: str,
+    claims: Mapping[_Queue, int],
+    extra: Mapping[_Queue, int],
+    there: Mapping[str, int],
+) -> Mapping[str, Mapping[_Queue, int]]:
+    """Pool -> queue -> how many."""
+
+    def placing(wanted: Mapping[_Queue, int], free: Mapping[str, int]) -> Placed[_Queue]:
+        pools = {queue: pools_of(environment, flavor, queue[0], frozenset({queue[1]})) for queue in wanted}
+        return place({queue: (pools[queue], count) for queue, count in wanted.items() if count}, free)
+
+    base = placing(claims, there)
+    if not extra:
+        return base.holds
+    left = {pool: count - base.holds[pool].total() for pool, count in there.items()}
+    beside = placing(extra, left)
+    if beside.missing:
+        return placing(
+            {queue: claims.get(queue, 0) + extra.get(queue, 0) for queue in {**claims, **extra}}, there
+        ).holds
+    return {pool: base.holds[pool] + beside.holds[pool] for pool in there}
 
 
 def _share_out(
@@ -134,10 +168,13 @@ def quota_ceiling(environment: Environment, tenant: Tenant, namespace: Namespace
         if environment.tiers[tier].borrows:
             pools = pools_of(environment, flavor, tenant.tenant, borrowing)
             there = [environment.flavors_of(pool)[flavor] * environment.pools[pool].nodes.max for pool in pools]
-            most[flavor] = share.guaranteed + sum(min(share.borrow_up_to or 0, count) for count in there)
+            guaranteed = share.guaranteed + tenant.most_more(flavor)
+            most[flavor] = guaranteed + sum(min(share.borrow_up_to or 0, count) for count in there)
         else:
             parts = [part for part in tenant.namespaces if tenant.tier_of(part) == tier]
             most[flavor] = sum(tenant.held_in(part)[flavor] for part in parts)
+            if tenant.namespaces[0] in parts:
+                most[flavor] += tenant.most_more(flavor)
     return most
 
 

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tenancy.cli.common import BAD_INPUT, environment_argument, example, fail, lab_option, load_or_exit
+
+if TYPE_CHECKING:
+    from tenancy.clock.controller import Clock, Round
+    from tenancy.validation import Loaded
+
+INTERVAL = 30.0
+"""Seconds between two rounds: by so much a budget may be exceeded, and a window's quota may come late."""
+
+
+@click.group("clock")
+def command() -> None:
+    """Keep windows, further shares and budgets of tenants: quotas and states of queues that change with time."""
+
+
+@command.command("run", epilog=example("tenancy clock run local --once"))
+@environment_argument
+@lab_option
+@click.option("--once", is_flag=True, help="Make one round and end: exit code 1 if the cluster refuses it.")
+def run(environment: str, lab: bool, once: bool) -> None:
+    """Apply the calendar and the budgets of ENV every 30 seconds, until the process ends.
+
+    Each round reads the queues, the Workloads and the record of usage, and writes what differs. The spec files are read
+    again when one of them changes; a mistake in them is reported, and the last valid ones stay in use. The time is the
+    API server's. A second copy does no harm: its record is refused, and it reads anew.
+
+    Without this process work is admitted as before, with the quotas and states that were written last.
+    """
+    from tenancy.clock.controller import Clock
+    from tenancy.lab.layout import enter_lab
+    from tenancy.live.api import Api, ApiUnreachable
+
+    loaded = load_or_exit(environment, lab=lab)
+    require_clock(loaded)
+    enter_lab(loaded.environment.cluster.context)
+    try:
+        clock = Clock(Api(loaded.environment.cluster.context), loaded.environment, loaded.tenants)
+    except ApiUnreachable as error:
+        fail(str(error))
+    if problem := _round(clock):
+        if once:
+            fail(problem)
+        click.echo(f"tenancy: {problem}", err=True)
+    seen = _state(loaded.folder)
+    while not once:
+        time.sleep(INTERVAL)
+        if (state := _state(loaded.folder)) != seen:
+            seen = state
+            _reload(clock, environment, lab)
+        if problem := _round(clock):
+            click.echo(f"tenancy: {problem}", err=True)
+
+
+def require_clock(loaded: Loaded) -> None:
+    """End the command with exit code 2 if the environment has no clock."""
+    if not (loaded.environment.queued and loaded.environment.queues.clock):
+        given = f"given {loaded.environment.environment}, with queues.clock: false"
+        fail(f"{given}; rule: the clock writes queues that are left to it; change: set queues.clock: true", BAD_INPUT)
+
+
+def said(done: Round) -> str:
+    """One line for a round that changed something or found a spent budget."""
+    spent = [f"{each.tenant}: {each}" for each in done.spent]
+    return "\n".join(f"{done.now:%Y-%m-%dT%H:%M:%SZ} {line}" for line in (*done.changes, *spent))
+
+
+def _round(clock: Clock) -> str:
+    """Make one round; the problem that ended it, or nothing."""
+    from tenancy.clock.controller import ClockRefused
+    from tenancy.live.api import ApiUnreachable
+
+    try:
+        done = clock.tick()
+    except (ApiUnreachable, ClockRefused) as error:
+        return str(error)
+    if done.changes:
+        click.echo(said(done))
+    return ""
+
+
+def _state(folder: Path) -> dict[str, tuple[int, int]]:
+    """Time of change and size of each spec file."""
+    found = {}
+    for path in sorted(folder.rglob("*.yaml")):
+        try:
+            stat = path.stat()
+        except OSError:
+            continue  # deleted since
+        found[str(path)] = (stat.st_mtime_ns, stat.st_size)
+    return found
+
+
+def _reload(clock: Clock, environment: str, lab: bool) -> None:
+    from tenancy.validation import SpecError, load, on_lab
+
+    try:
+        loaded = load(environment)
+    except SpecError as error:
+        for problem in error.problems:
+            click.echo(str(problem), err=True)
+        click.echo("tenancy: the files in use stay those before", err=True)
+        return
+    loaded = on_lab(loaded) if lab else loaded
+    if loaded.environment.queues.clock:
+        clock.environment, clock.tenants = loaded.environment, loaded.tenants

@@ -1,0 +1,247 @@
+"""One look at the cluster and one round of writes: what differs from the decision is written, and nothing else.
+
+Each round starts from the cluster and the record of usage, so a restart, a missed round or a second copy changes
+nothing: the record is written with the version that was read, and a copy that comes second is refused and reads anew.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from tenancy.catalog import vocabulary as words
+from tenancy.clock.decision import KEY, Desired, Spent, desired
+from tenancy.clock.usage import Meter, Running, Usage, empty
+from tenancy.kube.objects import CLOCK_FIELDS, Object, at, identity
+from tenancy.kube.quantities import thousandths
+from tenancy.kube.quota_tree import stored_quotas
+from tenancy.live.api import NOT_FOUND, Api, ApiUnreachable, Response, collection, path_of
+from tenancy.live.waiting import BUDGET_SPENT
+from tenancy.planning.queueing.queue_names import API
+from tenancy.schema.environment import Environment
+from tenancy.schema.tenant import Tenant
+
+APPLY = "application/apply-patch+yaml"
+CONFLICT = 409
+AGAIN = dt.timedelta(minutes=30)
+"""After which the Event is written again: the API server keeps one for an hour."""
+
+
+class ClockRefused(Exception):
+    """The API server refuses what the clock writes or reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round did, in sentences; empty if everything was as it should be."""
+
+    now: dt.datetime
+    changes: tuple[str, ...]
+    spent: tuple[Spent, ...]
+
+
+@dataclass(slots=True)
+class Clock:
+    """The clock of one environment. `now` reads the time; None: the API server's, which a jump of this machine's does
+    not change."""
+
+    api: Api
+    environment: Environment
+    tenants: Sequence[Tenant]
+    now: Callable[[], dt.datetime] | None = None
+    _running: dict[str, Running] | None = None
+    _record: str = ""
+    """The version of the record of usage that `_running` belongs to."""
+    _told: dict[str, dt.datetime] = field(default_factory=dict)
+
+    def tick(self) -> Round:
+        """Bring the queues to what they should be now. ApiUnreachable and ClockRefused leave the rest for the next
+        round."""
+        record = self._request("GET", _record_path(), allow=(NOT_FOUND,))
+        now = self.now() if self.now else _server_time(record)
+        before, version = _stored(record, now)
+        workloads = self.api.items(collection(API, "Workload"))
+        known = self._running if version and version == self._record else None
+        usage, running = Meter(self.environment, self._named()).advance(before, workloads, now, known)
+        wanted = desired(self.environment, self.tenants, now, usage, _admitted(workloads))
+        self._record = self._write_record(wanted.usage, version)
+        self._running = running
+        changes = [*self._queues(wanted), *self._reservations(wanted, workloads)]
+        self._tell(wanted.spent, now)
+        return Round(now, tuple(changes), wanted.spent)
+
+    def _named(self) -> list[Tenant]:
+        return [tenant.named(self.environment.namespace_name) for tenant in self.tenants]
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        allow: Iterable[int] = (),
+        content_type: str = "application/json",
+    ) -> Response:
+        answer = self.api.request(method, path, body, content_type=content_type)
+        if not answer.ok and answer.status not in allow:
+            raise ClockRefused(f"{method} {path.partition('?')[0]}: {answer.status} {answer.message}")
+        return answer
+
+    def _write_record(self, usage: Usage, version: str) -> str:
+        labels = {words.MANAGED_BY: words.PRODUCT, words.ENVIRONMENT: self.environment.environment}
+        metadata: Object = {"name": words.CLOCK, "namespace": words.PLATFORM_NAMESPACE, "labels": labels}
+        if version:
+            metadata["resourceVersion"] = version
+        item = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"usage": usage.text()}}
+        path = path_of(item) if version else path_of(item).rpartition("/")[0]
+        answer = self._request("PUT" if version else "POST", path, item)
+        return str(answer.body["metadata"]["resourceVersion"])
+
+    def _queues(self, wanted: Desired) -> Iterator[str]:
+        live = {
+            (kind, "", item["metadata"]["name"]): item
+            for kind in ("Cohort", "ClusterQueue")
+            for item in self.api.items(collection(API, kind))
+            if words.KEPT_BY_CLOCK in (item["metadata"].get("annotations") or {})
+        }
+        # A queue that the engine has not made yet is made by it, with what belongs to it.
+        moving = [(item, live[identity(item)]) for item in wanted.queues if identity(item) in live]
+        moving = [(item, found) for item, found in moving if _kept(item) != _kept(found)]
+        # Quota is taken from one before another gets it, so that at no instant more is promised than there is.
+        for item, found in sorted(moving, key=lambda pair: _nominal(pair[0]) - _nominal(pair[1])):
+            spec = {key: item["spec"][key] for _, key in CLOCK_FIELDS if key in item["spec"]}
+            body = {
+                "apiVersion": API,
+                "kind": item["kind"],
+                "metadata": {"name": item["metadata"]["name"]},
+                "spec": spec,
+            }
+            self._request("PATCH", f"{path_of(item)}?fieldManager={words.CLOCK}&force=true", body, content_type=APPLY)
+            yield f"{item['kind']} {item['metadata']['name']}: {_said(item, found)}"
+
+    def _reservations(self, wanted: Desired, workloads: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+        planned = {item["metadata"]["name"]: item for item in wanted.reservations}
+        there = {each["metadata"]["name"] for each in _reserving(workloads)}
+        where = collection(API, "Workload", words.PLATFORM_NAMESPACE)
+        for name, item in planned.items():
+            if name not in there:
+                self._request("POST", where, item, allow=(CONFLICT,))
+                yield f"{name}: reserving {item['spec']['podSets'][0]['count']} GPUs"
+        for name in sorted(there - planned.keys()):
+            self._request("DELETE", f"{where}/{name}", allow=(NOT_FOUND,))
+            yield f"{name}: no longer reserved"
+
+    def _tell(self, spent: Iterable[Spent], now: dt.datetime) -> None:
+        of = {tenant.tenant: tenant for tenant in self._named()}
+        for each in spent:
+            if now - self._told.get(each.tenant, now - AGAIN) < AGAIN:
+                continue
+            for namespace in of[each.tenant].namespaces:
+                event = _event(of[each.tenant].namespace_name(namespace), each, now)
+                # A namespace that is not made yet has no work to tell about.
+                path = f"{path_of(event)}?fieldManager={words.CLOCK}&force=true"
+                self._request("PATCH", path, event, allow=(NOT_FOUND,), content_type=APPLY)
+            self._told[each.tenant] = now
+
+
+def _reserving(workloads: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    for each in workloads:
+        if each["metadata"]["namespace"] == words.PLATFORM_NAMESPACE and KEY in (
+            each["metadata"].get("annotations") or {}
+        ):
+            yield each
+
+
+def _admitted(workloads: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Keys of spans all of whose reservations are admitted."""
+    found: dict[str, bool] = {}
+    for each in _reserving(workloads):
+        conditions = (each.get("status") or {}).get("conditions") or ()
+        holds = any(c["type"] == "Admitted" and c["status"] == "True" for c in conditions)
+        key = each["metadata"]["annotations"][KEY]
+        found[key] = found.get(key, True) and holds and not each["metadata"].get("deletionTimestamp")
+    return {key for key, holds in found.items() if holds}
+
+
+def stored_usage(api: Api) -> Usage | None:
+    """The usage of the month as the clock has recorded it; None if it has recorded none."""
+    answer = api.request("GET", _record_path())
+    try:
+        return Usage.read(answer.body["data"]["usage"]) if answer.ok else None
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _record_path() -> str:
+    return f"{collection('v1', 'ConfigMap', words.PLATFORM_NAMESPACE)}/{words.CLOCK}"
+
+
+def _stored(record: Response, now: dt.datetime) -> tuple[Usage, str]:
+    if record.status == NOT_FOUND:
+        return empty(now), ""
+    version = str(record.body["metadata"]["resourceVersion"])
+    try:
+        return Usage.read((record.body.get("data") or {})["usage"]), version
+    except (KeyError, ValueError):
+        # Damaged by hand: the Workloads of the month that still exist are counted anew.
+        return empty(now), version
+
+
+def _server_time(answer: Response) -> dt.datetime:
+    date = next((value for key, value in answer.headers.items() if key.lower() == "date"), None)
+    if date is None:
+        raise ApiUnreachable("the API server's answer has no Date")
+    return parsedate_to_datetime(date).astimezone(dt.UTC)
+
+
+def _kept(item: Mapping[str, Any]) -> object:
+    quotas = [
+        (q.flavor, q.resource, *(None if n is None else thousandths(n) for n in (q.nominal, q.borrowing, q.lending)))
+        for q in stored_quotas(item["spec"])
+    ]
+    return quotas, item["spec"].get("stopPolicy", "None")
+
+
+def _nominal(item: Mapping[str, Any]) -> int:
+    return sum(thousandths(quota.nominal or 0) for quota in stored_quotas(item["spec"]) if quota.resource == _gpu(item))
+
+
+def _gpu(item: Mapping[str, Any]) -> str:
+    """A resource of the GPUs' group, by which quotas are compared: all of the group move together."""
+    groups = item["spec"].get("resourceGroups") or []
+    return str(groups[-1]["coveredResources"][0]) if groups else ""
+
+
+def _said(item: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    before, after = at(found, "spec", "stopPolicy") or "None", at(item, "spec", "stopPolicy") or "None"
+    said = [f"{before} -> {after}"] if before != after else []
+    old = {quota[:2]: quota.nominal for quota in stored_quotas(found["spec"])}
+    for quota in stored_quotas(item["spec"]):
+        was = old.get(quota[:2])
+        if quota.resource == _gpu(item) and was != quota.nominal:
+            said.append(f"{quota.flavor} {was} -> {quota.nominal}")
+    return ", ".join(said) or "limits"
+
+
+def _event(namespace: str, spent: Spent, now: dt.datetime) -> Object:
+    written = now.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"budget.{spent.since:%Y-%m}", "namespace": namespace},
+        "involvedObject": {
+            "apiVersion": API,
+            "kind": "LocalQueue",
+            "name": words.DEFAULT_QUEUE,
+            "namespace": namespace,
+        },
+        "type": "Warning",
+        "reason": BUDGET_SPENT,
+        "message": str(spent),
+        "firstTimestamp": spent.since.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lastTimestamp": written,
+        "reportingComponent": words.CLOCK,
+        "source": {"component": words.CLOCK},
+    }

@@ -1,0 +1,47 @@
+"""Rights of `tenancy clock run`: exactly what it reads and changes."""
+
+from __future__ import annotations
+
+from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
+from tenancy.planning.common.labels import manifest, platform_labels
+from tenancy.schema.environment import Environment
+
+_RBAC = "rbac.authorization.k8s.io"
+_KUEUE = "kueue.x-k8s.io"
+
+
+def _rule(group: str, resources: list[str], verbs: list[str], names: tuple[str, ...] = ()) -> Object:
+    named = {"resourceNames": list(names)} if names else {}
+    return {"apiGroups": [group], "resources": resources, "verbs": verbs, **named}
+
+
+def clock_access(environment: Environment) -> tuple[Object, ...]:
+    """The clock's ServiceAccount, its rights in the cluster, and in the platform's namespace on its record of usage.
+
+    It patches queues and cannot make or delete one. It makes and deletes Workloads in the platform's namespace alone,
+    where they reserve a window's GPUs.
+    """
+    labels, name, home = platform_labels(environment), words.CLOCK, words.PLATFORM_NAMESPACE
+    subject = [{"kind": "ServiceAccount", "name": name, "namespace": home}]
+    queues = _rule(_KUEUE, ["clusterqueues", "cohorts"], ["get", "list", "patch"])
+    seen = _rule(_KUEUE, ["workloads"], ["get", "list"])
+    reserve = _rule(_KUEUE, ["workloads"], ["create", "delete"])
+    events = _rule("", ["events"], ["create", "patch"])
+    record = _rule("", ["configmaps"], ["get", "update"], (name,))
+    # RBAC cannot limit create to a name: the object has none yet.
+    first = _rule("", ["configmaps"], ["create"])
+
+    def reference(kind: str) -> Object:
+        return {"subjects": subject, "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": name}}
+
+    def of(kind: str, body: Object, namespace: str | None = None) -> Object:
+        return manifest(f"{_RBAC}/v1", kind, name, labels, body, namespace)
+
+    return (
+        manifest("v1", "ServiceAccount", name, labels, {"automountServiceAccountToken": False}, home),
+        of("ClusterRole", {"rules": [queues, seen, events]}),
+        of("ClusterRoleBinding", reference("ClusterRole")),
+        of("Role", {"rules": [record, first, reserve]}, home),
+        of("RoleBinding", reference("Role"), home),
+    )

@@ -1,0 +1,164 @@
+"""When a tenant has more GPUs than its guarantee: windows that recur, and shares with a first and a last day.
+
+Local times are kept on days on which clocks change: a window starts at the first instant at which the zone's clocks
+show its start or later, and ends at the last at which they show its end.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from typing import Annotated, NamedTuple
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, Field
+
+from tenancy.schema.base import Day, FlavorName, Mistake, Positive, Reason, ShortName, Spec, TextForm, plain
+from tenancy.schema.queues import Duration, seconds
+
+WEEK = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_DAY = f"({'|'.join(WEEK)})"
+
+
+class Interval(NamedTuple):
+    """A time from `start` up to and without `end`, both in UTC."""
+
+    start: dt.datetime
+    end: dt.datetime
+
+    def holds(self, now: dt.datetime) -> bool:
+        """Whether the instant is in it."""
+        return self.start <= now < self.end
+
+
+def _zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        change = "write one such as UTC or Europe/Berlin"
+        raise plain(repr(name), "a time zone of the IANA database", change) from None
+    return name
+
+
+Zone = Annotated[str, AfterValidator(_zone)]
+TimeOfDay = Annotated[
+    str, TextForm(r"^([01][0-9]|2[0-3]):[0-5][0-9]$", "a time of day, hours and minutes", 'quote it: "17:00"')
+]
+Weekdays = Annotated[
+    str,
+    TextForm(
+        rf"^{_DAY}(-{_DAY})?(,{_DAY}(-{_DAY})?)*$", "days of the week, or ranges of them", "write mon-fri or sat,sun"
+    ),
+]
+
+
+def instant(local: dt.datetime, zone: ZoneInfo, *, last: bool) -> dt.datetime:
+    """The instant, in UTC, at which clocks of the zone show a local time without a zone: the last of two when clocks go
+    back, and the instant of the change when they skip it."""
+    at = local.replace(tzinfo=zone, fold=int(last)).astimezone(dt.UTC)
+    if at.astimezone(zone).replace(tzinfo=None) == local:
+        return at
+    # Skipped: the change is between what the offsets before and after it would say.
+    found = local.replace(tzinfo=zone, fold=1).astimezone(dt.UTC)
+    while found.astimezone(zone).replace(tzinfo=None) < local:
+        found += dt.timedelta(minutes=1)
+    return found
+
+
+class Window(Spec):
+    """A time of the week in which the tenant has more guaranteed GPUs, free at its start."""
+
+    name: ShortName = Field(description="Name of the window, such as end-of-day. Required.")
+    flavor: FlavorName = Field(description="A flavor of the tenant's gpus. Required.")
+    gpus: Positive = Field(description="GPUs, slices or replicas on top of the guarantee. Required.")
+    days: Weekdays = Field(
+        default="mon-fri", description="Days on which the window starts, such as mon-fri or sat,sun. Default: mon-fri."
+    )
+    starts: TimeOfDay = Field(description="Local time at which the GPUs are free. Required.")
+    ends: TimeOfDay = Field(
+        description="Local time at which the GPUs go back; at or before starts: on the next day. Required."
+    )
+    zone: Zone = Field(default="UTC", description="Time zone of starts and ends. Default: UTC.")
+    lead: Duration = Field(
+        default="15m",
+        description="Time before the start at which the GPUs are reclaimed from borrowers. Default: 15m, for the grace "
+        "period of a preempted pod and of the work that follows.",
+    )
+
+    def mistakes(self) -> Iterator[Mistake]:
+        if self.starts == self.ends:
+            given, rule = f"starts and ends {self.starts}", "a window has a length"
+            yield Mistake(("ends",), given, rule, "for GPUs of the whole day raise guaranteed")
+
+    @property
+    def weekdays(self) -> frozenset[int]:
+        """Numbers of its days; Monday is 0."""
+        found: set[int] = set()
+        for part in self.days.split(","):
+            first, _, last = part.partition("-")
+            begin, end = WEEK.index(first), WEEK.index(last or first)
+            found |= {day % 7 for day in range(begin, end + 1 + 7 * (end < begin))}
+        return frozenset(found)
+
+    def on(self, day: dt.date) -> Interval | None:
+        """The window that starts on a local day, without its lead; None on other days."""
+        if day.weekday() not in self.weekdays:
+            return None
+        zone = ZoneInfo(self.zone)
+        starts, ends = dt.time.fromisoformat(self.starts), dt.time.fromisoformat(self.ends)
+        over = day + dt.timedelta(days=ends <= starts)
+        found = Interval(
+            instant(dt.datetime.combine(day, starts), zone, last=False),
+            instant(dt.datetime.combine(over, ends), zone, last=True),
+        )
+        # Clocks may skip all of it.
+        return found if found.start < found.end else None
+
+    def between(self, start: dt.datetime, end: dt.datetime) -> Iterator[Interval]:
+        """Every window that touches the time between two instants, in order, without its lead."""
+        zone = ZoneInfo(self.zone)
+        day, last = start.astimezone(zone).date() - dt.timedelta(days=2), end.astimezone(zone).date()
+        while day <= last:
+            found = self.on(day)
+            if found and found.end > start and found.start < end:
+                yield found
+            day += dt.timedelta(days=1)
+
+    @property
+    def ahead(self) -> dt.timedelta:
+        """Its lead."""
+        return dt.timedelta(seconds=seconds(self.lead))
+
+    def at(self, now: dt.datetime) -> Interval | None:
+        """The window at the instant, or whose lead has begun, from its start to its end; None if there is none."""
+        for found in self.between(now, now + self.ahead + dt.timedelta(seconds=1)):
+            if found.start - self.ahead <= now < found.end:
+                return found
+        return None
+
+
+MORE_AHEAD = dt.timedelta(minutes=15)
+"""Time before its first day at which a further share is reclaimed from borrowers; a window's default lead."""
+
+
+class More(Spec):
+    """GPUs on top of a guarantee from a first to a last day."""
+
+    gpus: Positive = Field(description="GPUs, slices or replicas on top of the guarantee. Required.")
+    starts: Day = Field(description="First day. Required.")
+    until: Day = Field(description="Last day. Required.")
+    zone: Zone = Field(default="UTC", description="Time zone in which the days begin. Default: UTC.")
+    reason: Reason = Field(description="Reason for the share, one sentence for an auditor. Required.")
+
+    def mistakes(self) -> Iterator[Mistake]:
+        if self.until < self.starts:
+            given, rule = f"until {self.until}, before {self.starts}", "the last day is not before the first"
+            yield Mistake(("until",), given, rule, "write a later day, or drop the entry")
+
+    @property
+    def interval(self) -> Interval:
+        """From midnight of the first day to midnight after the last."""
+        zone = ZoneInfo(self.zone)
+        after = self.until + dt.timedelta(days=1)
+        first, last = (dt.datetime.combine(day, dt.time()) for day in (self.starts, after))
+        return Interval(instant(first, zone, last=False), instant(last, zone, last=False))

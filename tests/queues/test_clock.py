@@ -1,0 +1,169 @@
+"""Time in the queues, on a running Kueue: the clock writes with its own rights, at instants that the test chooses."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from zoneinfo import ZoneInfo
+
+import town
+from scene import Scene, condition, holds, until
+
+from tenancy.catalog import vocabulary as words
+from tenancy.clock.controller import Clock, Round
+from tenancy.clock.usage import next_month
+from tenancy.live.api import Api, Impersonation, Response
+
+BORROWS = "guaranteed: 0, sharing: lend-and-borrow, borrow-up-to: 32"
+WINDOW = (
+    "windows: [{name: close, flavor: a100, gpus: 16, days: mon-sun, starts: '17:00', ends: '20:00', "
+    "zone: Europe/Berlin}]\n"
+)
+BUDGET = "budget: {monthly-usd: 1000000, monthly-gpu-hours: 1, when-spent: hold}\n"
+FILES = {
+    "environment.yaml": town.ENVIRONMENT.replace("nodes: 8", "nodes: 4") + "queues: {clock: true}\n",
+    "tenants/risk.yaml": town.tenant("risk", "risk", "guaranteed: 8", "production", WINDOW),
+    "tenants/borrower.yaml": town.tenant("borrower", "markets", BORROWS),
+    "tenants/spender.yaml": town.tenant("spender", "research", "guaranteed: 8", more=BUDGET),
+}
+CLOCK = Impersonation(
+    f"system:serviceaccount:{words.PLATFORM_NAMESPACE}:{words.CLOCK}",
+    ("system:serviceaccounts", f"system:serviceaccounts:{words.PLATFORM_NAMESPACE}"),
+)
+RECORD = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/{words.CLOCK}"
+
+
+class AsClock(Api):
+    """The clock's own identity, so that a right that it lacks is refused."""
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object | None = None,
+        identity: Impersonation | None = None,
+        content_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        return super().request(method, path, body, identity or CLOCK, content_type, headers)
+
+
+def tick(scene: Scene, now: dt.datetime) -> Round:
+    """A round of a clock that has just been started."""
+    api = AsClock(scene.plan.context)
+    return Clock(api, scene.loaded.environment, scene.loaded.tenants, lambda: now).tick()
+
+
+def berlin(hour: int, minute: int = 0) -> dt.datetime:
+    day = dt.datetime.now(dt.UTC).date()
+    return dt.datetime(day.year, day.month, day.day, hour, minute, tzinfo=ZoneInfo("Europe/Berlin")).astimezone(dt.UTC)
+
+
+def reserved(scene: Scene) -> bool:
+    found = scene.items("Workload", words.PLATFORM_NAMESPACE)
+    return bool(found) and all(holds(each, "Admitted") for each in found)
+
+
+def test_a_windows_capacity_is_free_when_it_starts_and_goes_back_when_it_ends(scene: Scene) -> None:
+    scene.clear()
+    tick(scene, berlin(12))
+    borrowed = [f"borrowed-{i}" for i in range(16)]
+    home = scene.space("borrower")
+    for name in borrowed:
+        scene.submit("borrower", name, 1)
+    scene.until_runs(home, *borrowed)
+    assert tick(scene, berlin(16, 44)).changes == (), "the lead is 15 minutes"
+    assert scene.runs(home, *borrowed)
+
+    assert any("16 GPUs" in said for said in tick(scene, berlin(16, 45)).changes)
+    until(lambda: reserved(scene), "Kueue has reclaimed the window's GPUs")
+    scene.until_waits(home, *borrowed)
+    assert set(scene.evictions(home)) == set(borrowed)
+    assert tick(scene, berlin(16, 50)).changes == (), "a second round has nothing to write"
+
+    tick(scene, berlin(17))
+    until(lambda: not scene.items("Workload", words.PLATFORM_NAMESPACE), "nothing is reserved any more")
+    assert scene.waits(home, *borrowed), "what is reserved is not lent"
+    scene.submit("risk", "report", 8, 3)
+    scene.until_runs(scene.space("risk"), "report")
+    until(lambda: len(scene.pods(scene.space("risk"))) == 3, "there are machines for all that was admitted")
+
+    tick(scene, berlin(20))
+    assert scene.runs(scene.space("risk"), "report"), "what runs is not evicted by the end of a window"
+    scene.clear("risk")
+    scene.until_runs(home, *borrowed)
+    scene.submit("risk", "late", 8, 3)
+    scene.until_waits(scene.space("risk"), "late")
+    scene.clear()
+
+
+def test_a_spent_budget_holds_the_queue_and_the_next_month_opens_it(scene: Scene) -> None:
+    scene.clear()
+    scene.api.request("DELETE", RECORD)
+    home = scene.submit("spender", "first", 8)
+    scene.until_runs(home, "first")
+    now = dt.datetime.now(dt.UTC)
+    later = now + dt.timedelta(minutes=30)
+    if later >= next_month(now):
+        later = next_month(now) + dt.timedelta(minutes=30)
+    assert tick(scene, now).spent == ()
+
+    (spent,) = tick(scene, later).spent
+    assert spent.tenant == "spender"
+    until(lambda: condition(scene.queue("spender", "batch"), "Active").get("status") == "False", "it is on hold")
+    assert scene.runs(home, "first"), "hold evicts nothing"
+    scene.submit("spender", "second", 1)
+    said = scene.until_said(home, "second", "budget")
+    assert f"on {later:%Y-%m-%d}" in said
+    assert said.endswith("ask spender-leads.")
+    # Its twin, of a tenant without a budget.
+    scene.until_runs(scene.submit("risk", "twin", 1), "twin")
+
+    path = f"/apis/batch/v1/namespaces/{home}/jobs/first?propagationPolicy=Background"
+    scene.api.request("DELETE", path)
+    tick(scene, next_month(later) + dt.timedelta(minutes=1))
+    scene.until_runs(home, "second")
+    scene.clear()
+
+
+def test_the_clock_can_make_no_queue_and_read_no_secret(scene: Scene) -> None:
+    api = AsClock(scene.plan.context)
+    queue = scene.queue("risk", "production")
+    new = {**queue, "metadata": {"name": "another"}, "status": {}}
+    refused = api.request("POST", "/apis/kueue.x-k8s.io/v1beta2/clusterqueues?dryRun=All", new)
+    assert refused.status == 403
+    assert "cannot create resource" in refused.message
+    assert api.request("GET", "/api/v1/secrets").status == 403
+    twin = api.request("GET", "/apis/kueue.x-k8s.io/v1beta2/clusterqueues")
+    assert twin.ok
+
+
+def test_a_tenant_can_change_neither_the_clock_nor_what_it_writes(scene: Scene) -> None:
+    person, space = scene.developer("spender"), scene.space("spender")
+    patch, kind = {"data": {"usage": "{}"}}, "application/merge-patch+json"
+    scene.api.request("POST", RECORD.rpartition("/")[0], {"metadata": {"name": words.CLOCK}, "data": {}})
+    targets: list[tuple[str, str, object]] = [
+        ("PATCH", RECORD, patch),
+        ("PATCH", "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/spender--batch", {"spec": {"stopPolicy": "None"}}),
+        ("PATCH", "/apis/kueue.x-k8s.io/v1beta2/cohorts/organisation", {"spec": {"fairSharing": {"weight": "9"}}}),
+        (
+            "PATCH",
+            f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{space}/localqueues/default",
+            {"spec": {"stopPolicy": "None"}},
+        ),
+    ]
+    for method, path, body in targets:
+        answer = scene.api.request(method, path + "?dryRun=All", body, person, kind)
+        assert answer.status == 403, path
+        assert "cannot patch resource" in answer.message
+        twin = scene.api.request(method, path + "?dryRun=All", body, content_type=kind)
+        assert twin.ok, (path, twin.message)
+    reservation = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": "window--mine"}}
+    where = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{space}/workloads?dryRun=All"
+    pod = {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}
+    podset = {"name": "main", "count": 1, "template": {"spec": pod}}
+    body = {**reservation, "spec": {"queueName": "default", "podSets": [podset]}}
+    answer = scene.api.request("POST", where, body, person)
+    assert answer.status == 403
+    assert "cannot create resource" in answer.message
+    assert scene.api.request("POST", where, body).ok
