@@ -27,6 +27,14 @@ class Case(NamedTuple):
     """Absent: the same file."""
     shared: bool = False
     """With one role for all parts of the same grants."""
+    clock: bool = False
+    """Whether the environment has a clock."""
+
+    def write(self, spec: Any, text: str) -> None:
+        """Put `text` into the file instead of `old`."""
+        if self.clock:
+            spec.add(ENV, "queues: {clock: true}\n")
+        spec.edit(self.file, self.old, text)
 
 
 def _without(rule: str, found: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:

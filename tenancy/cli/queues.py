@@ -1,10 +1,17 @@
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Mapping
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from tenancy.cli.common import environment_argument, example, fail, lab_option, load_or_exit, print_json
+
+if TYPE_CHECKING:
+    from tenancy.live.api import Api
+    from tenancy.validation import Loaded
 
 
 @click.command("queues", epilog=example("tenancy queues local"))
@@ -35,11 +42,18 @@ def command(environment: str, lab: bool, brief: bool, form: str) -> None:
     if not loaded.environment.queued:
         fail(f"given {environment}, with scheduler: none; rule: GPUs are lent and borrowed through a queue")
     try:
-        found = queue_use(Api(loaded.environment.cluster.context), loaded.environment)
+        api = Api(loaded.environment.cluster.context)
+        found = queue_use(api, loaded.environment)
+        times = _times(api, loaded)
     except ApiUnreachable as error:
         fail(str(error))
     if form == "json":
-        print_json([{**asdict(h), "dollars": None if h.dollars is None else float(h.dollars)} for h in found])
+        print_json(
+            [
+                {**asdict(h), "dollars": None if h.dollars is None else float(h.dollars), **times.get(h.tenant, {})}
+                for h in found
+            ]
+        )
         return
     waiting = {(h.tenant, h.tier): h.waiting for h in found}
     shown = [h for h in found if h.held or h.waiting] if brief else found
@@ -51,11 +65,41 @@ def command(environment: str, lab: bool, brief: bool, form: str) -> None:
     if any(h.dollars is not None for h in found):
         remarks.append(f"GPUs in use cost ${sum(h.dollars or 0 for h in found)} an hour")
     remarks += sorted({f"{h.tenant}, {h.tier}: {h.state}" for h in found if h.state != "open"})
-    header = ("tenant", "tier", "flavor", "pool", "guaranteed", "may borrow", "in use", "borrowed", "waiting")
-    rows = [
+    header: tuple[str, ...] = (
+        "tenant",
+        "tier",
+        "flavor",
+        "pool",
+        "guaranteed",
+        "may borrow",
+        "in use",
+        "borrowed",
+        "waiting",
+    )
+    rows: list[tuple[str | int, ...]] = [
         (h.tenant, h.tier, h.flavor, h.pool, h.guaranteed, h.may_borrow, h.held, h.borrowed, h.waiting) for h in shown
     ]
+    if times:
+        header = (*header, "budget", "window")
+        rows = [(*row, times[str(row[0])]["budget"], times[str(row[0])]["window"]) for row in rows]
     title = f"Queues of {loaded.environment.environment}"
     lines = "\n".join(f"- {remark}" for remark in remarks)
     idle = "no GPU is in use and no work waits" if found else "there are no queues, because no tenant has GPUs"
     show(form, [Table(title, header, rows, remarks)], {}, f"{title}: {idle}\n{lines}")
+
+
+def _times(api: Api, loaded: Loaded) -> Mapping[str, Mapping[str, str]]:
+    """Budget and window of each tenant, as the clock sees them; empty in an environment without one."""
+    if not loaded.environment.queues.clock:
+        return {}
+    from tenancy.clock.controller import stored_usage
+    from tenancy.clock.status import budget_said, window_said
+
+    now, usage = dt.datetime.now(dt.UTC), stored_usage(api)
+    return {
+        tenant.tenant: {
+            "budget": budget_said(loaded.environment, tenant, now, usage),
+            "window": window_said(tenant, now, usage),
+        }
+        for tenant in loaded.tenants
+    }

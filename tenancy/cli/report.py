@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import sys
 from collections.abc import Iterable, Mapping
@@ -103,6 +104,33 @@ def page(environment: str, tenant: str | None, simulation: Path | None, chargeba
     folder = out / "tenants"
     chosen = [one.tenant for one in loaded.tenants if tenant in {None, one.tenant}]
     _write(found | {folder / f"{one}.html": pages.tenant(one) for one in sorted(chosen)})
+
+
+@command.command(
+    short_help="Write a page of who has which GPUs when.",
+    epilog=example(
+        "tenancy report calendar bank --out calendar.html\n  tenancy report calendar bank --out c.html --days 31"
+    ),
+)
+@environment_argument
+@click.option("--days", type=click.IntRange(1, 366), default=7, help="Number of days. Default: 7.")
+@click.option(
+    "--from",
+    "begin",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="DATE",
+    help="First day, such as 2026-12-01, UTC. Default: today.",
+)
+@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FILE", help="Write the page here.")
+def calendar(environment: str, days: int, begin: dt.datetime | None, out: Path) -> None:
+    """Write an HTML page with a chart of each flavor: what each tenant of ENV is guaranteed at each time, by its share,
+    its windows and its further shares; and tables of these and of budgets that bind."""
+    from tenancy.catalog.days import today
+    from tenancy.clock.page import page as calendar_page
+
+    loaded = load_or_exit(environment)
+    start = dt.datetime.combine(begin.date() if begin else today(), dt.time(), dt.UTC)
+    _write({out: calendar_page(loaded.environment, loaded.tenants, start, days)})
 
 
 @command.command(

@@ -158,23 +158,25 @@ def command(
     if only_preview and loaded.environment.flavors:
         report.say(_supply(loaded))
     report.end()
-    if loaded.environment.queued and loaded.environment.queues.clock and not only_preview and not chosen:
-        report.say(_keep_time(loaded, driver.api))
+    _keep_time(loaded, driver.api, report, only_preview or bool(chosen))
     if failed:
         fail(f"{plan.environment}: {len(failed)} of {len(wanted)} stacks failed: {', '.join(sorted(failed))}")
     report.say(f"{plan.environment}: done in {time.monotonic() - began:.1f} s")
 
 
-def _keep_time(loaded: Loaded, api: Api) -> str:
+def _keep_time(loaded: Loaded, api: Api, report: _Report, only_some: bool) -> None:
     """Bring queues to what they should be now: the engine leaves their quotas and states to the clock."""
+    if only_some or not (loaded.environment.queued and loaded.environment.queues.clock):
+        return
     from tenancy.clock.controller import Clock, ClockRefused
     from tenancy.live.api import ApiUnreachable
 
     try:
         done = Clock(api, loaded.environment, loaded.tenants).tick()
     except (ApiUnreachable, ClockRefused) as error:
-        return f"note: quotas are left to the clock, which was refused: {error}"
-    return f"clock: {len(done.changes)} queues and reservations changed"
+        report.say(f"note: quotas are left to the clock, which was refused: {error}")
+    else:
+        report.say(f"clock: {len(done.changes)} queues and reservations changed")
 
 
 def _supply(loaded: Loaded) -> str:

@@ -62,9 +62,12 @@ class BucketDict(TypedDict):
 
 
 class BudgetDict(TypedDict):
-    """A tenant's monthly budget, in US dollars."""
+    """A tenant's monthly budget, in US dollars and optionally in GPU-hours. Months begin at midnight UTC."""
 
     monthly_usd: int
+    monthly_gpu_hours: NotRequired[int | None]
+    when_spent: NotRequired[Literal['alert', 'hold', 'stop']]
+    grace: NotRequired[str]
 
 
 class CiDict(TypedDict):
@@ -208,6 +211,7 @@ class GpuShareDict(TypedDict):
     sharing: NotRequired[Literal['strict', 'lend', 'lend-and-borrow']]
     lend_up_to: NotRequired[int | None]
     borrow_up_to: NotRequired[int | None]
+    more: NotRequired[Sequence[MoreDict]]
 
 
 class GpuSharingDict(TypedDict):
@@ -258,6 +262,16 @@ class MigDict(TypedDict):
     named: NotRequired[str | None]
     per_gpu: NotRequired[Sequence[PartDict] | None]
     strategy: NotRequired[Literal['mixed', 'single']]
+
+
+class MoreDict(TypedDict):
+    """GPUs on top of a guarantee from a first to a last day."""
+
+    gpus: int
+    starts: str | dt.date
+    until: str | dt.date
+    zone: NotRequired[str]
+    reason: str
 
 
 class NamespaceDict(TypedDict):
@@ -387,6 +401,7 @@ class QueuesDict(TypedDict):
     pods_ready_within: NotRequired[str]
     keep_finished: NotRequired[str]
     hold_before_end: NotRequired[str]
+    clock: NotRequired[bool]
     provisioning_class: NotRequired[str | None]
 
 
@@ -515,6 +530,7 @@ class TenantDict(TypedDict):
     gpu_users: NotRequired[Sequence[SubjectDict]]
     apart: NotRequired[bool]
     gpus: NotRequired[Mapping[str, GpuShareDict]]
+    windows: NotRequired[Sequence[WindowDict]]
     weight: NotRequired[int]
     queue: NotRequired[Literal['open', 'hold', 'drain']]
     storage: NotRequired[Sequence[StorageDict]]
@@ -576,3 +592,16 @@ class VirtualClustersDict(TypedDict):
     resolver: str
     storage_class: NotRequired[str | None]
     oidc: NotRequired[Sequence[str]]
+
+
+class WindowDict(TypedDict):
+    """A time of the week in which the tenant has more guaranteed GPUs, free at its start."""
+
+    name: str
+    flavor: str
+    gpus: int
+    days: NotRequired[str]
+    starts: str
+    ends: str
+    zone: NotRequired[str]
+    lead: NotRequired[str]

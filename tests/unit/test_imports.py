@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "planning": SPEC,
     "iam": {*SPEC, "planning"},
     "live": {*SPEC, "planning"},
-    "clock": {*SPEC, "planning", "live"},
+    "clock": {*SPEC, "planning", "live", "output"},
     "components": {*SPEC, "planning", "live"},
     "check": FACTS,
     "prove": {*SPEC, "planning", "live", "check"},

@@ -83,6 +83,9 @@ TIERS = """\
 """
 FIRM_TIERS = TIERS.replace("    quota", "    borrows: false\n    quota") + "    borrows: %s\n"
 
+WINDOW = "windows:\n  - {name: close, flavor: a100, gpus: %s, starts: '17:00', ends: '20:00', lead: %s}\n"
+TWO_WINDOWS = WINDOW % ("1", "15m") + "  - {name: %s, flavor: a100, gpus: 1, starts: '21:00', ends: '22:00'}\n"
+
 
 def more_pools(count: int) -> str:
     """So many pools of one node."""
@@ -232,6 +235,13 @@ CASES = (
     Case("GPU in the limit range", "quota-02", ENV, "tiers.batch.container.max.nvidia.com/gpu", "memory: 128Gi}", "nvidia.com/gpu: 1}", "memory: 64Gi}"),
     Case("borrows with no tier that may", "share-03", ENV, "", TIERS, FIRM_TIERS % "false", FIRM_TIERS % "true"),
     Case("lends and borrows without a queue", "share-04", ENV, "", "buckets:", "queues: {scheduler: none}\nbuckets:", "queues: {scheduler: kueue}\nbuckets:"),
+    Case("a window without a clock", "time-01", FRAUD, "windows", "budget:", WINDOW % ("8", "15m") + "budget:", "budget:"),
+    Case("more than there is in a window", "time-02", FRAUD, "windows[0].gpus", "budget:", WINDOW % ("9", "15m") + "budget:", WINDOW % ("8", "15m") + "budget:", clock=True),
+    Case("a lead no longer than a grace period", "time-03", FRAUD, "windows[0].lead", "budget:", WINDOW % ("8", "10m") + "budget:", WINDOW % ("8", "11m") + "budget:", clock=True),
+    Case("a lead after which Kueue gives up", "time-03", FRAUD, "windows[0].lead", "budget:", WINDOW % ("8", "21m") + "budget:", WINDOW % ("8", "20m") + "budget:", clock=True),
+    Case("a budget in dollars without prices", "time-04", FRAUD, "budget.when-spent", "180000}", "180000, when-spent: hold}", "180000, when-spent: hold, monthly-gpu-hours: 9}", clock=True),
+    Case("a window of a flavor without a share", "share-01", FRAUD, "windows[0].flavor", "budget:", WINDOW.replace("a100", "l4-shared") % ("8", "15m") + "budget:", WINDOW % ("8", "15m") + "budget:", clock=True),
+    Case("two windows of one name", "name-02", FRAUD, "windows[1].name", "budget:", TWO_WINDOWS % "close" + "budget:", TWO_WINDOWS % "open" + "budget:", clock=True),
     Case("price of a board that does not exist", "ref-01", ENV, "prices.l5", "buckets:", "prices: {l4: 0.8, a100-40gb: 2.50, l5: 1}\nbuckets:", "prices: {l4: 0.8, a100-40gb: 2.50, l40s: 1}\nbuckets:"),
     Case("a board without a price", "price-01", ENV, "prices", "buckets:", "prices: {l4: 0.8}\nbuckets:", "prices: {l4: 0.8, a100-40gb: 2.50}\nbuckets:"),
     Case("kind of work", "ref-01", ENV, "queues.kinds[0]", "buckets:", "queues: {kinds: [rayclusters]}\nbuckets:", "queues: {kinds: [raycluster]}\nbuckets:"),
@@ -270,7 +280,7 @@ each = pytest.mark.parametrize("case", CASES, ids=_IDS)
 
 @each
 def test_the_broken_rule_is_named_where_it_is_broken(spec: Any, case: Case) -> None:
-    spec.edit(case.file, case.old, case.bad)
+    case.write(spec, case.bad)
     found = [(p.id, p.field) for p in spec.problems() if p.file.endswith(case.file) or not case.field]
     assert case.rule in {rule for rule, _ in found}, f"{case.rule} should refuse {case.bad!r}"
     if case.field:
@@ -279,7 +289,7 @@ def test_the_broken_rule_is_named_where_it_is_broken(spec: Any, case: Case) -> N
 
 @each
 def test_the_twin_is_admitted(spec: Any, case: Case) -> None:
-    spec.edit(case.file, case.old, case.good)
+    case.write(spec, case.good)
     if case.rule == "name-01" and case.file == FRAUD:
         assert "name-01" not in {p.id for p in spec.problems()}
     else:
@@ -297,7 +307,7 @@ def test_without_the_rule_nothing_else_says_that_it_was_broken(
         monkeypatch.setattr(loader, "_misnamed", lambda *_: iter(()))
     if case.field == "tenant":
         monkeypatch.setattr(loader, "_misfiled", lambda *_: iter(()))
-    spec.edit(case.file, case.old, case.bad)
+    case.write(spec, case.bad)
     assert spec.problems() == (), "the rule alone should stand against this input"
 
 
