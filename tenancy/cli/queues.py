@@ -9,7 +9,11 @@ import click
 
 from tenancy.cli.common import environment_argument, example, fail, lab_option, load_or_exit, print_json
 
+LATE = 5
+"""Minutes after which a record of usage is old: ten rounds."""
+
 if TYPE_CHECKING:
+    from tenancy.clock.usage import Usage
     from tenancy.live.api import Api
     from tenancy.validation import Loaded
 
@@ -44,7 +48,8 @@ def command(environment: str, lab: bool, brief: bool, form: str) -> None:
     try:
         api = Api(loaded.environment.cluster.context)
         found = queue_use(api, loaded.environment)
-        times = _times(api, loaded)
+        usage = _usage(api, loaded)
+        times = _times(loaded, usage)
     except ApiUnreachable as error:
         fail(str(error))
     if form == "json":
@@ -80,6 +85,7 @@ def command(environment: str, lab: bool, brief: bool, form: str) -> None:
         (h.tenant, h.tier, h.flavor, h.pool, h.guaranteed, h.may_borrow, h.held, h.borrowed, h.waiting) for h in shown
     ]
     if times:
+        remarks += _late(usage)
         header = (*header, "budget", "window")
         rows = [(*row, times[str(row[0])]["budget"], times[str(row[0])]["window"]) for row in rows]
     title = f"Queues of {loaded.environment.environment}"
@@ -88,14 +94,21 @@ def command(environment: str, lab: bool, brief: bool, form: str) -> None:
     show(form, [Table(title, header, rows, remarks)], {}, f"{title}: {idle}\n{lines}")
 
 
-def _times(api: Api, loaded: Loaded) -> Mapping[str, Mapping[str, str]]:
+def _usage(api: Api, loaded: Loaded) -> Usage | None:
+    if not loaded.environment.queues.clock:
+        return None
+    from tenancy.clock.controller import stored_usage
+
+    return stored_usage(api)
+
+
+def _times(loaded: Loaded, usage: Usage | None) -> Mapping[str, Mapping[str, str]]:
     """Budget and window of each tenant, as the clock sees them; empty in an environment without one."""
     if not loaded.environment.queues.clock:
         return {}
-    from tenancy.clock.controller import stored_usage
     from tenancy.clock.status import budget_said, window_said
 
-    now, usage = dt.datetime.now(dt.UTC), stored_usage(api)
+    now = dt.datetime.now(dt.UTC)
     return {
         tenant.tenant: {
             "budget": budget_said(loaded.environment, tenant, now, usage),
@@ -103,3 +116,11 @@ def _times(api: Api, loaded: Loaded) -> Mapping[str, Mapping[str, str]]:
         }
         for tenant in loaded.tenants
     }
+
+
+def _late(usage: Usage | None) -> list[str]:
+    """A remark if the clock has not run for some time."""
+    if usage is None:
+        return ["the clock has not run: windows do not start and budgets do not bind (`tenancy clock run`)"]
+    minutes = (dt.datetime.now(dt.UTC) - usage.until).total_seconds() / 60
+    return [f"the clock's last round was {minutes:.0f} minutes ago"] if minutes > LATE else []
