@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pulumi
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,8 +18,10 @@ from hypothesis import strategies as st
 from tenancy.catalog import vocabulary as words
 from tenancy.clock.decision import KEY, Desired, desired
 from tenancy.clock.usage import Meter, Usage, empty, next_month
+from tenancy.components.kubernetes.manifest import Manifest
 from tenancy.kube.objects import Object
 from tenancy.kube.quantities import units
+from tenancy.live.drift import by_others
 from tenancy.planning import make_plan
 from tenancy.validation import Loaded, load
 from tests.conftest import FILES, SpecFolder
@@ -331,6 +335,49 @@ def test_the_engine_leaves_quotas_and_states_to_the_clock(spec: SpecFolder) -> N
     plan = make_plan(loaded.environment, loaded.tenants)
     kept = [o for o in plan.objects() if words.KEPT_BY_CLOCK in o["metadata"].get("annotations", {})]
     assert Counter(o["kind"] for o in kept) == {"Cohort": 4, "ClusterQueue": 4}
+
+
+def test_a_component_ignores_what_the_clock_writes_and_nothing_else(
+    spec: SpecFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, pulumi.ResourceOptions] = {}
+
+    def record(_: Any, kind: str, name: str, __: Any, opts: pulumi.ResourceOptions) -> None:
+        seen[f"{kind.rpartition(':')[2]} {name}"] = opts
+
+    monkeypatch.setattr(pulumi.CustomResource, "__init__", record)
+    loaded = clocked(spec)
+    for item in make_plan(loaded.environment, loaded.tenants).objects():
+        Manifest(item["metadata"]["name"], item, pulumi.ResourceOptions())
+    fields = ["spec.resourceGroups", "spec.stopPolicy"]
+    assert seen["ClusterQueue fraud--batch"].ignore_changes == fields
+    assert seen["Cohort organisation"].ignore_changes == fields
+    ignoring = {name.partition(" ")[0] for name, opts in seen.items() if opts.ignore_changes}
+    assert ignoring == {"ClusterQueue", "Cohort"}
+
+
+def test_what_the_clock_wrote_is_no_drift_and_what_another_wrote_beside_it_is(spec: SpecFolder) -> None:
+    loaded = clocked(spec)
+    plan = make_plan(loaded.environment, loaded.tenants)
+    (item,) = [o for o in plan.objects() if o["metadata"]["name"] == "fraud--batch" and o["kind"] == "ClusterQueue"]
+
+    def changed(field: str, value: Any, planned: Object) -> list[str]:
+        live = {**planned, "spec": {**planned["spec"], field: value}}
+        mine = {f"f:{key}": {} for key in planned["spec"] if key != field}
+        fields = {"pulumi-kubernetes-1": mine, "another": {f"f:{field}": {}}}
+        entries = [
+            {"manager": who, "operation": "Apply", "time": "2026-11-23T10:00:00Z", "fieldsV1": {"f:spec": tree}}
+            for who, tree in fields.items()
+        ]
+        live["metadata"] = {**planned["metadata"], "managedFields": entries}
+        api: Any = SimpleNamespace(items=lambda *_, **__: [live])
+        return [str(each) for each in by_others(api, "x", [planned])]
+
+    groups = item["spec"]["resourceGroups"][:1]
+    assert changed("stopPolicy", "Hold", item) == changed("resourceGroups", groups, item) == []
+    assert changed("queueingStrategy", "StrictFIFO", item) != []
+    left = {**item, "metadata": {**item["metadata"], "annotations": {}}}
+    assert changed("stopPolicy", "Hold", left) != [], "without a clock it is drift"
 
 
 def test_without_a_clock_nothing_is_left_to_it() -> None:

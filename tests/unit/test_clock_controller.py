@@ -1,0 +1,248 @@
+"""The clock's rounds on a cluster that is played: it is killed between any two requests, and there are two of it."""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+
+from tenancy.catalog import vocabulary as words
+from tenancy.clock.controller import Clock, ClockRefused, stored_usage
+from tenancy.kube.objects import Object
+from tenancy.kube.quantities import units
+from tenancy.live.api import Response
+from tenancy.planning import make_plan
+from tenancy.validation import Loaded
+from tests.conftest import SpecFolder
+from tests.spec_cases import ENV, FRAUD, RESEARCH
+
+HEAD = "windows:\n  - {name: close, flavor: a100, gpus: 8, days: mon-fri, "
+MONDAY = dt.datetime(2026, 11, 23, tzinfo=dt.UTC)
+INSTANTS = [
+    MONDAY + dt.timedelta(hours=h, minutes=m) for h, m in [(12, 0), (16, 50), (17, 0), (18, 0), (20, 0), (20, 1)]
+]
+KINDS = ("clusterqueues", "cohorts", "workloads")
+RECORD = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/{words.CLOCK}"
+
+
+class Killed(Exception):
+    """The process ended before this request."""
+
+
+class Cluster:
+    """Objects by path; Kueue admits what is reserved before the next request. It counts writes, and can end the process
+    that asks before one of its requests."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self.objects: dict[str, Object] = {}
+        self.version = 0
+        self.writes: list[str] = []
+        self.requests = 0
+        self.kill_at: int | None = None
+        self.now = MONDAY
+        self.most = 0
+        plan = make_plan(loaded.environment, loaded.tenants)
+        for item in plan.objects():
+            if item["kind"] in {"ClusterQueue", "Cohort"}:
+                kind = f"{item['kind'].lower()}s"
+                self._put(f"/apis/kueue.x-k8s.io/v1beta2/{kind}/{item['metadata']['name']}", copy.deepcopy(item))
+
+    def _put(self, path: str, item: Object) -> Response:
+        self.version += 1
+        item["metadata"] |= {"resourceVersion": str(self.version), "uid": path}
+        self.objects[path] = item
+        self.most = max(self.most, self.promised())
+        return Response(200, item)
+
+    def promised(self) -> int:
+        """Whole A100 that all queues and Cohorts have."""
+        return sum(
+            units(resource["nominalQuota"])
+            for item in self.objects.values()
+            for group in item["spec" if "spec" in item else "data"].get("resourceGroups", ())
+            for flavor in group["flavors"]
+            for resource in flavor["resources"]
+            if resource["name"] == "nvidia.com/gpu"
+        )
+
+    def _asked(self) -> None:
+        self.requests += 1
+        if self.kill_at is not None and self.requests >= self.kill_at:
+            raise Killed
+
+    def items(self, path: str) -> list[Object]:
+        self._asked()
+        kind = path.rpartition("/")[2]
+        assert kind in KINDS, path
+        found = [copy.deepcopy(item) for place, item in self.objects.items() if f"/{kind}/" in place]
+        if kind == "workloads":
+            for item in found:
+                item["status"] = {"conditions": [{"type": "Admitted", "status": "True"}]}
+        return found
+
+    def request(self, method: str, path: str, body: Any = None, **_: Any) -> Response:
+        self._asked()
+        where = path.partition("?")[0]
+        headers = {"Date": format_datetime(self.now, usegmt=True)}
+        there = self.objects.get(where)
+        if method == "GET":
+            return Response(200, copy.deepcopy(there), headers) if there else Response(404, {}, headers)
+        self.writes.append(f"{method} {where}")
+        if method == "POST":
+            place = f"{where}/{body['metadata']['name']}"
+            return Response(409, {}) if place in self.objects else self._put(place, copy.deepcopy(body))
+        if method == "DELETE":
+            return Response(200 if self.objects.pop(where, None) else 404, {})
+        if method == "PUT":
+            if there is None or body["metadata"]["resourceVersion"] != there["metadata"]["resourceVersion"]:
+                return Response(409, {"message": "the object has been modified"})
+            return self._put(where, copy.deepcopy(body))
+        assert method == "PATCH"
+        changed = copy.deepcopy(there or body)
+        changed["spec"] = {**changed.get("spec", {}), **body.get("spec", {})}
+        return self._put(where, changed)
+
+    def state(self) -> dict[str, Any]:
+        return {path: item.get("spec") for path, item in self.objects.items() if "/events/" not in path}
+
+
+@pytest.fixture
+def loaded(spec: SpecFolder) -> Loaded:
+    spec.add(ENV, "queues: {clock: true}\n")
+    spec.add(FRAUD, HEAD + "starts: '17:00', ends: '20:00'}\n")
+    spec.add(RESEARCH, HEAD + "starts: '20:15', ends: '23:00'}\n")
+    return spec.load()
+
+
+def clock(cluster: Cluster, loaded: Loaded) -> Clock:
+    api: Any = cluster
+    return Clock(api, loaded.environment, loaded.tenants)
+
+
+def settle(cluster: Cluster, loaded: Loaded) -> None:
+    """Rounds until nothing changes; the first sees what is there, the second what Kueue admitted."""
+    for _ in range(4):
+        if not clock(cluster, loaded).tick().changes:
+            return
+    raise AssertionError("the clock does not settle")
+
+
+def course(loaded: Loaded) -> list[dict[str, Any]]:
+    """The state at each instant, of a clock that is never disturbed."""
+    cluster, found = Cluster(loaded), []
+    for now in INSTANTS:
+        cluster.now = now
+        settle(cluster, loaded)
+        found.append(cluster.state())
+    return found
+
+
+def test_a_round_that_finds_everything_in_place_writes_only_its_record(loaded: Loaded) -> None:
+    cluster = Cluster(loaded)
+    one = clock(cluster, loaded)
+    one.tick()
+    cluster.writes.clear()
+    before = cluster.requests
+    cluster.now += dt.timedelta(seconds=30)
+    assert one.tick().changes == ()
+    assert cluster.writes == [f"PUT {RECORD}"]
+    assert cluster.requests - before == 5, "a record, three lists and a record, whatever the number of tenants"
+
+
+def test_the_course_of_a_day_ends_as_it_began(loaded: Loaded) -> None:
+    states = course(loaded)
+    quiet = {path: spec for path, spec in states[0].items() if "/workloads/" not in path}
+    assert {path: spec for path, spec in states[-1].items() if "/workloads/" not in path} != quiet, "20:15 has begun"
+    assert states[1] != states[0] != states[2] != states[1]
+    assert states[2] == states[3]
+
+
+def _also(instant: int) -> Any:
+    return pytest.param(instant, marks=pytest.mark.exhaustive)
+
+
+@pytest.mark.parametrize("instant", [_also(0), 1, 2, _also(3), 4, _also(5)])
+def test_a_clock_that_is_killed_before_any_request_is_continued_by_the_next(loaded: Loaded, instant: int) -> None:
+    before, expected = Cluster(loaded), course(loaded)[instant]
+    for now in INSTANTS[:instant]:
+        before.now = now
+        settle(before, loaded)
+    for step in range(1, 40):
+        cluster = copy.deepcopy(before)
+        cluster.now, cluster.kill_at = INSTANTS[instant], cluster.requests + step
+        try:
+            clock(cluster, loaded).tick()
+            clock(cluster, loaded).tick()
+            done = True
+        except Killed:
+            done = False
+        cluster.kill_at = None
+        settle(cluster, loaded)
+        assert cluster.state() == expected, f"killed before request {step}"
+        if done:
+            return
+    raise AssertionError("a round has more requests than this test kills")
+
+
+def test_at_no_write_is_more_promised_than_there_is(loaded: Loaded) -> None:
+    cluster = Cluster(loaded)
+    there = cluster.most = cluster.promised()
+    for now in INSTANTS:
+        cluster.now = now
+        settle(cluster, loaded)
+    assert cluster.most == there
+
+
+def test_rounds_that_are_missed_end_in_the_same_state(loaded: Loaded) -> None:
+    for last, expected in enumerate(course(loaded)):
+        cluster = Cluster(loaded)
+        cluster.now = INSTANTS[last]
+        settle(cluster, loaded)
+        assert cluster.state() == expected, f"the first round is at {INSTANTS[last]}"
+
+
+def test_of_two_copies_the_one_that_comes_second_is_refused_and_reads_anew(loaded: Loaded) -> None:
+    cluster = Cluster(loaded)
+    settle(cluster, loaded)
+    one, two = clock(cluster, loaded), clock(cluster, loaded)
+    inner = cluster.items
+    cluster.now += dt.timedelta(minutes=1)
+
+    def overtaken(path: str) -> list[Object]:
+        cluster.items = inner  # type: ignore[method-assign]
+        found = inner(path)
+        two.tick()
+        return found
+
+    cluster.items = overtaken  # type: ignore[method-assign]
+    with pytest.raises(ClockRefused, match="409"):
+        one.tick()
+    assert one.tick().changes == ()
+
+
+def test_a_damaged_record_is_counted_anew(loaded: Loaded) -> None:
+    cluster = Cluster(loaded)
+    settle(cluster, loaded)
+    cluster.objects[RECORD]["data"]["usage"] = "}"
+    api: Any = cluster
+    assert stored_usage(api) is None
+    settle(cluster, loaded)
+    assert stored_usage(api) is not None
+
+
+def test_the_time_is_that_of_the_api_server(loaded: Loaded) -> None:
+    cluster = Cluster(loaded)
+    cluster.now = INSTANTS[1]
+    assert clock(cluster, loaded).tick().now == INSTANTS[1]
+
+
+def test_a_queue_that_the_engine_has_not_made_is_left_to_it(loaded: Loaded) -> None:
+    cluster = Cluster(loaded)
+    path = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/fraud--batch"
+    del cluster.objects[path]
+    cluster.now = INSTANTS[2]
+    settle(cluster, loaded)
+    assert path not in cluster.objects
