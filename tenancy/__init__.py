@@ -61,10 +61,9 @@ if TYPE_CHECKING:
     from tenancy.schema.queues import QueueOrder, Queues, QueueState, Scheduler, SharingPreset
     from tenancy.schema.rollout import Order, Rollout
     from tenancy.schema.services import Services, Source
+    from tenancy.schema.shares import Budget, GpuShare
     from tenancy.schema.tenant import (
-        Budget,
         ExceptionEntry,
-        GpuShare,
         Isolation,
         Leaving,
         Namespace,
@@ -130,10 +129,9 @@ _HOMES = {
     "tenancy.schema.queues": ("QueueOrder", "QueueState", "Queues", "Scheduler", "SharingPreset"),
     "tenancy.schema.rollout": ("Order", "Rollout"),
     "tenancy.schema.services": ("Services", "Source"),
+    "tenancy.schema.shares": ("Budget", "GpuShare"),
     "tenancy.schema.tenant": (
-        "Budget",
         "ExceptionEntry",
-        "GpuShare",
         "Isolation",
         "Leaving",
         "Namespace",

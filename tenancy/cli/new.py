@@ -369,7 +369,7 @@ def _with_what_is_left(loaded: Loaded, text: str, path: Path, problems: Sequence
 
 def left(loaded: Loaded, tenant: Tenant, flavor: str) -> int:
     """The max number of a flavor that a new tenant can be guaranteed, by the rule that would refuse more."""
-    from tenancy.schema.tenant import GpuShare
+    from tenancy.schema.shares import GpuShare
     from tenancy.validation.crossfile import crossfile
 
     def fits(count: int) -> bool:

@@ -26,7 +26,8 @@ from tenancy.planning.queueing.quota_shares import QueueShare, QuotaCalculator, 
 from tenancy.schema.calendar import MORE_AHEAD
 from tenancy.schema.environment import Environment
 from tenancy.schema.queues import QueueState, seconds
-from tenancy.schema.tenant import Tenant, WhenSpent
+from tenancy.schema.shares import WhenSpent
+from tenancy.schema.tenant import Tenant
 
 _SEVERITY = (QueueState.OPEN, QueueState.HOLD, QueueState.DRAIN)
 KEY = words.PREFIX + "span"

@@ -12,7 +12,8 @@ from tenancy.output.html import render
 from tenancy.planning.queueing.quota_shares import part_of_node, supply
 from tenancy.schema.calendar import Interval
 from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Tenant, WhenSpent
+from tenancy.schema.shares import WhenSpent
+from tenancy.schema.tenant import Tenant
 
 STEP = dt.timedelta(minutes=30)
 
@@ -40,7 +41,7 @@ class SpanRow:
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetRow:
+class BindingBudgetRow:
     """A budget that binds, and how long the guarantee in full use would last."""
 
     tenant: str
@@ -111,13 +112,13 @@ def _rows(tenants: Sequence[Tenant], start: dt.datetime, end: dt.datetime) -> It
                     yield row(tenant, "further share", flavor, more.gpus, more.interval, more.reason)
 
 
-def _budgets(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[BudgetRow]:
+def _budgets(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[BindingBudgetRow]:
     for tenant in tenants:
         budget = tenant.budget
         if budget is None or budget.when_spent is WhenSpent.ALERT:
             continue
         hours, gpus = budget.monthly_gpu_hours, _guaranteed(environment, tenant)
-        yield BudgetRow(
+        yield BindingBudgetRow(
             tenant.tenant,
             f"{budget.monthly_usd:,}",
             f"{hours:,}" if hours else "–",

@@ -7,7 +7,8 @@ import datetime as dt
 from tenancy.clock.decision import spans_at
 from tenancy.clock.usage import Usage
 from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Tenant, WhenSpent
+from tenancy.schema.shares import WhenSpent
+from tenancy.schema.tenant import Tenant
 
 
 def budget_said(environment: Environment, tenant: Tenant, now: dt.datetime, usage: Usage | None) -> str:

@@ -59,9 +59,15 @@ def _members(index: Index) -> Iterator[Finding]:
         selector, tenant = at(queue, "spec", "namespaceSelector"), tenant_label(queue)
         if not cohort or not selector or UNKNOWN in str(selector):
             continue
-        if (tenant and tenant not in tenants) or not index.taken_by(queue):
+        if ((tenant and tenant not in tenants) or not index.taken_by(queue)) and not _borrows_nothing(queue):
             given = f"cohort {cohort}, and no namespace of a tenant that namespaceSelector {plain_of(selector)} matches"
             yield Finding("kueue-22", name_of(queue), given)
+
+
+def _borrows_nothing(queue: Object) -> bool:
+    """Whether each of its quotas has a borrowing limit, and that is 0."""
+    limits = [quota.borrowing for quota in stored_quotas(queue.get("spec"))]
+    return bool(limits) and all(limit is not None and str(limit) == "0" for limit in limits)
 
 
 def _supplies(index: Index) -> Iterator[Finding]:

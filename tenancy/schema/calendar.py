@@ -65,7 +65,7 @@ def instant(local: dt.datetime, zone: ZoneInfo, *, last: bool) -> dt.datetime:
     return found
 
 
-class Window(Spec):
+class GpuWindow(Spec):
     """A time of the week in which the tenant has more guaranteed GPUs, free at its start."""
 
     name: ShortName = Field(description="Name of the window, such as end-of-day. Required.")

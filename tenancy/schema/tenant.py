@@ -34,17 +34,17 @@ from tenancy.schema.base import (
     Spec,
     TenantName,
     TextForm,
-    WholeNumber,
     broken,
     plain,
     written,
 )
-from tenancy.schema.calendar import More, Window
+from tenancy.schema.calendar import GpuWindow
 from tenancy.schema.data import Access, Days, Uses
 from tenancy.schema.identity import Ci
 from tenancy.schema.network_rules import EgressRule, IngressRule
 from tenancy.schema.people import Owner, Person, Role, Subject
-from tenancy.schema.queues import Duration, QueueState, SharingPreset, Weight
+from tenancy.schema.queues import QueueState, Weight
+from tenancy.schema.shares import Budget, GpuShare, WhenSpent
 from tenancy.schema.source import Location
 from tenancy.schema.tiers import Quota
 
@@ -64,41 +64,6 @@ class Leaving(StrEnum):
     HOLD = "hold"  # no new work starts, and all access is read-only
     EXPORT = "export"  # the same, while the tenant's objects are exported
     REMOVE = "remove"  # the tenant is removed from the cluster; its file stays as the record
-
-
-class GpuShare(Spec):
-    """The tenant's share of a flavor. Counts are GPUs, slices or replicas of the flavor."""
-
-    guaranteed: Count = Field(
-        description="Number of GPUs, slices or replicas that the tenant can always get, by reclaiming lent ones. "
-        "Required."
-    )
-    sharing: SharingPreset = Field(
-        default=SharingPreset.STRICT,
-        description="Whether idle GPUs are lent to other tenants, and whether the tenant borrows. Default: strict.",
-    )
-    lend_up_to: Count | None = Field(default=None, description="Maximum number that is lent. Default: 0.")
-    borrow_up_to: Count | None = Field(
-        default=None, description="Maximum number that is borrowed on top of the guarantee, in each pool. Default: 0."
-    )
-    more: tuple[More, ...] = Field(
-        default=(),
-        max_length=20,
-        description="Further guaranteed GPUs from a first to a last day; the environment needs queues.clock. "
-        "Default: none.",
-    )
-
-    def mistakes(self) -> Iterator[Mistake]:
-        if self.lend_up_to is not None:
-            where = ("lend-up-to",)
-            if self.sharing is SharingPreset.STRICT:
-                yield broken(where, "share-01", f"lend-up-to: {self.lend_up_to} with sharing: strict")
-            elif self.lend_up_to > self.guaranteed:
-                given = f"lend-up-to: {self.lend_up_to} of {self.guaranteed} guaranteed"
-                yield broken(where, "share-01", given, "lend no more than the guarantee")
-        if self.borrow_up_to is not None and self.sharing is not SharingPreset.LEND_AND_BORROW:
-            given = f"borrow-up-to: {self.borrow_up_to} with sharing: {self.sharing}"
-            yield broken(("borrow-up-to",), "share-01", given)
 
 
 class PodSecurity(StrEnum):
@@ -249,45 +214,6 @@ class Storage(Spec):
         )
 
 
-class WhenSpent(StrEnum):
-    """What happens to a tenant's queues when its budget of the month is spent."""
-
-    ALERT = "alert"  # an alert is sent, and work starts as before
-    HOLD = "hold"  # no new work starts until the next month; running work ends by itself
-    STOP = "stop"  # the same, and running work is evicted after the grace period
-
-
-class Budget(Spec):
-    """A tenant's monthly budget, in US dollars and optionally in GPU-hours. Months begin at midnight UTC."""
-
-    monthly_usd: Annotated[int, WholeNumber(1, 1_000_000_000)] = Field(
-        description="Budget of a month, US dollars. Alerts start at half of it. Required."
-    )
-    monthly_gpu_hours: Annotated[int, WholeNumber(1, 1_000_000_000)] | None = Field(
-        default=None,
-        description="GPU-hours of a month, of all flavors; a slice counts as its part of a GPU. It needs when-spent "
-        "hold or stop. Default: no limit.",
-    )
-    when_spent: WhenSpent = Field(
-        default=WhenSpent.ALERT,
-        description="What happens to the tenant's queues when one of the two is spent. hold and stop need "
-        "queues.clock. Default: alert.",
-    )
-    grace: Duration = Field(
-        default="1h",
-        description="With when-spent: stop, time for which running work may go on after the budget is spent. "
-        "Default: 1h.",
-    )
-
-    def mistakes(self) -> Iterator[Mistake]:
-        if self.monthly_gpu_hours and self.when_spent is WhenSpent.ALERT:
-            given, rule = "monthly-gpu-hours with when-spent: alert", "alerts compare dollars"
-            yield Mistake(("monthly-gpu-hours",), given, rule, "write when-spent: hold or stop, or drop it")
-        if "grace" in self.model_fields_set and self.when_spent is not WhenSpent.STOP:
-            given, rule = f"grace with when-spent: {self.when_spent}", "only stop evicts running work"
-            yield Mistake(("grace",), given, rule, "write when-spent: stop, or drop grace")
-
-
 _Word = Annotated[str, TextForm(r"^[^\s\x00-\x1f]+$", "one word", "write it without spaces", 63)]
 
 
@@ -377,7 +303,7 @@ class Tenant(Spec):
     gpus: dict[FlavorName, GpuShare] = Field(
         default_factory=dict, description="GPU shares of the tenant, by flavor. Default: none."
     )
-    windows: tuple[Window, ...] = Field(
+    windows: tuple[GpuWindow, ...] = Field(
         default=(),
         max_length=20,
         description="Times of the week in which the tenant has more guaranteed GPUs; the environment needs "

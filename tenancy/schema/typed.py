@@ -221,6 +221,19 @@ class GpuSharingDict(TypedDict):
     mps: NotRequired[int | None]
 
 
+class GpuWindowDict(TypedDict):
+    """A time of the week in which the tenant has more guaranteed GPUs, free at its start."""
+
+    name: str
+    flavor: str
+    gpus: int
+    days: NotRequired[str]
+    starts: str
+    ends: str
+    zone: NotRequired[str]
+    lead: NotRequired[str]
+
+
 class ImagesDict(TypedDict):
     """Registries that tenants' images may come from, and the image of samples."""
 
@@ -530,7 +543,7 @@ class TenantDict(TypedDict):
     gpu_users: NotRequired[Sequence[SubjectDict]]
     apart: NotRequired[bool]
     gpus: NotRequired[Mapping[str, GpuShareDict]]
-    windows: NotRequired[Sequence[WindowDict]]
+    windows: NotRequired[Sequence[GpuWindowDict]]
     weight: NotRequired[int]
     queue: NotRequired[Literal['open', 'hold', 'drain']]
     storage: NotRequired[Sequence[StorageDict]]
@@ -592,16 +605,3 @@ class VirtualClustersDict(TypedDict):
     resolver: str
     storage_class: NotRequired[str | None]
     oidc: NotRequired[Sequence[str]]
-
-
-class WindowDict(TypedDict):
-    """A time of the week in which the tenant has more guaranteed GPUs, free at its start."""
-
-    name: str
-    flavor: str
-    gpus: int
-    days: NotRequired[str]
-    starts: str
-    ends: str
-    zone: NotRequired[str]
-    lead: NotRequired[str]

@@ -14,11 +14,12 @@ from typing import NamedTuple
 from tenancy.catalog.days import today
 from tenancy.catalog.sizes import MOST_GRACE
 from tenancy.schema.base import Mistake, broken
-from tenancy.schema.calendar import MORE_AHEAD, Interval, Window
+from tenancy.schema.calendar import MORE_AHEAD, GpuWindow, Interval
 from tenancy.schema.environment import Environment
 from tenancy.schema.queues import seconds
+from tenancy.schema.shares import WhenSpent
 from tenancy.schema.source import Location
-from tenancy.schema.tenant import Tenant, WhenSpent
+from tenancy.schema.tenant import Tenant
 from tenancy.validation.found import Found
 from tenancy.validation.shares import Offers, guarantees
 
@@ -69,7 +70,7 @@ def _of_tenant(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
 
 
 @cache
-def _times(window: Window, start: dt.datetime, end: dt.datetime) -> tuple[Interval, ...]:
+def _times(window: GpuWindow, start: dt.datetime, end: dt.datetime) -> tuple[Interval, ...]:
     return tuple(Interval(each.start - window.ahead, each.end) for each in window.between(start, end))
 
 

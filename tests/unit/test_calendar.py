@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenancy.schema.calendar import WEEK, Window
+from tenancy.schema.calendar import WEEK, GpuWindow
 from tenancy.validation import SpecError
 from tests.conftest import SpecFolder, in_days
 from tests.spec_cases import ENV, FRAUD, RESEARCH
@@ -20,9 +20,9 @@ CLOCK = "queues: {clock: true}\n"
 MINUTE = dt.timedelta(minutes=1)
 
 
-def window(**fields: object) -> Window:
+def window(**fields: object) -> GpuWindow:
     base = {"name": "close", "flavor": "a100", "gpus": 8, "days": "mon-sun", "starts": "17:00", "ends": "20:00"}
-    return Window.from_file({**base, **fields})
+    return GpuWindow.from_file({**base, **fields})
 
 
 def changes(zone: str, year: int) -> list[dt.date]:
@@ -110,7 +110,7 @@ def test_a_window_over_midnight_belongs_to_the_day_on_which_it_starts() -> None:
 def test_a_window_that_means_nothing_is_refused(field: str, value: object, said: str) -> None:
     fields = {"name": "w", "flavor": "a100", "gpus": 1, "starts": "17:00", "ends": "20:00"} | {field: value}
     with pytest.raises(SpecError) as refused:
-        Window(**fields)
+        GpuWindow(**fields)
     assert said in str(refused.value)
 
 
