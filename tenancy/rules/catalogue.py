@@ -1142,7 +1142,7 @@ _ALL = (
     Rule(
         _PREVIEW,
         "kueue-22",
-        "every member of a cohort that may borrow is a ClusterQueue of a declared tenant",
+        "every member of a cohort is a ClusterQueue of a declared tenant",
         "an undeclared member borrows what the others leave idle",
         "take the ClusterQueue out of the cohort, or select the namespaces of a tenant",
     ),

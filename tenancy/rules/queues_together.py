@@ -59,15 +59,15 @@ def _members(index: Index) -> Iterator[Finding]:
         selector, tenant = at(queue, "spec", "namespaceSelector"), tenant_label(queue)
         if not cohort or not selector or UNKNOWN in str(selector):
             continue
-        if ((tenant and tenant not in tenants) or not index.taken_by(queue)) and not _borrows_nothing(queue):
+        if ((tenant and tenant not in tenants) or not index.taken_by(queue)) and not _uses_nothing(queue):
             given = f"cohort {cohort}, and no namespace of a tenant that namespaceSelector {plain_of(selector)} matches"
             yield Finding("kueue-22", name_of(queue), given)
 
 
-def _borrows_nothing(queue: Object) -> bool:
-    """Whether each of its quotas has a borrowing limit, and that is 0."""
-    limits = [quota.borrowing for quota in stored_quotas(queue.get("spec"))]
-    return bool(limits) and all(limit is not None and str(limit) == "0" for limit in limits)
+def _uses_nothing(queue: Object) -> bool:
+    """Whether it has no quota of its own and may borrow none, all of it written out."""
+    amounts = [n for quota in stored_quotas(queue.get("spec")) for n in (quota.nominal, quota.borrowing)]
+    return bool(amounts) and all(amount is not None and str(amount) == "0" for amount in amounts)
 
 
 def _supplies(index: Index) -> Iterator[Finding]:
