@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from tenancy.planning import Plan, plan
     from tenancy.schema.aws import Aws, Endpoints, Network, System
+    from tenancy.schema.calendar import GpuWindow, More
     from tenancy.schema.cluster import Cluster, ClusterMode, Cni, Devices, Encryption, Images, Sandbox, VirtualClusters
     from tenancy.schema.costs import Costs, OverheadKey, PurchaseKind, UsageKind
     from tenancy.schema.data import Access, Bucket, FileAccessPoint, Files, KeyPer, ResourceUse, Uses
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from tenancy.schema.queues import QueueOrder, Queues, QueueState, Scheduler, SharingPreset
     from tenancy.schema.rollout import Order, Rollout
     from tenancy.schema.services import Services, Source
-    from tenancy.schema.shares import Budget, GpuShare
+    from tenancy.schema.shares import Budget, GpuShare, WhenSpent
     from tenancy.schema.tenant import (
         ExceptionEntry,
         Isolation,
@@ -90,6 +91,7 @@ _HOMES = {
     ),
     "tenancy.planning": ("Plan", "plan"),
     "tenancy.schema.aws": ("Aws", "Endpoints", "Network", "System"),
+    "tenancy.schema.calendar": ("GpuWindow", "More"),
     "tenancy.schema.cluster": (
         "Cluster",
         "ClusterMode",
@@ -129,7 +131,7 @@ _HOMES = {
     "tenancy.schema.queues": ("QueueOrder", "QueueState", "Queues", "Scheduler", "SharingPreset"),
     "tenancy.schema.rollout": ("Order", "Rollout"),
     "tenancy.schema.services": ("Services", "Source"),
-    "tenancy.schema.shares": ("Budget", "GpuShare"),
+    "tenancy.schema.shares": ("Budget", "GpuShare", "WhenSpent"),
     "tenancy.schema.tenant": (
         "ExceptionEntry",
         "Isolation",
@@ -191,7 +193,9 @@ __all__ = [  # noqa: RUF022 - by subject
     "FileAccessPoint",
     "Files",
     "GpuSharing",
+    "GpuWindow",
     "Metrics",
+    "More",
     "Part",
     "PlatformService",
     "ResourceUse",
@@ -233,6 +237,7 @@ __all__ = [  # noqa: RUF022 - by subject
     "Strategy",
     "UpgradeStrategy",
     "UsageKind",
+    "WhenSpent",
     "EnvironmentDict",
     "TenantDict",
     # Functions

@@ -164,7 +164,7 @@ def command(
     report.say(f"{plan.environment}: done in {time.monotonic() - began:.1f} s")
 
 
-def _keep_time(loaded: Loaded, api: Api, report: _Report, only_some: bool) -> None:
+def _keep_time(loaded: Loaded, api: Api, report: Report, only_some: bool) -> None:
     """Bring queues to what they should be now: the engine leaves their quotas and states to the clock."""
     if only_some or not (loaded.environment.queued and loaded.environment.queues.clock):
         return
