@@ -158,25 +158,23 @@ def command(
     if only_preview and loaded.environment.flavors:
         report.say(_supply(loaded))
     report.end()
-    _keep_time(loaded, driver.api, report, only_preview or bool(chosen))
+    if not (only_preview or chosen) and loaded.environment.queued and loaded.environment.queues.clock:
+        report.say(_keep_time(loaded, driver.api))
     if failed:
         fail(f"{plan.environment}: {len(failed)} of {len(wanted)} stacks failed: {', '.join(sorted(failed))}")
     report.say(f"{plan.environment}: done in {time.monotonic() - began:.1f} s")
 
 
-def _keep_time(loaded: Loaded, api: Api, report: Report, only_some: bool) -> None:
+def _keep_time(loaded: Loaded, api: Api) -> str:
     """Bring queues to what they should be now: the engine leaves their quotas and states to the clock."""
-    if only_some or not (loaded.environment.queued and loaded.environment.queues.clock):
-        return
     from tenancy.clock.controller import Clock, ClockRefused
     from tenancy.live.api import ApiUnreachable
 
     try:
         done = Clock(api, loaded.environment, loaded.tenants).tick()
     except (ApiUnreachable, ClockRefused) as error:
-        report.say(f"note: quotas are left to the clock, which was refused: {error}")
-    else:
-        report.say(f"clock: {len(done.changes)} queues and reservations changed")
+        return f"note: quotas are left to the clock, which was refused: {error}"
+    return f"clock: {len(done.changes)} queues and reservations changed"
 
 
 def _supply(loaded: Loaded) -> str:

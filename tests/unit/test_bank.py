@@ -10,7 +10,7 @@ import pytest
 
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.common.pools import pools_of
-from tenancy.schema.tenant import SharingPreset
+from tenancy.schema.queues import SharingPreset
 from tenancy.validation import Environment, Loaded, Tenant, load
 from tests.conftest import SpecFolder, every
 

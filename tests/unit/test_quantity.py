@@ -174,6 +174,7 @@ NO_QUANTITY: Mapping[str, Mapping[str, str]] = {
         "float(pool.memory_gib)": "the catalogue's number",
         "float(pool.vcpu)": "the catalogue's number",
     },
+    "tenancy/clock/usage.py": {"Decimal(3600 * MILLI)": "seconds", "int(n)": "the clock's own record"},
     "tenancy/diff/previews.py": {"int(count)": "a number of nodes"},
     "tenancy/kube/pods.py": {"int(pods.count)": "a number of pods"},
     "tenancy/lab/metrics.py": {
