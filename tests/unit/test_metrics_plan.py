@@ -139,6 +139,36 @@ def test_the_proxy_that_trusts_all_callers_listens_to_its_own_pod_alone(watched:
     assert "--upstream=http://127.0.0.1:8080/" in by_name["token"]
 
 
+def test_a_probe_needs_no_token_and_reaches_a_port_that_is_listened_on(watched: Loaded) -> None:
+    """The kubelet reaches a pod's address, and the loopback address by a program inside alone."""
+    (deployment,) = of_kind(watched, "Deployment")
+    token, label = deployment["spec"]["template"]["spec"]["containers"]
+    assert "--proxy-endpoints-port=8643" in token["args"]
+    assert token["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": 8643, "scheme": "HTTPS"}
+    assert token["readinessProbe"]["tcpSocket"] == {"port": 8443}
+    assert {port["containerPort"] for port in token["ports"]} == {8443, 8643}
+    for probe in (label["readinessProbe"], label["livenessProbe"]):
+        assert probe["exec"]["command"][-1] == "http://127.0.0.1:8080/healthz"
+    for container in (token, label):
+        last = [container[name]["failureThreshold"] for name in ("readinessProbe", "livenessProbe")]
+        assert last == [3, 6], "a pod that is slow for a while is left out before it is started anew"
+
+
+def test_the_health_of_the_proxy_is_no_way_into_its_pod(watched: Loaded) -> None:
+    (policy,) = of_kind(watched, "NetworkPolicy")
+    (service,) = of_kind(watched, "Service")
+    assert [entry["ports"] for entry in policy["spec"]["ingress"]] == [[{"protocol": "TCP", "port": 8443}]]
+    assert [port["port"] for port in service["spec"]["ports"]] == [8443]
+
+
+def test_one_of_the_two_proxies_stays_while_nodes_are_drained(watched: Loaded) -> None:
+    (deployment,), (budget,) = of_kind(watched, "Deployment"), of_kind(watched, "PodDisruptionBudget")
+    assert deployment["spec"]["replicas"] - budget["spec"]["maxUnavailable"] == 1
+    assert budget["spec"]["selector"] == deployment["spec"]["selector"]
+    affinity = deployment["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]
+    assert set(affinity) == {"preferredDuringSchedulingIgnoredDuringExecution"}, "one node runs both"
+
+
 READS, POSTS, PUTS = "get", "create", "update"
 """What kube-rbac-proxy asks the API server of a GET, a POST and a PUT (`pkg/proxy/proxy.go`)."""
 

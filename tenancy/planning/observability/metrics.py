@@ -6,7 +6,8 @@ it was given as `namespace` into every selector of the query. So the right to re
 read its series: no list of people is kept here, and nothing here changes with tenants.
 
 Sources: prometheus-operator v0.93.0 CRDs; prom-label-proxy v0.11.1 `main.go`, `injectproxy/routes.go`;
-kube-rbac-proxy `examples/rewrites`, `pkg/proxy/proxy.go`;
+prom-label-proxy `injectproxy/routes.go` (/healthz) and `Dockerfile` (busybox, any user);
+kube-rbac-proxy `examples/rewrites`, `pkg/proxy/proxy.go`, `cmd/kube-rbac-proxy/app/` (/healthz), `Dockerfile` (65532);
 gpu-operator `values.yaml` (dcgmExporter.config); kube-state-metrics' chart `values.yaml`; OpenCost and Kubecost charts.
 """
 
@@ -33,7 +34,7 @@ from tenancy.schema.tenant import Tenant
 API = "monitoring.coreos.com"
 NAME = "tenancy"
 VIEW = "tenancy-metrics"
-VIEW_PORT, LABEL_PORT = 8443, 8080
+VIEW_PORT, LABEL_PORT, HEALTH_PORT = 8443, 8080, 8643
 ASKED = "namespace"
 """The label that is enforced, and the parameter that names it."""
 PATHS = ("/api/v1/query", "/api/v1/query_range", "/api/v1/series", "/api/v1/labels", "/api/v1/label/*/values")
@@ -200,9 +201,13 @@ def _view(environment: Environment) -> Iterator[Object]:
     # On a cluster that this environment made every node has a taint. On any other the platform's nodes are unknown.
     home = at_home(SYSTEM_NODES) if environment.builds_cluster else {}
     yield own("apps/v1", "Deployment", {"spec": _deployment(metrics.address, chosen, home)})
+    # Nodes are drained one by one; a pod that is broken anyway holds up no drain.
+    budget = {"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow", "selector": {"matchLabels": chosen}}
+    yield own("policy/v1", "PodDisruptionBudget", {"spec": budget})
     port = {"name": "https", "port": VIEW_PORT, "targetPort": "https"}
     yield own("v1", "Service", {"spec": {"selector": chosen, "ports": [port]}})
-    # The containers behind the token check listen on the loopback address alone.
+    # The containers behind the token check listen on the loopback address alone. Probes come from the pod's own node,
+    # whose traffic a network policy does not stop.
     entry = [{"ports": [{"protocol": "TCP", "port": VIEW_PORT}]}]
     spec = {"podSelector": {"matchLabels": chosen}, "policyTypes": ["Ingress"], "ingress": entry}
     yield own("networking.k8s.io/v1", "NetworkPolicy", {"spec": spec})
@@ -225,9 +230,16 @@ def _deployment(upstream: str, chosen: dict[str, str], home: dict[str, Any]) -> 
         "readOnlyRootFilesystem": True,
         "runAsNonRoot": True,
         "runAsUser": 65532,
+        "runAsGroup": 65532,
         "capabilities": {"drop": ["ALL"]},
     }
-    small = {"requests": {"cpu": "20m", "memory": "32Mi"}, "limits": {"cpu": "500m", "memory": "128Mi"}}
+    small = {
+        "requests": {"cpu": "20m", "memory": "32Mi", "ephemeral-storage": "64Mi"},
+        # They write no file; the kubelet keeps five files of 10 MiB of a container's log.
+        "limits": {"cpu": "500m", "memory": "128Mi", "ephemeral-storage": "128Mi"},
+    }
+    # It listens on the loopback address of the pod, which the kubelet reaches by a program inside alone.
+    answers = {"exec": {"command": ["wget", "-q", "-O", "/dev/null", f"http://127.0.0.1:{LABEL_PORT}/healthz"]}}
     containers = [
         {
             "name": "token",
@@ -237,8 +249,17 @@ def _deployment(upstream: str, chosen: dict[str, str], home: dict[str, Any]) -> 
                 f"--upstream=http://127.0.0.1:{LABEL_PORT}/",
                 "--config-file=/etc/tenancy/config.yaml",
                 f"--allow-paths={','.join(PATHS)}",
+                f"--proxy-endpoints-port={HEALTH_PORT}",
             ],
-            "ports": [{"name": "https", "containerPort": VIEW_PORT}],
+            "ports": [
+                {"name": "https", "containerPort": VIEW_PORT},
+                {"name": "health", "containerPort": HEALTH_PORT},
+            ],
+            # The port of queries answers nothing without a token, a probe's request either.
+            "readinessProbe": _probe({"tcpSocket": {"port": VIEW_PORT}}, failures=3),
+            "livenessProbe": _probe(
+                {"httpGet": {"path": "/healthz", "port": HEALTH_PORT, "scheme": "HTTPS"}}, failures=6
+            ),
             "volumeMounts": [{"name": "config", "mountPath": "/etc/tenancy", "readOnly": True}],
             "securityContext": locked,
             "resources": small,
@@ -247,19 +268,30 @@ def _deployment(upstream: str, chosen: dict[str, str], home: dict[str, Any]) -> 
             "name": "label",
             "image": IMAGES["prom-label-proxy"],
             "args": label_proxy_arguments(upstream, LABEL_PORT),
+            "readinessProbe": _probe(answers, failures=3),
+            "livenessProbe": _probe(answers, failures=6),
             "securityContext": locked,
             "resources": small,
         },
     ]
+    # Preferred, so that a cluster of one node runs both.
+    apart = {"labelSelector": {"matchLabels": chosen}, "topologyKey": "kubernetes.io/hostname"}
+    preferred = [{"weight": 100, "podAffinityTerm": apart}]
     pod = {
         "serviceAccountName": VIEW,
         **home,
+        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}},
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": containers,
         "volumes": [{"name": "config", "configMap": {"name": VIEW}}],
     }
     template = {"metadata": {"labels": chosen}, "spec": pod}
     return {"replicas": 2, "selector": {"matchLabels": chosen}, "template": template}
+
+
+def _probe(asked: dict[str, Any], *, failures: int) -> dict[str, Any]:
+    """A pod that is not ready gets no queries after three failures, and is started anew after six."""
+    return {**asked, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": failures}
 
 
 GUARDS = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
