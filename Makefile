@@ -93,6 +93,7 @@ docs: $(VENV)/docs ## build the documentation as a site, in site/
 	@$(TENANCY) schema --python > $(VENV)/typed.py && cp $(VENV)/typed.py tenancy/schema/typed.py
 	@$(TENANCY) claims local --markdown > docs/claims.md
 	@$(BIN)/python -m scripts.reference
+	@$(BIN)/python -m judged.dependencies
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 VENV_NEWEST := .venv-newest

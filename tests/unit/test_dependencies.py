@@ -1,0 +1,51 @@
+"""Each direct dependency has a reason, and the page of dependencies is that of today's files."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+
+from judged import dependencies
+from judged.dependencies import NoReason, direct, released, versions
+from judged.homes import ROOT
+
+TEXT = (ROOT / "pyproject.toml").read_text("utf-8")
+
+
+def test_every_direct_dependency_has_a_reason_and_a_locked_version() -> None:
+    read = tomllib.loads(TEXT)
+    count = len(read["build-system"]["requires"]) + len(read["project"]["dependencies"])
+    count += sum(map(len, read["project"]["optional-dependencies"].values()))
+    found = direct(TEXT)
+    assert len(found) == count
+    locked = versions((ROOT / "requirements" / "lock.txt").read_text("utf-8"))
+    assert [one.name for one in found if one.name not in locked] == []
+    assert {one.purpose for one in found} == set(dependencies.PURPOSES)
+
+
+@pytest.mark.parametrize("one", direct(TEXT), ids=lambda one: one.name)
+def test_a_dependency_without_a_reason_is_named(one: dependencies.Dependency) -> None:
+    (line,) = [line for line in TEXT.splitlines() if f'"{one.needs}"' in line]
+    with pytest.raises(NoReason, match=rf"given pyproject.toml: {re.escape(one.name)} without a reason"):
+        direct(TEXT.replace(line, line.partition("#")[0].rstrip()))
+
+
+def test_the_page_in_the_docs_is_todays() -> None:
+    assert dependencies.PAGE.read_text("utf-8") == dependencies.page(), "make docs"
+
+
+@pytest.mark.parametrize(
+    ("version", "date"),
+    [
+        ("2026.9.1", "2026-09"),
+        ("2025.12", "2025-12"),
+        ("1769699379!11.6.0", "2026-01-29"),
+        ("2026.13", ""),
+        ("3.259.0", ""),
+        ("26.2", ""),
+    ],
+)
+def test_a_date_is_told_only_where_the_version_is_one(version: str, date: str) -> None:
+    assert released(version) == date
