@@ -435,7 +435,7 @@ def local_queue(leads_to: str) -> Object:
     return {"apiVersion": API, "kind": "LocalQueue", "metadata": {"name": POD_NAME}, "spec": spec}
 
 
-def _leading(scene: Scene, place: AttackedNamespace, leads_to: str, slug: str) -> Attack:
+def leading(scene: Scene, place: AttackedNamespace, leads_to: str, slug: str) -> Attack:
     """A LocalQueue of another ClusterQueue, created by a cluster admin; its twin names the namespace's ClusterQueue."""
     own = local_queue(queue_name(place.tenant.tenant, place.tenant.tier_of(place.namespace)))
     queues, guard = group(API, place.name, "localqueues"), scene.guard("kueue-05", "localqueues")
@@ -447,14 +447,14 @@ def _leading(scene: Scene, place: AttackedNamespace, leads_to: str, slug: str) -
 def _alike(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     """Queues of tenants whose names begin like this one's, and that need not exist."""
     tenant, tier = place.tenant.tenant, place.tenant.tier_of(place.namespace)
-    yield _leading(scene, place, queue_name(f"{tenant}-2", tier), "like")
-    yield _leading(scene, place, queue_name(f"{tenant}x", tier), "longer")
+    yield leading(scene, place, queue_name(f"{tenant}-2", tier), "like")
+    yield leading(scene, place, queue_name(f"{tenant}x", tier), "longer")
 
 
 def _shares(scene: Scene, one: AttackedNamespace, other: AttackedNamespace) -> Iterator[Attack]:
     tenant = one.tenant.tenant
     theirs = queue_name(other.tenant.tenant, other.tenant.tier_of(other.namespace))
-    yield _leading(scene, one, theirs, f"share-of-{other.tenant.tenant}")
+    yield leading(scene, one, theirs, f"share-of-{other.tenant.tenant}")
     who, suffix = one.developer, f"as-{tenant}@{other.name}"
     for what in ("localqueues", "workloads"):
         path, home = (group(API, place.name, what) for place in (other, one))
