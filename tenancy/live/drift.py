@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -110,15 +110,18 @@ def _of_object(api: Api, item: Object, live: Object, managers: Mapping[str, str]
     """The object's drift; empty if it is as the engine wrote it."""
     manager = managers.get(path_of(item)) if managers is not None else None
     ours, theirs = _owned(live, manager, ours=True), _owned(live, manager, ours=False)
+    written = item
+    if words.KEPT_BY_CLOCK in (item["metadata"].get("annotations") or {}):
+        # Another controller keeps them: it reverts what a third client writes there.
+        written = _without(item, CLOCK_FIELDS)
+        theirs = _without(theirs, [[f"f:{key}" for key in path] for path in CLOCK_FIELDS])
     # A client that wrote the same value became its manager, and changed nothing.
-    lost = [path for path in _lost(item, ours) if _value(live, path) != _value(item, path)]
+    lost = [path for path in _lost(written, ours) if _value(live, path) != _value(item, path)]
     # False and absent are the same value for some fields, and differ for others.
     changed = [path for path in lost if _value(live, path) or _value(item, path)]
     doubtful = [path for path in lost if path not in changed] if manager else []
-    changed += _really(api, item, live, manager, [*_kept_but_other(item, live, ours), *doubtful])
-    kept = _kept_elsewhere(item)
-    changed = [path for path in changed if path[:2] not in kept]
-    added = tuple(path for path in _beside(item, ours, theirs) if path[:2] not in kept)
+    changed += _really(api, item, live, manager, [*_kept_but_other(written, live, ours), *doubtful])
+    added = tuple(_beside(written, ours, theirs))
     if not (changed or added):
         return []
     return [Drift(item, live, tuple(changed), added, _writers(live, manager), anew=not ours)]
@@ -141,11 +144,18 @@ def missing(api: Api, selector: str, items: Iterable[Object]) -> list[Object]:
     return [found.item for found in drift(api, selector, items) if found.live is None]
 
 
-def _kept_elsewhere(item: Object) -> frozenset[Path]:
-    """Beginnings of the paths that another controller keeps: it reverts what a third client writes there."""
-    if words.KEPT_BY_CLOCK not in (item["metadata"].get("annotations") or {}):
-        return frozenset()
-    return frozenset(tuple(f"f:{key}" for key in path) for path in CLOCK_FIELDS)
+def _without(tree: Mapping[str, Any], paths: Iterable[Sequence[str]]) -> dict[str, Any]:
+    """A copy without what is at the paths, and without the parents of which nothing else is left."""
+    made = dict(tree)
+    for key, *below in paths:
+        if key not in made:
+            continue
+        left = {k: v for k, v in _without(made[key], [below]).items() if k != "."} if below else {}
+        if left:
+            made[key] = left
+        else:
+            del made[key]
+    return made
 
 
 def _has(tree: Node, path: Path) -> bool:

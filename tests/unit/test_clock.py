@@ -360,6 +360,8 @@ def test_what_the_clock_wrote_is_no_drift_and_what_another_wrote_beside_it_is(sp
     loaded = clocked(spec)
     plan = make_plan(loaded.environment, loaded.tenants)
     (item,) = [o for o in plan.objects() if o["metadata"]["name"] == "fraud--batch" and o["kind"] == "ClusterQueue"]
+    (cohort,) = [o for o in plan.objects() if o["metadata"]["name"] == "organisation"]
+    assert list(cohort["spec"]) == ["resourceGroups"], "the engine then manages nothing below its spec"
 
     def changed(field: str, value: Any, planned: Object) -> list[str]:
         live = {**planned, "spec": {**planned["spec"], field: value}}
@@ -368,6 +370,7 @@ def test_what_the_clock_wrote_is_no_drift_and_what_another_wrote_beside_it_is(sp
         entries = [
             {"manager": who, "operation": "Apply", "time": "2026-11-23T10:00:00Z", "fieldsV1": {"f:spec": tree}}
             for who, tree in fields.items()
+            if tree
         ]
         live["metadata"] = {**planned["metadata"], "managedFields": entries}
         api: Any = SimpleNamespace(items=lambda *_, **__: [live])
@@ -375,6 +378,8 @@ def test_what_the_clock_wrote_is_no_drift_and_what_another_wrote_beside_it_is(sp
 
     groups = item["spec"]["resourceGroups"][:1]
     assert changed("stopPolicy", "Hold", item) == changed("resourceGroups", groups, item) == []
+    assert changed("resourceGroups", groups, cohort) == []
+    assert changed("parentName", "another", cohort) != []
     assert changed("queueingStrategy", "StrictFIFO", item) != []
     left = {**item, "metadata": {**item["metadata"], "annotations": {}}}
     assert changed("stopPolicy", "Hold", left) != [], "without a clock it is drift"
